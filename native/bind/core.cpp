@@ -1,0 +1,15 @@
+// Python module sonde._core: one file per topic, each adds its names here.
+#include <nanobind/nanobind.h>
+
+namespace nb = nanobind;
+
+void bind_stats(nb::module_& m);
+void bind_rules(nb::module_& m);
+void bind_text(nb::module_& m);
+
+NB_MODULE(_core, m) {
+  m.doc() = "Sonde's native core: statistics, stopping rules, units and host lists.";
+  bind_stats(m);
+  bind_rules(m);
+  bind_text(m);
+}

@@ -1,0 +1,5 @@
+#include <nanobind/nanobind.h>
+
+namespace nb = nanobind;
+
+void bind_text(nb::module_&) {}

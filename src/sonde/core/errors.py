@@ -1,0 +1,82 @@
+"""Errors, warnings and exit codes: how Sonde says that something is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from enum import IntEnum
+from typing import Any
+
+
+class Exit(IntEnum):
+    """Exit codes of `sonde`, the same for every command."""
+
+    DONE = 0  # a cap or a budget reached is data, not an error
+    FINDING = 1  # only check, diff, noise run
+    USAGE = 2
+    ENVIRONMENT = 3
+    INCOMPLETE = 4  # saved, but a requested cell has no data
+    INTERNAL = 5
+    INTERRUPTED = 130  # Ctrl-C; what was measured is saved
+
+
+class SondeError(Exception):
+    """What failed, which value, what is allowed (`what`); what to type next (`hint`); where the log is.
+
+    `code` is stable ("net.peer_timeout") and appears in JSON. `exit` is the command's exit code.
+    """
+
+    exit: Exit = Exit.ENVIRONMENT
+
+    def __init__(self, code: str, what: str, hint: str = "", log: str = "") -> None:
+        super().__init__(what)
+        self.code, self.what, self.hint, self.log = code, what, hint, log
+
+
+class UsageError(SondeError):
+    """The command line, a config file or an argument is not understood."""
+
+    exit = Exit.USAGE
+
+
+class DataError(SondeError):
+    """A file or an array is not what it must be."""
+
+    exit = Exit.ENVIRONMENT
+
+
+class EnvironmentFailure(SondeError):
+    """The machine lacks something, or something on it failed."""
+
+    exit = Exit.ENVIRONMENT
+
+
+@dataclass(frozen=True)
+class Warning:
+    """Something a reader of the result must know. Kept in the dataset, then printed, then shown in the report."""
+
+    code: str
+    evidence: str
+    hint: str = ""
+
+    def as_json(self) -> dict[str, str]:
+        return {"code": self.code, "evidence": self.evidence, "hint": self.hint}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something the tool was asked to look for, and found."""
+
+    code: str
+    text: str
+    evidence: dict[str, Any] = field(default_factory=dict)
+    next: str = ""  # what to type to look closer
+
+    def as_json(self) -> dict[str, Any]:
+        return {"code": self.code, "text": self.text, "evidence": self.evidence, "next": self.next}
+
+
+def nearest(word: str, known: list[str] | tuple[str, ...]) -> str:
+    """' (nearest: X)' for a misspelt word, or '' when nothing is near."""
+    match = get_close_matches(word, known, n=1, cutoff=0.5)
+    return f" (nearest: {match[0]})" if match else ""

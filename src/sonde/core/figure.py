@@ -1,0 +1,68 @@
+"""Figures as specifications: what to show, never how to draw it. Only `sonde.report.render_*` draws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+class Kind(Enum):
+    """Every kind of figure there is. `data` is an xr.Dataset whose variables and dims the kind fixes.
+
+    MATRIX       value(row, col[, slider]) and optional text(row, col[, slider]): heat map
+    STATUS       value(row, col[, slider]) integer codes; axes["value"].labels names each code
+    SERIES       y(series, x) or y(series, x, slider); coordinate x; optional group(series, x) integer: points
+                 of one group are joined, groups alternate in shade (epochs)
+    SPECTROGRAM  power(x, frequency[, slider])
+    CDF          x(series, point), p(series, point); series named by coordinate; style(series): "steps" | "line"
+    DENDROGRAM   merge(link, 4): left, right, height, count as scipy's linkage; leaf(leaf): leaf names
+    SCATTER      x(series, point), y(series, point), optional low/high(series, point) error bars;
+                 style(series): "points" | "line"
+    BAR          y(bar) or y(bar, series), optional low/high: with error bars
+    """
+
+    MATRIX = "matrix"
+    STATUS = "status"
+    SERIES = "series"
+    SPECTROGRAM = "spectrogram"
+    CDF = "cdf"
+    DENDROGRAM = "dendrogram"
+    SCATTER = "scatter"
+    BAR = "bar"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis: its label, its SI unit ("s", "B", "" for none), whether logarithmic, names of its positions."""
+
+    label: str
+    unit: str = ""
+    log: bool = False
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Slider:
+    """A control that picks one position along `dim` of the data. `label` names what it moves, with its unit."""
+
+    dim: str
+    label: str
+    unit: str = ""
+    start: int = 0
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure: stable id, title, a caption that says what to read from it, kind, data and axes by role."""
+
+    id: str
+    title: str
+    caption: str
+    kind: Kind
+    data: xr.Dataset
+    axes: dict[str, Axis] = field(default_factory=dict)
+    controls: tuple[Slider, ...] = ()

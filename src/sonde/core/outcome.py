@@ -1,0 +1,61 @@
+"""What a command's work came to. A room returns it; only `sonde.cli` prints it and exits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sonde.core.errors import Exit, Finding, Warning
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table for the terminal: head and rows of ready text; numbers are right-aligned by `right`."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    right: Sequence[int] = ()  # indices of right-aligned columns
+    note: str = ""
+
+
+@dataclass
+class Outcome:
+    """The result of one command.
+
+    room, verb: what ran. verdict: one sentence. schema, dataset, complete: the file it made or read.
+    findings, warnings: typed. values: what the verb measures, merged into the JSON object.
+    tables, lines: what a person sees on the terminal. document: raw text for stdout instead
+    (CSV, Markdown). exit: the exit code.
+    """
+
+    room: str
+    verb: str
+    verdict: str = ""
+    schema: str | None = None
+    dataset: str | None = None
+    complete: bool = True
+    findings: list[Finding] = field(default_factory=list)
+    warnings: list[Warning] = field(default_factory=list)
+    values: dict[str, Any] = field(default_factory=dict)
+    tables: list[Table] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    document: str | None = None
+    exit: Exit = Exit.DONE
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that --json prints. See docs/reference/json.md."""
+        return {
+            "room": self.room,
+            "verb": self.verb,
+            "schema": self.schema,
+            "dataset": self.dataset,
+            "complete": self.complete,
+            "verdict": self.verdict,
+            "findings": [f.as_json() for f in self.findings],
+            "warnings": [w.as_json() for w in self.warnings],
+            **self.values,
+        }
