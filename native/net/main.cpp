@@ -46,13 +46,6 @@ int print_version() {
   return 0;
 }
 
-std::string place_json(const Place& place) {
-  JsonLine line;
-  line.add("host", place.host).add("cpu", place.cpu).add("core", place.core).add("l3", place.l3);
-  line.add("numa", place.numa).add("package", place.package);
-  return line.text();
-}
-
 void say_hello(MpiTeam& team) {
   const Place place = find_place();
   std::vector<char> all(static_cast<std::size_t>(team.size()) * 64);
@@ -108,7 +101,7 @@ int measure(const net::Options& options, MpiTeam& team) {
   auto first_rule = make_rule(options.rule, rules);
   if (!all_well(first_rule ? nullptr : &first_rule.error(), team)) return 3;
 
-  const RecordSchema schema = (*probe)->schema(place_json(find_place()));
+  const RecordSchema schema = (*probe)->schema(find_place());
   const std::size_t buffer = std::max<std::size_t>(64 + 4 * static_cast<std::size_t>(team.size()), (std::size_t{1} << 20) / schema.record_bytes);
   auto writer = RecordWriter::open(**sink, schema, buffer, options.cap_bytes);
   if (!all_well(writer ? nullptr : &writer.error(), team)) return 3;

@@ -290,7 +290,7 @@ Result<void> NetProbe::between_epochs(RecordWriter& writer) {
   return forwarding_.drain();
 }
 
-RecordSchema NetProbe::schema(const std::string& place_json) const {
+RecordSchema NetProbe::schema(const Place& place) const {
   const std::string k = std::to_string(options_.epoch_length);
   std::string fields = "[";
   for (const char* name : {"kind", "mode", "src", "dst", "size", "epoch", "n", "code"})
@@ -301,7 +301,9 @@ RecordSchema NetProbe::schema(const std::string& place_json) const {
   JsonLine header;
   header.raw("fields", fields).add("schema", "net/1").add("rank", team_.rank()).add("ranks", team_.size());
   header.add("sizes", options_.sizes).add("modes", options_.modes).add("values", values);
-  header.add("epoch_length", options_.epoch_length).raw("place", place_json);
+  header.add("epoch_length", options_.epoch_length);
+  header.add("host", place.host).add("cpu", place.cpu).add("core", place.core).add("l3", place.l3);
+  header.add("numa", place.numa).add("package", place.package);
   return {header.text(), sizeof(RecordHead) + std::size_t{options_.epoch_length} * 12};
 }
 

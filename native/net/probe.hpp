@@ -11,6 +11,7 @@
 #include "core/runner.hpp"
 #include "mpi/forward.hpp"
 #include "mpi/team.hpp"
+#include "mpi/topology.hpp"
 #include "net/mode.hpp"
 
 namespace sonde::net {
@@ -60,7 +61,7 @@ class NetProbe final : public Probe {
   void record(const Step& step, const Burst& burst, Decision decision, void* out) const override;
   Result<void> between_epochs(RecordWriter& writer) override;
 
-  RecordSchema schema(const std::string& place_json) const;
+  RecordSchema schema(const Place& place) const;
   const Interference& interference() const { return interference_; }
   bool parallel() const { return parallel_; }
   bool by_receiver(std::size_t mode) const;
