@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sonde import _core
+import sonde._core as _core
 
 
 def expand(text: str, within: Iterable[str] = ()) -> list[str]:

@@ -3,11 +3,13 @@
     @group.command()
     @common("output", "hosts", "ntasks", "budget", "seed", "dry_run")
     @click.option("--sizes", type=SIZES, default="0:1000:100", help="...")
-    def run(output, hosts, ntasks, budget_s, seed, dry_run, sizes) -> Outcome: ...
+    def run(output, hosts, ntasks, budget_s, seed, dry_run, sizes) -> Outcome:
+        with settings().bar("net run", budget_s) as bar:
+            ...  # bar.show(event) for each event
 
-`--json --progress --color --debug` belong to the console, not to the command: `common` adds them to every command
-without passing them on, and they may equally stand before the room (`sonde --json net show A.nc`). Where they are
-given twice, the later one counts. A command that draws progress asks `settings().bar()` for something to feed.
+`--json --progress --color --config --debug` belong to the console, not to the command: `common` adds them to every
+command without passing them on, and they may equally stand before the room (`sonde --json net show A.nc`).
+Where one is given twice, the later one counts.
 """
 
 from __future__ import annotations
@@ -20,18 +22,18 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from sonde.core import hostlist, units
+from sonde.core import config, hostlist, units
 from sonde.core.errors import UsageError
 from sonde.core.events import NullProgress, Progress
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-LARGEST_SIZE = 2**31 - 1  # an MPI count is an int
+LARGEST_SIZE = 2**31 - 1  # the count of an MPI message is an int
 MOST_SIZES = 65536
 
 
 class HouseType(click.ParamType):
-    """An option value read by `read`, whose UsageError is told with the option's name in front."""
+    """A type whose `read` makes a value of a text; its UsageError is told with the option's name in front."""
 
     def read(self, text: str) -> Any:
         raise NotImplementedError
@@ -42,10 +44,8 @@ class HouseType(click.ParamType):
         try:
             return self.read(value)
         except UsageError as error:
-            name = param.opts[-1] if param and param.opts[-1].startswith("-") else (param and param.human_readable_name)
-            if name:
-                error.what = f"{name}: {error.what}"
-            raise
+            name = config.spelt(param) if param else self.name
+            raise UsageError(error.code, f"{name}: {error.what}", error.hint) from None
 
 
 class Duration(HouseType):
@@ -56,7 +56,11 @@ class Duration(HouseType):
     def read(self, text: str) -> float:
         value = units.parse_duration(text)
         if value <= 0:
-            raise UsageError("core.bad_duration", f"'{text}' is no time at all; allowed: above 0 s", "e.g. 60s, 2min, 1h")
+            raise UsageError(
+                "core.bad_duration",
+                f"'{text}' is no time at all; allowed: above 0 s",
+                "write it like 60s, 2min or 1h",
+            )
         return value
 
 
@@ -70,43 +74,47 @@ class Size(HouseType):
 
 
 class Sizes(HouseType):
-    """Message lengths: "begin:end:step" with the end left out, or a list "8,1KiB,64KiB". Value: tuple of int, B."""
+    """Message lengths: "begin:end:step", the end left out, or a list "8,1KiB". Value: tuple of int, B."""
 
     name = "sizes"
 
     def read(self, text: str) -> tuple[int, ...]:
+        hint = "write begin:end:step, the end left out (0:1000:100), or a list (8,1KiB,64KiB)"
+
         def bad(why: str) -> UsageError:
-            return UsageError(
-                "core.bad_sizes",
-                f"'{text}': {why}",
-                "give begin:end:step, the end left out (0:1000:100), or a list (8,1KiB,64KiB)",
-            )
+            shown = text if len(text) <= 40 else text[:37] + "..."
+            return UsageError("core.bad_sizes", f"'{shown}' {why}", hint)
 
         if not text.strip():
-            raise bad("no size is given")
-        if ":" in text:
-            parts = text.split(":")
-            if len(parts) not in (2, 3):
-                raise bad(f"{len(parts)} numbers; allowed: begin:end:step")
+            raise bad("holds no size")
+        parts = text.split(":")
+        if len(parts) > 3:
+            raise bad(f"has {len(parts)} parts; allowed: begin:end:step")
+        if len(parts) > 1:
             begin, end = units.parse_size(parts[0]), units.parse_size(parts[1])
             step = units.parse_size(parts[2]) if len(parts) == 3 else 1
             if step == 0:
-                raise bad("a step of 0 B never ends; allowed: 1 B and above")
+                raise bad("has a step of 0 B; allowed: 1 B and above")
             if end <= begin:
-                raise bad(f"begins at {begin} B and ends before {end} B, which holds no size; allowed: begin < end")
-            if len(range(begin, end, step)) > MOST_SIZES:
-                raise bad(f"{len(range(begin, end, step))} sizes; allowed: {MOST_SIZES}")
-            sizes = tuple(range(begin, end, step))
+                raise bad(f"begins at {begin} B and ends before {end} B, so it holds no size")
+            count = -((begin - end) // step)
+            largest = begin + (count - 1) * step
+            sizes: list[int] = list(range(begin, end, step)) if count <= MOST_SIZES else []
         else:
-            sizes = tuple(units.parse_size(part) for part in text.split(","))
-            if len(sizes) > MOST_SIZES:
-                raise bad(f"{len(sizes)} sizes; allowed: {MOST_SIZES}")
-            if len(set(sizes)) < len(sizes):
-                twice = next(s for s in sizes if sizes.count(s) > 1)
-                raise bad(f"{twice} B is given twice")
-        if max(sizes) > LARGEST_SIZE:
-            raise bad(f"{max(sizes)} B; allowed: up to {LARGEST_SIZE} B, the largest count of an MPI message")
-        return sizes
+            sizes = [units.parse_size(part) for part in text.split(",")]
+            count, largest = len(sizes), max(sizes)
+            seen: set[int] = set()
+            for size in sizes:
+                if size in seen:
+                    raise bad(f"holds {size} B twice")
+                seen.add(size)
+        if largest > LARGEST_SIZE:
+            raise bad(
+                f"holds {largest} B; allowed: up to {LARGEST_SIZE} B, the most that one MPI message counts"
+            )
+        if count > MOST_SIZES:
+            raise bad(f"holds {count} sizes; allowed: up to {MOST_SIZES}")
+        return tuple(sizes)
 
 
 class Share(HouseType):
@@ -115,20 +123,22 @@ class Share(HouseType):
     name = "share"
 
     def read(self, text: str) -> float:
-        number, percent = (text.strip()[:-1], 100.0) if text.strip().endswith("%") else (text.strip(), 1.0)
+        bare = text.strip()
         try:
-            value = float(number) / percent
+            value = float(bare[:-1]) / 100 if bare.endswith("%") else float(bare)
         except ValueError:
             value = float("nan")
         if not 0 < value < 1:
             raise UsageError(
-                "core.bad_share", f"'{text}' is not a share; allowed: above 0% and below 100%", "e.g. 1% or 0.01"
+                "core.bad_share",
+                f"'{text}' is not a share; allowed: above 0% and below 100%",
+                "write it like 1% or 0.01",
             )
         return value
 
 
 class HostList(HouseType):
-    """A host list: "n[001-016],^n007". Value: str that `hostlist.expand` understands, as written."""
+    """A host list: "n[001-016],^n007". Value: the text, which `hostlist.expand` understands."""
 
     name = "hosts"
 
@@ -139,58 +149,107 @@ class HostList(HouseType):
 DURATION, SIZE, SIZES, SHARE, HOSTS = Duration(), Size(), Sizes(), Share(), HostList()
 
 
+def _no_bar(title: str, budget_s: float | None = None) -> Progress:
+    return NullProgress()
+
+
 @dataclass
 class Settings:
-    """What the user asked of the console, wherever on the command line it stood."""
+    """What the user asked of the console, wherever on the command line it stood.
+
+    bar: given a title and the budget in s, makes something to feed events to; the console puts its own here.
+    config: the file that --config names. command: the words of the running command, e.g. ["net", "run"].
+    """
 
     json: bool = False
     progress: str = "auto"
     color: str = "auto"
     debug: bool = False
-    bar: Callable[[], Progress] = NullProgress  # the console puts its own here
-    _rank: dict[str, int] = field(default_factory=dict)
+    config: Path | None = None
+    command: list[str] = field(default_factory=list)
+    bar: Callable[[str, float | None], Progress] = _no_bar
+    rank: dict[str, int] = field(default_factory=dict)  # by option: how strong the source of its value is
 
 
 def settings() -> Settings:
-    """Settings of the running command; plain defaults outside `sonde`."""
-    ctx = click.get_current_context(silent=True)
-    return ctx.meta.setdefault("sonde.settings", Settings()) if ctx else Settings()
+    """Settings of the running command; plain defaults outside of one."""
+    context = click.get_current_context(silent=True)
+    return context.ensure_object(Settings) if context else Settings()
 
 
-_SOURCE_RANK = {ParameterSource.DEFAULT: 0, ParameterSource.DEFAULT_MAP: 1, ParameterSource.ENVIRONMENT: 2}
+_RANK = {ParameterSource.DEFAULT: 0, ParameterSource.DEFAULT_MAP: 1}
 
 
-def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    """Keeps a console option. A config file does not override what was typed, wherever that stood."""
+def _remember(context: click.Context, param: click.Parameter, value: Any) -> None:
+    """Keeps a console option. What a config file says never overrides what was typed."""
     name = str(param.name)
-    source = ctx.get_parameter_source(name)
-    rank = _SOURCE_RANK.get(source, 3) if source else 0
-    kept: Settings = ctx.meta.setdefault("sonde.settings", Settings())
-    if rank and rank >= kept._rank.get(name, 0):
+    source = context.get_parameter_source(name)
+    rank = _RANK.get(source, 2) if source else 0
+    kept = context.ensure_object(Settings)
+    if rank and rank >= kept.rank.get(name, 0):
         setattr(kept, name, value)
-        kept._rank[name] = rank
+        kept.rank[name] = rank
+
+
+def _configure(context: click.Context, param: click.Parameter, value: Path | None) -> None:
+    """Reads the config file before the command's other options are looked at, so that they find their defaults."""
+    kept = context.ensure_object(Settings)
+    kept.command = context.command_path.split()[1:]
+    kept.config = value or kept.config
+    if isinstance(context.command, click.Group) or context.resilient_parsing:
+        return  # a --config may still follow the verb
+    if path := config.find(kept.config):
+        context.default_map = config.read(path).defaults(context, shared=(*SHARED, *CONSOLE_NAMES))
 
 
 def _console(*flags: str, **keywords: Any) -> Callable[[Command], Command]:
-    return click.option(*flags, expose_value=False, callback=_remember, **keywords)
+    return click.option(*flags, expose_value=False, **{"callback": _remember, **keywords})
 
 
-_WHEN = click.Choice(["auto", "always", "never"])
-CONSOLE = (
-    _console("--json", is_flag=True, help="Print one JSON object instead of text."),
-    _console("--progress", type=_WHEN, default="auto", help="Progress bar on stderr: auto, always or never.", metavar="WHEN"),
-    _console("--color", type=_WHEN, default="auto", help="Colour: auto, always or never.", metavar="WHEN"),
-    _console("--debug", is_flag=True, help="Show tracebacks."),
+_WHEN: dict[str, Any] = {
+    "type": click.Choice(["auto", "always", "never"]),
+    "default": "auto",
+    "metavar": "WHEN",
+}
+CONSOLE_NAMES = ("json", "progress", "color", "debug")
+_CONSOLE = (
+    _console("--json", is_flag=True, help="Print the result as one JSON object."),
+    _console("--progress", **_WHEN, help="Draw a progress bar: auto, always, never."),
+    _console("--color", **_WHEN, help="Use colour: auto, always, never."),
+    _console(
+        "--config",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        is_eager=True,
+        callback=_configure,
+        help="Take defaults from this TOML file.",
+    ),
+    _console("--debug", is_flag=True, help="Show the traceback of an error."),
 )
 
 SHARED: dict[str, Callable[[Any], Any]] = {
-    "output": click.option("-o", "--output", type=click.Path(path_type=Path), help="Where the result goes."),
-    "launcher": click.option("--launcher", default="auto", metavar="NAME", help="How ranks are started: auto, local, mpirun, srun."),
-    "hosts": click.option("--hosts", type=HOSTS, help="Hosts to use: n[01-16],^n07 leaves out n07."),
-    "ntasks": click.option("--ntasks", type=click.IntRange(min=1), help="Number of ranks."),
-    "budget": click.option("--budget", "budget_s", type=DURATION, help="Time all of it may take, start-up and analysis included: 60s, 2min, 1h."),
-    "precision": click.option("--precision", type=SHARE, help="Relative width of the confidence interval to reach: 1%."),
-    "seed": click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Seed of the measuring order; the same seed gives the same order."),
+    "output": click.option(
+        "-o", "--output", type=click.Path(path_type=Path), metavar="PATH", help="Where the result goes."
+    ),
+    "launcher": click.option(
+        "--launcher", default="auto", metavar="NAME", help="What starts the ranks: auto, local, mpirun, srun."
+    ),
+    "hosts": click.option(
+        "--hosts", type=HOSTS, metavar="LIST", help="Hosts to use: n[01-16]; ^n07 leaves n07 out."
+    ),
+    "ntasks": click.option("--ntasks", type=click.IntRange(min=1), metavar="N", help="Number of ranks."),
+    "budget": click.option(
+        "--budget", "budget_s", type=DURATION, metavar="TIME", help="Time all of it may take: 60s, 2min, 1h."
+    ),
+    "precision": click.option(
+        "--precision", type=SHARE, metavar="SHARE", help="Width of the confidence interval to reach: 1%."
+    ),
+    "seed": click.option(
+        "--seed",
+        type=click.IntRange(0, 2**63 - 1),
+        metavar="N",
+        help="Seed of the order in which is measured.",
+    ),
     "dry_run": click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing."),
 }
 
@@ -199,12 +258,12 @@ def common(*names: str) -> Callable[[Command], Command]:
     """Adds the console options, and those of SHARED that are named, to a click command or group.
 
     names: output launcher hosts ntasks budget precision seed dry_run. The command receives them as keywords of
-    that name, `budget` as `budget_s` (s). Those not given are None (launcher: "auto", dry_run: False).
+    that name, budget as `budget_s` (s). Those not given are None (launcher: "auto", dry_run: False).
     """
-    wanted = [SHARED[name] for name in names]
+    chosen = [*(SHARED[name] for name in names), *_CONSOLE]
 
     def decorate(command: Command) -> Command:
-        for option in reversed([*wanted, *CONSOLE]):
+        for option in reversed(chosen):
             command = option(command)
         return command
 

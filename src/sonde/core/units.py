@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sonde import _core
+import sonde._core as _core
 
 
 def format_duration(value_s: float) -> str:
