@@ -19,7 +19,8 @@ class Kind(Enum):
                  group are joined, groups alternate in shade (epochs); a negative group is not drawn
     SPECTROGRAM  power(x, frequency)
     CDF          x(series, point), p(series, point); style(series): "steps" | "line"
-    DENDROGRAM   merge(link, 4): left, right, height, count as scipy's linkage; leaf(leaf): leaf names
+    DENDROGRAM   merge(link, 4): left, right, height, count as scipy's linkage; leaf(leaf): leaf names; optional
+                 threshold(): height below which branches are coloured by class
     SCATTER      x(series, point), y(series, point), optional low/high(series, point) ends of error bars;
                  style(series): "points" | "line"
     BAR          y(bar) or y(bar, series), optional low/high of the same dims: ends of error bars
@@ -31,7 +32,7 @@ class Kind(Enum):
                     coordinate or variable over row or col alone (host, …) of its row and column; attributes
                     long_name and units name them, flag_meanings names integer codes.
     SERIES, SCATTER, CDF  may hold mark(mark), x of vertical lines, and level(level), y of horizontal lines,
-                    named by their coordinates.
+                    named by mark_name(mark), level_name(level).
     """
 
     MATRIX = "matrix"
