@@ -6,6 +6,7 @@ namespace nb = nanobind;
 void bind_stats(nb::module_& m);
 void bind_rules(nb::module_& m);
 void bind_text(nb::module_& m);
+void bind_net(nb::module_& m);
 void bind_blocks(nb::module_& m);
 
 NB_MODULE(_core, m) {
@@ -13,5 +14,6 @@ NB_MODULE(_core, m) {
   bind_stats(m);
   bind_rules(m);
   bind_text(m);
+  bind_net(m);
   bind_blocks(m);
 }
