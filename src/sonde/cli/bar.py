@@ -46,15 +46,13 @@ class Bar:
         line = Table.grid(expand=True, padding=(0, 2, 0, 0))
         line.add_column(ratio=1)
         line.add_column(no_wrap=True)
-        line.add_row(
-            ProgressBar(total=1.0, completed=done, complete_style="green", finished_style="green"), Text(text)
-        )
+        line.add_row(ProgressBar(1.0, done, complete_style="green", finished_style="green"), Text(text))
         self._live.update(line, refresh=True)
         self._drawn_s = time.monotonic()
 
 
 def fraction(event: Event, budget_s: float | None) -> float:
-    """How far a run is, 0 to 1: it ends when every cell is done or the budget is spent, whichever comes first."""
+    """How far a run is, 0 to 1. It ends when all cells are done or the budget is spent, if that is first."""
     cells = event["done"] / event["cells"] if event["cells"] else 0.0
     spent = event["elapsed_s"] / budget_s if budget_s else 0.0
     return min(1.0, max(cells, spent))
@@ -62,7 +60,7 @@ def fraction(event: Event, budget_s: float | None) -> float:
 
 def caption(event: Event, title: str, budget_s: float | None) -> str:
     """The words beside the bar: epoch, cells, samples, time."""
-    whole = f" of {format_duration(budget_s)}" if budget_s else ""
-    cells = f"{event['done']} of {event['cells']} cells"
     samples = f"{event['samples']:,}".replace(",", " ")
-    return f"{title}  epoch {event['epoch']}  {cells}  {samples} samples  {format_duration(event['elapsed_s'])}{whole}"
+    spent = format_duration(event["elapsed_s"]) + (f" of {format_duration(budget_s)}" if budget_s else "")
+    cells = f"{event['done']} of {event['cells']} cells"
+    return "  ".join([title, f"epoch {event['epoch']}", cells, f"{samples} samples", spent])

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
 import sonde
 from sonde.core.errors import EnvironmentFailure
 from sonde.core.options import Settings, common
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 @dataclass(frozen=True)
@@ -63,14 +67,13 @@ class Root(click.Group):
                 rows = [(name, c.text) for name, c in COMMANDS.items() if c.section == section]
                 formatter.write_dl(rows, col_spacing=4)
 
-    def shell_complete(
-        self, context: click.Context, incomplete: str
-    ) -> list[click.shell_completion.CompletionItem]:
+    def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem]:
         """Offers the table's names without loading what they stand for."""
         from click.shell_completion import CompletionItem
 
-        names = [CompletionItem(n, help=c.text) for n, c in COMMANDS.items() if n.startswith(incomplete)]
-        return [*names, *click.Command.shell_complete(self, context, incomplete)]
+        names = [(name, entry.text) for name, entry in COMMANDS.items() if name.startswith(incomplete)]
+        options = click.Command.shell_complete(self, context, incomplete)
+        return [*(CompletionItem(name, help=text) for name, text in names), *options]
 
 
 def load(name: str) -> click.Command:
@@ -78,8 +81,7 @@ def load(name: str) -> click.Command:
 
     Raises
     ------
-    EnvironmentFailure  core.room_missing: its module is not part of this installation, or something it imports
-    is not.
+    EnvironmentFailure  core.room_missing: its module, or one that it imports, is not installed.
     """
     entry = COMMANDS[name]
     try:
@@ -112,4 +114,7 @@ def load(name: str) -> click.Command:
 @click.version_option(sonde.__version__, message="sonde %(version)s")
 @common()
 def root() -> None:
-    """See, steer and swap the layers between a parallel application and the hardware, and know what each costs."""
+    """See, steer and swap the layers between a parallel application and the hardware.
+
+    Each command says what its layer costs, from measurements that can be checked again years later.
+    """

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import shutil
 import sys
-import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -124,11 +121,15 @@ class Console:
         )
 
     def _json(self, value: Any) -> None:
+        import json
+
         ascii_only = (getattr(self.out, "encoding", None) or "utf-8").lower().replace("-", "") != "utf8"
         self.out.write(json.dumps(plain(value), ensure_ascii=ascii_only, allow_nan=False, indent=2) + "\n")
 
     def _message(self, kind: str, style: str, what: str, more: Sequence[tuple[str, str]]) -> None:
         """`kind: what` and its indented lines on stderr, wrapped with a hanging indent."""
+        import textwrap
+
         colour, width = self._colour(self.err), _width(self.err)
         for label, text, paint in [
             (kind, what, style),
@@ -173,7 +174,7 @@ class Console:
 
 
 def plain(value: Any) -> Any:
-    """What JSON can hold: NaN and infinities become null, numpy's numbers and arrays plain ones, paths texts."""
+    """What JSON can hold: NaN and infinities become null, numpy's numbers plain ones, paths texts."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -195,11 +196,13 @@ def _is_terminal(stream: TextIO) -> bool:
 
 
 def _width(stream: TextIO) -> int:
-    return (
-        min(WIDEST, shutil.get_terminal_size((80, 24)).columns)
-        if _is_terminal(stream) or "COLUMNS" in os.environ
-        else 80
-    )
+    """Columns to fill: $COLUMNS, else the terminal's up to WIDEST, else 80."""
+    if (asked := os.environ.get("COLUMNS", "")).isdecimal() and int(asked) > 0:
+        return int(asked)
+    try:
+        return min(WIDEST, os.get_terminal_size(stream.fileno()).columns) or 80
+    except (OSError, ValueError):  # no terminal, no descriptor, closed
+        return 80
 
 
 def _hanging(mark: Any, text: Any) -> Any:

@@ -57,7 +57,7 @@ def fault_of(error: BaseException) -> Fault:
     return Fault(
         "core.internal",
         f"internal: {text}",
-        "this is a mistake in Sonde: run it again with --debug, and report what it prints to Sonde's developers",
+        "a mistake in Sonde: run it again with --debug, and report what it prints to Sonde's developers",
     )
 
 

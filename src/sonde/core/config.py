@@ -6,15 +6,14 @@
     [net.run]
     sizes = "0:1000:100"     # `sonde net run`
 
-A key is an option's long name; the command line overrides it. Only the tables that lead to the running command are
-looked into, which keeps the start quick. Not a pure module: it reads the file.
+A key is an option's long name; the command line overrides it. Only the tables that lead to the running
+command are looked into, which keeps the start quick. Not a pure module: it reads the file.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +51,8 @@ def read(path: Path) -> Config:
     ------
     UsageError  core.no_config: it cannot be read; core.bad_config: it is not TOML, with the line.
     """
+    import tomllib  # here and not above: most starts have no config file, and --help must be quick
+
     try:
         with path.open("rb") as file:
             raw = file.read(LONGEST + 1)
@@ -92,7 +93,7 @@ class Config:
 
         Raises
         ------
-        UsageError  core.bad_config: an unknown key, with the nearest known one, or a value the option does not take.
+        UsageError  core.bad_config: an unknown key, with the nearest known one, or a value the option refuses.
         """
         chain = [context]
         while chain[0].parent:
@@ -152,8 +153,8 @@ class Config:
         """`value` in the form the option's type reads it; any fault is told with its place in the file."""
         flag = isinstance(param, click.Option) and param.is_flag
         if flag != isinstance(value, bool):
-            allowed = "allowed: true, false" if flag else f"allowed: {allowed(param)}"
-            raise self._bad(place, f"{place[-1]} is {_shown(value)}; {allowed}")
+            takes = "allowed: true, false" if flag else f"allowed: {allowed(param)}"
+            raise self._bad(place, f"{place[-1]} is {_shown(value)}; {takes}")
         if not flag and not param.multiple:
             if isinstance(value, list):
                 value = ",".join(str(v) for v in value)
@@ -218,7 +219,7 @@ _TABLE = re.compile(rf"\s*\[\[?\s*({_PART}(?:\s*\.\s*{_PART})*)\s*\]\]?\s*(?:#.*
 
 
 def _lines(text: str) -> dict[tuple[str, ...], int]:
-    """On which line each key and table stands. tomllib does not tell; a line inside a long text may be mistaken."""
+    """Where each key and table stands, which tomllib does not tell. A line inside a long text may mislead."""
     found: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), 1):

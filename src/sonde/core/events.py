@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -70,9 +69,9 @@ class NullProgress:
 class Reader:
     """Reads events from the lines of a probe's stdout, which launchers and libraries write to as well.
 
-    A line that holds no whole event is foreign: it is counted, and the last `keep` of them are kept for the log.
-    Text before an event on its line (a launcher's rank label, a print without a newline) is foreign too. No input
-    raises an exception.
+    A line that holds no whole event is foreign: it is counted, and the last `keep` of them are kept for the
+    log. Text before an event on its line (a launcher's rank label, a print without a newline) is foreign too.
+    No input raises an exception.
     """
 
     keep: int = 200
@@ -101,6 +100,8 @@ class Reader:
 
 
 def _parse(text: str) -> Event | None:
+    import json  # here and not above: every start of `sonde` imports this module, and few read events
+
     try:
         data, _ = json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError):  # not JSON, a number of too many digits, nested too deep

@@ -1,4 +1,4 @@
-"""Host lists as Slurm writes them: `n[001-016,020],login1,^n007`. One implementation: `native/core/hostlist.hpp`."""
+"""Host lists as Slurm writes them: `n[001-016,020],login1,^n007`. The face of `native/core/hostlist.hpp`."""
 
 from __future__ import annotations
 

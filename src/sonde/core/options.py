@@ -7,9 +7,9 @@
         with settings().bar("net run", budget_s) as bar:
             ...  # bar.show(event) for each event
 
-`--json --progress --color --config --debug` belong to the console, not to the command: `common` adds them to every
-command without passing them on, and they may equally stand before the room (`sonde --json net show A.nc`).
-Where one is given twice, the later one counts.
+`--json --progress --color --config --debug` belong to the console, not to the command: `common` adds them to
+every command without passing them on, and they may equally stand before the room (`sonde --json net show
+A.nc`). Where one is given twice, the later one counts.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def _remember(context: click.Context, param: click.Parameter, value: Any) -> Non
 
 
 def _configure(context: click.Context, param: click.Parameter, value: Path | None) -> None:
-    """Reads the config file before the command's other options are looked at, so that they find their defaults."""
+    """Reads the config file before the command's other options are looked at, so that these find it."""
     kept = context.ensure_object(Settings)
     kept.command = context.command_path.split()[1:]
     kept.config = value or kept.config
@@ -257,8 +257,8 @@ SHARED: dict[str, Callable[[Any], Any]] = {
 def common(*names: str) -> Callable[[Command], Command]:
     """Adds the console options, and those of SHARED that are named, to a click command or group.
 
-    names: output launcher hosts ntasks budget precision seed dry_run. The command receives them as keywords of
-    that name, budget as `budget_s` (s). Those not given are None (launcher: "auto", dry_run: False).
+    names: output launcher hosts ntasks budget precision seed dry_run. The command receives them as keywords
+    of that name, budget as `budget_s` (s). Those not given are None (launcher: "auto", dry_run: False).
     """
     chosen = [*(SHARED[name] for name in names), *_CONSOLE]
 

@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them. One implementation, in `native/core/units.hpp`; this is its face."""
+"""Durations and sizes as people write them. The face of `native/core/units.hpp`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def parse_duration(text: str) -> float:
 
     Raises
     ------
-    UsageError  core.bad_duration: no number, an unknown unit, negative, or longer than 1e9 s.
+    UsageError  core.bad_duration: no number, an unknown unit, negative, or longer than 36525 days.
     """
     return _core.parse_duration(text)
 
 
 def format_size(size: int, exact: bool = False) -> str:
-    """Bytes as "64 KiB": three significant digits, or with `exact` a text that `parse_size` reads back to `size`.
+    """Bytes as "64 KiB": three significant digits, or a text that `parse_size` reads back to `size` exactly.
 
     Message lengths want `exact`: two lengths must not share a label. Memory and files do not.
     """
@@ -36,7 +36,7 @@ def parse_size(text: str) -> int:
 
     Raises
     ------
-    UsageError  core.bad_size: no number, an unknown or ambiguous unit ("64K"), negative, not a whole number of
-    bytes, or above 2^62.
+    UsageError  core.bad_size: no number, an unknown or ambiguous unit ("64K"), negative, not a whole number
+    of bytes, or above 2^62.
     """
     return _core.parse_size(text)
