@@ -31,3 +31,21 @@ POWER = "Cividis"  # of spectra, so that the two are not confused
 def status(code: int) -> str:
     """Colour of a code; beyond the palette it begins again after the grey."""
     return STATUS[code] if code < len(STATUS) else STATUS[1 + (code - 1) % (len(STATUS) - 1)]
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of "#rrggbb", 0 to 1. Source: WCAG 2.1."""
+    parts = (int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5))
+    red, green, blue = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    """Contrast ratio of two colours, 1 to 21. Words need 4.5. Source: WCAG 2.1."""
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def ink_on(ground: str) -> str:
+    """Black or white, whichever is read more easily on a ground."""
+    return max("#111111", "#ffffff", key=lambda ink: contrast(ink, ground))

@@ -27,6 +27,7 @@ from sonde.report.page import Report
 
 TEMPLATE = Path(__file__).with_name("template")
 CLIP = 0.99  # colours of a large matrix end at this quantile, so that one slow link does not hide all structure
+BAR = 61  # px above a matrix for its colour bar: what plotly reserves for ypad, thickness and ticks below, and a bit
 
 
 # ---- packing ---------------------------------------------------------------------------------------------------
@@ -260,8 +261,10 @@ def _colours(q: prepare.Quantity, z: np.ndarray, floor: float = 0.0) -> dict[str
     """zmin, zmax and the colour bar's ticks for values z, which are log10 where q is logarithmic."""
     low, high, below, above = _ends(z, floor)
 
+    prefixed = q.si if len(scale.steps(q.si)) > 1 else ""
+
     def text(at: float) -> str:
-        return scale.quantity(10**at / q.factor, q.si, 3) if q.log else scale.number(at, 3)
+        return scale.quantity((10**at if q.log else at) / q.factor, prefixed, 2 if q.log else 3)
 
     if q.log:
         marks = [
@@ -269,7 +272,9 @@ def _colours(q: prepare.Quantity, z: np.ndarray, floor: float = 0.0) -> dict[str
             for v, t in scale.ticks(10**low / q.factor, 10**high / q.factor, q.si, True, 6)
         ]
     else:
-        marks = scale.ticks(low, high, most=6)
+        # ticks are even in the unit that suits this range, which over a slider is not always the figure's
+        here = scale.choose([low, high], q.si).factor / q.factor
+        marks = [(v / here, text(v / here)) for v, _ in scale.ticks(low * here, high * here, most=6)]
     room = 0.12 * (high - low)
     if below:
         marks = [(low, f"≤ {text(low)}")] + [m for m in marks if m[0] > low + room]
@@ -288,17 +293,40 @@ def _colourbar(q: prepare.Quantity) -> dict[str, Any]:
         "x": 0,
         "xanchor": "left",
         "xpad": 0,
+        "yref": "container",  # in the margin kept for it; a bar that pushed the margin would squeeze square cells
         "y": 1,
-        "yanchor": "bottom",
-        "ypad": 8,
+        "yanchor": "top",
+        "ypad": 16,
         "len": 1,
         "thickness": 10,
         "outlinewidth": 0,
         "ticks": "outside",
         "ticklen": 3,
         "tickcolor": "@axis",
+        "tickangle": 0,
         "tickfont": {"size": 11, "color": "@quiet"},
-        "title": {"text": plain(q.title), "side": "top", "font": {"size": 12.5, "color": "@quiet"}},
+    }
+
+
+def _bar_title(q: prepare.Quantity) -> str:
+    """Ticks of a colour bar carry prefixed units themselves; a unit without prefixes stands in the title."""
+    return q.label if len(scale.steps(q.si)) > 1 or not q.unit else f"{q.label}, {q.unit}"
+
+
+def _over_bar(q: prepare.Quantity) -> dict[str, Any]:
+    """What the colour bar shows, set flush left above it; plotly's own title would touch the bar."""
+    return {
+        "text": plain(_bar_title(q)),
+        "x": 0,
+        "xref": "paper",
+        "xanchor": "left",
+        "y": 1,
+        "yref": "paper",
+        "yanchor": "bottom",
+        "yshift": BAR - 16,
+        "showarrow": False,
+        "borderpad": 0,
+        "font": {"size": 12.5, "color": "@quiet"},
     }
 
 
@@ -351,19 +379,24 @@ def _matrix(figure: Figure) -> Drawn:
         with np.errstate(divide="ignore", invalid="ignore"):
             zs = [np.log10(z) if m.value.log else z for z in m.frames]
         trace |= {"colorscale": palette.SEQUENTIAL, "colorbar": _colourbar(m.value)}
-        written = rows <= 10 and cols <= 10
+        written = rows <= 8 and cols <= 8
+        prefixed = m.value.si if len(scale.steps(m.value.si)) > 1 else ""
         for z, shown in zip(zs, m.frames):
             patch = {"z": pack(z), **_colours(m.value, z)}
             if written:
-                patch["text"] = [["" if v != v else scale.number(float(v), 3) for v in line] for line in shown]
+                patch["text"] = [
+                    ["" if v != v else scale.quantity(float(v) / m.value.factor, prefixed, 3) for v in line]
+                    for line in shown
+                ]
             frames.append({"traces": [patch]})
         if written:
             trace |= {"texttemplate": "%{text}", "textfont": {"size": 13 if rows <= 6 else 11}}
         if len(zs) > 1:
             fixed = {"traces": [_colours(m.value, np.concatenate([z.ravel() for z in zs]))]}
     layout = _layout(
-        margin={"l": 34 + min(12, longest) * 7, "r": 14, "t": 8 if status else 62, "b": 46, "pad": 0},
+        margin={"l": 34 + min(12, longest) * 7, "r": 14, "t": 8 if status else BAR, "b": 46, "pad": 0},
         plot_bgcolor="@hole",
+        annotations=[] if status else [_over_bar(m.value)],
         xaxis=_axis(
             prepare.Quantity(m.cols.title, "", "", 1.0),
             range=[-0.5, cols - 0.5],
@@ -410,7 +443,7 @@ def _matrix(figure: Figure) -> Drawn:
         "size": {"aspect": rows / cols, "most": 620 if max(rows, cols) > 16 else 500},
         "cells": cells,
         "legend": [
-            {"label": w, "colour": palette.status(k), "initial": _initials(m.words)[k], "counts": [c[k] for c in m.counts]}
+            {"label": w, "colour": palette.status(k), "initial": _initials(m.words)[k], "ink": palette.ink_on(palette.status(k)), "counts": [c[k] for c in m.counts]}
             for k, w in enumerate(m.words)
         ],
     }
@@ -467,8 +500,9 @@ def _spectrogram(figure: Figure) -> Drawn:
     if any(any(_ends(z, floor)[2:]) for z in zs):
         notes.append("Colours end where the scale says ≤ or ≥; powers beyond take the last colour.")
     layout = _layout(
-        margin={"l": 64, "r": 14, "t": 62, "b": 48},
+        margin={"l": 64, "r": 14, "t": BAR, "b": 48},
         plot_bgcolor="@hole",
+        annotations=[_over_bar(f.power)],
         xaxis=_axis(f.x, showgrid=False),
         yaxis=_axis(f.y, showgrid=False),
     )
@@ -556,7 +590,7 @@ def _chart(figure: Figure) -> Drawn:
         if word:
             notes_on.append(_label("y", float(np.log10(value)) if c.y.log else value, word))
     layout = _layout(
-        margin={"l": 64, "r": 14, "t": 34 if named or any(w for _, w in c.marks) else 12, "b": 48},
+        margin={"l": 64, "r": 14, "t": 34 if named else 12, "b": 48},
         xaxis=x_axis,
         yaxis=y_axis,
         showlegend=named,
@@ -633,7 +667,7 @@ def _rule(axis: str, value: float) -> dict[str, Any]:
 
 def _label(axis: str, value: float, word: str) -> dict[str, Any]:
     place = (
-        {"x": value, "xref": "x", "y": 1, "yref": "paper", "yanchor": "bottom", "xanchor": "center"}
+        {"x": value, "xref": "x", "y": 0.99, "yref": "paper", "yanchor": "top", "xanchor": "right", "textangle": -90}
         if axis == "x"
         else {"y": value, "yref": "y", "x": 1, "xref": "paper", "xanchor": "right", "yanchor": "bottom"}
     )
@@ -675,7 +709,7 @@ def _dendrogram(figure: Figure) -> Drawn:
     leaves = max(len(names) for names, _ in tree.frames)
     longest = max((len(n) for names, _ in tree.frames for n in names), default=1)
     layout = _layout(
-        margin={"l": 24 + min(24, longest) * 7, "r": 18, "t": 26, "b": 48},
+        margin={"l": 24 + min(24, longest) * 7, "r": 18, "t": 10, "b": 48},
         xaxis=_axis(tree.height, rangemode="tozero"),
         yaxis=_axis(
             prepare.Quantity("", "", "", 1.0), showgrid=False, showline=False, ticks="", automargin=True

@@ -91,6 +91,19 @@
     return number(value / step[0], 4) + (unit ? "\u00a0" + step[1] + unit : "");
   }
 
+  // Ticks that fit side by side on `room` pixels; the ends of a colour scale (≤, ≥) go before the rest
+  function thinned(axis, low, high, room, place) {
+    if (!axis.tickvals || !axis.ticktext) return;
+    const at = axis.tickvals.map((v) => ((place(v) - low) / (high - low)) * room);
+    const half = axis.ticktext.map((t) => t.length * 3.2 + 5);
+    const order = at.map((_, k) => k).sort((a, b) => /^[≤≥]/.test(axis.ticktext[b]) - /^[≤≥]/.test(axis.ticktext[a]) || a - b);
+    const kept = [];
+    for (const k of order) if (kept.every((m) => Math.abs(at[k] - at[m]) >= half[k] + half[m])) kept.push(k);
+    kept.sort((a, b) => a - b);
+    axis.tickvals = kept.map((k) => axis.tickvals[k]);
+    axis.ticktext = kept.map((k) => axis.ticktext[k]);
+  }
+
   function median(values) {
     const kept = Array.from(values).filter(Number.isFinite).sort((a, b) => a - b);
     if (!kept.length) return NaN;
@@ -149,7 +162,7 @@
       });
       const focus = this.focus && this.focus.checked ? frame.focus : null;
       const layout = ready(merged(merged(spec.layout, frame.layout || {}), focus || {}), colours);
-      const width = printing ? Math.min(PRINT_WIDTH, spec.cells ? 420 : PRINT_WIDTH) : this.plot.clientWidth;
+      const width = printing ? Math.min(PRINT_WIDTH, spec.cells ? 340 : PRINT_WIDTH) : this.plot.clientWidth;
       layout.width = width;
       if (spec.size.aspect) {
         const most = Math.min(width, spec.size.most);
@@ -157,8 +170,12 @@
         const inner = most - layout.margin.l - layout.margin.r;
         layout.height = Math.round(Math.max(60, Math.min(inner * spec.size.aspect, 1.6 * inner)) + layout.margin.t + layout.margin.b);
       } else {
-        layout.height = width < 480 ? Math.round(spec.size.height * 0.9) : spec.size.height;
+        layout.height = Math.round(spec.size.height * (printing ? 0.76 : width < 480 ? 0.9 : 1));
       }
+      const room = layout.width - layout.margin.l - layout.margin.r;
+      for (const trace of traces) if (trace.colorbar) thinned(trace.colorbar, trace.zmin, trace.zmax, room, (v) => v);
+      if (layout.xaxis.type === "log" && layout.xaxis.range) thinned(layout.xaxis, layout.xaxis.range[0], layout.xaxis.range[1], room, Math.log10);
+      if (this.cells && room / this.cells.spec.cols.length < 46) for (const trace of traces) if (trace.z && !spec.legend.length) delete trace.texttemplate;
       layout.uirevision = focus ? "focus" : "kept"; // a reader's zoom outlives the slider
       if (coarse) {
         layout.dragmode = false;
