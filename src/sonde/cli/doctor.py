@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from sonde.cli.diagnosis import CHECKS, GOOD, NONE, POOR, Answer, Here, Need, ask_all
+from sonde.cli.diagnosis import CHECKS, GOOD, NONE, POOR, Answer, Here, ask_all
 from sonde.core.errors import Warning
 from sonde.core.options import common
 from sonde.core.outcome import Outcome, Table
@@ -18,8 +18,12 @@ ROOMS = {
     "data": ((), ("netcdf",)),
     "report": ((), ("netcdf", "report")),
 }
-# What is missing is told where it is missed.
-EXTRAS = {"net": ("openmpi", "mpich", "netcdf"), "data": ("netcdf", "extras"), "report": ("report",)}
+# The room beside which a missing thing is told.
+WANTS = {
+    "net": ("openmpi", "mpich", "netcdf"),
+    "data": ("netcdf", "parquet"),
+    "report": ("report", "paper", "browser"),
+}
 
 
 @click.command()
@@ -74,7 +78,7 @@ def _room(name: str, answers: Mapping[str, Answer]) -> dict[str, Any]:
     built = not either or any(answers[check].values.get("built") for check in either)
     works = built and (not either or any(_works(answers[check]) for check in either))
     works = works and all(_works(answers[check]) for check in every)
-    needs = list(dict.fromkeys(need for check in EXTRAS[name] for need in answers[check].needs))
+    needs = list(dict.fromkeys(need for check in WANTS[name] for need in answers[check].needs))
     return {
         "room": name,
         "built": built,
@@ -99,5 +103,3 @@ def _listed(names: list[str]) -> str:
     """ "a", "a and b", "a, b and c"."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
-
-__all__ = ["Need", "command", "diagnose"]

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from sonde.cli.diagnosis import GOOD, NONE, POOR, Answer, Here, Need, check
+from sonde.cli.diagnosis import FACT, GOOD, NONE, Answer, Here, Need, check
 from sonde.core import distribution
 
 AGAIN = "make setup"
@@ -47,24 +47,31 @@ def report(here: Here) -> Answer:
     return Answer(f"plotly {_version('plotly')}, xarray {_version('xarray')}, scipy {_version('scipy')}", GOOD, values)
 
 
-@check("extras", "Extras", "Libraries")
-def extras(here: Here) -> Answer:
-    """What is optional: Parquet export, figures for papers, the report's own tests."""
-    browser = next((name for name in ("chromium", "chromium-browser", "google-chrome") if here.which(name)), None)
-    found = {
-        "parquet": find_spec("pyarrow") is not None,
-        "paper": find_spec("matplotlib") is not None,
-        "chromium": browser is not None,
-    }
-    needs = []
-    if not found["parquet"]:
-        needs.append(Need("Parquet export", "pip install 'sonde-hpc[parquet]'"))
-    if not found["paper"]:
-        needs.append(Need("figures for papers", "pip install 'sonde-hpc[paper]'"))
-    if browser is None:
-        needs.append(Need("tests of the report", distribution.install("chromium")))
-    here_text = ", ".join(name for name, there in found.items() if there) or "none"
-    return Answer(here_text, GOOD if not needs else POOR, found, needs)
+@check("parquet", "Parquet", "Libraries")
+def parquet(here: Here) -> Answer:
+    return _extra("pyarrow", Need("Parquet export", "pip install 'sonde-hpc[parquet]'"))
+
+
+@check("paper", "Paper figures", "Libraries")
+def paper(here: Here) -> Answer:
+    return _extra("matplotlib", Need("figures for papers", "pip install 'sonde-hpc[paper]'"))
+
+
+def _extra(module: str, need: Need) -> Answer:
+    if find_spec(module) is None:
+        return Answer(f"{module} not installed", FACT, {"works": False}, [need])
+    return Answer(f"{module} {_version(module)}", GOOD, {"works": True})
+
+
+@check("browser", "Browser", "Libraries")
+def browser(here: Here) -> Answer:
+    """Chromium draws the report in its tests, and nowhere else."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = next((path for name in names if (path := here.which(name))), None)
+    if found is None:
+        need = Need("tests of the report", distribution.install("chromium"))
+        return Answer("no Chromium; only tests want it", FACT, {"works": False}, [need])
+    return Answer(found, GOOD, {"works": True, "path": found})
 
 
 def _version(name: str) -> str:
