@@ -218,22 +218,22 @@ class _Listener:
     def take(self, event: Event) -> None:
         self.heard = time.monotonic()
         self.progress.show(event)
-        match event.name:
+        match event["event"]:
             case "start":
                 self.started = event
                 self.attrs["mpi_library"] = event["mpi_version"]
                 self.attrs["oversubscribed"] = event["oversubscribed"]
-                self.attrs["clock_cost_s"] = event.data.get("clock_cost_s", float("nan"))
+                self.attrs["clock_cost_s"] = event.get("clock_cost_s", float("nan"))
                 if event["oversubscribed"]:
                     self.warnings.append(
                         Warning(
                             "net.oversubscribed",
-                            f"{event.data.get('ranks_on_node')} ranks share fewer cores on a host: delays hold the "
+                            f"{event.get('ranks_on_node')} ranks share fewer cores on a host: delays hold the "
                             "kernel's switching between them",
                             "give no more ranks than cores to know the interconnect alone",
                         )
                     )
-                if forwarding := event.data.get("forwarding_ranks"):
+                if forwarding := event.get("forwarding_ranks"):
                     self.attrs["forwarding_ranks"] = forwarding
             case "pairing":
                 self._pairing(event)
@@ -255,9 +255,9 @@ class _Listener:
     def _pairing(self, event: Event) -> None:
         self.attrs["pairing"] = event["pairing"]
         self.attrs["steps"] = event["steps"]
-        if (ratio := event.data.get("interference_median")) is None:
+        if (ratio := event.get("interference_median")) is None:
             return
-        worst = event.data.get("interference_worst", ratio)
+        worst = event.get("interference_worst", ratio)
         self.attrs["interference_ratio"] = ratio
         self.attrs["interference_worst"] = worst
         if event["pairing"] == "serial":
@@ -280,7 +280,7 @@ def _listen(
     line: list[str], run_dir: Path, listener: _Listener, budget_s: float, timeout_s: float
 ) -> Ending:
     """Runs the probe to its end; Ctrl-C and SIGTERM ask it to finish."""
-    process = ProbeProcess(line, run_dir, lambda event: listener.take(Event(event["event"], event)), room="net")
+    process = ProbeProcess(line, run_dir, listener.take, room="net")
     over = threading.Event()
 
     def watch() -> None:
