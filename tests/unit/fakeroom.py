@@ -1,7 +1,7 @@
 """A small room of its own for tests of what knows no room: two parts, ragged series, intervals, strings.
 
-A record is one burst: `part`, `cell`, `n` values. The rank comes from the file's header. /raw holds `delay(rank,
-cell, sample)`, /summary the median of each cell with the smallest and the largest value as its interval.
+A record is one burst: `part`, `cell`, `n` values; the rank is in the file's header. /raw holds delay(rank,
+cell, sample), /summary the median of each cell with the smallest and the largest value as its interval.
 """
 
 from __future__ import annotations

@@ -387,8 +387,8 @@ def test_a_folder_that_can_only_be_read_is_saved_elsewhere_and_stays(tmp_path, m
     assert {path.name: path.read_bytes() for path in run.iterdir()} == before
 
 
-# Stops at a named step and waits there to be killed. Steps before publishing come from the fake room, the later
-# ones from the calls that publish and remove.
+# Stops at a named step and waits there to be killed. Steps before publishing come from the fake room, the
+# later ones from the calls that publish and remove.
 SEALING = """
     import os, pathlib, time
     import fakeroom
