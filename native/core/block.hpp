@@ -86,6 +86,8 @@ class RecordWriter {
   std::uint64_t dropped() const { return dropped_; }
   std::uint64_t bytes_written() const { return written_; }
   std::size_t buffered() const { return used_; }
+  /// Records that still fit before the next flush.
+  std::size_t room() const { return capacity_ - used_; }
 
   static constexpr std::size_t block_header_bytes = 24;
 
