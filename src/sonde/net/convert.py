@@ -41,9 +41,7 @@ class _Lazy(BackendArray):
         self.shape, self.dtype, self._spans = shape, np.dtype(dtype), read
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
-        return indexing.explicit_indexing_adapter(
-            key, self.shape, indexing.IndexingSupport.BASIC, self._take
-        )
+        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.BASIC, self._take)
 
     def _take(self, key: tuple[int | slice, ...]) -> np.ndarray:
         spans: list[slice] = []

@@ -226,7 +226,11 @@ class NetSchema:
             dims={"src": ranks, "dst": ranks, "size": len(sizes), "sample": samples, "rank": ranks},
             coords=coordinates(ranks, sizes),
             variables=raw_variables(
-                ranks, len(sizes), samples, axis, plan.get("values", {}).get(part, "rtt_half"),
+                ranks,
+                len(sizes),
+                samples,
+                axis,
+                plan.get("values", {}).get(part, "rtt_half"),
                 clock=bool(np.isfinite(clock_time).any()),
             ),
             attrs=_root_attrs(plan, part),
@@ -704,18 +708,17 @@ def _check_raw(raw: xr.Dataset) -> list[Finding]:
         text = f"/raw/latency says its value is {value!r}; allowed: {', '.join(VALUES)}"
         found.append(Finding("net.value", text, {"value": value}))
     wrong = dict.fromkeys(("count", "value", "epoch", "status"), 0)
-    for src in range(ranks):
-        row = raw.isel(src=src)[["latency", "epoch", "n", "status"]].load()
-        latency, n = row["latency"].transpose("dst", "size", "sample").values, row["n"].values
-        epoch = np.nan_to_num(row["epoch"].transpose("dst", "size", "sample").values, nan=-1)
-        status = row["status"].values
+    for part in _parts(raw):
+        dims = ("src", "dst", "size", "sample")
+        latency = part["latency"].transpose(*dims).values
+        epoch = np.nan_to_num(part["epoch"].transpose(*dims).values, nan=-1)
+        n, status = part["n"].transpose(*CELL).values, part["status"].transpose(*CELL).values
         kept = np.arange(latency.shape[-1]) < n[..., None]
         wrong["count"] += int(((~np.isnan(latency)) != kept).any(axis=-1).sum())
         odd = np.isinf(latency) | (latency < 0 if value != "one_way" else False)  # clocks have errors
         wrong["value"] += int(odd.any(axis=-1).sum())
-        wrong["epoch"] += int(((epoch >= 0) != kept).any(axis=-1).sum())
-        both = kept[..., 1:]
-        wrong["epoch"] += int(((np.diff(epoch, axis=-1) < 0) & both).any(axis=-1).sum())
+        falls = (np.diff(epoch, axis=-1) < 0) & kept[..., 1:]
+        wrong["epoch"] += int((((epoch >= 0) != kept).any(axis=-1) | falls.any(axis=-1)).sum())
         bad = (status < NOT_MEASURED) | (status > UNDECIDED) | ((status == NOT_MEASURED) != (n == 0))
         wrong["status"] += int(bad.sum())
     texts = {
@@ -728,3 +731,15 @@ def _check_raw(raw: xr.Dataset) -> list[Finding]:
         if count:
             found.append(Finding(f"net.{what}", f"{count} {texts[what]}", {"cells": count}))
     return found
+
+
+def _parts(raw: xr.Dataset, limit_bytes: int = 32 << 20) -> Iterator[xr.Dataset]:
+    """/raw in pieces of about `limit_bytes` of delays, cut as its chunks are: by the rank that measured."""
+    axis = "src" if raw["latency"].attrs.get("measured_by") == "src" else "dst"
+    wanted = raw[["latency", "epoch", "n", "status"]]
+    row_bytes = 8 * raw.sizes["src"] * raw.sizes["size"] * raw.sizes["sample"]
+    rows = max(1, limit_bytes // max(1, row_bytes))
+    sizes = raw.sizes["size"] if row_bytes <= limit_bytes else 1
+    for first in range(0, raw.sizes[axis], rows):
+        for k in range(0, raw.sizes["size"], sizes):
+            yield wanted.isel({axis: slice(first, first + rows), "size": slice(k, k + sizes)})
