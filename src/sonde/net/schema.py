@@ -245,11 +245,11 @@ class NetSchema:
         )
         if np.isfinite(clock_time).any():
             layout.ranks.update(clock)
-        without = cells_without_data(plan, n, sizes)
-        if without:
+        hint = "measure them again with a longer --budget; missing ranks are in the log"
+        lacking = without_data(n, sizes, part, hint, plan.get("pairs"))
+        if lacking is not None:
             layout.complete = False
-            hint = "measure them again with a longer --budget; missing ranks are in the log"
-            layout.warnings.append(without_data_warning(without, part, hint))
+            layout.warnings.append(lacking)
         return layout
 
     def place(
@@ -592,27 +592,30 @@ def _runs(held: np.ndarray, elsewhere: np.ndarray) -> Iterator[tuple[int, int]]:
 # ---- what is missing -----------------------------------------------------------------------------
 
 
-def cells_without_data(
-    plan: Mapping[str, Any], n: np.ndarray, sizes: Sequence[int]
-) -> list[tuple[int, int, int]]:
-    """Requested cells, as (src, dst, size in B), that have no sample. Not requested: the diagonal."""
+def without_data(
+    n: np.ndarray,
+    sizes: Sequence[int],
+    mode: str,
+    hint: str,
+    pairs: Sequence[Sequence[int]] | None = None,
+    most: int = 6,
+) -> Warning | None:
+    """The warning that names requested cells without a sample, `most` of them; None when there are none.
+
+    n: (src, dst, size). sizes: B. pairs: requested (src, dst); None for all but the diagonal.
+    """
     ranks = n.shape[0]
-    asked = np.zeros((ranks, ranks), bool)
-    pairs = plan.get("pairs")
-    if pairs is None:
-        asked[:] = ~np.eye(ranks, dtype=bool)
-    else:
-        for src, dst in pairs:
-            asked[int(src), int(dst)] = True
-    lacking = np.argwhere(asked[:, :, None] & (n == 0))
-    return [(int(s), int(d), sizes[int(k)]) for s, d, k in lacking]
-
-
-def without_data_warning(cells: list[tuple[int, int, int]], mode: str, hint: str, most: int = 6) -> Warning:
-    """The warning that names cells without data, `most` of them at most."""
-    text = ", ".join(f"{s}→{d} at {size} B" for s, d, size in cells[:most])
-    text += f" and {len(cells) - most} more" if len(cells) > most else ""
-    what = f"{len(cells)} requested cells of {mode} have no data"
+    asked = ~np.eye(ranks, dtype=bool)
+    if pairs is not None:
+        asked = np.zeros((ranks, ranks), bool)
+        asked[tuple(np.asarray(pairs, np.int64).reshape(-1, 2).T)] = True
+    lacking = np.flatnonzero(asked[:, :, None] & (n == 0))
+    if not len(lacking):
+        return None
+    named = zip(*np.unravel_index(lacking[:most], n.shape))
+    text = ", ".join(f"{src}→{dst} at {sizes[k]} B" for src, dst, k in named)
+    text += f" and {len(lacking) - most} more" if len(lacking) > most else ""
+    what = f"{len(lacking)} requested cells of {mode} have no data"
     return Warning("net.cells_without_data", f"{what}: {text}", hint)
 
 

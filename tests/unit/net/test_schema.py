@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import xarray as xr
-from net_blocks import file_of, placed, plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from net_blocks import file_of, placed, plan
 
 from sonde.core.errors import DataError
 from sonde.net import schema
@@ -20,7 +20,7 @@ MODE = "one_to_one"
 
 
 def whole_run(p, skip=(), values=lambda s, d, k, e, i: (s * 100 + d * 10 + k) * 1e-6 + e * 1e-7 + i * 1e-9):
-    """Files of a run in which every cell has two epochs of three samples; the receiver (or sender) measures."""
+    """Files of a run: two epochs of three samples in every cell, measured as the plan says."""
     axis = schema.CELL.index(p["measured_by"][p["modes"][0]])
     files = [file_of(p, rank) for rank in range(p["ranks"])]
     for mode in range(len(p["modes"])):
