@@ -59,7 +59,7 @@ def read(path: Path) -> Config:
     except OSError as error:
         raise UsageError(
             "core.no_config",
-            f"config file {path} cannot be read: {error.strerror}",
+            f"config file {path} cannot be read: {(error.strerror or str(error)).lower()}",
             "name another with --config or $SONDE_CONFIG",
         ) from None
     if len(raw) > LONGEST:
