@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from sonde.cli import commands, entry
 
 
@@ -27,8 +28,12 @@ def sonde(
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("SONDE_CONFIG", "")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setitem(commands.COMMANDS, "fake", commands.Command("fake_room", "group", "For tests.", commands.ROOMS))
-    monkeypatch.setitem(commands.COMMANDS, "gone", commands.Command("no_such_room.cli", "group", "Gone.", commands.ROOMS))
+    monkeypatch.setitem(
+        commands.COMMANDS, "fake", commands.Command("fake_room", "group", "For tests.", commands.ROOMS)
+    )
+    monkeypatch.setitem(
+        commands.COMMANDS, "gone", commands.Command("no_such_room.cli", "group", "Gone.", commands.ROOMS)
+    )
     (tmp_path / "broken_room.py").write_text("import no_such_library\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setitem(

@@ -38,10 +38,21 @@ def show(file: Path) -> Outcome:
         "3 of 64 links are slow.",
         schema="fake/1",
         dataset=str(file),
-        findings=[Finding("fake.slow", "n01 to n02 is 21% slower than its class", {"ratio": 1.21}, "sonde fake show")],
+        findings=[
+            Finding(
+                "fake.slow", "n01 to n02 is 21% slower than its class", {"ratio": 1.21}, "sonde fake show"
+            )
+        ],
         warnings=[Warning("fake.virtual", "the machine is virtualised", "repeat at another hour")],
         values={"median_s": 1.5e-6, "worst_s": float("nan")},
-        tables=[Table("Links", ("from", "to", "median"), [("n01", "n02", "1.21 µs"), ("n03", "n04", "1.00 µs")], (2,))],
+        tables=[
+            Table(
+                "Links",
+                ("from", "to", "median"),
+                [("n01", "n02", "1.21 µs"), ("n03", "n04", "1.00 µs")],
+                (2,),
+            )
+        ],
         lines=["64 ranks on 4 hosts"],
     )
 
@@ -88,6 +99,8 @@ def fail(how: str) -> Outcome:
 def long(budget_s: float | None) -> Outcome:
     """Draws progress."""
     with settings().bar("fake long", budget_s) as bar:
-        bar.show({"event": "start", "ranks": 4, "mpi": "openmpi", "mpi_version": "4", "oversubscribed": False})
+        bar.show(
+            {"event": "start", "ranks": 4, "mpi": "openmpi", "mpi_version": "4", "oversubscribed": False}
+        )
         bar.show({"event": "nonsense"})
     return Outcome("fake", "long", "Done.")

@@ -81,7 +81,9 @@ def _usage(error: click.ClickException) -> Fault:
         return say("core.no_command", what + near, f"'{path} --help' lists what there is")
     if isinstance(error, click.MissingParameter) and error.param:
         usage = context.get_usage().replace("Usage: ", "") if context else ""
-        return say("core.missing", f"{name} needs {config.spelt(error.param)}", f"usage: {' '.join(usage.split())}")
+        return say(
+            "core.missing", f"{name} needs {config.spelt(error.param)}", f"usage: {' '.join(usage.split())}"
+        )
     if isinstance(error, click.BadParameter) and error.param:
         spelt = config.spelt(error.param)
         if match := re.match(r"'?(.*?)'? is not (?:one of|in the range|a valid)", message):

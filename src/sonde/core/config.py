@@ -163,7 +163,8 @@ class Config:
         try:
             param.type_cast_value(context, value)
         except SondeError as error:
-            raise self._bad(place, error.what.removeprefix(f"{spelt(param)}: "), error.hint) from None
+            why = error.what.removeprefix(f"{spelt(param)}: ")
+            raise self._bad(place, f"{place[-1]}: {why}", error.hint) from None
         except click.UsageError:
             raise self._bad(place, f"{place[-1]} is {_shown(value)}; allowed: {allowed(param)}") from None
         return value
