@@ -50,7 +50,7 @@ Stop run(Probe& probe, const RunLimits& limits, std::uint64_t seed, const RuleMa
   std::vector<std::uint8_t> retirable((probe.steps() + 7) / 8);
   std::uint64_t samples = 0, cells_decided = 0, cells_all = 0, steps_done = 0;
   std::vector<bool> retired(probe.steps(), false);
-  double last_flush = began, last_progress = 0;
+  double last_flush = began, last_progress = 0, epoch_began = began;
   std::uint32_t epoch = 0;
 
   {
@@ -89,6 +89,8 @@ Stop run(Probe& probe, const RunLimits& limits, std::uint64_t seed, const RuleMa
     if (step->epoch != epoch) {
       epoch = step->epoch;
       close_epoch();
+      team.pause_until(epoch_began + limits.gap_s);
+      epoch_began = now_s();
       if (retired[step->cell]) continue;  // it was drawn before the epoch was closed
     }
     std::uint32_t flags = stop.error.code.empty() ? 0u : rank_failed;

@@ -28,6 +28,8 @@ struct Team {
   virtual std::uint32_t agree(std::uint32_t flags) = 0;
   /// Bitwise AND, element by element, into everyone's `bits`.
   virtual void intersect(std::vector<std::uint8_t>& bits) = 0;
+  /// All ranks pause, without using a core, until rank 0's clock shows `until_s`.
+  virtual void pause_until(double until_s) = 0;
   /// Sum over ranks, element by element.
   virtual void sum(std::vector<std::uint64_t>& values) = 0;
 };
@@ -39,6 +41,7 @@ struct Solo final : Team {
   std::uint32_t agree(std::uint32_t flags) override { return flags; }
   void intersect(std::vector<std::uint8_t>&) override {}
   void sum(std::vector<std::uint64_t>&) override {}
+  void pause_until(double until_s) override { sleep_until(until_s); }
 };
 
 /// Samples of one cell taken in one go. The spans are the probe's, valid until its next measure().
@@ -69,6 +72,9 @@ struct RunLimits {
   std::uint32_t epochs = 1000;      ///< visits to a step at most
   std::uint32_t epoch_length = 50;  ///< samples a visit
   double flush_s = 0.5;             ///< what a kill -9 may cost
+  /// Least time from the beginning of one epoch to that of the next, s. On a fast network all epochs would
+  /// otherwise be over in a fraction of a second and know one mood of the machine only.
+  double gap_s = 0;
 };
 
 enum class StopReason : std::uint8_t { converged, budget, interrupted, epochs, failed };

@@ -7,6 +7,8 @@
 #include <array>
 #include <ctime>
 
+#include "core/clock.hpp"
+
 namespace sonde {
 
 MpiTeam::MpiTeam(MPI_Comm comm) : comm_(comm) {
@@ -60,6 +62,15 @@ void MpiTeam::sum(std::vector<std::uint64_t>& values) {
   MPI_Request request;
   MPI_Iallreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_UINT64_T, MPI_SUM, comm_, &request);
   wait(request);
+}
+
+void MpiTeam::pause_until(double until_s) {
+  // Clocks of other hosts differ, so each rank sleeps for rank 0's remaining time.
+  double left = rank_ == 0 ? until_s - now_s() : 0;
+  MPI_Request request;
+  MPI_Ibcast(&left, 1, MPI_DOUBLE, 0, comm_, &request);
+  wait(request);
+  if (left > 0) sleep_until(now_s() + left);
 }
 
 void MpiTeam::barrier() {

@@ -21,6 +21,7 @@ class MpiTeam final : public Team {
   std::uint32_t agree(std::uint32_t flags) override;
   void intersect(std::vector<std::uint8_t>& bits) override;
   void sum(std::vector<std::uint64_t>& values) override;
+  void pause_until(double until_s) override;
   void barrier();
 
   MPI_Comm comm() const { return comm_; }

@@ -124,7 +124,7 @@ int measure(const net::Options& options, MpiTeam& team) {
 
   const net::Options& o = options;
   const Stop stop = run(
-      **probe, {o.epochs, o.epoch_length, 0.5}, o.seed, [&] { return std::move(*make_rule(o.rule, rules)); }, *writer, team,
+      **probe, {o.epochs, o.epoch_length, 0.5, o.gap_s}, o.seed, [&] { return std::move(*make_rule(o.rule, rules)); }, *writer, team,
       control, [](const Progress& p) {
         emit(JsonLine().add("event", "progress").add("done", p.steps_done).add("active", p.steps_active)
                  .add("steps", p.steps).add("decided", p.cells_decided).add("cells", p.cells).add("epoch", p.epoch)

@@ -1,7 +1,7 @@
 #pragma once
 /// Modes: how the ranks exchange messages, and what one sample is. One file per mode (mode_*.cpp).
 ///
-/// Adding one: a class in its own file, its line in mode_list() (modes.cpp), its row in tests/mpi/test_modes.py
+/// Adding one: a class in its own file, its line in mode_table.cpp and in make_mode() (modes.cpp), its row in tests/mpi/test_modes.py
 /// and in docs/reference/net-modes.md. Owner-thread.
 
 #include <mpi.h>
@@ -15,27 +15,9 @@
 
 #include "core/clocksync.hpp"
 #include "core/error.hpp"
+#include "net/mode_table.hpp"
 
 namespace sonde::net {
-
-/// Who is busy in a step.
-enum class Pattern {
-  pairs,     ///< pairs of ranks, several at once where they do not disturb each other
-  one_pair,  ///< one pair, and the other ranks have a part of their own
-  everyone,  ///< all ranks at once
-  rooted,    ///< all ranks, around one root
-};
-
-enum class Value { rtt_half, one_way, recv_duration, completion };
-const char* to_string(Value value);
-
-struct ModeInfo {
-  const char* name;
-  const char* text;  ///< one line for help
-  Pattern pattern;
-  Value value;         ///< what a sample is unless asked otherwise
-  bool by_receiver;    ///< the samples of (src, dst) are taken by dst, else by src
-};
 
 /// Samples of one direction, taken by the rank that measures; untouched on the other.
 struct Samples {
@@ -64,8 +46,9 @@ struct Context {
 
 class Mode {
  public:
+  explicit Mode(const ModeInfo& info) : info_(info) {}
   virtual ~Mode() = default;
-  virtual const ModeInfo& info() const = 0;
+  const ModeInfo& info() const { return info_; }
   /// Before the first and after the last step; collective. Windows are made here.
   virtual void open(Context&) {}
   virtual void close(Context&) {}
@@ -74,10 +57,11 @@ class Mode {
   virtual void pair(Context&, int src, int dst, std::size_t bytes, std::uint32_t n, std::uint32_t extra, Samples& out);
   /// n samples of the whole pattern; out[p] are the samples about rank p (rooted: p = root only).
   virtual void all(Context&, int root, std::size_t bytes, std::uint32_t n, std::uint32_t extra, std::vector<Samples>& out);
+
+ private:
+  const ModeInfo& info_;
 };
 
-/// Every mode there is, in the order help shows them.
-std::span<const ModeInfo> mode_list();
 std::unique_ptr<Mode> make_mode(std::string_view name);
 
 constexpr int tag_data = 71, tag_back = 72, tag_control = 73, tag_clock = 74, tag_noise = 75, tag_noise_end = 76;

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/random.hpp"
+#include "mpi/polite.hpp"
 #include "net/ping_pong.hpp"
 
 namespace sonde::net {
@@ -24,8 +25,7 @@ std::vector<int> noisy_ranks(const Context& ctx, int src, int dst) {
 
 class Noise final : public Mode {
  public:
-  Noise(const ModeInfo& info, Calls calls) : info_(info), calls_(calls) {}
-  const ModeInfo& info() const override { return info_; }
+  Noise(const ModeInfo& info, Calls calls) : Mode(info), calls_(calls) {}
 
   // The noise ends when the measured pair has entered the barrier that all others entered at the beginning.
   void pair(Context& ctx, int src, int dst, std::size_t bytes, std::uint32_t n, std::uint32_t extra, Samples& out) override {
@@ -33,7 +33,7 @@ class Noise final : public Mode {
     if (ctx.rank == src || ctx.rank == dst) {
       ping_pong(ctx, src, dst, bytes, n, extra, Calls::blocking, out);
       MPI_Ibarrier(ctx.comm, &over);
-      MPI_Wait(&over, MPI_STATUS_IGNORE);
+      polite::wait(over);
       return;
     }
     MPI_Ibarrier(ctx.comm, &over);
@@ -46,7 +46,7 @@ class Noise final : public Mode {
       else
         follow(ctx, noisy[at - 1]);
     }
-    MPI_Wait(&over, MPI_STATUS_IGNORE);
+    polite::wait(over);
   }
 
  private:
@@ -58,16 +58,14 @@ class Noise final : public Mode {
       if (done) break;
       exchange(ctx, peer, count, tag_noise, true);
     }
-    MPI_Send(ctx.send, 0, MPI_BYTE, peer, tag_noise_end, ctx.comm);
+    polite::send(ctx.send, 0, MPI_BYTE, peer, tag_noise_end, ctx.comm);
   }
 
   void follow(const Context& ctx, int peer) const {
     const int count = static_cast<int>(ctx.noise_bytes);
     for (;;) {
-      MPI_Status status;
-      MPI_Probe(peer, MPI_ANY_TAG, ctx.comm, &status);
-      if (status.MPI_TAG == tag_noise_end) {
-        MPI_Recv(ctx.recv, 0, MPI_BYTE, peer, tag_noise_end, ctx.comm, MPI_STATUS_IGNORE);
+      if (polite::probe(peer, ctx.comm) == tag_noise_end) {
+        polite::recv(ctx.recv, 0, MPI_BYTE, peer, tag_noise_end, ctx.comm);
         return;
       }
       exchange(ctx, peer, count, tag_noise, false);
@@ -79,27 +77,23 @@ class Noise final : public Mode {
       MPI_Request both[2];
       MPI_Irecv(ctx.recv, count, MPI_BYTE, peer, tag, ctx.comm, &both[0]);
       MPI_Isend(ctx.send, count, MPI_BYTE, peer, tag, ctx.comm, &both[1]);
-      MPI_Waitall(2, both, MPI_STATUSES_IGNORE);
+      polite::wait_all(2, both);
     } else if (leads) {
-      MPI_Send(ctx.send, count, MPI_BYTE, peer, tag, ctx.comm);
-      MPI_Recv(ctx.recv, count, MPI_BYTE, peer, tag, ctx.comm, MPI_STATUS_IGNORE);
+      polite::send(ctx.send, count, MPI_BYTE, peer, tag, ctx.comm);
+      polite::recv(ctx.recv, count, MPI_BYTE, peer, tag, ctx.comm);
     } else {
-      MPI_Recv(ctx.recv, count, MPI_BYTE, peer, tag, ctx.comm, MPI_STATUS_IGNORE);
-      MPI_Send(ctx.send, count, MPI_BYTE, peer, tag, ctx.comm);
+      polite::recv(ctx.recv, count, MPI_BYTE, peer, tag, ctx.comm);
+      polite::send(ctx.send, count, MPI_BYTE, peer, tag, ctx.comm);
     }
   }
 
-  const ModeInfo& info_;
   Calls calls_;
 };
 
 }  // namespace
 
-std::unique_ptr<Mode> make_noise(std::string_view name) {
-  for (const ModeInfo& info : mode_list())
-    if (name == info.name)
-      return std::make_unique<Noise>(info, name == "noise" ? Calls::nonblocking : Calls::blocking);
-  return nullptr;
+std::unique_ptr<Mode> make_noise(const ModeInfo& info) {
+  return std::make_unique<Noise>(info, info.name == std::string_view("noise") ? Calls::nonblocking : Calls::blocking);
 }
 
 }  // namespace sonde::net

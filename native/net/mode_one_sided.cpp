@@ -1,6 +1,7 @@
 // put and get: MPI one-sided, passive target.
 
 #include "core/clock.hpp"
+#include "mpi/polite.hpp"
 #include "net/mode.hpp"
 
 namespace sonde::net {
@@ -9,8 +10,7 @@ namespace {
 
 class OneSided final : public Mode {
  public:
-  OneSided(const ModeInfo& info, bool put) : info_(info), put_(put) {}
-  const ModeInfo& info() const override { return info_; }
+  OneSided(const ModeInfo& info, bool put) : Mode(info), put_(put) {}
 
   void open(Context& ctx) override {
     MPI_Win_create(ctx.recv, static_cast<MPI_Aint>(ctx.recv_stride), 1, MPI_INFO_NULL, ctx.comm, &window_);
@@ -26,7 +26,7 @@ class OneSided final : public Mode {
   void pair(Context& ctx, int src, int dst, std::size_t bytes, std::uint32_t n, std::uint32_t extra, Samples& out) override {
     const int origin = put_ ? src : dst, target = put_ ? dst : src;
     if (ctx.rank == target) {
-      MPI_Recv(nullptr, 0, MPI_BYTE, origin, tag_back, ctx.comm, MPI_STATUS_IGNORE);
+      polite::recv(nullptr, 0, MPI_BYTE, origin, tag_back, ctx.comm);
       return;
     }
     out.value.resize(n);
@@ -47,21 +47,18 @@ class OneSided final : public Mode {
       last = now;
     }
     out.t0 = static_cast<double>(begin) * 1e-9;
-    MPI_Send(nullptr, 0, MPI_BYTE, target, tag_back, ctx.comm);
+    polite::send(nullptr, 0, MPI_BYTE, target, tag_back, ctx.comm);
   }
 
  private:
-  const ModeInfo& info_;
   bool put_;
   MPI_Win window_ = MPI_WIN_NULL;
 };
 
 }  // namespace
 
-std::unique_ptr<Mode> make_one_sided(std::string_view name) {
-  for (const ModeInfo& info : mode_list())
-    if (name == info.name) return std::make_unique<OneSided>(info, name == "put");
-  return nullptr;
+std::unique_ptr<Mode> make_one_sided(const ModeInfo& info) {
+  return std::make_unique<OneSided>(info, info.name == std::string_view("put"));
 }
 
 }  // namespace sonde::net

@@ -1,6 +1,7 @@
 // one_to_one, async_one_to_one, send_recv_and_recv_send.
 
 #include "core/clock.hpp"
+#include "mpi/polite.hpp"
 #include "net/ping_pong.hpp"
 
 namespace sonde::net {
@@ -11,21 +12,21 @@ int count_of(std::size_t bytes) { return static_cast<int>(bytes); }  // sizes ar
 
 void send_to(const Context& ctx, int peer, std::size_t bytes, int tag, Calls calls) {
   if (calls == Calls::blocking) {
-    MPI_Send(ctx.send, count_of(bytes), MPI_BYTE, peer, tag, ctx.comm);
+    polite::send(ctx.send, count_of(bytes), MPI_BYTE, peer, tag, ctx.comm);
   } else {
     MPI_Request request;
     MPI_Isend(ctx.send, count_of(bytes), MPI_BYTE, peer, tag, ctx.comm, &request);
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    polite::wait(request);
   }
 }
 
 void recv_from(const Context& ctx, int peer, std::size_t bytes, int tag, Calls calls) {
   if (calls == Calls::blocking) {
-    MPI_Recv(ctx.recv, count_of(bytes), MPI_BYTE, peer, tag, ctx.comm, MPI_STATUS_IGNORE);
+    polite::recv(ctx.recv, count_of(bytes), MPI_BYTE, peer, tag, ctx.comm);
   } else {
     MPI_Request request;
     MPI_Irecv(ctx.recv, count_of(bytes), MPI_BYTE, peer, tag, ctx.comm, &request);
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    polite::wait(request);
   }
 }
 
@@ -68,7 +69,7 @@ void measure_one_way(const Context& ctx, int src, int dst, std::size_t bytes, st
       recv_from(ctx, dst, 0, tag_back, calls);
     }
     for (double& t : stamps) t = ctx.clock->to_reference(t);
-    MPI_Send(stamps.data(), static_cast<int>(n), MPI_DOUBLE, dst, tag_control, ctx.comm);
+    polite::send(stamps.data(), static_cast<int>(n), MPI_DOUBLE, dst, tag_control, ctx.comm);
   } else {
     prepare(out, n);
     std::vector<double> arrived(n);
@@ -79,7 +80,7 @@ void measure_one_way(const Context& ctx, int src, int dst, std::size_t bytes, st
       arrived[k] = ctx.now();
       send_to(ctx, src, 0, tag_back, calls);
     }
-    MPI_Recv(stamps.data(), static_cast<int>(n), MPI_DOUBLE, src, tag_control, ctx.comm, MPI_STATUS_IGNORE);
+    polite::recv(stamps.data(), static_cast<int>(n), MPI_DOUBLE, src, tag_control, ctx.comm);
     for (std::uint32_t k = 0; k < n; ++k) {
       out.value[k] = ctx.clock->to_reference(arrived[k]) - stamps[k];
       out.offset[k] = static_cast<float>(k == 0 ? 0 : arrived[k - 1] - begin);
@@ -110,14 +111,12 @@ void measure_recv(const Context& ctx, int src, int dst, std::size_t bytes, std::
 
 class PingPong final : public Mode {
  public:
-  PingPong(const ModeInfo& info, Calls calls) : info_(info), calls_(calls) {}
-  const ModeInfo& info() const override { return info_; }
+  PingPong(const ModeInfo& info, Calls calls) : Mode(info), calls_(calls) {}
   void pair(Context& ctx, int src, int dst, std::size_t bytes, std::uint32_t n, std::uint32_t extra, Samples& out) override {
     ping_pong(ctx, src, dst, bytes, n, extra, calls_, out);
   }
 
  private:
-  const ModeInfo& info_;
   Calls calls_;
 };
 
@@ -125,8 +124,7 @@ class PingPong final : public Mode {
 // every moment of the burst, so their difference is not one of time. Each call times the direction asked for.
 class Alternating final : public Mode {
  public:
-  explicit Alternating(const ModeInfo& info) : info_(info) {}
-  const ModeInfo& info() const override { return info_; }
+  using Mode::Mode;
   void pair(Context& ctx, int src, int dst, std::size_t bytes, std::uint32_t n, std::uint32_t extra, Samples& out) override {
     const bool first = ctx.rank == src;
     const int peer = first ? dst : src;
@@ -152,7 +150,6 @@ class Alternating final : public Mode {
     recv_from(ctx, peer, bytes, tag_data, Calls::blocking);
     if (!leads) send_to(ctx, peer, bytes, tag_data, Calls::blocking);
   }
-  const ModeInfo& info_;
 };
 
 }  // namespace
@@ -176,13 +173,9 @@ void ping_pong(const Context& ctx, int src, int dst, std::size_t bytes, std::uin
   }
 }
 
-std::unique_ptr<Mode> make_ping_pong(std::string_view name) {
-  for (const ModeInfo& info : mode_list()) {
-    if (name != info.name) continue;
-    if (name == "send_recv_and_recv_send") return std::make_unique<Alternating>(info);
-    return std::make_unique<PingPong>(info, name == "one_to_one" ? Calls::blocking : Calls::nonblocking);
-  }
-  return nullptr;
+std::unique_ptr<Mode> make_ping_pong(const ModeInfo& info) {
+  return std::make_unique<PingPong>(info, info.name == std::string_view("one_to_one") ? Calls::blocking : Calls::nonblocking);
 }
+std::unique_ptr<Mode> make_alternating(const ModeInfo& info) { return std::make_unique<Alternating>(info); }
 
 }  // namespace sonde::net

@@ -43,6 +43,7 @@ Result<Options> parse_options(const std::vector<std::string>& args) {
       {"--least", into(o.least)},
       {"--budget-s", into(o.budget_s)},
       {"--burst-s", into(o.burst_s)},
+      {"--gap-s", into(o.gap_s)},
       {"--noise-bytes", into(o.noise_bytes)},
       {"--noise-ranks", into(o.noise_ranks)},
       {"--forward", [&](const std::string& v) { o.forward = v == "yes"; return v == "yes" || v == "no"; }},

@@ -10,6 +10,7 @@
 #include "core/pairing.hpp"
 #include "core/random.hpp"
 #include "core/stats/summary.hpp"
+#include "mpi/polite.hpp"
 
 namespace sonde::net {
 
@@ -90,8 +91,7 @@ bool NetProbe::wanted(int a, int b) const {
 
 Value NetProbe::value_of(std::size_t mode) const {
   const ModeInfo& info = modes_[mode]->info();
-  const bool choice = info.value == Value::rtt_half && std::string_view(info.name) != "send_recv_and_recv_send";
-  return choice && options_.value ? *options_.value : info.value;
+  return info.value_choice && options_.value ? *options_.value : info.value;
 }
 
 bool NetProbe::by_receiver(std::size_t mode) const {
@@ -233,8 +233,10 @@ void NetProbe::measure_pair(const Plan& plan, const Step& step, int peer, std::s
   if (!bystander) {
     mine[0] = decided[static_cast<std::size_t>(cell)] == Decision::proceed || mode.info().pattern == Pattern::one_pair;
     mine[1] = burst_length(cell);
-    MPI_Sendrecv(mine, 2, MPI_UINT32_T, peer, tag_control, theirs, 2, MPI_UINT32_T, peer, tag_control, ctx_.comm,
-                 MPI_STATUS_IGNORE);
+    MPI_Request both[2];
+    MPI_Irecv(theirs, 2, MPI_UINT32_T, peer, tag_control, ctx_.comm, &both[0]);
+    MPI_Isend(mine, 2, MPI_UINT32_T, peer, tag_control, ctx_.comm, &both[1]);
+    polite::wait_all(2, both);
   }
   for (int turn = 0; turn < 2; ++turn) {
     const bool upwards = ((step.epoch + static_cast<std::uint32_t>(turn)) % 2) == 0;  // who goes first takes turns
@@ -252,7 +254,9 @@ void NetProbe::measure_all(const Plan& plan, std::vector<Burst>& out) {
   for (int peer = 0; peer < team_.size(); ++peer)
     if (const int cell = peer == team_.rank() ? -1 : cell_of(plan.mode, plan.size, peer); cell >= 0)
       n = std::min(n, burst_length(cell));
-  MPI_Allreduce(MPI_IN_PLACE, &n, 1, MPI_UINT32_T, MPI_MIN, ctx_.comm);
+  MPI_Request agreed;
+  MPI_Iallreduce(MPI_IN_PLACE, &n, 1, MPI_UINT32_T, MPI_MIN, ctx_.comm, &agreed);
+  polite::wait(agreed);
   modes_[plan.mode]->all(ctx_, plan.a, options_.sizes[plan.size], n, options_.warmup, samples_);
   for (int peer = 0; peer < team_.size(); ++peer)
     if (peer != team_.rank()) keep(cell_of(plan.mode, plan.size, peer), static_cast<std::size_t>(peer), 2, out);
@@ -313,9 +317,9 @@ void NetProbe::synchronise_clocks() {
   if (team_.rank() == 0) {
     for (int r = 1; r < team_.size(); ++r)
       for (int k = 0; k < batch; ++k) {
-        MPI_Recv(nullptr, 0, MPI_BYTE, r, tag_clock, ctx_.comm, MPI_STATUS_IGNORE);
+        polite::recv(nullptr, 0, MPI_BYTE, r, tag_clock, ctx_.comm);
         const double now = ctx_.now();
-        MPI_Send(&now, 1, MPI_DOUBLE, r, tag_clock, ctx_.comm);
+        polite::send(&now, 1, MPI_DOUBLE, r, tag_clock, ctx_.comm);
       }
     clock_.add({ctx_.now(), 0, 0});
   } else {
@@ -323,8 +327,8 @@ void NetProbe::synchronise_clocks() {
     for (int k = 0; k < batch; ++k) {
       ClockExchange x{};
       x.before = ctx_.now();
-      MPI_Send(nullptr, 0, MPI_BYTE, 0, tag_clock, ctx_.comm);
-      MPI_Recv(&x.reference, 1, MPI_DOUBLE, 0, tag_clock, ctx_.comm, MPI_STATUS_IGNORE);
+      polite::send(nullptr, 0, MPI_BYTE, 0, tag_clock, ctx_.comm);
+      polite::recv(&x.reference, 1, MPI_DOUBLE, 0, tag_clock, ctx_.comm);
       x.after = ctx_.now();
       exchanges.push_back(x);
     }

@@ -28,7 +28,7 @@ struct Options {
   Pairing pairing = Pairing::automatic;
   std::uint64_t seed = 1, cap = 20000, cap_bytes = 0;
   std::uint32_t epochs = 100000, epoch_length = 50, warmup = 2, least = 0;
-  double budget_s = 0, burst_s = 0.02;
+  double budget_s = 0, burst_s = 0.02, gap_s = 0;
   std::size_t noise_bytes = 65536;
   int noise_ranks = 2;
   bool forward = false;  ///< treat every other rank as one that does not see rank 0's folder

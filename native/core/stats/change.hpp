@@ -25,9 +25,8 @@ ChangePoint pettitt(std::span<const double> x);
 /// part is shorter than min_segment (at least 1). statistic and p are those of the part that was split.
 std::vector<ChangePoint> change_points(std::span<const double> x, double alpha, std::size_t min_segment);
 
-/// The same from the medians of epochs, in the order of the samples; `index` is the first sample of the first
-/// epoch at the new level and min_segment counts epochs. A run of equal epoch numbers is one epoch; negative
-/// ones are left out.
+/// The same from the medians of epochs in ascending order of epoch number; `index` is the first sample of the
+/// first epoch at the new level and min_segment counts epochs. Samples with a negative epoch are left out.
 std::vector<ChangePoint> change_points(std::span<const double> x, std::span<const std::int32_t> epoch,
                                        double alpha, std::size_t min_segment);
 

@@ -9,7 +9,7 @@ namespace sonde::stats {
 /// Standard normal.
 double normal_cdf(double z);
 
-/// Its inverse, p in (0, 1); 0 and 1 give the infinities. Wichura, Algorithm AS 241, Applied Statistics 37, 1988.
+/// Its inverse; p = 0 and 1 give the infinities. Start: Abramowitz and Stegun 26.2.23; then Halley's steps.
 double normal_quantile(double p);
 
 /// Regularised incomplete beta function I_x(a, b), a, b > 0, x in [0, 1]. Continued fraction, DLMF 8.17.22.

@@ -21,8 +21,8 @@ std::vector<double> periodogram(std::span<const double> x);
 /// No whole segment, window = 0 or overlap >= window: empty.
 std::vector<double> welch(std::span<const double> x, std::size_t window, std::size_t overlap);
 
-/// The same over samples taken in epochs: no segment crosses from one epoch to the next. A run of equal epoch
-/// numbers is one epoch; negative ones are left out.
+/// The same over samples taken in epochs: no segment crosses from one epoch to the next. Samples with a negative
+/// epoch are left out.
 std::vector<double> welch(std::span<const double> x, std::span<const std::int32_t> epoch, std::size_t window,
                           std::size_t overlap);
 

@@ -10,7 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sonde.core.events import Event
+from sonde.core.events import Event, is_whole
 from sonde.core.units import format_duration
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ PERIOD_S = 0.2  # between two drawings; no thread of its own, since ranks may ne
 
 
 class Bar:
-    """Draws what `start`, `progress` and `end` say; other events leave it as it is. Gone when left."""
+    """Draws what `start` and `progress` say; other events leave it as it is. Wiped away when left."""
 
     def __init__(self, console: Console, title: str, budget_s: float | None = None) -> None:
         self.title, self.budget_s = title, budget_s
@@ -36,10 +36,11 @@ class Bar:
         self._live.__exit__(None, None, None)
 
     def show(self, event: Event) -> None:
-        if event.name == "start":
-            ranks = f"{event['ranks']} ranks, {event['mpi']} {event['mpi_version']}"
-            self._draw(0.0, f"{self.title}  {ranks}, {event['cells']} cells")
-        elif event.name == "progress" and time.monotonic() - self._drawn_s >= PERIOD_S:
+        if not is_whole(event):
+            return
+        if event["event"] == "start":
+            self._draw(0.0, f"{self.title}  {event['ranks']} ranks, {event['mpi']}")
+        elif event["event"] == "progress" and time.monotonic() - self._drawn_s >= PERIOD_S:
             self._draw(fraction(event, self.budget_s), caption(event, self.title, self.budget_s))
 
     def _draw(self, done: float, text: str) -> None:
@@ -52,15 +53,21 @@ class Bar:
 
 
 def fraction(event: Event, budget_s: float | None) -> float:
-    """How far a run is, 0 to 1. It ends when all cells are done or the budget is spent, if that is first."""
-    cells = event["done"] / event["cells"] if event["cells"] else 0.0
+    """How far a run is, 0 to 1. It ends when all cells are decided or the budget is spent, if that is first."""
+    cells = _decided(event) / event["cells"] if event["cells"] else 0.0
     spent = event["elapsed_s"] / budget_s if budget_s else 0.0
-    return min(1.0, max(cells, spent))
+    return float(min(1.0, max(cells, spent)))
 
 
 def caption(event: Event, title: str, budget_s: float | None) -> str:
     """The words beside the bar: epoch, cells, samples, time."""
     samples = f"{event['samples']:,}".replace(",", " ")
     spent = format_duration(event["elapsed_s"]) + (f" of {format_duration(budget_s)}" if budget_s else "")
-    cells = f"{event['done']} of {event['cells']} cells"
+    cells = f"{_decided(event)} of {event['cells']} cells"
     return "  ".join([title, f"epoch {event['epoch']}", cells, f"{samples} samples", spent])
+
+
+def _decided(event: Event) -> int:
+    """Cells that are done with. A probe that visits several cells in one step counts them apart from steps."""
+    decided = event.get("decided")
+    return decided if isinstance(decided, int) else int(event["done"])

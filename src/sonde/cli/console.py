@@ -17,6 +17,7 @@ from sonde.core.outcome import Outcome, Table
 if TYPE_CHECKING:
     from rich.console import Console as Rich
 
+MARKS = {"✓": "green", "!": "yellow", "✗": "red"}  # cells of a table that are nothing else
 WIDEST = 110  # columns; longer lines are hard to read
 
 
@@ -147,30 +148,32 @@ class Console:
             self.err.write((f"\x1b[{paint}m{head}\x1b[0m" if colour else head) + shown + "\n")
 
     def _render(self, outcome: Outcome) -> None:
+        """Draws into memory first: rich pads lines with blanks, which nobody wants to copy or to diff."""
         from rich.padding import Padding
         from rich.text import Text
 
         rich = self._rich(self.out)
         good = outcome.exit == Exit.DONE and not outcome.findings
-        if outcome.verdict:
-            mark, colour = ("✓", "green") if good else ("!", "yellow")
-            grid = _hanging(Text(mark, f"bold {colour}"), Text(outcome.verdict, "bold"))
-            rich.print(grid)
-        for line in outcome.lines:
-            rich.print(Text(line))
-        for table in outcome.tables:
-            rich.print()
-            rich.print(Padding(_table(table), (0, 0, 0, 2)))
-        for finding in outcome.findings:
-            rich.print()
-            rich.print(
-                _hanging(Text("!", "bold yellow"), Text(f"{finding.text}  ").append(finding.code, "dim"))
-            )
-            if finding.next:
-                rich.print(_hanging(Text(" "), Text("next: ", "cyan").append(finding.next, "default")))
-        if outcome.dataset:
-            rich.print()
-            rich.print(Text("→ ", "cyan").append(outcome.dataset, "default"), soft_wrap=True)
+        with rich.capture() as drawn:
+            if outcome.verdict:
+                mark, colour = ("✓", "green") if good else ("!", "yellow")
+                rich.print(_hanging(Text(mark, f"bold {colour}"), Text(outcome.verdict, "bold")))
+            for line in outcome.lines:
+                rich.print(Text(line))
+            for table in outcome.tables:
+                rich.print()
+                rich.print(Padding(_table(table), (0, 0, 0, 2)))
+            for finding in outcome.findings:
+                rich.print()
+                text = Text(f"{finding.text}  ").append(finding.code, "dim")
+                rich.print(_hanging(Text("!", "bold yellow"), text))
+                if finding.next:
+                    rich.print(Text("  next: ", "cyan").append(finding.next, "default"), soft_wrap=True)
+            if outcome.dataset:
+                rich.print()
+                rich.print(Text("→ ", "cyan").append(outcome.dataset, "default"), soft_wrap=True)
+        self.out.write("".join(f"{line.rstrip()}\n" for line in drawn.get().splitlines()))
+        self.out.flush()  # before what follows on stderr
 
 
 def plain(value: Any) -> Any:
@@ -228,7 +231,7 @@ def _table(table: Table) -> Any:
     for index, name in enumerate(table.columns):
         drawn.add_column(Text(name), justify="right" if index in table.right else "left", overflow="fold")
     for row in table.rows:
-        drawn.add_row(*(Text(cell) for cell in row))
+        drawn.add_row(*(Text(cell, MARKS.get(cell, "")) for cell in row))
     parts: list[Any] = [Text(table.title, "bold")] if table.title else []
     parts.append(drawn)
     if table.note:

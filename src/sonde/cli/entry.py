@@ -15,7 +15,7 @@ from sonde.core.outcome import Outcome
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Runs a command line and returns its exit code. words: without the program's name; None: the process's."""
+    """Runs a command line and returns its exit code. words: after the program's name; None: its own."""
     words = list(sys.argv[1:] if words is None else words)
     if task := os.environ.get("_SONDE_COMPLETE"):
         from click.shell_completion import shell_complete

@@ -1,4 +1,8 @@
-"""What a probe says while it runs: one JSON object a line on its stdout. See "Probes and their parent"."""
+"""What a probe says while it runs: one JSON object a line on its stdout. See "Probes and their parent".
+
+An event is a mapping with its name under "event". Names that this version does not know pass, so that an older
+Sonde can drive a newer probe; a known one passes only with its keys.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
-# Every event, the keys it must have and what they hold.
+Event = Mapping[str, Any]
+
+# The keys that an event must have, and what they hold. It may have more.
 KEYS: Mapping[str, Mapping[str, type]] = MappingProxyType(
     {
-        "start": {"ranks": int, "cells": int, "mpi": str, "mpi_version": str, "oversubscribed": bool},
+        "start": {"ranks": int, "mpi": str, "mpi_version": str, "oversubscribed": bool},
         "progress": {
             "done": int,
             "active": int,
@@ -26,19 +32,8 @@ KEYS: Mapping[str, Mapping[str, type]] = MappingProxyType(
         "end": {"stop_reason": str, "samples": int, "elapsed_s": float, "dropped": int},
     }
 )
-LONGEST_LINE = 1 << 20  # characters; more is no event of ours
+LONGEST_LINE = 1 << 20  # more is no event of ours
 _BEGIN = '{"event"'
-
-
-@dataclass(frozen=True)
-class Event:
-    """One event: its name, and its keys, which KEYS promises. `event["samples"]` reads one."""
-
-    name: str
-    data: Mapping[str, Any]
-
-    def __getitem__(self, key: str) -> Any:
-        return self.data[key]
 
 
 class Progress(Protocol):
@@ -69,9 +64,9 @@ class NullProgress:
 class Reader:
     """Reads events from the lines of a probe's stdout, which launchers and libraries write to as well.
 
-    A line that holds no whole event is foreign: it is counted, and the last `keep` of them are kept for the
-    log. Text before an event on its line (a launcher's rank label, a print without a newline) is foreign too.
-    No input raises an exception.
+    A line without a whole event is foreign: it is counted, and the last `keep` of them are kept for the log.
+    Text before an event on its line (a launcher's rank label, a print without a newline) is foreign too. No
+    input raises an exception.
     """
 
     keep: int = 200
@@ -84,12 +79,11 @@ class Reader:
     def read(self, line: str | bytes) -> Event | None:
         """The event on a line, or None."""
         text = line.decode("utf-8", "replace") if isinstance(line, bytes) else line
-        at = text.find(_BEGIN) if len(text) <= LONGEST_LINE else -1
-        event = _parse(text[at:]) if at >= 0 else None
-        rest = text[:at] if event else text
-        if rest.strip():
+        event, at = _find(text)
+        rest = text[:at].strip() if event else text.strip()
+        if rest:
             self.foreign += 1
-            self.last.append(rest.strip()[:1000])
+            self.last.append(rest[:1000])
         return event
 
     def events(self, lines: Iterable[str | bytes]) -> Iterator[Event]:
@@ -99,18 +93,31 @@ class Reader:
                 yield event
 
 
-def _parse(text: str) -> Event | None:
+def parse(line: str | bytes) -> Event | None:
+    """The event on a line, or None. No input raises an exception."""
+    return _find(line.decode("utf-8", "replace") if isinstance(line, bytes) else line)[0]
+
+
+def is_whole(event: Event) -> bool:
+    """Whether an event has a name and, where the name is known, all of its keys with values that fit."""
+    name = event.get("event")
+    if not isinstance(name, str):
+        return False
+    return all(key in event and _fits(event[key], kind) for key, kind in KEYS.get(name, {}).items())
+
+
+def _find(text: str) -> tuple[Event | None, int]:
+    """The event in a line and where it begins."""
     import json  # here and not above: every start of `sonde` imports this module, and few read events
 
+    at = text.find(_BEGIN) if len(text) <= LONGEST_LINE else -1
+    if at < 0:
+        return None, 0
     try:
-        data, _ = json.JSONDecoder().raw_decode(text)
+        event, _ = json.JSONDecoder().raw_decode(text, at)
     except (ValueError, RecursionError):  # not JSON, a number of too many digits, nested too deep
-        return None
-    name = data.pop("event")
-    keys = KEYS.get(name) if isinstance(name, str) else None
-    if keys is None or not all(key in data and _fits(data[key], kind) for key, kind in keys.items()):
-        return None
-    return Event(name, data)
+        return None, 0
+    return (event, at) if is_whole(event) else (None, 0)
 
 
 def _fits(value: Any, kind: type) -> bool:

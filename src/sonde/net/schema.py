@@ -30,7 +30,7 @@ RECORD_FIELDS = ("kind", "mode", "src", "dst", "size", "epoch", "n", "code", "t0
 NOT_MEASURED, CONVERGED, CAP, DRIFT, UNDECIDED = 0, 1, 2, 3, 4
 STATUS_NAMES = ("not_measured", "converged", "cap", "drift", "undecided")
 
-VALUES = ("rtt_half", "one_way", "recv_duration", "completion")
+VALUES = ("rtt_half", "one_way", "recv_duration", "completion", "unknown")  # unknown: only of imports
 
 CELL = ("src", "dst", "size")
 SERIES = (*CELL, "sample")
@@ -42,7 +42,7 @@ BATCH_BYTES = 48 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Described:
-    """What a variable of a dataset must look like. units "1" stands for a bare number."""
+    """What a variable of a dataset must look like. units "1" stands for a bare number, "" for none."""
 
     dims: tuple[str, ...]
     dtype: str
@@ -51,7 +51,8 @@ class Described:
     required: bool = True
 
     def attrs(self) -> dict[str, Any]:
-        return {"units": self.units, "long_name": self.long_name}
+        units = {"units": self.units} if self.units else {}
+        return {**units, "long_name": self.long_name}
 
 
 def _cell(units: str, long_name: str, dtype: str = "<f8") -> Described:
@@ -64,7 +65,7 @@ RAW: dict[str, Described] = {
     "t_start": Described(SERIES, "<f8", "s", "start of the measurement since the run began"),
     "n": Described(CELL, "<i4", "1", "samples kept"),
     "status": Described(CELL, "|i1", "1", "how measuring a cell ended"),
-    "host": Described(("rank",), "str", "1", "host a rank ran on"),
+    "host": Described(("rank",), "str", "", "host a rank ran on"),
     "cpu": Described(("rank",), "<i4", "1", "hardware thread a rank ran on; -1 not known"),
     "core": Described(("rank",), "<i4", "1", "core a rank ran on; -1 not known"),
     "l3": Described(("rank",), "<i4", "1", "L3 cache a rank ran under; -1 not known"),
@@ -78,6 +79,7 @@ RANK_FACTS = ("cpu", "core", "l3", "numa", "package")
 CLOCK_FACTS = ("clock_offset", "clock_drift", "clock_error")
 
 SUMMARY: dict[str, Described] = {
+    "n": _cell("1", "samples", "<i4"),
     "mean": _cell("s", "mean"),
     "sd": _cell("s", "standard deviation, n - 1 in the denominator"),
     "min": _cell("s", "smallest delay"),
@@ -222,7 +224,7 @@ class NetSchema:
         samples = max(1, int(n.max(initial=0)))
         layout = NetLayout(
             dims={"src": ranks, "dst": ranks, "size": len(sizes), "sample": samples, "rank": ranks},
-            coords=_coords(ranks, sizes),
+            coords=coordinates(ranks, sizes),
             variables=raw_variables(
                 ranks, len(sizes), samples, axis, plan.get("values", {}).get(part, "rtt_half"),
                 clock=bool(np.isfinite(clock_time).any()),
@@ -239,16 +241,11 @@ class NetSchema:
         )
         if np.isfinite(clock_time).any():
             layout.ranks.update(clock)
-        without = _cells_without_data(plan, n, sizes)
+        without = cells_without_data(plan, n, sizes)
         if without:
             layout.complete = False
-            layout.warnings.append(
-                Warning(
-                    "net.cells_without_data",
-                    f"{len(without)} of the requested cells of {part} have no data: " + _listed(without),
-                    "measure them again with a longer --budget; missing ranks are in the log",
-                )
-            )
+            hint = "measure them again with a longer --budget; missing ranks are in the log"
+            layout.warnings.append(without_data_warning(without, part, hint))
         return layout
 
     def place(
@@ -316,7 +313,8 @@ def raw_variables(
     return out
 
 
-def _coords(ranks: int, sizes: Sequence[int]) -> dict[str, tuple[Any, Mapping[str, Any]]]:
+def coordinates(ranks: int, sizes: Sequence[int] | np.ndarray) -> dict[str, tuple[Any, Mapping[str, Any]]]:
+    """Coordinates of /raw and /summary: values and attributes. sizes in B."""
     index = np.arange(ranks, dtype=np.int32)
     return {
         "src": (index, {"units": "1", "long_name": "sending rank"}),
@@ -590,9 +588,10 @@ def _runs(held: np.ndarray, elsewhere: np.ndarray) -> Iterator[tuple[int, int]]:
 # ---- what is missing -----------------------------------------------------------------------------
 
 
-def _cells_without_data(
+def cells_without_data(
     plan: Mapping[str, Any], n: np.ndarray, sizes: Sequence[int]
 ) -> list[tuple[int, int, int]]:
+    """Requested cells, as (src, dst, size in B), that have no sample. Not requested: the diagonal."""
     ranks = n.shape[0]
     asked = np.zeros((ranks, ranks), bool)
     pairs = plan.get("pairs")
@@ -605,9 +604,12 @@ def _cells_without_data(
     return [(int(s), int(d), sizes[int(k)]) for s, d, k in lacking]
 
 
-def _listed(cells: list[tuple[int, int, int]], most: int = 6) -> str:
+def without_data_warning(cells: list[tuple[int, int, int]], mode: str, hint: str, most: int = 6) -> Warning:
+    """The warning that names cells without data, `most` of them at most."""
     text = ", ".join(f"{s}→{d} at {size} B" for s, d, size in cells[:most])
-    return text + (f" and {len(cells) - most} more" if len(cells) > most else "")
+    text += f" and {len(cells) - most} more" if len(cells) > most else ""
+    what = f"{len(cells)} requested cells of {mode} have no data"
+    return Warning("net.cells_without_data", f"{what}: {text}", hint)
 
 
 def _first_repeated(values: Sequence[int]) -> int:
@@ -662,7 +664,7 @@ def _check_described(group: str, data: xr.Dataset, table: Mapping[str, Described
                     {"variable": name, "dims": list(dims)},
                 )
             )
-        units = variable.attrs.get("units")
+        units = variable.attrs.get("units", "")
         if units != what.units:
             found.append(
                 Finding(
@@ -709,7 +711,8 @@ def _check_raw(raw: xr.Dataset) -> list[Finding]:
         status = row["status"].values
         kept = np.arange(latency.shape[-1]) < n[..., None]
         wrong["count"] += int(((~np.isnan(latency)) != kept).any(axis=-1).sum())
-        wrong["value"] += int((np.where(kept, latency, 0) < 0).any(axis=-1).sum() + np.isinf(latency).sum())
+        odd = np.isinf(latency) | (latency < 0 if value != "one_way" else False)  # clocks have errors
+        wrong["value"] += int(odd.any(axis=-1).sum())
         wrong["epoch"] += int(((epoch >= 0) != kept).any(axis=-1).sum())
         both = kept[..., 1:]
         wrong["epoch"] += int(((np.diff(epoch, axis=-1) < 0) & both).any(axis=-1).sum())

@@ -124,9 +124,7 @@ def probe(name: str, flavour: str) -> Path:
 
 def libexec() -> Path:
     """Where the native probes are: beside the native module, one folder an MPI flavour."""
-    from sonde import _core
-
-    return Path(cast("str", _core.__file__)).parent / "libexec"
+    return Path(cast("str", import_module("sonde._core").__file__)).parent / "libexec"
 
 
 def built_flavours() -> tuple[str, ...]:
