@@ -76,7 +76,9 @@ def frequency(here: Here) -> Answer:
     values = {"governors": governors, "turbo": turbo}
     if not governors:
         return Answer("not visible from here", FACT, values)
-    text = f"governor {', '.join(governors)}" + ("" if turbo is None else f", turbo {'on' if turbo else 'off'}")
+    text = f"governor {', '.join(governors)}" + (
+        "" if turbo is None else f", turbo {'on' if turbo else 'off'}"
+    )
     if governors != ["performance"]:
         advice = "a core that must speed up first is slow for its first samples: cpupower frequency-set -g performance"
         return Answer(text, POOR, values, advice=advice)
@@ -89,12 +91,16 @@ def virtual(here: Here) -> Answer:
     told = here.run(["systemd-detect-virt", "--vm"], 5) if here.which("systemd-detect-virt") else None
     kind = told.out.strip() if told and told.status == 0 else ""
     machine = kind or ("unknown hypervisor" if "hypervisor" in flags else "")
-    container = next((name for name in (".dockerenv", "run/.containerenv") if (here.root / name).exists()), "")
+    container = next(
+        (name for name in (".dockerenv", "run/.containerenv") if (here.root / name).exists()), ""
+    )
     inside = {"": "", ".dockerenv": "docker", "run/.containerenv": "podman"}[container]
     values = {"hypervisor": machine or None, "container": inside or None}
     text = ", ".join(part for part in (machine, f"in a container ({inside})" if inside else "") if part)
     if machine:
-        advice = "other guests of the same host disturb at times no epoch can average away: repeat at other hours"
+        advice = (
+            "other guests of the same host disturb at times no epoch can average away: repeat at other hours"
+        )
         return Answer(text, POOR, values, advice=advice)
     return Answer(text or "no", FACT if inside else GOOD, values)
 
@@ -175,11 +181,15 @@ def shm(here: Here) -> Answer:
         space = shutil.disk_usage(place)
     except OSError as error:
         text = f"not usable: {(error.strerror or str(error)).lower()}"
-        return Answer(text, NONE, {"free_bytes": None}, advice="ranks of one host need it: mount a tmpfs on /dev/shm")
+        return Answer(
+            text, NONE, {"free_bytes": None}, advice="ranks of one host need it: mount a tmpfs on /dev/shm"
+        )
     values = {"free_bytes": space.free, "total_bytes": space.total}
     text = f"{format_size(space.free)} free of {format_size(space.total)}"
     if space.free < 64 << 20:
-        advice = "64 MiB are few for ranks on one host: mount -o remount,size=1G /dev/shm (docker: --shm-size=1g)"
+        advice = (
+            "64 MiB are few for ranks on one host: mount -o remount,size=1G /dev/shm (docker: --shm-size=1g)"
+        )
         return Answer(text, POOR, values, advice=advice)
     return Answer(text, GOOD, values)
 
@@ -193,7 +203,9 @@ def disk(here: Here) -> Answer:
         return Answer("not writable", POOR, values, advice="give results another place with --output")
     text = f"{format_size(space.free)} free, writable"
     if space.free < 1 << 30:
-        return Answer(text, POOR, values, advice="a run with every sample kept may need more: choose another --output")
+        return Answer(
+            text, POOR, values, advice="a run with every sample kept may need more: choose another --output"
+        )
     return Answer(text, GOOD, values)
 
 
