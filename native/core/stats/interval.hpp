@@ -1,0 +1,52 @@
+#pragma once
+/// Confidence intervals that say how well a median, a quantile or a mean is known.
+///
+/// median_ci, quantile_ci and mean_ci hold for independent samples only. Delays are not independent: where they
+/// were taken in epochs use epoch_median_ci, which rests on what differs from epoch to epoch. An interval that
+/// cannot be had (too few samples, NaN in the input, level outside (0, 1)) is {NaN, NaN}. Any-thread.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace sonde::stats {
+
+struct Interval {
+  double low, high;
+};
+
+/// Which order statistics bound a quantile: the low-th and high-th smallest of n, counted from 1, and the
+/// probability (of independent samples from a continuous law) that the quantile lies between. {0, 0, NaN} when
+/// no two order statistics reach the level.
+struct Ranks {
+  std::uint64_t low, high;
+  double level;
+};
+
+/// The closest pair of ranks whose exact binomial coverage of the p-quantile is at least `level`.
+/// Le Boudec, Performance Evaluation of Computer and Communication Systems, 2010, Theorem 2.1 and Table A.1.
+Ranks quantile_ranks(std::uint64_t n, double p, double level);
+
+/// Interval of the p-quantile with those ranks; distribution-free, its coverage is at least `level`.
+Interval quantile_ci(std::span<const double> x, double p, double level);
+
+/// quantile_ci at p = 1/2. At level 0.95 it needs n >= 6.
+Interval median_ci(std::span<const double> x, double level);
+
+/// Student's interval of the mean. Needs n >= 2.
+Interval mean_ci(std::span<const double> x, double level);
+
+/// Interval of the median of what the epochs are drawn from. x and epoch have the same length; samples with a
+/// negative epoch are left out. Needs two epochs.
+Interval epoch_median_ci(std::span<const double> x, std::span<const std::int32_t> epoch, double level);
+
+/// The same from the medians of the epochs: the interpolated sign-test interval of Hettmansperger and Sheather
+/// (Statistics & Probability Letters 4, 1986, 75-79), whose coverage is close to `level` and not merely at
+/// least. With too few epochs for it (fewer than 6 at 0.95): Student on the logarithms of the medians, or on
+/// the medians themselves where one is not positive.
+Interval epoch_median_ci(std::span<const double> medians, double level);
+
+/// The coverage that epoch_median_ci states for that many epochs: `level`, or NaN where there is no interval.
+double epoch_median_ci_level(std::size_t epochs, double level);
+
+}  // namespace sonde::stats
