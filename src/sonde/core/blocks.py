@@ -44,10 +44,10 @@ class Loss:
 class BlockFile:
     """One block file: its header, and its records in pieces, any number of times.
 
-    Iterating gives structured arrays of `dtype`, in the order written, each at most one block and at most 4 MiB
-    (but never less than a record). A block is given only after its checksum was verified. The first block that
-    is cut off or damaged ends the iteration; `loss` and `warnings` then say what is missing. No file is held
-    open between iterations.
+    Iterating gives structured arrays of `dtype`, in the order written, each at most one block and at most
+    4 MiB (but never less than a record). A block is given only after its checksum was verified. The first
+    block that is cut off or damaged ends the iteration; `loss` and `warnings` then say what is missing. What
+    is appended after the first whole iteration is not seen by later ones. The file is open only meanwhile.
 
     Parameters
     ----------
@@ -71,6 +71,7 @@ class BlockFile:
         self.header: dict[str, Any]
         self.dtype: np.dtype[Any]
         self._state: tuple[int, int, int, Loss | None] | None = None
+        self._size = 0
         try:
             with self.path.open("rb") as file:
                 self._read_header(file)
@@ -182,7 +183,7 @@ class BlockFile:
         self._begin = _FILE_HEAD.size + length
 
     def _pieces(self, file: BinaryIO) -> Iterator[np.ndarray]:
-        size = file.seek(0, 2)
+        size = file.seek(0, 2) if self._state is None else self._size
         step = self.dtype.itemsize
         at, records, blocks, dropped = self._begin, 0, 0, 0
         reason = ""
@@ -231,7 +232,7 @@ class BlockFile:
                     yield np.frombuffer(piece, self.dtype)
             records, blocks, dropped, at = records + count, blocks + 1, drops, at + len(head) + length
         loss = Loss(at, size - at, self._frames(file, at, size), reason) if at < size else None
-        self._state = records, blocks, dropped, loss
+        self._state, self._size = (records, blocks, dropped, loss), size
 
     def _frames(self, file: BinaryIO, at: int, size: int) -> int:
         """Number of block frames between `at` and `size`, the one that begins at `at` included."""

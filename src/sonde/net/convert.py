@@ -41,9 +41,7 @@ class _Lazy(BackendArray):
         self.shape, self.dtype, self._spans = shape, np.dtype(dtype), read
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
-        return indexing.explicit_indexing_adapter(
-            key, self.shape, indexing.IndexingSupport.BASIC, self._take
-        )
+        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.BASIC, self._take)
 
     def _take(self, key: tuple[int | slice, ...]) -> np.ndarray:
         spans: list[slice] = []
@@ -373,11 +371,11 @@ def _diagonal(view: View, rank: int, count: int) -> np.ndarray:
 
 
 def _complete(n: np.ndarray, mode: str, sizes: np.ndarray, warnings: list[Warning]) -> int:
-    lacking = schema.cells_without_data({}, n, sizes.tolist())
-    if lacking:
-        hint = "clustbench did not measure them, or was stopped"
-        warnings.append(schema.without_data_warning(lacking, mode, hint))
-    return int(not lacking)
+    hint = "clustbench did not measure them, or was stopped"
+    lacking = schema.without_data(n, sizes.tolist(), mode, hint)
+    if lacking is not None:
+        warnings.append(lacking)
+    return int(lacking is None)
 
 
 def _warn_of_counts(counts: Counts, name: str, warnings: list[Warning]) -> None:

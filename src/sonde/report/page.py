@@ -36,9 +36,10 @@ SUFFIXES = {
 
 @dataclass
 class Report:
-    """One report, top to bottom: title, verdict, what ran (`runs`) and on what machine, sections, warnings, method.
+    """One report, top to bottom: title, verdict, runs and machine, sections, warnings, method.
 
-    runs: one mapping of name -> text per dataset. machine: name -> text. created_utc, generated_by: for the foot.
+    runs: one mapping of name -> text per dataset. machine: name -> text. created_utc, generated_by: for the
+    foot.
     """
 
     title: str
@@ -67,7 +68,9 @@ def verdict_of(sections: Sequence[Section]) -> str:
         return f"No findings in {len(sections)} datasets."
     n = sum(len(s.findings) for s in struck)
     where = list(dict.fromkeys(s.title for s in struck))
-    return f"{n} finding{'s' if n > 1 else ''} in {len(struck)} of {len(sections)} datasets: {'; '.join(where)}."
+    return (
+        f"{n} finding{'s' if n > 1 else ''} in {len(struck)} of {len(sections)} datasets: {'; '.join(where)}."
+    )
 
 
 def anchors(sections: Sequence[Section]) -> list[str]:

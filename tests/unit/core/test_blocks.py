@@ -80,6 +80,17 @@ def test_it_can_be_iterated_again_and_half_way(tmp_path):
     assert file.records == 5
 
 
+def test_what_is_appended_after_the_first_reading_is_not_seen_by_the_next(tmp_path):
+    path = tmp_path / "a.blk"
+    write(path, [2, 3])
+    file = BlockFile(path)
+    assert file.records == 5
+    with path.open("ab") as end:
+        end.write(block(2, records(5, 1).tobytes(), 1))
+    assert sum(len(piece) for piece in file) == 5
+    assert BlockFile(path).records == 6
+
+
 def test_a_file_without_blocks_holds_no_records(tmp_path):
     write(tmp_path / "a.blk", [])
     file = BlockFile(tmp_path / "a.blk")
