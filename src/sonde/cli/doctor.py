@@ -31,8 +31,8 @@ WANTS = {
 def command() -> Outcome:
     """Say what was built, what works here and now, and what to install for the rest.
 
-    Everything is tried, not guessed: two ranks are started with each MPI, one reads the other's memory, a file
-    is written and read back. Takes a few seconds; changes nothing.
+    Everything is tried, not guessed: two ranks are started with each MPI, one process reads another's memory,
+    a file is written and read back. Takes a few seconds; changes nothing.
     """
     return diagnose(ask_all(Here()))
 

@@ -93,7 +93,7 @@ class Config:
 
         Raises
         ------
-        UsageError  core.bad_config: an unknown key, with the nearest known one, or a value the option refuses.
+        UsageError  core.bad_config: an unknown key, with the nearest known one, or a value it refuses.
         """
         chain = [context]
         while chain[0].parent:
