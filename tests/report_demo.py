@@ -1,6 +1,6 @@
 """A report such as `net` makes, from invented measurements: for the report's own tests and for looking at it.
 
-    python tests/report_demo.py OUT.html [RANKS]
+python tests/report_demo.py OUT.html [RANKS]
 """
 
 from __future__ import annotations
@@ -30,14 +30,18 @@ def hosts(ranks: int) -> list[str]:
 
 
 def medians(ranks: int, sizes: tuple[int, ...], seed: int = 7) -> np.ndarray:
-    """(ranks, ranks, sizes) s: shared cache, socket, node, leaf switch, spine; one slow pair, one slow cable."""
+    """(ranks, ranks, sizes) s: cache, socket, node, leaf switch, spine; one slow pair, one slow cable."""
     rng = np.random.default_rng(seed)
     r = np.arange(ranks)
     per_node = RANKS_PER_NODE if ranks > 4 else 2
     node = r // per_node
     leaf = node // 4
-    near = [(r // 2)[:, None] == (r // 2)[None], (r // 4)[:, None] == (r // 4)[None], node[:, None] == node[None],
-            leaf[:, None] == leaf[None]]
+    near = [
+        (r // 2)[:, None] == (r // 2)[None],
+        (r // 4)[:, None] == (r // 4)[None],
+        node[:, None] == node[None],
+        leaf[:, None] == leaf[None],
+    ]
     start = np.select(near, [0.24e-6, 0.38e-6, 0.61e-6, 1.35e-6], 1.92e-6)
     gap = np.select(near, [1 / 11e9, 1 / 9e9, 1 / 7e9, 1 / 11.2e9], 1 / 10.4e9)
     out = start[..., None] + gap[..., None] * np.array(sizes) + np.where(np.array(sizes) >= 16384, 0.9e-6, 0)
@@ -45,7 +49,7 @@ def medians(ranks: int, sizes: tuple[int, ...], seed: int = 7) -> np.ndarray:
     if ranks > 8:
         out[3, ranks - 5] *= 1.62
         out[ranks - 5, 3] *= 1.58
-        out[per_node : 2 * per_node, : per_node] *= 1.08
+        out[per_node : 2 * per_node, :per_node] *= 1.08
     out[r, r] = np.nan
     return out
 
@@ -58,7 +62,11 @@ def dataset(ranks: int, sizes: tuple[int, ...]) -> xr.Dataset:
     return xr.Dataset(
         {
             "value": (("row", "col", "size"), value),
-            "low": (("row", "col", "size"), value * (1 - width), {"units": "s", "long_name": "95 % interval from"}),
+            "low": (
+                ("row", "col", "size"),
+                value * (1 - width),
+                {"units": "s", "long_name": "95 % interval from"},
+            ),
             "high": (("row", "col", "size"), value * (1 + width), {"units": "s", "long_name": "to"}),
             "n": (("row", "col", "size"), n, {"long_name": "samples"}),
             "effective": (
@@ -69,7 +77,11 @@ def dataset(ranks: int, sizes: tuple[int, ...]) -> xr.Dataset:
             "src_host": ("row", hosts(ranks), {"long_name": "host"}),
             "dst_host": ("col", hosts(ranks), {"long_name": "host"}),
         },
-        coords={"row": np.arange(ranks), "col": np.arange(ranks), "size": ("size", list(sizes), {"units": "B"})},
+        coords={
+            "row": np.arange(ranks),
+            "col": np.arange(ranks),
+            "size": ("size", list(sizes), {"units": "B"}),
+        },
     )
 
 
@@ -77,8 +89,8 @@ def matrix(ranks: int = 32, sizes: tuple[int, ...] = SIZES) -> Figure:
     return Figure(
         "median-latency",
         "Median latency of every pair",
-        "Blocks along the diagonal are nodes. A single bright cell is a slow pair; a bright row or column is a slow "
-        "rank or cable.",
+        "Blocks along the diagonal are nodes. A single bright cell is a slow pair; a bright row or column is "
+        "a slow rank or cable.",
         Kind.MATRIX,
         dataset(ranks, sizes),
         {
@@ -103,7 +115,11 @@ def status(ranks: int = 32, sizes: tuple[int, ...] = SIZES) -> Figure:
         Kind.STATUS,
         xr.Dataset(
             {"value": (("row", "col", "size"), codes)},
-            coords={"row": np.arange(ranks), "col": np.arange(ranks), "size": ("size", list(sizes), {"units": "B"})},
+            coords={
+                "row": np.arange(ranks),
+                "col": np.arange(ranks),
+                "size": ("size", list(sizes), {"units": "B"}),
+            },
         ),
         {"row": Axis("Sender (rank)"), "col": Axis("Receiver (rank)"), "value": Axis("State", labels=STATES)},
         (Slider("size", "Message length", "B"),),
@@ -126,8 +142,8 @@ def series(n: int = 6000, epoch: int = 50) -> Figure:
     return Figure(
         "series",
         "Delays of pair 3 → 7, 1 KiB",
-        "Each shade is one epoch: a short burst, all bursts spread over the run. Steps between epochs are regimes that "
-        "a single long burst would have missed.",
+        "Each shade is one epoch: a short burst, all bursts spread over the run. Steps between epochs are "
+        "regimes that a single long burst would have missed.",
         Kind.SERIES,
         xr.Dataset(
             {"y": (("series", "x"), y[None]), "group": (("series", "x"), group[None])},
@@ -189,7 +205,7 @@ def dendrogram(ranks: int = 32) -> Figure:
     return Figure(
         "classes",
         "Ranks by nearness",
-        "Branches left of the cut are link classes. They agree with the hosts where a branch holds one host only.",
+        "Branches left of the cut are link classes. Where one holds one host only, the two agree.",
         Kind.DENDROGRAM,
         xr.Dataset(
             {
@@ -214,7 +230,8 @@ def model() -> Figure:
     return Figure(
         "model",
         "Hockney model against measurement, other node",
-        "Points above the line are lengths at which the protocol changes. The line is a forecast past the last point.",
+        "Points above the line are lengths at which the protocol changes. Past the last point the line is a "
+        "forecast.",
         Kind.SCATTER,
         xr.Dataset(
             {
@@ -242,7 +259,15 @@ def rules() -> Figure:
         xr.Dataset(
             {"y": ("bar", error * 100), "low": ("bar", error * 70), "high": ("bar", error * 150)},
             coords={
-                "bar": ["fixed:1000", "ci:1%", "spectral", "lognormal", "entropy", "clustbench-fft", "clustbench-modified"]
+                "bar": [
+                    "fixed:1000",
+                    "ci:1%",
+                    "spectral",
+                    "lognormal",
+                    "entropy",
+                    "clustbench-fft",
+                    "clustbench-modified",
+                ]
             },
         ),
         {"bar": Axis("Rule"), "y": Axis("Median error", "%")},
@@ -257,8 +282,15 @@ def findings(ranks: int) -> list[Finding]:
         Finding(
             "net.slow_link",
             f"Pair 3 → {far} is 1.62 times slower than its link class, confirmed by a re-test.",
-            {"src": 3, "dst": far, "size_b": 1024, "median_s": 3.26e-6, "class_median_s": 2.01e-6, "ratio": 1.62,
-             "false discovery rate": 0.004},
+            {
+                "src": 3,
+                "dst": far,
+                "size_b": 1024,
+                "median_s": 3.26e-6,
+                "class_median_s": 2.01e-6,
+                "ratio": 1.62,
+                "false discovery rate": 0.004,
+            },
             f"sonde net run --hosts 'n001,{hosts(ranks)[far]}' --sizes 1KiB --rule ci:0.5% --budget 2min",
         ),
         Finding(
@@ -272,13 +304,21 @@ def findings(ranks: int) -> list[Finding]:
 
 def section(ranks: int = 32, sizes: tuple[int, ...] = SIZES) -> Section:
     found = findings(ranks)
-    figures = [matrix(ranks, sizes), status(ranks, sizes), series(), spectrogram(), cdf(), dendrogram(ranks), model()]
+    figures = [
+        matrix(ranks, sizes),
+        status(ranks, sizes),
+        series(),
+        spectrogram(),
+        cdf(),
+        dendrogram(ranks),
+        model(),
+    ]
     return Section(
         "net",
         f"Latency of {ranks} ranks, one to one",
         (
-            f"One pair of {ranks * (ranks - 1)} is 1.6 times slower than its class; all other links fit their class "
-            "within 3 %."
+            f"One pair of {ranks * (ranks - 1)} is 1.6 times slower than its class; all other links fit "
+            "their class within 3 %."
             if found
             else f"All {ranks * (ranks - 1)} pairs fit their link class within 3 %."
         ),
@@ -308,7 +348,7 @@ def section(ranks: int = 32, sizes: tuple[int, ...] = SIZES) -> Section:
             Method(
                 "Interval of a median",
                 "Order statistics of epoch medians, 95 %.",
-                "J.-Y. Le Boudec, Performance Evaluation of Computer and Communication Systems, EPFL Press 2010, ch. 2.",
+                "J.-Y. Le Boudec, Performance Evaluation of Computer Systems, EPFL Press 2010, ch. 2.",
             ),
             Method(
                 "Slow links",
@@ -343,7 +383,8 @@ def report(ranks: int = 32, sizes: tuple[int, ...] = SIZES) -> Report:
         },
         runs=[
             {
-                "command": "sonde net run --ntasks 32 --sizes 8,64,512,1KiB,4KiB,16KiB,64KiB,256KiB --rule ci:1% --budget 10min --raw",
+                "command": "sonde net run --ntasks 32 --sizes 8,64,512,1KiB,4KiB,16KiB,64KiB,256KiB "
+                "--rule ci:1% --budget 10min --raw",
                 "dataset": "net-alpha-20261120T214757Z-3f9a.nc",
                 "started": "2026-11-20 21:47:57 UTC",
                 "samples": "12 644 000",
@@ -368,6 +409,6 @@ def report(ranks: int = 32, sizes: tuple[int, ...] = SIZES) -> Report:
 if __name__ == "__main__":
     from pathlib import Path
 
-    from sonde.report import render_html
+    from sonde.report import publish
 
-    Path(sys.argv[1]).write_text(render_html.render(report(int(sys.argv[2]) if len(sys.argv) > 2 else 32)))
+    publish.write(report(int(sys.argv[2]) if len(sys.argv) > 2 else 32), Path(sys.argv[1]))

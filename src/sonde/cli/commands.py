@@ -90,7 +90,7 @@ def load(name: str) -> click.Command:
         missing = error.name or str(error)
         own = entry.module.startswith(missing)
         what = (
-            "is not part of this installation"
+            "not part of this installation"
             if own
             else f"needs the module '{missing}', which is not installed"
         )

@@ -66,14 +66,26 @@ class Console:
             import traceback
 
             self.err.write("".join(traceback.format_exception(error)))
-        if self.settings.json:
-            self._json({"error": fault.as_json(), "room": room, "verb": verb})
+        if self.settings.json and self._took({"error": fault.as_json(), "room": room, "verb": verb}):
+            pass
         elif fault.exit == Exit.INTERRUPTED:
             self.err.write("\ninterrupted\n")
         else:
             what = f"{room}: {fault.what}" if room else fault.what
             self._message("error", "1;31", what, [("hint", fault.hint), ("log", fault.log)])
         return self.close(fault.exit)
+
+    def _took(self, value: Any) -> bool:
+        """Prints JSON; False when stdout itself is what fails (`> /dev/full`)."""
+        try:
+            self._json(value)
+            self.out.flush()
+        except BrokenPipeError:
+            raise
+        except OSError:
+            self.abandon()
+            return False
+        return True
 
     def help(self, text: str) -> int:
         """A group without a verb: its help, as an error."""

@@ -31,8 +31,8 @@ WANTS = {
 def command() -> Outcome:
     """Say what was built, what works here and now, and what to install for the rest.
 
-    Everything is tried, not guessed: two ranks are started with each MPI, one reads the other's memory, a file
-    is written and read back. Takes a few seconds; changes nothing.
+    Everything is tried, not guessed: two ranks are started with each MPI, one process reads another's memory,
+    a file is written and read back. Takes a few seconds; changes nothing.
     """
     return diagnose(ask_all(Here()))
 
@@ -42,8 +42,16 @@ def diagnose(answers: Mapping[str, Answer]) -> Outcome:
     rooms = [_room(name, answers) for name in ROOMS]
     working = [room["room"] for room in rooms if room["works"]]
     broken = [room["room"] for room in rooms if not room["works"]]
-    mpis = [CHECKS[n].title + f" {answers[n].values['version']}" for n in ("openmpi", "mpich") if _works(answers[n])]
-    verdict = f"{_listed(working)} {'works' if len(working) == 1 else 'work'} here" if working else "Nothing works here"
+    mpis = [
+        CHECKS[n].title + f" {answers[n].values['version']}"
+        for n in ("openmpi", "mpich")
+        if _works(answers[n])
+    ]
+    verdict = (
+        f"{_listed(working)} {'works' if len(working) == 1 else 'work'} here"
+        if working
+        else "Nothing works here"
+    )
     verdict += f", with {_listed(mpis)}" if mpis else ""
     verdict += f"; {_listed(broken)} {'does' if len(broken) == 1 else 'do'} not" if broken and working else ""
 
@@ -102,4 +110,3 @@ def _needs(room: Mapping[str, Any]) -> list[str]:
 def _listed(names: list[str]) -> str:
     """ "a", "a and b", "a, b and c"."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-

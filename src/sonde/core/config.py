@@ -59,7 +59,7 @@ def read(path: Path) -> Config:
     except OSError as error:
         raise UsageError(
             "core.no_config",
-            f"config file {path} cannot be read: {error.strerror}",
+            f"config file {path} cannot be read: {(error.strerror or str(error)).lower()}",
             "name another with --config or $SONDE_CONFIG",
         ) from None
     if len(raw) > LONGEST:
@@ -93,7 +93,7 @@ class Config:
 
         Raises
         ------
-        UsageError  core.bad_config: an unknown key, with the nearest known one, or a value the option refuses.
+        UsageError  core.bad_config: an unknown key, with the nearest known one, or a value it refuses.
         """
         chain = [context]
         while chain[0].parent:
@@ -163,7 +163,8 @@ class Config:
         try:
             param.type_cast_value(context, value)
         except SondeError as error:
-            raise self._bad(place, error.what.removeprefix(f"{spelt(param)}: "), error.hint) from None
+            why = error.what.removeprefix(f"{spelt(param)}: ")
+            raise self._bad(place, f"{place[-1]}: {why}", error.hint) from None
         except click.UsageError:
             raise self._bad(place, f"{place[-1]} is {_shown(value)}; allowed: {allowed(param)}") from None
         return value

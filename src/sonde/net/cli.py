@@ -143,7 +143,7 @@ def run(
     if dry_run:
         return _dry(plan, start, out, budget_s)
     request = runs.Request(plan, start, out, shlex.join(["sonde", *sys.argv[1:]]), budget_s, began, timeout_s)
-    measured = runs.measure_by_class(request, settings().bar) if by_class else runs.measure(request, settings().bar())
+    measured = runs.measure_by_class(request, settings().bar) if by_class else runs.measure(request, settings().bar("net run", budget_s))
     if not raw:
         runs.drop_raw(measured)
     outcome = _outcome("run", measured.paths)
@@ -188,3 +188,7 @@ def _dry(plan: Plan, start: Any, out: Path, budget_s: float | None) -> Outcome:
         values=facts,
         warnings=plan.warnings(),
     )
+
+
+def _outcome(verb: str, paths: list[Path]) -> Outcome:
+    return Outcome("net", verb, "x", dataset=str(paths[0]))

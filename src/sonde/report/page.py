@@ -22,23 +22,16 @@ ROOMS = {
     "power": "Power",
 }
 
-# Of SI suffixes of bare numbers (`period_s`): the unit, and what a value is multiplied by to be in it
-SUFFIXES = {
-    "_s": ("s", 1.0),
-    "_b": ("B", 1.0),
-    "_bytes": ("B", 1.0),
-    "_hz": ("Hz", 1.0),
-    "_w": ("W", 1.0),
-    "_j": ("J", 1.0),
-    "_pct": ("%", 1.0),
-}
+# SI suffixes of bare numbers (`period_s`), and the unit each stands for
+SUFFIXES = {"_s": "s", "_b": "B", "_bytes": "B", "_hz": "Hz", "_w": "W", "_j": "J", "_pct": "%"}
 
 
 @dataclass
 class Report:
-    """One report, top to bottom: title, verdict, what ran (`runs`) and on what machine, sections, warnings, method.
+    """One report, top to bottom: title, verdict, runs and machine, sections, warnings, method.
 
-    runs: one mapping of name -> text per dataset. machine: name -> text. created_utc, generated_by: for the foot.
+    runs: one mapping of name -> text per dataset. machine: name -> text. created_utc, generated_by: for the
+    foot.
     """
 
     title: str
@@ -67,7 +60,9 @@ def verdict_of(sections: Sequence[Section]) -> str:
         return f"No findings in {len(sections)} datasets."
     n = sum(len(s.findings) for s in struck)
     where = list(dict.fromkeys(s.title for s in struck))
-    return f"{n} finding{'s' if n > 1 else ''} in {len(struck)} of {len(sections)} datasets: {'; '.join(where)}."
+    return (
+        f"{n} finding{'s' if n > 1 else ''} in {len(struck)} of {len(sections)} datasets: {'; '.join(where)}."
+    )
 
 
 def anchors(sections: Sequence[Section]) -> list[str]:
@@ -91,7 +86,7 @@ def evidence(finding: Finding) -> list[tuple[str, str]]:
     told = []
     for key, value in finding.evidence.items():
         name, unit = key, ""
-        for suffix, (known, _) in SUFFIXES.items():
+        for suffix, known in SUFFIXES.items():
             if key.lower().endswith(suffix) and len(key) > len(suffix):
                 name, unit = key[: -len(suffix)], known
                 break

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-# Series: (full tone, pale tone) on light ground, then on dark ground. Okabe-Ito hues, darkened or lightened to keep
-# 3:1 against the ground; black and yellow are left out, one of them vanishes on either ground.
+# Series: (full tone, pale tone) on light ground, then on dark ground. Okabe-Ito hues, darkened or lightened
+# to keep 3:1 against the ground; black and yellow are left out, one of them vanishes on either ground.
 LIGHT = (
     ("#0072B2", "#7DB6DC"),
     ("#D55E00", "#F0A878"),
@@ -21,7 +21,8 @@ DARK = (
     ("#E6B84A", "#8F7228"),
 )
 
-# Codes of a status matrix. 0 means "nothing there" by convention and is grey; neighbours differ in lightness too.
+# Codes of a status matrix. 0 means "nothing there" by convention and is grey; neighbours differ in
+# lightness too.
 STATUS = ("#B8BEC5", "#0072B2", "#E69F00", "#D55E00", "#CC79A7", "#56B4E9", "#009E73", "#F0E442")
 
 SEQUENTIAL = "Viridis"  # of delays and the like

@@ -1,14 +1,15 @@
-"""From a Figure to what either renderer draws: checked, in readable units, thinned where there is too much. Pure.
+"""From a Figure to what either renderer draws: checked, in readable units, thinned where there is too much.
+Pure.
 
-Every kind becomes one of five shapes: Matrix (MATRIX, STATUS), Field (SPECTROGRAM), Chart (SERIES, CDF, SCATTER),
-Tree (DENDROGRAM), Bars (BAR). Each holds `frames`: one drawing per combination of control positions, the last control
-running fastest.
+Every kind becomes one of five shapes: Matrix (MATRIX, STATUS), Field (SPECTROGRAM), Chart (SERIES, CDF,
+SCATTER), Tree (DENDROGRAM), Bars (BAR). Each holds `frames`: one drawing per combination of control
+positions, the last control running fastest.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ STEPS = 1_000  # of one distribution function
 TILES = (400, 300)  # of a spectrogram
 LEAVES = 60  # of a dendrogram
 BULK = 0.99  # share of samples that a reader may ask to see without the rest
+CLIP = 0.99  # colours of a large matrix end at this quantile: one slow link must not hide all structure
 
 REQUIRED: dict[Kind, dict[str, tuple[str, ...]]] = {
     Kind.MATRIX: {"value": ("row", "col")},
@@ -45,7 +47,7 @@ REQUIRED: dict[Kind, dict[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Control:
-    """A slider: its dim, label, the text of every position, where it starts, whether positions are numbers."""
+    """A slider: dim, label, the text of every position, where it starts, whether these are numbers."""
 
     dim: str
     label: str
@@ -101,7 +103,9 @@ class Matrix:
     value: Quantity
     frames: list[np.ndarray]  # (rows, cols) in the shown unit; codes as float where `words`
     words: tuple[str, ...] = ()  # STATUS: name of each code
-    counts: list[list[int]] = field(default_factory=list)  # STATUS: cells of each code, per frame, before blocks
+    counts: list[list[int]] = field(
+        default_factory=list
+    )  # STATUS: cells of each code, per frame, before blocks
     tips: list[np.ndarray] | None = None
     told: list[Told] = field(default_factory=list)
     block: int = 1
@@ -150,7 +154,9 @@ class Chart:
 @dataclass(frozen=True)
 class Tree:
     height: Quantity
-    frames: list[tuple[list[str], list[tuple[np.ndarray, np.ndarray, int]]]]  # leaf names; (along, height, class)
+    frames: list[
+        tuple[list[str], list[tuple[np.ndarray, np.ndarray, int]]]
+    ]  # leaf names; (along, height, class)
     threshold: float | None
     notes: list[str]
 
@@ -176,7 +182,8 @@ def check(figure: Figure) -> None:
         needs = ", ".join(f"{v}({', '.join(d)})" for v, d in REQUIRED[figure.kind].items())
         return DataError(
             "report.figure_data",
-            f"figure '{figure.id}' ({figure.kind.value}): {what}; allowed: {needs} and the dims of its controls",
+            f"figure '{figure.id}' ({figure.kind.value}): {what}; "
+            f"allowed: {needs} and the dims of its controls",
             "see sonde.core.figure.Kind",
         )
 
@@ -214,7 +221,9 @@ def controls(figure: Figure) -> list[Control]:
             texts = [scale.quantity(v, unit) if numeric else str(v) for v in coordinate.values]
         else:
             numeric, texts = True, [str(k) for k in range(n)]
-        made.append(Control(slider.dim, slider.label, tuple(texts), min(max(slider.start, 0), n - 1), numeric))
+        made.append(
+            Control(slider.dim, slider.label, tuple(texts), min(max(slider.start, 0), n - 1), numeric)
+        )
     return made
 
 
@@ -236,8 +245,8 @@ def start_frame(figure: Figure) -> int:
 def at(figure: Figure, where: Mapping[str, str]) -> Figure:
     """The figure with its controls starting at named positions.
 
-    where: dim -> text of the position, or the coordinate's bare value ("1024" for 1 KiB). Dims it does not have are
-    left alone.
+    where: dim -> text of the position, or the coordinate's bare value ("1024" for 1 KiB). Dims it does not
+    have are left alone.
 
     Raises
     ------
@@ -246,8 +255,10 @@ def at(figure: Figure, where: Mapping[str, str]) -> Figure:
     sliders = []
     for slider, control in zip(figure.controls, controls(figure)):
         if (wanted := where.get(slider.dim)) is not None:
-            plain = [str(v) for v in figure.data[slider.dim].values] if slider.dim in figure.data.coords else []
-            texts = [p.replace("\u00a0", " ") for p in control.positions]
+            plain = (
+                [str(v) for v in figure.data[slider.dim].values] if slider.dim in figure.data.coords else []
+            )
+            texts = [p.replace("\u00a0", " ").replace("\u2009", "") for p in control.positions]
             found = [k for k, t in enumerate(texts) if wanted in (t, t.replace(" ", ""))]
             found += [k for k, t in enumerate(plain) if t == wanted]
             if not found:
@@ -304,7 +315,11 @@ def _told(figure: Figure, budget: int) -> tuple[list[Told], list[str]]:
             continue
         values = [np.asarray(f[name].transpose("row", "col").values) for f in at_frame(figure)]
         words = str(variable.attrs.get("flag_meanings", "")).split()
-        told.append(Told(label, str(variable.attrs.get("units", "")), values, tuple(w.replace("_", " ") for w in words)))
+        told.append(
+            Told(
+                label, str(variable.attrs.get("units", "")), values, tuple(w.replace("_", " ") for w in words)
+            )
+        )
     return told, left
 
 
@@ -345,7 +360,9 @@ def matrix(figure: Figure) -> Matrix:
         else:
             frames = [np.where(r < 0, np.nan, r.astype(float)) for r in raw]
     else:
-        quantity = _quantity(axis, np.concatenate([np.asarray(r, float)[np.isfinite(r)] for r in raw] or [np.empty(0)]))
+        quantity = _quantity(
+            axis, np.concatenate([np.asarray(r, float)[np.isfinite(r)] for r in raw] or [np.empty(0)])
+        )
         frames = [np.asarray(r, float) * quantity.factor for r in raw]
         if axis.log and (lost := sum(int(np.count_nonzero(f <= 0)) for f in frames)):
             notes.append(f"{scale.number(lost)} cells at or below zero have no place on a logarithmic scale.")
@@ -356,7 +373,9 @@ def matrix(figure: Figure) -> Matrix:
         if left:
             notes.append("Too large to tell of every cell here, see the dataset: " + ", ".join(left) + ".")
         if "text" in figure.data and n_rows * n_cols * len(raw) <= 40_000:
-            tips = [np.asarray(f["text"].transpose("row", "col").values).astype(str) for f in at_frame(figure)]
+            tips = [
+                np.asarray(f["text"].transpose("row", "col").values).astype(str) for f in at_frame(figure)
+            ]
     else:
         told = []
         rows, cols = _block_names(rows, block), _block_names(cols, block)
@@ -368,7 +387,9 @@ def matrix(figure: Figure) -> Matrix:
                 Told("largest in the block", axis.unit, [r[2] / quantity.factor for r in reduced]),
             ]
             notes.append(
-                _block_note(n_rows, n_cols, block, "Each shows its value furthest from the median of all cells.")
+                _block_note(
+                    n_rows, n_cols, block, "Each shows its value furthest from the median of all cells."
+                )
             )
     return Matrix(rows, cols, quantity, frames, words, counts, tips, told, block, notes)
 
@@ -378,6 +399,37 @@ def _block_note(rows: int, cols: int, block: int, how: str) -> str:
         f"{scale.number(rows)} × {scale.number(cols)} cells are drawn as blocks of {block} × {block}. {how} "
         "Every cell is in the dataset."
     )
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Where a colour scale begins and ends, and whether values lie below and above."""
+
+    low: float
+    high: float
+    below: bool = False
+    above: bool = False
+
+
+def colour_ends(z: np.ndarray, floor: float = 0.0) -> Ends:
+    """Colour range of values z: all of them, or up to the CLIP quantile where the rest is far out.
+
+    z: any shape, NaN left out; logarithms where the scale is logarithmic. floor: quantile at which the
+    lower end may be clipped too; powers of a spectrum have a long tail towards nothing. Without values: 0
+    to 1; with one: just it.
+    """
+    finite = z[np.isfinite(z)]
+    if finite.size == 0:
+        return Ends(0.0, 1.0)
+    low, high = float(finite.min()), float(finite.max())
+    below = above = False
+    if finite.size >= 100:
+        foot, body = float(np.quantile(finite, floor)), float(np.quantile(finite, CLIP))
+        if body > foot:
+            above = high - foot > 1.5 * (body - foot)
+            below = floor > 0 and body - low > 1.2 * (body - foot)
+        low, high = foot if below else low, body if above else high
+    return Ends(low, high, below, above) if high > low else Ends(low, low + (abs(low) or 1.0) * 1e-3)
 
 
 def spectrogram(figure: Figure) -> Field:
@@ -401,8 +453,8 @@ def spectrogram(figure: Figure) -> Field:
     power_q = _quantity(_axis(figure, "power"), np.concatenate([f.ravel() for f in frames]))
     if shape != (1, 1):
         notes.append(
-            f"{scale.number(n_x)} × {scale.number(n_y)} powers are drawn as tiles of {shape[0]} × {shape[1]}; "
-            "each shows its largest."
+            f"{scale.number(n_x)} × {scale.number(n_y)} powers are drawn as tiles of "
+            f"{shape[0]} × {shape[1]}; each shows its largest."
         )
         xs, ys = xs[:: shape[0]], ys[:: shape[1]]
     return Field(x, y, power_q, xs * x.factor, ys * y.factor, [f * power_q.factor for f in frames], notes)
@@ -442,7 +494,9 @@ def chart(figure: Figure) -> Chart:
         if axis.log:
             frames, lost = _positive(frames, part)
             if lost:
-                notes[f"{scale.number(lost)} points at or below zero have no place on the logarithmic axis."] = None
+                notes[
+                    f"{scale.number(lost)} points at or below zero have no place on the logarithmic axis."
+                ] = None
     quantities = [
         _quantity(a, np.concatenate([getattr(c, part) for f in frames for c in f] or [np.empty(0)]))
         for a, part in zip(axes, ("x", "y"))
@@ -587,6 +641,28 @@ def _scatter(data: xr.Dataset, most: int, notes: dict[str, None]) -> list[Curve]
     return curves
 
 
+def focus(kind: Kind, c: Chart, curves: Sequence[Curve]) -> tuple[float, float] | None:
+    """Axis ends, in shown units, that leave the largest 1 - BULK of the samples out of sight.
+
+    Of x for a CDF, else of y. None where those samples take little room, or there are too few to tell.
+    """
+    part, log = ("x", c.x.log) if kind is Kind.CDF else ("y", c.y.log)
+    bulks = [curve.bulk for curve in curves if curve.bulk == curve.bulk]
+    values = np.concatenate(
+        [getattr(curve, part) for curve in curves if curve.style != "line"] or [np.empty(0)]
+    )
+    values = values[np.isfinite(values)]
+    if not bulks or values.size < 100:
+        return None
+    ends = np.array([values.min(), max(bulks), values.max()])
+    low, body, high = np.log10(ends) if log else ends
+    if high - low < 1.6 * (body - low):
+        return None
+    pad = 0.05 * (body - low)
+    low, body = low - pad, body + pad
+    return (float(10**low), float(10**body)) if log else (float(low), float(body))
+
+
 def dendrogram(figure: Figure) -> Tree:
     """DENDROGRAM as branches (along, height, class), upper links only beyond LEAVES leaves.
 
@@ -599,7 +675,8 @@ def dendrogram(figure: Figure) -> Tree:
     first = next(at_frame(figure))
     height = _quantity(axis, first["merge"].values[..., 2])
     limit = float(first["threshold"]) if "threshold" in first.variables else None
-    frames, notes = [], []
+    frames: list[tuple[list[str], list[tuple[np.ndarray, np.ndarray, int]]]] = []
+    notes: list[str] = []
     for f in at_frame(figure):
         links = np.asarray(f["merge"].values, float)
         if links.shape[0] == 0:
@@ -608,8 +685,12 @@ def dendrogram(figure: Figure) -> Tree:
         n = links.shape[0] + 1
         cut = limit if limit is not None else 0.0
         shrink = {"p": LEAVES, "truncate_mode": "lastp"} if n > LEAVES else {}
-        drawn = hierarchy.dendrogram(links, no_plot=True, color_threshold=cut, above_threshold_color="above", **shrink)
-        names = [_leaf(f, leaf) if leaf < n else f"{int(links[leaf - n, 3])} leaves" for leaf in drawn["leaves"]]
+        drawn = hierarchy.dendrogram(
+            links, no_plot=True, color_threshold=cut, above_threshold_color="above", **shrink
+        )
+        names = [
+            _leaf(f, leaf) if leaf < n else f"{int(links[leaf - n, 3])} leaves" for leaf in drawn["leaves"]
+        ]
         if shrink:
             notes = [f"Of {scale.number(n)} leaves the uppermost {LEAVES} branches are drawn."]
         classes: dict[str, int] = {}
@@ -666,12 +747,16 @@ def bars(figure: Figure) -> Bars:
 
     notes = ["On a logarithmic axis a bar has no true foot, so points are drawn."] if y_q.log else []
     return Bars(
-        Quantity(axis.label, axis.unit, "", 1.0), y_q, names_of, [[shown(c) for c in f] for f in frames], notes
+        Quantity(axis.label, axis.unit, "", 1.0),
+        y_q,
+        names_of,
+        [[shown(c) for c in f] for f in frames],
+        notes,
     )
 
 
 def numbers(figure: Figure, frame: int | None = None) -> Table | None:
-    """What a small figure shows, as a table: for readers without the drawing. None where it would be too long.
+    """What a small figure shows, as a table for readers without the drawing; None where it is not small.
 
     frame: index into frames; None is where the controls start.
     """
@@ -702,7 +787,8 @@ def numbers(figure: Figure, frame: int | None = None) -> Table | None:
         def bar(c: Curve, k: int) -> str:
             if c.low is None or c.high is None:
                 return scale.number(float(c.y[k]))
-            return f"{scale.number(float(c.y[k]))} [{scale.number(float(c.low[k]))}, {scale.number(float(c.high[k]))}]"
+            y, low, high = (scale.number(float(v[k])) for v in (c.y, c.low, c.high))
+            return f"{y} [{low}, {high}]"
 
         return Table(
             b.y.label,
@@ -720,7 +806,10 @@ def numbers(figure: Figure, frame: int | None = None) -> Table | None:
         for c in curves:
             for k in range(c.x.size):
                 line = [c.name] if named else []
-                line += [scale.quantity(c.x[k] / s.x.factor, s.x.si), scale.quantity(c.y[k] / s.y.factor, s.y.si)]
+                line += [
+                    scale.quantity(c.x[k] / s.x.factor, s.x.si),
+                    scale.quantity(c.y[k] / s.y.factor, s.y.si),
+                ]
                 if c.low is not None and c.high is not None:
                     ends = (scale.quantity(e[k] / s.y.factor, s.y.si) for e in (c.low, c.high))
                     line.append(" … ".join(ends))

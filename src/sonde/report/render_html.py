@@ -1,7 +1,7 @@
 """The report as one HTML file: every figure a plotly figure, drawn from data embedded in the page.
 
-The page carries plotly.js once, forbids itself every network request, and needs no script to be read: verdict,
-findings and tables are plain HTML.
+The page carries plotly.js once, forbids itself every network request, and needs no script to be read:
+verdict, findings and tables are plain HTML.
 """
 
 from __future__ import annotations
@@ -26,28 +26,39 @@ from sonde.report import page, palette, prepare, scale
 from sonde.report.page import Report
 
 TEMPLATE = Path(__file__).with_name("template")
-CLIP = 0.99  # colours of a large matrix end at this quantile, so that one slow link does not hide all structure
-BAR = 61  # px above a matrix for its colour bar: what plotly reserves for ypad, thickness and ticks below, and a bit
+BAR = 61  # px above a matrix for its colour bar: what plotly reserves for padding, bar and ticks, and 1
 
 
-# ---- packing ---------------------------------------------------------------------------------------------------
+# ---- packing ----
 
 
 def pack(values: Any, precise: bool = False) -> dict[str, Any]:
-    """An array as plotly.js reads it: {"dtype", "bdata": base64, "shape"}, in the smallest type that keeps it.
+    """An array as plotly.js reads it, {"dtype", "bdata": base64, "shape"}, in the smallest type for it.
 
-    values: numeric array; whole numbers become integers, others f4, or f8 where `precise`. Read back by the page.
+    values: numeric array; whole numbers become integers, others f4, or f8 where `precise`. Read back by the
+    page.
     """
     a = np.asarray(values)
     flat = a.ravel()
     if flat.dtype.kind == "b":
         flat = flat.astype(np.int8)
     if flat.dtype.kind == "f":
-        whole = flat.size and np.isfinite(flat).all() and (flat == np.trunc(flat)).all() and np.abs(flat).max() < 2**31
+        whole = (
+            flat.size
+            and np.isfinite(flat).all()
+            and (flat == np.trunc(flat)).all()
+            and np.abs(flat).max() < 2**31
+        )
         flat = flat.astype(np.int64) if whole else flat.astype("<f8" if precise else "<f4")
     if flat.dtype.kind in "iu":
         low, high = (int(flat.min()), int(flat.max())) if flat.size else (0, 0)
-        for code, dtype in (("i1", np.int8), ("u1", np.uint8), ("i2", np.int16), ("u2", np.uint16), ("i4", np.int32)):
+        for code, dtype in (
+            ("i1", np.int8),
+            ("u1", np.uint8),
+            ("i2", np.int16),
+            ("u2", np.uint16),
+            ("i4", np.int32),
+        ):
             info = np.iinfo(dtype)
             if info.min <= low and high <= info.max:
                 flat = flat.astype("<" + code if code[1] != "1" else code)
@@ -80,12 +91,13 @@ def plain(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-# ---- figures to plotly -----------------------------------------------------------------------------------------
+# ---- figures to plotly
+# -----------------------------------------------------------------------------------------
 
 
 @dataclass
 class Drawn:
-    """A figure as the page embeds it: base traces and layout, what each control position changes, and the rest.
+    """A figure as the page embeds it: base traces and layout, and what each control position changes.
 
     `spec` is JSON-ready. plotly(frame) merges it into one ordinary plotly figure.
     """
@@ -94,7 +106,7 @@ class Drawn:
     notes: list[str]
 
     def plotly(self, frame: int | None = None) -> dict[str, Any]:
-        """{"data", "layout"} at one frame; None is where the controls start. Colours are those of the light theme."""
+        """{"data", "layout"} at one frame, in light colours; None is where the controls start."""
         patch = self.spec["frames"][self.spec["start"] if frame is None else frame]
         data = [_merged(t, p) for t, p in zip(self.spec["traces"], patch["traces"])]
         return _light({"data": data, "layout": _merged(self.spec["layout"], patch.get("layout", {}))})
@@ -238,28 +250,10 @@ def draw(figure: Figure) -> Drawn:
     return made
 
 
-def _ends(z: np.ndarray, floor: float = 0.0) -> tuple[float, float, bool, bool]:
-    """Colour range of a matrix, and whether its lower and its upper end are clipped.
-
-    floor: quantile the lower end may be clipped at; powers of a spectrum have a long tail towards nothing.
-    """
-    finite = z[np.isfinite(z)]
-    if finite.size == 0:
-        return 0.0, 1.0, False, False
-    low, high = float(finite.min()), float(finite.max())
-    below = above = False
-    if finite.size >= 100:
-        foot, body = float(np.quantile(finite, floor)), float(np.quantile(finite, CLIP))
-        if body > foot:
-            above = high - foot > 1.5 * (body - foot)
-            below = floor > 0 and body - low > 1.2 * (body - foot)
-        low, high = foot if below else low, body if above else high
-    return (low, high, below, above) if high > low else (low, low + (abs(low) or 1.0) * 1e-3, False, False)
-
-
 def _colours(q: prepare.Quantity, z: np.ndarray, floor: float = 0.0) -> dict[str, Any]:
     """zmin, zmax and the colour bar's ticks for values z, which are log10 where q is logarithmic."""
-    low, high, below, above = _ends(z, floor)
+    ends = prepare.colour_ends(z, floor)
+    low, high = ends.low, ends.high
 
     prefixed = q.si if len(scale.steps(q.si)) > 1 else ""
 
@@ -276,9 +270,9 @@ def _colours(q: prepare.Quantity, z: np.ndarray, floor: float = 0.0) -> dict[str
         here = scale.choose([low, high], q.si).factor / q.factor
         marks = [(v / here, text(v / here)) for v, _ in scale.ticks(low * here, high * here, most=6)]
     room = 0.12 * (high - low)
-    if below:
+    if ends.below:
         marks = [(low, f"≤ {text(low)}")] + [m for m in marks if m[0] > low + room]
-    if above:
+    if ends.above:
         marks = [m for m in marks if m[0] < high - room] + [(high, f"≥ {text(high)}")]
     return {
         "zmin": low,
@@ -293,7 +287,7 @@ def _colourbar(q: prepare.Quantity) -> dict[str, Any]:
         "x": 0,
         "xanchor": "left",
         "xpad": 0,
-        "yref": "container",  # in the margin kept for it; a bar that pushed the margin would squeeze square cells
+        "yref": "container",  # in the margin kept for it: a bar that pushed would squeeze square cells
         "y": 1,
         "yanchor": "top",
         "ypad": 16,
@@ -364,9 +358,7 @@ def _matrix(figure: Figure) -> Drawn:
             "zmin": -0.5,
             "zmax": n - 0.5,
             "showscale": False,
-            "colorscale": [
-                [edge, palette.status(k)] for k in range(n) for edge in (k / n, (k + 1) / n)
-            ],
+            "colorscale": [[edge, palette.status(k)] for k in range(n) for edge in (k / n, (k + 1) / n)],
         }
         for z in m.frames:
             patch: dict[str, Any] = {"z": pack(z)}
@@ -443,13 +435,19 @@ def _matrix(figure: Figure) -> Drawn:
         "size": {"aspect": rows / cols, "most": 620 if max(rows, cols) > 16 else 500},
         "cells": cells,
         "legend": [
-            {"label": w, "colour": palette.status(k), "initial": _initials(m.words)[k], "ink": palette.ink_on(palette.status(k)), "counts": [c[k] for c in m.counts]}
+            {
+                "label": w,
+                "colour": palette.status(k),
+                "initial": _initials(m.words)[k],
+                "ink": palette.ink_on(palette.status(k)),
+                "counts": [c[k] for c in m.counts],
+            }
             for k, w in enumerate(m.words)
         ],
     }
     notes = list(m.notes)
-    if not status and any(_ends(z)[3] for z in zs):
-        notes.append(f"Colours end at the {CLIP:.0%} quantile; larger values take the last colour.")
+    if not status and any(prepare.colour_ends(z).above for z in zs):
+        notes.append(f"Colours end at the {prepare.CLIP:.0%} quantile; larger values take the last colour.")
     return Drawn(spec, notes)
 
 
@@ -489,7 +487,8 @@ def _spectrogram(figure: Figure) -> Drawn:
         "y": pack_axis(f.ys),
         "colorscale": palette.POWER,
         "colorbar": _colourbar(f.power),
-        "hovertemplate": f"{plain(f.x.label)} %{{x}}{_unit(f.x)}<br>{plain(f.y.label)} %{{y:.4~g}}{_unit(f.y)}"
+        "hovertemplate": f"{plain(f.x.label)} %{{x}}{_unit(f.x)}"
+        f"<br>{plain(f.y.label)} %{{y:.4~g}}{_unit(f.y)}"
         f"<br>{plain(f.power.label)} {'10^' if f.power.log else ''}%{{z:.3f}}{_unit(f.power)}<extra></extra>",
     }
     floor = 0.05 if f.power.log else 0.0
@@ -497,7 +496,7 @@ def _spectrogram(figure: Figure) -> Drawn:
     everything = np.concatenate([z.ravel() for z in zs])
     fixed = {"traces": [_colours(f.power, everything, floor)]} if len(zs) > 1 else None
     notes = list(f.notes)
-    if any(any(_ends(z, floor)[2:]) for z in zs):
+    if any(e.below or e.above for e in (prepare.colour_ends(z, floor) for z in zs)):
         notes.append("Colours end where the scale says ≤ or ≥; powers beyond take the last colour.")
     layout = _layout(
         margin={"l": 64, "r": 14, "t": BAR, "b": 48},
@@ -507,7 +506,8 @@ def _spectrogram(figure: Figure) -> Drawn:
         yaxis=_axis(f.y, showgrid=False),
     )
     return Drawn(
-        {"traces": [trace], "layout": layout, "frames": frames, "fixed": fixed, "size": {"height": 400}}, notes
+        {"traces": [trace], "layout": layout, "frames": frames, "fixed": fixed, "size": {"height": 400}},
+        notes,
     )
 
 
@@ -519,10 +519,10 @@ def _chart(figure: Figure) -> Drawn:
     c = prepare.chart(figure)
     base = c.frames[0]
     total = max((sum(curve.x.size for curve in f) for f in c.frames), default=0)
-    shared = all(
-        np.array_equal(a.x, b.x, equal_nan=True) for f in c.frames[1:] for a, b in zip(f, base)
+    shared = all(np.array_equal(a.x, b.x, equal_nan=True) for f in c.frames[1:] for a, b in zip(f, base))
+    named = (
+        len({curve.name for curve in base if curve.name}) > 0 and len({curve.series for curve in base}) > 1
     )
-    named = len({curve.name for curve in base if curve.name}) > 0 and len({curve.series for curve in base}) > 1
     traces: list[dict[str, Any]] = []
     frames: list[dict[str, Any]] = [{"traces": []} for _ in c.frames]
     for k, curve in enumerate(base):
@@ -610,24 +610,21 @@ def _chart(figure: Figure) -> Drawn:
 
 def _focus(figure: Figure, c: prepare.Chart, curves: Sequence[prepare.Curve]) -> dict[str, Any] | None:
     """The layout that leaves the largest samples out of sight; None where they take little room."""
-    part = "x" if figure.kind is Kind.CDF else "y"
-    bulks = [curve.bulk for curve in curves if curve.bulk == curve.bulk]
-    values = np.concatenate([getattr(curve, part) for curve in curves if curve.style != "line"] or [np.empty(0)])
-    values = values[np.isfinite(values)]
-    if not bulks or values.size < 100:
+    ends = prepare.focus(figure.kind, c, curves)
+    if ends is None:
         return None
-    log = c.x.log if part == "x" else c.y.log
-    ends = np.array([values.min(), max(bulks), values.max()])
-    low, body, high = np.log10(ends) if log else ends
-    if high - low < 1.6 * (body - low):
-        return None
-    pad = 0.05 * (body - low)
-    axis: dict[str, Any] = {"range": [float(low - pad), float(body + pad)], "autorange": False}
-    if log:
-        q = c.x if part == "x" else c.y
-        marks = scale.ticks(10 ** axis["range"][0] / q.factor, 10 ** axis["range"][1] / q.factor, q.si, True)
-        axis |= {"tickvals": [v * q.factor for v, _ in marks], "ticktext": [plain(t) for _, t in marks]}
-    return {f"{part}axis": axis}
+    part, q = ("x", c.x) if figure.kind is Kind.CDF else ("y", c.y)
+    if not q.log:
+        return {f"{part}axis": {"range": list(ends), "autorange": False}}
+    marks = scale.ticks(ends[0] / q.factor, ends[1] / q.factor, q.si, True)
+    return {
+        f"{part}axis": {
+            "range": [float(np.log10(e)) for e in ends],
+            "autorange": False,
+            "tickvals": [v * q.factor for v, _ in marks],
+            "ticktext": [plain(t) for _, t in marks],
+        }
+    }
 
 
 def _needs_f8(y: np.ndarray) -> bool:
@@ -667,7 +664,15 @@ def _rule(axis: str, value: float) -> dict[str, Any]:
 
 def _label(axis: str, value: float, word: str) -> dict[str, Any]:
     place = (
-        {"x": value, "xref": "x", "y": 0.99, "yref": "paper", "yanchor": "top", "xanchor": "right", "textangle": -90}
+        {
+            "x": value,
+            "xref": "x",
+            "y": 0.99,
+            "yref": "paper",
+            "yanchor": "top",
+            "xanchor": "right",
+            "textangle": -90,
+        }
         if axis == "x"
         else {"y": value, "yref": "y", "x": 1, "xref": "paper", "xanchor": "right", "yanchor": "bottom"}
     )
@@ -719,7 +724,9 @@ def _dendrogram(figure: Figure) -> Drawn:
         annotations=[] if tree.threshold is None else [_label("x", tree.threshold, "cut")],
     )
     height = int(np.clip(90 + leaves * (20 if leaves <= 24 else 13), 220, 900)) if most else 160
-    return Drawn({"traces": traces, "layout": layout, "frames": frames, "size": {"height": height}}, tree.notes)
+    return Drawn(
+        {"traces": traces, "layout": layout, "frames": frames, "size": {"height": height}}, tree.notes
+    )
 
 
 def _bars(figure: Figure) -> Drawn:
@@ -744,7 +751,11 @@ def _bars(figure: Figure) -> Drawn:
             trace |= {"type": "bar", "marker": {"color": colour}, "orientation": "h" if flat else "v"}
         else:
             symbol = ("circle", "diamond", "square", "triangle-up", "cross", "x")[k % 6]
-            trace |= {"type": "scatter", "mode": "markers", "marker": {"size": 9, "color": colour, "symbol": symbol}}
+            trace |= {
+                "type": "scatter",
+                "mode": "markers",
+                "marker": {"size": 9, "color": colour, "symbol": symbol},
+            }
         traces.append(trace)
         for f, frame in zip(b.frames, frames):
             now = f[k]
@@ -764,7 +775,12 @@ def _bars(figure: Figure) -> Drawn:
     if not b.y.log:
         amount["rangemode"] = "tozero"
     category = _axis(
-        b.x, type="category", showgrid=False, ticks="", automargin=True, **({"autorange": "reversed"} if flat else {})
+        b.x,
+        type="category",
+        showgrid=False,
+        ticks="",
+        automargin=True,
+        **({"autorange": "reversed"} if flat else {}),
     )
     layout = _layout(
         margin={"l": 64, "r": 14, "t": 34 if named else 12, "b": 48},
@@ -779,7 +795,8 @@ def _bars(figure: Figure) -> Drawn:
     return Drawn({"traces": traces, "layout": layout, "frames": frames, "size": {"height": height}}, b.notes)
 
 
-# ---- the page --------------------------------------------------------------------------------------------------
+# ---- the page
+# --------------------------------------------------------------------------------------------------
 
 
 def embed(value: Any) -> Markup:
@@ -827,7 +844,12 @@ def _cell_of(section: Section, anchor: str, evidence: Mapping[str, Any]) -> dict
             col = [str(v) for v in data["col"].values].index(str(evidence["dst"]))
         except (KeyError, ValueError):
             continue
-        place: dict[str, Any] = {"figure": f"{anchor}-{page.slug(figure.id)}", "row": row, "col": col, "at": ""}
+        place: dict[str, Any] = {
+            "figure": f"{anchor}-{page.slug(figure.id)}",
+            "row": row,
+            "col": col,
+            "at": "",
+        }
         for slider in figure.controls[:1]:
             wanted = evidence.get(slider.dim, evidence.get(f"{slider.dim}_b"))
             if wanted is not None and slider.dim in data.coords:
@@ -847,7 +869,7 @@ def render(report: Report) -> str:
     names = page.anchors(report.sections)
     sections = []
     for section, anchor in zip(report.sections, names):
-        figures = []
+        figures: list[dict[str, Any]] = []
         for figure in section.figures:
             drawn = draw(figure)
             ident = f"{anchor}-{page.slug(figure.id)}"
@@ -886,7 +908,11 @@ def render(report: Report) -> str:
     library, library_hash = _script(plotly_js()) if drawn_any else (Markup(""), "")
     page_js, page_hash = _script((TEMPLATE / "page.js").read_text(encoding="utf-8"))
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
     environment.filters["number"] = scale.number
     template = environment.from_string((TEMPLATE / "page.html.j2").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Units a reader can take in: ns, µs or ms, B, KiB or MiB, chosen by the data; ticks and number texts. Pure."""
+"""Units a reader can take in, chosen by the data: ns, µs or ms, B, KiB or MiB; ticks and number texts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,25 @@ from typing import Any
 
 import numpy as np
 
-SI = ((1e-12, "p"), (1e-9, "n"), (1e-6, "µ"), (1e-3, "m"), (1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"))
+SI = (
+    (1e-12, "p"),
+    (1e-9, "n"),
+    (1e-6, "µ"),
+    (1e-3, "m"),
+    (1.0, ""),
+    (1e3, "k"),
+    (1e6, "M"),
+    (1e9, "G"),
+    (1e12, "T"),
+)
 BINARY = ((1.0, ""), (2.0**10, "Ki"), (2.0**20, "Mi"), (2.0**30, "Gi"), (2.0**40, "Ti"))
-PREFIXED = {"s", "Hz", "W", "J", "flop/s"}  # units that take SI prefixes; bytes take binary ones, all else none
+PREFIXED = {
+    "s",
+    "Hz",
+    "W",
+    "J",
+    "flop/s",
+}  # units that take SI prefixes; bytes take binary ones, all else none
 
 
 @dataclass(frozen=True)
@@ -31,7 +47,7 @@ def steps(unit: str) -> tuple[tuple[float, str], ...]:
 
 
 def choose(values: Any, unit: str) -> Scale:
-    """Scale for an axis: the largest prefix in which nine tenths of the way up the values the number is still >= 1.
+    """Scale for an axis: the largest prefix in which the 90 % quantile is still 1 or more.
 
     values: any array in `unit`; NaN, infinities and zeros do not count. With nothing left: the unit itself.
     """
@@ -50,7 +66,7 @@ def _fitting(magnitude: float, known: tuple[tuple[float, str], ...]) -> tuple[fl
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Text with at most `digits` significant digits, no exponent between 1e-3 and 1e7, thin spaces from 10 000 up.
+    """Text with at most `digits` significant digits and no exponent between 1e-3 and 1e7.
 
     NaN gives "–", infinity "∞". Whole numbers keep all their digits.
     """
@@ -86,7 +102,7 @@ def superscript(n: int) -> str:
 
 
 def quantity(value: Any, unit: str = "", digits: int = 4) -> str:
-    """A value with the unit that suits it: "1.24 µs", "64 KiB", "12 %". Bytes keep every digit that tells two apart.
+    """A value with the unit that suits it: "1.24 µs", "64 KiB", "12 %". No two sizes share a text.
 
     A value that is no number is its own text.
     """
@@ -112,8 +128,10 @@ def quantity(value: Any, unit: str = "", digits: int = 4) -> str:
     return f"{text}\u00a0{prefix}{unit}" if unit else text
 
 
-def ticks(low: float, high: float, unit: str = "", log: bool = False, most: int = 7) -> list[tuple[float, str]]:
-    """(value, text) of ticks between low and high, in `unit`; on a logarithmic axis the text carries its own prefix.
+def ticks(
+    low: float, high: float, unit: str = "", log: bool = False, most: int = 7
+) -> list[tuple[float, str]]:
+    """(value, text) of ticks between low and high; on a logarithmic axis each text has its own prefix.
 
     low, high: finite, low <= high, and above 0 where log. Equal ends give that one value.
     """
@@ -126,7 +144,9 @@ def ticks(low: float, high: float, unit: str = "", log: bool = False, most: int 
         return [(p, number(float(f"{p:.10g}"), 6)) for p in places]
     if unit == "B":
         span = max(1, math.ceil(math.log2(high / low) / most))
-        powers = range(math.ceil(math.log2(low) / span - 1e-9) * span, math.floor(math.log2(high) + 1e-9) + 1, span)
+        powers = range(
+            math.ceil(math.log2(low) / span - 1e-9) * span, math.floor(math.log2(high) + 1e-9) + 1, span
+        )
         places = [2.0**k for k in powers]
     else:
         decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)

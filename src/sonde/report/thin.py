@@ -1,4 +1,4 @@
-"""Fewer points to draw, nothing hidden: extremes always survive, and every thinning says so in words. Pure."""
+"""Fewer points to draw, nothing hidden: extremes survive, and who thins says so in words. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def envelope(y: np.ndarray, most: int, group: np.ndarray | None = None) -> np.nd
 
 
 def steps(p: np.ndarray, most: int) -> np.ndarray:
-    """Indices of at most `most` points of a distribution function: even in p, with the 100 outermost of both ends.
+    """Indices of at most `most` points of a distribution function: even in p, both tails in full.
 
     p: (n,) ascending. n <= most gives every index.
     """
@@ -45,7 +45,7 @@ def steps(p: np.ndarray, most: int) -> np.ndarray:
 
 
 def block_size(rows: int, cols: int, values: int, budget: int) -> int:
-    """Smallest power of two b for which values * ceil(rows / b) * ceil(cols / b) <= budget; 1 when all fit."""
+    """Smallest power of two b with values * ceil(rows / b) * ceil(cols / b) <= budget; 1 when all fit."""
     b = 1
     while values * -(-rows // b) * -(-cols // b) > budget and b < max(rows, cols):
         b *= 2
@@ -62,8 +62,8 @@ def _blocked(a: np.ndarray, b: int) -> np.ndarray:
 def unusual(a: np.ndarray, b: int, log: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of every b × b block: its value furthest from the median of all, its smallest and its largest.
 
-    a: (rows, cols), NaN where nothing was measured. log: distances are ratios. Returns three (rows/b, cols/b);
-    NaN where a block is all NaN.
+    a: (rows, cols), NaN where nothing was measured. log: distances are ratios. Returns three (rows/b,
+    cols/b); NaN where a block is all NaN.
     """
     parts = _blocked(a, b)
     empty = np.isnan(parts).all(axis=2)
@@ -80,7 +80,7 @@ def unusual(a: np.ndarray, b: int, log: bool = False) -> tuple[np.ndarray, np.nd
 
 
 def rarest(codes: np.ndarray, b: int) -> np.ndarray:
-    """Of every b × b block of integer codes: the one that is rarest in the whole matrix. Negative codes are holes.
+    """Of every b × b block of integer codes: the one that is rarest in the whole matrix; negative is a hole.
 
     Returns (rows/b, cols/b) float; NaN where a block holds no code.
     """
