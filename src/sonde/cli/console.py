@@ -208,7 +208,7 @@ def plain(value: Any) -> Any:
 
 def _trimmed(line: str) -> str:
     """A line without blanks at its end; a colour that is switched off behind them stays switched off."""
-    return re.sub(r"[ ]+((?:\x1b\[[0-9;]*m)*)$", r"\1", line)
+    return re.sub(r"(?: |\x1b\[[0-9;]*m)+$", lambda end: end[0].replace(" ", ""), line)
 
 
 def _is_terminal(stream: TextIO) -> bool:
