@@ -71,7 +71,8 @@ def cut(source: Path, size: int, to: str, output: Path | None) -> Outcome:
         k = convert.index_of_size(raw["size"].values, size, found.name)
         if to == "sonde":
             target = output or Path(f"{found.stem}-{size}.nc")
-            part = convert.Imported(convert.slice_raw(raw, k), _empty(), found.plain_attrs(), found.warnings)
+            one = convert.slice_raw(raw, k)
+            part = convert.Imported(one, convert.no_statistics(one), found.plain_attrs(), found.warnings)
             warnings = _write(part, target, found.files)
             outcome = _outcome("slice", f"messages of {size} B", [target], warnings)
         else:
@@ -363,12 +364,6 @@ def _outcome(verb: str, what: str, files: Sequence[Path], warnings: Sequence[War
     outcome = Outcome("net", verb, f"{what}: {listed}", warnings=list(warnings))
     outcome.values["files"] = names
     return outcome
-
-
-def _empty() -> xr.Dataset:
-    import xarray as xr
-
-    return xr.Dataset()
 
 
 def _check_target(target: Path, sources: Sequence[Path]) -> None:

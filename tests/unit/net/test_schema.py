@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from types import SimpleNamespace
 
@@ -12,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from net_blocks import file_of, placed, plan
 
+from sonde import _core
+from sonde.core import dataset, seal
 from sonde.core.errors import DataError
 from sonde.net import schema
 from sonde.net.schema import SCHEMA, validate
@@ -292,6 +295,37 @@ def test_analyse_is_the_room_s(monkeypatch):
     monkeypatch.setitem(sys.modules, "sonde.net.analyse", SimpleNamespace(analyse=lambda raw: (raw, "done")))
     raw = xr.Dataset()
     assert SCHEMA.analyse(raw) == (raw, "done")
+
+
+def test_a_run_of_two_modes_is_sealed_into_two_datasets(tmp_path):
+    """Through the probes' own writer and seal: what place() says is what the file holds."""
+    p = plan(modes=["one_to_one", "put"], rule="fixed:6")
+    folder = tmp_path / "a.run"
+    seal.start_run(folder, room="net", schema="net/1", attrs={"seed": 3}, plan=p)
+    for file in whole_run(p):
+        file.verdict(0, 0, file.header["rank"], 0, 1)
+        fields = [
+            [name, file.dtype[name].base.str, list(file.dtype[name].shape)] for name in file.dtype.names
+        ]
+        path = folder / f"rank-{file.header['rank']:05d}.blk"
+        header = json.dumps({"fields": fields, **file.header})
+        writer = _core.BlockWriter(str(path), header, file.dtype.itemsize, 8)
+        for records in file:
+            writer.append(records)
+            writer.flush()
+        writer.close()
+    sealed = seal.seal(folder, tmp_path / "a.nc", SCHEMA, attrs={"stop_reason": "epochs"})
+    assert [made.path.name for made in sealed] == ["a-one_to_one.nc", "a-put.nc"]
+    assert all(made.complete for made in sealed)
+    for number, made in enumerate(sealed):
+        _, arrays = placed(SCHEMA, p, whole_run(p), p["modes"][number])
+        with dataset.open(made.path) as tree:
+            assert validate(tree) == []
+            assert tree.attrs["mode"] == p["modes"][number]
+            assert tree.attrs["rule"] == "fixed:6"
+            for name in ("latency", "epoch", "t_start", "n", "host", "cpu"):
+                np.testing.assert_array_equal(tree["raw"][name].values, arrays[name], err_msg=name)
+            assert tree["raw"]["status"].values[0, 1, 0] == (schema.CONVERGED, schema.UNDECIDED)[number]
 
 
 bursts = st.lists(
