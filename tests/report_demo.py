@@ -230,8 +230,8 @@ def model() -> Figure:
     return Figure(
         "model",
         "Hockney model against measurement, other node",
-        "Points above the line are lengths at which the protocol changes. The line is a forecast past the last "
-        "point.",
+        "Points above the line are lengths at which the protocol changes. Past the last point the line is a "
+        "forecast.",
         Kind.SCATTER,
         xr.Dataset(
             {
@@ -409,6 +409,6 @@ def report(ranks: int = 32, sizes: tuple[int, ...] = SIZES) -> Report:
 if __name__ == "__main__":
     from pathlib import Path
 
-    from sonde.report import render_html
+    from sonde.report import publish
 
-    Path(sys.argv[1]).write_text(render_html.render(report(int(sys.argv[2]) if len(sys.argv) > 2 else 32)))
+    publish.write(report(int(sys.argv[2]) if len(sys.argv) > 2 else 32), Path(sys.argv[1]))

@@ -262,3 +262,23 @@ def test_progress_goes_to_stderr_and_leaves_stdout_alone(sonde):
     assert "4 ranks" in ran.err
     assert ran.out == "✓ Done.\n"
     assert sonde("fake", "long").err == ""
+
+
+def test_a_table_without_names_has_no_head():
+    out = printed(Outcome("net", "run", tables=[Table("Title", ("", ""), [("a", "b")])]))
+    assert out == "\n  Title\n  a   b\n"
+
+
+def test_cells_that_are_marks_have_their_colour():
+    out = printed(
+        Outcome("net", "run", tables=[Table("", ("",), [("✓",), ("✗",), ("✓ and text",)])]), color="always"
+    )
+    assert "\x1b[32m✓\x1b[0m" in out
+    assert "\x1b[31m✗\x1b[0m" in out
+    assert "✓ and text" in ESCAPE.sub("", out)
+    assert out.count("\x1b[32m") == 1
+
+
+def test_coloured_lines_do_not_end_in_blanks_either():
+    lines = [ESCAPE.sub("", line) for line in printed(FULL, color="always").splitlines()]
+    assert [line for line in lines if line != line.rstrip()] == []

@@ -22,16 +22,8 @@ ROOMS = {
     "power": "Power",
 }
 
-# Of SI suffixes of bare numbers (`period_s`): the unit, and what a value is multiplied by to be in it
-SUFFIXES = {
-    "_s": ("s", 1.0),
-    "_b": ("B", 1.0),
-    "_bytes": ("B", 1.0),
-    "_hz": ("Hz", 1.0),
-    "_w": ("W", 1.0),
-    "_j": ("J", 1.0),
-    "_pct": ("%", 1.0),
-}
+# SI suffixes of bare numbers (`period_s`), and the unit each stands for
+SUFFIXES = {"_s": "s", "_b": "B", "_bytes": "B", "_hz": "Hz", "_w": "W", "_j": "J", "_pct": "%"}
 
 
 @dataclass
@@ -94,7 +86,7 @@ def evidence(finding: Finding) -> list[tuple[str, str]]:
     told = []
     for key, value in finding.evidence.items():
         name, unit = key, ""
-        for suffix, (known, _) in SUFFIXES.items():
+        for suffix, known in SUFFIXES.items():
             if key.lower().endswith(suffix) and len(key) > len(suffix):
                 name, unit = key[: -len(suffix)], known
                 break

@@ -258,7 +258,7 @@ def at(figure: Figure, where: Mapping[str, str]) -> Figure:
             plain = (
                 [str(v) for v in figure.data[slider.dim].values] if slider.dim in figure.data.coords else []
             )
-            texts = [p.replace("\u00a0", " ") for p in control.positions]
+            texts = [p.replace("\u00a0", " ").replace("\u2009", "") for p in control.positions]
             found = [k for k, t in enumerate(texts) if wanted in (t, t.replace(" ", ""))]
             found += [k for k, t in enumerate(plain) if t == wanted]
             if not found:

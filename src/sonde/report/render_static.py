@@ -62,11 +62,7 @@ def save(figure: Figure, folder: Path, form: str = "png") -> Path:
 
 def save_all(figures: Iterable[Figure], folder: Path, form: str = "png") -> list[Path]:
     """`save` of several figures; ids that coincide get -2, -3 …"""
-    if form not in FORMATS:
-        raise UsageError(
-            "report.unknown_format",
-            f"format '{form}' is not known{nearest(form, FORMATS)}; allowed: {', '.join(FORMATS)}",
-        )
+    check(form)
     matplotlib = _matplotlib()
     written: list[Path] = []
     try:
@@ -91,6 +87,22 @@ def save_all(figures: Iterable[Figure], folder: Path, form: str = "png") -> list
             "name a folder you may write to with --static DIR",
         ) from error
     return written
+
+
+def check(form: str) -> None:
+    """Whether figures of this format can be drawn here, to be asked before the work.
+
+    Raises
+    ------
+    UsageError  report.unknown_format.
+    EnvironmentFailure  report.no_matplotlib.
+    """
+    if form not in FORMATS:
+        raise UsageError(
+            "report.unknown_format",
+            f"format '{form}' is not known{nearest(form, FORMATS)}; allowed: {', '.join(FORMATS)}",
+        )
+    _matplotlib()
 
 
 def draw(figure: Figure) -> Sheet:

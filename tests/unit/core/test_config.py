@@ -108,7 +108,8 @@ def test_dotted_keys_and_inline_tables_are_the_same(call):
         (
             '# defaults\n[room.run]\nbuget = "60s"\n',
             "sonde.toml:3: unknown key 'buget' in [room.run] (nearest: budget)",
-            "allowed: budget, color, debug, dry-run, gain, json, launcher, mode, ntasks, precision, progress, sizes, tag",
+            "allowed: budget, color, debug, dry-run, gain, json, launcher, mode, ntasks, precision, progress, "
+            "sizes, tag",
         ),
         (
             "[room.rnu]\nntasks = 2\n",

@@ -50,8 +50,7 @@ def test_folding_loses_nothing(names):
 def test_any_text_is_expanded_or_refused(text):
     try:
         hosts = expand(text, ["n1", "x"])
-    except UsageError as error:
-        assert len(error.what) < 300
-    else:
-        assert hosts
-        assert len(set(hosts)) == len(hosts)
+    except UsageError:
+        return
+    assert hosts
+    assert len(set(hosts)) == len(hosts)

@@ -1,4 +1,4 @@
-"""The Python face of native units: same answers, errors as UsageError. tests/native/test_units.cpp goes deeper."""
+"""The Python face of native units; errors are UsageError. tests/native/test_units.cpp goes deeper."""
 
 from __future__ import annotations
 
@@ -62,11 +62,15 @@ def test_a_duration_reads_back_to_the_digits_shown(value_s):
 @given(st.text())
 def test_any_text_is_read_or_refused(text):
     for parse in (parse_duration, parse_size):
-        try:
-            assert parse(text) >= 0
-        except UsageError as error:
-            assert len(error.what) < 250
-            assert error.what.isprintable() or any(ord(c) > 127 for c in error.what)
+        told = answer(parse, text)
+        assert told >= 0 if not isinstance(told, str) else 0 < len(told) < 250
+
+
+def answer(parse, text):
+    try:
+        return parse(text)
+    except UsageError as error:
+        return error.what
 
 
 def test_negative_or_huge_numbers_of_bytes_cannot_be_written():

@@ -9,6 +9,7 @@ import resource
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from sonde.cli.diagnosis import FACT, GOOD, NONE, POOR, Answer, Here, check
 from sonde.core.launch.cpus import available
@@ -80,7 +81,7 @@ def frequency(here: Here) -> Answer:
         "" if turbo is None else f", turbo {'on' if turbo else 'off'}"
     )
     if governors != ["performance"]:
-        advice = "a core that must speed up first is slow for its first samples: cpupower frequency-set -g performance"
+        advice = "a core that must speed up first is slow at first: cpupower frequency-set -g performance"
         return Answer(text, POOR, values, advice=advice)
     return Answer(text, GOOD, values)
 
@@ -109,14 +110,20 @@ def virtual(here: Here) -> Answer:
 def kernel(here: Here) -> Answer:
     release = here.read("proc/sys/kernel/osrelease") or platform.release()
     distribution = _unquoted(re.search(r"^PRETTY_NAME=(.*)$", here.read("etc/os-release"), re.M))
-    load = here.read("proc/loadavg").split()[:1]
-    threads = available(here.root).threads
-    values = {"release": release, "distribution": distribution, "load": float(load[0]) if load else None}
-    text = ", ".join(part for part in (distribution, release, f"load {load[0]}" if load else "") if part)
-    if load and float(load[0]) > 0.5 * threads:
-        advice = "something else is running here; 'top' shows what"
-        return Answer(text, POOR, values, advice=advice)
-    return Answer(text, FACT, values)
+    values = {"release": release, "distribution": distribution}
+    return Answer(", ".join(part for part in (distribution, release) if part), FACT, values)
+
+
+@check("load", "Load", "Machine")
+def load(here: Here) -> Answer:
+    told = here.read("proc/loadavg").split()[:1]
+    if not told:
+        return Answer("not visible from here", FACT, {"load": None})
+    value, threads = float(told[0]), available(here.root).threads
+    text = f"{value:g} processes running or waiting, on {_count(threads, 'hardware thread')}"
+    if value > 0.5 * threads:
+        return Answer(text, POOR, {"load": value}, advice="something else is running here; 'top' shows what")
+    return Answer(text, GOOD, {"load": value})
 
 
 @check("privileges", "Privileges", "Machine")
@@ -150,7 +157,7 @@ def limits(here: Here) -> Answer:
     text = f"{_shown(files, False)} open files, {_shown(locked)} locked memory, {_shown(stack)} stack"
     fabric = _names(here, "sys/class/infiniband")
     if fabric and locked != resource.RLIM_INFINITY:
-        advice = "RDMA registers memory by locking it: ulimit -l unlimited (limits.conf, or Slurm's PropagateResourceLimits)"
+        advice = "RDMA locks the memory it registers: ulimit -l unlimited, in limits.conf for good"
         return Answer(text, POOR, values, advice=advice)
     return Answer(text, FACT, values)
 
@@ -211,7 +218,7 @@ def disk(here: Here) -> Answer:
 
 @check("network", "Network", "Machine")
 def network(here: Here) -> Answer:
-    ports = []
+    ports: list[dict[str, Any]] = []
     for name in _names(here, "sys/class/net"):
         base = f"sys/class/net/{name}"
         if name == "lo" or here.read(f"{base}/operstate") == "down":

@@ -1,4 +1,4 @@
-"""Which MPI there is, whether a probe was built for it, whether ranks start, and what carries their messages."""
+"""Which MPI there is, whether a probe was built for it, whether ranks start, what carries their messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _found(flavour: str) -> Mpi | None:
 
 
 def _installed(flavour: str) -> Answer:
-    """mpirun, the probe for it, whether the probe's library is the one mpirun belongs to, and a hello of 2 ranks."""
+    """mpirun, the probe for it, whether that uses the library mpirun belongs to, and a hello of 2 ranks."""
     mpi = _found(flavour)
     built = flavour in launch.built_flavours() and (launch.libexec() / flavour / PROBE).exists()
     values: dict[str, Any] = {"mpirun": None, "version": None, "built": built, "works": False}
@@ -140,7 +140,7 @@ def openmpi_transports(here: Here, mpi: Mpi) -> list[str]:
 
 
 def mpich_transports(here: Here, mpi: Mpi) -> list[str]:
-    """MPICH's device, chosen when it was built: "ch4:ucx" is shared memory within a host and UCX between hosts."""
+    """MPICH's device, chosen when it was built: "ch4:ucx" is shared memory in a host, UCX between hosts."""
     out = here.run([str(mpi.mpirun), "--version"], 15).out
     if not (match := re.search(r"--with-device=([\w:]+)", out)) and (
         program := beside(mpi, "mpichversion", here)
