@@ -869,30 +869,35 @@ def _spectrum_variable(
     window: int,
     read: Callable[[tuple[slice, ...]], np.ndarray],
 ) -> xr.Variable:
-    attrs: dict[str, Any] = {"units": "s", "long_name": "amplitude |rfft| of each window of samples"}
+    attrs = schema.SUMMARY["spectrum"].attrs()
     if window:
         attrs["window"] = window
     shape = (ranks, ranks, positions, harmonics)
     chunk = (1, 1, max(1, min(positions, schema.CHUNK_BYTES // 8 // harmonics)), harmonics)
-    return _lazy(("src", "dst", "position", "harmonic"), shape, "<f8", read, attrs, chunksizes=chunk)
+    return _lazy(schema.SUMMARY["spectrum"].dims, shape, "<f8", read, attrs, chunksizes=chunk)
 
 
 def joined_summary(imported: Imported) -> tuple[xr.Dataset, list[Warning]]:
-    """/summary of an imported run: the analysis of its delays, and what its files said themselves.
+    """/summary of an imported run: what its analysis finds, and what its files said themselves.
 
-    As in sealing, an analysis that fails is a warning: what was imported is not lost to it.
+    Without delays, medians still tell link classes and slow links. As in sealing, an analysis that fails is a
+    warning: what was imported is not lost to it.
     """
-    if imported.raw is None:
-        return imported.summary, []
-    raw = imported.raw.assign_attrs(imported.attrs)
     try:
-        found = schema.SCHEMA.analyse(raw)
+        if imported.raw is None:
+            if "median" not in imported.summary:
+                return imported.summary, []
+            from sonde.net.analyse import structure
+
+            found = structure(imported.summary)
+        else:
+            found = schema.SCHEMA.analyse(imported.raw.assign_attrs(imported.attrs))
         return found.merge(imported.summary, compat="override", combine_attrs="override"), []
     except Exception as error:
         return imported.summary, [
             Warning(
                 "core.analysis_failed",
                 f"/summary could not be computed: {type(error).__name__}: {error}",
-                "the delays in /raw are whole; a repaired Sonde can analyse them",
+                "what was imported is whole; a repaired Sonde can analyse it",
             )
         ]
