@@ -104,10 +104,6 @@ def exported(tree, form="v2", sizes=None):
             file.seek(0)
         return done, {kind: file.read() for kind, file in files.items()}
 
-    return convert.export(tree, "x", form, create, sizes), {
-        kind: file.getvalue() for kind, file in files.items()
-    }
-
 
 def test_small_blocks_export_the_same(tmp_path, stack, monkeypatch):
     tree = run_of(tmp_path, stack).tree()
