@@ -12,6 +12,7 @@ import xarray as xr
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
+from sonde.core import hostlist
 from sonde.core.errors import DataError, UsageError, Warning
 from sonde.net import clustbench, schema
 from sonde.net.clustbench import Counts, Header, Structure, View
@@ -236,7 +237,7 @@ def _attrs(views: Sequence[View], header: Header, hosts: Sequence[str] | None) -
         "mode": header.mode,
         "epoch_length": header.repeats,
         "seed": 0,
-        "hostlist": ",".join(dict.fromkeys(hosts or ())),
+        "hostlist": _hostlist(hosts or ()),
         "imported_from": form,
         "imported_files": ", ".join(view.name for view in views),
         STORED: json.dumps(
@@ -255,6 +256,13 @@ def _attrs(views: Sequence[View], header: Header, hosts: Sequence[str] | None) -
 def _coords(ranks: int, sizes: np.ndarray) -> dict[str, xr.Variable]:
     made = schema.coordinates(ranks, sizes)
     return {name: xr.Variable((name,), values, dict(attrs)) for name, (values, attrs) in made.items()}
+
+
+def _hostlist(hosts: Sequence[str]) -> str:
+    try:
+        return hostlist.fold(dict.fromkeys(hosts))
+    except UsageError:  # names that no host has: as they are
+        return ",".join(dict.fromkeys(hosts))
 
 
 def _keep(summary: xr.Dataset, matrices: Mapping[str, np.ndarray]) -> None:

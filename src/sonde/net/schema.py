@@ -226,8 +226,8 @@ class NetSchema:
                     )
                 )
             n.reshape(-1)[cells[~twice]] = counts[~twice]
-            for cell, code in scan.verdicts:
-                status.reshape(-1)[cell] = code
+            decided, codes = scan.verdicts()
+            status.reshape(-1)[decided] = codes
             for peer, t0, values in scan.clocks:
                 if t0 >= clock_time[peer]:
                     clock_time[peer] = t0
@@ -430,7 +430,8 @@ class _Scan:
         self.mode = modes.index(part) if part in modes else -1
         self.width = _burst_width(file.dtype)
         self.bad = 0
-        self.verdicts: list[tuple[int, int]] = []
+        self._decided: list[np.ndarray] = []
+        self._codes: list[np.ndarray] = []
         self.clocks: list[tuple[int, float, tuple[float, ...]]] = []
         self._cell: list[np.ndarray] = []
         self._epoch: list[np.ndarray] = []
@@ -452,8 +453,9 @@ class _Scan:
         verdict = mine & (records["kind"] == VERDICT)
         inside = verdict & self._inside(records) & (records["code"] <= UNDECIDED)
         self.bad += int(np.count_nonzero(verdict & ~inside))
-        for cell_, code in zip(self._flat(records[inside]), records["code"][inside]):
-            self.verdicts.append((int(cell_), int(code) or UNDECIDED))
+        code = records["code"][inside].astype(np.int8)
+        self._decided.append(self._flat(records[inside]))
+        self._codes.append(np.where(code == NOT_MEASURED, np.int8(UNDECIDED), code))
         clock = records["kind"] == CLOCK
         known = clock & (records["src"] < self.ranks)
         self.bad += int(np.count_nonzero(clock & ~known))
@@ -468,6 +470,10 @@ class _Scan:
         cell, n = cell[n > 0], n[n > 0]
         found, where = np.unique(cell, return_inverse=True)
         return found, np.bincount(where, weights=n, minlength=len(found)).astype(np.int64)
+
+    def verdicts(self) -> tuple[np.ndarray, np.ndarray]:
+        """Flat cells and how they ended, in the order in which that was decided."""
+        return self._joined(self._decided), self._joined(self._codes)
 
     def index(self, skip: np.ndarray | None) -> _Index:
         """Where each burst goes. A stable sort, since nothing promises that a file's epochs rise."""

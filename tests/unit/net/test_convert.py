@@ -71,11 +71,11 @@ def test_delays_are_read_when_they_are_asked_for(tmp_path, stack, monkeypatch):
 
 
 def test_an_imported_run_is_a_dataset(tmp_path, stack):
-    imported = run_of(tmp_path, stack, hosts=["a", "a", "b"])
+    imported = run_of(tmp_path, stack, hosts=["n001", "n001", "n002"])
     tree = imported.tree()
     assert schema.validate(tree) == []
-    assert tree.attrs["hostlist"] == "a,b"
-    assert tree["raw"]["host"].values.tolist() == ["a", "a", "b"]
+    assert tree.attrs["hostlist"] == "n[001-002]"
+    assert tree["raw"]["host"].values.tolist() == ["n001", "n001", "n002"]
     assert imported.raw.sizes["sample"] == 8
 
 
