@@ -419,14 +419,14 @@ def _warn_of_disagreement(
         off = ~np.eye(header.ranks, dtype=bool)[:, :, None]
         wrong["measurements_amount"] = int(((amount != n) & off).sum())
     cells = _Cells(raw, header.mode)
-    for k in range(n.shape[2]):
+    compared = [kind for kind in clustbench.STATISTICS if kind in matrices]
+    for k in range(n.shape[2] if compared else 0):
         for rows, series, count in cells.blocks(k):
             own = clustbench.statistics(series.reshape(-1, series.shape[-1]), count.reshape(-1))
-            for kind in clustbench.STATISTICS:
-                if kind in matrices:
-                    theirs = cells.turned(matrices[kind][..., k])[rows].reshape(-1)
-                    differs = np.abs(theirs - own[kind]) > 1e-6 * np.abs(own[kind])
-                    wrong[kind] = wrong.get(kind, 0) + int(differs.sum())
+            for kind in compared:
+                theirs = cells.turned(matrices[kind][..., k])[rows].reshape(-1)
+                differs = np.abs(theirs - own[kind]) > 1e-6 * np.abs(own[kind])
+                wrong[kind] = wrong.get(kind, 0) + int(differs.sum())
     for kind, cells_wrong in wrong.items():
         if cells_wrong:
             warnings.append(
