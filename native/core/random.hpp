@@ -20,7 +20,8 @@ class Random {
   double uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
   /// Uniform in 0 .. n-1; n > 0. The bias of the multiplication is below n / 2^64.
   std::uint64_t below(std::uint64_t n) {
-    return static_cast<std::uint64_t>((static_cast<unsigned __int128>(next()) * n) >> 64);
+    __extension__ typedef unsigned __int128 Wide;
+    return static_cast<std::uint64_t>((static_cast<Wide>(next()) * n) >> 64);
   }
 
  private:

@@ -5,8 +5,12 @@
 /// probe while measuring and in `sonde net replay` over a recorded series. Rules hold no clock and draw no
 /// random numbers but from the seed they are given. Owner-thread.
 ///
+/// A sample that is NaN or infinite is counted and otherwise ignored. Zeros and repeated values are welcome: a
+/// coarse clock makes them.
+///
 /// Adding one: a file in native/core/rules/, a line in rules/registry.cpp, a row in tests/native/test_rules.cpp.
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -25,6 +29,9 @@ enum class Decision : std::uint8_t {
   drift = 3,      ///< the series is not stationary: no number of samples will do
 };
 
+/// "proceed", "converged", "cap", "drift".
+std::string_view decision_name(Decision decision);
+
 struct RuleContext {
   std::uint64_t cap = 1000000;  ///< samples after which the rule gives up
   std::uint64_t min_samples = 0;  ///< samples before which it does not stop (0: the rule's own least)
@@ -39,11 +46,18 @@ struct Rule {
   /// How many samples the decision rests on: at most what was added. A rule that decides in the middle of an
   /// epoch (clustbench's do) says so here.
   virtual std::uint64_t used() const = 0;
+  /// How many of those, at the beginning, it left out as warm-up. They belong in no estimate.
+  virtual std::uint64_t skipped() const { return 0; }
+  /// The decision, or what it still waits for, as a person reads it: "half-width 0.8 % after 24 epochs".
+  virtual std::string why() const = 0;
+  /// Memory it holds, in bytes. Every rule's is bounded however many samples come.
+  virtual std::size_t state_bytes() const = 0;
 };
 
 struct RuleOption {
   std::string name, type, text;  ///< type: "int", "float", "share" (1% or 0.01)
   double fallback;               ///< value when not given
+  double least, most;            ///< allowed, both included
 };
 
 struct RuleInfo {
@@ -54,7 +68,8 @@ struct RuleInfo {
 /// Every rule there is, in the order help shows them.
 std::span<const RuleInfo> rule_list();
 
-/// Makes a rule from its specification: "fixed:1000", "ci:1%", "spectral:threshold=0.05,hold=2".
+/// Makes a rule from its specification: "fixed:1000", "ci:1%", "spectral:tolerance=0.05,hold=2". A value with a
+/// per cent sign is a hundredth of what stands before it.
 /// Errors: core.bad_rule, which names what was not understood, what is allowed, and the nearest known name.
 Result<std::unique_ptr<Rule>> make_rule(std::string_view spec, const RuleContext& context);
 

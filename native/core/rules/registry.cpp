@@ -1,0 +1,169 @@
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+
+#include "core/rules/rule_base.hpp"
+
+namespace sonde {
+namespace {
+
+using rules::Entry;
+
+// One line a rule, in the order help shows them.
+constexpr std::array entries{
+    Entry{&rules::fixed_info, rules::make_fixed},
+    Entry{&rules::ci_info, rules::make_ci},
+    Entry{&rules::spectral_info, rules::make_spectral},
+    Entry{&rules::lognormal_info, rules::make_lognormal},
+    Entry{&rules::entropy_info, rules::make_entropy},
+    Entry{&rules::clustbench_fft_info, rules::make_clustbench_fft},
+    Entry{&rules::clustbench_modified_info, rules::make_clustbench_modified},
+};
+
+/// Levenshtein's distance.
+std::size_t edits(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+    }
+  }
+  return row.back();
+}
+
+std::string list(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
+  return out;
+}
+
+/// " (nearest: X)", or nothing when half of the letters would have to change.
+std::string nearest(std::string_view word, const std::vector<std::string>& names) {
+  const auto best = std::min_element(names.begin(), names.end(), [&](const auto& a, const auto& b) {
+    return edits(word, a) < edits(word, b);
+  });
+  if (best == names.end() || 2 * edits(word, *best) > std::max(word.size(), best->size())) return "";
+  return " (nearest: " + *best + ")";
+}
+
+Error bad_rule(std::string what, std::string hint) {
+  return {"core.bad_rule", std::move(what), std::move(hint)};
+}
+
+std::string shown(const rules::Options::mapped_type value, const RuleOption& option) {
+  return option.type == "share" ? rules::number(100 * value) + "%" : rules::number(value, 12);
+}
+
+std::string usage(const RuleInfo& info) {
+  std::string out = info.name;
+  char separator = ':';
+  for (const RuleOption& option : info.options) {
+    out += separator + option.name + "=" + shown(option.fallback, option);
+    separator = ',';
+  }
+  return out;
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+Result<double> parse_value(const RuleInfo& info, const RuleOption& option, std::string_view text) {
+  const std::string given = info.name + ":" + option.name + "=" + std::string(text);
+  std::string_view digits = text;
+  const bool hundredth = !digits.empty() && digits.back() == '%';
+  if (hundredth) digits = trimmed(digits.substr(0, digits.size() - 1));
+  double value = 0;
+  const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  const bool number = code == std::errc() && end == digits.data() + digits.size() && std::isfinite(value);
+  if (!number || (hundredth && option.type != "share")) {
+    return bad_rule("rule " + given + ": not " + (option.type == "share" ? "a share such as 1% or 0.01" :
+                    option.type == "int" ? "a whole number" : "a number"),
+                    "for example " + usage(info));
+  }
+  if (hundredth) value /= 100;
+  if (option.type == "int" && value != std::floor(value)) {
+    return bad_rule("rule " + given + ": not a whole number", "for example " + usage(info));
+  }
+  if (value < option.least || value > option.most) {
+    return bad_rule("rule " + given + ": " + option.name + " must be from " + shown(option.least, option) +
+                    " to " + shown(option.most, option), "for example " + usage(info));
+  }
+  return value;
+}
+
+}  // namespace
+
+std::span<const RuleInfo> rule_list() {
+  static const std::vector<RuleInfo> infos = [] {
+    std::vector<RuleInfo> out;
+    for (const Entry& entry : entries) out.push_back(*entry.info);
+    return out;
+  }();
+  return infos;
+}
+
+Result<std::unique_ptr<Rule>> make_rule(std::string_view spec, const RuleContext& context) {
+  const std::size_t colon = spec.find(':');
+  const std::string_view name = trimmed(spec.substr(0, colon));
+  const auto entry = std::find_if(entries.begin(), entries.end(), [&](const Entry& e) { return e.info->name == name; });
+  if (entry == entries.end()) {
+    std::vector<std::string> names;
+    for (const RuleInfo& info : rule_list()) names.push_back(info.name);
+    return bad_rule("no stopping rule is called '" + std::string(name) + "'" + nearest(name, names) +
+                    "; there are " + list(names), "for example --rule ci:1%");
+  }
+
+  const RuleInfo& info = *entry->info;
+  rules::Options options;
+  std::vector<std::string> names;
+  for (const RuleOption& option : info.options) {
+    options[option.name] = option.fallback;
+    names.push_back(option.name);
+  }
+
+  std::string_view rest = colon == spec.npos ? std::string_view{} : spec.substr(colon + 1);
+  std::vector<std::string> given;
+  for (bool first = true; colon != spec.npos; first = false) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view item = trimmed(rest.substr(0, comma));
+    const std::size_t equals = item.find('=');
+    std::string key;
+    if (equals != item.npos) {
+      key = std::string(trimmed(item.substr(0, equals)));
+    } else if (first && !info.options.empty()) {
+      key = info.options.front().name;
+    } else {
+      return bad_rule("rule " + std::string(spec) + ": '" + std::string(item) + "' is not of the form option=value; " +
+                      info.name + " takes " + list(names), "for example " + usage(info));
+    }
+    const auto option = std::find_if(info.options.begin(), info.options.end(),
+                                     [&](const RuleOption& o) { return o.name == key; });
+    if (option == info.options.end()) {
+      return bad_rule("rule " + info.name + " has no option '" + key + "'" + nearest(key, names) + "; it has " +
+                      list(names), "for example " + usage(info));
+    }
+    if (std::find(given.begin(), given.end(), key) != given.end()) {
+      return bad_rule("rule " + std::string(spec) + ": " + key + " is given twice", "for example " + usage(info));
+    }
+    given.push_back(key);
+    const auto value = parse_value(info, *option, trimmed(equals == item.npos ? item : item.substr(equals + 1)));
+    if (!value) return value.error();
+    options[key] = *value;
+    if (comma == rest.npos) break;
+    rest = rest.substr(comma + 1);
+  }
+  if (context.cap == 0) return bad_rule("rule " + std::string(spec) + ": a cap of 0 samples", "give a cap of at least 1");
+  return entry->make(options, context);
+}
+
+}  // namespace sonde
