@@ -28,17 +28,20 @@ def sonde(
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("SONDE_CONFIG", "")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setitem(
-        commands.COMMANDS, "fake", commands.Command("fake_room", "group", "For tests.", commands.ROOMS)
-    )
-    monkeypatch.setitem(
-        commands.COMMANDS, "gone", commands.Command("no_such_room.cli", "group", "Gone.", commands.ROOMS)
-    )
     (tmp_path / "broken_room.py").write_text("import no_such_library\n")
+    (tmp_path / "hollow_room.py").write_text("import sonde.no_such_part\n")
+    (tmp_path / "empty_room.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setitem(
-        commands.COMMANDS, "broken", commands.Command("broken_room", "group", "Broken.", commands.ROOMS)
-    )
+    modules = {
+        "fake": "fake_room",
+        "gone": "no_such_room.cli",
+        "broken": "broken_room",
+        "hollow": "hollow_room",
+        "empty": "empty_room",
+    }
+    for name, module in modules.items():
+        entry_of = commands.Command(module, "group", "For tests.", commands.ROOMS)
+        monkeypatch.setitem(commands.COMMANDS, name, entry_of)
 
     def run(*words: str) -> Ran:
         capsys.readouterr()

@@ -189,6 +189,15 @@ def test_what_is_to_be_copied_is_never_wrapped():
     assert f"next: sonde net show {path}\n" in out
 
 
+def test_a_line_that_begins_with_a_blank_is_a_command_and_is_not_wrapped():
+    command = " mpirun " + "-x SOMETHING=1 " * 20 + "probe"
+    path = "/scratch/" + "deep/" * 40
+    out = printed(Outcome("net", "run", lines=["word " * 30, command, f"report: {path}"]))
+    assert f"  {command}\n" in out
+    assert f"{path}\n" in out
+    assert max(len(line) for line in out.splitlines() if "word" in line) <= 80
+
+
 def test_text_that_looks_like_markup_is_printed_as_it_is():
     text = "[bold]not bold[/bold] :smile: [n01]"
     out = printed(Outcome("net", "run", text, lines=[text], tables=[Table(text, (text,), [(text,)])]))
@@ -262,3 +271,23 @@ def test_progress_goes_to_stderr_and_leaves_stdout_alone(sonde):
     assert "4 ranks" in ran.err
     assert ran.out == "✓ Done.\n"
     assert sonde("fake", "long").err == ""
+
+
+def test_a_table_without_names_has_no_head():
+    out = printed(Outcome("net", "run", tables=[Table("Title", ("", ""), [("a", "b")])]))
+    assert out == "\n  Title\n  a   b\n"
+
+
+def test_cells_that_are_marks_have_their_colour():
+    out = printed(
+        Outcome("net", "run", tables=[Table("", ("",), [("✓",), ("✗",), ("✓ and text",)])]), color="always"
+    )
+    assert "\x1b[32m✓\x1b[0m" in out
+    assert "\x1b[31m✗\x1b[0m" in out
+    assert "✓ and text" in ESCAPE.sub("", out)
+    assert out.count("\x1b[32m") == 1
+
+
+def test_coloured_lines_do_not_end_in_blanks_either():
+    lines = [ESCAPE.sub("", line) for line in printed(FULL, color="always").splitlines()]
+    assert [line for line in lines if line != line.rstrip()] == []

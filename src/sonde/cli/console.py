@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TextIO
@@ -55,6 +56,8 @@ class Console:
             self.out.write(outcome.document)
         else:
             self._render(outcome)
+        if outcome.warnings and _is_terminal(self.err):
+            self.err.write("\n")
         for warning in outcome.warnings:
             self._message("warning", "33", warning.evidence, [("hint", warning.hint)])
         return self.close(outcome.exit)
@@ -141,21 +144,13 @@ class Console:
 
     def _message(self, kind: str, style: str, what: str, more: Sequence[tuple[str, str]]) -> None:
         """`kind: what` and its indented lines on stderr, wrapped with a hanging indent."""
-        import textwrap
-
         colour, width = self._colour(self.err), _width(self.err)
-        for label, text, paint in [
-            (kind, what, style),
-            *((f"  {label}", text, "36") for label, text in more),
-        ]:
+        parts = [(kind, what, style), *((f"  {label}", text, "36") for label, text in more)]
+        for label, text, paint in parts:
             if not text:
                 continue
             head = f"{label}:".ljust(8 if label.startswith("  ") else 0) + " " * (not label.startswith("  "))
-            lines = []
-            for part in text.splitlines():
-                lines += textwrap.wrap(
-                    part, max(20, width - len(head)), break_long_words=False, break_on_hyphens=False
-                )
+            lines = [line for part in text.splitlines() for line in _wrapped(part, width - len(head))]
             shown = f"\n{' ' * len(head)}".join(lines)
             self.err.write((f"\x1b[{paint}m{head}\x1b[0m" if colour else head) + shown + "\n")
 
@@ -171,7 +166,8 @@ class Console:
                 mark, colour = ("✓", "green") if good else ("!", "yellow")
                 rich.print(_hanging(Text(mark, f"bold {colour}"), Text(outcome.verdict, "bold")))
             for line in outcome.lines:
-                rich.print(Text(line))
+                for part in _wrapped(line, rich.width - 2):
+                    rich.print(Text(f"  {part}"), soft_wrap=True)
             for table in outcome.tables:
                 rich.print()
                 rich.print(Padding(_table(table), (0, 0, 0, 2)))
@@ -184,7 +180,7 @@ class Console:
             if outcome.dataset:
                 rich.print()
                 rich.print(Text("→ ", "cyan").append(outcome.dataset, "default"), soft_wrap=True)
-        self.out.write("".join(f"{line.rstrip()}\n" for line in drawn.get().splitlines()))
+        self.out.write("".join(f"{_trimmed(line)}\n" for line in drawn.get().splitlines()))
         self.out.flush()  # before what follows on stderr
 
 
@@ -201,6 +197,20 @@ def plain(value: Any) -> Any:
     if hasattr(value, "tolist"):  # numpy, without importing it
         return plain(value.tolist())
     return str(value)
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """Lines of at most `width` columns. No word is broken: it may be a path. A command is left whole."""
+    import textwrap
+
+    if line.startswith(" "):
+        return [line]
+    return textwrap.wrap(line, max(20, width), break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def _trimmed(line: str) -> str:
+    """A line without blanks at its end; a colour that is switched off behind them stays switched off."""
+    return re.sub(r"(?: |\x1b\[[0-9;]*m)+$", lambda end: end[0].replace(" ", ""), line)
 
 
 def _is_terminal(stream: TextIO) -> bool:
@@ -238,7 +248,12 @@ def _table(table: Table) -> Any:
     from rich.text import Text
 
     drawn = Rich(
-        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", border_style="dim"
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        show_header=any(table.columns),
+        header_style="dim",
+        border_style="dim",
     )
     for index, name in enumerate(table.columns):
         drawn.add_column(Text(name), justify="right" if index in table.right else "left", overflow="fold")

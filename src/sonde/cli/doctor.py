@@ -55,15 +55,17 @@ def diagnose(answers: Mapping[str, Answer]) -> Outcome:
     verdict += f", with {_listed(mpis)}" if mpis else ""
     verdict += f"; {_listed(broken)} {'does' if len(broken) == 1 else 'do'} not" if broken and working else ""
 
-    rows = [[room["room"], _mark(room["built"]), _mark(room["works"]), *_needs(room)] for room in rooms]
-    tables = [Table("Rooms", ("room", "built", "works", "missing: how to get it"), rows)]
+    columns = ["room", "built", "works"]
+    rows = [[room["room"], _mark(room["built"]), _mark(room["works"])] for room in rooms]
+    if any(room["missing"] for room in rooms):
+        columns.append("missing: how to get it")
+        rows = [[*row, _needs(room)] for row, room in zip(rows, rooms)]
+    tables = [Table("Rooms", columns, rows)]
+    widest = max(len(check.title) for check in CHECKS.values())
     for group in dict.fromkeys(check.group for check in CHECKS.values()):
-        lines = [
-            [answers[name].mark, check.title, answers[name].text]
-            for name, check in CHECKS.items()
-            if check.group == group
-        ]
-        tables.append(Table(group, ("", "what", "found"), lines))
+        found = [(check.title, answers[name]) for name, check in CHECKS.items() if check.group == group]
+        lines = [[answer.mark, title.ljust(widest), answer.text] for title, answer in found]
+        tables.append(Table(group, ("", "", ""), lines))
     return Outcome(
         room="doctor",
         verb="",
@@ -103,8 +105,8 @@ def _mark(yes: bool) -> str:
     return GOOD if yes else NONE
 
 
-def _needs(room: Mapping[str, Any]) -> list[str]:
-    return ["\n".join(f"{need['what']}: {need['install']}" for need in room["missing"])]
+def _needs(room: Mapping[str, Any]) -> str:
+    return "\n".join(f"{need['what']}: {need['install']}" for need in room["missing"])
 
 
 def _listed(names: list[str]) -> str:

@@ -197,6 +197,8 @@ def _is_key(param: click.Parameter) -> bool:
 
 def allowed(param: click.Parameter) -> str:
     """What values a parameter takes, in words."""
+    if words := getattr(param.type, "allowed", ""):
+        return str(words)
     if isinstance(param.type, click.Choice):
         return ", ".join(str(choice) for choice in param.type.choices)
     if isinstance(param.type, click.IntRange):
@@ -214,9 +216,10 @@ def _shown(value: Any) -> str:
     return f"'{text}'" if len(text) <= 40 else f"'{text[:37]}...'"
 
 
+# Compiled when they are used: most starts read no config file.
 _PART = r"(?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*')"
-_KEY = re.compile(rf"\s*({_PART}(?:\s*\.\s*{_PART})*)\s*=")
-_TABLE = re.compile(rf"\s*\[\[?\s*({_PART}(?:\s*\.\s*{_PART})*)\s*\]\]?\s*(?:#.*)?$")
+_KEY = rf"\s*({_PART}(?:\s*\.\s*{_PART})*)\s*="
+_TABLE = rf"\s*\[\[?\s*({_PART}(?:\s*\.\s*{_PART})*)\s*\]\]?\s*(?:#.*)?$"
 
 
 def _lines(text: str) -> dict[tuple[str, ...], int]:
@@ -224,10 +227,10 @@ def _lines(text: str) -> dict[tuple[str, ...], int]:
     found: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), 1):
-        if match := _TABLE.match(line):
+        if match := re.match(_TABLE, line):
             table = _split(match[1])
             found.setdefault(table, number)
-        elif match := _KEY.match(line):
+        elif match := re.match(_KEY, line):
             parts = (*table, *_split(match[1]))
             for n in range(len(table) + 1, len(parts) + 1):
                 found.setdefault(parts[:n], number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import socket
 import tempfile
 import threading
 import time
@@ -16,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sonde.core import provenance, seal
+from sonde.core import hostlist, provenance, seal
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, Warning
 from sonde.core.events import Event, Progress
 from sonde.core.launch import Launcher, launcher, probe
 from sonde.core.launch.cpus import available
-from sonde.core.launch.mpirun import Mpirun
+from sonde.core.launch.mpirun import Mpi, Mpirun
 from sonde.core.launch.process import Ending, ProbeProcess
 from sonde.net.plan import Plan
 from sonde.net.schema import NAME, SCHEMA
@@ -30,6 +31,16 @@ if TYPE_CHECKING:
     from sonde.net.classes import Classes
     from sonde.net.pairs import Pairs
 
+MPI_PREFIXES = ("OMPI_MCA_", "PRTE_MCA_", "MPIR_CVAR_", "MPICH_", "I_MPI_", "UCX_", "FI_", "HYDRA_")
+TRANSPORT_VARIABLES = (
+    "OMPI_MCA_pml",
+    "OMPI_MCA_btl",
+    "OMPI_MCA_mtl",
+    "UCX_TLS",
+    "UCX_NET_DEVICES",
+    "FI_PROVIDER",
+    "MPIR_CVAR_CH4_NETMOD",
+)
 FIRST_PASS = 60  # samples a cell of --by-class's first pass
 REPRESENTATIVES = 4  # links measured of each class
 
@@ -58,15 +69,23 @@ class Start:
 
     launcher: Launcher
     hosts: tuple[str, ...]
-    flavour: str
     program: Path
-    mpi: str
+    mpi: Mpi
 
 
 def default_ntasks() -> int:
     """Ranks when nobody says: what Slurm gave, else a rank a core, two at least."""
     given = os.environ.get("SLURM_NTASKS", "")
     return max(2, int(given) if given.isdigit() else available().cores)
+
+
+def cluster() -> str:
+    """Name of the cluster for new datasets: Slurm's word, else this host's."""
+    return os.environ.get("SLURM_CLUSTER_NAME") or socket.gethostname()
+
+
+def _hostlist(hosts: Sequence[str]) -> str:
+    return hostlist.fold([host.partition(":")[0] for host in hosts] or [socket.gethostname()])
 
 
 def output_path(output: Path | None) -> Path:
@@ -77,7 +96,7 @@ def output_path(output: Path | None) -> Path:
     EnvironmentFailure  core.cannot_write: its folder is not there. UsageError  net.bad_output: it is a folder.
     """
     if output is None:
-        return Path(seal.dataset_name("net", provenance.cluster()))
+        return Path(seal.dataset_name("net", cluster()))
     if output.is_dir():
         raise UsageError(
             "net.bad_output",
@@ -104,7 +123,7 @@ def prepare(name: str, hosts: Sequence[str]) -> Start:
     if chosen.name == "local":
         chosen = launcher("mpirun")  # raises what is missing: delays need ranks
     mpi = chosen.mpi if isinstance(chosen, Mpirun) else Mpirun().mpi
-    return Start(chosen, tuple(hosts), mpi.flavour, probe("sonde-net", mpi.flavour), str(mpi))
+    return Start(chosen, tuple(hosts), probe("sonde-net", mpi.flavour), mpi)
 
 
 def command(plan: Plan, start: Start, run_dir: Path, budget_s: float) -> list[str]:
@@ -117,7 +136,7 @@ def command(plan: Plan, start: Start, run_dir: Path, budget_s: float) -> list[st
 class Request:
     """What is to be measured, with what, into which dataset (of several modes, <stem>-<mode>.nc).
 
-    command_line: what the user typed, for the dataset. budget_s: time for all of it since `began`
+    command: what the user typed, for the dataset. budget_s: time for all of it since `began`
     (time.monotonic), start-up and analysis included; None: no limit. timeout_s: how long the probe may be silent
     before it is taken for stuck.
     """
@@ -125,7 +144,7 @@ class Request:
     plan: Plan
     start: Start
     out: Path
-    command_line: str
+    command: tuple[str, ...]
     budget_s: float | None
     began: float
     timeout_s: float = 60.0
@@ -158,9 +177,12 @@ def measure(request: Request, progress: Progress) -> Measured:
         run_dir,
         room="net",
         schema=NAME,
-        attrs=provenance.attrs(command=request.command_line, seed=plan.seed, mpi=start.mpi) | _typed(facts),
+        attrs=provenance.attrs(
+            command=request.command, seed=plan.seed, hostlist=_hostlist(start.hosts), mpi=start.mpi
+        )
+        | _typed(facts),
         plan=plan.document({}),
-        env=provenance.machine(),
+        env=_mpi_environment(os.environ),
         warnings=plan.warnings(),
     )
     listener = _Listener(progress)
@@ -262,9 +284,13 @@ def drop_raw(measured: Measured) -> None:
 
 def transport(environment: Mapping[str, str]) -> str:
     """What the user told the MPI about its transport; "default" when nothing. What it then took is its secret."""
-    names = ("OMPI_MCA_pml", "OMPI_MCA_btl", "OMPI_MCA_mtl", "UCX_TLS", "UCX_NET_DEVICES", "FI_PROVIDER", "MPIR_CVAR_CH4_NETMOD")
-    told = [f"{name}={environment[name]}" for name in names if environment.get(name)]
+    told = [f"{name}={environment[name]}" for name in TRANSPORT_VARIABLES if environment.get(name)]
     return " ".join(told) or "default"
+
+
+def _mpi_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What of the environment steers MPIs and their transports; nothing else of it is anybody's business."""
+    return {name: value for name, value in environment.items() if name.startswith(MPI_PREFIXES)}
 
 
 def _typed(facts: Mapping[str, Any]) -> dict[str, Any]:

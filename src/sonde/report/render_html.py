@@ -88,7 +88,8 @@ def pack_axis(values: np.ndarray) -> dict[str, Any]:
 
 def plain(text: str) -> str:
     """Text that plotly must not read as its HTML subset; host names and commands are not ours."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    safe = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return "&#64;" + safe[1:] if safe.startswith("@") else safe  # "@" would begin a theme token
 
 
 # ---- figures to plotly
@@ -125,7 +126,7 @@ def _light(node: Any) -> Any:
     if isinstance(node, list):
         return [_light(v) for v in node]
     if isinstance(node, str) and node.startswith("@"):
-        return tokens()["light"][node[1:]]
+        return "sans-serif" if node == "@font" else tokens()["light"][node[1:]]
     return node
 
 

@@ -76,7 +76,7 @@ def _net(
             gap_s=gap_for(budget_s),
         )
         request = net.Request(
-            plan, start, folder / "net.nc", shlex.join(["sonde", *sys.argv[1:]]), budget_s, began
+            plan, start, folder / "net.nc", ("sonde", *sys.argv[1:]), budget_s, began
         )
         measured = net.measure(request, bar("survey: net", budget_s))
     except SondeError as error:
@@ -133,10 +133,21 @@ def write_report(folder: Path, results: Sequence[RoomResult], title: str) -> Pat
     ------
     EnvironmentFailure  core.cannot_write, core.disk_full.
     """
-    from sonde.report.build import write_html
+    from contextlib import ExitStack
+    from datetime import UTC, datetime
 
-    paths = [path for result in results for path in result.datasets]
-    return write_html(paths, folder / "report.html", title=title)
+    import sonde
+    from sonde.report import collect, publish
+
+    target = folder / "report.html"
+    with ExitStack() as opened:
+        trees = {}
+        for path in (path for result in results for path in result.datasets):
+            trees[path.name] = sonde.open(path)
+            opened.callback(trees[path.name].close)
+        report = collect.collect(trees, datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), title)
+        publish.write(report, target)
+    return target
 
 
 def summary(results: Sequence[RoomResult]) -> list[str]:

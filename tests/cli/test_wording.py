@@ -1,4 +1,4 @@
-"""errors.txt is a list of command lines with what they print and how they exit; every one is run."""
+"""wording.txt is a list of command lines with what they print and how they exit; every one is run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-CASES = Path(__file__).with_name("errors.txt")
+CASES = Path(__file__).with_name("wording.txt")
 
 
 def cases(text: str) -> Iterator[tuple[str, str, str, int]]:
