@@ -145,7 +145,7 @@ def diff(base: Path, other: Path, matters: float) -> Outcome:
     outcome.verdict = (
         f"{differ} of {count(compared, 'cell')} differ{'s' if differ == 1 else ''} by {least} or more"
         if findings
-        else f"none of {count(compared, 'cell')} differs by {least} or more beyond its interval"
+        else f"of {count(compared, 'cell')}, none differs by {least} or more beyond its interval"
     )
     outcome.tables = list(_diff_tables(found))
     outcome.values = {

@@ -75,7 +75,7 @@ def test_convert_writes_where_it_is_told(sound, tmp_path):
 def test_diff_of_like_datasets_ends_with_0(measured):
     outcome = ask("diff", measured("a.nc", [[1e-6]]), measured("b.nc", [[1.001e-6]], kernel="7"))
     assert (outcome.exit, outcome.findings) == (Exit.DONE, [])
-    assert outcome.verdict == "none of 1 cells differs by 5 % or more beyond its interval"
+    assert outcome.verdict == "of 1 cell, none differs by 5 % or more beyond its interval"
     assert outcome.values["machine"] == [{"attribute": "kernel", "a": "6.1.0", "b": "7"}]
     assert [table.title for table in outcome.tables] == ["Measured", "Machine and settings"]
 
