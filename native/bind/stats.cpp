@@ -118,6 +118,11 @@ void bind_interval(nb::module_& m) {
         "x"_a, "level"_a);
   m.def("mean_ci", [](const Samples& x, double level) { return pair(stats::mean_ci(finite(x), level)); },
         "x"_a, "level"_a);
+  m.def("epoch_quantile_ci", [](const Samples& x, const Numbers& epoch, double p, double level) {
+    const auto span = finite(x);
+    const auto numbers = epochs_of(epoch, x);
+    return pair(unlocked([&] { return stats::epoch_quantile_ci(span, numbers, p, level); }));
+  }, "x"_a, "epoch"_a, "p"_a, "level"_a);
   m.def("epoch_median_ci", [](const Samples& x, const Numbers& epoch, double level) {
     return pair(stats::epoch_median_ci(finite(x), epochs_of(epoch, x), level));
   }, "x"_a, "epoch"_a, "level"_a);

@@ -7,7 +7,9 @@ cell, sample), /summary the median of each cell with the smallest and the larges
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -187,6 +189,17 @@ def expected(rank: int, cells: int, count: int, part: int = 0, scale: float = 1.
     """delay(cell, sample) of one rank, as `make_run` fills it."""
     made = bursts(rank, cells, count, part, scale * (1 + part))
     return made["value"].reshape(count, cells, BURST).transpose(1, 0, 2).reshape(cells, count * BURST)
+
+
+def in_child(code: str, *arguments: object) -> subprocess.Popen[str]:
+    """Another Python that knows the fake room; `code` sees sys.argv[1:]."""
+    text = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n" + textwrap.dedent(code)
+    return subprocess.Popen(
+        [sys.executable, "-c", text, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def install() -> None:

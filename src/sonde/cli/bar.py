@@ -53,7 +53,7 @@ class Bar:
 
 
 def fraction(event: Event, budget_s: float | None) -> float:
-    """How far a run is, 0 to 1. It ends when all cells are decided or the budget is spent, if that is first."""
+    """How far a run is, 0 to 1. It ends when all cells are decided or the budget is spent."""
     cells = _decided(event) / event["cells"] if event["cells"] else 0.0
     spent = event["elapsed_s"] / budget_s if budget_s else 0.0
     return float(min(1.0, max(cells, spent)))
@@ -68,6 +68,6 @@ def caption(event: Event, title: str, budget_s: float | None) -> str:
 
 
 def _decided(event: Event) -> int:
-    """Cells that are done with. A probe that visits several cells in one step counts them apart from steps."""
+    """Cells that are done with. A probe whose steps visit several cells counts these apart from steps."""
     decided = event.get("decided")
     return decided if isinstance(decided, int) else int(event["done"])

@@ -88,19 +88,16 @@ def load(name: str) -> click.Command:
         command = getattr(importlib.import_module(entry.module), entry.attribute)
     except ModuleNotFoundError as error:
         missing = error.name or str(error)
-        own = entry.module.startswith(missing)
-        what = (
-            "is not part of this installation"
-            if own
-            else f"needs the module '{missing}', which is not installed"
-        )
-        raise EnvironmentFailure(
-            "core.room_missing", what, "'sonde doctor' says what is missing and what to install"
-        ) from error
-    except ImportError as error:
-        raise EnvironmentFailure(
-            "core.room_missing", f"does not load: {error}", "build it again, or ask 'sonde doctor'"
-        ) from error
+        what = f"needs the module '{missing}', which is not installed"
+        if entry.module.startswith(missing):
+            what = "not part of this installation"
+        elif missing.startswith("sonde."):
+            what = f"not whole in this installation: {missing} is missing"
+        hint = "'sonde doctor' says what is missing and what to install"
+        raise EnvironmentFailure("core.room_missing", what, hint) from error
+    except (ImportError, AttributeError) as error:
+        hint = "build it again ('make setup'), or ask 'sonde doctor'"
+        raise EnvironmentFailure("core.room_missing", f"does not load: {error}", hint) from error
     assert isinstance(command, click.Command)
     return command
 

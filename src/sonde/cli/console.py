@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TextIO
@@ -55,6 +56,8 @@ class Console:
             self.out.write(outcome.document)
         else:
             self._render(outcome)
+        if outcome.warnings and _is_terminal(self.err):
+            self.err.write("\n")
         for warning in outcome.warnings:
             self._message("warning", "33", warning.evidence, [("hint", warning.hint)])
         return self.close(outcome.exit)
@@ -66,14 +69,26 @@ class Console:
             import traceback
 
             self.err.write("".join(traceback.format_exception(error)))
-        if self.settings.json:
-            self._json({"error": fault.as_json(), "room": room, "verb": verb})
+        if self.settings.json and self._took({"error": fault.as_json(), "room": room, "verb": verb}):
+            pass
         elif fault.exit == Exit.INTERRUPTED:
             self.err.write("\ninterrupted\n")
         else:
             what = f"{room}: {fault.what}" if room else fault.what
             self._message("error", "1;31", what, [("hint", fault.hint), ("log", fault.log)])
         return self.close(fault.exit)
+
+    def _took(self, value: Any) -> bool:
+        """Prints JSON; False when stdout itself is what fails (`> /dev/full`)."""
+        try:
+            self._json(value)
+            self.out.flush()
+        except BrokenPipeError:
+            raise
+        except OSError:
+            self.abandon()
+            return False
+        return True
 
     def help(self, text: str) -> int:
         """A group without a verb: its help, as an error."""
@@ -159,7 +174,7 @@ class Console:
                 mark, colour = ("✓", "green") if good else ("!", "yellow")
                 rich.print(_hanging(Text(mark, f"bold {colour}"), Text(outcome.verdict, "bold")))
             for line in outcome.lines:
-                rich.print(Text(line))
+                rich.print(Padding(Text(line), (0, 0, 0, 2)))
             for table in outcome.tables:
                 rich.print()
                 rich.print(Padding(_table(table), (0, 0, 0, 2)))
@@ -172,7 +187,7 @@ class Console:
             if outcome.dataset:
                 rich.print()
                 rich.print(Text("→ ", "cyan").append(outcome.dataset, "default"), soft_wrap=True)
-        self.out.write("".join(f"{line.rstrip()}\n" for line in drawn.get().splitlines()))
+        self.out.write("".join(f"{_trimmed(line)}\n" for line in drawn.get().splitlines()))
         self.out.flush()  # before what follows on stderr
 
 
@@ -189,6 +204,11 @@ def plain(value: Any) -> Any:
     if hasattr(value, "tolist"):  # numpy, without importing it
         return plain(value.tolist())
     return str(value)
+
+
+def _trimmed(line: str) -> str:
+    """A line without blanks at its end; a colour that is switched off behind them stays switched off."""
+    return re.sub(r"(?: |\x1b\[[0-9;]*m)+$", lambda end: end[0].replace(" ", ""), line)
 
 
 def _is_terminal(stream: TextIO) -> bool:
@@ -226,7 +246,12 @@ def _table(table: Table) -> Any:
     from rich.text import Text
 
     drawn = Rich(
-        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", border_style="dim"
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        show_header=any(table.columns),
+        header_style="dim",
+        border_style="dim",
     )
     for index, name in enumerate(table.columns):
         drawn.add_column(Text(name), justify="right" if index in table.right else "left", overflow="fold")

@@ -31,8 +31,8 @@ WANTS = {
 def command() -> Outcome:
     """Say what was built, what works here and now, and what to install for the rest.
 
-    Everything is tried, not guessed: two ranks are started with each MPI, one reads the other's memory, a file
-    is written and read back. Takes a few seconds; changes nothing.
+    Everything is tried, not guessed: two ranks are started with each MPI, one process reads another's memory,
+    a file is written and read back. Takes a few seconds; changes nothing.
     """
     return diagnose(ask_all(Here()))
 
@@ -42,20 +42,30 @@ def diagnose(answers: Mapping[str, Answer]) -> Outcome:
     rooms = [_room(name, answers) for name in ROOMS]
     working = [room["room"] for room in rooms if room["works"]]
     broken = [room["room"] for room in rooms if not room["works"]]
-    mpis = [CHECKS[n].title + f" {answers[n].values['version']}" for n in ("openmpi", "mpich") if _works(answers[n])]
-    verdict = f"{_listed(working)} {'works' if len(working) == 1 else 'work'} here" if working else "Nothing works here"
+    mpis = [
+        CHECKS[n].title + f" {answers[n].values['version']}"
+        for n in ("openmpi", "mpich")
+        if _works(answers[n])
+    ]
+    verdict = (
+        f"{_listed(working)} {'works' if len(working) == 1 else 'work'} here"
+        if working
+        else "Nothing works here"
+    )
     verdict += f", with {_listed(mpis)}" if mpis else ""
     verdict += f"; {_listed(broken)} {'does' if len(broken) == 1 else 'do'} not" if broken and working else ""
 
-    rows = [[room["room"], _mark(room["built"]), _mark(room["works"]), *_needs(room)] for room in rooms]
-    tables = [Table("Rooms", ("room", "built", "works", "missing: how to get it"), rows)]
+    columns = ["room", "built", "works"]
+    rows = [[room["room"], _mark(room["built"]), _mark(room["works"])] for room in rooms]
+    if any(room["missing"] for room in rooms):
+        columns.append("missing: how to get it")
+        rows = [[*row, _needs(room)] for row, room in zip(rows, rooms)]
+    tables = [Table("Rooms", columns, rows)]
+    widest = max(len(check.title) for check in CHECKS.values())
     for group in dict.fromkeys(check.group for check in CHECKS.values()):
-        lines = [
-            [answers[name].mark, check.title, answers[name].text]
-            for name, check in CHECKS.items()
-            if check.group == group
-        ]
-        tables.append(Table(group, ("", "what", "found"), lines))
+        found = [(check.title, answers[name]) for name, check in CHECKS.items() if check.group == group]
+        lines = [[answer.mark, title.ljust(widest), answer.text] for title, answer in found]
+        tables.append(Table(group, ("", "", ""), lines))
     return Outcome(
         room="doctor",
         verb="",
@@ -95,11 +105,10 @@ def _mark(yes: bool) -> str:
     return GOOD if yes else NONE
 
 
-def _needs(room: Mapping[str, Any]) -> list[str]:
-    return ["\n".join(f"{need['what']}: {need['install']}" for need in room["missing"])]
+def _needs(room: Mapping[str, Any]) -> str:
+    return "\n".join(f"{need['what']}: {need['install']}" for need in room["missing"])
 
 
 def _listed(names: list[str]) -> str:
     """ "a", "a and b", "a, b and c"."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-

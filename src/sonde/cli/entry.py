@@ -28,9 +28,8 @@ def main(words: Sequence[str] | None = None) -> int:
             with root.make_context("sonde", words, obj=settings) as context:
                 outcome = root.invoke(context)
             if not isinstance(outcome, Outcome):
-                raise TypeError(
-                    f"{' '.join(settings.command)} returned {type(outcome).__name__}, not an Outcome"
-                )
+                line = " ".join(["sonde", *settings.command])
+                raise TypeError(f"'{line}' returned {type(outcome).__name__}, not an Outcome")
             return console.show(outcome)
         except click.exceptions.NoArgsIsHelpError as bare:
             return console.help(bare.format_message())

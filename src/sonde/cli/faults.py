@@ -66,28 +66,19 @@ def _usage(error: click.ClickException) -> Fault:
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "sonde"
     name = path.split()[-1]
-    listing = f"'{path} --help' lists what there is"
     message = error.message.rstrip(".")
+    # click's parser does not tell which command it was parsing for.
+    more = f"'{path} --help' tells more" if context else "the same line with --help tells more"
 
-    def say(code: str, what: str, hint: str = listing) -> Fault:
+    def say(code: str, what: str, hint: str = more) -> Fault:
         return Fault(code, what, hint, exit=Exit.USAGE)
 
-    if isinstance(error, click.NoSuchOption):
-        known = [opt for p in context.command.params for opt in p.opts] if context else []
-        shared = {"--" + option.replace("_", "-") for option in SHARED}
-        if error.option_name in shared and isinstance(getattr(context, "command", None), click.Group):
-            return say(
-                "core.no_option",
-                f"{error.option_name} belongs after the verb",
-                f"{path} ... {error.option_name} ...",
-            )
-        return say(
-            "core.no_option", f"{name} has no option {error.option_name}{nearest(error.option_name, known)}"
-        )
-    if match := re.match(r"No such command '(.*)'", message):
-        known = context.command.list_commands(context) if context else []
-        kind = "command" if name == "sonde" else "verb"
-        return say("core.no_command", f"{name} has no {kind} '{match[1]}'{nearest(match[1], known)}")
+    if isinstance(error, click.NoSuchOption) and context:
+        return say("core.no_option", *_no_option(error.option_name, context))
+    if (match := re.match(r"No such command '(.*)'", message)) and context:
+        near = nearest(match[1], context.command.list_commands(context))
+        what = f"sonde has no command '{match[1]}'" if name == "sonde" else f"there is no verb '{match[1]}'"
+        return say("core.no_command", what + near, f"'{path} --help' lists what there is")
     if isinstance(error, click.MissingParameter) and error.param:
         usage = context.get_usage().replace("Usage: ", "") if context else ""
         return say(
@@ -95,13 +86,10 @@ def _usage(error: click.ClickException) -> Fault:
         )
     if isinstance(error, click.BadParameter) and error.param:
         spelt = config.spelt(error.param)
-        if (value := re.match(r"'?(.*?)'? is not (?:one of|in the range|a valid)", message)) is not None:
+        if match := re.match(r"'?(.*?)'? is not (?:one of|in the range|a valid)", message):
+            near = nearest(match[1], [str(choice) for choice in getattr(error.param.type, "choices", ())])
             allowed = config.allowed(error.param)
-            choices = [str(c) for c in getattr(error.param.type, "choices", ())]
-            return say(
-                "core.bad_value",
-                f"{spelt}: '{value[1]}' is not allowed{nearest(value[1], choices)}; allowed: {allowed}",
-            )
+            return say("core.bad_value", f"{spelt}: '{match[1]}' is not allowed{near}; allowed: {allowed}")
         return say("core.bad_value", f"{spelt}: {message[:1].lower()}{message[1:]}")
     if match := re.match(r"Option '(.*)' requires", message):
         return say("core.missing", f"{match[1]} needs a value")
@@ -110,3 +98,15 @@ def _usage(error: click.ClickException) -> Fault:
     if match := re.match(r"Got unexpected extra arguments? \((.*)\)", message):
         return say("core.extra", f"{name} does not know what to do with '{match[1]}'")
     return say("core.usage", message[:1].lower() + message[1:])
+
+
+def _no_option(option: str, context: click.Context) -> tuple[str, str]:
+    """What to say of an option that a command does not have, and the hint."""
+    path = context.command_path
+    if isinstance(context.command, click.Group) and option.lstrip("-").replace("-", "_") in SHARED:
+        between = "<room> <verb>" if context.parent is None else "<verb>"
+        return f"{option} belongs behind the verb", f"{path} {between} {option} ..."
+    # Dashes are the same in all and would make any two options look alike.
+    known = [name.lstrip("-") for param in context.command.params for name in param.opts]
+    near = nearest(option.lstrip("-"), known).replace("nearest: ", "nearest: --")
+    return f"{path.split()[-1]} has no option {option}{near}", f"'{path} --help' lists what there is"

@@ -59,7 +59,7 @@ def read(path: Path) -> Config:
     except OSError as error:
         raise UsageError(
             "core.no_config",
-            f"config file {path} cannot be read: {error.strerror}",
+            f"config file {path} cannot be read: {(error.strerror or str(error)).lower()}",
             "name another with --config or $SONDE_CONFIG",
         ) from None
     if len(raw) > LONGEST:
@@ -93,7 +93,7 @@ class Config:
 
         Raises
         ------
-        UsageError  core.bad_config: an unknown key, with the nearest known one, or a value the option refuses.
+        UsageError  core.bad_config: an unknown key, with the nearest known one, or a value it refuses.
         """
         chain = [context]
         while chain[0].parent:
@@ -163,7 +163,8 @@ class Config:
         try:
             param.type_cast_value(context, value)
         except SondeError as error:
-            raise self._bad(place, error.what.removeprefix(f"{spelt(param)}: "), error.hint) from None
+            why = error.what.removeprefix(f"{spelt(param)}: ")
+            raise self._bad(place, f"{place[-1]}: {why}", error.hint) from None
         except click.UsageError:
             raise self._bad(place, f"{place[-1]} is {_shown(value)}; allowed: {allowed(param)}") from None
         return value
@@ -213,9 +214,10 @@ def _shown(value: Any) -> str:
     return f"'{text}'" if len(text) <= 40 else f"'{text[:37]}...'"
 
 
+# Compiled when they are used: most starts read no config file.
 _PART = r"(?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*')"
-_KEY = re.compile(rf"\s*({_PART}(?:\s*\.\s*{_PART})*)\s*=")
-_TABLE = re.compile(rf"\s*\[\[?\s*({_PART}(?:\s*\.\s*{_PART})*)\s*\]\]?\s*(?:#.*)?$")
+_KEY = rf"\s*({_PART}(?:\s*\.\s*{_PART})*)\s*="
+_TABLE = rf"\s*\[\[?\s*({_PART}(?:\s*\.\s*{_PART})*)\s*\]\]?\s*(?:#.*)?$"
 
 
 def _lines(text: str) -> dict[tuple[str, ...], int]:
@@ -223,10 +225,10 @@ def _lines(text: str) -> dict[tuple[str, ...], int]:
     found: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), 1):
-        if match := _TABLE.match(line):
+        if match := re.match(_TABLE, line):
             table = _split(match[1])
             found.setdefault(table, number)
-        elif match := _KEY.match(line):
+        elif match := re.match(_KEY, line):
             parts = (*table, *_split(match[1]))
             for n in range(len(table) + 1, len(parts) + 1):
                 found.setdefault(parts[:n], number)

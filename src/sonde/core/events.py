@@ -1,7 +1,7 @@
 """What a probe says while it runs: one JSON object a line on its stdout. See "Probes and their parent".
 
-An event is a mapping with its name under "event". Names that this version does not know pass, so that an older
-Sonde can drive a newer probe; a known one passes only with its keys.
+An event is a mapping with its name under "event". Names that this version does not know pass, so that an
+older Sonde can drive a newer probe; a known one passes only with its keys.
 """
 
 from __future__ import annotations

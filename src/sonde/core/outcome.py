@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Table:
-    """A table for the terminal: head and rows of ready text; numbers are right-aligned by `right`."""
+    """A table for the terminal: head and rows of ready text; numbers are right-aligned by `right`.
+
+    Without any column's name no head is drawn. A cell that is only ✓, ! or ✗ is drawn in its colour.
+    """
 
     title: str
     columns: Sequence[str]

@@ -395,7 +395,7 @@ def _targets(folder: Path, out: Path, parts: Sequence[str]) -> list[tuple[str, P
             f"cannot write {target}: there is no folder {target.parent}",
             f"make it, or save elsewhere: sonde data recover {folder} -o ELSEWHERE",
         )
-    return [(part, target.with_stem(f"{target.stem}-{part}") if part else target) for part in parts]
+    return [(part, target.with_stem(f"{target.stem}-{part}") if len(parts) > 1 else target) for part in parts]
 
 
 def _seal_part(

@@ -28,6 +28,7 @@ __all__ = [
     "epoch_means",
     "epoch_median_ci",
     "epoch_medians",
+    "epoch_quantile_ci",
     "fit_lognormal3",
     "ks_distance",
     "ks_p",
@@ -94,7 +95,7 @@ class Lognormal3(NamedTuple):
 class ChangePoint(NamedTuple):
     """A change of level: the first sample of the new level, Pettitt's K, and p."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls on this
     statistic: float
     p: float
 
@@ -330,6 +331,34 @@ def mean_ci(x: ArrayLike, level: float = 0.95) -> Interval:
     return Interval(*_core.mean_ci(_samples(x), _share("level", level)))
 
 
+def epoch_quantile_ci(x: ArrayLike, epoch: ArrayLike, p: float, level: float = 0.95) -> Interval:
+    """Confidence interval of a quantile from what differs between epochs.
+
+    Holds for dependence within epochs and for regimes that come and go between them.
+
+    Parameters
+    ----------
+    x : (n,) float           n must be large enough that the quantile is not beyond all samples
+    epoch : (n,) int         which epoch a sample belongs to; negative: none, left out. 6 epochs at least
+    p : float in (0, 1)      which quantile
+    level : float in (0, 1)
+
+    Returns
+    -------
+    Interval (low, high), same unit as x; (nan, nan) where there is too little to tell.
+
+    Raises
+    ------
+    DataError   x holds NaN or infinity; lengths differ.
+    UsageError  p or level is outside (0, 1).
+
+    Source: Woodruff, J. Amer. Statist. Assoc. 47, 1952, 635-646, with epochs as clusters, inverted.
+    """
+    return Interval(
+        *_core.epoch_quantile_ci(_samples(x), _epochs(epoch), _share("p", p), _share("level", level))
+    )
+
+
 def epoch_median_ci(x: ArrayLike, epoch: ArrayLike | None = None, level: float = 0.95) -> Interval:
     """Confidence interval of the median from what differs between epochs.
 
@@ -341,14 +370,16 @@ def epoch_median_ci(x: ArrayLike, epoch: ArrayLike | None = None, level: float =
 
     Returns
     -------
-    Interval (low, high), same unit as x; (nan, nan) with fewer than two epochs.
+    Interval (low, high), same unit as x; (nan, nan) with fewer than two epochs. With 2 to 5 epochs it assumes one
+    regime. From medians alone it covers the median of the epochs' medians.
 
     Raises
     ------
     DataError   x holds NaN or infinity; lengths differ.
     UsageError  level is outside (0, 1).
 
-    Source: Hettmansperger and Sheather, Statistics & Probability Letters 4, 1986, 75-79.
+    Source: as `epoch_quantile_ci`; from medians, Hettmansperger and Sheather, Statistics & Probability Letters 4,
+    1986, 75-79.
     """
     if epoch is None:
         return Interval(*_core.epoch_median_ci(_samples(x), _share("level", level)))

@@ -142,8 +142,8 @@ def run(
     start = runs.prepare(launcher, hostlist.expand(hosts) if hosts else ())
     if dry_run:
         return _dry(plan, start, out, budget_s)
-    request = runs.Request(plan, start, out, shlex.join(["sonde", *sys.argv[1:]]), budget_s, began, timeout_s)
-    measured = runs.measure_by_class(request, settings().bar) if by_class else runs.measure(request, settings().bar())
+    request = runs.Request(plan, start, out, ("sonde", *sys.argv[1:]), budget_s, began, timeout_s)
+    measured = runs.measure_by_class(request, settings().bar) if by_class else runs.measure(request, settings().bar("net run", budget_s))
     if not raw:
         runs.drop_raw(measured)
     outcome = _outcome("run", measured.paths)
@@ -174,7 +174,7 @@ def _dry(plan: Plan, start: Any, out: Path, budget_s: float | None) -> Outcome:
         "steps_parallel": plan.steps(True),
         "steps_serial": plan.steps(False),
         "rule": plan.rule,
-        "mpi": start.mpi,
+        "mpi": str(start.mpi),
         "dataset": str(out),
         "command": line,
     }
@@ -188,3 +188,42 @@ def _dry(plan: Plan, start: Any, out: Path, budget_s: float | None) -> Outcome:
         values=facts,
         warnings=plan.warnings(),
     )
+
+
+
+@group.command()
+@common()
+@click.argument("files", nargs=-1, required=True, metavar="FILE.nc...", type=click.Path(path_type=Path))
+def show(files: tuple[Path, ...]) -> Outcome:
+    """What datasets say: verdict, findings, delays by length, classes of links."""
+    return _outcome("show", list(files))
+
+
+def _outcome(verb: str, paths: list[Path]) -> Outcome:
+    """The result of one run: its datasets, one a mode, told one after the other."""
+    import sonde
+    from sonde.core import dataset
+    from sonde.net import verdict
+    from sonde.net.figures import summary_of
+
+    outcome = Outcome("net", verb, dataset=str(paths[0]))
+    told: list[str] = []
+    for path in paths:
+        with sonde.open(path) as tree:
+            summary = summary_of(tree).load()
+            mode = str(tree.attrs.get("mode", "unknown mode"))
+            told.append(verdict.sentence(summary, str(path)))
+            outcome.schema = str(tree.attrs["schema"])
+            outcome.complete &= bool(tree.attrs.get("complete", 1))
+            outcome.findings += verdict.findings(summary, str(path))
+            outcome.warnings += [w for w in dataset.warnings_of(tree) if w not in outcome.warnings]
+            outcome.tables += verdict.tables(summary)
+            values = verdict.values(summary)
+            values["stop_reason"] = str(tree.attrs.get("stop_reason", "unknown"))
+            if len(paths) == 1:
+                outcome.values = values
+            else:
+                told[-1] = f"{mode}: {told[-1]}"
+                outcome.values.setdefault("datasets", []).append({"dataset": str(path), "mode": mode, **values})
+    outcome.verdict = " ".join(told)
+    return outcome

@@ -809,7 +809,11 @@ class _ClassicHeader:
         return self._count()
 
     def _name(self) -> None:
-        self._skip(self._count())
+        count = self._count()
+        try:
+            self._bytes(-(-count // 4) * 4)[:count].decode("utf-8")
+        except UnicodeDecodeError:  # at which the library would stumble
+            raise ValueError("a name in it is not text") from None
 
     def _type(self) -> int:
         kind = self._number(4)

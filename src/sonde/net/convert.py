@@ -12,7 +12,7 @@ import xarray as xr
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
-from sonde.core.errors import DataError, SondeError, UsageError, Warning
+from sonde.core.errors import DataError, UsageError, Warning
 from sonde.net import clustbench, schema
 from sonde.net.clustbench import Counts, Header, Structure, View
 
@@ -41,9 +41,7 @@ class _Lazy(BackendArray):
         self.shape, self.dtype, self._spans = shape, np.dtype(dtype), read
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
-        return indexing.explicit_indexing_adapter(
-            key, self.shape, indexing.IndexingSupport.BASIC, self._take
-        )
+        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.BASIC, self._take)
 
     def _take(self, key: tuple[int | slice, ...]) -> np.ndarray:
         spans: list[slice] = []
@@ -373,11 +371,11 @@ def _diagonal(view: View, rank: int, count: int) -> np.ndarray:
 
 
 def _complete(n: np.ndarray, mode: str, sizes: np.ndarray, warnings: list[Warning]) -> int:
-    lacking = schema.cells_without_data({}, n, sizes.tolist())
-    if lacking:
-        hint = "clustbench did not measure them, or was stopped"
-        warnings.append(schema.without_data_warning(lacking, mode, hint))
-    return int(not lacking)
+    hint = "clustbench did not measure them, or was stopped"
+    lacking = schema.without_data(n, sizes.tolist(), mode, hint)
+    if lacking is not None:
+        warnings.append(lacking)
+    return int(lacking is None)
 
 
 def _warn_of_counts(counts: Counts, name: str, warnings: list[Warning]) -> None:
@@ -768,6 +766,11 @@ def write_fixed_length(tree: xr.DataTree, raw: xr.Dataset, k: int, nc: netCDF4.D
     return repetitions
 
 
+def no_statistics(raw: xr.Dataset) -> xr.Dataset:
+    """/summary that says no more than which cells there are."""
+    return xr.Dataset(coords={name: raw[name].variable for name in schema.CELL})
+
+
 Amplitude = Callable[[np.ndarray, int], np.ndarray]
 
 
@@ -877,7 +880,7 @@ def joined_summary(imported: Imported) -> tuple[xr.Dataset, list[Warning]]:
     try:
         found = schema.SCHEMA.analyse(raw)
         return found.merge(imported.summary, compat="override", combine_attrs="override"), []
-    except (SondeError, ArithmeticError, LookupError, TypeError, ValueError, ImportError) as error:
+    except Exception as error:
         return imported.summary, [
             Warning(
                 "core.analysis_failed",

@@ -5,25 +5,46 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import socket
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sonde.core import provenance, seal
+import numpy as np
+
+from sonde.core import hostlist, provenance, seal
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, Warning
 from sonde.core.events import Event, Progress
 from sonde.core.launch import Launcher, launcher, probe
 from sonde.core.launch.cpus import available
-from sonde.core.launch.mpirun import Mpirun
+from sonde.core.launch.mpirun import Mpi, Mpirun
 from sonde.core.launch.process import Ending, ProbeProcess
 from sonde.net.plan import Plan
 from sonde.net.schema import NAME, SCHEMA
 
-# Of a budget, what is kept for the end: sealing and analysis. Measured on two cores: 5 ms a cell, 60 MB/s.
+if TYPE_CHECKING:
+    from sonde.net.classes import Classes
+    from sonde.net.pairs import Pairs
+
+MPI_PREFIXES = ("OMPI_MCA_", "PRTE_MCA_", "MPIR_CVAR_", "MPICH_", "I_MPI_", "UCX_", "FI_", "HYDRA_")
+TRANSPORT_VARIABLES = (
+    "OMPI_MCA_pml",
+    "OMPI_MCA_btl",
+    "OMPI_MCA_mtl",
+    "UCX_TLS",
+    "UCX_NET_DEVICES",
+    "FI_PROVIDER",
+    "MPIR_CVAR_CH4_NETMOD",
+)
+FIRST_PASS = 60  # samples a cell of --by-class's first pass
+REPRESENTATIVES = 4  # links measured of each class
+
+# Of a budget, what is kept for the end: sealing and analysis.
 RESERVE_SHARE, RESERVE_S, RESERVE_CELL_S = 0.05, 1.0, 0.004
 
 
@@ -48,15 +69,23 @@ class Start:
 
     launcher: Launcher
     hosts: tuple[str, ...]
-    flavour: str
     program: Path
-    mpi: str
+    mpi: Mpi
 
 
 def default_ntasks() -> int:
     """Ranks when nobody says: what Slurm gave, else a rank a core, two at least."""
     given = os.environ.get("SLURM_NTASKS", "")
     return max(2, int(given) if given.isdigit() else available().cores)
+
+
+def cluster() -> str:
+    """Name of the cluster for new datasets: Slurm's word, else this host's."""
+    return os.environ.get("SLURM_CLUSTER_NAME") or socket.gethostname()
+
+
+def _hostlist(hosts: Sequence[str]) -> str:
+    return hostlist.fold([host.partition(":")[0] for host in hosts] or [socket.gethostname()])
 
 
 def output_path(output: Path | None) -> Path:
@@ -67,7 +96,7 @@ def output_path(output: Path | None) -> Path:
     EnvironmentFailure  core.cannot_write: its folder is not there. UsageError  net.bad_output: it is a folder.
     """
     if output is None:
-        return Path(seal.dataset_name("net", provenance.cluster()))
+        return Path(seal.dataset_name("net", cluster()))
     if output.is_dir():
         raise UsageError(
             "net.bad_output",
@@ -94,7 +123,7 @@ def prepare(name: str, hosts: Sequence[str]) -> Start:
     if chosen.name == "local":
         chosen = launcher("mpirun")  # raises what is missing: delays need ranks
     mpi = chosen.mpi if isinstance(chosen, Mpirun) else Mpirun().mpi
-    return Start(chosen, tuple(hosts), mpi.flavour, probe("sonde-net", mpi.flavour), str(mpi))
+    return Start(chosen, tuple(hosts), probe("sonde-net", mpi.flavour), mpi)
 
 
 def command(plan: Plan, start: Start, run_dir: Path, budget_s: float) -> list[str]:
@@ -107,7 +136,7 @@ def command(plan: Plan, start: Start, run_dir: Path, budget_s: float) -> list[st
 class Request:
     """What is to be measured, with what, into which dataset (of several modes, <stem>-<mode>.nc).
 
-    command_line: what the user typed, for the dataset. budget_s: time for all of it since `began`
+    command: what the user typed, for the dataset. budget_s: time for all of it since `began`
     (time.monotonic), start-up and analysis included; None: no limit. timeout_s: how long the probe may be silent
     before it is taken for stuck.
     """
@@ -115,7 +144,7 @@ class Request:
     plan: Plan
     start: Start
     out: Path
-    command_line: str
+    command: tuple[str, ...]
     budget_s: float | None
     began: float
     timeout_s: float = 60.0
@@ -148,9 +177,12 @@ def measure(request: Request, progress: Progress) -> Measured:
         run_dir,
         room="net",
         schema=NAME,
-        attrs=provenance.attrs(command=request.command_line, seed=plan.seed, mpi=start.mpi) | _typed(facts),
+        attrs=provenance.attrs(
+            command=request.command, seed=plan.seed, hostlist=_hostlist(start.hosts), mpi=start.mpi
+        )
+        | _typed(facts),
         plan=plan.document({}),
-        env=provenance.machine(),
+        env=_mpi_environment(os.environ),
         warnings=plan.warnings(),
     )
     listener = _Listener(progress)
@@ -173,11 +205,92 @@ def measure(request: Request, progress: Progress) -> Measured:
     return Measured(files, stop_reason, listener.interrupted, error, listener.attrs)
 
 
+def measure_by_class(request: Request, bar: Callable[[str, float | None], Progress]) -> Measured:
+    """Finds the classes of links in a short first pass, then measures REPRESENTATIVES links of each.
+
+    The first pass visits every pair, with few samples of a few lengths; it may take a third of the budget. Only
+    the second pass is kept; its dataset says which pairs stood for how many.
+    """
+    import sonde
+    from sonde.net.classes import link_classes
+    from sonde.net.pairs import pairs_of
+
+    plan = request.plan
+    few = sorted({plan.sizes[round(k * (len(plan.sizes) - 1) / 3)] for k in range(4)})
+    mode = next((mode for mode in plan.modes if mode.pattern == "pairs"), None)
+    if mode is None:
+        raise UsageError(
+            "net.no_pairs",
+            f"--by-class chooses pairs, and {', '.join(m.name for m in plan.modes)} measures all ranks at once",
+            "use --mode one_to_one, or leave --by-class out",
+        )
+    first = replace(plan, modes=(mode,), sizes=tuple(few), rule=f"fixed:{FIRST_PASS}", epoch_length=20, gap_s=0.0)
+    share = None if request.budget_s is None else request.budget_s / 3
+    with tempfile.TemporaryDirectory(prefix="sonde-net-") as scratch:
+        scout = replace(request, plan=first, out=Path(scratch) / "classes.nc", budget_s=share)
+        found = measure(scout, bar("classes of links", share))
+        if found.error is not None or found.interrupted:
+            raise found.error or EnvironmentFailure(
+                "net.interrupted", "interrupted in the first pass, which is not kept", "run it again"
+            )
+        with sonde.open(found.paths[0]) as tree:
+            links = pairs_of(tree["summary"].to_dataset().load())
+            classes = link_classes(links)
+    chosen = representatives(links, classes, plan.seed)
+    labels = {
+        "selection": "by-class",
+        "link_classes": len(classes),
+        "class_links": ",".join(str(int(count)) for count in classes.count),
+        "class_pairs": ";".join(",".join(f"{a}-{b}" for a, b in pairs) for pairs in chosen),
+    }
+    pairs = tuple(sorted({pair for pairs in chosen for pair in pairs}))
+    return measure(replace(request, plan=replace(plan, pairs=pairs, labels=labels)), bar("net run", request.budget_s))
+
+
+def representatives(links: Pairs, classes: Classes, seed: int) -> list[list[tuple[int, int]]]:
+    """For each class the link in its middle, its slowest one, and others drawn by seed: REPRESENTATIVES at most."""
+    rng = np.random.default_rng(seed)
+    out = []
+    for k in range(len(classes)):
+        rows = np.flatnonzero(classes.label == k)
+        level = np.nanmean(links.log_latency[rows], axis=1)
+        order = rows[np.argsort(level)]
+        picked = [int(order[len(order) // 2]), int(order[-1])]
+        rest = [int(row) for row in rng.permutation(rows) if row not in picked]
+        picked = list(dict.fromkeys(picked + rest))[:REPRESENTATIVES]
+        ends = ((int(links.src[row]), int(links.dst[row])) for row in picked)
+        out.append(sorted({(min(pair), max(pair)) for pair in ends}))
+    return out
+
+
+def drop_raw(measured: Measured) -> None:
+    """Takes the single samples out of what was measured; counts, verdicts and places of the ranks stay.
+
+    Raises
+    ------
+    EnvironmentFailure  core.disk_full, core.cannot_write; the dataset is then whole.
+    """
+    import sonde
+    from sonde.core import dataset
+
+    for path in measured.paths:
+        with sonde.open(path) as tree:
+            raw = tree["raw"].to_dataset()
+            small = raw.drop_vars([name for name, value in raw.data_vars.items() if "sample" in value.dims])
+            small, summary = small.load(), tree["summary"].to_dataset().load()
+            attrs, env, warnings = dataset.attrs(tree), dataset.attrs(tree["env"]), dataset.warnings_of(tree)
+        seal.write_dataset(path, small, summary, attrs, env, warnings)
+
+
 def transport(environment: Mapping[str, str]) -> str:
     """What the user told the MPI about its transport; "default" when nothing. What it then took is its secret."""
-    names = ("OMPI_MCA_pml", "OMPI_MCA_btl", "OMPI_MCA_mtl", "UCX_TLS", "UCX_NET_DEVICES", "FI_PROVIDER", "MPIR_CVAR_CH4_NETMOD")
-    told = [f"{name}={environment[name]}" for name in names if environment.get(name)]
+    told = [f"{name}={environment[name]}" for name in TRANSPORT_VARIABLES if environment.get(name)]
     return " ".join(told) or "default"
+
+
+def _mpi_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What of the environment steers MPIs and their transports; nothing else of it is anybody's business."""
+    return {name: value for name, value in environment.items() if name.startswith(MPI_PREFIXES)}
 
 
 def _typed(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -226,7 +226,11 @@ class NetSchema:
             dims={"src": ranks, "dst": ranks, "size": len(sizes), "sample": samples, "rank": ranks},
             coords=coordinates(ranks, sizes),
             variables=raw_variables(
-                ranks, len(sizes), samples, axis, plan.get("values", {}).get(part, "rtt_half"),
+                ranks,
+                len(sizes),
+                samples,
+                axis,
+                plan.get("values", {}).get(part, "rtt_half"),
                 clock=bool(np.isfinite(clock_time).any()),
             ),
             attrs=_root_attrs(plan, part),
@@ -241,11 +245,11 @@ class NetSchema:
         )
         if np.isfinite(clock_time).any():
             layout.ranks.update(clock)
-        without = cells_without_data(plan, n, sizes)
-        if without:
+        hint = "measure them again with a longer --budget; missing ranks are in the log"
+        lacking = without_data(n, sizes, part, hint, plan.get("pairs"))
+        if lacking is not None:
             layout.complete = False
-            hint = "measure them again with a longer --budget; missing ranks are in the log"
-            layout.warnings.append(without_data_warning(without, part, hint))
+            layout.warnings.append(lacking)
         return layout
 
     def place(
@@ -588,27 +592,30 @@ def _runs(held: np.ndarray, elsewhere: np.ndarray) -> Iterator[tuple[int, int]]:
 # ---- what is missing -----------------------------------------------------------------------------
 
 
-def cells_without_data(
-    plan: Mapping[str, Any], n: np.ndarray, sizes: Sequence[int]
-) -> list[tuple[int, int, int]]:
-    """Requested cells, as (src, dst, size in B), that have no sample. Not requested: the diagonal."""
+def without_data(
+    n: np.ndarray,
+    sizes: Sequence[int],
+    mode: str,
+    hint: str,
+    pairs: Sequence[Sequence[int]] | None = None,
+    most: int = 6,
+) -> Warning | None:
+    """The warning that names requested cells without a sample, `most` of them; None when there are none.
+
+    n: (src, dst, size). sizes: B. pairs: requested (src, dst); None for all but the diagonal.
+    """
     ranks = n.shape[0]
-    asked = np.zeros((ranks, ranks), bool)
-    pairs = plan.get("pairs")
-    if pairs is None:
-        asked[:] = ~np.eye(ranks, dtype=bool)
-    else:
-        for src, dst in pairs:
-            asked[int(src), int(dst)] = True
-    lacking = np.argwhere(asked[:, :, None] & (n == 0))
-    return [(int(s), int(d), sizes[int(k)]) for s, d, k in lacking]
-
-
-def without_data_warning(cells: list[tuple[int, int, int]], mode: str, hint: str, most: int = 6) -> Warning:
-    """The warning that names cells without data, `most` of them at most."""
-    text = ", ".join(f"{s}→{d} at {size} B" for s, d, size in cells[:most])
-    text += f" and {len(cells) - most} more" if len(cells) > most else ""
-    what = f"{len(cells)} requested cells of {mode} have no data"
+    asked = ~np.eye(ranks, dtype=bool)
+    if pairs is not None:
+        asked = np.zeros((ranks, ranks), bool)
+        asked[tuple(np.asarray(pairs, np.int64).reshape(-1, 2).T)] = True
+    lacking = np.flatnonzero(asked[:, :, None] & (n == 0))
+    if not len(lacking):
+        return None
+    named = zip(*np.unravel_index(lacking[:most], n.shape))
+    text = ", ".join(f"{src}→{dst} at {sizes[k]} B" for src, dst, k in named)
+    text += f" and {len(lacking) - most} more" if len(lacking) > most else ""
+    what = f"{len(lacking)} requested cells of {mode} have no data"
     return Warning("net.cells_without_data", f"{what}: {text}", hint)
 
 
@@ -704,18 +711,17 @@ def _check_raw(raw: xr.Dataset) -> list[Finding]:
         text = f"/raw/latency says its value is {value!r}; allowed: {', '.join(VALUES)}"
         found.append(Finding("net.value", text, {"value": value}))
     wrong = dict.fromkeys(("count", "value", "epoch", "status"), 0)
-    for src in range(ranks):
-        row = raw.isel(src=src)[["latency", "epoch", "n", "status"]].load()
-        latency, n = row["latency"].transpose("dst", "size", "sample").values, row["n"].values
-        epoch = np.nan_to_num(row["epoch"].transpose("dst", "size", "sample").values, nan=-1)
-        status = row["status"].values
+    for part in _parts(raw):
+        dims = ("src", "dst", "size", "sample")
+        latency = part["latency"].transpose(*dims).values
+        epoch = np.nan_to_num(part["epoch"].transpose(*dims).values, nan=-1)
+        n, status = part["n"].transpose(*CELL).values, part["status"].transpose(*CELL).values
         kept = np.arange(latency.shape[-1]) < n[..., None]
         wrong["count"] += int(((~np.isnan(latency)) != kept).any(axis=-1).sum())
         odd = np.isinf(latency) | (latency < 0 if value != "one_way" else False)  # clocks have errors
         wrong["value"] += int(odd.any(axis=-1).sum())
-        wrong["epoch"] += int(((epoch >= 0) != kept).any(axis=-1).sum())
-        both = kept[..., 1:]
-        wrong["epoch"] += int(((np.diff(epoch, axis=-1) < 0) & both).any(axis=-1).sum())
+        falls = (np.diff(epoch, axis=-1) < 0) & kept[..., 1:]
+        wrong["epoch"] += int((((epoch >= 0) != kept).any(axis=-1) | falls.any(axis=-1)).sum())
         bad = (status < NOT_MEASURED) | (status > UNDECIDED) | ((status == NOT_MEASURED) != (n == 0))
         wrong["status"] += int(bad.sum())
     texts = {
@@ -728,3 +734,15 @@ def _check_raw(raw: xr.Dataset) -> list[Finding]:
         if count:
             found.append(Finding(f"net.{what}", f"{count} {texts[what]}", {"cells": count}))
     return found
+
+
+def _parts(raw: xr.Dataset, limit_bytes: int = 32 << 20) -> Iterator[xr.Dataset]:
+    """/raw in pieces of about `limit_bytes` of delays, cut as its chunks are: by the rank that measured."""
+    axis = "src" if raw["latency"].attrs.get("measured_by") == "src" else "dst"
+    wanted = raw[["latency", "epoch", "n", "status"]]
+    row_bytes = 8 * raw.sizes["src"] * raw.sizes["size"] * raw.sizes["sample"]
+    rows = max(1, limit_bytes // max(1, row_bytes))
+    sizes = raw.sizes["size"] if row_bytes <= limit_bytes else 1
+    for first in range(0, raw.sizes[axis], rows):
+        for k in range(0, raw.sizes["size"], sizes):
+            yield wanted.isel({axis: slice(first, first + rows), "size": slice(k, k + sizes)})

@@ -8,8 +8,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
-import textwrap
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,12 +16,10 @@ import netCDF4
 import numpy as np
 import pytest
 import xarray as xr
-from fakeroom import ENDED, SCHEMA, Lab, expected, make_run
+from fakeroom import ENDED, SCHEMA, Lab, expected, in_child, make_run
 
 from sonde.core import dataset, seal
 from sonde.core.errors import DataError, EnvironmentFailure, SondeError, Warning
-
-UNIT = Path(__file__).parents[1]
 
 
 def listing(folder: Path) -> list[str]:
@@ -41,17 +37,6 @@ def check_whole(path: Path, ranks: int = 3, cells: int = 2, count: int = 5, part
         want = fakeroom.summary(tree["raw/delay"].values, tree["raw/cell"].values)
         for name, variable in want.items():
             np.testing.assert_array_equal(tree["summary"][name], variable)
-
-
-def in_child(code: str, *arguments: object) -> subprocess.Popen[str]:
-    """Another Python that knows the fake room; `code` sees sys.argv[1:]."""
-    text = f"import sys; sys.path.insert(0, {str(UNIT)!r})\n" + textwrap.dedent(code)
-    return subprocess.Popen(
-        [sys.executable, "-c", text, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 def test_a_run_becomes_a_dataset_and_its_folder_goes(tmp_path):

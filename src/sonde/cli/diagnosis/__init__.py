@@ -1,7 +1,7 @@
 """What `sonde doctor` looks at. A check is one function in a small registry, asked with a time limit.
 
-To add one: a function `(here: Here) -> Answer` under `@check("name", "Title", group)` in a module of this folder,
-and the module's name in MODULES if it is new.
+To add one: a function `(here: Here) -> Answer` under `@check("name", "Title", group)` in a module of this
+folder, and the module's name in MODULES if it is new.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-MODULES = ("machine", "mpi", "rooms")  # in the order in which they are shown
+MODULES = ("mpi", "machine", "rooms")  # in the order in which they are shown
 
 GOOD, POOR, NONE, FACT = "✓", "!", "✗", " "
 

@@ -9,6 +9,7 @@ import resource
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from sonde.cli.diagnosis import FACT, GOOD, NONE, POOR, Answer, Here, check
 from sonde.core.launch.cpus import available
@@ -76,9 +77,11 @@ def frequency(here: Here) -> Answer:
     values = {"governors": governors, "turbo": turbo}
     if not governors:
         return Answer("not visible from here", FACT, values)
-    text = f"governor {', '.join(governors)}" + ("" if turbo is None else f", turbo {'on' if turbo else 'off'}")
+    text = f"governor {', '.join(governors)}" + (
+        "" if turbo is None else f", turbo {'on' if turbo else 'off'}"
+    )
     if governors != ["performance"]:
-        advice = "a core that must speed up first is slow for its first samples: cpupower frequency-set -g performance"
+        advice = "a core that must speed up first is slow at first: cpupower frequency-set -g performance"
         return Answer(text, POOR, values, advice=advice)
     return Answer(text, GOOD, values)
 
@@ -89,12 +92,16 @@ def virtual(here: Here) -> Answer:
     told = here.run(["systemd-detect-virt", "--vm"], 5) if here.which("systemd-detect-virt") else None
     kind = told.out.strip() if told and told.status == 0 else ""
     machine = kind or ("unknown hypervisor" if "hypervisor" in flags else "")
-    container = next((name for name in (".dockerenv", "run/.containerenv") if (here.root / name).exists()), "")
+    container = next(
+        (name for name in (".dockerenv", "run/.containerenv") if (here.root / name).exists()), ""
+    )
     inside = {"": "", ".dockerenv": "docker", "run/.containerenv": "podman"}[container]
     values = {"hypervisor": machine or None, "container": inside or None}
     text = ", ".join(part for part in (machine, f"in a container ({inside})" if inside else "") if part)
     if machine:
-        advice = "other guests of the same host disturb at times no epoch can average away: repeat at other hours"
+        advice = (
+            "other guests of the same host disturb at times no epoch can average away: repeat at other hours"
+        )
         return Answer(text, POOR, values, advice=advice)
     return Answer(text or "no", FACT if inside else GOOD, values)
 
@@ -103,14 +110,20 @@ def virtual(here: Here) -> Answer:
 def kernel(here: Here) -> Answer:
     release = here.read("proc/sys/kernel/osrelease") or platform.release()
     distribution = _unquoted(re.search(r"^PRETTY_NAME=(.*)$", here.read("etc/os-release"), re.M))
-    load = here.read("proc/loadavg").split()[:1]
-    threads = available(here.root).threads
-    values = {"release": release, "distribution": distribution, "load": float(load[0]) if load else None}
-    text = ", ".join(part for part in (distribution, release, f"load {load[0]}" if load else "") if part)
-    if load and float(load[0]) > 0.5 * threads:
-        advice = "something else is running here; 'top' shows what"
-        return Answer(text, POOR, values, advice=advice)
-    return Answer(text, FACT, values)
+    values = {"release": release, "distribution": distribution}
+    return Answer(", ".join(part for part in (distribution, release) if part), FACT, values)
+
+
+@check("load", "Load", "Machine")
+def load(here: Here) -> Answer:
+    told = here.read("proc/loadavg").split()[:1]
+    if not told:
+        return Answer("not visible from here", FACT, {"load": None})
+    value, threads = float(told[0]), available(here.root).threads
+    text = f"{value:g} processes running or waiting, on {_count(threads, 'hardware thread')}"
+    if value > 0.5 * threads:
+        return Answer(text, POOR, {"load": value}, advice="something else is running here; 'top' shows what")
+    return Answer(text, GOOD, {"load": value})
 
 
 @check("privileges", "Privileges", "Machine")
@@ -144,7 +157,7 @@ def limits(here: Here) -> Answer:
     text = f"{_shown(files, False)} open files, {_shown(locked)} locked memory, {_shown(stack)} stack"
     fabric = _names(here, "sys/class/infiniband")
     if fabric and locked != resource.RLIM_INFINITY:
-        advice = "RDMA registers memory by locking it: ulimit -l unlimited (limits.conf, or Slurm's PropagateResourceLimits)"
+        advice = "RDMA locks the memory it registers: ulimit -l unlimited, in limits.conf for good"
         return Answer(text, POOR, values, advice=advice)
     return Answer(text, FACT, values)
 
@@ -175,11 +188,15 @@ def shm(here: Here) -> Answer:
         space = shutil.disk_usage(place)
     except OSError as error:
         text = f"not usable: {(error.strerror or str(error)).lower()}"
-        return Answer(text, NONE, {"free_bytes": None}, advice="ranks of one host need it: mount a tmpfs on /dev/shm")
+        return Answer(
+            text, NONE, {"free_bytes": None}, advice="ranks of one host need it: mount a tmpfs on /dev/shm"
+        )
     values = {"free_bytes": space.free, "total_bytes": space.total}
     text = f"{format_size(space.free)} free of {format_size(space.total)}"
     if space.free < 64 << 20:
-        advice = "64 MiB are few for ranks on one host: mount -o remount,size=1G /dev/shm (docker: --shm-size=1g)"
+        advice = (
+            "64 MiB are few for ranks on one host: mount -o remount,size=1G /dev/shm (docker: --shm-size=1g)"
+        )
         return Answer(text, POOR, values, advice=advice)
     return Answer(text, GOOD, values)
 
@@ -193,13 +210,15 @@ def disk(here: Here) -> Answer:
         return Answer("not writable", POOR, values, advice="give results another place with --output")
     text = f"{format_size(space.free)} free, writable"
     if space.free < 1 << 30:
-        return Answer(text, POOR, values, advice="a run with every sample kept may need more: choose another --output")
+        return Answer(
+            text, POOR, values, advice="a run with every sample kept may need more: choose another --output"
+        )
     return Answer(text, GOOD, values)
 
 
 @check("network", "Network", "Machine")
 def network(here: Here) -> Answer:
-    ports = []
+    ports: list[dict[str, Any]] = []
     for name in _names(here, "sys/class/net"):
         base = f"sys/class/net/{name}"
         if name == "lo" or here.read(f"{base}/operstate") == "down":

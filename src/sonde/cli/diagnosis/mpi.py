@@ -1,4 +1,4 @@
-"""Which MPI there is, whether a probe was built for it, whether ranks start, and what carries their messages."""
+"""Which MPI there is, whether a probe was built for it, whether ranks start, what carries their messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _found(flavour: str) -> Mpi | None:
 
 
 def _installed(flavour: str) -> Answer:
-    """mpirun, the probe for it, whether the probe's library is the one mpirun belongs to, and a hello of 2 ranks."""
+    """mpirun, the probe for it, whether that uses the library mpirun belongs to, and a hello of 2 ranks."""
     mpi = _found(flavour)
     built = flavour in launch.built_flavours() and (launch.libexec() / flavour / PROBE).exists()
     values: dict[str, Any] = {"mpirun": None, "version": None, "built": built, "works": False}
@@ -50,7 +50,9 @@ def _installed(flavour: str) -> Answer:
     text = f"{mpi.version}, {mpi.mpirun}; two ranks start"
     theirs, ours = number(str(told.get("mpi_version", ""))), number(mpi.version)
     if theirs and ours and theirs[:2] != ours[:2]:
-        advice = f"{PROBE} uses the library of {told['mpi_version']}: run 'make setup' again to build it for {mpi}"
+        advice = (
+            f"{PROBE} uses the library of {told['mpi_version']}: run 'make setup' again to build it for {mpi}"
+        )
         return Answer(text, POOR, values, advice=advice)
     return Answer(text, GOOD, values)
 
@@ -86,7 +88,11 @@ def say_hello(mpi: Mpi, probe: Path) -> str:
     ranks = next((event.get("ranks") for event in heard if event.get("event") == "hello"), None)
     if ranks == 2:
         return ""
-    return f"no answer within {HELLO_S:g} s" if ending.reason == "timeout" else f"{ranks or 'none'} of 2 answered"
+    return (
+        f"no answer within {HELLO_S:g} s"
+        if ending.reason == "timeout"
+        else f"{ranks or 'none'} of 2 answered"
+    )
 
 
 def number(text: str) -> tuple[int, ...]:
@@ -134,9 +140,11 @@ def openmpi_transports(here: Here, mpi: Mpi) -> list[str]:
 
 
 def mpich_transports(here: Here, mpi: Mpi) -> list[str]:
-    """MPICH's device, chosen when it was built: "ch4:ucx" is shared memory within a host and UCX between hosts."""
+    """MPICH's device, chosen when it was built: "ch4:ucx" is shared memory in a host, UCX between hosts."""
     out = here.run([str(mpi.mpirun), "--version"], 15).out
-    if not (match := re.search(r"--with-device=([\w:]+)", out)) and (program := beside(mpi, "mpichversion", here)):
+    if not (match := re.search(r"--with-device=([\w:]+)", out)) and (
+        program := beside(mpi, "mpichversion", here)
+    ):
         match = re.search(r"Device:\s*([\w:]+)", here.run([program], 15).out)
     if not match:
         return []

@@ -44,7 +44,9 @@ def report(here: Here) -> Answer:
     values = {"works": not missing, "missing": missing}
     if missing:
         return Answer(f"{', '.join(missing)} not installed", NONE, values, [Need("report", AGAIN)])
-    return Answer(f"plotly {_version('plotly')}, xarray {_version('xarray')}, scipy {_version('scipy')}", GOOD, values)
+    return Answer(
+        f"plotly {_version('plotly')}, xarray {_version('xarray')}, scipy {_version('scipy')}", GOOD, values
+    )
 
 
 @check("parquet", "Parquet", "Libraries")

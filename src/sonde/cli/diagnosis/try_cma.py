@@ -1,8 +1,8 @@
 """Run as a program: may one rank read a sibling's memory in one copy, as MPIs do within a host?
 
 Two children of one parent, as ranks are; the second reads a buffer of the first with process_vm_readv (cross
-memory attach). Yama's ptrace_scope, seccomp filters of containers and user namespaces all forbid it, and no file
-tells for sure: so it is tried. Prints "yes" or the system's reason.
+memory attach). Yama's ptrace_scope, seccomp filters of containers and user namespaces may forbid it, and no
+file tells for sure: so it is tried. Prints "yes" or the system's reason.
 """
 
 import ctypes
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def attempt(pid: int, buffer: ctypes.Array) -> str:
-    """Reads `buffer` of another process: both were forked from one parent, so its address is the same there."""
+    """Reads `buffer` of another process, where it has the same address: both were forked from one parent."""
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "process_vm_readv"):
         return "the C library has no process_vm_readv"

@@ -6,8 +6,9 @@ How it is made sure that nothing stays behind:
   - When Sonde dies, even by SIGKILL, the kernel sends SIGTERM to the launcher (PR_SET_PDEATHSIG), which ends
     its ranks on every host; and the probe's stdin reaches end of file, which means stop.
   - When the launcher is gone, every process of this machine that carries this run's mark in its environment
-    is ended. Process groups do not serve: Open MPI gives each rank a group of its own, MPICH a session of
-    its own.
+    is ended. Process groups do not serve: Open MPI gives each rank a group of its own, MPICH a session.
+  - A guard, a shell that waits on a pipe from Sonde, does the same when Sonde did not live to do it: MPICH's
+    mpiexec passes SIGTERM on once and then waits for ever for a rank that ignores it.
 """
 
 from __future__ import annotations
@@ -39,6 +40,20 @@ MARK = "SONDE_RUN"  # in the environment of every process of a run
 _PR_SET_PDEATHSIG = 1
 _LINE_BYTES = 1 << 20  # a longer line on stdout is no event
 _TAIL_LINES = 8
+_KILL_GRACE_S = 5.0
+
+# $1: the mark; $2: seconds for the launcher to clean up by itself. `read` succeeds when Sonde says that it is
+# through, and meets end of file when Sonde has died.
+_GUARD = """
+read word && exit
+sleep "$2"
+for turn in 1 2 3 4 5 6 7 8 9 10; do
+  pids=$(grep -slzx "$1" /proc/[0-9]*/environ | cut -d/ -f3)
+  [ -n "$pids" ] || exit
+  kill -KILL $pids
+  sleep 0.1
+done
+"""
 
 
 @dataclass(frozen=True)
@@ -108,6 +123,7 @@ class ProbeProcess:
         self._grace_s = grace_s
         self._room = room
         self._child: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
         self._log_file: IO[bytes] | None = None
         self._log_start = 0
         self._pending = b""
@@ -133,6 +149,13 @@ class ProbeProcess:
             ) from error
         self._log_start = self._log_file.tell()
         try:
+            self._guard = subprocess.Popen(
+                ["/bin/sh", "-c", _GUARD, "sonde-guard", f"{MARK}={self._mark}", f"{_KILL_GRACE_S:g}"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
             self._child = subprocess.Popen(
                 self.command,
                 stdin=subprocess.PIPE,
@@ -144,6 +167,7 @@ class ProbeProcess:
             )
         except OSError as error:
             self._log_file.close()
+            self._dismiss_guard()
             raise EnvironmentFailure(
                 f"{self._room}.no_launcher",
                 f"cannot start '{self.command[0]}': {error.strerror}",
@@ -183,13 +207,15 @@ class ProbeProcess:
             self._child.stdin.close()
 
     def kill(self) -> None:
-        """Ends everything now and returns when it is over. What the probe had flushed stays on disk."""
-        if self._ending is None and self._child is not None:
-            self._asked = self._asked or "killed"
-            self._signal(signal.SIGKILL)
-            self._sweep()
-            self._child.wait()
-            self._finish()
+        """Ends everything and returns when it is over. What the probe had flushed stays on disk."""
+        if self._ending is not None or self._child is None:
+            return
+        self._asked = "killed"
+        self._signal(signal.SIGTERM)  # a launcher ends ranks on other hosts only when it can still act
+        with suppress(subprocess.TimeoutExpired):
+            self._child.wait(_KILL_GRACE_S)
+        self._signal(signal.SIGKILL)
+        self._finish()
 
     def wait(self, timeout_s: float | None = None) -> Ending:
         """Hands on events until the run is over. After `timeout_s` the probe is stopped as by `stop`."""
@@ -265,9 +291,9 @@ class ProbeProcess:
         self._log_file.flush()
 
     def _signal(self, number: int) -> None:
-        """To the launcher's process group; the launcher passes SIGTERM on to ranks wherever they are."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, number)
+        """To the launcher, which passes SIGTERM on to ranks wherever they are."""
+        assert self._child is not None
+        self._child.send_signal(number)  # nothing happens when it is gone
 
     def _sweep(self) -> None:
         """Ends every process of this machine that carries this run's mark."""
@@ -280,11 +306,17 @@ class ProbeProcess:
                 return
             time.sleep(0.02)
 
+    def _dismiss_guard(self) -> None:
+        if self._guard is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._guard.communicate(b"through\n", timeout=5)
+
     def _finish(self) -> Ending:
         assert self._child is not None
         assert self._log_file is not None
         status = self._child.wait()
         self._sweep()
+        self._dismiss_guard()
         for pipe in (self._child.stdin, self._child.stdout):
             if pipe is not None:
                 with suppress(OSError):
@@ -295,13 +327,12 @@ class ProbeProcess:
 
     def _classify(self, status: int) -> Ending:
         log = self._own_log()
-        if self._asked == "killed" or self._escalated > 0:
-            reason = "timeout" if self._asked == "timeout" else "killed"
-            return Ending(reason, status, self._not_answering() if self._escalated else None)
-        if self._asked is not None:
-            return Ending(self._asked, status)
+        if self._escalated > 0:
+            return Ending("timeout" if self._asked == "timeout" else "killed", status, self._not_answering())
+        if self._asked == "killed":
+            return Ending("killed", status)
         if status == 0:
-            return Ending("done", 0)
+            return Ending(self._asked or "done", 0)
         reason, what, hint = explain(log, status, self.command)
         if self.last_error is not None:  # the probe knew, and said so itself
             code = str(self.last_error.get("code") or f"{self._room}.{reason}")

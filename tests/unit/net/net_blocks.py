@@ -42,11 +42,22 @@ class FakeFile:
                 record[name] = value
         self.records.append(record)
 
-    def burst(self, mode: int, src: int, dst: int, size: int, epoch: int, values: Sequence[float],
-              t0: float = 0.0) -> None:
+    def burst(
+        self, mode: int, src: int, dst: int, size: int, epoch: int, values: Sequence[float], t0: float = 0.0
+    ) -> None:
         offset = np.arange(len(values)) * 0.5
-        self._add(kind=0, mode=mode, src=src, dst=dst, size=size, epoch=epoch, n=len(values), t0=t0,
-                  value=values, offset=offset)
+        self._add(
+            kind=0,
+            mode=mode,
+            src=src,
+            dst=dst,
+            size=size,
+            epoch=epoch,
+            n=len(values),
+            t0=t0,
+            value=values,
+            offset=offset,
+        )
 
     def verdict(self, mode: int, src: int, dst: int, size: int, code: int) -> None:
         self._add(kind=1, mode=mode, src=src, dst=dst, size=size, code=code)
@@ -55,8 +66,14 @@ class FakeFile:
         self._add(kind=2, src=rank, t0=t0, value=(offset, drift, error))
 
 
-def plan(ranks: int = 3, sizes: Sequence[int] = (8, 64), modes: Sequence[str] = ("one_to_one",),
-         epoch_length: int = 4, measured_by: str = "dst", **more: Any) -> dict[str, Any]:
+def plan(
+    ranks: int = 3,
+    sizes: Sequence[int] = (8, 64),
+    modes: Sequence[str] = ("one_to_one",),
+    epoch_length: int = 4,
+    measured_by: str = "dst",
+    **more: Any,
+) -> dict[str, Any]:
     return {
         "ranks": ranks,
         "sizes": list(sizes),
@@ -70,9 +87,18 @@ def plan(ranks: int = 3, sizes: Sequence[int] = (8, 64), modes: Sequence[str] = 
 
 def file_of(plan: Mapping[str, Any], rank: int, **header: Any) -> FakeFile:
     head = {
-        "schema": "net/1", "rank": rank, "ranks": plan["ranks"], "host": f"n{rank // 2:03d}", "cpu": rank,
-        "core": rank, "l3": 0, "numa": 0, "package": 0, "sizes": list(plan["sizes"]),
-        "modes": list(plan["modes"]), "epoch_length": plan["epoch_length"],
+        "schema": "net/1",
+        "rank": rank,
+        "ranks": plan["ranks"],
+        "host": f"n{rank // 2:03d}",
+        "cpu": rank,
+        "core": rank,
+        "l3": 0,
+        "numa": 0,
+        "package": 0,
+        "sizes": list(plan["sizes"]),
+        "modes": list(plan["modes"]),
+        "epoch_length": plan["epoch_length"],
     }
     return FakeFile({**head, **header}, record_dtype(plan["epoch_length"]))
 
