@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "core/stats/epochs.hpp"
@@ -47,6 +46,13 @@ class Shares {
       : p_(p), total_(static_cast<double>(epochs.samples().size())), below_(epochs.size()) {
     for (std::size_t k = 0; k < epochs.size(); ++k) sorted_.push_back(sorted_copy(epochs[k]));
     if (p != 0.5) inflation_ = inflation(count(sample_quantile));
+  }
+
+  /// Whether the quantile is surely not beyond all samples. Few of a rare event say little about its inflation, and
+  /// then it is at least that of independent samples.
+  bool bounds(double t) const {
+    const double least = p_ == 0.5 ? 0 : std::max(inflation_, 1 / total_);
+    return std::min(p_, 1 - p_) > t * std::sqrt(p_ * (1 - p_) * least);
   }
 
   double t(double m) {
@@ -181,8 +187,7 @@ Interval epoch_quantile_ci(std::span<const double> x, std::span<const std::int32
   Shares shares(epochs, p, sorted[std::min(at, sorted.size() - 1)]);
 
   const double t = student_quantile(0.5 + 0.5 * level, static_cast<double>(epochs.size() - 1));
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  if (shares.t(-infinity) >= -t || shares.t(infinity) <= t) return none;  // may be beyond all samples
+  if (!shares.bounds(t)) return none;
   const auto low = std::partition_point(sorted.begin(), sorted.end(), [&](double m) { return shares.t(m) < -t; });
   const auto high = std::partition_point(low, sorted.end(), [&](double m) { return shares.t(m) <= t; });
   return {*low, high == sorted.end() ? sorted.back() : *high};

@@ -110,9 +110,13 @@ def _find(text: str) -> tuple[Event | None, int]:
     """The event in a line and where it begins."""
     import json  # here and not above: every start of `sonde` imports this module, and few read events
 
-    at = text.find(_BEGIN) if len(text) <= LONGEST_LINE else -1
-    if at < 0:
+    if len(text) > LONGEST_LINE:
         return None, 0
+    at = text.find(_BEGIN)
+    if at < 0:  # with another key in front it must have the line to itself
+        at = len(text) - len(text.lstrip())
+        if not text.startswith("{", at):
+            return None, 0
     try:
         event, _ = json.JSONDecoder().raw_decode(text, at)
     except (ValueError, RecursionError):  # not JSON, a number of too many digits, nested too deep

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 RUN_FILE = "run.json"
-_LOCK_FILE = "lock"
+_LOCK_FILE = ".lock"
 _SEALED_FILE = "sealed.json"
 _CACHE_BYTES = 48 << 20  # for the chunks of all variables of a group that is being written
 _READ_CACHE_BYTES = 8 << 20  # for each variable that analyse reads
@@ -326,8 +326,7 @@ def seal(
     folder = Path(run_dir)
     with contextlib.ExitStack() as stack:
         hold_ = held or stack.enter_context(hold(folder))
-        if (done := _sealed_before(folder)) is not None:
-            _remove(folder, [file.path for file in done], hold_)
+        if (done := finish(folder, hold_)) is not None:
             return done
         noted = dict(attrs or {}), list(warnings)
         if any(noted):
@@ -347,7 +346,7 @@ def seal(
         try:
             files, unread = _block_files(folder)
             names = list(schema.parts(run.plan))
-            for number, (part, target) in enumerate(_targets(folder, Path(out), names)):
+            for number, (part, target) in enumerate(targets(folder, Path(out), names)):
                 report = _scaled(progress, number, len(names), len(files))
                 draft = _Draft(target, folder)
                 parts.append(draft)
@@ -387,7 +386,13 @@ def _block_files(folder: Path) -> tuple[list[BlockFile], list[Warning]]:
     return files, unread
 
 
-def _targets(folder: Path, out: Path, parts: Sequence[str]) -> list[tuple[str, Path]]:
+def targets(folder: Path, out: Path, parts: Sequence[str]) -> list[tuple[str, Path]]:
+    """The datasets a run's folder becomes: (part, path) each. out: as for `seal`.
+
+    Raises
+    ------
+    EnvironmentFailure  core.cannot_write: the folder they go to is not there.
+    """
     target = out / f"{folder.name.removesuffix('.run')}.nc" if out.is_dir() else out
     if not target.parent.is_dir():
         raise EnvironmentFailure(
@@ -504,8 +509,16 @@ def _folded(warnings: list[Warning], limit: int = 8) -> list[Warning]:
     ]
 
 
-def _sealed_before(folder: Path) -> list[SealedFile] | None:
-    """The datasets that a folder has become already, when only its removal is missing; else None."""
+def finish(run_dir: str | PathLike[str], held: Hold) -> list[SealedFile] | None:
+    """Removes a folder that was sealed already, whose removal was cut short; returns its datasets.
+
+    None, and nothing is done, when the folder is still to be sealed.
+
+    Raises
+    ------
+    DataError  core.sealed_already: a dataset is no longer where it was saved; core.not_a_run.
+    """
+    folder = Path(run_dir)
     path = folder / _SEALED_FILE
     if not path.exists():
         return None
@@ -526,6 +539,7 @@ def _sealed_before(folder: Path) -> list[SealedFile] | None:
     for name in names:
         with dataset.open(name) as tree:
             done.append(SealedFile(name, bool(tree.attrs["complete"]), dataset.warnings_of(tree)))
+    _remove(folder, names, held)
     return done
 
 

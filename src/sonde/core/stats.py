@@ -104,7 +104,9 @@ def _samples(x: ArrayLike) -> Floats:
     try:
         array = np.ascontiguousarray(x, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise DataError("core.not_numbers", f"samples are not numbers: {error}", "give floats, in s") from None
+        raise DataError(
+            "core.not_numbers", f"samples are not numbers: {error}", "give floats, in s"
+        ) from None
     if array.ndim != 1 or np.ndim(x) != 1:
         raise DataError(
             "core.not_a_series",
@@ -129,13 +131,17 @@ def _share(name: str, value: float, *, open_ends: bool = True) -> float:
     inside = 0 < value < 1 if open_ends else 0 <= value <= 1
     if not inside:
         ends = "between 0 and 1" if open_ends else "from 0 to 1"
-        raise UsageError("core.not_a_share", f"{name} is {value:g}; it must be {ends}", f"{name}=0.95, not 95")
+        raise UsageError(
+            "core.not_a_share", f"{name} is {value:g}; it must be {ends}", f"{name}=0.95, not 95"
+        )
     return float(value)
 
 
 def _count(name: str, value: int, least: int) -> int:
     if value != int(value) or value < least:
-        raise UsageError("core.not_a_count", f"{name} is {value}; it must be a whole number of at least {least}")
+        raise UsageError(
+            "core.not_a_count", f"{name} is {value}; it must be a whole number of at least {least}"
+        )
     return int(value)
 
 
@@ -510,7 +516,9 @@ def ks_distance(x: ArrayLike, fit: Lognormal3) -> float:
     return float(_core.ks_distance(_samples(x), tuple(fit)))
 
 
-def ks_p(x: ArrayLike, fit: Lognormal3, replicates: int = 199, seed: int = 0, max_samples: int = 500) -> float:
+def ks_p(
+    x: ArrayLike, fit: Lognormal3, replicates: int = 199, seed: int = 0, max_samples: int = 500
+) -> float:
     """Probability of a distance as large as seen, if the law is lognormal.
 
     The parameters were estimated, so the fit is repeated on simulated samples (parametric bootstrap).
@@ -534,7 +542,11 @@ def ks_p(x: ArrayLike, fit: Lognormal3, replicates: int = 199, seed: int = 0, ma
 
     Source: Stute, Gonzalez Manteiga and Presedo Quindimil, Metrika 40, 1993, 243-256.
     """
-    counts = _count("replicates", replicates, 1), _count("seed", seed, 0), _count("max_samples", max_samples, 3)
+    counts = (
+        _count("replicates", replicates, 1),
+        _count("seed", seed, 0),
+        _count("max_samples", max_samples, 3),
+    )
     return float(_core.ks_p(_samples(x), tuple(fit), *counts))
 
 
@@ -581,7 +593,9 @@ def welch(x: ArrayLike, window: int, overlap: int = 0, epoch: ArrayLike | None =
     """
     window, overlap = _count("window", window, 1), _count("overlap", overlap, 0)
     if overlap >= window:
-        raise UsageError("core.bad_overlap", f"overlap is {overlap} samples; it must be below the window of {window}")
+        raise UsageError(
+            "core.bad_overlap", f"overlap is {overlap} samples; it must be below the window of {window}"
+        )
     if epoch is None:
         return np.asarray(_core.welch(_samples(x), window, overlap))
     return np.asarray(_core.welch(_samples(x), _epochs(epoch), window, overlap))

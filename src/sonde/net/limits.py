@@ -3,7 +3,7 @@
 Two medians differ when their intervals do not overlap *and* they are apart by more than `matters`: on a busy machine
 a difference that matters to nobody is found in every run. Over many cells the test is corrected: a cell counts when its
 p passes Benjamini and Hochberg's step over all cells compared (1995), p from the normal law on log medians whose
-errors are a quarter of the width of the 95 % intervals in log space.
+errors come from the 95 % intervals.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ from sonde.core.errors import DataError, Finding
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_size
 from sonde.net import verdict
+from sonde.net.pairs import LEAST_ERROR, centre, log_errors
 from sonde.net.schema import CONVERGED, NOT_MEASURED
 
 LEVEL = 0.05  # false-discovery level
 MATTERS = 0.05  # relative difference below which nobody is told
 MOST_FINDINGS = 20
-# Where an interval is missing or of no width, a median is taken to be known to this.
-LEAST_LOG_ERROR = 0.005
-_Z95 = 1.959963984540054
+UNKNOWN_LOG_ERROR = 0.05  # of a median without an interval, as in files of other tools
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ def check(summary: xr.Dataset, limits: Limits, dataset: str = "FILE") -> list[Fi
 def _medians(summary: xr.Dataset, limits: Limits, dataset: str) -> list[Finding]:
     if limits.max_median_s is None:
         return []
-    cells = verdict.centre(summary)
+    cells = centre(summary)
     size = summary["size"].values
     asked = np.ones(len(size), bool) if limits.size_b is None else size <= limits.size_b
     over = np.argwhere((cells > limits.max_median_s) & asked)
@@ -81,7 +80,7 @@ def _medians(summary: xr.Dataset, limits: Limits, dataset: str) -> list[Finding]
 def _ratios(summary: xr.Dataset, limits: Limits, dataset: str) -> list[Finding]:
     if limits.max_ratio is None:
         return []
-    cells = verdict.centre(summary)
+    cells = centre(summary)
     label = summary["class"].values if "class" in summary else np.zeros(cells.shape[:2], int)
     out = []
     for k in np.unique(label[label >= 0]):
@@ -160,11 +159,11 @@ def diff(
     DataError  net.not_comparable: other ranks, no common size, or samples of another kind.
     """
     a, b = _aligned(a, b, names)
-    x, y = verdict.centre(a), verdict.centre(b)
+    x, y = centre(a), centre(b)
     both = np.isfinite(x) & np.isfinite(y) & (x > 0) & (y > 0)
     ratio = np.full(x.shape, np.nan)
     ratio[both] = y[both] / x[both]
-    error = np.hypot(_log_error(a, x), _log_error(b, y))
+    error = np.hypot(_log_error(a), _log_error(b))
     p = np.full(x.shape, np.nan)
     p[both] = 2 * sps.norm.sf(np.abs(np.log(ratio[both])) / error[both])
     q = np.full(x.shape, np.nan)
@@ -203,14 +202,10 @@ def _aligned(a: xr.Dataset, b: xr.Dataset, names: tuple[str, str]) -> tuple[xr.D
     return a.sel(size=common), b.sel(size=common)
 
 
-def _log_error(summary: xr.Dataset, centre: np.ndarray) -> np.ndarray:
-    """Standard error of the log median of each cell, from its 95 % interval."""
-    if "median_low" not in summary:
-        return np.full(centre.shape, LEAST_LOG_ERROR)
-    low, high = (summary[f"median_{end}"].transpose("src", "dst", "size").values for end in ("low", "high"))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        width = np.log(high / low) / (2 * _Z95)
-    return np.where(np.isfinite(width), np.maximum(width, LEAST_LOG_ERROR), np.nanmax([LEAST_LOG_ERROR, 0.05]))
+def _log_error(summary: xr.Dataset) -> np.ndarray:
+    """Standard error of the log median of each cell; UNKNOWN_LOG_ERROR where a file does not tell."""
+    error, _ = log_errors(summary)
+    return np.where(np.isfinite(error), np.maximum(error, LEAST_ERROR), UNKNOWN_LOG_ERROR)
 
 
 def _told(

@@ -45,7 +45,7 @@ def command(
 
     \b
     sonde report net-alpha-20261120T214757Z-3f9a.nc
-    sonde report a.nc b.nc -o both.html --static figures --format pdf --at size=1KiB
+    sonde report a.nc b.nc -o both.html --static figures --at size=1KiB
     """
     from datetime import UTC, datetime
 

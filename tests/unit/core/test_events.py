@@ -27,6 +27,10 @@ def test_an_event_is_read_from_text_and_bytes():
     assert parse(line.encode() + b"\r\n") == PROGRESS
 
 
+def test_keys_come_in_any_order_and_with_blanks():
+    assert parse('  { "steps" : 63, "event" : "pairing" }') == {"steps": 63, "event": "pairing"}
+
+
 def test_more_keys_than_asked_for_are_kept():
     event = parse(json.dumps({**PROGRESS, "decided": 2}))
     assert event is not None
@@ -71,6 +75,8 @@ def test_a_time_that_is_none_is_foreign(bad):
         '{"event":["progress"]}',
         '["event"]',
         '{"other":"progress"}',
+        "{}",
+        "{",
         '{"event":"progress"}',
         b"\xff\xfe\x00",
         '{"event":' + "[" * 200_000,

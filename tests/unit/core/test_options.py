@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonde.core.errors import UsageError
-from sonde.core.options import DURATION, HOSTS, SHARE, SHARED, SIZE, SIZES, Settings, common, settings
+from sonde.core.options import DURATION, HOSTS, SHARE, SHARED, SIZE, SIZES, Settings, Whole, common, settings
 
 
 @pytest.mark.parametrize(
@@ -82,6 +82,13 @@ def test_what_is_no_share_is_refused(text):
     with pytest.raises(UsageError, match="is not a share") as caught:
         SHARE.read(text)
     assert caught.value.code == "core.bad_share"
+
+
+@pytest.mark.parametrize("text", ["", "-1", "0", "1.5", "1e3", "one", "٣", "9" * 19, "+1"])
+def test_what_is_no_whole_number_from_one_up_is_refused(text):
+    assert Whole(1).read(" 12 ") == 12
+    with pytest.raises(UsageError, match="allowed: whole numbers from 1 up"):
+        Whole(1).read(text)
 
 
 def test_a_duration_of_no_time_is_refused():
