@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 CELLS = 1_000_000  # values of one matrix figure over all its frames; beyond, cells become blocks
+CODES = 4 * CELLS  # of a status matrix: a code takes one byte where a value takes four
 EXTRAS = 2_000_000  # values of its further variables
 POINTS = 4_000  # of one curve
 ALL_POINTS = 240_000  # of one figure over all its frames
@@ -343,7 +344,7 @@ def matrix(figure: Figure) -> Matrix:
     raw = [np.asarray(f["value"].transpose("row", "col").values) for f in at_frame(figure)]
     n_rows, n_cols = raw[0].shape
     rows, cols = _names(figure, "row"), _names(figure, "col")
-    block = thin.block_size(n_rows, n_cols, len(raw), CELLS)
+    block = thin.block_size(n_rows, n_cols, len(raw), CODES if status else CELLS)
     notes = []
     words: tuple[str, ...] = ()
     counts: list[list[int]] = []

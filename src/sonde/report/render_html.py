@@ -325,20 +325,21 @@ def _over_bar(q: prepare.Quantity) -> dict[str, Any]:
     }
 
 
-def _places(names: Sequence[str], most: int = 12) -> tuple[list[int], list[str]]:
-    """Which rows or columns get a tick: all of a few, else every 2nd, 4th, 8th … from the first."""
+def _places(names: Sequence[str], most: int, block: int) -> tuple[list[int], list[str]]:
+    """Which rows or columns get a tick: all of a few, else every 2nd, 4th, 8th …; a block by its first."""
     every = 1
     while len(names) / every > most:
         every *= 2
-    return list(range(0, len(names), every)), [plain(names[k]) for k in range(0, len(names), every)]
+    at = range(0, len(names), every)
+    return list(at), [plain(names[k].split("–")[0] if block > 1 else names[k]) for k in at]
 
 
 def _matrix(figure: Figure) -> Drawn:
     m = prepare.matrix(figure)
     rows, cols = len(m.rows.each), len(m.cols.each)
     status = bool(m.words)
-    x_at, x_text = _places(m.cols.each, 16)
-    y_at, y_text = _places(m.rows.each, 16)
+    x_at, x_text = _places(m.cols.each, 16, m.block)
+    y_at, y_text = _places(m.rows.each, 16, m.block)
     trace: dict[str, Any] = {
         "type": "heatmap",
         "x0": 0,

@@ -99,7 +99,7 @@ def test_a_large_matrix_becomes_blocks_that_keep_the_slow_pair(monkeypatch):
 
 
 def test_counts_of_states_are_of_cells_even_where_blocks_are_drawn(monkeypatch):
-    monkeypatch.setattr(prepare, "CELLS", 8 * 8 * 8)
+    monkeypatch.setattr(prepare, "CODES", 8 * 8 * 8)
     m = prepare.matrix(demo.status(32))
     assert m.block == 4
     assert sum(m.counts[0]) == 32 * 31

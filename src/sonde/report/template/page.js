@@ -104,6 +104,15 @@
     axis.ticktext = kept.map((k) => axis.ticktext[k]);
   }
 
+  // Every 2nd, 4th, 8th … of evenly spaced ticks, as many as fit side by side
+  function evenly(axis, apart) {
+    const wide = Math.max(...axis.ticktext.map((t) => t.length * 6.4 + 8));
+    let every = 1;
+    while (apart * every < wide && every < axis.tickvals.length) every *= 2;
+    axis.tickvals = axis.tickvals.filter((_, k) => k % every === 0);
+    axis.ticktext = axis.ticktext.filter((_, k) => k % every === 0);
+  }
+
   function median(values) {
     const kept = Array.from(values).filter(Number.isFinite).sort((a, b) => a - b);
     if (!kept.length) return NaN;
@@ -175,7 +184,9 @@
       const room = layout.width - layout.margin.l - layout.margin.r;
       for (const trace of traces) if (trace.colorbar) thinned(trace.colorbar, trace.zmin, trace.zmax, room, (v) => v);
       if (layout.xaxis.type === "log" && layout.xaxis.range) thinned(layout.xaxis, layout.xaxis.range[0], layout.xaxis.range[1], room, Math.log10);
-      if (this.cells && room / this.cells.spec.cols.length < 46) for (const trace of traces) if (trace.z && !spec.legend.length) delete trace.texttemplate;
+      this.cell_px = this.cells ? room / this.cells.spec.cols.length : 0;
+      if (this.cells && layout.xaxis.tickvals.length > 1) evenly(layout.xaxis, this.cell_px * (layout.xaxis.tickvals[1] - layout.xaxis.tickvals[0]));
+      if (this.cells && this.cell_px < 46) for (const trace of traces) if (trace.z && !spec.legend.length) delete trace.texttemplate;
       layout.uirevision = focus ? "focus" : "kept"; // a reader's zoom outlives the slider
       if (coarse) {
         layout.dragmode = false;
@@ -248,7 +259,8 @@
     outline(colours) {
       if (!this.picked) return [];
       const [r, c] = this.picked;
-      const box = { type: "rect", x0: c - 0.5, x1: c + 0.5, y0: r - 0.5, y1: r + 0.5 };
+      const half = Math.max(0.5, 5 / this.drawing.cell_px); // a cell of two pixels still gets a frame to see it in
+      const box = { type: "rect", x0: c - half, x1: c + half, y0: r - half, y1: r + half };
       return [Object.assign({ line: { color: colours.ground, width: 5 } }, box), Object.assign({ line: { color: colours.ink, width: 2 } }, box)];
     }
 
