@@ -767,7 +767,8 @@ def _bound_cache(variables: Iterable[netCDF4.Variable]) -> None:
             sized.append((variable, math.prod(lengths) * variable.dtype.itemsize))
     total = sum(size for _, size in sized)
     for variable, size in sized:
-        variable.set_var_chunk_cache(min(_CACHE_BYTES * size // total, 16 * size), 1009, 1.0)
+        # Never 1.0: HDF5 would then keep chunks at the edge, which are never written whole, past any limit.
+        variable.set_var_chunk_cache(min(_CACHE_BYTES * size // total, 16 * size), 1009, 0.75)
 
 
 def _assign(variable: netCDF4.Variable, where: tuple[int | slice, ...], values: Any) -> None:
