@@ -1,14 +1,13 @@
 """Memory of rank 0 in a large run: made-up delays through the probes' own writer, then the real seal.
 
 Both steps run in processes of their own, whose peak resident memory is what the kernel says of them. Rank 0's
-is that of the process that feeds the writer (every rank's file in turn, with the buffer a rank of that run has),
-an interpreter and its libraries included, which a probe does not carry.
+is that of the process that feeds the writer (every rank's file in turn, with the buffer a rank of that run
+has), an interpreter and its libraries included, which a probe does not carry.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import resource
 import shutil
 import subprocess
@@ -19,38 +18,49 @@ from pathlib import Path
 from typing import Any
 
 RANKS, BURSTS, BURST = 1024, 20, 50
+ANALYSED = 128  # ranks of a run that is analysed too: at 1024 that takes half an hour
 LIMIT_MB = 200
 SPARE_BYTES = 2 << 30  # left free on the disk
 
 
-def rows(ranks: int = RANKS, folder: Path | None = None) -> list[dict]:
-    """Peak memory of writing and of sealing a run of `ranks` ranks, 1000 samples a pair, one size.
+def rows(ranks: int = RANKS, analysed: int = ANALYSED, folder: Path | None = None) -> list[dict]:
+    """Peak memory of writing a run of `ranks` ranks, 1000 samples a pair, one size; and of sealing its /raw.
 
-    folder: where some 33 kB a pair are needed for a while; the default is where temporary files go.
+    analysed: ranks of a second run, whose analysis is measured as well. folder: where some 33 kB a pair are
+    needed for a while; the default is where temporary files go.
     """
     what = f"memory of rank 0, N = {ranks}, n = {BURSTS * BURST} (synthetic feed to the real writer)"
-    names = {"write": what, "seal": f"memory of sealing and analysing that run, N = {ranks}"}
+    sealing = f"memory of sealing that run's /raw, N = {ranks}"
     place = Path(folder or tempfile.gettempdir())
     needed = _needed_bytes(ranks) + SPARE_BYTES
     free = shutil.disk_usage(place).free
     if free < needed:
         note = f"not measurable: {place} has {free / 1e9:.0f} GB free, {needed / 1e9:.0f} GB are needed"
-        return [_row(name, None, note) for name in names.values()]
+        return [_row(what, None, note), _row(sealing, None, note)]
+    wrote, sealed = _measured(place, ranks, analyse=False)
+    _, whole = _measured(place, analysed, analyse=True)
+    return [
+        _row(
+            what,
+            wrote["peak_mb"],
+            f"{wrote['bytes'] / 1e9:.1f} GB in {ranks} block files, {wrote['seconds']:.0f} s; "
+            f"{wrote['start_mb']:.0f} MB of it are Python and numpy before the first record",
+        ),
+        _row(
+            sealing,
+            sealed["peak_mb"],
+            f"{sealed['raw_bytes'] / 1e9:.1f} GB of /raw become a dataset of {sealed['bytes'] / 1e9:.1f} GB "
+            f"in {sealed['seconds']:.0f} s; {sealed['start_mb']:.0f} MB are Python and its libraries. "
+            f"Analysis grows with the cells: {analysed} ranks sealed and analysed peak at "
+            f"{whole['peak_mb']:.0f} MB, {whole['start_mb']:.0f} MB of it libraries, in {whole['seconds']:.0f} s",
+        ),
+    ]
+
+
+def _measured(place: Path, ranks: int, analyse: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="sonde-bench-", dir=place) as scratch:
         run, out = Path(scratch) / "bench.run", Path(scratch) / "bench.nc"
-        wrote = _child("write", run, ranks)
-        sealed = _child("seal", run, out)
-    note = (
-        f"{wrote['bytes'] / 1e9:.1f} GB in {ranks} block files, {wrote['seconds']:.0f} s; "
-        f"{wrote['start_mb']:.0f} MB of it are Python and numpy before the first record"
-    )
-    rows_ = [_row(names["write"], wrote["peak_mb"], note)]
-    note = (
-        f"{sealed['raw_bytes'] / 1e9:.1f} GB of /raw become a dataset of {sealed['bytes'] / 1e9:.1f} GB in "
-        f"{sealed['seconds']:.0f} s; peak {sealed['placed_mb']:.0f} MB until /raw is whole, then analysis; "
-        f"{sealed['start_mb']:.0f} MB are Python and its libraries. {sealed['said']}"
-    )
-    return [*rows_, _row(names["seal"], sealed["peak_mb"], note.strip())]
+        return _child("write", run, ranks), _child("analyse" if analyse else "seal", run, out)
 
 
 def _row(what: str, value: float | None, note: str) -> dict:
@@ -108,11 +118,20 @@ def write(run: Path, ranks: int) -> dict[str, Any]:
     start_mb = _peak_mb()
     began = time.monotonic()
     for rank in range(ranks):
+        place = {"host": f"n{rank // 64:04d}", "cpu": rank % 64, "core": rank % 64, "l3": rank % 64 // 8}
         header = {
-            "fields": fields, "schema": "net/1", "rank": rank, "ranks": ranks, "sizes": [8],
-            "modes": ["one_to_one"], "values": ["rtt_half"], "epoch_length": BURST,
-            "host": f"n{rank // 64:04d}", "cpu": rank % 64, "core": rank % 64, "l3": rank % 64 // 8, "numa": rank % 64 // 32, "package": 0,
-        }  # fmt: skip
+            "fields": fields,
+            "schema": "net/1",
+            "rank": rank,
+            "ranks": ranks,
+            "sizes": [8],
+            "modes": ["one_to_one"],
+            "values": ["rtt_half"],
+            "epoch_length": BURST,
+            **place,
+            "numa": rank % 64 // 32,
+            "package": 0,
+        }
         writer = _core.BlockWriter(
             str(run / f"rank-{rank:05d}.blk"), json.dumps(header), record.itemsize, 64 + 4 * ranks
         )
@@ -135,40 +154,37 @@ def write(run: Path, ranks: int) -> dict[str, Any]:
     return {"peak_mb": _peak_mb(), "start_mb": start_mb, "seconds": time.monotonic() - began, "bytes": size}
 
 
-def seal(run: Path, out: Path) -> dict[str, Any]:
+def seal(run: Path, out: Path, analyse: bool) -> dict[str, Any]:
     """Seals the folder with net's own schema."""
-    import xarray  # noqa: F401  counted as a library, not as this run's
+    import netCDF4  # noqa: F401  counted as a library, not as this run's
 
     from sonde.core import dataset, seal
     from sonde.net.schema import SCHEMA
 
-    placed = [0.0]
-
-    def progress(_done: int, _all: int) -> None:
-        placed[0] = _peak_mb()
-
+    if analyse:
+        import sonde.net.analyse  # noqa: F401
     start_mb = _peak_mb()
     began = time.monotonic()
-    (sealed,) = seal.seal(run, out, SCHEMA, progress=progress)
+    (sealed,) = seal.seal(run, out, SCHEMA, analyse=analyse)
     seconds = time.monotonic() - began
-    peak = _peak_mb()
+    peak_mb = _peak_mb()
+    if not sealed.complete or [w.code for w in sealed.warnings] != ([] if analyse else ["core.not_analysed"]):
+        raise RuntimeError(f"sealing went otherwise than it should: {sealed.warnings}")
     with dataset.open(out) as tree:
         raw_bytes = sum(tree["raw"][name].nbytes for name in ("latency", "epoch", "t_start"))
-        said = "; ".join(f"{w.code}: {w.evidence}" for w in dataset.warnings_of(tree))
-    if not sealed.complete:
-        raise RuntimeError(f"the dataset lacks cells: {said}")
     return {
-        "peak_mb": peak,
-        "placed_mb": placed[0],
+        "peak_mb": peak_mb,
         "start_mb": start_mb,
         "seconds": seconds,
-        "bytes": os.stat(out).st_size,
+        "bytes": out.stat().st_size,
         "raw_bytes": raw_bytes,
-        "said": said,
     }
 
 
 if __name__ == "__main__":
     step, first, second = sys.argv[1:]
-    result = write(Path(first), int(second)) if step == "write" else seal(Path(first), Path(second))
+    if step == "write":
+        result = write(Path(first), int(second))
+    else:
+        result = seal(Path(first), Path(second), analyse=step == "analyse")
     print(json.dumps(result))
