@@ -1,7 +1,8 @@
 """Jumps: message lengths at which delays change course, and moments at which they changed for good.
 
-Over lengths a delay is taken to be piecewise linear in the size. A buffer that overflows or a protocol that switches
-shows as a jump or a new slope; where all pairs show it at one size, it is the network's and not a link's.
+Over lengths a delay is taken to be piecewise linear in the size. A buffer that overflows or a protocol that
+switches shows as a jump or a new slope; where all pairs show it at one size, it is the network's and not a
+link's.
 """
 
 from __future__ import annotations
@@ -28,10 +29,13 @@ MOST_SIZES = 400
 class Jump:
     """A break between two neighbouring sizes, B.
 
-    src, dst : the pair, -1 and -1 for the median of all pairs or of a class; link_class : -1 unless of one class
-    height : s, what the delay is above what the slope before would give at size_high; ratio : the same over that
+    src, dst : the pair, -1 and -1 for the median of all pairs or of a class; link_class : -1 unless of one
+        class
+    height : s, what the delay is above what the slope before would give at size_high; ratio : the same over
+        that
     slope_before, slope_after : s/B, NaN where a side has one size
-    p : that noise and misfit alone break so, over all places tried; share : pairs that show it (NaN for one pair)
+    p : that noise and misfit alone break so, over all places tried; share : pairs that show it (NaN for one
+        pair)
     """
 
     src: int
@@ -51,7 +55,8 @@ class Jump:
 class Event:
     """A moment from which delays are different: t in s since the run began, epoch at it.
 
-    src, dst : the cell, -1 for the whole machine; ratio : after over before; share : cells that moved the same way
+    src, dst : the cell, -1 for the whole machine; ratio : after over before; share : cells that moved the
+        same way
     """
 
     t: float
@@ -73,11 +78,12 @@ def breaks(size: np.ndarray, delay: np.ndarray, error: np.ndarray, alpha: float 
 
     Returns
     -------
-    Positions k, ascending: a new piece begins at size[k]. [] with fewer than 5 sizes. Every piece has at least two
-    sizes, so that a single odd size is no piece.
+    Positions k, ascending: a new piece begins at size[k]. [] with fewer than 5 sizes. Every piece has at
+    least two sizes, so that a single odd size is no piece.
 
-    Source: best partition by dynamic programming (Bellman & Roth, J. Am. Stat. Assoc. 64, 1969, 1079-1084) with the
-    known errors; a piece costs what chi-square with its three parameters reaches by chance at any of S places.
+    Source: best partition by dynamic programming (Bellman & Roth, J. Am. Stat. Assoc. 64, 1969, 1079-1084)
+    with the known errors; a piece costs what chi-square with its three parameters reaches by chance at any of
+    S places.
     """
     count = len(size)
     if count < 5:
@@ -109,9 +115,9 @@ def size_jumps(pairs: Pairs, classes: np.ndarray, alpha: float = ALPHA) -> list[
 
     Returns
     -------
-    Jumps of classes, in order of class and size; [] with fewer than 5 sizes. A break is one when the median over a
-    class's links shows it; `share` of links that move the same way at it, beyond their own noise, tells whether it
-    is the network's.
+    Jumps of classes, in order of class and size; [] with fewer than 5 sizes. A break is one when the median
+    over a class's links shows it; `share` of links that move the same way at it, beyond their own noise,
+    tells whether it is the network's.
     """
     out: list[Jump] = []
     if len(pairs.size) < 5 or len(pairs) == 0:
@@ -138,13 +144,17 @@ def size_jumps(pairs: Pairs, classes: np.ndarray, alpha: float = ALPHA) -> list[
             if jump is None:
                 continue
             height, ratio, before, after, p = jump
-            steps = np.log1p((np.exp(y[:, cut]) - _carried(size, np.exp(y), low, cut)) / np.exp(y[:, cut - 1]))
+            steps = np.log1p(
+                (np.exp(y[:, cut]) - _carried(size, np.exp(y), low, cut)) / np.exp(y[:, cut - 1])
+            )
             noise = 2 * np.hypot(own[:, cut], LEAST_MISFIT)
             moved = np.sign(height) * steps > noise
             known = np.isfinite(steps)
             share = float(moved[known].mean()) if known.any() else float("nan")
             out.append(
-                Jump(-1, -1, int(k), int(size[cut - 1]), int(size[cut]), height, ratio, before, after, p, share)
+                Jump(
+                    -1, -1, int(k), int(size[cut - 1]), int(size[cut]), height, ratio, before, after, p, share
+                )
             )
     return out
 
@@ -197,10 +207,11 @@ def machine_events(level: np.ndarray, t: np.ndarray, alpha: float = ALPHA) -> li
     -------
     Events of the whole machine, in order of time; [] with fewer than 10 epochs or 2 cells.
 
-    What cells have in common in an epoch is the median over cells of their distance from their own median. A change
-    of that counts when Pettitt's test finds it and more than half of the cells moved the same way.
+    What cells have in common in an epoch is the median over cells of their distance from their own median. A
+    change of that counts when Pettitt's test finds it and more than half of the cells moved the same way.
 
-    Source: Pettitt, Applied Statistics 28, 1979, 126-135, by binary segmentation (sonde.core.stats.change_points).
+    Source: Pettitt, Applied Statistics 28, 1979, 126-135, by binary segmentation
+    (sonde.core.stats.change_points).
     """
     cells, epochs = level.shape
     if cells < 2 or epochs < 10:

@@ -1,7 +1,8 @@
 """Cycles, homogeneity and periodic outliers of a series of delays, each with its significance.
 
-Delays have red spectra: they sit in regimes. A cycle must therefore stand above a background fitted to the series'
-own spectrum (white noise plus a Lorentzian, which is what regimes give), and every frequency tried is paid for.
+Delays have red spectra: they sit in regimes. A cycle must therefore stand above a background fitted to the
+series' own spectrum (white noise plus a Lorentzian, which is what regimes give), and every frequency tried is
+paid for.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy import ndimage, signal
-from scipy import special
+from scipy import fft, ndimage, signal, special
 from scipy import stats as sps
 
 from sonde.core import stats
@@ -33,8 +33,8 @@ OUTLIER_BINS = 1 << 17
 class Cycle:
     """The strongest cycle of a series.
 
-    p : probability that noise with the same background shows one as strong at any frequency tried; NaN where the
-        series is too short. period : unit of the times given (samples where none were); NaN where p is.
+    p : probability that noise with the same background shows one as strong at any frequency tried; NaN where
+        the series is too short. period : unit of the times given (samples where none were); NaN where p is.
     share : of the variance that lies in it
     """
 
@@ -91,8 +91,8 @@ def cyclicity(x: np.ndarray, t: np.ndarray | None = None) -> Cycle:
     -------
     Cycle; NaN with fewer than LEAST_VALUES values, for a constant series and for times without span.
 
-    Source: exponential law of periodogram ordinates over a smooth background, Vaughan, Astronomy & Astrophysics 431,
-    2005, 391-403; uneven times by Lomb & Scargle (scipy.signal.lombscargle).
+    Source: exponential law of periodogram ordinates over a smooth background, Vaughan, Astronomy &
+    Astrophysics 431, 2005, 391-403; uneven times by Lomb & Scargle (scipy.signal.lombscargle).
     """
     n = len(x)
     if n < LEAST_VALUES or np.ptp(x) == 0:
@@ -168,8 +168,8 @@ def homogeneity(windows: np.ndarray, seed: int = 0, permutations: int = 499) -> 
 def outliers_of(x: np.ndarray, epoch: np.ndarray) -> np.ndarray:
     """Samples far above what is usual in their epoch: (n,) bool.
 
-    Usual is the median of the epoch, or of a stretch of 51 samples where there is one epoch; the spread is that of
-    the whole series about it, so that a regime is no outlier.
+    Usual is the median of the epoch, or of a stretch of 51 samples where there is one epoch; the spread is
+    that of the whole series about it, so that a regime is no outlier.
     """
     if len(x) < 8 or not (x > 0).all():
         return np.zeros(len(x), bool)
@@ -181,11 +181,13 @@ def outliers_of(x: np.ndarray, epoch: np.ndarray) -> np.ndarray:
         rest = y - ndimage.median_filter(y, size=min(51, len(y) // 2 * 2 - 1), mode="nearest")
     spread = 1.4826 * float(np.median(np.abs(rest)))
     # Where most delays are equal, as with a coarse clock, the MAD is 0.
-    spread = max(spread, float(np.quantile(np.abs(rest), 0.9)) / 1.645, 1e-3)
+    spread = max(spread, float(np.quantile(np.abs(rest), 0.8)) / 1.2816, 1e-3)
     return np.asarray(rest > OUTLIER_SD * spread)
 
 
-def periodic_outliers(x: np.ndarray, epoch: np.ndarray, t: np.ndarray | None = None, level: float = 0.01) -> Outliers:
+def periodic_outliers(
+    x: np.ndarray, epoch: np.ndarray, t: np.ndarray | None = None, level: float = 0.01
+) -> Outliers:
     """Finds outliers and asks whether they come at regular times.
 
     Parameters
@@ -196,17 +198,21 @@ def periodic_outliers(x: np.ndarray, epoch: np.ndarray, t: np.ndarray | None = N
     Returns
     -------
     Outliers. Samples are taken at times of their own, in bursts, which has periods, too, and some bursts have
-    more outliers than others: what is tested is the outliers' spectrum less what as many samples of each epoch,
-    picked at random, would show.
+    more outliers than others: what is tested is the outliers' spectrum less what as many samples of each
+    epoch, picked at random, would show.
 
-    Source: Rayleigh's test on phases; expectation over random picks by subtracting the scaled spectrum of all times.
+    Source: Rayleigh's test on phases; expectation over random picks by subtracting the scaled spectrum of all
+    times.
     """
     found = outliers_of(x, epoch)
     index = np.flatnonzero(found)
     n = len(x)
-    none = Outliers(index, len(index) / max(n, 1), *([float("nan")] * 5))
+    nan = float("nan")
+    none = Outliers(index, len(index) / max(n, 1), nan, nan, nan, nan, nan)
     when = np.arange(n, dtype=float) if t is None else t
-    first = np.concatenate([[True], (np.diff(index) > 1) | (np.diff(epoch[index]) != 0)]) if len(index) else index
+    first = (
+        np.concatenate([[True], (np.diff(index) > 1) | (np.diff(epoch[index]) != 0)]) if len(index) else index
+    )
     event = when[index[first]] if len(index) else np.zeros(0)
     span = float(np.ptp(when)) if n else 0.0
     if len(event) < LEAST_OUTLIERS or span <= 0:
@@ -214,18 +220,19 @@ def periodic_outliers(x: np.ndarray, epoch: np.ndarray, t: np.ndarray | None = N
     start = float(when.min())
     step = span / OUTLIER_BINS if t is not None else max(1.0, span / OUTLIER_BINS)
     bins = int(np.ceil(span / step)) + 1
+    length = fft.next_fast_len(2 * bins, real=True)
 
     def spectrum(times: np.ndarray, weight: np.ndarray) -> np.ndarray:
         counted = np.bincount(((times - start) / step).astype(int), weight, minlength=bins)
         # Twice as long as the span: two points for each independent frequency.
-        return np.asarray(np.fft.rfft(counted, 2 * bins))
+        return np.asarray(fft.rfft(counted, length))
 
     m = len(event)
     _, position, held = np.unique(epoch, return_inverse=True, return_counts=True)
     expected = np.bincount(position[index[first]], minlength=len(held)) / held
     surplus = spectrum(event, np.ones(m)) - spectrum(when, expected[position])
     power = np.abs(surplus) ** 2 / max(float((held * expected * (1 - expected)).sum()), 1e-9)
-    frequency = np.arange(len(power)) / (2 * bins * step)
+    frequency = np.arange(len(power)) / (length * step)
     highest = 0.5 if t is None and step == 1 else 0.25 / step
     allowed = (frequency >= LEAST_CYCLES / span) & (frequency <= highest)
     if not allowed.any():
@@ -236,7 +243,7 @@ def periodic_outliers(x: np.ndarray, epoch: np.ndarray, t: np.ndarray | None = N
     tried = 2.0 * span * (frequency[allowed][-1] - frequency[allowed][0]) + 1
     p = _paid(float(ratio.max()), tried)
     if p > level:
-        return Outliers(index, len(index) / n, p, *([float("nan")] * 3), 1 / float(highest))
+        return Outliers(index, len(index) / n, p, nan, nan, nan, 1 / float(highest))
     best, turns = _tuned(event - start, float(frequency[int(ratio.argmax())]), span)
     # A strict period shows at all its multiples alike: the longest that explains as much is the period.
     for part in (2, 3, 4, 5):
@@ -283,7 +290,11 @@ def _strongest(
         return NO_CYCLE
     ratio = power / _background(power, frequency, oversampling, averaged)
     at = int(np.where(allowed, ratio, -1.0).argmax())
-    p = _paid(float(ratio[at]), tried) if averaged == 1 else _bonferroni_gamma(float(ratio[at]), tried, averaged)
+    p = (
+        _paid(float(ratio[at]), tried)
+        if averaged == 1
+        else _bonferroni_gamma(float(ratio[at]), tried, averaged)
+    )
     near = slice(max(0, at - oversampling), at + oversampling + 1)
     share = float(power[near].sum() / power.sum())
     return Cycle(p, float(1 / frequency[at]), share)
@@ -302,7 +313,8 @@ def _bonferroni_gamma(ratio: float, tried: float, averaged: int) -> float:
 def _shapes(count: int, lowest: float, highest: float, even: bool) -> np.ndarray:
     """Spectra that a background may have, (shapes, count): white noise over a Lorentzian of any corner."""
     frequency = np.linspace(lowest, highest, count)
-    # Evenly spaced samples fold what lies above half their rate: an autoregression's spectrum, not a Lorentzian.
+    # Evenly spaced samples fold what lies above half their rate: an autoregression's spectrum, not a
+    # Lorentzian.
     steep = np.sin(np.pi * frequency) if even else frequency
     corner = np.geomspace(steep[0] / 3, steep.max(), 14)
     white = np.array([0.6, 0.3, 0.15, 0.07, 0.03, 0.01, 0.003, 0.001, 0.0])
@@ -312,7 +324,9 @@ def _shapes(count: int, lowest: float, highest: float, even: bool) -> np.ndarray
 
 
 def _background(power: np.ndarray, frequency: np.ndarray, oversampling: int, averaged: int) -> np.ndarray:
-    """The likeliest smooth spectrum under the ordinates, by Whittle's likelihood; the highest one does not count."""
+    """The likeliest smooth spectrum under the ordinates, by Whittle's likelihood; the highest one does not
+    count.
+    """
     shapes = _shapes(len(power), float(frequency[0]), float(frequency[-1]), oversampling == 1)
     ratio = np.maximum(power, 1e-12) / shapes
     peak = ratio.argmax(axis=1)

@@ -1,4 +1,6 @@
-"""Cycles, homogeneity, periodic outliers: injected ones are found with their truth, noise raises few false alarms."""
+"""Cycles, homogeneity, periodic outliers: injected ones are found with their truth, noise raises few false
+alarms.
+"""
 
 import numpy as np
 import pytest
@@ -45,9 +47,7 @@ def test_noise_is_seldom_called_cyclic(noise, n):
 @pytest.mark.parametrize("noise", ["white", "lognormal", "regimes"])
 def test_noise_at_uneven_times_is_seldom_called_cyclic(noise):
     rng = np.random.default_rng(5)
-    p = [
-        cyclicity(NOISE[noise](rng, 60), np.sort(rng.uniform(0, 100, 60))).p for _ in range(100)
-    ]
+    p = [cyclicity(NOISE[noise](rng, 60), np.sort(rng.uniform(0, 100, 60))).p for _ in range(100)]
     assert np.mean(np.array(p) <= 0.01) <= 0.08
 
 
@@ -178,7 +178,9 @@ def test_outliers_without_a_period_raise_few_alarms(kind):
 
 
 def test_a_regime_is_no_outlier():
-    x = np.concatenate([np.full(300, 1.0), np.full(300, 3.0)]) * np.random.default_rng(16).lognormal(0, 0.05, 600)
+    x = np.concatenate([np.full(300, 1.0), np.full(300, 3.0)]) * np.random.default_rng(16).lognormal(
+        0, 0.05, 600
+    )
     assert outliers_of(x, np.zeros(600, int)).sum() <= 2
     assert outliers_of(x, np.repeat(np.arange(12), 50)).sum() <= 2
 
