@@ -386,6 +386,14 @@ def test_a_long_machine_is_folded_but_complete():
     )
 
 
+def test_many_findings_are_folded_but_complete():
+    found = [Finding(f"net.slow_{k}", f"Link number {k} is slow.") for k in range(25)]
+    seen = Page(render_html.render(Report("t", "v", [Section("net", "t", "v", findings=found)])))
+    assert "5 more findings" in seen.text
+    assert all(f"Link number {k} is slow. net.slow_{k}" in seen.text for k in range(25))
+    assert len([a for a in seen.all("ol") if a.get("class") == "findings"]) == 2
+
+
 def test_a_report_of_nothing_is_a_page():
     seen = Page(render_html.render(Report("t", page.verdict_of([]))))
     assert "Nothing was measured." in seen.text

@@ -192,8 +192,19 @@
       this.draw();
     }
 
+    // One figure that cannot be drawn says so, and the others are drawn
     draw() {
-      this.load();
+      try {
+        this.load();
+        this.redraw();
+      } catch (error) {
+        this.drawn = true;
+        this.plot.replaceChildren(make("p", "failed", "This figure cannot be drawn here: " + error));
+        window.console.error(error);
+      }
+    }
+
+    redraw() {
       const spec = this.spec;
       const colours = Object.assign({ font: window.getComputedStyle(document.body).fontFamily }, TOKENS[theme()]);
       const frame = spec.frames[this.at()];
@@ -238,13 +249,12 @@
         toImageButtonOptions: { format: "svg", filename: this.figure.id },
         doubleClick: "reset+autosize",
       };
-      const done = window.Plotly[this.drawn ? "react" : "newPlot"](this.plot, traces, layout, config);
+      window.Plotly[this.drawn ? "react" : "newPlot"](this.plot, traces, layout, config);
       if (!this.drawn) {
         this.drawn = true;
         if (this.cells) this.cells.listen();
       }
       if (this.cells) this.cells.tell();
-      return done;
     }
   }
 
