@@ -277,6 +277,40 @@ def test_the_keyboard_alone_reaches_every_cell(browser, pages):
     assert [shapes[1][k] for k in ("x0", "x1", "y0", "y1")] == [2.5, 3.5, 1.5, 2.5]
 
 
+def test_numbers_in_cells_are_black_or_white_after_their_ground(browser, pages):
+    browser.open(pages[4])
+    inks = browser.js(
+        "return Array.from(document.querySelectorAll('#net-median-latency .textpoint text'),"
+        "(t) => [t.textContent, t.style.fill])"
+    )
+    assert len(inks) == 12
+    assert {ink for _, ink in inks} == {"rgb(17, 17, 17)", "rgb(255, 255, 255)"}
+    by_value = sorted((float(text.split()[0]), ink) for text, ink in inks)
+    assert by_value[0][1] == "rgb(255, 255, 255)"
+    assert by_value[-1][1] == "rgb(17, 17, 17)"
+
+
+def test_a_command_is_copied_or_marked_for_copying(browser, pages):
+    browser.open(pages[32])
+    browser.js("document.querySelector('.copy').click()")
+    said = browser.until("const t = document.querySelector('.copy').innerText; return t === 'Copy' ? '' : t")
+    assert said in ("Copied", "Marked")
+    if said == "Marked":
+        assert browser.js("return getSelection().toString()") == demo.findings(32)[0].next
+
+
+def test_a_figure_that_fails_does_not_take_the_others_with_it(browser, tmp_path):
+    page = tmp_path / "broken.html"
+    publish.write(demo.report(4), page)
+    text = page.read_text()
+    at = text.index('class="spec">') + len('class="spec">')
+    page.write_text(text[:at] + "[" + text[at:])
+    browser.open(page)
+    assert "cannot be drawn here" in browser.text(f"{MATRIX} .plot")
+    assert browser.js("return document.querySelectorAll('.plot.js-plotly-plot').length") == 7
+    assert len(browser.complaints()) == 1
+
+
 def test_a_state_is_told_in_words(browser, pages):
     browser.open(pages[32])
     browser.click_cell("#net-status", 0, 1)

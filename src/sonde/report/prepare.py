@@ -223,7 +223,9 @@ def controls(figure: Figure) -> list[Control]:
         else:
             numeric, texts = True, [str(k) for k in range(n)]
         made.append(
-            Control(slider.dim, slider.label, tuple(texts), min(max(slider.start, 0), n - 1), numeric)
+            Control(
+                slider.dim, capital(slider.label), tuple(texts), min(max(slider.start, 0), n - 1), numeric
+            )
         )
     return made
 
@@ -279,7 +281,14 @@ def _axis(figure: Figure, role: str) -> Axis:
 
 def _quantity(axis: Axis, values: Any) -> Quantity:
     chosen = scale.choose(values, axis.unit)
-    return Quantity(axis.label, axis.unit, chosen.unit, chosen.factor, axis.log, axis.labels)
+    si = "" if axis.unit == "1" else axis.unit
+    return Quantity(capital(axis.label), si, chosen.unit, chosen.factor, axis.log, axis.labels)
+
+
+def capital(text: str) -> str:
+    """A label with a capital first letter; symbols such as n, x or pH stay as they are."""
+    first = text.split(" ", 1)[0]
+    return text[:1].upper() + text[1:] if len(first) > 2 and first.islower() else text
 
 
 def _names(figure: Figure, dim: str) -> Names:
@@ -296,8 +305,10 @@ def _names(figure: Figure, dim: str) -> Names:
         if variable.dims == (dim,) and name != dim:
             label = str(variable.attrs.get("long_name", name))
             unit = str(variable.attrs.get("units", ""))
-            facts.append((label, [scale.quantity(v, unit) for v in variable.values]))
-    return Names(axis.label, each, facts)
+            told = [scale.quantity(v, unit) for v in variable.values]
+            if any(told):
+                facts.append((label, told))
+    return Names(capital(axis.label), each, facts)
 
 
 def _told(figure: Figure, budget: int) -> tuple[list[Told], list[str]]:

@@ -282,6 +282,11 @@ def _colours(q: prepare.Quantity, z: np.ndarray, floor: float = 0.0) -> dict[str
     }
 
 
+def _colourscale(name: str) -> list[list[Any]]:
+    colours = palette.MAPS[name]
+    return [[k / (len(colours) - 1), colour] for k, colour in enumerate(colours)]
+
+
 def _colourbar(q: prepare.Quantity) -> dict[str, Any]:
     return {
         "orientation": "h",
@@ -372,7 +377,7 @@ def _matrix(figure: Figure) -> Drawn:
     else:
         with np.errstate(divide="ignore", invalid="ignore"):
             zs = [np.log10(z) if m.value.log else z for z in m.frames]
-        trace |= {"colorscale": palette.SEQUENTIAL, "colorbar": _colourbar(m.value)}
+        trace |= {"colorscale": _colourscale(palette.SEQUENTIAL), "colorbar": _colourbar(m.value)}
         written = rows <= 8 and cols <= 8
         prefixed = m.value.si if len(scale.steps(m.value.si)) > 1 else ""
         for z, shown in zip(zs, m.frames):
@@ -487,7 +492,7 @@ def _spectrogram(figure: Figure) -> Drawn:
         "type": "heatmap",
         "x": pack_axis(f.xs),
         "y": pack_axis(f.ys),
-        "colorscale": palette.POWER,
+        "colorscale": _colourscale(palette.POWER),
         "colorbar": _colourbar(f.power),
         "hovertemplate": f"{plain(f.x.label)} %{{x}}{_unit(f.x)}"
         f"<br>{plain(f.y.label)} %{{y:.4~g}}{_unit(f.y)}"

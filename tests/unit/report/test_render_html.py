@@ -375,6 +375,25 @@ def test_several_rooms_are_listed_under_the_verdict():
     assert seen.text.index("2 findings in 1 of 2 datasets") < seen.text.index("Second run All 12 pairs")
 
 
+def test_a_long_machine_is_folded_but_complete():
+    machine = {f"name {k}": f"value {k}" for k in range(30)}
+    seen = Page(render_html.render(Report("t", "v", machine=machine)))
+    assert "15 more" in seen.text
+    assert all(f"name {k} value {k}" in seen.text for k in range(30))
+    assert (
+        "more"
+        not in Page(render_html.render(Report("t", "v", machine=dict(list(machine.items())[:18])))).text
+    )
+
+
+def test_many_findings_are_folded_but_complete():
+    found = [Finding(f"net.slow_{k}", f"Link number {k} is slow.") for k in range(25)]
+    seen = Page(render_html.render(Report("t", "v", [Section("net", "t", "v", findings=found)])))
+    assert "5 more findings" in seen.text
+    assert all(f"Link number {k} is slow. net.slow_{k}" in seen.text for k in range(25))
+    assert len([a for a in seen.all("ol") if a.get("class") == "findings"]) == 2
+
+
 def test_a_report_of_nothing_is_a_page():
     seen = Page(render_html.render(Report("t", page.verdict_of([]))))
     assert "Nothing was measured." in seen.text

@@ -113,6 +113,39 @@
     axis.ticktext = axis.ticktext.filter((_, k) => k % every === 0);
   }
 
+  function luminance(r, g, b) {
+    const part = (v) => (v <= 0.03928 ? v / 12.92 : Math.pow((v + 0.055) / 1.055, 2.4));
+    return 0.2126 * part(r / 255) + 0.7152 * part(g / 255) + 0.0722 * part(b / 255);
+  }
+
+  // Black or white, whichever stands out more from the colour a value is drawn in
+  function inkOn(value, trace) {
+    const at = Math.min(1, Math.max(0, (value - trace.zmin) / (trace.zmax - trace.zmin)));
+    let k = 1;
+    while (k < trace.colorscale.length - 1 && trace.colorscale[k][0] < at) k++;
+    const [from, to] = [trace.colorscale[k - 1], trace.colorscale[k]];
+    const share = to[0] > from[0] ? (at - from[0]) / (to[0] - from[0]) : 0;
+    const mix = [1, 3, 5].map((n) => {
+      const ends = [from, to].map((c) => parseInt(c[1].slice(n, n + 2), 16));
+      return ends[0] + share * (ends[1] - ends[0]);
+    });
+    return luminance(...mix) > 0.179 ? "#111111" : "#ffffff";
+  }
+
+  // plotly writes all cells of a matrix in one colour, unreadable on half of them: write them as a trace of their own
+  function written(trace) {
+    const made = { type: "scatter", mode: "text", x: [], y: [], text: [], hoverinfo: "skip", showlegend: false, textfont: { size: trace.textfont.size, color: [] } };
+    trace.z.forEach((row, r) => row.forEach((value, c) => {
+      if (!Number.isFinite(value)) return;
+      made.x.push(c);
+      made.y.push(r);
+      made.text.push(trace.text[r][c]);
+      made.textfont.color.push(inkOn(value, trace));
+    }));
+    delete trace.texttemplate;
+    return made;
+  }
+
   function median(values) {
     const kept = Array.from(values).filter(Number.isFinite).sort((a, b) => a - b);
     if (!kept.length) return NaN;
@@ -159,8 +192,19 @@
       this.draw();
     }
 
+    // One figure that cannot be drawn says so, and the others are drawn
     draw() {
-      this.load();
+      try {
+        this.load();
+        this.redraw();
+      } catch (error) {
+        this.drawn = true;
+        this.plot.replaceChildren(make("p", "failed", "This figure cannot be drawn here: " + error));
+        window.console.error(error);
+      }
+    }
+
+    redraw() {
       const spec = this.spec;
       const colours = Object.assign({ font: window.getComputedStyle(document.body).fontFamily }, TOKENS[theme()]);
       const frame = spec.frames[this.at()];
@@ -187,6 +231,7 @@
       this.cell_px = this.cells ? room / this.cells.spec.cols.length : 0;
       if (this.cells && layout.xaxis.tickvals.length > 1) evenly(layout.xaxis, this.cell_px * (layout.xaxis.tickvals[1] - layout.xaxis.tickvals[0]));
       if (this.cells && this.cell_px < 46) for (const trace of traces) if (trace.z && !spec.legend.length) delete trace.texttemplate;
+      if (traces[0].texttemplate) traces.push(written(traces[0]));
       layout.uirevision = focus ? "focus" : "kept"; // a reader's zoom outlives the slider
       if (coarse) {
         layout.dragmode = false;
@@ -204,13 +249,12 @@
         toImageButtonOptions: { format: "svg", filename: this.figure.id },
         doubleClick: "reset+autosize",
       };
-      const done = window.Plotly[this.drawn ? "react" : "newPlot"](this.plot, traces, layout, config);
+      window.Plotly[this.drawn ? "react" : "newPlot"](this.plot, traces, layout, config);
       if (!this.drawn) {
         this.drawn = true;
         if (this.cells) this.cells.listen();
       }
       if (this.cells) this.cells.tell();
-      return done;
     }
   }
 
