@@ -345,10 +345,14 @@ def test_a_room_has_the_same_name_everywhere():
 
 
 def mirrored(test: PurePosixPath) -> list[PurePosixPath]:
-    """The modules a unit test may be about: src/sonde/core/x.py or x/ for tests/unit/core/test_x.py."""
+    """The modules a unit test may be about: src/sonde/core/x.py or x/ for tests/unit/core/test_x.py.
+
+    Two tests of one name would not both be found by pytest, so a room may put its own before: test_data_cli.py.
+    """
     folder = PurePosixPath("src/sonde") / test.parent.relative_to("tests/unit")
     name = test.stem.removeprefix("test_")
-    return [folder / f"{name}.py", folder / name / "__init__.py"]
+    own = name.removeprefix(f"{folder.name}_")
+    return [folder / f"{n}.py" for n in (name, own)] + [folder / name / "__init__.py"]
 
 
 def test_unit_tests_mirror_modules():

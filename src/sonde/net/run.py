@@ -24,6 +24,7 @@ from sonde.core.launch import Launcher, launcher, probe
 from sonde.core.launch.cpus import available
 from sonde.core.launch.mpirun import Mpi, Mpirun
 from sonde.core.launch.process import Ending, ProbeProcess
+from sonde.net.cells import FITTED
 from sonde.net.plan import Plan
 from sonde.net.schema import NAME, SCHEMA
 
@@ -45,7 +46,7 @@ FIRST_PASS = 60  # samples a cell of --by-class's first pass
 REPRESENTATIVES = 4  # links measured of each class
 
 # Of a budget, what is kept for the end: sealing and analysis.
-RESERVE_SHARE, RESERVE_S, RESERVE_CELL_S = 0.05, 1.0, 0.004
+RESERVE_SHARE, RESERVE_S, RESERVE_CELL_S, RESERVE_FIT_S = 0.05, 1.0, 0.0005, 0.06
 
 
 @dataclass
@@ -304,6 +305,7 @@ def _typed(facts: Mapping[str, Any]) -> dict[str, Any]:
 def _left(plan: Plan, budget_s: float, began: float) -> float:
     """Time that measuring may take. Never nothing: a budget too short for the end still gets its first epoch."""
     reserve = RESERVE_S + RESERVE_SHARE * budget_s + RESERVE_CELL_S * plan.cells
+    reserve += RESERVE_FIT_S * min(plan.cells, FITTED * len(plan.modes))
     return max(0.2, budget_s - (time.monotonic() - began) - min(reserve, budget_s / 2))
 
 
