@@ -9,7 +9,7 @@ from sonde.data.words import count, cut, quantity, share
     ("value", "unit", "said"),
     [
         (1.234e-6, "s", "1.23 µs"),
-        (65536, "B", "64.0 KiB"),
+        (65536, "B", "64 KiB"),
         (1.5, "B", "1.5 B"),
         (3.14159, "B/s", "3.142 B/s"),
         (0.5, "1", "0.5"),
