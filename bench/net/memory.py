@@ -52,7 +52,7 @@ def rows(ranks: int = RANKS, analysed: int = ANALYSED, folder: Path | None = Non
             f"{sealed['raw_bytes'] / 1e9:.1f} GB of /raw become a dataset of {sealed['bytes'] / 1e9:.1f} GB "
             f"in {sealed['seconds']:.0f} s; {sealed['start_mb']:.0f} MB are Python and its libraries. "
             f"Analysis grows with the cells: {analysed} ranks sealed and analysed peak at "
-            f"{whole['peak_mb']:.0f} MB in {whole['seconds']:.0f} s, {whole['start_mb']:.0f} MB of it libraries",
+            f"{whole['peak_mb']:.0f} MB in {whole['seconds']:.0f} s ({whole['start_mb']:.0f} MB libraries)",
         ),
     ]
 

@@ -234,7 +234,7 @@ def history(folder: Path, last: int, matters: float) -> Outcome:
         most = max(len(one.earlier) for one in found.judged)
         outcome.verdict = (
             f"{count(len(found.runs), 'run')}; no verdict: {past.FEWEST} earlier comparable runs are needed, "
-            f"{most} are there"
+            f"and there {'is' if most == 1 else 'are'} {most}"
         )
     outcome.tables = list(_history_tables(found, last))
     outcome.values = {

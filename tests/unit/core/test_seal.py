@@ -208,6 +208,19 @@ def test_an_analysis_that_fails_costs_the_summary_only(tmp_path):
         np.testing.assert_array_equal(tree["raw/delay"][2].values, expected(2, 2, 5))
 
 
+def test_analysis_can_be_left_out(tmp_path):
+    run = make_run(tmp_path / "a.run")
+    (sealed,) = seal.seal(
+        run,
+        tmp_path / "a.nc",
+        Lab(lambda name: pytest.fail(name) if name == "analyse" else None),
+        analyse=False,
+    )
+    assert (sealed.complete, [warning.code for warning in sealed.warnings]) == (True, ["core.not_analysed"])
+    with dataset.open(sealed.path) as tree:
+        assert set(tree.children) == {"raw", "env", "warnings"}
+
+
 @pytest.mark.parametrize("broken", [RuntimeError("broken"), KeyboardInterrupt()])
 def test_what_fails_half_way_leaves_folder_and_older_dataset_as_they_were(tmp_path, broken):
     def step(name: str) -> None:

@@ -102,7 +102,7 @@ def test_diff_of_unequal_schemas_is_an_error(measured, sound):
 def test_history_says_how_many_runs_are_wanted(measured, tmp_path):
     measured("a.nc", [[1e-6]])
     outcome = ask("history", tmp_path)
-    assert outcome.verdict == "1 run; no verdict: 5 earlier comparable runs are needed, 0 are there"
+    assert outcome.verdict == "1 run; no verdict: 5 earlier comparable runs are needed, and there are 0"
     assert outcome.exit == Exit.DONE
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import fakeroom
 import numpy as np
 import pytest
 from fakeroom import make_run
 
+from sonde import _core
 from sonde.core import dataset, seal
 from sonde.core.errors import DataError, EnvironmentFailure, UsageError
 from sonde.data.recover import default_target, recover
@@ -94,9 +96,23 @@ def test_a_run_that_still_goes_on_is_left_alone(tmp_path):
     assert not (tmp_path / "a.nc").exists()
 
 
+def test_a_rank_that_still_writes_is_waited_for(tmp_path):
+    run = make_run(tmp_path / "a.run")
+    header = json.dumps({"fields": fakeroom.FIELDS, "rank": 2, "host": "n003"})
+    writer = _core.BlockWriter(str(run / "rank-00002.blk"), header, fakeroom.RECORD.itemsize, 8)
+    with pytest.raises(EnvironmentFailure, match=r"rank-00002\.blk is still being written") as raised:
+        recover(run)
+    assert raised.value.code == "core.busy"
+    assert not (tmp_path / "a.nc").exists()
+    writer.close()
+    (file,) = recover(run)
+    assert not file.complete  # rank 2 began its file anew and recorded nothing
+
+
 def test_names_of_datasets_follow_their_folders(tmp_path):
     assert default_target(tmp_path / "a.run") == tmp_path / "a.nc"
     assert (
         default_target(tmp_path / "net-x-20261120T214757Z-3f9a.run").name == "net-x-20261120T214757Z-3f9a.nc"
     )
     assert default_target(tmp_path / "copied") == tmp_path / "copied.nc"
+    assert default_target(Path("a.run")) == Path("a.nc")
