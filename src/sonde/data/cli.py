@@ -41,15 +41,17 @@ def validate(files: tuple[Path, ...], quick: bool) -> Outcome:
     Exit code 3 when one is not.
     """
     from sonde.data.validate import validate as check
+    from sonde.data.words import count
 
     found = {path: check(path, not quick) for path in files}
     bad = [path for path in files if found[path]]
     outcome = Outcome("data", "validate", exit=Exit.ENVIRONMENT if bad else Exit.DONE)
     if len(files) == 1:
         outcome.dataset = str(files[0])
-    count = sum(map(len, found.values()))
+    places = count(sum(map(len, found.values())), "place")
     outcome.verdict = (
-        f"{len(bad)} of {len(files)} datasets break their format in {count} places"
+        f"{len(bad)} of {count(len(files), 'dataset')} {'breaks its' if len(bad) == 1 else 'break their'} "
+        f"format in {places}"
         if bad
         else f"{files[0]} is sound"
         if len(files) == 1
@@ -84,6 +86,7 @@ def convert(file: Path, to: str | None, part: str | None, output: Path | None) -
     """
     from sonde.core import dataset
     from sonde.data import convert as conversion
+    from sonde.data.words import count
 
     chosen = conversion.format_of(to, output)
     with dataset.open(file) as tree:
@@ -97,7 +100,7 @@ def convert(file: Path, to: str | None, part: str | None, output: Path | None) -
         else:
             done = conversion.to_files(tree, tables, chosen, output, file.stem)
             left = done.left_out
-            outcome.verdict = "; ".join(f"{one.path}: {one.rows} rows" for one in done.files)
+            outcome.verdict = "; ".join(f"{one.path}: {count(one.rows, 'row')}" for one in done.files)
             outcome.values["files"] = [
                 {"file": str(one.path), "table": one.table, "rows": one.rows} for one in done.files
             ]
@@ -127,21 +130,23 @@ def diff(base: Path, other: Path, matters: float) -> Outcome:
     """
     from sonde.core import dataset
     from sonde.data import diff as comparison
+    from sonde.data.words import count
 
     with dataset.open(base) as a, dataset.open(other) as b:
         found = comparison.compare(a, b, matters)
         schema = str(a.attrs["schema"])
     findings = comparison.findings(found, (str(base), str(other)), schema.partition("/")[0])
+    least = f"{100 * matters:.3g} %"
     compared = sum(one.compared for one in found.compared)
     differ = sum(int(one.differs.sum()) for one in found.compared)
     outcome = Outcome("data", "diff", schema=schema, dataset=str(other), findings=findings)
     outcome.warnings = found.warnings
     outcome.exit = Exit.FINDING if findings else Exit.DONE
     outcome.verdict = (
-        f"{differ} of {compared} cells differ by {matters:.3g} or more"
+        f"{differ} of {count(compared, 'cell')} differ{'s' if differ == 1 else ''} by {least} or more"
         if findings
-        else f"none of {compared} cells differs by {matters:.3g} or more beyond its interval"
-    ).replace(f"{matters:.3g}", f"{100 * matters:.3g} %")
+        else f"of {count(compared, 'cell')}, none differs by {least} or more beyond its interval"
+    )
     outcome.tables = list(_diff_tables(found))
     outcome.values = {
         "base": str(base),
@@ -209,6 +214,7 @@ def history(folder: Path, last: int, matters: float) -> Outcome:
     ones are needed. The index .sonde-history.sqlite in FOLDER keeps what was read.
     """
     from sonde.data import history as past
+    from sonde.data.words import count
 
     found = past.history(folder)
     findings = past.findings(found, folder, matters)
@@ -218,13 +224,16 @@ def history(folder: Path, last: int, matters: float) -> Outcome:
     outcome.complete = newest.complete
     enough = [one for one in found.judged if one.enough]
     if findings:
-        outcome.verdict = f"{len(findings)} values of the newest runs are worse than all before"
+        values = count(len(findings), "value")
+        outcome.verdict = (
+            f"{values} of the newest runs {'is' if len(findings) == 1 else 'are'} worse than all before"
+        )
     elif enough:
-        outcome.verdict = f"{len(found.runs)} runs; the newest are like the earlier ones"
+        outcome.verdict = f"{count(len(found.runs), 'run')}; the newest are like the earlier ones"
     else:
         most = max(len(one.earlier) for one in found.judged)
         outcome.verdict = (
-            f"{len(found.runs)} runs; no verdict: {past.FEWEST} earlier comparable runs are needed, "
+            f"{count(len(found.runs), 'run')}; no verdict: {past.FEWEST} earlier comparable runs are needed, "
             f"{most} are there"
         )
     outcome.tables = list(_history_tables(found, last))
@@ -269,7 +278,7 @@ def _trend(trend: Any) -> dict[str, Any]:
 
 
 def _history_tables(found: History, last: int) -> Any:
-    from sonde.data.words import cut, quantity, share
+    from sonde.data.words import count, cut, quantity, share
 
     rows = []
     for run in found.runs[-last:]:
@@ -290,10 +299,10 @@ def _history_tables(found: History, last: int) -> Any:
         ("dataset", "created", "mode", "ranks", "first value", ""),
         rows,
         (3, 4),
-        f"{left} earlier runs are not shown; --last {len(found.runs)} shows them" if left else "",
+        f"not shown: {count(left, 'earlier run')}; --last {len(found.runs)} shows all" if left else "",
     )
     for one in found.judged:
-        title = f"{one.newest.file} against {len(one.earlier)} earlier runs"
+        title = f"{one.newest.file} against {count(len(one.earlier), 'earlier run')}"
         if one.trends:
             yield Table(
                 title,
@@ -321,14 +330,16 @@ def _history_tables(found: History, last: int) -> Any:
 
 @group.command()
 @click.argument("run_dir", metavar="RUN_DIR", type=_FILE)
+@click.option("--raw-only", is_flag=True, help="Do not analyse: where that needs more memory than there is.")
 @common("output")
-def recover(run_dir: Path, output: Path | None) -> Outcome:
+def recover(run_dir: Path, raw_only: bool, output: Path | None) -> Outcome:
     """Save what a killed run left in its folder, NAME.run.
 
     Whole blocks are kept, a block that was cut off is lost, and the dataset says both. By default it becomes
     NAME.nc. The folder is removed once the dataset is on the disk. Exit code 4 when a cell has no data.
     """
     from sonde.data.recover import recover as save
+    from sonde.data.words import count
 
     if not run_dir.is_dir():
         what = "is a file" if run_dir.exists() else "is not there"
@@ -341,14 +352,16 @@ def recover(run_dir: Path, output: Path | None) -> Outcome:
             f"-o {output} is neither a dataset's name nor a folder that is there",
             f"-o {output.with_suffix('.nc')}",
         )
-    files = save(run_dir, output)
+    files = save(run_dir, output, not raw_only)
     outcome = Outcome("data", "recover", dataset=str(files[0].path))
     outcome.complete = all(file.complete for file in files)
     outcome.exit = Exit.DONE if outcome.complete else Exit.INCOMPLETE
     outcome.warnings = list(dict.fromkeys(warning for file in files for warning in file.warnings))
     names = ", ".join(str(file.path) for file in files)
     lost = sum(warning.code in _LOSSES for warning in outcome.warnings)
-    outcome.verdict = f"saved {names}" + (f"; {lost} losses are told in its warnings" if lost else "")
+    outcome.verdict = f"saved {names}"
+    if lost:
+        outcome.verdict += f"; what was lost is told in {count(lost, 'warning')}"
     outcome.values = {
         "datasets": [{"dataset": str(file.path), "complete": file.complete} for file in files],
         "folder_removed": not run_dir.exists(),

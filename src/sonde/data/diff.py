@@ -167,7 +167,7 @@ def machine_changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[st
 
 def findings(found: Difference, files: tuple[str, str], room: str) -> list[Finding]:
     """A finding for each variable that differs somewhere."""
-    from sonde.data.words import quantity
+    from sonde.data.words import quantity, share
 
     out = []
     for one in found.compared:
@@ -182,7 +182,7 @@ def findings(found: Difference, files: tuple[str, str], room: str) -> list[Findi
             Finding(
                 "data.differs",
                 f"{one.name}: {count} of {one.compared} cells differ; most{where}: "
-                f"{quantity(old, one.units)} → {quantity(new, one.units)} ({ratio - 1:+.1%})",
+                f"{quantity(old, one.units)} → {quantity(new, one.units)} ({share(ratio - 1)})",
                 {
                     "variable": one.name,
                     "cells": count,

@@ -1,4 +1,4 @@
-"""`sonde data history`: past runs of a folder, kept in an index, and whether the newest is worse than those."""
+"""`sonde data history`: past runs of a folder, from an index, and whether the newest is worse."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def prediction(earlier: np.ndarray, now: float) -> tuple[float, float]:
 
 @functools.cache
 def _calibration(n: int) -> tuple[np.ndarray, float]:
-    """|robust z| of a normal value after n others, simulated; the shift in sigma found with POWER at ALPHA."""
+    """|robust z| of a normal value after n others, simulated; the shift in sigma that is found with POWER."""
     random = np.random.default_rng(20261120 + n)
     drawn = random.standard_normal((_SIMULATED, n))
     new = random.standard_normal(_SIMULATED)

@@ -23,6 +23,11 @@ def share(value: float) -> str:
     return "none" if math.isnan(value) else f"{value:+.1%}".replace("%", " %")
 
 
+def count(number: int, one: str, many: str = "") -> str:
+    """ "1 run", "3 runs"."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
 def cut(text: object, length: int = 60) -> str:
     """One line of at most `length` characters."""
     line = " ".join(str(text).split())
