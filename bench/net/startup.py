@@ -32,9 +32,9 @@ def rows() -> list[dict]:
             "ci": [interval.low, interval.high],
             "met": value < BAR_S,
             "note": f"s of wall clock, median of {RUNS} runs in turns with `python -c pass` "
-            f"({bare_s * 1e3:.0f} ms); least {min(wall_s) * 1e3:.0f} ms, processor time {cpu_s * 1e3:.0f} ms; "
-            f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs. Imports no numpy, xarray, scipy, "
-            "rich (tests/cli/test_entry.py)",
+            f"({bare_s * 1e3:.0f} ms); least {min(wall_s) * 1e3:.0f} ms, "
+            f"processor time {cpu_s * 1e3:.0f} ms; load average {os.getloadavg()[0]:.1f} on "
+            f"{os.cpu_count()} CPUs. Imports no numpy, xarray, scipy, rich (tests/cli/test_entry.py)",
         }
     ]
 
