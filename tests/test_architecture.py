@@ -354,6 +354,8 @@ def mirrored(test: PurePosixPath) -> list[PurePosixPath]:
     """The modules a unit test may be about: src/sonde/core/x.py or x/ for tests/unit/core/test_x.py."""
     folder = PurePosixPath("src/sonde") / test.parent.relative_to("tests/unit")
     words = test.stem.split("_")[1:]  # test_stats_golden.py is about stats.py as well
+    if words[0] == test.parent.name and len(words) > 1:
+        words = words[1:]  # tests/unit/data/test_data_cli.py: pytest wants file names that differ
     names = ["_".join(words[:n]) for n in range(len(words), 0, -1)]
     return [path for name in names for path in (folder / f"{name}.py", folder / name / "__init__.py")]
 
