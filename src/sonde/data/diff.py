@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import false_discovery_control
 
-from sonde.core import dataset
+from sonde.core import dataset, stats
 from sonde.core.errors import DataError, Finding, Warning
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ def _adjusted(groups: list[np.ndarray]) -> list[np.ndarray]:
 
 def _middle(values: np.ndarray) -> float:
     values = values[np.isfinite(values)]
-    return float(np.median(values)) if values.size else float("nan")
+    return stats.median(values) if values.size else float("nan")
 
 
 def _doubts(a: xr.DataTree, b: xr.DataTree) -> Iterator[Warning]:
