@@ -91,7 +91,8 @@ def test_doctor_prints_the_keys_on_the_page(sonde):
     assert "{room, built, works, missing: [{what, install}]}" in row[1]
     assert list(told["rooms"][0]) == ["room", "built", "works", "missing"]
     assert [room["room"] for room in told["rooms"]] == list(ROOMS)
-    assert all("text" in found for found in told["machine"].values())
+    assert told["machine"]["cpu"]
+    assert all({"text", "mark"} <= set(found) for found in told["checks"].values())
 
 
 def test_the_config_on_the_page_is_understood():

@@ -142,7 +142,8 @@ TEST_CASE("statistics agree with scipy, numpy and definitions written out, on ev
       for (const double v : expected)
         if (!std::isnan(v)) scale = std::max(scale, std::abs(v));
       for (std::size_t k = 0; k < got.size(); ++k) {
-        const bool same = std::isnan(expected[k]) ? std::isnan(got[k]) : std::abs(got[k] - expected[k]) <= tolerance * scale;
+        const double error = std::abs(got[k] - expected[k]);
+        const bool same = std::isnan(expected[k]) ? std::isnan(got[k]) : error <= tolerance * scale;
         CHECK_MESSAGE(same, line.substr(0, 120), " value ", k, ": got ", got[k], ", expected ", expected[k]);
       }
       ++seen[name];

@@ -73,7 +73,7 @@ class Shares {
     return sum / total_;
   }
 
-  /// Of a ratio of sums over epochs, which may differ in length: Cochran, Sampling Techniques, 1977, eq. 6.13.
+  /// Of a ratio of sums over epochs, which may differ in length: Cochran, Sampling Techniques, 1977, ch. 6.
   double variance_of(double share) const {
     double squares = 0;
     for (std::size_t k = 0; k < sorted_.size(); ++k) {

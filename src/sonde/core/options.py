@@ -226,8 +226,20 @@ def _configure(context: click.Context, param: click.Parameter, value: Path | Non
         context.default_map = config.read(path).defaults(context, shared=(*SHARED, *CONSOLE_NAMES))
 
 
+class SharedOption(click.Option):
+    """An option of SHARED."""
+
+
+class ConsoleOption(click.Option):
+    """An option that is the console's own."""
+
+
+def _shared(*flags: str, **keywords: Any) -> Callable[[Any], Any]:
+    return click.option(*flags, cls=SharedOption, **keywords)
+
+
 def _console(*flags: str, **keywords: Any) -> Callable[[Command], Command]:
-    return click.option(*flags, expose_value=False, **{"callback": _remember, **keywords})
+    return click.option(*flags, cls=ConsoleOption, expose_value=False, **{"callback": _remember, **keywords})
 
 
 _WHEN: dict[str, Any] = {
@@ -252,29 +264,29 @@ _CONSOLE = (
 )
 
 SHARED: dict[str, Callable[[Any], Any]] = {
-    "output": click.option(
+    "output": _shared(
         "-o", "--output", type=click.Path(path_type=Path), metavar="PATH", help="Where the result goes."
     ),
-    "launcher": click.option(
+    "launcher": _shared(
         "--launcher", default="auto", metavar="NAME", help="What starts the ranks: auto, local, mpirun, srun."
     ),
-    "hosts": click.option(
+    "hosts": _shared(
         "--hosts", type=HOSTS, metavar="LIST", help="Hosts to use: n[01-16]; ^n07 leaves n07 out."
     ),
-    "ntasks": click.option("--ntasks", type=Whole(1), metavar="N", help="Number of ranks."),
-    "budget": click.option(
+    "ntasks": _shared("--ntasks", type=Whole(1), metavar="N", help="Number of ranks."),
+    "budget": _shared(
         "--budget", "budget_s", type=DURATION, metavar="TIME", help="Time all of it may take: 60s, 2min, 1h."
     ),
-    "precision": click.option(
+    "precision": _shared(
         "--precision", type=SHARE, metavar="SHARE", help="Width of the confidence interval to reach: 1%."
     ),
-    "seed": click.option(
+    "seed": _shared(
         "--seed",
         type=Whole(0),
         metavar="N",
         help="Seed of the order in which is measured.",
     ),
-    "dry_run": click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing."),
+    "dry_run": _shared("--dry-run", is_flag=True, help="Say what would be done, and do nothing."),
 }
 
 
@@ -292,3 +304,20 @@ def common(*names: str) -> Callable[[Command], Command]:
         return command
 
     return decorate
+
+
+def arrange(command: click.Command) -> click.Command:
+    """The command with a help that begins with its own options, then the shared ones, then the console's.
+
+    So it is for all commands below a group. The order of the options of one kind stays.
+    """
+    if command.params:
+        command.params.sort(key=_place)
+    if isinstance(command, click.Group):
+        for child in command.commands.values():
+            arrange(child)
+    return command
+
+
+def _place(param: click.Parameter) -> int:
+    return 2 if isinstance(param, ConsoleOption) else 1 if isinstance(param, SharedOption) else 0

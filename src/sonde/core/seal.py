@@ -293,6 +293,7 @@ def seal(
     *,
     attrs: Mapping[str, Any] | None = None,
     warnings: Iterable[Warning] = (),
+    analyse: bool = True,
     keep: bool = False,
     held: Hold | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -310,6 +311,7 @@ def seal(
         named <stem>-<part>.nc. A file that is there is replaced.
     schema : the room's
     attrs, warnings : as for `end_run`, which is called with them first
+    analyse : compute /summary; without it the dataset holds /raw alone, and a warning that says so
     keep : leave the folder
     held : what `hold` gave, when the caller holds the folder; else it is held here
     progress : called with (files placed, files to place)
@@ -350,7 +352,7 @@ def seal(
                 report = _scaled(progress, number, len(names), len(files))
                 draft = _Draft(target, folder)
                 parts.append(draft)
-                sealed.append(_seal_part(draft, run, schema, part, files, unread, report))
+                sealed.append(_seal_part(draft, run, schema, part, files, unread, report, analyse))
             for draft in parts:
                 draft.publish()
         except BaseException:
@@ -360,6 +362,11 @@ def seal(
         if not keep:
             _remove(folder, [file.path for file in sealed], hold_)
         return sealed
+
+
+_NOT_ANALYSED = Warning(
+    "core.not_analysed", "/summary was not computed, as was asked for", "analyse /raw with sonde.open(FILE)"
+)
 
 
 def _scaled(
@@ -411,6 +418,7 @@ def _seal_part(
     files: Sequence[BlockFile],
     unread: Sequence[Warning],
     report: Callable[[int], None],
+    analyse: bool,
 ) -> SealedFile:
     layout = schema.layout(run.plan, files, part)
     ended = "stop_reason" in run.attrs
@@ -444,8 +452,8 @@ def _seal_part(
                 with draft.writing():
                     _assign(places[name], where, values)
             report(done + 1)
-    summary, failed = _analysed(draft, root, schema)
-    told += failed
+    summary, untold = _analysed(draft, root, schema) if analyse else (None, [_NOT_ANALYSED])
+    told += untold
     with draft.opened("a") as file:
         _finish(draft, file, summary, run.env, told)
     return SealedFile(draft.target, complete, told)
@@ -767,7 +775,8 @@ def _bound_cache(variables: Iterable[netCDF4.Variable]) -> None:
             sized.append((variable, math.prod(lengths) * variable.dtype.itemsize))
     total = sum(size for _, size in sized)
     for variable, size in sized:
-        variable.set_var_chunk_cache(min(_CACHE_BYTES * size // total, 16 * size), 1009, 1.0)
+        # Never 1.0: HDF5 would then keep chunks at the edge, which are never written whole, past any limit.
+        variable.set_var_chunk_cache(min(_CACHE_BYTES * size // total, 16 * size), 1009, 0.75)
 
 
 def _assign(variable: netCDF4.Variable, where: tuple[int | slice, ...], values: Any) -> None:

@@ -211,7 +211,7 @@ def epoch_medians(x: ArrayLike, epoch: ArrayLike) -> Floats:
     Parameters
     ----------
     x : (n,) float
-    epoch : (n,) int         which epoch a sample belongs to; negative: none, left out
+    epoch : (n,) int         which epoch a sample belongs to; negative: none, left out whatever its value
 
     Returns
     -------
@@ -371,21 +371,21 @@ def epoch_median_ci(x: ArrayLike, epoch: ArrayLike | None = None, level: float =
     Parameters
     ----------
     x : (n,) float           samples; without `epoch`, the medians of the epochs
-    epoch : (n,) int         which epoch a sample belongs to; negative: none, left out
+    epoch : (n,) int         which epoch a sample belongs to; negative: none, left out whatever its value
     level : float in (0, 1)
 
     Returns
     -------
-    Interval (low, high), same unit as x; (nan, nan) with fewer than two epochs. With 2 to 5 epochs it assumes one
-    regime. From medians alone it covers the median of the epochs' medians.
+    Interval (low, high), same unit as x; (nan, nan) with fewer than two epochs. With 2 to 5 epochs it
+    assumes one regime. From medians alone it covers the median of the epochs' medians.
 
     Raises
     ------
     DataError   x holds NaN or infinity; lengths differ.
     UsageError  level is outside (0, 1).
 
-    Source: as `epoch_quantile_ci`; from medians, Hettmansperger and Sheather, Statistics & Probability Letters 4,
-    1986, 75-79.
+    Source: as `epoch_quantile_ci`; from medians, Hettmansperger and Sheather, Statistics & Probability
+    Letters 4, 1986, 75-79.
     """
     if epoch is None:
         return Interval(*_core.epoch_median_ci(_samples(x), _share("level", level)))
@@ -429,7 +429,7 @@ def effective_samples(x: ArrayLike, epoch: ArrayLike | None = None) -> float:
     ------
     DataError  x holds NaN or infinity; lengths differ.
 
-    Source: Geyer, Statistical Science 7, 1992, 473-483; with epochs, Cochran 1977, eq. 6.13.
+    Source: Geyer, Statistical Science 7, 1992, 473-483; with epochs, Cochran 1977, ch. 6.
     """
     if epoch is None:
         return float(_core.effective_samples(_samples(x)))
@@ -582,14 +582,15 @@ def welch(x: ArrayLike, window: int, overlap: int = 0, epoch: ArrayLike | None =
 
     Returns
     -------
-    (window // 2 + 1,) float, unit of x squared; the sum estimates the variance. Empty where no whole segment fits.
+    (window // 2 + 1,) float, unit of x squared; the sum estimates the variance. Empty where no whole
+    segment fits.
 
     Raises
     ------
     DataError   x holds NaN or infinity; lengths differ.
     UsageError  window < 1 or overlap outside [0, window).
 
-    Source: Welch, IEEE Trans. Audio Electroacoust. 15, 1967, 70-73; equal to scipy.signal.welch over `window`.
+    Source: Welch, IEEE Trans. Audio Electroacoust. 15, 1967, 70-73; scipy.signal.welch over `window`.
     """
     window, overlap = _count("window", window, 1), _count("overlap", overlap, 0)
     if overlap >= window:
@@ -611,8 +612,8 @@ def sliding_amplitude(x: ArrayLike, window: int) -> Floats:
 
     Returns
     -------
-    (n - window + 1, window // 2 + 1) float, unit of x: |numpy.fft.rfft| of x[i : i + window] in row i; no rows
-    where n < window. Its power is the square.
+    (n - window + 1, window // 2 + 1) float, unit of x: |numpy.fft.rfft| of x[i : i + window] in row i; no
+    rows where n < window. Its power is the square.
 
     Raises
     ------

@@ -330,8 +330,9 @@ def _history_tables(found: History, last: int) -> Any:
 
 @group.command()
 @click.argument("run_dir", metavar="RUN_DIR", type=_FILE)
+@click.option("--raw-only", is_flag=True, help="Do not analyse: where that needs more memory than there is.")
 @common("output")
-def recover(run_dir: Path, output: Path | None) -> Outcome:
+def recover(run_dir: Path, raw_only: bool, output: Path | None) -> Outcome:
     """Save what a killed run left in its folder, NAME.run.
 
     Whole blocks are kept, a block that was cut off is lost, and the dataset says both. By default it becomes
@@ -351,7 +352,7 @@ def recover(run_dir: Path, output: Path | None) -> Outcome:
             f"-o {output} is neither a dataset's name nor a folder that is there",
             f"-o {output.with_suffix('.nc')}",
         )
-    files = save(run_dir, output)
+    files = save(run_dir, output, not raw_only)
     outcome = Outcome("data", "recover", dataset=str(files[0].path))
     outcome.complete = all(file.complete for file in files)
     outcome.exit = Exit.DONE if outcome.complete else Exit.INCOMPLETE

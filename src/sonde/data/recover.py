@@ -9,10 +9,11 @@ from sonde.core.errors import DataError, UsageError
 from sonde.data import rooms
 
 
-def recover(run_dir: Path, out: Path | None = None) -> list[seal.SealedFile]:
+def recover(run_dir: Path, out: Path | None = None, analyse: bool = True) -> list[seal.SealedFile]:
     """Saves what a run's folder holds and removes it. Datasets of killed runs say `complete` 0.
 
     run_dir: the folder. out: the dataset, or a folder for it; by default where the run would have put it.
+    analyse: compute /summary.
 
     Raises
     ------
@@ -32,7 +33,7 @@ def recover(run_dir: Path, out: Path | None = None) -> list[seal.SealedFile]:
                     f"{path} is there already, and is not of this run{f' ({part})' if part else ''}",
                     f"choose another name: sonde data recover {run_dir} -o ELSEWHERE.nc",
                 )
-        return seal.seal(run_dir, target, schema, held=held)
+        return seal.seal(run_dir, target, schema, analyse=analyse, held=held)
 
 
 def default_target(run_dir: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,15 @@ import xarray as xr
 
 from sonde.net import cells
 from sonde.net.classes import Classes, link_classes
+from sonde.net.jumps import machine_events, pair_jumps, size_jumps
 from sonde.net.links import LinkTest, slow_links
-from sonde.net.pairs import LEVELS, Pairs, pairs_of
+from sonde.net.pairs import LEVELS, Pairs, centre, pairs_of
 
 CELL = ("src", "dst", "size")
+# Cells whose course over time tells whether the whole machine changed, and pairs looked at for jumps of their
+# own.
+EVENT_CELLS = 400
+JUMP_PAIRS = 400
 
 
 def analyse(raw: xr.Dataset) -> xr.Dataset:
@@ -42,7 +48,89 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
         if name in raw:
             summary[name] = raw[name].load().variable
     summary.attrs.update(_facts(raw))
-    return structure(summary)
+    _put_fits(summary, raw)
+    summary = structure(summary)
+    _put_events(summary, raw)
+    return summary
+
+
+def shown_cells(summary: xr.Dataset) -> dict[str, cells.Spot]:
+    """The cells that stand for a run: {"fastest", "median", "slowest", "most irregular"} -> (src, dst, size)
+    positions.
+
+    All at the smallest size that was measured most widely. Irregular is the widest span from the 5 % to the
+    95 % quantile over the median. One cell may be several; {} where nothing was measured.
+    """
+    median = centre(summary)
+    there = np.isfinite(median)
+    if not there.any():
+        return {}
+    k = int(there.sum(axis=(0, 1)).argmax())
+    one = median[..., k]
+    order = [tuple(int(v) for v in at) for at in np.argwhere(there[..., k])]
+    order.sort(key=lambda at: float(one[at]))
+    picked = {"fastest": order[0], "median": order[(len(order) - 1) // 2], "slowest": order[-1]}
+    if {"q05", "q95"} <= set(summary.variables):
+        width = ((summary["q95"] - summary["q05"]).transpose(*CELL).values / median)[..., k]
+        picked["most irregular"] = max(order, key=lambda at: float(np.nan_to_num(width[at])))
+    return {name: (at[0], at[1], k) for name, at in picked.items()}
+
+
+def _put_fits(summary: xr.Dataset, raw: xr.Dataset) -> None:
+    """Laws, cycles and outliers: of all cells where they are few, else of a random sample and those shown."""
+    spots = _spots(summary["n"].values > 0)
+    shown = list(shown_cells(summary).values())
+    chosen = spots
+    if len(spots) > cells.FITTED:
+        drawn = np.random.default_rng(0).choice(len(spots), cells.FITTED, replace=False)
+        chosen = sorted({*(spots[k] for k in drawn), *shown})
+    for name, values in cells.fit(raw, chosen, set(shown)).items():
+        units, long_name, method = cells.COSTLY[name]
+        if name.endswith("_period") and not _has_times(raw):
+            units, long_name = "1", f"{long_name}; in samples"
+        summary[name] = xr.Variable(CELL, values, {"units": units, "long_name": long_name, "method": method})
+    summary.attrs.update(fitted_cells=len(chosen), measured_cells=len(spots))
+
+
+def _spots(chosen: np.ndarray) -> list[cells.Spot]:
+    return [(int(s), int(d), int(k)) for s, d, k in np.argwhere(chosen)]
+
+
+def _has_times(raw: xr.Dataset) -> bool:
+    """Whether samples have times; one cell tells for all."""
+    if "t_start" not in raw:
+        return False
+    return any(s.t is not None for _, s in islice(cells.series_in(raw, next(cells.pieces(raw))), 1))
+
+
+def _put_events(summary: xr.Dataset, raw: xr.Dataset) -> None:
+    """Moments at which the whole machine changed, from at most EVENT_CELLS cells drawn at random."""
+    spots = _spots(summary["epochs"].values >= 10)
+    if len(spots) > EVENT_CELLS:
+        drawn = np.random.default_rng(1).choice(len(spots), EVENT_CELLS, replace=False)
+        spots = [spots[k] for k in sorted(drawn)]
+    last = -1
+    found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    for spot in spots:
+        series = cells.series_of(raw, spot)
+        medians, when = cells.epoch_medians(series)
+        number = np.unique(series.epoch)
+        found.append((number, np.log(np.maximum(medians, 1e-12)), when))
+        last = max(last, int(number[-1]))
+    level = np.full((len(found), last + 1), np.nan)
+    t = np.full(level.shape, np.nan)
+    for row, (number, medians, when) in enumerate(found):
+        level[row, number], t[row, number] = medians, when
+    events = machine_events(level, t)
+    columns: dict[str, tuple[str, str, list[float]]] = {
+        "t": ("s", "time of the event since the run began", [e.t for e in events]),
+        "epoch": ("1", "first epoch after it", [e.epoch for e in events]),
+        "ratio": ("1", "delay after over before", [e.ratio for e in events]),
+        "share": ("1", "share of cells that moved the same way", [e.share for e in events]),
+        "p": ("1", "p of no change", [e.p for e in events]),
+    }
+    for name, (units, long_name, values) in columns.items():
+        _put(summary, f"event_{name}", ("event",), np.array(values, float), units, long_name)
 
 
 def structure(summary: xr.Dataset) -> xr.Dataset:
@@ -53,6 +141,7 @@ def structure(summary: xr.Dataset) -> xr.Dataset:
     pairs = pairs_of(summary)
     _put_classes(summary, pairs, classes := link_classes(pairs))
     _put_links(summary, pairs, slow_links(pairs, classes.expected))
+    _put_jumps(summary, pairs, classes)
     return summary
 
 
@@ -144,8 +233,36 @@ def _put_links(summary: xr.Dataset, pairs: Pairs, test: LinkTest) -> None:
     )
 
 
+def _put_jumps(summary: xr.Dataset, pairs: Pairs, classes: Classes) -> None:
+    common = size_jumps(pairs, classes.expected)
+    rows = np.arange(len(pairs))
+    if len(rows) > JUMP_PAIRS:
+        rows = np.sort(np.random.default_rng(2).choice(len(pairs), JUMP_PAIRS, replace=False))
+    found = [*common, *pair_jumps(pairs, rows, common, classes.expected)]
+    columns: dict[str, tuple[str, str, list[Any]]] = {
+        "src": ("1", "sender of the pair; -1 for a whole class", [j.src for j in found]),
+        "dst": ("1", "receiver of the pair; -1 for a whole class", [j.dst for j in found]),
+        "class": ("1", "link class; -1 for a single pair", [j.link_class for j in found]),
+        "size_low": ("B", "largest size before it", [j.size_low for j in found]),
+        "size_high": ("B", "smallest size after it", [j.size_high for j in found]),
+        "height": ("s", "delay above what the slope before would give", [j.height for j in found]),
+        "ratio": ("1", "the same as a ratio", [j.ratio for j in found]),
+        "slope_before": ("s/B", "slope of delay over size before it", [j.slope_before for j in found]),
+        "slope_after": ("s/B", "slope of delay over size after it", [j.slope_after for j in found]),
+        "p": ("1", "p of no break", [j.p for j in found]),
+        "share": ("1", "share of the class's pairs that show it", [j.share for j in found]),
+    }
+    for name, (units, long_name, column) in columns.items():
+        dtype = np.int64 if name in ("src", "dst", "class", "size_low", "size_high") else float
+        _put(summary, f"jump_{name}", ("jump",), np.array(column, dtype), units, long_name)
+
+
 def _facts(raw: xr.Dataset) -> dict[str, Any]:
-    attrs = {k: v for k, v in raw.attrs.items() if k in ("mode", "rule", "pairing", "epoch_length")}
+    attrs = {
+        k: v
+        for k, v in raw.attrs.items()
+        if k in ("mode", "rule", "pairing", "epoch_length", "oversubscribed")
+    }
     attrs["value"] = raw["latency"].attrs.get("value", "unknown")
     return attrs
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import xarray as xr
 
 from sonde.core import stats
 from sonde.core.errors import DataError
+from sonde.net import periodicity
+from sonde.net.periodicity import Cycle
 
 # What one piece of /raw may take in memory, all its variables together.
 PIECE_BYTES = 64 << 20
@@ -202,6 +204,104 @@ def measure(raw: xr.Dataset) -> dict[str, np.ndarray]:
             if len(medians) >= 4:
                 out["drift_p"][spot] = stats.pettitt(medians).p
     return out
+
+
+# name -> unit, long_name, method. Computed for FITTED cells at most: each costs milliseconds.
+COSTLY: dict[str, tuple[str, str, str]] = {
+    "lognormal_shift": ("s", "shift of the fitted three-parameter lognormal", "grouped likelihood"),
+    "lognormal_mu": ("1", "mean of log((delay - shift) / 1 s)", "grouped likelihood"),
+    "lognormal_sigma": ("1", "standard deviation of log((delay - shift) / 1 s)", "grouped likelihood"),
+    "lognormal_ks": ("1", "Kolmogorov-Smirnov distance from the fitted lognormal", "largest distance"),
+    "lognormal_p": ("1", "p of the fitted lognormal", "parametric bootstrap; for representative cells only"),
+    "cyclic_p": (
+        "1",
+        "p of no cycle, within bursts and between them",
+        "highest ordinate over a fitted red and white background, every frequency paid for",
+    ),
+    "cyclic_period": ("s", "period of the strongest cycle; NaN where cyclic_p > 0.01", "of that ordinate"),
+    "outlier_share": (
+        "1",
+        "share of samples that are outliers",
+        "6 robust sd above the median of their epoch",
+    ),
+    "outlier_p": ("1", "p of outliers at random times", "Rayleigh's power, every frequency paid for"),
+    "outlier_period": ("s", "period of recurring outliers; NaN where outlier_p > 0.01", "of that power"),
+    "regimes": (
+        "1",
+        "levels that the epoch medians take; 0 where not looked for",
+        "Pettitt, binary segmentation",
+    ),
+    "homogeneous_p": ("1", "p of epochs alike in level and spectrum", "permutation of epochs"),
+}
+FITTED = 400
+# Samples of one cell beyond this are thinned before a law is fitted.
+MOST_SAMPLES_FITTED = 1000
+LEVEL = 0.01
+
+
+def fit(raw: xr.Dataset, spots: Sequence[Spot], with_p: Collection[Spot] = ()) -> dict[str, np.ndarray]:
+    """The statistics of COSTLY for chosen cells, NaN (0 for regimes) elsewhere.
+
+    Parameters
+    ----------
+    raw : /raw of net/1; spots : cells to look at; with_p : those whose lognormal gets a p, too
+
+    Returns
+    -------
+    Arrays (src, dst, size) by name. Periods are in s; where there are no times, in samples.
+    """
+    shape = tuple(raw.sizes[d] for d in SERIES[:3])
+    out = {name: np.full(shape, np.nan) for name in COSTLY}
+    out["regimes"] = np.zeros(shape, np.int32)
+    for spot in spots:
+        series = series_of(raw, spot)
+        if len(series) < 2:
+            continue
+        law = series.latency[:: max(1, len(series) // MOST_SAMPLES_FITTED)]
+        fitted = stats.fit_lognormal3(law)
+        for name, value in zip(("shift", "mu", "sigma", "ks"), (*fitted[:3], fitted.ks)):
+            out[f"lognormal_{name}"][spot] = value
+        if spot in with_p and fitted.converged:
+            out["lognormal_p"][spot] = stats.ks_p(law, fitted, replicates=99)
+        cycle = strongest_cycle(series)
+        out["cyclic_p"][spot] = cycle.p
+        out["cyclic_period"][spot] = cycle.period if cycle.p <= LEVEL else np.nan
+        found = periodicity.periodic_outliers(series.latency, series.epoch, series.t, LEVEL)
+        out["outlier_share"][spot], out["outlier_p"][spot] = found.share, found.p
+        out["outlier_period"][spot] = found.period
+        medians, _ = epoch_medians(series)
+        out["regimes"][spot] = 1 + len(stats.change_points(medians, LEVEL, 3)) if len(medians) >= 6 else 0
+        out["homogeneous_p"][spot] = periodicity.homogeneity(windows(series), permutations=199).p
+    return out
+
+
+def strongest_cycle(series: Series) -> Cycle:
+    """The stronger of the cycles within bursts and between them (p doubled), period in s or in samples."""
+    bursts = windows(series) if series.epochs >= 2 else np.zeros((0, 0))
+    medians, when = epoch_medians(series)
+    if series.epochs < 2:
+        return periodicity.cyclicity(series.latency)
+    within = periodicity.burst_cyclicity(bursts)
+    if series.t is not None and np.isfinite(within.period):
+        within = replace(within, period=within.period * float(np.median(np.diff(series.t))))
+    between = periodicity.cyclicity(medians, when if series.t is not None else None)
+    known = [c for c in (within, between) if np.isfinite(c.p)]
+    if not known:
+        return periodicity.NO_CYCLE
+    best = min(known, key=lambda c: c.p)
+    return replace(best, p=min(1.0, len(known) * best.p))
+
+
+def windows(series: Series) -> np.ndarray:
+    """Bursts as rows, cut to the shortest usual length; one burst is cut into BLOCKS windows. (W, m)."""
+    n = len(series)
+    if series.epochs < 2:
+        width = n // BLOCKS
+        return series.latency[: width * BLOCKS].reshape(BLOCKS, width) if width else np.zeros((0, 0))
+    _, begin, count = np.unique(series.epoch, return_index=True, return_counts=True)
+    width = int(np.quantile(count, 0.25))
+    long = begin[count >= width]
+    return series.latency[long[:, None] + np.arange(width)] if width else np.zeros((0, 0))
 
 
 def _values(part: xr.Dataset, name: str) -> np.ndarray:

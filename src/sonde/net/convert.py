@@ -12,6 +12,7 @@ import xarray as xr
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
+from sonde.core import hostlist
 from sonde.core.errors import DataError, UsageError, Warning
 from sonde.net import clustbench, schema
 from sonde.net.clustbench import Counts, Header, Structure, View
@@ -236,7 +237,7 @@ def _attrs(views: Sequence[View], header: Header, hosts: Sequence[str] | None) -
         "mode": header.mode,
         "epoch_length": header.repeats,
         "seed": 0,
-        "hostlist": ",".join(dict.fromkeys(hosts or ())),
+        "hostlist": _hostlist(hosts or ()),
         "imported_from": form,
         "imported_files": ", ".join(view.name for view in views),
         STORED: json.dumps(
@@ -255,6 +256,13 @@ def _attrs(views: Sequence[View], header: Header, hosts: Sequence[str] | None) -
 def _coords(ranks: int, sizes: np.ndarray) -> dict[str, xr.Variable]:
     made = schema.coordinates(ranks, sizes)
     return {name: xr.Variable((name,), values, dict(attrs)) for name, (values, attrs) in made.items()}
+
+
+def _hostlist(hosts: Sequence[str]) -> str:
+    try:
+        return hostlist.fold(dict.fromkeys(hosts))
+    except UsageError:  # names that no host has: as they are
+        return ",".join(dict.fromkeys(hosts))
 
 
 def _keep(summary: xr.Dataset, matrices: Mapping[str, np.ndarray]) -> None:
@@ -411,14 +419,14 @@ def _warn_of_disagreement(
         off = ~np.eye(header.ranks, dtype=bool)[:, :, None]
         wrong["measurements_amount"] = int(((amount != n) & off).sum())
     cells = _Cells(raw, header.mode)
-    for k in range(n.shape[2]):
+    compared = [kind for kind in clustbench.STATISTICS if kind in matrices]
+    for k in range(n.shape[2] if compared else 0):
         for rows, series, count in cells.blocks(k):
             own = clustbench.statistics(series.reshape(-1, series.shape[-1]), count.reshape(-1))
-            for kind in clustbench.STATISTICS:
-                if kind in matrices:
-                    theirs = cells.turned(matrices[kind][..., k])[rows].reshape(-1)
-                    differs = np.abs(theirs - own[kind]) > 1e-6 * np.abs(own[kind])
-                    wrong[kind] = wrong.get(kind, 0) + int(differs.sum())
+            for kind in compared:
+                theirs = cells.turned(matrices[kind][..., k])[rows].reshape(-1)
+                differs = np.abs(theirs - own[kind]) > 1e-6 * np.abs(own[kind])
+                wrong[kind] = wrong.get(kind, 0) + int(differs.sum())
     for kind, cells_wrong in wrong.items():
         if cells_wrong:
             warnings.append(
@@ -869,30 +877,35 @@ def _spectrum_variable(
     window: int,
     read: Callable[[tuple[slice, ...]], np.ndarray],
 ) -> xr.Variable:
-    attrs: dict[str, Any] = {"units": "s", "long_name": "amplitude |rfft| of each window of samples"}
+    attrs = schema.SUMMARY["spectrum"].attrs()
     if window:
         attrs["window"] = window
     shape = (ranks, ranks, positions, harmonics)
     chunk = (1, 1, max(1, min(positions, schema.CHUNK_BYTES // 8 // harmonics)), harmonics)
-    return _lazy(("src", "dst", "position", "harmonic"), shape, "<f8", read, attrs, chunksizes=chunk)
+    return _lazy(schema.SUMMARY["spectrum"].dims, shape, "<f8", read, attrs, chunksizes=chunk)
 
 
 def joined_summary(imported: Imported) -> tuple[xr.Dataset, list[Warning]]:
-    """/summary of an imported run: the analysis of its delays, and what its files said themselves.
+    """/summary of an imported run: what its analysis finds, and what its files said themselves.
 
-    As in sealing, an analysis that fails is a warning: what was imported is not lost to it.
+    Without delays, medians still tell link classes and slow links. As in sealing, an analysis that fails is a
+    warning: what was imported is not lost to it.
     """
-    if imported.raw is None:
-        return imported.summary, []
-    raw = imported.raw.assign_attrs(imported.attrs)
     try:
-        found = schema.SCHEMA.analyse(raw)
+        if imported.raw is None:
+            if "median" not in imported.summary:
+                return imported.summary, []
+            from sonde.net.analyse import structure
+
+            found = structure(imported.summary)
+        else:
+            found = schema.SCHEMA.analyse(imported.raw.assign_attrs(imported.attrs))
         return found.merge(imported.summary, compat="override", combine_attrs="override"), []
     except Exception as error:
         return imported.summary, [
             Warning(
                 "core.analysis_failed",
                 f"/summary could not be computed: {type(error).__name__}: {error}",
-                "the delays in /raw are whole; a repaired Sonde can analyse them",
+                "what was imported is whole; a repaired Sonde can analyse it",
             )
         ]

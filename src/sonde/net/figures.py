@@ -6,16 +6,20 @@ from __future__ import annotations
 
 import numpy as np
 import xarray as xr
+from scipy.special import ndtri
 
 from sonde.core.figure import Axis, Figure, Kind, Slider
 from sonde.core.section import Fact, Method, Section
-from sonde.core.units import format_duration
-from sonde.net import verdict
+from sonde.core.units import format_duration, format_size
+from sonde.net import cells, verdict
+from sonde.net.analyse import shown_cells, structure
 from sonde.net.pairs import centre
 from sonde.net.schema import STATUS_NAMES
 
 CELL = ("src", "dst", "size")
 SIZE = Slider("size", "message size", "B")
+# What a figure shows of a long series at most.
+MOST_POINTS, MOST_WINDOWS, MOST_QUANTILES = 40000, 300, 240
 ROW, COLUMN = Axis("sender"), Axis("receiver")
 
 
@@ -62,16 +66,27 @@ def figures(tree: xr.DataTree) -> tuple[Figure, ...]:
     made = [
         median_matrix(summary),
         ratio_matrix(summary),
+        min_matrix(summary),
+        spread_matrix(summary),
+        known_matrix(summary),
+        over_size(summary),
         dendrogram(summary),
         status_matrix(summary),
     ]
+    if "raw" in tree.children:
+        raw = tree["raw"].to_dataset()
+        shown = {
+            name: (spot, cells.series_of(raw, spot))
+            for name, spot in shown_cells(summary).items()
+            if all(spot[k] < raw.sizes[dim] for k, dim in enumerate(CELL))
+        }
+        shown = {name: (spot, series) for name, (spot, series) in shown.items() if len(series) >= 2}
+        made[5:5] = [delay_series(summary, shown), spectrogram(summary, shown), distribution(summary, shown)]
     return tuple(figure for figure in made if figure is not None)
 
 
 def summary_of(tree: xr.DataTree) -> xr.Dataset:
     """/summary with root attributes, completed where it comes from another tool and holds statistics only."""
-    from sonde.net.analyse import structure
-
     summary = tree["summary"].to_dataset() if "summary" in tree.children else xr.Dataset()
     summary = summary.assign_attrs({**tree.attrs, **summary.attrs})
     return summary if "class_links" in summary else structure(summary)
@@ -85,7 +100,7 @@ METHODS = (
     ),
     Method(
         "Slow links",
-        "A link is slow when neither its class nor its ranks explain its delay; 5 % of those named may be false.",
+        "A link is slow when neither class nor ranks explain its delay; 5 % of those named may be false.",
         "Benjamini & Hochberg, J. R. Statist. Soc. B 57, 1995; Tukey, Exploratory Data Analysis, 1977",
     ),
     Method(
@@ -143,6 +158,244 @@ def ratio_matrix(summary: xr.Dataset) -> Figure | None:
         data,
         {"row": ROW, "col": COLUMN, "value": Axis("measured over expected")},
         (SIZE,),
+    )
+
+
+def min_matrix(summary: xr.Dataset) -> Figure | None:
+    """Smallest delay of every pair."""
+    if "min" not in summary or not np.isfinite(summary["min"].values).any():
+        return None
+    values = summary["min"].transpose(*CELL).values
+    return Figure(
+        "net-min",
+        "Smallest delay between ranks",
+        "What the wire and the software can do at best. Where the median is far above it, something else "
+        "has a share.",
+        Kind.MATRIX,
+        _matrix(summary, "min", values, "s", "smallest delay"),
+        {"row": ROW, "col": COLUMN, "value": Axis("smallest delay", "s", log=True)},
+        (SIZE,),
+    )
+
+
+def spread_matrix(summary: xr.Dataset) -> Figure | None:
+    """Interquartile range over the median."""
+    if not {"q25", "q75", "median"} <= set(summary.variables):
+        return None
+    values = ((summary["q75"] - summary["q25"]) / summary["median"]).transpose(*CELL).values
+    if not np.isfinite(values).any():
+        return None
+    return Figure(
+        "net-spread",
+        "How much single delays of a pair differ",
+        "Width of the middle half of the delays over their median: 0.1 means that half of all messages "
+        "lie within "
+        "about 5 % of the median. Pairs that stand out share their way with somebody.",
+        Kind.MATRIX,
+        _matrix(summary, "spread", values, "1", "interquartile range over median"),
+        {"row": ROW, "col": COLUMN, "value": Axis("interquartile range / median")},
+        (SIZE,),
+    )
+
+
+def known_matrix(summary: xr.Dataset) -> Figure | None:
+    """How well medians are known."""
+    if not {"median_low", "median_high", "median"} <= set(summary.variables):
+        return None
+    half = (summary["median_high"] - summary["median_low"]) / (2 * summary["median"])
+    values = half.transpose(*CELL).values
+    if not np.isfinite(values).any():
+        return None
+    return Figure(
+        "net-known",
+        "How well each median is known",
+        "Half the width of the 95 % interval over the median: 0.02 means known to 2 %. Differences "
+        "between cells "
+        "smaller than this mean nothing.",
+        Kind.MATRIX,
+        _matrix(summary, "known", values, "1", "half width of the 95 % interval over median"),
+        {"row": ROW, "col": COLUMN, "value": Axis("half width / median")},
+        (SIZE,),
+    )
+
+
+Shown = dict[str, tuple[cells.Spot, cells.Series]]
+
+
+def _label(summary: xr.Dataset, name: str, spot: cells.Spot) -> str:
+    src, dst = int(summary["src"].values[spot[0]]), int(summary["dst"].values[spot[1]])
+    return f"{name}: {src}→{dst}"
+
+
+def _at(summary: xr.Dataset, shown: Shown) -> str:
+    size = int(summary["size"].values[next(iter(shown.values()))[0][2]])
+    return format_size(size, exact=True)
+
+
+def _distinct(shown: Shown) -> Shown:
+    """One entry a cell, named by all it stands for."""
+    names: dict[cells.Spot, list[str]] = {}
+    for name, (spot, _) in shown.items():
+        names.setdefault(spot, []).append(name)
+    return {" and ".join(names[spot]): (spot, shown[names[spot][0]][1]) for spot in names}
+
+
+def delay_series(summary: xr.Dataset, shown: Shown) -> Figure | None:
+    """Single delays of the cells that stand for the run, in order of time."""
+    if not shown:
+        return None
+    chosen = _distinct(shown)
+    longest = max(len(series) for _, series in chosen.values())
+    keep = np.unique(np.linspace(0, longest - 1, min(longest, MOST_POINTS)).round().astype(int))
+    timed = all(series.t is not None for _, series in chosen.values())
+    shape = (len(chosen), len(keep))
+    x, y, group = np.full(shape, np.nan), np.full(shape, np.nan), np.full(shape, -1)
+    for row, (_, series) in enumerate(chosen.values()):
+        own = keep[keep < len(series)]
+        x[row, : len(own)] = series.t[own] if timed and series.t is not None else own
+        y[row, : len(own)] = series.latency[own]
+        group[row, : len(own)] = series.epoch[own]
+    data = xr.Dataset(
+        {
+            "y": (("series", "x"), y, {"units": "s", "long_name": "delay"}),
+            "group": (("series", "x"), group),
+            "x": (("series", "x"), x),
+        },
+        coords={
+            "series": [_label(summary, name, spot) for name, (spot, _) in chosen.items()],
+        },
+    )
+    thinned = f" {len(keep)} of {longest} delays are drawn." if len(keep) < longest else ""
+    return Figure(
+        "net-series",
+        f"Single delays over the run, {_at(summary, shown)}",
+        "The fastest, the median and the slowest pair by median, and the most irregular one (widest from "
+        "the 5 % to "
+        "the 95 % quantile). Shades alternate between epochs; steps between them are regimes, which no "
+        "single burst "
+        f"would have shown.{thinned}",
+        Kind.SERIES,
+        data,
+        {
+            "x": Axis("time since the run began", "s") if timed else Axis("sample"),
+            "y": Axis("delay", "s", log=True),
+        },
+    )
+
+
+def spectrogram(summary: xr.Dataset, shown: Shown) -> Figure | None:
+    """Power over frequency for every window of the most irregular pair."""
+    name = "most irregular" if "most irregular" in shown else next(iter(shown), "")
+    if not name:
+        return None
+    spot, series = shown[name]
+    rows = cells.windows(series)
+    if len(rows) < 4 or rows.shape[1] < 8 or not (rows > 0).all():
+        return None
+    rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_WINDOWS)).round().astype(int))]
+    width = rows.shape[1] if rows.shape[1] <= 512 else 512
+    y = np.log(rows[:, :width])
+    y = (y - y.mean(axis=1, keepdims=True)) * np.hanning(width)
+    power = np.abs(np.fft.rfft(y, axis=1))[:, 1:] ** 2 / width
+    data = xr.Dataset(
+        {"power": (("x", "frequency"), power, {"long_name": "power of log delay"})},
+        coords={
+            "x": np.arange(len(rows), dtype=float),
+            "frequency": np.arange(1, power.shape[1] + 1) / width,
+        },
+    )
+    what = "epoch" if series.epochs >= 2 else "window"
+    return Figure(
+        "net-spectrogram",
+        f"Spectrum of each {what}, {_label(summary, name, spot)}, {_at(summary, shown)}",
+        f"A bright horizontal line is a cycle that lasts; columns that differ say that one {what} is not "
+        "like the "
+        "next. Frequency is in cycles a sample; the mean of each is left out.",
+        Kind.SPECTROGRAM,
+        data,
+        {"x": Axis(what), "frequency": Axis("frequency (cycles a sample)"), "power": Axis("power", log=True)},
+    )
+
+
+def distribution(summary: xr.Dataset, shown: Shown) -> Figure | None:
+    """Distribution of delays and the lognormal fitted to it."""
+    if not shown:
+        return None
+    chosen = _distinct(shown)
+    p = np.concatenate([np.linspace(0.001, 0.99, MOST_QUANTILES - 40), 1 - np.geomspace(0.0098, 0.001, 40)])
+    names, xs, ps, styles, said = [], [], [], [], []
+    for name, (spot, series) in chosen.items():
+        label = _label(summary, name, spot)
+        names.append(label)
+        xs.append(np.quantile(series.latency, p))
+        ps.append(p)
+        styles.append("steps")
+        if "lognormal_shift" not in summary:
+            continue
+        shift, mu, sigma, ks = (
+            float(summary[f"lognormal_{part}"].values[spot]) for part in ("shift", "mu", "sigma", "ks")
+        )
+        if np.isfinite([shift, mu, sigma]).all():
+            names.append(f"{label}, lognormal")
+            xs.append(shift + np.exp(mu + sigma * ndtri(p)))
+            ps.append(p)
+            styles.append("line")
+            said.append(f"{name} {ks:.2f}")
+    data = xr.Dataset(
+        {
+            "x": (("series", "point"), np.array(xs), {"units": "s", "long_name": "delay"}),
+            "p": (("series", "point"), np.array(ps)),
+            "style": ("series", styles),
+        },
+        coords={"series": names},
+    )
+    fits = f" Largest distance from the fit: {', '.join(said)}." if said else ""
+    return Figure(
+        "net-cdf",
+        f"Distribution of delays, {_at(summary, shown)}",
+        "Steps are measured, lines the three-parameter lognormal fitted to them. Where a line leaves its "
+        "steps, "
+        f"delays come from more than one regime and no single law holds.{fits}",
+        Kind.CDF,
+        data,
+        {"x": Axis("delay", "s", log=True), "p": Axis("share of delays")},
+    )
+
+
+def over_size(summary: xr.Dataset) -> Figure | None:
+    """Median delay of each class over message size, with the sizes at which it jumps."""
+    if summary.sizes.get("link_class", 0) < 1 or summary.sizes["size"] < 2:
+        return None
+    size = summary["size"].values.astype(float)
+    medians = summary["class_median"].values
+    names = [
+        f"class {k}" + (f" ({level})" if (level := str(summary["class_level"].values[k])) else "")
+        for k in range(len(medians))
+    ]
+    data = xr.Dataset(
+        {
+            "x": (("series", "point"), np.broadcast_to(size, medians.shape).copy(), {"units": "B"}),
+            "y": (("series", "point"), medians, {"units": "s"}),
+            "style": ("series", ["points"] * len(names)),
+        },
+        coords={"series": names},
+    )
+    if summary.sizes.get("jump", 0):
+        common = summary["jump_src"].values < 0
+        marks = np.unique(summary["jump_size_high"].values[common])
+        if len(marks):
+            data["mark"] = ("mark", marks.astype(float))
+            data["mark_name"] = ("mark", [f"jump at {format_size(int(m), exact=True)}" for m in marks])
+    positive = bool((size > 0).all())
+    return Figure(
+        "net-size",
+        "Delay over message size",
+        "Median of each class of links. A straight line is start-up plus size over bandwidth; a marked "
+        "jump is a "
+        "buffer that overflows or a protocol that switches.",
+        Kind.SCATTER,
+        data,
+        {"x": Axis("message size", "B", log=positive), "y": Axis("median delay", "s", log=True)},
     )
 
 

@@ -8,6 +8,8 @@ errors come from the 95 % intervals.
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +18,7 @@ import xarray as xr
 from scipy import stats as sps
 
 from sonde.core.errors import DataError, Finding
+from sonde.core.hostlist import fold
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_size
 from sonde.net import verdict
@@ -67,13 +70,21 @@ def _medians(summary: xr.Dataset, limits: Limits, dataset: str) -> list[Finding]
             "net.median_over_limit",
             f"link {a}→{b} takes {format_duration(float(cells[a, b, s]))} for "
             f"{format_size(int(size[s]), exact=True)}; the limit is {limit}",
-            {"src": int(a), "dst": int(b), "size": int(size[s]), "median_s": float(cells[a, b, s]), **_hosts(summary, a, b)},
+            {
+                "src": int(a),
+                "dst": int(b),
+                "size": int(size[s]),
+                "median_s": float(cells[a, b, s]),
+                **_hosts(summary, a, b),
+            },
             f"sonde net show {dataset} --pair {a},{b}",
         )
         for a, b, s in over[:MOST_FINDINGS]
     ]
     if len(over) > MOST_FINDINGS:
-        out.append(_more("net.median_over_limit", len(over) - MOST_FINDINGS, f"cells are over {limit}", dataset))
+        out.append(
+            _more("net.median_over_limit", len(over) - MOST_FINDINGS, f"cells are over {limit}", dataset)
+        )
     return out
 
 
@@ -97,7 +108,14 @@ def _ratios(summary: xr.Dataset, limits: Limits, dataset: str) -> list[Finding]:
                         "net.class_uneven",
                         f"links of class {k} differ by a factor of {ratio:.2f} at "
                         f"{format_size(int(size), exact=True)} (slowest {a}→{b}); the limit is {limits.max_ratio:g}",
-                        {"class": int(k), "size": int(size), "ratio": ratio, "src": int(a), "dst": int(b), **_hosts(summary, a, b)},
+                        {
+                            "class": int(k),
+                            "size": int(size),
+                            "ratio": ratio,
+                            "src": int(a),
+                            "dst": int(b),
+                            **_hosts(summary, a, b),
+                        },
                         f"sonde net show {dataset} --pair {a},{b}",
                     )
                 )
@@ -194,11 +212,15 @@ def _aligned(a: xr.Dataset, b: xr.Dataset, names: tuple[str, str]) -> tuple[xr.D
     kinds = [str(s.attrs.get("value", "unknown")) for s in (a, b)]
     if kinds[0] != kinds[1]:
         raise DataError(
-            "net.not_comparable", f"a sample of {names[0]} is {kinds[0]}, one of {names[1]} is {kinds[1]}", hint
+            "net.not_comparable",
+            f"a sample of {names[0]} is {kinds[0]}, one of {names[1]} is {kinds[1]}",
+            hint,
         )
     common = np.intersect1d(a["size"].values, b["size"].values)
     if not len(common):
-        raise DataError("net.not_comparable", f"{names[0]} and {names[1]} have no message length in common", hint)
+        raise DataError(
+            "net.not_comparable", f"{names[0]} and {names[1]} have no message length in common", hint
+        )
     return a.sel(size=common), b.sel(size=common)
 
 
@@ -292,7 +314,9 @@ _MACHINE = (
 def _changed(machine: tuple[dict[str, Any], dict[str, Any]]) -> dict[str, str]:
     """What is not the same in both machines: name -> "before → after"."""
     a, b = machine
-    return {name: f"{a[name]} → {b[name]}" for name in _MACHINE if name in a and name in b and a[name] != b[name]}
+    return {
+        name: f"{a[name]} → {b[name]}" for name in _MACHINE if name in a and name in b and a[name] != b[name]
+    }
 
 
 def _hosts(summary: xr.Dataset, a: int, b: int) -> dict[str, Any]:
@@ -300,3 +324,18 @@ def _hosts(summary: xr.Dataset, a: int, b: int) -> dict[str, Any]:
         return {}
     host = summary["host"].values
     return {"hosts": sorted({str(host[a]), str(host[b])} - {""})}
+
+
+def drain_command(findings: Sequence[Finding]) -> str:
+    """The command that would take the hosts behind findings out of service in Slurm; for printing, never for running.
+
+    A finding that names no host counts for this command as "HOST", for the reader to fill in.
+    """
+    hosts = sorted({str(host) for finding in findings for host in _hosts_of(finding)}) or ["HOST"]
+    reason = f"sonde: {findings[0].text}"[:120] if findings else "sonde"
+    return shlex.join(["scontrol", "update", f"NodeName={fold(hosts)}", "State=DRAIN", f"Reason={reason}"])
+
+
+def _hosts_of(finding: Finding) -> list[str]:
+    named = finding.evidence.get("hosts") or finding.evidence.get("host") or []
+    return [named] if isinstance(named, str) else [str(host) for host in named]

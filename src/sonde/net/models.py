@@ -82,6 +82,12 @@ class LinkModel:
         last = self.segments[-1]
         return max(0.0, last.alpha_s / last.beta_s_per_b) if last.beta_s_per_b > 0 else float("inf")
 
+    @property
+    def worst_left_out(self) -> float:
+        """Largest relative error of a size forecast from the others; NaN where that cannot be known."""
+        known = self.left_out[np.isfinite(self.left_out)]
+        return float(known.max()) if known.size else float("nan")
+
     def segment(self, size: float) -> Segment:
         """The line that speaks for a size; beyond both ends the first or last."""
         for left, right in zip(self.segments, self.segments[1:]):
@@ -294,13 +300,19 @@ def _levels(rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[float, float]]
     for row in rows:
         for key in row:
             if key not in _LEVEL_KEYS:
-                raise _bad_model(f"'{key}' is no key of a level{nearest(key, _LEVEL_KEYS)}; there are: {', '.join(_LEVEL_KEYS)}")
+                raise _bad_model(
+                    f"'{key}' is no key of a level{nearest(key, _LEVEL_KEYS)}; there are: {', '.join(_LEVEL_KEYS)}"
+                )
         name = str(row.get("name", ""))
         if name not in known:
-            raise _bad_model(f"there is no level '{name}'{nearest(name, known)}; there are: {', '.join(known)}")
+            raise _bad_model(
+                f"there is no level '{name}'{nearest(name, known)}; there are: {', '.join(known)}"
+            )
         latency, bandwidth = row.get("latency_s"), row.get("bandwidth_b_per_s", float("inf"))
         if not isinstance(latency, int | float) or not latency > 0 or not bandwidth > 0:
-            raise _bad_model(f"level '{name}' needs a latency_s above 0, and a bandwidth_b_per_s above 0 if any")
+            raise _bad_model(
+                f"level '{name}' needs a latency_s above 0, and a bandwidth_b_per_s above 0 if any"
+            )
         out[name] = (float(latency), 1 / float(bandwidth))
     return out
 
@@ -314,7 +326,11 @@ def _bad_model(why: str) -> UsageError:
 
 
 def violations(
-    summary: xr.Dataset, model: Mapping[str, Any], tolerance: float = 0.2, level: float = 0.05, dataset: str = "FILE"
+    summary: xr.Dataset,
+    model: Mapping[str, Any],
+    tolerance: float = 0.2,
+    level: float = 0.05,
+    dataset: str = "FILE",
 ) -> list[Finding]:
     """Links that do not keep to an assumed model, worst first.
 
@@ -354,5 +370,8 @@ def violations(
         )
     if len(out) > MOST_FINDINGS:
         rest = len(out) - MOST_FINDINGS
-        out = [*out[:MOST_FINDINGS], Finding("net.model_violated", f"{rest} more links break the model", {"more": rest})]
+        out = [
+            *out[:MOST_FINDINGS],
+            Finding("net.model_violated", f"{rest} more links break the model", {"more": rest}),
+        ]
     return out

@@ -224,7 +224,9 @@ def measure_by_class(request: Request, bar: Callable[[str, float | None], Progre
             f"--by-class chooses pairs, and {', '.join(m.name for m in plan.modes)} measures all ranks at once",
             "use --mode one_to_one, or leave --by-class out",
         )
-    first = replace(plan, modes=(mode,), sizes=tuple(few), rule=f"fixed:{FIRST_PASS}", epoch_length=20, gap_s=0.0)
+    first = replace(
+        plan, modes=(mode,), sizes=tuple(few), rule=f"fixed:{FIRST_PASS}", epoch_length=20, gap_s=0.0
+    )
     share = None if request.budget_s is None else request.budget_s / 3
     with tempfile.TemporaryDirectory(prefix="sonde-net-") as scratch:
         scout = replace(request, plan=first, out=Path(scratch) / "classes.nc", budget_s=share)
@@ -244,7 +246,9 @@ def measure_by_class(request: Request, bar: Callable[[str, float | None], Progre
         "class_pairs": ";".join(",".join(f"{a}-{b}" for a, b in pairs) for pairs in chosen),
     }
     pairs = tuple(sorted({pair for pairs in chosen for pair in pairs}))
-    return measure(replace(request, plan=replace(plan, pairs=pairs, labels=labels)), bar("net run", request.budget_s))
+    return measure(
+        replace(request, plan=replace(plan, pairs=pairs, labels=labels)), bar("net run", request.budget_s)
+    )
 
 
 def representatives(links: Pairs, classes: Classes, seed: int) -> list[list[tuple[int, int]]]:
@@ -389,9 +393,7 @@ class _Listener:
         return "timeout" if ending.reason == "timeout" else "failed"
 
 
-def _listen(
-    line: list[str], run_dir: Path, listener: _Listener, budget_s: float, timeout_s: float
-) -> Ending:
+def _listen(line: list[str], run_dir: Path, listener: _Listener, budget_s: float, timeout_s: float) -> Ending:
     """Runs the probe to its end; Ctrl-C and SIGTERM ask it to finish."""
     process = ProbeProcess(line, run_dir, listener.take, room="net")
     over = threading.Event()

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from scipy.stats import false_discovery_control
 
 from sonde.core.errors import Finding, Warning
 from sonde.core.outcome import Table
@@ -106,8 +107,12 @@ def sentence(summary: xr.Dataset, dataset: str = "FILE") -> str:
 
 
 def findings(summary: xr.Dataset, dataset: str = "FILE") -> list[Finding]:
-    """Slow links, ranks and hosts, worst first."""
+    """Slow links, ranks and hosts, worst first; none where ranks shared cores, which slows pairs by
+    itself.
+    """
     out: list[Finding] = []
+    if oversubscribed(summary):
+        return out
     for k in range(summary.sizes.get("link", 0)):
         row = {name: summary[f"link_{name}"].values[k] for name in LINK}
         out.append(_slow(row, summary.attrs.get("value") != "rtt_half", dataset))
@@ -160,13 +165,75 @@ def _slow(row: dict[str, Any], directed: bool, dataset: str) -> Finding:
     return Finding("net.slow_rank", text, evidence, f"sonde net show {dataset} --pair {src},{(src + 1)}")
 
 
+def oversubscribed(summary: xr.Dataset) -> bool:
+    """Whether more ranks ran than cores."""
+    return str(summary.attrs.get("oversubscribed", 0)).lower() not in ("0", "false", "")
+
+
 def warnings(summary: xr.Dataset) -> list[Warning]:
-    """What a reader of this summary must know."""
+    """What a reader of this summary must know, in order of weight."""
     out: list[Warning] = []
+    slow = summary.sizes.get("link", 0)
+    if slow and oversubscribed(summary):
+        out.append(
+            Warning(
+                "net.slow_or_shared",
+                f"{slow} links or ranks look slow, but ranks share cores: a pair that shares one is slow "
+                "by that",
+                "run with no more ranks than cores to test links",
+            )
+        )
+    fitted, measured = (int(summary.attrs.get(f"{name}_cells", 0)) for name in ("fitted", "measured"))
+    if fitted < measured:
+        out.append(
+            Warning(
+                "net.sampled_cells",
+                f"laws, cycles and periodic outliers were looked for in {fitted} of {measured} cells",
+                "the pairs shown are among them, the others drawn at random; medians are of all cells",
+            )
+        )
+    for name, what in (("cyclic", "cycles in their delays"), ("outlier", "outliers at regular times")):
+        found = _discoveries(summary, f"{name}_p")
+        if found is not None and found.any():
+            period = summary[f"{name}_period"].values[found]
+            unit = summary[f"{name}_period"].attrs.get("units")
+            looked = int(np.isfinite(summary[f"{name}_p"].values).sum())
+            usual = float(np.nanmedian(period)) if np.isfinite(period).any() else float("nan")
+            text = format_duration(usual) if unit == "s" else f"{usual:.3g} samples"
+            out.append(
+                Warning(
+                    f"net.{name}",
+                    f"{int(found.sum())} of {looked} cells looked at show {what}, typically every {text}",
+                    "something on the machine runs at that pace: a daemon, a timer, a power manager",
+                )
+            )
+    for k in range(summary.sizes.get("event", 0)):
+        ratio, share = float(summary["event_ratio"].values[k]), float(summary["event_share"].values[k])
+        out.append(
+            Warning(
+                "net.machine_event",
+                f"from {format_duration(float(summary['event_t'].values[k]))} on delays are {ratio:.2f} "
+                "times what "
+                f"they were, in {share:.0%} of cells at once",
+                "medians mix both states; measure again when the machine is quiet",
+            )
+        )
     note = str(summary.attrs.get("slow_links_note", ""))
     if note:
         out.append(Warning("net.slow_links_limited", f"slow links: {note}", ""))
     return out
+
+
+def _discoveries(summary: xr.Dataset, name: str) -> np.ndarray | None:
+    """Cells whose p stays below 1 % after false-discovery control, as a mask over the cells tested."""
+    if name not in summary:
+        return None
+    p = summary[name].values
+    found = np.zeros(p.shape, bool)
+    tested = np.isfinite(p)
+    if tested.any():
+        found[tested] = false_discovery_control(p[tested], method="bh") <= 0.01
+    return found
 
 
 def tables(summary: xr.Dataset) -> list[Table]:

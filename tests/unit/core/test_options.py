@@ -9,7 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonde.core.errors import UsageError
-from sonde.core.options import DURATION, HOSTS, SHARE, SHARED, SIZE, SIZES, Settings, Whole, common, settings
+from sonde.core.options import (
+    DURATION,
+    HOSTS,
+    SHARE,
+    SHARED,
+    SIZE,
+    SIZES,
+    Settings,
+    Whole,
+    arrange,
+    common,
+    settings,
+)
 
 
 @pytest.mark.parametrize(
@@ -185,3 +197,20 @@ def test_outside_of_a_command_settings_are_plain_and_the_bar_draws_nothing(capsy
 def test_an_unknown_shared_option_is_a_mistake_of_the_room():
     with pytest.raises(KeyError, match="bugdet"):
         common("bugdet")
+
+
+def test_help_begins_with_a_commands_own_options():
+    @click.group()
+    def room() -> None:
+        pass
+
+    @room.command()
+    @common("seed", "budget")
+    @click.option("--own")
+    @click.option("--other")
+    def verb(**given: object) -> None:
+        pass
+
+    assert arrange(room) is room
+    names = [param.name for param in room.commands["verb"].params]
+    assert names == ["own", "other", "seed", "budget_s", "json", "progress", "color", "config", "debug"]

@@ -273,6 +273,19 @@ def test_what_empty_and_constant_series_come_to():
     assert stats.cumulative_spectrum([0, 0, 0, 0]).tolist() == [0.25, 0.5, 0.75, 1]
 
 
+def test_samples_without_an_epoch_may_be_nan_as_datasets_pad_with_it():
+    x, epoch = random(5).lognormal(size=200), np.repeat(np.arange(10), 20)
+    padded, numbers = np.r_[x, [np.nan] * 30], np.r_[epoch, [-1] * 30]
+    assert stats.epoch_median_ci(padded, numbers) == stats.epoch_median_ci(x, epoch)
+    assert stats.epoch_quantile_ci(padded, numbers, 0.8) == stats.epoch_quantile_ci(x, epoch, 0.8)
+    assert stats.effective_samples(padded, numbers) == stats.effective_samples(x, epoch)
+    assert stats.epoch_medians(padded, numbers).tolist() == stats.epoch_medians(x, epoch).tolist()
+    assert stats.change_points(padded, 0.9, 1, numbers) == stats.change_points(x, 0.9, 1, epoch)
+    assert stats.welch(padded, 8, 4, numbers).tolist() == stats.welch(x, 8, 4, epoch).tolist()
+    with pytest.raises(DataError, match="sample 3 is nan; 1 of 230 samples"):
+        stats.epoch_median_ci(np.r_[padded[:3], np.nan, padded[4:]], numbers)
+
+
 def test_epoch_numbers_must_fit_the_samples():
     with pytest.raises(DataError, match="3 samples came with 2 epoch numbers"):
         stats.epoch_median_ci([1, 2, 3], [0, 1])

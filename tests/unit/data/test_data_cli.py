@@ -154,6 +154,14 @@ def test_recover_of_a_whole_run_ends_with_0(tmp_path):
     assert (outcome.exit, outcome.verdict) == (Exit.DONE, f"saved {tmp_path / 'b.nc'}")
 
 
+def test_recover_without_analysis_keeps_raw_alone(tmp_path):
+    outcome = ask("recover", "--raw-only", make_run(tmp_path / "a.run"))
+    assert [warning.code for warning in outcome.warnings] == ["core.not_analysed"]
+    assert ask("validate", tmp_path / "a.nc").exit == Exit.DONE
+    with pytest.raises(DataError, match="no /summary with values"):
+        ask("convert", tmp_path / "a.nc", "--to", "csv", "--group", "summary")
+
+
 def test_recover_refuses_what_is_no_run(tmp_path):
     (tmp_path / "file").write_text("")
     for name, said in (("none", "is not there"), ("file", "is a file")):

@@ -67,7 +67,7 @@ def test_section_names_the_slow_link(run):
 
 
 def test_summary_survives_a_file(run, tmp_path):
-    raw, summary = run
+    _, summary = run
     summary.to_netcdf(tmp_path / "s.nc", engine="netcdf4")
     with xr.open_dataset(tmp_path / "s.nc", engine="netcdf4") as back:
         assert "3–9" in figures.section(tree_of(None, back)).verdict
@@ -170,3 +170,53 @@ def test_raw_is_read_in_pieces(run, monkeypatch):
     small = {name: values for name, values in cells.measure(run[0]).items()}
     for name, values in small.items():
         np.testing.assert_array_equal(values, run[1][name].values)
+
+
+def test_figures_show_series_spectra_and_laws(run):
+    section = checked_section(*run)
+    ids = [figure.id for figure in section.figures]
+    for wanted in ("net-series", "net-spectrogram", "net-cdf", "net-size", "net-spread", "net-known"):
+        assert wanted in ids
+    by_id = {figure.id: figure for figure in section.figures}
+    assert "fastest" in str(by_id["net-series"].data["series"].values[0])
+    assert any("lognormal" in str(name) for name in by_id["net-cdf"].data["series"].values)
+
+
+def test_shared_cores_make_a_warning_of_a_slow_link(run):
+    raw = run[0].assign_attrs(oversubscribed=1)
+    section = checked_section(raw, analyse(raw))
+    assert section.findings == []
+    assert "net.slow_or_shared" in {w.code for w in section.warnings}
+
+
+def test_few_cells_are_all_fitted_and_many_are_sampled(run, monkeypatch):
+    assert np.isfinite(run[1]["lognormal_ks"].values).sum() == run[1].attrs["measured_cells"] == 264
+    monkeypatch.setattr(cells, "FITTED", 10)
+    summary = analyse(run[0])
+    assert 10 <= np.isfinite(summary["lognormal_ks"].values).sum() <= 14
+    assert "net.sampled_cells" in {w.code for w in checked_section(run[0], summary).warnings}
+
+
+def test_machine_event_is_told():
+    raw = Network(ranks=6, sizes=(8,), event_epoch=12, event_ratio=1.4, regime_share=0.0).raw(24, 10)
+    summary = analyse(raw)
+    assert list(summary["event_epoch"].values) == [12]
+    assert "net.machine_event" in {w.code for w in checked_section(raw, summary).warnings}
+
+
+def test_eager_limit_is_told_as_a_jump():
+    raw = Network(ranks=6, sizes=tuple(range(0, 800, 80)), eager_limit=400).raw(12, 10)
+    summary = analyse(raw)
+    common = summary["jump_src"].values == -1
+    assert 480 in summary["jump_size_high"].values[common]
+    section = checked_section(raw, summary)
+    assert "mark" in next(f for f in section.figures if f.id == "net-size").data
+
+
+def test_every_tenth_delay_slow_in_one_burst_is_a_period_in_samples():
+    raw = Network(ranks=3, sizes=(8,)).raw(1, 400)
+    raw = raw.drop_vars("t_start")
+    raw["latency"][0, 1, 0, 4::10] *= 6
+    summary = analyse(raw)
+    assert float(summary["outlier_period"][0, 1, 0]) == pytest.approx(10, rel=0.01)
+    assert summary["outlier_period"].attrs["units"] == "1"

@@ -185,6 +185,7 @@ def test_statistics_alone_become_a_summary_alone(here):
         np.testing.assert_allclose(
             summary["sd"].values[0, 2, 1], data["deviation"][1, 2, 0] * np.sqrt(10 / 9)
         )
+        assert summary["class"].values[0, 1] == 0  # found from medians
         assert np.isnan(summary["min"].values[0, 0, 0])
         assert summary["clustbench_min"].values[0, 0, 0] == 6.9e-310
         assert summary["n"].values[0].tolist() == [[0, 0], [10, 10], [10, 10]]
@@ -685,7 +686,6 @@ def test_hosts_need_not_be_utf_8(runs):
 
 
 def test_delays_are_analysed_as_sonde_s_own_are(runs):
-    pytest.importorskip("sonde.net.analyse")
     outcome = to("sonde", PREFIX, "a.nc")
     assert outcome.warnings == []
     delays, n = read(golden("all")), read(golden("measurements_amount")).astype(int)

@@ -102,7 +102,9 @@ def test_a_link_that_got_faster_is_counted_but_no_finding():
 def test_two_runs_of_one_network_hardly_ever_differ():
     alarms = 0
     for seed in range(100):
-        result = diff(run_of(flat(noise=ERROR, seed=seed)), run_of(flat(noise=ERROR, seed=1000 + seed)), matters=0.001)
+        result = diff(
+            run_of(flat(noise=ERROR, seed=seed)), run_of(flat(noise=ERROR, seed=1000 + seed)), matters=0.001
+        )
         alarms += bool(result.findings)
     # At a false-discovery level of 5 % with no true difference, 5 runs in 100 alarm; 12 would be 3 sigma.
     assert alarms <= 12
@@ -112,7 +114,10 @@ def test_a_difference_that_does_not_matter_is_not_told():
     result = diff(run_of(flat(), error=0.0001), run_of(flat() * 1.02, error=0.0001))
     assert result.findings == []
     assert result.median_ratio == pytest.approx(1.02)
-    assert len(diff(run_of(flat(), error=0.0001), run_of(flat() * 1.02, error=0.0001), matters=0.01).findings) == 21
+    assert (
+        len(diff(run_of(flat(), error=0.0001), run_of(flat() * 1.02, error=0.0001), matters=0.01).findings)
+        == 21
+    )
 
 
 def test_what_it_could_have_found_is_stated():
