@@ -447,6 +447,7 @@ def test_without_scripts_everything_but_the_figures_is_there(browser, pages):
         assert "net.slow_link" in text
         assert "same socket" in text
         assert "Copy" not in text
+        assert "\nDark\n" not in text
         hidden = do(
             "Runtime.evaluate",
             {"expression": "document.querySelector('input[type=range]').offsetParent === null"},
