@@ -288,7 +288,7 @@ def drop_raw(measured: Measured) -> None:
             small, summary = small.load(), tree["summary"].to_dataset().load()
             attrs, env, warnings = (
                 dataset.attrs(tree),
-                dataset.attrs(tree["env"].to_dataset()),
+                dataset.attrs(tree.children["env"]),
             )
             dataset.warnings_of(tree)
         seal.write_dataset(path, small, summary, attrs, env, warnings)
