@@ -1,5 +1,39 @@
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include "bind/raise.hpp"
+#include "core/hostlist.hpp"
+#include "core/units.hpp"
 
 namespace nb = nanobind;
+using namespace nb::literals;
+using namespace sonde;
 
-void bind_text(nb::module_&) {}
+void bind_text(nb::module_& m) {
+  m.def("format_duration", &format_duration, "value_s"_a, "See sonde.core.units.format_duration.");
+  m.def(
+      "parse_duration", [](std::string_view text) { return value_or_raise(parse_duration(text)); }, "text"_a,
+      "See sonde.core.units.parse_duration.");
+  m.def("format_size", &format_size, "bytes"_a, "exact"_a = false, "See sonde.core.units.format_size.");
+  m.def(
+      "parse_size", [](std::string_view text) { return value_or_raise(parse_size(text)); }, "text"_a,
+      "See sonde.core.units.parse_size.");
+  m.def(
+      "hostlist_expand",
+      [](std::string_view text, const std::vector<std::string>& within) {
+        return value_or_raise(hostlist_expand(text, within));
+      },
+      "text"_a, "within"_a = std::vector<std::string>{}, "See sonde.core.hostlist.expand.");
+  m.def(
+      "hostlist_fold",
+      [](const std::vector<std::string>& hosts) { return value_or_raise(hostlist_fold(hosts)); }, "hosts"_a,
+      "See sonde.core.hostlist.fold.");
+  m.def(
+      "hostlist_check",
+      [](std::string_view text) {
+        if (auto checked = hostlist_check(text); !checked) raise(checked.error());
+      },
+      "text"_a, "See sonde.core.hostlist.check.");
+}

@@ -22,7 +22,7 @@ function(sonde_feature name found detail install)
   elseif("${${name}}" STREQUAL "ON")
     message(FATAL_ERROR "${name}=ON, but ${detail}\n  hint: install ${install}, or configure with -D${name}=AUTO")
   else()
-    set(state "no   ${detail}; install ${install}")
+    set(state "no   ${detail}: install ${install}")  # no semicolon: it would split the row
     set(enabled OFF)
   endif()
   set(${name}_ENABLED ${enabled} PARENT_SCOPE)

@@ -1,8 +1,9 @@
 # Finds every MPI of this machine and makes one target for each: sonde_mpi_<flavour>.
 #
 # The probes are built once per MPI because two MPIs share no ABI; the one that fits the mpirun found at run
-# time is taken then. Candidates, in this order: $MPI_HOME, the mpicc on PATH, Debian's mpicc.openmpi and
-# mpicc.mpich. The first of each flavour wins.
+# time is taken then. Candidates, in this order: $MPI_HOME, the virtual environment (an MPI from PyPI), the mpicc on
+# PATH, Debian's mpicc.openmpi and mpicc.mpich, and the folders of Fedora's and SUSE's modules. The first of each
+# flavour wins. src/sonde/core/launch/mpirun.py looks for mpirun in the same order.
 
 set(SONDE_MPI_FLAVOURS "" CACHE INTERNAL "")
 
@@ -11,12 +12,18 @@ function(sonde_find_mpis)
   if(DEFINED ENV{MPI_HOME})
     list(APPEND candidates "$ENV{MPI_HOME}/bin/mpicc")
   endif()
+  if(DEFINED ENV{VIRTUAL_ENV})
+    list(APPEND candidates "$ENV{VIRTUAL_ENV}/bin/mpicc")
+  endif()
   foreach(name mpicc mpicc.openmpi mpicc.mpich)
-    find_program(sonde_candidate ${name} NO_CACHE PATHS "${Python_SITELIB}/../../../bin")
+    find_program(sonde_candidate ${name} NO_CACHE)
     if(sonde_candidate)
       list(APPEND candidates "${sonde_candidate}")
     endif()
     unset(sonde_candidate)
+  endforeach()
+  foreach(folder openmpi/bin mpich/bin mpi/gcc/openmpi5/bin mpi/gcc/openmpi4/bin mpi/gcc/mpich/bin)
+    list(APPEND candidates "/usr/lib64/${folder}/mpicc")
   endforeach()
 
   set(flavours "")

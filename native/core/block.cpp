@@ -108,8 +108,10 @@ Result<RecordWriter> RecordWriter::open(BlockSink& sink, const RecordSchema& sch
   put(head, magic);
   put(head, std::uint32_t{1});
   put(head, static_cast<std::uint32_t>(header.size()));
-  const auto* p = reinterpret_cast<const std::byte*>(header.data());
-  head.insert(head.end(), p, p + header.size());
+  const auto text = std::as_bytes(std::span(header));
+  put(head, crc32(text, crc32(std::span(head).subspan(sizeof magic))));
+  put(head, std::uint32_t{0});
+  head.insert(head.end(), text.begin(), text.end());
   if (auto done = sink.put(head); !done) return done.error();
   RecordWriter writer(sink, schema.record_bytes, buffer_records, cap_bytes);
   writer.written_ = head.size();

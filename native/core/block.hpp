@@ -7,9 +7,11 @@
 /// are dropped and counted; the count is in every block that follows.
 ///
 /// Layout, little-endian:
-///   file    "SONDEBLK" u32 version=1 u32 header_bytes header (JSON, UTF-8) padded with blanks to 8 bytes, blocks
+///   file    "SONDEBLK" u32 version=1 u32 header_bytes u32 crc32 u32 zero, header (JSON, UTF-8) padded with blanks
+///           to 8 bytes, blocks. crc32 covers version, header_bytes and header: a rank or a host read wrongly would
+///           put every record of the file into the wrong place
 ///   block   u32 magic 'SBLK' u32 crc32 u32 sequence u32 records u64 dropped_so_far payload (records x record_bytes)
-/// crc32 (IEEE, as zlib's) covers everything after itself: sequence, records, dropped, payload.
+/// A block's crc32 (IEEE, as zlib's) covers everything after itself: sequence, records, dropped, payload.
 /// The header tells the record's layout as numpy does: "fields": [["name", "<f8", [shape]], ...].
 /// Read by `sonde.core.blocks`.
 ///
@@ -84,6 +86,8 @@ class RecordWriter {
   std::uint64_t dropped() const { return dropped_; }
   std::uint64_t bytes_written() const { return written_; }
   std::size_t buffered() const { return used_; }
+  /// Records that still fit before the next flush.
+  std::size_t room() const { return capacity_ - used_; }
 
   static constexpr std::size_t block_header_bytes = 24;
 

@@ -5,6 +5,7 @@
 /// others (hpet, acpi_pm, xen) a call enters the kernel and costs hundreds of ns, which `sonde doctor` says.
 /// CLOCK_MONOTONIC_RAW is not slewed by NTP, but older kernels serve it by a system call. Any-thread, signal-safe.
 
+#include <cerrno>
 #include <cstdint>
 #include <ctime>
 
@@ -19,6 +20,14 @@ inline std::int64_t now_ns() {
 
 /// Seconds since the same point as now_ns.
 inline double now_s() { return static_cast<double>(now_ns()) * 1e-9; }
+
+/// Sleeps until now_s() shows `until_s`; returns at once when that is past.
+inline void sleep_until(double until_s) {
+  const double whole = static_cast<double>(static_cast<std::int64_t>(until_s));
+  timespec t{static_cast<time_t>(whole), static_cast<long>((until_s - whole) * 1e9)};
+  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, nullptr) == EINTR) {
+  }
+}
 
 /// Cost in s of one now_ns call: the least of `rounds` means over 1000 calls.
 inline double clock_cost_s(int rounds = 20) {

@@ -86,3 +86,15 @@ TEST_CASE("a folder that is not there is said") {
   REQUIRE_FALSE(sink);
   CHECK(sink.error().code == "core.cannot_write");
 }
+
+TEST_CASE("the header carries its own checksum and blocks begin at a multiple of eight") {
+  MemorySink sink;
+  REQUIRE(sonde::RecordWriter::open(sink, schema, 4, 0));
+  REQUIRE(sink.bytes.size() % 8 == 0);
+  std::uint32_t bytes, crc;
+  std::memcpy(&bytes, sink.bytes.data() + 12, 4);
+  std::memcpy(&crc, sink.bytes.data() + 16, 4);
+  const std::span<const std::byte> all(sink.bytes);
+  REQUIRE(all.size() == 24 + bytes);
+  CHECK(crc == sonde::crc32(all.subspan(24), sonde::crc32(all.subspan(8, 8))));
+}

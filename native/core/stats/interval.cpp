@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/stats/epochs.hpp"
 #include "core/stats/moments.hpp"
 #include "core/stats/special.hpp"
 #include "core/stats/summary.hpp"
@@ -21,6 +22,76 @@ std::vector<double> sorted_copy(std::span<const double> x) {
   std::sort(sorted.begin(), sorted.end());
   return sorted;
 }
+
+/// Fewer say too little about how epochs differ for Student's t to hold on their shares.
+constexpr std::size_t least_epochs = 6;
+
+Interval student_of_medians(std::span<const double> medians, double level) {
+  if (*std::min_element(medians.begin(), medians.end()) <= 0) return mean_ci(medians, level);
+  // delays are skewed to the right, their logarithms hardly
+  std::vector<double> logs(medians.size());
+  std::transform(medians.begin(), medians.end(), logs.begin(), [](double v) { return std::log(v); });
+  const Interval i = mean_ci(logs, level);
+  return {std::exp(i.low), std::exp(i.high)};
+}
+
+/// How far the share of samples up to m is from p, in standard errors that rest on the differences between epochs.
+///
+/// At the median the error is the one seen at m. Shares near 0 or 1 are skewed, and there the error seen is small
+/// just where the share is off; for other quantiles it is therefore that of an independent share of p, times the
+/// larger of the variance inflations seen at m and at the sample quantile.
+class Shares {
+ public:
+  Shares(const Epochs& epochs, double p, double sample_quantile)
+      : p_(p), total_(static_cast<double>(epochs.samples().size())), below_(epochs.size()) {
+    for (std::size_t k = 0; k < epochs.size(); ++k) sorted_.push_back(sorted_copy(epochs[k]));
+    if (p != 0.5) inflation_ = inflation(count(sample_quantile));
+  }
+
+  /// Whether the quantile is surely not beyond all samples. Few of a rare event say little about its inflation, and
+  /// then it is at least that of independent samples.
+  bool bounds(double t) const {
+    const double least = p_ == 0.5 ? 0 : std::max(inflation_, 1 / total_);
+    return std::min(p_, 1 - p_) > t * std::sqrt(p_ * (1 - p_) * least);
+  }
+
+  double t(double m) {
+    const double share = count(m);
+    if (share == p_) return 0;
+    const double variance = p_ == 0.5 ? variance_of(share) : p_ * (1 - p_) * std::max(inflation_, inflation(share));
+    return (share - p_) / std::sqrt(variance);  // all epochs alike: infinite, and rightly so
+  }
+
+ private:
+  double count(double m) {
+    double sum = 0;
+    for (std::size_t k = 0; k < sorted_.size(); ++k) {
+      const auto& e = sorted_[k];
+      below_[k] = static_cast<double>(std::upper_bound(e.begin(), e.end(), m) - e.begin());
+      sum += below_[k];
+    }
+    return sum / total_;
+  }
+
+  /// Of a ratio of sums over epochs, which may differ in length: Cochran, Sampling Techniques, 1977, ch. 6.
+  double variance_of(double share) const {
+    double squares = 0;
+    for (std::size_t k = 0; k < sorted_.size(); ++k) {
+      const double d = (below_[k] - share * static_cast<double>(sorted_[k].size())) / total_;
+      squares += d * d;
+    }
+    const double epochs = static_cast<double>(sorted_.size());
+    return squares * epochs / (epochs - 1);
+  }
+
+  double inflation(double share) const {
+    return share > 0 && share < 1 ? variance_of(share) / (share * (1 - share)) : 0;
+  }
+
+  double p_, total_, inflation_ = 0;
+  std::vector<std::vector<double>> sorted_;
+  std::vector<double> below_;
+};
 
 }  // namespace
 
@@ -104,17 +175,29 @@ Interval epoch_median_ci(std::span<const double> medians, double level) {
     return {lower(depth) + weight * (lower(depth + 1) - lower(depth)),
             upper(depth) + weight * (upper(depth + 1) - upper(depth))};
   }
-  if (sorted.front() > 0 && std::isfinite(sorted.back())) {
-    std::vector<double> logs(n);
-    std::transform(sorted.begin(), sorted.end(), logs.begin(), [](double v) { return std::log(v); });
-    const Interval i = mean_ci(logs, level);
-    return {std::exp(i.low), std::exp(i.high)};
-  }
-  return mean_ci(sorted, level);
+  return student_of_medians(sorted, level);
+}
+
+Interval epoch_quantile_ci(std::span<const double> x, std::span<const std::int32_t> epoch, double p, double level) {
+  const Epochs epochs(x, epoch);
+  if (epochs.size() < least_epochs || !(p > 0 && p < 1) || !is_level(level) || has_nan(epochs.samples())) return none;
+  const std::vector<double> sorted = sorted_copy(epochs.samples());
+  const double n = static_cast<double>(sorted.size());
+  const auto at = static_cast<std::size_t>(std::max(std::ceil(p * n) - 1, 0.0));
+  Shares shares(epochs, p, sorted[std::min(at, sorted.size() - 1)]);
+
+  const double t = student_quantile(0.5 + 0.5 * level, static_cast<double>(epochs.size() - 1));
+  if (!shares.bounds(t)) return none;
+  const auto low = std::partition_point(sorted.begin(), sorted.end(), [&](double m) { return shares.t(m) < -t; });
+  const auto high = std::partition_point(low, sorted.end(), [&](double m) { return shares.t(m) <= t; });
+  return {*low, high == sorted.end() ? sorted.back() : *high};
 }
 
 Interval epoch_median_ci(std::span<const double> x, std::span<const std::int32_t> epoch, double level) {
-  return epoch_median_ci(epoch_medians(x, epoch), level);
+  const std::vector<double> medians = epoch_medians(x, epoch);
+  if (medians.size() >= least_epochs) return epoch_quantile_ci(x, epoch, 0.5, level);
+  if (medians.size() < 2 || !is_level(level) || has_nan(medians)) return none;
+  return student_of_medians(medians, level);
 }
 
 double epoch_median_ci_level(std::size_t epochs, double level) {

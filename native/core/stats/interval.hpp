@@ -36,14 +36,27 @@ Interval median_ci(std::span<const double> x, double level);
 /// Student's interval of the mean. Needs n >= 2.
 Interval mean_ci(std::span<const double> x, double level);
 
-/// Interval of the median of what the epochs are drawn from. x and epoch have the same length; samples with a
-/// negative epoch are left out. Needs two epochs.
+/// Interval of the p-quantile of what the samples are drawn from, resting on what differs between epochs and so
+/// right for dependence within an epoch and for regimes that come and go from one epoch to another. It holds
+/// those values m for which the share of samples up to m does not differ from p by Student's t over epochs: the
+/// interval of Woodruff (J. Amer. Statist. Assoc. 47, 1952, 635-646) with epochs as clusters, inverted point by
+/// point. x and epoch have the same length; samples with a negative epoch are left out. Needs 6 epochs, and
+/// samples enough that the quantile is not beyond them.
+///
+/// Coverage of 95 % intervals in simulation, epochs of 50: median, 6 to 60 epochs, 0.93 to 0.96 for iid, AR(0.9)
+/// and a random level per epoch; two regimes need 10 epochs (0.87 with 6). p = 0.95 and 0.99: 0.93 to 0.98. Ties
+/// make it more. Epochs that follow each other without a gap are not independent and cost 2 to 3 points.
+Interval epoch_quantile_ci(std::span<const double> x, std::span<const std::int32_t> epoch, double p, double level);
+
+/// epoch_quantile_ci at p = 1/2. With 2 to 5 epochs, Student on the logarithms of their medians, or on the medians
+/// themselves where one is not positive: right for one regime, too short where there are several.
 Interval epoch_median_ci(std::span<const double> x, std::span<const std::int32_t> epoch, double level);
 
-/// The same from the medians of the epochs: the interpolated sign-test interval of Hettmansperger and Sheather
-/// (Statistics & Probability Letters 4, 1986, 75-79), whose coverage is close to `level` and not merely at
-/// least. With too few epochs for it (fewer than 6 at 0.95): Student on the logarithms of the medians, or on
-/// the medians themselves where one is not positive.
+/// The same from nothing but the medians of the epochs: the interpolated sign-test interval of Hettmansperger and
+/// Sheather (Statistics & Probability Letters 4, 1986, 75-79), whose coverage is close to `level` and not merely
+/// at least. It covers the median of the epochs' medians, which is the median of the samples only where all
+/// epochs come from one regime, and is a fifth longer: prefer the one above where the samples are at hand.
+/// With too few epochs for it (fewer than 6 at 0.95): Student, as above.
 Interval epoch_median_ci(std::span<const double> medians, double level);
 
 /// The coverage that epoch_median_ci states for that many epochs: `level`, or NaN where there is no interval.

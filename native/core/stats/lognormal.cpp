@@ -24,25 +24,45 @@ double mills_ratio(double z) {
   return (1 - s * (1 - 3 * s * (1 - 5 * s * (1 - 7 * s)))) / z;
 }
 
-/// log of the probability between two standard scores, and the densities at both over that probability. The lower
-/// may be -infinity, the upper infinity.
+/// A standard score with the tail beyond it, away from 0, and the density.
+struct Score {
+  double z, tail, density;
+
+  explicit Score(double z)
+      : z(z), tail(0.5 * std::erfc(std::abs(z) / std::numbers::sqrt2)),
+        density(std::isinf(z) ? 0 : std::exp(-0.5 * z * z) / root_two_pi) {}
+};
+
+/// log of the probability between two scores, and the densities at both over that probability. The lower may be
+/// -infinity, the upper infinity.
 struct Cell {
   double log_p, low_density, high_density;
 };
 
-Cell cell(double low, double high) {
+/// Where both scores are so far out on one side that their tails vanish.
+Cell far_cell(double low, double high) {
   if (high <= 0) {
-    const Cell mirror = cell(-high, -low);
+    const Cell mirror = far_cell(-high, -low);
     return {mirror.log_p, mirror.high_density, mirror.low_density};
   }
-  if (low >= 0) {  // in the upper tail: everything relative to the density at `low`
-    const double fall = std::isinf(high) ? 0 : std::exp(-0.5 * (high - low) * (high + low));
-    const double p = mills_ratio(low) - (fall > 0 ? fall * mills_ratio(high) : 0);
-    return {std::log(p) - 0.5 * low * low - std::log(root_two_pi), 1 / p, fall / p};
+  // everything relative to the density at `low`
+  const double fall = std::isinf(high) ? 0 : std::exp(-0.5 * (high - low) * (high + low));
+  const double p = mills_ratio(low) - (fall > 0 ? fall * mills_ratio(high) : 0);
+  return {std::log(p) - 0.5 * low * low - std::log(root_two_pi), 1 / p, fall / p};
+}
+
+Cell cell(const Score& low, const Score& high) {
+  double p;
+  if (low.z >= 0) {
+    if (low.z > 8) return far_cell(low.z, high.z);
+    p = low.tail - high.tail;
+  } else if (high.z <= 0) {
+    if (high.z < -8) return far_cell(low.z, high.z);
+    p = high.tail - low.tail;
+  } else {
+    p = 1 - low.tail - high.tail;
   }
-  const double p = 1 - 0.5 * std::erfc(-low / std::numbers::sqrt2) - 0.5 * std::erfc(high / std::numbers::sqrt2);
-  const auto density = [&](double z) { return std::isinf(z) ? 0 : std::exp(-0.5 * z * z) / (root_two_pi * p); };
-  return {std::log(p), density(low), density(high)};
+  return {std::log(p), low.density / p, high.density / p};
 }
 
 /// Samples as counts in cells of a partition of the line. Distances are from the smallest sample, in units of
@@ -99,7 +119,7 @@ Grouped group(std::span<const double> sorted) {
 }
 
 /// Location and scale of log(x - shift) for a given shift, by Newton. In b = 1/sigma and a = (mu - centre)/sigma
-/// the log-likelihood of grouped normal data is concave (Burridge, Biometrika 68, 1981, 347-350), so there is one
+/// the log-likelihood of grouped normal data is concave (Burridge, J. R. Statist. Soc. B 43, 1981, 41-45), so there is one
 /// maximum and any ascent finds it.
 class Profile {
  public:
@@ -154,13 +174,15 @@ class Profile {
   Slope slope(double at, double bt) const {
     constexpr double infinity = std::numeric_limits<double>::infinity();
     Slope s{};
-    double low = -infinity, low_log = 0;
+    Score low(-infinity);
+    double low_log = 0;
     for (std::size_t i = 0; i < g_.cells(); ++i) {
       const bool last = i + 1 == g_.cells();
-      const double high_log = last ? 0 : log_[i], high = last ? infinity : bt * high_log - at;
+      const double high_log = last ? 0 : log_[i];
+      const Score high(last ? infinity : bt * high_log - at);
       const Cell c = cell(low, high);
       const double w = g_.count[i], gh = c.high_density, gl = -c.low_density;
-      const double hh = (last ? 0 : -high * gh) - gh * gh, ll = (i == 0 ? 0 : -low * gl) - gl * gl, hl = -gh * gl;
+      const double hh = (last ? 0 : -high.z * gh) - gh * gh, ll = (i == 0 ? 0 : -low.z * gl) - gl * gl, hl = -gh * gl;
       // z = b log - a
       s.value += w * c.log_p;
       s.a -= w * (gh + gl);
@@ -204,7 +226,7 @@ double climb(Profile& profile, double low, double high, double tolerance) {
 }
 
 /// Fits sorted samples. start: where to look first (for refits of simulated samples), NaN to look everywhere.
-Lognormal3 fit_sorted(std::span<const double> sorted, const Grouped& g, double start, double* found = nullptr) {
+Lognormal3 fit_sorted(std::span<const double> sorted, const Grouped& g, double start) {
   Lognormal3 fit{nan, nan, nan, nan, nan, sorted.size(), false};
   if (g.cells() < 3) return fit;
   Profile profile(g);
@@ -228,9 +250,8 @@ Lognormal3 fit_sorted(std::span<const double> sorted, const Grouped& g, double s
     for (double t = best - step; t >= t_least && consider(t);) t -= step;
   }
   const double t =
-      climb(profile, std::max(best - step, t_least), std::min(best + step, t_most), std::isnan(start) ? 1e-6 : 1e-3);
+      climb(profile, std::max(best - step, t_least), std::min(best + step, t_most), std::isnan(start) ? 1e-5 : 1e-3);
   profile(t);
-  if (found) *found = t;
   fit.shift = g.least - g.scale * std::exp(t);
   fit.sigma = 1 / profile.b;
   fit.mu = profile.centre + profile.a * fit.sigma + std::log(g.scale);
@@ -296,9 +317,9 @@ double ks_p(std::span<const double> x, const Lognormal3& fit, std::size_t replic
   for (std::size_t i = 0; i < x.size(); i += stride) sample.push_back(x[i]);
   std::sort(sample.begin(), sample.end());
   const Grouped g = group(sample);
-  double start = nan;
-  const Lognormal3 null = fit_sorted(sample, g, nan, &start);
-  if (std::isnan(null.shift)) return nan;
+  const Lognormal3 null = stride == 1 ? fit : fit_sorted(sample, g, nan);
+  if (!(null.sigma > 0) || g.cells() < 3) return nan;
+  const double start = std::log((g.least - null.shift) / g.scale);
   const double seen = ks_sorted(sample, null);
 
   Random random(seed);

@@ -13,16 +13,26 @@ if TYPE_CHECKING:
 class Kind(Enum):
     """Every kind of figure there is. `data` is an xr.Dataset whose variables and dims the kind fixes.
 
-    MATRIX       value(row, col[, slider]) and optional text(row, col[, slider]): heat map
-    STATUS       value(row, col[, slider]) integer codes; axes["value"].labels names each code
-    SERIES       y(series, x) or y(series, x, slider); coordinate x; optional group(series, x) integer: points
-                 of one group are joined, groups alternate in shade (epochs)
-    SPECTROGRAM  power(x, frequency[, slider])
-    CDF          x(series, point), p(series, point); series named by coordinate; style(series): "steps" | "line"
-    DENDROGRAM   merge(link, 4): left, right, height, count as scipy's linkage; leaf(leaf): leaf names
-    SCATTER      x(series, point), y(series, point), optional low/high(series, point) error bars;
+    MATRIX       value(row, col): heat map. text(row, col): what the tip of a cell says instead of the value
+    STATUS       value(row, col) integer codes; axes["value"].labels names code 0, 1, 2 …
+    SERIES       y(series, x), coordinate x(x) or x(series, x); optional group(series, x) integer: points of one
+                 group are joined, groups alternate in shade (epochs); a negative group is not drawn
+    SPECTROGRAM  power(x, frequency)
+    CDF          x(series, point), p(series, point); style(series): "steps" | "line"
+    DENDROGRAM   merge(link, 4): left, right, height, count as scipy's linkage; leaf(leaf): leaf names; optional
+                 threshold(): height below which branches are coloured by class
+    SCATTER      x(series, point), y(series, point), optional low/high(series, point) ends of error bars;
                  style(series): "points" | "line"
-    BAR          y(bar) or y(bar, series), optional low/high: with error bars
+    BAR          y(bar) or y(bar, series), optional low/high of the same dims: ends of error bars
+
+    Of every kind: each Slider's dim may stand behind those dims; `series` is named by its coordinate; NaN is not
+    drawn. axes by role: row col value · x y · x frequency power · x p · leaf height · bar y.
+
+    MATRIX, STATUS  every further variable of the same dims is told of the cell a reader picks, and every
+                    coordinate or variable over row or col alone (host, …) of its row and column; attributes
+                    long_name and units name them, flag_meanings names integer codes.
+    SERIES, SCATTER, CDF  may hold mark(mark), x of vertical lines, and level(level), y of horizontal lines,
+                    named by mark_name(mark), level_name(level).
     """
 
     MATRIX = "matrix"

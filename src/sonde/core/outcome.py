@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Table:
-    """A table for the terminal: head and rows of ready text; numbers are right-aligned by `right`."""
+    """A table for the terminal: head and rows of ready text; numbers are right-aligned by `right`.
+
+    Without any column's name no head is drawn. A cell that is only ✓, ! or ✗ is drawn in its colour.
+    """
 
     title: str
     columns: Sequence[str]
@@ -28,8 +31,8 @@ class Outcome:
 
     room, verb: what ran. verdict: one sentence. schema, dataset, complete: the file it made or read.
     findings, warnings: typed. values: what the verb measures, merged into the JSON object.
-    tables, lines: what a person sees on the terminal. document: raw text for stdout instead
-    (CSV, Markdown). exit: the exit code.
+    tables, lines: what a person sees on the terminal; a line that begins with a blank is a command to copy,
+    and is not wrapped. document: raw text for stdout instead (CSV, Markdown). exit: the exit code.
     """
 
     room: str

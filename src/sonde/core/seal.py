@@ -1,18 +1,49 @@
-"""From block files to a dataset, streaming. `recover` is the same on what a kill -9 left."""
+"""From block files to a dataset, streaming. `recover` is the same on what a kill -9 left.
+
+A run works in a folder: `start_run` makes it, probes fill it, `end_run` notes how it ended, `seal` turns it
+into datasets and removes it. Whatever dies in between, the folder or the dataset is there, and whole:
+
+- datasets are built beside their place as `.part`, fsynced, and renamed only when all of them are finished;
+- the folder is removed only after that, and from the moment its removal begins it names the datasets, so that
+  a half-removed folder is never sealed over them;
+- one process at a time holds the folder (`hold`); the kernel frees it when that process dies.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import fcntl
+import json
+import math
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+
+from sonde.core.blocks import BlockFile
+from sonde.core.dataset import ROOT_ATTRIBUTES, pieces, plain
+from sonde.core.errors import DataError, EnvironmentFailure, Warning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    import numpy as np
+    import netCDF4
     import xarray as xr
 
-    from sonde.core.blocks import BlockFile
-    from sonde.core.errors import Warning
+RUN_FILE = "run.json"
+_LOCK_FILE = ".lock"
+_SEALED_FILE = "sealed.json"
+_CACHE_BYTES = 48 << 20  # for the chunks of all variables of a group that is being written
+_READ_CACHE_BYTES = 8 << 20  # for each variable that analyse reads
 
 
 @dataclass(frozen=True)
@@ -53,7 +84,767 @@ class RoomSchema(Protocol):
     def place(
         self, plan: Mapping[str, Any], layout: Layout, file: BlockFile, part: str
     ) -> Iterator[tuple[str, tuple[int | slice, ...], np.ndarray]]:
-        """Pieces of variables, one file's at a time: name, where, values. Memory is bounded by one file's row."""
+        """Pieces of variables, one file's at a time: name, where, values. Memory: one file's row at most."""
 
     def analyse(self, raw: xr.Dataset) -> xr.Dataset:
-        """/raw to /summary. `raw` is opened lazily: take it piecewise."""
+        """/raw to /summary. `raw` is opened lazily: take it piecewise. Its attrs hold the root attributes."""
+
+
+@dataclass(frozen=True)
+class SealedFile:
+    """A dataset that `seal` made. complete: whether every requested cell has data."""
+
+    path: Path
+    complete: bool
+    warnings: list[Warning]
+
+
+@dataclass
+class Run:
+    """What run.json says about a run."""
+
+    room: str
+    schema: str
+    attrs: dict[str, Any] = field(default_factory=dict)
+    plan: dict[str, Any] = field(default_factory=dict)
+    env: dict[str, Any] = field(default_factory=dict)
+    warnings: list[Warning] = field(default_factory=list)
+
+
+def dataset_name(room: str, cluster: str, when: datetime | None = None) -> str:
+    """A name for a new dataset: "net-alpha-20261120T214757Z-3f9a.nc".
+
+    cluster: letters, digits, `_` and `.` are kept, runs of anything else become `_`; "" becomes "local".
+    when: an aware time; now by default. The four hex digits are random.
+    """
+    word = re.sub(r"[^A-Za-z0-9_.]+", "_", cluster).strip("_.") or "local"
+    stamp = (when or datetime.now(UTC)).astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+    return f"{room}-{word}-{stamp}-{secrets.token_hex(2)}.nc"
+
+
+def run_folder(dataset: str | PathLike[str]) -> Path:
+    """The folder in which the run for `dataset` works: "a.nc" gives "a.run"."""
+    return Path(dataset).with_suffix(".run")
+
+
+def start_run(
+    run_dir: str | PathLike[str],
+    *,
+    room: str,
+    schema: str,
+    attrs: Mapping[str, Any],
+    plan: Mapping[str, Any],
+    env: Mapping[str, Any] | None = None,
+    warnings: Iterable[Warning] = (),
+) -> None:
+    """Makes a run's folder with its run.json, before anything is measured.
+
+    run_dir: must not exist. schema: "net/1". attrs: root attributes of the dataset. plan: what the room's
+    schema needs to make sense of the records. env: attributes of /env. warnings: those known already.
+
+    Raises
+    ------
+    EnvironmentFailure  core.cannot_write (the folder exists, or its parent does not), core.disk_full.
+    """
+    folder = Path(run_dir)
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        raise EnvironmentFailure(
+            "core.cannot_write",
+            f"{folder} is there already: another run works in it, or was killed in it",
+            f"sonde data recover {folder}, or choose another name with --output",
+        ) from None
+    except OSError as error:
+        raise _cannot_write(folder, error, "choose another folder with --output") from None
+    _write_run(folder, Run(room, schema, dict(attrs), dict(plan), dict(env or {}), list(warnings)))
+
+
+def end_run(run_dir: str | PathLike[str], attrs: Mapping[str, Any], warnings: Iterable[Warning] = ()) -> None:
+    """Notes how a run ended: adds root attributes (`stop_reason` at least) and warnings to its run.json.
+
+    A run.json without `stop_reason` is what a killed run leaves.
+
+    Raises
+    ------
+    DataError  core.not_a_run. EnvironmentFailure  core.cannot_write, core.disk_full.
+    """
+    folder = Path(run_dir)
+    run = read_run(folder)
+    run.attrs |= attrs
+    run.warnings += warnings
+    _write_run(folder, run)
+
+
+def read_run(run_dir: str | PathLike[str]) -> Run:
+    """What a run's folder says about the run.
+
+    Raises
+    ------
+    DataError  core.not_a_run: there is no run.json, or it is not one of Sonde's.
+    """
+    path = Path(run_dir) / RUN_FILE
+    hint = "give the folder a run worked in; it is named like its dataset, but ends in .run"
+    try:
+        said = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise DataError(
+            "core.not_a_run",
+            f"{run_dir} is not the folder of a run: {path.name}: {error.strerror or error}",
+            hint,
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise DataError("core.not_a_run", f"{path} is damaged: {error}", hint) from None
+    match said:
+        case {"room": str(room), "schema": str(schema), "attrs": dict(attrs), "plan": dict(plan)}:
+            known = [
+                Warning(w["code"], w.get("evidence", ""), w.get("hint", ""))
+                for w in said.get("warnings") or ()
+                if isinstance(w, dict) and "code" in w
+            ]
+            return Run(room, schema, attrs, plan, dict(said.get("env") or {}), known)
+    raise DataError("core.not_a_run", f"{path} lacks room, schema, attrs or plan", hint)
+
+
+def _write_run(folder: Path, run: Run) -> None:
+    said = {
+        "room": run.room,
+        "schema": run.schema,
+        "attrs": run.attrs,
+        "plan": run.plan,
+        "env": run.env,
+        "warnings": [warning.as_json() for warning in run.warnings],
+    }
+    _write_json(folder / RUN_FILE, said, "choose another folder with --output")
+
+
+def _write_json(path: Path, said: Any, hint: str) -> None:
+    """Replaces a small file in one step: whoever reads it sees the old or the new one."""
+    text = json.dumps(said, indent=1, default=plain)
+    part = path.with_name(path.name + ".part")
+    try:
+        with part.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise _cannot_write(path, error, hint) from None
+
+
+@dataclass
+class Hold:
+    """The right to work in a run's folder. `writable` is False where the folder can only be read."""
+
+    folder: Path
+    writable: bool
+
+
+@contextlib.contextmanager
+def hold(run_dir: str | PathLike[str]) -> Iterator[Hold]:
+    """Keeps others from sealing a run's folder while it is being filled or sealed.
+
+    The kernel frees the folder when the process that holds it dies. A folder that cannot be written needs no
+    hold and gets none; nor does one on a file system without locks.
+
+    Raises
+    ------
+    EnvironmentFailure  core.busy: another process holds it. DataError  core.not_a_run.
+    """
+    folder = Path(run_dir)
+    if not (folder / _SEALED_FILE).exists():
+        read_run(folder)  # before a lock file is left in somebody's folder
+    try:
+        lock = os.open(folder / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        # ENOSPC: no room even for an empty file; what is to be read is there all the same.
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT):
+            raise _cannot_write(folder, error, "check the folder's permissions") from None
+        yield Hold(folder, error.errno in (errno.ENOSPC, errno.EDQUOT))
+        return
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise EnvironmentFailure(
+                "core.busy",
+                f"{folder} is in use: its run goes on, or another command saves it",
+                "wait until that has ended",
+            ) from None
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+                raise
+        if os.fstat(lock).st_nlink == 0:
+            raise DataError(
+                "core.not_a_run",
+                f"{folder} was saved and removed just now by another command",
+                "see beside it",
+            )
+        yield Hold(folder, True)
+    finally:
+        os.close(lock)
+
+
+def seal(
+    run_dir: str | PathLike[str],
+    out: str | PathLike[str],
+    schema: RoomSchema,
+    *,
+    attrs: Mapping[str, Any] | None = None,
+    warnings: Iterable[Warning] = (),
+    keep: bool = False,
+    held: Hold | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[SealedFile]:
+    """Turns a run's folder into its datasets, in bounded memory, and removes the folder.
+
+    A run that did not note its `stop_reason` was killed: its datasets get "killed", `complete` 0 and a
+    warning. Damaged block files cost what is damaged; that, too, is a warning in the dataset. When `analyse`
+    fails, /raw is saved all the same.
+
+    Parameters
+    ----------
+    run_dir : the folder
+    out : the dataset's path; or a folder, where the dataset is named like the run. Of several parts, each is
+        named <stem>-<part>.nc. A file that is there is replaced.
+    schema : the room's
+    attrs, warnings : as for `end_run`, which is called with them first
+    keep : leave the folder
+    held : what `hold` gave, when the caller holds the folder; else it is held here
+    progress : called with (files placed, files to place)
+
+    Returns
+    -------
+    One SealedFile for each part.
+
+    Raises
+    ------
+    EnvironmentFailure  core.disk_full, core.cannot_write, core.busy; the folder is as it was.
+    DataError  core.not_a_run, core.wrong_schema, core.no_records (nothing was ever recorded).
+    """
+    folder = Path(run_dir)
+    with contextlib.ExitStack() as stack:
+        hold_ = held or stack.enter_context(hold(folder))
+        if (done := finish(folder, hold_)) is not None:
+            return done
+        noted = dict(attrs or {}), list(warnings)
+        if any(noted):
+            # A full disk must not keep what can be kept elsewhere; seal knows what it was told anyway.
+            with contextlib.suppress(EnvironmentFailure):
+                end_run(folder, *noted)
+        run = read_run(folder)
+        run.attrs |= noted[0]
+        run.warnings += [warning for warning in noted[1] if warning not in run.warnings]
+        if run.schema != f"{schema.room}/{schema.version}":
+            raise DataError(
+                "core.wrong_schema",
+                f"{folder} was recorded as {run.schema}; this Sonde writes {schema.room}/{schema.version}",
+                "save it with the Sonde that recorded it",
+            )
+        sealed, parts = [], []
+        try:
+            files, unread = _block_files(folder)
+            names = list(schema.parts(run.plan))
+            for number, (part, target) in enumerate(targets(folder, Path(out), names)):
+                report = _scaled(progress, number, len(names), len(files))
+                draft = _Draft(target, folder)
+                parts.append(draft)
+                sealed.append(_seal_part(draft, run, schema, part, files, unread, report))
+            for draft in parts:
+                draft.publish()
+        except BaseException:
+            for draft in parts:
+                draft.discard()
+            raise
+        if not keep:
+            _remove(folder, [file.path for file in sealed], hold_)
+        return sealed
+
+
+def _scaled(
+    progress: Callable[[int, int], None] | None, part: int, parts: int, files: int
+) -> Callable[[int], None]:
+    return lambda done: progress(part * files + done, parts * files) if progress else None
+
+
+def _block_files(folder: Path) -> tuple[list[BlockFile], list[Warning]]:
+    """The folder's block files that can be read, and what is to say about the others."""
+    files, unread = [], []
+    for path in sorted(folder.glob("*.blk")):
+        try:
+            files.append(BlockFile(path))
+        except DataError as error:
+            unread.append(Warning("core.unreadable_block_file", error.what, error.hint))
+    if not files:
+        why = "; ".join(warning.evidence for warning in unread) or "it holds no block file"
+        raise DataError(
+            "core.no_records",
+            f"nothing in {folder} can be saved: {why}",
+            f"see {folder / 'log'}; then measure again",
+        )
+    return files, unread
+
+
+def targets(folder: Path, out: Path, parts: Sequence[str]) -> list[tuple[str, Path]]:
+    """The datasets a run's folder becomes: (part, path) each. out: as for `seal`.
+
+    Raises
+    ------
+    EnvironmentFailure  core.cannot_write: the folder they go to is not there.
+    """
+    target = out / f"{folder.name.removesuffix('.run')}.nc" if out.is_dir() else out
+    if not target.parent.is_dir():
+        raise EnvironmentFailure(
+            "core.cannot_write",
+            f"cannot write {target}: there is no folder {target.parent}",
+            f"make it, or save elsewhere: sonde data recover {folder} -o ELSEWHERE",
+        )
+    return [(part, target.with_stem(f"{target.stem}-{part}") if len(parts) > 1 else target) for part in parts]
+
+
+def _seal_part(
+    draft: _Draft,
+    run: Run,
+    schema: RoomSchema,
+    part: str,
+    files: Sequence[BlockFile],
+    unread: Sequence[Warning],
+    report: Callable[[int], None],
+) -> SealedFile:
+    layout = schema.layout(run.plan, files, part)
+    ended = "stop_reason" in run.attrs
+    complete = bool(layout.complete and ended and run.attrs.get("complete", 1))
+    told = [
+        *run.warnings,
+        *_folded([*unread, *(w for file in files for w in file.warnings)]),
+        *layout.warnings,
+    ]
+    if not ended:
+        told.append(
+            Warning(
+                "core.run_was_killed",
+                f"the run ended without a word; {sum(file.records for file in files)} records in "
+                f"{len(files)} files were saved",
+                "measure again for what is missing",
+            )
+        )
+    root = (
+        dict.fromkeys(ROOT_ATTRIBUTES, "") | _defaults() | {"schema": run.schema} | run.attrs | layout.attrs
+    )
+    root["stop_reason"] = run.attrs.get("stop_reason", "killed")
+    root["complete"] = complete
+
+    with draft.opened("w") as file:
+        _write_attrs(file, root)
+        group = file.createGroup("raw")
+        places = _define(draft, group, layout)
+        for done, blocks in enumerate(files):
+            for name, where, values in schema.place(run.plan, layout, blocks, part):
+                with draft.writing():
+                    _assign(places[name], where, values)
+            report(done + 1)
+    summary, failed = _analysed(draft, root, schema)
+    told += failed
+    with draft.opened("a") as file:
+        _finish(draft, file, summary, run.env, told)
+    return SealedFile(draft.target, complete, told)
+
+
+def _defaults() -> dict[str, Any]:
+    from sonde import __version__
+
+    return {
+        "sonde_version": __version__,
+        "command": "",
+        "created_utc": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "hostlist": "",
+        "job_id": "",
+    }
+
+
+def _analysed(
+    draft: _Draft, root: dict[str, Any], schema: RoomSchema
+) -> tuple[xr.Dataset | None, list[Warning]]:
+    import netCDF4
+    import xarray as xr
+
+    before = netCDF4.get_chunk_cache()
+    netCDF4.set_chunk_cache(_READ_CACHE_BYTES, 1009, 0.75)
+    try:
+        with xr.open_dataset(
+            draft.part,
+            group="raw",
+            engine="netcdf4",
+            mask_and_scale=False,
+            decode_times=False,
+            decode_timedelta=False,
+            cache=False,
+        ) as raw:
+            raw.attrs = {**{name: _attribute(value) for name, value in root.items()}, **raw.attrs}
+            return schema.analyse(raw).load(), []
+    except Exception as error:  # whatever it is, what was measured must not be lost to it
+        return None, [
+            Warning(
+                "core.analysis_failed",
+                f"/summary could not be computed: {type(error).__name__}: {error}",
+                "the measurements in /raw are whole; a repaired Sonde can analyse them",
+            )
+        ]
+    finally:
+        netCDF4.set_chunk_cache(*before)
+
+
+def _folded(warnings: list[Warning], limit: int = 8) -> list[Warning]:
+    """At most `limit` warnings of one code, and one that counts the others: a thousand ranks may agree."""
+    kept, count = [], dict[str, int]()
+    for warning in warnings:
+        count[warning.code] = count.get(warning.code, 0) + 1
+        if count[warning.code] <= limit:
+            kept.append(warning)
+    return kept + [
+        Warning(code, f"and {total - limit} more files with {code}")
+        for code, total in count.items()
+        if total > limit
+    ]
+
+
+def finish(run_dir: str | PathLike[str], held: Hold) -> list[SealedFile] | None:
+    """Removes a folder that was sealed already, whose removal was cut short; returns its datasets.
+
+    None, and nothing is done, when the folder is still to be sealed.
+
+    Raises
+    ------
+    DataError  core.sealed_already: a dataset is no longer where it was saved; core.not_a_run.
+    """
+    folder = Path(run_dir)
+    path = folder / _SEALED_FILE
+    if not path.exists():
+        return None
+    try:
+        names = [Path(name) for name in json.loads(path.read_text("utf-8"))["datasets"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError("core.not_a_run", f"{path} is damaged: {error}", "") from None
+    missing = [str(name) for name in names if not name.exists()]
+    if missing:
+        raise DataError(
+            "core.sealed_already",
+            f"{folder} was saved as {', '.join(missing)}, which is no longer there",
+            f"if the dataset was moved, the folder is of no further use: rm -r {folder}",
+        )
+    from sonde.core import dataset
+
+    done = []
+    for name in names:
+        with dataset.open(name) as tree:
+            done.append(SealedFile(name, bool(tree.attrs["complete"]), dataset.warnings_of(tree)))
+    _remove(folder, names, held)
+    return done
+
+
+def _remove(folder: Path, datasets: list[Path], hold_: Hold) -> None:
+    """Removes a sealed run's folder. One that cannot be removed stays, and says that it is done with."""
+    if not hold_.writable:
+        return
+    try:
+        _write_json(folder / _SEALED_FILE, {"datasets": [str(path.resolve()) for path in datasets]}, "")
+        # The note goes last: while it is there, what is left of the folder is not taken for a run.
+        last = (_LOCK_FILE, _SEALED_FILE)
+        for entry in sorted(folder.iterdir(), key=lambda path: (path.name in last, path.name)):
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+        folder.rmdir()
+        _sync_folder(folder.parent)
+    except (OSError, EnvironmentFailure):
+        return
+
+
+def write_dataset(
+    path: str | PathLike[str],
+    raw: xr.Dataset | None,
+    summary: xr.Dataset | None,
+    attrs: Mapping[str, Any],
+    env: Mapping[str, Any] | None = None,
+    warnings: Iterable[Warning] = (),
+) -> Path:
+    """Writes a dataset from arrays (another tool's file, say), in one step: `path` is whole or is not there.
+
+    raw, summary: lazy variables are taken in pieces. attrs: root attributes, `schema` at least;
+    `sonde_version`, `created_utc`, `command`, `hostlist`, `job_id` and `complete` (1) have defaults. env:
+    attributes of /env.
+
+    Raises
+    ------
+    EnvironmentFailure  core.disk_full, core.cannot_write.
+    DataError  core.bad_variable: a type that a dataset does not hold.
+    """
+    target = Path(path)
+    draft = _Draft(target, None)
+    try:
+        with draft.opened("w") as file:
+            _write_attrs(file, {**_defaults(), "complete": 1, **attrs})
+            if raw is not None:
+                _write_group(draft, file, "raw", raw)
+            _finish(draft, file, summary, env or {}, list(warnings))
+        draft.publish()
+    except BaseException:
+        draft.discard()
+        raise
+    return target
+
+
+class _Draft:
+    """A dataset in the making: a `.part` beside its place, errors told in words, published by renaming."""
+
+    def __init__(self, target: Path, folder: Path | None) -> None:
+        self.target, self.part = target, target.with_name(target.name + ".part")
+        self._hint = (
+            f"save it elsewhere: sonde data recover {folder} -o ELSEWHERE"
+            if folder
+            else "choose another place"
+        )
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Around every call that writes: netCDF's errors do not say what failed."""
+        try:
+            yield
+        except (OSError, RuntimeError) as error:
+            raise _cannot_write(self.target, error, self._hint) from error
+
+    @contextlib.contextmanager
+    def opened(self, mode: Literal["w", "a"]) -> Iterator[netCDF4.Dataset]:
+        import netCDF4
+
+        with self.writing():
+            file = netCDF4.Dataset(str(self.part), mode, format="NETCDF4")
+        try:
+            yield file
+        except BaseException:
+            with contextlib.suppress(OSError, RuntimeError):
+                file.close()
+            raise
+        with self.writing():
+            file.close()
+
+    def publish(self) -> None:
+        with self.writing():
+            descriptor = os.open(self.part, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            self.part.replace(self.target)
+            _sync_folder(self.target.parent)
+
+    def discard(self) -> None:
+        # HDF5 keeps a file open that it could not write out; emptied first, it frees the disk all the same.
+        with contextlib.suppress(OSError):
+            os.truncate(self.part, 0)
+        with contextlib.suppress(OSError):
+            self.part.unlink()
+
+
+def _cannot_write(path: Path, error: OSError | RuntimeError, hint: str) -> EnvironmentFailure:
+    if _is_full(path.parent, error):
+        return EnvironmentFailure(
+            "core.disk_full", f"cannot write {path}: no space is left there", f"free space there; or {hint}"
+        )
+    why = getattr(error, "strerror", None) or str(error)
+    return EnvironmentFailure("core.cannot_write", f"cannot write {path}: {why}", hint)
+
+
+def _is_full(folder: Path, error: OSError | RuntimeError, probe_bytes: int = 32 << 20) -> bool:
+    """Whether a full disk or a used-up quota is behind an error. HDF5 does not say: so it is tried out."""
+    full = (errno.ENOSPC, errno.EDQUOT)
+    if getattr(error, "errno", None) in full:
+        return True
+    try:
+        probe = os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o600)
+    except OSError as failed:
+        if failed.errno not in (errno.EOPNOTSUPP, errno.EISDIR):
+            return failed.errno in full
+        room = os.statvfs(folder)
+        return room.f_bavail * room.f_frsize < probe_bytes
+    try:
+        os.posix_fallocate(probe, 0, probe_bytes)
+    except OSError as failed:
+        return failed.errno in full
+    finally:
+        os.close(probe)
+    return False
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:  # some network file systems cannot
+        if error.errno not in (errno.EINVAL, errno.EBADF):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _attribute(value: Any) -> Any:
+    """A value as an attribute can hold it: text, number, or a list of these; anything else as JSON text."""
+    value = plain(value)
+    if isinstance(value, bool):
+        return np.int32(value)
+    if value is None:
+        return ""
+    if isinstance(value, int):
+        if abs(value) < 2**31:
+            return np.int32(value)
+        return np.int64(value) if abs(value) < 2**63 else str(value)
+    if isinstance(value, str | float):
+        return value
+    if isinstance(value, list | tuple) and value:
+        if all(isinstance(item, str) for item in value):
+            return list(value)
+        if all(isinstance(item, int | float) for item in value):
+            return np.asarray(value)
+    return json.dumps(value, default=plain)
+
+
+def _write_attrs(group: netCDF4.Dataset | netCDF4.Variable, attrs: Mapping[str, Any]) -> None:
+    group.setncatts({str(name): _attribute(value) for name, value in attrs.items() if name != "_FillValue"})
+
+
+def _define(draft: _Draft, group: netCDF4.Group, layout: Layout) -> dict[str, Any]:
+    """Creates the dims, coordinates and variables of a layout. Returns the variables by name."""
+    with draft.writing():
+        for name, length in layout.dims.items():
+            group.createDimension(name, length or None)
+        for name, (values, attrs) in layout.coords.items():
+            array = np.asarray(values)
+            kind = "str" if array.dtype.kind in "OUT" else array.dtype.str
+            _assign(_create(group, name, (name,), kind, attrs), (slice(0, array.size),), array)
+        made = {
+            name: _create(group, name, v.dims, v.dtype, v.attrs, v.fill, v.chunks)
+            for name, v in layout.variables.items()
+        }
+        _bound_cache(made.values())
+    return made
+
+
+def _create(
+    group: netCDF4.Group,
+    name: str,
+    dims: tuple[str, ...],
+    dtype: str,
+    attrs: Mapping[str, Any],
+    fill: float | int | None = None,
+    chunks: tuple[int, ...] | None = None,
+) -> netCDF4.Variable:
+    if dtype == "str":
+        variable = group.createVariable(name, str, dims)
+    else:
+        kind = np.dtype(dtype)
+        if fill is None and kind.kind == "f":
+            fill = float("nan")
+        lengths = [max(1, len(group.dimensions[dim])) for dim in dims]
+        packed: dict[str, Any] = {"compression": "zlib", "complevel": 1, "shuffle": True} if dims else {}
+        if chunks and dims:
+            packed["chunksizes"] = [
+                max(1, min(wish, length)) for wish, length in zip(chunks, lengths, strict=True)
+            ]
+        variable = group.createVariable(name, kind, dims, fill_value=fill, **packed)
+        variable.set_auto_maskandscale(False)
+    _write_attrs(variable, attrs)
+    return variable
+
+
+def _bound_cache(variables: Iterable[netCDF4.Variable]) -> None:
+    """Shares the cache out by chunk size. By itself netCDF-C takes 64 MiB for each variable."""
+    sized = []
+    for variable in variables:
+        lengths = variable.chunking()
+        if isinstance(lengths, list) and variable.dtype is not str:
+            sized.append((variable, math.prod(lengths) * variable.dtype.itemsize))
+    total = sum(size for _, size in sized)
+    for variable, size in sized:
+        variable.set_var_chunk_cache(min(_CACHE_BYTES * size // total, 16 * size), 1009, 1.0)
+
+
+def _assign(variable: netCDF4.Variable, where: tuple[int | slice, ...], values: Any) -> None:
+    if variable.dtype is str:
+        values = np.asarray(values, dtype=object)
+    variable[where or ...] = values
+
+
+def _write_group(draft: _Draft, file: netCDF4.Dataset, name: str, data: xr.Dataset) -> None:
+    with draft.writing():
+        group = file.createGroup(name)
+        _write_attrs(group, data.attrs)
+        for dim, length in data.sizes.items():
+            group.createDimension(str(dim), length or None)
+    for key, variable in data.variables.items():
+        _write_variable(draft, group, str(key), variable)
+
+
+def _write_variable(draft: _Draft, group: netCDF4.Group, name: str, variable: xr.Variable) -> None:
+    kind = variable.dtype.kind
+    if kind not in "biufOUST":
+        raise DataError(
+            "core.bad_variable",
+            f"variable {name} is of type {variable.dtype}; allowed: integers, floats, booleans, strings",
+            "convert it first; times are float seconds",
+        )
+    text = kind in "OUST"
+    dtype = "str" if text else "i1" if kind == "b" else variable.dtype.newbyteorder("<").str
+    fill = variable.attrs.get("_FillValue", variable.encoding.get("_FillValue"))
+    chunks = variable.encoding.get("chunksizes")
+    if chunks is not None and len(chunks) != variable.ndim:
+        chunks = None
+    dims = tuple(map(str, variable.dims))
+    with draft.writing():
+        made = _create(group, name, dims, dtype, variable.attrs, None if text else fill, chunks)
+        _bound_cache([made])
+    for where in pieces(variable):
+        values = variable[where].values
+        if text:
+            values = _texts(name, values)
+        with draft.writing():
+            _assign(made, where, values)
+
+
+def _texts(name: str, values: np.ndarray) -> np.ndarray:
+    flat = [
+        item.decode("utf-8", "replace") if isinstance(item, bytes) else item
+        for item in values.ravel().tolist()
+    ]
+    if not all(isinstance(item, str) for item in flat):
+        odd = next(item for item in flat if not isinstance(item, str))
+        raise DataError(
+            "core.bad_variable", f"variable {name} mixes strings with {odd!r}", "make them all strings"
+        )
+    texts = np.empty(len(flat), dtype=object)
+    texts[:] = flat
+    return texts.reshape(values.shape)
+
+
+def _finish(
+    draft: _Draft,
+    file: netCDF4.Dataset,
+    summary: xr.Dataset | None,
+    env: Mapping[str, Any],
+    warnings: Sequence[Warning],
+) -> None:
+    if summary is not None:
+        _write_group(draft, file, "summary", summary)
+    with draft.writing():
+        _write_attrs(file.createGroup("env"), env)
+        group = file.createGroup("warnings")
+        group.createDimension("warning", None)
+        for column, long_name in (
+            ("code", "stable name of the warning"),
+            ("evidence", "what was seen"),
+            ("hint", "what to do about it"),
+        ):
+            variable = _create(group, column, ("warning",), "str", {"long_name": long_name})
+            for row, warning in enumerate(warnings):
+                variable[row] = getattr(warning, column)

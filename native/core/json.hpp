@@ -1,0 +1,70 @@
+#pragma once
+/// One line of JSON, built field by field: what a probe prints as an event. Owner-thread.
+
+#include <cmath>
+#include <concepts>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sonde {
+
+/// Text as a JSON string with its quotes. Bytes below 0x20 are escaped; the rest is taken as UTF-8.
+inline std::string json_quote(std::string_view text) {
+  std::string out = "\"";
+  for (const char ch : text) {
+    if (ch == '"' || ch == '\\') {
+      out += '\\';
+      out += ch;
+    } else if (static_cast<unsigned char>(ch) < 0x20) {
+      char code[8];
+      std::snprintf(code, sizeof code, "\\u%04x", ch);
+      out += code;
+    } else {
+      out += ch;
+    }
+  }
+  return out + '"';
+}
+
+class JsonLine {
+ public:
+  JsonLine& add(std::string_view key, std::string_view value) { return raw(key, json_quote(value)); }
+  JsonLine& add(std::string_view key, const char* value) { return add(key, std::string_view(value)); }
+  JsonLine& add(std::string_view key, bool value) { return raw(key, value ? "true" : "false"); }
+  JsonLine& add(std::string_view key, std::integral auto value) { return raw(key, std::to_string(value)); }
+  /// A number that is not finite becomes null, which JSON has and NaN it has not.
+  JsonLine& add(std::string_view key, double value) {
+    if (!std::isfinite(value)) return raw(key, "null");
+    char text[32];
+    std::snprintf(text, sizeof text, "%.9g", value);
+    return raw(key, text);
+  }
+  template <typename T>
+  JsonLine& add(std::string_view key, const std::vector<T>& values) {
+    std::string list = "[";
+    for (const auto& v : values) {
+      if (list.size() > 1) list += ',';
+      if constexpr (std::is_arithmetic_v<T>)
+        list += std::to_string(v);
+      else
+        list += json_quote(v);
+    }
+    return raw(key, list + "]");
+  }
+  /// `json` is put in as it is.
+  JsonLine& raw(std::string_view key, std::string_view json) {
+    body_ += body_.empty() ? "" : ",";
+    body_ += json_quote(key);
+    body_ += ':';
+    body_ += json;
+    return *this;
+  }
+  std::string text() const { return "{" + body_ + "}"; }
+
+ private:
+  std::string body_;
+};
+
+}  // namespace sonde

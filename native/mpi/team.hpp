@@ -1,0 +1,44 @@
+#pragma once
+/// The ranks of MPI_COMM_WORLD as a Team. Owner-thread.
+///
+/// Where a node runs more ranks than it has cores, a rank that waits must not burn the core that the measured
+/// pair needs: collective waits then poll with growing pauses of at most 0.2 ms.
+
+#include <mpi.h>
+
+#include <string>
+
+#include "core/runner.hpp"
+
+namespace sonde {
+
+class MpiTeam final : public Team {
+ public:
+  explicit MpiTeam(MPI_Comm comm);
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::uint32_t agree(std::uint32_t flags) override;
+  void intersect(std::vector<std::uint8_t>& bits) override;
+  void sum(std::vector<std::uint64_t>& values) override;
+  void pause_until(double until_s) override;
+  void barrier();
+
+  MPI_Comm comm() const { return comm_; }
+  /// Some node has more ranks than cores that they may run on.
+  bool oversubscribed() const { return oversubscribed_; }
+  int ranks_on_node() const { return on_node_; }
+
+  /// Waits for a request, politely when oversubscribed.
+  void wait(MPI_Request& request);
+
+ private:
+  MPI_Comm comm_;
+  int rank_ = 0, size_ = 1, on_node_ = 1;
+  bool oversubscribed_ = false;
+};
+
+/// "Open MPI v4.1.4, …": the first line of MPI_Get_library_version, without what follows a comma.
+std::string mpi_library_version();
+
+}  // namespace sonde

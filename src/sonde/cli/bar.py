@@ -1,0 +1,73 @@
+"""The progress bar: one line on stderr, drawn from a probe's events."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from sonde.core.events import Event, is_whole
+from sonde.core.units import format_duration
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PERIOD_S = 0.2  # between two drawings; no thread of its own, since ranks may need this core
+
+
+class Bar:
+    """Draws what `start` and `progress` say; other events leave it as it is. Wiped away when left."""
+
+    def __init__(self, console: Console, title: str, budget_s: float | None = None) -> None:
+        self.title, self.budget_s = title, budget_s
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+        self._drawn_s = float("-inf")
+
+    def __enter__(self) -> Bar:
+        self._live.__enter__()
+        self._draw(0.0, f"{self.title}  starting")
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._live.__exit__(None, None, None)
+
+    def show(self, event: Event) -> None:
+        if not is_whole(event):
+            return
+        if event["event"] == "start":
+            self._draw(0.0, f"{self.title}  {event['ranks']} ranks, {event['mpi']}")
+        elif event["event"] == "progress" and time.monotonic() - self._drawn_s >= PERIOD_S:
+            self._draw(fraction(event, self.budget_s), caption(event, self.title, self.budget_s))
+
+    def _draw(self, done: float, text: str) -> None:
+        line = Table.grid(expand=True, padding=(0, 2, 0, 0))
+        line.add_column(ratio=1)
+        line.add_column(no_wrap=True)
+        line.add_row(ProgressBar(1.0, done, complete_style="green", finished_style="green"), Text(text))
+        self._live.update(line, refresh=True)
+        self._drawn_s = time.monotonic()
+
+
+def fraction(event: Event, budget_s: float | None) -> float:
+    """How far a run is, 0 to 1. It ends when all cells are decided or the budget is spent."""
+    cells = _decided(event) / event["cells"] if event["cells"] else 0.0
+    spent = event["elapsed_s"] / budget_s if budget_s else 0.0
+    return float(min(1.0, max(cells, spent)))
+
+
+def caption(event: Event, title: str, budget_s: float | None) -> str:
+    """The words beside the bar: epoch, cells, samples, time."""
+    samples = f"{event['samples']:,}".replace(",", " ")
+    spent = format_duration(event["elapsed_s"]) + (f" of {format_duration(budget_s)}" if budget_s else "")
+    cells = f"{_decided(event)} of {event['cells']} cells"
+    return "  ".join([title, f"epoch {event['epoch']}", cells, f"{samples} samples", spent])
+
+
+def _decided(event: Event) -> int:
+    """Cells that are done with. A probe whose steps visit several cells counts these apart from steps."""
+    decided = event.get("decided")
+    return decided if isinstance(decided, int) else int(event["done"])

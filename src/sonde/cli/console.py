@@ -1,0 +1,266 @@
+"""The one place that prints: results to stdout, the rest to stderr."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+from sonde.cli.faults import Fault
+from sonde.core.errors import Exit
+from sonde.core.events import NullProgress, Progress
+from sonde.core.options import Settings
+from sonde.core.outcome import Outcome, Table
+
+if TYPE_CHECKING:
+    from rich.console import Console as Rich
+
+MARKS = {"✓": "green", "!": "yellow", "✗": "red"}  # cells of a table that are nothing else
+WIDEST = 110  # columns; longer lines are hard to read
+
+
+def foreseen(words: Sequence[str]) -> Settings:
+    """Console options as the words show them before they are parsed, for errors on the way there."""
+    words = words[: words.index("--")] if "--" in words else words
+    settings = Settings(json="--json" in words, debug="--debug" in words)
+    for word, value in zip(words, [*words[1:], ""]):
+        if word == "--color" and value in ("always", "never"):
+            settings.color = value
+        elif word in ("--color=always", "--color=never"):
+            settings.color = word.removeprefix("--color=")
+    return settings
+
+
+class Console:
+    """Renders an Outcome or a Fault as the settings ask, and says with which code to exit."""
+
+    def __init__(self, settings: Settings, out: TextIO | None = None, err: TextIO | None = None) -> None:
+        self.settings = settings
+        self.out, self.err = out or sys.stdout, err or sys.stderr
+        settings.bar = self.bar
+        for stream in (self.out, self.err):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="replace")  # a terminal without µ must not end a run
+
+    def show(self, outcome: Outcome) -> int:
+        """Prints a command's result."""
+        if self.settings.json:
+            self._json(
+                outcome.as_json() | ({} if outcome.document is None else {"document": outcome.document})
+            )
+            return self.close(outcome.exit)
+        if outcome.document is not None:
+            self.out.write(outcome.document)
+        else:
+            self._render(outcome)
+        if outcome.warnings and _is_terminal(self.err):
+            self.err.write("\n")
+        for warning in outcome.warnings:
+            self._message("warning", "33", warning.evidence, [("hint", warning.hint)])
+        return self.close(outcome.exit)
+
+    def fail(self, fault: Fault, error: BaseException) -> int:
+        """Prints what went wrong."""
+        room, verb, *_ = [*self.settings.command, "", ""]
+        if self.settings.debug:
+            import traceback
+
+            self.err.write("".join(traceback.format_exception(error)))
+        if self.settings.json and self._took({"error": fault.as_json(), "room": room, "verb": verb}):
+            pass
+        elif fault.exit == Exit.INTERRUPTED:
+            self.err.write("\ninterrupted\n")
+        else:
+            what = f"{room}: {fault.what}" if room else fault.what
+            self._message("error", "1;31", what, [("hint", fault.hint), ("log", fault.log)])
+        return self.close(fault.exit)
+
+    def _took(self, value: Any) -> bool:
+        """Prints JSON; False when stdout itself is what fails (`> /dev/full`)."""
+        try:
+            self._json(value)
+            self.out.flush()
+        except BrokenPipeError:
+            raise
+        except OSError:
+            self.abandon()
+            return False
+        return True
+
+    def help(self, text: str) -> int:
+        """A group without a verb: its help, as an error."""
+        self.err.write(text + "\n")
+        return self.close(Exit.USAGE)
+
+    def close(self, code: int) -> int:
+        """Flushes, so that a reader that has gone is noticed here and not at the interpreter's end."""
+        self.out.flush()
+        self.err.flush()
+        return int(code)
+
+    def abandon(self) -> int:
+        """Nobody reads stdout any more: ends quietly, and keeps the interpreter from complaining at exit."""
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.out.fileno())
+        return int(Exit.DONE)
+
+    def bar(self, title: str, budget_s: float | None = None) -> Progress:
+        """A progress bar on stderr where one is wanted, else something that draws nothing."""
+        wanted = self.settings.progress
+        if wanted == "never" or (wanted == "auto" and (self.settings.json or not _is_terminal(self.err))):
+            return NullProgress()
+        from sonde.cli.bar import Bar
+
+        return Bar(self._rich(self.err, force=True), title, budget_s)
+
+    def _colour(self, stream: TextIO) -> bool:
+        if self.settings.color != "auto":
+            return self.settings.color == "always"
+        return _is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+    def _rich(self, stream: TextIO, force: bool = False) -> Rich:
+        from rich.console import Console as Rich
+
+        colour = self._colour(stream)
+        return Rich(
+            file=stream,
+            width=_width(stream),
+            force_terminal=colour or force,
+            no_color=not colour,
+            # Sixteen colours follow the terminal's theme, so that dark and light both stay readable.
+            color_system="standard" if colour else None,
+            highlight=False,
+            markup=False,
+            emoji=False,
+        )
+
+    def _json(self, value: Any) -> None:
+        import json
+
+        ascii_only = (getattr(self.out, "encoding", None) or "utf-8").lower().replace("-", "") != "utf8"
+        self.out.write(json.dumps(plain(value), ensure_ascii=ascii_only, allow_nan=False, indent=2) + "\n")
+
+    def _message(self, kind: str, style: str, what: str, more: Sequence[tuple[str, str]]) -> None:
+        """`kind: what` and its indented lines on stderr, wrapped with a hanging indent."""
+        colour, width = self._colour(self.err), _width(self.err)
+        parts = [(kind, what, style), *((f"  {label}", text, "36") for label, text in more)]
+        for label, text, paint in parts:
+            if not text:
+                continue
+            head = f"{label}:".ljust(8 if label.startswith("  ") else 0) + " " * (not label.startswith("  "))
+            lines = [line for part in text.splitlines() for line in _wrapped(part, width - len(head))]
+            shown = f"\n{' ' * len(head)}".join(lines)
+            self.err.write((f"\x1b[{paint}m{head}\x1b[0m" if colour else head) + shown + "\n")
+
+    def _render(self, outcome: Outcome) -> None:
+        """Draws into memory first: rich pads lines with blanks, which nobody wants to copy or to diff."""
+        from rich.padding import Padding
+        from rich.text import Text
+
+        rich = self._rich(self.out)
+        good = outcome.exit == Exit.DONE and not outcome.findings
+        with rich.capture() as drawn:
+            if outcome.verdict:
+                mark, colour = ("✓", "green") if good else ("!", "yellow")
+                rich.print(_hanging(Text(mark, f"bold {colour}"), Text(outcome.verdict, "bold")))
+            for line in outcome.lines:
+                for part in _wrapped(line, rich.width - 2):
+                    rich.print(Text(f"  {part}"), soft_wrap=True)
+            for table in outcome.tables:
+                rich.print()
+                rich.print(Padding(_table(table), (0, 0, 0, 2)))
+            for finding in outcome.findings:
+                rich.print()
+                text = Text(f"{finding.text}  ").append(finding.code, "dim")
+                rich.print(_hanging(Text("!", "bold yellow"), text))
+                if finding.next:
+                    rich.print(Text("  next: ", "cyan").append(finding.next, "default"), soft_wrap=True)
+            if outcome.dataset:
+                rich.print()
+                rich.print(Text("→ ", "cyan").append(outcome.dataset, "default"), soft_wrap=True)
+        self.out.write("".join(f"{_trimmed(line)}\n" for line in drawn.get().splitlines()))
+        self.out.flush()  # before what follows on stderr
+
+
+def plain(value: Any) -> Any:
+    """What JSON can hold: NaN and infinities become null, numpy's numbers plain ones, paths texts."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if hasattr(value, "tolist"):  # numpy, without importing it
+        return plain(value.tolist())
+    return str(value)
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """Lines of at most `width` columns. No word is broken: it may be a path. A command is left whole."""
+    import textwrap
+
+    if line.startswith(" "):
+        return [line]
+    return textwrap.wrap(line, max(20, width), break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def _trimmed(line: str) -> str:
+    """A line without blanks at its end; a colour that is switched off behind them stays switched off."""
+    return re.sub(r"(?: |\x1b\[[0-9;]*m)+$", lambda end: end[0].replace(" ", ""), line)
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def _width(stream: TextIO) -> int:
+    """Columns to fill: $COLUMNS, else the terminal's up to WIDEST, else 80."""
+    if (asked := os.environ.get("COLUMNS", "")).isdecimal() and int(asked) > 0:
+        return int(asked)
+    try:
+        return min(WIDEST, os.get_terminal_size(stream.fileno()).columns) or 80
+    except (OSError, ValueError):  # no terminal, no descriptor, closed
+        return 80
+
+
+def _hanging(mark: Any, text: Any) -> Any:
+    """Text beside a mark, wrapped so that its lines begin under each other."""
+    from rich.table import Table as Grid
+
+    grid = Grid.grid(padding=(0, 1, 0, 0))
+    grid.add_column(width=1)
+    grid.add_column(overflow="fold")
+    grid.add_row(mark, text)
+    return grid
+
+
+def _table(table: Table) -> Any:
+    from rich import box
+    from rich.console import Group
+    from rich.table import Table as Rich
+    from rich.text import Text
+
+    drawn = Rich(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        show_header=any(table.columns),
+        header_style="dim",
+        border_style="dim",
+    )
+    for index, name in enumerate(table.columns):
+        drawn.add_column(Text(name), justify="right" if index in table.right else "left", overflow="fold")
+    for row in table.rows:
+        drawn.add_row(*(Text(cell, MARKS.get(cell, "")) for cell in row))
+    parts: list[Any] = [Text(table.title, "bold")] if table.title else []
+    parts.append(drawn)
+    if table.note:
+        parts.append(Text(table.note, "dim"))
+    return Group(*parts)

@@ -1,0 +1,158 @@
+"""What `sonde doctor` looks at. A check is one function in a small registry, asked with a time limit.
+
+To add one: a function `(here: Here) -> Answer` under `@check("name", "Title", group)` in a module of this
+folder, and the module's name in MODULES if it is new.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+MODULES = ("mpi", "machine", "rooms")  # in the order in which they are shown
+
+GOOD, POOR, NONE, FACT = "✓", "!", "✗", " "
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something that is missing: what it would give, and what to type to get it."""
+
+    what: str
+    install: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a check found.
+
+    text: one line for a person. mark: GOOD, POOR (works, but measures worse), NONE (does not work), FACT.
+    values: the same for JSON. needs: what is missing. advice: what to do about a POOR one.
+    """
+
+    text: str
+    mark: str = FACT
+    values: Mapping[str, Any] = field(default_factory=dict)
+    needs: Sequence[Need] = ()
+    advice: str = ""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A program that ran: exit status (None when it had to be ended), stdout, stderr."""
+
+    status: int | None
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class Here:
+    """The machine as checks see it; tests hand them another one.
+
+    root: the tree that holds proc/, sys/, dev/, etc/. cwd: where results would go.
+    """
+
+    root: Path = Path("/")
+    cwd: Path = Path()
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+    def read(self, path: str) -> str:
+        """A small file's text without blanks around it; "" where it is not or may not be read."""
+        try:
+            with (self.root / path).open("rb") as file:
+                return file.read(1 << 20).decode("utf-8", "replace").strip()
+        except OSError:
+            return ""
+
+    def number(self, path: str) -> int | None:
+        """The whole number that a file holds, or None."""
+        text = self.read(path)
+        return int(text) if text.lstrip("-").isdecimal() else None
+
+    def which(self, program: str) -> str | None:
+        """Where a program is on PATH, or None."""
+        return shutil.which(program, path=self.environ.get("PATH"))
+
+    def run(self, words: Sequence[str], timeout_s: float) -> Ran:
+        """Runs a program without input; ends it and all that it started after `timeout_s`."""
+        try:
+            child = subprocess.Popen(
+                list(words),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=dict(self.environ),
+                start_new_session=True,
+            )
+        except OSError as error:
+            return Ran(None, "", str(error))
+        try:
+            out, err = child.communicate(timeout=timeout_s)
+            return Ran(child.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.communicate()
+            return Ran(None, "", f"no answer within {timeout_s:g} s")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check: its key in JSON, its title, the group it is shown in, its function and time limit (s)."""
+
+    name: str
+    title: str
+    group: str
+    ask: Callable[[Here], Answer]
+    limit_s: float
+
+
+CHECKS: dict[str, Check] = {}
+
+
+def check(
+    name: str, title: str, group: str, limit_s: float = 10.0
+) -> Callable[[Callable[[Here], Answer]], Callable[[Here], Answer]]:
+    """Puts a function into the registry."""
+
+    def register(ask: Callable[[Here], Answer]) -> Callable[[Here], Answer]:
+        CHECKS[name] = Check(name, title, group, ask, limit_s)
+        return ask
+
+    return register
+
+
+def ask_all(here: Here) -> dict[str, Answer]:
+    """Asks every check, each in a thread of its own, and waits for none longer than its limit."""
+    for module in MODULES:
+        import_module(f"{__name__}.{module}")
+    return ask(list(CHECKS.values()), here)
+
+
+def ask(checks: Sequence[Check], here: Here) -> dict[str, Answer]:
+    """Answers by check name. A check that fails or does not answer says so instead of ending the others."""
+    answers: dict[str, Answer] = {}
+
+    def one(asked: Check) -> None:
+        try:
+            answers[asked.name] = asked.ask(here)
+        except Exception as error:
+            answers[asked.name] = Answer(f"could not be found out: {type(error).__name__}: {error}", POOR)
+
+    threads = [threading.Thread(target=one, args=(asked,), daemon=True) for asked in checks]
+    started_s = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread, asked in zip(threads, checks):
+        thread.join(max(0.0, started_s + asked.limit_s - time.monotonic()))
+    late = {asked.name: Answer(f"no answer within {asked.limit_s:g} s", POOR) for asked in checks}
+    return {asked.name: answers.get(asked.name, late[asked.name]) for asked in checks}

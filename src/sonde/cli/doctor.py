@@ -1,0 +1,114 @@
+"""`sonde doctor`: what was built, what works here and now, what to install for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from sonde.cli.diagnosis import CHECKS, GOOD, NONE, POOR, Answer, Here, ask_all
+from sonde.core.errors import Warning
+from sonde.core.options import common
+from sonde.core.outcome import Outcome, Table
+
+# What each room stands on: checks of which one must work (its MPI), and checks that all must.
+ROOMS = {
+    "net": (("openmpi", "mpich"), ("netcdf",)),
+    "data": ((), ("netcdf",)),
+    "report": ((), ("netcdf", "report")),
+}
+# The room beside which a missing thing is told.
+WANTS = {
+    "net": ("openmpi", "mpich", "netcdf"),
+    "data": ("netcdf", "parquet"),
+    "report": ("report", "paper", "browser"),
+}
+
+
+@click.command()
+@common()
+def command() -> Outcome:
+    """Say what was built, what works here and now, and what to install for the rest.
+
+    Everything is tried, not guessed: two ranks are started with each MPI, one process reads another's memory,
+    a file is written and read back. Takes a few seconds; changes nothing.
+    """
+    return diagnose(ask_all(Here()))
+
+
+def diagnose(answers: Mapping[str, Answer]) -> Outcome:
+    """The outcome from the answers of all checks."""
+    rooms = [_room(name, answers) for name in ROOMS]
+    working = [room["room"] for room in rooms if room["works"]]
+    broken = [room["room"] for room in rooms if not room["works"]]
+    mpis = [
+        CHECKS[n].title + f" {answers[n].values['version']}"
+        for n in ("openmpi", "mpich")
+        if _works(answers[n])
+    ]
+    verdict = (
+        f"{_listed(working)} {'works' if len(working) == 1 else 'work'} here"
+        if working
+        else "Nothing works here"
+    )
+    verdict += f", with {_listed(mpis)}" if mpis else ""
+    verdict += f"; {_listed(broken)} {'does' if len(broken) == 1 else 'do'} not" if broken and working else ""
+
+    columns = ["room", "built", "works"]
+    rows = [[room["room"], _mark(room["built"]), _mark(room["works"])] for room in rooms]
+    if any(room["missing"] for room in rooms):
+        columns.append("missing: how to get it")
+        rows = [[*row, _needs(room)] for row, room in zip(rows, rooms)]
+    tables = [Table("Rooms", columns, rows)]
+    widest = max(len(check.title) for check in CHECKS.values())
+    for group in dict.fromkeys(check.group for check in CHECKS.values()):
+        found = [(check.title, answers[name]) for name, check in CHECKS.items() if check.group == group]
+        lines = [[answer.mark, title.ljust(widest), answer.text] for title, answer in found]
+        tables.append(Table(group, ("", "", ""), lines))
+    return Outcome(
+        room="doctor",
+        verb="",
+        verdict=verdict + ".",
+        warnings=[
+            Warning(f"doctor.{name}", f"{CHECKS[name].title}: {answer.text}", answer.advice)
+            for name, answer in answers.items()
+            if answer.mark in (POOR, NONE) and answer.advice
+        ],
+        values={
+            "rooms": rooms,
+            "machine": {name: {"text": a.text, **a.values} for name, a in answers.items()},
+        },
+        tables=tables,
+    )
+
+
+def _room(name: str, answers: Mapping[str, Answer]) -> dict[str, Any]:
+    either, every = ROOMS[name]
+    built = not either or any(answers[check].values.get("built") for check in either)
+    works = built and (not either or any(_works(answers[check]) for check in either))
+    works = works and all(_works(answers[check]) for check in every)
+    needs = list(dict.fromkeys(need for check in WANTS[name] for need in answers[check].needs))
+    return {
+        "room": name,
+        "built": built,
+        "works": works,
+        "missing": [{"what": need.what, "install": need.install} for need in needs],
+    }
+
+
+def _works(answer: Answer) -> bool:
+    return bool(answer.values.get("works"))
+
+
+def _mark(yes: bool) -> str:
+    return GOOD if yes else NONE
+
+
+def _needs(room: Mapping[str, Any]) -> str:
+    return "\n".join(f"{need['what']}: {need['install']}" for need in room["missing"])
+
+
+def _listed(names: list[str]) -> str:
+    """ "a", "a and b", "a, b and c"."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

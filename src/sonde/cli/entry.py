@@ -1,0 +1,43 @@
+"""Where `sonde` begins and ends: parse, run, Outcome, render, exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from sonde.cli.commands import root
+from sonde.cli.console import Console, foreseen
+from sonde.cli.faults import fault_of
+from sonde.core.outcome import Outcome
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Runs a command line and returns its exit code. words: after the program's name; None: its own."""
+    words = list(sys.argv[1:] if words is None else words)
+    if task := os.environ.get("_SONDE_COMPLETE"):
+        from click.shell_completion import shell_complete
+
+        return shell_complete(root, {}, "sonde", "_SONDE_COMPLETE", task)
+    settings = foreseen(words)
+    console = Console(settings)
+    try:
+        try:
+            with root.make_context("sonde", words, obj=settings) as context:
+                outcome = root.invoke(context)
+            if not isinstance(outcome, Outcome):
+                line = " ".join(["sonde", *settings.command])
+                raise TypeError(f"'{line}' returned {type(outcome).__name__}, not an Outcome")
+            return console.show(outcome)
+        except click.exceptions.NoArgsIsHelpError as bare:
+            return console.help(bare.format_message())
+        except click.exceptions.Exit as done:  # --help and --version have printed
+            return console.close(done.exit_code)
+        except BrokenPipeError:
+            raise
+        except (Exception, KeyboardInterrupt) as error:
+            return console.fail(fault_of(error), error)
+    except BrokenPipeError:  # the reader has gone: `sonde ... | head`
+        return console.abandon()

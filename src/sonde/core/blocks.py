@@ -1,0 +1,304 @@
+"""Block files as `native/core/block.hpp` defines them: read in pieces, checked, never trusted."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from sonde.core.errors import DataError, EnvironmentFailure, Warning
+
+FILE_MAGIC = b"SONDEBLK"
+BLOCK_MAGIC = b"SBLK"
+VERSION = 1
+
+_FILE_HEAD = struct.Struct("<8sIIII")  # magic, version, header bytes, crc, zero
+_BLOCK_HEAD = struct.Struct("<4sIIIQ")  # magic, crc, sequence, records, dropped so far
+_MAX_HEADER_BYTES = 64 << 20
+_PIECE_BYTES = 4 << 20
+# Little-endian only: the format says so, and one flipped bit turns '<' into '>'.
+_FIELD_TYPE = re.compile(r"<[iuf][248]|[<|][iu]1|\|S[1-9][0-9]{0,5}")
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What a damaged tail costs: where it begins, how many bytes, how many blocks, and why.
+
+    blocks counts the frames that can be told apart in the lost bytes, the damaged one included; at least 1.
+    """
+
+    offset: int
+    bytes: int
+    blocks: int
+    reason: str
+
+
+class BlockFile:
+    """One block file: its header, and its records in pieces, any number of times.
+
+    Iterating gives structured arrays of `dtype`, in the order written, each at most one block and at most
+    4 MiB (but never less than a record). A block is given only after its checksum was verified. The first
+    block that is cut off or damaged ends the iteration; `loss` and `warnings` then say what is missing. What
+    is appended after the first whole iteration is not seen by later ones. The file is open only meanwhile.
+
+    Parameters
+    ----------
+    path : the file
+
+    Attributes
+    ----------
+    header : dict  what the probe wrote about itself
+    dtype : numpy dtype of a record
+
+    Raises
+    ------
+    DataError  core.not_a_block_file (empty, foreign), core.damaged_header, core.newer_block_format.
+    EnvironmentFailure  core.cannot_read.
+
+    Source: native/core/block.hpp.
+    """
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self.path = Path(path)
+        self.header: dict[str, Any]
+        self.dtype: np.dtype[Any]
+        self._state: tuple[int, int, int, Loss | None] | None = None
+        self._size = 0
+        try:
+            with self.path.open("rb") as file:
+                self._read_header(file)
+        except OSError as error:
+            raise _unreadable(self.path, error) from None
+
+    def __repr__(self) -> str:
+        return f"BlockFile({str(self.path)!r})"
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        try:
+            with self.path.open("rb") as file:
+                yield from self._pieces(file)
+        except OSError as error:
+            raise _unreadable(self.path, error) from None
+
+    @property
+    def records(self) -> int:
+        """Records that can be read."""
+        return self._scanned()[0]
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that can be read."""
+        return self._scanned()[1]
+
+    @property
+    def dropped(self) -> int:
+        """Records that the probe had no room for, as its last readable block counts them."""
+        return self._scanned()[2]
+
+    @property
+    def loss(self) -> Loss | None:
+        """What the file's end lacks, or None when it is whole."""
+        return self._scanned()[3]
+
+    @property
+    def warnings(self) -> list[Warning]:
+        """core.truncated_block for a damaged end, core.records_dropped for records without room, or none."""
+        found = []
+        if (loss := self.loss) is not None:
+            found.append(
+                Warning(
+                    "core.truncated_block",
+                    f"{self.path.name}: {loss.reason} at byte {loss.offset}; {loss.bytes} bytes in "
+                    f"{loss.blocks} {'block' if loss.blocks == 1 else 'blocks'} are lost, "
+                    f"{self.records} records before them are whole",
+                    "this is what a killed run or a full disk leaves; measure again for the missing part",
+                )
+            )
+        if self.dropped:
+            found.append(
+                Warning(
+                    "core.records_dropped",
+                    f"{self.path.name}: {self.dropped} records were dropped for want of room; "
+                    f"{self.records} were kept",
+                    "raise --cap, or ask for fewer sizes or samples",
+                )
+            )
+        return found
+
+    def _scanned(self) -> tuple[int, int, int, Loss | None]:
+        if self._state is None:
+            for _ in self:
+                pass
+        assert self._state is not None  # the iteration sets it at its end
+        return self._state
+
+    def _read_header(self, file: BinaryIO) -> None:
+        size = file.seek(0, 2)
+        file.seek(0)
+        head = file.read(_FILE_HEAD.size)
+        hint = "block files are what a Sonde probe writes into its run folder (rank-00000.blk)"
+        if size == 0:
+            raise DataError(
+                "core.not_a_block_file", f"{self.path} is empty: its probe ended before it wrote", hint
+            )
+        if not FILE_MAGIC.startswith(head[:8]):
+            raise DataError("core.not_a_block_file", f"{self.path} is not a block file of Sonde", hint)
+
+        def damaged(why: str) -> DataError:
+            return DataError(
+                "core.damaged_header",
+                f"{self.path}: {why}, so its {size} bytes cannot be told apart",
+                "the other ranks' files can still be recovered: move this one out of the run folder",
+            )
+
+        if len(head) < _FILE_HEAD.size:
+            raise damaged("the header is cut off")
+        _, version, length, crc, _ = _FILE_HEAD.unpack(head)
+        text = file.read(length) if length <= min(size, _MAX_HEADER_BYTES) else b""
+        if zlib.crc32(text, zlib.crc32(head[8:16])) != crc or len(text) != length:
+            # A later format may have another head altogether: only a sound head can tell its version.
+            raise damaged("the header is cut off" if length > size - len(head) else "the header is damaged")
+        if version != VERSION:
+            raise DataError(
+                "core.newer_block_format",
+                f"{self.path} has block format {version}; this Sonde reads format {VERSION}",
+                "read it with the Sonde that wrote it",
+            )
+        try:
+            header = json.loads(text)
+        except (ValueError, RecursionError):
+            raise damaged("the header is not JSON") from None
+        if not isinstance(header, dict):
+            raise damaged("the header is not a JSON object")
+        self.header = header
+        self.dtype = _record_dtype(header.get("fields"), damaged)
+        self._begin = _FILE_HEAD.size + length
+
+    def _pieces(self, file: BinaryIO) -> Iterator[np.ndarray]:
+        size = file.seek(0, 2) if self._state is None else self._size
+        step = self.dtype.itemsize
+        at, records, blocks, dropped = self._begin, 0, 0, 0
+        reason = ""
+        while at < size:
+            file.seek(at)
+            head = file.read(_BLOCK_HEAD.size)
+            if len(head) < _BLOCK_HEAD.size:
+                reason = "a block is cut off"
+                break
+            magic, crc, sequence, count, drops = _BLOCK_HEAD.unpack(head)
+            length = count * step
+            if magic != BLOCK_MAGIC:
+                reason = "a block does not begin as blocks do"
+                break
+            if length > size - at - len(head):
+                reason = "a block is cut off"
+                break
+            if length <= _PIECE_BYTES:
+                payload = file.read(length)
+                if len(payload) < length or zlib.crc32(payload, zlib.crc32(head[8:])) != crc:
+                    reason = "a block's checksum does not match"
+                    break
+            elif not _checks(file, head, length, crc):
+                reason = "a block's checksum does not match"
+                break
+            if sequence != blocks:
+                reason = f"block {sequence} follows where block {blocks} must"
+                break
+            if drops < dropped:
+                reason = "a block counts fewer dropped records than the one before it"
+                break
+            if length <= _PIECE_BYTES:
+                if count:
+                    yield np.frombuffer(payload, self.dtype)
+            else:
+                rows = max(1, _PIECE_BYTES // step)
+                for first in range(0, count, rows):
+                    file.seek(at + len(head) + first * step)
+                    want = min(rows, count - first) * step
+                    if len(piece := file.read(want)) < want:
+                        raise DataError(
+                            "core.file_changed",
+                            f"{self.path} became shorter while it was read",
+                            "wait until nothing writes to it, then try again",
+                        )
+                    yield np.frombuffer(piece, self.dtype)
+            records, blocks, dropped, at = records + count, blocks + 1, drops, at + len(head) + length
+        loss = Loss(at, size - at, self._frames(file, at, size), reason) if at < size else None
+        self._state, self._size = (records, blocks, dropped, loss), size
+
+    def _frames(self, file: BinaryIO, at: int, size: int) -> int:
+        """Number of block frames between `at` and `size`, the one that begins at `at` included."""
+        frames = 1
+        while True:
+            file.seek(at)
+            head = file.read(_BLOCK_HEAD.size)
+            known = len(head) == _BLOCK_HEAD.size and head[:4] == BLOCK_MAGIC
+            end = at + _BLOCK_HEAD.size + _BLOCK_HEAD.unpack(head)[3] * self.dtype.itemsize if known else size
+            file.seek(min(end, size))
+            if end >= size or file.read(4) != BLOCK_MAGIC:
+                end = _find(file, BLOCK_MAGIC, at + 4, size)
+            if end >= size:
+                return frames
+            frames, at = frames + 1, end
+
+
+def _record_dtype(fields: Any, damaged: Any) -> np.dtype[Any]:
+    if not isinstance(fields, list) or not fields:
+        raise damaged("the header names no fields")
+    layout = []
+    for entry in fields:
+        match entry:
+            case [str(name), str(kind), list(shape)] if (
+                name.isidentifier()
+                and _FIELD_TYPE.fullmatch(kind)
+                and all(type(k) is int and 0 < k < 2**31 for k in shape)
+                and len(shape) <= 32
+            ):
+                layout.append((name, kind, tuple(shape)))
+            case _:
+                raise damaged(f"the header's field {json.dumps(entry)} is not understood")
+    try:
+        return np.dtype(layout)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise damaged(f"the header's fields make no record ({error})") from None
+
+
+def _checks(file: BinaryIO, head: bytes, length: int, crc: int) -> bool:
+    """Whether a block too large to hold agrees with its checksum; the file stands behind its head."""
+    found = zlib.crc32(head[8:])
+    while length:
+        piece = file.read(min(length, _PIECE_BYTES))
+        if not piece:
+            return False
+        found = zlib.crc32(piece, found)
+        length -= len(piece)
+    return found == crc
+
+
+def _find(file: BinaryIO, word: bytes, begin: int, end: int) -> int:
+    """Offset of the first `word` at or after `begin`, or `end`."""
+    while begin < end:
+        file.seek(begin)
+        window = file.read(min(_PIECE_BYTES, end - begin))
+        if (found := window.find(word)) >= 0:
+            return begin + found
+        if len(window) < len(word) or begin + len(window) >= end:
+            break
+        begin += len(window) - len(word) + 1
+    return end
+
+
+def _unreadable(path: Path, error: OSError) -> EnvironmentFailure:
+    return EnvironmentFailure(
+        "core.cannot_read",
+        f"cannot read {path}: {error.strerror or error}",
+        "check that it is there and readable",
+    )

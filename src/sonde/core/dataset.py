@@ -1,0 +1,375 @@
+"""Datasets, for reading: open them lazily, say what is wrong with them, check what they promise."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sonde.core.errors import DataError, Finding, SondeError, Warning, nearest
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+READS = {"net": 1}  # the newest schema version of each room that this Sonde understands
+GROUPS = ("raw", "summary", "env", "warnings")
+ROOT_ATTRIBUTES = (
+    "schema",
+    "sonde_version",
+    "command",
+    "created_utc",
+    "seed",
+    "stop_reason",
+    "complete",
+    "hostlist",
+    "job_id",
+)
+
+_HDF5 = b"\x89HDF\r\n\x1a\n"
+_CLASSIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
+_CACHE_BYTES = 16 << 20  # netCDF-C's own default, 64 MiB for each variable read, would be most of our memory
+_PIECE_BYTES = 8 << 20
+
+
+def open(path: str | PathLike[str]) -> xr.DataTree:
+    """Open a dataset as an xarray DataTree, lazily: values are read when they are used, and not kept.
+
+    path: a file that Sonde wrote. The tree holds the file open: use it in a `with`, or call `.close()`.
+    Nothing is decoded: seconds stay numbers, integers stay integers, and a missing float is NaN.
+
+    Raises
+    ------
+    DataError  core.no_such_file, core.not_a_file, core.not_netcdf, core.not_sonde (NetCDF, but another's),
+    core.damaged_file (truncated, say), core.newer_schema.
+    """
+    file = Path(path)
+    _recognise(file)
+    import netCDF4
+    import xarray as xr
+
+    netCDF4.set_chunk_cache(_CACHE_BYTES, 1009, 0.75)
+    try:
+        with netCDF4.Dataset(str(file)) as root:
+            schema = root.__dict__.get("schema")
+        _read_schema(file, schema)
+        return xr.open_datatree(
+            file,
+            engine="netcdf4",
+            mask_and_scale=False,
+            decode_times=False,
+            decode_timedelta=False,
+            cache=False,
+        )
+    except (OSError, RuntimeError, ValueError, AttributeError, KeyError, UnicodeDecodeError) as error:
+        raise _damaged(file, error) from error
+
+
+def schema_of(tree: xr.DataTree) -> tuple[str, int]:
+    """Room and version of a dataset: ("net", 1).
+
+    Raises
+    ------
+    DataError  core.not_sonde: there is no `schema` attribute, or it is not "<room>/<version>".
+    """
+    return _parse_schema(tree.attrs.get("schema"), "the dataset")
+
+
+def attrs(node: xr.DataTree | xr.Dataset) -> dict[str, Any]:
+    """Attributes of a group as plain Python values: str, int, float, or a list of one of them."""
+    return {str(name): plain(value) for name, value in node.attrs.items()}
+
+
+def plain(value: Any) -> Any:
+    """A NumPy scalar or array as the Python value it stands for; anything else as it is."""
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+
+
+def warnings_of(tree: xr.DataTree) -> list[Warning]:
+    """What /warnings holds; an empty list when there is no such group."""
+    if "warnings" not in tree.children:
+        return []
+    group = tree["warnings"]
+    columns = [np.asarray(group[name]).tolist() for name in ("code", "evidence", "hint")]
+    return [Warning(str(code), str(evidence), str(hint)) for code, evidence, hint in zip(*columns)]
+
+
+def pieces(
+    variable: xr.Variable | xr.DataArray, limit_bytes: int = _PIECE_BYTES
+) -> Iterator[tuple[slice, ...]]:
+    """Slices that cover a variable, each of at most `limit_bytes` (but at least one value), in C order.
+
+    Where a variable is stored in chunks that fit, each slice is made of whole ones: read by these, a lazy
+    variable needs bounded memory and every chunk is unpacked once. A variable without dims gives one empty
+    tuple; one with a dim of length 0 gives none.
+    """
+    shape = variable.shape
+    if 0 in shape:
+        return
+    room = max(1, limit_bytes // max(1, variable.dtype.itemsize))
+    stored = variable.encoding.get("chunksizes")
+    block = [min(chunk, length) for chunk, length in zip(stored, shape)] if stored else [1] * len(shape)
+    if math.prod(block) > room:
+        block = [1] * len(shape)
+    for axis in reversed(range(len(shape))):
+        fitting = room // math.prod(block)
+        block[axis] = min(block[axis] * fitting, shape[axis])
+    steps = [range(0, length, step) for length, step in zip(shape, block)]
+    for begins in itertools.product(*steps):
+        yield tuple(slice(at, min(at + step, end)) for at, step, end in zip(begins, block, shape))
+
+
+Check = Callable[["xr.DataTree"], Iterable[Finding]]
+
+
+def validate(path: str | PathLike[str], room: Check | None = None, values: bool = True) -> list[Finding]:
+    """Everything about a dataset that is not as the format promises; an empty list when it is sound.
+
+    path: the file. room: what the dataset's room checks besides. values: also read every value, which finds
+    damaged chunks and intervals that do not hold their estimate.
+
+    Raises
+    ------
+    DataError  as `open`, when the file cannot be opened as a dataset at all.
+    """
+    with open(path) as tree:
+        found = [*_check_root(tree), *_check_groups(tree), *_check_warnings(tree)]
+        for name in ("raw", "summary"):
+            if name in tree.children:
+                group = tree.children[name].to_dataset(inherit=False)
+                found += _check_variables(name, group)
+                if values:
+                    found += _check_values(name, group)
+        if room is not None and not any(finding.code == "data.unreadable" for finding in found):
+            found += room(tree)
+    return found
+
+
+def _check_root(tree: xr.DataTree) -> Iterator[Finding]:
+    here = attrs(tree)
+    for name in ROOT_ATTRIBUTES:
+        if name not in here:
+            yield Finding("data.missing_attribute", f"root attribute {name} is missing", {"attribute": name})
+    if "complete" in here and here["complete"] not in (0, 1):
+        yield _bad("complete", here["complete"], "0 or 1")
+    if "seed" in here and type(here["seed"]) is not int:
+        yield _bad("seed", here["seed"], "an integer")
+    stamp = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)"
+    if "created_utc" in here and not re.fullmatch(stamp, str(here["created_utc"])):
+        yield _bad("created_utc", here["created_utc"], "a time such as 2026-11-20T21:47:57Z")
+
+
+def _bad(name: str, value: Any, allowed: str) -> Finding:
+    return Finding(
+        "data.bad_attribute",
+        f"root attribute {name} is {value!r}; allowed: {allowed}",
+        {"attribute": name, "value": value},
+    )
+
+
+def _check_groups(tree: xr.DataTree) -> Iterator[Finding]:
+    if "raw" not in tree.children and "summary" not in tree.children:
+        yield Finding("data.missing_group", "there is neither /raw nor /summary, so nothing was measured", {})
+    for name in ("env", "warnings"):
+        if name not in tree.children:
+            yield Finding("data.missing_group", f"group /{name} is missing", {"group": name})
+    for name in tree.children:
+        if name not in GROUPS:
+            yield Finding(
+                "data.unknown_group", f"group /{name} is not known{nearest(name, GROUPS)}", {"group": name}
+            )
+
+
+def _check_warnings(tree: xr.DataTree) -> Iterator[Finding]:
+    if "warnings" not in tree.children:
+        return
+    group = tree["warnings"]
+    for name in ("code", "evidence", "hint"):
+        if name not in group.data_vars:
+            yield Finding(
+                "data.missing_variable",
+                f"/warnings has no {name}(warning)",
+                {"group": "warnings", "variable": name},
+            )
+        elif group[name].dims != ("warning",):
+            yield Finding(
+                "data.bad_dims",
+                f"/warnings/{name} has dims ({', '.join(map(str, group[name].dims))}); allowed: (warning)",
+                {"group": "warnings", "variable": name},
+            )
+
+
+def _is_text(variable: xr.DataArray) -> bool:
+    return variable.dtype.kind in "OUST"
+
+
+def _check_variables(group: str, data: xr.Dataset) -> Iterator[Finding]:
+    for name, variable in data.variables.items():
+        where = {"group": group, "variable": str(name)}
+        if "long_name" not in variable.attrs:
+            yield Finding("data.no_long_name", f"/{group}/{name} has no long_name", where)
+        if "units" not in variable.attrs and variable.dtype.kind in "iuf":
+            yield Finding("data.no_units", f"/{group}/{name} has no units", where)
+        if variable.dtype.kind not in "iufOUST":
+            yield Finding(
+                "data.bad_type",
+                f"/{group}/{name} is of type {variable.dtype}; allowed: integers, floats, strings",
+                where,
+            )
+    for name in data.data_vars:
+        for end in ("_low", "_high"):
+            other = f"{name}{end}"
+            if other in data.data_vars and data[other].dims != data[name].dims:
+                yield Finding(
+                    "data.bad_dims",
+                    f"/{group}/{other} has dims ({', '.join(map(str, data[other].dims))}), "
+                    f"but {name} has ({', '.join(map(str, data[name].dims))})",
+                    {"group": group, "variable": other},
+                )
+
+
+def _check_values(group: str, data: xr.Dataset) -> Iterator[Finding]:
+    for name, variable in data.variables.items():
+        try:
+            for where in pieces(variable):
+                variable[where].values  # noqa: B018
+        except (OSError, RuntimeError, ValueError) as error:
+            yield Finding(
+                "data.unreadable",
+                f"/{group}/{name} cannot be read ({error}): the file is damaged",
+                {"group": group, "variable": str(name)},
+            )
+            return
+    for name in data.data_vars:
+        low, high = data.get(f"{name}_low"), data.get(f"{name}_high")
+        if low is None or high is None or not low.dims == high.dims == data[name].dims:
+            continue
+        wrong = 0
+        for where in pieces(low.variable):
+            a, m, b = (
+                low.variable[where].values,
+                data[name].variable[where].values,
+                high.variable[where].values,
+            )
+            wrong += int(np.count_nonzero((a > m) | (m > b)))
+        if wrong:
+            yield Finding(
+                "data.bad_interval",
+                f"/{group}/{name} lies outside [{name}_low, {name}_high] in {wrong} of {low.size} cells",
+                {"group": group, "variable": str(name), "cells": wrong},
+            )
+
+
+def _recognise(file: Path) -> None:
+    """Raises the DataError that says why `file` cannot be a dataset, from its first bytes."""
+    try:
+        size = file.stat().st_size
+        if file.is_dir():
+            raise DataError(
+                "core.not_a_file",
+                f"{file} is a folder, not a dataset",
+                f"sonde data recover {file}" if (file / "run.json").exists() else "give a .nc file in it",
+            )
+        with file.open("rb") as stream:
+            head = stream.read(48)
+    except FileNotFoundError:
+        raise DataError(
+            "core.no_such_file", f"{file} is not there{_alike(file)}", _folder_hint(file)
+        ) from None
+    except OSError as error:
+        raise DataError(
+            "core.cannot_read", f"cannot read {file}: {error.strerror or error}", "check its permissions"
+        ) from None
+    if head.startswith(_CLASSIC):
+        raise _foreign(file, "is NetCDF of the classic format")
+    if size == 0 or (_HDF5.startswith(head[:8]) and size < 48):
+        raise DataError("core.damaged_file", f"{file} is cut off: it holds {size} bytes", _rescue(file))
+    if not head.startswith(_HDF5):
+        raise DataError(
+            "core.not_netcdf",
+            f"{file} is not NetCDF: it begins with {head[:8]!r}",
+            "give a .nc file that Sonde wrote; block files are opened with `sonde data recover RUN_DIR`",
+        )
+    if (promised := _hdf5_bytes(head)) is not None and promised > size:
+        raise DataError(
+            "core.damaged_file",
+            f"{file} is cut off: it holds {size} of {promised} bytes",
+            _rescue(file),
+        )
+
+
+def _hdf5_bytes(head: bytes) -> int | None:
+    """How long an HDF5 file says it is; None where this cannot be told.
+
+    Source: HDF5 File Format Specification 3.0, II.A.
+    """
+    version = head[8]
+    if version in (0, 1) and head[13] == 8:
+        begin = 40 if version == 0 else 44
+    elif version in (2, 3) and head[9] == 8:
+        begin = 28
+    else:
+        return None
+    return int.from_bytes(head[begin : begin + 8], "little") if len(head) >= begin + 8 else None
+
+
+def _alike(file: Path) -> str:
+    try:
+        return nearest(file.name, [entry.name for entry in file.parent.iterdir()])
+    except OSError:
+        return ""
+
+
+def _folder_hint(file: Path) -> str:
+    run = file.with_suffix(".run")
+    return f"its run did not end well: sonde data recover {run}" if run.is_dir() else "check the name"
+
+
+def _rescue(file: Path) -> str:
+    run = file.with_suffix(".run")
+    if run.is_dir():
+        return f"sonde data recover {run}"
+    return "copy it again from where it was measured; what is missing cannot be computed"
+
+
+def _damaged(file: Path, error: Exception) -> DataError:
+    return DataError("core.damaged_file", f"{file} is damaged: {error}", _rescue(file))
+
+
+def _foreign(file: Path, what: str) -> DataError:
+    expected = ", ".join(f"{room}/{version}" for room, version in READS.items())
+    return DataError(
+        "core.not_sonde",
+        f"{file} {what}, not a dataset of Sonde (expected schema: {expected})",
+        f"if clustbench wrote it: sonde net convert {file} {file.stem}-sonde.nc --to sonde",
+    )
+
+
+def _parse_schema(schema: Any, what: str) -> tuple[str, int]:
+    match = re.fullmatch(r"([a-z]+)/([1-9]\d{0,8})", schema) if isinstance(schema, str) else None
+    if match is None:
+        raise DataError(
+            "core.not_sonde",
+            f"{what} has no schema such as net/1, but {schema!r}",
+            "sonde data validate FILE",
+        )
+    return match[1], int(match[2])
+
+
+def _read_schema(file: Path, schema: Any) -> None:
+    try:
+        room, version = _parse_schema(schema, str(file))
+    except SondeError:
+        said = "holds no attribute `schema`" if schema is None else f"has the schema {schema!r}"
+        raise _foreign(file, f"is NetCDF and {said}") from None
+    if version > READS.get(room, version):
+        raise DataError(
+            "core.newer_schema",
+            f"{file} has the schema {room}/{version}; this Sonde reads up to {room}/{READS[room]}",
+            "pip install --upgrade sonde-hpc",
+        )

@@ -1,0 +1,79 @@
+"""Which Linux distribution this is, and what its packages are called: for hints that can be typed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+INSTALL = {
+    "debian": "apt-get install",
+    "fedora": "dnf install",
+    "arch": "pacman -S",
+    "suse": "zypper install",
+}
+
+# What hints ask for. deploy/packages/ is the full list; a test holds the two together.
+PACKAGES = {
+    "openmpi": {
+        "debian": "openmpi-bin libopenmpi-dev",
+        "fedora": "openmpi openmpi-devel",
+        "arch": "openmpi",
+        "suse": "openmpi4 openmpi4-devel",
+    },
+    "mpich": {
+        "debian": "mpich libmpich-dev",
+        "fedora": "mpich mpich-devel",
+        "arch": "mpich",
+        "suse": "mpich mpich-devel",
+    },
+    "hwloc": {
+        "debian": "libhwloc-dev",
+        "fedora": "hwloc-devel",
+        "arch": "hwloc",
+        "suse": "hwloc-devel",
+    },
+    "chromium": {
+        "debian": "chromium chromium-driver",
+        "fedora": "chromium chromedriver",
+        "arch": "chromium",
+        "suse": "chromium chromedriver",
+    },
+}
+
+_LIKE = {
+    "debian": ("debian", "ubuntu"),
+    "fedora": ("fedora", "rhel", "centos", "rocky", "almalinux"),
+    "arch": ("arch",),
+    "suse": ("suse", "opensuse", "sles"),
+}
+
+
+def os_release(root: Path = Path("/")) -> dict[str, str]:
+    """The fields of /etc/os-release under `root`; {} when there is none."""
+    for name in ("etc/os-release", "usr/lib/os-release"):
+        try:
+            text = (root / name).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        pairs = (
+            line.partition("=") for line in text.splitlines() if "=" in line and not line.startswith("#")
+        )
+        return {key.strip(): value.strip().strip("\"'") for key, _, value in pairs}
+    return {}
+
+
+def family(root: Path = Path("/")) -> str:
+    """ "debian", "fedora", "arch" or "suse"; "" for any other."""
+    fields = os_release(root)
+    words = [fields.get("ID", ""), *fields.get("ID_LIKE", "").split()]
+    for name, likes in _LIKE.items():
+        if any(word == like or word.startswith(like + "-") for word in words for like in likes):
+            return name
+    return ""
+
+
+def install(what: str, root: Path = Path("/")) -> str:
+    """The command that installs `what` (a key of PACKAGES) on this distribution; else Debian's names."""
+    here = family(root)
+    if here:
+        return f"{INSTALL[here]} {PACKAGES[what][here]}"
+    return f"{PACKAGES[what]['debian']} (Debian's names)"

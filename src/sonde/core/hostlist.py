@@ -1,0 +1,41 @@
+"""Host lists as Slurm writes them: `n[001-016,020],login1,^n007`. The face of `native/core/hostlist.hpp`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import sonde._core as _core
+
+
+def expand(text: str, within: Iterable[str] = ()) -> list[str]:
+    """Host names in the order written, each once, without the excluded ones.
+
+    text: host list; items that begin with ^ are left out. within: the hosts there are, which a text of
+    exclusions only is applied to.
+
+    Raises
+    ------
+    UsageError  core.bad_hosts: not a host list, more than 65536 hosts, or no host left.
+    """
+    return _core.hostlist_expand(text, list(within))
+
+
+def fold(hosts: Iterable[str]) -> str:
+    """The shortest text that `expand` turns into the same hosts in the same order; "" for none.
+
+    Raises
+    ------
+    UsageError  core.bad_hosts: a name holds a character that no host name has.
+    """
+    return _core.hostlist_fold(list(hosts))
+
+
+def check(text: str) -> str:
+    """`text` as it is, when `expand` would understand it.
+
+    Raises
+    ------
+    UsageError  core.bad_hosts.
+    """
+    _core.hostlist_check(text)
+    return text

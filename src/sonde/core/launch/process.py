@@ -1,0 +1,515 @@
+"""A probe under way: its launcher as a child process, its events coming in, and no rank left when it is over.
+
+How it is made sure that nothing stays behind:
+  - The launcher gets a session of its own, so a Ctrl-C in the terminal reaches Sonde alone, which then says
+    `stop`.
+  - When Sonde dies, even by SIGKILL, the kernel sends SIGTERM to the launcher (PR_SET_PDEATHSIG), which ends
+    its ranks on every host; and the probe's stdin reaches end of file, which means stop.
+  - When the launcher is gone, every process of this machine that carries this run's mark in its environment
+    is ended. Process groups do not serve: Open MPI gives each rank a group of its own, MPICH a session.
+  - A guard, a shell that waits on a pipe from Sonde, does the same when Sonde did not live to do it: MPICH's
+    mpiexec passes SIGTERM on once and then waits for ever for a rank that ignores it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import selectors
+import signal
+import subprocess
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from sonde.core.errors import EnvironmentFailure, SondeError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+Event = dict[str, Any]
+
+MARK = "SONDE_RUN"  # in the environment of every process of a run
+_PR_SET_PDEATHSIG = 1
+_LINE_BYTES = 1 << 20  # a longer line on stdout is no event
+_TAIL_LINES = 8
+_KILL_GRACE_S = 5.0
+
+# $1: the mark; $2: seconds for the launcher to clean up by itself. `read` succeeds when Sonde says that it is
+# through, and meets end of file when Sonde has died.
+_GUARD = """
+read word && exit
+sleep "$2"
+for turn in 1 2 3 4 5 6 7 8 9 10; do
+  pids=$(grep -slzx "$1" /proc/[0-9]*/environ | cut -d/ -f3)
+  [ -n "$pids" ] || exit
+  kill -KILL $pids
+  sleep 0.1
+done
+"""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run ended.
+
+    reason: "done", "stopped" (we asked, and it went by itself), "killed" (we asked, and it had to be ended),
+    "timeout", or what went wrong: "rank_died", "rank_failed", "launcher_died", "no_program", "no_slots",
+    "no_host", "failed". status: the launcher's exit status, negative for a signal. error: None unless
+    something went wrong.
+    """
+
+    reason: str
+    status: int
+    error: SondeError | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether what was measured is all that was asked for, or as much as there was time for."""
+        return self.error is None
+
+    def check(self) -> Ending:
+        """Itself; raises `error` when there is one."""
+        if self.error is not None:
+            raise self.error
+        return self
+
+
+class ProbeProcess:
+    """Starts a launcher's command and hands its events to `on_event`, in the thread that calls `wait`.
+
+    Parameters
+    ----------
+    command    what `Launcher.command` returned.
+    run_dir    an existing folder; stderr, and whatever on stdout is no event, is appended to run_dir/log.
+    on_event   called with each event; an exception from it ends the run and is passed on.
+    env        variables for the launcher itself, on top of this process's own.
+    grace_s    how long `stop` waits for the probe to finish by itself; then SIGTERM, and as long again:
+               SIGKILL.
+    room       prefix of error codes ("net.rank_died").
+
+    The thread that starts it must outlive it: PR_SET_PDEATHSIG is tied to the thread, not to the process.
+
+    Example
+    -------
+    >>> with ProbeProcess(command, run_dir, bar.update) as probe:   # doctest: +SKIP
+    ...     ending = probe.wait()
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        run_dir: Path,
+        on_event: Callable[[Event], None],
+        *,
+        env: Mapping[str, str] | None = None,
+        grace_s: float = 10.0,
+        room: str = "net",
+    ) -> None:
+        self.command = list(command)
+        self.log = Path(run_dir) / "log"
+        self.last_error: Event | None = None  # the last "error" event, which says best what went wrong
+        self._on_event = on_event
+        self._env = {**os.environ, **(env or {})}
+        self._mark = uuid.uuid4().hex
+        self._env[MARK] = self._mark
+        self._grace_s = grace_s
+        self._room = room
+        self._child: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._log_file: IO[bytes] | None = None
+        self._log_start = 0
+        self._pending = b""
+        self._asked: str | None = None  # why we ended it: "stopped" or "timeout"
+        self._escalate_at: float | None = None
+        self._escalated = 0
+        self._ending: Ending | None = None
+
+    # life
+
+    def start(self) -> ProbeProcess:
+        """Starts the launcher.
+
+        Raises EnvironmentFailure: the launcher is missing or cannot be run, or run_dir cannot be written.
+        """
+        try:
+            self._log_file = self.log.open("ab")
+        except OSError as error:
+            raise EnvironmentFailure(
+                f"{self._room}.unwritable",
+                f"cannot write {self.log}: {error.strerror}",
+                "choose another --output",
+            ) from error
+        self._log_start = self._log_file.tell()
+        try:
+            self._guard = subprocess.Popen(
+                ["/bin/sh", "-c", _GUARD, "sonde-guard", f"{MARK}={self._mark}", f"{_KILL_GRACE_S:g}"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            self._child = subprocess.Popen(
+                self.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log_file,
+                env=self._env,
+                start_new_session=True,
+                preexec_fn=_die_with_parent(os.getpid()),
+            )
+        except OSError as error:
+            self._log_file.close()
+            self._dismiss_guard()
+            raise EnvironmentFailure(
+                f"{self._room}.no_launcher",
+                f"cannot start '{self.command[0]}': {error.strerror}",
+                "check --launcher and that its module is loaded",
+            ) from error
+        return self
+
+    def __enter__(self) -> ProbeProcess:
+        return self if self._child else self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._ending is None and self._child is not None:
+            self.kill()
+
+    @property
+    def pid(self) -> int:
+        """Process id of the launcher, which is also its session."""
+        assert self._child is not None, "not started"
+        return self._child.pid
+
+    def stop(self, reason: str = "stopped") -> None:
+        """Asks the probe to finish: it ends its epoch, writes what it has and goes. Returns at once; `wait`
+        sees to the rest. Safe in a signal handler and from another thread; a second call hurries: SIGTERM
+        now."""
+        if self._ending is not None or self._child is None:
+            return
+        if self._asked is not None:
+            self._escalate_at = 0.0
+            return
+        self._asked = reason
+        self._escalate_at = time.monotonic() + self._grace_s
+        assert self._child.stdin is not None
+        with suppress(OSError, ValueError):  # it is gone already; wait() finds out how
+            os.write(self._child.stdin.fileno(), b"stop\n")
+            self._child.stdin.close()
+
+    def kill(self) -> None:
+        """Ends everything and returns when it is over. What the probe had flushed stays on disk."""
+        if self._ending is not None or self._child is None:
+            return
+        self._asked = "killed"
+        self._signal(signal.SIGTERM)  # a launcher ends ranks on other hosts only when it can still act
+        with suppress(subprocess.TimeoutExpired):
+            self._child.wait(_KILL_GRACE_S)
+        self._signal(signal.SIGKILL)
+        self._finish()
+
+    def wait(self, timeout_s: float | None = None) -> Ending:
+        """Hands on events until the run is over. After `timeout_s` the probe is stopped as by `stop`."""
+        if self._ending is not None:
+            return self._ending
+        assert self._child is not None, "not started"
+        assert self._child.stdout is not None
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        stdout = self._child.stdout.fileno()
+        os.set_blocking(stdout, False)
+        try:
+            with selectors.DefaultSelector() as selector:
+                selector.register(stdout, selectors.EVENT_READ)
+                while True:
+                    # Short enough that a launcher which died while a rank holds its stdout open is noticed.
+                    if selector.select(0.2) and not self._read(stdout):
+                        break
+                    if self._child.poll() is not None:
+                        self._read(stdout)
+                        break
+                    self._watch(deadline)
+            while self._child.poll() is None:
+                self._watch(deadline)
+                time.sleep(0.02)
+        except BaseException:
+            self.kill()
+            raise
+        return self._finish()
+
+    # inside
+
+    def _watch(self, deadline: float | None) -> None:
+        now = time.monotonic()
+        if deadline is not None and now > deadline and self._asked is None:
+            self.stop("timeout")
+        if self._escalate_at is not None and now > self._escalate_at and self._escalated < 2:
+            self._signal(signal.SIGTERM if self._escalated == 0 else signal.SIGKILL)
+            self._escalated += 1
+            self._escalate_at = now + self._grace_s
+
+    def _read(self, stdout: int) -> bool:
+        """Takes what is there; False at end of file."""
+        while True:
+            try:
+                piece = os.read(stdout, 1 << 16)
+            except BlockingIOError:
+                return True
+            if not piece:
+                if self._pending:
+                    self._line(self._pending)
+                    self._pending = b""
+                return False
+            *lines, self._pending = (self._pending + piece).split(b"\n")
+            for line in lines:
+                self._line(line)
+            if len(self._pending) > _LINE_BYTES:
+                self._to_log(self._pending)
+                self._pending = b""
+
+    def _line(self, line: bytes) -> None:
+        event = parse_event(line)
+        if event is None:
+            if line.strip():
+                self._to_log(line)
+            return
+        if event["event"] == "error":
+            self.last_error = event
+        self._on_event(event)
+
+    def _to_log(self, line: bytes) -> None:
+        assert self._log_file is not None
+        self._log_file.write(line.rstrip(b"\r") + b"\n")
+        self._log_file.flush()
+
+    def _signal(self, number: int) -> None:
+        """To the launcher, which passes SIGTERM on to ranks wherever they are."""
+        assert self._child is not None
+        self._child.send_signal(number)  # nothing happens when it is gone
+
+    def _sweep(self) -> None:
+        """Ends every process of this machine that carries this run's mark."""
+        for _ in range(50):
+            left = marked(self._mark)
+            for pid in left:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            if not left:
+                return
+            time.sleep(0.02)
+
+    def _dismiss_guard(self) -> None:
+        if self._guard is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._guard.communicate(b"through\n", timeout=5)
+
+    def _finish(self) -> Ending:
+        assert self._child is not None
+        assert self._log_file is not None
+        status = self._child.wait()
+        self._sweep()
+        self._dismiss_guard()
+        for pipe in (self._child.stdin, self._child.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+        self._log_file.close()
+        self._ending = self._classify(status)
+        return self._ending
+
+    def _classify(self, status: int) -> Ending:
+        log = self._own_log()
+        if self._escalated > 0:
+            return Ending("timeout" if self._asked == "timeout" else "killed", status, self._not_answering())
+        if self._asked == "killed":
+            return Ending("killed", status)
+        if status == 0:
+            return Ending(self._asked or "done", 0)
+        reason, what, hint = explain(log, status, self.command)
+        if self.last_error is not None:  # the probe knew, and said so itself
+            code = str(self.last_error.get("code") or f"{self._room}.{reason}")
+            what = str(self.last_error.get("what") or what)
+            hint = str(self.last_error.get("hint") or hint)
+        else:
+            code = f"{self._room}.{reason}"
+            hint = with_tail(hint, log)
+        return Ending(reason, status, EnvironmentFailure(code, what, hint, str(self.log)))
+
+    def _not_answering(self) -> SondeError:
+        return EnvironmentFailure(
+            f"{self._room}.not_answering",
+            f"the ranks did not stop within {self._grace_s:g} s of being asked, and were ended",
+            with_tail("what they had written is kept", self._own_log()),
+            str(self.log),
+        )
+
+    def _own_log(self) -> str:
+        """The end of what this run wrote to the log."""
+        try:
+            with self.log.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(self._log_start, size - (1 << 16)))
+                return file.read().decode("utf-8", errors="replace")
+        except OSError:
+            return ""
+
+
+def parse_event(line: bytes) -> Event | None:
+    """The event on a line of a probe's stdout; None when the line is no event (launchers write there too)."""
+    if not line.lstrip().startswith(b"{"):
+        return None
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
+
+
+def marked(mark: str) -> list[int]:
+    """Process ids of this machine whose environment, at their start, held this run's mark."""
+    needle = f"{MARK}={mark}".encode()
+    found = []
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            try:
+                with open(f"/proc/{entry.name}/environ", "rb") as environ:
+                    if needle in environ.read().split(b"\0"):
+                        found.append(int(entry.name))
+            except OSError:
+                continue  # another user's, or just gone
+    return found
+
+
+def with_tail(hint: str, log: str) -> str:
+    """`hint` with the last lines of the log under it."""
+    lines = deque((line.rstrip() for line in log.splitlines() if re.search(r"\w", line)), maxlen=_TAIL_LINES)
+    if not lines:
+        return hint
+    head = f"{hint}; the log ends with" if hint else "the log ends with"
+    return "\n".join([head, *(f"    {line}" for line in lines)])
+
+
+# What launchers write, with runs of white space made one blank: they break lines where they like.
+_SIGNALLED = (
+    re.compile(
+        r"process rank (?P<rank>\d+) with PID \d+ on node (?P<node>\S+) exited on signal (?P<number>\d+)"
+    ),
+    re.compile(r"PID \d+ RUNNING AT (?P<node>\S+) .*?EXIT STRING: [^(]*\(signal (?P<number>\d+)\)"),
+    re.compile(
+        r"srun: error: (?P<node>\S+): tasks? (?P<rank>[\d,-]+): "
+        r"(?P<name>Killed|Segmentation fault|Aborted|Bus error|Illegal instruction|Floating point exception)"
+    ),
+)
+_FAILED = (
+    re.compile(r"Process name: \[\S+,(?P<rank>\d+)\] Exit code: (?P<code>\d+)"),
+    re.compile(r"srun: error: (?P<node>\S+): tasks? (?P<rank>[\d,-]+): Exited with exit code (?P<code>\d+)"),
+    re.compile(r"PID \d+ RUNNING AT (?P<node>\S+) = EXIT CODE: (?P<code>\d+)"),
+)
+_CAUSES = (
+    (
+        "no_slots",
+        (
+            "not enough slots available",
+            "binding more processes than cpus",
+            "More processors requested than permitted",
+        ),
+        "the launcher has fewer slots than ranks were asked for",
+        "ask for fewer with --ntasks, name more hosts with --hosts, or ask the scheduler for more tasks",
+    ),
+    (
+        "no_program",
+        (
+            "could not access or execute an executable",
+            "could not access an executable",
+            "execvp error on file",
+        ),
+        "the probe could not be run on every host",
+        "install Sonde where all hosts see it, under the same path",
+    ),
+    (
+        "no_host",
+        (
+            "Could not resolve hostname",
+            "Permission denied (publickey",
+            "Host key verification failed",
+            "unable to reliably start one or more daemons",
+            "No route to host",
+            "Connection refused",
+            "Invalid node name specified",
+            "Requested node configuration is not available",
+        ),
+        "a host could not be reached",
+        "check --hosts; each must answer 'ssh HOST true' without a password",
+    ),
+)
+
+
+def explain(log: str, status: int, command: Sequence[str]) -> tuple[str, str, str]:
+    """(reason, what, hint) for a launcher that ended with `status` unasked, from what launchers write.
+
+    Source: messages of Open MPI 4.1.4 and 5.0.11 and of MPICH 4.0.2 and 5.0.2 as seen, of Slurm's srun as in
+    its sources.
+    """
+    log = " ".join(log.split())
+    for reason, phrases, what, hint in _CAUSES:
+        if any(phrase in log for phrase in phrases):
+            return reason, what, hint
+    for pattern in _SIGNALLED:
+        if found := pattern.search(log):
+            named = found.groupdict()
+            died = named.get("name") or f"signal {named['number']} ({_signal_name(int(named['number']))})"
+            return "rank_died", f"{_who(named)} died: {died}", _death_hint(died)
+    for pattern in _FAILED:
+        if found := pattern.search(log):
+            named = found.groupdict()
+            return "rank_failed", f"{_who(named)} ended with exit code {named['code']}", "see the log"
+    name = Path(command[0]).name
+    if status < 0:
+        return (
+            "launcher_died",
+            f"{name} was ended by signal {-status} ({_signal_name(-status)})",
+            "run it again",
+        )
+    if 128 < status < 160:
+        died = f"signal {status - 128} ({_signal_name(status - 128)})"
+        return "rank_died", f"a rank died: {died}", _death_hint(died)
+    return "failed", f"{name} ended with exit status {status}", "see the log"
+
+
+def _who(named: Mapping[str, str | None]) -> str:
+    rank = f"rank {named['rank']}" if named.get("rank") else "a rank"
+    return f"{rank} on {named['node']}" if named.get("node") else rank
+
+
+def _death_hint(died: str) -> str:
+    if "SIGKILL" in died or "Killed" in died:
+        return "out of memory, or ended by someone; look at 'dmesg' on that host, or ask for fewer ranks"
+    return "see the log; what was measured is kept"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"
+
+
+def _die_with_parent(parent: int) -> Callable[[], None]:
+    """What the child does before it becomes the launcher: ask for SIGTERM when `parent` dies."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    sigterm = int(signal.SIGTERM)
+
+    def ask() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, sigterm, 0, 0, 0)
+        if os.getppid() != parent:  # it died before we could ask
+            os._exit(1)
+
+    return ask

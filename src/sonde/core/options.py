@@ -1,0 +1,294 @@
+"""The options that mean the same in every command, and the types of option values.
+
+    @group.command()
+    @common("output", "hosts", "ntasks", "budget", "seed", "dry_run")
+    @click.option("--sizes", type=SIZES, default="0:1000:100", help="...")
+    def run(output, hosts, ntasks, budget_s, seed, dry_run, sizes) -> Outcome:
+        with settings().bar("net run", budget_s) as bar:
+            ...  # bar.show(event) for each event
+
+`--json --progress --color --config --debug` belong to the console, not to the command: `common` adds them to
+every command without passing them on, and they may equally stand before the room (`sonde --json net show
+A.nc`). Where one is given twice, the later one counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from sonde.core import config, hostlist, units
+from sonde.core.errors import UsageError
+from sonde.core.events import NullProgress, Progress
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+LARGEST_SIZE = 2**31 - 1  # the count of an MPI message is an int
+MOST_SIZES = 65536
+
+
+class HouseType(click.ParamType):
+    """A type whose `read` makes a value of a text; its UsageError is told with the option's name in front.
+
+    allowed: what it takes, in words.
+    """
+
+    allowed = ""
+
+    def read(self, text: str) -> Any:
+        raise NotImplementedError
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return self.read(value)
+        except UsageError as error:
+            name = config.spelt(param) if param else self.name
+            raise UsageError(error.code, f"{name}: {error.what}", error.hint) from None
+
+
+class Whole(HouseType):
+    """A whole number from `least` up. Value: int."""
+
+    name = "number"
+
+    def __init__(self, least: int) -> None:
+        self.least = least
+        self.allowed = f"whole numbers from {least} up"
+
+    def read(self, text: str) -> int:
+        bare = text.strip()
+        value = (
+            int(bare) if bare.isascii() and bare.isdigit() and len(bare) < 19 else -1
+        )  # 18 digits: 64 bits
+        if value < self.least:
+            raise UsageError("core.bad_number", f"'{text}' is not allowed; allowed: {self.allowed}")
+        return value
+
+
+class Duration(HouseType):
+    """A time span above zero: "60s", "2min", "1h30min". Value: float, s."""
+
+    name, allowed = "time", "times such as 60s, 2min, 1h"
+
+    def read(self, text: str) -> float:
+        value = units.parse_duration(text)
+        if value <= 0:
+            raise UsageError(
+                "core.bad_duration",
+                f"'{text}' is no time at all; allowed: above 0 s",
+                "write it like 60s, 2min or 1h",
+            )
+        return value
+
+
+class Size(HouseType):
+    """A number of bytes: "64KiB", "1MB", "4096". Value: int, B."""
+
+    name, allowed = "size", "sizes such as 4096, 64KiB, 64kB"
+
+    def read(self, text: str) -> int:
+        return units.parse_size(text)
+
+
+class Sizes(HouseType):
+    """Message lengths: "begin:end:step", the end left out, or a list "8,1KiB". Value: tuple of int, B."""
+
+    name, allowed = "sizes", "begin:end:step, or a list such as 8,1KiB,64KiB"
+
+    def read(self, text: str) -> tuple[int, ...]:
+        hint = "write begin:end:step, the end left out (0:1000:100), or a list (8,1KiB,64KiB)"
+
+        def bad(why: str) -> UsageError:
+            shown = text if len(text) <= 40 else text[:37] + "..."
+            return UsageError("core.bad_sizes", f"'{shown}' {why}", hint)
+
+        if not text.strip():
+            raise bad("holds no size")
+        parts = text.split(":")
+        if len(parts) > 3:
+            raise bad(f"has {len(parts)} parts; allowed: begin:end:step")
+        if len(parts) > 1:
+            begin, end = units.parse_size(parts[0]), units.parse_size(parts[1])
+            step = units.parse_size(parts[2]) if len(parts) == 3 else 1
+            if step == 0:
+                raise bad("has a step of 0 B; allowed: 1 B and above")
+            if end <= begin:
+                raise bad(f"begins at {begin} B and ends before {end} B, so it holds no size")
+            count = -((begin - end) // step)
+            largest = begin + (count - 1) * step
+            sizes: list[int] = list(range(begin, end, step)) if count <= MOST_SIZES else []
+        else:
+            sizes = [units.parse_size(part) for part in text.split(",")]
+            count, largest = len(sizes), max(sizes)
+            seen: set[int] = set()
+            for size in sizes:
+                if size in seen:
+                    raise bad(f"holds {size} B twice")
+                seen.add(size)
+        if largest > LARGEST_SIZE:
+            raise bad(
+                f"holds {largest} B; allowed: up to {LARGEST_SIZE} B, the most that one MPI message counts"
+            )
+        if count > MOST_SIZES:
+            raise bad(f"holds {count} sizes; allowed: up to {MOST_SIZES}")
+        return tuple(sizes)
+
+
+class Share(HouseType):
+    """A share above 0 and below 1: "1%" or "0.01". Value: float."""
+
+    name, allowed = "share", "shares such as 1% or 0.01"
+
+    def read(self, text: str) -> float:
+        bare = text.strip()
+        try:
+            value = float(bare[:-1]) / 100 if bare.endswith("%") else float(bare)
+        except ValueError:
+            value = float("nan")
+        if not 0 < value < 1:
+            raise UsageError(
+                "core.bad_share",
+                f"'{text}' is not a share; allowed: above 0% and below 100%",
+                "write it like 1% or 0.01",
+            )
+        return value
+
+
+class HostList(HouseType):
+    """A host list: "n[001-016],^n007". Value: the text, which `hostlist.expand` understands."""
+
+    name, allowed = "hosts", "host lists such as n[01-16],^n07"
+
+    def read(self, text: str) -> str:
+        return hostlist.check(text)
+
+
+DURATION, SIZE, SIZES, SHARE, HOSTS = Duration(), Size(), Sizes(), Share(), HostList()
+
+
+def _no_bar(title: str, budget_s: float | None = None) -> Progress:
+    return NullProgress()
+
+
+@dataclass
+class Settings:
+    """What the user asked of the console, wherever on the command line it stood.
+
+    bar: given a title and the budget in s, makes something to feed events to; the console puts its own here.
+    config: the file that --config names. command: the words of the running command, e.g. ["net", "run"].
+    """
+
+    json: bool = False
+    progress: str = "auto"
+    color: str = "auto"
+    debug: bool = False
+    config: Path | None = None
+    command: list[str] = field(default_factory=list)
+    bar: Callable[[str, float | None], Progress] = _no_bar
+    rank: dict[str, int] = field(default_factory=dict)  # by option: how strong the source of its value is
+
+
+def settings() -> Settings:
+    """Settings of the running command; plain defaults outside of one."""
+    context = click.get_current_context(silent=True)
+    return context.ensure_object(Settings) if context else Settings()
+
+
+_RANK = {ParameterSource.DEFAULT: 0, ParameterSource.DEFAULT_MAP: 1}
+
+
+def _remember(context: click.Context, param: click.Parameter, value: Any) -> None:
+    """Keeps a console option. What a config file says never overrides what was typed."""
+    name = str(param.name)
+    source = context.get_parameter_source(name)
+    rank = _RANK.get(source, 2) if source else 0
+    kept = context.ensure_object(Settings)
+    if rank and rank >= kept.rank.get(name, 0):
+        setattr(kept, name, value)
+        kept.rank[name] = rank
+
+
+def _configure(context: click.Context, param: click.Parameter, value: Path | None) -> None:
+    """Reads the config file before the command's other options are looked at, so that these find it."""
+    kept = context.ensure_object(Settings)
+    kept.command = context.command_path.split()[1:]
+    kept.config = value or kept.config
+    if isinstance(context.command, click.Group) or context.resilient_parsing:
+        return  # a --config may still follow the verb
+    if path := config.find(kept.config):
+        context.default_map = config.read(path).defaults(context, shared=(*SHARED, *CONSOLE_NAMES))
+
+
+def _console(*flags: str, **keywords: Any) -> Callable[[Command], Command]:
+    return click.option(*flags, expose_value=False, **{"callback": _remember, **keywords})
+
+
+_WHEN: dict[str, Any] = {
+    "type": click.Choice(["auto", "always", "never"]),
+    "default": "auto",
+    "metavar": "WHEN",
+}
+CONSOLE_NAMES = ("json", "progress", "color", "debug")
+_CONSOLE = (
+    _console("--json", is_flag=True, help="Print the result as one JSON object."),
+    _console("--progress", **_WHEN, help="Draw a progress bar: auto, always, never."),
+    _console("--color", **_WHEN, help="Use colour: auto, always, never."),
+    _console(
+        "--config",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        is_eager=True,
+        callback=_configure,
+        help="Take defaults from this TOML file.",
+    ),
+    _console("--debug", is_flag=True, help="Show the traceback of an error."),
+)
+
+SHARED: dict[str, Callable[[Any], Any]] = {
+    "output": click.option(
+        "-o", "--output", type=click.Path(path_type=Path), metavar="PATH", help="Where the result goes."
+    ),
+    "launcher": click.option(
+        "--launcher", default="auto", metavar="NAME", help="What starts the ranks: auto, local, mpirun, srun."
+    ),
+    "hosts": click.option(
+        "--hosts", type=HOSTS, metavar="LIST", help="Hosts to use: n[01-16]; ^n07 leaves n07 out."
+    ),
+    "ntasks": click.option("--ntasks", type=Whole(1), metavar="N", help="Number of ranks."),
+    "budget": click.option(
+        "--budget", "budget_s", type=DURATION, metavar="TIME", help="Time all of it may take: 60s, 2min, 1h."
+    ),
+    "precision": click.option(
+        "--precision", type=SHARE, metavar="SHARE", help="Width of the confidence interval to reach: 1%."
+    ),
+    "seed": click.option(
+        "--seed",
+        type=Whole(0),
+        metavar="N",
+        help="Seed of the order in which is measured.",
+    ),
+    "dry_run": click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing."),
+}
+
+
+def common(*names: str) -> Callable[[Command], Command]:
+    """Adds the console options, and those of SHARED that are named, to a click command or group.
+
+    names: output launcher hosts ntasks budget precision seed dry_run. The command receives them as keywords
+    of that name, budget as `budget_s` (s). Those not given are None (launcher: "auto", dry_run: False).
+    """
+    chosen = [*(SHARED[name] for name in names), *_CONSOLE]
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(chosen):
+            command = option(command)
+        return command
+
+    return decorate

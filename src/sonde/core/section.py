@@ -1,0 +1,54 @@
+"""What a room tells the report about one dataset. Rooms fill it; only `sonde.report` lays it out.
+
+    def section(tree: xr.DataTree) -> Section: ...      # sonde/<room>/figures.py, pure
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sonde.core.errors import Finding, Warning
+    from sonde.core.figure import Figure
+    from sonde.core.outcome import Table
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One number worth reading first: its name, the ready text with its unit, and what it is measured against."""
+
+    name: str
+    value: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One statistic that was used: its name, in one sentence what it does here, and the publication it rests on."""
+
+    name: str
+    text: str
+    source: str = ""
+
+
+@dataclass
+class Section:
+    """One room's part of a report, from one dataset.
+
+    room: "net". title: what was measured, e.g. "Latency, one_to_one". verdict: one sentence.
+    findings: what is wrong, worst first. facts: the few numbers that carry the verdict. tables, figures: in reading
+    order. method: statistics used; the report merges those of all sections by name. runs: extra rows about the run
+    (name -> ready text), shown under "What ran". warnings: beyond those the dataset keeps in /warnings.
+    """
+
+    room: str
+    title: str
+    verdict: str
+    findings: list[Finding] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
+    method: list[Method] = field(default_factory=list)
+    warnings: list[Warning] = field(default_factory=list)
+    runs: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,477 @@
+"""Classes of links: which links behave alike over all sizes, and whether that is what the topology would say.
+
+Links are joined into a tree by how far apart their latencies are; the tree is cut only where there is a true
+valley between two groups, so that one network of like links stays one class.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats as sps
+from scipy.cluster.hierarchy import linkage, to_tree
+from scipy.special import betainc, gammaln
+
+from sonde.net.pairs import LEAST_ERROR, LEVEL_NAMES, Pairs
+
+# Two groups closer than this at every size are one class, however clean the valley.
+LEAST_CLASS_RATIO = 1.10
+# Probability with which links of one class are cut in two.
+CUT_ALPHA = 0.01
+# Two ranks are alike if so many of their links, to the same third ranks, are in the same class.
+ALIKE = 0.85
+# More links than this are first put into cells of the profile space; the tree is that of the cells.
+MOST_LEAVES = 1500
+# A drawn tree has at most this many leaves.
+MOST_DRAWN = 40
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Link classes, 0 the fastest.
+
+    label : (P,) int, by latency alone; expected : (P,) int, the same but for links that the other links of
+    their ranks say belong to a faster class
+    count : (K,) links; centre : (K, S) median latency, s; spread : (K,) sd of log latency
+    level : (K,) str, the topological class most of its links are in ("" where not known), level_share : (K,)
+    merge : (L - 1, 4) as scipy's linkage over `leaves` leaves for drawing; leaf : (L,) names; leaf_class :
+        (L,)
+    agreement : adjusted Rand index with the topology (1 the same, 0 chance; NaN where not known), p : its p
+    """
+
+    label: np.ndarray
+    expected: np.ndarray
+    count: np.ndarray
+    centre: np.ndarray
+    spread: np.ndarray
+    level: list[str]
+    level_share: np.ndarray
+    merge: np.ndarray
+    leaf: list[str]
+    leaf_class: np.ndarray
+    agreement: float
+    p: float
+    cuts: list[tuple[float, float]]  # ratio between the two sides and p, of each cut made
+
+    def __len__(self) -> int:
+        return len(self.count)
+
+
+def link_classes(pairs: Pairs, seed: int = 0) -> Classes:
+    """Clusters links by their latency over sizes.
+
+    Parameters
+    ----------
+    pairs : links
+    seed : for the permutation test of agreement with the topology
+
+    Returns
+    -------
+    Classes; one class when there is no valley, and for 0 or 1 link.
+
+    Two links are apart by the mean over sizes of the squared difference of log latency, in which a size
+    counts less the worse it is known. A cut must (a) leave at least a quarter as many links on each side as
+    there are ranks, (b) part medians by LEAST_CLASS_RATIO at some size, (c) show a valley that links of one
+    class would show with probability below CUT_ALPHA (times the chance of coincidence where the topology
+    parts the same links). Groups too small for (a) are outlying links: they join the class nearest to them.
+    Ranks that are slow as a whole do not make classes: their own factor is taken out first.
+
+    Source: average linkage as in scipy.cluster.hierarchy; the valley is that of `valley_p`; agreement by
+    Hubert & Arabie, Journal of Classification 2, 1985, 193-218, p by permuting ranks.
+    """
+    rows = len(pairs)
+    if rows < 2:
+        return _single(pairs)
+    profile = _filled(_without_slow_ranks(pairs))
+    weights = _size_weights(pairs)
+    point = profile * np.sqrt(weights)
+    least = max(2, pairs.ranks // 4)
+    centres, cell, weight = _cells_of(point)
+    tree = linkage(centres, "average") if len(centres) > 1 else np.zeros((0, 4))
+    groups, cuts = _cut(tree, point, profile, pairs.level, cell, weight, least)
+    label, order = _labels(groups, point, profile, rows)
+    cell_class = np.array([np.bincount(label[cell == c]).argmax() for c in range(len(centres))], int)
+    merge, leaf, leaf_class = _drawn(tree, cell_class, cell, pairs)
+    centre = np.array([np.exp(np.nanmedian(pairs.log_latency[label == k], axis=0)) for k in range(order)])
+    spread = np.array([_spread(profile[label == k]) for k in range(order)])
+    level, share = _levels_of(label, pairs, order)
+    agreement, p = topology_agreement(label, pairs, seed)
+    return Classes(
+        label,
+        expected_class(label, pairs),
+        np.bincount(label, minlength=order),
+        centre,
+        spread,
+        level,
+        share,
+        merge,
+        leaf,
+        leaf_class,
+        agreement,
+        p,
+        cuts,
+    )
+
+
+def expected_class(label: np.ndarray, pairs: Pairs) -> np.ndarray:
+    """The class a link should be in, where that is a faster one than it is in.
+
+    Parameters
+    ----------
+    label : (P,) int, classes by latency, 0 the fastest
+    pairs : the links
+
+    Returns
+    -------
+    (P,) int, nowhere above label. A link between two switches and a slow link within one may take equally
+    long; but ranks alike to one end (their links are in the same classes) reach the other end in the class
+    that the link should be in. Where ranks have no like, as on a torus, or do not agree, and in one class:
+    label.
+    """
+    count = int(label.max(initial=0)) + 1
+    if count < 2 or pairs.ranks < 6:
+        return label
+    matrix = pairs.matrix(label, -1)
+    known = (matrix >= 0).astype(np.float32)
+    one_hot = [(matrix == k).astype(np.float32) for k in range(count)]
+    compared = np.maximum(known @ known.T, 1)
+    alike = sum(b @ b.T for b in one_hot) / compared >= ALIKE
+    np.fill_diagonal(alike, False)
+    like = alike.astype(np.float32)
+    votes = np.stack([b @ like.T + like @ b for b in one_hot], axis=2)[pairs.src, pairs.dst]
+    total = votes.sum(axis=1)
+    winner = votes.argmax(axis=1)
+    clear = (total >= 4) & (votes.max(axis=1) >= 0.75 * total)
+    return np.where(clear & (winner < label), winner, label)
+
+
+def valley_p(values: np.ndarray, boundary: float, floor: float = 0.01, searched: bool = True) -> float:
+    """Probability that links of one class leave so wide a gap about `boundary`.
+
+    Parameters
+    ----------
+    values : (n,) positions of links on the line between two groups
+    boundary : where the groups part
+    floor : links closer than this are not told apart, so that a coarse clock does not make classes
+    searched : whether `boundary` was found in these values; False tests the one gap that holds it and nothing
+        else
+
+    Returns
+    -------
+    p, 1 where there are fewer than 2 values on a side.
+
+    One class has one peak, so that links in the gap are at least as dense as on one of its sides. Where the m
+    links next to it span s, a gap of width w has probability (1 + w / s)^-m on that side (a ratio of sums of
+    exponential spacings); with j links within it the beta prime law takes its place. Every gap, m and j tried
+    is paid for.
+    """
+    v = np.sort(values[np.isfinite(values)])
+    n, split = len(v), int(np.searchsorted(v, boundary))
+    if split < 2 or n - split < 2:
+        return 1.0
+    low, high = ((split - 1) // 2, split + (n - split) // 2) if searched else (split - 1, split)
+    best, tried = 1.0, 0
+    for inside in range(3 if searched else 1):
+        start = np.arange(low, high)
+        stop = start + inside + 1
+        start, stop = start[stop < n], stop[stop < n]
+        width = v[stop] - v[start]
+        tried += len(start)
+        sides = np.ones((2, len(start)))
+        counts = [m for m in 2 ** np.arange(20) if m < n]
+        for m in counts:
+            for side, (edge, far) in enumerate(((start, start - m), (stop, stop + m))):
+                there = (far >= 0) & (far < n)
+                span = np.maximum(np.abs(v[edge[there]] - v[far[there]]), floor)
+                p = betainc(m, inside + 1, span / (span + width[there]))
+                sides[side, there] = np.minimum(sides[side, there], len(counts) * p)
+        best = min(best, float(sides.max(axis=0).min(initial=1.0)))
+    return min(1.0, best * tried)
+
+
+def adjusted_rand(a: np.ndarray, b: np.ndarray) -> float:
+    """Adjusted Rand index of two labellings of the same things; 1.0 where both put all into one class.
+
+    Source: Hubert & Arabie, Journal of Classification 2, 1985, 193-218, eq. 5.
+    """
+    table = sps.contingency.crosstab(a, b).count.astype(float)
+    both = (table * (table - 1) / 2).sum()
+    rows, columns, n = table.sum(axis=1), table.sum(axis=0), table.sum()
+    row_pairs, column_pairs = (rows * (rows - 1) / 2).sum(), (columns * (columns - 1) / 2).sum()
+    expected = row_pairs * column_pairs / max(n * (n - 1) / 2, 1)
+    most = (row_pairs + column_pairs) / 2
+    return 1.0 if most == expected else float((both - expected) / (most - expected))
+
+
+def topology_agreement(
+    label: np.ndarray, pairs: Pairs, seed: int = 0, permutations: int = 199
+) -> tuple[float, float]:
+    """Adjusted Rand index of classes with topological classes, and its p.
+
+    p comes from giving the places to other ranks: links share ranks, so links themselves cannot be shuffled.
+
+    Returns
+    -------
+    (index, p); (NaN, NaN) where the topology is not known or either side has one class only.
+    """
+    if (pairs.level < 0).any() or len(np.unique(pairs.level)) < 2 or len(np.unique(label)) < 2:
+        return float("nan"), float("nan")
+    found = adjusted_rand(label, pairs.level)
+    level = pairs.matrix(pairs.level, -1)
+    rng = np.random.default_rng(seed)
+    at_least = 0
+    for _ in range(permutations):
+        moved = rng.permutation(pairs.ranks)
+        shuffled = level[moved[pairs.src], moved[pairs.dst]]
+        # A pair that was not measured in the shuffled place has no level there.
+        there = shuffled >= 0
+        at_least += adjusted_rand(label[there], shuffled[there]) >= found - 1e-12
+    return found, (1 + at_least) / (1 + permutations)
+
+
+# ---- profiles ---------------------------------------------------------------------------------
+
+
+def _single(pairs: Pairs) -> Classes:
+    rows, sizes = pairs.log_latency.shape
+    count = 1 if rows else 0
+    level, share = _levels_of(np.zeros(rows, int), pairs, count)
+    return Classes(
+        np.zeros(rows, int),
+        np.zeros(rows, int),
+        np.full(count, rows),
+        np.exp(pairs.log_latency[:count].reshape(count, sizes)),
+        np.zeros(count),
+        level,
+        share,
+        np.zeros((0, 4)),
+        [pairs.name(i) for i in range(rows)],
+        np.zeros(rows, int),
+        float("nan"),
+        float("nan"),
+        [],
+    )
+
+
+def _without_slow_ranks(pairs: Pairs) -> np.ndarray:
+    """Log latency (P, S) with the factor of ranks taken out that are slow, or fast, throughout.
+
+    Such a rank's links lie above those of others at every quantile; those of a rank that merely has more far
+    links than most agree with others at some. A machine of two halves has no outlying ranks: a fifth is the
+    most.
+    """
+    y = pairs.log_latency
+    if pairs.ranks < 6:
+        return y
+    level = pairs.matrix(np.nanmean(y - np.nanmedian(y, axis=0), axis=1))
+    both = np.concatenate([level, level.T], axis=1)
+    there = np.isfinite(both).any(axis=1)
+    if there.sum() < 6:
+        return y
+    at = np.nanquantile(both[there], [0.15, 0.3, 0.5, 0.7, 0.85], axis=1)
+    shift = at - np.median(at, axis=1, keepdims=True)
+    own = np.zeros(pairs.ranks)
+    own[there] = np.maximum(shift.min(axis=0), 0) + np.minimum(shift.max(axis=0), 0)
+    spread = max(1.4826 * float(np.median(np.abs(own[there]))), 0.02)
+    outlying = np.abs(own) > 5 * spread
+    if not outlying.any() or outlying.sum() > pairs.ranks / 5:
+        return y
+    factor = np.where(outlying, own, 0.0)
+    return y - (factor[pairs.src] + factor[pairs.dst])[:, None]
+
+
+def _filled(y: np.ndarray) -> np.ndarray:
+    """NaN replaced by what the link's other sizes say: its mean distance from the median link."""
+    usual = np.nanmedian(y, axis=0)
+    usual = np.where(np.isfinite(usual), usual, 0.0)
+    own = np.nanmean(y - usual, axis=1, keepdims=True)
+    return np.where(np.isfinite(y), y, usual + own)
+
+
+def _size_weights(pairs: Pairs) -> np.ndarray:
+    """(S,), sum 1: sizes known worse count less; all alike where errors are not known."""
+    with np.errstate(invalid="ignore"):
+        known = np.isfinite(pairs.log_error).any(axis=0)
+        error = np.full(len(pairs.size), LEAST_ERROR)
+        error[known] = np.nanmedian(pairs.log_error[:, known], axis=0)
+    # A floor of a few per cent: below it links differ for other reasons than how well they are known.
+    weight = np.isfinite(pairs.log_latency).any(axis=0) / (np.maximum(error, LEAST_ERROR) ** 2 + 0.03**2)
+    return weight / weight.sum()
+
+
+def _cells_of(point: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Few enough points for a tree: the links, or means of cells of a grid that is fine against the whole.
+
+    Returns
+    -------
+    centres (C, S), cell of each link (P,), links of each cell (C,)
+    """
+    rows = len(point)
+    if rows <= MOST_LEAVES:
+        return point, np.arange(rows), np.ones(rows)
+    middle = np.median(point, axis=0)
+    _, _, axes = np.linalg.svd(point[:: max(1, rows // 20000)] - middle, full_matrices=False)
+    short = (point - middle) @ axes[:3].T
+    step = max(float(np.ptp(short[:, 0])) / 400, 1e-6)
+    while True:
+        keys, cell = np.unique(np.floor(short / step).astype(np.int64), axis=0, return_inverse=True)
+        cell = cell.reshape(-1)
+        if len(keys) <= MOST_LEAVES:
+            break
+        step *= 1.5
+    weight = np.bincount(cell).astype(float)
+    centres = np.stack([np.bincount(cell, weights=c) for c in point.T], axis=1) / weight[:, None]
+    return centres, cell, weight
+
+
+# ---- cutting the tree -------------------------------------------------------------------------
+
+
+def _cut(
+    tree: np.ndarray,
+    point: np.ndarray,
+    profile: np.ndarray,
+    level: np.ndarray,
+    cell: np.ndarray,
+    weight: np.ndarray,
+    least: int,
+) -> tuple[list[np.ndarray], list[tuple[float, float]]]:
+    """Groups of links (rows), from the root down, and the cuts made."""
+    everything = np.arange(len(point))
+    if not len(tree):
+        return [everything], []
+    _, nodes = to_tree(tree, rd=True)
+    by_cell = np.argsort(cell, kind="stable")
+    begin = np.concatenate([[0], np.cumsum(np.bincount(cell, minlength=len(weight)))])
+
+    def links(node: int) -> np.ndarray:
+        leaves = nodes[node].pre_order(lambda leaf: leaf.id)
+        return np.concatenate([by_cell[begin[c] : begin[c + 1]] for c in leaves])
+
+    total = np.zeros(len(nodes))
+    for node in nodes:
+        total[node.id] = weight[node.id] if node.is_leaf() else total[node.left.id] + total[node.right.id]
+    groups: list[np.ndarray] = []
+    cuts: list[tuple[float, float]] = []
+    waiting = [len(nodes) - 1]
+    while waiting:
+        top = here = waiting.pop()
+        # Walk down past outlying links: a side too small to be a class is no reason to stop looking.
+        while True:
+            node = nodes[here]
+            if node.is_leaf():
+                groups.append(links(top))
+                break
+            left, right = node.left.id, node.right.id
+            if total[left] >= least and total[right] >= least:
+                a, b = links(left), links(right)
+                chance = _coincidence(level, a, b)
+                ratio, p = _parted(point, profile, a, b, searched=chance == 1)
+                p *= chance
+                if ratio >= LEAST_CLASS_RATIO and p <= CUT_ALPHA:
+                    cuts.append((ratio, p))
+                    waiting += [left, right]
+                    break
+                # Not parted here; a class may still hide further down the larger side.
+            larger = left if total[left] >= total[right] else right
+            if total[larger] < 2 * least:
+                groups.append(links(top))
+                break
+            here = larger
+    return groups, cuts
+
+
+def _parted(
+    point: np.ndarray, profile: np.ndarray, a: np.ndarray, b: np.ndarray, searched: bool
+) -> tuple[float, float]:
+    """Largest ratio over sizes between two groups' medians, and the p of the valley between them."""
+    centre_a, centre_b = np.median(point[a], axis=0), np.median(point[b], axis=0)
+    ratio = float(np.exp(np.abs(np.median(profile[a], axis=0) - np.median(profile[b], axis=0)).max()))
+    line = centre_b - centre_a
+    length = float(np.linalg.norm(line))
+    if length == 0:
+        return ratio, 1.0
+    on_a, on_b = (point[a] - centre_a) @ line / length, (point[b] - centre_a) @ line / length
+    values = np.concatenate([on_a, on_b])
+    boundary = (min(on_a.max(), length) + max(on_b.min(), 0.0)) / 2
+    return ratio, valley_p(values, boundary, searched=searched)
+
+
+def _coincidence(level: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
+    """Chance that two groups of these sizes are exactly the nearer and the farther links; 1 where they are
+    not.
+
+    The topology was not used in making the groups, so where it says the same it is evidence of its own. It
+    counts when links are too few to part by themselves, as with four ranks on two hosts.
+    """
+    here, there = level[a], level[b]
+    if min(here.min(), there.min()) < 0 or not (here.max() < there.min() or there.max() < here.min()):
+        return 1.0
+    n, k = len(a) + len(b), min(len(a), len(b))
+    return float(np.exp(gammaln(k + 1) + gammaln(n - k + 1) - gammaln(n + 1)))
+
+
+def _labels(
+    groups: list[np.ndarray], point: np.ndarray, profile: np.ndarray, rows: int
+) -> tuple[np.ndarray, int]:
+    """Labels in order of latency: every link, outlying ones too, joins the group whose median is nearest."""
+    order = np.argsort([float(np.median(profile[g].mean(axis=1))) for g in groups], kind="stable")
+    centres = np.array([np.median(point[groups[k]], axis=0) for k in order])
+    label = np.zeros(rows, int)
+    nearest = np.full(rows, np.inf)
+    for rank, centre in enumerate(centres):
+        distance = ((point - centre) ** 2).sum(axis=1)
+        label[distance < nearest] = rank
+        nearest = np.minimum(nearest, distance)
+    return label, len(groups)
+
+
+def _spread(profile: np.ndarray) -> float:
+    """Robust sd of the links' mean log latency; 0 for one link."""
+    mean = profile.mean(axis=1)
+    return float(1.4826 * np.median(np.abs(mean - np.median(mean))))
+
+
+def _levels_of(label: np.ndarray, pairs: Pairs, order: int) -> tuple[list[str], np.ndarray]:
+    names, share = [], np.full(order, np.nan)
+    for k in range(order):
+        level = pairs.level[label == k]
+        level = level[level >= 0]
+        if not len(level):
+            names.append("")
+            continue
+        counts = np.bincount(level, minlength=len(LEVEL_NAMES))
+        names.append(LEVEL_NAMES[int(counts.argmax())])
+        share[k] = counts.max() / len(level)
+    return names, share
+
+
+def _drawn(
+    tree: np.ndarray, cell_class: np.ndarray, cell: np.ndarray, pairs: Pairs
+) -> tuple[np.ndarray, list[str], np.ndarray]:
+    """The top of the tree with at most MOST_DRAWN leaves, counts in links, leaves named by their links."""
+    leaves = len(cell_class)
+    members = [np.flatnonzero(cell == c) for c in range(leaves)]
+    kept = tree[max(0, len(tree) - (MOST_DRAWN - 1)) :]
+    first = leaves + len(tree) - len(kept)
+    content: dict[int, np.ndarray] = {c: members[c] for c in range(leaves)}
+    for i, (a, b, _, _) in enumerate(tree[: len(tree) - len(kept)]):
+        content[leaves + i] = np.concatenate([content.pop(int(a)), content.pop(int(b))])
+    ids = sorted(content)
+    number = {old: new for new, old in enumerate(ids)}
+    counts = [len(content[i]) for i in ids]
+    merge = np.zeros((len(kept), 4))
+    for i, (a, b, height, _) in enumerate(kept):
+        number[first + i] = len(ids) + i
+        left, right = number[int(a)], number[int(b)]
+        counts.append(counts[left] + counts[right])
+        merge[i] = left, right, height, counts[-1]
+    names = [
+        pairs.name(int(content[i][0]))
+        if len(content[i]) == 1
+        else f"{pairs.name(int(content[i][0]))} +{len(content[i]) - 1}"
+        for i in ids
+    ]
+    classes = np.array([np.bincount(cell_class[cell[content[i]]]).argmax() for i in ids], int)
+    return merge, names, classes

@@ -1,0 +1,448 @@
+"""`sonde net convert`, `slice` and `spectrum`: between Sonde's datasets and clustbench's files."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from sonde.core.errors import DataError, EnvironmentFailure, SondeError, UsageError, Warning, nearest
+from sonde.core.options import SIZE, SIZES, common
+from sonde.core.outcome import Outcome
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from sonde.net.clustbench import View
+    from sonde.net.convert import Imported
+
+_HDF5, _CDF = b"\x89HDF\r\n\x1a\n", b"CDF"
+
+
+@click.command("convert")
+@click.argument("source", metavar="IN", type=click.Path(path_type=Path))
+@click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
+@click.option(
+    "--to",
+    "to",
+    type=click.Choice(["sonde", "clustbench-v1", "clustbench-v2"]),
+    required=True,
+    help="What to write. For clustbench, OUT is a prefix: OUT_median.nc and so on.",
+)
+@click.option("--sizes", type=SIZES, metavar="LIST", help="Message sizes to take; default: all.")
+@click.option(
+    "--size", type=SIZE, metavar="BYTES", help="Message size of a fixed-length file whose name lacks it."
+)
+@common()
+def convert(source: Path, target: Path, to: str, sizes: tuple[int, ...] | None, size: int | None) -> Outcome:
+    """Turn clustbench's files into a dataset, or a dataset into clustbench's files.
+
+    IN is a dataset, any one file of clustbench (its siblings are found), or a prefix that such files share.
+    """
+    with ExitStack() as stack:
+        found = _Source.find(source, stack, size)
+        if to == "sonde":
+            return _to_sonde(found, target, sizes)
+        return _to_clustbench(found, target, to.removeprefix("clustbench-"), sizes)
+
+
+@click.command("slice")
+@click.argument("source", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--size", type=SIZE, metavar="BYTES", required=True, help="Message size to cut out.")
+@click.option(
+    "--to",
+    type=click.Choice(["clustbench", "sonde"]),
+    default="clustbench",
+    help="clustbench: fixed_length_SIZE.nc. sonde: a dataset with one size.",
+)
+@common("output")
+def cut(source: Path, size: int, to: str, output: Path | None) -> Outcome:
+    """Cut one message size out of a dataset or of clustbench's PREFIX_all.nc."""
+    from sonde.net import clustbench, convert
+
+    with ExitStack() as stack:
+        found = _Source.find(source, stack, size)
+        raw = convert.raw_of(found.tree, found.name, "slice")
+        k = convert.index_of_size(raw["size"].values, size, found.name)
+        if to == "sonde":
+            target = output or Path(f"{found.stem}-{size}.nc")
+            one = convert.slice_raw(raw, k)
+            part = convert.Imported(one, convert.no_statistics(one), found.plain_attrs(), found.warnings)
+            warnings = _write(part, target, found.files)
+            outcome = _outcome("slice", f"messages of {size} B", [target], warnings)
+        else:
+            target = output or Path(clustbench.fixed_length_name(size))
+            with _drafts(found.files) as drafts:
+                repetitions = convert.write_fixed_length(found.tree, raw, k, drafts.create(target))
+            what = f"{repetitions} repetitions of {size} B"
+            outcome = _outcome("slice", what, [target], found.warnings)
+        outcome.values["size"] = size
+        return outcome
+
+
+@click.command("spectrum")
+@click.argument("source", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--size", type=SIZE, metavar="BYTES", required=True, help="Message size.")
+@click.option("--window", type=click.IntRange(min=2), metavar="N", required=True, help="Samples in a window.")
+@click.option(
+    "--to",
+    type=click.Choice(["clustbench", "sonde"]),
+    default="clustbench",
+    help="clustbench: spectrum_SIZE_WINDOW.nc. sonde: a dataset with /summary/spectrum.",
+)
+@common("output")
+def spectrum(source: Path, size: int, window: int, to: str, output: Path | None) -> Outcome:
+    """Amplitude of every harmonic, in all windows of N consecutive samples, for each pair."""
+    from sonde.core.stats import sliding_amplitude
+    from sonde.net import clustbench, convert
+
+    with ExitStack() as stack:
+        found = _Source.find(source, stack, size)
+        raw = convert.raw_of(found.tree, found.name, "spectrum")
+        k = convert.index_of_size(raw["size"].values, size, found.name)
+        if to == "sonde":
+            target = output or Path(f"{found.stem}-spectrum-{size}-{window}.nc")
+            summary = convert.spectrum_summary(raw, k, window, sliding_amplitude)
+            positions = summary.sizes["position"]
+            part = convert.Imported(None, summary, found.plain_attrs(), found.warnings)
+            warnings = _write(part, target, found.files)
+        else:
+            target = output or Path(clustbench.spectrum_name(size, window))
+            warnings = found.warnings
+            with _drafts(found.files) as drafts:
+                positions = convert.write_spectrum(
+                    found.tree, raw, k, window, sliding_amplitude, drafts.create(target)
+                )
+        what = f"spectra of {positions} windows of {window} samples at {size} B"
+        outcome = _outcome("spectrum", what, [target], warnings)
+        outcome.values |= {"size": size, "window": window, "positions": positions}
+        return outcome
+
+
+# ---- what was given ------------------------------------------------------------------------------
+
+
+class _Source:
+    """A dataset or files of clustbench, open as a tree until the stack closes."""
+
+    def __init__(self, name: str, stem: str, tree: xr.DataTree, files: list[Path]) -> None:
+        self.name, self.stem, self.tree, self.files = name, stem, tree, files
+        self.imported: Imported | None = None
+
+    @property
+    def warnings(self) -> list[Warning]:
+        return self.imported.warnings if self.imported else []
+
+    def plain_attrs(self) -> dict[str, Any]:
+        """Root attributes, without what only an export to clustbench needs."""
+        from sonde.net.convert import STORED
+
+        return {str(key): value for key, value in self.tree.attrs.items() if key != STORED}
+
+    @classmethod
+    def find(cls, path: Path, stack: ExitStack, size: int | None) -> _Source:
+        """Opens what `path` names: a dataset, a file of clustbench, or a prefix of such files.
+
+        Raises
+        ------
+        DataError  what `dataset.open` and `clustbench.look` raise, net.no_such_files.
+        """
+        if path.is_file() and not _is_clustbench(path):
+            from sonde.core import dataset
+
+            tree = stack.enter_context(dataset.open(path))
+            if dataset.schema_of(tree)[0] != "net":
+                schema = tree.attrs["schema"]
+                raise DataError(
+                    "net.other_room", f"{path} is a dataset of {schema}, not of net", "give a net dataset"
+                )
+            return cls(path.name, path.stem, tree, [path])
+        from sonde.net import clustbench, convert
+
+        views = _open_set(path, stack)
+        first = next(iter(views.values()))[1]
+        hosts, files = None, [file for file, _ in views.values()]
+        warnings: list[Warning] = []
+        split = clustbench.split_name(files[0].name)
+        if split:
+            hosts_file = files[0].with_name(clustbench.set_name(split[0], "hosts"))
+            if hosts_file.is_file():
+                files.append(hosts_file)
+                hosts = clustbench.read_hosts(_text(hosts_file), first.header.ranks)
+                if hosts is None:
+                    warnings.append(
+                        Warning(
+                            "net.clustbench_hosts",
+                            f"{hosts_file.name} does not name a host for each of {first.header.ranks} ranks",
+                            "it is left out: ranks have no hosts",
+                        )
+                    )
+        if first.form == "fixed_length":
+            named = clustbench.fixed_length_of(first.name)
+            if named is None and size is None:
+                raise UsageError(
+                    "net.size_unknown",
+                    f"{first.name} holds one message size, but only a name can say which: fixed_length_64.nc",
+                    "say it with --size",
+                )
+            imported = convert.from_fixed_length(first, size if named is None else named)  # type: ignore[arg-type]
+        elif first.form == "spectrum":
+            imported = convert.from_spectrum(first)
+        else:
+            imported = convert.from_set({kind: view for kind, (_, view) in views.items()}, hosts)
+        imported.warnings[:0] = warnings
+        stem = split[0] if split else path.stem
+        found = cls(path.name, stem, imported.tree(), files)
+        found.imported = imported
+        return found
+
+
+def _is_clustbench(path: Path) -> bool:
+    """Whether a file is NetCDF-3, or NetCDF-4 without a schema. `dataset.open` judges all others."""
+    with _told(path), path.open("rb") as stream:
+        head = stream.read(8)
+    if head[:3] == _CDF:
+        return True
+    if head != _HDF5:
+        return False
+    import netCDF4
+
+    with suppress(OSError, RuntimeError), netCDF4.Dataset(str(path)) as nc:
+        return "schema" not in nc.ncattrs() and "data" in nc.variables
+    return False
+
+
+def _open_set(path: Path, stack: ExitStack) -> dict[str, tuple[Path, View]]:
+    """Files of clustbench by kind, open: the one given and those that share its prefix."""
+    from sonde.net import clustbench
+
+    if path.is_file():
+        split = clustbench.split_name(path.name)
+        first = _open(path, stack)
+        if not split or first.form in ("fixed_length", "spectrum"):
+            return {first.kind: (path, first)}
+        prefix = split[0]
+    else:
+        first, prefix = None, path.name
+    names = {kind: path.with_name(clustbench.set_name(prefix, kind)) for kind in clustbench.KINDS}
+    there = {kind: file for kind, file in names.items() if file.is_file()}
+    if not there:
+        raise _nothing_there(path, [file.name for file in names.values()])
+    return {
+        kind: (file, first if first is not None and file == path else _open(file, stack))
+        for kind, file in there.items()
+    }
+
+
+def _nothing_there(path: Path, names: list[str]) -> DataError:
+    if path.is_dir():
+        return DataError(
+            "net.no_such_files",
+            f"{path} is a folder",
+            "give a file in it, or the prefix of clustbench's files",
+        )
+    beside = [] if not path.parent.is_dir() else [entry.name for entry in path.parent.iterdir()]
+    return DataError(
+        "net.no_such_files",
+        f"{path} is not there{nearest(path.name, beside)}",
+        f"a prefix stands for files of clustbench: {', '.join(names[:4])} and so on",
+    )
+
+
+def _open(path: Path, stack: ExitStack) -> View:
+    import netCDF4
+
+    from sonde.net import clustbench
+    from sonde.net.classic import check_whole
+
+    with _told(path), path.open("rb") as stream:
+        check_whole(stream, path.stat().st_size, path.name)
+    try:
+        nc = stack.enter_context(netCDF4.Dataset(str(path)))
+        return clustbench.look(nc, path.name)
+    except (OSError, RuntimeError) as error:
+        raise DataError(
+            "net.not_netcdf", f"{path} is not NetCDF, or damaged: {error}", "copy it again from its source"
+        ) from None
+
+
+def _text(path: Path) -> str:
+    with _told(path):
+        return path.read_text("utf-8", "replace")
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise DataError("core.cannot_read", f"cannot read {path}: {why}", "check its permissions") from None
+
+
+# ---- what is written -----------------------------------------------------------------------------
+
+
+def _to_sonde(found: _Source, target: Path, sizes: Sequence[int] | None) -> Outcome:
+    from sonde.net import convert
+
+    if found.imported is None:
+        raise UsageError(
+            "net.nothing_to_convert",
+            f"{found.name} is a dataset of Sonde already",
+            "export it with --to clustbench-v1 or clustbench-v2, or cut one size out with sonde net slice",
+        )
+    if sizes is not None:
+        raise UsageError(
+            "net.sizes_of_import",
+            "--sizes chooses what is exported to clustbench; an import takes all sizes",
+            "convert all, then: sonde net slice OUT --size S --to sonde",
+        )
+    warnings = _write(found.imported, target, found.files)
+    imported = found.imported
+    of = imported.raw if imported.raw is not None else imported.summary
+    what = f"{of.sizes['src']} ranks, {of.sizes['size']} message sizes"
+    what += ", every delay" if imported.raw is not None else ", statistics only"
+    outcome = _outcome("convert", f"{imported.attrs['imported_from']}, {what}", [target], warnings)
+    outcome.schema, outcome.dataset = imported.attrs["schema"], str(target)
+    outcome.complete = bool(imported.attrs.get("complete", 1))
+    outcome.values["kept_statistics"] = sorted(
+        str(name) for name in imported.summary.data_vars if str(name).startswith(convert.KEPT)
+    )
+    return outcome
+
+
+def _to_clustbench(found: _Source, prefix: Path, form: str, sizes: Sequence[int] | None) -> Outcome:
+    from sonde.net import clustbench, convert
+
+    if prefix.suffix == ".nc":
+        raise UsageError(
+            "net.prefix_expected",
+            f"'{prefix}' is the name of one file, and clustbench {form} is several",
+            f"give a prefix: '{prefix.with_suffix('')}' makes {prefix.stem}_median.nc and so on",
+        )
+    files: dict[str, Path] = {}
+    with _drafts(found.files) as drafts:
+
+        def create(kind: str) -> BinaryIO:
+            files[kind] = prefix.with_name(clustbench.set_name(prefix.name, kind))
+            return drafts.create(files[kind])
+
+        target: convert.Target = "v1" if form == "v1" else "v2"
+        done = convert.export(found.tree, found.name, target, create, sizes)
+        if done.hosts:
+            files["hosts"] = prefix.with_name(clustbench.set_name(prefix.name, "hosts"))
+            drafts.create(files["hosts"]).write(clustbench.hosts_text(done.hosts).encode())
+    many = "size" if len(done.sizes) == 1 else "sizes"
+    what = f"clustbench {form}, {len(done.sizes)} message {many}"
+    outcome = _outcome("convert", what, list(files.values()), [*found.warnings, *done.warnings])
+    outcome.lines = [f"note: {note}" for note in done.notes]
+    outcome.values |= {"sizes": done.sizes, "notes": done.notes}
+    return outcome
+
+
+def _write(imported: Imported, target: Path, sources: Sequence[Path]) -> list[Warning]:
+    """Writes a dataset; returns its warnings, which are in it too."""
+    from sonde.core.seal import write_dataset
+    from sonde.net import convert
+
+    _check_target(target, sources)
+    summary, more = convert.joined_summary(imported)
+    warnings = [*imported.warnings, *more]
+    attrs = {"command": " ".join(sys.argv), **imported.attrs}
+    write_dataset(target, imported.raw, summary, attrs, warnings=warnings)
+    return warnings
+
+
+def _outcome(verb: str, what: str, files: Sequence[Path], warnings: Sequence[Warning]) -> Outcome:
+    names = [str(file) for file in files]
+    listed = names[0] if len(names) == 1 else f"{len(names)} files, {names[0]} to {Path(names[-1]).name}"
+    outcome = Outcome("net", verb, f"{what}: {listed}", warnings=list(warnings))
+    outcome.values["files"] = names
+    return outcome
+
+
+def _check_target(target: Path, sources: Sequence[Path]) -> None:
+    if any(target.resolve() == source.resolve() for source in sources):
+        raise UsageError(
+            "net.would_overwrite", f"{target} would overwrite what it is made from", "give another name"
+        )
+
+
+class _Drafts:
+    """Files of clustbench in the making, each beside its place as `.part`."""
+
+    def __init__(self, sources: Sequence[Path]) -> None:
+        self._sources = sources
+        self._open: list[BinaryIO] = []
+        self._made: list[tuple[Path, Path]] = []
+
+    def create(self, target: Path) -> BinaryIO:
+        """An empty file that `publish` gives its name."""
+        _check_target(target, self._sources)
+        part = target.with_name(target.name + ".part")
+        with _writing(target):
+            self._open.append(part.open("wb"))
+        self._made.append((part, target))
+        return self._open[-1]
+
+    def publish(self) -> None:
+        for stream, (part, target) in zip(self._open, self._made):
+            with _writing(target):
+                stream.close()
+                part.replace(target)
+
+    def discard(self) -> None:
+        for stream, (part, _) in zip(self._open, self._made):
+            with suppress(OSError):
+                stream.close()
+            with suppress(OSError):
+                part.unlink()
+
+    def failed(self, error: OSError | RuntimeError) -> SondeError:
+        """What an error amid reading and writing was: netCDF-C's own have no errno, or one below 0."""
+        target = self._made[-1][1] if self._made else Path()
+        if isinstance(error, OSError) and (error.errno or 0) > 0:
+            return _unwritable(target, error)
+        names = ", ".join(str(source) for source in self._sources)
+        hint = f"sonde data validate {self._sources[0]}"
+        return DataError("core.damaged_file", f"cannot convert {names}: {error}", hint)
+
+
+@contextmanager
+def _drafts(sources: Sequence[Path]) -> Iterator[_Drafts]:
+    """Files that appear together when all are whole, and not at all when one cannot be written."""
+    drafts = _Drafts(sources)
+    try:
+        try:
+            yield drafts
+        except (OSError, RuntimeError) as error:
+            raise drafts.failed(error) from error
+        drafts.publish()
+    except BaseException:
+        drafts.discard()
+        raise
+
+
+@contextmanager
+def _writing(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _unwritable(target, error) from None
+
+
+def _unwritable(target: Path, error: OSError) -> EnvironmentFailure:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return EnvironmentFailure(
+            "core.disk_full",
+            f"cannot write {target}: no space is left there",
+            "free space, or choose another place",
+        )
+    why = error.strerror or str(error)
+    return EnvironmentFailure("core.cannot_write", f"cannot write {target}: {why}", "choose another place")

@@ -1,0 +1,727 @@
+"""clustbench's files: what they look like, read and written through handles that the caller opens.
+
+All are NetCDF-3 with 64-bit offsets, in seconds, without attributes.
+
+    v1            PREFIX_{average,median,deviation,min}.nc: data(n, x, y), test_type is a number
+    v2            the same, test_type is a text; PREFIX_measurements_amount.nc: data(n, x, y);
+                  PREFIX_all.nc: data(n, x, y, z), every delay, -1 past the last
+    fixed length  fixed_length_SIZE.nc: data(n, x, y), n is the repetition
+    spectrum      spectrum_SIZE_WINDOW.nc: data(src, dest, pos, spek), amplitude of every harmonic
+
+Matrix k is for messages of begin + k * step bytes. The axes are a trap: a row is what one process measured,
+so x is the receiver and y the sender (for `put` the other way round), although clustbench's own scripts call
+the first axis "src". Outside `data`, (src, dst) here always means sender and receiver.
+
+Source: the files themselves, and docs/reference/clustbench.md, which says where each definition was seen.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+
+import numpy as np
+
+from sonde.core.errors import DataError, nearest
+from sonde.net.classic import ClassicWriter
+
+if TYPE_CHECKING:
+    import netCDF4
+
+Form = Literal["v1", "v2", "fixed_length", "spectrum"]
+
+KINDS = {"average": 1, "median": 2, "deviation": 3, "min": 4, "all": 5, "measurements_amount": 6}
+STATISTICS = ("average", "median", "deviation", "min")
+_KIND_OF = {number: kind for kind, number in KINDS.items()}
+
+TEST_TYPES = {
+    "one_to_one": 1,
+    "all_to_all": 2,
+    "async_one_to_one": 3,
+    "send_recv_and_recv_send": 4,
+    "noise": 5,
+    "noise_blocking": 6,
+    "bcast": 7,
+    "put": 8,
+    "get": 9,
+    "directed_one_to_one": 10,
+}
+_MODE_OF = {number: mode for mode, number in TEST_TYPES.items()}
+
+# What clustbench times in each mode, in the words of net/1.
+VALUE_OF_MODE = {
+    "one_to_one": "recv_duration",
+    "directed_one_to_one": "recv_duration",
+    "noise": "recv_duration",
+    "noise_blocking": "recv_duration",
+    "all_to_all": "completion",
+    "async_one_to_one": "completion",
+    "send_recv_and_recv_send": "completion",
+    "bcast": "completion",
+    "put": "completion",
+    "get": "completion",
+}
+
+# Modes in which a process also sends to itself. The diagonal of the others holds what memory held.
+SELF_MODES = ("all_to_all", "async_one_to_one", "bcast")
+
+PADDING = -1.0
+STRING_LENGTH_V1 = 101
+LARGEST_INT = 2**31 - 1
+
+
+def row_is_sender(mode: str) -> bool:
+    """Whether a row of `data` is the sender: only in `put`, where the sender measures."""
+    return mode == "put"
+
+
+# ---- names ---------------------------------------------------------------------------------------
+
+_SET_NAME = re.compile(
+    r"(?P<prefix>.*)_(?P<kind>measurements_amount|average|median|deviation|min|all)\.nc", re.S
+)
+_FIXED_NAME = re.compile(r"fixed_length_(?P<size>\d+)\.nc")
+_SPECTRUM_NAME = re.compile(r"spectrum_(?P<size>\d+)_(?P<window>\d+)\.nc")
+
+
+def split_name(name: str) -> tuple[str, str] | None:
+    """("PREFIX", "median") of "PREFIX_median.nc"; None when the name is not of a set."""
+    found = _SET_NAME.fullmatch(name)
+    return (found["prefix"], found["kind"]) if found else None
+
+
+def set_name(prefix: str, kind: str) -> str:
+    """Name of one file of a set; kind is of KINDS, or "hosts"."""
+    return f"{prefix}_hosts.txt" if kind == "hosts" else f"{prefix}_{kind}.nc"
+
+
+def fixed_length_name(size: int) -> str:
+    return f"fixed_length_{size}.nc"
+
+
+def spectrum_name(size: int, window: int) -> str:
+    return f"spectrum_{size}_{window}.nc"
+
+
+def fixed_length_of(name: str) -> int | None:
+    """Message size (B) in the name of a fixed-length file; the file itself does not hold it."""
+    found = _FIXED_NAME.fullmatch(name)
+    return int(found["size"]) if found else None
+
+
+def spectrum_of(name: str) -> tuple[int, int] | None:
+    """Size (B) and window (samples) in the name of a spectrum file; the file holds neither."""
+    found = _SPECTRUM_NAME.fullmatch(name)
+    return (int(found["size"]), int(found["window"])) if found else None
+
+
+# ---- header --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Header:
+    """The scalar variables of a file. Sizes in B; matrix k is for begin + k * step, end excluded."""
+
+    ranks: int
+    mode: str
+    begin: int
+    end: int
+    step: int
+    repeats: int
+    noise_size: int = 0
+    noise_messages: int = 0
+    noise_ranks: int = 0
+
+    def count(self) -> int:
+        """How many matrices the header promises."""
+        return max(0, -(-(self.end - self.begin) // self.step)) if self.step > 0 else 1
+
+    def sizes(self, count: int) -> np.ndarray:
+        """(count,) int, B: the message size of each matrix."""
+        return self.begin + self.step * np.arange(count, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Everything in a file but `data`: dims in order (None is unlimited), variables in order, values.
+
+    variables: name, type as numpy says it, dims. Unknown variables are kept like known ones.
+    """
+
+    dims: tuple[tuple[str, int | None], ...]
+    variables: tuple[tuple[str, str, tuple[str, ...]], ...]
+    values: Mapping[str, int | float | str | list[Any]]
+    attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # "" for global ones
+
+    def as_json(self) -> str:
+        parts = {"dims": self.dims, "variables": self.variables, "values": self.values}
+        return json.dumps({**parts, "attributes": self.attributes})
+
+    @staticmethod
+    def from_json(text: str) -> Structure:
+        parts = json.loads(text)
+        return Structure(
+            tuple((str(name), length) for name, length in parts["dims"]),
+            tuple((str(name), str(kind), tuple(dims)) for name, kind, dims in parts["variables"]),
+            parts["values"],
+            parts["attributes"],
+        )
+
+    def strange(self) -> list[str]:
+        """Names of the variables that clustbench's own writer does not define for every test."""
+        return [name for name, _, _ in self.variables if name not in _KNOWN]
+
+    def with_records(self, chosen: Sequence[int]) -> Structure:
+        """The same with these records only, of dim n."""
+        lengths = dict(self.dims)
+        values = dict(self.values)
+        for name, kind, dims in self.variables:
+            if name == "data" or dims[:1] != ("n",):
+                continue
+            if kind[1] == "S":
+                width = math.prod(lengths[dim] or 1 for dim in dims[1:])
+                text = str(values[name])
+                values[name] = "".join(text[k * width : (k + 1) * width] for k in chosen)
+            else:
+                values[name] = np.asarray(values[name])[list(chosen)].tolist()
+        dims_ = tuple((name, len(chosen) if name == "n" and length else length) for name, length in self.dims)
+        return replace(self, dims=dims_, values=values)
+
+    def with_values(self, **values: int | float | str | list[Any]) -> Structure:
+        """The same with other values of variables that are there."""
+        known = {name for name, _, _ in self.variables}
+        return replace(self, values={**self.values, **{k: v for k, v in values.items() if k in known}})
+
+
+_KNOWN = (
+    "proc_num",
+    "test_type",
+    "data_type",
+    "begin_mes_length",
+    "end_mes_length",
+    "step_length",
+    "noise_mes_length",
+    "num_noise_mes",
+    "num_noise_proc",
+    "num_repeates",
+    "num_repeats",
+    "data",
+)
+
+
+@dataclass(frozen=True)
+class View:
+    """An open file that was recognised.
+
+    kind: of KINDS, or "fixed_length", "spectrum". count: matrices (repetitions in a fixed-length file,
+    windows in a spectrum). depth: z of _all, spek of a spectrum, else 0.
+    """
+
+    name: str
+    form: Form
+    kind: str
+    header: Header
+    count: int
+    depth: int
+    nc: netCDF4.Dataset
+
+    @property
+    def data(self) -> netCDF4.Variable:
+        return self.nc.variables["data"]
+
+
+def look(nc: netCDF4.Dataset, name: str) -> View:
+    """Recognises an open file by what it holds.
+
+    Parameters
+    ----------
+    nc : an open file; conversions of values are switched off on it
+    name : its file name, for messages and for what only names say
+
+    Raises
+    ------
+    DataError  net.not_clustbench, net.clustbench_empty, net.clustbench_contradiction (dims, counts and
+    names that do not agree).
+    """
+    nc.set_auto_maskandscale(False)
+    nc.set_auto_chartostring(False)
+    data = nc.variables.get("data")
+    dims = tuple(data.dimensions) if data is not None and _is_number(data) else ()
+    if dims == ("src", "dest", "pos", "spek"):
+        return _look_at_spectrum(nc, name)
+    if dims not in (("n", "x", "y"), ("n", "x", "y", "z")):
+        found = f"data({', '.join(dims)})" if dims else "no numbers named data"
+        raise DataError(
+            "net.not_clustbench",
+            f"{name} is NetCDF, but not a file of clustbench: it has {found}",
+            "a file of clustbench holds data(n, x, y), data(n, x, y, z) or data(src, dest, pos, spek)",
+        )
+    lengths = {dim: len(nc.dimensions[dim]) for dim in dims}
+    if lengths["x"] != lengths["y"]:
+        raise _contradiction(name, f"its matrices are {lengths['x']} × {lengths['y']}, not square")
+    names = list(nc.variables)
+    header = _read_header(nc, name)
+    if header.ranks != lengths["x"]:
+        wide = f"{lengths['x']} × {lengths['x']}"
+        raise _contradiction(name, f"proc_num is {header.ranks}, but its matrices are {wide}")
+    form: Form
+    # clustbench's slicer defines the noise variables after data, its benchmarks before or not at all.
+    if "noise_mes_length" in names and names.index("noise_mes_length") > names.index("data"):
+        form = "fixed_length"
+    else:
+        form = "v1" if _is_number(_variable(nc, name, "test_type")) else "v2"
+    kind = _kind(nc, name, form)
+    count = lengths["n"]
+    if form != "fixed_length":
+        if (kind == "all") != ("z" in lengths):
+            said = f"data_type says {kind}"
+            raise _contradiction(name, f"{said}, but it holds data({', '.join(dims)})")
+        if count > header.count():
+            steps = f"{header.begin} to {header.end} B by {header.step}"
+            promised = f"lengths {steps} make {header.count()} matrices"
+            raise _contradiction(name, f"{promised}, but there are {count}")
+    if count == 0:
+        raise DataError(
+            "net.clustbench_empty",
+            f"{name} holds no matrix",
+            "the run that wrote it was stopped before its first length was done: measure again",
+        )
+    return View(name, form, kind, header, count, lengths.get("z", 0), nc)
+
+
+def structure_of(view: View) -> Structure:
+    """What the file holds besides `data`, to be written again as it was."""
+    nc = view.nc
+    dims = tuple((name, None if dim.isunlimited() else len(dim)) for name, dim in nc.dimensions.items())
+    variables = tuple((n, v.dtype.str, tuple(v.dimensions)) for n, v in nc.variables.items())
+    values: dict[str, Any] = {}
+    attributes: dict[str, Mapping[str, Any]] = {}
+    for name, variable in nc.variables.items():
+        if name != "data":
+            values[name] = _plain(variable[...])
+        if variable.ncattrs():
+            attributes[name] = {key: _plain(variable.getncattr(key)) for key in variable.ncattrs()}
+    if nc.ncattrs():
+        attributes[""] = {key: _plain(nc.getncattr(key)) for key in nc.ncattrs()}
+    return Structure(dims, variables, values, attributes)
+
+
+def _plain(value: Any) -> Any:
+    array = np.asarray(value)
+    if array.dtype.kind == "S":
+        return array.tobytes().decode("latin-1")
+    return array.tolist()
+
+
+def _look_at_spectrum(nc: netCDF4.Dataset, name: str) -> View:
+    ranks, others, count, depth = (len(nc.dimensions[dim]) for dim in ("src", "dest", "pos", "spek"))
+    if ranks != others:
+        raise _contradiction(name, f"it holds spectra of {ranks} × {others} pairs, not square")
+    said = spectrum_of(name)
+    if said and said[1] // 2 + 1 != depth:
+        harmonics = f"a window of {said[1]} has {said[1] // 2 + 1} harmonics"
+        raise _contradiction(name, f"{harmonics}, but it holds {depth}")
+    if count == 0:
+        raise DataError("net.clustbench_empty", f"{name} holds no spectrum", "take a smaller window")
+    size = said[0] if said else 0
+    return View(
+        name, "spectrum", "spectrum", Header(ranks, "unknown", size, size + 1, 1, 0), count, depth, nc
+    )
+
+
+def _read_header(nc: netCDF4.Dataset, name: str) -> Header:
+    # clustbench has spelt it both ways.
+    repeats = "num_repeats" if "num_repeats" in nc.variables else "num_repeates"
+    return Header(
+        ranks=_scalar(nc, name, "proc_num"),
+        mode=_mode(nc, name),
+        begin=_scalar(nc, name, "begin_mes_length"),
+        end=_scalar(nc, name, "end_mes_length"),
+        step=_scalar(nc, name, "step_length"),
+        repeats=_scalar(nc, name, repeats),
+        noise_size=_scalar(nc, name, "noise_mes_length", 0),
+        noise_messages=_scalar(nc, name, "num_noise_mes", 0),
+        noise_ranks=_scalar(nc, name, "num_noise_proc", 0),
+    )
+
+
+def _mode(nc: netCDF4.Dataset, name: str) -> str:
+    if _is_number(_variable(nc, name, "test_type")):
+        number = _scalar(nc, name, "test_type")
+        return _MODE_OF.get(number, f"unknown_{number}")
+    text = str(_plain(_variable(nc, name, "test_type")[...])).split("\0")[0].strip()
+    return text.encode("latin-1", "replace").decode("utf-8", "replace") or "unknown"
+
+
+def _kind(nc: netCDF4.Dataset, name: str, form: Form) -> str:
+    if form == "fixed_length":
+        return "fixed_length"
+    number = _scalar(nc, name, "data_type")
+    kind = _KIND_OF.get(number)
+    if kind is None:
+        known = ", ".join(f"{value} {key}" for key, value in KINDS.items())
+        raise _contradiction(name, f"data_type is {number}; known: {known}")
+    said = split_name(name)
+    if said and said[1] != kind:
+        raise _contradiction(name, f"its name says {said[1]}, but data_type is {number}, {kind}")
+    return kind
+
+
+def _is_number(variable: netCDF4.Variable) -> bool:
+    return isinstance(variable.dtype, np.dtype) and variable.dtype.kind in "fiu"
+
+
+def _variable(nc: netCDF4.Dataset, name: str, variable: str) -> netCDF4.Variable:
+    if variable not in nc.variables:
+        raise DataError(
+            "net.not_clustbench",
+            f"{name} has no variable {variable}" + nearest(variable, list(nc.variables)),
+            "it looks like a file of clustbench, but one that lacks something; copy it again",
+        )
+    return nc.variables[variable]
+
+
+def _scalar(nc: netCDF4.Dataset, name: str, variable: str, fallback: int | None = None) -> int:
+    if fallback is not None and variable not in nc.variables:
+        return fallback
+    values = np.ravel(_variable(nc, name, variable)[...])
+    if values.dtype.kind not in "iu" or len(values) != 1:
+        raise _contradiction(name, f"{variable} is not one whole number")
+    return int(values[0])
+
+
+def _contradiction(name: str, what: str) -> DataError:
+    return DataError(
+        "net.clustbench_contradiction",
+        f"{name} contradicts itself: {what}",
+        "copy it again from where it was measured; was it edited or renamed?",
+    )
+
+
+def check_together(views: Sequence[View]) -> None:
+    """That files of one set belong to one run.
+
+    Raises
+    ------
+    DataError  net.clustbench_contradiction, which names two files and what they disagree on.
+    """
+    first = views[0]
+    for view in views[1:]:
+        for what, mine, its in (
+            ("proc_num", first.header.ranks, view.header.ranks),
+            ("test_type", first.header.mode, view.header.mode),
+            ("begin_mes_length", first.header.begin, view.header.begin),
+            ("end_mes_length", first.header.end, view.header.end),
+            ("step_length", first.header.step, view.header.step),
+            ("the number of repetitions", first.header.repeats, view.header.repeats),
+            ("the format", first.form, view.form),
+        ):
+            if mine != its:
+                raise DataError(
+                    "net.clustbench_contradiction",
+                    f"{first.name} and {view.name} are not of one run: "
+                    f"{what} is {mine} in the one and {its} in the other",
+                    "move the files of different runs to different folders",
+                )
+
+
+# ---- reading -------------------------------------------------------------------------------------
+
+
+def read_matrix(view: View, k: int) -> np.ndarray:
+    """Matrix k of a statistic as it stands in the file, turned to (src, dst)."""
+    matrix = np.asarray(view.data[k], np.float64)
+    return matrix if row_is_sender(view.header.mode) else matrix.T
+
+
+def without_padding(matrix: np.ndarray, mode: str) -> np.ndarray:
+    """A matrix with NaN for what is no measurement: negative values, and a diagonal that is not measured."""
+    out = np.where(matrix < 0, np.nan, matrix)
+    diagonal = np.diagonal(out)
+    np.fill_diagonal(out, np.where(diagonal == 0, np.nan, diagonal) if mode in SELF_MODES else np.nan)
+    return out
+
+
+def read_block(view: View, src: slice, dst: slice, size: slice, sample: slice) -> np.ndarray:
+    """Delays of `_all` or of a fixed-length file, padding and all, as (src, dst, size, sample), s."""
+    turned = row_is_sender(view.header.mode)
+    rows, columns = (src, dst) if turned else (dst, src)
+    if view.form == "fixed_length":
+        block = np.asarray(view.data[sample, rows, columns], np.float64)[None]  # size, sample, row, column
+        return block.transpose(2, 3, 0, 1) if turned else block.transpose(3, 2, 0, 1)
+    block = np.asarray(view.data[size, rows, columns, sample], np.float64)  # size, row, column, sample
+    return block.transpose(1, 2, 0, 3) if turned else block.transpose(2, 1, 0, 3)
+
+
+def series_shape(view: View) -> tuple[int, int]:
+    """How many sizes and how many repetitions `read_block` can give."""
+    return (1, view.count) if view.form == "fixed_length" else (view.count, view.depth)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a file of series holds. n: (src, dst, size) delays before the first padding.
+
+    after: values found behind padding, which are left out. negative: delays below 0 that are kept.
+    """
+
+    n: np.ndarray
+    after: int
+    negative: int
+
+
+def count_series(view: View, batch_bytes: int = 32 << 20) -> Counts:
+    """Reads a file of series once, in pieces of at most `batch_bytes` (or one row), and counts.
+
+    Source: clustbench fills what its stopping rule spared with -1, and the diagonal not at all.
+    """
+    ranks, mode = view.header.ranks, view.header.mode
+    sizes, samples = series_shape(view)
+    n = np.zeros((ranks, ranks, sizes), np.int32)
+    after = negative = 0
+    whole, every = slice(0, ranks), slice(0, samples)
+    rows = max(1, batch_bytes // max(1, 8 * ranks * samples))
+    for k in range(sizes):
+        for first in range(0, ranks, rows):
+            part = slice(first, min(first + rows, ranks))
+            where = (part, whole) if row_is_sender(mode) else (whole, part)
+            block = read_block(view, *where, slice(k, k + 1), every)[:, :, 0, :]
+            padded = block == PADDING
+            count = np.where(padded.any(axis=-1), np.argmax(padded, axis=-1), samples)
+            src, dst = np.ogrid[where[0], where[1]]
+            empty = (src == dst) & ((mode not in SELF_MODES) | (block == 0).all(axis=-1))
+            count[empty] = 0
+            kept = np.arange(samples) < count[..., None]
+            after += int((~padded & ~kept & ~empty[..., None]).sum())
+            negative += int((kept & (block < 0)).sum())
+            n[where[0], where[1], k] = count
+    return Counts(n, after, negative)
+
+
+def read_hosts(text: str, ranks: int) -> list[str] | None:
+    """Hosts by rank from a `_hosts.txt`; None when it does not hold one line for each rank."""
+    lines = [line.strip() for line in text.splitlines()]
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines if len(lines) == ranks and all(lines) else None
+
+
+def hosts_text(hosts: Sequence[str]) -> str:
+    """The text of a `_hosts.txt`: one host a line, by rank."""
+    return "".join(f"{host}\n" for host in hosts)
+
+
+# ---- writing -------------------------------------------------------------------------------------
+
+
+def standard(form: Literal["v1", "v2"], kind: str, header: Header) -> Structure:
+    """How clustbench itself lays out a file: its dims and variables, in its order.
+
+    Parameters
+    ----------
+    kind : of KINDS; v1 has only STATISTICS
+
+    Raises
+    ------
+    DataError  net.clustbench_range: a number does not fit 32 bits, or v1 has no number for the mode.
+    """
+    if form == "v1" and header.mode not in TEST_TYPES:
+        raise DataError(
+            "net.clustbench_range",
+            f"clustbench v1 numbers its modes and has no number for '{header.mode}'"
+            + nearest(header.mode, list(TEST_TYPES)),
+            "export it with --to clustbench-v2, which writes the name",
+        )
+    _check_range(header)
+    name = header.mode + "\0"
+    dims: list[tuple[str, int | None]] = [("x", header.ranks), ("y", header.ranks)]
+    if kind == "all":
+        dims.append(("z", header.repeats))
+    dims += [("n", None), ("strings", STRING_LENGTH_V1 if form == "v1" else len(name.encode()))]
+    values: dict[str, Any] = {
+        "proc_num": header.ranks,
+        "test_type": TEST_TYPES[header.mode] if form == "v1" else name.encode().decode("latin-1"),
+        "data_type": KINDS[kind],
+        "begin_mes_length": header.begin,
+        "end_mes_length": header.end,
+        "step_length": header.step,
+    }
+    if form == "v1":  # clustbench's Qt viewer does not open a file without them
+        values["noise_mes_length"] = header.noise_size
+        values["num_noise_mes"] = header.noise_messages
+        values["num_noise_proc"] = header.noise_ranks
+    values["num_repeates"] = header.repeats
+    data = ("data", "<f8", ("n", "x", "y", "z") if kind == "all" else ("n", "x", "y"))
+    return Structure(tuple(dims), (*_declared(values), data), values)
+
+
+def fixed_length(header: Header, repetitions: int) -> Structure:
+    """How clustbench's slicer lays out a fixed-length file.
+
+    The slicer writes 0, 1000, 1 and 1000 for begin, end, step and num_repeats whatever it cut. Here they
+    are 0, n, 1 and n, so that its viewer counts repetitions.
+    """
+    _check_range(header)
+    name = header.mode + "\0"
+    dims = (("n", repetitions), ("x", header.ranks), ("y", header.ranks), ("strings", len(name.encode())))
+    before: dict[str, Any] = {
+        "proc_num": header.ranks,
+        "test_type": name.encode().decode("latin-1"),
+        "data_type": KINDS["all"],
+        "begin_mes_length": 0,
+        "end_mes_length": repetitions,
+        "step_length": 1,
+        "num_repeats": repetitions,
+    }
+    after: dict[str, Any] = {
+        "noise_mes_length": header.noise_size,
+        "num_noise_mes": header.noise_messages,
+        "num_noise_proc": header.noise_ranks,
+    }
+    data = ("data", "<f8", ("n", "x", "y"))
+    return Structure(dims, (*_declared(before), data, *_declared(after)), {**before, **after})
+
+
+def spectrum(ranks: int, positions: int, window: int) -> Structure:
+    """How clustbench's slicer lays out a spectrum file. The axis it calls "src" is the row of `data`."""
+    dims = (("src", ranks), ("dest", ranks), ("pos", positions), ("spek", window // 2 + 1))
+    return Structure(dims, (("data", "<f8", tuple(name for name, _ in dims)),), {})
+
+
+def build(stream: BinaryIO, structure: Structure, records: int) -> Data:
+    """Begins a file of clustbench: header and all values but those of `data`, which the result takes.
+
+    Parameters
+    ----------
+    stream : an empty file, seekable, opened for writing in binary
+    records : length of the unlimited dim
+
+    Raises
+    ------
+    OSError  of the stream. DataError  net.clustbench_range: a type that NetCDF-3 does not have.
+    """
+    file = ClassicWriter(stream, structure.dims, structure.variables, structure.attributes, records)
+    for name, value in structure.values.items():
+        values = np.frombuffer(value.encode("latin-1"), "S1") if isinstance(value, str) else np.asarray(value)
+        shape = file.shape(name)
+        file.put(name, (0,) * len(shape), values.reshape(shape))
+    return Data(file)
+
+
+class Data:
+    """`data` of a file that is being written."""
+
+    def __init__(self, file: ClassicWriter) -> None:
+        self._file = file
+
+    def put(self, start: Sequence[int], values: np.ndarray) -> None:
+        """Puts a block of values (s) whose first has the place `start`. Raises OSError of the stream."""
+        self._file.put("data", start, values)
+
+
+def _declared(values: Mapping[str, Any]) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    return tuple(
+        (name, "|S1", ("strings",)) if isinstance(value, str) else (name, "<i4", ())
+        for name, value in values.items()
+    )
+
+
+def _check_range(header: Header) -> None:
+    for what, value in vars(header).items():
+        if isinstance(value, int) and not 0 <= value <= LARGEST_INT:
+            raise DataError(
+                "net.clustbench_range",
+                f"{what} is {value}; a file of clustbench holds 0 to {LARGEST_INT}",
+                "choose smaller sizes with --sizes",
+            )
+
+
+# ---- statistics as clustbench defines them -------------------------------------------------------
+
+
+def statistics(series: np.ndarray, n: np.ndarray) -> dict[str, np.ndarray]:
+    """average, median, deviation and min of each series, bit for bit as clustbench computes them.
+
+    Parameters
+    ----------
+    series : (cells, samples) float, s; NaN from n on
+    n : (cells,) int
+
+    Returns
+    -------
+    By name of STATISTICS, (cells,) s; NaN where n is 0.
+
+    deviation is the population's (divisor n), median the upper of the middle two (sorted[n / 2]). Sonde's
+    own are others (n - 1, and the mean of the two), so these cannot be taken from there.
+    """
+    cells, samples = series.shape
+    out = {name: np.full(cells, np.nan) for name in STATISTICS}
+    some = np.flatnonzero(n > 0)
+    if not len(some) or not samples:
+        return out
+    kept, count = series[some], n[some]
+    last = (np.arange(len(some)), count - 1)
+    # accumulate adds one by one, as clustbench does; np.sum adds in pairs and ends in other bits.
+    average = np.add.accumulate(kept, axis=1)[last] / count
+    square = np.add.accumulate((kept - average[:, None]) ** 2, axis=1)[last] / count
+    ordered = np.sort(kept, axis=1)  # NaN goes last
+    out["average"][some] = average
+    out["deviation"][some] = np.sqrt(square)
+    out["median"][some] = ordered[np.arange(len(some)), count // 2]
+    out["min"][some] = ordered[:, 0]
+    return out
+
+
+# ---- sizes ---------------------------------------------------------------------------------------
+
+
+def progression(sizes: Sequence[int]) -> tuple[int, int, int]:
+    """(begin, end, step) whose matrices are for exactly these sizes, in B; end is not included.
+
+    Raises
+    ------
+    DataError  net.uneven_sizes: clustbench cannot say these sizes; the hint names the longest choice of
+    them that it can.
+    """
+    ordered = sorted(sizes)
+    if len(ordered) == 1:
+        return ordered[0], ordered[0] + 1, 1
+    step = ordered[1] - ordered[0]
+    if step > 0 and all(b - a == step for a, b in pairwise(ordered)):
+        return ordered[0], ordered[-1] + step, step
+    best = longest_progression(ordered[:1000])  # its cost grows with the square
+    step = best[1] - best[0]
+    raise DataError(
+        "net.uneven_sizes",
+        f"the sizes {_listed(ordered)} B are not evenly spaced; clustbench only has begin, end and step",
+        f"export {len(best)} of the {len(ordered)}: --sizes {best[0]}:{best[-1] + step}:{step}",
+    )
+
+
+def longest_progression(sizes: Sequence[int]) -> list[int]:
+    """The longest evenly spaced choice of distinct ascending sizes; of several the first found."""
+    known = set(sizes)
+    best = list(sizes[:1])
+    seen: set[tuple[int, int]] = set()
+    for i, first in enumerate(sizes):
+        for second in sizes[i + 1 :]:
+            step = second - first
+            if (first, step) in seen:
+                continue
+            chain = [first]
+            while chain[-1] + step in known:
+                chain.append(chain[-1] + step)
+                seen.add((chain[-1], step))
+            if len(chain) > len(best):
+                best = chain
+    return best
+
+
+def _listed(values: Sequence[int], most: int = 8) -> str:
+    text = ", ".join(str(v) for v in values[:most])
+    return text + (f", … {values[-1]}" if len(values) > most else "")

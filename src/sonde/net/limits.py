@@ -1,0 +1,302 @@
+"""Holding a run against limits, against an earlier run, or against another network. Pure: summaries in, findings out.
+
+Two medians differ when their intervals do not overlap *and* they are apart by more than `matters`: on a busy machine
+a difference that matters to nobody is found in every run. Over many cells the test is corrected: a cell counts when its
+p passes Benjamini and Hochberg's step over all cells compared (1995), p from the normal law on log medians whose
+errors come from the 95 % intervals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from scipy import stats as sps
+
+from sonde.core.errors import DataError, Finding
+from sonde.core.outcome import Table
+from sonde.core.units import format_duration, format_size
+from sonde.net import verdict
+from sonde.net.pairs import LEAST_ERROR, centre, log_errors
+from sonde.net.schema import CONVERGED, NOT_MEASURED
+
+LEVEL = 0.05  # false-discovery level
+MATTERS = 0.05  # relative difference below which nobody is told
+MOST_FINDINGS = 20
+UNKNOWN_LOG_ERROR = 0.05  # of a median without an interval, as in files of other tools
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a network must keep. None: not asked.
+
+    max_median_s : of every cell at or below `size_b` (all sizes when None). max_ratio : slowest over fastest link
+    of one class at one size. min_converged : share of cells whose rule was content. slow_links : whether a slow
+    link, rank or host is a finding.
+    """
+
+    max_median_s: float | None = None
+    size_b: int | None = None
+    max_ratio: float | None = None
+    min_converged: float | None = None
+    slow_links: bool = True
+
+
+def check(summary: xr.Dataset, limits: Limits, dataset: str = "FILE") -> list[Finding]:
+    """Where a run breaks its limits, worst first."""
+    found = list(verdict.findings(summary, dataset)) if limits.slow_links else []
+    found += _medians(summary, limits, dataset)
+    found += _ratios(summary, limits, dataset)
+    found += _converged(summary, limits, dataset)
+    return found
+
+
+def _medians(summary: xr.Dataset, limits: Limits, dataset: str) -> list[Finding]:
+    if limits.max_median_s is None:
+        return []
+    cells = centre(summary)
+    size = summary["size"].values
+    asked = np.ones(len(size), bool) if limits.size_b is None else size <= limits.size_b
+    over = np.argwhere((cells > limits.max_median_s) & asked)
+    over = over[np.argsort(-cells[tuple(over.T)])]
+    limit = format_duration(limits.max_median_s)
+    out = [
+        Finding(
+            "net.median_over_limit",
+            f"link {a}→{b} takes {format_duration(float(cells[a, b, s]))} for "
+            f"{format_size(int(size[s]), exact=True)}; the limit is {limit}",
+            {"src": int(a), "dst": int(b), "size": int(size[s]), "median_s": float(cells[a, b, s]), **_hosts(summary, a, b)},
+            f"sonde net show {dataset} --pair {a},{b}",
+        )
+        for a, b, s in over[:MOST_FINDINGS]
+    ]
+    if len(over) > MOST_FINDINGS:
+        out.append(_more("net.median_over_limit", len(over) - MOST_FINDINGS, f"cells are over {limit}", dataset))
+    return out
+
+
+def _ratios(summary: xr.Dataset, limits: Limits, dataset: str) -> list[Finding]:
+    if limits.max_ratio is None:
+        return []
+    cells = centre(summary)
+    label = summary["class"].values if "class" in summary else np.zeros(cells.shape[:2], int)
+    out = []
+    for k in np.unique(label[label >= 0]):
+        inside = np.where((label == k)[..., None], cells, np.nan)
+        for s, size in enumerate(summary["size"].values):
+            column = inside[..., s]
+            if np.isfinite(column).sum() < 2:
+                continue
+            ratio = float(np.nanmax(column) / np.nanmin(column))
+            if ratio > limits.max_ratio:
+                a, b = np.unravel_index(np.nanargmax(column), column.shape)
+                out.append(
+                    Finding(
+                        "net.class_uneven",
+                        f"links of class {k} differ by a factor of {ratio:.2f} at "
+                        f"{format_size(int(size), exact=True)} (slowest {a}→{b}); the limit is {limits.max_ratio:g}",
+                        {"class": int(k), "size": int(size), "ratio": ratio, "src": int(a), "dst": int(b), **_hosts(summary, a, b)},
+                        f"sonde net show {dataset} --pair {a},{b}",
+                    )
+                )
+    return sorted(out, key=lambda f: -f.evidence["ratio"])[:MOST_FINDINGS]
+
+
+def _converged(summary: xr.Dataset, limits: Limits, dataset: str) -> list[Finding]:
+    if limits.min_converged is None or "status" not in summary:
+        return []
+    status = summary["status"].values
+    measured = int((status != NOT_MEASURED).sum())
+    share = float((status == CONVERGED).sum()) / measured if measured else 0.0
+    if share >= limits.min_converged:
+        return []
+    return [
+        Finding(
+            "net.not_converged",
+            f"{share:.0%} of {measured} cells converged; the limit is {limits.min_converged:.0%}",
+            {"share": share, "cells": measured},
+            "sonde net run with a longer --budget, or a wider --precision",
+        )
+    ]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What two runs differ in. `cells` counts the cells both measured; `slower` and `faster` those of B that differ.
+
+    detectable : the relative difference that the middle cell would have shown with 80 % power.
+    """
+
+    findings: list[Finding]
+    table: Table
+    cells: int
+    slower: int
+    faster: int
+    median_ratio: float
+    detectable: float
+
+
+def diff(
+    a: xr.Dataset,
+    b: xr.Dataset,
+    names: tuple[str, str] = ("A", "B"),
+    matters: float = MATTERS,
+    machine: tuple[dict[str, Any], dict[str, Any]] | None = None,
+) -> Difference:
+    """Where run B differs from run A, cell by cell, at the sizes that both have.
+
+    Parameters
+    ----------
+    a, b : summaries
+    names : what to call them
+    matters : relative difference of medians below which a cell is not told
+    machine : root attributes of both; what differs in them is the findings' evidence
+
+    Raises
+    ------
+    DataError  net.not_comparable: other ranks, no common size, or samples of another kind.
+    """
+    a, b = _aligned(a, b, names)
+    x, y = centre(a), centre(b)
+    both = np.isfinite(x) & np.isfinite(y) & (x > 0) & (y > 0)
+    ratio = np.full(x.shape, np.nan)
+    ratio[both] = y[both] / x[both]
+    error = np.hypot(_log_error(a), _log_error(b))
+    p = np.full(x.shape, np.nan)
+    p[both] = 2 * sps.norm.sf(np.abs(np.log(ratio[both])) / error[both])
+    q = np.full(x.shape, np.nan)
+    if both.any():
+        q[both] = sps.false_discovery_control(p[both])
+    told = both & (q <= LEVEL) & (np.abs(np.log(np.where(both, ratio, 1.0))) > np.log1p(matters))
+    slower, faster = told & (ratio > 1), told & (ratio < 1)
+    evidence = _changed(machine) if machine else {}
+    found = _told(a, x, y, ratio, q, slower, names, evidence)
+    middle = float(np.median(ratio[both])) if both.any() else float("nan")
+    # 80 % power at the first step of the correction, which a single differing cell must pass.
+    cut = sps.norm.isf(LEVEL / max(1, int(both.sum())) / 2) + sps.norm.isf(0.2)
+    detectable = float(np.expm1(cut * np.median(error[both]))) if both.any() else float("nan")
+    return Difference(
+        found, _by_size(a, x, y, ratio, slower, faster, names), int(both.sum()), int(slower.sum()), int(faster.sum()),
+        middle, detectable,
+    )  # fmt: skip
+
+
+def _aligned(a: xr.Dataset, b: xr.Dataset, names: tuple[str, str]) -> tuple[xr.Dataset, xr.Dataset]:
+    hint = "compare runs of the same ranks and mode; sonde net show tells what each holds"
+    if a.sizes["src"] != b.sizes["src"]:
+        raise DataError(
+            "net.not_comparable",
+            f"{names[0]} has {a.sizes['src']} ranks and {names[1]} {b.sizes['src']}",
+            hint,
+        )
+    kinds = [str(s.attrs.get("value", "unknown")) for s in (a, b)]
+    if kinds[0] != kinds[1]:
+        raise DataError(
+            "net.not_comparable", f"a sample of {names[0]} is {kinds[0]}, one of {names[1]} is {kinds[1]}", hint
+        )
+    common = np.intersect1d(a["size"].values, b["size"].values)
+    if not len(common):
+        raise DataError("net.not_comparable", f"{names[0]} and {names[1]} have no message length in common", hint)
+    return a.sel(size=common), b.sel(size=common)
+
+
+def _log_error(summary: xr.Dataset) -> np.ndarray:
+    """Standard error of the log median of each cell; UNKNOWN_LOG_ERROR where a file does not tell."""
+    error, _ = log_errors(summary)
+    return np.where(np.isfinite(error), np.maximum(error, LEAST_ERROR), UNKNOWN_LOG_ERROR)
+
+
+def _told(
+    summary: xr.Dataset,
+    x: np.ndarray,
+    y: np.ndarray,
+    ratio: np.ndarray,
+    q: np.ndarray,
+    slower: np.ndarray,
+    names: tuple[str, str],
+    evidence: dict[str, Any],
+) -> list[Finding]:
+    """One finding for each link that got slower, with the size at which it did most."""
+    out = []
+    links = np.argwhere(slower.any(axis=2))
+    worst = np.where(slower, ratio, -np.inf)
+    for a, b in sorted(links.tolist(), key=lambda ab: -worst[ab[0], ab[1]].max()):
+        s = int(worst[a, b].argmax())
+        size = int(summary["size"].values[s])
+        out.append(
+            Finding(
+                "net.slower",
+                f"link {a}→{b} is {ratio[a, b, s] - 1:.0%} slower in {names[1]} at {format_size(size, exact=True)}: "
+                f"{format_duration(float(y[a, b, s]))} against {format_duration(float(x[a, b, s]))}",
+                {
+                    "src": a,
+                    "dst": b,
+                    "size": size,
+                    "sizes_slower": int(slower[a, b].sum()),
+                    "ratio": float(ratio[a, b, s]),
+                    "q": float(q[a, b, s]),
+                    **_hosts(summary, a, b),
+                    **({"machine": evidence} if evidence else {}),
+                },
+                f"sonde net show {names[1]} --pair {a},{b}",
+            )
+        )
+    if len(out) > MOST_FINDINGS:
+        rest = len(out) - MOST_FINDINGS
+        out = [*out[:MOST_FINDINGS], _more("net.slower", rest, f"links are slower in {names[1]}", names[1])]
+    return out
+
+
+def _more(code: str, count: int, what: str, dataset: str) -> Finding:
+    return Finding(code, f"{count} more {what}", {"more": count}, f"sonde report {dataset}")
+
+
+def _by_size(
+    summary: xr.Dataset,
+    x: np.ndarray,
+    y: np.ndarray,
+    ratio: np.ndarray,
+    slower: np.ndarray,
+    faster: np.ndarray,
+    names: tuple[str, str],
+) -> Table:
+    rows = []
+    for s, size in enumerate(summary["size"].values):
+        there = np.isfinite(ratio[..., s])
+        if not there.any():
+            continue
+        rows.append(
+            (
+                format_size(int(size), exact=True),
+                format_duration(float(np.median(x[..., s][there]))),
+                format_duration(float(np.median(y[..., s][there]))),
+                f"{np.median(ratio[..., s][there]):.3f}",
+                str(int(slower[..., s].sum())),
+                str(int(faster[..., s].sum())),
+            )
+        )
+    head = ("size", names[0], names[1], "ratio", "slower", "faster")
+    return Table("Median delay, cells compared one by one", head, rows, right=(0, 1, 2, 3, 4, 5))
+
+
+# What may explain a difference; times, counters and names differ between any two runs.
+_MACHINE = (
+    "kernel", "mpi", "mpi_version", "mpi_library", "transport", "governor", "cpufreq_driver", "turbo", "clock_source",
+    "microcode", "bios", "cpu", "cores", "threads_per_core", "smt", "infiniband", "network", "virtualised",
+    "transparent_hugepages", "numa_balancing", "mitigations", "hostlist", "binding", "pairing", "oversubscribed",
+)  # fmt: skip
+
+
+def _changed(machine: tuple[dict[str, Any], dict[str, Any]]) -> dict[str, str]:
+    """What is not the same in both machines: name -> "before → after"."""
+    a, b = machine
+    return {name: f"{a[name]} → {b[name]}" for name in _MACHINE if name in a and name in b and a[name] != b[name]}
+
+
+def _hosts(summary: xr.Dataset, a: int, b: int) -> dict[str, Any]:
+    if "host" not in summary:
+        return {}
+    host = summary["host"].values
+    return {"hosts": sorted({str(host[a]), str(host[b])} - {""})}

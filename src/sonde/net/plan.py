@@ -1,0 +1,213 @@
+"""What a run of sonde-net is to do, before anything is started. Pure: from options to a command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sonde.core.errors import UsageError, Warning
+from sonde.core.rules import check_rule
+from sonde.net.modes import Mode
+
+PAIRINGS = ("auto", "parallel", "serial")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides what is measured, in which order, and when it is enough.
+
+    sizes: B. pairs: unordered pairs of ranks, empty for all. gap_s: least time between the beginnings of two
+    epochs. burst_s: what one burst may take; it bounds its samples for slow messages. cap: samples a cell at
+    most. inject_*: errors put in on purpose, for tests; a dataset made with them says so.
+    """
+
+    modes: tuple[Mode, ...]
+    sizes: tuple[int, ...]
+    ntasks: int
+    rule: str = "ci:1%"
+    value: str | None = None
+    pairing: str = "auto"
+    pairs: tuple[tuple[int, int], ...] = ()
+    seed: int = 1
+    cap: int = 20000
+    epoch_length: int = 50
+    warmup: int = 2
+    gap_s: float = 0.0
+    burst_s: float = 0.02
+    noise_bytes: int = 65536
+    noise_ranks: int = 2
+    forward: bool = False
+    inject_clock: str = ""
+    inject_slow: str = ""
+    labels: dict[str, Any] = field(default_factory=dict)  # root attributes besides
+
+    def __post_init__(self) -> None:
+        if self.ntasks < 2:
+            raise UsageError(
+                "net.too_few_ranks",
+                f"a delay needs two ranks, and --ntasks is {self.ntasks}",
+                "give --ntasks 2 or more",
+            )
+        check_rule(self.rule)
+        chosen = [mode.name for mode in self.modes if mode.value_choice]
+        if self.value and not chosen:
+            raise UsageError(
+                "net.no_value_choice",
+                f"--value {self.value} has no meaning for {', '.join(m.name for m in self.modes)}",
+                "leave --value out, or use --mode one_to_one",
+            )
+        for a, b in self.pairs:
+            if not (0 <= a < self.ntasks and 0 <= b < self.ntasks and a != b):
+                raise UsageError(
+                    "net.bad_pair",
+                    f"pair {a}-{b} is not one of two of the {self.ntasks} ranks (0 to {self.ntasks - 1})",
+                    "give pairs as 0-1,2-5",
+                )
+
+    @property
+    def samples(self) -> dict[str, tuple[str, str]]:
+        """Per mode: what a sample is, and who takes it."""
+        return {mode.name: mode.sample(self.value) for mode in self.modes}
+
+    @property
+    def needs_clocks(self) -> bool:
+        return any(kind == "one_way" for kind, _ in self.samples.values())
+
+    @property
+    def cells(self) -> int:
+        """(src, dst, size) cells over all modes."""
+        n = self.ntasks
+        pairs = 2 * len(self.pairs) if self.pairs else n * (n - 1)
+        per_mode = [pairs if m.pattern in ("pairs", "one_pair") else n * (n - 1) for m in self.modes]
+        return sum(per_mode) * len(self.sizes)
+
+    def steps(self, parallel: bool) -> int:
+        """Steps of one epoch: how often ranks meet one after the other."""
+        n = self.ntasks
+        pairs = len(self.pairs) or n * (n - 1) // 2
+        rounds = n - 1 if n % 2 == 0 else n
+        each = {
+            "pairs": min(rounds, pairs) if parallel else pairs,
+            "one_pair": pairs,
+            "everyone": 1,
+            "rooted": n,
+        }
+        return sum(each[mode.pattern] for mode in self.modes) * len(self.sizes)
+
+    def argv(self, run_dir: str, budget_s: float) -> list[str]:
+        """sonde-net's arguments, without its own name. budget_s: s that measuring may take; 0: no limit."""
+        words = {
+            "--dir": run_dir,
+            "--modes": ",".join(mode.name for mode in self.modes),
+            "--sizes": ",".join(map(str, self.sizes)),
+            "--rule": self.rule,
+            "--seed": str(self.seed),
+            "--cap": str(self.cap),
+            "--epoch-length": str(self.epoch_length),
+            "--warmup": str(self.warmup),
+            "--gap-s": f"{self.gap_s:.6g}",
+            "--burst-s": f"{self.burst_s:.6g}",
+            "--budget-s": f"{budget_s:.6g}",
+            "--pairing": self.pairing,
+            "--noise-bytes": str(self.noise_bytes),
+            "--noise-ranks": str(self.noise_ranks),
+            "--forward": "yes" if self.forward else "no",
+        }
+        if self.value:
+            words["--value"] = self.value
+        if self.pairs:
+            words["--pairs"] = ",".join(f"{a}-{b}" for a, b in self.pairs)
+        if self.inject_clock:
+            words["--inject-clock"] = self.inject_clock
+        if self.inject_slow:
+            words["--inject-slow"] = self.inject_slow
+        return [word for pair in words.items() for word in pair]
+
+    def document(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """The plan as run.json keeps it and `NetSchema.layout` reads it. facts: pairing, transport, …"""
+        document: dict[str, Any] = {
+            "ranks": self.ntasks,
+            "sizes": list(self.sizes),
+            "modes": [mode.name for mode in self.modes],
+            "values": {name: kind for name, (kind, _) in self.samples.items()},
+            "measured_by": {name: who for name, (_, who) in self.samples.items()},
+            "epoch_length": self.epoch_length,
+            "rule": self.rule,
+            **facts,
+        }
+        if self.pairs:
+            document["pairs"] = [list(pair) for a, b in self.pairs for pair in ((a, b), (b, a))]
+        return document
+
+    def warnings(self) -> list[Warning]:
+        """What a reader of the result must know, as far as the plan alone tells."""
+        out = []
+        noisy = [mode.name for mode in self.modes if mode.pattern == "one_pair"]
+        if noisy and (self.ntasks < 4 or self.noise_ranks < 2):
+            out.append(
+                Warning(
+                    "net.no_noise",
+                    f"{', '.join(noisy)}: {self.ntasks} ranks and {self.noise_ranks} noise ranks leave no pair "
+                    "to make noise",
+                    "give --ntasks 4 or more and --noise-ranks 2 or more",
+                )
+            )
+        if any(mode.name == "bcast" for mode in self.modes) and 0 in self.sizes:
+            out.append(
+                Warning(
+                    "net.empty_bcast",
+                    "a broadcast of 0 B sends nothing: its delay is that of the call",
+                    "leave 0 out of --sizes for bcast",
+                )
+            )
+        if self.inject_clock or self.inject_slow:
+            put_in = " ".join(filter(None, (self.inject_clock, self.inject_slow)))
+            out.append(
+                Warning("net.injected", f"errors were put in on purpose: {put_in}", "this is a test, not a measurement")
+            )
+        return out
+
+
+def read_pairs(text: str) -> tuple[tuple[int, int], ...]:
+    """Pairs of ranks from "0-1,2-5".
+
+    Raises
+    ------
+    UsageError  net.bad_pair.
+    """
+    pairs = []
+    for part in text.split(","):
+        ends = part.strip().split("-")
+        if len(ends) != 2 or not all(end.isdigit() for end in ends) or ends[0] == ends[1]:
+            raise UsageError("net.bad_pair", f"'{part}' is no pair of two ranks", "give pairs as 0-1,2-5")
+        pairs.append((min(map(int, ends)), max(map(int, ends))))
+    return tuple(dict.fromkeys(pairs))
+
+
+def gap_for(budget_s: float | None) -> float:
+    """Time between epochs that spreads a run over its budget and still leaves 200 epochs, s; at most 0.25 s."""
+    return 0.0 if budget_s is None else min(0.25, budget_s / 200)
+
+
+def rule_with(precision: float | None, rule: str | None) -> str:
+    """The rule asked for by --rule, or by --precision, which is short for ci.
+
+    Raises
+    ------
+    UsageError  net.rule_twice: both were given and contradict each other.
+    """
+    if precision is None:
+        return rule or "ci:1%"
+    if rule and not rule.startswith("ci"):
+        raise UsageError(
+            "net.rule_twice",
+            f"--precision {precision:g} is the rule ci:{precision:g}, but --rule asks for {rule}",
+            "give one of the two",
+        )
+    return f"ci:{precision:g}"
+
+
+def names(modes: Sequence[Mode]) -> str:
+    """Modes as a person reads them."""
+    return ", ".join(mode.name for mode in modes)

@@ -1,0 +1,207 @@
+"""Networks with known truth: what the analysis is tried on, since a real network tells nobody its slow links.
+
+The law is the one seen on real traces: a link's delay follows its class, its ranks and itself; over time it
+sits in regimes that outlast a burst; within a burst delays are lognormal above a floor, with rare outliers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from sonde.core import stats
+
+
+@dataclass(frozen=True)
+class Network:
+    """A machine made up.
+
+    ranks, ranks_per_host, hosts_per_switch : ranks fill hosts, hosts fill switches
+    sizes : B
+    start_up_s : latency at 0 B within a host, within a switch, across switches
+    bandwidth : B/s, same order
+    link_spread, rank_spread : sd of the log of a link's and a rank's own factor, constant over a run
+    regime_share, regime_ratio : share of time a link is in its slow regime, and its delay there over that
+        outside
+    regime_epochs : mean length of a slow regime, in epochs
+    epoch_spread : sd of the log of what else differs from epoch to epoch
+    jitter : sigma of the lognormal part within a burst, as a share of the delay
+    outlier_share, outlier_ratio : how often one sample is an outlier and how large
+    slow_links, slow_ranks : factor by (src, dst) (both directions) and by rank
+    eager_limit, rendezvous_s : above that size a handshake of that length is added
+    event_epoch, event_ratio : from that epoch on the whole machine is slower by that factor
+    """
+
+    ranks: int = 64
+    ranks_per_host: int = 2
+    hosts_per_switch: int = 8
+    sizes: tuple[int, ...] = (8, 1024, 65536)
+    start_up_s: tuple[float, float, float] = (0.4e-6, 1.3e-6, 1.8e-6)
+    bandwidth: tuple[float, float, float] = (8e9, 11e9, 10e9)
+    link_spread: float = 0.015
+    rank_spread: float = 0.015
+    regime_share: float = 0.2
+    regime_ratio: float = 1.25
+    regime_epochs: float = 3.0
+    epoch_spread: float = 0.03
+    jitter: float = 0.08
+    outlier_share: float = 0.005
+    outlier_ratio: float = 10.0
+    slow_links: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    slow_ranks: Mapping[int, float] = field(default_factory=dict)
+    eager_limit: int | None = None
+    rendezvous_s: float = 1.0e-6
+    event_epoch: int | None = None
+    event_ratio: float = 1.0
+
+    def hosts(self) -> np.ndarray:
+        """(ranks,) int, which host a rank is on."""
+        return np.arange(self.ranks) // self.ranks_per_host
+
+    def levels(self) -> np.ndarray:
+        """(ranks, ranks) int: 0 same host, 1 same switch, 2 across switches."""
+        host = self.hosts()
+        switch = host // self.hosts_per_switch
+        return np.where(host[:, None] == host, 0, np.where(switch[:, None] == switch, 1, 2))
+
+    def latency(self) -> np.ndarray:
+        """(ranks, ranks, sizes) in s: start-up and bandwidth of a pair's level; no spread, nothing slow."""
+        level = self.levels()[..., None]
+        size = np.array(self.sizes, float)
+        out = np.array(self.start_up_s)[level] + size / np.array(self.bandwidth)[level]
+        if self.eager_limit is not None:
+            out = out + self.rendezvous_s * (size > self.eager_limit)
+        return np.asarray(out, float)
+
+    def links(self, rng: np.random.Generator) -> np.ndarray:
+        """(ranks, ranks, sizes) in s: the true median of each link outside its slow regime. Symmetric."""
+        factor = np.triu(rng.normal(0, self.link_spread, (self.ranks, self.ranks)), 1)
+        factor = factor + factor.T
+        rank = rng.normal(0, self.rank_spread, self.ranks)
+        for r, ratio in self.slow_ranks.items():
+            rank[r] += np.log(ratio)
+        factor += rank[:, None] + rank[None, :]
+        for (i, j), ratio in self.slow_links.items():
+            factor[i, j] += np.log(ratio)
+            factor[j, i] += np.log(ratio)
+        out = self.latency() * np.exp(factor)[..., None]
+        out[np.arange(self.ranks), np.arange(self.ranks)] = np.nan
+        return out
+
+    def epoch_medians(self, epochs: int, rng: np.random.Generator) -> np.ndarray:
+        """(ranks, ranks, sizes, epochs) in s: the median of each burst, regimes included."""
+        links = self.links(rng)
+        shape = (*links.shape, epochs)
+        regime = _regimes(shape, self.regime_share, self.regime_epochs, rng)
+        log = rng.normal(0, self.epoch_spread, shape) + np.log(self.regime_ratio) * regime
+        if self.event_epoch is not None:
+            log[..., self.event_epoch :] += np.log(self.event_ratio)
+        return np.asarray(links[..., None] * np.exp(log))
+
+    def raw(self, epochs: int = 20, samples: int = 20, seed: int = 0) -> xr.Dataset:
+        """A whole /raw of net/1 with `samples` delays in each of `epochs` bursts per cell."""
+        rng = np.random.default_rng(seed)
+        centre = self.epoch_medians(epochs, rng)
+        n = epochs * samples
+        shape = (*centre.shape[:3], n)
+        body = np.repeat(centre, samples, axis=3)
+        noise = 1 + self.jitter * (rng.lognormal(0, 0.5, shape) - 1)
+        outlier = np.where(rng.random(shape) < self.outlier_share, self.outlier_ratio, 1.0)
+        latency = body * noise * outlier
+        epoch = np.broadcast_to(np.repeat(np.arange(epochs), samples), shape)
+        ranks, sizes = self.ranks, len(self.sizes)
+        burst_s = np.nansum(centre, axis=(0, 1, 2)).max() * samples
+        visit = rng.random((ranks, ranks, sizes, epochs))
+        start = (np.arange(epochs) + visit) * burst_s
+        within = np.cumsum(latency.reshape(*centre.shape, samples), axis=-1) * 2
+        t_start = (
+            start[..., None] + np.concatenate([np.zeros((*centre.shape, 1)), within[..., :-1]], -1)
+        ).reshape(shape)
+        here = np.isfinite(latency)
+        return raw_dataset(
+            self.sizes,
+            latency,
+            np.where(here, epoch, -1),
+            np.where(here, t_start, np.nan),
+            host=np.array([f"n{h:03d}" for h in self.hosts()]),
+        )
+
+    def summary(self, epochs: int, rng: np.random.Generator) -> xr.Dataset:
+        """Medians with their intervals straight from epoch medians: what `analyse` would say, much sooner."""
+        return summary_of_medians(
+            self.sizes,
+            self.epoch_medians(epochs, rng),
+            host=np.array([f"n{h:03d}" for h in self.hosts()]),
+        )
+
+
+def raw_dataset(
+    sizes: tuple[int, ...],
+    latency: np.ndarray,
+    epoch: np.ndarray,
+    t_start: np.ndarray | None = None,
+    host: np.ndarray | None = None,
+    value: str = "rtt_half",
+) -> xr.Dataset:
+    """/raw of net/1 from arrays (src, dst, size, sample)."""
+    ranks = latency.shape[0]
+    series = ("src", "dst", "size", "sample")
+    n = np.isfinite(latency).sum(axis=-1).astype(np.int32)
+    data: dict[str, Any] = {
+        "latency": (series, latency, {"units": "s", "long_name": "delay of one message", "value": value}),
+        "epoch": (series, epoch.astype(np.int32), {"units": "1", "long_name": "burst a sample belongs to"}),
+        "n": (series[:3], n, {"units": "1", "long_name": "samples kept"}),
+        "status": (series[:3], (n > 0).astype(np.int8), {"units": "1", "long_name": "how measuring ended"}),
+    }
+    if t_start is not None:
+        data["t_start"] = (series, t_start, {"units": "s", "long_name": "start since the run began"})
+    if host is not None:
+        data["host"] = ("rank", host.astype(object), {"units": "1", "long_name": "host a rank ran on"})
+    return xr.Dataset(data, coords=_coords(ranks, sizes))
+
+
+def summary_of_medians(
+    sizes: tuple[int, ...], medians: np.ndarray, host: np.ndarray | None = None, value: str = "rtt_half"
+) -> xr.Dataset:
+    """/summary with median, its interval and epochs from epoch medians (src, dst, size, epoch)."""
+    ranks, epochs = medians.shape[0], medians.shape[3]
+    low, high = np.full(medians.shape[:3], np.nan), np.full(medians.shape[:3], np.nan)
+    for cell in np.argwhere(np.isfinite(medians).all(axis=3)):
+        low[tuple(cell)], high[tuple(cell)] = stats.epoch_median_ci(medians[tuple(cell)])
+    dims = ("src", "dst", "size")
+    data: dict[str, Any] = {
+        "median": (dims, np.median(medians, axis=3), {"units": "s"}),
+        "q05": (dims, np.quantile(medians, 0.05, axis=3), {"units": "s"}),
+        "median_low": (dims, low, {"units": "s"}),
+        "median_high": (dims, high, {"units": "s"}),
+        "epochs": (dims, np.where(np.isfinite(low), epochs, 0).astype(np.int32), {"units": "1"}),
+    }
+    if host is not None:
+        data["host"] = ("rank", host.astype(object), {"units": "1"})
+    return xr.Dataset(data, coords=_coords(ranks, sizes), attrs={"value": value})
+
+
+def _coords(ranks: int, sizes: tuple[int, ...]) -> dict[str, tuple[str, np.ndarray, dict[str, str]]]:
+    index = np.arange(ranks, dtype=np.int32)
+    return {
+        "src": ("src", index, {"units": "1", "long_name": "sending rank"}),
+        "dst": ("dst", index, {"units": "1", "long_name": "receiving rank"}),
+        "size": ("size", np.array(sizes, np.int64), {"units": "B", "long_name": "message size"}),
+        "rank": ("rank", index, {"units": "1", "long_name": "rank"}),
+    }
+
+
+def _regimes(shape: tuple[int, ...], share: float, length: float, rng: np.random.Generator) -> np.ndarray:
+    """A two-state Markov chain along the last axis, started in its stationary law: 1 in the slow regime."""
+    leave = 1 / max(length, 1.0)
+    enter = share / max(1 - share, 1e-9) * leave
+    state = np.empty(shape, bool)
+    state[..., 0] = rng.random(shape[:-1]) < share
+    draw = rng.random(shape)
+    for k in range(1, shape[-1]):
+        state[..., k] = np.where(state[..., k - 1], draw[..., k] > leave, draw[..., k] < enter)
+    return state

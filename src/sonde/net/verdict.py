@@ -1,0 +1,225 @@
+"""What a summary comes to: one sentence, findings, warnings and tables. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from sonde.core.errors import Finding, Warning
+from sonde.core.outcome import Table
+from sonde.core.units import format_duration, format_size
+from sonde.net.pairs import centre
+from sonde.net.schema import CAP, CONVERGED, DRIFT, NOT_MEASURED, UNDECIDED
+
+MOST_ROWS = 20
+
+
+def sizes_text(sizes: Sequence[int] | np.ndarray) -> str:
+    """ "8 B", or the ends of several: "8 B to 64 KiB"."""
+    if not len(sizes):
+        return "no size"
+    first, last = (format_size(int(s), exact=True) for s in (min(sizes), max(sizes)))
+    return first if len(sizes) == 1 else f"{first} to {last}"
+
+
+def counts(summary: xr.Dataset) -> dict[str, int]:
+    """How measuring ended: cells, converged, capped, drift, undecided; cells with data only."""
+    there = np.isfinite(centre(summary))
+    if "status" not in summary:
+        return {"cells": int(there.sum())}
+    status = summary["status"].transpose("src", "dst", "size").values
+    return {
+        "cells": int((status != NOT_MEASURED).sum()),
+        "converged": int((status == CONVERGED).sum()),
+        "capped": int((status == CAP).sum()),
+        "drift": int((status == DRIFT).sum()),
+        "undecided": int((status == UNDECIDED).sum()),
+    }
+
+
+def values(summary: xr.Dataset) -> dict[str, Any]:
+    """The numbers of `net run` and `net show` for --json: counts, median_s {min, median, max}, slow_links,
+    classes.
+    """
+    cells = centre(summary)
+    there = cells[np.isfinite(cells)]
+    median = {
+        "min": float(there.min()) if there.size else None,
+        "median": float(np.median(there)) if there.size else None,
+        "max": float(there.max()) if there.size else None,
+    }
+    return {
+        **counts(summary),
+        "median_s": median,
+        "slow_links": [f.evidence for f in findings(summary) if f.code == "net.slow_link"],
+        "classes": class_rows(summary),
+    }
+
+
+def class_rows(summary: xr.Dataset) -> list[dict[str, Any]]:
+    """One mapping for each link class: links, median_s by size, spread, topology."""
+    if "class_links" not in summary:
+        return []
+    size = summary["size"].values
+    return [
+        {
+            "class": k,
+            "links": int(summary["class_links"].values[k]),
+            "median_s": {str(int(s)): float(v) for s, v in zip(size, summary["class_median"].values[k])},
+            "spread": float(summary["class_spread"].values[k]),
+            "topology": str(summary["class_level"].values[k]),
+        }
+        for k in range(summary.sizes["link_class"])
+    ]
+
+
+def sentence(summary: xr.Dataset, dataset: str = "FILE") -> str:
+    """The verdict in one sentence."""
+    cells = centre(summary)
+    there = cells[np.isfinite(cells)]
+    if not there.size:
+        return "No delay was measured."
+    ranks, size = summary.sizes["src"], summary["size"].values
+    middle = float(np.median(there))
+    spread = f"{format_duration(float(there.min()))} to {format_duration(float(there.max()))}"
+    parts = [
+        f"{ranks} ranks, {sizes_text(size)}: median delay {format_duration(middle)} ({spread} between cells)"
+    ]
+    classes = summary.sizes.get("link_class", 0)
+    if classes > 1:
+        parts.append(f"{classes} classes of links")
+    found = findings(summary, dataset)
+    slow = [f for f in found if f.code in ("net.slow_link", "net.slow_rank", "net.slow_host")]
+    if slow:
+        parts.append(
+            "; ".join(f.text for f in slow[:2]) + (f" and {len(slow) - 2} more" if len(slow) > 2 else "")
+        )
+    elif np.isfinite(detectable := float(summary.attrs.get("detectable_slowdown", np.nan))):
+        parts.append(f"no slow link (one {detectable:.0%} slower would have been found)")
+    told = counts(summary)
+    if told.get("converged", told["cells"]) < told["cells"]:
+        parts.append(f"{told['converged']} of {told['cells']} cells converged")
+    return "; ".join(parts) + "."
+
+
+def findings(summary: xr.Dataset, dataset: str = "FILE") -> list[Finding]:
+    """Slow links, ranks and hosts, worst first."""
+    out: list[Finding] = []
+    for k in range(summary.sizes.get("link", 0)):
+        row = {name: summary[f"link_{name}"].values[k] for name in LINK}
+        out.append(_slow(row, summary.attrs.get("value") != "rtt_half", dataset))
+    return out
+
+
+LINK = (
+    "subject",
+    "src",
+    "dst",
+    "host",
+    "size_low",
+    "size_high",
+    "ratio",
+    "ratio_low",
+    "ratio_high",
+    "expected",
+    "p",
+    "q",
+)
+
+
+def _slow(row: dict[str, Any], directed: bool, dataset: str) -> Finding:
+    subject = str(row["subject"])
+    src, dst = int(row["src"]), int(row["dst"])
+    evidence: dict[str, Any] = {
+        "ratio": float(row["ratio"]),
+        "ci": [float(row["ratio_low"]), float(row["ratio_high"])],
+        "p": float(row["p"]),
+        "q": float(row["q"]),
+    }
+    slower = f"{row['ratio'] - 1:.0%} slower than its class and ranks explain"
+    if subject == "link":
+        name = f"{src}{'→' if directed else '–'}{dst}"
+        at = sizes_text(sorted({int(row["size_low"]), int(row["size_high"])}))
+        evidence |= {"src": src, "dst": dst, "sizes": [int(row["size_low"]), int(row["size_high"])]}
+        return Finding(
+            "net.slow_link",
+            f"link {name} is {slower} at {at}",
+            evidence,
+            f"sonde net show {dataset} --pair {src},{dst}",
+        )
+    if subject == "host":
+        evidence |= {"host": str(row["host"])}
+        text = f"all links of host {row['host']} are {row['ratio'] - 1:.0%} slower than those of other hosts"
+        return Finding("net.slow_host", text, evidence, f"sonde net run --hosts '^{row['host']}'")
+    evidence |= {"rank": src, "host": str(row["host"])}
+    where = f" on {row['host']}" if str(row["host"]) else ""
+    text = f"all links of rank {src}{where} are {row['ratio'] - 1:.0%} slower than those of other ranks"
+    return Finding("net.slow_rank", text, evidence, f"sonde net show {dataset} --pair {src},{(src + 1)}")
+
+
+def warnings(summary: xr.Dataset) -> list[Warning]:
+    """What a reader of this summary must know."""
+    out: list[Warning] = []
+    note = str(summary.attrs.get("slow_links_note", ""))
+    if note:
+        out.append(Warning("net.slow_links_limited", f"slow links: {note}", ""))
+    return out
+
+
+def tables(summary: xr.Dataset) -> list[Table]:
+    """Tables for the terminal: delays by size, and link classes where there are several."""
+    out = [_by_size(summary)]
+    if summary.sizes.get("link_class", 0) > 1:
+        out.append(_by_class(summary))
+    return out
+
+
+def _by_size(summary: xr.Dataset) -> Table:
+    cells = centre(summary)
+    rows = []
+    size = summary["size"].values
+    chosen = np.unique(np.linspace(0, len(size) - 1, min(MOST_ROWS, len(size))).round().astype(int))
+    for k in chosen:
+        v = cells[..., k][np.isfinite(cells[..., k])]
+        if not v.size:
+            rows.append([format_size(int(size[k]), exact=True), "—", "—", "—", "—", "0"])
+            continue
+        half = _half_width(summary, k)
+        rows.append(
+            [
+                format_size(int(size[k]), exact=True),
+                format_duration(float(v.min())),
+                format_duration(float(np.median(v))),
+                format_duration(float(v.max())),
+                "—" if np.isnan(half) else f"±{half:.1%}",
+                str(v.size),
+            ]
+        )
+    note = f"{len(chosen)} of {len(size)} sizes" if len(chosen) < len(size) else ""
+    columns = ["size", "fastest", "median", "slowest", "known to", "cells"]
+    return Table("Median delay by message size", columns, rows, tuple(range(6)), note)
+
+
+def _half_width(summary: xr.Dataset, k: int) -> float:
+    """Median over cells of half the relative width of the 95 % interval."""
+    if "median_low" not in summary:
+        return float("nan")
+    one = summary.isel(size=k)
+    width = ((one["median_high"] - one["median_low"]) / (2 * one["median"])).values
+    width = width[np.isfinite(width)]
+    return float(np.median(width)) if width.size else float("nan")
+
+
+def _by_class(summary: xr.Dataset) -> Table:
+    rows = []
+    size = summary["size"].values
+    ends = sorted({0, len(size) - 1})
+    for row in class_rows(summary):
+        medians = [format_duration(row["median_s"][str(int(size[k]))]) for k in ends]
+        rows.append([str(row["class"]), str(row["links"]), *medians, f"{row['spread']:.1%}", row["topology"]])
+    names = [f"at {format_size(int(size[k]), exact=True)}" for k in ends]
+    columns = ["class", "links", *names, "spread", "mostly"]
+    return Table("Classes of links", columns, rows, tuple(range(len(columns) - 1)))

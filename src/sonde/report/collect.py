@@ -1,0 +1,164 @@
+"""From datasets to a Report: each room says its section, the datasets say what ran and where. Pure."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import sonde
+from sonde.core import dataset
+from sonde.core.errors import DataError, Warning
+from sonde.core.section import Section
+from sonde.report import page, scale
+from sonde.report.page import Report
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+# Root attributes that tell of the run; all others, and /env, tell of the machine. Order is that of the page.
+RUN = {
+    "command": "command",
+    "created_utc": "started",
+    "stop_reason": "stopped because",
+    "complete": "complete",
+    "mode": "mode",
+    "rule": "stopping rule",
+    "pairing": "pairing",
+    "epoch_length": "samples per epoch",
+    "value": "value",
+    "elapsed_s": "took",
+    "samples": "samples",
+    "seed": "seed",
+    "job_id": "job",
+    "run_id": "run",
+    "schema": "schema",
+    "sonde_version": "Sonde",
+}
+ACRONYMS = {
+    "cpu": "CPU",
+    "cpus": "CPUs",
+    "mpi": "MPI",
+    "numa": "NUMA",
+    "os": "operating system",
+    "ucx": "UCX",
+    "utc": "UTC",
+    "l3": "L3",
+    "id": "ID",
+    "tsc": "TSC",
+    "gpu": "GPU",
+    "ram": "RAM",
+}
+LONGEST = 600  # characters of one value; a list of all kernel flags tells a reader nothing
+
+
+def collect(trees: Mapping[str, xr.DataTree], created_utc: str = "", title: str = "") -> Report:
+    """The report of some datasets, each under its name, in their order.
+
+    Raises
+    ------
+    DataError  core.not_sonde; report.no_figures: this Sonde has no figures for a dataset's room.
+    """
+    sections = []
+    warnings: dict[tuple[str, str], Warning] = {}
+    for name, tree in trees.items():
+        made = section(name, tree)
+        sections.append(made)
+        for warning in [*dataset.warnings_of(tree), *made.warnings]:
+            warnings.setdefault((warning.code, warning.evidence), warning)
+    machines = {name: machine(tree) for name, tree in trees.items()}
+    return Report(
+        title=title or _title(sections, trees),
+        verdict=page.verdict_of(sections),
+        sections=sections,
+        machine=page.merge_machines(machines),
+        runs=[run(name, tree, made) for (name, tree), made in zip(trees.items(), sections)],
+        warnings=list(warnings.values()),
+        method=page.merge_methods(made.method for made in sections),
+        generated_by=f"Sonde {sonde.__version__}",
+        created_utc=created_utc,
+    )
+
+
+def section(name: str, tree: xr.DataTree) -> Section:
+    """What the dataset's room says of it.
+
+    Raises
+    ------
+    DataError  core.not_sonde, report.no_figures.
+    """
+    room, _ = dataset.schema_of(tree)
+    module = f"sonde.{room}.figures"
+    try:
+        figures = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not module.startswith(error.name):
+            raise
+        raise DataError(
+            "report.no_figures",
+            f"'{name}' is of room '{room}', of which this Sonde {sonde.__version__} draws nothing",
+            "a newer Sonde may; 'sonde data convert' reads the file meanwhile",
+        ) from error
+    made = figures.section(tree)
+    assert isinstance(made, Section)
+    return made
+
+
+def run(name: str, tree: xr.DataTree, section: Section) -> dict[str, str]:
+    """One dataset's row of "What ran": its command first, then its name and what its root attributes tell."""
+    attributes = dataset.attrs(tree)
+    told = {}
+    if attributes.get("command"):
+        told["command"] = str(attributes["command"])
+    told["dataset"] = name
+    for key, label in RUN.items():
+        if key != "command" and attributes.get(key) not in (None, ""):
+            told[label] = _text(key, attributes[key])
+    return told | section.runs
+
+
+def machine(tree: xr.DataTree) -> dict[str, str]:
+    """The machine as a dataset found it: root attributes that are not the run's, then /env."""
+    told = {}
+    for key, value in dataset.attrs(tree).items():
+        if key not in RUN and value not in (None, "", []):
+            told[_label(key)] = _text(key, value)
+    if "env" in tree.children:
+        env = tree.children["env"]
+        for key, value in dataset.attrs(env).items():
+            if value not in (None, "", []):
+                told.setdefault(_label(key), _text(key, value))
+        for name, variable in env.to_dataset(inherit=False).variables.items():
+            if variable.size and variable.ndim <= 1 and name not in env.dims:
+                label = str(variable.attrs.get("long_name", "")) or _label(str(name))
+                values = list(dict.fromkeys(variable.values.ravel().tolist()))
+                told.setdefault(label, _text(str(name), values, str(variable.attrs.get("units", ""))))
+    return told
+
+
+def _title(sections: list[Section], trees: Mapping[str, xr.DataTree]) -> str:
+    rooms = list(dict.fromkeys(s.room for s in sections))
+    what = page.ROOMS.get(rooms[0], rooms[0]) if len(rooms) == 1 else "Survey"
+    hosts = list(dict.fromkeys(str(dataset.attrs(t).get("hostlist", "")) for t in trees.values()))
+    return f"{what} of {hosts[0]}" if len(hosts) == 1 and 0 < len(hosts[0]) <= 60 else what
+
+
+def _label(key: str) -> str:
+    """ "clock_source" as "Clock source"; a unit at the end of a key goes into its value."""
+    name = next((key[: -len(s)] for s in page.SUFFIXES if key.endswith(s) and len(key) > len(s)), key)
+    words = [ACRONYMS.get(w, w) for w in name.replace("-", "_").split("_") if w]
+    text = " ".join(words)
+    return text[:1].upper() + text[1:]
+
+
+def _text(key: str, value: Any, unit: str = "") -> str:
+    if key == "complete":
+        return "yes" if value else "no"
+    unit = unit or next((u for s, u in page.SUFFIXES.items() if key.endswith(s) and len(key) > len(s)), "")
+    if isinstance(value, (list, tuple)):
+        text = ", ".join(scale.quantity(v, unit) for v in value)
+    elif key == "seed":
+        text = str(value)
+    else:
+        text = scale.quantity(value, unit)
+    return text if len(text) <= LONGEST else text[: LONGEST - 2].rstrip() + " …"

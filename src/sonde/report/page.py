@@ -1,0 +1,133 @@
+"""The report as a model: what is said, in which order; not how it looks. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sonde.core.errors import Finding, Warning
+from sonde.core.section import Method, Section
+from sonde.report import scale
+
+__all__ = ["Report", "anchors", "evidence", "merge_machines", "merge_methods", "verdict_of"]
+
+ROOMS = {
+    "net": "Interconnect",
+    "noise": "Noise",
+    "io": "Parallel I/O",
+    "store": "Storage service",
+    "bus": "Data bus",
+    "power": "Power",
+}
+
+# SI suffixes of bare numbers (`period_s`), and the unit each stands for
+SUFFIXES = {"_s": "s", "_b": "B", "_bytes": "B", "_hz": "Hz", "_w": "W", "_j": "J", "_pct": "%"}
+
+
+@dataclass
+class Report:
+    """One report, top to bottom: title, verdict, runs and machine, sections, warnings, method.
+
+    runs: one mapping of name -> text per dataset. machine: name -> text. created_utc, generated_by: for the
+    foot.
+    """
+
+    title: str
+    verdict: str
+    sections: list[Section] = field(default_factory=list)
+    machine: Mapping[str, str] = field(default_factory=dict)
+    runs: list[Mapping[str, str]] = field(default_factory=list)
+    warnings: list[Warning] = field(default_factory=list)
+    method: list[Method] = field(default_factory=list)
+    generated_by: str = ""
+    created_utc: str = ""
+
+    @property
+    def findings(self) -> list[Finding]:
+        return [f for s in self.sections for f in s.findings]
+
+
+def verdict_of(sections: Sequence[Section]) -> str:
+    """The report's one sentence: the only section's own verdict, or how many findings there are and where."""
+    if not sections:
+        return "Nothing was measured."
+    if len(sections) == 1:
+        return sections[0].verdict
+    struck = [s for s in sections if s.findings]
+    if not struck:
+        return f"No findings in {len(sections)} datasets."
+    n = sum(len(s.findings) for s in struck)
+    where = list(dict.fromkeys(s.title for s in struck))
+    return (
+        f"{n} finding{'s' if n > 1 else ''} in {len(struck)} of {len(sections)} datasets: {'; '.join(where)}."
+    )
+
+
+def anchors(sections: Sequence[Section]) -> list[str]:
+    """A unique, stable HTML id per section: the room's name, then room-2, room-3 …"""
+    seen: dict[str, int] = {}
+    made = []
+    for section in sections:
+        base = slug(section.room) or "section"
+        seen[base] = seen.get(base, 0) + 1
+        made.append(base if seen[base] == 1 else f"{base}-{seen[base]}")
+    return made
+
+
+def slug(text: str) -> str:
+    """Lower-case letters, digits and hyphens only: fit for an id and a file name."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def evidence(finding: Finding) -> list[tuple[str, str]]:
+    """Evidence as (name, text): a key's SI suffix becomes the unit of its value."""
+    told = []
+    for key, value in finding.evidence.items():
+        name, unit = key, ""
+        for suffix, known in SUFFIXES.items():
+            if key.lower().endswith(suffix) and len(key) > len(suffix):
+                name, unit = key[: -len(suffix)], known
+                break
+        told.append((name.replace("_", " "), _told(value, unit)))
+    return told
+
+
+def _told(value: Any, unit: str) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k}: {_told(v, unit)}" for k, v in value.items())
+    if isinstance(value, (list, tuple)):
+        if len(value) == 2 and all(isinstance(v, (int, float)) for v in value):
+            return " to ".join(_told(v, unit) for v in value)
+        shown = [_told(v, unit) for v in value[:12]]
+        return ", ".join(shown) + (f" and {len(value) - 12} more" if len(value) > 12 else "")
+    return "–" if value is None else scale.quantity(value, unit)
+
+
+def merge_methods(lists: Iterable[Iterable[Method]]) -> list[Method]:
+    """Methods of all sections, each name once, in order of first mention."""
+    merged: dict[str, Method] = {}
+    for methods in lists:
+        for method in methods:
+            merged.setdefault(method.name, method)
+    return list(merged.values())
+
+
+def merge_machines(machines: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """One description from one per dataset. What differs names its dataset.
+
+    machines: dataset -> (name -> text).
+    """
+    names = list(dict.fromkeys(k for m in machines.values() for k in m))
+    merged = {}
+    for name in names:
+        said = {dataset: m[name] for dataset, m in machines.items() if name in m}
+        different = list(dict.fromkeys(said.values()))
+        if len(different) == 1:
+            merged[name] = different[0]
+        else:
+            merged[name] = "; ".join(
+                f"{text} ({', '.join(d for d, t in said.items() if t == text)})" for text in different
+            )
+    return merged

@@ -1,0 +1,52 @@
+"""Colours: safe for colour-blind readers (Okabe and Ito 2008; viridis, cividis), AA contrast for words."""
+
+from __future__ import annotations
+
+# Series: (full tone, pale tone) on light ground, then on dark ground. Okabe-Ito hues, darkened or lightened
+# to keep 3:1 against the ground; black and yellow are left out, one of them vanishes on either ground.
+LIGHT = (
+    ("#0072B2", "#7DB6DC"),
+    ("#D55E00", "#F0A878"),
+    ("#008F68", "#79C6AC"),
+    ("#A8517F", "#D9A5C2"),
+    ("#3A3F45", "#9AA1A9"),
+    ("#B07C00", "#DDBE76"),
+)
+DARK = (
+    ("#56B4E9", "#2C6C94"),
+    ("#F08A4B", "#9C5426"),
+    ("#2FC79A", "#1A7A5E"),
+    ("#DE9CC0", "#8A5875"),
+    ("#D5DAE0", "#7C858F"),
+    ("#E6B84A", "#8F7228"),
+)
+
+# Codes of a status matrix. 0 means "nothing there" by convention and is grey; neighbours differ in
+# lightness too.
+STATUS = ("#B8BEC5", "#0072B2", "#E69F00", "#D55E00", "#CC79A7", "#56B4E9", "#009E73", "#F0E442")
+
+SEQUENTIAL = "Viridis"  # of delays and the like
+POWER = "Cividis"  # of spectra, so that the two are not confused
+
+
+def status(code: int) -> str:
+    """Colour of a code; beyond the palette it begins again after the grey."""
+    return STATUS[code] if code < len(STATUS) else STATUS[1 + (code - 1) % (len(STATUS) - 1)]
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of "#rrggbb", 0 to 1. Source: WCAG 2.1."""
+    parts = (int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5))
+    red, green, blue = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    """Contrast ratio of two colours, 1 to 21. Words need 4.5. Source: WCAG 2.1."""
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def ink_on(ground: str) -> str:
+    """Black or white, whichever is read more easily on a ground."""
+    return max("#111111", "#ffffff", key=lambda ink: contrast(ink, ground))

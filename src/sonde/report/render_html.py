@@ -1,0 +1,934 @@
+"""The report as one HTML file: every figure a plotly figure, drawn from data embedded in the page.
+
+The page carries plotly.js once, forbids itself every network request, and needs no script to be read:
+verdict, findings and tables are plain HTML.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from sonde.core.figure import Figure, Kind
+from sonde.core.section import Section
+from sonde.report import page, palette, prepare, scale
+from sonde.report.page import Report
+
+TEMPLATE = Path(__file__).with_name("template")
+BAR = 61  # px above a matrix for its colour bar: what plotly reserves for padding, bar and ticks, and 1
+
+
+# ---- packing ----
+
+
+def pack(values: Any, precise: bool = False) -> dict[str, Any]:
+    """An array as plotly.js reads it, {"dtype", "bdata": base64, "shape"}, in the smallest type for it.
+
+    values: numeric array; whole numbers become integers, others f4, or f8 where `precise`. Read back by the
+    page.
+    """
+    a = np.asarray(values)
+    flat = a.ravel()
+    if flat.dtype.kind == "b":
+        flat = flat.astype(np.int8)
+    if flat.dtype.kind == "f":
+        whole = (
+            flat.size
+            and np.isfinite(flat).all()
+            and (flat == np.trunc(flat)).all()
+            and np.abs(flat).max() < 2**31
+        )
+        flat = flat.astype(np.int64) if whole else flat.astype("<f8" if precise else "<f4")
+    if flat.dtype.kind in "iu":
+        low, high = (int(flat.min()), int(flat.max())) if flat.size else (0, 0)
+        for code, dtype in (
+            ("i1", np.int8),
+            ("u1", np.uint8),
+            ("i2", np.int16),
+            ("u2", np.uint16),
+            ("i4", np.int32),
+        ):
+            info = np.iinfo(dtype)
+            if info.min <= low and high <= info.max:
+                flat = flat.astype("<" + code if code[1] != "1" else code)
+                break
+        else:
+            flat = flat.astype("<f8")
+    out: dict[str, Any] = {
+        "dtype": flat.dtype.kind + str(flat.dtype.itemsize),
+        "bdata": base64.b64encode(flat.tobytes()).decode("ascii"),
+    }
+    if a.ndim == 2:
+        out["shape"] = f"{a.shape[0]}, {a.shape[1]}"
+    return out
+
+
+def pack_axis(values: np.ndarray) -> dict[str, Any]:
+    """An array of positions: f4 where its steps survive that, else f8."""
+    a = np.asarray(values, float)
+    finite = a[np.isfinite(a)]
+    if finite.size > 1:
+        gaps = np.abs(np.diff(finite))
+        gaps = gaps[gaps > 0]
+        fine = gaps.size == 0 or np.abs(finite).max() * 2**-24 < 0.02 * float(np.quantile(gaps, 0.05))
+        return pack(a, precise=not fine)
+    return pack(a)
+
+
+def plain(text: str) -> str:
+    """Text that plotly must not read as its HTML subset; host names and commands are not ours."""
+    safe = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return "&#64;" + safe[1:] if safe.startswith("@") else safe  # "@" would begin a theme token
+
+
+# ---- figures to plotly
+# -----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Drawn:
+    """A figure as the page embeds it: base traces and layout, and what each control position changes.
+
+    `spec` is JSON-ready. plotly(frame) merges it into one ordinary plotly figure.
+    """
+
+    spec: dict[str, Any]
+    notes: list[str]
+
+    def plotly(self, frame: int | None = None) -> dict[str, Any]:
+        """{"data", "layout"} at one frame, in light colours; None is where the controls start."""
+        patch = self.spec["frames"][self.spec["start"] if frame is None else frame]
+        data = [_merged(t, p) for t, p in zip(self.spec["traces"], patch["traces"])]
+        return _light({"data": data, "layout": _merged(self.spec["layout"], patch.get("layout", {}))})
+
+
+def _merged(base: Any, patch: Any) -> Any:
+    if isinstance(base, Mapping) and isinstance(patch, Mapping):
+        return {**base, **{k: _merged(base.get(k), v) for k, v in patch.items()}}
+    return patch
+
+
+def _light(node: Any) -> Any:
+    """Theme tokens as the light theme has them; the page does the same with the reader's theme."""
+    if isinstance(node, dict):
+        return {k: _light(v) for k, v in node.items()}
+    if isinstance(node, list):
+        return [_light(v) for v in node]
+    if isinstance(node, str) and node.startswith("@"):
+        return "sans-serif" if node == "@font" else tokens()["light"][node[1:]]
+    return node
+
+
+@lru_cache(maxsize=1)
+def tokens() -> dict[str, dict[str, str]]:
+    """Colours the drawings share with the page, by theme. In specifications they stand as "@name"."""
+    made = {
+        "light": {
+            "ink": "#1d2328",
+            "quiet": "#545e68",
+            "grid": "#e8e6e1",
+            "axis": "#a9aeb3",
+            "ground": "#ffffff",
+            "hole": "#f1efeb",
+            "accent": "#0b5c86",
+            "band": "rgba(29,35,40,0.035)",
+            "rule": "#6a737c",
+        },
+        "dark": {
+            "ink": "#e4e7ea",
+            "quiet": "#a4aeb8",
+            "grid": "#2b3239",
+            "axis": "#5a646e",
+            "ground": "#1a1f24",
+            "hole": "#242a30",
+            "accent": "#74bfe8",
+            "band": "rgba(228,231,234,0.045)",
+            "rule": "#98a2ac",
+        },
+    }
+    for theme, colours in (("light", palette.LIGHT), ("dark", palette.DARK)):
+        for k, (full, pale) in enumerate(colours):
+            made[theme][f"s{k}"], made[theme][f"p{k}"] = full, pale
+    return made
+
+
+def _tone(series: int, pale: bool = False) -> str:
+    return f"@{'p' if pale else 's'}{series % len(palette.LIGHT)}"
+
+
+def _axis(q: prepare.Quantity, **more: Any) -> dict[str, Any]:
+    return {
+        "title": {"text": plain(q.title), "standoff": 10, "font": {"size": 12.5, "color": "@quiet"}},
+        "gridcolor": "@grid",
+        "linecolor": "@axis",
+        "tickcolor": "@axis",
+        "tickfont": {"color": "@quiet"},
+        "zeroline": False,
+        "showline": True,
+        "ticks": "outside",
+        "ticklen": 4,
+        "automargin": True,
+        "exponentformat": "power",
+        "separatethousands": True,
+        **more,
+    }
+
+
+def _log_axis(q: prepare.Quantity, values: np.ndarray) -> dict[str, Any]:
+    """Type and ticks of a logarithmic axis, with each tick in its own unit."""
+    finite = values[np.isfinite(values) & (values > 0)]
+    if not q.log or finite.size == 0:
+        return {}
+    low, high = float(finite.min()), float(finite.max())
+    pad = max(0.03, 0.04 * np.log10(high / low))
+    lowest, highest = low / 10**pad, high * 10**pad
+    axis: dict[str, Any] = {"type": "log", "range": [float(np.log10(lowest)), float(np.log10(highest))]}
+    marks = scale.ticks(lowest / q.factor, highest / q.factor, q.si, True)
+    axis["tickvals"] = [v * q.factor for v, _ in marks]
+    axis["ticktext"] = [plain(t) for _, t in marks]
+    return axis
+
+
+def _layout(**more: Any) -> dict[str, Any]:
+    return {
+        "font": {"family": "@font", "size": 12, "color": "@ink"},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "hoverlabel": {"font": {"family": "@font", "size": 12}, "namelength": 40},
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "xanchor": "left",
+            "y": 1.02,
+            "yanchor": "bottom",
+            "font": {"color": "@ink"},
+            "itemsizing": "constant",
+        },
+        "hovermode": "closest",
+        "dragmode": "zoom",
+        "separators": ".\u2009",
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": "@rule", "activecolor": "@accent"},
+        **more,
+    }
+
+
+def draw(figure: Figure) -> Drawn:
+    """A figure as a plotly figure with its controls.
+
+    Raises
+    ------
+    DataError  report.figure_data: the data is not what its kind needs.
+    """
+    made = {
+        Kind.MATRIX: _matrix,
+        Kind.STATUS: _matrix,
+        Kind.SPECTROGRAM: _spectrogram,
+        Kind.SERIES: _chart,
+        Kind.CDF: _chart,
+        Kind.SCATTER: _chart,
+        Kind.DENDROGRAM: _dendrogram,
+        Kind.BAR: _bars,
+    }[figure.kind](figure)
+    made.spec |= {
+        "kind": figure.kind.value,
+        "start": prepare.start_frame(figure),
+        "controls": [
+            {"label": c.label, "positions": list(c.positions), "start": c.start, "numeric": c.numeric}
+            for c in prepare.controls(figure)
+        ],
+    }
+    return made
+
+
+def _colours(q: prepare.Quantity, z: np.ndarray, floor: float = 0.0) -> dict[str, Any]:
+    """zmin, zmax and the colour bar's ticks for values z, which are log10 where q is logarithmic."""
+    ends = prepare.colour_ends(z, floor)
+    low, high = ends.low, ends.high
+
+    prefixed = q.si if len(scale.steps(q.si)) > 1 else ""
+
+    def text(at: float) -> str:
+        return scale.quantity((10**at if q.log else at) / q.factor, prefixed, 2 if q.log else 3)
+
+    if q.log:
+        marks = [
+            (float(np.log10(v * q.factor)), t)
+            for v, t in scale.ticks(10**low / q.factor, 10**high / q.factor, q.si, True, 6)
+        ]
+    else:
+        # ticks are even in the unit that suits this range, which over a slider is not always the figure's
+        here = scale.choose([low, high], q.si).factor / q.factor
+        marks = [(v / here, text(v / here)) for v, _ in scale.ticks(low * here, high * here, most=6)]
+    room = 0.12 * (high - low)
+    if ends.below:
+        marks = [(low, f"≤ {text(low)}")] + [m for m in marks if m[0] > low + room]
+    if ends.above:
+        marks = [m for m in marks if m[0] < high - room] + [(high, f"≥ {text(high)}")]
+    return {
+        "zmin": low,
+        "zmax": high,
+        "colorbar": {"tickvals": [v for v, _ in marks], "ticktext": [plain(t) for _, t in marks]},
+    }
+
+
+def _colourbar(q: prepare.Quantity) -> dict[str, Any]:
+    return {
+        "orientation": "h",
+        "x": 0,
+        "xanchor": "left",
+        "xpad": 0,
+        "yref": "container",  # in the margin kept for it: a bar that pushed would squeeze square cells
+        "y": 1,
+        "yanchor": "top",
+        "ypad": 16,
+        "len": 1,
+        "thickness": 10,
+        "outlinewidth": 0,
+        "ticks": "outside",
+        "ticklen": 3,
+        "tickcolor": "@axis",
+        "tickangle": 0,
+        "tickfont": {"size": 11, "color": "@quiet"},
+    }
+
+
+def _bar_title(q: prepare.Quantity) -> str:
+    """Ticks of a colour bar carry prefixed units themselves; a unit without prefixes stands in the title."""
+    return q.label if len(scale.steps(q.si)) > 1 or not q.unit else f"{q.label}, {q.unit}"
+
+
+def _over_bar(q: prepare.Quantity) -> dict[str, Any]:
+    """What the colour bar shows, set flush left above it; plotly's own title would touch the bar."""
+    return {
+        "text": plain(_bar_title(q)),
+        "x": 0,
+        "xref": "paper",
+        "xanchor": "left",
+        "y": 1,
+        "yref": "paper",
+        "yanchor": "bottom",
+        "yshift": BAR - 16,
+        "showarrow": False,
+        "borderpad": 0,
+        "font": {"size": 12.5, "color": "@quiet"},
+    }
+
+
+def _places(names: Sequence[str], most: int = 12) -> tuple[list[int], list[str]]:
+    """Which rows or columns get a tick: all of a few, else every 2nd, 4th, 8th … from the first."""
+    every = 1
+    while len(names) / every > most:
+        every *= 2
+    return list(range(0, len(names), every)), [plain(names[k]) for k in range(0, len(names), every)]
+
+
+def _matrix(figure: Figure) -> Drawn:
+    m = prepare.matrix(figure)
+    rows, cols = len(m.rows.each), len(m.cols.each)
+    status = bool(m.words)
+    x_at, x_text = _places(m.cols.each, 16)
+    y_at, y_text = _places(m.rows.each, 16)
+    trace: dict[str, Any] = {
+        "type": "heatmap",
+        "x0": 0,
+        "dx": 1,
+        "y0": 0,
+        "dy": 1,
+        "hoverongaps": False,
+        "hoverinfo": "none",
+        "xgap": 2 if cols <= 16 else 1 if cols <= 40 else 0,
+        "ygap": 2 if rows <= 16 else 1 if rows <= 40 else 0,
+    }
+    frames: list[dict[str, Any]] = []
+    fixed: dict[str, Any] = {}
+    longest = max((len(t) for t in y_text), default=1)
+    if status:
+        n = len(m.words)
+        trace |= {
+            "zmin": -0.5,
+            "zmax": n - 0.5,
+            "showscale": False,
+            "colorscale": [[edge, palette.status(k)] for k in range(n) for edge in (k / n, (k + 1) / n)],
+        }
+        for z in m.frames:
+            patch: dict[str, Any] = {"z": pack(z)}
+            if rows <= 24 and cols <= 24:
+                patch["text"] = [["" if v != v else _initials(m.words)[int(v)] for v in line] for line in z]
+            frames.append({"traces": [patch]})
+        if rows <= 24 and cols <= 24:
+            trace |= {"texttemplate": "%{text}", "textfont": {"size": 12 if rows <= 12 else 9}}
+    else:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            zs = [np.log10(z) if m.value.log else z for z in m.frames]
+        trace |= {"colorscale": palette.SEQUENTIAL, "colorbar": _colourbar(m.value)}
+        written = rows <= 8 and cols <= 8
+        prefixed = m.value.si if len(scale.steps(m.value.si)) > 1 else ""
+        for z, shown in zip(zs, m.frames):
+            patch = {"z": pack(z), **_colours(m.value, z)}
+            if written:
+                patch["text"] = [
+                    ["" if v != v else scale.quantity(float(v) / m.value.factor, prefixed, 3) for v in line]
+                    for line in shown
+                ]
+            frames.append({"traces": [patch]})
+        if written:
+            trace |= {"texttemplate": "%{text}", "textfont": {"size": 13 if rows <= 6 else 11}}
+        if len(zs) > 1:
+            fixed = {"traces": [_colours(m.value, np.concatenate([z.ravel() for z in zs]))]}
+    layout = _layout(
+        margin={"l": 34 + min(12, longest) * 7, "r": 14, "t": 8 if status else BAR, "b": 46, "pad": 0},
+        plot_bgcolor="@hole",
+        annotations=[] if status else [_over_bar(m.value)],
+        xaxis=_axis(
+            prepare.Quantity(m.cols.title, "", "", 1.0),
+            range=[-0.5, cols - 0.5],
+            tickvals=x_at,
+            ticktext=x_text,
+            showgrid=False,
+            showline=False,
+            ticks="",
+            automargin=False,
+            constrain="domain",
+        ),
+        yaxis=_axis(
+            prepare.Quantity(m.rows.title, "", "", 1.0),
+            range=[rows - 0.5, -0.5],
+            tickvals=y_at,
+            ticktext=y_text,
+            showgrid=False,
+            showline=False,
+            ticks="",
+            automargin=False,
+        ),
+    )
+    cells = {
+        "rows": m.rows.each,
+        "cols": m.cols.each,
+        "row_title": m.rows.title,
+        "col_title": m.cols.title,
+        "row_facts": [{"label": label, "each": _pool(each)} for label, each in m.rows.facts],
+        "col_facts": [{"label": label, "each": _pool(each)} for label, each in m.cols.facts],
+        "label": m.value.label,
+        "unit": m.value.si,
+        "factor": m.value.factor,
+        "log": m.value.log,
+        "block": m.block,
+        "words": list(m.words),
+        "tips": None if m.tips is None else [_pool(t.ravel().tolist()) for t in m.tips],
+        "told": [_told(t) for t in m.told],
+    }
+    spec = {
+        "traces": [trace],
+        "layout": layout,
+        "frames": frames,
+        "fixed": fixed or None,
+        "size": {"aspect": rows / cols, "most": 620 if max(rows, cols) > 16 else 500},
+        "cells": cells,
+        "legend": [
+            {
+                "label": w,
+                "colour": palette.status(k),
+                "initial": _initials(m.words)[k],
+                "ink": palette.ink_on(palette.status(k)),
+                "counts": [c[k] for c in m.counts],
+            }
+            for k, w in enumerate(m.words)
+        ],
+    }
+    notes = list(m.notes)
+    if not status and any(prepare.colour_ends(z).above for z in zs):
+        notes.append(f"Colours end at the {prepare.CLIP:.0%} quantile; larger values take the last colour.")
+    return Drawn(spec, notes)
+
+
+def _initials(words: Sequence[str]) -> list[str]:
+    """One letter per state; where two states begin alike the later one takes its next free letter."""
+    made: list[str] = []
+    for word in words:
+        letters = [c.upper() for c in word if c.isalnum()] or ["?"]
+        made.append(next((c for c in letters if c not in made), letters[0]))
+    return made
+
+
+def _pool(texts: Sequence[str]) -> dict[str, Any]:
+    """Texts with repetitions: the different ones, and which stands where."""
+    different = list(dict.fromkeys(texts))
+    index = {t: k for k, t in enumerate(different)}
+    return {"words": different, "at": pack(np.array([index[t] for t in texts], dtype=np.int64))}
+
+
+def _told(told: prepare.Told) -> dict[str, Any]:
+    numeric = all(v.dtype.kind in "iufb" for v in told.values)
+    return {
+        "label": told.label,
+        "unit": told.unit,
+        "words": list(told.words),
+        "frames": [pack(v) if numeric else _pool([str(t) for t in v.ravel()]) for v in told.values],
+    }
+
+
+def _spectrogram(figure: Figure) -> Drawn:
+    f = prepare.spectrogram(figure)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        zs = [np.log10(z.T) if f.power.log else z.T for z in f.frames]
+    trace = {
+        "type": "heatmap",
+        "x": pack_axis(f.xs),
+        "y": pack_axis(f.ys),
+        "colorscale": palette.POWER,
+        "colorbar": _colourbar(f.power),
+        "hovertemplate": f"{plain(f.x.label)} %{{x}}{_unit(f.x)}"
+        f"<br>{plain(f.y.label)} %{{y:.4~g}}{_unit(f.y)}"
+        f"<br>{plain(f.power.label)} {'10^' if f.power.log else ''}%{{z:.3f}}{_unit(f.power)}<extra></extra>",
+    }
+    floor = 0.05 if f.power.log else 0.0
+    frames = [{"traces": [{"z": pack(z), **_colours(f.power, z, floor)}]} for z in zs]
+    everything = np.concatenate([z.ravel() for z in zs])
+    fixed = {"traces": [_colours(f.power, everything, floor)]} if len(zs) > 1 else None
+    notes = list(f.notes)
+    if any(e.below or e.above for e in (prepare.colour_ends(z, floor) for z in zs)):
+        notes.append("Colours end where the scale says ≤ or ≥; powers beyond take the last colour.")
+    layout = _layout(
+        margin={"l": 64, "r": 14, "t": BAR, "b": 48},
+        plot_bgcolor="@hole",
+        annotations=[_over_bar(f.power)],
+        xaxis=_axis(f.x, showgrid=False),
+        yaxis=_axis(f.y, showgrid=False),
+    )
+    return Drawn(
+        {"traces": [trace], "layout": layout, "frames": frames, "fixed": fixed, "size": {"height": 400}},
+        notes,
+    )
+
+
+def _unit(q: prepare.Quantity) -> str:
+    return f" {plain(q.unit)}" if q.unit else ""
+
+
+def _chart(figure: Figure) -> Drawn:
+    c = prepare.chart(figure)
+    base = c.frames[0]
+    total = max((sum(curve.x.size for curve in f) for f in c.frames), default=0)
+    shared = all(np.array_equal(a.x, b.x, equal_nan=True) for f in c.frames[1:] for a, b in zip(f, base))
+    named = (
+        len({curve.name for curve in base if curve.name}) > 0 and len({curve.series for curve in base}) > 1
+    )
+    traces: list[dict[str, Any]] = []
+    frames: list[dict[str, Any]] = [{"traces": []} for _ in c.frames]
+    for k, curve in enumerate(base):
+        # Of an alternating pair the pale one comes second and keeps out of the legend
+        trace: dict[str, Any] = {
+            "type": "scatter",
+            "name": plain(curve.name),
+            "legendgroup": str(curve.series),
+            "showlegend": named and curve.tone == 0,
+            "hovertemplate": _hover(c, curve),
+        }
+        colour = _tone(curve.series, bool(curve.tone))
+        if curve.style == "samples":
+            few = total <= 1500
+            trace |= {
+                "mode": "lines+markers" if few else "lines",
+                "line": {"width": 1, "color": colour},
+                "marker": {"size": 4, "color": colour},
+                "connectgaps": False,
+            }
+        elif curve.style == "steps":
+            trace |= {"mode": "lines", "line": {"width": 2, "shape": "hv", "color": colour}}
+        elif curve.style == "line":
+            dash = "solid" if figure.kind is not Kind.CDF and curve.series == 0 else "dash"
+            trace |= {"mode": "lines", "line": {"width": 2, "color": colour, "dash": dash}}
+        else:
+            symbol = ("circle", "diamond", "square", "triangle-up", "cross", "x")[curve.series % 6]
+            size = 7 if curve.x.size <= 200 else 4
+            trace |= {"mode": "markers", "marker": {"size": size, "color": colour, "symbol": symbol}}
+        if shared:
+            trace["x"] = pack_axis(curve.x)
+        traces.append(trace)
+        for f, frame in zip(c.frames, frames):
+            now = f[k]
+            patch: dict[str, Any] = {"y": pack(now.y, precise=bool(c.y.log is False and _needs_f8(now.y)))}
+            if not shared:
+                patch["x"] = pack_axis(now.x)
+            if now.low is not None and now.high is not None:
+                patch["error_y"] = {
+                    "type": "data",
+                    "symmetric": False,
+                    "array": pack(now.high - now.y),
+                    "arrayminus": pack(now.y - now.low),
+                    "thickness": 1.2,
+                    "width": 4,
+                    "color": colour,
+                }
+            frame["traces"].append(patch)
+    xs = _all(c.frames, "x")
+    ys = _all(c.frames, "y")
+    x_axis, y_axis = _axis(c.x, **_log_axis(c.x, xs)), _axis(c.y, **_log_axis(c.y, ys))
+    if figure.kind is Kind.CDF:
+        y_axis |= {"range": [-0.02, 1.02], "tickformat": ".0%"}
+        x_axis |= {"showgrid": True}
+    if figure.kind is Kind.SERIES:
+        x_axis |= {"showgrid": False}
+    shapes: list[dict[str, Any]] = []
+    notes_on: list[dict[str, Any]] = []
+    for value, word in c.marks:
+        shapes.append(_rule("x", value))
+        if word:
+            notes_on.append(_label("x", float(np.log10(value)) if c.x.log else value, word))
+    for value, word in c.levels:
+        shapes.append(_rule("y", value))
+        if word:
+            notes_on.append(_label("y", float(np.log10(value)) if c.y.log else value, word))
+    layout = _layout(
+        margin={"l": 64, "r": 14, "t": 34 if named else 12, "b": 48},
+        xaxis=x_axis,
+        yaxis=y_axis,
+        showlegend=named,
+        shapes=shapes,
+        annotations=notes_on,
+    )
+    height = {Kind.SERIES: 340, Kind.CDF: 400, Kind.SCATTER: 420}[figure.kind]
+    spec = {"traces": traces, "layout": layout, "frames": frames, "size": {"height": height}}
+    focused = [_focus(figure, c, f) for f in c.frames]
+    if any(focused):
+        for frame, focus in zip(frames, focused):
+            frame["focus"] = focus or {}
+        # the flat top of a distribution says little; of a series the outliers are half the story
+        spec["focus"] = {"on": figure.kind is Kind.CDF}
+    return Drawn(spec, c.notes)
+
+
+def _focus(figure: Figure, c: prepare.Chart, curves: Sequence[prepare.Curve]) -> dict[str, Any] | None:
+    """The layout that leaves the largest samples out of sight; None where they take little room."""
+    ends = prepare.focus(figure.kind, c, curves)
+    if ends is None:
+        return None
+    part, q = ("x", c.x) if figure.kind is Kind.CDF else ("y", c.y)
+    if not q.log:
+        return {f"{part}axis": {"range": list(ends), "autorange": False}}
+    marks = scale.ticks(ends[0] / q.factor, ends[1] / q.factor, q.si, True)
+    return {
+        f"{part}axis": {
+            "range": [float(np.log10(e)) for e in ends],
+            "autorange": False,
+            "tickvals": [v * q.factor for v, _ in marks],
+            "ticktext": [plain(t) for _, t in marks],
+        }
+    }
+
+
+def _needs_f8(y: np.ndarray) -> bool:
+    finite = y[np.isfinite(y)]
+    if finite.size < 2:
+        return False
+    return bool(np.ptp(finite) < 1e-3 * np.abs(finite).max())
+
+
+def _all(frames: Sequence[Sequence[prepare.Curve]], part: str) -> np.ndarray:
+    parts = [getattr(c, part) for f in frames for c in f]
+    parts += [e for f in frames for c in f for e in (c.low, c.high) if part == "y" and e is not None]
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
+def _hover(c: prepare.Chart, curve: prepare.Curve) -> str:
+    head = f"{plain(curve.name)}<br>" if curve.name else ""
+    return (
+        f"{head}{plain(c.x.label)} %{{x:.5~g}}{_unit(c.x)}<br>{plain(c.y.label)} %{{y:.5~g}}{_unit(c.y)}"
+        "<extra></extra>"
+    )
+
+
+def _rule(axis: str, value: float) -> dict[str, Any]:
+    other = "y" if axis == "x" else "x"
+    return {
+        "type": "line",
+        f"{axis}0": value,
+        f"{axis}1": value,
+        f"{axis}ref": axis,
+        f"{other}0": 0,
+        f"{other}1": 1,
+        f"{other}ref": "paper",
+        "line": {"color": "@rule", "width": 1.2, "dash": "dot"},
+    }
+
+
+def _label(axis: str, value: float, word: str) -> dict[str, Any]:
+    place = (
+        {
+            "x": value,
+            "xref": "x",
+            "y": 0.99,
+            "yref": "paper",
+            "yanchor": "top",
+            "xanchor": "right",
+            "textangle": -90,
+        }
+        if axis == "x"
+        else {"y": value, "yref": "y", "x": 1, "xref": "paper", "xanchor": "right", "yanchor": "bottom"}
+    )
+    return {**place, "text": plain(word), "showarrow": False, "font": {"size": 11, "color": "@quiet"}}
+
+
+def _dendrogram(figure: Figure) -> Drawn:
+    tree = prepare.dendrogram(figure)
+    most = max(len(branches) for _, branches in tree.frames)
+    classes = max((k for _, branches in tree.frames for *_, k in branches), default=0)
+    traces: list[dict[str, Any]] = []
+    for k in range(classes + 1):
+        colour = "@rule" if k == 0 else _tone(k - 1)
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": "" if k == 0 else f"class {k}",
+                "showlegend": False,
+                "line": {"width": 1.6, "color": colour},
+                "hovertemplate": f"{plain(tree.height.label)} %{{x:.4~g}}{_unit(tree.height)}<extra></extra>",
+            }
+        )
+    frames = []
+    for names, branches in tree.frames:
+        patches = []
+        for k in range(classes + 1):
+            mine = [(a, h) for a, h, of in branches if of == k]
+            hole = np.array([np.nan])
+            along = np.concatenate([np.concatenate([a, hole]) for a, _ in mine] or [np.empty(0)])
+            up = np.concatenate([np.concatenate([h, hole]) for _, h in mine] or [np.empty(0)])
+            patches.append({"x": pack(up), "y": pack(along)})
+        axis = {
+            "tickvals": list(range(len(names))),
+            "ticktext": [plain(n) for n in names],
+            "range": [len(names) - 0.4, -0.6],
+        }
+        frames.append({"traces": patches, "layout": {"yaxis": axis}})
+    leaves = max(len(names) for names, _ in tree.frames)
+    longest = max((len(n) for names, _ in tree.frames for n in names), default=1)
+    layout = _layout(
+        margin={"l": 24 + min(24, longest) * 7, "r": 18, "t": 10, "b": 48},
+        xaxis=_axis(tree.height, rangemode="tozero"),
+        yaxis=_axis(
+            prepare.Quantity("", "", "", 1.0), showgrid=False, showline=False, ticks="", automargin=True
+        ),
+        showlegend=False,
+        shapes=[] if tree.threshold is None else [_rule("x", tree.threshold)],
+        annotations=[] if tree.threshold is None else [_label("x", tree.threshold, "cut")],
+    )
+    height = int(np.clip(90 + leaves * (20 if leaves <= 24 else 13), 220, 900)) if most else 160
+    return Drawn(
+        {"traces": traces, "layout": layout, "frames": frames, "size": {"height": height}}, tree.notes
+    )
+
+
+def _bars(figure: Figure) -> Drawn:
+    b = prepare.bars(figure)
+    flat = len(b.names) > 8 or max((len(n) for n in b.names), default=0) > 12
+    value, place = ("x", "y") if flat else ("y", "x")
+    curves = b.frames[0]
+    named = len(curves) > 1
+    names = [plain(n) for n in b.names]
+    traces: list[dict[str, Any]] = []
+    frames: list[dict[str, Any]] = [{"traces": []} for _ in b.frames]
+    for k, curve in enumerate(curves):
+        colour = _tone(curve.series)
+        trace: dict[str, Any] = {
+            "name": plain(curve.name),
+            place: names,
+            "showlegend": named,
+            "hovertemplate": (f"{plain(curve.name)}<br>" if curve.name else "")
+            + f"%{{{place}}}: %{{{value}:.4~g}}{_unit(b.y)}<extra></extra>",
+        }
+        if curve.style == "bars":
+            trace |= {"type": "bar", "marker": {"color": colour}, "orientation": "h" if flat else "v"}
+        else:
+            symbol = ("circle", "diamond", "square", "triangle-up", "cross", "x")[k % 6]
+            trace |= {
+                "type": "scatter",
+                "mode": "markers",
+                "marker": {"size": 9, "color": colour, "symbol": symbol},
+            }
+        traces.append(trace)
+        for f, frame in zip(b.frames, frames):
+            now = f[k]
+            patch: dict[str, Any] = {value: pack(now.y)}
+            if now.low is not None and now.high is not None:
+                patch[f"error_{value}"] = {
+                    "type": "data",
+                    "symmetric": False,
+                    "array": pack(now.high - now.y),
+                    "arrayminus": pack(now.y - now.low),
+                    "thickness": 1.3,
+                    "width": 4,
+                    "color": "@ink",
+                }
+            frame["traces"].append(patch)
+    amount = _axis(b.y, **_log_axis(b.y, _all(b.frames, "y")))
+    if not b.y.log:
+        amount["rangemode"] = "tozero"
+    category = _axis(
+        b.x,
+        type="category",
+        showgrid=False,
+        ticks="",
+        automargin=True,
+        **({"autorange": "reversed"} if flat else {}),
+    )
+    layout = _layout(
+        margin={"l": 64, "r": 14, "t": 34 if named else 12, "b": 48},
+        xaxis=amount if flat else category,
+        yaxis=category if flat else amount,
+        barmode="group",
+        bargap=0.28,
+        bargroupgap=0.08,
+        showlegend=named,
+    )
+    height = int(np.clip(110 + len(b.names) * (22 + 10 * (len(curves) - 1)), 240, 1200)) if flat else 340
+    return Drawn({"traces": traces, "layout": layout, "frames": frames, "size": {"height": height}}, b.notes)
+
+
+# ---- the page
+# --------------------------------------------------------------------------------------------------
+
+
+def embed(value: Any) -> Markup:
+    """JSON that is safe inside a script element, whatever texts it holds."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for char in "<>&\u2028\u2029":
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return Markup(text)
+
+
+def plotly_js() -> str:
+    """The plotly package's own plotly.js."""
+    return (files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
+
+
+def _script(text: str) -> tuple[Markup, str]:
+    """A script and the Content-Security-Policy source that allows exactly it."""
+    safe = text.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    digest = base64.b64encode(hashlib.sha256(safe.encode("utf-8")).digest()).decode("ascii")
+    return Markup(safe), f"'sha256-{digest}'"
+
+
+def _css_tokens() -> str:
+    def block(theme: str) -> str:
+        return "".join(f"--{k}:{v};" for k, v in tokens()[theme].items())
+
+    light, dark = block("light"), block("dark")
+    return (
+        f":root{{{light}}}"
+        f"@media screen and (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}"
+        f"@media screen{{:root[data-theme=dark]{{{dark}}}}}"
+    )
+
+
+def _cell_of(section: Section, anchor: str, evidence: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Where a finding about a pair is to be seen: the first matrix of its section that holds the pair."""
+    if not {"src", "dst"} <= set(evidence):
+        return None
+    for figure in section.figures:
+        if figure.kind is not Kind.MATRIX:
+            continue
+        data = figure.data
+        try:
+            row = [str(v) for v in data["row"].values].index(str(evidence["src"]))
+            col = [str(v) for v in data["col"].values].index(str(evidence["dst"]))
+        except (KeyError, ValueError):
+            continue
+        place: dict[str, Any] = {
+            "figure": f"{anchor}-{page.slug(figure.id)}",
+            "row": row,
+            "col": col,
+            "at": "",
+        }
+        for slider in figure.controls[:1]:
+            wanted = evidence.get(slider.dim, evidence.get(f"{slider.dim}_b"))
+            if wanted is not None and slider.dim in data.coords:
+                values = [str(v) for v in data[slider.dim].values.tolist()]
+                place["at"] = values.index(str(wanted)) if str(wanted) in values else ""
+        return place
+    return None
+
+
+def render(report: Report) -> str:
+    """The whole report as one HTML text.
+
+    Raises
+    ------
+    DataError  report.figure_data: a figure's data is not what its kind needs.
+    """
+    names = page.anchors(report.sections)
+    sections = []
+    for section, anchor in zip(report.sections, names):
+        figures: list[dict[str, Any]] = []
+        for figure in section.figures:
+            drawn = draw(figure)
+            ident = f"{anchor}-{page.slug(figure.id)}"
+            while any(ident == f["id"] for f in figures):
+                ident += "-b"
+            figures.append(
+                {
+                    "id": ident,
+                    "title": figure.title,
+                    "caption": figure.caption,
+                    "notes": drawn.notes,
+                    "spec": embed(drawn.spec),
+                    "controls": drawn.spec["controls"],
+                    "legend": drawn.spec.get("legend") or [],
+                    "cells": bool(drawn.spec.get("cells")),
+                    "fixed": bool(drawn.spec.get("fixed")),
+                    "focus": drawn.spec.get("focus"),
+                    "left_out": f"{1 - prepare.BULK:.0%}".replace("%", "\u00a0%"),
+                    "start": drawn.spec["start"],
+                    "kind": figure.kind.value,
+                    "numbers": prepare.numbers(figure),
+                }
+            )
+        findings = [
+            {
+                "finding": f,
+                "evidence": page.evidence(f),
+                "cell": _cell_of(section, anchor, f.evidence),
+            }
+            for f in section.findings
+        ]
+        sections.append({"section": section, "anchor": anchor, "figures": figures, "findings": findings})
+
+    theme_js, theme_hash = _script((TEMPLATE / "theme.js").read_text(encoding="utf-8"))
+    drawn_any = any(s["figures"] for s in sections)
+    library, library_hash = _script(plotly_js()) if drawn_any else (Markup(""), "")
+    page_js, page_hash = _script((TEMPLATE / "page.js").read_text(encoding="utf-8"))
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["number"] = scale.number
+    template = environment.from_string((TEMPLATE / "page.html.j2").read_text(encoding="utf-8"))
+    policy = (
+        f"default-src 'none'; script-src {theme_hash} {library_hash} {page_hash}; style-src 'unsafe-inline'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+    return template.render(
+        report=report,
+        sections=sections,
+        rooms=page.ROOMS,
+        policy=policy,
+        css=Markup(_css_tokens() + (TEMPLATE / "page.css").read_text(encoding="utf-8")),
+        theme_js=theme_js,
+        library=library,
+        page_js=page_js,
+        tokens=embed(tokens()),
+    )

@@ -1,0 +1,113 @@
+"""sonde survey and sonde check: the quick form of every room."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from sonde.core.errors import Exit
+from sonde.core.options import common, settings
+from sonde.core.outcome import Outcome
+from sonde.survey.rooms import ROOMS, RoomResult
+
+
+@click.command()
+@common("output", "launcher", "hosts", "ntasks", "budget", "seed")
+def command(
+    output: Path | None, launcher: str, hosts: str | None, ntasks: int | None, budget_s: float | None, seed: int | None
+) -> Outcome:
+    """Measure this machine with the quick form of every room, and write one report.
+
+    -o names a folder; it gets the datasets and report.html. What cannot run here is skipped, with the reason.
+    The default budget is 60 s.
+    """
+    began = time.monotonic()
+    from sonde.survey import run as surveys
+
+    folder = output or Path("survey") / datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    results = surveys.survey(
+        folder,
+        launcher=launcher,
+        hosts=hosts,
+        ntasks=ntasks,
+        budget_s=budget_s or 60.0,
+        began=began,
+        seed=seed,
+        bar=settings().bar,
+    )
+    report = surveys.write_report(folder, results, f"Survey of {surveys.here()}")
+    outcome = _outcome("survey", results, str(report))
+    outcome.lines = [*surveys.summary(results), f"report: {report}"]
+    if any(result.interrupted for result in results):
+        outcome.exit = Exit.INTERRUPTED
+    return outcome
+
+
+@click.command()
+@common("output", "launcher", "hosts", "ntasks", "budget", "seed")
+@click.option("--against", type=click.Path(path_type=Path, exists=False), metavar="FOLDER", help="An earlier survey to hold this one against.")
+def check(
+    output: Path | None,
+    launcher: str,
+    hosts: str | None,
+    ntasks: int | None,
+    budget_s: float | None,
+    seed: int | None,
+    against: Path | None,
+) -> Outcome:
+    """Hold this machine against limits, or against an earlier survey; exit 1 on a finding.
+
+    Fits Slurm's HealthCheckProgram: done within 60 s by default. It prints, and never runs, the command that would
+    drain the node.
+    """
+    began = time.monotonic()
+    import tempfile
+
+    from sonde.survey import run as surveys
+
+    with tempfile.TemporaryDirectory(prefix="sonde-check-") as scratch:
+        folder = output or Path(scratch) / "survey"
+        results = surveys.survey(
+            folder,
+            launcher=launcher,
+            hosts=hosts,
+            ntasks=ntasks,
+            budget_s=budget_s or 50.0,
+            began=began,
+            seed=seed,
+            bar=settings().bar,
+        )
+        surveys.compare(results, against)
+    outcome = _outcome("check", results, None)
+    outcome.lines = surveys.summary(results)
+    if outcome.findings:
+        outcome.exit = Exit.FINDING
+        outcome.lines.append("would drain: " + surveys.drain_command(outcome.findings))
+    if any(result.interrupted for result in results):
+        outcome.exit = Exit.INTERRUPTED
+    return outcome
+
+
+def _outcome(verb: str, results: list[RoomResult], report: str | None) -> Outcome:
+    findings = [finding for result in results for finding in result.findings]
+    ran = [result for result in results if not result.skipped]
+    verdict = f"{len(findings)} finding{'' if len(findings) == 1 else 's'} in {len(ran)} of {len(ROOMS)} rooms"
+    if not ran:
+        verdict = "no room could run here"
+    values = {"rooms": [result.as_json() for result in results]}
+    if report:
+        values["report"] = report
+    return Outcome(
+        "sonde",
+        verb,
+        verdict,
+        dataset=next((str(path) for result in ran for path in result.datasets), None),
+        complete=all(result.complete for result in ran),
+        findings=findings,
+        warnings=[warning for result in ran for warning in result.warnings],
+        values=values,
+        exit=Exit.DONE if ran else Exit.ENVIRONMENT,
+    )

@@ -1,0 +1,293 @@
+"""What goes where: stdout, stderr, JSON, colour."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+from collections import namedtuple
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sonde.cli.console import Console, foreseen, plain
+from sonde.core.errors import Exit, Finding
+from sonde.core.events import NullProgress
+from sonde.core.options import Settings
+from sonde.core.outcome import Outcome, Table
+
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is one."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _plain_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+def printed(outcome: Outcome, stream: io.StringIO | None = None, **settings: object) -> str:
+    out = stream or io.StringIO()
+    Console(Settings(**settings), out, io.StringIO()).show(outcome)
+    return out.getvalue()
+
+
+FULL = Outcome(
+    "net",
+    "run",
+    "3 of 64 links are slow.",
+    tables=[Table("Links", ("from", "median"), [("n01", "1.21 µs")], (1,), "2 more")],
+    findings=[Finding("net.slow", "n01 is slow", next="sonde net show a.nc")],
+    dataset="a.nc",
+)
+
+
+def test_json_is_one_object_on_stdout_and_nothing_else(sonde):
+    ran = sonde("fake", "show", "a.nc", "--json")
+    assert ran.err == ""
+    assert json.loads(ran.out) == {
+        "room": "fake",
+        "verb": "show",
+        "schema": "fake/1",
+        "dataset": "a.nc",
+        "complete": True,
+        "verdict": "3 of 64 links are slow.",
+        "findings": [
+            {
+                "code": "fake.slow",
+                "text": "n01 to n02 is 21% slower than its class",
+                "evidence": {"ratio": 1.21},
+                "next": "sonde fake show",
+            }
+        ],
+        "warnings": [
+            {
+                "code": "fake.virtual",
+                "evidence": "the machine is virtualised",
+                "hint": "repeat at another hour",
+            }
+        ],
+        "median_s": 1.5e-6,
+        "worst_s": None,
+    }
+
+
+def test_json_holds_what_a_command_was_given(sonde):
+    ran = sonde("--json", "fake", "run", "--budget", "2min", "-o", "a.nc")
+    given = json.loads(ran.out)["given"]
+    assert given["budget_s"] == 120
+    assert given["output"] == "a.nc"
+    assert given["sizes"] == list(range(0, 1000, 100))
+
+
+def test_a_document_becomes_a_key_in_json(sonde):
+    assert json.loads(sonde("fake", "document", "--json").out)["document"] == "a,b\n1,2\n"
+
+
+@pytest.mark.parametrize(
+    "words", [("fake", "nonsense"), ("nonsense",), ("fake", "fail", "bug"), ("--nonsense",), ("gone",)]
+)
+def test_an_error_is_json_wherever_it_comes_up(sonde, words):
+    for line in ((*words, "--json"), ("--json", *words)):
+        ran = sonde(*line)
+        assert ran.err == ""
+        told = json.loads(ran.out)
+        assert set(told) == {"error", "room", "verb"}
+        assert set(told["error"]) == {"code", "what", "hint", "log"}
+        assert ran.code != 0
+
+
+def test_what_follows_two_dashes_is_not_ours():
+    assert foreseen(["--json"]).json
+    assert not foreseen(["io", "run", "--", "prog", "--json", "--debug"]).json
+    assert foreseen(["--color=never"]).color == "never"
+    assert foreseen(["--color", "always", "x"]).color == "always"
+    assert foreseen(["--color", "bright"]).color == "auto"
+
+
+def test_json_holds_no_number_that_json_does_not_know():
+    pair = namedtuple("pair", "low high")
+    value = {
+        "nan": math.nan,
+        "inf": -math.inf,
+        1: Path("a/b"),
+        "np": np.float32(0.5),
+        "bad": np.float64("nan"),
+        "array": np.array([[1.0, np.nan]]),
+        "pair": pair(1, 2),
+        "exit": Exit.USAGE,
+        "flag": np.bool_(True),
+        "set": {3},
+    }
+    assert plain(value) == {
+        "nan": None,
+        "inf": None,
+        "1": "a/b",
+        "np": 0.5,
+        "bad": None,
+        "array": [[1.0, None]],
+        "pair": [1, 2],
+        "exit": 2,
+        "flag": True,
+        "set": [3],
+    }
+    json.dumps(plain(value), allow_nan=False)
+
+
+def test_there_is_colour_on_a_terminal_and_none_elsewhere(monkeypatch):
+    assert ESCAPE.search(printed(FULL, Terminal()))
+    assert not ESCAPE.search(printed(FULL))
+    assert not ESCAPE.search(printed(FULL, Terminal(), color="never"))
+    assert ESCAPE.search(printed(FULL, color="always"))
+    monkeypatch.setenv("TERM", "dumb")
+    assert not ESCAPE.search(printed(FULL, Terminal()))
+
+
+def test_no_color_is_honoured_unless_colour_is_asked_for(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not ESCAPE.search(printed(FULL, Terminal()))
+    assert ESCAPE.search(printed(FULL, Terminal(), color="always"))
+
+
+def test_colour_changes_no_character():
+    assert ESCAPE.sub("", printed(FULL, color="always")) == printed(FULL)
+
+
+def test_no_line_ends_in_blanks_nor_is_wider_than_the_terminal(monkeypatch):
+    wide = Outcome(
+        "net",
+        "show",
+        "word " * 60,
+        lines=["word " * 60],
+        tables=[Table("T" * 30, ("a", "b"), [("word " * 30, "x" * 200)], note="word " * 40)],
+        findings=[Finding("net.slow", "word " * 60)],
+    )
+    for columns in ("40", "80", "132"):
+        monkeypatch.setenv("COLUMNS", columns)
+        lines = printed(wide).splitlines()
+        assert [line for line in lines if len(line) > int(columns)] == []
+        assert [line for line in lines if line != line.rstrip()] == []
+
+
+def test_what_is_to_be_copied_is_never_wrapped():
+    path = "/scratch/" + "deep/" * 40 + "a.nc"
+    out = printed(
+        Outcome(
+            "net", "run", "x", dataset=path, findings=[Finding("a.b", "c", next=f"sonde net show {path}")]
+        )
+    )
+    assert f"→ {path}\n" in out
+    assert f"next: sonde net show {path}\n" in out
+
+
+def test_a_line_that_begins_with_a_blank_is_a_command_and_is_not_wrapped():
+    command = " mpirun " + "-x SOMETHING=1 " * 20 + "probe"
+    path = "/scratch/" + "deep/" * 40
+    out = printed(Outcome("net", "run", lines=["word " * 30, command, f"report: {path}"]))
+    assert f"  {command}\n" in out
+    assert f"{path}\n" in out
+    assert max(len(line) for line in out.splitlines() if "word" in line) <= 80
+
+
+def test_text_that_looks_like_markup_is_printed_as_it_is():
+    text = "[bold]not bold[/bold] :smile: [n01]"
+    out = printed(Outcome("net", "run", text, lines=[text], tables=[Table(text, (text,), [(text,)])]))
+    assert out.count(text) == 5
+
+
+def test_an_outcome_without_anything_prints_nothing():
+    assert printed(Outcome("net", "run")) == ""
+
+
+def test_a_table_without_rows_shows_its_head():
+    assert printed(Outcome("net", "run", tables=[Table("", ("from", "to"), [])])).split() == [
+        "from",
+        "to",
+        "─" * 9,
+    ]
+
+
+def test_the_mark_says_whether_all_is_well():
+    assert printed(Outcome("net", "run", "Fine.")).startswith("✓ Fine.")
+    assert printed(Outcome("net", "run", "Bad.", exit=Exit.INCOMPLETE)).startswith("! Bad.")
+    assert printed(FULL).startswith("! ")
+
+
+def test_a_terminal_without_the_letters_gets_question_marks(monkeypatch):
+    raw = io.BytesIO()
+    out = io.TextIOWrapper(raw, encoding="ascii")
+    assert Console(Settings(), out, io.StringIO()).show(FULL) == 0
+    assert b"1.21 ?s" in raw.getvalue()
+
+
+def test_json_for_a_terminal_without_the_letters_is_still_json():
+    raw = io.BytesIO()
+    out = io.TextIOWrapper(raw, encoding="latin-1")
+    Console(Settings(json=True), out, io.StringIO()).show(Outcome("net", "run", "1 µs → 2"))
+    assert json.loads(raw.getvalue().decode("latin-1"))["verdict"] == "1 µs → 2"
+    assert raw.getvalue().isascii()
+
+
+def test_long_errors_wrap_with_a_hanging_indent(sonde):
+    err = sonde("fake", "run", "--sizes", "9" * 30).err
+    lines = err.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert lines[0].startswith("error: ")
+    assert lines[1].startswith("       ")
+
+
+def test_debug_shows_the_traceback_on_stderr(sonde):
+    ran = sonde("fake", "fail", "bug", "--debug")
+    assert "Traceback (most recent call last)" in ran.err
+    assert "fake_room.py" in ran.err
+    assert "error: fake: internal: ZeroDivisionError" in ran.err
+    assert "Traceback" not in sonde("fake", "fail", "bug").err
+    together = sonde("fake", "fail", "bug", "--debug", "--json")
+    assert json.loads(together.out)["error"]["code"] == "core.internal"
+
+
+def test_progress_is_drawn_on_a_terminal_and_where_it_is_asked_for():
+    def bar(err: io.StringIO, **settings: object) -> object:
+        return Console(Settings(**settings), io.StringIO(), err).bar("net run", 60.0)
+
+    assert not isinstance(bar(Terminal()), NullProgress)
+    assert not isinstance(bar(io.StringIO(), progress="always"), NullProgress)
+    assert isinstance(bar(io.StringIO()), NullProgress)
+    assert isinstance(bar(Terminal(), progress="never"), NullProgress)
+    assert isinstance(bar(Terminal(), json=True), NullProgress)
+
+
+def test_progress_goes_to_stderr_and_leaves_stdout_alone(sonde):
+    ran = sonde("fake", "long", "--progress", "always")
+    assert "4 ranks" in ran.err
+    assert ran.out == "✓ Done.\n"
+    assert sonde("fake", "long").err == ""
+
+
+def test_a_table_without_names_has_no_head():
+    out = printed(Outcome("net", "run", tables=[Table("Title", ("", ""), [("a", "b")])]))
+    assert out == "\n  Title\n  a   b\n"
+
+
+def test_cells_that_are_marks_have_their_colour():
+    out = printed(
+        Outcome("net", "run", tables=[Table("", ("",), [("✓",), ("✗",), ("✓ and text",)])]), color="always"
+    )
+    assert "\x1b[32m✓\x1b[0m" in out
+    assert "\x1b[31m✗\x1b[0m" in out
+    assert "✓ and text" in ESCAPE.sub("", out)
+    assert out.count("\x1b[32m") == 1
+
+
+def test_coloured_lines_do_not_end_in_blanks_either():
+    lines = [ESCAPE.sub("", line) for line in printed(FULL, color="always").splitlines()]
+    assert [line for line in lines if line != line.rstrip()] == []

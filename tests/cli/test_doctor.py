@@ -1,0 +1,525 @@
+"""sonde doctor: each check against a machine made for it, what the rooms come to, and this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from sonde.cli import diagnosis, doctor
+from sonde.cli.diagnosis import FACT, GOOD, NONE, POOR, Answer, Check, Here, Need, ask, machine, mpi, rooms
+from sonde.core.launch.mpirun import Mpi
+
+
+@pytest.fixture
+def tree(tmp_path: Path):
+    """Makes a machine of the files it is given, by path below its root."""
+
+    def make(**environ: str) -> Here:
+        return Here(tmp_path, tmp_path, environ)
+
+    def put(path: str, text: str = "") -> None:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+
+    make.put = put
+    return make
+
+
+CPUINFO = (
+    "processor\t: 0\nmodel name\t: Example 9000\nflags\t\t: fpu {}\n\nprocessor\t: 1\nmodel name\t: Other\n"
+)
+
+
+def test_processor(tree):
+    tree.put("proc/cpuinfo", CPUINFO)
+    tree.put("sys/devices/system/node/node0/cpulist")
+    tree.put("sys/devices/system/node/node1/cpulist")
+    tree.put("sys/devices/system/node/possible")
+    answer = machine.cpu(tree())
+    assert answer.text.startswith("Example 9000, ")
+    assert answer.text.endswith(", 2 NUMA nodes")
+    assert answer.values["numa_nodes"] == 2
+    assert answer.values["threads"] == len(os.sched_getaffinity(0))
+    assert answer.mark == FACT
+
+
+def test_a_cpu_quota_below_the_threads_is_poor(tree):
+    tree.put("proc/self/cgroup", "0::/\n")
+    tree.put("sys/fs/cgroup/cpu.max", "50000 100000\n")
+    answer = machine.cpu(tree())
+    assert answer.mark == POOR
+    assert "a control group grants 0.5 CPUs" in answer.text
+    assert answer.advice
+
+
+def test_a_slow_clock_is_poor(tree, monkeypatch):
+    tree.put("sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet\n")
+    tree.put("proc/cpuinfo", CPUINFO.format("constant_tsc nonstop_tsc"))
+    from sonde import _core
+
+    monkeypatch.setattr(_core, "clock_cost_s", lambda: 1.2e-6)
+    answer = machine.clock(tree())
+    assert answer.text == "hpet, 1.20 µs a reading, invariant TSC"
+    assert answer.mark == POOR
+    monkeypatch.setattr(_core, "clock_cost_s", lambda: 25e-9)
+    assert machine.clock(tree()).mark == GOOD
+
+
+def test_the_cost_of_a_clock_reading_is_measured():
+    from sonde import _core
+
+    assert 1e-9 < _core.clock_cost_s() < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("governors", "text", "mark"),
+    [
+        ([], "not visible from here", FACT),
+        (["performance", "performance"], "governor performance", GOOD),
+        (["performance", "powersave"], "governor performance, powersave", POOR),
+    ],
+)
+def test_governor(tree, governors, text, mark):
+    for cpu, governor in enumerate(governors):
+        tree.put(f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor", governor + "\n")
+    answer = machine.frequency(tree())
+    assert (answer.text, answer.mark) == (text, mark)
+
+
+@pytest.mark.parametrize(
+    ("file", "value", "state"),
+    [("cpufreq/boost", "1", "on"), ("cpufreq/boost", "0", "off"), ("intel_pstate/no_turbo", "1", "off")],
+)
+def test_turbo(tree, file, value, state):
+    tree.put("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance")
+    tree.put(f"sys/devices/system/cpu/{file}", value)
+    assert machine.frequency(tree()).text == f"governor performance, turbo {state}"
+
+
+def test_virtualised_and_in_a_container(tree):
+    assert machine.virtual(tree(PATH="")).text == "no"
+    tree.put("proc/cpuinfo", CPUINFO.format("hypervisor"))
+    tree.put(".dockerenv")
+    answer = machine.virtual(tree(PATH=""))
+    assert answer.text == "unknown hypervisor, in a container (docker)"
+    assert answer.mark == POOR
+    assert answer.values == {"hypervisor": "unknown hypervisor", "container": "docker"}
+
+
+def test_kernel(tree):
+    tree.put("proc/sys/kernel/osrelease", "6.1.0-18\n")
+    tree.put("etc/os-release", 'NAME=x\nPRETTY_NAME="Debian GNU/Linux 12"\n')
+    assert machine.kernel(tree()).text == "Debian GNU/Linux 12, 6.1.0-18"
+
+
+def test_load_of_others_is_poor(tree):
+    assert machine.load(tree()).mark == FACT
+    tree.put("proc/loadavg", "0.00 0.1 0.1 1/100 42\n")
+    assert machine.load(tree()).mark == GOOD
+    tree.put("proc/loadavg", "640.5 0.1 0.1 1/100 42\n")
+    answer = machine.load(tree())
+    assert answer.mark == POOR
+    assert answer.text.startswith("640.5 processes")
+
+
+@pytest.mark.parametrize(
+    ("uid", "caps", "text"),
+    [
+        ("1000", "0", "user, no special capabilities; perf_event_paranoid 2"),
+        ("1000", f"{1 << 19:x}", "user, cap_sys_ptrace; perf_event_paranoid 2"),
+        ("0", "1ffffffffff", "root; perf_event_paranoid 2"),
+    ],
+)
+def test_privileges(tree, uid, caps, text):
+    tree.put("proc/self/status", f"Name:\tx\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nCapEff:\t{caps}\n")
+    tree.put("proc/sys/kernel/perf_event_paranoid", "2\n")
+    assert machine.privileges(tree()).text == text
+
+
+def test_root_of_a_container_says_what_it_lacks(tree):
+    tree.put("proc/self/status", "Uid:\t0\t0\t0\t0\nCapEff:\ta80425fb\n")  # docker's default set
+    text = machine.privileges(tree()).text
+    assert text.startswith("root without ")
+    assert "cap_sys_ptrace" in text
+
+
+def test_limits_matter_where_there_is_rdma(tree, monkeypatch):
+    import resource
+
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (65536, 65536))
+    assert machine.limits(tree()).mark == FACT
+    tree.put("sys/class/infiniband/mlx5_0/ports/1/rate", "200 Gb/sec (4X HDR)\n")
+    answer = machine.limits(tree())
+    assert answer.mark == POOR
+    assert answer.text == "65536 open files, 64 KiB locked memory, 64 KiB stack"
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (resource.RLIM_INFINITY,) * 2)
+    assert machine.limits(tree()).text == "unlimited open files, unlimited locked memory, unlimited stack"
+
+
+def test_memory(tree):
+    tree.put(
+        "proc/meminfo",
+        "MemTotal: 1048576 kB\nMemAvailable: 524288 kB\nHugePages_Total: 8\nHugepagesize: 2048 kB\n",
+    )
+    tree.put("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
+    assert machine.memory(tree()).text == "512 MiB free of 1 GiB, 8 huge pages of 2 MiB, transparent: madvise"
+
+
+def test_shared_memory(tree, monkeypatch):
+    answer = machine.shm(tree())
+    assert answer.mark == NONE
+    assert answer.text == "not usable: no such file or directory"
+    tree.put("dev/shm/x")
+    assert machine.shm(tree()).values["free_bytes"] > 0
+    monkeypatch.setattr(machine.shutil, "disk_usage", lambda place: _Space(1 << 30, 1 << 20))
+    assert machine.shm(tree()).mark == POOR
+
+
+class _Space:
+    def __init__(self, total: int, free: int) -> None:
+        self.total, self.free = total, free
+
+
+def test_a_folder_without_room_is_poor(tree, monkeypatch):
+    monkeypatch.setattr(machine.shutil, "disk_usage", lambda place: _Space(1 << 40, 1 << 20))
+    assert machine.disk(tree()).mark == POOR
+    monkeypatch.setattr(machine.os, "access", lambda place, mode: False)
+    assert machine.disk(tree()).text == "not writable"
+
+
+def test_network(tree):
+    assert machine.network(tree()).text == "no interface but loopback"
+    tree.put("sys/class/net/lo/operstate", "unknown")
+    tree.put("sys/class/net/eth0/operstate", "up")
+    tree.put("sys/class/net/eth0/speed", "25000")
+    tree.put("sys/class/net/eth1/operstate", "down")
+    tree.put("sys/class/net/tun0/operstate", "unknown")
+    tree.put("sys/class/net/tun0/speed", "-1")
+    port = "sys/class/infiniband/mlx5_0/ports/1"
+    tree.put(f"{port}/rate", "200 Gb/sec (4X HDR)\n")
+    tree.put(f"{port}/state", "4: ACTIVE\n")
+    tree.put(f"{port}/link_layer", "InfiniBand\n")
+    answer = machine.network(tree())
+    assert answer.text == "eth0 25 Gbit/s, tun0, mlx5_0/1 InfiniBand 200 Gb/sec (4X HDR) active"
+
+
+def test_scheduler(tree):
+    assert machine.scheduler(tree(PATH="")).text == "none"
+    assert (
+        machine.scheduler(tree(PATH="", SLURM_JOB_ID="7", SLURM_JOB_NODELIST="n[1-2]")).text
+        == "Slurm job 7 on n[1-2]"
+    )
+
+
+def test_config_file(tree, monkeypatch):
+    assert machine.config_file(tree(SONDE_CONFIG="")).text == "none"
+    tree.put("bad.toml", "x =\n")
+    named = str(tree().root / "bad.toml")
+    answer = machine.config_file(tree(SONDE_CONFIG=named))
+    assert answer.mark == NONE
+    assert f"{named}:1: not TOML" in answer.text
+    tree.put("bad.toml", "x = 1\n")
+    assert machine.config_file(tree(SONDE_CONFIG=named)).text == named
+
+
+def test_reading_never_fails(tree, tmp_path):
+    here = tree()
+    assert here.read("none") == ""
+    assert here.read(".") == ""
+    tree.put("bytes")
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe 12\n")
+    assert here.number("bytes") is None
+    tree.put("number", "-12\n")
+    assert here.number("number") == -12
+
+
+def test_a_program_is_run_and_ended_with_what_it_started(tree, tmp_path):
+    here = Here()
+    assert here.run(["sh", "-c", "echo out; echo err >&2; exit 3"], 10) == diagnosis.Ran(3, "out\n", "err\n")
+    assert here.run(["/no/such/program"], 1).status is None
+    mark = tmp_path / "late"
+    begun = time.monotonic()
+    ran = here.run(["sh", "-c", f"(sleep 3; touch {mark}) & sleep 60"], 0.3)
+    assert ran.status is None
+    assert "no answer within 0.3 s" in ran.err
+    assert time.monotonic() - begun < 3
+    time.sleep(3.5)
+    assert not mark.exists()
+
+
+def test_a_check_that_fails_or_does_not_answer_ends_no_other(tree):
+    gate = threading.Event()
+
+    def fail(here: Here) -> Answer:
+        raise ValueError("bad value")
+
+    def hang(here: Here) -> Answer:
+        gate.wait(30)
+        return Answer("too late")
+
+    checks = [
+        Check("fail", "Fail", "g", fail, 5),
+        Check("hang", "Hang", "g", hang, 0.2),
+        Check("fine", "Fine", "g", lambda here: Answer("well", GOOD), 5),
+    ]
+    answers = ask(checks, tree())
+    gate.set()
+    assert answers["fail"] == Answer("could not be found out: ValueError: bad value", POOR)
+    assert answers["hang"] == Answer("no answer within 0.2 s", POOR)
+    assert answers["fine"].text == "well"
+    assert list(answers) == ["fail", "hang", "fine"]
+
+
+# MPI
+
+MPI4 = Mpi("openmpi", "Open MPI", "4.1.4", Path("/opt/ompi/bin/mpirun"))
+
+
+@pytest.fixture
+def built(tmp_path, monkeypatch):
+    """Puts a shell script in the place of the probe for Open MPI."""
+
+    def make(version: str) -> Path:
+        probe = tmp_path / "libexec" / "openmpi" / "sonde-net"
+        probe.parent.mkdir(parents=True, exist_ok=True)
+        probe.write_text(f"#!/bin/sh\n{version}\n")
+        probe.chmod(0o755)
+        monkeypatch.setattr(mpi.launch, "libexec", lambda: tmp_path / "libexec")
+        monkeypatch.setattr(mpi, "candidates", lambda: [MPI4])
+        return probe
+
+    return make
+
+
+def test_no_mpi_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(mpi, "candidates", list)
+    monkeypatch.setattr(mpi.launch, "built_flavours", tuple)
+    answer = mpi.openmpi(Here())
+    assert (answer.text, answer.mark) == ("not installed", NONE)
+    assert "openmpi" in answer.needs[0].install
+
+
+def test_an_mpi_without_its_probe_says_what_to_do(monkeypatch):
+    monkeypatch.setattr(mpi, "candidates", lambda: [MPI4])
+    monkeypatch.setattr(mpi.launch, "built_flavours", tuple)
+    answer = mpi.openmpi(Here())
+    assert answer.mark == NONE
+    assert answer.text == "4.1.4, /opt/ompi/bin/mpirun; no probe was built for it"
+    assert answer.needs[0].install.endswith("then 'make setup'")
+
+
+def test_a_probe_whose_library_is_gone_does_not_work(built):
+    built("echo 'error while loading shared libraries' >&2; exit 127")
+    answer = mpi.openmpi(Here())
+    assert answer.mark == NONE
+    assert "does not start" in answer.text
+    assert answer.values["works"] is False
+
+
+VERSION = 'echo \'{"sonde":"0.1.0","mpi":"openmpi","mpi_version":"Open MPI v%s","hwloc":true}\''
+
+
+def test_ranks_that_start_with_the_same_library_are_good(built, monkeypatch):
+    built(VERSION % "4.1.6")
+    monkeypatch.setattr(mpi, "say_hello", lambda mpi, probe: "")
+    answer = mpi.openmpi(Here())
+    assert (answer.text, answer.mark) == ("4.1.4, /opt/ompi/bin/mpirun; two ranks start", GOOD)
+    assert answer.values["works"] is True
+    assert answer.values["probe"]["hwloc"] is True
+
+
+def test_a_probe_of_another_version_is_poor(built, monkeypatch):
+    built(VERSION % "5.0.2")
+    monkeypatch.setattr(mpi, "say_hello", lambda mpi, probe: "")
+    answer = mpi.openmpi(Here())
+    assert answer.mark == POOR
+    assert "make setup" in answer.advice
+    assert answer.values["works"] is True
+
+
+def test_ranks_that_do_not_start_say_why(built, monkeypatch):
+    built(VERSION % "4.1.4")
+    monkeypatch.setattr(mpi, "say_hello", lambda mpi, probe: "a host could not be reached")
+    answer = mpi.openmpi(Here())
+    assert answer.mark == NONE
+    assert answer.text.endswith("two ranks do not start: a host could not be reached")
+    assert answer.values["works"] is False
+
+
+@pytest.mark.parametrize("text", ["", "not json", "[]", '{"other":1}'])
+def test_a_probe_version_that_is_none(text):
+    assert mpi.probe_version(text) == {}
+
+
+def test_version_numbers():
+    assert mpi.number("Open MPI v4.1.4, package") == (4, 1, 4)
+    assert mpi.number("MPICH Version: 4.0.2") == (4, 0, 2)
+    assert mpi.number("none") == ()
+
+
+def test_two_ranks_say_hello(mpi: Mpi, tmp_path):
+    """A script stands in for the probe, so that this holds whatever was built: only rank 0 speaks."""
+    probe = tmp_path / "probe"
+    probe.write_text(
+        '#!/bin/sh\n[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ] && '
+        'echo "{\\"event\\":\\"hello\\",\\"ranks\\":${OMPI_COMM_WORLD_SIZE:-$PMI_SIZE}}"; exit 0\n'
+    )
+    probe.chmod(0o755)
+    assert diagnosis.mpi.say_hello(mpi, probe) == ""
+    probe.write_text("#!/bin/sh\nexit 0\n")
+    assert diagnosis.mpi.say_hello(mpi, probe) == "none of 2 answered"
+    probe.write_text("#!/bin/sh\nexit 9\n")
+    assert diagnosis.mpi.say_hello(mpi, probe)
+
+
+class Scripted(Here):
+    """A machine whose programs answer from a table."""
+
+    def __new__(cls, answers):
+        made = super().__new__(cls)
+        object.__setattr__(made, "answers", answers)
+        return made
+
+    def __init__(self, answers) -> None:
+        super().__init__()
+
+    def which(self, program):
+        return program if program in self.answers else None
+
+    def run(self, words, timeout_s):
+        return diagnosis.Ran(0, self.answers.get(Path(words[0]).name, ""), "")
+
+
+def test_transports_of_open_mpi():
+    out = (
+        "mca:btl:tcp:version:1\nmca:btl:vader:version:1\nmca:pml:ucx:version:1\nmca:pml:ucx:param:x:value:1\n"
+    )
+    assert mpi.openmpi_transports(Scripted({"ompi_info": out}), MPI4) == [
+        "shared memory (vader)",
+        "tcp",
+        "ucx",
+    ]
+    assert mpi.openmpi_transports(Scripted({}), MPI4) == []
+
+
+@pytest.mark.parametrize(
+    ("answers", "names"),
+    [
+        ({"mpirun": "Configure options: '--with-device=ch4:ucx'"}, ["shared memory (ch4)", "ucx"]),
+        (
+            {"mpirun": "", "mpichversion": "MPICH Device:    \tch4:ofi\n"},
+            ["shared memory (ch4)", "libfabric"],
+        ),
+        ({"mpirun": "'--with-device=ch3'"}, ["shared memory (ch3)", "tcp"]),
+        ({"mpirun": ""}, []),
+    ],
+)
+def test_transports_of_mpich(answers, names):
+    assert mpi.mpich_transports(Scripted(answers), Mpi("mpich", "MPICH", "4.0.2", Path("/x/mpirun"))) == names
+
+
+def test_cross_memory_attach_is_tried_and_its_refusal_told(tree):
+    real = diagnosis.mpi.cma(Here())
+    assert isinstance(real.values["cma"], bool)
+    assert real.mark == (GOOD if real.values["cma"] else POOR)
+
+    class Refused(Here):
+        def run(self, words, timeout_s):
+            return diagnosis.Ran(0, "operation not permitted", "")
+
+    tree.put("proc/sys/kernel/yama/ptrace_scope", "1\n")
+    answer = mpi.cma(Refused(tree().root))
+    assert answer.mark == POOR
+    assert answer.text == "cross memory attach: operation not permitted"
+    assert "ptrace_scope=0" in answer.advice
+
+
+# libraries, and what all comes to
+
+
+def test_netcdf_is_written_and_read_back():
+    answer = rooms.netcdf(Here())
+    assert answer.mark == GOOD
+    assert answer.values["works"] is True
+
+
+def test_a_missing_library_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(rooms, "find_spec", lambda name: None)
+    assert rooms.report(Here()).needs == [Need("report", "make setup")]
+    assert rooms.parquet(Here()).needs[0].install == "pip install 'sonde-hpc[parquet]'"
+    assert rooms.browser(Here(environ={"PATH": ""})).mark == FACT
+
+
+def answers(**changed: Answer) -> dict[str, Answer]:
+    works = Answer("fine", GOOD, {"works": True, "built": True, "version": "4.1.4"})
+    return {name: changed.get(name, works) for name in diagnosis.CHECKS}
+
+
+def test_all_works():
+    outcome = doctor.diagnose(answers())
+    assert outcome.verdict == "net, data and report work here, with Open MPI 4.1.4 and MPICH 4.1.4."
+    assert outcome.exit == 0
+    assert outcome.values["rooms"][0] == {"room": "net", "built": True, "works": True, "missing": []}
+
+
+def test_one_mpi_is_enough_for_net():
+    absent = Answer(
+        "not installed", NONE, {"works": False, "built": False}, [Need("MPICH", "apt-get install mpich")]
+    )
+    outcome = doctor.diagnose(answers(mpich=absent))
+    assert outcome.verdict == "net, data and report work here, with Open MPI 4.1.4."
+    assert outcome.values["rooms"][0]["missing"] == [{"what": "MPICH", "install": "apt-get install mpich"}]
+
+
+def test_without_mpi_net_does_not_work():
+    absent = Answer("not installed", NONE, {"works": False, "built": False}, [Need("MPI", "x")])
+    outcome = doctor.diagnose(answers(mpich=absent, openmpi=absent))
+    assert outcome.verdict == "data and report work here; net does not."
+    assert outcome.values["rooms"][0] == {
+        "room": "net",
+        "built": False,
+        "works": False,
+        "missing": [{"what": "MPI", "install": "x"}],
+    }
+
+
+def test_without_netcdf_nothing_works():
+    broken = Answer("does not load", NONE, {"works": False}, [Need("datasets", "make setup")])
+    assert doctor.diagnose(answers(netcdf=broken)).verdict.startswith("Nothing works here")
+
+
+def test_what_is_poor_becomes_a_warning_with_advice():
+    slow = Answer("hpet", POOR, {"works": True}, advice="boot with clocksource=tsc")
+    (warning,) = doctor.diagnose(answers(clock=slow)).warnings
+    assert (warning.code, warning.evidence, warning.hint) == (
+        "doctor.clock",
+        "Clock: hpet",
+        "boot with clocksource=tsc",
+    )
+
+
+def test_this_machine(sonde):
+    ran = sonde("doctor", "--json")
+    told = json.loads(ran.out)
+    assert ran.code == 0
+    assert [room["room"] for room in told["rooms"]] == list(doctor.ROOMS)
+    for room in told["rooms"]:
+        assert set(room) == {"room", "built", "works", "missing"}
+        assert all(set(need) == {"what", "install"} for need in room["missing"])
+    assert set(told["machine"]) == set(diagnosis.CHECKS)
+    assert told["machine"]["cpu"]["threads"] == len(os.sched_getaffinity(0))
+    assert told["machine"]["python"]["version"] == ".".join(map(str, sys.version_info[:3]))
+
+
+def test_this_machine_for_a_person(sonde):
+    ran = sonde("doctor")
+    assert ran.code == 0
+    for title in ("Rooms", "MPI", "Machine", "Libraries"):
+        assert f"\n  {title}\n" in ran.out
+    assert max(map(len, ran.out.splitlines())) <= 80

@@ -1,0 +1,126 @@
+"""The program as a shell starts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SONDE = Path(sys.executable).with_name("sonde")
+HEAVY = (
+    "numpy",
+    "scipy",
+    "xarray",
+    "netCDF4",
+    "plotly",
+    "matplotlib",
+    "pandas",
+    "rich",
+    "jinja2",
+    "difflib_none",
+)
+
+
+def start(*words: str, **more: object) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "SONDE_CONFIG": "", "COLUMNS": "80"}
+    return subprocess.run([SONDE, *words], capture_output=True, text=True, timeout=60, env=env, **more)
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys\nfrom sonde.cli.entry import main\nmain(['--help'])\nprint(*sys.modules, file=sys.stderr)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    loaded = {name.partition(".")[0] for name in ran.stderr.split()}
+    assert loaded & set(HEAVY) == set()
+    rooms = {
+        name for name in ran.stderr.split() if name.startswith(("sonde.net.", "sonde.report.", "sonde.data."))
+    }
+    assert rooms == set()
+
+
+def test_an_error_imports_nothing_heavy():
+    code = "import sys\nfrom sonde.cli.entry import main\nmain(['nonsense'])\nprint(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert {name.partition(".")[0] for name in ran.stdout.split()} & set(HEAVY) == set()
+
+
+def test_the_program_exits_with_the_code():
+    assert start("--version").returncode == 0
+    assert start("nonsense").returncode == 2
+    assert start("nonsense").stderr.startswith("error: sonde has no command 'nonsense'")
+
+
+@pytest.mark.parametrize("words", [("--help",), ("--json", "doctor")])
+def test_a_reader_that_goes_away_is_no_error(words):
+    ran = subprocess.run(
+        f"'{SONDE}' {' '.join(words)} | true; echo ${{PIPESTATUS[0]}} >&2",
+        shell=True,
+        executable="/bin/bash",
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ran.stderr == "0\n"
+
+
+def test_a_closed_stdout_is_told_and_not_traced():
+    ran = subprocess.run(
+        f"'{SONDE}' doctor --json > /dev/full", shell=True, capture_output=True, text=True, timeout=120
+    )
+    assert ran.returncode == 3
+    assert ran.stderr.startswith("error: doctor: no space left on device")
+
+
+def test_ctrl_c_exits_130_with_one_word():
+    code = (
+        "import sys, time\nfrom sonde.cli import doctor, entry\n"
+        "def wait(here): print('ready', flush=True); time.sleep(60)\n"
+        "doctor.ask_all = wait\nsys.exit(entry.main(['doctor']))"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "ready\n"
+    time.sleep(0.1)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=30)
+    assert child.returncode == 130
+    assert err == "\ninterrupted\n"
+
+
+def complete(line: str) -> list[str]:
+    words = line.split(" ")
+    env = {
+        **os.environ,
+        "_SONDE_COMPLETE": "bash_complete",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    ran = subprocess.run([SONDE], capture_output=True, text=True, timeout=60, env=env, check=True)
+    return [item.partition(",")[2] for item in ran.stdout.split()]
+
+
+def test_the_shell_completes_commands_and_options():
+    assert complete("sonde d") == ["data", "doctor"]
+    assert complete("sonde --js") == ["--json"]
+    assert "--json" in complete("sonde doctor --j")
+
+
+def test_the_completion_script_is_printed():
+    env = {**os.environ, "_SONDE_COMPLETE": "bash_source"}
+    ran = subprocess.run([SONDE], capture_output=True, text=True, timeout=60, env=env)
+    assert ran.returncode == 0
+    assert "_SONDE_COMPLETE=bash_complete" in ran.stdout
+
+
+def test_json_of_a_failure_parses():
+    told = json.loads(start("--json", "nonsense").stdout)
+    assert told["error"]["code"] == "core.no_command"

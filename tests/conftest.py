@@ -1,0 +1,115 @@
+"""What tests need from the machine: skipped with the reason, or failed in CI (SONDE_TEST_REQUIRE=all).
+
+Markers (pyproject.toml): mpi, browser, root, slow. `hardware(reason)` marks what no set-up can bring, and may
+skip in CI too. A test that takes the fixture `mpi` runs once for each MPI that SONDE_TEST_MPI asks for: a
+flavour, `both`, or `other` for those that are not the default. Default: the default MPI.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sonde.core import distribution
+from sonde.core.errors import SondeError
+from sonde.core.launch.mpirun import FLAVOURS, Mpi, Mpirun, find_mpi
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+REQUIRE_ALL = os.environ.get("SONDE_TEST_REQUIRE") == "all"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "hardware(reason): needs hardware that no set-up can bring")
+
+
+def lacking(marker: str) -> str:
+    """Why this machine cannot run tests with this marker; "" when it can."""
+    if marker == "mpi":
+        try:
+            find_mpi()
+        except SondeError as error:
+            return f"{error.what}: {error.hint}"
+    if marker == "browser":
+        if not any(shutil.which(browser) for browser in BROWSERS):
+            return f"no Chromium: {distribution.install('chromium')}"
+        if not shutil.which("chromedriver"):
+            return f"no chromedriver: {distribution.install('chromium')}"
+    if marker == "root" and os.geteuid() != 0:
+        return "needs root"
+    return ""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    reasons = {marker: lacking(marker) for marker in ("mpi", "browser", "root")}
+    for item in items:
+        if "mpi" in getattr(item, "fixturenames", ()):
+            item.add_marker("mpi")
+        for marker, reason in reasons.items():
+            if reason and item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Where everything is required a skip is a failure that tells its reason."""
+    report = yield
+    allowed = item.get_closest_marker("hardware") or hasattr(report, "wasxfail")
+    if REQUIRE_ALL and report.skipped and not allowed:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        report.outcome = "failed"
+        report.longrepr = f"SONDE_TEST_REQUIRE=all, but this test would skip: {reason}"
+    return report
+
+
+def asked_flavours() -> list[str]:
+    """The MPI flavours to test with, after SONDE_TEST_MPI."""
+    asked = os.environ.get("SONDE_TEST_MPI") or "default"
+    if asked == "both":
+        return list(FLAVOURS)
+    if asked in FLAVOURS:
+        return [asked]
+    if asked not in ("default", "other"):
+        raise pytest.UsageError(f"SONDE_TEST_MPI is '{asked}'; allowed: {', '.join(FLAVOURS)}, both, other")
+    try:
+        default = find_mpi().flavour
+    except SondeError:
+        default = FLAVOURS[0]
+    return [default] if asked == "default" else [flavour for flavour in FLAVOURS if flavour != default]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "mpi" in metafunc.fixturenames:
+        metafunc.parametrize("mpi", asked_flavours(), indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def mpi(request: pytest.FixtureRequest) -> Mpi:
+    """An MPI of this machine, one after the other of those asked for."""
+    try:
+        return find_mpi(request.param)
+    except SondeError as error:
+        pytest.skip(f"{error.what}: {error.hint}")
+
+
+@pytest.fixture
+def mpirun(mpi: Mpi, monkeypatch: pytest.MonkeyPatch) -> Mpirun:
+    """The launcher of `mpi`, which is also what anything that looks for an MPI finds while the test runs."""
+    monkeypatch.setenv("SONDE_MPI", str(mpi.mpirun))
+    return Mpirun(found=mpi)
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    """A folder for one probe's log and block files."""
+    folder = tmp_path / "probe.run"
+    folder.mkdir()
+    return folder

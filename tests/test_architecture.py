@@ -1,0 +1,407 @@
+"""The rules of ARCHITECTURE.md, held against every source file, and each against a sample that breaks it.
+
+A rule is a function from one file (its path below the project's root, its text) to what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+ROOMS = ("net", "noise", "io", "store", "bus", "power")
+ABOVE = ("survey", "report", "data", "cli")
+TOUCHES_MACHINE = re.compile(r"(run|cli|client)(_\w+)?\.py")
+
+Rule = Callable[[PurePosixPath, str], list[str]]
+
+
+def imports(path: PurePosixPath, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(line, dotted name) of all that a module imports, in functions and for types as well."""
+    package = path.relative_to("src").parent.parts if path.is_relative_to("src") else ()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = list(package[: len(package) - node.level + 1]) if node.level else []
+            head = ".".join([*base, *([node.module] if node.module else [])])
+            yield from ((node.lineno, f"{head}.{alias.name}") for alias in node.names)
+
+
+def part_of(name: str) -> str:
+    """ "net" of "sonde.net.schema"; "" for what is not Sonde's, or belongs to no part."""
+    pieces = name.split(".")
+    return pieces[1] if pieces[0] == "sonde" and len(pieces) > 1 else ""
+
+
+def layers(path: PurePosixPath, text: str) -> list[str]:
+    """1. core <- rooms <- survey, report, data <- cli; rooms do not import each other."""
+    part = path.parts[2] if len(path.parts) > 3 else ""
+    allowed = {"core", "_core", part}
+    if part in ABOVE:
+        allowed |= {*ROOMS, *ABOVE} - ({"cli"} if part != "cli" else set())
+    elif part != "core" and part not in ROOMS:
+        return []
+    parts = {"core", *ROOMS, *ABOVE}
+    return [
+        f"line {line}: {part} imports {name}"
+        for line, name in imports(path, ast.parse(text))
+        if part_of(name) in parts - allowed
+    ]
+
+
+INCLUDES = {
+    "core": ("core",),
+    "mpi": ("core", "mpi"),
+    "bind": ("core", "bind", *ROOMS),
+    **{room: ("core", "mpi", room) for room in ROOMS},
+}
+
+
+def include_layers(path: PurePosixPath, text: str) -> list[str]:
+    """1. The same for C++ includes."""
+    allowed = INCLUDES.get(path.parts[1], ())
+    return [
+        f"line {number}: native/{path.parts[1]} includes {match[1]}"
+        for number, line in enumerate(text.splitlines(), 1)
+        if (match := re.match(r'\s*#\s*include\s+"([^"]+)"', line)) and match[1].split("/")[0] not in allowed
+    ]
+
+
+MACHINE = {
+    "asyncio",
+    "ctypes",
+    "fcntl",
+    "glob",
+    "http",
+    "mmap",
+    "multiprocessing",
+    "os",
+    "platform",
+    "random",
+    "secrets",
+    "select",
+    "selectors",
+    "shutil",
+    "signal",
+    "socket",
+    "subprocess",
+    "sys",
+    "tempfile",
+    "threading",
+    "time",
+    "urllib",
+}
+CLOCKS = {"now", "utcnow", "today"}
+
+
+def pure(path: PurePosixPath, text: str) -> list[str]:
+    """2. Outside run.py, cli.py and client.py a room's modules touch no process, socket, clock or file."""
+    if path.parts[2] not in ROOMS or TOUCHES_MACHINE.fullmatch(path.name) or len(path.parts) < 4:
+        return []
+    tree = ast.parse(text)
+    found = [
+        f"line {line}: imports {name}"
+        for line, name in imports(path, tree)
+        if name.split(".")[0] in MACHINE and not name.startswith("os.PathLike")
+    ]
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        if isinstance(node.func, ast.Name) and node.func.id in ("open", "input"):
+            found.append(f"line {node.lineno}: calls {node.func.id}()")
+        if isinstance(node.func, ast.Attribute) and node.func.attr in CLOCKS:
+            found.append(f"line {node.lineno}: reads a clock with .{node.func.attr}()")
+    return found
+
+
+DRAWING = {"plotly", "matplotlib", "bokeh", "altair", "seaborn", "PIL", "pygal"}
+
+
+def drawing(path: PurePosixPath, text: str) -> list[str]:
+    """2. Only report/render_*.py imports a plotting library."""
+    if path.parts[2] == "report" and path.name.startswith("render_"):
+        return []
+    return [
+        f"line {line}: imports {name}"
+        for line, name in imports(path, ast.parse(text))
+        if name.split(".")[0] in DRAWING
+    ]
+
+
+PRINTERS = {("sys", "exit"), ("sys", "stdout"), ("click", "echo"), ("click", "secho"), ("click", "exit")}
+
+
+def printing(path: PurePosixPath, text: str) -> list[str]:
+    """3. Only sonde/cli prints and exits."""
+    if path.parts[2] == "cli":
+        return []
+    tree = ast.parse(text)
+    found = [f"line {n}: imports {name}" for n, name in imports(path, tree) if name.split(".")[0] == "rich"]
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("print", "exit", "quit")
+        ):
+            found.append(f"line {node.lineno}: calls {node.func.id}()")
+        if isinstance(node, ast.Attribute) and (ast.unparse(node.value), node.attr) in PRINTERS:
+            found.append(f"line {node.lineno}: uses {ast.unparse(node)}")
+        if isinstance(node, ast.Name) and node.id == "SystemExit":
+            found.append(f"line {node.lineno}: uses SystemExit")
+    return found
+
+
+def outcomes(path: PurePosixPath, text: str) -> list[str]:
+    """3. Every command says that it returns an Outcome."""
+    if path.name not in ("cli.py", "doctor.py"):
+        return []
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        words = [ast.unparse(decorator).split("(")[0].split(".")[-1] for decorator in node.decorator_list]
+        returns = ast.unparse(node.returns) if node.returns else "nothing"
+        if "command" in words and returns != "Outcome":
+            found.append(f"line {node.lineno}: command {node.name} returns {returns}")
+    return found
+
+
+def public_functions(text: str) -> set[str]:
+    return {
+        node.name
+        for node in ast.parse(text).body
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+    }
+
+
+def statistics() -> set[str]:
+    """Names of the statistics there are, which exist once: in sonde.core.stats."""
+    return public_functions((ROOT / "src/sonde/core/stats.py").read_text())
+
+
+def once(path: PurePosixPath, text: str) -> list[str]:
+    """4. A statistic exists once."""
+    if path == PurePosixPath("src/sonde/core/stats.py"):
+        return []
+    again = public_functions(text) & statistics()
+    return [f"defines {name}, which sonde.core.stats has" for name in sorted(again)]
+
+
+def no_formats(path: PurePosixPath, text: str) -> list[str]:
+    """5. No native program links NetCDF or reads TOML."""
+    library = "(netcdf|hdf5|toml)"
+    pattern = rf"#\s*include\s*[<\"][^>\"]*{library}|find_package\s*\(\s*{library}|\bnc_(open|create)\b"
+    return [
+        f"line {number}: {line.strip()}"
+        for number, line in enumerate(text.splitlines(), 1)
+        if re.search(pattern, line, re.IGNORECASE)
+    ]
+
+
+EMPTY_WORDS = re.compile(r"(?:^|_)(utils?|helpers?|managers?|misc|common_stuff)(?:_|$)")
+
+
+def names(path: PurePosixPath, text: str) -> list[str]:
+    """Names that say nothing: no utils, helpers, manager."""
+    found = [f"the path has '{part}'" for part in path.with_suffix("").parts if EMPTY_WORDS.search(part)]
+    if path.suffix == ".py":
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", node.name).lower()
+                if EMPTY_WORDS.search(snake):
+                    found.append(f"line {node.lineno}: '{node.name}'")
+    return found
+
+
+PYTHON: tuple[Rule, ...] = (layers, pure, drawing, printing, outcomes, once, names)
+NATIVE: tuple[Rule, ...] = (include_layers, no_formats, names)
+
+
+def below(folder: str, *suffixes: str) -> list[PurePosixPath]:
+    found = (path for suffix in suffixes for path in (ROOT / folder).rglob(f"*{suffix}"))
+    return sorted(PurePosixPath(path.relative_to(ROOT).as_posix()) for path in found)
+
+
+SOURCES = below("src/sonde", ".py")
+NATIVES = below("native", ".cpp", ".hpp", ".c", ".h", "CMakeLists.txt", ".cmake")
+
+
+@pytest.mark.parametrize("rule", PYTHON, ids=lambda rule: rule.__name__)
+def test_python_follows(rule: Rule):
+    broken = [f"{path} {what}" for path in SOURCES for what in rule(path, (ROOT / path).read_text())]
+    assert broken == [], rule.__doc__
+
+
+@pytest.mark.parametrize("rule", NATIVE, ids=lambda rule: rule.__name__)
+def test_native_code_follows(rule: Rule):
+    broken = [f"{path} {what}" for path in NATIVES for what in rule(path, (ROOT / path).read_text())]
+    assert broken == [], rule.__doc__
+
+
+def test_there_is_something_to_hold_the_rules_against():
+    assert len(SOURCES) > 20
+    assert len(NATIVES) > 20
+    assert {"median", "quantile_ci"} & statistics() or len(statistics()) > 5
+
+
+BREAKS = [
+    (layers, "src/sonde/core/x.py", "import sonde.net.schema"),
+    (layers, "src/sonde/core/x.py", "from sonde.report import page"),
+    (layers, "src/sonde/core/x.py", "def f():\n    from sonde import net"),
+    (layers, "src/sonde/core/launch/x.py", "from ...cli import console"),
+    (layers, "src/sonde/net/x.py", "from sonde.io import trace"),
+    (layers, "src/sonde/net/x.py", "from ..data import verbs"),
+    (
+        layers,
+        "src/sonde/net/x.py",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import sonde.report.page",
+    ),
+    (layers, "src/sonde/data/x.py", "from sonde.cli.console import Console"),
+    (include_layers, "native/core/x.cpp", '#include "mpi/team.hpp"'),
+    (include_layers, "native/mpi/x.hpp", '#include "net/probe.hpp"'),
+    (include_layers, "native/net/x.cpp", '  #  include "io/trace.hpp"'),
+    (include_layers, "native/core/x.cpp", '#include "bind/raise.hpp"'),
+    (pure, "src/sonde/net/analyse.py", "import os"),
+    (pure, "src/sonde/net/analyse.py", "from subprocess import run"),
+    (pure, "src/sonde/net/analyse.py", "def f():\n    import socket"),
+    (pure, "src/sonde/net/deep/x.py", "import time"),
+    (pure, "src/sonde/net/analyse.py", "def f(p):\n    return open(p)"),
+    (pure, "src/sonde/net/analyse.py", "import datetime\nx = datetime.datetime.now()"),
+    (drawing, "src/sonde/net/figures.py", "import plotly.graph_objects as go"),
+    (drawing, "src/sonde/report/page.py", "from matplotlib import pyplot"),
+    (drawing, "src/sonde/cli/x.py", "def f():\n    import matplotlib"),
+    (printing, "src/sonde/net/run.py", "print('done')"),
+    (printing, "src/sonde/net/cli.py", "import sys\nsys.exit(1)"),
+    (printing, "src/sonde/data/cli.py", "import click\nclick.echo('x')"),
+    (printing, "src/sonde/core/x.py", "raise SystemExit(3)"),
+    (printing, "src/sonde/core/x.py", "import sys\nsys.stdout.write('x')"),
+    (printing, "src/sonde/net/cli.py", "from rich.table import Table"),
+    (outcomes, "src/sonde/net/cli.py", "@group.command()\n@common()\ndef run() -> None: ..."),
+    (outcomes, "src/sonde/survey/cli.py", "@click.command('x')\ndef command(): ..."),
+    (once, "src/sonde/net/analyse.py", "def {statistic}(x): ..."),
+    (no_formats, "native/net/x.cpp", "#include <netcdf.h>"),
+    (no_formats, "native/core/x.cpp", '#include "toml++/toml.hpp"'),
+    (no_formats, "native/CMakeLists.txt", "find_package(netCDF REQUIRED)"),
+    (names, "src/sonde/core/utils.py", ""),
+    (names, "src/sonde/net/x.py", "class LinkManager: ..."),
+    (names, "src/sonde/net/x.py", "def time_helper(): ..."),
+    (names, "native/core/string_util.hpp", ""),
+]
+
+
+@pytest.mark.parametrize(("rule", "path", "text"), BREAKS)
+def test_a_rule_finds_what_breaks_it(rule: Rule, path: str, text: str):
+    assert rule(PurePosixPath(path), text.replace("{statistic}", min(statistics())))
+
+
+KEEPS = [
+    (
+        layers,
+        "src/sonde/net/cli.py",
+        "from sonde.core.options import common\nfrom sonde.net import run\nimport click",
+    ),
+    (layers, "src/sonde/survey/cli.py", "from sonde.net import run\nfrom sonde.report import page"),
+    (layers, "src/sonde/cli/doctor.py", "from sonde.net import schema\nfrom sonde.cli import console"),
+    (layers, "src/sonde/core/units.py", "import sonde._core as _core\nimport sonde"),
+    (
+        include_layers,
+        "native/net/x.cpp",
+        '#include "core/clock.hpp"\n#include "mpi/team.hpp"\n#include <mpi.h>',
+    ),
+    (pure, "src/sonde/net/run.py", "import os, subprocess, time"),
+    (pure, "src/sonde/core/config.py", "import os"),
+    (
+        pure,
+        "src/sonde/net/analyse.py",
+        "import numpy as np\nfrom pathlib import Path\nfrom os import PathLike",
+    ),
+    (drawing, "src/sonde/report/render_html.py", "import plotly"),
+    (printing, "src/sonde/cli/console.py", "print('x')"),
+    (printing, "src/sonde/net/run.py", "def fingerprint(): ...\nfingerprint()"),
+    (
+        outcomes,
+        "src/sonde/net/cli.py",
+        "@group.command()\ndef run() -> Outcome: ...\n\n@click.group()\ndef g() -> None: ...",
+    ),
+    (no_formats, "native/core/x.cpp", "// what NetCDF calls a dimension"),
+    (names, "src/sonde/net/x.py", "class Futile: ...\ndef manage(): ..."),
+]
+
+
+@pytest.mark.parametrize(("rule", "path", "text"), KEEPS)
+def test_a_rule_leaves_alone_what_keeps_it(rule: Rule, path: str, text: str):
+    assert rule(PurePosixPath(path), text) == []
+
+
+def test_a_room_has_the_same_name_everywhere():
+    for room in ROOMS:
+        there = {place for place in ("native", "src/sonde", "tests/unit") if (ROOT / place / room).is_dir()}
+        assert there in (set(), {"native", "src/sonde", "tests/unit"}), f"{room} is only in {there}"
+
+
+def mirrored(test: PurePosixPath) -> list[PurePosixPath]:
+    """The modules a unit test may be about: src/sonde/core/x.py or x/ for tests/unit/core/test_x.py."""
+    folder = PurePosixPath("src/sonde") / test.parent.relative_to("tests/unit")
+    name = test.stem.removeprefix("test_")
+    return [folder / f"{name}.py", folder / name / "__init__.py"]
+
+
+def test_unit_tests_mirror_modules():
+    tests = [path for path in below("tests/unit", ".py") if path.name.startswith("test_")]
+    assert tests
+    orphans = [str(test) for test in tests if not any((ROOT / path).exists() for path in mirrored(test))]
+    assert orphans == []
+
+
+def test_the_mirror_finds_what_it_should():
+    assert PurePosixPath("src/sonde/core/units.py") in mirrored(
+        PurePosixPath("tests/unit/core/test_units.py")
+    )
+    assert PurePosixPath("src/sonde/core/launch/srun.py") in mirrored(
+        PurePosixPath("tests/unit/core/launch/test_srun.py")
+    )
+    assert not any(
+        (ROOT / path).exists() for path in mirrored(PurePosixPath("tests/unit/core/test_nothing.py"))
+    )
+
+
+def has_logic(text: str) -> bool:
+    """Whether a module does anything: a function with more than a docstring, `...` or one plain return."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            body = [
+                part
+                for part in node.body
+                if not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))
+            ]
+            if len(body) > 1 or any(
+                isinstance(part, ast.For | ast.If | ast.While | ast.Try | ast.With) for part in body
+            ):
+                return True
+    return False
+
+
+def test_every_module_of_core_and_every_pure_module_of_a_room_has_a_unit_test():
+    tests = {path for test in below("tests/unit", ".py") for path in mirrored(test)}
+    untested = [
+        str(path)
+        for path in SOURCES
+        if path.parts[2] in ("core", *ROOMS)
+        and not TOUCHES_MACHINE.fullmatch(path.name)
+        and has_logic((ROOT / path).read_text())
+        and path not in tests
+        and path.parent / "__init__.py" not in tests  # test_launch.py is about the whole of launch/
+    ]
+    assert untested == []
+
+
+def test_logic_is_told_from_definitions():
+    assert has_logic("def f(x):\n    y = x\n    return y")
+    assert has_logic("class A:\n    def f(self, x):\n        if x: return 1")
+    assert not has_logic('def f(x):\n    """Says."""\n    return x')
+    assert not has_logic("class P:\n    x: int\n    def f(self) -> int: ...")

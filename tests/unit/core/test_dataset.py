@@ -1,0 +1,332 @@
+"""Opening and checking datasets: what is sound opens lazily, what is not is told in words that help."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+import fakeroom
+import netCDF4
+import numpy as np
+import pytest
+import xarray as xr
+from fakeroom import in_child
+
+import sonde
+from sonde.core import dataset, seal
+from sonde.core.errors import DataError, Finding, Warning
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("sound")
+    run = fakeroom.make_run(folder / "a.run", env={"A": "b"})
+    return seal.seal(run, folder / "a.nc", fakeroom.SCHEMA)[0].path
+
+
+@pytest.fixture
+def copy(sound, tmp_path) -> Path:
+    path = tmp_path / "a.nc"
+    path.write_bytes(sound.read_bytes())
+    return path
+
+
+def open_files(path: Path) -> int:
+    held = 0
+    for link in Path("/proc/self/fd").iterdir():
+        try:
+            held += os.readlink(link) == str(path)
+        except OSError:
+            continue
+    return held
+
+
+def test_values_are_read_when_used_and_the_file_is_closed(sound):
+    with sonde.open(sound) as tree:
+        delay = tree["raw/delay"]
+        assert not delay.variable._in_memory
+        assert delay[1, 0, 0].item() == fakeroom.expected(1, 2, 5)[0, 0]
+        assert not delay.variable._in_memory
+        assert open_files(sound) >= 1
+    assert open_files(sound) == 0
+
+
+def test_nothing_is_decoded(sound):
+    with dataset.open(sound) as tree:
+        assert tree["raw/delay"].dtype == np.float64  # "s" makes no timedelta
+        assert tree["raw/n"].dtype == np.int32  # a fill value makes no float
+        assert tree["raw/delay"].attrs["units"] == "s"
+
+
+def test_schema_and_attributes_are_plain_values(sound):
+    with dataset.open(sound) as tree:
+        assert dataset.schema_of(tree) == ("lab", 1)
+        attrs = dataset.attrs(tree)
+        assert attrs["complete"] == 1
+        assert type(attrs["complete"]) is int
+        assert type(attrs["seed"]) is int
+        assert dataset.attrs(tree["env"]) == {"A": "b"}
+        assert dataset.warnings_of(tree) == []
+    with pytest.raises(DataError, match="has no schema such as net/1, but None"):
+        dataset.schema_of(xr.DataTree())
+    assert dataset.warnings_of(xr.DataTree()) == []
+
+
+def told(path: Path) -> DataError:
+    with pytest.raises(DataError) as raised:
+        dataset.open(path)
+    assert raised.value.hint
+    return raised.value
+
+
+def test_a_missing_file_names_the_nearest(copy):
+    error = told(copy.with_name("aa.nc"))
+    assert error.code == "core.no_such_file"
+    assert "aa.nc is not there (nearest: a.nc)" in error.what
+
+
+def test_a_missing_file_whose_run_is_still_there_names_recover(tmp_path):
+    (tmp_path / "a.run").mkdir()
+    assert f"sonde data recover {tmp_path / 'a.run'}" in told(tmp_path / "a.nc").hint
+
+
+def test_a_folder_is_no_dataset_and_a_runs_folder_wants_recover(tmp_path):
+    assert told(tmp_path).code == "core.not_a_file"
+    fakeroom.make_run(tmp_path / "a.run")
+    assert told(tmp_path / "a.run").hint == f"sonde data recover {tmp_path / 'a.run'}"
+
+
+@pytest.mark.parametrize("content", [b"SONDEBLK and more", b"#!/bin/sh\n", b"\x89PNG\r\n\x1a\n" + bytes(60)])
+def test_a_file_of_another_kind_is_told(tmp_path, content):
+    (tmp_path / "a.nc").write_bytes(content)
+    error = told(tmp_path / "a.nc")
+    assert error.code == "core.not_netcdf"
+    assert "is not NetCDF" in error.what
+
+
+@pytest.mark.parametrize("kind", ["NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA", "NETCDF4"])
+def test_a_foreign_netcdf_says_what_was_expected_and_how_to_convert(tmp_path, kind):
+    with netCDF4.Dataset(tmp_path / "x_median.nc", "w", format=kind) as file:
+        file.createDimension("x", 2)
+        file.createVariable("data", "f8", ("x",))[:] = 1
+    error = told(tmp_path / "x_median.nc")
+    assert error.code == "core.not_sonde"
+    assert "expected schema: net/1" in error.what
+    assert f"sonde net convert {tmp_path / 'x_median.nc'} x_median-sonde.nc --to sonde" in error.hint
+
+
+@pytest.mark.parametrize("schema", ["NetCDF", "net", "net/0", "net/one", "net/1/2", 7])
+def test_a_schema_of_no_room_is_foreign(copy, schema):
+    with netCDF4.Dataset(copy, "a") as file:
+        file.schema = schema
+    error = told(copy)
+    assert error.code == "core.not_sonde"
+    assert repr(schema) in error.what
+
+
+def test_a_newer_schema_names_both_versions(copy):
+    with netCDF4.Dataset(copy, "a") as file:
+        file.schema = "net/2"
+    error = told(copy)
+    assert error.code == "core.newer_schema"
+    assert "has the schema net/2; this Sonde reads up to net/1" in error.what
+
+
+@pytest.mark.parametrize("length", [0, 5, 40, 100, 2000, -1])
+def test_a_cut_off_dataset_says_so_and_where_more_may_be(copy, length):
+    whole = copy.read_bytes()
+    copy.write_bytes(whole[:length])
+    error = told(copy)
+    assert error.code == "core.damaged_file"
+    if length not in (0, 5, 40):
+        assert f"it holds {len(whole[:length])} of {len(whole)} bytes" in error.what
+    assert "sonde data recover" not in error.hint
+    copy.with_suffix(".run").mkdir()
+    assert told(copy).hint == f"sonde data recover {copy.with_suffix('.run')}"
+
+
+# HDF5 does not survive any number of damaged files in one process, so each gets its own; Sonde opens one.
+FLIPPING = """
+    import os
+    from sonde.core import dataset
+    from sonde.core.errors import DataError
+    sound, path = sys.argv[1:]
+    content = open(sound, "rb").read()
+    for at in range(0, len(content), 499):
+        damaged = bytearray(content)
+        damaged[at] ^= 0xFF
+        with open(path, "wb") as file:
+            file.write(damaged)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                said = "found" if dataset.validate(path) else "nothing"
+            except DataError as error:
+                said = error.code
+            except BaseException as error:
+                said = repr(error)
+            os.write(1, said.encode() + b"\\n")
+            os._exit(0)
+        if os.waitpid(pid, 0)[1]:
+            print(f"died of a flip at {at}", flush=True)
+"""
+
+
+def test_a_flipped_byte_never_ends_in_another_error(sound, tmp_path):
+    """Anywhere in the file: harmless, or told as damaged or foreign, or found by `validate`."""
+    said = in_child(FLIPPING, sound, tmp_path / "a.nc").communicate(timeout=200)[0].split("\n")[:-1]
+    assert len(said) == len(range(0, sound.stat().st_size, 499))
+    known = {
+        "nothing",
+        "found",
+        "core.damaged_file",
+        "core.not_sonde",
+        "core.not_netcdf",
+        "core.newer_schema",
+    }
+    assert set(said) <= known
+    assert {"core.damaged_file", "core.not_netcdf"} <= set(said)
+
+
+def test_a_sound_dataset_has_no_findings(sound):
+    assert dataset.validate(sound) == []
+
+
+def test_validate_asks_the_room_too(sound):
+    asked = []
+
+    def room(tree):
+        asked.append(dataset.schema_of(tree))
+        yield Finding("lab.odd", "odd")
+
+    assert dataset.validate(sound, room) == [Finding("lab.odd", "odd")]
+    assert asked == [("lab", 1)]
+
+
+def spoil(path: Path, **attrs) -> None:
+    with netCDF4.Dataset(path, "a") as file:
+        for name, value in attrs.items():
+            file.setncattr(name, value)
+
+
+@pytest.mark.parametrize(
+    ("attrs", "said"),
+    [
+        ({"complete": 2}, "root attribute complete is 2; allowed: 0 or 1"),
+        ({"seed": "three"}, "root attribute seed is 'three'; allowed: an integer"),
+        ({"created_utc": "yesterday"}, "root attribute created_utc is 'yesterday'; allowed: a time such as"),
+    ],
+)
+def test_a_bad_root_attribute_is_found(copy, attrs, said):
+    spoil(copy, **attrs)
+    (finding,) = dataset.validate(copy)
+    assert finding.code == "data.bad_attribute"
+    assert said in finding.text
+
+
+def test_every_root_attribute_is_asked_for(tmp_path):
+    path = tmp_path / "a.nc"
+    with netCDF4.Dataset(path, "w") as file:
+        file.schema = "lab/1"
+    found = dataset.validate(path)
+    missing = [finding.evidence["attribute"] for finding in found if finding.code == "data.missing_attribute"]
+    assert missing == [name for name in dataset.ROOT_ATTRIBUTES if name != "schema"]
+    assert [finding.text for finding in found if finding.code == "data.missing_group"] == [
+        "there is neither /raw nor /summary, so nothing was measured",
+        "group /env is missing",
+        "group /warnings is missing",
+    ]
+
+
+def test_variables_and_groups_are_checked(copy):
+    with netCDF4.Dataset(copy, "a") as file:
+        raw = file["raw"]
+        raw.createVariable("odd", "f8", ("rank",))
+        raw.createVariable("letter", "S1", ("rank",)).long_name = "a letter"
+        summary = file["summary"]
+        summary.renameVariable("median_low", "other")
+        bad = summary.createVariable("median_low", "f8", ("rank",))
+        bad.units, bad.long_name = "s", "of other dims"
+        file.createGroup("summry")
+        file["warnings"].renameVariable("hint", "hnt")
+    found = {(finding.code, finding.text) for finding in dataset.validate(copy)}
+    assert ("data.no_units", "/raw/odd has no units") in found
+    assert ("data.no_long_name", "/raw/odd has no long_name") in found
+    assert ("data.unknown_group", "group /summry is not known (nearest: summary)") in found
+    assert ("data.missing_variable", "/warnings has no hint(warning)") in found
+    assert ("data.bad_dims", "/summary/median_low has dims (rank), but median has (rank, cell)") in found
+    assert len(found) == 5
+
+
+def test_an_interval_that_does_not_hold_its_estimate_is_found(copy):
+    with netCDF4.Dataset(copy, "a") as file:
+        file["summary/median_high"][1, :] = 0.0
+        file["summary/median_low"][0, 0] = np.nan  # an interval that could not be computed is no violation
+    (finding,) = dataset.validate(copy)
+    assert finding.code == "data.bad_interval"
+    assert "lies outside [median_low, median_high] in 2 of 6 cells" in finding.text
+    assert dataset.validate(copy, values=False) == []
+
+
+def test_damaged_values_are_found(tmp_path):
+    delay = np.random.default_rng(1).random((4, 1000))
+    raw = xr.Dataset({"delay": (("rank", "sample"), delay, {"units": "s", "long_name": "delay"})})
+    path = seal.write_dataset(
+        tmp_path / "a.nc", raw, None, {"schema": "lab/1", "seed": 1, "stop_reason": "converged"}
+    )
+    assert dataset.validate(path) == []
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+    (finding,) = dataset.validate(path)
+    assert finding.code == "data.unreadable"
+    assert "/raw/delay cannot be read" in finding.text
+    assert dataset.validate(path, values=False) == []
+
+
+@pytest.mark.parametrize(
+    ("shape", "limit"),
+    [
+        ((), 8),
+        ((5,), 8),
+        ((5,), 16),
+        ((3, 4), 8),
+        ((3, 4), 40),
+        ((3, 4), 10**6),
+        ((2, 3, 4, 5), 200),
+        ((7, 1), 24),
+    ],
+)
+def test_pieces_cover_everything_once_within_the_limit(shape, limit):
+    variable = xr.Variable([f"d{k}" for k in range(len(shape))], np.zeros(shape))
+    seen = np.zeros(shape, int)
+    for where in dataset.pieces(variable, limit):
+        assert variable[where].nbytes <= max(limit, 8)
+        seen[where] += 1
+    assert (seen == 1).all()
+
+
+@pytest.mark.parametrize("chunks", [(1, 4, 2), (6, 1, 1), (2, 2, 2), (6, 7, 5), (10, 10, 10)])
+def test_pieces_are_made_of_whole_chunks(chunks):
+    variable = xr.Variable(("a", "b", "c"), np.zeros((6, 7, 5)), encoding={"chunksizes": chunks})
+    seen = np.zeros(variable.shape, int)
+    for where in dataset.pieces(variable, 800):
+        for part, chunk, length in zip(where, chunks, variable.shape):
+            if math.prod(map(min, chunks, variable.shape)) <= 100:
+                assert part.start % chunk == 0
+                assert part.stop % chunk == 0 or part.stop == length
+        assert variable[where].nbytes <= 800
+        seen[where] += 1
+    assert (seen == 1).all()
+
+
+def test_pieces_of_nothing_are_none():
+    assert list(dataset.pieces(xr.Variable(("a", "b"), np.zeros((3, 0))))) == []
+
+
+def test_warnings_come_back_as_they_were(tmp_path):
+    said = [Warning("a.b", "é\nline", ""), Warning("c.d", "", "do it")]
+    seal.write_dataset(tmp_path / "a.nc", None, None, {"schema": "lab/1"}, warnings=said)
+    with dataset.open(tmp_path / "a.nc") as tree:
+        assert dataset.warnings_of(tree) == said

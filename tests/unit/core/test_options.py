@@ -1,0 +1,187 @@
+"""Option types, and options that mean the same wherever on the command line they stand."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sonde.core.errors import UsageError
+from sonde.core.options import DURATION, HOSTS, SHARE, SHARED, SIZE, SIZES, Settings, Whole, common, settings
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("0:1000:100", tuple(range(0, 1000, 100))),
+        ("0:3", (0, 1, 2)),
+        ("1KiB:4KiB:1KiB", (1024, 2048, 3072)),
+        ("0:1:1000", (0,)),
+        ("8", (8,)),
+        ("8,1KiB, 64 KiB", (8, 1024, 65536)),
+        ("64,8", (64, 8)),
+        (str(2**31 - 1), (2**31 - 1,)),
+        ("0:2147483648:2147483647", (0, 2147483647)),
+    ],
+)
+def test_sizes(text, sizes):
+    assert SIZES.read(text) == sizes
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "holds no size"),
+        ("  ", "holds no size"),
+        (",", "is no size"),
+        ("8,", "is no size"),
+        ("1000:0:10", "ends before 0 B"),
+        ("5:5:1", "ends before 5 B"),
+        ("0:10:0", "a step of 0 B"),
+        ("0:10:-1", "is negative"),
+        ("-10:10:1", "is negative"),
+        ("0:10:1:2", "has 4 parts"),
+        (":10", "is no size"),
+        ("0:", "is no size"),
+        ("8,8", "holds 8 B twice"),
+        ("8,1KiB,1024", "holds 1024 B twice"),
+        ("2147483648", "allowed: up to 2147483647 B"),
+        ("0:4GiB:1GiB", "holds 3221225472 B"),
+        ("0:1000000", "holds 1000000 sizes; allowed: up to 65536"),
+        ("0:4611686018427387904", "the most that one MPI message counts"),
+        ("1e3", "is no size"),
+        ("abc", "is no size"),
+    ],
+)
+def test_nonsense_sizes_are_refused(text, words):
+    with pytest.raises(UsageError) as caught:
+        SIZES.read(text)
+    assert words in caught.value.what
+
+
+@given(st.text(alphabet="0123456789:,KiBG. -", max_size=24))
+def test_any_text_is_sizes_or_refused(text):
+    try:
+        sizes = SIZES.read(text)
+    except UsageError:
+        return
+    assert sizes
+    assert all(0 <= size < 2**31 for size in sizes)
+    assert len(set(sizes)) == len(sizes)
+
+
+@pytest.mark.parametrize(("text", "share"), [("1%", 0.01), ("0.01", 0.01), (" 50 % ", 0.5), ("1e-3", 0.001)])
+def test_shares(text, share):
+    assert SHARE.read(text) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("text", ["", "%", "0", "0%", "1", "100%", "-1%", "nan", "nan%", "inf", "one", "1%%"])
+def test_what_is_no_share_is_refused(text):
+    with pytest.raises(UsageError, match="is not a share") as caught:
+        SHARE.read(text)
+    assert caught.value.code == "core.bad_share"
+
+
+@pytest.mark.parametrize("text", ["", "-1", "0", "1.5", "1e3", "one", "٣", "9" * 19, "+1"])
+def test_what_is_no_whole_number_from_one_up_is_refused(text):
+    assert Whole(1).read(" 12 ") == 12
+    with pytest.raises(UsageError, match="allowed: whole numbers from 1 up"):
+        Whole(1).read(text)
+
+
+def test_a_duration_of_no_time_is_refused():
+    assert DURATION.read("2min") == 120
+    with pytest.raises(UsageError, match="no time at all"):
+        DURATION.read("0")
+
+
+def test_size_and_hosts_are_checked_as_they_are_read():
+    assert SIZE.read("1MB") == 10**6
+    assert HOSTS.read("n[1-3],^n2") == "n[1-3],^n2"
+    with pytest.raises(UsageError, match="runs backwards"):
+        HOSTS.read("n[3-1]")
+
+
+@click.group()
+@common()
+def top() -> None:
+    pass
+
+
+@top.command()
+@common(*SHARED)
+def verb(**given: object) -> tuple[dict[str, object], Settings]:
+    return given, settings()
+
+
+def call(*words: str) -> tuple[dict[str, object], Settings]:
+    result = CliRunner(env={"SONDE_CONFIG": ""}).invoke(top, words, standalone_mode=False)
+    if result.exception:
+        raise result.exception
+    return result.return_value
+
+
+def test_a_command_gets_the_shared_options_it_names_and_none_of_the_consoles():
+    given, _ = call(
+        "verb", "-o", "a.nc", "--budget", "2min", "--precision", "1%", "--ntasks", "4", "--hosts", "n[1-4]"
+    )
+    assert str(given.pop("output")) == "a.nc"
+    assert given == {
+        "launcher": "auto",
+        "hosts": "n[1-4]",
+        "ntasks": 4,
+        "budget_s": 120.0,
+        "precision": 0.01,
+        "seed": None,
+        "dry_run": False,
+    }
+
+
+def test_without_options_everything_has_its_default():
+    given, asked = call("verb")
+    assert given["budget_s"] is None
+    assert given["launcher"] == "auto"
+    assert (asked.json, asked.progress, asked.color, asked.debug, asked.config) == (
+        False,
+        "auto",
+        "auto",
+        False,
+        None,
+    )
+
+
+@pytest.mark.parametrize("words", [("--json", "verb"), ("verb", "--json"), ("--json", "verb", "--json")])
+def test_console_options_stand_before_the_room_or_after_the_verb(words):
+    assert call(*words)[1].json is True
+
+
+def test_the_later_of_two_counts():
+    assert call("--color", "always", "verb", "--color", "never")[1].color == "never"
+
+
+def test_an_option_that_is_not_repeated_keeps_what_stood_before():
+    assert call("--color", "always", "verb", "--progress", "never")[1].color == "always"
+
+
+def test_an_error_names_its_option():
+    with pytest.raises(UsageError, match=r"^--budget: 'soon' is no duration"):
+        call("verb", "--budget", "soon")
+
+
+def test_the_running_command_is_known():
+    assert call("verb")[1].command == ["verb"]
+
+
+def test_outside_of_a_command_settings_are_plain_and_the_bar_draws_nothing(capsys):
+    asked = settings()
+    assert asked == Settings()
+    with asked.bar("anything", None) as bar:
+        bar.show({"event": "end"})
+    assert capsys.readouterr() == ("", "")
+
+
+def test_an_unknown_shared_option_is_a_mistake_of_the_room():
+    with pytest.raises(KeyError, match="bugdet"):
+        common("bugdet")

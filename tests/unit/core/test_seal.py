@@ -1,0 +1,622 @@
+"""From a run's folder to datasets: what was measured arrives, whatever breaks or dies on the way."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+import fakeroom
+import netCDF4
+import numpy as np
+import pytest
+import xarray as xr
+from fakeroom import ENDED, SCHEMA, Lab, expected, in_child, make_run
+
+from sonde.core import dataset, seal
+from sonde.core.errors import DataError, EnvironmentFailure, SondeError, Warning
+
+
+def listing(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def check_whole(path: Path, ranks: int = 3, cells: int = 2, count: int = 5, part: int = 0) -> None:
+    """The dataset is sound and holds every delay that `make_run` wrote."""
+    assert dataset.validate(path) == []
+    with dataset.open(path) as tree:
+        for rank in range(ranks):
+            np.testing.assert_array_equal(tree["raw/delay"][rank].values, expected(rank, cells, count, part))
+        np.testing.assert_array_equal(tree["raw/n"], np.full((ranks, cells), count * fakeroom.BURST))
+        assert tree["raw/host"].values.tolist() == [f"n{rank + 1:03d}" for rank in range(ranks)]
+        want = fakeroom.summary(tree["raw/delay"].values, tree["raw/cell"].values)
+        for name, variable in want.items():
+            np.testing.assert_array_equal(tree["summary"][name], variable)
+
+
+def test_a_run_becomes_a_dataset_and_its_folder_goes(tmp_path):
+    run = make_run(tmp_path / "a.run")
+    (sealed,) = seal.seal(run, tmp_path / "a.nc", SCHEMA)
+    assert (sealed.path, sealed.complete, sealed.warnings) == (tmp_path / "a.nc", True, [])
+    assert listing(tmp_path) == ["a.nc"]
+    check_whole(sealed.path)
+
+
+def test_root_attributes_are_the_runs_the_layouts_and_how_it_ended(tmp_path):
+    run = make_run(
+        tmp_path / "a.run", env={"OMPI": "1", "cores": [0, 1], "topology": {"numa": 2}, "smt": True}
+    )
+    (sealed,) = seal.seal(run, tmp_path / "a.nc", SCHEMA, attrs={"elapsed_s": 1.5})
+    with dataset.open(sealed.path) as tree:
+        attrs = dataset.attrs(tree)
+        assert {k: attrs[k] for k in fakeroom.ATTRS if k != "oversubscribed"} == {
+            k: v for k, v in fakeroom.ATTRS.items() if k != "oversubscribed"
+        }
+        assert attrs["schema"] == "lab/1"
+        assert attrs["stop_reason"] == "converged"
+        assert attrs["elapsed_s"] == 1.5
+        assert (attrs["oversubscribed"], attrs["calibrated"], attrs["complete"]) == (0, 1, 1)
+        env = dataset.attrs(tree["env"])
+    assert env == {"OMPI": "1", "cores": [0, 1], "topology": '{"numa": 2}', "smt": 1}
+
+
+def test_storage_is_as_promised(tmp_path):
+    run = make_run(tmp_path / "a.run")
+    (sealed,) = seal.seal(run, tmp_path / "a.nc", SCHEMA)
+    with netCDF4.Dataset(sealed.path) as file:
+        assert file.data_model == "NETCDF4"
+        delay = file["raw/delay"]
+        assert delay.chunking() == [1, 2, 20]  # as asked for, but no longer than the dims
+        assert (delay.filters()["zlib"], delay.filters()["complevel"], delay.filters()["shuffle"]) == (
+            True,
+            1,
+            True,
+        )
+        assert file["raw/host"].dtype is str
+        assert file["warnings/code"].dtype is str
+        assert np.dtype(file.complete.dtype) == np.int32
+
+
+def test_parts_become_a_dataset_each(tmp_path):
+    run = make_run(tmp_path / "a.run", parts=("ping", "pong"))
+    sealed = seal.seal(run, tmp_path / "a.nc", SCHEMA)
+    assert [file.path.name for file in sealed] == ["a-ping.nc", "a-pong.nc"]
+    assert listing(tmp_path) == ["a-ping.nc", "a-pong.nc"]
+    check_whole(sealed[0].path, part=0)
+    check_whole(sealed[1].path, part=1)
+
+
+def test_in_a_folder_the_dataset_is_named_like_its_run(tmp_path):
+    run = make_run(tmp_path / "lab-alpha-20261120T214757Z-3f9a.run")
+    (tmp_path / "results").mkdir()
+    (sealed,) = seal.seal(run, tmp_path / "results", SCHEMA)
+    assert sealed.path == tmp_path / "results" / "lab-alpha-20261120T214757Z-3f9a.nc"
+
+
+def test_the_folder_stays_where_asked(tmp_path):
+    run = make_run(tmp_path / "a.run")
+    seal.seal(run, tmp_path / "a.nc", SCHEMA, keep=True)
+    seal.seal(run, tmp_path / "b.nc", SCHEMA)
+    check_whole(tmp_path / "a.nc")
+    check_whole(tmp_path / "b.nc")
+    assert listing(tmp_path) == ["a.nc", "b.nc"]
+
+
+def test_progress_counts_the_files_of_all_parts(tmp_path):
+    run = make_run(tmp_path / "a.run", parts=("ping", "pong"))
+    seen = []
+    seal.seal(run, tmp_path / "a.nc", SCHEMA, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(k, 6) for k in range(1, 7)]
+
+
+def test_a_run_that_was_killed_says_so(tmp_path):
+    run = make_run(tmp_path / "a.run", ended=False)
+    (sealed,) = seal.seal(run, tmp_path / "a.nc", SCHEMA)
+    assert not sealed.complete
+    assert [warning.code for warning in sealed.warnings] == ["core.run_was_killed"]
+    assert "30 records in 3 files were saved" in sealed.warnings[0].evidence
+    with dataset.open(sealed.path) as tree:
+        assert tree.attrs["stop_reason"] == "killed"
+        assert tree.attrs["complete"] == 0
+        assert dataset.warnings_of(tree) == sealed.warnings
+    check_whole(sealed.path)
+
+
+def test_how_the_run_ended_may_be_told_to_seal(tmp_path):
+    run = make_run(tmp_path / "a.run", ended=False)
+    cut = Warning("lab.hot", "it was hot", "cool it")
+    (sealed,) = seal.seal(run, tmp_path / "a.nc", SCHEMA, attrs=ENDED, warnings=[cut], keep=True)
+    assert (sealed.complete, sealed.warnings) == (True, [cut])
+    assert seal.read_run(run).attrs["stop_reason"] == "converged"
+    assert seal.read_run(run).warnings == [cut]
+    with dataset.open(sealed.path) as tree:
+        assert dataset.warnings_of(tree) == [cut]
+
+
+def test_a_cut_block_file_costs_its_last_block_and_is_told(tmp_path):
+    run = make_run(tmp_path / "a.run")
+    victim = run / "rank-00001.blk"
+    victim.write_bytes(victim.read_bytes()[:-10])
+    (sealed,) = seal.seal(run, tmp_path / "a.nc", SCHEMA)
+    (warning,) = sealed.warnings
+    assert warning.code == "core.truncated_block"
+    assert "rank-00001.blk" in warning.evidence
+    with dataset.open(sealed.path) as tree:
+        assert dataset.warnings_of(tree) == [warning]
+        np.testing.assert_array_equal(tree["raw/n"], [[20, 20], [16, 16], [20, 20]])
+        np.testing.assert_array_equal(tree["raw/delay"][1, :, :16], expected(1, 2, 4))
+        assert np.isnan(tree["raw/delay"][1, :, 16:]).all()
+
+
+def test_many_damaged_files_are_told_in_few_words(tmp_path):
+    run = make_run(tmp_path / "a.run", ranks=20, count=2)
+    for path in run.glob("*.blk"):
+        path.write_bytes(path.read_bytes()[:-1])
+    (sealed,) = seal.seal(run, tmp_path / "a.nc", SCHEMA)
+    assert [warning.code for warning in sealed.warnings] == ["core.truncated_block"] * 9
+    assert sealed.warnings[-1].evidence == "and 12 more files with core.truncated_block"
+
+
+def test_a_file_that_cannot_be_read_at_all_is_left_out_and_told(tmp_path):
+    run = make_run(tmp_path / "a.run")
+    (run / "rank-00002.blk").write_bytes(b"")
+    (sealed,) = seal.seal(run, tmp_path / "a.nc", SCHEMA)
+    assert not sealed.complete  # rank 2's cells have no data
+    assert [warning.code for warning in sealed.warnings] == ["core.unreadable_block_file"]
+    assert "rank-00002.blk is empty" in sealed.warnings[0].evidence
+    with dataset.open(sealed.path) as tree:
+        assert tree["raw/host"].values.tolist() == ["n001", "n002", ""]
+        assert np.isnan(tree["raw/delay"][2]).all()
+
+
+def test_a_run_that_recorded_nothing_is_an_error_and_stays(tmp_path):
+    run = make_run(tmp_path / "a.run", ranks=1)
+    (run / "rank-00000.blk").write_bytes(b"SONDE")
+    before = listing(run)
+    with pytest.raises(DataError, match=r"nothing in .* can be saved: .*rank-00000\.blk") as raised:
+        seal.seal(run, tmp_path / "a.nc", SCHEMA)
+    assert raised.value.code == "core.no_records"
+    assert [name for name in listing(run) if name != ".lock"] == before
+    assert listing(tmp_path) == ["a.run"]
+
+
+def test_probes_that_wrote_no_record_yet_give_an_empty_dataset(tmp_path):
+    run = make_run(tmp_path / "a.run", count=0, ended=False)
+    (sealed,) = seal.seal(run, tmp_path / "a.nc", SCHEMA)
+    assert not sealed.complete
+    assert dataset.validate(sealed.path) == []
+    with dataset.open(sealed.path) as tree:
+        assert tree["raw/delay"].shape == (3, 2, 0)
+
+
+def test_an_analysis_that_fails_costs_the_summary_only(tmp_path):
+    def step(name: str) -> None:
+        if name == "analyse":
+            raise ZeroDivisionError("no cells")
+
+    run = make_run(tmp_path / "a.run")
+    (sealed,) = seal.seal(run, tmp_path / "a.nc", Lab(step))
+    (warning,) = sealed.warnings
+    assert (warning.code, "ZeroDivisionError: no cells" in warning.evidence) == ("core.analysis_failed", True)
+    with dataset.open(sealed.path) as tree:
+        assert "summary" not in tree.children
+        np.testing.assert_array_equal(tree["raw/delay"][2].values, expected(2, 2, 5))
+
+
+@pytest.mark.parametrize("broken", [RuntimeError("broken"), KeyboardInterrupt()])
+def test_what_fails_half_way_leaves_folder_and_older_dataset_as_they_were(tmp_path, broken):
+    def step(name: str) -> None:
+        if name == "place 1":
+            raise broken
+
+    run = make_run(tmp_path / "a.run", parts=("ping", "pong"))
+    (tmp_path / "a-ping.nc").write_bytes(b"older")
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+    with pytest.raises(type(broken)):
+        seal.seal(run, tmp_path / "a.nc", Lab(step))
+    assert {path.name: path.read_bytes() for path in run.iterdir() if path.name != ".lock"} == before
+    assert listing(tmp_path) == ["a-ping.nc", "a.run"]
+    assert (tmp_path / "a-ping.nc").read_bytes() == b"older"
+    seal.seal(run, tmp_path / "a.nc", SCHEMA)
+    check_whole(tmp_path / "a-ping.nc")
+
+
+def test_a_schema_of_another_version_is_refused(tmp_path):
+    run = make_run(tmp_path / "a.run")
+    later = Lab()
+    later.version = 2
+    with pytest.raises(DataError, match="recorded as lab/1; this Sonde writes lab/2") as raised:
+        seal.seal(run, tmp_path / "a.nc", later)
+    assert raised.value.code == "core.wrong_schema"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "No such file"),
+        ("{", "is damaged"),
+        ('{"room": "lab"}', "lacks room, schema, attrs or plan"),
+        ("[" * 50_000, "is damaged"),
+        ("3", "lacks"),
+    ],
+)
+def test_a_folder_that_is_no_run_is_refused_and_left_alone(tmp_path, content, said):
+    if content is not None:
+        (tmp_path / "run.json").write_text(content)
+    with pytest.raises(DataError, match=said) as raised:
+        seal.seal(tmp_path, tmp_path / "a.nc", SCHEMA)
+    assert raised.value.code == "core.not_a_run"
+    assert listing(tmp_path) == ([] if content is None else ["run.json"])
+
+
+def test_a_missing_target_folder_is_named_before_anything_is_read(tmp_path):
+    run = make_run(tmp_path / "a.run")
+    with pytest.raises(EnvironmentFailure, match=r"there is no folder .*none") as raised:
+        seal.seal(run, tmp_path / "none" / "a.nc", SCHEMA)
+    assert raised.value.code == "core.cannot_write"
+    assert f"sonde data recover {run} -o ELSEWHERE" in raised.value.hint
+
+
+def test_a_target_that_cannot_be_written_loses_nothing(tmp_path):
+    run = make_run(tmp_path / "a.run")
+    (tmp_path / "a.nc.part").mkdir()
+    with pytest.raises(EnvironmentFailure) as raised:
+        seal.seal(run, tmp_path / "a.nc", SCHEMA)
+    assert raised.value.code == "core.cannot_write"
+    seal.seal(run, tmp_path / "b.nc", SCHEMA)
+    check_whole(tmp_path / "b.nc")
+
+
+def test_a_file_size_limit_in_the_middle_loses_nothing(tmp_path):
+    run = make_run(tmp_path / "a.run", ranks=4, count=2000)
+    child = in_child(
+        """
+        import resource, signal
+        import fakeroom
+        from sonde.core import seal
+        from sonde.core.errors import EnvironmentFailure
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
+        try:
+            seal.seal(sys.argv[1], sys.argv[2], fakeroom.SCHEMA)
+        except EnvironmentFailure as error:
+            print(error.code, error.hint)
+        """,
+        run,
+        tmp_path / "a.nc",
+    )
+    out, err = child.communicate(timeout=60)
+    assert out.startswith("core.cannot_write"), err
+    assert f"sonde data recover {run}" in out
+    assert listing(tmp_path) == ["a.run"]
+    seal.seal(run, tmp_path / "a.nc", SCHEMA)
+    check_whole(tmp_path / "a.nc", ranks=4, count=2000)
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small file system")
+@pytest.mark.parametrize("size", ["16k", "48k", "64k"])
+def test_a_full_disk_loses_nothing_and_frees_what_it_took(tmp_path, size):
+    run = make_run(tmp_path / "a.run", ranks=4, count=2000)
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", small], capture_output=True, text=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"cannot mount here: {mounted.stderr.strip()}")
+    try:
+        for _ in range(2):
+            with pytest.raises(EnvironmentFailure, match="no space is left there") as raised:
+                seal.seal(run, small / "a.nc", SCHEMA)
+            assert raised.value.code == "core.disk_full"
+            assert f"sonde data recover {run} -o ELSEWHERE" in raised.value.hint
+            assert listing(small) == []
+            assert shutil.disk_usage(small).used == 0
+    finally:
+        subprocess.run(["umount", "-l", small], check=True)
+    seal.seal(run, tmp_path / "a.nc", SCHEMA)
+    check_whole(tmp_path / "a.nc", ranks=4, count=2000)
+
+
+HOLDING = """
+    import time
+    from sonde.core import seal
+    with seal.hold(sys.argv[1]):
+        print("held", flush=True)
+        time.sleep(60)
+"""
+
+
+def test_two_cannot_seal_one_folder_and_a_dead_one_does_not_hold_it(tmp_path):
+    run = make_run(tmp_path / "a.run")
+    child = in_child(HOLDING, run)
+    try:
+        assert child.stdout.readline() == "held\n"
+        with pytest.raises(EnvironmentFailure, match="is in use") as raised:
+            seal.seal(run, tmp_path / "a.nc", SCHEMA)
+        assert raised.value.code == "core.busy"
+        assert listing(tmp_path) == ["a.run"]
+    finally:
+        child.kill()
+        child.communicate()
+    seal.seal(run, tmp_path / "a.nc", SCHEMA)
+    check_whole(tmp_path / "a.nc")
+
+
+def test_who_holds_the_folder_may_seal_it(tmp_path):
+    run = make_run(tmp_path / "a.run")
+    with seal.hold(run) as held:
+        seal.seal(run, tmp_path / "a.nc", SCHEMA, held=held)
+    assert listing(tmp_path) == ["a.nc"]
+
+
+def test_a_folder_that_can_only_be_read_is_saved_elsewhere_and_stays(tmp_path, monkeypatch):
+    run = make_run(tmp_path / "a.run")
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+    real = os.open
+
+    def read_only(path, flags, *more, **keys):
+        if Path(path).parent == run and flags & (os.O_WRONLY | os.O_RDWR):
+            raise OSError(errno.EROFS, "Read-only file system", str(path))
+        return real(path, flags, *more, **keys)
+
+    monkeypatch.setattr(os, "open", read_only)
+    seal.seal(run, tmp_path / "a.nc", SCHEMA)
+    check_whole(tmp_path / "a.nc")
+    assert {path.name: path.read_bytes() for path in run.iterdir()} == before
+
+
+# Stops at a named step and waits there to be killed. Steps before publishing come from the fake room, the
+# later ones from the calls that publish and remove.
+SEALING = """
+    import os, pathlib, time
+    import fakeroom
+    from sonde.core import seal
+    run, out, where = sys.argv[1:]
+
+    def step(name):
+        if name == where:
+            print("there", flush=True)
+            time.sleep(60)
+
+    def before(owner, method, name):
+        real = getattr(owner, method)
+        def stopped(self, *more, **keys):
+            step(f"{name} {pathlib.Path(self).name}")
+            return real(self, *more, **keys)
+        setattr(owner, method, stopped)
+
+    before(pathlib.Path, "replace", "replace")
+    before(pathlib.Path, "unlink", "unlink")
+    before(pathlib.Path, "rmdir", "rmdir")
+    seal.seal(run, out, fakeroom.Lab(step))
+"""
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "layout",
+        "place 0",
+        "place 2",
+        "analyse",
+        "replace a-ping.nc.part",
+        "replace a-pong.nc.part",
+        "replace sealed.json.part",
+        "unlink rank-00000.blk",
+        "unlink rank-00002.blk",
+        "unlink run.json",
+        "unlink .lock",
+        "unlink sealed.json",
+        "rmdir a.run",
+    ],
+)
+def test_kill_9_at_any_step_of_sealing_is_harmless(tmp_path, where):
+    run = make_run(tmp_path / "a.run", parts=("ping", "pong"))
+    child = in_child(SEALING, run, tmp_path / "a.nc", where)
+    try:
+        assert child.stdout.readline() == "there\n", child.stderr.read()
+    finally:
+        child.kill()
+        child.communicate()
+    assert child.returncode == -signal.SIGKILL
+    if where == "rmdir a.run":  # an empty folder: there is nothing more to save
+        with pytest.raises(DataError, match="is not the folder of a run"):
+            seal.seal(run, tmp_path / "a.nc", SCHEMA)
+    else:
+        sealed = seal.seal(run, tmp_path / "a.nc", SCHEMA)
+        assert [file.path for file in sealed] == [tmp_path / "a-ping.nc", tmp_path / "a-pong.nc"]
+        assert all(file.complete for file in sealed)
+    check_whole(tmp_path / "a-ping.nc", part=0)
+    check_whole(tmp_path / "a-pong.nc", part=1)
+    assert [name for name in listing(tmp_path) if name != "a.run"] == ["a-ping.nc", "a-pong.nc"]
+    assert (tmp_path / "a.run").exists() == (where == "rmdir a.run")
+
+
+def test_a_folder_saved_before_is_not_saved_again_over_a_moved_dataset(tmp_path):
+    run = make_run(tmp_path / "a.run")
+    child = in_child(SEALING, run, tmp_path / "a.nc", "unlink rank-00001.blk")
+    try:
+        assert child.stdout.readline() == "there\n"
+    finally:
+        child.kill()
+        child.communicate()
+    (tmp_path / "a.nc").rename(tmp_path / "moved.nc")
+    with pytest.raises(DataError, match=r"was saved as .*a\.nc, which is no longer there") as raised:
+        seal.seal(run, tmp_path / "a.nc", SCHEMA)
+    assert raised.value.code == "core.sealed_already"
+    check_whole(tmp_path / "moved.nc")
+
+
+def test_memory_does_not_grow_with_the_run(tmp_path):
+    """128 MB of /raw in 16 files pass through a process that may add 80 MB to what its imports took."""
+    run = tmp_path / "a.run"
+    make_run(run, ranks=1, cells=range(250), count=1)
+    header = dict(fakeroom.BlockFile(run / "rank-00000.blk").header)
+    ranks, count = 16, 1000
+    plan = json.loads((run / "run.json").read_text())
+    plan["plan"]["ranks"] = ranks
+    (run / "run.json").write_text(json.dumps(plan))
+    random = np.random.default_rng(3)
+    for rank in range(ranks):
+        made = fakeroom.bursts(rank, 250, count)
+        made["value"] = random.random(made["value"].shape)
+        writer = fakeroom._core.BlockWriter(
+            str(run / f"rank-{rank:05d}.blk"), json.dumps(header | {"rank": rank}), made.itemsize, len(made)
+        )
+        writer.append(made)
+        writer.close()
+    child = in_child(
+        """
+        import resource
+        import fakeroom
+        from sonde.core import seal
+
+        class Thin(fakeroom.Lab):
+            def analyse(self, raw):
+                for rank in range(raw.sizes["rank"]):
+                    assert raw["delay"].isel(rank=rank).values.size
+                return raw[["n"]].load()
+
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        seal.seal(sys.argv[1], sys.argv[2], Thin())
+        print(before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        """,
+        run,
+        tmp_path / "a.nc",
+    )
+    out, err = child.communicate(timeout=200)
+    before_kib, after_kib = map(int, out.split() or [0, 10**9])
+    assert after_kib - before_kib < 80 << 10, err
+    with dataset.open(tmp_path / "a.nc") as tree:
+        assert tree["raw/delay"].nbytes == 128_000_000
+
+
+def test_names_of_datasets():
+    when = datetime(2026, 11, 20, 21, 47, 57, tzinfo=UTC)
+    name = seal.dataset_name("net", "alpha", when)
+    assert name.startswith("net-alpha-20261120T214757Z-")
+    assert len(name) == len("net-alpha-20261120T214757Z-3f9a.nc")
+    assert seal.dataset_name("net", "my cluster/7", when).startswith("net-my_cluster_7-2026")
+    assert seal.dataset_name("net", "../..", when).startswith("net-local-2026")
+    assert seal.dataset_name("net", "", when).startswith("net-local-2026")
+    assert len({seal.dataset_name("net", "a", when) for _ in range(50)}) > 40
+    assert seal.run_folder("here/a.nc") == Path("here/a.run")
+
+
+def test_a_run_is_not_started_in_a_folder_that_is_there(tmp_path):
+    run = make_run(tmp_path / "a.run")
+    with pytest.raises(EnvironmentFailure, match="is there already") as raised:
+        make_run(run)
+    assert f"sonde data recover {run}" in raised.value.hint
+    with pytest.raises(EnvironmentFailure) as raised:
+        make_run(tmp_path / "none" / "a.run")
+    assert raised.value.code == "core.cannot_write"
+
+
+def test_what_a_run_says_about_itself_comes_back(tmp_path):
+    hot = Warning("lab.hot", "it was hot", "cool it")
+    seal.start_run(
+        tmp_path / "a.run",
+        room="lab",
+        schema="lab/1",
+        attrs={"seed": np.int64(3)},
+        plan={"sizes": np.arange(3)},
+        env={"A": "b"},
+        warnings=[hot],
+    )
+    run = seal.read_run(tmp_path / "a.run")
+    assert run == seal.Run("lab", "lab/1", {"seed": 3}, {"sizes": [0, 1, 2]}, {"A": "b"}, [hot])
+    seal.end_run(tmp_path / "a.run", {"stop_reason": "budget"}, [hot])
+    run = seal.read_run(tmp_path / "a.run")
+    assert run.attrs == {"seed": 3, "stop_reason": "budget"}
+    assert run.warnings == [hot, hot]
+    assert listing(tmp_path / "a.run") == ["run.json"]
+
+
+def test_arrays_become_a_dataset(tmp_path):
+    raw = xr.Dataset(
+        {
+            "delay": (("rank", "sample"), np.arange(6.0).reshape(2, 3), {"units": "s", "long_name": "delay"}),
+            "on": (("rank",), [True, False], {"units": "1", "long_name": "switched on"}),
+            "host": (("rank",), ["ä", "b"], {"long_name": "host"}),
+            "model": ((), "x", {"long_name": "model"}),
+            "name": (("rank",), np.array([b"one", b"two"]), {"long_name": "name"}),
+            "big": (("rank",), np.array([1, 2], ">i8"), {"units": "1", "long_name": "big"}),
+            "empty": (("none",), np.zeros(0), {"units": "s", "long_name": "empty"}),
+        }
+    )
+    said = Warning("lab.foreign", "from another tool", "")
+    path = seal.write_dataset(
+        tmp_path / "a.nc",
+        raw,
+        fakeroom.summary(np.ones((2, 2, 3)), [0, 100]),
+        {"schema": "lab/1", "seed": 0, "stop_reason": "imported", "huge": 2**80, "none": None},
+        {"A": "b"},
+        [said],
+    )
+    assert path == tmp_path / "a.nc"
+    assert listing(tmp_path) == ["a.nc"]
+    assert dataset.validate(path) == []
+    with dataset.open(path) as tree:
+        for name in ("delay", "big", "empty"):
+            np.testing.assert_array_equal(tree["raw"][name], raw[name])
+        assert tree["raw/on"].values.tolist() == [1, 0]
+        assert tree["raw/host"].values.tolist() == ["ä", "b"]
+        assert tree["raw/name"].values.tolist() == ["one", "two"]
+        assert tree["raw/model"].item() == "x"
+        assert tree["summary/median"].shape == (2, 2)
+        assert dataset.warnings_of(tree) == [said]
+        assert dataset.attrs(tree)["huge"] == str(2**80)
+        assert dataset.attrs(tree)["none"] == ""
+        assert dataset.attrs(tree["env"]) == {"A": "b"}
+
+
+def test_a_lazy_dataset_is_copied_exactly(tmp_path):
+    run = make_run(tmp_path / "a.run")
+    (sealed,) = seal.seal(run, tmp_path / "a.nc", SCHEMA)
+    with dataset.open(sealed.path) as tree:
+        copy = seal.write_dataset(
+            tmp_path / "b.nc",
+            tree["raw"].to_dataset(),
+            tree["summary"].to_dataset(),
+            tree.attrs,
+            tree["env"].attrs,
+        )
+        with dataset.open(copy) as again:
+            xr.testing.assert_identical(again["raw"].to_dataset(), tree["raw"].to_dataset())
+            xr.testing.assert_identical(again["summary"].to_dataset(), tree["summary"].to_dataset())
+            assert dataset.attrs(again) == dataset.attrs(tree)
+    with netCDF4.Dataset(copy) as file:
+        assert file["raw/delay"].chunking() == [1, 2, 20]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (np.array(["2026-01-01"], "datetime64[s]"), "of type datetime64"),
+        (np.array([1j]), "of type complex"),
+        (np.array(["a", 3], object), "mixes strings with 3"),
+    ],
+)
+def test_a_type_no_dataset_holds_is_refused_and_leaves_nothing(tmp_path, values, said):
+    (tmp_path / "a.nc").write_bytes(b"older")
+    with pytest.raises(DataError, match=said) as raised:
+        seal.write_dataset(tmp_path / "a.nc", xr.Dataset({"x": ("n", values)}), None, {"schema": "lab/1"})
+    assert raised.value.code == "core.bad_variable"
+    assert listing(tmp_path) == ["a.nc"]
+    assert (tmp_path / "a.nc").read_bytes() == b"older"
+
+
+def test_every_error_of_sealing_has_a_hint(tmp_path):
+    run = make_run(tmp_path / "a.run", ranks=1)
+    (run / "rank-00000.blk").unlink()
+    with pytest.raises(SondeError) as raised:
+        seal.seal(run, tmp_path / "a.nc", SCHEMA)
+    assert raised.value.hint

@@ -1,0 +1,80 @@
+"""The Python face of native units; errors are UsageError. tests/native/test_units.cpp goes deeper."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sonde.core.errors import UsageError
+from sonde.core.units import format_duration, format_size, parse_duration, parse_size
+
+
+def test_durations_are_written_in_engineering_units():
+    assert format_duration(1.234e-6) == "1.23 µs"
+    assert format_duration(125) == "2 min 5 s"
+    assert format_duration(math.nan) == "nan"
+
+
+def test_durations_are_read():
+    assert parse_duration("1h30min") == 5400
+    assert parse_duration("1.23 µs") == 1.23e-6
+    assert parse_duration("60") == 60
+
+
+def test_sizes_are_written_and_read():
+    assert format_size(65536) == "64 KiB"
+    assert format_size(10010) == "9.78 KiB"
+    assert format_size(10010, exact=True) == "10010 B"
+    assert parse_size("64KiB") == 65536
+    assert parse_size("64kB") == 64000
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1s", "5 parsecs", "1e999", "٣s"])
+def test_what_is_no_duration_is_a_usage_error(text):
+    with pytest.raises(UsageError) as caught:
+        parse_duration(text)
+    assert caught.value.code == "core.bad_duration"
+    assert caught.value.hint == "write it like 60s, 2min, 1h30min or 250ms"
+
+
+@pytest.mark.parametrize("text", ["", "big", "-1", "64K", "1.3B", "1e3", "٣"])
+def test_what_is_no_size_is_a_usage_error(text):
+    with pytest.raises(UsageError) as caught:
+        parse_size(text)
+    assert caught.value.code == "core.bad_size"
+    assert caught.value.hint
+
+
+@given(st.integers(0, 2**62))
+def test_an_exact_size_reads_back(size):
+    assert parse_size(format_size(size, exact=True)) == size
+
+
+@given(st.floats(0, 36525 * 86400, allow_subnormal=False))
+def test_a_duration_reads_back_to_the_digits_shown(value_s):
+    text = format_duration(value_s)
+    assert format_duration(parse_duration(text)) == text
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused(text):
+    for parse in (parse_duration, parse_size):
+        told = answer(parse, text)
+        assert told >= 0 if not isinstance(told, str) else 0 < len(told) < 250
+
+
+def answer(parse, text):
+    try:
+        return parse(text)
+    except UsageError as error:
+        return error.what
+
+
+def test_negative_or_huge_numbers_of_bytes_cannot_be_written():
+    with pytest.raises(TypeError):
+        format_size(-1)
+    with pytest.raises(TypeError):
+        format_size(2**64)

@@ -1,0 +1,172 @@
+"""From /raw to /summary, figures and section: on whole networks and on what is barely a dataset."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from sonde.core import stats
+from sonde.core.errors import DataError
+from sonde.net import cells, figures
+from sonde.net.analyse import analyse, structure
+from sonde.net.synthetic import Network, raw_dataset
+from sonde.report import prepare
+
+
+def tree_of(raw: xr.Dataset | None, summary: xr.Dataset) -> xr.DataTree:
+    groups = {"/": xr.Dataset(attrs={"schema": "net/1", "mode": "one_to_one"}), "/summary": summary}
+    if raw is not None:
+        groups["/raw"] = raw
+    return xr.DataTree.from_dict(groups)
+
+
+def checked_section(raw, summary):
+    section = figures.section(tree_of(raw, summary))
+    assert section.verdict.endswith(".")
+    for figure in section.figures:
+        prepare.check(figure)
+        assert figure.caption
+    assert len({figure.id for figure in section.figures}) == len(section.figures)
+    return section
+
+
+@pytest.fixture(scope="module")
+def run():
+    raw = Network(ranks=12, sizes=(8, 1024), slow_links={(3, 9): 1.4}).raw(20, 15, seed=1)
+    return raw, analyse(raw)
+
+
+def test_cells_say_what_the_statistics_of_core_say(run):
+    raw, summary = run
+    x = raw["latency"].values[2, 7, 1]
+    told = summary.isel(src=2, dst=7, size=1)
+    assert float(told["median"]) == stats.summarise(x).median
+    assert float(told["sd"]) == pytest.approx(np.std(x, ddof=1))
+    interval = stats.epoch_median_ci(x, raw["epoch"].values[2, 7, 1])
+    assert (float(told["median_low"]), float(told["median_high"])) == tuple(interval)
+    assert int(told["n"]) == 300
+    assert int(told["epochs"]) == 20
+
+
+def test_every_variable_has_units_and_a_long_name(run):
+    _, summary = run
+    for name, variable in summary.data_vars.items():
+        assert variable.attrs.get("units") is not None, name
+        assert variable.attrs.get("long_name"), name
+
+
+def test_same_raw_gives_the_same_summary(run):
+    raw, summary = run
+    xr.testing.assert_identical(analyse(raw), summary)
+
+
+def test_section_names_the_slow_link(run):
+    section = checked_section(*run)
+    assert [f.code for f in section.findings] == ["net.slow_link"]
+    assert "3–9" in section.verdict
+    assert {"net-median", "net-ratio", "net-tree", "net-status"} <= {f.id for f in section.figures}
+
+
+def test_summary_survives_a_file(run, tmp_path):
+    raw, summary = run
+    summary.to_netcdf(tmp_path / "s.nc", engine="netcdf4")
+    with xr.open_dataset(tmp_path / "s.nc", engine="netcdf4") as back:
+        assert "3–9" in figures.section(tree_of(None, back)).verdict
+
+
+def test_two_ranks_one_size():
+    raw = Network(ranks=2, sizes=(8,), ranks_per_host=1).raw(8, 5)
+    section = checked_section(raw, analyse(raw))
+    assert section.findings == []
+    assert "too few" in section.warnings[0].evidence
+
+
+def test_a_single_sample_a_cell():
+    latency = np.full((3, 3, 1, 1), 1e-6)
+    latency[range(3), range(3)] = np.nan
+    raw = raw_dataset((8,), latency, np.where(np.isfinite(latency), 0, -1))
+    summary = analyse(raw)
+    assert float(summary["median"][0, 1, 0]) == 1e-6
+    assert np.isnan(summary["sd"].values).all()
+    assert np.isnan(summary["median_low"].values).all()
+    checked_section(raw, summary)
+
+
+def test_no_sample_at_all():
+    raw = raw_dataset((8, 16), np.full((3, 3, 2, 4), np.nan), np.full((3, 3, 2, 4), -1))
+    section = checked_section(raw, analyse(raw))
+    assert section.verdict == "No delay was measured."
+
+
+def test_one_epoch_has_no_interval_but_a_median():
+    raw = Network(ranks=4, sizes=(8,)).raw(1, 200)
+    summary = analyse(raw)
+    assert np.isfinite(summary["median"].values).sum() == 12
+    assert np.isnan(summary["median_low"].values).all()
+    assert np.isfinite(summary["drift_p"].values).sum() == 12
+    checked_section(raw, summary)
+
+
+def test_missing_cells_and_ragged_series(run):
+    raw = run[0].copy(deep=True)
+    raw["latency"][2, 3] = np.nan
+    raw["epoch"][2, 3] = -1
+    raw["latency"][4, 5, 0, 40:] = np.nan
+    raw["epoch"][4, 5, 0, 40:] = -1
+    summary = analyse(raw)
+    assert np.isnan(float(summary["median"][2, 3, 0]))
+    assert int(summary["n"][2, 3, 0]) == 0
+    assert int(summary["n"][4, 5, 0]) == 40
+    checked_section(raw, summary)
+
+
+def test_no_topology_and_no_times(run):
+    raw = run[0].drop_vars(["host", "t_start", "status"])
+    section = checked_section(raw, analyse(raw))
+    assert "net-status" not in {f.id for f in section.figures}
+
+
+def test_statistics_only():
+    full = Network(ranks=8, sizes=(8, 64)).summary(20, np.random.default_rng(1))
+    only = full[["median"]].drop_attrs()
+    section = checked_section(None, only)
+    assert "net-median" in {f.id for f in section.figures}
+    mean_only = full[["median"]].rename(median="mean").drop_attrs()
+    assert "net-median" in {f.id for f in checked_section(None, mean_only).figures}
+
+
+def test_foreign_summary_is_refused():
+    with pytest.raises(DataError, match="median"):
+        structure(xr.Dataset({"x": ("y", [1.0])}))
+
+
+def test_foreign_raw_is_refused():
+    with pytest.raises(DataError, match="latency"):
+        analyse(xr.Dataset({"x": ("y", [1.0])}))
+
+
+def test_infinite_delay_is_refused(run):
+    raw = run[0].copy(deep=True)
+    raw["latency"][1, 2, 0, 3] = np.inf
+    with pytest.raises(DataError, match="infinite"):
+        analyse(raw)
+
+
+@pytest.mark.parametrize("chunks", [(1, 12, 1, 300), (12, 1, 1, 300), (1, 3, 1, 100), None])
+@pytest.mark.parametrize("most_bytes", [1, 10_000, 100_000, 1 << 30])
+def test_pieces_cover_raw_once_and_stay_small(run, chunks, most_bytes):
+    raw = run[0].copy()
+    if chunks:
+        raw["latency"].encoding["chunksizes"] = chunks
+    seen = np.zeros((12, 12, 2), int)
+    for box in cells.pieces(raw, most_bytes):
+        seen[box] += 1
+        size = np.prod([part.stop - part.start for part in box])
+        assert size == 1 or size * 300 * 20 <= most_bytes
+    assert (seen == 1).all()
+
+
+def test_raw_is_read_in_pieces(run, monkeypatch):
+    monkeypatch.setattr(cells, "PIECE_BYTES", 50_000)
+    small = {name: values for name, values in cells.measure(run[0]).items()}
+    for name, values in small.items():
+        np.testing.assert_array_equal(values, run[1][name].values)

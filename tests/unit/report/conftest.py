@@ -1,0 +1,63 @@
+"""Datasets of an invented room, whose section is that of report_demo."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import netCDF4
+import pytest
+
+import report_demo as demo
+
+ROOT = {
+    "schema": "lab/1",
+    "sonde_version": "0.1.0",
+    "command": "sonde lab run --ntasks 4",
+    "created_utc": "2026-11-20T21:47:57Z",
+    "seed": 20261120,
+    "stop_reason": "converged",
+    "complete": 1,
+    "hostlist": "n[001-002]",
+    "job_id": "",
+    "cpu_model": "EPYC 7543",
+    "memory_b": 274877906944,
+    "load_average": [0.5, 0.25, 0.125],
+}
+
+
+@pytest.fixture
+def lab(monkeypatch):
+    """The room `lab`; `lab.ranks` is what its section is about."""
+    module = ModuleType("sonde.lab.figures")
+    module.ranks = 4
+    module.section = lambda tree: demo.section(module.ranks)
+    monkeypatch.setitem(sys.modules, "sonde.lab.figures", module)
+    return module
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    """Writes a dataset with root attributes and warnings; returns its path."""
+
+    def write(
+        name: str = "lab-alpha.nc", warnings: tuple[tuple[str, str, str], ...] = (), **attributes
+    ) -> Path:
+        path = tmp_path / name
+        with netCDF4.Dataset(path, "w") as file:
+            file.setncatts(ROOT | attributes)
+            raw = file.createGroup("raw")
+            raw.createDimension("rank", 4)
+            raw.createVariable("delay", "f8", ("rank",))[:] = 1e-6
+            env = file.createGroup("env")
+            env.setncatts({"clock_source": "tsc", "governor": "performance"})
+            kept = file.createGroup("warnings")
+            kept.createDimension("warning", len(warnings))
+            for k, column in enumerate(("code", "evidence", "hint")):
+                variable = kept.createVariable(column, str, ("warning",))
+                for n, warning in enumerate(warnings):
+                    variable[n] = warning[k]
+        return path
+
+    return write

@@ -1,0 +1,88 @@
+import pytest
+
+from sonde.core import dataset as core_dataset
+from sonde.core.errors import DataError, Warning
+from sonde.report import collect
+
+
+def collected(*paths, **more):
+    trees = {p.name: core_dataset.open(p) for p in paths}
+    try:
+        return collect.collect(trees, **more)
+    finally:
+        for tree in trees.values():
+            tree.close()
+
+
+def test_the_room_says_the_section_and_the_report_its_verdict(lab, dataset):
+    report = collected(dataset(), created_utc="now")
+    assert report.verdict == "All 12 pairs fit their link class within 3 %."
+    assert report.title == "Interconnect of n[001-002]"
+    assert report.created_utc == "now"
+    assert [m.name for m in report.method] == ["Interval of a median", "Slow links", "Latency model"]
+
+
+def test_what_ran_and_on_what_machine_come_from_the_root_and_env(lab, dataset):
+    report = collected(dataset())
+    assert report.runs == [
+        {
+            "command": "sonde lab run --ntasks 4",
+            "dataset": "lab-alpha.nc",
+            "started": "2026-11-20T21:47:57Z",
+            "stopped because": "converged",
+            "complete": "yes",
+            "seed": "20261120",
+            "schema": "lab/1",
+            "Sonde": "0.1.0",
+        }
+    ]
+    assert {k: v.replace("\u00a0", " ") for k, v in report.machine.items()} == {
+        "Hostlist": "n[001-002]",
+        "CPU model": "EPYC 7543",
+        "Memory": "256 GiB",
+        "Load average": "0.5, 0.25, 0.125",
+        "Clock source": "tsc",
+        "Governor": "performance",
+    }
+
+
+def test_warnings_of_file_and_room_are_told_once(lab, dataset):
+    one = dataset("a.nc", (("net.oversubscribed", "8 ranks on 2 cores", "ask for fewer"),))
+    two = dataset(
+        "b.nc", (("net.oversubscribed", "8 ranks on 2 cores", "ask for fewer"), ("core.governor", "x", ""))
+    )
+    assert collected(one, two).warnings == [
+        Warning("net.oversubscribed", "8 ranks on 2 cores", "ask for fewer"),
+        Warning("core.governor", "x", ""),
+    ]
+
+
+def test_several_datasets_keep_their_order_and_say_where_the_machines_differ(lab, dataset):
+    lab.ranks = 32
+    report = collected(dataset("b.nc", cpu_model="X"), dataset("a.nc", cpu_model="Y"))
+    assert [run["dataset"] for run in report.runs] == ["b.nc", "a.nc"]
+    assert report.machine["CPU model"] == "X (b.nc); Y (a.nc)"
+    assert report.verdict.startswith("4 findings in 2 of 2 datasets")
+    assert len(report.method) == 3
+
+
+def test_a_room_without_figures_is_refused_by_name(dataset):
+    with pytest.raises(DataError) as refused:
+        collected(dataset(schema="tomorrow/1"))
+    assert refused.value.code == "report.no_figures"
+    assert "'lab-alpha.nc' is of room 'tomorrow'" in refused.value.what
+
+
+def test_a_broken_import_inside_a_room_is_not_mistaken_for_a_missing_room(dataset, monkeypatch):
+    def broken(name):
+        raise ModuleNotFoundError("No module named 'scipy'", name="scipy")
+
+    monkeypatch.setattr(collect.importlib, "import_module", broken)
+    with pytest.raises(ModuleNotFoundError, match="scipy"):
+        collected(dataset())
+
+
+def test_a_very_long_value_is_cut(lab, dataset):
+    report = collected(dataset(cpu_flags=" ".join(["avx512"] * 500)))
+    assert len(report.machine["CPU flags"]) == collect.LONGEST
+    assert report.machine["CPU flags"].endswith("…")

@@ -1,0 +1,63 @@
+import numpy as np
+import pytest
+
+from sonde.core.errors import Finding
+from sonde.core.section import Method, Section
+from sonde.report import page
+
+
+def test_one_section_speaks_for_the_report():
+    assert page.verdict_of([Section("net", "t", "All links are alike.")]) == "All links are alike."
+
+
+def test_nothing_measured():
+    assert page.verdict_of([]) == "Nothing was measured."
+
+
+def test_several_sections_are_counted():
+    found = Section("net", "Latency", "bad", findings=[Finding("a", "b"), Finding("c", "d")])
+    clear = Section("net", "Other", "good")
+    assert page.verdict_of([clear, clear]) == "No findings in 2 datasets."
+    assert page.verdict_of([clear, found]) == "2 findings in 1 of 2 datasets: Latency."
+
+
+def test_anchors_are_unique_and_safe():
+    sections = [
+        Section("net", "", ""),
+        Section("net", "", ""),
+        Section('"><script>', "", ""),
+        Section("…", "", ""),
+    ]
+    assert page.anchors(sections) == ["net", "net-2", "script", "section"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("median_s", 2.5e-6, ("median", "2.5 µs")),
+        ("size_b", 65536, ("size", "64 KiB")),
+        ("ci_s", [1e-6, 2e-6], ("ci", "1 µs to 2 µs")),
+        ("hosts", ["n1", "n2", "n3"], ("hosts", "n1, n2, n3")),
+        ("ranks", list(range(20)), ("ranks", "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 8 more")),
+        ("slowdown_pct", 4.25, ("slowdown", "4.25 %")),
+        ("n", np.int64(12), ("n", "12")),
+        ("p", None, ("p", "–")),
+        ("by_rank", {"3": 1, "4": 2}, ("by rank", "3: 1, 4: 2")),
+        ("_s", 3, (" s", "3")),
+    ],
+)
+def test_evidence_is_told_in_its_unit(key, value, told):
+    ((name, text),) = page.evidence(Finding("code", "text", {key: value}))
+    assert (name, text.replace("\u00a0", " ")) == told
+
+
+def test_methods_are_told_once():
+    a, b = Method("median", "x", "y"), Method("links", "x")
+    assert page.merge_methods([[a, b], [Method("median", "other")], []]) == [a, b]
+
+
+def test_machines_that_differ_say_in_what():
+    merged = page.merge_machines(
+        {"a.nc": {"CPU": "x", "Kernel": "6.1"}, "b.nc": {"CPU": "x", "Kernel": "6.2"}}
+    )
+    assert merged == {"CPU": "x", "Kernel": "6.1 (a.nc); 6.2 (b.nc)"}

@@ -1,0 +1,58 @@
+import itertools
+
+import pytest
+
+from sonde.report import palette
+from sonde.report.render_html import TEMPLATE, tokens
+
+
+def test_contrast_of_black_and_white_is_21():
+    assert palette.contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert palette.contrast("#777777", "#777777") == pytest.approx(1)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_words_have_aa_contrast_on_their_ground(theme):
+    t = tokens()[theme]
+    for word in ("ink", "quiet", "accent"):
+        for ground in ("ground", "hole"):
+            assert palette.contrast(t[word], t[ground]) >= 4.5, (word, ground)
+
+
+def test_words_of_the_page_itself_have_aa_contrast():
+    css = (TEMPLATE / "page.css").read_text()
+    light, dark = css[: css.index("@media screen")], css[css.index("@media screen") :]
+
+    def colour(name, text):
+        return text[text.index(f"--{name}:") :].split(":")[1].split(";")[0]
+
+    for theme, text in (("light", light), ("dark", dark)):
+        for name in ("struck", "clear", "warned"):
+            for ground in ("paper", "rise", f"{name}-wash"):
+                assert palette.contrast(colour(name, text), colour(ground, text)) >= 4.5, (
+                    theme,
+                    name,
+                    ground,
+                )
+        for name in ("ink", "quiet", "accent"):
+            assert palette.contrast(tokens()[theme][name], colour("paper", text)) >= 4.5, (theme, name)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_curves_stand_out_from_their_ground(theme):
+    t = tokens()[theme]
+    for k in range(len(palette.LIGHT)):
+        assert palette.contrast(t[f"s{k}"], t["ground"]) >= 3, k
+        assert palette.contrast(t[f"s{k}"], t[f"p{k}"]) >= 1.5, k  # the two tones of epochs
+
+
+def test_letters_on_states_can_be_read():
+    for code in range(20):
+        ground = palette.status(code)
+        assert palette.contrast(palette.ink_on(ground), ground) >= 4.5
+
+
+def test_neighbouring_states_differ_and_grey_never_returns():
+    shown = [palette.status(k) for k in range(20)]
+    assert all(a != b for a, b in itertools.pairwise(shown))
+    assert palette.STATUS[0] not in shown[1:]

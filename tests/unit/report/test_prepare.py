@@ -1,0 +1,334 @@
+import numpy as np
+import pytest
+import xarray as xr
+from scipy.cluster import hierarchy
+
+import report_demo as demo
+from sonde.core.errors import DataError
+from sonde.core.figure import Axis, Figure, Kind, Slider
+from sonde.report import prepare
+
+
+def figure(kind, data, axes=None, controls=()):
+    return Figure("f", "title", "caption", kind, data, axes or {}, controls)
+
+
+def chart_of(y, group=None, **more):
+    y = np.atleast_2d(y)
+    variables = {"y": (("series", "x"), y), **more}
+    if group is not None:
+        variables["group"] = (("series", "x"), np.atleast_2d(group))
+    return figure(Kind.SERIES, xr.Dataset(variables), {"x": Axis("sample"), "y": Axis("delay", "s")})
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "named"),
+    [
+        (Kind.MATRIX, xr.Dataset(), "'value' is missing"),
+        (Kind.MATRIX, xr.Dataset({"value": ("row", [1.0])}), "dims ('row',)"),
+        (Kind.MATRIX, xr.Dataset({"value": (("row", "col", "size"), np.ones((1, 1, 1)))}), "dims"),
+        (Kind.STATUS, xr.Dataset({"value": (("row", "col"), [[1]])}), "names of its codes"),
+        (Kind.SERIES, xr.Dataset({"y": ("x", [1.0])}), "dims ('x',)"),
+        (Kind.SPECTROGRAM, xr.Dataset({"power": ("x", [1.0])}), "dims"),
+        (Kind.CDF, xr.Dataset({"x": (("series", "point"), [[1.0]])}), "'p' is missing"),
+        (Kind.SCATTER, xr.Dataset({"x": (("series", "point"), [[1.0]])}), "'y' is missing"),
+        (Kind.DENDROGRAM, xr.Dataset({"merge": (("link", "part"), np.ones((2, 3)))}), "dims"),
+        (Kind.BAR, xr.Dataset({"y": (("bar", "other"), [[1.0]])}), "dims ('bar', 'other')"),
+    ],
+)
+def test_a_figure_whose_data_does_not_fit_is_refused_by_name(kind, data, named):
+    with pytest.raises(DataError) as refused:
+        prepare.check(figure(kind, data))
+    assert refused.value.code == "report.figure_data"
+    assert named in refused.value.what
+    assert "'f'" in refused.value.what
+    assert "allowed:" in refused.value.what
+
+
+def test_a_control_along_a_missing_dim_is_refused():
+    data = xr.Dataset({"value": (("row", "col"), np.ones((2, 2)))})
+    with pytest.raises(DataError, match="moves along 'size'"):
+        prepare.check(figure(Kind.MATRIX, data, controls=(Slider("size", "Size"),)))
+
+
+def test_a_control_along_an_empty_dim_is_refused():
+    data = xr.Dataset({"value": (("row", "col", "size"), np.ones((2, 2, 0)))})
+    with pytest.raises(DataError, match="empty"):
+        prepare.check(figure(Kind.MATRIX, data, controls=(Slider("size", "Size"),)))
+
+
+def test_matrix_comes_in_the_unit_of_its_data_and_in_any_order_of_dims():
+    plain = prepare.matrix(demo.matrix(4))
+    turned = demo.matrix(4)
+    turned = Figure(
+        turned.id,
+        "",
+        "",
+        turned.kind,
+        turned.data.transpose("size", "col", "row"),
+        turned.axes,
+        turned.controls,
+    )
+    other = prepare.matrix(turned)
+    assert plain.value.unit == "µs"
+    assert len(plain.frames) == len(demo.SIZES)
+    expected = demo.medians(4, demo.SIZES)[2, 1, 3] * 1e6
+    assert plain.frames[3][2, 1] == pytest.approx(expected)
+    assert other.frames[3][2, 1] == pytest.approx(expected)
+    assert np.isnan(plain.frames[0][1, 1])
+
+
+def test_everything_else_known_of_a_cell_is_told():
+    m = prepare.matrix(demo.matrix(4))
+    assert [t.label for t in m.told] == ["95 % interval from", "to", "samples", "effective samples"]
+    assert m.told[0].unit == "s"
+    assert m.rows.facts == [("host", ["n001", "n001", "n002", "n002"])]
+
+
+def test_a_large_matrix_becomes_blocks_that_keep_the_slow_pair(monkeypatch):
+    monkeypatch.setattr(prepare, "CELLS", 64 * 64)
+    m = prepare.matrix(demo.matrix(128, (1024,)))
+    assert m.block == 2
+    assert m.frames[0].shape == (64, 64)
+    worst = np.nanmax(demo.medians(128, (1024,)))
+    assert np.nanmax(m.frames[0]) == pytest.approx(worst * m.value.factor)
+    assert m.rows.each[3] == "6–7"
+    assert m.rows.facts[0][1][3] == "n001"
+    assert [t.label for t in m.told] == ["smallest in the block", "largest in the block"]
+    assert "blocks of 2 × 2" in m.notes[0]
+
+
+def test_counts_of_states_are_of_cells_even_where_blocks_are_drawn(monkeypatch):
+    monkeypatch.setattr(prepare, "CELLS", 8 * 8 * 8)
+    m = prepare.matrix(demo.status(32))
+    assert m.block == 4
+    assert sum(m.counts[0]) == 32 * 31
+    assert "rarest" in m.notes[0]
+
+
+def test_codes_beyond_the_labels_are_named_by_their_number():
+    data = xr.Dataset({"value": (("row", "col"), [[0, 3]])})
+    m = prepare.matrix(figure(Kind.STATUS, data, {"value": Axis("state", labels=("none", "done"))}))
+    assert m.words == ("none", "done", "code 2", "code 3")
+
+
+def test_extras_that_are_too_many_are_left_out_and_named(monkeypatch):
+    monkeypatch.setattr(prepare, "EXTRAS", 2 * 4 * 4 * len(demo.SIZES))
+    m = prepare.matrix(demo.matrix(4))
+    assert [t.label for t in m.told] == ["95 % interval from", "to"]
+    assert "samples, effective samples" in m.notes[0]
+
+
+def test_cells_at_zero_are_missing_from_a_logarithmic_scale_and_the_note_counts_them():
+    data = xr.Dataset({"value": (("row", "col"), [[0.0, 1e-6], [2e-6, -1e-6]])})
+    m = prepare.matrix(figure(Kind.MATRIX, data, {"value": Axis("v", "s", log=True)}))
+    assert np.isnan(m.frames[0][0, 0])
+    assert m.notes == ["2 cells at or below zero have no place on a logarithmic scale."]
+
+
+def test_a_matrix_without_a_single_value_is_drawn_empty():
+    m = prepare.matrix(figure(Kind.MATRIX, xr.Dataset({"value": (("row", "col"), np.full((3, 3), np.nan))})))
+    assert np.isnan(m.frames[0]).all()
+
+
+def test_epochs_alternate_in_tone_and_are_not_joined():
+    c = prepare.chart(chart_of([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [0, 0, 1, 1, 2, 2]))
+    even, odd = c.frames[0]
+    assert (even.tone, odd.tone) == (0, 1)
+    np.testing.assert_array_equal(even.x, [0, 1, np.nan, 4, 5])
+    np.testing.assert_array_equal(odd.y, [3, 4])
+
+
+def test_samples_of_no_epoch_are_not_drawn():
+    c = prepare.chart(chart_of([1.0, 2.0, 3.0], [0, -1, 1]))
+    assert 2.0 not in np.concatenate([k.y for k in c.frames[0]])
+
+
+def test_a_long_series_is_thinned_keeps_its_extremes_and_says_so():
+    y, group = demo.delays(100_000)
+    c = prepare.chart(chart_of(y, group))
+    drawn = np.concatenate([k.y for k in c.frames[0]])
+    drawn = drawn[np.isfinite(drawn)]
+    assert drawn.size < 2 * prepare.POINTS
+    assert drawn.max() == pytest.approx(y.max() * c.y.factor)
+    assert drawn.min() == pytest.approx(y.min() * c.y.factor)
+    assert "smallest and the largest of every 50 samples" in c.notes[0]
+
+
+def test_many_frames_share_one_budget_of_points():
+    y = np.random.default_rng(0).lognormal(size=(1, 20_000, 300))
+    f = figure(
+        Kind.SERIES, xr.Dataset({"y": (("series", "x", "pair"), y)}), controls=(Slider("pair", "Pair"),)
+    )
+    c = prepare.chart(f)
+    assert len(c.frames) == 300
+    assert sum(k.x.size for frame in c.frames for k in frame) <= 2 * prepare.ALL_POINTS
+
+
+def test_the_bulk_is_of_all_samples_not_of_the_drawn_ones():
+    y, _ = demo.delays(100_000)
+    c = prepare.chart(chart_of(y))
+    assert c.frames[0][0].bulk == pytest.approx(np.quantile(y, 0.99) * c.y.factor)
+
+
+def test_a_series_may_have_an_x_of_its_own():
+    data = xr.Dataset({"y": (("series", "x"), [[1.0, 2.0]])}, coords={"x": ("x", [0.5, 1.5], {})})
+    c = prepare.chart(figure(Kind.SERIES, data, {"x": Axis("time", "s"), "y": Axis("y")}))
+    np.testing.assert_array_equal(c.frames[0][0].x * (1 / c.x.factor), [0.5, 1.5])
+
+
+def test_a_series_of_no_samples_is_drawn_empty():
+    c = prepare.chart(chart_of(np.empty((1, 0))))
+    assert c.frames[0][0].x.size == 0
+
+
+def test_points_at_zero_have_no_place_on_a_logarithmic_axis_and_are_counted():
+    data = xr.Dataset({"x": (("series", "point"), [[0.0, 8.0]]), "y": (("series", "point"), [[1.0, 2.0]])})
+    c = prepare.chart(figure(Kind.SCATTER, data, {"x": Axis("size", "B", log=True), "y": Axis("t", "s")}))
+    assert c.frames[0][0].x.size == 1
+    assert c.notes == ["1 points at or below zero have no place on the logarithmic axis."]
+
+
+def test_error_bars_come_in_the_shown_unit():
+    c = prepare.chart(demo.model())
+    points = c.frames[0][0]
+    assert points.low is not None
+    assert points.low[0] == pytest.approx(points.y[0] * 0.96)
+    assert c.frames[0][1].low is None
+
+
+def test_marks_and_levels_come_with_their_names():
+    data = demo.model().data.assign(level=("level", [2e-6]), level_name=("level", ["limit"]))
+    f = demo.model()
+    c = prepare.chart(Figure(f.id, "", "", f.kind, data, f.axes))
+    assert c.marks == [(16384.0 * c.x.factor, "rendezvous")]
+    assert c.levels == [(pytest.approx(2e-6 * c.y.factor), "limit")]
+
+
+def test_a_distribution_keeps_its_style_and_its_order():
+    c = prepare.chart(demo.cdf())
+    measured, fitted = c.frames[0]
+    assert (measured.style, fitted.style) == ("steps", "line")
+    assert (np.diff(measured.y) >= 0).all()
+    assert measured.x.size <= prepare.STEPS
+
+
+def test_dendrogram_leaves_and_classes():
+    tree = prepare.dendrogram(demo.dendrogram(32))
+    names, branches = tree.frames[0]
+    assert sorted(names) == sorted(f"{r}  {h}" for r, h in enumerate(demo.hosts(32)))
+    assert len(branches) == 31
+    assert {of for *_, of in branches} == {0, 1, 2, 3, 4}
+    assert tree.threshold == pytest.approx(0.8e-6 * tree.height.factor)
+
+
+def test_a_dendrogram_of_thousands_of_leaves_shows_its_upper_branches():
+    links = hierarchy.linkage(np.random.default_rng(0).normal(size=(3000, 1)), "single")
+    tree = prepare.dendrogram(figure(Kind.DENDROGRAM, xr.Dataset({"merge": (("link", "part"), links)})))
+    names, branches = tree.frames[0]
+    assert len(names) == prepare.LEAVES
+    assert len(branches) == prepare.LEAVES - 1
+    assert tree.notes == ["Of 3000 leaves the uppermost 60 branches are drawn."]
+
+
+def test_a_dendrogram_of_one_leaf_has_no_branches():
+    f = figure(
+        Kind.DENDROGRAM, xr.Dataset({"merge": (("link", "part"), np.empty((0, 4))), "leaf": ("leaf", ["n1"])})
+    )
+    assert prepare.dendrogram(f).frames == [(["n1"], [])]
+
+
+def test_bars_on_a_logarithmic_axis_are_points():
+    data = xr.Dataset({"y": ("bar", [1e-6, 1e-3])})
+    b = prepare.bars(figure(Kind.BAR, data, {"y": Axis("t", "s", log=True)}))
+    assert b.frames[0][0].style == "points"
+    assert "no true foot" in b.notes[0]
+
+
+def test_bars_of_several_series():
+    data = xr.Dataset({"y": (("series", "bar"), [[1.0, 2.0], [3.0, 4.0]])}, coords={"series": ["a", "b"]})
+    b = prepare.bars(figure(Kind.BAR, data))
+    assert [c.name for c in b.frames[0]] == ["a", "b"]
+    np.testing.assert_array_equal(b.frames[0][1].y, [3, 4])
+
+
+def test_a_spectrogram_is_thinned_to_tiles_that_say_so():
+    power = np.random.default_rng(0).exponential(size=(5000, 513))
+    data = xr.Dataset({"power": (("x", "frequency"), power)})
+    f = prepare.spectrogram(figure(Kind.SPECTROGRAM, data, {"power": Axis("power", log=True)}))
+    assert f.frames[0].shape[0] <= prepare.TILES[0]
+    assert f.frames[0].shape[1] <= prepare.TILES[1]
+    assert f.frames[0].shape == (f.xs.size, f.ys.size)
+    assert np.nanmax(f.frames[0]) == power.max()
+    assert "each shows its largest" in f.notes[0]
+
+
+def test_colours_end_where_one_outlier_would_hide_the_rest():
+    z = np.append(np.linspace(1, 2, 999), 50.0)
+    ends = prepare.colour_ends(z)
+    assert ends.above
+    assert not ends.below
+    assert ends.high < 2.01
+
+
+@pytest.mark.parametrize(
+    ("z", "ends"),
+    [
+        (np.array([]), (0.0, 1.0)),
+        (np.array([np.nan]), (0.0, 1.0)),
+        (np.array([1.0, 9.0]), (1.0, 9.0)),
+    ],
+)
+def test_colours_of_few_values_are_those_values(z, ends):
+    got = prepare.colour_ends(z)
+    assert (got.low, got.high) == ends
+    assert not got.above
+
+
+def test_colours_of_equal_values_still_have_two_ends():
+    got = prepare.colour_ends(np.full(200, 3.0))
+    assert got.low < got.high
+
+
+def test_slider_positions_are_texts_that_differ():
+    (control,) = prepare.controls(demo.matrix(4))
+    assert control.positions[3].replace("\u00a0", " ") == "1 KiB"
+    assert len(set(control.positions)) == len(demo.SIZES)
+    assert control.numeric
+
+
+@pytest.mark.parametrize("asked", ["1KiB", "1 KiB", "1024"])
+def test_a_position_can_be_asked_for_in_words_or_as_a_number(asked):
+    assert prepare.start_frame(prepare.at(demo.matrix(4), {"size": asked})) == demo.SIZES.index(1024)
+
+
+def test_a_position_that_is_not_there_is_refused_with_those_that_are():
+    with pytest.raises(DataError, match=r"no size '3KiB'; allowed: 8 B, 64 B") as refused:
+        prepare.at(demo.matrix(4), {"size": "3KiB"})
+    assert refused.value.code == "report.no_such_position"
+
+
+def test_frames_run_with_the_last_control_fastest():
+    value = np.arange(2 * 2 * 2 * 3, dtype=float).reshape(2, 2, 2, 3)
+    data = xr.Dataset({"value": (("row", "col", "a", "b"), value)})
+    f = figure(Kind.MATRIX, data, controls=(Slider("a", "A", start=1), Slider("b", "B", start=2)))
+    m = prepare.matrix(f)
+    assert len(m.frames) == 6
+    assert m.frames[1][0, 0] == value[0, 0, 0, 1]
+    assert prepare.start_frame(f) == 5
+
+
+def test_small_figures_are_told_as_numbers_too():
+    table = prepare.numbers(demo.matrix(4))
+    assert table is not None
+    assert list(table.columns) == ["Sender (rank) \\ Receiver (rank)", "0", "1", "2", "3"]
+    assert table.rows[0][1] == "–"
+    assert float(table.rows[1][1]) == pytest.approx(demo.medians(4, demo.SIZES)[1, 0, 3] * 1e6, rel=1e-3)
+    assert prepare.numbers(demo.matrix(32)) is None
+    assert prepare.numbers(demo.series()) is None
+    bars = prepare.numbers(demo.rules())
+    assert bars is not None
+    assert list(bars.rows[0]) == ["fixed:1000", "2.1 [1.47, 3.15]"]
+    points = prepare.numbers(demo.model())
+    assert points is not None
+    assert len(points.rows) == 1 + len(demo.SIZES)

@@ -1,0 +1,400 @@
+import base64
+import hashlib
+import json
+import re
+import time
+from html.parser import HTMLParser
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+import xarray as xr
+
+import report_demo as demo
+from sonde.core.errors import DataError, Finding, Warning
+from sonde.core.figure import Axis, Figure, Kind, Slider
+from sonde.core.outcome import Table
+from sonde.core.section import Fact, Method, Section
+from sonde.report import page, prepare, render_html
+from sonde.report.page import Report
+
+ALL = [
+    demo.matrix(4),
+    demo.matrix(32),
+    demo.status(4),
+    demo.series(),
+    demo.spectrogram(),
+    demo.cdf(),
+    demo.dendrogram(8),
+    demo.model(),
+    demo.rules(),
+]
+
+
+class Page(HTMLParser):
+    """What a browser would see: elements with their attributes, and the text outside scripts."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.words, self.within = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        self.within.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag in self.within:
+            while self.within.pop() != tag:
+                pass
+
+    def handle_data(self, data):
+        if not {"script", "style"} & set(self.within):
+            self.words.append(data)
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.words).split())
+
+
+def unpacked(node):
+    flat = np.frombuffer(base64.b64decode(node["bdata"]), "<" + node["dtype"])
+    return flat.reshape([int(n) for n in node["shape"].split(",")]) if "shape" in node else flat
+
+
+def without_library(text):
+    return text.replace(render_html._script(render_html.plotly_js())[0], "")
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return render_html.render(demo.report(32))
+
+
+@pytest.mark.parametrize("figure", ALL, ids=lambda f: f"{f.kind.value}-{f.id}")
+def test_every_kind_is_a_valid_plotly_figure_at_every_position(figure):
+    drawn = render_html.draw(figure)
+    for frame in range(len(drawn.spec["frames"])):
+        go.Figure(drawn.plotly(frame))  # refuses properties that plotly does not know
+    json.dumps(drawn.spec, allow_nan=False)
+
+
+def test_every_kind_is_tested():
+    assert {f.kind for f in ALL} == set(Kind)
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        ([1, 2, 3], "i1"),
+        ([-1, 200], "i2"),
+        ([0, 255], "u1"),
+        ([0, 65535], "u2"),
+        ([70000], "i4"),
+        ([1.5], "f4"),
+        ([1.0, 2.0], "i1"),
+        ([1.0, np.nan], "f4"),
+        ([True, False], "i1"),
+        ([2**40], "f8"),
+        ([], "f4"),
+    ],
+)
+def test_arrays_are_packed_small_and_read_back_as_they_were(values, dtype):
+    packed = render_html.pack(np.array(values))
+    assert packed["dtype"] == dtype
+    np.testing.assert_allclose(unpacked(packed), values, rtol=1e-6)
+
+
+def test_a_matrix_keeps_its_shape():
+    a = np.arange(6.0).reshape(2, 3) + 0.5
+    np.testing.assert_array_equal(unpacked(render_html.pack(a)), a)
+
+
+def test_positions_that_single_precision_would_merge_are_kept_in_double():
+    fine = 1e5 + np.arange(100) * 1e-4
+    assert render_html.pack_axis(fine)["dtype"] == "f8"
+    assert render_html.pack_axis(np.linspace(0.5, 1.5, 100))["dtype"] == "f4"
+
+
+def test_the_slider_changes_what_is_drawn():
+    drawn = render_html.draw(demo.matrix(4))
+    first, last = (unpacked(drawn.plotly(k)["data"][0]["z"]) for k in (0, len(demo.SIZES) - 1))
+    truth = np.log10(demo.medians(4, demo.SIZES) * 1e6)
+    np.testing.assert_allclose(first, truth[..., 0], rtol=1e-5)
+    np.testing.assert_allclose(last, truth[..., -1], rtol=1e-5)
+    assert drawn.spec["start"] == 3
+
+
+def test_what_no_control_changes_is_embedded_once():
+    value = np.random.default_rng(0).random((1, 50, 40))
+    data = xr.Dataset({"y": (("series", "x", "pair"), value)}, coords={"x": np.arange(50) * 0.5})
+    drawn = render_html.draw(Figure("f", "", "", Kind.SERIES, data, {}, (Slider("pair", "Pair"),)))
+    assert "x" in drawn.spec["traces"][0]
+    assert all("x" not in frame["traces"][0] for frame in drawn.spec["frames"])
+
+
+def test_epochs_are_two_traces_in_two_tones():
+    spec = render_html.draw(demo.series()).spec
+    tones = [trace["line"]["color"] for trace in spec["traces"]]
+    assert tones == ["@s0", "@p0"]
+
+
+def test_states_are_steps_of_colour_with_counts_and_letters():
+    spec = render_html.draw(demo.status(4)).spec
+    assert [code["label"] for code in spec["legend"]] == list(demo.STATES)
+    assert len({code["initial"] for code in spec["legend"]}) == len(demo.STATES)
+    assert sum(code["counts"][0] for code in spec["legend"]) == 12
+    scale = spec["traces"][0]["colorscale"]
+    assert len(scale) == 2 * len(demo.STATES)
+    assert scale[1][0] == scale[2][0]
+    assert scale[1][1] != scale[2][1]
+
+
+def test_text_is_never_read_as_plotly_markup():
+    hostile = '<b>n1</b><a href="https://example.org">x</a>'
+    data = xr.Dataset(
+        {"value": (("row", "col"), np.ones((2, 2)))}, coords={"row": [hostile, "n2"], "col": ["n1", "n2"]}
+    )
+    layout = render_html.draw(Figure("f", "", "", Kind.MATRIX, data, {"row": Axis(hostile)})).spec["layout"]
+    assert "<" not in layout["yaxis"]["title"]["text"]
+    assert "<" not in layout["yaxis"]["ticktext"][0]
+    assert "&lt;b&gt;" in layout["yaxis"]["ticktext"][0]
+
+
+def test_figures_without_a_value_are_drawn():
+    nothing = np.full((3, 3), np.nan)
+    made = [
+        Figure(
+            "m",
+            "",
+            "",
+            Kind.MATRIX,
+            xr.Dataset({"value": (("row", "col"), nothing)}),
+            {"value": Axis("v", "s", True)},
+        ),
+        Figure("s", "", "", Kind.SPECTROGRAM, xr.Dataset({"power": (("x", "frequency"), nothing)})),
+        Figure(
+            "y",
+            "",
+            "",
+            Kind.SERIES,
+            xr.Dataset({"y": (("series", "x"), nothing)}),
+            {"y": Axis("y", "s", True)},
+        ),
+        Figure("c", "", "", Kind.CDF, xr.Dataset({v: (("series", "point"), nothing) for v in "xp"})),
+        Figure("x", "", "", Kind.SCATTER, xr.Dataset({v: (("series", "point"), nothing) for v in "xy"})),
+        Figure("b", "", "", Kind.BAR, xr.Dataset({"y": ("bar", nothing[0])})),
+        Figure("d", "", "", Kind.DENDROGRAM, xr.Dataset({"merge": (("link", "part"), np.empty((0, 4)))})),
+    ]
+    for figure in made:
+        go.Figure(render_html.draw(figure).plotly())
+
+
+def test_a_report_that_cannot_be_drawn_is_refused_with_the_figures_name():
+    bad = Figure("broken", "", "", Kind.MATRIX, xr.Dataset())
+    with pytest.raises(DataError, match="'broken'"):
+        render_html.render(Report("t", "v", [Section("net", "t", "v", figures=[bad])]))
+
+
+# ---- the page ----
+
+
+def test_the_page_says_the_verdict_first_and_keeps_its_order(whole):
+    text = Page(whole).text
+    made = demo.report(32)
+    places = [
+        text.index(made.verdict),
+        text.index(made.machine["CPU"]),
+        text.index(made.sections[0].findings[0].text),
+        text.index(made.sections[0].tables[0].title),
+        text.index(made.sections[0].figures[0].caption),
+        text.index(made.warnings[0].evidence),
+        text.index(made.method[0].source),
+    ]
+    assert places == sorted(places)
+    assert made.sections[0].findings[0].next in text
+
+
+def test_plotly_is_embedded_once_and_only_where_it_is_needed(whole):
+    assert whole.count("* plotly.js v") == 1
+    bare = render_html.render(Report("t", "v", [Section("net", "t", "v")]))
+    assert "plotly.js v" not in bare
+    assert len(bare) < 100_000
+
+
+def test_a_small_report_is_below_six_megabytes():
+    assert len(render_html.render(demo.report(4)).encode()) < 6e6
+
+
+def test_the_page_asks_nothing_of_any_network(whole):
+    seen = Page(without_library(whole))
+    for tag, attributes in seen.elements:
+        for name in ("src", "href", "action", "data", "srcset", "poster"):
+            value = attributes.get(name)
+            assert value is None or value.startswith("#"), (tag, name, value)
+        assert tag not in ("link", "iframe", "object", "embed", "base", "form"), tag
+    assert "@import" not in whole[: whole.index("</style>")]
+    assert "url(" not in whole[: whole.index("</style>")]
+
+
+def test_the_policy_allows_the_pages_own_scripts_and_nothing_else(whole):
+    (policy,) = [
+        a["content"] for a in Page(whole).all("meta") if a.get("http-equiv") == "Content-Security-Policy"
+    ]
+    allowed = set(re.findall(r"'sha256-([^']+)'", policy))
+    scripts = re.findall(r"<script>(.*?)</script>", whole, re.DOTALL)
+    digests = {base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts}
+    assert len(scripts) == 3
+    assert digests == allowed
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe-eval" not in policy
+    assert "http" not in policy
+
+
+HOSTILE = [
+    "<script>window.struck=1</script>",
+    "</script><script>window.struck=1</script>",
+    '"><img src=x onerror=window.struck=1>',
+    "' onmouseover='window.struck=1",
+    "<!--<script>",
+    "{{ 7 * 7 }}{% raw %}",
+    "javascript:window.struck=1",
+    "\u2028</style><svg onload=window.struck=1>",
+    "@ink",
+]
+
+
+def hostile_report(text):
+    data = demo.dataset(4, (8, 64)).assign_coords(row=[text, "b", "c", "d"], col=["a", "b", "c", text])
+    data["src_host"] = ("row", [text] * 4)
+    data["state"] = (("row", "col", "size"), np.full((4, 4, 2), text))
+    axes = {"row": Axis(text), "col": Axis(text), "value": Axis(text, text)}
+    figure = Figure(text, text, text, Kind.MATRIX, data, axes, (Slider("size", text, text),))
+    made = Section(
+        text,
+        text,
+        text,
+        findings=[Finding(text, text, {text: text, "src": text, "dst": text}, text)],
+        tables=[Table(text, [text], [[text]], note=text)],
+        figures=[figure, demo.series()],
+        facts=[Fact(text, text, text)],
+        method=[Method(text, text, text)],
+    )
+    warnings = [Warning(text, text, text)]
+    return Report(
+        text,
+        text,
+        [made, made],
+        {text: text},
+        [{text: text, "command": text}],
+        warnings,
+        made.method,
+        text,
+        text,
+    )
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_stays_text(text):
+    plain = Page(without_library(render_html.render(hostile_report("benign"))))
+    struck = Page(without_library(render_html.render(hostile_report(text))))
+    assert [tag for tag, _ in struck.elements] == [tag for tag, _ in plain.elements]
+    for tag, attributes in struck.elements:
+        assert not [name for name in attributes if name.startswith("on")], (tag, attributes)
+    assert " ".join(text.split()) in struck.text
+    assert "49" not in re.findall(r"<h1>(.*?)</h1>", render_html.render(hostile_report(text)))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_inside_a_specification_ends_no_script(text):
+    embedded = render_html.embed({"a": [text]})
+    assert "<" not in embedded
+    assert json.loads(embedded) == {"a": [text]}
+
+
+def test_without_scripts_the_page_still_tells_everything(whole):
+    seen = Page(whole)
+    assert ("noscript", {}) in seen.elements
+    assert "Verdict, findings and tables are complete without it." in seen.text
+    for node in ("slider", "plot"):
+        assert node not in seen.text
+    four = Page(render_html.render(demo.report(4)))
+    told = prepare.numbers(demo.matrix(4))
+    assert told is not None
+    assert all(cell in four.text for row in told.rows for cell in row)
+
+
+def test_controls_are_labelled_for_those_who_do_not_see_them(whole):
+    seen = Page(whole)
+    ids = [a["id"] for _, a in seen.elements if "id" in a]
+    assert len(ids) == len(set(ids))
+    labelled = {a["for"] for a in seen.all("label") if "for" in a}
+    for control in seen.all("input"):
+        if control["type"] == "range":
+            assert control["id"] in labelled
+            assert control["aria-valuetext"]
+    for a in (*seen.all("figure"), *seen.all("section")):
+        assert a.get("aria-label") or a["aria-labelledby"] in ids
+    for _, a in seen.elements:
+        if "aria-describedby" in a:
+            assert a["aria-describedby"] in ids
+        if a.get("role") in ("img", "application", "region"):
+            assert "aria-label" in a
+    for a in seen.all("a"):
+        assert a["href"][1:] in ids
+    assert seen.all("html")[0]["lang"] == "en"
+
+
+def test_the_same_figure_id_twice_makes_two_places():
+    made = Section("net", "t", "v", figures=[demo.rules(), demo.rules(), demo.rules()])
+    seen = Page(render_html.render(Report("t", "v", [made, made])))
+    ids = [a["id"] for a in seen.all("figure")]
+    assert len(ids) == len(set(ids)) == 6
+
+
+def test_a_finding_about_a_pair_leads_to_its_cell():
+    seen = Page(without_library(render_html.render(demo.report(32))))
+    (go_to,) = [a for a in seen.all("button") if "go" in a.get("class", "").split()]
+    assert go_to["data-figure"] == "net-median-latency"
+    assert (go_to["data-row"], go_to["data-col"], go_to["data-at"]) == ("3", "27", "3")
+
+
+def test_a_pair_that_no_matrix_holds_leads_nowhere():
+    made = demo.section(4)
+    made.findings = [Finding("net.slow_link", "x", {"src": 99, "dst": 1})]
+    seen = Page(without_library(render_html.render(Report("t", "v", [made]))))
+    assert not [a for a in seen.all("button") if "go" in a.get("class", "").split()]
+
+
+def test_several_rooms_are_listed_under_the_verdict():
+    one, two = demo.section(32), demo.section(4)
+    two.title = "Second run"
+    seen = Page(without_library(render_html.render(Report("t", page.verdict_of([one, two]), [one, two]))))
+    assert seen.text.index("2 findings in 1 of 2 datasets") < seen.text.index("Second run All 12 pairs")
+
+
+def test_a_report_of_nothing_is_a_page():
+    seen = Page(render_html.render(Report("t", page.verdict_of([]))))
+    assert "Nothing was measured." in seen.text
+    assert "No findings" in seen.text
+
+
+def test_a_large_report_stays_bounded():
+    """1024 ranks, 10 sizes; a series of 10^5: bytes do not follow the data."""
+    sizes = tuple(8 * 4**k for k in range(10))
+    rng = np.random.default_rng(0)
+    value = rng.lognormal(-13, 0.1, (1024, 1024, 10)).astype(np.float32)
+    data = xr.Dataset({"value": (("row", "col", "size"), value)}, coords={"size": list(sizes)})
+    big = Figure(
+        "big", "", "", Kind.MATRIX, data, {"value": Axis("t", "s", True)}, (Slider("size", "Size", "B"),)
+    )
+    started = time.process_time()
+    text = render_html.render(
+        Report("t", "v", [Section("net", "t", "v", figures=[big, demo.series(100_000)])])
+    )
+    assert len(text) < 16e6
+    assert "blocks of 4 × 4" in Page(without_library(text)).text
+    print(f"{time.process_time() - started:.1f} s of processor, {len(text) / 1e6:.1f} MB")
