@@ -56,7 +56,9 @@ def rows(turns: int = TURNS) -> list[dict]:
             f"Sonde {np.median(a) * 1e9:.0f} ns, NetPIPE {np.median(b) * 1e9:.0f} ns (least of means), "
             f"difference {gap * 1e9:+.0f} ns, {turns} turns; Sonde's median sample {np.median(typical[size]) * 1e9:.0f} ns"
         )
-        out.append(_row(name.format(units.format_size(size)), bar, ratio, [float(low), float(high)], met, note))
+        out.append(
+            _row(name.format(units.format_size(size)), bar, ratio, [float(low), float(high)], met, note)
+        )
     return out
 
 

@@ -83,7 +83,9 @@ def main() -> None:
             parser.error(f"there is no series '{name}'; there are: {', '.join(SERIES)}")
         path = record(name)
         value = np.load(path)["value"]
-        print(f"{path}  {len(value)} samples  median {np.median(value) * 1e6:.2f} µs  {path.stat().st_size // 1024} KiB")
+        print(
+            f"{path}  {len(value)} samples  median {np.median(value) * 1e6:.2f} µs  {path.stat().st_size // 1024} KiB"
+        )
 
 
 if __name__ == "__main__":

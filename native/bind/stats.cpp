@@ -39,27 +39,40 @@ using Change = std::tuple<std::size_t, double, double>;
   throw nb::python_error();
 }
 
+template <typename Counts>
+void check_finite(std::span<const double> x, Counts counts) {
+  const auto is_bad = [&](std::size_t i) { return !std::isfinite(x[i]) && counts(i); };
+  std::size_t first = 0;
+  while (first < x.size() && !is_bad(first)) ++first;
+  if (first == x.size()) return;
+  std::size_t bad = 0;
+  for (std::size_t i = first; i < x.size(); ++i) bad += is_bad(i);
+  data_error("core.not_finite",
+             "sample " + std::to_string(first) + " is " + (std::isnan(x[first]) ? "nan" : "infinite") + "; " +
+                 std::to_string(bad) + " of " + std::to_string(x.size()) + " samples are not finite numbers",
+             "leave them out: x[numpy.isfinite(x)]");
+}
+
 std::span<const double> finite(const Samples& x) {
   const std::span<const double> span(x.data(), x.shape(0));
-  const auto is_bad = [](double v) { return !std::isfinite(v); };
-  const auto bad = std::find_if(span.begin(), span.end(), is_bad);
-  if (bad != span.end()) {
-    data_error("core.not_finite",
-               "sample " + std::to_string(bad - span.begin()) + " is " + (std::isnan(*bad) ? "nan" : "infinite") +
-                   "; " + std::to_string(std::count_if(bad, span.end(), is_bad)) + " of " +
-                   std::to_string(span.size()) + " samples are not finite numbers",
-               "leave them out: x[numpy.isfinite(x)]");
-  }
+  check_finite(span, [](std::size_t) { return true; });
   return span;
 }
 
-std::span<const std::int32_t> epochs_of(const Numbers& epoch, const Samples& x) {
-  if (epoch.shape(0) != x.shape(0))
-    data_error("core.unequal_lengths",
-               std::to_string(x.shape(0)) + " samples came with " + std::to_string(epoch.shape(0)) + " epoch numbers",
-               "give one epoch number for every sample");
-  return {epoch.data(), epoch.shape(0)};
-}
+/// Samples with their epochs; those without an epoch may be anything, as datasets pad with NaN.
+struct InEpochs {
+  std::span<const double> x;
+  std::span<const std::int32_t> epoch;
+
+  InEpochs(const Samples& samples, const Numbers& numbers)
+      : x(samples.data(), samples.shape(0)), epoch(numbers.data(), numbers.shape(0)) {
+    if (x.size() != epoch.size())
+      data_error("core.unequal_lengths",
+                 std::to_string(x.size()) + " samples came with " + std::to_string(epoch.size()) + " epoch numbers",
+                 "give one epoch number for every sample");
+    check_finite(x, [&](std::size_t i) { return epoch[i] >= 0; });
+  }
+};
 
 /// Computes without the interpreter's lock.
 template <typename Compute>
@@ -96,10 +109,12 @@ void bind_summary(nb::module_& m) {
   m.def("quantile", [](const Samples& x, double p) { return stats::quantile(finite(x), p); }, "x"_a, "p"_a);
   m.def("median", [](const Samples& x) { return stats::median(finite(x)); }, "x"_a);
   m.def("epoch_medians", [](const Samples& x, const Numbers& epoch) {
-    return array(stats::epoch_medians(finite(x), epochs_of(epoch, x)));
+    const InEpochs in(x, epoch);
+    return array(stats::epoch_medians(in.x, in.epoch));
   }, "x"_a, "epoch"_a);
   m.def("epoch_means", [](const Samples& x, const Numbers& epoch) {
-    return array(stats::epoch_means(finite(x), epochs_of(epoch, x)));
+    const InEpochs in(x, epoch);
+    return array(stats::epoch_means(in.x, in.epoch));
   }, "x"_a, "epoch"_a);
   m.def("block_medians", [](const Samples& x, std::size_t block) {
     return array(stats::block_medians(finite(x), block));
@@ -119,12 +134,12 @@ void bind_interval(nb::module_& m) {
   m.def("mean_ci", [](const Samples& x, double level) { return pair(stats::mean_ci(finite(x), level)); },
         "x"_a, "level"_a);
   m.def("epoch_quantile_ci", [](const Samples& x, const Numbers& epoch, double p, double level) {
-    const auto span = finite(x);
-    const auto numbers = epochs_of(epoch, x);
-    return pair(unlocked([&] { return stats::epoch_quantile_ci(span, numbers, p, level); }));
+    const InEpochs in(x, epoch);
+    return pair(unlocked([&] { return stats::epoch_quantile_ci(in.x, in.epoch, p, level); }));
   }, "x"_a, "epoch"_a, "p"_a, "level"_a);
   m.def("epoch_median_ci", [](const Samples& x, const Numbers& epoch, double level) {
-    return pair(stats::epoch_median_ci(finite(x), epochs_of(epoch, x), level));
+    const InEpochs in(x, epoch);
+    return pair(stats::epoch_median_ci(in.x, in.epoch, level));
   }, "x"_a, "epoch"_a, "level"_a);
   m.def("epoch_median_ci", [](const Samples& medians, double level) {
     return pair(stats::epoch_median_ci(finite(medians), level));
@@ -139,9 +154,8 @@ void bind_dependence(nb::module_& m) {
     return unlocked([&] { return stats::effective_samples(span); });
   }, "x"_a);
   m.def("effective_samples", [](const Samples& x, const Numbers& epoch) {
-    const auto span = finite(x);
-    const auto numbers = epochs_of(epoch, x);
-    return unlocked([&] { return stats::effective_samples(span, numbers); });
+    const InEpochs in(x, epoch);
+    return unlocked([&] { return stats::effective_samples(in.x, in.epoch); });
   }, "x"_a, "epoch"_a);
 }
 
@@ -184,9 +198,8 @@ void bind_spectrum(nb::module_& m) {
     return array(unlocked([&] { return stats::welch(span, window, overlap); }));
   }, "x"_a, "window"_a, "overlap"_a);
   m.def("welch", [](const Samples& x, const Numbers& epoch, std::size_t window, std::size_t overlap) {
-    const auto span = finite(x);
-    const auto numbers = epochs_of(epoch, x);
-    return array(unlocked([&] { return stats::welch(span, numbers, window, overlap); }));
+    const InEpochs in(x, epoch);
+    return array(unlocked([&] { return stats::welch(in.x, in.epoch, window, overlap); }));
   }, "x"_a, "epoch"_a, "window"_a, "overlap"_a);
   m.def("sliding_amplitude", [](const Samples& x, std::size_t window) {
     const auto span = finite(x);
@@ -209,9 +222,8 @@ void bind_change(nb::module_& m) {
     return changes(unlocked([&] { return stats::change_points(span, alpha, min_segment); }));
   }, "x"_a, "alpha"_a, "min_segment"_a);
   m.def("change_points", [](const Samples& x, const Numbers& epoch, double alpha, std::size_t min_segment) {
-    const auto span = finite(x);
-    const auto numbers = epochs_of(epoch, x);
-    return changes(unlocked([&] { return stats::change_points(span, numbers, alpha, min_segment); }));
+    const InEpochs in(x, epoch);
+    return changes(unlocked([&] { return stats::change_points(in.x, in.epoch, alpha, min_segment); }));
   }, "x"_a, "epoch"_a, "alpha"_a, "min_segment"_a);
 }
 

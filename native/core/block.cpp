@@ -1,6 +1,7 @@
 #include "core/block.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <array>
@@ -62,6 +63,8 @@ std::uint32_t crc32(std::span<const std::byte> data, std::uint32_t seed) {
 Result<FileSink> FileSink::create(const std::string& path) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) return write_error(path, errno);
+  // Ranks outlive a parent that was killed, for a moment: by this lock `sonde data recover` sees them.
+  (void)::flock(fd, LOCK_SH | LOCK_NB);
   return FileSink(fd, path);
 }
 

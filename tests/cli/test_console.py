@@ -189,6 +189,15 @@ def test_what_is_to_be_copied_is_never_wrapped():
     assert f"next: sonde net show {path}\n" in out
 
 
+def test_a_line_that_begins_with_a_blank_is_a_command_and_is_not_wrapped():
+    command = " mpirun " + "-x SOMETHING=1 " * 20 + "probe"
+    path = "/scratch/" + "deep/" * 40
+    out = printed(Outcome("net", "run", lines=["word " * 30, command, f"report: {path}"]))
+    assert f"  {command}\n" in out
+    assert f"{path}\n" in out
+    assert max(len(line) for line in out.splitlines() if "word" in line) <= 80
+
+
 def test_text_that_looks_like_markup_is_printed_as_it_is():
     text = "[bold]not bold[/bold] :smile: [n01]"
     out = printed(Outcome("net", "run", text, lines=[text], tables=[Table(text, (text,), [(text,)])]))

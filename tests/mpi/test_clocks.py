@@ -35,6 +35,8 @@ def test_offset_of_3_s_and_drift_of_50_ppm_are_taken_out(sonde_net):
 
 
 def test_one_way_is_near_half_a_round_trip_where_clocks_are_one(sonde_net):
-    one_way = sonde_net(2, modes="one_to_one,async_one_to_one", sizes="1024", value="one_way", rule="fixed:2000").series()
+    one_way = sonde_net(
+        2, modes="one_to_one,async_one_to_one", sizes="1024", value="one_way", rule="fixed:2000"
+    ).series()
     for series in one_way.values():
         assert np.median(series) > 0

@@ -15,7 +15,13 @@ import pytest
 
 from sonde.core.blocks import BlockFile
 
-ENDLESS = {"modes": "one_to_one", "sizes": "8,1024", "rule": "fixed:100000000", "cap": "100000000", "budget-s": "60"}
+ENDLESS = {
+    "modes": "one_to_one",
+    "sizes": "8,1024",
+    "rule": "fixed:100000000",
+    "cap": "100000000",
+    "budget-s": "60",
+}
 
 
 def wait_for(condition, seconds=30.0):

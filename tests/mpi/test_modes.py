@@ -83,6 +83,8 @@ def test_only_the_pairs_asked_for_are_measured(sonde_net):
 
 
 def test_noise_ranks_stop_with_the_measured_pair(sonde_net, ranks_left):
-    heard = sonde_net(4, modes="noise,noise_blocking", sizes="8", noise_bytes="1024", noise_ranks="2", rule="fixed:40")
+    heard = sonde_net(
+        4, modes="noise,noise_blocking", sizes="8", noise_bytes="1024", noise_ranks="2", rule="fixed:40"
+    )
     assert heard.reason == "done"
     assert ranks_left() == []

@@ -17,6 +17,8 @@ const std::vector<RuleOption> clustbench_options{
     {"every", "int", "samples between two peeks", 20, 1, 1e9},
     {"windows", "int", "windows drawn at a peek", 10, 2, 1000},
     {"ratio", "share", "length of a window over samples so far", 0.5, 1e-3, 0.999},
+    // A peek transforms windows as long as half the series: unbounded, a series that never settles costs n^2.
+    {"most", "int", "samples after which it gives up, as clustbench's own -n does", 1000, 20, 1e6},
 };
 
 }  // namespace
@@ -56,6 +58,7 @@ class Clustbench final : public RuleBase {
         criterion_(options.find("criterion")->second),
         ratio_(options.find("ratio")->second),
         every_(static_cast<std::size_t>(options.find("every")->second)),
+        most_(static_cast<std::size_t>(options.find("most")->second)),
         windows_(static_cast<std::size_t>(options.find("windows")->second)),
         random_(context.seed) {}
 
@@ -69,6 +72,10 @@ class Clustbench final : public RuleBase {
       if (likeness > criterion_) {
         stop_at(i);
         return Decision::converged;
+      }
+      if (series_.size() >= most_) {
+        stop_at(i);
+        return Decision::cap;
       }
     }
     return Decision::proceed;
@@ -108,7 +115,7 @@ class Clustbench final : public RuleBase {
 
   bool keep_mean_;
   double criterion_, ratio_;
-  std::size_t every_, windows_;
+  std::size_t every_, most_, windows_;
   Random random_;
   std::vector<double> series_;
 };

@@ -1,5 +1,201 @@
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <numeric>
+#include <vector>
+
+#include "core/random.hpp"
 #include "core/rules/rule_base.hpp"
+#include "core/stats/fft.hpp"
+#include "core/stats/spectrum.hpp"
+
 namespace sonde::rules {
-const RuleInfo spectral_info{"spectral", "", "", {}};
-std::unique_ptr<Rule> make_spectral(const Options& o, const RuleContext& c) { return make_fixed({{"n", 1000}}, c); (void)o;}
+
+const RuleInfo spectral_info{
+    "spectral",
+    "stops when the averaged spectrum of log delays and, apart from it, their level differ between halves of the epochs "
+    "by no more than asked, with chance allowed for",
+    "Welch, IEEE Trans. Audio Electroacoustics 15, 1967, 70-73; the distance is Bartlett's (1955) between normalised "
+    "cumulative spectra; docs/explain/stopping-rules.md",
+    {{"distance", "share", "largest difference of the cumulative spectra that is still alike", 0.05, 1e-4, 1},
+     {"level", "share", "largest relative difference of the levels of two halves", 0.02, 1e-6, 1},
+     {"window", "int", "samples in a segment; epochs shorter than two segments are compared by level alone", 16, 4, 4096},
+     {"first", "int", "epochs before the first peek", 12, 8, 100000},
+     {"growth", "float", "epochs at a peek over epochs at the last", 1.25, 1.01, 10},
+     {"hold", "int", "peeks in a row that must find them alike", 2, 1, 100},
+     {"alarm", "share", "chance of a false alarm of the test that holds convergence back", 0.01, 1e-4, 0.5},
+     {"patience", "int", "peeks in a row that must find halves different before that is final", 4, 1, 100}},
+};
+
+namespace {
+
+constexpr std::size_t most_batches = 64;
+constexpr int permutations = 199;
+
+/// Why averaged: the ordinates of one periodogram scatter as much at a million samples as at a hundred, so that
+/// comparing raw periodograms never settles. Why the level apart: it is larger than all the rest together and would
+/// hide it. Why permuting: how far two halves of *these* epochs differ by chance needs no law of the delays.
+///
+/// State: sums of spectra for at most 64 batches of consecutive epochs, merged in pairs when full: 64 x (window / 2
+/// + 2) numbers, 5 KiB at the default. A peek costs 199 x 64 x window / 2 additions.
+class Spectral final : public RuleBase {
+ public:
+  Spectral(const Options& options, const RuleContext& context)
+      : RuleBase(context),
+        distance_(options.find("distance")->second),
+        level_(options.find("level")->second),
+        alarm_(options.find("alarm")->second),
+        window_(static_cast<std::size_t>(options.find("window")->second)),
+        hold_(static_cast<unsigned>(options.find("hold")->second)),
+        patience_(static_cast<unsigned>(options.find("patience")->second)),
+        grid_(static_cast<std::uint64_t>(options.find("first")->second), options.find("growth")->second),
+        fft_(window_),
+        seed_(context.seed) {}
+
+ private:
+  struct Batch {
+    std::uint64_t epochs = 0;
+    double level = 0;           // sum over epochs of the mean log delay
+    double segments = 0;
+    std::vector<double> power;  // sum over segments, without the mean
+  };
+  struct Difference {
+    double spectrum, level;
+  };
+
+  Decision consider(std::span<const double> epoch) override {
+    take(epoch);
+    if (!grid_.due(epochs_)) {
+      if (epochs_ == 1) say("too few epochs to say");
+      return Decision::proceed;
+    }
+    grid_.advance(epochs_);
+    return peek();
+  }
+
+  void take(std::span<const double> epoch) {
+    Batch batch;
+    batch.epochs = 1;
+    batch.power.assign(window_ / 2, 0.0);
+    std::vector<double> logs;
+    for (const double x : epoch)
+      if (x > 0) logs.push_back(std::log(x));  // a clock tick of 0 has no logarithm and tells nothing of shape
+    if (logs.empty()) return;
+    batch.level = std::accumulate(logs.begin(), logs.end(), 0.0) / static_cast<double>(logs.size());
+    std::vector<std::complex<double>> segment(window_);
+    if (logs.size() >= 2 * window_) {
+      for (std::size_t begin = 0; begin + window_ <= logs.size(); begin += window_) {
+        const double mean = std::accumulate(logs.begin() + static_cast<std::ptrdiff_t>(begin),
+                                            logs.begin() + static_cast<std::ptrdiff_t>(begin + window_), 0.0) /
+                            static_cast<double>(window_);
+        for (std::size_t k = 0; k < window_; ++k) segment[k] = logs[begin + k] - mean;
+        fft_.forward(segment);
+        for (std::size_t k = 0; k < window_ / 2; ++k) batch.power[k] += std::norm(segment[k + 1]);
+        batch.segments += 1;
+      }
+    }
+    ++epochs_;
+    if (!batches_.empty() && batches_.back().epochs < span_) {
+      join(batches_.back(), batch);
+    } else {
+      if (batches_.size() == most_batches) {
+        for (std::size_t k = 0; k < most_batches / 2; ++k) {
+          join(batches_[2 * k], batches_[2 * k + 1]);
+          if (k > 0) batches_[k] = std::move(batches_[2 * k]);
+        }
+        batches_.resize(most_batches / 2);
+        span_ *= 2;
+      }
+      batches_.push_back(std::move(batch));
+    }
+  }
+
+  static void join(Batch& a, const Batch& b) {
+    a.epochs += b.epochs;
+    a.level += b.level;
+    a.segments += b.segments;
+    for (std::size_t k = 0; k < a.power.size(); ++k) a.power[k] += b.power[k];
+  }
+
+  // Between the batches whose place in `order` is below half and the others.
+  Difference difference(const std::vector<std::size_t>& order) const {
+    std::vector<double> power[2] = {std::vector<double>(window_ / 2), std::vector<double>(window_ / 2)};
+    double level[2] = {0, 0}, epochs[2] = {0, 0}, segments[2] = {0, 0};
+    for (std::size_t k = 0; k < order.size(); ++k) {
+      const Batch& batch = batches_[order[k]];
+      const int half = k < order.size() / 2 ? 0 : 1;
+      level[half] += batch.level;
+      epochs[half] += static_cast<double>(batch.epochs);
+      segments[half] += batch.segments;
+      for (std::size_t j = 0; j < batch.power.size(); ++j) power[half][j] += batch.power[j];
+    }
+    double apart = 0;
+    if (segments[0] > 0 && segments[1] > 0) {
+      const auto a = stats::cumulative_spectrum(power[0]), b = stats::cumulative_spectrum(power[1]);
+      for (std::size_t k = 0; k < a.size(); ++k)
+        if (std::isfinite(a[k]) && std::isfinite(b[k])) apart = std::max(apart, std::abs(a[k] - b[k]));
+    }
+    return {apart, std::abs(std::expm1(level[0] / epochs[0] - level[1] / epochs[1]))};
+  }
+
+  Decision peek() {
+    const std::string after = " after " + std::to_string(epochs_) + " epochs";
+    if (batches_.size() < 8) {
+      say("too few epochs to say");
+      return Decision::proceed;
+    }
+    std::vector<std::size_t> order(batches_.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    const Difference seen = difference(order);  // first half in time against second
+
+    Random random(seed_ ^ epochs_);
+    std::vector<double> spectra, levels;
+    int spectrum_above = 0, level_above = 0;
+    for (int r = 0; r < permutations; ++r) {
+      for (std::size_t k = order.size(); k > 1; --k) std::swap(order[k - 1], order[random.below(k)]);
+      const Difference chance = difference(order);
+      spectra.push_back(chance.spectrum);
+      levels.push_back(chance.level);
+      spectrum_above += chance.spectrum >= seen.spectrum;
+      level_above += chance.level >= seen.level;
+    }
+    const double p_spectrum = (1.0 + spectrum_above) / (permutations + 1);
+    const double p_level = (1.0 + level_above) / (permutations + 1);
+    if (std::min(p_spectrum, p_level) <= alarm_ / 2) {  // two tests share the alarm
+      alike_ = 0;
+      say(std::string(p_level <= p_spectrum ? "level" : "spectrum") + " differs between the first and the second half, p " +
+          number(std::min(p_spectrum, p_level), 2) + after);
+      return ++apart_ >= patience_ ? Decision::drift : Decision::proceed;
+    }
+    apart_ = 0;
+    // What chance alone does to two halves is how well either is known.
+    std::sort(spectra.begin(), spectra.end());
+    std::sort(levels.begin(), levels.end());
+    const std::size_t at = static_cast<std::size_t>(0.95 * permutations);
+    say("spectra of halves within " + number(spectra[at], 2) + ", levels within " + percent(levels[at]) + after);
+    const bool alike = spectra[at] <= distance_ && levels[at] <= level_;
+    alike_ = alike ? alike_ + 1 : 0;
+    return alike_ >= hold_ ? Decision::converged : Decision::proceed;
+  }
+
+  std::size_t held_bytes() const override {
+    return sizeof(Spectral) - sizeof(RuleBase) +
+           batches_.capacity() * (sizeof(Batch) + window_ / 2 * sizeof(double));
+  }
+
+  double distance_, level_, alarm_;
+  std::size_t window_;
+  unsigned hold_, patience_, alike_ = 0, apart_ = 0;
+  PeekGrid grid_;
+  stats::Fft fft_;
+  std::uint64_t seed_, epochs_ = 0, span_ = 1;
+  std::vector<Batch> batches_;
+};
+
+}  // namespace
+
+std::unique_ptr<Rule> make_spectral(const Options& options, const RuleContext& context) {
+  return std::make_unique<Spectral>(options, context);
 }
+
+}  // namespace sonde::rules

@@ -68,7 +68,7 @@ double effective_samples(std::span<const double> x, std::span<const std::int32_t
   const double centre = mean(samples), variance = variance_about(samples, centre) * n / (n - 1);
   if (variance == 0) return n;
   // The mean is a ratio of sums over epochs, so its variance comes from the epochs' shares of the deviation
-  // (Cochran, Sampling Techniques, 3rd ed., 1977, eq. 6.13); epochs may differ in length.
+  // (Cochran, Sampling Techniques, 1977, ch. 6); epochs may differ in length.
   double between = 0;
   for (std::size_t k = 0; k < epochs.size(); ++k) {
     const double share = static_cast<double>(epochs[k].size()) / n * (mean(epochs[k]) - centre);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "core/stats/epochs.hpp"
@@ -49,6 +48,13 @@ class Shares {
     if (p != 0.5) inflation_ = inflation(count(sample_quantile));
   }
 
+  /// Whether the quantile is surely not beyond all samples. Few of a rare event say little about its inflation, and
+  /// then it is at least that of independent samples.
+  bool bounds(double t) const {
+    const double least = p_ == 0.5 ? 0 : std::max(inflation_, 1 / total_);
+    return std::min(p_, 1 - p_) > t * std::sqrt(p_ * (1 - p_) * least);
+  }
+
   double t(double m) {
     const double share = count(m);
     if (share == p_) return 0;
@@ -67,7 +73,7 @@ class Shares {
     return sum / total_;
   }
 
-  /// Of a ratio of sums over epochs, which may differ in length: Cochran, Sampling Techniques, 1977, eq. 6.13.
+  /// Of a ratio of sums over epochs, which may differ in length: Cochran, Sampling Techniques, 1977, ch. 6.
   double variance_of(double share) const {
     double squares = 0;
     for (std::size_t k = 0; k < sorted_.size(); ++k) {
@@ -181,8 +187,7 @@ Interval epoch_quantile_ci(std::span<const double> x, std::span<const std::int32
   Shares shares(epochs, p, sorted[std::min(at, sorted.size() - 1)]);
 
   const double t = student_quantile(0.5 + 0.5 * level, static_cast<double>(epochs.size() - 1));
-  constexpr double infinity = std::numeric_limits<double>::infinity();
-  if (shares.t(-infinity) >= -t || shares.t(infinity) <= t) return none;  // may be beyond all samples
+  if (!shares.bounds(t)) return none;
   const auto low = std::partition_point(sorted.begin(), sorted.end(), [&](double m) { return shares.t(m) < -t; });
   const auto high = std::partition_point(low, sorted.end(), [&](double m) { return shares.t(m) <= t; });
   return {*low, high == sorted.end() ? sorted.back() : *high};

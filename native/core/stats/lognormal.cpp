@@ -119,7 +119,7 @@ Grouped group(std::span<const double> sorted) {
 }
 
 /// Location and scale of log(x - shift) for a given shift, by Newton. In b = 1/sigma and a = (mu - centre)/sigma
-/// the log-likelihood of grouped normal data is concave (Burridge, Biometrika 68, 1981, 347-350), so there is one
+/// the log-likelihood of grouped normal data is concave (Burridge, J. R. Statist. Soc. B 43, 1981, 41-45), so there is one
 /// maximum and any ascent finds it.
 class Profile {
  public:

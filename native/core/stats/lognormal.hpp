@@ -33,9 +33,10 @@ double ks_distance(std::span<const double> x, const Lognormal3& fit);
 
 /// Probability of a distance at least as large as seen if the law is lognormal: the parameters were estimated, so
 /// Kolmogorov's own table does not hold, and the fit is repeated on `replicates` simulated sets instead
-/// (Stute, Gonzalez Manteiga and Presedo Quindimil, Metrika 40, 1993, 243-256). Simulated samples are rounded as
-/// the samples are. At most max_samples of x are used, evenly spaced: with very many any law is rejected, and
-/// spacing thins dependence. NaN when the fit has no parameters, x < 3 distinct values or replicates = 0.
+/// (Stute, Gonzalez Manteiga and Presedo Quindimil, Metrika 40, 1993, 243-256). fit: of x. Simulated samples are
+/// rounded as the samples are. With more than max_samples of x, so many at most are taken, evenly spaced, and
+/// fitted anew: with very many any law is rejected, and spacing thins dependence. The answer is a multiple of
+/// 1 / (replicates + 1). NaN when the fit has no parameters, fewer than 3 distinct values, or replicates = 0.
 double ks_p(std::span<const double> x, const Lognormal3& fit, std::size_t replicates, std::uint64_t seed,
             std::size_t max_samples = 500);
 

@@ -27,12 +27,13 @@ double stirling_error(double n) {
   return sum * inverse;
 }
 
-/// x log(x / m) + m - x without the cancellation where x is near m; x, m > 0.
-double deviance(double x, double m) {
-  const double v = (x - m) / (x + m);
-  if (std::abs(v) > 0.1) return x * std::log(x / m) + m - x;
+/// x log(x / m) + m - x, x, m > 0, without the cancellation where x is near m; d is x - m, which the caller can
+/// tell more exactly than the difference would.
+double deviance(double x, double m, double d) {
+  const double v = d / (x + m);
+  if (std::abs(v) > 0.1) return x * std::log(x / m) - d;
   // log(x/m) = 2 atanh(v)
-  double sum = (x - m) * v, power = 2 * x * v;
+  double sum = d * v, power = 2 * x * v;
   for (int k = 3;; k += 2) {
     power *= v * v;
     const double next = sum + power / k;
@@ -49,8 +50,9 @@ double binomial_density(double x, double y, double p, double q) {
   if (q == 0) return y == 0 ? 1 : 0;
   if (x == 0) return std::exp(n * (p < 0.5 ? std::log1p(-p) : std::log(q)));
   if (y == 0) return std::exp(n * (q < 0.5 ? std::log1p(-q) : std::log(p)));
-  const double log_ratio = stirling_error(n) - stirling_error(x) - stirling_error(y) - deviance(x, n * p) -
-                           deviance(y, n * q);
+  const double d = x * q - y * p;  // x - n p
+  const double log_ratio = stirling_error(n) - stirling_error(x) - stirling_error(y) - deviance(x, n * p, d) -
+                           deviance(y, n * q, -d);
   return std::exp(log_ratio) * std::sqrt(n / (2 * std::numbers::pi * x * y));
 }
 
@@ -96,6 +98,7 @@ double normal_quantile(double p) {
   if (!(p >= 0 && p <= 1)) return nan;
   if (p == 0) return -infinity;
   if (p == 1) return infinity;
+  if (p == 0.5) return 0;
   // A rational start (Abramowitz and Stegun 26.2.23, error below 4.5e-4), then Halley steps on the exact cdf; the
   // tail beyond the median is mirrored so that the cdf keeps its digits.
   const double tail = p < 0.5 ? p : 1 - p;
@@ -131,7 +134,11 @@ double student_quantile(double p, double dof) {
   if (p == 0) return -infinity;
   if (p == 1) return infinity;
   if (p == 0.5) return 0;
-  if (std::isinf(dof)) return normal_quantile(p);
+  if (dof > 1e5) {  // Abramowitz and Stegun 26.7.5; the beta function loses digits here
+    const double z = normal_quantile(p), s = z * z;
+    return z * (1 + (s + 1) / (4 * dof) + ((5 * s + 16) * s + 3) / (96 * dof * dof) +
+                (((3 * s + 19) * s + 17) * s - 15) / (384 * dof * dof * dof));
+  }
   const double tail = p < 0.5 ? p : 1 - p;
   double low = -1, high = 0;
   while (student_cdf(low, dof) > tail) {

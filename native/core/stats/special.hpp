@@ -15,7 +15,7 @@ double normal_quantile(double p);
 /// Regularised incomplete beta function I_x(a, b), a, b > 0, x in [0, 1]. Continued fraction, DLMF 8.17.22.
 double incomplete_beta(double a, double b, double x);
 
-/// Student's t with `dof` > 0 degrees of freedom.
+/// Student's t with `dof` > 0 degrees of freedom; ten digits up to a million of them.
 double student_cdf(double t, double dof);
 
 double student_quantile(double p, double dof);

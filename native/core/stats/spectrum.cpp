@@ -90,7 +90,6 @@ class SlidingDft {
     const double* const cos = turn_re_.data();
     const double* const sin = turn_im_.data();
     const std::size_t n = re_.size();
-#pragma GCC ivdep
     for (std::size_t k = 0; k < n; ++k) {
       const double a = re[k] + change, b = im[k];
       re[k] = a * cos[k] - b * sin[k];
@@ -102,7 +101,6 @@ class SlidingDft {
     const double* const re = re_.data();
     const double* const im = im_.data();
     const std::size_t n = re_.size();
-#pragma GCC ivdep
     for (std::size_t k = 0; k < n; ++k) out[k] = std::sqrt(re[k] * re[k] + im[k] * im[k]);
     out[0] = std::abs(re[0] + centre_ * static_cast<double>(work_.size()));
   }

@@ -10,7 +10,7 @@ import click
 
 import sonde
 from sonde.core.errors import EnvironmentFailure
-from sonde.core.options import Settings, common
+from sonde.core.options import Settings, arrange, common
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -99,7 +99,7 @@ def load(name: str) -> click.Command:
         hint = "build it again ('make setup'), or ask 'sonde doctor'"
         raise EnvironmentFailure("core.room_missing", f"does not load: {error}", hint) from error
     assert isinstance(command, click.Command)
-    return command
+    return arrange(command)
 
 
 @click.group(

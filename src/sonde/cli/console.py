@@ -144,21 +144,13 @@ class Console:
 
     def _message(self, kind: str, style: str, what: str, more: Sequence[tuple[str, str]]) -> None:
         """`kind: what` and its indented lines on stderr, wrapped with a hanging indent."""
-        import textwrap
-
         colour, width = self._colour(self.err), _width(self.err)
-        for label, text, paint in [
-            (kind, what, style),
-            *((f"  {label}", text, "36") for label, text in more),
-        ]:
+        parts = [(kind, what, style), *((f"  {label}", text, "36") for label, text in more)]
+        for label, text, paint in parts:
             if not text:
                 continue
             head = f"{label}:".ljust(8 if label.startswith("  ") else 0) + " " * (not label.startswith("  "))
-            lines = []
-            for part in text.splitlines():
-                lines += textwrap.wrap(
-                    part, max(20, width - len(head)), break_long_words=False, break_on_hyphens=False
-                )
+            lines = [line for part in text.splitlines() for line in _wrapped(part, width - len(head))]
             shown = f"\n{' ' * len(head)}".join(lines)
             self.err.write((f"\x1b[{paint}m{head}\x1b[0m" if colour else head) + shown + "\n")
 
@@ -174,7 +166,8 @@ class Console:
                 mark, colour = ("✓", "green") if good else ("!", "yellow")
                 rich.print(_hanging(Text(mark, f"bold {colour}"), Text(outcome.verdict, "bold")))
             for line in outcome.lines:
-                rich.print(Padding(Text(line), (0, 0, 0, 2)))
+                for part in _wrapped(line, rich.width - 2):
+                    rich.print(Text(f"  {part}"), soft_wrap=True)
             for table in outcome.tables:
                 rich.print()
                 rich.print(Padding(_table(table), (0, 0, 0, 2)))
@@ -204,6 +197,15 @@ def plain(value: Any) -> Any:
     if hasattr(value, "tolist"):  # numpy, without importing it
         return plain(value.tolist())
     return str(value)
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """Lines of at most `width` columns. No word is broken: it may be a path. A command is left whole."""
+    import textwrap
+
+    if line.startswith(" "):
+        return [line]
+    return textwrap.wrap(line, max(20, width), break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def _trimmed(line: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from sonde.cli.diagnosis import CHECKS, GOOD, NONE, POOR, Answer, Here, ask_all
+from sonde.cli.diagnosis import CHECKS, FACT, GOOD, NONE, POOR, Answer, Here, ask_all
 from sonde.core.errors import Warning
 from sonde.core.options import common
 from sonde.core.outcome import Outcome, Table
@@ -25,6 +25,9 @@ WANTS = {
     "report": ("report", "paper", "browser"),
 }
 
+# How a mark is called in JSON.
+MARKS = {GOOD: "good", POOR: "poor", NONE: "none", FACT: "fact"}
+
 
 @click.command()
 @common()
@@ -34,11 +37,12 @@ def command() -> Outcome:
     Everything is tried, not guessed: two ranks are started with each MPI, one process reads another's memory,
     a file is written and read back. Takes a few seconds; changes nothing.
     """
-    return diagnose(ask_all(Here()))
+    here = Here()
+    return diagnose(ask_all(here), here.machine)
 
 
-def diagnose(answers: Mapping[str, Answer]) -> Outcome:
-    """The outcome from the answers of all checks."""
+def diagnose(answers: Mapping[str, Answer], machine: Mapping[str, Any]) -> Outcome:
+    """The outcome from the answers of all checks and the description of the machine."""
     rooms = [_room(name, answers) for name in ROOMS]
     working = [room["room"] for room in rooms if room["works"]]
     broken = [room["room"] for room in rooms if not room["works"]]
@@ -77,7 +81,11 @@ def diagnose(answers: Mapping[str, Answer]) -> Outcome:
         ],
         values={
             "rooms": rooms,
-            "machine": {name: {"text": a.text, **a.values} for name, a in answers.items()},
+            "machine": dict(machine),
+            "checks": {
+                name: {"mark": MARKS[answer.mark], "text": answer.text, **answer.values}
+                for name, answer in answers.items()
+            },
         },
         tables=tables,
     )

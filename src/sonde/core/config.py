@@ -197,6 +197,8 @@ def _is_key(param: click.Parameter) -> bool:
 
 def allowed(param: click.Parameter) -> str:
     """What values a parameter takes, in words."""
+    if words := getattr(param.type, "allowed", ""):
+        return str(words)
     if isinstance(param.type, click.Choice):
         return ", ".join(str(choice) for choice in param.type.choices)
     if isinstance(param.type, click.IntRange):

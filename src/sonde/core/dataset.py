@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from os import PathLike
@@ -100,27 +102,26 @@ def warnings_of(tree: xr.DataTree) -> list[Warning]:
 def pieces(
     variable: xr.Variable | xr.DataArray, limit_bytes: int = _PIECE_BYTES
 ) -> Iterator[tuple[slice, ...]]:
-    """Slices that cover a variable in C order, each of at most `limit_bytes` (but at least one value).
+    """Slices that cover a variable, each of at most `limit_bytes` (but at least one value), in C order.
 
-    Reading a lazy variable by these keeps memory bounded, and unpacks every compressed chunk about once.
-    A variable without dims gives one empty tuple; one with a dim of length 0 gives none.
+    Where a variable is stored in chunks that fit, each slice is made of whole ones: read by these, a lazy
+    variable needs bounded memory and every chunk is unpacked once. A variable without dims gives one empty
+    tuple; one with a dim of length 0 gives none.
     """
     shape = variable.shape
     if 0 in shape:
         return
-    rest = max(1, limit_bytes // max(1, variable.dtype.itemsize))
-    axis = len(shape)
-    while axis > 0 and shape[axis - 1] <= rest:
-        axis -= 1
-        rest //= shape[axis]
-    whole = tuple(slice(0, n) for n in shape[axis:])
-    if axis == 0:
-        yield whole
-        return
-    for index in np.ndindex(*shape[: axis - 1]):
-        for begin in range(0, shape[axis - 1], max(1, rest)):
-            head = tuple(slice(k, k + 1) for k in index)
-            yield (*head, slice(begin, min(begin + max(1, rest), shape[axis - 1])), *whole)
+    room = max(1, limit_bytes // max(1, variable.dtype.itemsize))
+    stored = variable.encoding.get("chunksizes")
+    block = [min(chunk, length) for chunk, length in zip(stored, shape)] if stored else [1] * len(shape)
+    if math.prod(block) > room:
+        block = [1] * len(shape)
+    for axis in reversed(range(len(shape))):
+        fitting = room // math.prod(block)
+        block[axis] = min(block[axis] * fitting, shape[axis])
+    steps = [range(0, length, step) for length, step in zip(shape, block)]
+    for begins in itertools.product(*steps):
+        yield tuple(slice(at, min(at + step, end)) for at, step, end in zip(begins, block, shape))
 
 
 Check = Callable[["xr.DataTree"], Iterable[Finding]]

@@ -1,7 +1,7 @@
 """What a probe says while it runs: one JSON object a line on its stdout. See "Probes and their parent".
 
-An event is a mapping with its name under "event". Names that this version does not know pass, so that an
-older Sonde can drive a newer probe; a known one passes only with its keys.
+An event is a mapping with its name under "event". It is whole when it has the keys that its name promises; a
+name that this version does not know promises none, so that an older Sonde can drive a newer probe.
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ class Reader:
         """The event on a line, or None."""
         text = line.decode("utf-8", "replace") if isinstance(line, bytes) else line
         event, at = _find(text)
+        event = event if event and is_whole(event) else None
         rest = text[:at].strip() if event else text.strip()
         if rest:
             self.foreign += 1
@@ -94,7 +95,7 @@ class Reader:
 
 
 def parse(line: str | bytes) -> Event | None:
-    """The event on a line, or None. No input raises an exception."""
+    """The event on a line, whole or not, or None. No input raises an exception."""
     return _find(line.decode("utf-8", "replace") if isinstance(line, bytes) else line)[0]
 
 
@@ -110,14 +111,18 @@ def _find(text: str) -> tuple[Event | None, int]:
     """The event in a line and where it begins."""
     import json  # here and not above: every start of `sonde` imports this module, and few read events
 
-    at = text.find(_BEGIN) if len(text) <= LONGEST_LINE else -1
-    if at < 0:
+    if len(text) > LONGEST_LINE:
         return None, 0
+    at = text.find(_BEGIN)
+    if at < 0:  # with another key in front it must have the line to itself
+        at = len(text) - len(text.lstrip())
+        if not text.startswith("{", at):
+            return None, 0
     try:
         event, _ = json.JSONDecoder().raw_decode(text, at)
     except (ValueError, RecursionError):  # not JSON, a number of too many digits, nested too deep
         return None, 0
-    return (event, at) if is_whole(event) else (None, 0)
+    return (event, at) if isinstance(event.get("event"), str) else (None, 0)
 
 
 def _fits(value: Any, kind: type) -> bool:

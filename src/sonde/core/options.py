@@ -33,7 +33,12 @@ MOST_SIZES = 65536
 
 
 class HouseType(click.ParamType):
-    """A type whose `read` makes a value of a text; its UsageError is told with the option's name in front."""
+    """A type whose `read` makes a value of a text; its UsageError is told with the option's name in front.
+
+    allowed: what it takes, in words.
+    """
+
+    allowed = ""
 
     def read(self, text: str) -> Any:
         raise NotImplementedError
@@ -48,10 +53,29 @@ class HouseType(click.ParamType):
             raise UsageError(error.code, f"{name}: {error.what}", error.hint) from None
 
 
+class Whole(HouseType):
+    """A whole number from `least` up. Value: int."""
+
+    name = "number"
+
+    def __init__(self, least: int) -> None:
+        self.least = least
+        self.allowed = f"whole numbers from {least} up"
+
+    def read(self, text: str) -> int:
+        bare = text.strip()
+        value = (
+            int(bare) if bare.isascii() and bare.isdigit() and len(bare) < 19 else -1
+        )  # 18 digits: 64 bits
+        if value < self.least:
+            raise UsageError("core.bad_number", f"'{text}' is not allowed; allowed: {self.allowed}")
+        return value
+
+
 class Duration(HouseType):
     """A time span above zero: "60s", "2min", "1h30min". Value: float, s."""
 
-    name = "time"
+    name, allowed = "time", "times such as 60s, 2min, 1h"
 
     def read(self, text: str) -> float:
         value = units.parse_duration(text)
@@ -67,7 +91,7 @@ class Duration(HouseType):
 class Size(HouseType):
     """A number of bytes: "64KiB", "1MB", "4096". Value: int, B."""
 
-    name = "size"
+    name, allowed = "size", "sizes such as 4096, 64KiB, 64kB"
 
     def read(self, text: str) -> int:
         return units.parse_size(text)
@@ -76,7 +100,7 @@ class Size(HouseType):
 class Sizes(HouseType):
     """Message lengths: "begin:end:step", the end left out, or a list "8,1KiB". Value: tuple of int, B."""
 
-    name = "sizes"
+    name, allowed = "sizes", "begin:end:step, or a list such as 8,1KiB,64KiB"
 
     def read(self, text: str) -> tuple[int, ...]:
         hint = "write begin:end:step, the end left out (0:1000:100), or a list (8,1KiB,64KiB)"
@@ -120,7 +144,7 @@ class Sizes(HouseType):
 class Share(HouseType):
     """A share above 0 and below 1: "1%" or "0.01". Value: float."""
 
-    name = "share"
+    name, allowed = "share", "shares such as 1% or 0.01"
 
     def read(self, text: str) -> float:
         bare = text.strip()
@@ -140,7 +164,7 @@ class Share(HouseType):
 class HostList(HouseType):
     """A host list: "n[001-016],^n007". Value: the text, which `hostlist.expand` understands."""
 
-    name = "hosts"
+    name, allowed = "hosts", "host lists such as n[01-16],^n07"
 
     def read(self, text: str) -> str:
         return hostlist.check(text)
@@ -202,8 +226,20 @@ def _configure(context: click.Context, param: click.Parameter, value: Path | Non
         context.default_map = config.read(path).defaults(context, shared=(*SHARED, *CONSOLE_NAMES))
 
 
+class SharedOption(click.Option):
+    """An option of SHARED."""
+
+
+class ConsoleOption(click.Option):
+    """An option that is the console's own."""
+
+
+def _shared(*flags: str, **keywords: Any) -> Callable[[Any], Any]:
+    return click.option(*flags, cls=SharedOption, **keywords)
+
+
 def _console(*flags: str, **keywords: Any) -> Callable[[Command], Command]:
-    return click.option(*flags, expose_value=False, **{"callback": _remember, **keywords})
+    return click.option(*flags, cls=ConsoleOption, expose_value=False, **{"callback": _remember, **keywords})
 
 
 _WHEN: dict[str, Any] = {
@@ -228,29 +264,29 @@ _CONSOLE = (
 )
 
 SHARED: dict[str, Callable[[Any], Any]] = {
-    "output": click.option(
+    "output": _shared(
         "-o", "--output", type=click.Path(path_type=Path), metavar="PATH", help="Where the result goes."
     ),
-    "launcher": click.option(
+    "launcher": _shared(
         "--launcher", default="auto", metavar="NAME", help="What starts the ranks: auto, local, mpirun, srun."
     ),
-    "hosts": click.option(
+    "hosts": _shared(
         "--hosts", type=HOSTS, metavar="LIST", help="Hosts to use: n[01-16]; ^n07 leaves n07 out."
     ),
-    "ntasks": click.option("--ntasks", type=click.IntRange(min=1), metavar="N", help="Number of ranks."),
-    "budget": click.option(
+    "ntasks": _shared("--ntasks", type=Whole(1), metavar="N", help="Number of ranks."),
+    "budget": _shared(
         "--budget", "budget_s", type=DURATION, metavar="TIME", help="Time all of it may take: 60s, 2min, 1h."
     ),
-    "precision": click.option(
+    "precision": _shared(
         "--precision", type=SHARE, metavar="SHARE", help="Width of the confidence interval to reach: 1%."
     ),
-    "seed": click.option(
+    "seed": _shared(
         "--seed",
-        type=click.IntRange(0, 2**63 - 1),
+        type=Whole(0),
         metavar="N",
         help="Seed of the order in which is measured.",
     ),
-    "dry_run": click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing."),
+    "dry_run": _shared("--dry-run", is_flag=True, help="Say what would be done, and do nothing."),
 }
 
 
@@ -268,3 +304,22 @@ def common(*names: str) -> Callable[[Command], Command]:
         return command
 
     return decorate
+
+
+def arrange(command: click.Command) -> click.Command:
+    """The command with a help that begins with its own options, then the shared ones, then the console's.
+
+    In its group's list it stands with the whole of its first paragraph, which click would cut short. So it is
+    for all commands below a group. The order of the options of one kind stays.
+    """
+    command.params.sort(key=_place)
+    if command.help and not command.short_help:
+        command.short_help = " ".join(command.help.strip().partition("\n\n")[0].split()).rstrip(".")
+    if isinstance(command, click.Group):
+        for child in command.commands.values():
+            arrange(child)
+    return command
+
+
+def _place(param: click.Parameter) -> int:
+    return 2 if isinstance(param, ConsoleOption) else 1 if isinstance(param, SharedOption) else 0

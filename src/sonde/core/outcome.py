@@ -31,8 +31,8 @@ class Outcome:
 
     room, verb: what ran. verdict: one sentence. schema, dataset, complete: the file it made or read.
     findings, warnings: typed. values: what the verb measures, merged into the JSON object.
-    tables, lines: what a person sees on the terminal. document: raw text for stdout instead
-    (CSV, Markdown). exit: the exit code.
+    tables, lines: what a person sees on the terminal; a line that begins with a blank is a command to copy,
+    and is not wrapped. document: raw text for stdout instead (CSV, Markdown). exit: the exit code.
     """
 
     room: str

@@ -50,8 +50,8 @@ def machine(root: Path = ROOT, mpi: Mpi | None = None) -> dict[str, Value]:
     cpu_quota (CPUs that a control group grants, or "none") · smt, isolated_cpus, governor, cpufreq_driver,
     turbo · clock_source · kernel, distribution, virtualised ("none", "kvm", "kvm, docker", …) ·
     memory_bytes · load_average (1 min) · transparent_hugepages, aslr, numa_balancing, mitigations · bios ·
-    network, infiniband (a device each, "; " between) · mpi, mpi_version · sonde_commit. "unknown" for whatever
-    cannot be read.
+    network, infiniband (a device each, "; " between) · mpi, mpi_version · sonde_commit.
+    "unknown" for whatever cannot be read.
     """
     found: dict[str, Value] = {
         "hostname": socket.gethostname() if root == ROOT else _text(root / "proc/sys/kernel/hostname"),

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 RUN_FILE = "run.json"
-_LOCK_FILE = "lock"
+_LOCK_FILE = ".lock"
 _SEALED_FILE = "sealed.json"
 _CACHE_BYTES = 48 << 20  # for the chunks of all variables of a group that is being written
 _READ_CACHE_BYTES = 8 << 20  # for each variable that analyse reads
@@ -293,6 +293,7 @@ def seal(
     *,
     attrs: Mapping[str, Any] | None = None,
     warnings: Iterable[Warning] = (),
+    analyse: bool = True,
     keep: bool = False,
     held: Hold | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -310,6 +311,7 @@ def seal(
         named <stem>-<part>.nc. A file that is there is replaced.
     schema : the room's
     attrs, warnings : as for `end_run`, which is called with them first
+    analyse : compute /summary; without it the dataset holds /raw alone, and a warning that says so
     keep : leave the folder
     held : what `hold` gave, when the caller holds the folder; else it is held here
     progress : called with (files placed, files to place)
@@ -326,8 +328,7 @@ def seal(
     folder = Path(run_dir)
     with contextlib.ExitStack() as stack:
         hold_ = held or stack.enter_context(hold(folder))
-        if (done := _sealed_before(folder)) is not None:
-            _remove(folder, [file.path for file in done], hold_)
+        if (done := finish(folder, hold_)) is not None:
             return done
         noted = dict(attrs or {}), list(warnings)
         if any(noted):
@@ -347,11 +348,11 @@ def seal(
         try:
             files, unread = _block_files(folder)
             names = list(schema.parts(run.plan))
-            for number, (part, target) in enumerate(_targets(folder, Path(out), names)):
+            for number, (part, target) in enumerate(targets(folder, Path(out), names)):
                 report = _scaled(progress, number, len(names), len(files))
                 draft = _Draft(target, folder)
                 parts.append(draft)
-                sealed.append(_seal_part(draft, run, schema, part, files, unread, report))
+                sealed.append(_seal_part(draft, run, schema, part, files, unread, report, analyse))
             for draft in parts:
                 draft.publish()
         except BaseException:
@@ -361,6 +362,11 @@ def seal(
         if not keep:
             _remove(folder, [file.path for file in sealed], hold_)
         return sealed
+
+
+_NOT_ANALYSED = Warning(
+    "core.not_analysed", "/summary was not computed, as was asked for", "analyse /raw with sonde.open(FILE)"
+)
 
 
 def _scaled(
@@ -387,7 +393,13 @@ def _block_files(folder: Path) -> tuple[list[BlockFile], list[Warning]]:
     return files, unread
 
 
-def _targets(folder: Path, out: Path, parts: Sequence[str]) -> list[tuple[str, Path]]:
+def targets(folder: Path, out: Path, parts: Sequence[str]) -> list[tuple[str, Path]]:
+    """The datasets a run's folder becomes: (part, path) each. out: as for `seal`.
+
+    Raises
+    ------
+    EnvironmentFailure  core.cannot_write: the folder they go to is not there.
+    """
     target = out / f"{folder.name.removesuffix('.run')}.nc" if out.is_dir() else out
     if not target.parent.is_dir():
         raise EnvironmentFailure(
@@ -406,6 +418,7 @@ def _seal_part(
     files: Sequence[BlockFile],
     unread: Sequence[Warning],
     report: Callable[[int], None],
+    analyse: bool,
 ) -> SealedFile:
     layout = schema.layout(run.plan, files, part)
     ended = "stop_reason" in run.attrs
@@ -439,8 +452,8 @@ def _seal_part(
                 with draft.writing():
                     _assign(places[name], where, values)
             report(done + 1)
-    summary, failed = _analysed(draft, root, schema)
-    told += failed
+    summary, untold = _analysed(draft, root, schema) if analyse else (None, [_NOT_ANALYSED])
+    told += untold
     with draft.opened("a") as file:
         _finish(draft, file, summary, run.env, told)
     return SealedFile(draft.target, complete, told)
@@ -504,8 +517,16 @@ def _folded(warnings: list[Warning], limit: int = 8) -> list[Warning]:
     ]
 
 
-def _sealed_before(folder: Path) -> list[SealedFile] | None:
-    """The datasets that a folder has become already, when only its removal is missing; else None."""
+def finish(run_dir: str | PathLike[str], held: Hold) -> list[SealedFile] | None:
+    """Removes a folder that was sealed already, whose removal was cut short; returns its datasets.
+
+    None, and nothing is done, when the folder is still to be sealed.
+
+    Raises
+    ------
+    DataError  core.sealed_already: a dataset is no longer where it was saved; core.not_a_run.
+    """
+    folder = Path(run_dir)
     path = folder / _SEALED_FILE
     if not path.exists():
         return None
@@ -526,6 +547,7 @@ def _sealed_before(folder: Path) -> list[SealedFile] | None:
     for name in names:
         with dataset.open(name) as tree:
             done.append(SealedFile(name, bool(tree.attrs["complete"]), dataset.warnings_of(tree)))
+    _remove(folder, names, held)
     return done
 
 
@@ -753,7 +775,8 @@ def _bound_cache(variables: Iterable[netCDF4.Variable]) -> None:
             sized.append((variable, math.prod(lengths) * variable.dtype.itemsize))
     total = sum(size for _, size in sized)
     for variable, size in sized:
-        variable.set_var_chunk_cache(min(_CACHE_BYTES * size // total, 16 * size), 1009, 1.0)
+        # Never 1.0: HDF5 would then keep chunks at the edge, which are never written whole, past any limit.
+        variable.set_var_chunk_cache(min(_CACHE_BYTES * size // total, 16 * size), 1009, 0.75)
 
 
 def _assign(variable: netCDF4.Variable, where: tuple[int | slice, ...], values: Any) -> None:

@@ -1,6 +1,8 @@
 """What a room tells the report about one dataset. Rooms fill it; only `sonde.report` lays it out.
 
-    def section(tree: xr.DataTree) -> Section: ...      # sonde/<room>/figures.py, pure
+    def section(tree: xr.DataTree, dataset: str) -> Section: ...      # sonde/<room>/figures.py, pure
+
+`dataset` is the file's path as the user gave it, for the commands that findings name.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Fact:
-    """One number worth reading first: its name, the ready text with its unit, and what it is measured against."""
+    """One number worth reading first: its name, the ready text with its unit, what it is held against."""
 
     name: str
     value: str
@@ -25,7 +27,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Method:
-    """One statistic that was used: its name, in one sentence what it does here, and the publication it rests on."""
+    """One statistic that was used: its name, in a sentence what it does here, the publication behind it."""
 
     name: str
     text: str
@@ -37,9 +39,10 @@ class Section:
     """One room's part of a report, from one dataset.
 
     room: "net". title: what was measured, e.g. "Latency, one_to_one". verdict: one sentence.
-    findings: what is wrong, worst first. facts: the few numbers that carry the verdict. tables, figures: in reading
-    order. method: statistics used; the report merges those of all sections by name. runs: extra rows about the run
-    (name -> ready text), shown under "What ran". warnings: beyond those the dataset keeps in /warnings.
+    findings: what is wrong, worst first. facts: the few numbers that carry the verdict. tables, figures: in
+    reading order. method: statistics used; the report merges those of all sections by name. runs: extra
+    rows about the run (name -> ready text), shown under "What ran". warnings: beyond those the dataset
+    keeps in /warnings.
     """
 
     room: str

@@ -104,7 +104,9 @@ def _samples(x: ArrayLike) -> Floats:
     try:
         array = np.ascontiguousarray(x, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise DataError("core.not_numbers", f"samples are not numbers: {error}", "give floats, in s") from None
+        raise DataError(
+            "core.not_numbers", f"samples are not numbers: {error}", "give floats, in s"
+        ) from None
     if array.ndim != 1 or np.ndim(x) != 1:
         raise DataError(
             "core.not_a_series",
@@ -129,13 +131,17 @@ def _share(name: str, value: float, *, open_ends: bool = True) -> float:
     inside = 0 < value < 1 if open_ends else 0 <= value <= 1
     if not inside:
         ends = "between 0 and 1" if open_ends else "from 0 to 1"
-        raise UsageError("core.not_a_share", f"{name} is {value:g}; it must be {ends}", f"{name}=0.95, not 95")
+        raise UsageError(
+            "core.not_a_share", f"{name} is {value:g}; it must be {ends}", f"{name}=0.95, not 95"
+        )
     return float(value)
 
 
 def _count(name: str, value: int, least: int) -> int:
     if value != int(value) or value < least:
-        raise UsageError("core.not_a_count", f"{name} is {value}; it must be a whole number of at least {least}")
+        raise UsageError(
+            "core.not_a_count", f"{name} is {value}; it must be a whole number of at least {least}"
+        )
     return int(value)
 
 
@@ -205,7 +211,7 @@ def epoch_medians(x: ArrayLike, epoch: ArrayLike) -> Floats:
     Parameters
     ----------
     x : (n,) float
-    epoch : (n,) int         which epoch a sample belongs to; negative: none, left out
+    epoch : (n,) int         which epoch a sample belongs to; negative: none, left out whatever its value
 
     Returns
     -------
@@ -365,21 +371,21 @@ def epoch_median_ci(x: ArrayLike, epoch: ArrayLike | None = None, level: float =
     Parameters
     ----------
     x : (n,) float           samples; without `epoch`, the medians of the epochs
-    epoch : (n,) int         which epoch a sample belongs to; negative: none, left out
+    epoch : (n,) int         which epoch a sample belongs to; negative: none, left out whatever its value
     level : float in (0, 1)
 
     Returns
     -------
-    Interval (low, high), same unit as x; (nan, nan) with fewer than two epochs. With 2 to 5 epochs it assumes one
-    regime. From medians alone it covers the median of the epochs' medians.
+    Interval (low, high), same unit as x; (nan, nan) with fewer than two epochs. With 2 to 5 epochs it
+    assumes one regime. From medians alone it covers the median of the epochs' medians.
 
     Raises
     ------
     DataError   x holds NaN or infinity; lengths differ.
     UsageError  level is outside (0, 1).
 
-    Source: as `epoch_quantile_ci`; from medians, Hettmansperger and Sheather, Statistics & Probability Letters 4,
-    1986, 75-79.
+    Source: as `epoch_quantile_ci`; from medians, Hettmansperger and Sheather, Statistics & Probability
+    Letters 4, 1986, 75-79.
     """
     if epoch is None:
         return Interval(*_core.epoch_median_ci(_samples(x), _share("level", level)))
@@ -423,7 +429,7 @@ def effective_samples(x: ArrayLike, epoch: ArrayLike | None = None) -> float:
     ------
     DataError  x holds NaN or infinity; lengths differ.
 
-    Source: Geyer, Statistical Science 7, 1992, 473-483; with epochs, Cochran 1977, eq. 6.13.
+    Source: Geyer, Statistical Science 7, 1992, 473-483; with epochs, Cochran 1977, ch. 6.
     """
     if epoch is None:
         return float(_core.effective_samples(_samples(x)))
@@ -510,7 +516,9 @@ def ks_distance(x: ArrayLike, fit: Lognormal3) -> float:
     return float(_core.ks_distance(_samples(x), tuple(fit)))
 
 
-def ks_p(x: ArrayLike, fit: Lognormal3, replicates: int = 199, seed: int = 0, max_samples: int = 500) -> float:
+def ks_p(
+    x: ArrayLike, fit: Lognormal3, replicates: int = 199, seed: int = 0, max_samples: int = 500
+) -> float:
     """Probability of a distance as large as seen, if the law is lognormal.
 
     The parameters were estimated, so the fit is repeated on simulated samples (parametric bootstrap).
@@ -534,7 +542,11 @@ def ks_p(x: ArrayLike, fit: Lognormal3, replicates: int = 199, seed: int = 0, ma
 
     Source: Stute, Gonzalez Manteiga and Presedo Quindimil, Metrika 40, 1993, 243-256.
     """
-    counts = _count("replicates", replicates, 1), _count("seed", seed, 0), _count("max_samples", max_samples, 3)
+    counts = (
+        _count("replicates", replicates, 1),
+        _count("seed", seed, 0),
+        _count("max_samples", max_samples, 3),
+    )
     return float(_core.ks_p(_samples(x), tuple(fit), *counts))
 
 
@@ -570,18 +582,21 @@ def welch(x: ArrayLike, window: int, overlap: int = 0, epoch: ArrayLike | None =
 
     Returns
     -------
-    (window // 2 + 1,) float, unit of x squared; the sum estimates the variance. Empty where no whole segment fits.
+    (window // 2 + 1,) float, unit of x squared; the sum estimates the variance. Empty where no whole
+    segment fits.
 
     Raises
     ------
     DataError   x holds NaN or infinity; lengths differ.
     UsageError  window < 1 or overlap outside [0, window).
 
-    Source: Welch, IEEE Trans. Audio Electroacoust. 15, 1967, 70-73; equal to scipy.signal.welch over `window`.
+    Source: Welch, IEEE Trans. Audio Electroacoust. 15, 1967, 70-73; scipy.signal.welch over `window`.
     """
     window, overlap = _count("window", window, 1), _count("overlap", overlap, 0)
     if overlap >= window:
-        raise UsageError("core.bad_overlap", f"overlap is {overlap} samples; it must be below the window of {window}")
+        raise UsageError(
+            "core.bad_overlap", f"overlap is {overlap} samples; it must be below the window of {window}"
+        )
     if epoch is None:
         return np.asarray(_core.welch(_samples(x), window, overlap))
     return np.asarray(_core.welch(_samples(x), _epochs(epoch), window, overlap))
@@ -597,8 +612,8 @@ def sliding_amplitude(x: ArrayLike, window: int) -> Floats:
 
     Returns
     -------
-    (n - window + 1, window // 2 + 1) float, unit of x: |numpy.fft.rfft| of x[i : i + window] in row i; no rows
-    where n < window. Its power is the square.
+    (n - window + 1, window // 2 + 1) float, unit of x: |numpy.fft.rfft| of x[i : i + window] in row i; no
+    rows where n < window. Its power is the square.
 
     Raises
     ------

@@ -113,7 +113,7 @@ def _put_events(summary: xr.Dataset, raw: xr.Dataset) -> None:
     found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for spot in spots:
         series = cells.series_of(raw, spot)
-        medians, when = cells.epoch_medians(series)
+        medians, when = cells.epoch_levels(series)
         number = np.unique(series.epoch)
         found.append((number, np.log(np.maximum(medians, 1e-12)), when))
         last = max(last, int(number[-1]))

@@ -140,7 +140,7 @@ def series_of(raw: xr.Dataset, spot: Spot) -> Series:
     return Series(np.zeros(0), np.zeros(0, np.int32), None)
 
 
-def epoch_medians(series: Series) -> tuple[np.ndarray, np.ndarray]:
+def epoch_levels(series: Series) -> tuple[np.ndarray, np.ndarray]:
     """Median of every epoch and its time: (E,) s, (E,) s since the run began.
 
     With one epoch: medians of BLOCKS blocks. Where times are not known: epoch or block numbers.
@@ -195,9 +195,9 @@ def measure(raw: xr.Dataset) -> dict[str, np.ndarray]:
                 out[name][spot] = getattr(s, name)
             epochs = series.epochs
             out["n"][spot], out["epochs"][spot] = len(x), epochs
-            medians, _ = epoch_medians(series)
+            medians, _ = epoch_levels(series)
             if epochs >= 2:
-                out["median_low"][spot], out["median_high"][spot] = stats.epoch_median_ci(medians)
+                out["median_low"][spot], out["median_high"][spot] = stats.epoch_median_ci(x, series.epoch)
                 out["ess"][spot] = stats.effective_samples(x, series.epoch)
             else:
                 out["ess"][spot] = stats.effective_samples(x)
@@ -233,7 +233,7 @@ COSTLY: dict[str, tuple[str, str, str]] = {
     ),
     "homogeneous_p": ("1", "p of epochs alike in level and spectrum", "permutation of epochs"),
 }
-FITTED = 400
+FITTED = 120
 # Samples of one cell beyond this are thinned before a law is fitted.
 MOST_SAMPLES_FITTED = 1000
 LEVEL = 0.01
@@ -269,7 +269,7 @@ def fit(raw: xr.Dataset, spots: Sequence[Spot], with_p: Collection[Spot] = ()) -
         found = periodicity.periodic_outliers(series.latency, series.epoch, series.t, LEVEL)
         out["outlier_share"][spot], out["outlier_p"][spot] = found.share, found.p
         out["outlier_period"][spot] = found.period
-        medians, _ = epoch_medians(series)
+        medians, _ = epoch_levels(series)
         out["regimes"][spot] = 1 + len(stats.change_points(medians, LEVEL, 3)) if len(medians) >= 6 else 0
         out["homogeneous_p"][spot] = periodicity.homogeneity(windows(series), permutations=199).p
     return out
@@ -278,7 +278,7 @@ def fit(raw: xr.Dataset, spots: Sequence[Spot], with_p: Collection[Spot] = ()) -
 def strongest_cycle(series: Series) -> Cycle:
     """The stronger of the cycles within bursts and between them (p doubled), period in s or in samples."""
     bursts = windows(series) if series.epochs >= 2 else np.zeros((0, 0))
-    medians, when = epoch_medians(series)
+    medians, when = epoch_levels(series)
     if series.epochs < 2:
         return periodicity.cyclicity(series.latency)
     within = periodicity.burst_cyclicity(bursts)

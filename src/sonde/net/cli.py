@@ -11,11 +11,11 @@ from typing import Any
 
 import click
 
-from sonde.core.errors import Exit, SondeError, UsageError
-from sonde.core.options import DURATION, SIZE, SIZES, common, settings
+from sonde.core.errors import DataError, Exit, SondeError, UsageError
+from sonde.core.options import DURATION, SHARE, SIZE, SIZES, common, settings
 from sonde.core.outcome import Outcome, Table
 from sonde.net.modes import CHOICES, VALUES, modes, read_modes
-from sonde.net.plan import PAIRINGS, Plan, gap_for, read_pairs, rule_with
+from sonde.net.plan import PAIRINGS, Plan, gap_for, read_pair, read_pairs, rule_with
 
 
 @click.group()
@@ -58,24 +58,89 @@ def show_rules() -> Outcome:
 
 @group.command()
 @common("output", "launcher", "hosts", "ntasks", "budget", "precision", "seed", "dry_run")
-@click.option("--mode", "mode", default="one_to_one", metavar="LIST", help="Modes, comma-separated, or all; see sonde net modes.")
-@click.option("--sizes", type=SIZES, default="0,8,64,512,1KiB,4KiB,16KiB,64KiB,256KiB,1MiB", metavar="SIZES", help="Message lengths: begin:end:step, end left out, or a list.")
-@click.option("--rule", metavar="RULE", help="When a cell has enough samples: ci:1%, fixed:1000, …; see sonde net rules.")
-@click.option("--value", type=click.Choice(CHOICES), help="What a sample of a ping-pong is; half a round trip by default.")
-@click.option("--pairing", type=click.Choice(PAIRINGS), default="auto", help="Pairs of a round at once, or one by one; auto measures whether they disturb each other.")
+@click.option(
+    "--mode",
+    "mode",
+    default="one_to_one",
+    metavar="LIST",
+    help="Modes, comma-separated, or all; see sonde net modes.",
+)
+@click.option(
+    "--sizes",
+    type=SIZES,
+    default="0,8,64,512,1KiB,4KiB,16KiB,64KiB,256KiB,1MiB",
+    metavar="SIZES",
+    help="Message lengths: begin:end:step, end left out, or a list.",
+)
+@click.option(
+    "--rule",
+    metavar="RULE",
+    help="When a cell has enough samples: ci:1%, fixed:1000, …; see sonde net rules.",
+)
+@click.option(
+    "--value",
+    type=click.Choice(CHOICES),
+    help="What a sample of a ping-pong is; half a round trip by default.",
+)
+@click.option(
+    "--pairing",
+    type=click.Choice(PAIRINGS),
+    default="auto",
+    help="Pairs of a round at once, or one by one; auto measures whether they disturb each other.",
+)
 @click.option("--pairs", metavar="LIST", help="Only these pairs of ranks: 0-1,2-5.")
-@click.option("--by-class", is_flag=True, help="Find the classes of links in a short first pass, then measure a few links of each.")
+@click.option(
+    "--by-class",
+    is_flag=True,
+    help="Find the classes of links in a short first pass, then measure a few links of each.",
+)
 @click.option("--raw/--no-raw", default=True, help="Keep every sample, or the summary alone.")
-@click.option("--cap", type=click.IntRange(min=1), default=20000, show_default=True, help="Samples a cell at most.")
-@click.option("--epoch-length", type=click.IntRange(1, 100000), default=50, show_default=True, help="Samples of one burst at most.")
-@click.option("--warmup", type=click.IntRange(0, 10000), default=2, show_default=True, help="Exchanges before each burst that are not kept.")
-@click.option("--gap", "gap_s", type=DURATION, metavar="TIME", help="Least time from one epoch to the next; by default the budget decides.")
+@click.option(
+    "--cap", type=click.IntRange(min=1), default=20000, show_default=True, help="Samples a cell at most."
+)
+@click.option(
+    "--epoch-length",
+    type=click.IntRange(1, 100000),
+    default=50,
+    show_default=True,
+    help="Samples of one burst at most.",
+)
+@click.option(
+    "--warmup",
+    type=click.IntRange(0, 10000),
+    default=2,
+    show_default=True,
+    help="Exchanges before each burst that are not kept.",
+)
+@click.option(
+    "--gap",
+    "gap_s",
+    type=DURATION,
+    metavar="TIME",
+    help="Least time from one epoch to the next; by default the budget decides.",
+)
 @click.option("--noise-size", type=SIZE, default="64KiB", metavar="SIZE", help="Messages of the noise modes.")
-@click.option("--noise-ranks", type=click.IntRange(min=0), default=2, show_default=True, help="Ranks that make noise.")
-@click.option("--timeout", "timeout_s", type=DURATION, default="60s", show_default=True, metavar="TIME", help="How long ranks may be silent.")
-@click.option("--forward", is_flag=True, hidden=True, help="Send all blocks to rank 0, as where no folder is shared.")
-@click.option("--inject-clock", default="", hidden=True, help="Put an error into a rank's clock: rank:seconds:drift,…")
-@click.option("--inject-slow", default="", hidden=True, help="Add time to each sample of a link: src:dst:seconds,…")
+@click.option(
+    "--noise-ranks", type=click.IntRange(min=0), default=2, show_default=True, help="Ranks that make noise."
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=DURATION,
+    default="60s",
+    show_default=True,
+    metavar="TIME",
+    help="How long ranks may be silent.",
+)
+@click.option(
+    "--forward", is_flag=True, hidden=True, help="Send all blocks to rank 0, as where no folder is shared."
+)
+@click.option(
+    "--inject-clock", default="", hidden=True, help="Put an error into a rank's clock: rank:seconds:drift,…"
+)
+@click.option(
+    "--inject-slow", default="", hidden=True, help="Add time to each sample of a link: src:dst:seconds,…"
+)
 def run(
     output: Path | None,
     launcher: str,
@@ -137,13 +202,19 @@ def run(
         inject_slow=inject_slow,
     )
     if by_class and pairs:
-        raise UsageError("net.pairs_twice", "--by-class chooses the pairs, and --pairs does too", "give one of the two")
+        raise UsageError(
+            "net.pairs_twice", "--by-class chooses the pairs, and --pairs does too", "give one of the two"
+        )
     out = runs.output_path(output)
     start = runs.prepare(launcher, hostlist.expand(hosts) if hosts else ())
     if dry_run:
         return _dry(plan, start, out, budget_s)
     request = runs.Request(plan, start, out, ("sonde", *sys.argv[1:]), budget_s, began, timeout_s)
-    measured = runs.measure_by_class(request, settings().bar) if by_class else runs.measure(request, settings().bar("net run", budget_s))
+    measured = (
+        runs.measure_by_class(request, settings().bar)
+        if by_class
+        else runs.measure(request, settings().bar("net run", budget_s))
+    )
     if not raw:
         runs.drop_raw(measured)
     outcome = _outcome("run", measured.paths)
@@ -190,13 +261,320 @@ def _dry(plan: Plan, start: Any, out: Path, budget_s: float | None) -> Outcome:
     )
 
 
+FILES = click.argument(
+    "files", nargs=-1, required=True, metavar="FILE.nc...", type=click.Path(path_type=Path)
+)
+
 
 @group.command()
 @common()
-@click.argument("files", nargs=-1, required=True, metavar="FILE.nc...", type=click.Path(path_type=Path))
-def show(files: tuple[Path, ...]) -> Outcome:
+@FILES
+@click.option("--pair", metavar="A,B", help="One pair of ranks, every length.")
+def show(files: tuple[Path, ...], pair: str | None) -> Outcome:
     """What datasets say: verdict, findings, delays by length, classes of links."""
-    return _outcome("show", list(files))
+    outcome = _outcome("show", list(files))
+    if pair is not None:
+        ends = read_pair(pair)
+        outcome.tables = [table for path in files for table in _pair_tables(path, ends)]
+    return outcome
+
+
+def _pair_tables(path: Path, pair: tuple[int, int]) -> list[Table]:
+    import sonde
+    from sonde.net import verdict
+    from sonde.net.figures import summary_of
+
+    with sonde.open(path) as tree:
+        summary = summary_of(tree).load()
+        return [verdict.pair_table(summary, *ends) for ends in (pair, pair[::-1])]
+
+
+@group.command()
+@common()
+@click.argument("file", metavar="FILE.nc", type=click.Path(path_type=Path))
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    metavar="BASE.nc",
+    help="An earlier run that this one must not be slower than.",
+)
+@click.option("--max-median", "max_median_s", type=DURATION, metavar="TIME", help="No median above this.")
+@click.option(
+    "--up-to", "size_b", type=SIZE, metavar="SIZE", help="--max-median counts up to this message length."
+)
+@click.option(
+    "--max-ratio", type=click.FloatRange(min=1), metavar="R", help="Slowest over fastest link of a class."
+)
+@click.option("--min-converged", type=SHARE, metavar="SHARE", help="Share of cells whose rule was content.")
+@click.option("--slow-links/--no-slow-links", default=True, help="Whether a slow link is a finding.")
+@click.option(
+    "--matters", type=SHARE, default="5%", metavar="SHARE", help="Smallest difference to BASE that counts."
+)
+def check(
+    file: Path,
+    against: Path | None,
+    max_median_s: float | None,
+    size_b: int | None,
+    max_ratio: float | None,
+    min_converged: float | None,
+    slow_links: bool,
+    matters: float,
+) -> Outcome:
+    """Hold a run against limits, or against an earlier one; exit 1 on a finding.
+
+    Prints the command that would drain the hosts behind the findings, and never runs it.
+    """
+    import sonde
+    from sonde.net import limits
+    from sonde.net.figures import summary_of
+
+    outcome = _outcome("check", [file])
+    outcome.tables = []
+    asked = limits.Limits(max_median_s, size_b, max_ratio, min_converged, slow_links)
+    with sonde.open(file) as tree:
+        summary = summary_of(tree).load()
+        found = limits.check(summary, asked, str(file))
+        if against is not None:
+            with sonde.open(against) as base:
+                machine = (dict(base.attrs), dict(tree.attrs))
+                result = limits.diff(
+                    summary_of(base).load(), summary, (str(against), str(file)), matters, machine
+                )
+            found += result.findings
+            outcome.tables = [result.table]
+            outcome.values["detectable"] = result.detectable
+    outcome.findings = found
+    outcome.verdict = f"{len(found)} finding{'' if len(found) == 1 else 's'} in {file}"
+    if found:
+        outcome.exit = Exit.FINDING
+        outcome.lines.append("would drain: " + limits.drain_command(found))
+    return outcome
+
+
+@group.command()
+@common()
+@click.argument("a", metavar="A.nc", type=click.Path(path_type=Path))
+@click.argument("b", metavar="B.nc", type=click.Path(path_type=Path))
+@click.option("--matters", type=SHARE, default="5%", metavar="SHARE", help="Smallest difference that counts.")
+def diff(a: Path, b: Path, matters: float) -> Outcome:
+    """Where B is slower than A, cell by cell, and what changed in the machine; exit 1 when it is."""
+    import sonde
+    from sonde.net import limits
+    from sonde.net.figures import summary_of
+
+    with sonde.open(a) as before, sonde.open(b) as after:
+        machine = (dict(before.attrs), dict(after.attrs))
+        result = limits.diff(
+            summary_of(before).load(), summary_of(after).load(), (str(a), str(b)), matters, machine
+        )
+    verdict = (
+        f"{result.slower} of {result.cells} cells are slower in {b}, {result.faster} faster; the middle one takes "
+        f"{result.median_ratio:.3f} times as long (a difference of {result.detectable:.1%} would have been found)"
+    )
+    return Outcome(
+        "net",
+        "diff",
+        verdict,
+        schema="net/1",
+        dataset=str(b),
+        findings=result.findings,
+        tables=[result.table],
+        values={
+            "cells": result.cells,
+            "slower": result.slower,
+            "faster": result.faster,
+            "median_ratio": result.median_ratio,
+            "detectable": result.detectable,
+        },
+        exit=Exit.FINDING if result.findings else Exit.DONE,
+    )
+
+
+@group.command()
+@common("seed")
+@FILES
+@click.option(
+    "--rule",
+    "rules_",
+    multiple=True,
+    default=("all",),
+    metavar="RULE",
+    help="A rule, again for more, or all.",
+)
+@click.option(
+    "--cap", type=click.IntRange(min=1), default=20000, show_default=True, help="Samples a cell at most."
+)
+def replay(files: tuple[Path, ...], rules_: tuple[str, ...], cap: int, seed: int | None) -> Outcome:
+    """What each stopping rule would have taken, saved and lost, on series recorded in full.
+
+    The rules are the ones that decide live. Several files compare networks and modes.
+
+    \b
+    sonde net replay a.nc --rule all
+    sonde net replay tcp.nc shm.nc --rule ci:1% --rule fixed:1000
+    """
+    import sonde
+    from sonde.core.rules import check_rule, rules
+    from sonde.net.replay import replay_all
+
+    specs = [r.name for r in rules()] if "all" in rules_ else list(dict.fromkeys(rules_))
+    for spec in specs:
+        check_rule(spec)
+    outcome = Outcome("net", "replay", schema="net/1", dataset=str(files[0]))
+    told: list[dict[str, Any]] = []
+    for file in files:
+        with sonde.open(file) as tree:
+            if "raw" not in tree.children or "latency" not in tree["raw"].data_vars:
+                raise DataError(
+                    "net.no_series",
+                    f"{file} holds no single samples, only their summary",
+                    "measure with --raw",
+                )
+            results = replay_all(tree["raw"].to_dataset(), specs, cap=cap, seed=seed or 1)
+        rows = [
+            (
+                r.rule,
+                f"{r.n:.0f}",
+                f"{r.error:.2%}",
+                f"{r.error_p95:.2%}",
+                f"{r.coverage:.0%}",
+                f"{r.time_saved:.0%}",
+                ", ".join(f"{count} {name}" for name, count in sorted(r.decisions.items())),
+            )
+            for r in results
+        ]
+        head = ("rule", "n", "error", "95 %", "covers", "saved", "cells")
+        note = "n, error: median over cells, against the median of the whole series"
+        outcome.tables.append(
+            Table(f"{file}: {results[0].cells} cells", head, rows, right=(1, 2, 3, 4, 5), note=note)
+        )
+        told += [{"dataset": str(file), **r.as_json()} for r in results]
+    outcome.values["rules"] = told
+    best = min(told, key=lambda row: (row["error"] > 0.01, row["n"]))
+    outcome.verdict = (
+        f"{best['rule']} needs the fewest samples for a median error up to 1 %: {best['n']:.0f} a cell"
+        if best["error"] <= 0.01
+        else f"no rule keeps the median error to 1 %; {best['rule']} with {best['n']:.0f} samples errs {best['error']:.1%}"
+    )
+    return outcome
+
+
+@group.command()
+@common()
+@click.argument("file", metavar="FILE.nc", type=click.Path(path_type=Path))
+@click.option(
+    "--assume",
+    type=click.Path(path_type=Path),
+    metavar="MODEL.toml",
+    help="A model of the network to hold the links against.",
+)
+@click.option(
+    "--tolerance",
+    type=SHARE,
+    default="20%",
+    metavar="SHARE",
+    help="How far a link may be from the assumed model.",
+)
+@click.option("--forecast", type=SIZES, metavar="SIZES", help="Message lengths to forecast.")
+@click.option(
+    "--together",
+    type=click.Path(path_type=Path),
+    metavar="ALL.nc",
+    help="An all_to_all run, for LogGP's gap.",
+)
+def model(
+    file: Path, assume: Path | None, tolerance: float, forecast: tuple[int, ...] | None, together: Path | None
+) -> Outcome:
+    """Hockney and LogGP fits, forecasts, and links that break an assumed model of the network."""
+    import sonde
+    from sonde.core import config
+    from sonde.core.units import format_duration, format_size
+    from sonde.net import models
+    from sonde.net.figures import summary_of
+
+    with sonde.open(file) as tree:
+        summary = summary_of(tree).load()
+    other = None
+    if together is not None:
+        with sonde.open(together) as tree:
+            other = summary_of(tree).load()
+    fitted = models.class_models(summary)
+    if not fitted:
+        raise DataError(
+            "net.too_few_sizes",
+            f"{file} has too few message lengths for a model",
+            "measure more with --sizes",
+        )
+    rows, told = [], []
+    for k, link in enumerate(fitted):
+        gp = models.loggp(link, other)
+        for segment in link.segments:
+            beta = segment.beta_s_per_b
+            rows.append(
+                (
+                    str(k),
+                    f"{format_size(segment.begin, exact=True)} to {format_size(segment.end, exact=True)}",
+                    format_duration(segment.alpha_s),
+                    f"{format_size(round(1 / beta))}/s" if beta > 0 else "–",
+                    f"±{link.scatter:.1%}",
+                    f"{link.worst_left_out:.0%}",
+                )
+            )
+        told.append(
+            {
+                "class": k,
+                "segments": [
+                    {"begin": s.begin, "end": s.end, "alpha_s": s.alpha_s, "beta_s_per_b": s.beta_s_per_b}
+                    for s in link.segments
+                ],
+                "scatter": link.scatter,
+                "half_size_b": link.half_size_b,
+                "loggp": {
+                    "latency_overhead_s": gp.latency_overhead_s,
+                    "gap_per_byte_s": gp.gap_per_byte_s,
+                    "gap_s": gp.gap_s,
+                },
+                "forecast": [
+                    dict(zip(("size", "value_s", "low_s", "high_s"), (size, *link.predict(size))))
+                    for size in forecast or ()
+                ],
+            }
+        )
+    head = ("class", "sizes", "alpha", "bandwidth", "scatter", "left out")
+    tables = [Table("T(s) = alpha + s / bandwidth, by class of links", head, rows, right=(2, 3, 4, 5),
+                    note="left out: worst error of a size forecast from the others")]  # fmt: skip
+    if forecast:
+        body = [
+            (str(row["class"]), format_size(f["size"], exact=True), format_duration(f["value_s"]),
+             f"{format_duration(f['low_s'])} to {format_duration(f['high_s'])}")
+            for row in told for f in row["forecast"]
+        ]  # fmt: skip
+        tables.append(Table("Forecast", ("class", "size", "delay", "95 % of links"), body, right=(2, 3)))
+    outcome = Outcome(
+        "net", "model", schema="net/1", dataset=str(file), tables=tables, values={"models": told}
+    )
+    outcome.verdict = f"{len(fitted)} class{'es' if len(fitted) > 1 else ''} of links, modelled"
+    if assume is not None:
+        assumed = config.read(assume).data
+        outcome.findings = models.violations(
+            summary, assumed, float(assumed.get("tolerance", tolerance)), dataset=str(file)
+        )
+        outcome.verdict += (
+            f"; {len(outcome.findings)} links break the assumed model"
+            if outcome.findings
+            else "; all links keep to the assumed model"
+        )
+    return outcome
+
+
+def _mount() -> None:
+    from sonde.net import cli_convert
+
+    for command in (cli_convert.convert, cli_convert.cut, cli_convert.spectrum):
+        group.add_command(command)
+
+
+_mount()
 
 
 def _outcome(verb: str, paths: list[Path]) -> Outcome:
@@ -224,6 +602,8 @@ def _outcome(verb: str, paths: list[Path]) -> Outcome:
                 outcome.values = values
             else:
                 told[-1] = f"{mode}: {told[-1]}"
-                outcome.values.setdefault("datasets", []).append({"dataset": str(path), "mode": mode, **values})
+                outcome.values.setdefault("datasets", []).append(
+                    {"dataset": str(path), "mode": mode, **values}
+                )
     outcome.verdict = " ".join(told)
     return outcome

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from sonde.core.errors import DataError, EnvironmentFailure, UsageError, Warning, nearest
+from sonde.core.errors import DataError, EnvironmentFailure, SondeError, UsageError, Warning, nearest
 from sonde.core.options import SIZE, SIZES, common
 from sonde.core.outcome import Outcome
 
 if TYPE_CHECKING:
-    import netCDF4
     import xarray as xr
 
     from sonde.net.clustbench import View
@@ -258,9 +258,10 @@ def _open(path: Path, stack: ExitStack) -> View:
     import netCDF4
 
     from sonde.net import clustbench
+    from sonde.net.classic import check_whole
 
     with _told(path), path.open("rb") as stream:
-        clustbench.check_whole(stream, path.stat().st_size, path.name)
+        check_whole(stream, path.stat().st_size, path.name)
     try:
         nc = stack.enter_context(netCDF4.Dataset(str(path)))
         return clustbench.look(nc, path.name)
@@ -328,7 +329,7 @@ def _to_clustbench(found: _Source, prefix: Path, form: str, sizes: Sequence[int]
     files: dict[str, Path] = {}
     with _drafts(found.files) as drafts:
 
-        def create(kind: str) -> netCDF4.Dataset:
+        def create(kind: str) -> BinaryIO:
             files[kind] = prefix.with_name(clustbench.set_name(prefix.name, kind))
             return drafts.create(files[kind])
 
@@ -336,7 +337,7 @@ def _to_clustbench(found: _Source, prefix: Path, form: str, sizes: Sequence[int]
         done = convert.export(found.tree, found.name, target, create, sizes)
         if done.hosts:
             files["hosts"] = prefix.with_name(clustbench.set_name(prefix.name, "hosts"))
-            drafts.write(files["hosts"], clustbench.hosts_text(done.hosts))
+            drafts.create(files["hosts"]).write(clustbench.hosts_text(done.hosts).encode())
     many = "size" if len(done.sizes) == 1 else "sizes"
     what = f"clustbench {form}, {len(done.sizes)} message {many}"
     outcome = _outcome("convert", what, list(files.values()), [*found.warnings, *done.warnings])
@@ -378,44 +379,39 @@ class _Drafts:
 
     def __init__(self, sources: Sequence[Path]) -> None:
         self._sources = sources
-        self._open: list[netCDF4.Dataset] = []
+        self._open: list[BinaryIO] = []
         self._made: list[tuple[Path, Path]] = []
 
-    def create(self, target: Path) -> netCDF4.Dataset:
-        import netCDF4
-
-        part = self._part(target)
-        with _writing(target):
-            nc = netCDF4.Dataset(str(part), "w", format="NETCDF3_64BIT_OFFSET")
-        self._open.append(nc)
-        return nc
-
-    def write(self, target: Path, text: str) -> None:
-        part = self._part(target)
-        with _writing(target):
-            part.write_text(text, "utf-8")
-
-    def _part(self, target: Path) -> Path:
+    def create(self, target: Path) -> BinaryIO:
+        """An empty file that `publish` gives its name."""
         _check_target(target, self._sources)
         part = target.with_name(target.name + ".part")
+        with _writing(target):
+            self._open.append(part.open("wb"))
         self._made.append((part, target))
-        return part
+        return self._open[-1]
 
     def publish(self) -> None:
-        while self._open:
-            with _writing(self._made[0][1]):
-                self._open.pop().close()
-        for part, target in self._made:
+        for stream, (part, target) in zip(self._open, self._made):
             with _writing(target):
+                stream.close()
                 part.replace(target)
 
     def discard(self) -> None:
-        for nc in self._open:
-            with suppress(OSError, RuntimeError):
-                nc.close()
-        for part, _ in self._made:
+        for stream, (part, _) in zip(self._open, self._made):
+            with suppress(OSError):
+                stream.close()
             with suppress(OSError):
                 part.unlink()
+
+    def failed(self, error: OSError | RuntimeError) -> SondeError:
+        """What an error amid reading and writing was: netCDF-C's own have no errno, or one below 0."""
+        target = self._made[-1][1] if self._made else Path()
+        if isinstance(error, OSError) and (error.errno or 0) > 0:
+            return _unwritable(target, error)
+        names = ", ".join(str(source) for source in self._sources)
+        hint = f"sonde data validate {self._sources[0]}"
+        return DataError("core.damaged_file", f"cannot convert {names}: {error}", hint)
 
 
 @contextmanager
@@ -423,7 +419,10 @@ def _drafts(sources: Sequence[Path]) -> Iterator[_Drafts]:
     """Files that appear together when all are whole, and not at all when one cannot be written."""
     drafts = _Drafts(sources)
     try:
-        yield drafts
+        try:
+            yield drafts
+        except (OSError, RuntimeError) as error:
+            raise drafts.failed(error) from error
         drafts.publish()
     except BaseException:
         drafts.discard()
@@ -434,8 +433,16 @@ def _drafts(sources: Sequence[Path]) -> Iterator[_Drafts]:
 def _writing(target: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, RuntimeError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise EnvironmentFailure(
-            "core.cannot_write", f"cannot write {target}: {why}", "choose another place"
-        ) from None
+    except OSError as error:
+        raise _unwritable(target, error) from None
+
+
+def _unwritable(target: Path, error: OSError) -> EnvironmentFailure:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return EnvironmentFailure(
+            "core.disk_full",
+            f"cannot write {target}: no space is left there",
+            "free space, or choose another place",
+        )
+    why = error.strerror or str(error)
+    return EnvironmentFailure("core.cannot_write", f"cannot write {target}: {why}", "choose another place")

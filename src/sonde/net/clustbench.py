@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 import numpy as np
 
 from sonde.core.errors import DataError, nearest
+from sonde.net.classic import ClassicWriter
 
 if TYPE_CHECKING:
     import netCDF4
@@ -174,6 +175,22 @@ class Structure:
     def strange(self) -> list[str]:
         """Names of the variables that clustbench's own writer does not define for every test."""
         return [name for name, _, _ in self.variables if name not in _KNOWN]
+
+    def with_records(self, chosen: Sequence[int]) -> Structure:
+        """The same with these records only, of dim n."""
+        lengths = dict(self.dims)
+        values = dict(self.values)
+        for name, kind, dims in self.variables:
+            if name == "data" or dims[:1] != ("n",):
+                continue
+            if kind[1] == "S":
+                width = math.prod(lengths[dim] or 1 for dim in dims[1:])
+                text = str(values[name])
+                values[name] = "".join(text[k * width : (k + 1) * width] for k in chosen)
+            else:
+                values[name] = np.asarray(values[name])[list(chosen)].tolist()
+        dims_ = tuple((name, len(chosen) if name == "n" and length else length) for name, length in self.dims)
+        return replace(self, dims=dims_, values=values)
 
     def with_values(self, **values: int | float | str | list[Any]) -> Structure:
         """The same with other values of variables that are there."""
@@ -576,26 +593,35 @@ def spectrum(ranks: int, positions: int, window: int) -> Structure:
     return Structure(dims, (("data", "<f8", tuple(name for name, _ in dims)),), {})
 
 
-def build(nc: netCDF4.Dataset, structure: Structure) -> netCDF4.Variable:
-    """Gives a new NETCDF3_64BIT_OFFSET file a structure, with its values; returns `data`, to be filled."""
-    nc.set_fill_off()  # every value is written
-    for name, length in structure.dims:
-        nc.createDimension(name, length)
-    for name, kind, dims in structure.variables:
-        nc.createVariable(name, "S1" if kind[1] == "S" else kind[1:], dims)
-    nc.set_auto_maskandscale(False)
-    nc.set_auto_chartostring(False)
-    for name, attributes in structure.attributes.items():
-        holder = nc.variables[name] if name else nc
-        holder.setncatts({key: np.asarray(v) if isinstance(v, list) else v for key, v in attributes.items()})
+def build(stream: BinaryIO, structure: Structure, records: int) -> Data:
+    """Begins a file of clustbench: header and all values but those of `data`, which the result takes.
+
+    Parameters
+    ----------
+    stream : an empty file, seekable, opened for writing in binary
+    records : length of the unlimited dim
+
+    Raises
+    ------
+    OSError  of the stream. DataError  net.clustbench_range: a type that NetCDF-3 does not have.
+    """
+    file = ClassicWriter(stream, structure.dims, structure.variables, structure.attributes, records)
     for name, value in structure.values.items():
-        variable = nc.variables[name]
-        if isinstance(value, str):
-            shape = variable.shape
-            variable[...] = np.frombuffer(value.encode("latin-1"), "S1").reshape(shape)
-        else:
-            variable[...] = np.asarray(value)
-    return nc.variables["data"]
+        values = np.frombuffer(value.encode("latin-1"), "S1") if isinstance(value, str) else np.asarray(value)
+        shape = file.shape(name)
+        file.put(name, (0,) * len(shape), values.reshape(shape))
+    return Data(file)
+
+
+class Data:
+    """`data` of a file that is being written."""
+
+    def __init__(self, file: ClassicWriter) -> None:
+        self._file = file
+
+    def put(self, start: Sequence[int], values: np.ndarray) -> None:
+        """Puts a block of values (s) whose first has the place `start`. Raises OSError of the stream."""
+        self._file.put("data", start, values)
 
 
 def _declared(values: Mapping[str, Any]) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
@@ -699,148 +725,3 @@ def longest_progression(sizes: Sequence[int]) -> list[int]:
 def _listed(values: Sequence[int], most: int = 8) -> str:
     text = ", ".join(str(v) for v in values[:most])
     return text + (f", … {values[-1]}" if len(values) > most else "")
-
-
-# ---- is the file whole? --------------------------------------------------------------------------
-
-_TYPE_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8, 11: 8}
-_DIMENSION, _VARIABLE, _ATTRIBUTE = 0x0A, 0x0B, 0x0C
-_MOST_HEADER_BYTES = 16 << 20
-
-
-def check_whole(stream: BinaryIO, length: int, name: str) -> None:
-    """That a NetCDF-3 file is as long as its header promises. Other formats pass: they check themselves.
-
-    The NetCDF library reads what a cut-off NetCDF-3 file lacks as zeros, without a word.
-
-    Parameters
-    ----------
-    stream : the file, opened for reading in binary, at its start
-    length : its length in B
-
-    Raises
-    ------
-    DataError  net.truncated (too short), net.damaged_header (what no writer writes).
-
-    Source: the NetCDF classic format specification with 64-bit offset and 64-bit data variants.
-    """
-    start = stream.read(4)
-    if start[:3] != b"CDF" or start[3:4] not in (b"\1", b"\2", b"\5"):
-        return
-    try:
-        promised = _ClassicHeader(stream, start[3]).length()
-    except EOFError:
-        raise _truncated(name, f"its header ends after {length} B") from None
-    except ValueError as error:
-        raise DataError(
-            "net.damaged_header",
-            f"{name} has a damaged NetCDF header: {error}",
-            "copy it again from where it was measured",
-        ) from None
-    if length < promised:
-        raise _truncated(name, f"it holds {length} of the {promised} B its header promises")
-
-
-def _truncated(name: str, what: str) -> DataError:
-    return DataError(
-        "net.truncated", f"{name} is cut off: {what}", "copy it again from where it was measured"
-    )
-
-
-class _ClassicHeader:
-    """The header of a NetCDF-3 file, as far as the file's length needs it."""
-
-    def __init__(self, stream: BinaryIO, version: int) -> None:
-        self._stream = stream
-        self._count_bytes = 8 if version == 5 else 4
-        self._offset_bytes = 4 if version == 1 else 8
-        self._read = 4
-
-    def length(self) -> int:
-        """The least length of the file in B. Raises EOFError when the header ends early, ValueError."""
-        records = self._count()
-        being_written = (1 << 8 * self._count_bytes) - 1
-        dims = [self._dimension() for _ in self._list(_DIMENSION)]
-        if dims.count(0) > 1:
-            raise ValueError("it has two unlimited dimensions")
-        self._attributes()
-        fixed_end, per_record = 0, []
-        for _ in self._list(_VARIABLE):
-            shape, begin, width = self._variable(dims)
-            if shape[:1] == [0]:
-                per_record.append((begin, width * math.prod(shape[1:])))
-            else:
-                fixed_end = max(fixed_end, begin + width * math.prod(shape))
-        end = max(fixed_end, self._read)
-        if not per_record or records in (0, being_written):
-            return end
-        # The values of one record are padded to 4 B each, unless there is only one record variable.
-        step = per_record[0][1] if len(per_record) == 1 else sum(-(-own // 4) * 4 for _, own in per_record)
-        return max(end, *(begin + (records - 1) * step + own for begin, own in per_record))
-
-    def _variable(self, dims: list[int]) -> tuple[list[int], int, int]:
-        self._name()
-        ids = [self._count() for _ in range(self._few("dimensions of a variable", 1024))]
-        if any(i >= len(dims) for i in ids):
-            raise ValueError(f"a variable has dimension {max(ids)} of {len(dims)}")
-        shape = [dims[i] for i in ids]
-        if 0 in shape[1:]:
-            raise ValueError("the unlimited dimension of a variable is not its first")
-        self._attributes()
-        width = self._type()
-        self._count()  # the length of its data, which cannot say more than 4 GiB
-        return shape, self._number(self._offset_bytes), width
-
-    def _list(self, tag: int) -> Iterator[None]:
-        found, count = self._number(4), self._count()
-        if found != tag and (found or count):
-            raise ValueError(f"where list {tag} is due stands {found}")
-        for _ in range(count):
-            yield None
-
-    def _attributes(self) -> None:
-        for _ in self._list(_ATTRIBUTE):
-            self._name()
-            width = self._type()
-            self._skip(width * self._count())
-
-    def _dimension(self) -> int:
-        self._name()
-        return self._count()
-
-    def _name(self) -> None:
-        count = self._count()
-        try:
-            self._bytes(-(-count // 4) * 4)[:count].decode("utf-8")
-        except UnicodeDecodeError:  # at which the library would stumble
-            raise ValueError("a name in it is not text") from None
-
-    def _type(self) -> int:
-        kind = self._number(4)
-        if kind not in _TYPE_BYTES:
-            raise ValueError(f"type {kind} is not known")
-        return _TYPE_BYTES[kind]
-
-    def _few(self, what: str, most: int) -> int:
-        count = self._count()
-        if count > most:
-            raise ValueError(f"it has {count} {what}")
-        return count
-
-    def _count(self) -> int:
-        return self._number(self._count_bytes)
-
-    def _skip(self, count: int) -> None:
-        self._bytes(-(-count // 4) * 4)
-
-    def _number(self, width: int) -> int:
-        return int.from_bytes(self._bytes(width), "big")
-
-    def _bytes(self, count: int) -> bytes:
-        self._read += count
-        if self._read > _MOST_HEADER_BYTES:
-            raise ValueError(f"it does not end within {_MOST_HEADER_BYTES} B")
-        data = self._stream.read(count)
-        if len(data) != count:
-            raise EOFError
-        return data

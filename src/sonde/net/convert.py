@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import xarray as xr
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
+from sonde.core import hostlist
 from sonde.core.errors import DataError, UsageError, Warning
 from sonde.net import clustbench, schema
 from sonde.net.clustbench import Counts, Header, Structure, View
-
-if TYPE_CHECKING:
-    import netCDF4
 
 # Root attribute of an imported dataset: what clustbench's files held besides data, as JSON by kind.
 STORED = "clustbench"
@@ -25,6 +23,9 @@ STORED = "clustbench"
 KEPT = "clustbench_"
 DIAGONAL = KEPT + "diagonal"
 BLOCK_BYTES = 32 << 20
+
+# Root attributes that say what the noise modes were told, and where clustbench's header has them.
+NOISE = {"noise_bytes": "noise_size", "noise_messages": "noise_messages", "noise_ranks": "noise_ranks"}
 
 Target = Literal["v1", "v2"]
 
@@ -236,7 +237,7 @@ def _attrs(views: Sequence[View], header: Header, hosts: Sequence[str] | None) -
         "mode": header.mode,
         "epoch_length": header.repeats,
         "seed": 0,
-        "hostlist": ",".join(dict.fromkeys(hosts or ())),
+        "hostlist": _hostlist(hosts or ()),
         "imported_from": form,
         "imported_files": ", ".join(view.name for view in views),
         STORED: json.dumps(
@@ -246,6 +247,7 @@ def _attrs(views: Sequence[View], header: Header, hosts: Sequence[str] | None) -
             }
         ),
     }
+    attrs |= {name: number for name, field in NOISE.items() if (number := getattr(header, field))}
     if header.mode in ("one_to_one", "send_recv_and_recv_send", "async_one_to_one", "put", "get"):
         attrs["pairing"] = "serial"
     return attrs
@@ -254,6 +256,13 @@ def _attrs(views: Sequence[View], header: Header, hosts: Sequence[str] | None) -
 def _coords(ranks: int, sizes: np.ndarray) -> dict[str, xr.Variable]:
     made = schema.coordinates(ranks, sizes)
     return {name: xr.Variable((name,), values, dict(attrs)) for name, (values, attrs) in made.items()}
+
+
+def _hostlist(hosts: Sequence[str]) -> str:
+    try:
+        return hostlist.fold(dict.fromkeys(hosts))
+    except UsageError:  # names that no host has: as they are
+        return ",".join(dict.fromkeys(hosts))
 
 
 def _keep(summary: xr.Dataset, matrices: Mapping[str, np.ndarray]) -> None:
@@ -410,14 +419,14 @@ def _warn_of_disagreement(
         off = ~np.eye(header.ranks, dtype=bool)[:, :, None]
         wrong["measurements_amount"] = int(((amount != n) & off).sum())
     cells = _Cells(raw, header.mode)
-    for k in range(n.shape[2]):
+    compared = [kind for kind in clustbench.STATISTICS if kind in matrices]
+    for k in range(n.shape[2] if compared else 0):
         for rows, series, count in cells.blocks(k):
             own = clustbench.statistics(series.reshape(-1, series.shape[-1]), count.reshape(-1))
-            for kind in clustbench.STATISTICS:
-                if kind in matrices:
-                    theirs = cells.turned(matrices[kind][..., k])[rows].reshape(-1)
-                    differs = np.abs(theirs - own[kind]) > 1e-6 * np.abs(own[kind])
-                    wrong[kind] = wrong.get(kind, 0) + int(differs.sum())
+            for kind in compared:
+                theirs = cells.turned(matrices[kind][..., k])[rows].reshape(-1)
+                differs = np.abs(theirs - own[kind]) > 1e-6 * np.abs(own[kind])
+                wrong[kind] = wrong.get(kind, 0) + int(differs.sum())
     for kind, cells_wrong in wrong.items():
         if cells_wrong:
             warnings.append(
@@ -512,7 +521,7 @@ def export(
     tree: xr.DataTree,
     name: str,
     form: Target,
-    create: Callable[[str], netCDF4.Dataset],
+    create: Callable[[str], BinaryIO],
     sizes: Sequence[int] | None = None,
 ) -> Exported:
     """Writes a dataset as clustbench's files.
@@ -522,7 +531,7 @@ def export(
     tree : a net/1 dataset, opened lazily; read in pieces
     name : its name, for messages
     form : v1 (statistics) or v2 (statistics, and where there is /raw every delay and their counts)
-    create : gives a new NETCDF3_64BIT_OFFSET file for a kind; the caller closes it
+    create : gives an empty file for a kind, opened for writing in binary; the caller closes it
     sizes : message sizes (B) to export; default all
 
     Returns
@@ -555,9 +564,9 @@ def export(
         )
     repeats = _repeats(stored, raw, summary)
     header = Header(of.sizes["src"], mode, begin, end, step, repeats, **_noise(tree))
-    structures = _structures(form, list(sources), header, stored, whole=len(chosen) == len(own))
+    structures = _structures(form, list(sources), header, stored, at, whole=len(chosen) == len(own))
     out.kinds = list(sources)
-    data = {kind: clustbench.build(create(kind), structures[kind]) for kind in out.kinds}
+    data = {kind: clustbench.build(create(kind), structures[kind], len(at)) for kind in out.kinds}
 
     empty = 0
     cells = _Cells(raw, mode) if raw is not None else None
@@ -566,7 +575,7 @@ def export(
             if take is not None:
                 values = take(index)
                 matrix = values if clustbench.row_is_sender(mode) else values.T
-                data[kind][k] = matrix
+                data[kind].put((k, 0, 0), matrix)
         if cells is None:
             continue
         needed = [kind for kind, take in sources.items() if take is None]
@@ -578,12 +587,13 @@ def export(
             found = clustbench.statistics(series.reshape(-1, series.shape[-1]), n.reshape(-1))
             for kind in needed:
                 if kind == "all":
-                    data["all"][k, rows] = _padded(series, n, own_cell, repeats, summary, rows, index)
+                    block = _padded(series, n, own_cell, repeats, summary, rows, index)
+                    data[kind].put((k, rows.start, 0, 0), block)
                 elif kind == "measurements_amount":
-                    data[kind][k, rows] = n
+                    data[kind].put((k, rows.start, 0), n)
                 else:
                     values = found[kind].reshape(n.shape)
-                    data[kind][k, rows] = np.where(np.isnan(values), padding, values)
+                    data[kind].put((k, rows.start, 0), np.where(np.isnan(values), padding, values))
     if empty:
         out.warnings.append(
             Warning(
@@ -685,23 +695,29 @@ def _repeats(stored: Mapping[str, Structure], raw: xr.Dataset | None, summary: x
 
 
 def _noise(tree: xr.DataTree) -> dict[str, int]:
-    """clustbench v1's numbers of its noise modes, from root attributes of those names."""
-    return {key: int(tree.attrs.get(key, 0)) for key in ("noise_size", "noise_messages", "noise_ranks")}
+    """clustbench v1's numbers of its noise modes, from root attributes where they are known."""
+    return {field: int(tree.attrs.get(name, 0)) for name, field in NOISE.items()}
 
 
 def _structures(
-    form: Target, kinds: Sequence[str], header: Header, stored: Mapping[str, Structure], whole: bool
+    form: Target,
+    kinds: Sequence[str],
+    header: Header,
+    stored: Mapping[str, Structure],
+    chosen: Sequence[int],
+    whole: bool,
 ) -> dict[str, Structure]:
     steps = {"begin_mes_length": header.begin, "end_mes_length": header.end, "step_length": header.step}
     others = [structure for kind, structure in stored.items() if kind != "all"] or list(stored.values())
     made: dict[str, Structure] = {}
     for kind in kinds:
         if kind in stored:
-            made[kind] = stored[kind] if whole else stored[kind].with_values(**steps)
+            structure = stored[kind].with_records(chosen)
+            made[kind] = structure if whole else structure.with_values(**steps)
             continue
         structure = clustbench.standard(form, kind, header)
         if others:  # what clustbench's plug-ins add, they add to every file of a run
-            example = others[0]
+            example = others[0].with_records(chosen)
             lengths = {name for name, _ in structure.dims}
             extra = tuple(
                 variable
@@ -752,17 +768,17 @@ def slice_raw(raw: xr.Dataset, k: int) -> xr.Dataset:
     return one.isel(sample=slice(0, longest))
 
 
-def write_fixed_length(tree: xr.DataTree, raw: xr.Dataset, k: int, nc: netCDF4.Dataset) -> int:
+def write_fixed_length(tree: xr.DataTree, raw: xr.Dataset, k: int, stream: BinaryIO) -> int:
     """Writes size number k of a dataset as clustbench's fixed-length file; returns its repetitions."""
     mode = str(tree.attrs.get("mode", "unknown"))
     cells = _Cells(raw, mode)
     repetitions = max(1, int(cells.n[:, :, k].max(initial=0)))
     header = Header(cells.ranks, mode, 0, repetitions, 1, repetitions, **_noise(tree))
-    data = clustbench.build(nc, clustbench.fixed_length(header, repetitions))
+    data = clustbench.build(stream, clustbench.fixed_length(header, repetitions), 0)
     for rows, series, n in cells.blocks(k):
         own_cell = np.arange(rows.start, rows.stop)[:, None] == np.arange(cells.ranks)
         block = _padded(series, n, own_cell, repetitions, xr.Dataset(), rows, k)
-        data[:, rows, :] = block.transpose(2, 0, 1)
+        data.put((0, rows.start, 0), block.transpose(2, 0, 1))
     return repetitions
 
 
@@ -790,14 +806,14 @@ def check_window(longest: int, window: int) -> None:
 
 
 def write_spectrum(
-    tree: xr.DataTree, raw: xr.Dataset, k: int, window: int, amplitude: Amplitude, nc: netCDF4.Dataset
+    tree: xr.DataTree, raw: xr.Dataset, k: int, window: int, amplitude: Amplitude, stream: BinaryIO
 ) -> int:
     """Writes the spectra of all windows of size number k as clustbench's spectrum file, pair by pair.
 
     Parameters
     ----------
     amplitude : series (n,) s, window -> (n - window + 1, window // 2 + 1) s
-    nc : a new NETCDF3_64BIT_OFFSET file
+    stream : an empty file, opened for writing in binary
 
     Returns
     -------
@@ -808,7 +824,7 @@ def write_spectrum(
     longest = int(cells.n[:, :, k].max(initial=0))
     check_window(longest, window)
     positions = longest - window + 1
-    data = clustbench.build(nc, clustbench.spectrum(cells.ranks, positions, window))
+    data = clustbench.build(stream, clustbench.spectrum(cells.ranks, positions, window), 0)
     for rows, series, n in cells.blocks(k):
         for row in range(rows.start, rows.stop):
             for column in range(cells.ranks):
@@ -817,7 +833,7 @@ def write_spectrum(
                 if count >= window:
                     delays = np.ascontiguousarray(series[row - rows.start, column, :count])
                     out[: count - window + 1] = amplitude(delays, window)
-                data[row, column] = out
+                data.put((row, column, 0, 0), out)
     return positions
 
 
@@ -861,30 +877,35 @@ def _spectrum_variable(
     window: int,
     read: Callable[[tuple[slice, ...]], np.ndarray],
 ) -> xr.Variable:
-    attrs: dict[str, Any] = {"units": "s", "long_name": "amplitude |rfft| of each window of samples"}
+    attrs = schema.SUMMARY["spectrum"].attrs()
     if window:
         attrs["window"] = window
     shape = (ranks, ranks, positions, harmonics)
     chunk = (1, 1, max(1, min(positions, schema.CHUNK_BYTES // 8 // harmonics)), harmonics)
-    return _lazy(("src", "dst", "position", "harmonic"), shape, "<f8", read, attrs, chunksizes=chunk)
+    return _lazy(schema.SUMMARY["spectrum"].dims, shape, "<f8", read, attrs, chunksizes=chunk)
 
 
 def joined_summary(imported: Imported) -> tuple[xr.Dataset, list[Warning]]:
-    """/summary of an imported run: the analysis of its delays, and what its files said themselves.
+    """/summary of an imported run: what its analysis finds, and what its files said themselves.
 
-    As in sealing, an analysis that fails is a warning: what was imported is not lost to it.
+    Without delays, medians still tell link classes and slow links. As in sealing, an analysis that fails is a
+    warning: what was imported is not lost to it.
     """
-    if imported.raw is None:
-        return imported.summary, []
-    raw = imported.raw.assign_attrs(imported.attrs)
     try:
-        found = schema.SCHEMA.analyse(raw)
+        if imported.raw is None:
+            if "median" not in imported.summary:
+                return imported.summary, []
+            from sonde.net.analyse import structure
+
+            found = structure(imported.summary)
+        else:
+            found = schema.SCHEMA.analyse(imported.raw.assign_attrs(imported.attrs))
         return found.merge(imported.summary, compat="override", combine_attrs="override"), []
     except Exception as error:
         return imported.summary, [
             Warning(
                 "core.analysis_failed",
                 f"/summary could not be computed: {type(error).__name__}: {error}",
-                "the delays in /raw are whole; a repaired Sonde can analyse them",
+                "what was imported is whole; a repaired Sonde can analyse it",
             )
         ]

@@ -3,11 +3,13 @@
 Two medians differ when their intervals do not overlap *and* they are apart by more than `matters`: on a busy machine
 a difference that matters to nobody is found in every run. Over many cells the test is corrected: a cell counts when its
 p passes Benjamini and Hochberg's step over all cells compared (1995), p from the normal law on log medians whose
-errors are a quarter of the width of the 95 % intervals in log space.
+errors come from the 95 % intervals.
 """
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,17 +18,17 @@ import xarray as xr
 from scipy import stats as sps
 
 from sonde.core.errors import DataError, Finding
+from sonde.core.hostlist import fold
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_size
 from sonde.net import verdict
+from sonde.net.pairs import LEAST_ERROR, centre, log_errors
 from sonde.net.schema import CONVERGED, NOT_MEASURED
 
 LEVEL = 0.05  # false-discovery level
 MATTERS = 0.05  # relative difference below which nobody is told
 MOST_FINDINGS = 20
-# Where an interval is missing or of no width, a median is taken to be known to this.
-LEAST_LOG_ERROR = 0.005
-_Z95 = 1.959963984540054
+UNKNOWN_LOG_ERROR = 0.05  # of a median without an interval, as in files of other tools
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def check(summary: xr.Dataset, limits: Limits, dataset: str = "FILE") -> list[Fi
 def _medians(summary: xr.Dataset, limits: Limits, dataset: str) -> list[Finding]:
     if limits.max_median_s is None:
         return []
-    cells = verdict.centre(summary)
+    cells = centre(summary)
     size = summary["size"].values
     asked = np.ones(len(size), bool) if limits.size_b is None else size <= limits.size_b
     over = np.argwhere((cells > limits.max_median_s) & asked)
@@ -68,20 +70,28 @@ def _medians(summary: xr.Dataset, limits: Limits, dataset: str) -> list[Finding]
             "net.median_over_limit",
             f"link {a}→{b} takes {format_duration(float(cells[a, b, s]))} for "
             f"{format_size(int(size[s]), exact=True)}; the limit is {limit}",
-            {"src": int(a), "dst": int(b), "size": int(size[s]), "median_s": float(cells[a, b, s]), **_hosts(summary, a, b)},
+            {
+                "src": int(a),
+                "dst": int(b),
+                "size": int(size[s]),
+                "median_s": float(cells[a, b, s]),
+                **_hosts(summary, a, b),
+            },
             f"sonde net show {dataset} --pair {a},{b}",
         )
         for a, b, s in over[:MOST_FINDINGS]
     ]
     if len(over) > MOST_FINDINGS:
-        out.append(_more("net.median_over_limit", len(over) - MOST_FINDINGS, f"cells are over {limit}", dataset))
+        out.append(
+            _more("net.median_over_limit", len(over) - MOST_FINDINGS, f"cells are over {limit}", dataset)
+        )
     return out
 
 
 def _ratios(summary: xr.Dataset, limits: Limits, dataset: str) -> list[Finding]:
     if limits.max_ratio is None:
         return []
-    cells = verdict.centre(summary)
+    cells = centre(summary)
     label = summary["class"].values if "class" in summary else np.zeros(cells.shape[:2], int)
     out = []
     for k in np.unique(label[label >= 0]):
@@ -98,7 +108,14 @@ def _ratios(summary: xr.Dataset, limits: Limits, dataset: str) -> list[Finding]:
                         "net.class_uneven",
                         f"links of class {k} differ by a factor of {ratio:.2f} at "
                         f"{format_size(int(size), exact=True)} (slowest {a}→{b}); the limit is {limits.max_ratio:g}",
-                        {"class": int(k), "size": int(size), "ratio": ratio, "src": int(a), "dst": int(b), **_hosts(summary, a, b)},
+                        {
+                            "class": int(k),
+                            "size": int(size),
+                            "ratio": ratio,
+                            "src": int(a),
+                            "dst": int(b),
+                            **_hosts(summary, a, b),
+                        },
                         f"sonde net show {dataset} --pair {a},{b}",
                     )
                 )
@@ -160,11 +177,11 @@ def diff(
     DataError  net.not_comparable: other ranks, no common size, or samples of another kind.
     """
     a, b = _aligned(a, b, names)
-    x, y = verdict.centre(a), verdict.centre(b)
+    x, y = centre(a), centre(b)
     both = np.isfinite(x) & np.isfinite(y) & (x > 0) & (y > 0)
     ratio = np.full(x.shape, np.nan)
     ratio[both] = y[both] / x[both]
-    error = np.hypot(_log_error(a, x), _log_error(b, y))
+    error = np.hypot(_log_error(a), _log_error(b))
     p = np.full(x.shape, np.nan)
     p[both] = 2 * sps.norm.sf(np.abs(np.log(ratio[both])) / error[both])
     q = np.full(x.shape, np.nan)
@@ -195,22 +212,22 @@ def _aligned(a: xr.Dataset, b: xr.Dataset, names: tuple[str, str]) -> tuple[xr.D
     kinds = [str(s.attrs.get("value", "unknown")) for s in (a, b)]
     if kinds[0] != kinds[1]:
         raise DataError(
-            "net.not_comparable", f"a sample of {names[0]} is {kinds[0]}, one of {names[1]} is {kinds[1]}", hint
+            "net.not_comparable",
+            f"a sample of {names[0]} is {kinds[0]}, one of {names[1]} is {kinds[1]}",
+            hint,
         )
     common = np.intersect1d(a["size"].values, b["size"].values)
     if not len(common):
-        raise DataError("net.not_comparable", f"{names[0]} and {names[1]} have no message length in common", hint)
+        raise DataError(
+            "net.not_comparable", f"{names[0]} and {names[1]} have no message length in common", hint
+        )
     return a.sel(size=common), b.sel(size=common)
 
 
-def _log_error(summary: xr.Dataset, centre: np.ndarray) -> np.ndarray:
-    """Standard error of the log median of each cell, from its 95 % interval."""
-    if "median_low" not in summary:
-        return np.full(centre.shape, LEAST_LOG_ERROR)
-    low, high = (summary[f"median_{end}"].transpose("src", "dst", "size").values for end in ("low", "high"))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        width = np.log(high / low) / (2 * _Z95)
-    return np.where(np.isfinite(width), np.maximum(width, LEAST_LOG_ERROR), np.nanmax([LEAST_LOG_ERROR, 0.05]))
+def _log_error(summary: xr.Dataset) -> np.ndarray:
+    """Standard error of the log median of each cell; UNKNOWN_LOG_ERROR where a file does not tell."""
+    error, _ = log_errors(summary)
+    return np.where(np.isfinite(error), np.maximum(error, LEAST_ERROR), UNKNOWN_LOG_ERROR)
 
 
 def _told(
@@ -297,7 +314,9 @@ _MACHINE = (
 def _changed(machine: tuple[dict[str, Any], dict[str, Any]]) -> dict[str, str]:
     """What is not the same in both machines: name -> "before → after"."""
     a, b = machine
-    return {name: f"{a[name]} → {b[name]}" for name in _MACHINE if name in a and name in b and a[name] != b[name]}
+    return {
+        name: f"{a[name]} → {b[name]}" for name in _MACHINE if name in a and name in b and a[name] != b[name]
+    }
 
 
 def _hosts(summary: xr.Dataset, a: int, b: int) -> dict[str, Any]:
@@ -305,3 +324,18 @@ def _hosts(summary: xr.Dataset, a: int, b: int) -> dict[str, Any]:
         return {}
     host = summary["host"].values
     return {"hosts": sorted({str(host[a]), str(host[b])} - {""})}
+
+
+def drain_command(findings: Sequence[Finding]) -> str:
+    """The command that would take the hosts behind findings out of service in Slurm; for printing, never for running.
+
+    A finding that names no host counts for this command as "HOST", for the reader to fill in.
+    """
+    hosts = sorted({str(host) for finding in findings for host in _hosts_of(finding)}) or ["HOST"]
+    reason = f"sonde: {findings[0].text}"[:120] if findings else "sonde"
+    return shlex.join(["scontrol", "update", f"NodeName={fold(hosts)}", "State=DRAIN", f"Reason={reason}"])
+
+
+def _hosts_of(finding: Finding) -> list[str]:
+    named = finding.evidence.get("hosts") or finding.evidence.get("host") or []
+    return [named] if isinstance(named, str) else [str(host) for host in named]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -164,7 +163,11 @@ class Plan:
         if self.inject_clock or self.inject_slow:
             put_in = " ".join(filter(None, (self.inject_clock, self.inject_slow)))
             out.append(
-                Warning("net.injected", f"errors were put in on purpose: {put_in}", "this is a test, not a measurement")
+                Warning(
+                    "net.injected",
+                    f"errors were put in on purpose: {put_in}",
+                    "this is a test, not a measurement",
+                )
             )
         return out
 
@@ -183,6 +186,19 @@ def read_pairs(text: str) -> tuple[tuple[int, int], ...]:
             raise UsageError("net.bad_pair", f"'{part}' is no pair of two ranks", "give pairs as 0-1,2-5")
         pairs.append((min(map(int, ends)), max(map(int, ends))))
     return tuple(dict.fromkeys(pairs))
+
+
+def read_pair(text: str) -> tuple[int, int]:
+    """One ordered pair of ranks from "0,1" or "0-1".
+
+    Raises
+    ------
+    UsageError  net.bad_pair.
+    """
+    ends = text.replace("-", ",").split(",")
+    if len(ends) != 2 or not all(end.strip().isdigit() for end in ends) or int(ends[0]) == int(ends[1]):
+        raise UsageError("net.bad_pair", f"'{text}' is no pair of two ranks", "give a pair as 0,1")
+    return int(ends[0]), int(ends[1])
 
 
 def gap_for(budget_s: float | None) -> float:
@@ -206,8 +222,3 @@ def rule_with(precision: float | None, rule: str | None) -> str:
             "give one of the two",
         )
     return f"ci:{precision:g}"
-
-
-def names(modes: Sequence[Mode]) -> str:
-    """Modes as a person reads them."""
-    return ", ".join(mode.name for mode in modes)

@@ -24,6 +24,7 @@ from sonde.core.launch import Launcher, launcher, probe
 from sonde.core.launch.cpus import available
 from sonde.core.launch.mpirun import Mpi, Mpirun
 from sonde.core.launch.process import Ending, ProbeProcess
+from sonde.net.cells import FITTED
 from sonde.net.plan import Plan
 from sonde.net.schema import NAME, SCHEMA
 
@@ -45,7 +46,7 @@ FIRST_PASS = 60  # samples a cell of --by-class's first pass
 REPRESENTATIVES = 4  # links measured of each class
 
 # Of a budget, what is kept for the end: sealing and analysis.
-RESERVE_SHARE, RESERVE_S, RESERVE_CELL_S = 0.05, 1.0, 0.004
+RESERVE_SHARE, RESERVE_S, RESERVE_CELL_S, RESERVE_FIT_S = 0.05, 1.0, 0.0005, 0.06
 
 
 @dataclass
@@ -224,7 +225,9 @@ def measure_by_class(request: Request, bar: Callable[[str, float | None], Progre
             f"--by-class chooses pairs, and {', '.join(m.name for m in plan.modes)} measures all ranks at once",
             "use --mode one_to_one, or leave --by-class out",
         )
-    first = replace(plan, modes=(mode,), sizes=tuple(few), rule=f"fixed:{FIRST_PASS}", epoch_length=20, gap_s=0.0)
+    first = replace(
+        plan, modes=(mode,), sizes=tuple(few), rule=f"fixed:{FIRST_PASS}", epoch_length=20, gap_s=0.0
+    )
     share = None if request.budget_s is None else request.budget_s / 3
     with tempfile.TemporaryDirectory(prefix="sonde-net-") as scratch:
         scout = replace(request, plan=first, out=Path(scratch) / "classes.nc", budget_s=share)
@@ -244,7 +247,9 @@ def measure_by_class(request: Request, bar: Callable[[str, float | None], Progre
         "class_pairs": ";".join(",".join(f"{a}-{b}" for a, b in pairs) for pairs in chosen),
     }
     pairs = tuple(sorted({pair for pairs in chosen for pair in pairs}))
-    return measure(replace(request, plan=replace(plan, pairs=pairs, labels=labels)), bar("net run", request.budget_s))
+    return measure(
+        replace(request, plan=replace(plan, pairs=pairs, labels=labels)), bar("net run", request.budget_s)
+    )
 
 
 def representatives(links: Pairs, classes: Classes, seed: int) -> list[list[tuple[int, int]]]:
@@ -300,6 +305,7 @@ def _typed(facts: Mapping[str, Any]) -> dict[str, Any]:
 def _left(plan: Plan, budget_s: float, began: float) -> float:
     """Time that measuring may take. Never nothing: a budget too short for the end still gets its first epoch."""
     reserve = RESERVE_S + RESERVE_SHARE * budget_s + RESERVE_CELL_S * plan.cells
+    reserve += RESERVE_FIT_S * min(plan.cells, FITTED * len(plan.modes))
     return max(0.2, budget_s - (time.monotonic() - began) - min(reserve, budget_s / 2))
 
 
@@ -389,9 +395,7 @@ class _Listener:
         return "timeout" if ending.reason == "timeout" else "failed"
 
 
-def _listen(
-    line: list[str], run_dir: Path, listener: _Listener, budget_s: float, timeout_s: float
-) -> Ending:
+def _listen(line: list[str], run_dir: Path, listener: _Listener, budget_s: float, timeout_s: float) -> Ending:
     """Runs the probe to its end; Ctrl-C and SIGTERM ask it to finish."""
     process = ProbeProcess(line, run_dir, listener.take, room="net")
     over = threading.Event()

@@ -6,7 +6,7 @@ ARCHITECTURE.md, "net/1", is the definition; the tables RAW and SUMMARY here say
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,8 +55,12 @@ class Described:
         return {**units, "long_name": self.long_name}
 
 
+def _of(dims: tuple[str, ...], units: str, long_name: str, dtype: str = "<f8") -> Described:
+    return Described(dims, dtype, units, long_name, required=False)
+
+
 def _cell(units: str, long_name: str, dtype: str = "<f8") -> Described:
-    return Described(CELL, dtype, units, long_name, required=False)
+    return _of(CELL, units, long_name, dtype)
 
 
 RAW: dict[str, Described] = {
@@ -80,28 +84,82 @@ CLOCK_FACTS = ("clock_offset", "clock_drift", "clock_error")
 
 SUMMARY: dict[str, Described] = {
     "n": _cell("1", "samples", "<i4"),
+    "epochs": _cell("1", "epochs with samples", "<i4"),
+    "ess": _cell("1", "effective sample size"),
     "mean": _cell("s", "mean"),
     "sd": _cell("s", "standard deviation, n - 1 in the denominator"),
     "min": _cell("s", "smallest delay"),
     "max": _cell("s", "largest delay"),
     "median": _cell("s", "median"),
+    "median_low": _cell("s", "lower end of the 95 % interval of the median, from epoch medians"),
+    "median_high": _cell("s", "upper end of the 95 % interval of the median, from epoch medians"),
     "q05": _cell("s", "5 % quantile"),
     "q25": _cell("s", "25 % quantile"),
     "q75": _cell("s", "75 % quantile"),
     "q95": _cell("s", "95 % quantile"),
     "q99": _cell("s", "99 % quantile"),
-    "median_low": _cell("s", "lower end of the 95 % interval of the median, from epoch medians"),
-    "median_high": _cell("s", "upper end of the 95 % interval of the median, from epoch medians"),
-    "ess": _cell("1", "effective sample size"),
-    "epochs": _cell("1", "epochs with samples", "<i4"),
+    "drift_p": _cell("1", "p of no drift"),
+    "status": _cell("1", "how measuring a cell ended", "|i1"),
+    "ratio": _cell("1", "median over what ranks and class explain"),
+    "class": _of(("src", "dst"), "1", "link class, 0 the fastest; -1 none", "<i8"),
+    "class_expected": _of(("src", "dst"), "1", "link class that the other links of both ranks say", "<i8"),
+    "class_links": _of(("link_class",), "1", "links in a class", "<i8"),
+    "class_median": _of(("link_class", "size"), "s", "median over links of a class"),
+    "class_spread": _of(("link_class",), "1", "robust sd of log latency between its links"),
+    "class_level": _of(("link_class",), "", "where most of its pairs are", "str"),
+    "class_level_share": _of(("link_class",), "1", "share of its pairs that are there"),
+    "merge_tree": _of(
+        ("merge", "merge_part"),
+        "1",
+        "tree of links as scipy's linkage: left, right, height (log ratio), links",
+    ),
+    "leaf_name": _of(("leaf",), "", "links in a leaf of the tree", "str"),
+    "leaf_class": _of(("leaf",), "1", "class of a leaf", "<i8"),
+    "link_level": _of(("src", "dst"), "1", "false-discovery level of a slow link"),
+    "link_subject": _of(("link",), "", "what is slow: link, rank or host", "str"),
+    "link_src": _of(("link",), "1", "sending rank, or the rank; -1 for a host", "<i8"),
+    "link_dst": _of(("link",), "1", "receiving rank, or the rank; -1 for a host", "<i8"),
+    "link_host": _of(("link",), "", "host", "str"),
+    "link_size_low": _of(("link",), "B", "smallest size at which it is slow", "<i8"),
+    "link_size_high": _of(("link",), "B", "largest size at which it is slow", "<i8"),
+    "link_ratio": _of(("link",), "1", "measured over expected"),
+    "link_ratio_low": _of(("link",), "1", "lower end of its 95 % interval"),
+    "link_ratio_high": _of(("link",), "1", "upper end of its 95 % interval"),
+    "link_expected": _of(("link",), "s", "median expected over those sizes"),
+    "link_p": _of(("link",), "1", "one-sided p"),
+    "link_q": _of(("link",), "1", "p after false-discovery control"),
     "lognormal_shift": _cell("s", "shift of the fitted three-parameter lognormal"),
-    "lognormal_mu": _cell("1", "mean of log((delay - shift) / 1 s) of the fitted lognormal"),
-    "lognormal_sigma": _cell("1", "standard deviation of log((delay - shift) / 1 s) of the fitted lognormal"),
+    "lognormal_mu": _cell("1", "mean of log((delay - shift) / 1 s)"),
+    "lognormal_sigma": _cell("1", "standard deviation of log((delay - shift) / 1 s)"),
     "lognormal_ks": _cell("1", "Kolmogorov-Smirnov distance from the fitted lognormal"),
-    "lognormal_p": _cell("1", "p value of the fitted lognormal"),
-    "drift_p": _cell("1", "p value of no drift over epochs"),
-    "outlier_period": _cell("s", "period of recurring outliers; NaN where there is none"),
-    "cyclic_p": _cell("1", "p value of no cycle"),
+    "lognormal_p": _cell("1", "p of the fitted lognormal"),
+    "cyclic_p": _cell("1", "p of no cycle, within bursts and between them"),
+    "cyclic_period": _cell("s", "period of the strongest cycle; NaN where cyclic_p > 0.01"),
+    "outlier_share": _cell("1", "share of samples that are outliers"),
+    "outlier_p": _cell("1", "p of outliers at random times"),
+    "outlier_period": _cell("s", "period of recurring outliers; NaN where outlier_p > 0.01"),
+    "regimes": _cell("1", "levels that the epoch medians take; 0 where not looked for", "<i4"),
+    "homogeneous_p": _cell("1", "p of epochs alike in level and spectrum"),
+    "jump_src": _of(("jump",), "1", "sender of the pair; -1 for a whole class", "<i8"),
+    "jump_dst": _of(("jump",), "1", "receiver of the pair; -1 for a whole class", "<i8"),
+    "jump_class": _of(("jump",), "1", "link class; -1 for a single pair", "<i8"),
+    "jump_size_low": _of(("jump",), "B", "largest size before it", "<i8"),
+    "jump_size_high": _of(("jump",), "B", "smallest size after it", "<i8"),
+    "jump_height": _of(("jump",), "s", "delay above what the slope before would give"),
+    "jump_ratio": _of(("jump",), "1", "the same as a ratio"),
+    "jump_slope_before": _of(("jump",), "s/B", "slope of delay over size before it"),
+    "jump_slope_after": _of(("jump",), "s/B", "slope of delay over size after it"),
+    "jump_p": _of(("jump",), "1", "p of no break"),
+    "jump_share": _of(("jump",), "1", "share of the class's pairs that show it"),
+    "event_t": _of(("event",), "s", "time of the event since the run began"),
+    "event_epoch": _of(("event",), "1", "first epoch after it"),
+    "event_ratio": _of(("event",), "1", "delay after over before"),
+    "event_share": _of(("event",), "1", "share of cells that moved the same way"),
+    "event_p": _of(("event",), "1", "p of no change"),
+    "spectrum": _of(
+        ("src", "dst", "position", "harmonic"), "s", "amplitude |rfft| of each window of samples"
+    ),
+    **{name: replace(RAW[name], required=False) for name in ("host", "core", "l3", "numa", "package")},
 }
 """What /summary may hold. Every variable is optional, and others are allowed beside them."""
 
@@ -196,8 +254,8 @@ class NetSchema:
                     )
                 )
             n.reshape(-1)[cells[~twice]] = counts[~twice]
-            for cell, code in scan.verdicts:
-                status.reshape(-1)[cell] = code
+            decided, codes = scan.verdicts()
+            status.reshape(-1)[decided] = codes
             for peer, t0, values in scan.clocks:
                 if t0 >= clock_time[peer]:
                     clock_time[peer] = t0
@@ -400,7 +458,8 @@ class _Scan:
         self.mode = modes.index(part) if part in modes else -1
         self.width = _burst_width(file.dtype)
         self.bad = 0
-        self.verdicts: list[tuple[int, int]] = []
+        self._decided: list[np.ndarray] = []
+        self._codes: list[np.ndarray] = []
         self.clocks: list[tuple[int, float, tuple[float, ...]]] = []
         self._cell: list[np.ndarray] = []
         self._epoch: list[np.ndarray] = []
@@ -422,8 +481,9 @@ class _Scan:
         verdict = mine & (records["kind"] == VERDICT)
         inside = verdict & self._inside(records) & (records["code"] <= UNDECIDED)
         self.bad += int(np.count_nonzero(verdict & ~inside))
-        for cell_, code in zip(self._flat(records[inside]), records["code"][inside]):
-            self.verdicts.append((int(cell_), int(code) or UNDECIDED))
+        code = records["code"][inside].astype(np.int8)
+        self._decided.append(self._flat(records[inside]))
+        self._codes.append(np.where(code == NOT_MEASURED, np.int8(UNDECIDED), code))
         clock = records["kind"] == CLOCK
         known = clock & (records["src"] < self.ranks)
         self.bad += int(np.count_nonzero(clock & ~known))
@@ -438,6 +498,10 @@ class _Scan:
         cell, n = cell[n > 0], n[n > 0]
         found, where = np.unique(cell, return_inverse=True)
         return found, np.bincount(where, weights=n, minlength=len(found)).astype(np.int64)
+
+    def verdicts(self) -> tuple[np.ndarray, np.ndarray]:
+        """Flat cells and how they ended, in the order in which that was decided."""
+        return self._joined(self._decided), self._joined(self._codes)
 
     def index(self, skip: np.ndarray | None) -> _Index:
         """Where each burst goes. A stable sort, since nothing promises that a file's epochs rise."""
@@ -672,7 +736,7 @@ def _check_described(group: str, data: xr.Dataset, table: Mapping[str, Described
                 )
             )
         units = variable.attrs.get("units", "")
-        if units != what.units:
+        if units != what.units and what.dtype != "str":
             found.append(
                 Finding(
                     "net.units",

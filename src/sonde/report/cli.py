@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -45,7 +46,7 @@ def command(
 
     \b
     sonde report net-alpha-20261120T214757Z-3f9a.nc
-    sonde report a.nc b.nc -o both.html --static figures --format pdf --at size=1KiB
+    sonde report a.nc b.nc -o both.html --static figures --at size=1KiB
     """
     from datetime import UTC, datetime
 
@@ -60,11 +61,13 @@ def command(
         render_static.check(form)
     with ExitStack() as opened:
         trees = {}
-        for name, file in _named(files).items():
+        named = _named(files)
+        for name, file in named.items():
             tree = dataset.open(file)
             opened.callback(tree.close)
             trees[name] = tree
-        report = collect.collect(trees, datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), title)
+        now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+        report = collect.collect(trees, now, title, {name: quote(str(file)) for name, file in named.items()})
         _move(report, where)
         publish.write(report, output)
         drawn: list[Path] = []

@@ -29,12 +29,36 @@ RUN = {
     "value": "value",
     "elapsed_s": "took",
     "samples": "samples",
+    "imported_from": "imported from",
+    "imported_files": "imported files",
     "seed": "seed",
     "job_id": "job",
     "run_id": "run",
     "schema": "schema",
     "sonde_version": "Sonde",
 }
+# Of the machine, what a reader asks first
+FIRST = [
+    "hostlist",
+    "hostname",
+    "cpu",
+    "sockets",
+    "cores",
+    "threads",
+    "memory_bytes",
+    "mpi",
+    "mpi_version",
+    "transport",
+    "oversubscribed",
+    "infiniband",
+    "network",
+    "kernel",
+    "distribution",
+    "virtualised",
+    "clock_source",
+    "governor",
+    "load_average",
+]
 ACRONYMS = {
     "cpu": "CPU",
     "cpus": "CPUs",
@@ -48,12 +72,27 @@ ACRONYMS = {
     "tsc": "TSC",
     "gpu": "GPU",
     "ram": "RAM",
+    "smt": "SMT",
+    "aslr": "ASLR",
+    "bios": "BIOS",
+    "infiniband": "InfiniBand",
+    "cpufreq": "CPUFreq",
+    "hostlist": "hosts",
+    "hostname": "host",
 }
+STRUCTURED = 120  # characters from which on JSON in an attribute is for programs
 LONGEST = 600  # characters of one value; a list of all kernel flags tells a reader nothing
 
 
-def collect(trees: Mapping[str, xr.DataTree], created_utc: str = "", title: str = "") -> Report:
+def collect(
+    trees: Mapping[str, xr.DataTree],
+    created_utc: str = "",
+    title: str = "",
+    paths: Mapping[str, str] | None = None,
+) -> Report:
     """The report of some datasets, each under its name, in their order.
+
+    paths: name -> what to type for the file, where that is not its name.
 
     Raises
     ------
@@ -62,7 +101,7 @@ def collect(trees: Mapping[str, xr.DataTree], created_utc: str = "", title: str 
     sections = []
     warnings: dict[tuple[str, str], Warning] = {}
     for name, tree in trees.items():
-        made = section(name, tree)
+        made = section(name, tree, (paths or {}).get(name, name))
         sections.append(made)
         for warning in [*dataset.warnings_of(tree), *made.warnings]:
             warnings.setdefault((warning.code, warning.evidence), warning)
@@ -80,8 +119,8 @@ def collect(trees: Mapping[str, xr.DataTree], created_utc: str = "", title: str 
     )
 
 
-def section(name: str, tree: xr.DataTree) -> Section:
-    """What the dataset's room says of it.
+def section(name: str, tree: xr.DataTree, path: str = "") -> Section:
+    """What the dataset's room says of it. path: what to type for the file, if not `name`.
 
     Raises
     ------
@@ -99,7 +138,7 @@ def section(name: str, tree: xr.DataTree) -> Section:
             f"'{name}' is of room '{room}', of which this Sonde {sonde.__version__} draws nothing",
             "a newer Sonde may; 'sonde data convert' reads the file meanwhile",
         ) from error
-    made = figures.section(tree)
+    made = figures.section(tree, path or name)
     assert isinstance(made, Section)
     return made
 
@@ -112,28 +151,47 @@ def run(name: str, tree: xr.DataTree, section: Section) -> dict[str, str]:
         told["command"] = str(attributes["command"])
     told["dataset"] = name
     for key, label in RUN.items():
-        if key != "command" and attributes.get(key) not in (None, ""):
+        nothing = ("none",) if key == "job_id" else ()
+        if key != "command" and attributes.get(key) not in (None, "", *nothing):
             told[label] = _text(key, attributes[key])
     return told | section.runs
 
 
 def machine(tree: xr.DataTree) -> dict[str, str]:
-    """The machine as a dataset found it: root attributes that are not the run's, then /env."""
-    told = {}
-    for key, value in dataset.attrs(tree).items():
-        if key not in RUN and value not in (None, "", []):
-            told[_label(key)] = _text(key, value)
+    """The machine as a dataset found it: root attributes that are not the run's, then /env.
+
+    What a reader asks first stands first; what the dataset says is not known is named at the end.
+    """
+    told: dict[str, str] = {}
+    unknown: list[str] = []
+
+    def tell(key: str, value: Any, label: str = "", unit: str = "") -> None:
+        label = label or _label(key)
+        if value == "unknown":
+            unknown.append(label)
+        elif value not in (None, "", []) and not _structured(value):
+            told.setdefault(label, _text(key, value, unit))
+
+    attributes = dataset.attrs(tree)
+    for key in sorted(attributes, key=lambda k: FIRST.index(k) if k in FIRST else len(FIRST)):
+        if key not in RUN:
+            tell(key, attributes[key])
     if "env" in tree.children:
         env = tree.children["env"]
         for key, value in dataset.attrs(env).items():
-            if value not in (None, "", []):
-                told.setdefault(_label(key), _text(key, value))
+            tell(key, value)
         for name, variable in env.to_dataset(inherit=False).variables.items():
             if variable.size and variable.ndim <= 1 and name not in env.dims:
-                label = str(variable.attrs.get("long_name", "")) or _label(str(name))
                 values = list(dict.fromkeys(variable.values.ravel().tolist()))
-                told.setdefault(label, _text(str(name), values, str(variable.attrs.get("units", ""))))
+                label = str(variable.attrs.get("long_name", ""))
+                tell(str(name), values, label, str(variable.attrs.get("units", "")))
+    if unknown:
+        told["Not known"] = ", ".join(dict.fromkeys(unknown))
     return told
+
+
+def _structured(value: Any) -> bool:
+    return isinstance(value, str) and len(value) > STRUCTURED and value[0] in "{["
 
 
 def _title(sections: list[Section], trees: Mapping[str, xr.DataTree]) -> str:

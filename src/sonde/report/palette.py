@@ -25,8 +25,21 @@ DARK = (
 # lightness too.
 STATUS = ("#B8BEC5", "#0072B2", "#E69F00", "#D55E00", "#CC79A7", "#56B4E9", "#009E73", "#F0E442")
 
-SEQUENTIAL = "Viridis"  # of delays and the like
-POWER = "Cividis"  # of spectra, so that the two are not confused
+SEQUENTIAL = "viridis"  # of delays and the like
+POWER = "cividis"  # of spectra, so that the two are not confused
+
+# Both maps at 16 even steps, by their matplotlib names. Sources: S. van der Walt, N. Smith 2015 (CC0);
+# J. R. Nunez, C. R. Anderton, R. S. Renslow, PLOS ONE 13 (2018) e0199239.
+MAPS = {
+    "viridis": (
+        "#440154", "#481a6c", "#472f7d", "#414487", "#39568c", "#31688e", "#2a788e", "#23888e",
+        "#1f988b", "#22a884", "#35b779", "#54c568", "#7ad151", "#a5db36", "#d2e21b", "#fde725",
+    ),
+    "cividis": (
+        "#00224e", "#002e6c", "#1e3a6f", "#35456c", "#47516c", "#575d6d", "#666970", "#757575",
+        "#848279", "#948e77", "#a59c74", "#b7a96e", "#c8b866", "#dbc75a", "#eed649", "#fee838",
+    ),
+}  # fmt: skip
 
 
 def status(code: int) -> str:

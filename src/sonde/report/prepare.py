@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 CELLS = 1_000_000  # values of one matrix figure over all its frames; beyond, cells become blocks
+CODES = 4 * CELLS  # of a status matrix: a code takes one byte where a value takes four
 EXTRAS = 2_000_000  # values of its further variables
 POINTS = 4_000  # of one curve
 ALL_POINTS = 240_000  # of one figure over all its frames
@@ -222,7 +223,9 @@ def controls(figure: Figure) -> list[Control]:
         else:
             numeric, texts = True, [str(k) for k in range(n)]
         made.append(
-            Control(slider.dim, slider.label, tuple(texts), min(max(slider.start, 0), n - 1), numeric)
+            Control(
+                slider.dim, capital(slider.label), tuple(texts), min(max(slider.start, 0), n - 1), numeric
+            )
         )
     return made
 
@@ -278,7 +281,14 @@ def _axis(figure: Figure, role: str) -> Axis:
 
 def _quantity(axis: Axis, values: Any) -> Quantity:
     chosen = scale.choose(values, axis.unit)
-    return Quantity(axis.label, axis.unit, chosen.unit, chosen.factor, axis.log, axis.labels)
+    si = "" if axis.unit == "1" else axis.unit
+    return Quantity(capital(axis.label), si, chosen.unit, chosen.factor, axis.log, axis.labels)
+
+
+def capital(text: str) -> str:
+    """A label with a capital first letter; symbols such as n, x or pH stay as they are."""
+    first = text.split(" ", 1)[0]
+    return text[:1].upper() + text[1:] if len(first) > 2 and first.islower() else text
 
 
 def _names(figure: Figure, dim: str) -> Names:
@@ -295,8 +305,10 @@ def _names(figure: Figure, dim: str) -> Names:
         if variable.dims == (dim,) and name != dim:
             label = str(variable.attrs.get("long_name", name))
             unit = str(variable.attrs.get("units", ""))
-            facts.append((label, [scale.quantity(v, unit) for v in variable.values]))
-    return Names(axis.label, each, facts)
+            told = [scale.quantity(v, unit) for v in variable.values]
+            if any(told):
+                facts.append((label, told))
+    return Names(capital(axis.label), each, facts)
 
 
 def _told(figure: Figure, budget: int) -> tuple[list[Told], list[str]]:
@@ -343,7 +355,7 @@ def matrix(figure: Figure) -> Matrix:
     raw = [np.asarray(f["value"].transpose("row", "col").values) for f in at_frame(figure)]
     n_rows, n_cols = raw[0].shape
     rows, cols = _names(figure, "row"), _names(figure, "col")
-    block = thin.block_size(n_rows, n_cols, len(raw), CELLS)
+    block = thin.block_size(n_rows, n_cols, len(raw), CODES if status else CELLS)
     notes = []
     words: tuple[str, ...] = ()
     counts: list[list[int]] = []

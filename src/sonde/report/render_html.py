@@ -282,6 +282,11 @@ def _colours(q: prepare.Quantity, z: np.ndarray, floor: float = 0.0) -> dict[str
     }
 
 
+def _colourscale(name: str) -> list[list[Any]]:
+    colours = palette.MAPS[name]
+    return [[k / (len(colours) - 1), colour] for k, colour in enumerate(colours)]
+
+
 def _colourbar(q: prepare.Quantity) -> dict[str, Any]:
     return {
         "orientation": "h",
@@ -325,20 +330,21 @@ def _over_bar(q: prepare.Quantity) -> dict[str, Any]:
     }
 
 
-def _places(names: Sequence[str], most: int = 12) -> tuple[list[int], list[str]]:
-    """Which rows or columns get a tick: all of a few, else every 2nd, 4th, 8th … from the first."""
+def _places(names: Sequence[str], most: int, block: int) -> tuple[list[int], list[str]]:
+    """Which rows or columns get a tick: all of a few, else every 2nd, 4th, 8th …; a block by its first."""
     every = 1
     while len(names) / every > most:
         every *= 2
-    return list(range(0, len(names), every)), [plain(names[k]) for k in range(0, len(names), every)]
+    at = range(0, len(names), every)
+    return list(at), [plain(names[k].split("–")[0] if block > 1 else names[k]) for k in at]
 
 
 def _matrix(figure: Figure) -> Drawn:
     m = prepare.matrix(figure)
     rows, cols = len(m.rows.each), len(m.cols.each)
     status = bool(m.words)
-    x_at, x_text = _places(m.cols.each, 16)
-    y_at, y_text = _places(m.rows.each, 16)
+    x_at, x_text = _places(m.cols.each, 16, m.block)
+    y_at, y_text = _places(m.rows.each, 16, m.block)
     trace: dict[str, Any] = {
         "type": "heatmap",
         "x0": 0,
@@ -371,7 +377,7 @@ def _matrix(figure: Figure) -> Drawn:
     else:
         with np.errstate(divide="ignore", invalid="ignore"):
             zs = [np.log10(z) if m.value.log else z for z in m.frames]
-        trace |= {"colorscale": palette.SEQUENTIAL, "colorbar": _colourbar(m.value)}
+        trace |= {"colorscale": _colourscale(palette.SEQUENTIAL), "colorbar": _colourbar(m.value)}
         written = rows <= 8 and cols <= 8
         prefixed = m.value.si if len(scale.steps(m.value.si)) > 1 else ""
         for z, shown in zip(zs, m.frames):
@@ -486,7 +492,7 @@ def _spectrogram(figure: Figure) -> Drawn:
         "type": "heatmap",
         "x": pack_axis(f.xs),
         "y": pack_axis(f.ys),
-        "colorscale": palette.POWER,
+        "colorscale": _colourscale(palette.POWER),
         "colorbar": _colourbar(f.power),
         "hovertemplate": f"{plain(f.x.label)} %{{x}}{_unit(f.x)}"
         f"<br>{plain(f.y.label)} %{{y:.4~g}}{_unit(f.y)}"

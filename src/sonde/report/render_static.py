@@ -212,7 +212,7 @@ def _matrix(figure: Figure, frame: int, sheet: Sheet, axes: Axes) -> None:
         low, high = (10**ends.low, 10**ends.high) if m.value.log else (ends.low, ends.high)
         shown = axes.imshow(
             z,
-            cmap=palette.SEQUENTIAL.lower(),
+            cmap=palette.SEQUENTIAL,
             norm=LogNorm(low, high) if m.value.log else Normalize(low, high),
             interpolation="nearest",
         )
@@ -264,7 +264,7 @@ def _spectrogram(figure: Figure, frame: int, sheet: Sheet, axes: Axes) -> None:
         f.xs,
         f.ys,
         z,
-        cmap=palette.POWER.lower(),
+        cmap=palette.POWER,
         norm=LogNorm(low, high) if f.power.log else Normalize(low, high),
         shading="nearest",
         rasterized=True,  # a mesh of rectangles makes PDFs of tens of megabytes

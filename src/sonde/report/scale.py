@@ -51,6 +51,7 @@ def choose(values: Any, unit: str) -> Scale:
 
     values: any array in `unit`; NaN, infinities and zeros do not count. With nothing left: the unit itself.
     """
+    unit = "" if unit == "1" else unit
     a = np.abs(np.asarray(values, dtype=float).ravel())
     a = a[np.isfinite(a) & (a > 0)]
     known = steps(unit)
@@ -106,6 +107,7 @@ def quantity(value: Any, unit: str = "", digits: int = 4) -> str:
 
     A value that is no number is its own text.
     """
+    unit = "" if unit == "1" else unit  # udunits' name for none
     if isinstance(value, (bool, np.bool_)):
         return "yes" if value else "no"
     if not isinstance(value, (int, float, np.integer, np.floating)):

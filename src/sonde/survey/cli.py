@@ -17,7 +17,12 @@ from sonde.survey.rooms import ROOMS, RoomResult
 @click.command()
 @common("output", "launcher", "hosts", "ntasks", "budget", "seed")
 def command(
-    output: Path | None, launcher: str, hosts: str | None, ntasks: int | None, budget_s: float | None, seed: int | None
+    output: Path | None,
+    launcher: str,
+    hosts: str | None,
+    ntasks: int | None,
+    budget_s: float | None,
+    seed: int | None,
 ) -> Outcome:
     """Measure this machine with the quick form of every room, and write one report.
 
@@ -48,7 +53,12 @@ def command(
 
 @click.command()
 @common("output", "launcher", "hosts", "ntasks", "budget", "seed")
-@click.option("--against", type=click.Path(path_type=Path, exists=False), metavar="FOLDER", help="An earlier survey to hold this one against.")
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path, exists=False),
+    metavar="FOLDER",
+    help="An earlier survey to hold this one against.",
+)
 def check(
     output: Path | None,
     launcher: str,
@@ -66,6 +76,7 @@ def check(
     began = time.monotonic()
     import tempfile
 
+    from sonde.net import limits
     from sonde.survey import run as surveys
 
     with tempfile.TemporaryDirectory(prefix="sonde-check-") as scratch:
@@ -85,7 +96,7 @@ def check(
     outcome.lines = surveys.summary(results)
     if outcome.findings:
         outcome.exit = Exit.FINDING
-        outcome.lines.append("would drain: " + surveys.drain_command(outcome.findings))
+        outcome.lines.append("would drain: " + limits.drain_command(outcome.findings))
     if any(result.interrupted for result in results):
         outcome.exit = Exit.INTERRUPTED
     return outcome
@@ -94,7 +105,9 @@ def check(
 def _outcome(verb: str, results: list[RoomResult], report: str | None) -> Outcome:
     findings = [finding for result in results for finding in result.findings]
     ran = [result for result in results if not result.skipped]
-    verdict = f"{len(findings)} finding{'' if len(findings) == 1 else 's'} in {len(ran)} of {len(ROOMS)} rooms"
+    verdict = (
+        f"{len(findings)} finding{'' if len(findings) == 1 else 's'} in {len(ran)} of {len(ROOMS)} rooms"
+    )
     if not ran:
         verdict = "no room could run here"
     values = {"rooms": [result.as_json() for result in results]}

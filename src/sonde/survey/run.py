@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import secrets
-import shlex
 import socket
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from sonde.core.errors import EnvironmentFailure, Finding, SondeError
+from sonde.core.errors import EnvironmentFailure, SondeError
 from sonde.core.events import Progress
 from sonde.survey.rooms import RoomResult
 
@@ -46,7 +45,9 @@ def survey(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise EnvironmentFailure(
-            "core.cannot_write", f"cannot make the folder {folder}: {error.strerror}", "choose another with --output"
+            "core.cannot_write",
+            f"cannot make the folder {folder}: {error.strerror}",
+            "choose another with --output",
         ) from error
     return [_net(folder, launcher, hosts, ntasks, budget_s, began, seed, bar)]
 
@@ -75,9 +76,7 @@ def _net(
             seed=secrets.randbits(32) if seed is None else seed,
             gap_s=gap_for(budget_s),
         )
-        request = net.Request(
-            plan, start, folder / "net.nc", ("sonde", *sys.argv[1:]), budget_s, began
-        )
+        request = net.Request(plan, start, folder / "net.nc", ("sonde", *sys.argv[1:]), budget_s, began)
         measured = net.measure(request, bar("survey: net", budget_s))
     except SondeError as error:
         return RoomResult("net", skipped=error.what, hint=error.hint)
@@ -116,14 +115,17 @@ def compare(results: list[RoomResult], against: Path | None) -> None:
     if against is None:
         return
     import sonde
-    from sonde.net import verdict
+    from sonde.net import limits
+    from sonde.net.figures import summary_of
 
     for result in results:
         for path in result.datasets:
             with sonde.open(against / path.name) as before, sonde.open(path) as now:
-                result.findings += verdict.check(
-                    now["summary"].to_dataset().load(), baseline=before["summary"].to_dataset().load(), dataset=str(path)
-                )
+                machine = (dict(before.attrs), dict(now.attrs))
+                names = (str(against / path.name), str(path))
+                result.findings += limits.diff(
+                    summary_of(before).load(), summary_of(now).load(), names, machine=machine
+                ).findings
 
 
 def write_report(folder: Path, results: Sequence[RoomResult], title: str) -> Path:
@@ -162,17 +164,3 @@ def summary(results: Sequence[RoomResult]) -> list[str]:
         lines += [f"  finding: {finding.text}" for finding in result.findings]
         lines += [f"  warning: {warning.evidence}" for warning in result.warnings]
     return lines if len(lines) <= 9 else [*lines[:8], f"… and {len(lines) - 8} more, in the report"]
-
-
-def drain_command(findings: Sequence[Finding]) -> str:
-    """The command that would take the hosts behind the findings out of service; it is printed, never run."""
-    hosts = sorted({str(host) for f in findings for host in _hosts(f)} or {here()})
-    reason = f"sonde: {findings[0].text}" if findings else "sonde"
-    return shlex.join(["scontrol", "update", f"NodeName={','.join(hosts)}", "State=DRAIN", f"Reason={reason[:120]}"])
-
-
-def _hosts(finding: Finding) -> list[str]:
-    host = finding.evidence.get("host") or finding.evidence.get("hosts") or []
-    return [host] if isinstance(host, str) else list(host)
-
-

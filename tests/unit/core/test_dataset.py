@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -302,6 +303,20 @@ def test_pieces_cover_everything_once_within_the_limit(shape, limit):
     seen = np.zeros(shape, int)
     for where in dataset.pieces(variable, limit):
         assert variable[where].nbytes <= max(limit, 8)
+        seen[where] += 1
+    assert (seen == 1).all()
+
+
+@pytest.mark.parametrize("chunks", [(1, 4, 2), (6, 1, 1), (2, 2, 2), (6, 7, 5), (10, 10, 10)])
+def test_pieces_are_made_of_whole_chunks(chunks):
+    variable = xr.Variable(("a", "b", "c"), np.zeros((6, 7, 5)), encoding={"chunksizes": chunks})
+    seen = np.zeros(variable.shape, int)
+    for where in dataset.pieces(variable, 800):
+        for part, chunk, length in zip(where, chunks, variable.shape):
+            if math.prod(map(min, chunks, variable.shape)) <= 100:
+                assert part.start % chunk == 0
+                assert part.stop % chunk == 0 or part.stop == length
+        assert variable[where].nbytes <= 800
         seen[where] += 1
     assert (seen == 1).all()
 

@@ -9,7 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonde.core.errors import UsageError
-from sonde.core.options import DURATION, HOSTS, SHARE, SHARED, SIZE, SIZES, Settings, common, settings
+from sonde.core.options import (
+    DURATION,
+    HOSTS,
+    SHARE,
+    SHARED,
+    SIZE,
+    SIZES,
+    Settings,
+    Whole,
+    arrange,
+    common,
+    settings,
+)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +94,13 @@ def test_what_is_no_share_is_refused(text):
     with pytest.raises(UsageError, match="is not a share") as caught:
         SHARE.read(text)
     assert caught.value.code == "core.bad_share"
+
+
+@pytest.mark.parametrize("text", ["", "-1", "0", "1.5", "1e3", "one", "٣", "9" * 19, "+1"])
+def test_what_is_no_whole_number_from_one_up_is_refused(text):
+    assert Whole(1).read(" 12 ") == 12
+    with pytest.raises(UsageError, match="allowed: whole numbers from 1 up"):
+        Whole(1).read(text)
 
 
 def test_a_duration_of_no_time_is_refused():
@@ -178,3 +197,26 @@ def test_outside_of_a_command_settings_are_plain_and_the_bar_draws_nothing(capsy
 def test_an_unknown_shared_option_is_a_mistake_of_the_room():
     with pytest.raises(KeyError, match="bugdet"):
         common("bugdet")
+
+
+def test_help_begins_with_a_commands_own_options():
+    @click.group()
+    def room() -> None:
+        pass
+
+    @room.command()
+    @common("seed", "budget")
+    @click.option("--own")
+    @click.option("--other")
+    def verb(**given: object) -> None:
+        """Says in one long sentence what it does, of which click's own list would show the beginning only.
+
+        And more.
+        """
+
+    assert arrange(room) is room
+    names = [param.name for param in room.commands["verb"].params]
+    short = room.commands["verb"].get_short_help_str(20)
+    assert short.startswith("Says in one")
+    assert short.endswith("the beginning only")
+    assert names == ["own", "other", "seed", "budget_s", "json", "progress", "color", "config", "debug"]

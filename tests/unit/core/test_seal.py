@@ -181,7 +181,7 @@ def test_a_run_that_recorded_nothing_is_an_error_and_stays(tmp_path):
     with pytest.raises(DataError, match=r"nothing in .* can be saved: .*rank-00000\.blk") as raised:
         seal.seal(run, tmp_path / "a.nc", SCHEMA)
     assert raised.value.code == "core.no_records"
-    assert [name for name in listing(run) if name != "lock"] == before
+    assert [name for name in listing(run) if name != ".lock"] == before
     assert listing(tmp_path) == ["a.run"]
 
 
@@ -208,6 +208,19 @@ def test_an_analysis_that_fails_costs_the_summary_only(tmp_path):
         np.testing.assert_array_equal(tree["raw/delay"][2].values, expected(2, 2, 5))
 
 
+def test_analysis_can_be_left_out(tmp_path):
+    run = make_run(tmp_path / "a.run")
+    (sealed,) = seal.seal(
+        run,
+        tmp_path / "a.nc",
+        Lab(lambda name: pytest.fail(name) if name == "analyse" else None),
+        analyse=False,
+    )
+    assert (sealed.complete, [warning.code for warning in sealed.warnings]) == (True, ["core.not_analysed"])
+    with dataset.open(sealed.path) as tree:
+        assert set(tree.children) == {"raw", "env", "warnings"}
+
+
 @pytest.mark.parametrize("broken", [RuntimeError("broken"), KeyboardInterrupt()])
 def test_what_fails_half_way_leaves_folder_and_older_dataset_as_they_were(tmp_path, broken):
     def step(name: str) -> None:
@@ -219,7 +232,7 @@ def test_what_fails_half_way_leaves_folder_and_older_dataset_as_they_were(tmp_pa
     before = {path.name: path.read_bytes() for path in run.iterdir()}
     with pytest.raises(type(broken)):
         seal.seal(run, tmp_path / "a.nc", Lab(step))
-    assert {path.name: path.read_bytes() for path in run.iterdir() if path.name != "lock"} == before
+    assert {path.name: path.read_bytes() for path in run.iterdir() if path.name != ".lock"} == before
     assert listing(tmp_path) == ["a-ping.nc", "a.run"]
     assert (tmp_path / "a-ping.nc").read_bytes() == b"older"
     seal.seal(run, tmp_path / "a.nc", SCHEMA)
@@ -412,7 +425,7 @@ SEALING = """
         "unlink rank-00000.blk",
         "unlink rank-00002.blk",
         "unlink run.json",
-        "unlink lock",
+        "unlink .lock",
         "unlink sealed.json",
         "rmdir a.run",
     ],

@@ -190,7 +190,8 @@ def test_shared_cores_make_a_warning_of_a_slow_link(run):
 
 
 def test_few_cells_are_all_fitted_and_many_are_sampled(run, monkeypatch):
-    assert np.isfinite(run[1]["lognormal_ks"].values).sum() == run[1].attrs["measured_cells"] == 264
+    few = analyse(run[0].isel(src=slice(0, 6), dst=slice(0, 6)))
+    assert np.isfinite(few["lognormal_ks"].values).sum() == few.attrs["measured_cells"] == 60
     monkeypatch.setattr(cells, "FITTED", 10)
     summary = analyse(run[0])
     assert 10 <= np.isfinite(summary["lognormal_ks"].values).sum() <= 14

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import subprocess
 from pathlib import Path
@@ -33,6 +34,11 @@ def fails(*words, command=cli_convert.convert) -> SondeError:
         call(command, *words)
     assert caught.value.hint
     return caught.value
+
+
+def said(outcome) -> list[str]:
+    """Codes of what was found in the files themselves."""
+    return [warning.code for warning in outcome.warnings if warning.code.startswith("net.")]
 
 
 @pytest.fixture
@@ -114,6 +120,46 @@ def test_v2_with_hosts_and_plug_ins_comes_back(here):
     assert (read(Path("back_measurements_amount.nc")) == n).all()
 
 
+def test_a_measured_diagonal_is_kept(here):
+    """In all_to_all a process sends to itself, too."""
+    data = series()
+    data[:, np.arange(3), np.arange(3)] = 0.5e-6
+    write(here, "p", "all", data, version=2, mode="all_to_all", repeats=8)
+    to("sonde", "p", "a.nc")
+    with dataset.open("a.nc") as tree:
+        assert tree["raw"]["latency"].values[1, 1, 0, 0] == 0.5e-6
+        assert tree["raw"]["latency"].attrs["value"] == "completion"
+        assert tree["raw"]["n"].values[1, 1, 0] == 8
+    to("clustbench-v2", "a.nc", "back")
+    assert Path("back_all.nc").read_bytes() == Path("p_all.nc").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("padded", "status", "rule"), [(True, {0, 1, 2}, "clustbench"), (False, {0, 1}, "fixed:8")]
+)
+def test_how_cells_ended_is_told_by_padding(here, padded, status, rule):
+    data = series()
+    if not padded:
+        data = np.abs(data)
+    write(here, "p", "all", data, version=2, repeats=8)
+    to("sonde", "p", "a.nc")
+    with dataset.open("a.nc") as tree:
+        assert set(np.unique(tree["raw"]["status"].values)) == status
+        assert tree.attrs["rule"].startswith(rule)
+
+
+def test_what_noise_was_made_is_kept(here):
+    v1_set(here, mode=5, noise=9)
+    to("sonde", "p", "a.nc")
+    with dataset.open("a.nc") as tree:
+        assert [tree.attrs[f"noise_{name}"] for name in ("bytes", "messages", "ranks")] == [9, 9, 9]
+    to("clustbench-v1", "a.nc", "back", "--sizes", "0")
+    with netCDF4.Dataset("back_min.nc") as nc:
+        assert [int(nc[name][...]) for name in ("noise_mes_length", "num_noise_mes", "num_noise_proc")] == [
+            9
+        ] * 3
+
+
 @pytest.mark.parametrize("form", ["clustbench-v1", "clustbench-v2"])
 def test_straight_from_clustbench_to_clustbench(runs, form):
     to(form, PREFIX, "out")
@@ -139,6 +185,7 @@ def test_statistics_alone_become_a_summary_alone(here):
         np.testing.assert_allclose(
             summary["sd"].values[0, 2, 1], data["deviation"][1, 2, 0] * np.sqrt(10 / 9)
         )
+        assert summary["class"].values[0, 1] == 0  # found from medians
         assert np.isnan(summary["min"].values[0, 0, 0])
         assert summary["clustbench_min"].values[0, 0, 0] == 6.9e-310
         assert summary["n"].values[0].tolist() == [[0, 0], [10, 10], [10, 10]]
@@ -476,6 +523,41 @@ def test_where_nothing_can_be_written(runs):
         assert "no/such" in error.what
 
 
+@pytest.mark.root
+@pytest.mark.parametrize("kilobytes", [4, 120, 240])
+def test_a_full_disk_leaves_nothing_half_written(runs, kilobytes):
+    small = runs / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(small)]
+    made = subprocess.run(mount, capture_output=True, text=True)
+    if made.returncode:
+        pytest.skip(f"cannot mount a small file system here: {made.stderr.strip()}")
+    try:
+        error = fails(PREFIX, small / "out", "--to", "clustbench-v2")
+        assert error.code == "core.disk_full"
+        assert isinstance(error, EnvironmentFailure)
+        assert list(small.iterdir()) == []
+        gc.collect()  # where netCDF would free a file for the second time, and die
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def test_a_dataset_with_a_damaged_chunk_is_named(runs):
+    to("sonde", PREFIX, "a.nc")
+    data = bytearray(Path("a.nc").read_bytes())
+    with netCDF4.Dataset("a.nc") as nc:
+        assert nc["raw/latency"].filters()["zlib"]
+    begin = max(data.rfind(b"\x78\x01"), data.rfind(b"\x78\x5e"))  # the head of a deflated chunk
+    chunks = [at for at in range(len(data) - 1) if data[at : at + 2] in (b"\x78\x01", b"\x78\x5e")]
+    assert begin > 0
+    for at in chunks:
+        data[at + 2 : at + 12] = bytes(10)
+    Path("a.nc").write_bytes(data)
+    error = fails("a.nc", "out", "--to", "clustbench-v2")
+    assert error.code == "core.damaged_file"
+    assert not list(runs.glob("out*"))
+
+
 def test_a_dataset_is_not_converted_to_a_dataset(here):
     sonde_dataset("a.nc")
     assert isinstance(fails("a.nc", "b.nc", "--to", "sonde"), UsageError)
@@ -487,7 +569,7 @@ def test_a_dataset_is_not_converted_to_a_dataset(here):
 def test_one_file_finds_its_siblings(runs):
     outcome = to("sonde", f"{PREFIX}_average.nc", "a.nc")
     assert "every delay" in outcome.verdict
-    assert outcome.warnings == []
+    assert said(outcome) == []
 
 
 def test_missing_siblings_are_named(here):
@@ -530,7 +612,7 @@ def test_all_and_counts_that_disagree_are_told(here):
     average = np.where(np.eye(3), 0, 1.0)[None].repeat(2, axis=0)
     write(here, "p", "average", average, version=2, repeats=8)
     outcome = to("sonde", "p", "a.nc")
-    assert [warning.code for warning in outcome.warnings] == ["net.clustbench_disagree"] * 2
+    assert said(outcome) == ["net.clustbench_disagree"] * 2
     assert "measurements_amount.nc does not agree with the delays in _all.nc in 1 cells" in "".join(
         warning.evidence for warning in outcome.warnings
     )
@@ -554,7 +636,7 @@ def test_one_rank_has_no_pairs(here):
 def test_hosts_that_do_not_fit_are_left_out(runs):
     Path(f"{PREFIX}_hosts.txt").write_text("only-one\n")
     outcome = to("sonde", PREFIX, "a.nc")
-    assert [warning.code for warning in outcome.warnings] == ["net.clustbench_hosts"]
+    assert said(outcome) == ["net.clustbench_hosts"]
 
 
 def test_a_half_average_is_told(here):
@@ -601,6 +683,16 @@ def test_hosts_need_not_be_utf_8(runs):
     to("sonde", PREFIX, "a.nc")
     with dataset.open("a.nc") as tree:
         assert tree["raw"]["host"].values.tolist() == ["n\N{REPLACEMENT CHARACTER}1"] * 4
+
+
+def test_delays_are_analysed_as_sonde_s_own_are(runs):
+    outcome = to("sonde", PREFIX, "a.nc")
+    assert outcome.warnings == []
+    delays, n = read(golden("all")), read(golden("measurements_amount")).astype(int)
+    with dataset.open("a.nc") as tree:
+        kept = delays[4, 3, 0, : n[4, 3, 0]]
+        assert tree["summary"]["median"].values[0, 3, 4] == pytest.approx(np.median(kept))
+        assert tree["summary"]["sd"].values[0, 3, 4] == pytest.approx(np.std(kept, ddof=1))
 
 
 def test_an_analysis_that_fails_is_a_warning(runs, monkeypatch):

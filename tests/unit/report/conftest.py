@@ -32,7 +32,13 @@ def lab(monkeypatch):
     """The room `lab`; `lab.ranks` is what its section is about."""
     module = ModuleType("sonde.lab.figures")
     module.ranks = 4
-    module.section = lambda tree: demo.section(module.ranks)
+    module.asked = []
+
+    def section(tree, dataset):
+        module.asked.append(dataset)
+        return demo.section(module.ranks)
+
+    module.section = section
     monkeypatch.setitem(sys.modules, "sonde.lab.figures", module)
     return module
 

@@ -29,6 +29,12 @@ def test_one_dataset_makes_a_page_of_its_name(lab, dataset, here, capsys):
     assert not list(here.glob("*.part"))
 
 
+def test_the_room_is_told_what_to_type_for_the_file(lab, dataset, here, capsys):
+    dataset("my run.nc")
+    run(capsys, "my run.nc")
+    assert lab.asked == ["'my run.nc'"]
+
+
 def test_json_names_the_report(lab, dataset, here, capsys):
     lab.ranks = 32
     code, out, _ = run(capsys, dataset(), "-o", "x.html", "--json")
@@ -105,8 +111,8 @@ def test_an_old_report_outlives_a_failure(lab, dataset, here, capsys):
     (here / "lab-alpha.html").write_text("old")
     bad = lab.section
 
-    def broken(tree):
-        made = bad(tree)
+    def broken(tree, dataset):
+        made = bad(tree, dataset)
         made.figures[0].data.__init__()
         return made
 

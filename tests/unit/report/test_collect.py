@@ -37,7 +37,7 @@ def test_what_ran_and_on_what_machine_come_from_the_root_and_env(lab, dataset):
         }
     ]
     assert {k: v.replace("\u00a0", " ") for k, v in report.machine.items()} == {
-        "Hostlist": "n[001-002]",
+        "Hosts": "n[001-002]",
         "CPU model": "EPYC 7543",
         "Memory": "256 GiB",
         "Load average": "0.5, 0.25, 0.125",
@@ -80,6 +80,22 @@ def test_a_broken_import_inside_a_room_is_not_mistaken_for_a_missing_room(datase
     monkeypatch.setattr(collect.importlib, "import_module", broken)
     with pytest.raises(ModuleNotFoundError, match="scipy"):
         collected(dataset())
+
+
+def test_the_machine_begins_with_what_is_asked_first_and_ends_with_what_is_not_known(lab, dataset):
+    report = collected(dataset(aslr=2, cpu="EPYC", turbo="unknown", bios="unknown", job_id="none"))
+    names = list(report.machine)
+    assert names[:2] == ["Hosts", "CPU"]
+    assert report.machine["ASLR"] == "2"
+    assert names[-1] == "Not known"
+    assert set(report.machine["Not known"].split(", ")) == {"BIOS", "Turbo"}
+    assert "job" not in report.runs[0]
+
+
+def test_attributes_meant_for_programs_are_left_out(lab, dataset):
+    told = collected(dataset(clustbench='{"files": {' + '"x": 1, ' * 50 + "}}", plan='{"n": 4}')).machine
+    assert "Clustbench" not in told
+    assert told["Plan"] == '{"n": 4}'
 
 
 def test_a_very_long_value_is_cut(lab, dataset):

@@ -56,3 +56,17 @@ def test_neighbouring_states_differ_and_grey_never_returns():
     shown = [palette.status(k) for k in range(20)]
     assert all(a != b for a, b in itertools.pairwise(shown))
     assert palette.STATUS[0] not in shown[1:]
+
+
+@pytest.mark.parametrize("name", palette.MAPS)
+def test_maps_are_those_of_matplotlib(name):
+    matplotlib = pytest.importorskip("matplotlib")
+    colours = pytest.importorskip("matplotlib.colors")
+    expected = [colours.to_hex(matplotlib.colormaps[name](k / 15)) for k in range(16)]
+    assert list(palette.MAPS[name]) == expected
+
+
+@pytest.mark.parametrize("name", palette.MAPS)
+def test_maps_ascend_in_lightness(name):
+    lightness = [palette.luminance(colour) for colour in palette.MAPS[name]]
+    assert lightness == sorted(lightness)

@@ -85,6 +85,23 @@ def test_everything_else_known_of_a_cell_is_told():
     assert m.rows.facts == [("host", ["n001", "n001", "n002", "n002"])]
 
 
+def test_facts_that_are_empty_for_every_rank_are_not_told():
+    data = demo.dataset(4, demo.SIZES)
+    data["src_host"] = ("row", ["", "", "", ""], {"long_name": "host"})
+    f = demo.matrix(4)
+    m = prepare.matrix(Figure(f.id, "", "", f.kind, data, f.axes, f.controls))
+    assert m.rows.facts == []
+    assert len(m.cols.facts) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("median delay", "Median delay"), ("n", "n"), ("pH of it", "pH of it"), ("RTT/2", "RTT/2"), ("", "")],
+)
+def test_labels_begin_with_a_capital_and_symbols_stay(text, shown):
+    assert prepare.capital(text) == shown
+
+
 def test_a_large_matrix_becomes_blocks_that_keep_the_slow_pair(monkeypatch):
     monkeypatch.setattr(prepare, "CELLS", 64 * 64)
     m = prepare.matrix(demo.matrix(128, (1024,)))
@@ -99,7 +116,7 @@ def test_a_large_matrix_becomes_blocks_that_keep_the_slow_pair(monkeypatch):
 
 
 def test_counts_of_states_are_of_cells_even_where_blocks_are_drawn(monkeypatch):
-    monkeypatch.setattr(prepare, "CELLS", 8 * 8 * 8)
+    monkeypatch.setattr(prepare, "CODES", 8 * 8 * 8)
     m = prepare.matrix(demo.status(32))
     assert m.block == 4
     assert sum(m.counts[0]) == 32 * 31

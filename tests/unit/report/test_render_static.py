@@ -126,7 +126,8 @@ def test_drawing_opens_no_window_and_loads_no_pyplot():
 
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); import report_demo as d;"
-        "from sonde.report import render_static; render_static.draw(d.rules()); assert 'matplotlib.pyplot' not in sys.modules"
+        "from sonde.report import render_static; render_static.draw(d.rules());"
+        "assert 'matplotlib.pyplot' not in sys.modules"
     )
     tests = Path(demo.__file__).parent
     subprocess.run([sys.executable, "-c", code, str(tests)], check=True)

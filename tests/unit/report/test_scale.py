@@ -83,6 +83,7 @@ def test_number_text(value, text):
         (12.5, "%", "12.5 %"),
         (2.1e9, "Hz", "2.1 GHz"),
         (7, "", "7"),
+        (7.5, "1", "7.5"),
         ("mlx5", "s", "mlx5"),
         (True, "", "yes"),
         (math.nan, "s", "–"),

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,13 @@ class Here:
     root: Path = Path("/")
     cwd: Path = Path()
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+    @cached_property
+    def machine(self) -> Mapping[str, Any]:
+        """The machine as a dataset's root attributes describe it."""
+        from sonde.core import provenance
+
+        return provenance.machine(self.root)
 
     def read(self, path: str) -> str:
         """A small file's text without blanks around it; "" where it is not or may not be read."""
@@ -135,6 +143,7 @@ def ask_all(here: Here) -> dict[str, Answer]:
     """Asks every check, each in a thread of its own, and waits for none longer than its limit."""
     for module in MODULES:
         import_module(f"{__name__}.{module}")
+    _ = here.machine  # once, before the threads that want it
     return ask(list(CHECKS.values()), here)
 
 

@@ -9,13 +9,15 @@ import resource
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 from sonde.cli.diagnosis import FACT, GOOD, NONE, POOR, Answer, Here, check
 from sonde.core.launch.cpus import available
+from sonde.core.provenance import UNKNOWN
 from sonde.core.units import format_duration, format_size
 
 SLOW_CLOCK_S = 100e-9  # a reading served by the vDSO takes 15 to 40 ns, one by a system call several hundred
+
+CONTAINERS = ("docker", "podman", "lxc", "systemd-nspawn")  # alone they are no machine of their own
 
 # Bits of the effective capability set. Source: include/uapi/linux/capability.h.
 CAPABILITIES = {
@@ -30,19 +32,11 @@ CAPABILITIES = {
 
 @check("cpu", "Processor", "Machine")
 def cpu(here: Here) -> Answer:
-    info = here.read("proc/cpuinfo")
-    model = _field(info, "model name") or _field(info, "Model") or platform.machine() or "unknown"
-    cpus = available(here.root)
-    numa = [name for name in _names(here, "sys/devices/system/node") if re.fullmatch(r"node\d+", name)]
-    text = f"{model}, {_count(cpus.cores, 'core')}, {_count(cpus.threads, 'hardware thread')}"
-    text += f", {len(numa)} NUMA nodes" if len(numa) > 1 else ""
-    values = {
-        "model": model,
-        "cores": cpus.cores,
-        "threads": cpus.threads,
-        "quota": cpus.quota,
-        "numa_nodes": len(numa) or 1,
-    }
+    found, cpus = here.machine, available(here.root)
+    text = f"{found['cpu']}, {_count(cpus.cores, 'core')}, {_count(cpus.threads, 'hardware thread')}"
+    if found["numa_nodes"] not in (UNKNOWN, 1):
+        text += f", {found['numa_nodes']} NUMA nodes"
+    values = {"cores": cpus.cores, "threads": cpus.threads, "quota": cpus.quota}
     if cpus.quota is not None and cpus.quota < cpus.threads:
         advice = "ranks are put to sleep when the quota is spent: use no more ranks than it grants"
         return Answer(f"{text}; a control group grants {cpus.quota:g} CPUs", POOR, values, advice=advice)
@@ -53,12 +47,12 @@ def cpu(here: Here) -> Answer:
 def clock(here: Here) -> Answer:
     from sonde import _core
 
-    source = here.read("sys/devices/system/clocksource/clocksource0/current_clocksource") or "unknown"
-    flags = _field(here.read("proc/cpuinfo"), "flags").split()
-    invariant = "constant_tsc" in flags and "nonstop_tsc" in flags
+    flags = re.search(r"^flags\s*:(.*)$", here.read("proc/cpuinfo"), re.M)
+    words = flags[1].split() if flags else []
+    invariant = "constant_tsc" in words and "nonstop_tsc" in words
     cost_s = _core.clock_cost_s()
-    values = {"source": source, "read_cost_s": cost_s, "invariant_tsc": invariant if flags else None}
-    text = f"{source}, {format_duration(cost_s)} a reading"
+    values = {"read_cost_s": cost_s, "invariant_tsc": invariant if flags else None}
+    text = f"{here.machine['clock_source']}, {format_duration(cost_s)} a reading"
     text += ", invariant TSC" if invariant else ""
     if cost_s > SLOW_CLOCK_S:
         advice = "each sample pays two readings: boot with clocksource=tsc if the TSC is invariant"
@@ -68,62 +62,41 @@ def clock(here: Here) -> Answer:
 
 @check("frequency", "Frequency", "Machine")
 def frequency(here: Here) -> Answer:
-    base = here.root / "sys/devices/system/cpu"
-    found = sorted(base.glob("cpu[0-9]*/cpufreq/scaling_governor"))
-    governors = sorted({text for path in found if (text := here.read(str(path.relative_to(here.root))))})
-    boost = here.number("sys/devices/system/cpu/cpufreq/boost")
-    no_turbo = here.number("sys/devices/system/cpu/intel_pstate/no_turbo")
-    turbo = bool(boost) if boost is not None else (not no_turbo if no_turbo is not None else None)
-    values = {"governors": governors, "turbo": turbo}
-    if not governors:
-        return Answer("not visible from here", FACT, values)
-    text = f"governor {', '.join(governors)}" + (
-        "" if turbo is None else f", turbo {'on' if turbo else 'off'}"
-    )
-    if governors != ["performance"]:
+    governor, turbo = here.machine["governor"], here.machine["turbo"]
+    if governor == UNKNOWN:
+        return Answer("not visible from here")
+    text = f"governor {governor}" + ("" if turbo == UNKNOWN else f", turbo {turbo}")
+    if governor != "performance":
         advice = "a core that must speed up first is slow at first: cpupower frequency-set -g performance"
-        return Answer(text, POOR, values, advice=advice)
-    return Answer(text, GOOD, values)
+        return Answer(text, POOR, advice=advice)
+    return Answer(text, GOOD)
 
 
 @check("virtual", "Virtualised", "Machine")
 def virtual(here: Here) -> Answer:
-    flags = _field(here.read("proc/cpuinfo"), "flags").split()
-    told = here.run(["systemd-detect-virt", "--vm"], 5) if here.which("systemd-detect-virt") else None
-    kind = told.out.strip() if told and told.status == 0 else ""
-    machine = kind or ("unknown hypervisor" if "hypervisor" in flags else "")
-    container = next(
-        (name for name in (".dockerenv", "run/.containerenv") if (here.root / name).exists()), ""
-    )
-    inside = {"": "", ".dockerenv": "docker", "run/.containerenv": "podman"}[container]
-    values = {"hypervisor": machine or None, "container": inside or None}
-    text = ", ".join(part for part in (machine, f"in a container ({inside})" if inside else "") if part)
-    if machine:
-        advice = (
-            "other guests of the same host disturb at times no epoch can average away: repeat at other hours"
-        )
-        return Answer(text, POOR, values, advice=advice)
-    return Answer(text or "no", FACT if inside else GOOD, values)
+    kinds = str(here.machine["virtualised"])
+    if kinds == "none":
+        return Answer("no", GOOD)
+    if kinds in CONTAINERS or kinds == UNKNOWN:
+        return Answer(kinds)
+    advice = "other guests of the same host disturb when they like: repeat at other hours"
+    return Answer(kinds, POOR, advice=advice)
 
 
 @check("kernel", "Kernel", "Machine")
 def kernel(here: Here) -> Answer:
-    release = here.read("proc/sys/kernel/osrelease") or platform.release()
-    distribution = _unquoted(re.search(r"^PRETTY_NAME=(.*)$", here.read("etc/os-release"), re.M))
-    values = {"release": release, "distribution": distribution}
-    return Answer(", ".join(part for part in (distribution, release) if part), FACT, values)
+    return Answer(f"{here.machine['kernel']}, {here.machine['distribution']}")
 
 
 @check("load", "Load", "Machine")
 def load(here: Here) -> Answer:
-    told = here.read("proc/loadavg").split()[:1]
-    if not told:
-        return Answer("not visible from here", FACT, {"load": None})
-    value, threads = float(told[0]), available(here.root).threads
+    value, threads = here.machine["load_average"], available(here.root).threads
+    if not isinstance(value, float):
+        return Answer("not visible from here")
     text = f"{value:g} processes running or waiting, on {_count(threads, 'hardware thread')}"
     if value > 0.5 * threads:
-        return Answer(text, POOR, {"load": value}, advice="something else is running here; 'top' shows what")
-    return Answer(text, GOOD, {"load": value})
+        return Answer(text, POOR, advice="something else is running here; 'top' shows what")
+    return Answer(text, GOOD)
 
 
 @check("privileges", "Privileges", "Machine")
@@ -155,8 +128,7 @@ def limits(here: Here) -> Answer:
         "address_space_bytes": _limit(resource.getrlimit(resource.RLIMIT_AS)[0]),
     }
     text = f"{_shown(files, False)} open files, {_shown(locked)} locked memory, {_shown(stack)} stack"
-    fabric = _names(here, "sys/class/infiniband")
-    if fabric and locked != resource.RLIM_INFINITY:
+    if here.machine["infiniband"] not in ("none", UNKNOWN) and locked != resource.RLIM_INFINITY:
         advice = "RDMA locks the memory it registers: ulimit -l unlimited, in limits.conf for good"
         return Answer(text, POOR, values, advice=advice)
     return Answer(text, FACT, values)
@@ -167,17 +139,10 @@ def memory(here: Here) -> Answer:
     info = dict(re.findall(r"^(\w+):\s+(\d+)", here.read("proc/meminfo"), re.M))
     total, free = (1024 * int(info.get(key, 0)) for key in ("MemTotal", "MemAvailable"))
     pages, page = int(info.get("HugePages_Total", 0)), 1024 * int(info.get("Hugepagesize", 0))
-    thp = re.search(r"\[(\w+)\]", here.read("sys/kernel/mm/transparent_hugepage/enabled"))
-    values = {
-        "total_bytes": total,
-        "available_bytes": free,
-        "huge_pages": pages,
-        "huge_page_bytes": page,
-        "transparent_huge_pages": thp[1] if thp else None,
-    }
+    values = {"available_bytes": free, "huge_pages": pages, "huge_page_bytes": page}
     text = f"{format_size(free)} free of {format_size(total)}"
     text += f", {pages} huge pages of {format_size(page)}" if pages else ", no huge pages reserved"
-    text += f", transparent: {thp[1]}" if thp else ""
+    text += f", transparent: {here.machine['transparent_hugepages']}"
     return Answer(text, FACT, values)
 
 
@@ -218,27 +183,8 @@ def disk(here: Here) -> Answer:
 
 @check("network", "Network", "Machine")
 def network(here: Here) -> Answer:
-    ports: list[dict[str, Any]] = []
-    for name in _names(here, "sys/class/net"):
-        base = f"sys/class/net/{name}"
-        if name == "lo" or here.read(f"{base}/operstate") == "down":
-            continue
-        speed = here.number(f"{base}/speed")  # Mbit/s; -1 or unreadable where the driver does not know
-        ports.append({"name": name, "mbit_s": speed if speed and speed > 0 else None})
-    fabric = [
-        {
-            "name": f"{device}/{port}",
-            "rate": here.read(f"sys/class/infiniband/{device}/ports/{port}/rate"),
-            "state": here.read(f"sys/class/infiniband/{device}/ports/{port}/state").partition(": ")[2],
-            "layer": here.read(f"sys/class/infiniband/{device}/ports/{port}/link_layer"),
-        }
-        for device in _names(here, "sys/class/infiniband")
-        for port in _names(here, f"sys/class/infiniband/{device}/ports")
-    ]
-    told = [f"{p['name']}" + (f" {p['mbit_s'] / 1000:g} Gbit/s" if p["mbit_s"] else "") for p in ports]
-    told += [f"{p['name']} {p['layer']} {p['rate']} {p['state'].lower()}" for p in fabric]
-    values = {"interfaces": ports, "rdma": fabric}
-    return Answer(", ".join(told) or "no interface but loopback", FACT, values)
+    found = [here.machine[kind] for kind in ("network", "infiniband")]
+    return Answer("; ".join(str(text) for text in found if text not in ("none", UNKNOWN)) or "none")
 
 
 @check("scheduler", "Scheduler", "Machine")
@@ -280,17 +226,6 @@ def _field(text: str, name: str) -> str:
     """The first `name : value` line's value, as /proc writes them."""
     match = re.search(rf"^{re.escape(name)}\s*:[ \t]*(.*)$", text, re.M)
     return match[1].strip() if match else ""
-
-
-def _names(here: Here, folder: str) -> list[str]:
-    try:
-        return sorted(entry.name for entry in (here.root / folder).iterdir())
-    except OSError:
-        return []
-
-
-def _unquoted(match: re.Match[str] | None) -> str:
-    return match[1].strip().strip("\"'") if match else ""
 
 
 def _limit(value: int) -> int | None:

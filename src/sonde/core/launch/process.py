@@ -14,7 +14,6 @@ How it is made sure that nothing stays behind:
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import re
 import selectors
@@ -27,14 +26,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from sonde.core.errors import EnvironmentFailure, SondeError
+from sonde.core.events import Event
+from sonde.core.events import parse as parse_event
 
 if TYPE_CHECKING:
     from types import TracebackType
-
-Event = dict[str, Any]
 
 MARK = "SONDE_RUN"  # in the environment of every process of a run
 _PR_SET_PDEATHSIG = 1
@@ -360,17 +359,6 @@ class ProbeProcess:
                 return file.read().decode("utf-8", errors="replace")
         except OSError:
             return ""
-
-
-def parse_event(line: bytes) -> Event | None:
-    """The event on a line of a probe's stdout; None when the line is no event (launchers write there too)."""
-    if not line.lstrip().startswith(b"{"):
-        return None
-    try:
-        event = json.loads(line)
-    except ValueError:
-        return None
-    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
 
 
 def marked(mark: str) -> list[int]:

@@ -104,6 +104,48 @@
     axis.ticktext = kept.map((k) => axis.ticktext[k]);
   }
 
+  // Every 2nd, 4th, 8th … of evenly spaced ticks, as many as fit side by side
+  function evenly(axis, apart) {
+    const wide = Math.max(...axis.ticktext.map((t) => t.length * 6.4 + 8));
+    let every = 1;
+    while (apart * every < wide && every < axis.tickvals.length) every *= 2;
+    axis.tickvals = axis.tickvals.filter((_, k) => k % every === 0);
+    axis.ticktext = axis.ticktext.filter((_, k) => k % every === 0);
+  }
+
+  function luminance(r, g, b) {
+    const part = (v) => (v <= 0.03928 ? v / 12.92 : Math.pow((v + 0.055) / 1.055, 2.4));
+    return 0.2126 * part(r / 255) + 0.7152 * part(g / 255) + 0.0722 * part(b / 255);
+  }
+
+  // Black or white, whichever stands out more from the colour a value is drawn in
+  function inkOn(value, trace) {
+    const at = Math.min(1, Math.max(0, (value - trace.zmin) / (trace.zmax - trace.zmin)));
+    let k = 1;
+    while (k < trace.colorscale.length - 1 && trace.colorscale[k][0] < at) k++;
+    const [from, to] = [trace.colorscale[k - 1], trace.colorscale[k]];
+    const share = to[0] > from[0] ? (at - from[0]) / (to[0] - from[0]) : 0;
+    const mix = [1, 3, 5].map((n) => {
+      const ends = [from, to].map((c) => parseInt(c[1].slice(n, n + 2), 16));
+      return ends[0] + share * (ends[1] - ends[0]);
+    });
+    return luminance(...mix) > 0.179 ? "#111111" : "#ffffff";
+  }
+
+  // plotly writes all cells of a matrix in one colour, unreadable on half of them: write them as a trace of their own
+  function written(trace) {
+    const made = { type: "scatter", mode: "text", x: [], y: [], text: [], hoverinfo: "skip", showlegend: false, textfont: { size: trace.textfont.size, color: [] } };
+    trace.z.forEach((row, r) => row.forEach((value, c) => {
+      if (!Number.isFinite(value)) return;
+      made.x.push(c);
+      made.y.push(r);
+      made.text.push(trace.text[r][c]);
+      made.textfont.color.push(inkOn(value, trace));
+    }));
+    delete trace.texttemplate;
+    return made;
+  }
+
   function median(values) {
     const kept = Array.from(values).filter(Number.isFinite).sort((a, b) => a - b);
     if (!kept.length) return NaN;
@@ -150,8 +192,19 @@
       this.draw();
     }
 
+    // One figure that cannot be drawn says so, and the others are drawn
     draw() {
-      this.load();
+      try {
+        this.load();
+        this.redraw();
+      } catch (error) {
+        this.drawn = true;
+        this.plot.replaceChildren(make("p", "failed", "This figure cannot be drawn here: " + error));
+        window.console.error(error);
+      }
+    }
+
+    redraw() {
       const spec = this.spec;
       const colours = Object.assign({ font: window.getComputedStyle(document.body).fontFamily }, TOKENS[theme()]);
       const frame = spec.frames[this.at()];
@@ -175,7 +228,10 @@
       const room = layout.width - layout.margin.l - layout.margin.r;
       for (const trace of traces) if (trace.colorbar) thinned(trace.colorbar, trace.zmin, trace.zmax, room, (v) => v);
       if (layout.xaxis.type === "log" && layout.xaxis.range) thinned(layout.xaxis, layout.xaxis.range[0], layout.xaxis.range[1], room, Math.log10);
-      if (this.cells && room / this.cells.spec.cols.length < 46) for (const trace of traces) if (trace.z && !spec.legend.length) delete trace.texttemplate;
+      this.cell_px = this.cells ? room / this.cells.spec.cols.length : 0;
+      if (this.cells && layout.xaxis.tickvals.length > 1) evenly(layout.xaxis, this.cell_px * (layout.xaxis.tickvals[1] - layout.xaxis.tickvals[0]));
+      if (this.cells && this.cell_px < 46) for (const trace of traces) if (trace.z && !spec.legend.length) delete trace.texttemplate;
+      if (traces[0].texttemplate) traces.push(written(traces[0]));
       layout.uirevision = focus ? "focus" : "kept"; // a reader's zoom outlives the slider
       if (coarse) {
         layout.dragmode = false;
@@ -193,13 +249,12 @@
         toImageButtonOptions: { format: "svg", filename: this.figure.id },
         doubleClick: "reset+autosize",
       };
-      const done = window.Plotly[this.drawn ? "react" : "newPlot"](this.plot, traces, layout, config);
+      window.Plotly[this.drawn ? "react" : "newPlot"](this.plot, traces, layout, config);
       if (!this.drawn) {
         this.drawn = true;
         if (this.cells) this.cells.listen();
       }
       if (this.cells) this.cells.tell();
-      return done;
     }
   }
 
@@ -248,7 +303,8 @@
     outline(colours) {
       if (!this.picked) return [];
       const [r, c] = this.picked;
-      const box = { type: "rect", x0: c - 0.5, x1: c + 0.5, y0: r - 0.5, y1: r + 0.5 };
+      const half = Math.max(0.5, 5 / this.drawing.cell_px); // a cell of two pixels still gets a frame to see it in
+      const box = { type: "rect", x0: c - half, x1: c + half, y0: r - half, y1: r + half };
       return [Object.assign({ line: { color: colours.ground, width: 5 } }, box), Object.assign({ line: { color: colours.ink, width: 2 } }, box)];
     }
 

@@ -1,0 +1,374 @@
+"""sonde data: verbs for any dataset. Each returns an Outcome; nothing is printed here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sonde.core.errors import DataError, Exit, Finding, UsageError, Warning
+from sonde.core.options import SHARE, common
+from sonde.core.outcome import Outcome, Table
+
+if TYPE_CHECKING:
+    from sonde.data.diff import Difference
+    from sonde.data.history import History
+
+_FILE = click.Path(path_type=Path)
+_MATTERS = click.option(
+    "--matters",
+    type=SHARE,
+    default="5%",
+    show_default=True,
+    metavar="SHARE",
+    help="Least relative change that counts.",
+)
+
+
+@click.group()
+def group() -> None:
+    """Validate, convert, compare, recover any dataset."""
+
+
+@group.command()
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=_FILE)
+@click.option("--quick", is_flag=True, help="Look at the structure only; do not read every value.")
+@common()
+def validate(files: tuple[Path, ...], quick: bool) -> Outcome:
+    """Check that datasets are as their format promises.
+
+    Exit code 3 when one is not.
+    """
+    from sonde.data.validate import validate as check
+    from sonde.data.words import count
+
+    found = {path: check(path, not quick) for path in files}
+    bad = [path for path in files if found[path]]
+    outcome = Outcome("data", "validate", exit=Exit.ENVIRONMENT if bad else Exit.DONE)
+    if len(files) == 1:
+        outcome.dataset = str(files[0])
+    places = count(sum(map(len, found.values())), "place")
+    outcome.verdict = (
+        f"{len(bad)} of {count(len(files), 'dataset')} {'breaks its' if len(bad) == 1 else 'break their'} "
+        f"format in {places}"
+        if bad
+        else f"{files[0]} is sound"
+        if len(files) == 1
+        else f"all {len(files)} datasets are sound"
+    )
+    for path in files:
+        for finding in found[path]:
+            text = finding.text if str(path) in finding.text else f"{path}: {finding.text}"
+            evidence = {"file": str(path), **finding.evidence}
+            outcome.findings.append(Finding(finding.code, text, evidence, finding.next))
+    outcome.values = {"files": [{"file": str(path), "violations": len(found[path])} for path in files]}
+    return outcome
+
+
+@group.command()
+@click.argument("file", type=_FILE)
+@click.option(
+    "--to", type=click.Choice(["csv", "json", "parquet", "markdown"]), help="By default, as OUT ends."
+)
+@click.option("--group", "part", type=click.Choice(["raw", "summary"]), help="By default summary, else raw.")
+@common("output")
+def convert(file: Path, to: str | None, part: str | None, output: Path | None) -> Outcome:
+    """Write a dataset as CSV, JSON, Parquet or Markdown.
+
+    One row a value, with units in the heads. CSV and Parquet hold one table, that of the most dims; give a
+    folder as OUT for all of them.
+
+    \b
+    sonde data convert a.nc --to csv                  on the terminal
+    sonde data convert a.nc -o a.parquet --group raw
+    sonde data convert a.nc --to csv -o folder/
+    """
+    from sonde.core import dataset
+    from sonde.data import convert as conversion
+    from sonde.data.words import count
+
+    chosen = conversion.format_of(to, output)
+    with dataset.open(file) as tree:
+        tables = conversion.group_tables(tree, part)
+        outcome = Outcome("data", "convert", schema=tree.attrs["schema"], dataset=str(file))
+        outcome.complete = bool(tree.attrs.get("complete", 1))
+        if output is None:
+            outcome.document = conversion.to_text(tree, tables, chosen)
+            left = tables[1:] if chosen in conversion.ONE_TABLE else []
+            outcome.verdict = f"/{tables[0].group} of {file} as {chosen}"
+        else:
+            done = conversion.to_files(tree, tables, chosen, output, file.stem)
+            left = done.left_out
+            outcome.verdict = "; ".join(f"{one.path}: {count(one.rows, 'row')}" for one in done.files)
+            outcome.values["files"] = [
+                {"file": str(one.path), "table": one.table, "rows": one.rows} for one in done.files
+            ]
+    if left:
+        names = "; ".join(f"{', '.join(t.variables)} by ({', '.join(t.dims)})" for t in left)
+        ending = conversion.SUFFIXES[chosen]
+        outcome.warnings.append(
+            Warning(
+                "data.tables_left_out",
+                f"a {ending[1:]} file holds one table; left out: {names}",
+                "-o FOLDER/ writes each table into a file; --to json holds all of them",
+            )
+        )
+    return outcome
+
+
+@group.command()
+@click.argument("base", metavar="A", type=_FILE)
+@click.argument("other", metavar="B", type=_FILE)
+@_MATTERS
+@common()
+def diff(base: Path, other: Path, matters: float) -> Outcome:
+    """Say where B differs from A beyond the intervals of both.
+
+    Compares every variable of /summary that has an interval, cell by cell, with false-discovery control; and
+    what the files say of the machine. Exit code 1 when a cell differs.
+    """
+    from sonde.core import dataset
+    from sonde.data import diff as comparison
+    from sonde.data.words import count
+
+    with dataset.open(base) as a, dataset.open(other) as b:
+        found = comparison.compare(a, b, matters)
+        schema = str(a.attrs["schema"])
+    findings = comparison.findings(found, (str(base), str(other)), schema.partition("/")[0])
+    least = f"{100 * matters:.3g} %"
+    compared = sum(one.compared for one in found.compared)
+    differ = sum(int(one.differs.sum()) for one in found.compared)
+    outcome = Outcome("data", "diff", schema=schema, dataset=str(other), findings=findings)
+    outcome.warnings = found.warnings
+    outcome.exit = Exit.FINDING if findings else Exit.DONE
+    outcome.verdict = (
+        f"{differ} of {count(compared, 'cell')} differ{'s' if differ == 1 else ''} by {least} or more"
+        if findings
+        else f"of {count(compared, 'cell')}, none differs by {least} or more beyond its interval"
+    )
+    outcome.tables = list(_diff_tables(found))
+    outcome.values = {
+        "base": str(base),
+        "matters": matters,
+        "variables": [
+            {
+                "variable": one.name,
+                "units": one.units,
+                "compared": one.compared,
+                "differ": int(one.differs.sum()),
+                "median_ratio": _number(comparison.median(one.ratio)),
+                "minimal_detectable_change": _number(one.mde),
+            }
+            for one in found.compared
+        ],
+        "machine": [{"attribute": name, "a": old, "b": new} for name, old, new in found.machine],
+    }
+    return outcome
+
+
+def _number(value: float) -> float | None:
+    import math
+
+    return value if math.isfinite(value) else None
+
+
+def _diff_tables(found: Difference) -> Any:
+    from sonde.data import diff as comparison
+    from sonde.data.words import cut, share
+
+    rows = [
+        (
+            one.name,
+            str(one.compared),
+            str(int(one.differs.sum())),
+            share(comparison.median(one.ratio) - 1),
+            share(one.mde).lstrip("+"),
+        )
+        for one in found.compared
+    ]
+    yield Table(
+        "Measured",
+        ("variable", "cells", "differ", "median change", "detectable"),
+        rows,
+        (1, 2, 3, 4),
+        "detectable: the change that would be found in four cells of five",
+    )
+    if found.machine:
+        yield Table(
+            "Machine and settings",
+            ("what", "A", "B"),
+            [(n, cut(a, 40), cut(b, 40)) for n, a, b in found.machine],
+        )
+
+
+@group.command()
+@click.argument("folder", default=".", type=_FILE)
+@click.option("--last", type=click.IntRange(min=1), default=20, show_default=True, help="Runs to list.")
+@_MATTERS
+@common()
+def history(folder: Path, last: int, matters: float) -> Outcome:
+    """List a folder's past runs, and say whether the newest is worse.
+
+    Runs are comparable when schema, mode, number of hosts and ranks, and measured cells agree. Five earlier
+    ones are needed. The index .sonde-history.sqlite in FOLDER keeps what was read.
+    """
+    from sonde.data import history as past
+    from sonde.data.words import count
+
+    found = past.history(folder)
+    findings = past.findings(found, folder, matters)
+    outcome = Outcome("data", "history", findings=findings, warnings=found.warnings)
+    newest = found.runs[-1]
+    outcome.schema, outcome.dataset = newest.schema, str(folder / newest.file)
+    outcome.complete = newest.complete
+    enough = [one for one in found.judged if one.enough]
+    if findings:
+        values = count(len(findings), "value")
+        outcome.verdict = (
+            f"{values} of the newest runs {'is' if len(findings) == 1 else 'are'} worse than all before"
+        )
+    elif enough:
+        outcome.verdict = f"{count(len(found.runs), 'run')}; the newest are like the earlier ones"
+    else:
+        most = max(len(one.earlier) for one in found.judged)
+        outcome.verdict = (
+            f"{count(len(found.runs), 'run')}; no verdict: {past.FEWEST} earlier comparable runs are needed, "
+            f"and there {'is' if most == 1 else 'are'} {most}"
+        )
+    outcome.tables = list(_history_tables(found, last))
+    outcome.values = {
+        "runs": [
+            {
+                "file": run.file,
+                "schema": run.schema,
+                "created_utc": run.created,
+                "complete": run.complete,
+                "comparable": run.key,
+                "values": {name: _number(scalar.value) for name, scalar in run.scalars.items()},
+            }
+            for run in found.runs
+        ],
+        "trends": [
+            {
+                "file": one.newest.file,
+                "earlier_runs": len(one.earlier),
+                "enough": one.enough,
+                "changed": [{"attribute": n, "before": a, "now": b} for n, a, b in one.changed],
+                "values": [_trend(trend) for trend in one.trends],
+            }
+            for one in found.judged
+        ],
+        "opened": found.read,
+    }
+    return outcome
+
+
+def _trend(trend: Any) -> dict[str, Any]:
+    return {
+        "name": trend.scalar.name,
+        "units": trend.scalar.units,
+        "value": _number(trend.scalar.value),
+        "median": _number(trend.median),
+        "change": _number(trend.change),
+        "p": trend.p,
+        "earlier_runs": trend.earlier,
+        "minimal_detectable_change": _number(trend.mde),
+    }
+
+
+def _history_tables(found: History, last: int) -> Any:
+    from sonde.data.words import count, cut, quantity, share
+
+    rows = []
+    for run in found.runs[-last:]:
+        lead = next(iter(run.scalars.values()), None)
+        rows.append(
+            (
+                run.file,
+                run.created,
+                str(run.key["mode"] or "-"),
+                str(run.key["ranks"]),
+                quantity(lead.value, lead.units) if lead else "-",
+                "" if run.complete else "incomplete",
+            )
+        )
+    left = len(found.runs) - len(rows)
+    yield Table(
+        "Runs",
+        ("dataset", "created", "mode", "ranks", "first value", ""),
+        rows,
+        (3, 4),
+        f"not shown: {count(left, 'earlier run')}; --last {len(found.runs)} shows all" if left else "",
+    )
+    for one in found.judged:
+        title = f"{one.newest.file} against {count(len(one.earlier), 'earlier run')}"
+        if one.trends:
+            yield Table(
+                title,
+                ("value", "now", "median before", "change", "p", "detectable"),
+                [
+                    (
+                        trend.scalar.name,
+                        quantity(trend.scalar.value, trend.scalar.units),
+                        quantity(trend.median, trend.scalar.units),
+                        share(trend.change),
+                        f"{trend.p:.2g}",
+                        share(trend.mde).lstrip("+"),
+                    )
+                    for trend in one.trends
+                ],
+                (1, 2, 3, 4, 5),
+            )
+        if one.changed and (one.trends or one.earlier):
+            yield Table(
+                f"Changed in {one.newest.file}",
+                ("what", "before", "now"),
+                [(name, cut(old, 40), cut(new, 40)) for name, old, new in one.changed],
+            )
+
+
+@group.command()
+@click.argument("run_dir", metavar="RUN_DIR", type=_FILE)
+@click.option("--raw-only", is_flag=True, help="Do not analyse: where that needs more memory than there is.")
+@common("output")
+def recover(run_dir: Path, raw_only: bool, output: Path | None) -> Outcome:
+    """Save what a killed run left in its folder, NAME.run.
+
+    Whole blocks are kept, a block that was cut off is lost, and the dataset says both. By default it becomes
+    NAME.nc. The folder is removed once the dataset is on the disk. Exit code 4 when a cell has no data.
+    """
+    from sonde.data.recover import recover as save
+    from sonde.data.words import count
+
+    if not run_dir.is_dir():
+        what = "is a file" if run_dir.exists() else "is not there"
+        raise DataError(
+            "core.not_a_run", f"{run_dir} {what}", "give the folder of a run; its name ends in .run"
+        )
+    if output is not None and output.suffix != ".nc" and not output.is_dir():
+        raise UsageError(
+            "data.bad_output",
+            f"-o {output} is neither a dataset's name nor a folder that is there",
+            f"-o {output.with_suffix('.nc')}",
+        )
+    files = save(run_dir, output, not raw_only)
+    outcome = Outcome("data", "recover", dataset=str(files[0].path))
+    outcome.complete = all(file.complete for file in files)
+    outcome.exit = Exit.DONE if outcome.complete else Exit.INCOMPLETE
+    outcome.warnings = list(dict.fromkeys(warning for file in files for warning in file.warnings))
+    names = ", ".join(str(file.path) for file in files)
+    lost = sum(warning.code in _LOSSES for warning in outcome.warnings)
+    outcome.verdict = f"saved {names}"
+    if lost:
+        outcome.verdict += f"; what was lost is told in {count(lost, 'warning')}"
+    outcome.values = {
+        "datasets": [{"dataset": str(file.path), "complete": file.complete} for file in files],
+        "folder_removed": not run_dir.exists(),
+    }
+    if run_dir.exists():
+        outcome.lines.append(f"{run_dir} could not be removed; it is of no further use.")
+    return outcome
+
+
+_LOSSES = ("core.truncated_block", "core.unreadable_block_file", "core.records_dropped")

@@ -1,0 +1,73 @@
+"""`sonde data recover`: datasets from what a killed run, or a seal that failed, left in a run's folder."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+
+from sonde.core import dataset, seal
+from sonde.core.errors import DataError, EnvironmentFailure, UsageError
+from sonde.data import rooms
+
+
+def recover(run_dir: Path, out: Path | None = None, analyse: bool = True) -> list[seal.SealedFile]:
+    """Saves what a run's folder holds and removes it. Datasets of killed runs say `complete` 0.
+
+    run_dir: the folder. out: the dataset, or a folder for it; by default where the run would have put it.
+    analyse: compute /summary.
+
+    Raises
+    ------
+    UsageError  data.would_replace: another run's dataset is there.
+    DataError, EnvironmentFailure  as `seal.seal`; the folder is then as it was. core.busy, too, while a rank
+    still writes.
+    """
+    with seal.hold(run_dir) as held:
+        if (done := seal.finish(run_dir, held)) is not None:
+            return done
+        target = default_target(run_dir) if out is None else out
+        _refuse_while_written(run_dir)
+        run = seal.read_run(run_dir)
+        schema = rooms.schema(run.room)
+        for part, path in seal.targets(run_dir, target, schema.parts(run.plan)):
+            if path.exists() and not _same_run(path, run):
+                raise UsageError(
+                    "data.would_replace",
+                    f"{path} is there already, and is not of this run{f' ({part})' if part else ''}",
+                    f"choose another name: sonde data recover {run_dir} -o ELSEWHERE.nc",
+                )
+        return seal.seal(run_dir, target, schema, analyse=analyse, held=held)
+
+
+def default_target(run_dir: Path) -> Path:
+    """Where a run would have put its dataset: "a.run" belongs to "a.nc" beside it."""
+    folder = run_dir if run_dir.suffix == ".run" else run_dir.resolve()
+    return folder.with_suffix(".nc") if folder.suffix == ".run" else folder.with_name(f"{folder.name}.nc")
+
+
+def _refuse_while_written(run_dir: Path) -> None:
+    """Raises core.busy where a rank has its block file open: its parent may be dead, and it not yet."""
+    for path in sorted(run_dir.glob("*.blk")):
+        try:
+            with path.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise EnvironmentFailure(
+                "core.busy",
+                f"{path} is still being written: a rank of the run goes on",
+                "wait until it has noticed that its parent is gone, then try again",
+            ) from None
+        except OSError:  # no locks here, or only for writers
+            continue
+
+
+def _same_run(path: Path, run: seal.Run) -> bool:
+    try:
+        with dataset.open(path) as tree:
+            found = dataset.attrs(tree)
+    except DataError:
+        return False
+    said = {
+        name: run.attrs[name] for name in ("run_id", "created_utc", "command", "seed") if name in run.attrs
+    }
+    return bool(said) and all(found.get(name) == value for name, value in said.items())

@@ -1,0 +1,377 @@
+"""Models of a link: what a message of any size takes, fitted to what was measured, or assumed and held against it.
+
+Hockney's model is T(s) = alpha + s / bandwidth. MPIs change protocol with size (eager, rendezvous, pipelined), so the
+line may have several segments, each with an alpha and a beta of its own. LogGP's parameters follow where they can be
+known: half a round trip gives L + 2o and G, and many messages at once (all_to_all) give the gap g; L and o apart
+cannot be told from such data, and are not.
+
+Source: Hockney 1994, Parallel Computing 20, 389-398; Alexandrov, Ionescu, Schauser, Scheiman 1995, LogGP, SPAA 95.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from scipy import stats as sps
+
+from sonde.core.errors import DataError, Finding, UsageError, nearest
+from sonde.core.units import format_duration, format_size
+from sonde.net.pairs import LEAST_ERROR, LEVEL_NAMES, centre, log_errors, pairs_of
+
+MOST_SEGMENTS = 3
+LEAST_POINTS = 3  # sizes in a segment
+MOST_FINDINGS = 50
+UNKNOWN_LOG_ERROR = 0.05  # of a median without an interval
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One line of a model: T(s) = alpha_s + beta_s_per_b * s for begin <= s <= end (B).
+
+    covariance : (2, 2), of (alpha_s, beta_s_per_b).
+    """
+
+    begin: int
+    end: int
+    alpha_s: float
+    beta_s_per_b: float
+    covariance: np.ndarray
+
+    def at(self, size: float) -> float:
+        return self.alpha_s + self.beta_s_per_b * size
+
+    def error_at(self, size: float) -> float:
+        """Standard error of the line at a size, s."""
+        x = np.array([1.0, size])
+        return float(np.sqrt(max(0.0, x @ self.covariance @ x)))
+
+
+@dataclass(frozen=True)
+class LinkModel:
+    """A fitted model of one link or class.
+
+    scatter : relative sd of the measured medians about the lines. left_out : relative error of the forecast of each
+    size from the others (leave one out), (S,); NaN where the others do not suffice. size, latency_s : what was
+    fitted, (S,).
+    """
+
+    segments: tuple[Segment, ...]
+    scatter: float
+    left_out: np.ndarray
+    size: np.ndarray
+    latency_s: np.ndarray
+
+    @property
+    def latency_zero_s(self) -> float:
+        """alpha of the first segment: the start-up time, s."""
+        return self.segments[0].alpha_s
+
+    @property
+    def bandwidth_b_per_s(self) -> float:
+        """1 / beta of the last segment, B/s; infinite where size costs nothing."""
+        beta = self.segments[-1].beta_s_per_b
+        return 1 / beta if beta > 0 else float("inf")
+
+    @property
+    def half_size_b(self) -> float:
+        """Hockney's n_1/2: the size at which half of the last segment's bandwidth is reached, B."""
+        last = self.segments[-1]
+        return max(0.0, last.alpha_s / last.beta_s_per_b) if last.beta_s_per_b > 0 else float("inf")
+
+    @property
+    def worst_left_out(self) -> float:
+        """Largest relative error of a size forecast from the others; NaN where that cannot be known."""
+        known = self.left_out[np.isfinite(self.left_out)]
+        return float(known.max()) if known.size else float("nan")
+
+    def segment(self, size: float) -> Segment:
+        """The line that speaks for a size; beyond both ends the first or last."""
+        for left, right in zip(self.segments, self.segments[1:]):
+            if size < (left.end + right.begin) / 2:
+                return left
+        return self.segments[-1]
+
+    def predict(self, size: float, level: float = 0.95) -> tuple[float, float, float]:
+        """Forecast for a size: (value, low, high) in s, low and high a prediction interval for a link's median.
+
+        Beyond the sizes that were measured the interval holds only if the protocol stays the same there.
+        """
+        segment = self.segment(size)
+        value = segment.at(size)
+        inside = (self.size >= segment.begin) & (self.size <= segment.end)
+        degrees = max(1, int(inside.sum()) - 2)
+        spread = np.hypot(segment.error_at(size), self.scatter * abs(value))
+        wide = float(sps.t.ppf(0.5 + level / 2, degrees) * spread)
+        return value, max(0.0, value - wide), value + wide
+
+
+def fit(size: np.ndarray, latency: np.ndarray, error: np.ndarray | None = None) -> LinkModel:
+    """Fits lines to medians over sizes.
+
+    Parameters
+    ----------
+    size : (S,) B, ascending. latency : (S,) s; NaN are left out. error : (S,) relative standard errors, or None.
+
+    Returns
+    -------
+    LinkModel. The number of segments, at most three of at least three sizes each, is the one with the least BIC;
+    residuals are relative, so that small messages count as much as large ones. Slopes are not below zero.
+
+    Raises
+    ------
+    DataError  net.too_few_sizes: fewer than two sizes with data.
+    """
+    there = np.isfinite(latency) & (latency > 0)
+    x, y = np.asarray(size, float)[there], np.asarray(latency, float)[there]
+    if len(x) < 2:
+        raise DataError(
+            "net.too_few_sizes",
+            f"a model over size needs two sizes with data, and there is {len(x)}",
+            "measure more with --sizes, e.g. 8,1KiB,64KiB",
+        )
+    e = np.full(len(x), LEAST_ERROR) if error is None else np.asarray(error, float)[there]
+    e = np.where(np.isfinite(e), np.maximum(e, LEAST_ERROR), LEAST_ERROR)
+    segments, scatter = _best(x, y, e)
+    left_out = np.full(len(size), np.nan)
+    if len(x) > 2:
+        for k, at in enumerate(np.flatnonzero(there)):
+            keep = np.arange(len(x)) != k
+            lines, _ = _best(x[keep], y[keep], e[keep])
+            rest = LinkModel(lines, 0.0, np.empty(0), x[keep], y[keep])
+            left_out[at] = abs(rest.segment(x[k]).at(x[k]) / y[k] - 1)
+    return LinkModel(segments, scatter, left_out, np.asarray(size)[there], y)
+
+
+def _best(x: np.ndarray, y: np.ndarray, e: np.ndarray) -> tuple[tuple[Segment, ...], float]:
+    best: tuple[float, list[tuple[int, int]], float] | None = None
+    for cuts in _cuts(len(x)):
+        chi2 = sum(_line(x[a:b], y[a:b])[2] for a, b in cuts)
+        # Relative residuals with a floor: below it the medians themselves are not known.
+        floor = float(np.sum(np.square(e)))
+        score = len(x) * np.log((chi2 + floor) / len(x)) + (3 * len(cuts) - 1) * np.log(len(x))
+        if best is None or score < best[0] - 1e-9:
+            best = (score, cuts, chi2)
+    assert best is not None
+    _, cuts, chi2 = best
+    free = max(1, len(x) - 2 * len(cuts))
+    scatter = float(np.sqrt(max(chi2 / free, 0.0)))
+    spread = max(scatter, float(np.sqrt(np.mean(np.square(e)))))
+    lines = []
+    for a, b in cuts:
+        alpha, beta, _, unit = _line(x[a:b], y[a:b])
+        lines.append(Segment(int(x[a]), int(x[b - 1]), alpha, beta, unit * spread**2))
+    return tuple(lines), scatter
+
+
+def _cuts(n: int) -> list[list[tuple[int, int]]]:
+    """Every way of cutting n sizes into at most MOST_SEGMENTS runs of at least LEAST_POINTS; one run first."""
+    out = [[(0, n)]]
+    m = LEAST_POINTS
+    if MOST_SEGMENTS >= 2:
+        out += [[(0, a), (a, n)] for a in range(m, n - m + 1)]
+    if MOST_SEGMENTS >= 3:
+        out += [[(0, a), (a, b), (b, n)] for a in range(m, n - 2 * m + 1) for b in range(a + m, n - m + 1)]
+    return out
+
+
+def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float, np.ndarray]:
+    """Least squares of relative residuals: alpha, beta >= 0, sum of squares, covariance for a relative sd of 1."""
+    design = np.column_stack([1 / y, x / y])
+    scale = np.array([1.0, max(float(x.max()), 1.0)])  # or the normal matrix is singular in floating point
+    inverse = np.linalg.pinv((design / scale).T @ (design / scale)) / np.outer(scale, scale)
+    alpha, beta = inverse @ design.sum(axis=0)
+    if beta < 0 or len(np.unique(x)) < 2:
+        beta = 0.0
+        weight = float(np.sum(1 / y**2))
+        alpha = float(np.sum(1 / y)) / weight
+        inverse = np.array([[1 / weight, 0.0], [0.0, 0.0]])
+    residual = design @ np.array([alpha, beta]) - 1
+    return float(alpha), float(beta), float(residual @ residual), inverse
+
+
+def class_models(summary: xr.Dataset) -> list[LinkModel]:
+    """One model for each link class of a summary, from the class's median at every size; [] with too few sizes."""
+    links = pairs_of(summary)
+    if len(links) == 0:
+        return []
+    label = _labels(summary, links.src, links.dst)
+    out = []
+    for k in range(label.max() + 1):
+        rows = label == k
+        with np.errstate(all="ignore"):
+            middle = np.exp(np.nanmedian(links.log_latency[rows], axis=0))
+            error = np.nanmedian(links.log_error[rows], axis=0) / np.sqrt(rows.sum())
+        try:
+            out.append(fit(links.size, middle, error))
+        except DataError:
+            return []
+    return out
+
+
+def _labels(summary: xr.Dataset, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
+    if "class" not in summary:
+        return np.zeros(len(src), int)
+    return np.maximum(np.asarray(summary["class"].values)[src, dst].astype(int), 0)
+
+
+@dataclass(frozen=True)
+class LogGP:
+    """What half round trips, and all_to_all where there is one, tell of LogGP's parameters.
+
+    latency_overhead_s : L + 2o. gap_per_byte_s : G, s/B. gap_s : g at the smallest size; NaN without all_to_all.
+    """
+
+    latency_overhead_s: float
+    gap_per_byte_s: float
+    gap_s: float
+
+
+def loggp(model: LinkModel, together: xr.Dataset | None = None) -> LogGP:
+    """LogGP's parameters of a class.
+
+    together : summary of an all_to_all run of the same ranks; with it the gap g follows from the time between the
+    first and the last of the messages that reach a rank at once.
+    """
+    gap = float("nan")
+    if together is not None:
+        cells = centre(together)[:, :, 0]
+        with np.errstate(all="ignore"):
+            spans = np.nanmax(cells, axis=0) - np.nanmin(cells, axis=0)
+        others = cells.shape[0] - 2
+        if others > 0 and np.isfinite(spans).any():
+            gap = float(np.nanmedian(spans) / others)
+    return LogGP(model.latency_zero_s, model.segments[-1].beta_s_per_b, gap)
+
+
+# ---- assumed models ------------------------------------------------------------------------------
+
+_KEYS = ("tolerance", "level", "matrix")
+_LEVEL_KEYS = ("name", "latency_s", "bandwidth_b_per_s")
+
+
+def expected(model: Mapping[str, Any], summary: xr.Dataset) -> np.ndarray:
+    """What an assumed model says each cell should take: (src, dst, size), s; NaN where it says nothing.
+
+    Parameters
+    ----------
+    model : {"level": [{"name": "same host", "latency_s": 1e-6, "bandwidth_b_per_s": 5e9}, …]} by topological level
+        (LEVEL_NAMES; "any" is every other pair), or {"matrix": N x N of s, the same for every size}.
+    summary : with the places of the ranks, which levels need.
+
+    Raises
+    ------
+    UsageError  net.bad_model: an unknown key or level, a missing or negative number, a matrix of another shape.
+    """
+    for key in model:
+        if key not in _KEYS:
+            raise _bad_model(f"'{key}' is not known{nearest(key, _KEYS)}; there are: {', '.join(_KEYS)}")
+    ranks, size = summary.sizes["src"], summary["size"].values.astype(float)
+    out = np.full((ranks, ranks, len(size)), np.nan)
+    if "matrix" in model:
+        matrix = np.asarray(model["matrix"], float)
+        if matrix.shape != (ranks, ranks):
+            raise _bad_model(f"the matrix is {'x'.join(map(str, matrix.shape))}, and there are {ranks} ranks")
+        out[:] = matrix[..., None]
+    levels = _levels(model.get("level", ()))
+    if not levels and "matrix" not in model:
+        raise _bad_model("it has neither a matrix nor a level")
+    links = pairs_of(summary)
+    for row in range(len(links)):
+        name = LEVEL_NAMES[links.level[row]] if links.level[row] >= 0 else "any"
+        line = levels.get(name, levels.get("any"))
+        if line is None:
+            continue
+        alpha, beta = line
+        ends = [(links.src[row], links.dst[row])]
+        if not links.directed:
+            ends.append((links.dst[row], links.src[row]))
+        for a, b in ends:
+            out[a, b] = alpha + beta * size
+    return out
+
+
+def _levels(rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[float, float]]:
+    known = (*LEVEL_NAMES, "any")
+    out: dict[str, tuple[float, float]] = {}
+    for row in rows:
+        for key in row:
+            if key not in _LEVEL_KEYS:
+                raise _bad_model(
+                    f"'{key}' is no key of a level{nearest(key, _LEVEL_KEYS)}; there are: {', '.join(_LEVEL_KEYS)}"
+                )
+        name = str(row.get("name", ""))
+        if name not in known:
+            raise _bad_model(
+                f"there is no level '{name}'{nearest(name, known)}; there are: {', '.join(known)}"
+            )
+        latency, bandwidth = row.get("latency_s"), row.get("bandwidth_b_per_s", float("inf"))
+        if not isinstance(latency, int | float) or not latency > 0 or not bandwidth > 0:
+            raise _bad_model(
+                f"level '{name}' needs a latency_s above 0, and a bandwidth_b_per_s above 0 if any"
+            )
+        out[name] = (float(latency), 1 / float(bandwidth))
+    return out
+
+
+def _bad_model(why: str) -> UsageError:
+    return UsageError(
+        "net.bad_model",
+        f"the assumed model: {why}",
+        "see docs/reference/net-model.md for what it may hold",
+    )
+
+
+def violations(
+    summary: xr.Dataset,
+    model: Mapping[str, Any],
+    tolerance: float = 0.2,
+    level: float = 0.05,
+    dataset: str = "FILE",
+) -> list[Finding]:
+    """Links that do not keep to an assumed model, worst first.
+
+    A cell breaks the model when it is slower or faster than expected by more than `tolerance` beyond doubt: one-sided
+    test of |log(median / expected)| against log(1 + tolerance), false-discovery level `level` over all cells.
+    """
+    wanted, cells = expected(model, summary), centre(summary)
+    both = np.isfinite(wanted) & np.isfinite(cells) & (cells > 0)
+    if not both.any():
+        raise DataError(
+            "net.nothing_to_compare",
+            "the assumed model says nothing about any link that was measured",
+            "give it a level 'any', or measure with ranks bound to cores so that their places are known",
+        )
+    apart = np.log(cells[both] / wanted[both])
+    known = log_errors(summary)[0][both]
+    error = np.where(np.isfinite(known), np.maximum(known, LEAST_ERROR), UNKNOWN_LOG_ERROR)
+    p = sps.norm.sf((np.abs(apart) - np.log1p(tolerance)) / error)
+    q = np.full(cells.shape, np.nan)
+    q[both] = sps.false_discovery_control(p)
+    broken = np.nan_to_num(q, nan=1.0) <= level
+    out = []
+    with np.errstate(all="ignore"):
+        off = np.where(broken, np.abs(np.log(cells / wanted)), -np.inf)
+    for a, b in sorted(np.argwhere(broken.any(axis=2)).tolist(), key=lambda ab: -off[ab[0], ab[1]].max()):
+        s = int(off[a, b].argmax())
+        size = int(summary["size"].values[s])
+        ratio = float(cells[a, b, s] / wanted[a, b, s])
+        out.append(
+            Finding(
+                "net.model_violated",
+                f"link {a}→{b} takes {format_duration(float(cells[a, b, s]))} at {format_size(size, exact=True)}, "
+                f"{ratio:.2f} times the {format_duration(float(wanted[a, b, s]))} that the model says",
+                {"src": a, "dst": b, "size": size, "ratio": ratio, "q": float(q[a, b, s])},
+                f"sonde net show {dataset} --pair {a},{b}",
+            )
+        )
+    if len(out) > MOST_FINDINGS:
+        rest = len(out) - MOST_FINDINGS
+        out = [
+            *out[:MOST_FINDINGS],
+            Finding("net.model_violated", f"{rest} more links break the model", {"more": rest}),
+        ]
+    return out

@@ -1,0 +1,502 @@
+"""The report as a reader meets it: in headless Chromium, from a file, without a network."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+import time
+
+import numpy as np
+import pytest
+
+import report_demo as demo
+from sonde.report import publish
+
+pytestmark = pytest.mark.browser
+
+PATIENCE_S = 60  # a shared machine; nothing is timed
+
+
+class Browser:
+    """Chromium with one page open."""
+
+    def __init__(self, driver):
+        self.driver = driver
+        self.js = driver.execute_script
+
+    def open(self, path, width=1440, height=900, dark=False, touch=False):
+        do = self.driver.execute_cdp_cmd
+        do(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": touch},
+        )
+        do("Emulation.setTouchEmulationEnabled", {"enabled": touch})
+        do(
+            "Emulation.setEmulatedMedia",
+            {"features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]},
+        )
+        self.driver.get_log("browser")
+        self.driver.get_log("performance")
+        self.driver.get(path.as_uri())
+        self.until("return document.documentElement.dataset.drawn === 'all'")
+
+    def until(self, script):
+        end = time.monotonic() + PATIENCE_S
+        while not (got := self.js(script)):
+            assert time.monotonic() < end, f"never true: {script}; log: {self.driver.get_log('browser')}"
+            time.sleep(0.05)
+        return got
+
+    def z(self, figure):
+        """The heat map's values as drawn, and where plotly drew them."""
+        return np.array(
+            self.js(
+                "const p = document.querySelector(arguments[0] + ' .plot');"
+                "return p.data[0].z.map((r) => Array.from(r, (v) => Number.isFinite(v) ? v : null))",
+                figure,
+            ),
+            dtype=float,
+        )
+
+    def panel(self, figure):
+        return self.js("return document.querySelector(arguments[0] + ' .cell').innerText", figure).replace(
+            "\u00a0", " "
+        )
+
+    def text(self, selector):
+        return self.js("return document.querySelector(arguments[0]).innerText", selector).replace(
+            "\u00a0", " "
+        )
+
+    def keys(self, selector, keys):
+        from selenium.webdriver.common.by import By
+
+        self.driver.find_element(By.CSS_SELECTOR, selector).send_keys(keys)
+
+    def click_cell(self, figure, row, col):
+        """A real click where the cell is drawn."""
+        from selenium.webdriver.common.action_chains import ActionChains
+
+        self.js(
+            "document.querySelector(arguments[0] + ' .plot').scrollIntoView("
+            "{block: 'center', behavior: 'instant'})",
+            figure,
+        )
+        x, y = self.js(
+            "const p = document.querySelector(arguments[0] + ' .plot'), b = p.getBoundingClientRect(),"
+            "f = p._fullLayout; return [b.left + f._size.l + f.xaxis.d2p(arguments[2]),"
+            "b.top + f._size.t + f.yaxis.d2p(arguments[1])]",
+            figure,
+            row,
+            col,
+        )
+        chain = ActionChains(self.driver)
+        chain.w3c_actions.pointer_action.move_to_location(round(x), round(y))
+        chain.w3c_actions.pointer_action.pause(
+            0.3
+        )  # plotly learns the cell from hovering, which it rate-limits
+        chain.w3c_actions.pointer_action.click()
+        chain.perform()
+
+    def complaints(self):
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def requests(self):
+        """URLs of every request the page made, the page itself left out."""
+        made = []
+        for entry in self.driver.get_log("performance"):
+            message = json.loads(entry["message"])["message"]
+            if message["method"] == "Network.requestWillBeSent":
+                made.append(message["params"]["request"]["url"])
+        return [url for url in made if not url.startswith(("data:", "blob:")) and not url.endswith(".html")]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    from selenium import webdriver
+    from selenium.webdriver.chrome.options import Options
+    from selenium.webdriver.chrome.service import Service
+
+    options = Options()
+    options.binary_location = next(
+        path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))
+    )
+    profile = tmp_path_factory.mktemp("chromium")
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",  # root, as in CI
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--disable-background-networking",
+        f"--user-data-dir={profile}",
+    ):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    try:
+        yield Browser(driver)
+    finally:
+        driver.quit()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """Reports of 4, 32 and 128 ranks."""
+    folder = tmp_path_factory.mktemp("reports")
+    made = {}
+    for ranks in (4, 32, 128):
+        made[ranks] = folder / f"demo-{ranks}.html"
+        publish.write(demo.report(ranks), made[ranks])
+    return made
+
+
+MATRIX = "#net-median-latency"
+SLIDER = f"{MATRIX} input[type=range]"
+
+
+@pytest.mark.parametrize("ranks", [4, 32, 128])
+def test_opens_without_complaint_and_without_a_request(browser, pages, ranks):
+    browser.open(pages[ranks])
+    assert browser.complaints() == []
+    assert browser.requests() == []
+    assert (
+        browser.js(
+            "return performance.getEntriesByType('resource').filter((e) => !/^(data|blob):/.test(e.name))"
+        )
+        == []
+    )
+    drawn = browser.js("return document.querySelectorAll('.plot .main-svg').length")
+    assert drawn >= browser.js("return document.querySelectorAll('figure').length")
+
+
+def test_the_policy_forbids_what_a_page_might_try(browser, pages):
+    browser.open(pages[4])
+    browser.js(
+        """
+        window.refused = [];
+        const refuse = (event) => window.refused.push(event.effectiveDirective);
+        document.addEventListener("securitypolicyviolation", refuse);
+        fetch("http://127.0.0.1:9/").catch(() => 0);
+        const add = (tag, set) => document.body.append(Object.assign(document.createElement(tag), set));
+        add("img", { src: "http://127.0.0.1:9/x.png" });
+        add("script", { textContent: "window.struck = 1" });
+        add("script", { src: "http://127.0.0.1:9/x.js" });
+        add("link", { rel: "stylesheet", href: "http://127.0.0.1:9/x.css" });
+        add("iframe", { src: "http://127.0.0.1:9/" });
+        """
+    )
+    browser.until("return window.refused.length >= 6")
+    refused = browser.js("return window.refused")
+    assert set(refused) == {"connect-src", "img-src", "script-src-elem", "style-src-elem", "frame-src"}
+    assert browser.js("return window.struck") is None
+
+
+def test_the_slider_moves_the_matrix(browser, pages):
+    browser.open(pages[32])
+    truth = np.log10(demo.medians(32, demo.SIZES) * 1e6)
+    np.testing.assert_allclose(browser.z(MATRIX), truth[..., 3], rtol=1e-4)
+    before = browser.js("return document.querySelector(arguments[0] + ' image').getAttribute('href')", MATRIX)
+    browser.js(
+        "const s = document.querySelector(arguments[0]); s.value = 7; s.dispatchEvent(new Event('input'))",
+        SLIDER,
+    )
+    np.testing.assert_allclose(browser.z(MATRIX), truth[..., 7], rtol=1e-4)
+    browser.until(
+        "return document.querySelector('#net-median-latency image').getAttribute('href') !== "
+        + json.dumps(before)
+    )
+    assert browser.text(f"{MATRIX} output") == "256 KiB"
+
+
+def test_the_slider_is_moved_by_arrow_keys_and_says_where_it_is(browser, pages):
+    from selenium.webdriver.common.keys import Keys
+
+    browser.open(pages[32])
+    browser.keys(SLIDER, Keys.ARROW_RIGHT)
+    assert browser.text(f"{MATRIX} output") == "4 KiB"
+    assert (
+        browser.js("return document.querySelector(arguments[0]).getAttribute('aria-valuetext')", SLIDER)
+        == "4\u00a0KiB"
+    )
+    np.testing.assert_allclose(
+        browser.z(MATRIX), np.log10(demo.medians(32, demo.SIZES)[..., 4] * 1e6), rtol=1e-4
+    )
+    browser.keys(SLIDER, Keys.HOME)
+    assert browser.text(f"{MATRIX} output") == "8 B"
+
+
+def test_the_slowest_pair_is_shown_first(browser, pages):
+    browser.open(pages[32])
+    panel = browser.panel(MATRIX)
+    assert re.match(r"3\s*→\s*27", panel)
+    assert "2.336 µs" in panel
+    assert "n001" in panel
+    assert "n004" in panel
+
+
+def test_a_clicked_cell_shows_its_pair(browser, pages):
+    browser.open(pages[32])
+    browser.click_cell(MATRIX, 5, 20)
+    browser.until(
+        "return /^5\\s*→\\s*20/.test(document.querySelector('#net-median-latency .cell').innerText)"
+    )
+    panel = browser.panel(MATRIX)
+    value = demo.medians(32, demo.SIZES)[5, 20, 3]
+    assert f"{value * 1e6:.3f}".rstrip("0") + " µs" in panel
+    data = demo.dataset(32, demo.SIZES).isel(row=5, col=20, size=3)
+    assert re.search(rf"Samples\s+{int(data['n'])}", panel)
+    assert re.search(r"Sender \(rank\)\s+5\s+Host\s+n001", panel)
+    assert re.search(r"Receiver \(rank\)\s+20\s+Host\s+n003", panel)
+
+
+def test_the_picked_cell_stays_while_the_slider_moves(browser, pages):
+    from selenium.webdriver.common.keys import Keys
+
+    browser.open(pages[32])
+    browser.click_cell(MATRIX, 9, 2)
+    browser.until("return /^9\\s*→\\s*2/.test(document.querySelector('#net-median-latency .cell').innerText)")
+    browser.keys(SLIDER, Keys.END)
+    panel = browser.panel(MATRIX)
+    assert re.match(r"9\s*→\s*2", panel)
+    assert f"{demo.medians(32, demo.SIZES)[9, 2, 7] * 1e6:.2f} µs" in panel
+
+
+def test_the_keyboard_alone_reaches_every_cell(browser, pages):
+    from selenium.webdriver.common.keys import Keys
+
+    browser.open(pages[4])
+    browser.keys(
+        f"{MATRIX} .plot", Keys.HOME + Keys.ARROW_UP * 4 + Keys.ARROW_RIGHT * 3 + Keys.ARROW_DOWN * 2
+    )
+    assert re.match(r"2\s*→\s*3", browser.panel(MATRIX))
+    browser.keys(f"{MATRIX} .plot", Keys.ARROW_RIGHT * 9)
+    assert re.match(r"2\s*→\s*3", browser.panel(MATRIX))
+    shapes = browser.js("return document.querySelector(arguments[0] + ' .plot').layout.shapes", MATRIX)
+    assert [shapes[1][k] for k in ("x0", "x1", "y0", "y1")] == [2.5, 3.5, 1.5, 2.5]
+
+
+def test_numbers_in_cells_are_black_or_white_after_their_ground(browser, pages):
+    browser.open(pages[4])
+    inks = browser.js(
+        "return Array.from(document.querySelectorAll('#net-median-latency .textpoint text'),"
+        "(t) => [t.textContent, t.style.fill])"
+    )
+    assert len(inks) == 12
+    assert {ink for _, ink in inks} == {"rgb(17, 17, 17)", "rgb(255, 255, 255)"}
+    by_value = sorted((float(text.split()[0]), ink) for text, ink in inks)
+    assert by_value[0][1] == "rgb(255, 255, 255)"
+    assert by_value[-1][1] == "rgb(17, 17, 17)"
+
+
+def test_a_command_is_copied_or_marked_for_copying(browser, pages):
+    browser.open(pages[32])
+    browser.js("document.querySelector('.copy').click()")
+    said = browser.until("const t = document.querySelector('.copy').innerText; return t === 'Copy' ? '' : t")
+    assert said in ("Copied", "Marked")
+    if said == "Marked":
+        assert browser.js("return getSelection().toString()") == demo.findings(32)[0].next
+
+
+def test_a_figure_that_fails_does_not_take_the_others_with_it(browser, tmp_path):
+    page = tmp_path / "broken.html"
+    publish.write(demo.report(4), page)
+    text = page.read_text()
+    at = text.index('class="spec">') + len('class="spec">')
+    page.write_text(text[:at] + "[" + text[at:])
+    browser.open(page)
+    assert "cannot be drawn here" in browser.text(f"{MATRIX} .plot")
+    assert browser.js("return document.querySelectorAll('.plot.js-plotly-plot').length") == 7
+    assert len(browser.complaints()) == 1
+
+
+def test_a_state_is_told_in_words(browser, pages):
+    browser.open(pages[32])
+    browser.click_cell("#net-status", 0, 1)
+    browser.until("return /^0\\s*→\\s*1/.test(document.querySelector('#net-status .cell').innerText)")
+    code = int(demo.status(32).data["value"].isel(row=0, col=1, size=0))
+    assert demo.STATES[code] in browser.panel("#net-status")
+    counts = browser.js(
+        "return Array.from(document.querySelectorAll('#net-status .codes b'), (b) => Number(b.innerText))"
+    )
+    assert sum(counts) == 32 * 31
+
+
+def test_a_finding_leads_to_its_cell(browser, pages):
+    browser.open(pages[32])
+    browser.click_cell(MATRIX, 9, 2)
+    browser.js("document.querySelector('.go').click()")
+    assert re.match(r"3\s*→\s*27", browser.panel(MATRIX))
+    assert browser.js("return document.activeElement.closest('figure').id") == MATRIX[1:]
+
+
+def test_same_colours_throughout_holds_the_scale_still(browser, pages):
+    browser.open(pages[32])
+    scale = "const t = document.querySelector('#net-median-latency .plot').data[0]; return [t.zmin, t.zmax]"
+    own = browser.js(scale)
+    browser.js("document.querySelector('#net-median-latency [data-choice=same]').click()")
+    fixed = browser.js(scale)
+    assert fixed[1] > own[1]
+    browser.js(
+        "const s = document.querySelector(arguments[0]); s.value = 0; s.dispatchEvent(new Event('input'))",
+        SLIDER,
+    )
+    assert browser.js(scale) == fixed
+
+
+def test_outliers_can_be_left_out_and_brought_back(browser, pages):
+    browser.open(pages[4])
+    ends = "return document.querySelector('#net-series .plot')._fullLayout.yaxis.range[1]"
+    whole = browser.js(ends)
+    browser.js("document.querySelector('#net-series [data-choice=focus]').click()")
+    assert browser.js(ends) < whole - 0.3
+    browser.js("document.querySelector('#net-series [data-choice=focus]').click()")
+    assert browser.js(ends) == pytest.approx(whole)
+
+
+def test_epochs_are_drawn_in_two_colours(browser, pages):
+    browser.open(pages[4])
+    colours = browser.js(
+        "return Array.from(document.querySelectorAll('#net-series .scatterlayer path.js-line'),"
+        "(p) => getComputedStyle(p).stroke)"
+    )
+    assert len(set(colours)) == 2
+
+
+def test_dark_and_light_can_be_switched_and_are_remembered(browser, pages):
+    ground = "return getComputedStyle(document.body).backgroundColor"
+    ink = "return document.querySelector('#net-rules .plot')._fullLayout.font.color"
+    browser.open(pages[4])
+    browser.js("localStorage.clear()")
+    browser.open(pages[4])
+    light, light_ink = browser.js(ground), browser.js(ink)
+    browser.js("document.getElementById('theme').click()")
+    dark, dark_ink = browser.js(ground), browser.js(ink)
+    assert sum(map(int, re.findall(r"\d+", dark)[:3])) < 150 < sum(map(int, re.findall(r"\d+", light)[:3]))
+    assert light_ink != dark_ink
+    browser.open(pages[4])
+    assert browser.js(ground) == dark
+    assert browser.text("#theme") == "Light"
+    browser.js("localStorage.clear()")
+
+
+def test_a_readers_dark_preference_is_followed(browser, pages):
+    browser.open(pages[4], dark=True)
+    ground = browser.js("return getComputedStyle(document.body).backgroundColor")
+    assert sum(map(int, re.findall(r"\d+", ground)[:3])) < 150
+    assert browser.complaints() == []
+
+
+def test_a_browser_that_forbids_storage_is_no_error(browser, pages):
+    script = browser.driver.execute_cdp_cmd(
+        "Page.addScriptToEvaluateOnNewDocument",
+        {
+            "source": "Object.defineProperty(window, 'localStorage', "
+            "{ get() { throw new DOMException('forbidden', 'SecurityError'); } });"
+        },
+    )
+    try:
+        browser.open(pages[4])
+        browser.js("document.getElementById('theme').click()")
+        assert browser.js("return document.documentElement.dataset.theme") == "dark"
+        assert browser.complaints() == []
+    finally:
+        browser.driver.execute_cdp_cmd(
+            "Page.removeScriptToEvaluateOnNewDocument", {"identifier": script["identifier"]}
+        )
+
+
+@pytest.mark.parametrize(
+    ("ranks", "width"), [(128, 360), (4, 375), (32, 390), (32, 768), (128, 1000), (4, 1440)]
+)
+def test_nothing_sticks_out_at_any_width(browser, pages, ranks, width):
+    browser.open(pages[ranks], width=width, touch=width < 500)
+    assert browser.js("return document.documentElement.scrollWidth") <= width
+    wide = browser.js(
+        "return Array.from(document.querySelectorAll('.figure .main-svg')).filter("
+        "(s) => s.getBoundingClientRect().right"
+        " > s.closest('.figure').getBoundingClientRect().right + 1).length"
+    )
+    assert wide == 0
+
+
+def test_on_a_phone_fingers_scroll_and_a_tap_shows_the_pair(browser, pages):
+    browser.open(pages[4], width=375, height=812, touch=True)
+    assert browser.js("return document.querySelector('.plot')._fullLayout.dragmode") is False
+    assert browser.text(f"{MATRIX} .keys") == "Tap a cell to see its pair."
+    browser.click_cell(MATRIX, 1, 2)
+    browser.until("return /^1\\s*→\\s*2/.test(document.querySelector('#net-median-latency .cell').innerText)")
+
+
+def test_cells_are_square(browser, pages):
+    for width in (375, 1440):
+        browser.open(pages[32], width=width, touch=width < 500)
+        w, h = browser.js("const s = document.querySelector('.plot')._fullLayout._size; return [s.w, s.h]")
+        assert w == pytest.approx(h, abs=1.5)
+
+
+def test_without_scripts_everything_but_the_figures_is_there(browser, pages):
+    do = browser.driver.execute_cdp_cmd
+    do("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.driver.get(pages[32].as_uri())
+        text = do("Runtime.evaluate", {"expression": "document.body.innerText"})["result"]["value"]
+        assert "scripts are off" in text
+        assert demo.report(32).verdict in text
+        assert "net.slow_link" in text
+        assert "same socket" in text
+        assert "Copy" not in text
+        assert "\nDark\n" not in text
+        hidden = do(
+            "Runtime.evaluate",
+            {"expression": "document.querySelector('input[type=range]').offsetParent === null"},
+        )
+        assert hidden["result"]["value"] is True
+    finally:
+        do("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def test_prints_on_a4_in_light_with_figures_whole(browser, pages, tmp_path):
+    browser.open(pages[32], dark=True)
+    browser.js(
+        "window.printed = [];"
+        "window.addEventListener('beforeprint', () => window.printed.push("
+        "document.querySelector('.plot')._fullLayout.font.color,"
+        "...Array.from(document.querySelectorAll('.plot'), (p) => p._fullLayout.width)))"
+    )
+    pdf = base64.b64decode(
+        browser.driver.execute_cdp_cmd(
+            "Page.printToPDF", {"preferCSSPageSize": True, "printBackground": False}
+        )["data"]
+    )
+    assert pdf.startswith(b"%PDF")
+    sizes = re.findall(rb"/MediaBox\s*\[\s*0 0 ([\d.]+) ([\d.]+)", pdf)
+    assert 4 <= len(sizes) <= 12
+    assert {(round(float(w)), round(float(h))) for w, h in sizes} == {(595, 842)}
+    printed = browser.js("return window.printed")
+    assert printed[0] == "#1d2328"
+    assert max(printed[1:]) <= 672
+    assert browser.js("return document.querySelector('.plot')._fullLayout.font.color") == "#e4e7ea"
+
+
+def test_hostile_names_do_nothing(browser, tmp_path):
+    import sys
+    from pathlib import Path
+
+    sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "report"))
+    from test_render_html import HOSTILE, hostile_report
+
+    for number, text in enumerate(HOSTILE):
+        page = tmp_path / f"{number}.html"
+        publish.write(hostile_report(text), page)
+        browser.open(page)
+        assert browser.js("return window.struck") is None
+        assert (
+            browser.js(
+                "return document.querySelectorAll('.plot a, [onerror], [onload], [onmouseover]').length"
+            )
+            == 0
+        )
+        assert browser.complaints() == [], text
+        assert browser.js("return document.querySelector('h1').textContent").split() == text.split()

@@ -1,0 +1,422 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import signal
+from scipy import stats as scipy_stats
+
+from sonde import _core
+from sonde.core import stats
+from sonde.core.errors import DataError, UsageError
+
+seconds = st.floats(1e-9, 1e3)
+delays = arrays(np.float64, st.integers(1, 80), elements=seconds)
+numbers = arrays(np.float64, st.integers(1, 80), elements=st.floats(-1e6, 1e6))
+powers = st.integers(-40, 40).map(lambda k: 2.0**k)
+
+
+def random(seed: int = 1) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+# --- golden values, which tests/native/test_stats_golden.cpp checks in C++ as well --------------------
+
+GOLDEN = Path(__file__).parents[2] / "data" / "stats" / "golden.txt"
+
+
+def law(arguments: list[float]) -> stats.Lognormal3:
+    return stats.Lognormal3(*arguments, ks=0.0, loglik=0.0, n=1, converged=True)
+
+
+def summary(field: str) -> Callable[..., Any]:
+    return lambda x: getattr(stats.summarise(x), field)
+
+
+ON_GOLDEN: dict[str, Callable[..., Any]] = {
+    "normal_cdf": _core.normal_cdf,
+    "normal_quantile": _core.normal_quantile,
+    "incomplete_beta": _core.incomplete_beta,
+    "student_cdf": _core.student_cdf,
+    "student_quantile": _core.student_quantile,
+    "binomial_pmf": lambda k, n, p: _core.binomial_pmf(int(k), int(n), p),
+    "binomial_cdf": lambda k, n, p: _core.binomial_cdf(int(k), int(n), p),
+    **{f"summarise.{field}": summary(field) for field in stats.Summary._fields},
+    "quantile": stats.quantile,
+    "mean_ci": stats.mean_ci,
+    "quantile_ranks": stats.quantile_ranks,
+    "epoch_median_ci.medians": lambda x, level: stats.epoch_median_ci(x, level=level),
+    "epoch_medians": stats.epoch_medians,
+    "epoch_means": stats.epoch_means,
+    "effective_samples.epoch": stats.effective_samples,
+    "epoch_quantile_ci": stats.epoch_quantile_ci,
+    "autocorrelation": stats.autocorrelation,
+    "effective_samples": stats.effective_samples,
+    "periodogram": stats.periodogram,
+    "welch": stats.welch,
+    "welch.epoch": lambda x, epoch, window, overlap: stats.welch(x, window, overlap, epoch),
+    "sliding_amplitude": lambda x, window, row: stats.sliding_amplitude(x, window)[int(row)],
+    "lognormal3_cdf": lambda x, *a: stats.lognormal3_cdf([x], law(a)),
+    "lognormal3_quantile": lambda p, *a: stats.lognormal3_quantile([p], law(a)),
+    "ks_distance": lambda x, *a: stats.ks_distance(x, law(a)),
+    "fit_lognormal3": lambda x: stats.fit_lognormal3(x)[:3],
+    "pettitt": lambda x: tuple(stats.pettitt(x)),
+}
+
+
+def golden_cases() -> list[tuple[str, list[np.ndarray], list[float], np.ndarray, float, str]]:
+    arrays: dict[str, np.ndarray] = {}
+    cases = []
+    for line in GOLDEN.read_text().splitlines():
+        kind, name, *words = line.split()
+        if kind in ("series", "epochs"):
+            arrays[name] = np.array(words, dtype=float if kind == "series" else np.int32)
+            continue
+        colon, equals, tilde = words.index(":"), words.index("="), words.index("~")
+        inputs = [arrays[w] for w in words[:colon]]
+        arguments = [float(w) for w in words[colon + 1 : equals]]
+        values = np.array([float(w) for w in words[equals + 1 : tilde]])
+        cases.append((name, inputs, arguments, values, float(words[tilde + 1]), line[:100]))
+    return cases
+
+
+CASES = golden_cases()
+
+
+@pytest.mark.parametrize("name", sorted(ON_GOLDEN))
+def test_agrees_with_golden_values(name: str) -> None:
+    lines = [case for case in CASES if case[0] == name]
+    assert lines
+    for _, inputs, arguments, expected, tolerance, line in lines:
+        got = np.atleast_1d(ON_GOLDEN[name](*inputs, *arguments))
+        scale = np.nanmax(np.abs(expected))
+        np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * scale, err_msg=line)
+
+
+def test_every_golden_function_is_known() -> None:
+    assert {case[0] for case in CASES} == set(ON_GOLDEN)
+
+
+# --- agreement on any input ---------------------------------------------------------------------------
+
+
+@given(numbers, st.floats(0, 1))
+def test_quantiles_are_numpys(x, p):
+    assert stats.quantile(x, p) == pytest.approx(np.quantile(x, p), rel=1e-12, abs=1e-9)
+    assert stats.median(x) == pytest.approx(np.median(x), rel=1e-12, abs=1e-12)
+
+
+@given(numbers)
+def test_summary_is_numpys(x):
+    s = stats.summarise(x)
+    assert s.n == x.size
+    assert (s.min, s.max) == (x.min(), x.max())
+    assert s.mean == pytest.approx(x.mean(), rel=1e-9, abs=1e-9)
+    assert s.min <= s.q05 <= s.q25 <= s.median <= s.q75 <= s.q95 <= s.q99 <= s.max
+    if x.size > 1:
+        assert s.sd == pytest.approx(x.std(ddof=1), rel=1e-7, abs=1e-9)
+
+
+@given(numbers)
+def test_the_periodogram_sums_to_the_variance_and_is_scipys(x):
+    power = stats.periodogram(x)
+    assert power.size == x.size // 2 + 1
+    scale = np.abs(x).max() ** 2
+    assert power.sum() == pytest.approx(x.var(), rel=1e-9, abs=1e-12 * scale)
+    expected = signal.periodogram(x, scaling="spectrum", detrend="constant")[1]
+    np.testing.assert_allclose(power, expected, rtol=0, atol=1e-12 * scale)
+
+
+@given(arrays(np.float64, st.integers(4, 200), elements=st.floats(-1, 1)), st.data())
+def test_welch_is_scipys(x, data):
+    window = data.draw(st.integers(2, x.size))
+    overlap = data.draw(st.integers(0, window - 1))
+    expected = signal.welch(x, nperseg=window, noverlap=overlap)[1] / window
+    np.testing.assert_allclose(stats.welch(x, window, overlap), expected, rtol=0, atol=1e-13)
+
+
+@given(arrays(np.float64, st.integers(1, 150), elements=st.floats(-1, 1)), st.data())
+def test_sliding_amplitudes_are_numpys(x, data):
+    window = data.draw(st.integers(1, x.size))
+    expected = np.abs(np.fft.rfft(np.lib.stride_tricks.sliding_window_view(x, window), axis=1))
+    got = stats.sliding_amplitude(x, window)
+    assert got.shape == expected.shape
+    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-11)
+
+
+def test_sliding_amplitudes_stay_within_a_billionth_over_a_long_series():
+    """The bar of the project, on delays in s and on numbers near 1, in the scale of each."""
+    x = 2 + random().lognormal(0, 0.7, 40_000)
+    expected = np.abs(np.fft.rfft(np.lib.stride_tricks.sliding_window_view(x, 256), axis=1))
+    assert np.abs(stats.sliding_amplitude(x, 256) - expected).max() < 1e-9
+    assert np.abs(stats.sliding_amplitude(x * 1e-6, 256) - expected * 1e-6).max() < 1e-15
+
+
+@given(arrays(np.float64, st.integers(2, 60), elements=st.integers(0, 5).map(float)))
+def test_pettitt_is_the_sum_of_signs_with_any_ties(x):
+    u = np.array([np.sign(x[t:, None] - x[None, :t]).sum() for t in range(1, x.size)])
+    found = stats.pettitt(x)
+    assert found.statistic == np.abs(u).max()
+    if found.statistic > 0:
+        assert found.index == np.abs(u).argmax() + 1
+
+
+@given(st.integers(0, 400), st.floats(0.01, 0.99), st.floats(0.5, 0.999))
+def test_ranks_cover_and_no_closer_pair_does(n, p, level):
+    ranks = stats.quantile_ranks(n, p, level)
+    mass = scipy_stats.binom.pmf(np.arange(n + 1), n, p)
+    if ranks.low == 0:
+        assert n < 2 or mass[1:n].sum() < level + 1e-9
+        return
+    assert ranks.level == pytest.approx(mass[ranks.low : ranks.high].sum(), abs=1e-10)
+    assert ranks.level >= level - 1e-9
+    width = ranks.high - ranks.low - 1
+    if width > 0:
+        closer = np.convolve(mass[1:n], np.ones(width), "valid") if width < n else np.zeros(1)
+        assert closer.max() < level + 1e-9
+
+
+@given(delays)
+def test_student_intervals_are_scipys(x):
+    assume(x.size > 1 and np.ptp(x) > 1e-6 * x.max())
+    expected = scipy_stats.t.interval(0.95, x.size - 1, loc=x.mean(), scale=scipy_stats.sem(x))
+    assert stats.mean_ci(x) == pytest.approx(expected, rel=1e-8, abs=1e-8 * x.max())
+
+
+def test_the_lognormal_fit_is_as_likely_as_scipys_best():
+    x = 1e-6 + 1e-6 * random(4).lognormal(0.1, 0.6, 2000)
+    fit = stats.fit_lognormal3(x)
+    sigma, shift, scale = scipy_stats.lognorm.fit(x, fit.sigma, loc=fit.shift, scale=np.exp(fit.mu))
+    best = scipy_stats.lognorm.logpdf(x, sigma, shift, scale).sum()
+    own = scipy_stats.lognorm.logpdf(x, fit.sigma, fit.shift, np.exp(fit.mu)).sum()
+    assert fit.loglik == pytest.approx(own, rel=1e-10)
+    assert fit.loglik > best - 0.2  # half the log-likelihood that separates two fits at any usual level
+    assert fit.ks == pytest.approx(stats.ks_distance(x, fit))
+
+
+# --- properties ---------------------------------------------------------------------------------------
+
+
+@given(delays, st.randoms(use_true_random=False))
+def test_order_does_not_matter_where_it_must_not(x, shuffler):
+    y = list(x)
+    shuffler.shuffle(y)
+    assert stats.summarise(y) == pytest.approx(stats.summarise(x), nan_ok=True)
+    assert stats.median_ci(y) == pytest.approx(stats.median_ci(x), nan_ok=True)
+    assert stats.fit_lognormal3(y) == pytest.approx(stats.fit_lognormal3(x), nan_ok=True)
+
+
+@given(delays, powers)
+def test_units_do_not_matter(x, unit):
+    """Powers of two scale without rounding, so equality is exact but for logarithms."""
+    assert stats.median_ci(x * unit) == pytest.approx([v * unit for v in stats.median_ci(x)], nan_ok=True)
+    assert stats.effective_samples(x * unit) == pytest.approx(stats.effective_samples(x))
+    assert stats.pettitt(x * unit) == stats.pettitt(x)
+    np.testing.assert_allclose(stats.periodogram(x * unit), stats.periodogram(x) * unit**2)
+    here, there = stats.fit_lognormal3(x), stats.fit_lognormal3(x * unit)
+    assert here.converged == there.converged
+    if here.converged:
+        assert there.shift == pytest.approx(here.shift * unit)
+        assert there.mu == pytest.approx(here.mu + np.log(unit), abs=1e-6)
+        assert there.sigma == pytest.approx(here.sigma)
+
+
+@given(arrays(np.int64, st.integers(2, 60), elements=st.integers(0, 1000)), st.integers(-1000, 1000))
+def test_a_common_offset_shifts_levels_and_leaves_the_rest(whole, offset):
+    x, y = whole.astype(float), (whole + offset).astype(float)
+    assert stats.median_ci(y) == pytest.approx([v + offset for v in stats.median_ci(x)], nan_ok=True)
+    assert stats.summarise(y).sd == pytest.approx(stats.summarise(x).sd, abs=1e-9)
+    assert stats.pettitt(y) == stats.pettitt(x)
+    assert stats.effective_samples(y) == pytest.approx(stats.effective_samples(x))
+
+
+@given(arrays(np.float64, st.integers(1, 120), elements=st.floats(-1, 1)), st.integers(1, 12))
+def test_effective_samples_are_between_one_and_n(x, epochs):
+    epoch = np.arange(x.size) * epochs // x.size
+    for value in (stats.effective_samples(x), stats.effective_samples(x, epoch)):
+        assert 1 <= value <= x.size
+
+
+@given(numbers, st.integers(2, 9), st.floats(0.5, 0.99))
+def test_epoch_intervals_lie_within_the_samples_and_grow_with_the_level(x, epochs, level):
+    epoch = np.arange(x.size) * epochs // x.size
+    assume(len(set(epoch)) >= 6)
+    low, high = stats.epoch_median_ci(x, epoch, level)
+    wider = stats.epoch_median_ci(x, epoch, 0.5 + level / 2)
+    assert x.min() <= wider.low <= low <= high <= wider.high <= x.max()
+    assert low <= np.sort(x)[x.size // 2]
+    assert high >= np.sort(x)[(x.size - 1) // 2]
+
+
+@given(numbers, st.integers(1, 5))
+def test_no_part_between_change_points_is_shorter_than_asked(x, least):
+    at = [c.index for c in stats.change_points(x, 0.5, least)]
+    assert at == sorted(set(at))
+    assert all(b - a >= least for a, b in zip([0, *at], [*at, x.size], strict=True)) or not at
+
+
+# --- degenerate input ---------------------------------------------------------------------------------
+
+ON_SAMPLES = {
+    "summarise": stats.summarise,
+    "quantile": lambda x: stats.quantile(x, 0.5),
+    "median": stats.median,
+    "epoch_medians": lambda x: stats.epoch_medians(x, np.zeros(len(x), int)),
+    "epoch_means": lambda x: stats.epoch_means(x, np.zeros(len(x), int)),
+    "block_medians": lambda x: stats.block_medians(x, 2),
+    "quantile_ci": lambda x: stats.quantile_ci(x, 0.9),
+    "median_ci": stats.median_ci,
+    "mean_ci": stats.mean_ci,
+    "epoch_median_ci": lambda x: stats.epoch_median_ci(x, np.zeros(len(x), int)),
+    "epoch_median_ci of medians": stats.epoch_median_ci,
+    "epoch_quantile_ci": lambda x: stats.epoch_quantile_ci(x, np.zeros(len(x), int), 0.9),
+    "autocorrelation": lambda x: stats.autocorrelation(x, 1),
+    "effective_samples": stats.effective_samples,
+    "effective_samples of epochs": lambda x: stats.effective_samples(x, np.zeros(len(x), int)),
+    "fit_lognormal3": stats.fit_lognormal3,
+    "periodogram": stats.periodogram,
+    "welch": lambda x: stats.welch(x, 2),
+    "welch of epochs": lambda x: stats.welch(x, 2, epoch=np.zeros(len(x), int)),
+    "sliding_amplitude": lambda x: stats.sliding_amplitude(x, 2),
+    "cumulative_spectrum": stats.cumulative_spectrum,
+    "pettitt": stats.pettitt,
+    "change_points": stats.change_points,
+    "change_points of epochs": lambda x: stats.change_points(x, epoch=np.zeros(len(x), int)),
+    "ks_distance": lambda x: stats.ks_distance(x, stats.Lognormal3(0, 0, 1, 0, 0, 1, True)),
+    "ks_p": lambda x: stats.ks_p(x, stats.Lognormal3(0, 0, 1, 0, 0, 1, True), 3),
+    "lognormal3_cdf": lambda x: stats.lognormal3_cdf(x, stats.Lognormal3(0, 0, 1, 0, 0, 1, True)),
+    "lognormal3_quantile": lambda x: stats.lognormal3_quantile(x, stats.Lognormal3(0, 0, 1, 0, 0, 1, True)),
+}
+
+
+def test_the_list_above_is_complete():
+    named = {name.split()[0] for name in ON_SAMPLES}
+    classes = {"ChangePoint", "Interval", "Lognormal3", "Ranks", "Summary"}
+    assert named | classes | {"quantile_ranks"} == set(stats.__all__)
+
+
+@pytest.mark.parametrize("function", ON_SAMPLES.values(), ids=ON_SAMPLES)
+class TestSamples:
+    def test_empty_series_is_not_an_error(self, function):
+        function([])
+
+    def test_one_sample_and_constant_series_are_not_errors(self, function):
+        function([0.25])
+        function([0.25] * 40)
+
+    def test_nan_is_refused_with_its_place(self, function):
+        with pytest.raises(
+            DataError, match=r"sample 2 is nan; 2 of 4 samples are not finite numbers"
+        ) as caught:
+            function([0.1, 0.2, np.nan, np.inf])
+        assert caught.value.code == "core.not_finite"
+        assert "numpy.isfinite" in caught.value.hint
+
+    def test_two_dimensions_are_refused(self, function):
+        with pytest.raises(DataError, match=r"samples have shape \(2, 2\); a series has one dimension"):
+            function(np.zeros((2, 2)))
+
+    def test_words_are_refused(self, function):
+        with pytest.raises(DataError, match="samples are not numbers"):
+            function(["fast", "slow"])
+
+    def test_other_number_types_and_strides_are_taken(self, function):
+        x = np.linspace(0.1, 0.9, 80)
+        expected = function(x[::2].copy())
+        for form in (x[::2], x[::2].tolist(), x[::2].astype(np.longdouble)):
+            np.testing.assert_array_equal(function(form), expected)
+
+
+def test_what_empty_and_constant_series_come_to():
+    assert stats.summarise([]).n == 0
+    assert np.isnan(stats.summarise([]).median)
+    assert np.isnan(stats.median_ci([])).all()
+    assert stats.effective_samples([]) == 0
+    assert stats.periodogram([]).size == 0
+    assert stats.sliding_amplitude([], 4).shape == (0, 3)
+    assert stats.sliding_amplitude([1, 2], 4).shape == (0, 3)
+    assert stats.pettitt([]) == (0, 0.0, 1.0)
+    assert stats.change_points([]) == []
+    constant = [0.1] * 20
+    assert stats.summarise(constant).sd == 0
+    assert stats.median_ci(constant) == (0.1, 0.1)
+    assert stats.effective_samples(constant) == 20
+    assert not stats.fit_lognormal3(constant).converged
+    assert not stats.periodogram(constant).any()
+    assert stats.cumulative_spectrum([0, 0, 0, 0]).tolist() == [0.25, 0.5, 0.75, 1]
+
+
+def test_samples_without_an_epoch_may_be_nan_as_datasets_pad_with_it():
+    x, epoch = random(5).lognormal(size=200), np.repeat(np.arange(10), 20)
+    padded, numbers = np.r_[x, [np.nan] * 30], np.r_[epoch, [-1] * 30]
+    assert stats.epoch_median_ci(padded, numbers) == stats.epoch_median_ci(x, epoch)
+    assert stats.epoch_quantile_ci(padded, numbers, 0.8) == stats.epoch_quantile_ci(x, epoch, 0.8)
+    assert stats.effective_samples(padded, numbers) == stats.effective_samples(x, epoch)
+    assert stats.epoch_medians(padded, numbers).tolist() == stats.epoch_medians(x, epoch).tolist()
+    assert stats.change_points(padded, 0.9, 1, numbers) == stats.change_points(x, 0.9, 1, epoch)
+    assert stats.welch(padded, 8, 4, numbers).tolist() == stats.welch(x, 8, 4, epoch).tolist()
+    with pytest.raises(DataError, match="sample 3 is nan; 1 of 230 samples"):
+        stats.epoch_median_ci(np.r_[padded[:3], np.nan, padded[4:]], numbers)
+
+
+def test_epoch_numbers_must_fit_the_samples():
+    with pytest.raises(DataError, match="3 samples came with 2 epoch numbers"):
+        stats.epoch_median_ci([1, 2, 3], [0, 1])
+    with pytest.raises(DataError, match="float64"):
+        stats.epoch_median_ci([1, 2, 3], [0.0, 1.0, 1.0])
+    assert np.isnan(stats.epoch_median_ci([], [])).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: stats.median_ci([1.0], 95), "level is 95; it must be between 0 and 1"),
+        (lambda: stats.quantile([1.0], 1.5), "p is 1.5; it must be from 0 to 1"),
+        (lambda: stats.quantile_ci([1.0], 0), "p is 0; it must be between 0 and 1"),
+        (lambda: stats.block_medians([1.0], 0), "block is 0; it must be a whole number of at least 1"),
+        (lambda: stats.autocorrelation([1.0], -1), "lag is -1; it must be a whole number of at least 0"),
+        (lambda: stats.welch([1.0], 4, 4), "overlap is 4 samples; it must be below the window of 4"),
+        (lambda: stats.sliding_amplitude([1.0], 2.5), "window is 2.5; it must be a whole number"),
+        (lambda: stats.change_points([1.0], np.nan), "alpha is nan"),
+    ],
+)
+def test_arguments_out_of_range_say_what_is_allowed(call, words):
+    with pytest.raises(UsageError) as caught:
+        call()
+    assert words in caught.value.what
+
+
+def test_arrays_come_in_without_a_copy_and_go_out_writable():
+    x = random().standard_normal(1000)
+    x.flags.writeable = False
+    assert stats.median(x) == np.median(x)
+    out = stats.sliding_amplitude(x, 8)
+    out[0, 0] = 1
+    with pytest.raises(TypeError):
+        _core.median(np.zeros(4, dtype=complex))
+
+
+def test_long_functions_run_beside_each_other():
+    """They release the interpreter's lock; here only that this is safe on shared input."""
+    x = random(2).lognormal(size=4000)
+    expected = stats.sliding_amplitude(x, 64).sum(), stats.fit_lognormal3(x), stats.effective_samples(x)
+    results: list[tuple] = []
+
+    def work():
+        results.append(
+            (stats.sliding_amplitude(x, 64).sum(), stats.fit_lognormal3(x), stats.effective_samples(x))
+        )
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [expected] * 4

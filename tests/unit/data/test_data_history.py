@@ -1,0 +1,285 @@
+"""sonde data history: keeps what it read, flags what is worse than before, and says when it cannot tell."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sonde.core.errors import DataError
+from sonde.data import history as past
+from sonde.data.history import INDEX, history
+
+LEAD = "median (median over cells)"
+
+
+@pytest.fixture
+def fill(measured):
+    """Writes one run a value, a day apart, the last with `last` attributes too."""
+
+    def write(values, first=1, last=None, **attrs):
+        for day, value in enumerate(values, first):
+            more = (last or {}) if day == first + len(values) - 1 else {}
+            own = {"created_utc": f"2026-11-{day:02d}T12:00:00Z", "run_id": f"{day:04x}"} | attrs | more
+            measured(f"lab-{day:02d}.nc", np.full((2, 2), value), **own)
+
+    return write
+
+
+STEADY = [1.00e-6, 1.02e-6, 0.99e-6, 1.01e-6, 0.98e-6, 1.00e-6, 1.01e-6, 0.99e-6]
+
+
+def test_a_regression_is_found_with_what_changed(fill, tmp_path):
+    fill([*STEADY, 1.5e-6], governor="performance", last={"governor": "powersave", "seed": 5, "job_id": "3"})
+    found = history(tmp_path)
+    (one,) = found.judged
+    assert (one.newest.file, len(one.earlier), one.enough) == ("lab-09.nc", 8, True)
+    assert one.changed == [("governor", "performance", "powersave")]
+    (finding,) = past.findings(found, tmp_path)
+    assert finding.code == "data.regression"
+    assert finding.text == (
+        f"lab-09.nc: {LEAD} is 1.50 µs, +50.0 % from the median of 8 earlier runs; changed since: governor"
+    )
+    assert finding.evidence["changed"] == {"governor": {"before": "performance", "now": "powersave"}}
+    assert finding.evidence["earlier_runs"] == 8
+    assert 0 < finding.evidence["minimal_detectable_change"] < 0.2
+    assert finding.next == f"sonde data diff {tmp_path / 'lab-08.nc'} {tmp_path / 'lab-09.nc'}"
+
+
+def test_a_steady_folder_has_no_findings(fill, tmp_path):
+    fill([*STEADY, 1.005e-6])
+    assert past.findings(history(tmp_path), tmp_path) == []
+
+
+def test_an_improvement_is_no_regression(fill, tmp_path):
+    fill([*STEADY, 0.5e-6])
+    found = history(tmp_path)
+    (trend,) = [trend for trend in found.judged[0].trends if trend.scalar.name == LEAD]
+    assert trend.change == pytest.approx(-0.5)
+    assert past.findings(found, tmp_path) == []
+
+
+def test_a_change_that_does_not_matter_is_none(fill, tmp_path):
+    fill([1e-6, 1.0001e-6, 0.9999e-6, 1e-6, 1.0001e-6, 0.9999e-6, 1.02e-6])
+    found = history(tmp_path)
+    assert past.findings(found, tmp_path, 0.05) == []
+    assert len(past.findings(found, tmp_path, 0.01)) == 1
+
+
+def test_below_five_earlier_runs_nothing_is_judged(fill, tmp_path):
+    fill([1e-6, 1e-6, 1e-6, 1e-6, 9e-6])
+    (one,) = history(tmp_path).judged
+    assert (len(one.earlier), one.enough, one.trends) == (4, False, [])
+
+
+def test_where_all_earlier_values_are_equal_any_other_is_far(fill, tmp_path):
+    fill([1e-6] * 8 + [1.1e-6])
+    assert len(past.findings(history(tmp_path), tmp_path)) == 1
+
+
+def test_only_comparable_runs_are_compared(fill, measured, tmp_path):
+    fill([*STEADY, 1.0e-6], mode="one")
+    for day, (mode, hosts, shape) in enumerate(
+        [
+            ("two", "n[001-002]", (2, 2)),
+            ("one", "n[001-003]", (2, 2)),
+            ("one", "n[001-002]", (3, 2)),
+            ("one", "n[001-002]", (2, 3)),
+        ],
+        20,
+    ):
+        measured(
+            f"other-{day}.nc",
+            np.full(shape, 9e-6),
+            mode=mode,
+            hostlist=hosts,
+            created_utc=f"2026-12-{day}T12:00:00Z",
+        )
+    found = history(tmp_path)
+    assert len(found.judged) == 5
+    assert [len(one.earlier) for one in found.judged] == [8, 0, 0, 0, 0]
+    assert past.findings(found, tmp_path) == []
+    # The same number of other hosts is comparable.
+    measured(
+        "z.nc", np.full((2, 2), 1e-6), mode="one", hostlist="m[01-02]", created_utc="2026-12-30T12:00:00Z"
+    )
+    assert len(history(tmp_path).judged[0].earlier) == 9
+
+
+def test_incomplete_runs_are_listed_but_not_compared_with(fill, measured, tmp_path):
+    fill(STEADY)
+    measured(
+        "bad.nc", np.full((2, 2), 5e-6), complete=0, created_utc="2026-11-09T12:00:00Z", stop_reason="killed"
+    )
+    measured("z.nc", np.full((2, 2), 1e-6), created_utc="2026-11-10T12:00:00Z")
+    found = history(tmp_path)
+    assert [run.file for run in found.runs][-2:] == ["bad.nc", "z.nc"]
+    assert len(found.judged[0].earlier) == 8
+
+
+def test_what_is_unchanged_is_not_read_again(fill, measured, tmp_path):
+    fill(STEADY)
+    assert history(tmp_path).read == 8
+    again = history(tmp_path)
+    assert again.read == 0
+    assert len(again.runs) == 8
+    assert again.runs[0].scalars[LEAD].value == pytest.approx(1e-6)
+    measured("lab-03.nc", np.full((2, 2), 7e-6), created_utc="2026-11-03T12:00:00Z")
+    (tmp_path / "lab-05.nc").unlink()
+    third = history(tmp_path)
+    assert third.read == 1
+    assert len(third.runs) == 7
+    assert [run.scalars[LEAD].value for run in third.runs if run.file == "lab-03.nc"] == [pytest.approx(7e-6)]
+
+
+@pytest.mark.parametrize("damage", ["noise", "cut", "rows", "format", "no table", "empty"])
+def test_a_damaged_index_is_made_again(fill, tmp_path, damage):
+    fill(STEADY)
+    want = history(tmp_path).runs
+    path = tmp_path / INDEX
+    if damage == "noise":
+        path.write_bytes(b"noise" * 1000)
+    elif damage == "cut":
+        path.write_bytes(path.read_bytes()[:5000])
+    elif damage == "empty":
+        path.write_bytes(b"")
+    else:
+        index = sqlite3.connect(path)
+        sql = {
+            "rows": "UPDATE run SET said = '{\"schema\"'",
+            "format": "PRAGMA user_version = 99",
+            "no table": "DROP TABLE run",
+        }[damage]
+        index.execute(sql)
+        index.commit()
+        index.close()
+    found = history(tmp_path)
+    assert found.runs == want
+    assert found.read == 8
+    assert history(tmp_path).read == 0
+
+
+def test_a_folder_that_cannot_be_written_is_read_all_the_same(fill, tmp_path, monkeypatch):
+    fill(STEADY)
+    real = sqlite3.connect
+
+    def read_only(target, *more, **keys):
+        name = str(target)
+        if name == ":memory:" or "mode=ro" in name:
+            return real(target, *more, **keys)
+        connection = real(f"file:{target}?mode=ro", uri=True)  # what a read-only file system lets be opened
+        connection.execute("SELECT 1")
+        return connection
+
+    monkeypatch.setattr(past.sqlite3, "connect", read_only)
+    assert history(tmp_path).read == 8
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"lab-{day:02d}.nc" for day in range(1, 9)]
+    monkeypatch.undo()
+    history(tmp_path)
+    before = (tmp_path / INDEX).read_bytes()
+    monkeypatch.setattr(past.sqlite3, "connect", read_only)
+    assert history(tmp_path).read == 0  # the index is used, though it cannot be kept
+    assert (tmp_path / INDEX).read_bytes() == before
+
+
+def test_an_index_in_the_way_or_in_use_does_not_stop_it(fill, tmp_path, monkeypatch):
+    fill(STEADY)
+    (tmp_path / INDEX).mkdir()
+    assert history(tmp_path).read == 8
+    (tmp_path / INDEX).rmdir()
+    history(tmp_path)
+    real = sqlite3.connect
+    other = real(tmp_path / INDEX)
+    other.execute("BEGIN IMMEDIATE")
+    monkeypatch.setattr(past.sqlite3, "connect", lambda *a, **k: real(*a, **{**k, "timeout": 0.01}))
+    assert history(tmp_path).read == 0
+    other.rollback()
+    other.close()
+
+
+def test_files_that_are_no_datasets_are_told_and_not_tried_again(fill, tmp_path):
+    fill(STEADY)
+    (tmp_path / "foreign.nc").write_bytes(b"CDF\x01nothing")
+    for read in (9, 0):
+        found = history(tmp_path)
+        assert found.read == read
+        assert [warning.code for warning in found.warnings] == ["data.unreadable_run"]
+        assert "foreign.nc is NetCDF of the classic format" in found.warnings[0].evidence
+        assert len(found.runs) == 8
+
+
+def test_a_folder_without_datasets_is_an_error(tmp_path):
+    with pytest.raises(DataError, match="there is no dataset in") as raised:
+        history(tmp_path)
+    assert raised.value.code == "data.no_runs"
+    with pytest.raises(DataError, match="is not a folder"):
+        history(tmp_path / "none")
+    (tmp_path / "foreign.nc").write_bytes(b"")
+    with pytest.raises(DataError, match=r"no dataset in .* can be read"):
+        history(tmp_path)
+    assert os.listdir(tmp_path)
+
+
+def test_a_change_is_named_against_all_earlier_runs_not_the_last_alone():
+    def run(**attrs):
+        return past.PastRun("a.nc", "lab/1", "", True, {}, attrs, {})
+
+    earlier = [run(kernel="1", mpi="a"), run(kernel="2", mpi="a"), run(kernel="1", mpi="a")]
+    assert past.changes(run(kernel="2", mpi="b", new="x"), earlier) == [
+        ("mpi", "a", "b"),
+        ("new", "not recorded", "x"),
+    ]
+
+
+@pytest.mark.parametrize("n", [5, 8, 20, 60])
+def test_false_alarms_are_as_rare_as_said_and_the_stated_change_is_found_as_often_as_said(n):
+    random = np.random.default_rng(n)
+    trials = 2000
+    p = np.empty(trials)
+    power = 0
+    _, needed = past._calibration(n)
+    for trial in range(trials):
+        earlier = random.standard_normal(n)
+        new = random.standard_normal()
+        p[trial] = past.prediction(earlier, new)[0]
+        power += past.prediction(earlier, new + needed)[0] <= past.ALPHA
+    assert 0.033 < np.mean(p <= 0.05) < 0.067  # 3.5 standard errors
+    assert 0.77 < power / trials < 0.83
+
+
+def test_a_value_among_its_like_is_not_beyond_them():
+    p, change = past.prediction(np.array([1.0, 2, 3, 4, 5]), 3.0)
+    assert p == 1
+    assert change > 0
+    assert past.prediction(np.array([1.0, 1, 1, 1, 1]), 1.0) == (1.0, 0.0)
+    assert past.prediction(np.array([1.0, 1, 1, 1, 1]), 1.1)[0] < 0.001
+
+
+def test_values_at_or_below_zero_are_compared_by_difference(fill, tmp_path):
+    fill([-1.0, -1.1, -0.9, -1.0, -1.05, 0.5])
+    (trend,) = [t for t in history(tmp_path).judged[0].trends if t.scalar.name == LEAD]
+    assert trend.change == pytest.approx(1.5)
+    assert trend.worse(0.05)
+
+
+def test_many_scalars_are_held_to_false_discovery_control():
+    def judged(p):
+        scalar = past.Scalar("x", 2.0, "s", "lower")
+        trends = [past.Trend(scalar, 9, 1.0, 1.0, each, True, 0.1) for each in p]
+        return past.Judged(past.PastRun("a.nc", "lab/1", "", True, {}, {}, {}), [], trends)
+
+    alone, many = judged([0.04]), judged([0.04, *[0.9] * 20])
+    past._adjust([alone])
+    past._adjust([many])
+    assert alone.trends[0].worse(0.05)
+    assert not many.trends[0].worse(0.05)
+
+
+def test_the_index_is_one_file_that_a_listing_hides(fill, tmp_path):
+    fill([1e-6])
+    history(tmp_path)
+    extra = [path.name for path in Path(tmp_path).iterdir() if not path.name.endswith(".nc")]
+    assert extra == [".sonde-history.sqlite"]
