@@ -286,11 +286,9 @@ def drop_raw(measured: Measured) -> None:
             raw = tree["raw"].to_dataset()
             small = raw.drop_vars([name for name, value in raw.data_vars.items() if "sample" in value.dims])
             small, summary = small.load(), tree["summary"].to_dataset().load()
-            attrs, env, warnings = (
-                dataset.attrs(tree),
-                dataset.attrs(tree.children["env"]),
-            )
-            dataset.warnings_of(tree)
+            attrs = dataset.attrs(tree)
+            env = dataset.attrs(tree.children["env"])
+            warnings = dataset.warnings_of(tree)
         seal.write_dataset(path, small, summary, attrs, env, warnings)
 
 
