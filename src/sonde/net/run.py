@@ -272,7 +272,7 @@ def representatives(links: Pairs, classes: Classes, seed: int) -> list[list[tupl
 
 
 def drop_raw(measured: Measured) -> None:
-    """Takes the single samples out of what was measured; counts, verdicts and places of the ranks stay.
+    """Takes /raw out of what was measured; the summary, with counts, verdicts and places of the ranks, stays.
 
     Raises
     ------
@@ -283,13 +283,11 @@ def drop_raw(measured: Measured) -> None:
 
     for path in measured.paths:
         with sonde.open(path) as tree:
-            raw = tree["raw"].to_dataset()
-            small = raw.drop_vars([name for name, value in raw.data_vars.items() if "sample" in value.dims])
-            small, summary = small.load(), tree["summary"].to_dataset().load()
+            summary = tree["summary"].to_dataset().load()  # it holds counts, verdicts and places too
             attrs = dataset.attrs(tree)
             env = dataset.attrs(tree.children["env"])
             warnings = dataset.warnings_of(tree)
-        seal.write_dataset(path, small, summary, attrs, env, warnings)
+        seal.write_dataset(path, None, summary, attrs, env, warnings)
 
 
 def transport(environment: Mapping[str, str]) -> str:
