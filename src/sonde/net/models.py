@@ -1,11 +1,15 @@
 """Models of a link: what a message of any size takes, fitted to what was measured, or assumed and held against it.
 
-Hockney's model is T(s) = alpha + s / bandwidth. MPIs change protocol with size (eager, rendezvous, pipelined), so the
-line may have several segments, each with an alpha and a beta of its own. LogGP's parameters follow where they can be
-known: half a round trip gives L + 2o and G, and many messages at once (all_to_all) give the gap g; L and o apart
+Hockney's model is T(s) = alpha + s / bandwidth. MPIs change protocol with size (eager, rendezvous,
+pipelined), so the
+line may have several segments, each with an alpha and a beta of its own. LogGP's parameters follow where
+they can be
+known: half a round trip gives L + 2o and G, and many messages at once (all_to_all) give the gap g; L and o
+apart
 cannot be told from such data, and are not.
 
-Source: Hockney 1994, Parallel Computing 20, 389-398; Alexandrov, Ionescu, Schauser, Scheiman 1995, LogGP, SPAA 95.
+Source: Hockney 1994, Parallel Computing 20, 389-398; Alexandrov, Ionescu, Schauser, Scheiman 1995, LogGP,
+SPAA 95.
 """
 
 from __future__ import annotations
@@ -54,8 +58,10 @@ class Segment:
 class LinkModel:
     """A fitted model of one link or class.
 
-    scatter : relative sd of the measured medians about the lines. left_out : relative error of the forecast of each
-    size from the others (leave one out), (S,); NaN where the others do not suffice. size, latency_s : what was
+    scatter : relative sd of the measured medians about the lines. left_out : relative error of the
+    forecast of each
+    size from the others (leave one out), (S,); NaN where the others do not suffice. size, latency_s : what
+    was
     fitted, (S,).
     """
 
@@ -114,11 +120,13 @@ def fit(size: np.ndarray, latency: np.ndarray, error: np.ndarray | None = None) 
 
     Parameters
     ----------
-    size : (S,) B, ascending. latency : (S,) s; NaN are left out. error : (S,) relative standard errors, or None.
+    size : (S,) B, ascending. latency : (S,) s; NaN are left out. error : (S,) relative standard errors, or
+    None.
 
     Returns
     -------
-    LinkModel. The number of segments, at most three of at least three sizes each, is the one with the least BIC;
+    LinkModel. The number of segments, at most three of at least three sizes each, is the one with the
+    least BIC;
     residuals are relative, so that small messages count as much as large ones. Slopes are not below zero.
 
     Raises
@@ -222,7 +230,8 @@ def _labels(summary: xr.Dataset, src: np.ndarray, dst: np.ndarray) -> np.ndarray
 class LogGP:
     """What half round trips, and all_to_all where there is one, tell of LogGP's parameters.
 
-    latency_overhead_s : L + 2o. gap_per_byte_s : G, s/B. gap_s : g at the smallest size; NaN without all_to_all.
+    latency_overhead_s : L + 2o. gap_per_byte_s : G, s/B. gap_s : g at the smallest size; NaN without
+    all_to_all.
     """
 
     latency_overhead_s: float
@@ -233,7 +242,8 @@ class LogGP:
 def loggp(model: LinkModel, together: xr.Dataset | None = None) -> LogGP:
     """LogGP's parameters of a class.
 
-    together : summary of an all_to_all run of the same ranks; with it the gap g follows from the time between the
+    together : summary of an all_to_all run of the same ranks; with it the gap g follows from the time
+    between the
     first and the last of the messages that reach a rank at once.
     """
     gap = float("nan")
@@ -258,13 +268,15 @@ def expected(model: Mapping[str, Any], summary: xr.Dataset) -> np.ndarray:
 
     Parameters
     ----------
-    model : {"level": [{"name": "same host", "latency_s": 1e-6, "bandwidth_b_per_s": 5e9}, …]} by topological level
+    model : {"level": [{"name": "same host", "latency_s": 1e-6, "bandwidth_b_per_s": 5e9}, …]} by
+    topological level
         (LEVEL_NAMES; "any" is every other pair), or {"matrix": N x N of s, the same for every size}.
     summary : with the places of the ranks, which levels need.
 
     Raises
     ------
-    UsageError  net.bad_model: an unknown key or level, a missing or negative number, a matrix of another shape.
+    UsageError  net.bad_model: an unknown key or level, a missing or negative number, a matrix of another
+    shape.
     """
     for key in model:
         if key not in _KEYS:
@@ -334,7 +346,8 @@ def violations(
 ) -> list[Finding]:
     """Links that do not keep to an assumed model, worst first.
 
-    A cell breaks the model when it is slower or faster than expected by more than `tolerance` beyond doubt: one-sided
+    A cell breaks the model when it is slower or faster than expected by more than `tolerance` beyond
+    doubt: one-sided
     test of |log(median / expected)| against log(1 + tolerance), false-discovery level `level` over all cells.
     """
     wanted, cells = expected(model, summary), centre(summary)
