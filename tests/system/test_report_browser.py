@@ -429,6 +429,14 @@ def test_on_a_phone_fingers_scroll_and_a_tap_shows_the_pair(browser, pages):
     browser.until("return /^1\\s*→\\s*2/.test(document.querySelector('#net-median-latency .cell').innerText)")
 
 
+def test_the_contents_follow_the_reader(browser, pages):
+    browser.open(pages[32], height=500)
+    browser.js("document.getElementById('method').scrollIntoView({behavior: 'instant'})")
+    browser.until("return document.querySelector('.toc [aria-current]').getAttribute('href') === '#method'")
+    below = "return document.querySelector('.toc [aria-current]').getBoundingClientRect().bottom"
+    assert browser.js(below) <= 500
+
+
 def test_cells_are_square(browser, pages):
     for width in (375, 1440):
         browser.open(pages[32], width=width, touch=width < 500)

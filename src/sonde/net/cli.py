@@ -171,7 +171,8 @@ def run(
 ) -> Outcome:
     """Measure delays between all pairs of ranks.
 
-    Samples come in short bursts spread over the run, pairs and lengths mixed. Each (pair, length) ends when its
+    Samples come in short bursts spread over the run, pairs and lengths mixed. Each (pair, length) ends
+    when its
     stopping rule is content; --budget ends all. Ctrl-C saves what there is.
 
     \b
@@ -325,6 +326,7 @@ def check(
     Prints the command that would drain the hosts behind the findings, and never runs it.
     """
     import sonde
+    from sonde.core import dataset
     from sonde.net import limits
     from sonde.net.figures import summary_of
 
@@ -336,7 +338,7 @@ def check(
         found = limits.check(summary, asked, str(file))
         if against is not None:
             with sonde.open(against) as base:
-                machine = (dict(base.attrs), dict(tree.attrs))
+                machine = (dataset.attrs(base), dataset.attrs(tree))
                 result = limits.diff(
                     summary_of(base).load(), summary, (str(against), str(file)), matters, machine
                 )
@@ -359,11 +361,12 @@ def check(
 def diff(a: Path, b: Path, matters: float) -> Outcome:
     """Where B is slower than A, cell by cell, and what changed in the machine; exit 1 when it is."""
     import sonde
+    from sonde.core import dataset
     from sonde.net import limits
     from sonde.net.figures import summary_of
 
     with sonde.open(a) as before, sonde.open(b) as after:
-        machine = (dict(before.attrs), dict(after.attrs))
+        machine = (dataset.attrs(before), dataset.attrs(after))
         result = limits.diff(
             summary_of(before).load(), summary_of(after).load(), (str(a), str(b)), matters, machine
         )
@@ -454,7 +457,8 @@ def replay(files: tuple[Path, ...], rules_: tuple[str, ...], cap: int, seed: int
     outcome.verdict = (
         f"{best['rule']} needs the fewest samples for a median error up to 1 %: {best['n']:.0f} a cell"
         if best["error"] <= 0.01
-        else f"no rule keeps the median error to 1 %; {best['rule']} with {best['n']:.0f} samples errs {best['error']:.1%}"
+        else f"no rule keeps the median error to 1 %; {best['rule']} with {best['n']:.0f} samples errs "
+        f"{best['error']:.1%}"
     )
     return outcome
 
@@ -505,7 +509,8 @@ def model(
             f"{file} has too few message lengths for a model",
             "measure more with --sizes",
         )
-    rows, told = [], []
+    rows: list[tuple[str, ...]] = []
+    told: list[dict[str, Any]] = []
     for k, link in enumerate(fitted):
         gp = models.loggp(link, other)
         for segment in link.segments:

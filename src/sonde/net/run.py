@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,7 +94,8 @@ def output_path(output: Path | None) -> Path:
 
     Raises
     ------
-    EnvironmentFailure  core.cannot_write: its folder is not there. UsageError  net.bad_output: it is a folder.
+    EnvironmentFailure  core.cannot_write: its folder is not there. UsageError  net.bad_output: it is a
+    folder.
     """
     if output is None:
         return Path(seal.dataset_name("net", cluster()))
@@ -138,7 +139,8 @@ class Request:
     """What is to be measured, with what, into which dataset (of several modes, <stem>-<mode>.nc).
 
     command: what the user typed, for the dataset. budget_s: time for all of it since `began`
-    (time.monotonic), start-up and analysis included; None: no limit. timeout_s: how long the probe may be silent
+    (time.monotonic), start-up and analysis included; None: no limit. timeout_s: how long the probe may be
+    silent
     before it is taken for stuck.
     """
 
@@ -209,7 +211,8 @@ def measure(request: Request, progress: Progress) -> Measured:
 def measure_by_class(request: Request, bar: Callable[[str, float | None], Progress]) -> Measured:
     """Finds the classes of links in a short first pass, then measures REPRESENTATIVES links of each.
 
-    The first pass visits every pair, with few samples of a few lengths; it may take a third of the budget. Only
+    The first pass visits every pair, with few samples of a few lengths; it may take a third of the budget.
+    Only
     the second pass is kept; its dataset says which pairs stood for how many.
     """
     import sonde
@@ -269,7 +272,7 @@ def representatives(links: Pairs, classes: Classes, seed: int) -> list[list[tupl
 
 
 def drop_raw(measured: Measured) -> None:
-    """Takes the single samples out of what was measured; counts, verdicts and places of the ranks stay.
+    """Takes /raw out of what was measured; the summary, with counts, verdicts and places of the ranks, stays.
 
     Raises
     ------
@@ -280,11 +283,11 @@ def drop_raw(measured: Measured) -> None:
 
     for path in measured.paths:
         with sonde.open(path) as tree:
-            raw = tree["raw"].to_dataset()
-            small = raw.drop_vars([name for name, value in raw.data_vars.items() if "sample" in value.dims])
-            small, summary = small.load(), tree["summary"].to_dataset().load()
-            attrs, env, warnings = dataset.attrs(tree), dataset.attrs(tree["env"]), dataset.warnings_of(tree)
-        seal.write_dataset(path, small, summary, attrs, env, warnings)
+            summary = tree["summary"].to_dataset().load()  # it holds counts, verdicts and places too
+            attrs = dataset.attrs(tree)
+            env = dataset.attrs(tree.children["env"])
+            warnings = dataset.warnings_of(tree)
+        seal.write_dataset(path, None, summary, attrs, env, warnings)
 
 
 def transport(environment: Mapping[str, str]) -> str:
@@ -315,10 +318,8 @@ def _forget(run_dir: Path) -> None:
         (run_dir / name).unlink(missing_ok=True)
     for block in run_dir.glob("*.blk"):
         block.unlink()
-    try:
+    with suppress(OSError):  # somebody keeps something there; it stays
         run_dir.rmdir()
-    except OSError:
-        pass  # somebody keeps something there; it stays
 
 
 class _Listener:
