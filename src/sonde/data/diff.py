@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import false_discovery_control
 
-from sonde.core import dataset
+from sonde.core import dataset, stats
 from sonde.core.errors import DataError, Finding, Warning
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def compare(a: xr.DataTree, b: xr.DataTree, matters: float = 0.05) -> Difference
                 pair.b,
                 differs,
                 int(np.count_nonzero(np.isfinite(pair.p))),
-                median(pair.mde),
+                middle(pair.mde),
             )
         )
     return found
@@ -271,9 +271,9 @@ def _adjusted(groups: list[np.ndarray]) -> list[np.ndarray]:
     return [part.reshape(group.shape) for part, group in zip(np.split(adjusted, ends), groups)]
 
 
-def median(values: np.ndarray) -> float:
-    values = values[np.isfinite(values)]
-    return float(np.median(values)) if values.size else float("nan")
+def middle(values: np.ndarray) -> float:
+    """Median of the finite values; NaN when there is none."""
+    return stats.median(values[np.isfinite(values)])
 
 
 def _doubts(a: xr.DataTree, b: xr.DataTree) -> Iterator[Warning]:
