@@ -36,10 +36,13 @@ def test_a_run_without_cells_is_not_a_division_by_zero():
 
 
 def test_the_words_beside_the_bar():
-    assert (
-        caption(EVENT, "net run", 60.0) == "net run  epoch 31  5 of 66 cells  12 800 samples  8.00 s of 1 min"
-    )
-    assert caption(EVENT, "net run", None).endswith("12 800 samples  8.00 s")
+    assert caption(EVENT, "net run", 60.0) == "net run  epoch 31  5 of 66 cells  12 800 samples  8 s of 1 min"
+    assert caption(EVENT, "net run", None).endswith("12 800 samples  8 s")
+
+
+def test_time_is_told_in_whole_seconds():
+    for elapsed_s, text in ((0.3, "0 s"), (59.4, "59 s"), (59.6, "1 min"), (125.4, "2 min 5 s")):
+        assert caption({**EVENT, "elapsed_s": elapsed_s}, "net run", None).endswith(f"  {text}")
 
 
 def drawn(*events: dict[str, object], width: int = 80) -> str:

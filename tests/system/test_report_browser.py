@@ -429,6 +429,14 @@ def test_on_a_phone_fingers_scroll_and_a_tap_shows_the_pair(browser, pages):
     browser.until("return /^1\\s*→\\s*2/.test(document.querySelector('#net-median-latency .cell').innerText)")
 
 
+def test_the_contents_follow_the_reader(browser, pages):
+    browser.open(pages[32], height=500)
+    browser.js("document.getElementById('method').scrollIntoView({behavior: 'instant'})")
+    browser.until("return document.querySelector('.toc [aria-current]').getAttribute('href') === '#method'")
+    below = "return document.querySelector('.toc [aria-current]').getBoundingClientRect().bottom"
+    assert browser.js(below) <= 500
+
+
 def test_cells_are_square(browser, pages):
     for width in (375, 1440):
         browser.open(pages[32], width=width, touch=width < 500)
@@ -447,6 +455,7 @@ def test_without_scripts_everything_but_the_figures_is_there(browser, pages):
         assert "net.slow_link" in text
         assert "same socket" in text
         assert "Copy" not in text
+        assert "\nDark\n" not in text
         hidden = do(
             "Runtime.evaluate",
             {"expression": "document.querySelector('input[type=range]').offsetParent === null"},

@@ -62,7 +62,7 @@ def fraction(event: Event, budget_s: float | None) -> float:
 def caption(event: Event, title: str, budget_s: float | None) -> str:
     """The words beside the bar: epoch, cells, samples, time."""
     samples = f"{event['samples']:,}".replace(",", " ")
-    spent = format_duration(event["elapsed_s"]) + (f" of {format_duration(budget_s)}" if budget_s else "")
+    spent = _clock(event["elapsed_s"]) + (f" of {_clock(budget_s)}" if budget_s else "")
     cells = f"{_decided(event)} of {event['cells']} cells"
     return "  ".join([title, f"epoch {event['epoch']}", cells, f"{samples} samples", spent])
 
@@ -71,3 +71,8 @@ def _decided(event: Event) -> int:
     """Cells that are done with. A probe whose steps visit several cells counts these apart from steps."""
     decided = event.get("decided")
     return decided if isinstance(decided, int) else int(event["done"])
+
+
+def _clock(span_s: float) -> str:
+    """Whole seconds: more digits would only flicker."""
+    return f"{span_s:.0f} s" if span_s < 59.5 else format_duration(round(span_s))

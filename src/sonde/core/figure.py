@@ -15,18 +15,18 @@ class Kind(Enum):
 
     MATRIX       value(row, col): heat map. text(row, col): what the tip of a cell says instead of the value
     STATUS       value(row, col) integer codes; axes["value"].labels names code 0, 1, 2 …
-    SERIES       y(series, x), coordinate x(x) or x(series, x); optional group(series, x) integer: points of one
-                 group are joined, groups alternate in shade (epochs); a negative group is not drawn
+    SERIES       y(series, x), coordinate x(x) or x(series, x); optional group(series, x) integer: points of
+                 one group are joined, groups alternate in shade (epochs); a negative group is not drawn
     SPECTROGRAM  power(x, frequency)
     CDF          x(series, point), p(series, point); style(series): "steps" | "line"
-    DENDROGRAM   merge(link, 4): left, right, height, count as scipy's linkage; leaf(leaf): leaf names; optional
-                 threshold(): height below which branches are coloured by class
+    DENDROGRAM   merge(link, 4): left, right, height, count as scipy's linkage; leaf(leaf): leaf names;
+                 optional threshold(): height below which branches are coloured by class
     SCATTER      x(series, point), y(series, point), optional low/high(series, point) ends of error bars;
                  style(series): "points" | "line"
     BAR          y(bar) or y(bar, series), optional low/high of the same dims: ends of error bars
 
-    Of every kind: each Slider's dim may stand behind those dims; `series` is named by its coordinate; NaN is not
-    drawn. axes by role: row col value · x y · x frequency power · x p · leaf height · bar y.
+    Of every kind: each Slider's dim may stand behind those dims; `series` is named by its coordinate; NaN is
+    not drawn. axes by role: row col value · x y · x frequency power · x p · leaf height · bar y.
 
     MATRIX, STATUS  every further variable of the same dims is told of the cell a reader picks, and every
                     coordinate or variable over row or col alone (host, …) of its row and column; attributes
@@ -47,7 +47,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis: its label, its SI unit ("s", "B", "" for none), whether logarithmic, names of its positions."""
+    """One axis: label, SI unit ("s", "B", "" for none), whether logarithmic, names of its positions."""
 
     label: str
     unit: str = ""
@@ -57,7 +57,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Slider:
-    """A control that picks one position along `dim` of the data. `label` names what it moves, with its unit."""
+    """A control that picks one position along `dim` of the data; `label` and `unit` say of what."""
 
     dim: str
     label: str

@@ -309,10 +309,12 @@ def common(*names: str) -> Callable[[Command], Command]:
 def arrange(command: click.Command) -> click.Command:
     """The command with a help that begins with its own options, then the shared ones, then the console's.
 
-    So it is for all commands below a group. The order of the options of one kind stays.
+    In its group's list it stands with the whole of its first paragraph, which click would cut short. So it is
+    for all commands below a group. The order of the options of one kind stays.
     """
-    if command.params:
-        command.params.sort(key=_place)
+    command.params.sort(key=_place)
+    if command.help and not command.short_help:
+        command.short_help = " ".join(command.help.strip().partition("\n\n")[0].split()).rstrip(".")
     if isinstance(command, click.Group):
         for child in command.commands.values():
             arrange(child)

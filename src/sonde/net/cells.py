@@ -140,7 +140,7 @@ def series_of(raw: xr.Dataset, spot: Spot) -> Series:
     return Series(np.zeros(0), np.zeros(0, np.int32), None)
 
 
-def epoch_medians(series: Series) -> tuple[np.ndarray, np.ndarray]:
+def epoch_levels(series: Series) -> tuple[np.ndarray, np.ndarray]:
     """Median of every epoch and its time: (E,) s, (E,) s since the run began.
 
     With one epoch: medians of BLOCKS blocks. Where times are not known: epoch or block numbers.
@@ -195,9 +195,9 @@ def measure(raw: xr.Dataset) -> dict[str, np.ndarray]:
                 out[name][spot] = getattr(s, name)
             epochs = series.epochs
             out["n"][spot], out["epochs"][spot] = len(x), epochs
-            medians, _ = epoch_medians(series)
+            medians, _ = epoch_levels(series)
             if epochs >= 2:
-                out["median_low"][spot], out["median_high"][spot] = stats.epoch_median_ci(medians)
+                out["median_low"][spot], out["median_high"][spot] = stats.epoch_median_ci(x, series.epoch)
                 out["ess"][spot] = stats.effective_samples(x, series.epoch)
             else:
                 out["ess"][spot] = stats.effective_samples(x)
@@ -219,6 +219,7 @@ COSTLY: dict[str, tuple[str, str, str]] = {
         "highest ordinate over a fitted red and white background, every frequency paid for",
     ),
     "cyclic_period": ("s", "period of the strongest cycle; NaN where cyclic_p > 0.01", "of that ordinate"),
+    "cyclic_samples": ("1", "the same in samples, where samples have no times", "of that ordinate"),
     "outlier_share": (
         "1",
         "share of samples that are outliers",
@@ -226,6 +227,7 @@ COSTLY: dict[str, tuple[str, str, str]] = {
     ),
     "outlier_p": ("1", "p of outliers at random times", "Rayleigh's power, every frequency paid for"),
     "outlier_period": ("s", "period of recurring outliers; NaN where outlier_p > 0.01", "of that power"),
+    "outlier_samples": ("1", "the same in samples, where samples have no times", "of that power"),
     "regimes": (
         "1",
         "levels that the epoch medians take; 0 where not looked for",
@@ -233,7 +235,7 @@ COSTLY: dict[str, tuple[str, str, str]] = {
     ),
     "homogeneous_p": ("1", "p of epochs alike in level and spectrum", "permutation of epochs"),
 }
-FITTED = 400
+FITTED = 120
 # Samples of one cell beyond this are thinned before a law is fitted.
 MOST_SAMPLES_FITTED = 1000
 LEVEL = 0.01
@@ -248,7 +250,7 @@ def fit(raw: xr.Dataset, spots: Sequence[Spot], with_p: Collection[Spot] = ()) -
 
     Returns
     -------
-    Arrays (src, dst, size) by name. Periods are in s; where there are no times, in samples.
+    Arrays (src, dst, size) by name. A period is in s; where a cell's samples have no times, in samples.
     """
     shape = tuple(raw.sizes[d] for d in SERIES[:3])
     out = {name: np.full(shape, np.nan) for name in COSTLY}
@@ -265,11 +267,12 @@ def fit(raw: xr.Dataset, spots: Sequence[Spot], with_p: Collection[Spot] = ()) -
             out["lognormal_p"][spot] = stats.ks_p(law, fitted, replicates=99)
         cycle = strongest_cycle(series)
         out["cyclic_p"][spot] = cycle.p
-        out["cyclic_period"][spot] = cycle.period if cycle.p <= LEVEL else np.nan
+        unit = "period" if series.t is not None else "samples"
+        out[f"cyclic_{unit}"][spot] = cycle.period if cycle.p <= LEVEL else np.nan
         found = periodicity.periodic_outliers(series.latency, series.epoch, series.t, LEVEL)
         out["outlier_share"][spot], out["outlier_p"][spot] = found.share, found.p
-        out["outlier_period"][spot] = found.period
-        medians, _ = epoch_medians(series)
+        out[f"outlier_{unit}"][spot] = found.period
+        medians, _ = epoch_levels(series)
         out["regimes"][spot] = 1 + len(stats.change_points(medians, LEVEL, 3)) if len(medians) >= 6 else 0
         out["homogeneous_p"][spot] = periodicity.homogeneity(windows(series), permutations=199).p
     return out
@@ -278,7 +281,7 @@ def fit(raw: xr.Dataset, spots: Sequence[Spot], with_p: Collection[Spot] = ()) -
 def strongest_cycle(series: Series) -> Cycle:
     """The stronger of the cycles within bursts and between them (p doubled), period in s or in samples."""
     bursts = windows(series) if series.epochs >= 2 else np.zeros((0, 0))
-    medians, when = epoch_medians(series)
+    medians, when = epoch_levels(series)
     if series.epochs < 2:
         return periodicity.cyclicity(series.latency)
     within = periodicity.burst_cyclicity(bursts)

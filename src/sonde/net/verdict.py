@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from scipy.stats import false_discovery_control
 
-from sonde.core.errors import Finding, Warning
+from sonde.core.errors import Finding, UsageError, Warning
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_size
 from sonde.net.pairs import centre
@@ -195,15 +195,12 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
     for name, what in (("cyclic", "cycles in their delays"), ("outlier", "outliers at regular times")):
         found = _discoveries(summary, f"{name}_p")
         if found is not None and found.any():
-            period = summary[f"{name}_period"].values[found]
-            unit = summary[f"{name}_period"].attrs.get("units")
             looked = int(np.isfinite(summary[f"{name}_p"].values).sum())
-            usual = float(np.nanmedian(period)) if np.isfinite(period).any() else float("nan")
-            text = format_duration(usual) if unit == "s" else f"{usual:.3g} samples"
+            text = _usual_period(summary, name, found)
             out.append(
                 Warning(
                     f"net.{name}",
-                    f"{int(found.sum())} of {looked} cells looked at show {what}, typically every {text}",
+                    f"{int(found.sum())} of {looked} cells looked at show {what}, {text}",
                     "something on the machine runs at that pace: a daemon, a timer, a power manager",
                 )
             )
@@ -222,6 +219,18 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
     if note:
         out.append(Warning("net.slow_links_limited", f"slow links: {note}", ""))
     return out
+
+
+def _usual_period(summary: xr.Dataset, name: str, found: np.ndarray) -> str:
+    """ "typically every 1.25 s", or in samples where these have no times."""
+    for unit in ("period", "samples"):
+        if f"{name}_{unit}" in summary:
+            period = summary[f"{name}_{unit}"].values[found]
+            period = period[np.isfinite(period)]
+            if period.size:
+                usual = float(np.median(period))
+                return f"typically every {format_duration(usual) if unit == 'period' else f'{usual:.3g} samples'}"
+    return "of no common period"
 
 
 def _discoveries(summary: xr.Dataset, name: str) -> np.ndarray | None:
@@ -290,3 +299,47 @@ def _by_class(summary: xr.Dataset) -> Table:
     names = [f"at {format_size(int(size[k]), exact=True)}" for k in ends]
     columns = ["class", "links", *names, "spread", "mostly"]
     return Table("Classes of links", columns, rows, tuple(range(len(columns) - 1)))
+
+
+def pair_table(summary: xr.Dataset, src: int, dst: int) -> Table:
+    """One pair at every size: median with its interval, quantiles, samples, and what is expected of it.
+
+    Raises
+    ------
+    UsageError  net.bad_pair: there are no such ranks.
+    """
+    ranks = summary.sizes["src"]
+    if not (0 <= src < ranks and 0 <= dst < ranks):
+        raise UsageError(
+            "net.bad_pair",
+            f"pair {src},{dst}: there are {ranks} ranks, 0 to {ranks - 1}",
+            "give a pair as 0,1",
+        )
+    rows = []
+    for k, size in enumerate(summary["size"].values):
+        cell = {
+            str(name): float(value.isel(src=src, dst=dst, size=k))
+            for name, value in summary.data_vars.items()
+            if value.dims == ("src", "dst", "size") and value.dtype.kind in "if"
+        }
+        middle = cell.get("median", cell.get("mean", float("nan")))
+        if not np.isfinite(middle):
+            continue
+        low, high = cell.get("median_low", float("nan")), cell.get("median_high", float("nan"))
+        rows.append(
+            (
+                format_size(int(size), exact=True),
+                format_duration(middle),
+                f"{format_duration(low)} to {format_duration(high)}"
+                if np.isfinite([low, high]).all()
+                else "–",
+                *(format_duration(cell[q]) if q in cell else "–" for q in ("min", "q95", "q99")),
+                f"{cell['n']:.0f}" if "n" in cell else "–",
+                f"{cell['ratio']:.2f}" if np.isfinite(cell.get("ratio", float("nan"))) else "–",
+            )
+        )
+    host = summary["host"].values if "host" in summary else None
+    where = f" ({host[src]} to {host[dst]})" if host is not None and (host[src] or host[dst]) else ""
+    head = ("size", "median", "95 % interval", "min", "95 %", "99 %", "n", "ratio")
+    note = "ratio: median over what class and ranks explain"
+    return Table(f"{src}→{dst}{where}", head, rows, right=(0, 1, 2, 3, 4, 5, 6, 7), note=note)

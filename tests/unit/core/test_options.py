@@ -209,8 +209,14 @@ def test_help_begins_with_a_commands_own_options():
     @click.option("--own")
     @click.option("--other")
     def verb(**given: object) -> None:
-        pass
+        """Says in one long sentence what it does, of which click's own list would show the beginning only.
+
+        And more.
+        """
 
     assert arrange(room) is room
     names = [param.name for param in room.commands["verb"].params]
+    short = room.commands["verb"].get_short_help_str(20)
+    assert short.startswith("Says in one")
+    assert short.endswith("the beginning only")
     assert names == ["own", "other", "seed", "budget_s", "json", "progress", "color", "config", "debug"]

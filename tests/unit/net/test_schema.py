@@ -458,7 +458,7 @@ def test_every_statistic_says_what_it_is(name):
     what = schema.SUMMARY[name]
     assert what.dims
     assert what.long_name
-    assert (what.units in ("s", "1", "B")) == (what.dtype != "str")
+    assert (what.units in ("s", "1", "B", "s/B")) == (what.dtype != "str")
 
 
 def test_the_analysis_says_what_the_schema_describes():

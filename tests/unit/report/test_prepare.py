@@ -194,6 +194,16 @@ def test_a_series_may_have_an_x_of_its_own():
     np.testing.assert_array_equal(c.frames[0][0].x * (1 / c.x.factor), [0.5, 1.5])
 
 
+def test_each_series_may_have_its_own_x():
+    data = xr.Dataset(
+        {"y": (("series", "x"), np.ones((2, 3)))},
+        coords={"x": (("series", "x"), [[0.0, 1, 2], [10.0, 20, 30]])},
+    )
+    first, second = prepare.chart(figure(Kind.SERIES, data)).frames[0]
+    assert first.x.tolist() == [0, 1, 2]
+    assert second.x.tolist() == [10, 20, 30]
+
+
 def test_a_series_of_no_samples_is_drawn_empty():
     c = prepare.chart(chart_of(np.empty((1, 0))))
     assert c.frames[0][0].x.size == 0

@@ -533,7 +533,11 @@
     let current = targets[0];
     for (const target of targets) if (target.getBoundingClientRect().top < 140) current = target;
     for (const link of links.values()) link.removeAttribute("aria-current");
-    if (current) links.get(current.id).setAttribute("aria-current", "true");
+    if (!current) return;
+    const link = links.get(current.id), nav = link.closest("nav");
+    link.setAttribute("aria-current", "true");
+    const box = link.getBoundingClientRect(), frame = nav.getBoundingClientRect();
+    if (wide.matches && (box.top < frame.top || box.bottom > frame.bottom)) nav.scrollTop += box.top - frame.top - frame.height / 2;
   };
   window.addEventListener("scroll", () => { if (!asked) { asked = true; window.requestAnimationFrame(mark); } }, { passive: true });
   mark();
