@@ -272,8 +272,8 @@ def _adjusted(groups: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def middle(values: np.ndarray) -> float:
-    values = values[np.isfinite(values)]
-    return stats.median(values) if values.size else float("nan")
+    """Median of the finite values; NaN when there is none."""
+    return stats.median(values[np.isfinite(values)])
 
 
 def _doubts(a: xr.DataTree, b: xr.DataTree) -> Iterator[Warning]:
