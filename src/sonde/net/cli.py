@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from sonde.core.errors import DataError, Exit, SondeError, UsageError
+from sonde.core.errors import DataError, Exit, Finding, SondeError, UsageError
 from sonde.core.options import DURATION, SHARE, SIZE, SIZES, common, settings
 from sonde.core.outcome import Outcome, Table
 from sonde.net.modes import CHOICES, VALUES, modes, read_modes
@@ -226,6 +226,98 @@ def run(
     elif not outcome.complete:
         outcome.exit = Exit.INCOMPLETE
     return outcome
+
+
+@group.command()
+@common("output", "launcher", "hosts", "budget", "seed")
+@click.argument("file", metavar="FILE.nc", type=click.Path(path_type=Path))
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=DURATION,
+    default="60s",
+    show_default=True,
+    metavar="TIME",
+    help="How long ranks may be silent.",
+)
+@click.option("--inject-slow", default="", hidden=True, help="As for run.")
+def retest(
+    file: Path,
+    output: Path | None,
+    launcher: str,
+    hosts: str | None,
+    budget_s: float | None,
+    seed: int | None,
+    timeout_s: float,
+    inject_slow: str,
+) -> Outcome:
+    """Measure the suspicious links of a run again, beside ordinary ones; the fresh data alone decide.
+
+    Being the slowest of many is no proof: the second look is. Start it as the first run was, with the same hosts.
+    """
+    began = time.monotonic()
+    from sonde.core import hostlist
+    from sonde.net import run as runs
+
+    number = secrets.randbits(32) if seed is None else seed
+    suspects = runs.suspects_in(file, number)
+    if not suspects.pairs:
+        return Outcome(
+            "net",
+            "retest",
+            f"{file} has no suspicious link",
+            schema="net/1",
+            dataset=str(file),
+            values={"confirmed": []},
+        )
+    budget_s = budget_s or 20.0
+    plan = Plan(
+        modes=read_modes(suspects.mode),
+        sizes=suspects.sizes,
+        ntasks=suspects.ranks,
+        pairs=suspects.pairs,
+        seed=number,
+        gap_s=gap_for(budget_s),
+        labels={"selection": "retest", "retest_of": str(file)},
+        inject_slow=inject_slow,
+    )
+    out = runs.output_path(output or file.with_stem(f"{file.stem}-retest"))
+    start = runs.prepare(launcher, hostlist.expand(hosts) if hosts else ())
+    request = runs.Request(plan, start, out, ("sonde", *sys.argv[1:]), budget_s, began, timeout_s)
+    measured = runs.measure(request, settings().bar("net retest", budget_s))
+    if measured.error is not None:
+        raise _saved(measured.error, measured.paths)
+    test = runs.judge_again(file, measured.paths[0], suspects)
+    rows = [
+        (f"{link.src}–{link.dst}", f"{link.ratio:.2f}", f"{link.low:.2f} to {link.high:.2f}", f"{link.q:.2g}")
+        for link in test.links
+    ]
+    found = [
+        Finding(
+            "net.slow_link_confirmed",
+            f"link {link.src}–{link.dst} is {link.ratio - 1:.0%} slower than expected in fresh data too",
+            {"src": link.src, "dst": link.dst, "ratio": link.ratio, "q": link.q},
+            f"sonde net show {measured.paths[0]} --pair {link.src},{link.dst}",
+        )
+        for link in test.links
+    ]
+    verdict = f"{len(test.links)} of {len(suspects.suspects)} suspicious links are slow in fresh data too"
+    return Outcome(
+        "net",
+        "retest",
+        verdict,
+        schema="net/1",
+        dataset=str(measured.paths[0]),
+        findings=found,
+        tables=[Table("Confirmed", ("link", "ratio", "95 % interval", "q"), rows, right=(1, 2, 3))]
+        if rows
+        else [],
+        values={
+            "suspects": [list(pair) for pair in suspects.suspects],
+            "confirmed": [f.evidence for f in found],
+        },
+        exit=Exit.INTERRUPTED if measured.interrupted else Exit.DONE,
+    )
 
 
 def _saved(error: SondeError, paths: list[Path]) -> SondeError:

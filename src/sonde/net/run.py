@@ -30,6 +30,7 @@ from sonde.net.schema import NAME, SCHEMA
 
 if TYPE_CHECKING:
     from sonde.net.classes import Classes
+    from sonde.net.links import LinkTest
     from sonde.net.pairs import Pairs
 
 MPI_PREFIXES = ("OMPI_MCA_", "PRTE_MCA_", "MPIR_CVAR_", "MPICH_", "I_MPI_", "UCX_", "FI_", "HYDRA_")
@@ -44,6 +45,7 @@ TRANSPORT_VARIABLES = (
 )
 FIRST_PASS = 60  # samples a cell of --by-class's first pass
 REPRESENTATIVES = 4  # links measured of each class
+CONTROLS = 8  # ordinary links that a re-test measures beside its suspects
 
 # Of a budget, what is kept for the end: sealing and analysis.
 RESERVE_SHARE, RESERVE_S, RESERVE_CELL_S, RESERVE_FIT_S = 0.05, 1.0, 0.0005, 0.06
@@ -253,6 +255,61 @@ def measure_by_class(request: Request, bar: Callable[[str, float | None], Progre
     return measure(
         replace(request, plan=replace(plan, pairs=pairs, labels=labels)), bar("net run", request.budget_s)
     )
+
+
+@dataclass(frozen=True)
+class Suspects:
+    """What a first run says should be measured again.
+
+    pairs: suspects and controls. suspects: as `after_retest` takes them.
+    """
+
+    pairs: tuple[tuple[int, int], ...]
+    suspects: list[tuple[int, int]]
+    ranks: int
+    sizes: tuple[int, ...]
+    mode: str
+
+
+def suspects_in(path: Path, seed: int) -> Suspects:
+    """Links of a dataset that may be slow, and CONTROLS ordinary ones that tell whether the whole machine moved.
+
+    Raises
+    ------
+    DataError  as `sonde.open`.
+    """
+    import sonde
+    from sonde.net.figures import summary_of
+    from sonde.net.links import pairs_to_retest, slow_links
+    from sonde.net.pairs import pairs_of
+
+    with sonde.open(path) as tree:
+        summary = summary_of(tree).load()
+        mode = str(tree.attrs.get("mode", "one_to_one"))
+    links = pairs_of(summary)
+    expected = summary["class_expected"].values[links.src, links.dst]
+    chosen = pairs_to_retest(slow_links(links, expected), links)
+    ordinary = [pair for pair in zip(links.src.tolist(), links.dst.tolist()) if pair not in set(chosen)]
+    drawn = np.random.default_rng(seed).permutation(len(ordinary))[:CONTROLS]
+    pairs = {(min(pair), max(pair)) for pair in [*chosen, *(ordinary[k] for k in drawn)]}
+    sizes = tuple(int(size) for size in summary["size"].values)
+    return Suspects(tuple(sorted(pairs)) if chosen else (), chosen, summary.sizes["src"], sizes, mode)
+
+
+def judge_again(first: Path, again: Path, suspects: Suspects) -> LinkTest:
+    """The verdict on suspects, from the second run alone."""
+    import sonde
+    from sonde.net.figures import summary_of
+    from sonde.net.links import after_retest, slow_links
+    from sonde.net.pairs import pairs_of
+
+    with sonde.open(first) as tree:
+        summary = summary_of(tree).load()
+    with sonde.open(again) as tree:
+        fresh = pairs_of(summary_of(tree).load())
+    links = pairs_of(summary)
+    classes = summary["class_expected"].values[links.src, links.dst]
+    return after_retest(slow_links(links, classes), links, classes, fresh, suspects.suspects)
 
 
 def representatives(links: Pairs, classes: Classes, seed: int) -> list[list[tuple[int, int]]]:

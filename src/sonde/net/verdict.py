@@ -195,15 +195,12 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
     for name, what in (("cyclic", "cycles in their delays"), ("outlier", "outliers at regular times")):
         found = _discoveries(summary, f"{name}_p")
         if found is not None and found.any():
-            period = summary[f"{name}_period"].values[found]
-            unit = summary[f"{name}_period"].attrs.get("units")
             looked = int(np.isfinite(summary[f"{name}_p"].values).sum())
-            usual = float(np.nanmedian(period)) if np.isfinite(period).any() else float("nan")
-            text = format_duration(usual) if unit == "s" else f"{usual:.3g} samples"
+            text = _usual_period(summary, name, found)
             out.append(
                 Warning(
                     f"net.{name}",
-                    f"{int(found.sum())} of {looked} cells looked at show {what}, typically every {text}",
+                    f"{int(found.sum())} of {looked} cells looked at show {what}, {text}",
                     "something on the machine runs at that pace: a daemon, a timer, a power manager",
                 )
             )
@@ -222,6 +219,18 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
     if note:
         out.append(Warning("net.slow_links_limited", f"slow links: {note}", ""))
     return out
+
+
+def _usual_period(summary: xr.Dataset, name: str, found: np.ndarray) -> str:
+    """ "typically every 1.25 s", or in samples where these have no times."""
+    for unit in ("period", "samples"):
+        if f"{name}_{unit}" in summary:
+            period = summary[f"{name}_{unit}"].values[found]
+            period = period[np.isfinite(period)]
+            if period.size:
+                usual = float(np.median(period))
+                return f"typically every {format_duration(usual) if unit == 'period' else f'{usual:.3g} samples'}"
+    return "of no common period"
 
 
 def _discoveries(summary: xr.Dataset, name: str) -> np.ndarray | None:
