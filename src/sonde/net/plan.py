@@ -182,7 +182,7 @@ def read_pairs(text: str) -> tuple[tuple[int, int], ...]:
     pairs = []
     for part in text.split(","):
         ends = part.strip().split("-")
-        if len(ends) != 2 or not all(end.isdigit() for end in ends) or ends[0] == ends[1]:
+        if len(ends) != 2 or not all(end.isdecimal() for end in ends) or int(ends[0]) == int(ends[1]):
             raise UsageError("net.bad_pair", f"'{part}' is no pair of two ranks", "give pairs as 0-1,2-5")
         pairs.append((min(map(int, ends)), max(map(int, ends))))
     return tuple(dict.fromkeys(pairs))
@@ -196,7 +196,7 @@ def read_pair(text: str) -> tuple[int, int]:
     UsageError  net.bad_pair.
     """
     ends = text.replace("-", ",").split(",")
-    if len(ends) != 2 or not all(end.strip().isdigit() for end in ends) or int(ends[0]) == int(ends[1]):
+    if len(ends) != 2 or not all(end.strip().isdecimal() for end in ends) or int(ends[0]) == int(ends[1]):
         raise UsageError("net.bad_pair", f"'{text}' is no pair of two ranks", "give a pair as 0,1")
     return int(ends[0]), int(ends[1])
 
@@ -215,7 +215,7 @@ def rule_with(precision: float | None, rule: str | None) -> str:
     """
     if precision is None:
         return rule or "ci:1%"
-    if rule and not rule.startswith("ci"):
+    if rule and rule not in ("ci", f"ci:{precision:g}"):
         raise UsageError(
             "net.rule_twice",
             f"--precision {precision:g} is the rule ci:{precision:g}, but --rule asks for {rule}",

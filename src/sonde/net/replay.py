@@ -106,7 +106,8 @@ def _cells(raw: xr.Dataset) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
 
 def _result(spec: str, rows: list[tuple[Replay, float, float]]) -> RuleResult:
     n = np.array([said.n for said, _, _ in rows])
-    error = np.array([abs(said.estimate / truth - 1) if truth > 0 else np.nan for said, truth, _ in rows])
+    error = np.array([abs(said.estimate / truth - 1) for said, truth, _ in rows if truth > 0])
+    error = error[np.isfinite(error)]
     held = [
         said.low <= truth <= said.high for said, truth, _ in rows if np.isfinite([said.low, said.high]).all()
     ]
@@ -119,8 +120,8 @@ def _result(spec: str, rows: list[tuple[Replay, float, float]]) -> RuleResult:
         len(rows),
         float(np.median(n)),
         int(n.sum()),
-        float(np.nanmedian(error)),
-        float(np.nanquantile(error, 0.95)),
+        float(np.median(error)) if error.size else float("nan"),
+        float(np.quantile(error, 0.95)) if error.size else float("nan"),
         sum(held) / len(held) if held else float("nan"),
         (float(test.low), float(test.high)) if test else (float("nan"), float("nan")),
         float(1 - np.mean([share for _, _, share in rows])),

@@ -115,7 +115,7 @@ def findings(summary: xr.Dataset, dataset: str = "FILE") -> list[Finding]:
         return out
     for k in range(summary.sizes.get("link", 0)):
         row = {name: summary[f"link_{name}"].values[k] for name in LINK}
-        out.append(_slow(row, summary.attrs.get("value") != "rtt_half", dataset))
+        out.append(_slow(row, summary.sizes["src"], summary.attrs.get("value") != "rtt_half", dataset))
     return out
 
 
@@ -135,7 +135,7 @@ LINK = (
 )
 
 
-def _slow(row: dict[str, Any], directed: bool, dataset: str) -> Finding:
+def _slow(row: dict[str, Any], ranks: int, directed: bool, dataset: str) -> Finding:
     subject = str(row["subject"])
     src, dst = int(row["src"]), int(row["dst"])
     evidence: dict[str, Any] = {
@@ -162,7 +162,7 @@ def _slow(row: dict[str, Any], directed: bool, dataset: str) -> Finding:
     evidence |= {"rank": src, "host": str(row["host"])}
     where = f" on {row['host']}" if str(row["host"]) else ""
     text = f"all links of rank {src}{where} are {row['ratio'] - 1:.0%} slower than those of other ranks"
-    return Finding("net.slow_rank", text, evidence, f"sonde net show {dataset} --pair {src},{(src + 1)}")
+    return Finding("net.slow_rank", text, evidence, f"sonde net show {dataset} --pair {src},{(src + 1) % ranks}")
 
 
 def oversubscribed(summary: xr.Dataset) -> bool:
@@ -251,6 +251,60 @@ def tables(summary: xr.Dataset) -> list[Table]:
     if summary.sizes.get("link_class", 0) > 1:
         out.append(_by_class(summary))
     return out
+
+
+STATUS_TEXT = {
+    NOT_MEASURED: "not measured",
+    CONVERGED: "converged",
+    CAP: "cap",
+    DRIFT: "drift",
+    UNDECIDED: "stopped before",
+}
+
+
+def pair_table(summary: xr.Dataset, src: int, dst: int) -> Table:
+    """All that is known of one ordered pair of ranks, a row for each size; "—" where there is nothing.
+
+    Raises
+    ------
+    UsageError  net.bad_pair: there are no such two ranks. DataError  net.no_median.
+    """
+    ranks = summary.sizes["src"]
+    if src == dst or not (0 <= src < ranks and 0 <= dst < ranks):
+        raise UsageError(
+            "net.bad_pair",
+            f"pair {src},{dst} is not one of two of the {ranks} ranks (0 to {ranks - 1})",
+            f"give a pair as 0,{ranks - 1}",
+        )
+    middle = centre(summary)[src, dst]
+    one = {
+        name: summary[name].transpose("src", "dst", "size").values[src, dst]
+        for name in ("median_low", "median_high", "q05", "q95", "n", "status")
+        if name in summary
+    }
+
+    def duration(name: str, k: int) -> str:
+        value = float(one[name][k]) if name in one else float("nan")
+        return format_duration(value) if np.isfinite(value) else "—"
+
+    rows = []
+    for k, size in enumerate(summary["size"].values):
+        low, high = duration("median_low", k), duration("median_high", k)
+        rows.append(
+            [
+                format_size(int(size), exact=True),
+                format_duration(float(middle[k])) if np.isfinite(middle[k]) else "—",
+                "—" if "—" in (low, high) else f"{low} to {high}",
+                duration("q05", k),
+                duration("q95", k),
+                str(int(one["n"][k])) if "n" in one else "—",
+                STATUS_TEXT.get(int(one["status"][k]), "—") if "status" in one else "—",
+            ]
+        )
+    host = summary["host"].values.astype(str) if "host" in summary else None
+    where = f" (on {host[src]} and {host[dst]})" if host is not None and host[src] and host[dst] else ""
+    columns = ["size", "median", "95 % interval", "5 %", "95 %", "n", "ended"]
+    return Table(f"Delays {src}→{dst}{where}", columns, rows, tuple(range(6)))
 
 
 def _by_size(summary: xr.Dataset) -> Table:

@@ -1,11 +1,312 @@
-"""What people and --json are told of a summary."""
+"""What a summary comes to in words: sentence, numbers, findings, warnings and tables."""
+
+import json
+import math
 
 import numpy as np
 import pytest
+import xarray as xr
 
+from sonde.core.errors import UsageError
 from sonde.net import verdict
-from sonde.net.analyse import structure
-from sonde.net.synthetic import Network
+from sonde.net.analyse import analyse, structure
+from sonde.net.schema import CAP, CONVERGED, DRIFT, NOT_MEASURED, UNDECIDED
+from sonde.net.synthetic import Network, summary_of_medians
+
+
+@pytest.fixture(scope="module")
+def slow() -> xr.Dataset:
+    """A network of 12 ranks whose link 3–9 is 40 % slower."""
+    return analyse(Network(ranks=12, sizes=(8, 1024), slow_links={(3, 9): 1.4}).raw(20, 15, seed=1))
+
+
+def flat(ranks: int = 3, sizes: tuple[int, ...] = (8, 1024), value_s: float = 2e-6) -> xr.Dataset:
+    """A summary in which every median is the same and known exactly."""
+    medians = np.full((ranks, ranks, len(sizes), 8), value_s)
+    medians[range(ranks), range(ranks)] = np.nan
+    return summary_of_medians(sizes, medians)
+
+
+def with_status(summary: xr.Dataset, *codes: int) -> xr.Dataset:
+    """The summary with these codes in its first measured cells, CONVERGED in the rest."""
+    status = np.where(np.isfinite(summary["median"].values), CONVERGED, NOT_MEASURED).astype(np.int8)
+    for cell, code in zip(np.argwhere(status == CONVERGED), codes):
+        status[tuple(cell)] = code
+    return summary.assign(status=(("src", "dst", "size"), status))
+
+
+def link(summary: xr.Dataset, **row) -> xr.Dataset:
+    """The summary with one row of what is slow."""
+    facts = {
+        "subject": "link",
+        "src": 0,
+        "dst": 1,
+        "host": "",
+        "size_low": 8,
+        "size_high": 1024,
+        "ratio": 1.5,
+        "ratio_low": 1.4,
+        "ratio_high": 1.6,
+        "expected": 1e-6,
+        "p": 1e-6,
+        "q": 1e-4,
+        **row,
+    }
+    return summary.assign({f"link_{name}": ("link", np.array([value])) for name, value in facts.items()})
+
+
+class TestSizes:
+    @pytest.mark.parametrize(
+        ("sizes", "text"),
+        [([], "no size"), ([8], "8 B"), ([8, 65536], "8 B to 64 KiB"), ([65536, 8, 9], "8 B to 64 KiB")],
+    )
+    def test_text(self, sizes, text):
+        assert verdict.sizes_text(sizes) == text
+        assert verdict.sizes_text(np.array(sizes, int)) == text
+
+
+class TestCounts:
+    def test_each_decision_is_counted(self):
+        summary = with_status(flat(), CAP, CAP, DRIFT, UNDECIDED)
+        assert verdict.counts(summary) == {
+            "cells": 12,
+            "converged": 8,
+            "capped": 2,
+            "drift": 1,
+            "undecided": 1,
+        }
+
+    def test_cells_that_were_not_measured_do_not_count(self):
+        assert verdict.counts(with_status(flat(), NOT_MEASURED))["cells"] == 11
+
+    def test_without_status_there_are_cells_alone(self):
+        assert verdict.counts(flat()) == {"cells": 12}
+
+
+class TestValues:
+    def test_medians(self):
+        summary = flat()
+        summary["median"][0, 1, 0], summary["median"][1, 0, 0] = 1e-6, 9e-6
+        assert verdict.values(summary)["median_s"] == {"min": 1e-6, "median": 2e-6, "max": 9e-6}
+
+    def test_slow_links_are_the_evidence_of_the_findings(self, slow):
+        (row,) = verdict.values(slow)["slow_links"]
+        assert (row["src"], row["dst"]) == (3, 9)
+        assert row["ci"][0] < 1.4 < row["ci"][1]
+
+    def test_they_are_plain_json(self, slow):
+        told = json.loads(json.dumps(verdict.values(slow), allow_nan=False))
+        assert sum(row["links"] for row in told["classes"]) == 12 * 11 // 2
+        assert all(math.isfinite(m) for row in told["classes"] for m in row["median_s"].values())
+
+    def test_nothing_measured_is_null_not_nan(self):
+        told = verdict.values(flat(value_s=np.nan))
+        assert told["median_s"] == {"min": None, "median": None, "max": None}
+        assert told["cells"] == 0
+        assert told["slow_links"] == []
+
+
+class TestSentence:
+    def test_plain(self):
+        assert verdict.sentence(flat()) == (
+            "3 ranks, 8 B to 1 KiB: median delay 2.00 µs (2.00 µs to 2.00 µs between cells)."
+        )
+
+    def test_nothing_measured(self):
+        assert verdict.sentence(flat(value_s=np.nan)) == "No delay was measured."
+
+    def test_slow_link_and_classes(self, slow):
+        told = verdict.sentence(slow, "a.nc")
+        assert "link 3–9 is" in told
+        assert f"{slow.sizes['link_class']} classes of links" in told
+        assert "no slow link" not in told
+
+    def test_many_slow_links_are_counted_not_listed(self):
+        one = link(flat())
+        five = xr.concat(
+            [one[[name for name in one if name.startswith("link_")]]] * 5, "link", data_vars="all"
+        )
+        told = verdict.sentence(flat().merge(five))
+        assert told.count("slower than its class") == 2
+        assert "and 3 more" in told
+
+    def test_silence_says_what_it_could_have_heard(self):
+        assert "no slow link (one 12% slower would have been found)" in verdict.sentence(
+            flat().assign_attrs(detectable_slowdown=0.12)
+        )
+
+    def test_no_word_of_slow_links_where_none_could_be_found(self):
+        assert "slow link" not in verdict.sentence(flat().assign_attrs(detectable_slowdown=np.nan))
+
+    def test_cells_that_did_not_converge(self):
+        assert verdict.sentence(with_status(flat(), CAP)).endswith("; 11 of 12 cells converged.")
+        assert "converged" not in verdict.sentence(with_status(flat()))
+
+
+class TestFindings:
+    def test_slow_link(self, slow):
+        (found,) = verdict.findings(slow, "a.nc")
+        assert found.code == "net.slow_link"
+        assert found.next == "sonde net show a.nc --pair 3,9"
+        assert found.evidence["sizes"] == [8, 1024]
+        assert found.evidence["q"] <= 0.05
+
+    def test_direction_shows_only_where_there_is_one(self):
+        both, one = link(flat()), link(flat().assign_attrs(value="one_way"))
+        assert verdict.findings(both)[0].text == (
+            "link 0–1 is 50% slower than its class and ranks explain at 8 B to 1 KiB"
+        )
+        assert "link 0→1" in verdict.findings(one)[0].text
+
+    def test_slow_host_is_to_be_left_out(self):
+        (found,) = verdict.findings(link(flat(), subject="host", src=-1, dst=-1, host="n007"))
+        assert found.code == "net.slow_host"
+        assert found.evidence["host"] == "n007"
+        assert "--hosts '^n007'" in found.next
+
+    @pytest.mark.parametrize("rank", [0, 1, 2])
+    def test_slow_rank_is_looked_at_with_a_rank_that_is_there(self, rank):
+        (found,) = verdict.findings(link(flat(), subject="rank", src=rank, dst=rank, host="n001"), "a.nc")
+        assert found.code == "net.slow_rank"
+        assert f"rank {rank} on n001" in found.text
+        pair = [int(end) for end in found.next.split()[-1].split(",")]
+        assert pair[0] == rank
+        verdict.pair_table(flat(), *pair)
+
+    def test_rank_on_an_unknown_host(self):
+        (found,) = verdict.findings(link(flat(), subject="rank", src=1, dst=1))
+        assert "rank 1 are" in found.text
+
+    @pytest.mark.parametrize("attribute", [1, "1", True, "True"])
+    def test_shared_cores_make_no_finding_but_a_warning(self, attribute):
+        summary = link(flat()).assign_attrs(oversubscribed=attribute)
+        assert verdict.findings(summary) == []
+        assert [w.code for w in verdict.warnings(summary)] == ["net.slow_or_shared"]
+
+    @pytest.mark.parametrize("attribute", [0, "0", False, "False", ""])
+    def test_ranks_with_cores_of_their_own(self, attribute):
+        assert not verdict.oversubscribed(flat().assign_attrs(oversubscribed=attribute))
+        assert not verdict.oversubscribed(flat())
+
+
+class TestWarnings:
+    def codes(self, summary: xr.Dataset) -> list[str]:
+        return [warning.code for warning in verdict.warnings(summary)]
+
+    def test_plain_summary_has_none(self):
+        assert self.codes(flat()) == []
+
+    def test_laws_of_a_part_of_the_cells(self):
+        summary = flat().assign_attrs(fitted_cells=5, measured_cells=12)
+        assert self.codes(summary) == ["net.sampled_cells"]
+        assert "5 of 12 cells" in verdict.warnings(summary)[0].evidence
+        assert self.codes(flat().assign_attrs(fitted_cells=12, measured_cells=12)) == []
+
+    @pytest.mark.parametrize("name", ["cyclic", "outlier"])
+    def test_periods_that_survive_the_false_discovery_control(self, name):
+        p = np.full((3, 3, 2), np.nan)
+        p[~np.eye(3, dtype=bool)] = 0.5
+        quiet = flat().assign({f"{name}_p": (("src", "dst", "size"), p)})
+        period = xr.full_like(quiet["median"], 0.004).assign_attrs(units="s")
+        quiet[f"{name}_period"] = period
+        assert self.codes(quiet) == []
+        loud = quiet.copy(deep=True)
+        loud[f"{name}_p"][0, 1, :] = 1e-9
+        assert self.codes(loud) == [f"net.{name}"]
+        assert "2 of 12 cells" in verdict.warnings(loud)[0].evidence
+        assert "4.00 ms" in verdict.warnings(loud)[0].evidence
+
+    def test_one_low_p_among_many_is_no_discovery(self):
+        p = np.full((3, 3, 2), np.nan)
+        p[~np.eye(3, dtype=bool)] = 0.5
+        p[0, 1, 0] = 0.009
+        summary = flat().assign(cyclic_p=(("src", "dst", "size"), p))
+        summary["cyclic_period"] = xr.full_like(summary["median"], 1.0)
+        assert self.codes(summary) == []
+
+    def test_machine_event(self):
+        summary = flat().assign(
+            event_t=("event", [12.5]), event_ratio=("event", [1.5]), event_share=("event", [0.8])
+        )
+        assert self.codes(summary) == ["net.machine_event"]
+        told = verdict.warnings(summary)[0].evidence
+        assert "12.5 s" in told
+        assert "1.50 times" in told
+        assert "80% of cells" in told
+
+    def test_why_slow_links_were_not_looked_for(self):
+        summary = flat().assign_attrs(slow_links_note="too few links")
+        assert self.codes(summary) == ["net.slow_links_limited"]
+
+
+class TestTables:
+    def test_by_size(self):
+        (table,) = verdict.tables(flat())
+        assert [row[0] for row in table.rows] == ["8 B", "1 KiB"]
+        assert table.rows[0][1:4] == ["2.00 µs"] * 3
+        assert table.rows[0][5] == "6"
+        assert table.note == ""
+
+    def test_size_without_data_is_dashes(self):
+        summary = flat()
+        summary["median"][..., 1] = np.nan
+        assert verdict.tables(summary)[0].rows[1] == ["1 KiB", "—", "—", "—", "—", "0"]
+
+    def test_many_sizes_are_thinned_with_both_ends_kept(self):
+        (table,) = verdict.tables(flat(sizes=tuple(range(0, 1000, 10))))
+        assert len(table.rows) == verdict.MOST_ROWS
+        assert (table.rows[0][0], table.rows[-1][0]) == ("0 B", "990 B")
+        assert table.note == f"{verdict.MOST_ROWS} of 100 sizes"
+
+    def test_medians_without_intervals(self):
+        (table,) = verdict.tables(flat()[["median"]])
+        assert [row[4] for row in table.rows] == ["—", "—"]
+
+    def test_classes(self, slow):
+        by_class = verdict.tables(slow)[1]
+        assert len(by_class.rows) == slow.sizes["link_class"]
+        assert all(len(row) == len(by_class.columns) for row in by_class.rows)
+
+    def test_every_row_is_text_as_wide_as_its_head(self, slow):
+        for table in [*verdict.tables(slow), verdict.pair_table(slow, 0, 1)]:
+            for row in table.rows:
+                assert len(row) == len(table.columns)
+                assert all(isinstance(cell, str) for cell in row)
+
+
+class TestPairTable:
+    def test_direction_counts(self):
+        summary = flat()
+        summary["median"][0, 1, 0], summary["median"][1, 0, 0] = 1e-6, 9e-6
+        assert verdict.pair_table(summary, 0, 1).rows[0][1] == "1.00 µs"
+        assert verdict.pair_table(summary, 1, 0).rows[0][1] == "9.00 µs"
+
+    def test_interval_samples_and_decision(self, slow):
+        table = verdict.pair_table(slow, 3, 9)
+        assert table.title == "Delays 3→9 (on n001 and n004)"
+        assert [row[0] for row in table.rows] == ["8 B", "1 KiB"]
+        for row in table.rows:
+            assert " to " in row[2]
+            assert row[5] == "300"
+            assert row[6] == "converged"
+
+    def test_pair_without_data(self):
+        summary = with_status(flat(), NOT_MEASURED)
+        summary["median"][0, 1, 0] = np.nan
+        summary["median_low"][0, 1, 0] = summary["median_high"][0, 1, 0] = np.nan
+        row = verdict.pair_table(summary, 0, 1).rows[0]
+        assert row[:3] == ["8 B", "—", "—"]
+        assert row[6] == "not measured"
+
+    def test_medians_alone(self):
+        row = verdict.pair_table(flat()[["median"]], 0, 1).rows[0]
+        assert row == ["8 B", "2.00 µs", "—", "—", "—", "—", "—"]
+
+    @pytest.mark.parametrize("pair", [(0, 3), (3, 0), (1, 1), (-1, 0)])
+    def test_pair_that_is_not_there(self, pair):
+        with pytest.raises(UsageError, match=r"3 ranks \(0 to 2\)") as told:
+            verdict.pair_table(flat(), *pair)
+        assert told.value.code == "net.bad_pair"
 
 
 @pytest.fixture(scope="module")
