@@ -1,7 +1,7 @@
 #pragma once
 /// Modes: how the ranks exchange messages, and what one sample is. One file per mode (mode_*.cpp).
 ///
-/// Adding one: a class in its own file, its line in mode_table.cpp and in make_mode() (modes.cpp), its row in tests/mpi/test_modes.py
+/// Adding one: a class in its own file, its line in mode_table.cpp and in make_mode() (modes.cpp), its row in tests/mpi/test_mpi_modes.py
 /// and in docs/reference/net-modes.md. Owner-thread.
 
 #include <mpi.h>
