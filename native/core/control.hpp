@@ -19,6 +19,11 @@ class Control {
 
   bool over_budget() const { return deadline_s_ > 0 && now_s() >= deadline_s_; }
 
+  /// Puts the deadline off, so that at least this long is left: start-up must not eat all of a short budget.
+  void leave_at_least(double left_s) {
+    if (deadline_s_ > 0 && deadline_s_ < now_s() + left_s) deadline_s_ = now_s() + left_s;
+  }
+
   /// True once the parent asked to stop or is gone. One poll(2) a call, about 1 µs: not for the hot path.
   bool stop_requested() {
     while (listen_ && !stop_) {

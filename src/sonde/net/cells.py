@@ -36,12 +36,12 @@ CHEAP: dict[str, tuple[str, str, str]] = {
     "median_low": (
         "s",
         "lower end of the 95 % interval of the median",
-        "from epoch medians, Hettmansperger & Sheather 1986; none with fewer than two epochs",
+        "from what differs between epochs, Woodruff 1952 over epochs; none with fewer than two",
     ),
     "median_high": (
         "s",
         "upper end of the 95 % interval of the median",
-        "from epoch medians, Hettmansperger & Sheather 1986; none with fewer than two epochs",
+        "from what differs between epochs, Woodruff 1952 over epochs; none with fewer than two",
     ),
     "ess": ("1", "effective sample size", "variance of one sample over that of the mean, from epochs"),
     "epochs": ("1", "epochs with samples", "counted"),

@@ -441,7 +441,7 @@ def check(
     outcome.verdict = f"{len(found)} finding{'' if len(found) == 1 else 's'} in {file}"
     if found:
         outcome.exit = Exit.FINDING
-        outcome.lines.append("would drain: " + limits.drain_command(found))
+        outcome.lines += ["would drain:", "  " + limits.drain_command(found)]
     return outcome
 
 
@@ -545,7 +545,9 @@ def replay(files: tuple[Path, ...], rules_: tuple[str, ...], cap: int, seed: int
         )
         told += [{"dataset": str(file), **r.as_json()} for r in results]
     outcome.values["rules"] = told
-    best = min(told, key=lambda row: (row["error"] > 0.01, row["n"]))
+    # A rule that was still asking when the series ended has not shown what it needs.
+    decided = [row for row in told if row["decisions"].get("proceed", 0) < row["cells"] / 2] or told
+    best = min(decided, key=lambda row: (row["error"] > 0.01, row["n"]))
     outcome.verdict = (
         f"{best['rule']} needs the fewest samples for a median error up to 1 %: {best['n']:.0f} a cell"
         if best["error"] <= 0.01

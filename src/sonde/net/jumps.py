@@ -144,9 +144,9 @@ def size_jumps(pairs: Pairs, classes: np.ndarray, alpha: float = ALPHA) -> list[
             if jump is None:
                 continue
             height, ratio, before, after, p = jump
-            steps = np.log1p(
-                (np.exp(y[:, cut]) - _carried(size, np.exp(y), low, cut)) / np.exp(y[:, cut - 1])
-            )
+            share = (np.exp(y[:, cut]) - _carried(size, np.exp(y), low, cut)) / np.exp(y[:, cut - 1])
+            with np.errstate(invalid="ignore", divide="ignore"):
+                steps = np.log1p(share)  # NaN where a pair falls by more than all of its delay: no step
             noise = 2 * np.hypot(own[:, cut], LEAST_MISFIT)
             moved = np.sign(height) * steps > noise
             known = np.isfinite(steps)

@@ -98,7 +98,9 @@ def sentence(summary: xr.Dataset, dataset: str = "FILE") -> str:
         parts.append(
             "; ".join(f.text for f in slow[:2]) + (f" and {len(slow) - 2} more" if len(slow) > 2 else "")
         )
-    elif np.isfinite(detectable := float(summary.attrs.get("detectable_slowdown", np.nan))):
+    elif not oversubscribed(summary) and np.isfinite(
+        detectable := float(summary.attrs.get("detectable_slowdown", np.nan))
+    ):
         parts.append(f"no slow link (one {detectable:.0%} slower would have been found)")
     told = counts(summary)
     if told.get("converged", told["cells"]) < told["cells"]:
@@ -162,7 +164,9 @@ def _slow(row: dict[str, Any], ranks: int, directed: bool, dataset: str) -> Find
     evidence |= {"rank": src, "host": str(row["host"])}
     where = f" on {row['host']}" if str(row["host"]) else ""
     text = f"all links of rank {src}{where} are {row['ratio'] - 1:.0%} slower than those of other ranks"
-    return Finding("net.slow_rank", text, evidence, f"sonde net show {dataset} --pair {src},{(src + 1) % ranks}")
+    return Finding(
+        "net.slow_rank", text, evidence, f"sonde net show {dataset} --pair {src},{(src + 1) % ranks}"
+    )
 
 
 def oversubscribed(summary: xr.Dataset) -> bool:
@@ -353,47 +357,3 @@ def _by_class(summary: xr.Dataset) -> Table:
     names = [f"at {format_size(int(size[k]), exact=True)}" for k in ends]
     columns = ["class", "links", *names, "spread", "mostly"]
     return Table("Classes of links", columns, rows, tuple(range(len(columns) - 1)))
-
-
-def pair_table(summary: xr.Dataset, src: int, dst: int) -> Table:
-    """One pair at every size: median with its interval, quantiles, samples, and what is expected of it.
-
-    Raises
-    ------
-    UsageError  net.bad_pair: there are no such ranks.
-    """
-    ranks = summary.sizes["src"]
-    if not (0 <= src < ranks and 0 <= dst < ranks):
-        raise UsageError(
-            "net.bad_pair",
-            f"pair {src},{dst}: there are {ranks} ranks, 0 to {ranks - 1}",
-            "give a pair as 0,1",
-        )
-    rows = []
-    for k, size in enumerate(summary["size"].values):
-        cell = {
-            str(name): float(value.isel(src=src, dst=dst, size=k))
-            for name, value in summary.data_vars.items()
-            if value.dims == ("src", "dst", "size") and value.dtype.kind in "if"
-        }
-        middle = cell.get("median", cell.get("mean", float("nan")))
-        if not np.isfinite(middle):
-            continue
-        low, high = cell.get("median_low", float("nan")), cell.get("median_high", float("nan"))
-        rows.append(
-            (
-                format_size(int(size), exact=True),
-                format_duration(middle),
-                f"{format_duration(low)} to {format_duration(high)}"
-                if np.isfinite([low, high]).all()
-                else "–",
-                *(format_duration(cell[q]) if q in cell else "–" for q in ("min", "q95", "q99")),
-                f"{cell['n']:.0f}" if "n" in cell else "–",
-                f"{cell['ratio']:.2f}" if np.isfinite(cell.get("ratio", float("nan"))) else "–",
-            )
-        )
-    host = summary["host"].values if "host" in summary else None
-    where = f" ({host[src]} to {host[dst]})" if host is not None and (host[src] or host[dst]) else ""
-    head = ("size", "median", "95 % interval", "min", "95 %", "99 %", "n", "ratio")
-    note = "ratio: median over what class and ranks explain"
-    return Table(f"{src}→{dst}{where}", head, rows, right=(0, 1, 2, 3, 4, 5, 6, 7), note=note)

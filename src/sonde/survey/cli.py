@@ -88,17 +88,19 @@ def check(
             launcher=launcher,
             hosts=hosts,
             ntasks=ntasks,
-            budget_s=budget_s or 50.0,
+            budget_s=budget_s or 40.0,
             began=began,
             seed=seed,
             bar=settings().bar,
         )
         surveys.compare(results, against)
     outcome = _outcome("check", results, None)
+    if output is None:
+        outcome.dataset = None  # it went with the scratch folder
     outcome.lines = surveys.summary(results)
     if outcome.findings:
         outcome.exit = Exit.FINDING
-        outcome.lines.append("would drain: " + limits.drain_command(outcome.findings))
+        outcome.lines += ["would drain:", "  " + limits.drain_command(outcome.findings)]
     if any(result.interrupted for result in results):
         outcome.exit = Exit.INTERRUPTED
     return outcome
