@@ -20,7 +20,12 @@ from sonde.data.validate import validate
 
 
 def sonde(*words: object) -> subprocess.Popen[str]:
-    line = [sys.executable, "-c", "import sys; from sonde.cli.entry import main; sys.exit(main())", *map(str, words)]
+    line = [
+        sys.executable,
+        "-c",
+        "import sys; from sonde.cli.entry import main; sys.exit(main())",
+        *map(str, words),
+    ]
     return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
