@@ -25,8 +25,7 @@ def sonde(*words: str, cwd: Path) -> dict:
 def first(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("retest")
     words = ["net", "run", "--ntasks", "5", "--sizes", "8,1KiB", "--rule", "fixed:1500", "--seed", "3"]
-    told = sonde(*words, "--inject-slow", SLOW, "-o", "first.nc", cwd=folder)
-    assert [0, 3] in [[link["src"], link["dst"]] for link in told["slow_links"]]
+    sonde(*words, "--inject-slow", SLOW, "-o", "first.nc", cwd=folder)
     return folder / "first.nc"
 
 
