@@ -45,7 +45,7 @@ def command(
     )
     report = surveys.write_report(folder, results, f"Survey of {surveys.here()}")
     outcome = _outcome("survey", results, str(report))
-    outcome.lines = [*surveys.summary(results), f"report: {report}"]
+    outcome.lines = surveys.summary(results)
     if any(result.interrupted for result in results):
         outcome.exit = Exit.INTERRUPTED
     return outcome
@@ -93,10 +93,12 @@ def check(
         )
         surveys.compare(results, against)
     outcome = _outcome("check", results, None)
+    if output is None:  # measured in a scratch folder that is gone by now
+        outcome.dataset = None
     outcome.lines = surveys.summary(results)
     if outcome.findings:
         outcome.exit = Exit.FINDING
-        outcome.lines.append("would drain: " + limits.drain_command(outcome.findings))
+        outcome.lines.append(" would drain: " + limits.drain_command(outcome.findings))
     if any(result.interrupted for result in results):
         outcome.exit = Exit.INTERRUPTED
     return outcome
