@@ -177,9 +177,10 @@ class Console:
                 rich.print(_hanging(Text("!", "bold yellow"), text))
                 if finding.next:
                     rich.print(Text("  next: ", "cyan").append(finding.next, "default"), soft_wrap=True)
-            if outcome.dataset:
+            made = outcome.values.get("report") or outcome.dataset  # the page is what was asked for
+            if made:
                 rich.print()
-                rich.print(Text("→ ", "cyan").append(outcome.dataset, "default"), soft_wrap=True)
+                rich.print(Text("→ ", "cyan").append(made, "default"), soft_wrap=True)
         self.out.write("".join(f"{_trimmed(line)}\n" for line in drawn.get().splitlines()))
         self.out.flush()  # before what follows on stderr
 

@@ -144,9 +144,10 @@ def size_jumps(pairs: Pairs, classes: np.ndarray, alpha: float = ALPHA) -> list[
             if jump is None:
                 continue
             height, ratio, before, after, p = jump
-            share = (np.exp(y[:, cut]) - _carried(size, np.exp(y), low, cut)) / np.exp(y[:, cut - 1])
-            with np.errstate(invalid="ignore", divide="ignore"):
-                steps = np.log1p(share)  # NaN where a pair falls by more than all of its delay: no step
+            grown = (np.exp(y[:, cut]) - _carried(size, np.exp(y), low, cut)) / np.exp(y[:, cut - 1])
+            # A noisy slope carried on can lie beyond twice the delay: a fall out of the logarithm's range is
+            # still a fall, and has to be counted as one.
+            steps = np.log1p(np.maximum(grown, -1 + 1e-9))
             noise = 2 * np.hypot(own[:, cut], LEAST_MISFIT)
             moved = np.sign(height) * steps > noise
             known = np.isfinite(steps)

@@ -85,7 +85,7 @@ def command(
         findings=report.findings,
         warnings=report.warnings,
         values={"report": str(output), "figures": [str(path) for path in drawn]},
-        lines=[f"report: {output}", *([f"figures: {len(drawn)} in {static}"] if drawn else [])],
+        lines=[f"figures: {len(drawn)} in {static}"] if drawn else [],
     )
 
 

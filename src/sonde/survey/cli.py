@@ -46,7 +46,7 @@ def command(
     )
     report = surveys.write_report(folder, results, f"Survey of {surveys.here()}")
     outcome = _outcome("survey", results, str(report))
-    outcome.lines = [*surveys.summary(results), f"report: {report}"]
+    outcome.lines = surveys.summary(results)
     if any(result.interrupted for result in results):
         outcome.exit = Exit.INTERRUPTED
     return outcome
@@ -94,9 +94,10 @@ def check(
             bar=settings().bar,
         )
         surveys.compare(results, against)
-    outcome = _outcome("check", results, None)
     if output is None:
-        outcome.dataset = None  # it went with the scratch folder
+        for result in results:
+            result.datasets = []  # they went with the scratch folder
+    outcome = _outcome("check", results, None)
     outcome.lines = surveys.summary(results)
     if outcome.findings:
         outcome.exit = Exit.FINDING

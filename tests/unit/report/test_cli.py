@@ -21,7 +21,7 @@ def run(capsys, *words):
 def test_one_dataset_makes_a_page_of_its_name(lab, dataset, here, capsys):
     code, out, _ = run(capsys, dataset())
     assert code == Exit.DONE
-    assert "report: lab-alpha.html" in out
+    assert "→ lab-alpha.html" in out
     text = (here / "lab-alpha.html").read_text()
     assert text.startswith("<!doctype html>")
     assert text.rstrip().endswith("</html>")
