@@ -355,22 +355,13 @@ def unit_tests() -> list[PurePosixPath]:
 
 
 def mirrored(test: PurePosixPath) -> list[PurePosixPath]:
-    """The modules a unit test may be about: src/sonde/core/x.py or x/ for tests/unit/core/test_x.py.
-
-    Two tests of one name would not both be found by pytest, so a room may put its own before: test_data_cli.py.
-    """
+    """The modules a unit test may be about: src/sonde/core/x.py or x/ for tests/unit/core/test_x.py."""
     folder = PurePosixPath("src/sonde") / test.parent.relative_to("tests/unit")
-<<<<<<< HEAD
-    name = test.stem.removeprefix("test_")
-    own = name.removeprefix(f"{folder.name}_")
-    return [folder / f"{n}.py" for n in (name, own)] + [folder / name / "__init__.py"]
-=======
     words = test.stem.split("_")[1:]  # test_stats_golden.py is about stats.py as well
     if words[0] == test.parent.name and len(words) > 1:
         words = words[1:]  # tests/unit/data/test_data_cli.py: pytest wants file names that differ
     names = ["_".join(words[:n]) for n in range(len(words), 0, -1)]
     return [path for name in names for path in (folder / f"{name}.py", folder / name / "__init__.py")]
->>>>>>> refs/heads/cli
 
 
 def test_unit_tests_mirror_modules():

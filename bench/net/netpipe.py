@@ -23,7 +23,8 @@ ALLOWED_SHARE, ALLOWED_S = 0.05, 20e-9
 def rows(turns: int = TURNS) -> list[dict]:
     """One row a size: the median over turns of Sonde's value, NetPIPE's, and their ratio with its range.
 
-    NetPIPE prints the least of several means over a long loop. What is compared with it is the same of Sonde's
+    NetPIPE prints the least of several means over a long loop. What is compared with it is the same of
+    Sonde's
     samples: the least of means over bursts. Both run pinned to two cores by the same mpirun.
     """
     program = shutil.which("NPopenmpi")
@@ -54,7 +55,8 @@ def rows(turns: int = TURNS) -> list[dict]:
         met = abs(ratio - 1) <= ALLOWED_SHARE or abs(gap) <= ALLOWED_S
         note = (
             f"Sonde {np.median(a) * 1e9:.0f} ns, NetPIPE {np.median(b) * 1e9:.0f} ns (least of means), "
-            f"difference {gap * 1e9:+.0f} ns, {turns} turns; Sonde's median sample {np.median(typical[size]) * 1e9:.0f} ns"
+            f"difference {gap * 1e9:+.0f} ns, {turns} turns; "
+            f"Sonde's median sample {np.median(typical[size]) * 1e9:.0f} ns"
         )
         out.append(
             _row(name.format(units.format_size(size)), bar, ratio, [float(low), float(high)], met, note)

@@ -1,6 +1,7 @@
 """Records long delay series on this machine into tests/data/series: python -m bench.net.record [NAME...]
 
-One pair of ranks, samples one after the other without pause, as a single burst would take them. A file holds `value`
+One pair of ranks, samples one after the other without pause, as a single burst would take them. A file
+holds `value`
 (float32, s), `t_start` (float32, s) and the facts as strings.
 """
 

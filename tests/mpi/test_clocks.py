@@ -30,7 +30,8 @@ def test_offset_of_3_s_and_drift_of_50_ppm_are_taken_out(sonde_net):
     # Unsynchronised, one direction would be 3 s too long and the other 3 s too short.
     assert abs(np.median(there)) < 1e-3
     assert abs(np.median(back)) < 1e-3
-    # The two directions of one pair differ by twice the error of the clocks at most, and by the machine's own noise.
+    # The two directions of one pair differ by twice the error of the clocks at most, and by the machine's
+    # own noise.
     assert abs(np.median(there) - np.median(back)) < 2 * error + 50e-6
 
 

@@ -73,7 +73,7 @@ def test_stop_on_stdin_ends_it_with_all_samples_written(sonde_net, run_dir, rank
 
 
 def test_a_killed_rank_leaves_what_was_flushed_and_nobody_behind(sonde_net, run_dir, ranks_left):
-    process, heard = sonde_net(2, wait=False, **ENDLESS)
+    process, _heard = sonde_net(2, wait=False, **ENDLESS)
     thread, result = in_thread(process)
     assert wait_for(lambda: run_dir.exists() and samples_in(run_dir) > 0)
     assert len(ranks_left()) == 2
@@ -127,7 +127,7 @@ def test_a_full_disk_is_said_and_what_fits_is_kept(sonde_net, run_dir, ranks_lef
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(run_dir)], check=True)
     try:
         process, heard = sonde_net(2, wait=False, **ENDLESS)
-        thread, result = in_thread(process)
+        thread, _ = in_thread(process)
         thread.join(90)
         assert heard.event("error")["code"] == "core.disk_full"
         assert heard.event("end")["stop_reason"] == "failed"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -54,7 +56,7 @@ def test_modes_asked_for_together_are_interleaved(sonde_net):
     order = list(zip(records["mode"].tolist(), records["size"].tolist()))
     assert len(set(order)) == 6
     # Were each measured in one go, the mode would change five times; interleaved it changes all the time.
-    changes = sum(a != b for a, b in zip(order, order[1:]))
+    changes = sum(a != b for a, b in pairwise(order))
     assert changes > len(order) / 2
 
 

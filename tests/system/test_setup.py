@@ -67,6 +67,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def program(path: Path, script: str) -> None:
+    path.unlink(missing_ok=True)  # `bare` links to this machine's own tools: never write through such a link
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
 

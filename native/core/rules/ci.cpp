@@ -15,26 +15,26 @@ const RuleInfo ci_info{
     "docs/explain/stopping-rules.md",
     {{"precision", "share", "half-width of the interval over the median", 0.01, 1e-6, 1},
      {"level", "share", "confidence of the interval", 0.95, 0.5, 0.9999},
-     {"first", "int", "epochs before the first peek", 12, 8, 100000},
-     {"growth", "float", "epochs at a peek over epochs at the last", 1.25, 1.01, 10},
-     {"hold", "int", "peeks in a row that must find it precise", 1, 1, 100},
-     {"margin", "float", "factor by which the half-width must be smaller than asked", 1.0, 0.1, 10},
-     {"drift", "share", "chance of a false alarm at a peek, of the test that holds convergence back", 0.01, 0, 0.5},
-     {"patience", "int", "peeks in a row that must find a drift before it is final", 4, 1, 100}},
+     {"first", "int", "epochs before the first peek", 16, 8, 100000},
+     {"growth", "float", "epochs at a peek over epochs at the last", 1.5, 1.01, 10},
+     {"ranks", "share", "share of all samples that the interval may reach to either side of the median", 0.1, 0.001, 0.5},
+     {"drift", "share", "chance of a false alarm at a peek, of the test for drift", 0.01, 0, 0.5},
+     {"patience", "int", "peeks in a row that must find no steady level before drift is final", 3, 1, 100}},
 };
 
 namespace {
 
-/// State: the sketch, at most about 20 KiB. A peek sorts what the sketch holds, at most 4096 values.
+/// At each peek: leaves out the warm-up, tests what is left for drift, and if there is none asks whether the
+/// median is known well enough. State: the sketch, at most about 20 KiB. A peek sorts what the sketch holds, at
+/// most 4096 values.
 class Ci final : public RuleBase {
  public:
   Ci(const Options& options, const RuleContext& context)
       : RuleBase(context),
         precision_(options.find("precision")->second),
         level_(options.find("level")->second),
-        margin_(options.find("margin")->second),
+        ranks_(options.find("ranks")->second),
         alarm_(options.find("drift")->second),
-        hold_(static_cast<unsigned>(options.find("hold")->second)),
         patience_(static_cast<unsigned>(options.find("patience")->second)),
         grid_(static_cast<std::uint64_t>(options.find("first")->second), options.find("growth")->second),
         sketch_(context.seed) {}
@@ -44,69 +44,101 @@ class Ci final : public RuleBase {
  private:
   Decision consider(std::span<const double> epoch) override {
     sketch_.add(epoch);
-    if (!grid_.due(sketch_.epochs())) {
-      if (sketch_.epochs() == 1) say("too few epochs to say");
-      return Decision::proceed;
-    }
+    if (sketch_.epochs() == 1) say("too few epochs to say");
+    if (!grid_.due(sketch_.epochs())) return Decision::proceed;
     grid_.advance(sketch_.epochs());
     return peek();
   }
 
   Decision peek() {
-    const std::string after = " after " + std::to_string(sketch_.epochs()) + " epochs";
     EpochSketch::View view = sketch_.view();
-    std::vector<double> medians;
-    for (const auto& batch : view.batches) medians.push_back(batch.median);
-    const WarmUp warm_up = find_warm_up(medians);
     skipped_ = 0;
+    const WarmUp warm_up = warm_up_of(view);
+    if (!warm_up.over) {
+      say("still warming up after " + epochs());
+      return ++drifting_ >= patience_ ? Decision::drift : Decision::proceed;
+    }
     for (std::size_t b = 0; b < warm_up.leave_out; ++b) skipped_ += view.batches[b].samples;
     view.drop_front(warm_up.leave_out);
+    std::sort(view.values.begin(), view.values.end(), [](const auto& a, const auto& b) { return a.value < b.value; });
 
-    const auto batches = view.batches;
-    std::vector<double> shares = shares_below_median(view);
+    const auto found = stats::pooled_median(view.values, view.batches.size(), level_);
+    const std::vector<double> shares = shares_below(view, found.median);
     const double p = drift_p(shares);
-    if (p < alarm_ || !warm_up.over) {
-      precise_ = 0;
-      const std::size_t at = drift_at(shares);
-      const bool drifting = p < alarm_;
-      say((drifting ? "level changed near epoch " + std::to_string(epochs_before(batches, at)) + " of those kept, p " +
-                          number(p, 2)
-                    : "still warming up") + after);
+    if (p < alarm_) {
+      say("level changed " + epochs_before(view, drift_at(shares)) + " epochs before the end of " + epochs() + ", p " +
+          number(p, 2));
       return ++drifting_ >= patience_ ? Decision::drift : Decision::proceed;
     }
     drifting_ = 0;
 
-    const auto found = stats::pooled_median(std::move(view.values), batches.size(), level_);
     const double half_width = (found.high - found.low) / 2;
-    // A median of 0 is known to any precision when its interval is a point, else to none.
-    const bool precise = half_width * margin_ <= precision_ * std::fabs(found.median);
     say("half-width " + (found.median != 0 ? percent(half_width / std::fabs(found.median)) : number(half_width) + " s") +
-        " of the median" + after +
+        " of the median after " + epochs() +
         (skipped_ ? ", the first " + std::to_string(skipped_) + " samples left out as warm-up" : ""));
-    precise_ = precise ? precise_ + 1 : 0;
-    return precise_ >= hold_ ? Decision::converged : Decision::proceed;
+    // A median of 0 is known to any precision when its interval is a point, else to none.
+    if (!(half_width <= precision_ * std::fabs(found.median))) return Decision::proceed;
+    if (!firm(view, found)) {
+      say("half-width " + percent(half_width / std::fabs(found.median)) +
+          " of the median, but it reaches over too many ranks to be trusted after " + epochs());
+      return Decision::proceed;
+    }
+    return Decision::converged;
   }
 
-  static std::vector<double> shares_below_median(const EpochSketch::View& view) {
-    const double median = stats::pooled_median(view.values, view.batches.size(), 0.95).median;
+  /// A narrow interval that spans many ranks is narrow because the delays seen so far happen to crowd there;
+  /// the next regime may be on the other side. Where all delays lie close together that does no harm.
+  bool firm(const EpochSketch::View& view, const stats::PooledMedian& found) const {
+    double total = 0, below = 0, above = 0;
+    for (const auto& v : view.values) {
+      total += v.weight;
+      if (v.value < found.low) below += v.weight;
+      if (v.value > found.high) above += v.weight;
+    }
+    if (total - below - above <= 2 * ranks_ * total) return true;
+    double reached = 0, tenth = view.values.front().value, nine_tenths = view.values.back().value;
+    for (const auto& v : view.values) {
+      if (reached <= 0.1 * total) tenth = v.value;
+      reached += v.weight;
+      if (reached >= 0.9 * total) {
+        nine_tenths = v.value;
+        break;
+      }
+    }
+    return (nine_tenths - tenth) / 2 <= 2 * precision_ * std::fabs(found.median);
+  }
+
+  WarmUp warm_up_of(const EpochSketch::View& view) const {
+    std::vector<double> medians;
+    for (const auto& batch : view.batches) medians.push_back(batch.median);
+    EpochSketch::View late = view;
+    late.drop_front(view.batches.size() / 2);
+    const double level = stats::pooled_median(std::move(late.values), late.batches.size(), level_).median;
+    return find_warm_up(medians, shares_below(view, level), alarm_);
+  }
+
+  /// Share of each batch's samples below `level`, ties counted half.
+  static std::vector<double> shares_below(const EpochSketch::View& view, double level) {
     std::vector<double> shares(view.batches.size(), 0.0);
     for (const auto& v : view.values) {
-      if (v.value <= median) shares[v.batch] += v.weight * (v.value < median ? 1 : 0.5);
+      if (v.value <= level) shares[v.batch] += v.weight * (v.value < level ? 1 : 0.5);
     }
     for (std::size_t b = 0; b < shares.size(); ++b) shares[b] /= static_cast<double>(view.batches[b].samples);
     return shares;
   }
 
-  static std::uint64_t epochs_before(const std::vector<EpochSketch::Batch>& batches, std::size_t at) {
+  std::string epochs() const { return std::to_string(sketch_.epochs()) + " epochs"; }
+
+  static std::string epochs_before(const EpochSketch::View& view, std::size_t at) {
     std::uint64_t out = 0;
-    for (std::size_t b = 0; b < at; ++b) out += batches[b].epochs;
-    return out;
+    for (std::size_t b = at; b < view.batches.size(); ++b) out += view.batches[b].epochs;
+    return std::to_string(out);
   }
 
   std::size_t held_bytes() const override { return sizeof(Ci) - sizeof(RuleBase) + sketch_.bytes(); }
 
-  double precision_, level_, margin_, alarm_;
-  unsigned hold_, patience_, precise_ = 0, drifting_ = 0;
+  double precision_, level_, ranks_, alarm_;
+  unsigned patience_, drifting_ = 0;
   PeekGrid grid_;
   EpochSketch sketch_;
   std::uint64_t skipped_ = 0;

@@ -50,7 +50,7 @@ double kolmogorov_tail(double x) {
   return std::clamp(sum, 0.0, 1.0);
 }
 
-WarmUp find_warm_up(std::span<const double> medians) {
+WarmUp find_warm_up(std::span<const double> medians, std::span<const double> shares, double alarm) {
   if (medians.size() < fewest) return {0, true};
   const std::size_t half = medians.size() / 2;
   const auto rest = medians.subspan(half);
@@ -60,9 +60,12 @@ WarmUp find_warm_up(std::span<const double> medians) {
   const double bound = stats::student_quantile(0.9995, n - 1) * std::sqrt(squares / (n - 1) * (1 + 1 / n));
 
   const double side = medians[0] > centre ? 1 : -1;
-  std::size_t k = 0;
-  while (k < half && side * (medians[k] - centre) > bound) ++k;
-  return {std::min(2 * k, half), 2 * k <= half};
+  std::size_t head = 0;
+  while (head < half && side * (medians[head] - centre) > bound) ++head;
+  if (drift_p(shares.subspan(head)) < alarm && drift_p(shares.subspan(half)) >= alarm) {
+    while (head < half && drift_p(shares.subspan(head)) < 0.05) ++head;
+  }
+  return {std::min(2 * head, half), 2 * head <= half};
 }
 
 std::size_t drift_at(std::span<const double> shares) { return excursion(shares).at; }

@@ -8,14 +8,17 @@ namespace sonde::rules {
 
 struct WarmUp {
   std::size_t leave_out;  ///< batches at the beginning that belong to the warm-up
-  bool over;              ///< false: the level at the beginning reaches so far in that its end is not yet seen
+  bool over;              ///< false: it reaches further in than a quarter, so its end is not safely seen
 };
 
-/// Finds leading batches that lie, all to one side, where none of the second half of the batches would (Student's
-/// prediction bound, two-sided 0.001 each). As many again are left out: a decay whose head stands out by a
-/// factor still has a tail, and twice the length leaves its square. medians: of the batches, in order of time;
-/// fewer than 8: nothing is found.
-WarmUp find_warm_up(std::span<const double> medians);
+/// Finds a warm-up in two ways and keeps the longer. Leading batches that lie, all to one side, where none of the
+/// second half would (Student's prediction bound, two-sided 0.001 each) find a short and high one. When drift_p
+/// of all batches is below `alarm` but that of the second half is not, the shortest head without which it is
+/// above 5 % finds a long and low one. Either way as many batches again are left out: a decay that no longer
+/// stands out still has a tail, and twice the length leaves the square of what was left.
+/// medians, shares: of the batches, in order of time; shares are below the median of the second half. Fewer than
+/// 8 batches: nothing is found.
+WarmUp find_warm_up(std::span<const double> medians, std::span<const double> shares, double alarm);
 
 /// Probability of level changes at least as large if there were none: Kolmogorov's law for the largest excursion
 /// of the running sum of the batches' shares below the common median. The shares are what is tested, so delays

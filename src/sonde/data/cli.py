@@ -157,7 +157,7 @@ def diff(base: Path, other: Path, matters: float) -> Outcome:
                 "units": one.units,
                 "compared": one.compared,
                 "differ": int(one.differs.sum()),
-                "median_ratio": _number(comparison.median(one.ratio)),
+                "median_ratio": _number(comparison.middle(one.ratio)),
                 "minimal_detectable_change": _number(one.mde),
             }
             for one in found.compared
@@ -182,7 +182,7 @@ def _diff_tables(found: Difference) -> Any:
             one.name,
             str(one.compared),
             str(int(one.differs.sum())),
-            share(comparison.median(one.ratio) - 1),
+            share(comparison.middle(one.ratio) - 1),
             share(one.mde).lstrip("+"),
         )
         for one in found.compared

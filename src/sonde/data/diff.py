@@ -139,7 +139,7 @@ def compare(a: xr.DataTree, b: xr.DataTree, matters: float = 0.05) -> Difference
                 pair.b,
                 differs,
                 int(np.count_nonzero(np.isfinite(pair.p))),
-                _middle(pair.mde),
+                middle(pair.mde),
             )
         )
     return found
@@ -271,9 +271,9 @@ def _adjusted(groups: list[np.ndarray]) -> list[np.ndarray]:
     return [part.reshape(group.shape) for part, group in zip(np.split(adjusted, ends), groups)]
 
 
-def _middle(values: np.ndarray) -> float:
-    values = values[np.isfinite(values)]
-    return stats.median(values) if values.size else float("nan")
+def middle(values: np.ndarray) -> float:
+    """Median of the finite values; NaN when there is none."""
+    return stats.median(values[np.isfinite(values)])
 
 
 def _doubts(a: xr.DataTree, b: xr.DataTree) -> Iterator[Warning]:

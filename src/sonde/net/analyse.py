@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -86,21 +85,12 @@ def _put_fits(summary: xr.Dataset, raw: xr.Dataset) -> None:
         chosen = sorted({*(spots[k] for k in drawn), *shown})
     for name, values in cells.fit(raw, chosen, set(shown)).items():
         units, long_name, method = cells.COSTLY[name]
-        if name.endswith("_period") and not _has_times(raw):
-            units, long_name = "1", f"{long_name}; in samples"
         summary[name] = xr.Variable(CELL, values, {"units": units, "long_name": long_name, "method": method})
     summary.attrs.update(fitted_cells=len(chosen), measured_cells=len(spots))
 
 
 def _spots(chosen: np.ndarray) -> list[cells.Spot]:
     return [(int(s), int(d), int(k)) for s, d, k in np.argwhere(chosen)]
-
-
-def _has_times(raw: xr.Dataset) -> bool:
-    """Whether samples have times; one cell tells for all."""
-    if "t_start" not in raw:
-        return False
-    return any(s.t is not None for _, s in islice(cells.series_in(raw, next(cells.pieces(raw))), 1))
 
 
 def _put_events(summary: xr.Dataset, raw: xr.Dataset) -> None:

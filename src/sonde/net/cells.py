@@ -219,6 +219,7 @@ COSTLY: dict[str, tuple[str, str, str]] = {
         "highest ordinate over a fitted red and white background, every frequency paid for",
     ),
     "cyclic_period": ("s", "period of the strongest cycle; NaN where cyclic_p > 0.01", "of that ordinate"),
+    "cyclic_samples": ("1", "the same in samples, where samples have no times", "of that ordinate"),
     "outlier_share": (
         "1",
         "share of samples that are outliers",
@@ -226,6 +227,7 @@ COSTLY: dict[str, tuple[str, str, str]] = {
     ),
     "outlier_p": ("1", "p of outliers at random times", "Rayleigh's power, every frequency paid for"),
     "outlier_period": ("s", "period of recurring outliers; NaN where outlier_p > 0.01", "of that power"),
+    "outlier_samples": ("1", "the same in samples, where samples have no times", "of that power"),
     "regimes": (
         "1",
         "levels that the epoch medians take; 0 where not looked for",
@@ -248,7 +250,7 @@ def fit(raw: xr.Dataset, spots: Sequence[Spot], with_p: Collection[Spot] = ()) -
 
     Returns
     -------
-    Arrays (src, dst, size) by name. Periods are in s; where there are no times, in samples.
+    Arrays (src, dst, size) by name. A period is in s; where a cell's samples have no times, in samples.
     """
     shape = tuple(raw.sizes[d] for d in SERIES[:3])
     out = {name: np.full(shape, np.nan) for name in COSTLY}
@@ -265,10 +267,11 @@ def fit(raw: xr.Dataset, spots: Sequence[Spot], with_p: Collection[Spot] = ()) -
             out["lognormal_p"][spot] = stats.ks_p(law, fitted, replicates=99)
         cycle = strongest_cycle(series)
         out["cyclic_p"][spot] = cycle.p
-        out["cyclic_period"][spot] = cycle.period if cycle.p <= LEVEL else np.nan
+        unit = "period" if series.t is not None else "samples"
+        out[f"cyclic_{unit}"][spot] = cycle.period if cycle.p <= LEVEL else np.nan
         found = periodicity.periodic_outliers(series.latency, series.epoch, series.t, LEVEL)
         out["outlier_share"][spot], out["outlier_p"][spot] = found.share, found.p
-        out["outlier_period"][spot] = found.period
+        out[f"outlier_{unit}"][spot] = found.period
         medians, _ = epoch_levels(series)
         out["regimes"][spot] = 1 + len(stats.change_points(medians, LEVEL, 3)) if len(medians) >= 6 else 0
         out["homogeneous_p"][spot] = periodicity.homogeneity(windows(series), permutations=199).p

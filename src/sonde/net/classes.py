@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats as sps
 from scipy.cluster.hierarchy import linkage, to_tree
 from scipy.special import betainc, gammaln
 
@@ -191,11 +190,17 @@ def valley_p(values: np.ndarray, boundary: float, floor: float = 0.01, searched:
 
 
 def adjusted_rand(a: np.ndarray, b: np.ndarray) -> float:
-    """Adjusted Rand index of two labellings of the same things; 1.0 where both put all into one class.
+    """Adjusted Rand index of two labellings (non-negative) of the same things; 1.0 where both have one class
+    only.
 
     Source: Hubert & Arabie, Journal of Classification 2, 1985, 193-218, eq. 5.
     """
-    table = sps.contingency.crosstab(a, b).count.astype(float)
+    width = int(b.max(initial=0)) + 1
+    table = (
+        np.bincount(a * width + b, minlength=(int(a.max(initial=0)) + 1) * width)
+        .reshape(-1, width)
+        .astype(float)
+    )
     both = (table * (table - 1) / 2).sum()
     rows, columns, n = table.sum(axis=1), table.sum(axis=0), table.sum()
     row_pairs, column_pairs = (rows * (rows - 1) / 2).sum(), (columns * (columns - 1) / 2).sum()

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from sonde.core.errors import DataError, Exit, SondeError, UsageError
+from sonde.core.errors import DataError, Exit, Finding, SondeError, UsageError
 from sonde.core.options import DURATION, SHARE, SIZE, SIZES, common, settings
 from sonde.core.outcome import Outcome, Table
 from sonde.net.modes import CHOICES, VALUES, modes, read_modes
@@ -171,7 +171,8 @@ def run(
 ) -> Outcome:
     """Measure delays between all pairs of ranks.
 
-    Samples come in short bursts spread over the run, pairs and lengths mixed. Each (pair, length) ends when its
+    Samples come in short bursts spread over the run, pairs and lengths mixed. Each (pair, length) ends
+    when its
     stopping rule is content; --budget ends all. Ctrl-C saves what there is.
 
     \b
@@ -225,6 +226,98 @@ def run(
     elif not outcome.complete:
         outcome.exit = Exit.INCOMPLETE
     return outcome
+
+
+@group.command()
+@common("output", "launcher", "hosts", "budget", "seed")
+@click.argument("file", metavar="FILE.nc", type=click.Path(path_type=Path))
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=DURATION,
+    default="60s",
+    show_default=True,
+    metavar="TIME",
+    help="How long ranks may be silent.",
+)
+@click.option("--inject-slow", default="", hidden=True, help="As for run.")
+def retest(
+    file: Path,
+    output: Path | None,
+    launcher: str,
+    hosts: str | None,
+    budget_s: float | None,
+    seed: int | None,
+    timeout_s: float,
+    inject_slow: str,
+) -> Outcome:
+    """Measure the suspicious links of a run again, beside ordinary ones; the fresh data alone decide.
+
+    Being the slowest of many is no proof: the second look is. Start it as the first run was, with the same hosts.
+    """
+    began = time.monotonic()
+    from sonde.core import hostlist
+    from sonde.net import run as runs
+
+    number = secrets.randbits(32) if seed is None else seed
+    suspects = runs.suspects_in(file, number)
+    if not suspects.pairs:
+        return Outcome(
+            "net",
+            "retest",
+            f"{file} has no suspicious link",
+            schema="net/1",
+            dataset=str(file),
+            values={"confirmed": []},
+        )
+    budget_s = budget_s or 20.0
+    plan = Plan(
+        modes=read_modes(suspects.mode),
+        sizes=suspects.sizes,
+        ntasks=suspects.ranks,
+        pairs=suspects.pairs,
+        seed=number,
+        gap_s=gap_for(budget_s),
+        labels={"selection": "retest", "retest_of": str(file)},
+        inject_slow=inject_slow,
+    )
+    out = runs.output_path(output or file.with_stem(f"{file.stem}-retest"))
+    start = runs.prepare(launcher, hostlist.expand(hosts) if hosts else ())
+    request = runs.Request(plan, start, out, ("sonde", *sys.argv[1:]), budget_s, began, timeout_s)
+    measured = runs.measure(request, settings().bar("net retest", budget_s))
+    if measured.error is not None:
+        raise _saved(measured.error, measured.paths)
+    test = runs.judge_again(file, measured.paths[0], suspects)
+    rows = [
+        (f"{link.src}–{link.dst}", f"{link.ratio:.2f}", f"{link.low:.2f} to {link.high:.2f}", f"{link.q:.2g}")
+        for link in test.links
+    ]
+    found = [
+        Finding(
+            "net.slow_link_confirmed",
+            f"link {link.src}–{link.dst} is {link.ratio - 1:.0%} slower than expected in fresh data too",
+            {"src": link.src, "dst": link.dst, "ratio": link.ratio, "q": link.q},
+            f"sonde net show {measured.paths[0]} --pair {link.src},{link.dst}",
+        )
+        for link in test.links
+    ]
+    verdict = f"{len(test.links)} of {len(suspects.suspects)} suspicious links are slow in fresh data too"
+    return Outcome(
+        "net",
+        "retest",
+        verdict,
+        schema="net/1",
+        dataset=str(measured.paths[0]),
+        findings=found,
+        tables=[Table("Confirmed", ("link", "ratio", "95 % interval", "q"), rows, right=(1, 2, 3))]
+        if rows
+        else [],
+        values={
+            "suspects": [list(pair) for pair in suspects.suspects],
+            "confirmed": [f.evidence for f in found],
+        },
+        exit=Exit.INTERRUPTED if measured.interrupted else Exit.DONE,
+    )
 
 
 def _saved(error: SondeError, paths: list[Path]) -> SondeError:
@@ -325,6 +418,7 @@ def check(
     Prints the command that would drain the hosts behind the findings, and never runs it.
     """
     import sonde
+    from sonde.core import dataset
     from sonde.net import limits
     from sonde.net.figures import summary_of
 
@@ -336,7 +430,7 @@ def check(
         found = limits.check(summary, asked, str(file))
         if against is not None:
             with sonde.open(against) as base:
-                machine = (dict(base.attrs), dict(tree.attrs))
+                machine = (dataset.attrs(base), dataset.attrs(tree))
                 result = limits.diff(
                     summary_of(base).load(), summary, (str(against), str(file)), matters, machine
                 )
@@ -359,11 +453,12 @@ def check(
 def diff(a: Path, b: Path, matters: float) -> Outcome:
     """Where B is slower than A, cell by cell, and what changed in the machine; exit 1 when it is."""
     import sonde
+    from sonde.core import dataset
     from sonde.net import limits
     from sonde.net.figures import summary_of
 
     with sonde.open(a) as before, sonde.open(b) as after:
-        machine = (dict(before.attrs), dict(after.attrs))
+        machine = (dataset.attrs(before), dataset.attrs(after))
         result = limits.diff(
             summary_of(before).load(), summary_of(after).load(), (str(a), str(b)), matters, machine
         )
@@ -454,7 +549,8 @@ def replay(files: tuple[Path, ...], rules_: tuple[str, ...], cap: int, seed: int
     outcome.verdict = (
         f"{best['rule']} needs the fewest samples for a median error up to 1 %: {best['n']:.0f} a cell"
         if best["error"] <= 0.01
-        else f"no rule keeps the median error to 1 %; {best['rule']} with {best['n']:.0f} samples errs {best['error']:.1%}"
+        else f"no rule keeps the median error to 1 %; {best['rule']} with {best['n']:.0f} samples errs "
+        f"{best['error']:.1%}"
     )
     return outcome
 
@@ -505,7 +601,8 @@ def model(
             f"{file} has too few message lengths for a model",
             "measure more with --sizes",
         )
-    rows, told = [], []
+    rows: list[tuple[str, ...]] = []
+    told: list[dict[str, Any]] = []
     for k, link in enumerate(fitted):
         gp = models.loggp(link, other)
         for segment in link.segments:

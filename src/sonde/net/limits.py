@@ -1,8 +1,11 @@
 """Holding a run against limits, against an earlier run, or against another network. Pure: summaries in, findings out.
 
-Two medians differ when their intervals do not overlap *and* they are apart by more than `matters`: on a busy machine
-a difference that matters to nobody is found in every run. Over many cells the test is corrected: a cell counts when its
-p passes Benjamini and Hochberg's step over all cells compared (1995), p from the normal law on log medians whose
+Two medians differ when their intervals do not overlap *and* they are apart by more than `matters`: on a
+busy machine
+a difference that matters to nobody is found in every run. Over many cells the test is corrected: a cell
+counts when its
+p passes Benjamini and Hochberg's step over all cells compared (1995), p from the normal law on log medians
+whose
 errors come from the 95 % intervals.
 """
 
@@ -35,8 +38,10 @@ UNKNOWN_LOG_ERROR = 0.05  # of a median without an interval, as in files of othe
 class Limits:
     """What a network must keep. None: not asked.
 
-    max_median_s : of every cell at or below `size_b` (all sizes when None). max_ratio : slowest over fastest link
-    of one class at one size. min_converged : share of cells whose rule was content. slow_links : whether a slow
+    max_median_s : of every cell at or below `size_b` (all sizes when None). max_ratio : slowest over
+    fastest link
+    of one class at one size. min_converged : share of cells whose rule was content. slow_links : whether a
+    slow
     link, rank or host is a finding.
     """
 
@@ -114,7 +119,7 @@ def _ratios(summary: xr.Dataset, limits: Limits, dataset: str) -> list[Finding]:
                             "ratio": ratio,
                             "src": int(a),
                             "dst": int(b),
-                            **_hosts(summary, a, b),
+                            **_hosts(summary, int(a), int(b)),
                         },
                         f"sonde net show {dataset} --pair {a},{b}",
                     )
@@ -196,7 +201,8 @@ def diff(
     cut = sps.norm.isf(LEVEL / max(1, int(both.sum())) / 2) + sps.norm.isf(0.2)
     detectable = float(np.expm1(cut * np.median(error[both]))) if both.any() else float("nan")
     return Difference(
-        found, _by_size(a, x, y, ratio, slower, faster, names), int(both.sum()), int(slower.sum()), int(faster.sum()),
+        found, _by_size(a, x, y, ratio, slower, faster, names), int(both.sum()), int(slower.sum()),
+        int(faster.sum()),
         middle, detectable,
     )  # fmt: skip
 

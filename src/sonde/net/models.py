@@ -1,11 +1,13 @@
-"""Models of a link: what a message of any size takes, fitted to what was measured, or assumed and held against it.
+"""Models of a link: what a message of any size takes, fitted to what was measured, or assumed and held
+against it.
 
-Hockney's model is T(s) = alpha + s / bandwidth. MPIs change protocol with size (eager, rendezvous, pipelined), so the
-line may have several segments, each with an alpha and a beta of its own. LogGP's parameters follow where they can be
-known: half a round trip gives L + 2o and G, and many messages at once (all_to_all) give the gap g; L and o apart
-cannot be told from such data, and are not.
+Hockney's model is T(s) = alpha + s / bandwidth. MPIs change protocol with size (eager, rendezvous,
+pipelined), so the line may have several segments, each with an alpha and a beta of its own. LogGP's
+parameters follow where they can be known: half a round trip gives L + 2o and G, and many messages at once
+(all_to_all) give the gap g; L and o apart cannot be told from such data, and are not.
 
-Source: Hockney 1994, Parallel Computing 20, 389-398; Alexandrov, Ionescu, Schauser, Scheiman 1995, LogGP, SPAA 95.
+Source: Hockney 1994, Parallel Computing 20, 389-398; Alexandrov, Ionescu, Schauser, Scheiman 1995, LogGP,
+SPAA 95.
 """
 
 from __future__ import annotations
@@ -54,9 +56,9 @@ class Segment:
 class LinkModel:
     """A fitted model of one link or class.
 
-    scatter : relative sd of the measured medians about the lines. left_out : relative error of the forecast of each
-    size from the others (leave one out), (S,); NaN where the others do not suffice. size, latency_s : what was
-    fitted, (S,).
+    scatter : relative sd of the measured medians about the lines. left_out : relative error of the forecast
+    of each size from the others (leave one out), (S,); NaN where the others do not suffice. size, latency_s :
+    what was fitted, (S,).
     """
 
     segments: tuple[Segment, ...]
@@ -96,7 +98,8 @@ class LinkModel:
         return self.segments[-1]
 
     def predict(self, size: float, level: float = 0.95) -> tuple[float, float, float]:
-        """Forecast for a size: (value, low, high) in s, low and high a prediction interval for a link's median.
+        """Forecast for a size: (value, low, high) in s, low and high a prediction interval for a link's
+        median.
 
         Beyond the sizes that were measured the interval holds only if the protocol stays the same there.
         """
@@ -114,12 +117,14 @@ def fit(size: np.ndarray, latency: np.ndarray, error: np.ndarray | None = None) 
 
     Parameters
     ----------
-    size : (S,) B, ascending. latency : (S,) s; NaN are left out. error : (S,) relative standard errors, or None.
+    size : (S,) B, ascending. latency : (S,) s; NaN are left out. error : (S,) relative standard errors, or
+        None.
 
     Returns
     -------
-    LinkModel. The number of segments, at most three of at least three sizes each, is the one with the least BIC;
-    residuals are relative, so that small messages count as much as large ones. Slopes are not below zero.
+    LinkModel. The number of segments, at most three of at least three sizes each, is the one with the least
+    BIC; residuals are relative, so that small messages count as much as large ones. Slopes are not below
+    zero.
 
     Raises
     ------
@@ -168,7 +173,9 @@ def _best(x: np.ndarray, y: np.ndarray, e: np.ndarray) -> tuple[tuple[Segment, .
 
 
 def _cuts(n: int) -> list[list[tuple[int, int]]]:
-    """Every way of cutting n sizes into at most MOST_SEGMENTS runs of at least LEAST_POINTS; one run first."""
+    """Every way of cutting n sizes into at most MOST_SEGMENTS runs of at least LEAST_POINTS; one run
+    first.
+    """
     out = [[(0, n)]]
     m = LEAST_POINTS
     if MOST_SEGMENTS >= 2:
@@ -179,7 +186,9 @@ def _cuts(n: int) -> list[list[tuple[int, int]]]:
 
 
 def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float, np.ndarray]:
-    """Least squares of relative residuals: alpha, beta >= 0, sum of squares, covariance for a relative sd of 1."""
+    """Least squares of relative residuals: alpha, beta >= 0, sum of squares, covariance for a relative sd of
+    1.
+    """
     design = np.column_stack([1 / y, x / y])
     scale = np.array([1.0, max(float(x.max()), 1.0)])  # or the normal matrix is singular in floating point
     inverse = np.linalg.pinv((design / scale).T @ (design / scale)) / np.outer(scale, scale)
@@ -194,7 +203,9 @@ def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float, np.ndarray
 
 
 def class_models(summary: xr.Dataset) -> list[LinkModel]:
-    """One model for each link class of a summary, from the class's median at every size; [] with too few sizes."""
+    """One model for each link class of a summary, from the class's median at every size; [] with too few
+    sizes.
+    """
     links = pairs_of(summary)
     if len(links) == 0:
         return []
@@ -222,7 +233,8 @@ def _labels(summary: xr.Dataset, src: np.ndarray, dst: np.ndarray) -> np.ndarray
 class LogGP:
     """What half round trips, and all_to_all where there is one, tell of LogGP's parameters.
 
-    latency_overhead_s : L + 2o. gap_per_byte_s : G, s/B. gap_s : g at the smallest size; NaN without all_to_all.
+    latency_overhead_s : L + 2o. gap_per_byte_s : G, s/B. gap_s : g at the smallest size; NaN without
+        all_to_all.
     """
 
     latency_overhead_s: float
@@ -233,8 +245,8 @@ class LogGP:
 def loggp(model: LinkModel, together: xr.Dataset | None = None) -> LogGP:
     """LogGP's parameters of a class.
 
-    together : summary of an all_to_all run of the same ranks; with it the gap g follows from the time between the
-    first and the last of the messages that reach a rank at once.
+    together : summary of an all_to_all run of the same ranks; with it the gap g follows from the time between
+    the first and the last of the messages that reach a rank at once.
     """
     gap = float("nan")
     if together is not None:
@@ -258,13 +270,14 @@ def expected(model: Mapping[str, Any], summary: xr.Dataset) -> np.ndarray:
 
     Parameters
     ----------
-    model : {"level": [{"name": "same host", "latency_s": 1e-6, "bandwidth_b_per_s": 5e9}, …]} by topological level
-        (LEVEL_NAMES; "any" is every other pair), or {"matrix": N x N of s, the same for every size}.
+    model : {"level": [{"name": "same host", "latency_s": 1e-6, "bandwidth_b_per_s": 5e9}, …]} by topological
+        level (LEVEL_NAMES; "any" is every other pair), or {"matrix": N x N of s, the same for every size}.
     summary : with the places of the ranks, which levels need.
 
     Raises
     ------
-    UsageError  net.bad_model: an unknown key or level, a missing or negative number, a matrix of another shape.
+    UsageError  net.bad_model: an unknown key or level, a missing or negative number, a matrix of another
+    shape.
     """
     for key in model:
         if key not in _KEYS:
@@ -334,8 +347,9 @@ def violations(
 ) -> list[Finding]:
     """Links that do not keep to an assumed model, worst first.
 
-    A cell breaks the model when it is slower or faster than expected by more than `tolerance` beyond doubt: one-sided
-    test of |log(median / expected)| against log(1 + tolerance), false-discovery level `level` over all cells.
+    A cell breaks the model when it is slower or faster than expected by more than `tolerance` beyond doubt:
+    one-sided test of |log(median / expected)| against log(1 + tolerance), false-discovery level `level` over
+    all cells.
     """
     wanted, cells = expected(model, summary), centre(summary)
     both = np.isfinite(wanted) & np.isfinite(cells) & (cells > 0)

@@ -1,6 +1,7 @@
 """What each stopping rule would have saved, and lost, on series that were recorded in full. Pure.
 
-The truth that a rule is held against is the median of the whole series of a cell, which has an error of its own: a
+The truth that a rule is held against is the median of the whole series of a cell, which has an error of
+its own: a
 coverage somewhat below the level is to be expected where the series is short.
 """
 
@@ -16,7 +17,7 @@ from scipy import stats as sps
 from sonde.core.errors import DataError
 from sonde.core.rules import Replay, replay
 from sonde.core.stats import median
-from sonde.net.cells import series_in, pieces
+from sonde.net.cells import pieces, series_in
 
 LEVEL = 0.95
 LEAST_SAMPLES = 20  # a cell with fewer says nothing about a rule
@@ -26,9 +27,12 @@ LEAST_SAMPLES = 20  # a cell with fewer says nothing about a rule
 class RuleResult:
     """How one rule did on one run.
 
-    cells : cells replayed. n : median of samples taken. error, error_p95 : of |estimate / full median - 1| over
-    cells. coverage, coverage_ci : share of intervals that held the full median, of cells that got one, with its
-    exact binomial interval. time_saved : share of the time in samples that would not have been spent. decisions :
+    cells : cells replayed. n : median of samples taken. error, error_p95 : of |estimate / full median - 1|
+    over
+    cells. coverage, coverage_ci : share of intervals that held the full median, of cells that got one,
+    with its
+    exact binomial interval. time_saved : share of the time in samples that would not have been spent.
+    decisions :
     cells by decision.
     """
 

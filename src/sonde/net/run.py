@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from sonde.net.schema import NAME, SCHEMA
 
 if TYPE_CHECKING:
     from sonde.net.classes import Classes
+    from sonde.net.links import LinkTest
     from sonde.net.pairs import Pairs
 
 MPI_PREFIXES = ("OMPI_MCA_", "PRTE_MCA_", "MPIR_CVAR_", "MPICH_", "I_MPI_", "UCX_", "FI_", "HYDRA_")
@@ -44,6 +45,7 @@ TRANSPORT_VARIABLES = (
 )
 FIRST_PASS = 60  # samples a cell of --by-class's first pass
 REPRESENTATIVES = 4  # links measured of each class
+CONTROLS = 8  # ordinary links that a re-test measures beside its suspects
 
 # Of a budget, what is kept for the end: sealing and analysis.
 RESERVE_SHARE, RESERVE_S, RESERVE_CELL_S, RESERVE_FIT_S = 0.05, 1.0, 0.0005, 0.06
@@ -94,7 +96,8 @@ def output_path(output: Path | None) -> Path:
 
     Raises
     ------
-    EnvironmentFailure  core.cannot_write: its folder is not there. UsageError  net.bad_output: it is a folder.
+    EnvironmentFailure  core.cannot_write: its folder is not there. UsageError  net.bad_output: it is a
+    folder.
     """
     if output is None:
         return Path(seal.dataset_name("net", cluster()))
@@ -138,7 +141,8 @@ class Request:
     """What is to be measured, with what, into which dataset (of several modes, <stem>-<mode>.nc).
 
     command: what the user typed, for the dataset. budget_s: time for all of it since `began`
-    (time.monotonic), start-up and analysis included; None: no limit. timeout_s: how long the probe may be silent
+    (time.monotonic), start-up and analysis included; None: no limit. timeout_s: how long the probe may be
+    silent
     before it is taken for stuck.
     """
 
@@ -209,7 +213,8 @@ def measure(request: Request, progress: Progress) -> Measured:
 def measure_by_class(request: Request, bar: Callable[[str, float | None], Progress]) -> Measured:
     """Finds the classes of links in a short first pass, then measures REPRESENTATIVES links of each.
 
-    The first pass visits every pair, with few samples of a few lengths; it may take a third of the budget. Only
+    The first pass visits every pair, with few samples of a few lengths; it may take a third of the budget.
+    Only
     the second pass is kept; its dataset says which pairs stood for how many.
     """
     import sonde
@@ -252,6 +257,61 @@ def measure_by_class(request: Request, bar: Callable[[str, float | None], Progre
     )
 
 
+@dataclass(frozen=True)
+class Suspects:
+    """What a first run says should be measured again.
+
+    pairs: suspects and controls. suspects: as `after_retest` takes them.
+    """
+
+    pairs: tuple[tuple[int, int], ...]
+    suspects: list[tuple[int, int]]
+    ranks: int
+    sizes: tuple[int, ...]
+    mode: str
+
+
+def suspects_in(path: Path, seed: int) -> Suspects:
+    """Links of a dataset that may be slow, and CONTROLS ordinary ones that tell whether the whole machine moved.
+
+    Raises
+    ------
+    DataError  as `sonde.open`.
+    """
+    import sonde
+    from sonde.net.figures import summary_of
+    from sonde.net.links import pairs_to_retest, slow_links
+    from sonde.net.pairs import pairs_of
+
+    with sonde.open(path) as tree:
+        summary = summary_of(tree).load()
+        mode = str(tree.attrs.get("mode", "one_to_one"))
+    links = pairs_of(summary)
+    expected = summary["class_expected"].values[links.src, links.dst]
+    chosen = pairs_to_retest(slow_links(links, expected), links)
+    ordinary = [pair for pair in zip(links.src.tolist(), links.dst.tolist()) if pair not in set(chosen)]
+    drawn = np.random.default_rng(seed).permutation(len(ordinary))[:CONTROLS]
+    pairs = {(min(pair), max(pair)) for pair in [*chosen, *(ordinary[k] for k in drawn)]}
+    sizes = tuple(int(size) for size in summary["size"].values)
+    return Suspects(tuple(sorted(pairs)) if chosen else (), chosen, summary.sizes["src"], sizes, mode)
+
+
+def judge_again(first: Path, again: Path, suspects: Suspects) -> LinkTest:
+    """The verdict on suspects, from the second run alone."""
+    import sonde
+    from sonde.net.figures import summary_of
+    from sonde.net.links import after_retest, slow_links
+    from sonde.net.pairs import pairs_of
+
+    with sonde.open(first) as tree:
+        summary = summary_of(tree).load()
+    with sonde.open(again) as tree:
+        fresh = pairs_of(summary_of(tree).load())
+    links = pairs_of(summary)
+    classes = summary["class_expected"].values[links.src, links.dst]
+    return after_retest(slow_links(links, classes), links, classes, fresh, suspects.suspects)
+
+
 def representatives(links: Pairs, classes: Classes, seed: int) -> list[list[tuple[int, int]]]:
     """For each class the link in its middle, its slowest one, and others drawn by seed: REPRESENTATIVES at most."""
     rng = np.random.default_rng(seed)
@@ -269,7 +329,7 @@ def representatives(links: Pairs, classes: Classes, seed: int) -> list[list[tupl
 
 
 def drop_raw(measured: Measured) -> None:
-    """Takes the single samples out of what was measured; counts, verdicts and places of the ranks stay.
+    """Takes /raw out of what was measured; the summary, with counts, verdicts and places of the ranks, stays.
 
     Raises
     ------
@@ -280,11 +340,11 @@ def drop_raw(measured: Measured) -> None:
 
     for path in measured.paths:
         with sonde.open(path) as tree:
-            raw = tree["raw"].to_dataset()
-            small = raw.drop_vars([name for name, value in raw.data_vars.items() if "sample" in value.dims])
-            small, summary = small.load(), tree["summary"].to_dataset().load()
-            attrs, env, warnings = dataset.attrs(tree), dataset.attrs(tree["env"]), dataset.warnings_of(tree)
-        seal.write_dataset(path, small, summary, attrs, env, warnings)
+            summary = tree["summary"].to_dataset().load()  # it holds counts, verdicts and places too
+            attrs = dataset.attrs(tree)
+            env = dataset.attrs(tree.children["env"])
+            warnings = dataset.warnings_of(tree)
+        seal.write_dataset(path, None, summary, attrs, env, warnings)
 
 
 def transport(environment: Mapping[str, str]) -> str:
@@ -315,10 +375,8 @@ def _forget(run_dir: Path) -> None:
         (run_dir / name).unlink(missing_ok=True)
     for block in run_dir.glob("*.blk"):
         block.unlink()
-    try:
+    with suppress(OSError):  # somebody keeps something there; it stays
         run_dir.rmdir()
-    except OSError:
-        pass  # somebody keeps something there; it stays
 
 
 class _Listener:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -70,7 +71,8 @@ def check(
 ) -> Outcome:
     """Hold this machine against limits, or against an earlier survey; exit 1 on a finding.
 
-    Fits Slurm's HealthCheckProgram: done within 60 s by default. It prints, and never runs, the command that would
+    Fits Slurm's HealthCheckProgram: done within 60 s by default. It prints, and never runs, the command
+    that would
     drain the node.
     """
     began = time.monotonic()
@@ -110,7 +112,7 @@ def _outcome(verb: str, results: list[RoomResult], report: str | None) -> Outcom
     )
     if not ran:
         verdict = "no room could run here"
-    values = {"rooms": [result.as_json() for result in results]}
+    values: dict[str, Any] = {"rooms": [result.as_json() for result in results]}
     if report:
         values["report"] = report
     return Outcome(

@@ -115,13 +115,14 @@ def compare(results: list[RoomResult], against: Path | None) -> None:
     if against is None:
         return
     import sonde
+    from sonde.core import dataset
     from sonde.net import limits
     from sonde.net.figures import summary_of
 
     for result in results:
         for path in result.datasets:
             with sonde.open(against / path.name) as before, sonde.open(path) as now:
-                machine = (dict(before.attrs), dict(now.attrs))
+                machine = (dataset.attrs(before), dataset.attrs(now))
                 names = (str(against / path.name), str(path))
                 result.findings += limits.diff(
                     summary_of(before).load(), summary_of(now).load(), names, machine=machine

@@ -1,0 +1,52 @@
+"""A slow link must be slow in fresh data too. The links are real; what makes one slow is put in."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SONDE = Path(sys.executable).with_name("sonde")
+SLOW = "0:3:0.0002,3:0:0.0002"  # both directions, since half a round trip is one road
+
+pytestmark = pytest.mark.mpi
+
+
+def sonde(*words: str, cwd: Path) -> dict:
+    ran = subprocess.run([SONDE, "--json", *words], cwd=cwd, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return json.loads(ran.stdout)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("retest")
+    words = ["net", "run", "--ntasks", "5", "--sizes", "8,1KiB", "--rule", "fixed:1500", "--seed", "3"]
+    sonde(*words, "--inject-slow", SLOW, "-o", "first.nc", cwd=folder)
+    return folder / "first.nc"
+
+
+def test_a_link_that_stays_slow_is_confirmed(first):
+    told = sonde(
+        "net",
+        "retest",
+        first.name,
+        "--budget",
+        "10s",
+        "--inject-slow",
+        SLOW,
+        "-o",
+        "again.nc",
+        cwd=first.parent,
+    )
+    assert [0, 3] in told["suspects"]
+    assert [0, 3] in [[link["src"], link["dst"]] for link in told["confirmed"]]
+
+
+def test_a_link_that_was_slow_by_bad_luck_is_not(first):
+    told = sonde("net", "retest", first.name, "--budget", "10s", "-o", "luck.nc", cwd=first.parent)
+    assert [0, 3] in told["suspects"]
+    assert [0, 3] not in [[link["src"], link["dst"]] for link in told["confirmed"]]

@@ -1,0 +1,125 @@
+"""deploy/slurm: what the scripts make of Sonde's answers, with a Sonde that answers as told."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SLURM = Path(__file__).parents[2] / "deploy" / "slurm"
+FINDING = "! 1 finding\n  would drain: scontrol update NodeName=n1 State=DRAIN 'Reason=sonde: slow'\n"
+
+
+def program(path: Path, text: str) -> Path:
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def answering(tmp_path):
+    """Runs a script with a Sonde that notes its words, prints `text` and ends with `status`."""
+
+    def run(
+        script: str,
+        text: str = "✓ 0 findings in 1 of 1 rooms\n",
+        status: int = 0,
+        first: int | None = None,
+        **env,
+    ):
+        (tmp_path / "text").write_text(text)
+        early = f'[ "$2" != run ] || exit {first}\n' if first is not None else ""
+        body = f'printf "%s\\n" "$*" >>{tmp_path}/asked\n{early}cat {tmp_path}/text\nexit {status}\n'
+        sonde = program(tmp_path / "sonde", body)
+        tools = tmp_path / "bin"
+        tools.mkdir(exist_ok=True)
+        for tool in ("scontrol", "logger"):
+            program(tools / tool, f'echo "$@" >>{tmp_path}/{tool}\ncat >>{tmp_path}/{tool}.stdin\n')
+        variables = {
+            "PATH": f"{tools}:{os.environ['PATH']}",
+            "SONDE": str(sonde),
+            "SONDE_BASE": str(tmp_path / "base"),
+        }
+        return subprocess.run(
+            ["/bin/bash" if script.endswith(".sbatch") else "/bin/sh", SLURM / script],
+            env={**variables, **env},
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    return run
+
+
+def test_a_node_that_is_well_passes(answering, tmp_path):
+    ran = answering("healthcheck")
+    assert ran.returncode == 0
+    assert "0 findings" in ran.stdout
+    asked = (tmp_path / "asked").read_text()
+    assert asked.startswith("check --budget 40s")
+    assert "--against" not in asked
+    assert (tmp_path / "logger.stdin").read_text() == "✓ 0 findings in 1 of 1 rooms\n"
+
+
+def test_a_finding_is_told_and_nothing_is_drained(answering, tmp_path):
+    ran = answering("healthcheck", FINDING, 1)
+    assert ran.returncode == 1
+    assert re.search(r"^ *would drain: scontrol update NodeName=n1", ran.stdout, re.M)
+    assert "would drain" in (tmp_path / "logger.stdin").read_text()
+    assert not (tmp_path / "scontrol").exists()
+
+
+@pytest.mark.parametrize("status", [2, 3, 5, 130])
+def test_what_could_not_be_measured_is_no_finding(answering, status):
+    assert answering("healthcheck", "error: core: no\n", status).returncode == status
+
+
+def test_a_survey_of_better_days_is_compared_with(answering, tmp_path):
+    (tmp_path / "base").mkdir()
+    answering("healthcheck")
+    assert f"--against {tmp_path / 'base'}" in (tmp_path / "asked").read_text()
+
+
+def test_without_a_sonde_it_says_so(answering, tmp_path):
+    ran = answering("healthcheck", SONDE="/nowhere/sonde", PATH="/usr/bin:/bin")
+    assert ran.returncode == 3
+    assert "set SONDE" in ran.stderr
+    assert not (tmp_path / "asked").exists()
+
+
+JOB = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "16"}
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_job_ends_as_its_check_does(answering, tmp_path, status):
+    ran = answering("links.sbatch", FINDING, status, first=0, SLURM_SUBMIT_DIR=str(tmp_path), **JOB)
+    assert ran.returncode == status
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert [" ".join(line.split()[:2]) for line in asked] == ["net run", "report links-7.nc", "net check"]
+    assert "--ntasks 16" in asked[0]
+    assert not (tmp_path / "scontrol").exists()
+
+
+def test_a_job_that_measured_nothing_checks_nothing(answering, tmp_path):
+    ran = answering("links.sbatch", "", 0, first=3, SLURM_SUBMIT_DIR=str(tmp_path), **JOB)
+    assert ran.returncode == 3
+    assert len((tmp_path / "asked").read_text().splitlines()) == 1
+
+
+def test_a_job_with_pairs_missing_is_checked_all_the_same(answering, tmp_path):
+    ran = answering("links.sbatch", FINDING, 1, first=4, SLURM_SUBMIT_DIR=str(tmp_path), **JOB)
+    assert ran.returncode == 1
+    assert len((tmp_path / "asked").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize("script", ["healthcheck", "links.sbatch"])
+def test_the_shell_has_no_complaint(script):
+    words = ["shellcheck", "-x"] if shutil.which("shellcheck") else ["bash", "-n"]
+    ran = subprocess.run([*words, SLURM / script], capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
