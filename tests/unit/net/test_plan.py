@@ -211,7 +211,9 @@ class TestGap:
     def test_no_budget_no_gap(self):
         assert gap_for(None) == 0.0
 
-    @pytest.mark.parametrize(("budget_s", "gap_s"), [(1.0, 0.005), (10.0, 0.05), (50.0, 0.25), (86400.0, 0.25)])
+    @pytest.mark.parametrize(
+        ("budget_s", "gap_s"), [(1.0, 0.005), (10.0, 0.05), (50.0, 0.25), (86400.0, 0.25)]
+    )
     def test_two_hundred_epochs_fit_and_a_gap_is_never_long(self, budget_s, gap_s):
         assert gap_for(budget_s) == pytest.approx(gap_s)
 
