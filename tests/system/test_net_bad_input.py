@@ -88,20 +88,21 @@ class TestCommandLine:
         assert set(told["error"]) >= {"code", "what", "hint", "log"}
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """A sound dataset, made without any MPI."""
+    from sonde.core import seal
+    from sonde.net.analyse import analyse
+    from sonde.net.synthetic import Network
+
+    raw = Network(ranks=3, sizes=(8, 1024, 65536)).raw(10, 10, seed=1)
+    path = tmp_path_factory.mktemp("whole") / "a.nc"
+    attrs = {"schema": "net/1", "mode": "one_to_one", "stop_reason": "converged", "complete": 1}
+    seal.write_dataset(path, raw, analyse(raw), attrs, {}, [])
+    return path
+
+
 class TestFiles:
-    @pytest.fixture(scope="class")
-    def whole(self, tmp_path_factory) -> Path:
-        """A sound dataset, made without any MPI."""
-        from sonde.core import seal
-        from sonde.net.analyse import analyse
-        from sonde.net.synthetic import Network
-
-        raw = Network(ranks=3, sizes=(8, 1024, 65536)).raw(10, 10, seed=1)
-        path = tmp_path_factory.mktemp("whole") / "a.nc"
-        attrs = {"schema": "net/1", "mode": "one_to_one", "stop_reason": "converged", "complete": 1}
-        seal.write_dataset(path, raw, analyse(raw), attrs, {}, [])
-        return path
-
     def test_the_sound_one_is_read(self, sonde, whole):
         sonde("net", "show", whole).expect(0)
 
