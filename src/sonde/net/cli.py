@@ -525,7 +525,7 @@ def replay(files: tuple[Path, ...], rules_: tuple[str, ...], cap: int, seed: int
                     f"{file} holds no single samples, only their summary",
                     "measure with --raw",
                 )
-            results = replay_all(tree["raw"].to_dataset(), specs, cap=cap, seed=seed or 1)
+            results = replay_all(tree["raw"].to_dataset(), specs, cap=cap, seed=1 if seed is None else seed)
         rows = [
             (
                 r.rule,

@@ -117,7 +117,8 @@ def findings(summary: xr.Dataset, dataset: str = "FILE") -> list[Finding]:
         return out
     for k in range(summary.sizes.get("link", 0)):
         row = {name: summary[f"link_{name}"].values[k] for name in LINK}
-        out.append(_slow(row, summary.sizes["src"], summary.attrs.get("value") != "rtt_half", dataset))
+        directed = summary.attrs.get("value") != "rtt_half"
+        out.append(_slow(row, summary.sizes["src"], directed, dataset))
     return out
 
 
@@ -164,9 +165,8 @@ def _slow(row: dict[str, Any], ranks: int, directed: bool, dataset: str) -> Find
     evidence |= {"rank": src, "host": str(row["host"])}
     where = f" on {row['host']}" if str(row["host"]) else ""
     text = f"all links of rank {src}{where} are {row['ratio'] - 1:.0%} slower than those of other ranks"
-    return Finding(
-        "net.slow_rank", text, evidence, f"sonde net show {dataset} --pair {src},{(src + 1) % ranks}"
-    )
+    look = f"sonde net show {dataset} --pair {src},{(src + 1) % ranks}"
+    return Finding("net.slow_rank", text, evidence, look)
 
 
 def oversubscribed(summary: xr.Dataset) -> bool:
@@ -257,60 +257,6 @@ def tables(summary: xr.Dataset) -> list[Table]:
     return out
 
 
-STATUS_TEXT = {
-    NOT_MEASURED: "not measured",
-    CONVERGED: "converged",
-    CAP: "cap",
-    DRIFT: "drift",
-    UNDECIDED: "stopped before",
-}
-
-
-def pair_table(summary: xr.Dataset, src: int, dst: int) -> Table:
-    """All that is known of one ordered pair of ranks, a row for each size; "—" where there is nothing.
-
-    Raises
-    ------
-    UsageError  net.bad_pair: there are no such two ranks. DataError  net.no_median.
-    """
-    ranks = summary.sizes["src"]
-    if src == dst or not (0 <= src < ranks and 0 <= dst < ranks):
-        raise UsageError(
-            "net.bad_pair",
-            f"pair {src},{dst} is not one of two of the {ranks} ranks (0 to {ranks - 1})",
-            f"give a pair as 0,{ranks - 1}",
-        )
-    middle = centre(summary)[src, dst]
-    one = {
-        name: summary[name].transpose("src", "dst", "size").values[src, dst]
-        for name in ("median_low", "median_high", "q05", "q95", "n", "status")
-        if name in summary
-    }
-
-    def duration(name: str, k: int) -> str:
-        value = float(one[name][k]) if name in one else float("nan")
-        return format_duration(value) if np.isfinite(value) else "—"
-
-    rows = []
-    for k, size in enumerate(summary["size"].values):
-        low, high = duration("median_low", k), duration("median_high", k)
-        rows.append(
-            [
-                format_size(int(size), exact=True),
-                format_duration(float(middle[k])) if np.isfinite(middle[k]) else "—",
-                "—" if "—" in (low, high) else f"{low} to {high}",
-                duration("q05", k),
-                duration("q95", k),
-                str(int(one["n"][k])) if "n" in one else "—",
-                STATUS_TEXT.get(int(one["status"][k]), "—") if "status" in one else "—",
-            ]
-        )
-    host = summary["host"].values.astype(str) if "host" in summary else None
-    where = f" (on {host[src]} and {host[dst]})" if host is not None and host[src] and host[dst] else ""
-    columns = ["size", "median", "95 % interval", "5 %", "95 %", "n", "ended"]
-    return Table(f"Delays {src}→{dst}{where}", columns, rows, tuple(range(6)))
-
-
 def _by_size(summary: xr.Dataset) -> Table:
     cells = centre(summary)
     rows = []
@@ -357,3 +303,47 @@ def _by_class(summary: xr.Dataset) -> Table:
     names = [f"at {format_size(int(size[k]), exact=True)}" for k in ends]
     columns = ["class", "links", *names, "spread", "mostly"]
     return Table("Classes of links", columns, rows, tuple(range(len(columns) - 1)))
+
+
+def pair_table(summary: xr.Dataset, src: int, dst: int) -> Table:
+    """One pair at every size: median with its interval, quantiles, samples, and what is expected of it.
+
+    Raises
+    ------
+    UsageError  net.bad_pair: there are no such ranks.
+    """
+    ranks = summary.sizes["src"]
+    if not (0 <= src < ranks and 0 <= dst < ranks):
+        raise UsageError(
+            "net.bad_pair",
+            f"pair {src},{dst}: there are {ranks} ranks, 0 to {ranks - 1}",
+            "give a pair as 0,1",
+        )
+    rows = []
+    for k, size in enumerate(summary["size"].values):
+        cell = {
+            str(name): float(value.isel(src=src, dst=dst, size=k))
+            for name, value in summary.data_vars.items()
+            if value.dims == ("src", "dst", "size") and value.dtype.kind in "if"
+        }
+        middle = cell.get("median", cell.get("mean", float("nan")))
+        if not np.isfinite(middle):
+            continue
+        low, high = cell.get("median_low", float("nan")), cell.get("median_high", float("nan"))
+        rows.append(
+            (
+                format_size(int(size), exact=True),
+                format_duration(middle),
+                f"{format_duration(low)} to {format_duration(high)}"
+                if np.isfinite([low, high]).all()
+                else "–",
+                *(format_duration(cell[q]) if q in cell else "–" for q in ("min", "q95", "q99")),
+                f"{cell['n']:.0f}" if "n" in cell else "–",
+                f"{cell['ratio']:.2f}" if np.isfinite(cell.get("ratio", float("nan"))) else "–",
+            )
+        )
+    host = summary["host"].values if "host" in summary else None
+    where = f" ({host[src]} to {host[dst]})" if host is not None and (host[src] or host[dst]) else ""
+    head = ("size", "median", "95 % interval", "min", "95 %", "99 %", "n", "ratio")
+    note = "ratio: median over what class and ranks explain"
+    return Table(f"{src}→{dst}{where}", head, rows, right=(0, 1, 2, 3, 4, 5, 6, 7), note=note)

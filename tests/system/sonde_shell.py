@@ -1,0 +1,163 @@
+"""`sonde` as a user starts it: another process, its exit code, what it prints, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sonde.core.blocks import BlockFile
+from sonde.core.errors import DataError
+from sonde.core.launch.mpirun import Mpi
+
+PROGRAM = Path(sys.executable).with_name("sonde")
+MARK = "SONDE_TEST_STARTED_BY"
+
+# Never content, so that whatever ends it is what the test does.
+ENDLESS = (
+    *("--ntasks", "2", "--sizes", "8,1024", "--rule", "fixed:100000000", "--cap", "100000000"),
+    *("--gap", "1ms", "--budget", "2min"),
+)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one command came to."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        return json.loads(self.out)
+
+    @property
+    def said(self) -> str:
+        """stderr with its line breaks undone: where they are depends on the length of paths."""
+        return " ".join(self.err.split())
+
+    def expect(self, code: int) -> Ran:
+        assert self.code == code, f"exit {self.code}, not {code}\n{self.out}\n{self.err}"
+        assert "Traceback" not in self.err
+        return self
+
+
+@dataclass
+class Shell:
+    """A folder to work in and an environment. Every process started from it carries `mark`."""
+
+    cwd: Path
+    env: dict[str, str]
+    mark: str
+    shm: set[str] = field(default_factory=set)  # shared memory seen in use
+
+    def start(self, *words: object, **env: str) -> subprocess.Popen[str]:
+        """Starts `sonde WORDS` in a session of its own, as a terminal would."""
+        return subprocess.Popen(
+            [str(PROGRAM), *map(str, words)],
+            cwd=self.cwd,
+            env=self.env | env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def __call__(self, *words: object, **env: str) -> Ran:
+        return finish(self.start(*words, **env))
+
+    def processes(self) -> dict[int, str]:
+        """Process id → program of everything started from here that is still there."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit() or int(entry.name) == os.getpid():
+                continue
+            with suppress(OSError):
+                if f"{MARK}={self.mark}".encode() not in (entry / "environ").read_bytes().split(b"\0"):
+                    continue
+                found[int(entry.name)] = (entry / "cmdline").read_bytes().split(b"\0")[0].decode()
+                for line in (entry / "maps").read_text().splitlines():
+                    if "/dev/shm/" in line and "(deleted)" not in line:
+                        self.shm.add(line[line.index("/dev/shm/") :])
+        return found
+
+    def ranks(self) -> list[int]:
+        return sorted(pid for pid, name in self.processes().items() if Path(name).name == "sonde-net")
+
+    def left(self) -> list[str]:
+        """What is still there of anything started from here, once it had time to go."""
+        wait_for(lambda: not self.processes())
+        gone = wait_for(lambda: not any(map(os.path.exists, self.shm)), 5)
+        processes = [f"{pid} {name}" for pid, name in self.processes().items()]
+        return processes + ([] if gone else sorted(filter(os.path.exists, self.shm)))
+
+
+def finish(process: subprocess.Popen[str], timeout_s: float = 150) -> Ran:
+    """Waits for a command's end, and lets nothing of it stay if it does not come."""
+    try:
+        out, err = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        pytest.fail(f"no end within {timeout_s} s\n{out}\n{err}")
+    return Ran(process.returncode, out, err)
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def samples_in(run_dir: Path) -> int:
+    """Samples that are on the disk already."""
+    total = 0
+    for path in run_dir.glob("rank-*.blk"):
+        with suppress(FileNotFoundError, DataError):  # none of it is written yet
+            for records in BlockFile(path):
+                total += int(records["n"][records["kind"] == 0].sum())
+    return total
+
+
+def environment(mpi: Mpi | None, mark: str, more: Mapping[str, str] = {}) -> dict[str, str]:
+    """What a command sees: nothing of a batch job or of what the person who tests likes."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("SLURM_", "SONDE_", "OMPI_", "MPI_", "NO_COLOR", "COLUMNS"))
+    }
+    chosen = {"SONDE_MPI": str(mpi.mpirun)} if mpi else {}
+    return kept | chosen | {"XDG_CONFIG_HOME": "/nonexistent", MARK: mark} | dict(more)
+
+
+def shell(cwd: Path, mpi: Mpi | None) -> Iterator[Shell]:
+    """A shell that ends what a test left running. Its TMPDIR is short: Open MPI puts sockets there."""
+    mark = uuid.uuid4().hex
+    scratch = tempfile.mkdtemp(prefix="st-")
+    made = Shell(cwd, environment(mpi, mark, {"TMPDIR": scratch}), mark)
+    try:
+        yield made
+    finally:
+        for pid in made.processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(scratch, ignore_errors=True)

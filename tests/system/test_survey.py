@@ -1,0 +1,96 @@
+"""`sonde survey` and `sonde check`: ten lines, one report, and an honest word where nothing can run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import sonde as library
+
+ROOM = {"room", "verdict", "findings", "dataset", "skipped"}
+
+
+@pytest.mark.mpi
+def test_survey_ends_with_few_lines_and_a_report(sonde_mpi):
+    ran = sonde_mpi(
+        "survey", "-o", "here", "--ntasks", "2", "--budget", "12s", "--seed", "3", COLUMNS="1000"
+    ).expect(0)
+    lines = [line for line in ran.out.splitlines() if line.strip()]
+    body = lines[: next(k for k, line in enumerate(lines) if "report: here/report.html" in line) + 1]
+    assert len(body) <= 1 + 10  # the verdict stands above
+    assert "in 1 of 1 rooms" in body[0]
+    folder = sonde_mpi.cwd / "here"
+    page = (folder / "report.html").read_text()
+    assert page.lstrip().lower().startswith("<!doctype html")
+    made = sorted(path.name for path in folder.iterdir())
+    assert made == ["net-all_to_all.nc", "net-one_to_one.nc", "report.html"]
+    for name in made[:2]:
+        assert name in page
+        with library.open(folder / name) as tree:
+            assert tree.attrs["seed"] == 3
+            assert tree["raw"]["n"].values.sum() > 0
+    assert sonde_mpi.left() == []
+
+
+@pytest.mark.mpi
+def test_survey_as_json(sonde_mpi):
+    told = sonde_mpi("survey", "-o", "here", "--ntasks", "2", "--budget", "8s", "--json").expect(0).json
+    assert (told["verb"], told["report"]) == ("survey", "here/report.html")
+    (room,) = told["rooms"]
+    assert set(room) >= ROOM
+    assert room["room"] == "net"
+    assert room["skipped"] is None
+    assert sorted(room["dataset"]) == ["here/net-all_to_all.nc", "here/net-one_to_one.nc"]
+
+
+@pytest.mark.mpi
+def test_check_says_by_its_exit_code_whether_it_found_something(sonde_mpi):
+    ran = sonde_mpi("check", "--ntasks", "2", "--budget", "8s", "--json")
+    assert ran.code == (1 if ran.json["findings"] else 0), ran.err
+    assert [room["room"] for room in ran.json["rooms"]] == ["net"]
+    assert "report" not in ran.json
+    assert list(sonde_mpi.cwd.iterdir()) == []
+    assert sonde_mpi.left() == []
+
+
+@pytest.mark.mpi
+def test_check_against_an_earlier_survey(sonde_mpi):
+    words = ("--ntasks", "2", "--budget", "8s", "--json")
+    sonde_mpi("check", "-o", "before", *words)
+    ran = sonde_mpi("check", "-o", "now", "--against", "before", *words)
+    assert ran.code == (1 if ran.json["findings"] else 0), ran.err
+    missing = sonde_mpi("check", "--against", "nowhere", *words).expect(3)
+    assert json.loads(missing.out)["error"]["code"] == "core.no_such_file"
+    assert "nowhere" in json.loads(missing.out)["error"]["what"]
+
+
+class TestNoMpi:
+    WHERE = "/nonexistent/mpi"
+
+    def test_survey_skips_the_room_and_says_why(self, sonde):
+        ran = sonde("survey", "-o", "here", "--budget", "5s", "--color", "never", SONDE_MPI=self.WHERE)
+        ran.expect(3)
+        told = " ".join(ran.out.split())
+        assert "no room could run here" in told
+        assert f"net: skipped: '{self.WHERE}' is not an mpirun" in told
+        assert (sonde.cwd / "here" / "report.html").is_file()
+
+    def test_survey_as_json(self, sonde):
+        ran = sonde("survey", "-o", "here", "--budget", "5s", "--json", SONDE_MPI=self.WHERE).expect(3)
+        (room,) = ran.json["rooms"]
+        assert self.WHERE in room["skipped"]
+        assert room["dataset"] == []
+        assert ran.json["dataset"] is None
+
+    def test_check_is_no_finding(self, sonde):
+        ran = sonde("check", "--budget", "5s", "--color", "never", SONDE_MPI=self.WHERE).expect(3)
+        assert "skipped" in ran.out
+        assert "would drain" not in ran.out
+
+
+def test_a_folder_that_cannot_be_made(sonde):
+    (sonde.cwd / "file").write_text("")
+    ran = sonde("survey", "-o", "file/here", "--budget", "5s").expect(3)
+    assert "cannot make the folder file/here" in ran.said
+    assert "--output" in ran.said
