@@ -554,7 +554,8 @@ def replay(files: tuple[Path, ...], rules_: tuple[str, ...], cap: int, seed: int
     outcome.verdict = (
         f"{best['rule']} needs the fewest samples for a median error up to 1 %: {best['n']:.0f} a cell"
         if best["error"] <= 0.01
-        else f"no rule that stops keeps the median error to 1 %; {best['rule']} with {best['n']:.0f} samples errs {best['error']:.1%}"
+        else f"no rule that stops keeps the median error to 1 %; {best['rule']} with {best['n']:.0f} samples "
+        f"errs {best['error']:.1%}"
     )
     return outcome
 
