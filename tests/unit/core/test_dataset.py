@@ -149,6 +149,7 @@ def test_a_cut_off_dataset_says_so_and_where_more_may_be(copy, length):
 # HDF5 does not survive any number of damaged files in one process, so each gets its own; Sonde opens one.
 FLIPPING = """
     import os
+    import netCDF4, xarray.backends.netCDF4_  # once, not in every child
     from sonde.core import dataset
     from sonde.core.errors import DataError
     sound, path = sys.argv[1:]
