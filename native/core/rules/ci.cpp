@@ -15,11 +15,11 @@ const RuleInfo ci_info{
     "docs/explain/stopping-rules.md",
     {{"precision", "share", "half-width of the interval over the median", 0.01, 1e-6, 1},
      {"level", "share", "confidence of the interval", 0.95, 0.5, 0.9999},
-     {"first", "int", "epochs before the first peek", 16, 8, 100000},
-     {"growth", "float", "epochs at a peek over epochs at the last", 1.5, 1.01, 10},
+     {"first", "int", "epochs before the first peek", 20, 8, 100000},
+     {"growth", "float", "epochs at a peek over epochs at the last", 1.25, 1.01, 10},
      {"ranks", "share", "share of all samples that the interval may reach to either side of the median", 0.1, 0.001, 0.5},
-     {"drift", "share", "chance of a false alarm at a peek, of the test for drift", 0.01, 0, 0.5},
-     {"patience", "int", "peeks in a row that must find no steady level before drift is final", 3, 1, 100}},
+     {"drift", "share", "chance of a false alarm at a peek, of the test for drift", 0.002, 0, 0.5},
+     {"patience", "int", "peeks in a row that must find no steady level before drift is final", 5, 1, 100}},
 };
 
 namespace {

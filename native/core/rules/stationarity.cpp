@@ -60,8 +60,12 @@ WarmUp find_warm_up(std::span<const double> medians, std::span<const double> sha
   const double bound = stats::student_quantile(0.9995, n - 1) * std::sqrt(squares / (n - 1) * (1 + 1 / n));
 
   const double side = medians[0] > centre ? 1 : -1;
+  const auto stands_out = [&](double median) { return side * (median - centre) > bound; };
   std::size_t head = 0;
-  while (head < half && side * (medians[head] - centre) > bound) ++head;
+  while (head < half && stands_out(medians[head])) ++head;
+  // What comes again later is a regime, not a warm-up.
+  const auto after = medians.subspan(std::min(2 * head, half));
+  if (std::any_of(after.begin(), after.end(), stands_out)) head = 0;
   if (drift_p(shares.subspan(head)) < alarm && drift_p(shares.subspan(half)) >= alarm) {
     while (head < half && drift_p(shares.subspan(head)) < 0.05) ++head;
   }

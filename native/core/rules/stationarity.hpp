@@ -12,7 +12,8 @@ struct WarmUp {
 };
 
 /// Finds a warm-up in two ways and keeps the longer. Leading batches that lie, all to one side, where none of the
-/// second half would (Student's prediction bound, two-sided 0.001 each) find a short and high one. When drift_p
+/// second half would (Student's prediction bound, two-sided 0.001 each), and none after them, find a short and high
+/// one; levels that come again are regimes. When drift_p
 /// of all batches is below `alarm` but that of the second half is not, the shortest head without which it is
 /// above 5 % finds a long and low one. Either way as many batches again are left out: a decay that no longer
 /// stands out still has a tail, and twice the length leaves the square of what was left.
