@@ -31,6 +31,21 @@ def every_command() -> list[tuple[str, ...]]:
 WORDS = every_command()
 
 
+@pytest.fixture(autouse=True)
+def no_help_option_of_another_root():
+    """click keeps a command's help option from its first use; a unit test may have called it outside `sonde`."""
+
+    def forget(command: click.Command) -> None:
+        if hasattr(command, "_help_option"):
+            command._help_option = None
+        for below in getattr(command, "commands", {}).values():
+            forget(below)
+
+    for words in WORDS:
+        if len(words) == 1:
+            forget(commands.load(words[0]))
+
+
 @pytest.mark.parametrize("words", WORDS, ids=" ".join)
 def test_help_fits_eighty_columns_and_says_something(sonde, words):
     ran = sonde(*words, "--help")
