@@ -55,12 +55,30 @@ the job to be terminated. The first process to do so was:
 NO_SLOTS_OPENMPI5 = (
     "There are not enough slots available in the system to satisfy the 3\nslots that were requested"
 )
-NO_PROGRAM_OPENMPI4 = (
-    "was unable to launch the specified application as it could not access\nor execute an executable:"
-)
+NO_PROGRAM_OPENMPI4 = """
+mpirun.openmpi was unable to launch the specified application as it could not access
+or execute an executable:
+"""
+NO_PROGRAM_OPENMPI5 = """
+prterun was unable to launch the specified application as it lacked
+permissions to execute an executable:
+"""
 NO_PROGRAM_MPICH = (
     "HYDU_create_process (utils/launch/launch.c:73): execvp error on file ./nothere (No such file)"
 )
+RANK_DIED_SRUN = """
+srun: error: vm: task 1: Segmentation fault
+srun: Terminating StepId=5.0
+slurmstepd-vm: error: *** STEP 5.0 ON vm CANCELLED AT 2026-11-21T02:35:23 ***
+srun: error: vm: task 0: Terminated
+srun: Force Terminated StepId=5.0
+"""
+NO_PROGRAM_SRUN = """
+srun: error: vm: task 0: Exited with exit code 2
+srun: Terminating StepId=9.0
+slurmstepd-vm: error: execve(): /nowhere: No such file or directory
+"""
+NO_SLOTS_SRUN = "srun: error: Unable to allocate resources: Requested node configuration is not available"
 
 
 @pytest.fixture(autouse=True)
@@ -565,6 +583,9 @@ def test_quota_of_cgroup_v1(tmp_path: Path) -> None:
         (RANK_DIED_OPENMPI4, 139, "rank_died", "rank 1 on n017 died: signal 11 (SIGSEGV)"),
         (RANK_DIED_OPENMPI5, 137, "rank_died", "rank 3 on n017 died: signal 9 (SIGKILL)"),
         (RANK_DIED_MPICH, 11, "rank_died", "a rank on n017 died: signal 11 (SIGSEGV)"),
+        (RANK_DIED_SRUN, 143, "rank_died", "rank 1 on vm died: Segmentation fault"),
+        (NO_PROGRAM_SRUN, 2, "no_program", "the probe could not be run on every host"),
+        (NO_SLOTS_SRUN, 1, "no_slots", "the launcher has fewer slots than ranks were asked for"),
         ("srun: error: n017: task 3: Killed", 137, "rank_died", "rank 3 on n017 died: Killed"),
         (RANK_FAILED_OPENMPI4, 7, "rank_failed", "rank 1 ended with exit code 7"),
         (
@@ -575,6 +596,7 @@ def test_quota_of_cgroup_v1(tmp_path: Path) -> None:
         ),
         (NO_SLOTS_OPENMPI5, 1, "no_slots", "the launcher has fewer slots than ranks were asked for"),
         (NO_PROGRAM_OPENMPI4, 132, "no_program", "the probe could not be run on every host"),
+        (NO_PROGRAM_OPENMPI5, 183, "no_program", "the probe could not be run on every host"),
         (NO_PROGRAM_MPICH, 255, "no_program", "the probe could not be run on every host"),
         (
             "ssh: Could not resolve hostname n018: Name or service not known",

@@ -408,17 +408,14 @@ _CAUSES = (
             "not enough slots available",
             "binding more processes than cpus",
             "More processors requested than permitted",
+            "Requested node configuration is not available",
         ),
         "the launcher has fewer slots than ranks were asked for",
         "ask for fewer with --ntasks, name more hosts with --hosts, or ask the scheduler for more tasks",
     ),
     (
         "no_program",
-        (
-            "could not access or execute an executable",
-            "could not access an executable",
-            "execvp error on file",
-        ),
+        ("unable to launch the specified application", "execvp error on file", "error: execve(): "),
         "the probe could not be run on every host",
         "install Sonde where all hosts see it, under the same path",
     ),
@@ -432,7 +429,6 @@ _CAUSES = (
             "No route to host",
             "Connection refused",
             "Invalid node name specified",
-            "Requested node configuration is not available",
         ),
         "a host could not be reached",
         "check --hosts; each must answer 'ssh HOST true' without a password",
@@ -443,8 +439,8 @@ _CAUSES = (
 def explain(log: str, status: int, command: Sequence[str]) -> tuple[str, str, str]:
     """(reason, what, hint) for a launcher that ended with `status` unasked, from what launchers write.
 
-    Source: messages of Open MPI 4.1.4 and 5.0.11 and of MPICH 4.0.2 and 5.0.2 as seen, of Slurm's srun as in
-    its sources.
+    Source: messages as seen of Open MPI 4.1.4, 5.0.7 and 5.0.11, of MPICH 4.0.2 and 5.0.2, and of srun of Slurm
+    24.11.
     """
     log = " ".join(log.split())
     for reason, phrases, what, hint in _CAUSES:
