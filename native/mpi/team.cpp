@@ -29,6 +29,14 @@ MpiTeam::MpiTeam(MPI_Comm comm) : comm_(comm) {
   oversubscribed_ = crowded != 0;
 }
 
+double MpiTeam::least_on_node(double value) const {
+  MPI_Comm node;
+  MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node);
+  MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_DOUBLE, MPI_MIN, node);
+  MPI_Comm_free(&node);
+  return value;
+}
+
 void MpiTeam::wait(MPI_Request& request) {
   if (!oversubscribed_) {
     MPI_Wait(&request, MPI_STATUS_IGNORE);

@@ -23,6 +23,8 @@ class MpiTeam final : public Team {
   void sum(std::vector<std::uint64_t>& values) override;
   void pause_until(double until_s) override;
   void barrier();
+  /// The least of what the ranks of this node give; they read one clock. Collective over the node.
+  double least_on_node(double value) const;
 
   MPI_Comm comm() const { return comm_; }
   /// Some node has more ranks than cores that they may run on.
