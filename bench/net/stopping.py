@@ -14,7 +14,7 @@ from sonde.core.stats import median
 SERIES = Path("tests/data/series")
 REPLICATIONS = 1000
 RULES = ("ci:2%", "fixed:1500")
-MOST_EPOCHS = 200
+MOST_EPOCHS = 1200
 # On recorded series: cells a series is cut into, and the epochs of 50 that each offers.
 CELLS, CELL_EPOCHS = 40, 100
 ADAPTIVE = tuple(

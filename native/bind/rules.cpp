@@ -69,8 +69,8 @@ ReplayTuple replay(const Samples& x, const std::optional<Numbers>& epoch, const 
 
 std::tuple<double, double, double, double, std::size_t> pooled_median(const Samples& x, const Numbers& epoch,
                                                                       double level) {
-  const auto found = sonde::stats::pooled_median(std::span(x.data(), x.shape(0)),
-                                                 std::span(epoch.data(), epoch.shape(0)), level);
+  const sonde::stats::Epochs epochs(std::span(x.data(), x.shape(0)), std::span(epoch.data(), epoch.shape(0)));
+  const auto found = sonde::stats::pooled_median(epochs, level);
   return {found.median, found.low, found.high, found.dependence, found.batches};
 }
 

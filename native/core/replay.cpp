@@ -45,7 +45,7 @@ Result<Replay> replay(std::span<const double> x, std::span<const std::int32_t> e
   for (std::size_t i = 0; i < kept.size(); ++i) {
     if (i < out.skipped || !std::isfinite(kept[i])) of[i] = -1;
   }
-  const stats::PooledMedian found = stats::pooled_median(kept, of, level);
+  const stats::PooledMedian found = stats::pooled_median(stats::Epochs(kept, of), level);
   out.estimate = found.median;
   out.ci_low = found.low;
   out.ci_high = found.high;

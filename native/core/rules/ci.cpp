@@ -16,7 +16,7 @@ const RuleInfo ci_info{
     {{"precision", "share", "half-width of the interval over the median", 0.01, 1e-6, 1},
      {"level", "share", "confidence of the interval", 0.95, 0.5, 0.9999},
      {"first", "int", "epochs before the first peek", 20, 8, 100000},
-     {"growth", "float", "epochs at a peek over epochs at the last", 1.25, 1.01, 10},
+     {"growth", "float", "epochs at a peek over epochs at the last", 1.15, 1.01, 10},
      {"ranks", "share", "share of all samples that the interval may reach to either side of the median", 0.1, 0.001, 0.5},
      {"drift", "share", "chance of a false alarm at a peek, of the test for drift", 0.002, 0, 0.5},
      {"patience", "int", "peeks in a row that must find no steady level before drift is final", 5, 1, 100}},
@@ -47,6 +47,7 @@ class Ci final : public RuleBase {
     if (sketch_.epochs() == 1) say("too few epochs to say");
     if (!grid_.due(sketch_.epochs())) return Decision::proceed;
     grid_.advance(sketch_.epochs());
+    ++peeks_;
     return peek();
   }
 
@@ -81,6 +82,12 @@ class Ci final : public RuleBase {
     if (!firm(view, found)) {
       say("half-width " + percent(half_width / std::fabs(found.median)) +
           " of the median, but it reaches over too many ranks to be trusted after " + epochs());
+      return Decision::proceed;
+    }
+    // Whoever looks often stops where the interval happens to come out narrow, and so too short. The first look has
+    // no such choice; later ones must agree with the next.
+    if (peeks_ > 1 && narrow_at_ + 1 != peeks_) {
+      narrow_at_ = peeks_;
       return Decision::proceed;
     }
     return Decision::converged;
@@ -138,7 +145,7 @@ class Ci final : public RuleBase {
   std::size_t held_bytes() const override { return sizeof(Ci) - sizeof(RuleBase) + sketch_.bytes(); }
 
   double precision_, level_, ranks_, alarm_;
-  unsigned patience_, drifting_ = 0;
+  unsigned patience_, drifting_ = 0, peeks_ = 0, narrow_at_ = 0;
   PeekGrid grid_;
   EpochSketch sketch_;
   std::uint64_t skipped_ = 0;

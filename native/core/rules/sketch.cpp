@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/stats/ties.hpp"
+
 namespace sonde::rules {
 
 void EpochSketch::thin(std::vector<float>& sorted) {
@@ -78,10 +80,15 @@ EpochSketch::View EpochSketch::view() const {
     }
     batch.end = out.values.size();
   }
+  for (const Batch& batch : out.batches) {
+    std::sort(out.values.begin() + static_cast<std::ptrdiff_t>(batch.begin),
+              out.values.begin() + static_cast<std::ptrdiff_t>(batch.end),
+              [](const auto& a, const auto& b) { return a.value < b.value; });
+  }
+  stats::spread_ties(out.values);
   for (Batch& batch : out.batches) {
     const auto begin = out.values.begin() + static_cast<std::ptrdiff_t>(batch.begin);
     const auto end = out.values.begin() + static_cast<std::ptrdiff_t>(batch.end);
-    std::sort(begin, end, [](const auto& a, const auto& b) { return a.value < b.value; });
     double below = 0, half = static_cast<double>(batch.samples) / 2;
     for (auto at = begin; at != end; ++at) {
       below += at->weight;

@@ -38,7 +38,7 @@ class EpochSketch {
   };
   struct View {
     std::vector<Batch> batches;
-    std::vector<stats::WeightedSample> values;  ///< sorted within a batch
+    std::vector<stats::WeightedSample> values;  ///< sorted within a batch, a clock's ties spread
     /// Drops the first `count` batches.
     void drop_front(std::size_t count);
   };

@@ -6,6 +6,7 @@
 
 #include "core/stats/epochs.hpp"
 #include "core/stats/moments.hpp"
+#include "core/stats/pooled.hpp"
 #include "core/stats/special.hpp"
 #include "core/stats/summary.hpp"
 
@@ -37,28 +38,28 @@ Interval student_of_medians(std::span<const double> medians, double level) {
 
 /// How far the share of samples up to m is from p, in standard errors that rest on the differences between epochs.
 ///
-/// At the median the error is the one seen at m. Shares near 0 or 1 are skewed, and there the error seen is small
-/// just where the share is off; for other quantiles it is therefore that of an independent share of p, times the
-/// larger of the variance inflations seen at m and at the sample quantile.
+/// Shares near 0 or 1 are skewed, and there the error seen is small just where the share is off. It is therefore
+/// that of an independent share of p, times the larger of the variance inflations seen at m and at the sample
+/// quantile. At the median the error seen is good enough: pooled_median.
 class Shares {
  public:
   Shares(const Epochs& epochs, double p, double sample_quantile)
       : p_(p), total_(static_cast<double>(epochs.samples().size())), below_(epochs.size()) {
     for (std::size_t k = 0; k < epochs.size(); ++k) sorted_.push_back(sorted_copy(epochs[k]));
-    if (p != 0.5) inflation_ = inflation(count(sample_quantile));
+    inflation_ = inflation(count(sample_quantile));
   }
 
   /// Whether the quantile is surely not beyond all samples. Few of a rare event say little about its inflation, and
   /// then it is at least that of independent samples.
   bool bounds(double t) const {
-    const double least = p_ == 0.5 ? 0 : std::max(inflation_, 1 / total_);
+    const double least = std::max(inflation_, 1 / total_);
     return std::min(p_, 1 - p_) > t * std::sqrt(p_ * (1 - p_) * least);
   }
 
   double t(double m) {
     const double share = count(m);
     if (share == p_) return 0;
-    const double variance = p_ == 0.5 ? variance_of(share) : p_ * (1 - p_) * std::max(inflation_, inflation(share));
+    const double variance = p_ * (1 - p_) * std::max(inflation_, inflation(share));
     return (share - p_) / std::sqrt(variance);  // all epochs alike: infinite, and rightly so
   }
 
@@ -181,6 +182,10 @@ Interval epoch_median_ci(std::span<const double> medians, double level) {
 Interval epoch_quantile_ci(std::span<const double> x, std::span<const std::int32_t> epoch, double p, double level) {
   const Epochs epochs(x, epoch);
   if (epochs.size() < least_epochs || !(p > 0 && p < 1) || !is_level(level) || has_nan(epochs.samples())) return none;
+  if (p == 0.5) {
+    const PooledMedian found = pooled_median(epochs, level);
+    return {found.low, found.high};
+  }
   const std::vector<double> sorted = sorted_copy(epochs.samples());
   const double n = static_cast<double>(sorted.size());
   const auto at = static_cast<std::size_t>(std::max(std::ceil(p * n) - 1, 0.0));

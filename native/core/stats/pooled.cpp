@@ -5,11 +5,14 @@
 #include <limits>
 
 #include "core/stats/special.hpp"
+#include "core/stats/ties.hpp"
 
 namespace sonde::stats {
 namespace {
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+bool by_value(const WeightedSample& a, const WeightedSample& b) { return a.value < b.value; }
 
 /// Mean share at or below a value that moves upwards, and the variance of that mean, kept up to date in O(1) a
 /// sample. Shares are weighted by the batches' sizes (a ratio estimate).
@@ -42,7 +45,7 @@ class Shares {
   double dependence() const {
     const double squares = this->squares(), k = static_cast<double>(weight_.size());
     if (squares <= rounding()) return 1;
-    const double r = std::clamp(products() / squares + 1 / k, 0.0, 0.9);
+    const double r = std::clamp(products() / squares + 1 / k, -0.1, 0.9);
     return (1 + r) / (1 - r);
   }
   /// Standard error of mean().
@@ -72,8 +75,7 @@ PooledMedian pooled_median(std::vector<WeightedSample> samples, std::size_t batc
     weight[s.batch] += s.weight;
     total += s.weight;
   }
-  std::sort(samples.begin(), samples.end(),
-            [](const WeightedSample& a, const WeightedSample& b) { return a.value < b.value; });
+  std::sort(samples.begin(), samples.end(), by_value);
 
   const double limit = batches < 2 ? 0 : student_quantile(0.5 + level / 2, static_cast<double>(batches - 1));
   Shares shares(weight);
@@ -108,24 +110,27 @@ PooledMedian pooled_median(std::vector<WeightedSample> samples, std::size_t batc
   return out;
 }
 
-PooledMedian pooled_median(std::span<const double> x, std::span<const std::int32_t> epoch, double level) {
-  std::vector<WeightedSample> samples;
-  if (x.size() != epoch.size()) return pooled_median(std::move(samples), 0, level);
-  samples.reserve(x.size());
-  std::uint32_t epochs = 0;
-  std::int32_t last = -1;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    if (epoch[i] < 0) continue;
-    if (samples.empty() || epoch[i] != last) ++epochs;
-    last = epoch[i];
-    samples.push_back({x[i], epochs - 1, 1.0});
-  }
-  std::uint32_t group = 1;
-  while (epochs / group >= 64) group *= 2;
+PooledMedian pooled_median(const Epochs& epochs, double level) {
+  const std::size_t count = epochs.size();
+  std::size_t group = 1;
+  while (count / group >= 64) group *= 2;
   // A last group of less than half its size goes with the one before.
-  std::uint32_t batches = epochs / group;
-  if (batches == 0 || epochs % group >= (group + 1) / 2) batches += epochs % group != 0;
-  for (WeightedSample& s : samples) s.batch = std::min(s.batch / group, batches - 1);
+  std::size_t batches = count / group;
+  if (count % group != 0 && (batches == 0 || count % group >= (group + 1) / 2)) ++batches;
+  std::vector<WeightedSample> samples;
+  samples.reserve(epochs.samples().size());
+  std::size_t begin = 0;
+  for (std::size_t b = 0; b < batches; ++b) {
+    for (std::size_t k = b * group; k < (b + 1 == batches ? count : (b + 1) * group); ++k) {
+      for (const double v : epochs[k]) {
+        if (std::isnan(v)) return {nan, nan, nan, nan, batches};
+        samples.push_back({v, static_cast<std::uint32_t>(b), 1.0});
+      }
+    }
+    std::sort(samples.begin() + static_cast<std::ptrdiff_t>(begin), samples.end(), by_value);
+    begin = samples.size();
+  }
+  spread_ties(samples);
   return pooled_median(std::move(samples), batches, level);
 }
 

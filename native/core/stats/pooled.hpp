@@ -5,13 +5,14 @@
 /// regimes the latter sits in the commoner regime and stays there. The interval here is for the former. It asks
 /// of every candidate v whether the shares of the epochs at or below v can, as epochs differ among each other,
 /// average one half: Student over epochs, widened by the correlation of neighbours. Nothing is assumed of the
-/// samples within an epoch, which may depend on each other as they like, nor of their law: ties, gaps and
-/// several peaks are welcome. Any-thread.
+/// samples within an epoch, which may depend on each other as they like, nor of their law: gaps and several peaks
+/// are welcome, and so are the ties of a clock's tick (core/stats/ties.hpp). Any-thread.
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
+
+#include "core/stats/epochs.hpp"
 
 namespace sonde::stats {
 
@@ -30,7 +31,7 @@ struct WeightedSample {
 };
 
 /// Median and interval of samples in `batches` batches of consecutive epochs, numbered from 0 in order of time.
-/// No samples or a NaN: all NaN.
+/// Ties stay as they are: spread_ties is the caller's. No samples or a NaN: all NaN.
 ///
 /// Sources: inverting a test of the mean share over clusters: Woodruff, JASA 47, 1952, 635-646; Francisco and
 /// Fuller, Annals of Statistics 19, 1991, 454-469. Widening by (1 + r) / (1 - r) with the correlation r of
@@ -38,9 +39,8 @@ struct WeightedSample {
 /// its leading bias 1/batches added back, and not below 0.
 PooledMedian pooled_median(std::vector<WeightedSample> samples, std::size_t batches, double level);
 
-/// The same from samples and the epoch of each; samples with a negative epoch are left out. A run of equal epoch
-/// numbers is one epoch. With many epochs, consecutive ones are put together, so that between 32 and 63 batches
-/// remain: dependence that outlasts an epoch must not outlast a batch.
-PooledMedian pooled_median(std::span<const double> x, std::span<const std::int32_t> epoch, double level);
+/// The same from epochs. With 64 or more, consecutive ones are put together, so that between 32 and 63 batches
+/// remain: dependence that outlasts an epoch must not outlast a batch. Ties of a clock's tick are spread.
+PooledMedian pooled_median(const Epochs& epochs, double level);
 
 }  // namespace sonde::stats

@@ -174,12 +174,18 @@ for name, x, ename, e in (
         for m in np.sort(pooled):
             f = shares(m).sum() / n
             if p == 0.5:
-                error = spread(shares(m))
+                off = shares(m) - f * np.array([g.size for g in groups])
+                alike = np.sum(off[1:] * off[:-1]) / np.sum(off**2) + 1 / count if np.any(off) else 0.0
+                alike = np.clip(alike, 0.0, 0.9)
+                error = spread(shares(m)) * np.sqrt((1 + alike) / (1 - alike))
             else:
                 error = np.sqrt(p * (1 - p) * max(inflation(m), inflation(centre)))
             inside.append(abs(f - p) <= t * error)
-        inside = np.flatnonzero(inside)
-        ci = np.sort(pooled)[inside[0]], np.sort(pooled)[inside[-1] + 1]
+        # Where the error is so odd that the values not refused have a hole: the piece around the quantile.
+        inside, middle = np.array(inside), int(np.searchsorted(np.sort(pooled), centre))
+        first = middle - int(np.argmin(inside[middle::-1])) + 1 if not inside[:middle].all() else 0
+        last = middle + int(np.argmin(inside[middle:])) - 1
+        ci = np.sort(pooled)[first], np.sort(pooled)[last + 1]
         expect("epoch_quantile_ci", f"{name} {ename}", [p, 0.95], ci, 1e-14)
 
 # --- dependence -------------------------------------------------------------------------------------------
