@@ -67,13 +67,6 @@ ReplayTuple replay(const Samples& x, const std::optional<Numbers>& epoch, const 
   return {static_cast<int>(r.decision), r.n, r.skipped, r.epochs, r.estimate, r.ci_low, r.ci_high, r.why};
 }
 
-std::tuple<double, double, double, double, std::size_t> pooled_median(const Samples& x, const Numbers& epoch,
-                                                                      double level) {
-  const sonde::stats::Epochs epochs(std::span(x.data(), x.shape(0)), std::span(epoch.data(), epoch.shape(0)));
-  const auto found = sonde::stats::pooled_median(epochs, level);
-  return {found.median, found.low, found.high, found.dependence, found.batches};
-}
-
 }  // namespace
 
 void bind_rules(nb::module_& m) {
@@ -86,5 +79,4 @@ void bind_rules(nb::module_& m) {
   });
   m.def("replay", &replay, "x"_a, "epoch"_a.none(), "spec"_a, "cap"_a, "min_samples"_a, "seed"_a, "burst"_a, "level"_a,
         "(decision, n, skipped, epochs, estimate, ci_low, ci_high, why)");
-  m.def("pooled_median", &pooled_median, "x"_a, "epoch"_a, "level"_a, "(median, low, high, dependence, batches)");
 }

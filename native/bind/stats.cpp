@@ -16,6 +16,7 @@
 #include "core/stats/dependence.hpp"
 #include "core/stats/interval.hpp"
 #include "core/stats/lognormal.hpp"
+#include "core/stats/pooled.hpp"
 #include "core/stats/special.hpp"
 #include "core/stats/spectrum.hpp"
 #include "core/stats/summary.hpp"
@@ -137,6 +138,11 @@ void bind_interval(nb::module_& m) {
     const InEpochs in(x, epoch);
     return pair(unlocked([&] { return stats::epoch_quantile_ci(in.x, in.epoch, p, level); }));
   }, "x"_a, "epoch"_a, "p"_a, "level"_a);
+  m.def("steady_median", [](const Samples& x, const Numbers& epoch, double level) {
+    const InEpochs in(x, epoch);
+    const auto found = unlocked([&] { return stats::steady_median(stats::Epochs(in.x, in.epoch), level); });
+    return std::tuple(found.median, found.low, found.high, found.skipped, found.steady, found.dependence);
+  }, "x"_a, "epoch"_a, "level"_a);
   m.def("epoch_median_ci", [](const Samples& x, const Numbers& epoch, double level) {
     const InEpochs in(x, epoch);
     return pair(stats::epoch_median_ci(in.x, in.epoch, level));

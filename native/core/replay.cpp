@@ -38,14 +38,15 @@ Result<Replay> replay(std::span<const double> x, std::span<const std::int32_t> e
     taken = end;
   }
 
-  Replay out{decision, rule.used(), rule.skipped(), 0, 0, 0, 0, rule.why()};
+  Replay out{decision, rule.used(), 0, 0, 0, 0, 0, rule.why()};
   kept.resize(out.n);
   of.resize(out.n);
   out.epochs = of.empty() ? 0 : static_cast<std::uint64_t>(of.back() + 1);
   for (std::size_t i = 0; i < kept.size(); ++i) {
-    if (i < out.skipped || !std::isfinite(kept[i])) of[i] = -1;
+    if (!std::isfinite(kept[i])) of[i] = -1;
   }
-  const stats::PooledMedian found = stats::pooled_median(stats::Epochs(kept, of), level);
+  const stats::SteadyMedian found = stats::steady_median(stats::Epochs(kept, of), level);
+  out.skipped = found.skipped;
   out.estimate = found.median;
   out.ci_low = found.low;
   out.ci_high = found.high;

@@ -19,7 +19,7 @@ struct Replay {
   std::uint64_t skipped;     ///< of those, left out at the beginning as warm-up
   std::uint64_t epochs;      ///< epochs, or pieces of them, among the n
   double estimate;           ///< median of the samples kept, s
-  double ci_low, ci_high;    ///< its interval at `level`, from what differs between epochs (stats::pooled_median)
+  double ci_low, ci_high;    ///< its interval at `level`, from what differs between epochs (stats::steady_median)
   std::string why;           ///< in the rule's words
 };
 

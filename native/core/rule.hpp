@@ -46,8 +46,6 @@ struct Rule {
   /// How many samples the decision rests on: at most what was added. A rule that decides in the middle of an
   /// epoch (clustbench's do) says so here.
   virtual std::uint64_t used() const = 0;
-  /// How many of those, at the beginning, it left out as warm-up. They belong in no estimate.
-  virtual std::uint64_t skipped() const { return 0; }
   /// The decision, or what it still waits for, as a person reads it: "half-width 0.8 % after 24 epochs".
   virtual std::string why() const = 0;
   /// Memory it holds, in bytes. Every rule's is bounded however many samples come.

@@ -3,8 +3,8 @@
 
 #include "core/rules/rule_base.hpp"
 #include "core/rules/sketch.hpp"
-#include "core/rules/stationarity.hpp"
 #include "core/stats/pooled.hpp"
+#include "core/stats/warm_up.hpp"
 
 namespace sonde::rules {
 
@@ -18,7 +18,7 @@ const RuleInfo ci_info{
      {"first", "int", "epochs before the first peek", 20, 8, 100000},
      {"growth", "float", "epochs at a peek over epochs at the last", 1.15, 1.01, 10},
      {"ranks", "share", "share of all samples that the interval may reach to either side of the median", 0.1, 0.001, 0.5},
-     {"drift", "share", "chance of a false alarm at a peek, of the test for drift", 0.002, 0, 0.5},
+     {"drift", "share", "chance of a false alarm at a peek, of the test for drift", stats::false_alarm, 0, 0.5},
      {"patience", "int", "peeks in a row that must find no steady level before drift is final", 5, 1, 100}},
 };
 
@@ -39,8 +39,6 @@ class Ci final : public RuleBase {
         grid_(static_cast<std::uint64_t>(options.find("first")->second), options.find("growth")->second),
         sketch_(context.seed) {}
 
-  std::uint64_t skipped() const override { return skipped_; }
-
  private:
   Decision consider(std::span<const double> epoch) override {
     sketch_.add(epoch);
@@ -52,22 +50,22 @@ class Ci final : public RuleBase {
   }
 
   Decision peek() {
-    EpochSketch::View view = sketch_.view();
-    skipped_ = 0;
-    const WarmUp warm_up = warm_up_of(view);
+    stats::Batches view = sketch_.view();
+    const stats::WarmUp warm_up = stats::find_warm_up(view, alarm_);
     if (!warm_up.over) {
       say("still warming up after " + epochs());
       return ++drifting_ >= patience_ ? Decision::drift : Decision::proceed;
     }
-    for (std::size_t b = 0; b < warm_up.leave_out; ++b) skipped_ += view.batches[b].samples;
+    std::uint64_t skipped = 0;
+    for (std::size_t b = 0; b < warm_up.leave_out; ++b) skipped += view.batches[b].samples;
     view.drop_front(warm_up.leave_out);
     std::sort(view.values.begin(), view.values.end(), [](const auto& a, const auto& b) { return a.value < b.value; });
 
-    const auto found = stats::pooled_median(view.values, view.batches.size(), level_);
-    const std::vector<double> shares = shares_below(view, found.median);
-    const double p = drift_p(shares);
+    const auto found = stats::pooled_median(view, level_);
+    const std::vector<double> shares = view.shares_below(found.median);
+    const double p = stats::drift_p(shares);
     if (p < alarm_) {
-      say("level changed " + epochs_before(view, drift_at(shares)) + " epochs before the end of " + epochs() + ", p " +
+      say("level changed " + epochs_before(view, stats::drift_at(shares)) + " epochs before the end of " + epochs() + ", p " +
           number(p, 2));
       return ++drifting_ >= patience_ ? Decision::drift : Decision::proceed;
     }
@@ -76,7 +74,7 @@ class Ci final : public RuleBase {
     const double half_width = (found.high - found.low) / 2;
     say("half-width " + (found.median != 0 ? percent(half_width / std::fabs(found.median)) : number(half_width) + " s") +
         " of the median after " + epochs() +
-        (skipped_ ? ", the first " + std::to_string(skipped_) + " samples left out as warm-up" : ""));
+        (skipped ? ", the first " + std::to_string(skipped) + " samples left out as warm-up" : ""));
     // A median of 0 is known to any precision when its interval is a point, else to none.
     if (!(half_width <= precision_ * std::fabs(found.median))) return Decision::proceed;
     if (!firm(view, found)) {
@@ -95,7 +93,7 @@ class Ci final : public RuleBase {
 
   /// A narrow interval that spans many ranks is narrow because the delays seen so far happen to crowd there;
   /// the next regime may be on the other side. Where all delays lie close together that does no harm.
-  bool firm(const EpochSketch::View& view, const stats::PooledMedian& found) const {
+  bool firm(const stats::Batches& view, const stats::PooledMedian& found) const {
     double total = 0, below = 0, above = 0;
     for (const auto& v : view.values) {
       total += v.weight;
@@ -115,28 +113,9 @@ class Ci final : public RuleBase {
     return (nine_tenths - tenth) / 2 <= 2 * precision_ * std::fabs(found.median);
   }
 
-  WarmUp warm_up_of(const EpochSketch::View& view) const {
-    std::vector<double> medians;
-    for (const auto& batch : view.batches) medians.push_back(batch.median);
-    EpochSketch::View late = view;
-    late.drop_front(view.batches.size() / 2);
-    const double level = stats::pooled_median(std::move(late.values), late.batches.size(), level_).median;
-    return find_warm_up(medians, shares_below(view, level), alarm_);
-  }
-
-  /// Share of each batch's samples below `level`, ties counted half.
-  static std::vector<double> shares_below(const EpochSketch::View& view, double level) {
-    std::vector<double> shares(view.batches.size(), 0.0);
-    for (const auto& v : view.values) {
-      if (v.value <= level) shares[v.batch] += v.weight * (v.value < level ? 1 : 0.5);
-    }
-    for (std::size_t b = 0; b < shares.size(); ++b) shares[b] /= static_cast<double>(view.batches[b].samples);
-    return shares;
-  }
-
   std::string epochs() const { return std::to_string(sketch_.epochs()) + " epochs"; }
 
-  static std::string epochs_before(const EpochSketch::View& view, std::size_t at) {
+  static std::string epochs_before(const stats::Batches& view, std::size_t at) {
     std::uint64_t out = 0;
     for (std::size_t b = at; b < view.batches.size(); ++b) out += view.batches[b].epochs;
     return std::to_string(out);
@@ -148,7 +127,6 @@ class Ci final : public RuleBase {
   unsigned patience_, drifting_ = 0, peeks_ = 0, narrow_at_ = 0;
   PeekGrid grid_;
   EpochSketch sketch_;
-  std::uint64_t skipped_ = 0;
 };
 
 }  // namespace

@@ -50,7 +50,7 @@ class Lognormal final : public RuleBase {
   }
 
   Decision peek() {
-    const EpochSketch::View view = sketch_.view();
+    const stats::Batches view = sketch_.view();
     const std::string after = " after " + std::to_string(sketch_.epochs()) + " epochs";
     std::vector<double> half[2];
     for (std::size_t b = 0; b < view.batches.size(); ++b)

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "core/stats/ties.hpp"
-
 namespace sonde::rules {
 
 void EpochSketch::thin(std::vector<float>& sorted) {
@@ -61,8 +59,8 @@ void EpochSketch::add(std::span<const double> samples) {
   tidy();
 }
 
-EpochSketch::View EpochSketch::view() const {
-  View out;
+stats::Batches EpochSketch::view() const {
+  stats::Batches out;
   // The blocks after the full batches make one batch together, or go with the last when they are few.
   std::size_t full = 0;
   std::uint32_t rest = 0;
@@ -71,7 +69,7 @@ EpochSketch::View EpochSketch::view() const {
   for (std::size_t k = 0; k < blocks_.size(); ++k) {
     const Block& block = blocks_[k];
     if (k < full || (k == full && own)) out.batches.push_back({0, 0, 0, out.values.size(), out.values.size()});
-    Batch& batch = out.batches.back();
+    stats::Batches::Batch& batch = out.batches.back();
     batch.samples += block.samples;
     batch.epochs += block.epochs;
     const double weight = static_cast<double>(block.samples) / static_cast<double>(block.values.size());
@@ -80,34 +78,8 @@ EpochSketch::View EpochSketch::view() const {
     }
     batch.end = out.values.size();
   }
-  for (const Batch& batch : out.batches) {
-    std::sort(out.values.begin() + static_cast<std::ptrdiff_t>(batch.begin),
-              out.values.begin() + static_cast<std::ptrdiff_t>(batch.end),
-              [](const auto& a, const auto& b) { return a.value < b.value; });
-  }
-  stats::spread_ties(out.values);
-  for (Batch& batch : out.batches) {
-    const auto begin = out.values.begin() + static_cast<std::ptrdiff_t>(batch.begin);
-    const auto end = out.values.begin() + static_cast<std::ptrdiff_t>(batch.end);
-    double below = 0, half = static_cast<double>(batch.samples) / 2;
-    for (auto at = begin; at != end; ++at) {
-      below += at->weight;
-      if (below < half * (1 - 1e-9)) continue;
-      const bool between = below <= half * (1 + 1e-9) && at + 1 != end;
-      batch.median = between ? (at->value + (at + 1)->value) / 2 : at->value;
-      break;
-    }
-  }
+  out.tidy();
   return out;
-}
-
-void EpochSketch::View::drop_front(std::size_t count) {
-  count = std::min(count, batches.size());
-  const std::size_t values_gone = count ? batches[count - 1].end : 0;
-  batches.erase(batches.begin(), batches.begin() + static_cast<std::ptrdiff_t>(count));
-  values.erase(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values_gone));
-  for (Batch& batch : batches) batch.begin -= values_gone, batch.end -= values_gone;
-  for (auto& value : values) value.batch -= static_cast<std::uint32_t>(count);
 }
 
 std::size_t EpochSketch::bytes() const {

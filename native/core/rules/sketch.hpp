@@ -29,20 +29,8 @@ class EpochSketch {
   std::uint64_t epochs() const { return epochs_; }
   std::uint64_t samples() const { return samples_; }
 
-  /// What the batches hold, in order of time. The last may be smaller.
-  struct Batch {
-    std::uint64_t samples = 0;
-    std::uint32_t epochs = 0;
-    double median = 0;
-    std::size_t begin = 0, end = 0;  ///< into View::values
-  };
-  struct View {
-    std::vector<Batch> batches;
-    std::vector<stats::WeightedSample> values;  ///< sorted within a batch, a clock's ties spread
-    /// Drops the first `count` batches.
-    void drop_front(std::size_t count);
-  };
-  View view() const;
+  /// What it holds, tidy. The last batch may be smaller than the others.
+  stats::Batches view() const;
 
   std::size_t bytes() const;
 

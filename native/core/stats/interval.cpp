@@ -24,9 +24,6 @@ std::vector<double> sorted_copy(std::span<const double> x) {
   return sorted;
 }
 
-/// Fewer say too little about how epochs differ for Student's t to hold on their shares.
-constexpr std::size_t least_epochs = 6;
-
 Interval student_of_medians(std::span<const double> medians, double level) {
   if (*std::min_element(medians.begin(), medians.end()) <= 0) return mean_ci(medians, level);
   // delays are skewed to the right, their logarithms hardly
@@ -183,7 +180,7 @@ Interval epoch_quantile_ci(std::span<const double> x, std::span<const std::int32
   const Epochs epochs(x, epoch);
   if (epochs.size() < least_epochs || !(p > 0 && p < 1) || !is_level(level) || has_nan(epochs.samples())) return none;
   if (p == 0.5) {
-    const PooledMedian found = pooled_median(epochs, level);
+    const PooledMedian found = pooled_median(batches_of(epochs), level);
     return {found.low, found.high};
   }
   const std::vector<double> sorted = sorted_copy(epochs.samples());

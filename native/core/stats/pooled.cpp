@@ -2,15 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
+#include "core/stats/interval.hpp"
+#include "core/stats/moments.hpp"
 #include "core/stats/special.hpp"
 #include "core/stats/ties.hpp"
+#include "core/stats/warm_up.hpp"
 
 namespace sonde::stats {
 namespace {
-
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 bool by_value(const WeightedSample& a, const WeightedSample& b) { return a.value < b.value; }
 
@@ -65,15 +65,73 @@ class Shares {
 
 }  // namespace
 
-PooledMedian pooled_median(std::vector<WeightedSample> samples, std::size_t batches, double level) {
+void Batches::tidy() {
+  for (const Batch& batch : batches) {
+    std::sort(values.begin() + static_cast<std::ptrdiff_t>(batch.begin),
+              values.begin() + static_cast<std::ptrdiff_t>(batch.end), by_value);
+  }
+  spread_ties(values);
+  for (Batch& batch : batches) {
+    double below = 0, half = static_cast<double>(batch.samples) / 2;
+    for (std::size_t k = batch.begin; k < batch.end; ++k) {
+      below += values[k].weight;
+      if (below < half * (1 - 1e-9)) continue;
+      const bool between = below <= half * (1 + 1e-9) && k + 1 != batch.end;
+      batch.median = between ? (values[k].value + values[k + 1].value) / 2 : values[k].value;
+      break;
+    }
+  }
+}
+
+void Batches::drop_front(std::size_t count) {
+  count = std::min(count, batches.size());
+  const std::size_t values_gone = count ? batches[count - 1].end : 0;
+  batches.erase(batches.begin(), batches.begin() + static_cast<std::ptrdiff_t>(count));
+  values.erase(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values_gone));
+  for (Batch& batch : batches) batch.begin -= values_gone, batch.end -= values_gone;
+  for (auto& value : values) value.batch -= static_cast<std::uint32_t>(count);
+}
+
+std::vector<double> Batches::shares_below(double level) const {
+  std::vector<double> shares(batches.size(), 0.0);
+  for (const WeightedSample& v : values) {
+    if (v.value <= level) shares[v.batch] += v.weight * (v.value < level ? 1 : 0.5);
+  }
+  for (std::size_t b = 0; b < shares.size(); ++b) shares[b] /= static_cast<double>(batches[b].samples);
+  return shares;
+}
+
+Batches batches_of(const Epochs& epochs) {
+  const std::size_t count = epochs.size();
+  std::size_t group = 1;
+  while (count / group >= 64) group *= 2;
+  // A last group of less than half its size goes with the one before.
+  std::size_t batches = count / group;
+  if (count % group != 0 && (batches == 0 || count % group >= (group + 1) / 2)) ++batches;
+  Batches out;
+  out.values.reserve(epochs.samples().size());
+  for (std::size_t b = 0; b < batches; ++b) {
+    const std::size_t end = b + 1 == batches ? count : (b + 1) * group;
+    Batches::Batch batch{0, static_cast<std::uint32_t>(end - b * group), nan, out.values.size(), 0};
+    for (std::size_t k = b * group; k < end; ++k)
+      for (const double v : epochs[k]) out.values.push_back({v, static_cast<std::uint32_t>(b), 1.0});
+    batch.end = out.values.size();
+    batch.samples = batch.end - batch.begin;
+    out.batches.push_back(batch);
+  }
+  if (!has_nan(epochs.samples())) out.tidy();
+  return out;
+}
+
+PooledMedian pooled_median(const Batches& in, double level) {
+  const std::size_t batches = in.size();
   PooledMedian out{nan, nan, nan, nan, batches};
+  std::vector<WeightedSample> samples = in.values;
   if (samples.empty() || !(level > 0 && level < 1)) return out;
-  double total = 0;
   std::vector<double> weight(batches, 0.0);
   for (const WeightedSample& s : samples) {
     if (std::isnan(s.value)) return out;
     weight[s.batch] += s.weight;
-    total += s.weight;
   }
   std::sort(samples.begin(), samples.end(), by_value);
 
@@ -110,28 +168,25 @@ PooledMedian pooled_median(std::vector<WeightedSample> samples, std::size_t batc
   return out;
 }
 
-PooledMedian pooled_median(const Epochs& epochs, double level) {
-  const std::size_t count = epochs.size();
-  std::size_t group = 1;
-  while (count / group >= 64) group *= 2;
-  // A last group of less than half its size goes with the one before.
-  std::size_t batches = count / group;
-  if (count % group != 0 && (batches == 0 || count % group >= (group + 1) / 2)) ++batches;
-  std::vector<WeightedSample> samples;
-  samples.reserve(epochs.samples().size());
-  std::size_t begin = 0;
-  for (std::size_t b = 0; b < batches; ++b) {
-    for (std::size_t k = b * group; k < (b + 1 == batches ? count : (b + 1) * group); ++k) {
-      for (const double v : epochs[k]) {
-        if (std::isnan(v)) return {nan, nan, nan, nan, batches};
-        samples.push_back({v, static_cast<std::uint32_t>(b), 1.0});
-      }
-    }
-    std::sort(samples.begin() + static_cast<std::ptrdiff_t>(begin), samples.end(), by_value);
-    begin = samples.size();
+SteadyMedian steady_median(const Epochs& epochs, double level) {
+  Batches batches = batches_of(epochs);
+  SteadyMedian out{pooled_median(batches, level), 0, true};
+  if (std::isnan(out.median)) return out;
+  if (epochs.size() < least_epochs) {
+    std::vector<double> medians;
+    for (const auto& batch : batches.batches) medians.push_back(batch.median);
+    const Interval student = epoch_median_ci(medians, level);
+    out.low = std::min(student.low, out.median), out.high = std::max(student.high, out.median);
+    if (epochs.size() < 2) out.low = out.high = nan;
+    return out;
   }
-  spread_ties(samples);
-  return pooled_median(std::move(samples), batches, level);
+  const WarmUp warm_up = find_warm_up(batches, false_alarm);
+  out.steady = warm_up.over;
+  if (!warm_up.over || warm_up.leave_out == 0) return out;
+  out.skipped = batches.batches[warm_up.leave_out - 1].end;
+  batches.drop_front(warm_up.leave_out);
+  static_cast<PooledMedian&>(out) = pooled_median(batches, level);
+  return out;
 }
 
 }  // namespace sonde::stats

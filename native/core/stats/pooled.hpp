@@ -16,13 +16,6 @@
 
 namespace sonde::stats {
 
-struct PooledMedian {
-  double median;
-  double low, high;    ///< {NaN, NaN} with fewer than 2 epochs
-  double dependence;   ///< by what factor neighbouring batches' likeness widens the variance of the mean share; >= 1
-  std::size_t batches; ///< groups of consecutive epochs the interval rests on
-};
-
 /// One sample, or one that stands for `weight` of them, of batch number `batch`.
 struct WeightedSample {
   double value;
@@ -30,17 +23,56 @@ struct WeightedSample {
   double weight;
 };
 
-/// Median and interval of samples in `batches` batches of consecutive epochs, numbered from 0 in order of time.
-/// Ties stay as they are: spread_ties is the caller's. No samples or a NaN: all NaN.
+/// Batches of consecutive epochs, in order of time, with what they hold.
+struct Batches {
+  struct Batch {
+    std::uint64_t samples = 0;
+    std::uint32_t epochs = 0;
+    double median = 0;
+    std::size_t begin = 0, end = 0;  ///< into values
+  };
+  std::vector<Batch> batches;
+  std::vector<WeightedSample> values;  ///< batch by batch, ascending within one once tidy() was called
+
+  std::size_t size() const { return batches.size(); }
+  /// Sorts each batch, spreads a clock's ties, and finds the medians.
+  void tidy();
+  /// Drops the first `count` batches.
+  void drop_front(std::size_t count);
+  /// Share of each batch's samples below `level`, ties counted half.
+  std::vector<double> shares_below(double level) const;
+};
+
+/// Batches of all samples. With 64 epochs or more, consecutive ones are put together, so that between 32 and 63
+/// batches remain: dependence that outlasts an epoch must not outlast a batch.
+Batches batches_of(const Epochs& epochs);
+
+struct PooledMedian {
+  double median;
+  double low, high;    ///< {NaN, NaN} with fewer than 2 batches
+  double dependence;   ///< by what factor neighbouring batches' likeness changes the variance of the mean share
+  std::size_t batches; ///< groups of consecutive epochs the interval rests on
+};
+
+/// Median and interval. No samples or a NaN: all NaN.
 ///
 /// Sources: inverting a test of the mean share over clusters: Woodruff, JASA 47, 1952, 635-646; Francisco and
 /// Fuller, Annals of Statistics 19, 1991, 454-469. Widening by (1 + r) / (1 - r) with the correlation r of
 /// neighbouring batches: Tafazzoli and Wilson, IIE Transactions 43, 2011, 110-128 (Skart). r is estimated with
-/// its leading bias 1/batches added back, and not below 0.
-PooledMedian pooled_median(std::vector<WeightedSample> samples, std::size_t batches, double level);
+/// its leading bias 1/batches added back. It may be a little below 0, or its noise would widen on average (a
+/// stated 0.95 covered 0.965 of independent samples), but not far, or luck would narrow.
+PooledMedian pooled_median(const Batches& batches, double level);
 
-/// The same from epochs. With 64 or more, consecutive ones are put together, so that between 32 and 63 batches
-/// remain: dependence that outlasts an epoch must not outlast a batch. Ties of a clock's tick are spread.
-PooledMedian pooled_median(const Epochs& epochs, double level);
+struct SteadyMedian : PooledMedian {
+  std::uint64_t skipped;  ///< samples at the beginning that were left out as warm-up
+  bool steady;            ///< false: a warm-up whose end is not safely seen, and nothing was left out
+};
+
+/// Fewer say too little about how epochs differ for Student's t to hold on their shares.
+constexpr std::size_t least_epochs = 6;
+
+/// pooled_median of what is left once a warm-up (core/stats/warm_up.hpp) is left out. With 2 to 5 epochs the interval
+/// is epoch_median_ci of their medians, which assumes one regime, stretched to hold the median; with 1 there is none.
+SteadyMedian steady_median(const Epochs& epochs, double level);
 
 }  // namespace sonde::stats

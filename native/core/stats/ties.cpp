@@ -37,6 +37,9 @@ double tick_of(std::span<const WeightedSample> samples) {
 void spread_ties(std::span<WeightedSample> by_batch) {
   const double tick = tick_of(by_batch);
   if (!(tick > 0)) return;
+  const auto [least, most] = std::minmax_element(
+      by_batch.begin(), by_batch.end(), [](const auto& a, const auto& b) { return a.value < b.value; });
+  const double low = least->value, high = most->value;
   for (std::size_t begin = 0, end = 0; begin < by_batch.size(); begin = end) {
     const double value = by_batch[begin].value;
     double weight = 0, reached = 0;
@@ -45,7 +48,7 @@ void spread_ties(std::span<WeightedSample> by_batch) {
          ++end)
       weight += by_batch[end].weight;
     for (std::size_t k = begin; k < end; ++k) {
-      by_batch[k].value = value + tick * ((reached + by_batch[k].weight / 2) / weight - 0.5);
+      by_batch[k].value = std::clamp(value + tick * ((reached + by_batch[k].weight / 2) / weight - 0.5), low, high);
       reached += by_batch[k].weight;
     }
   }

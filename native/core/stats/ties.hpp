@@ -16,7 +16,8 @@ namespace sonde::stats {
 /// average fewer than 2 samples of each, or values that are not multiples of the smallest step between two.
 double tick_of(std::span<const WeightedSample> samples);
 
-/// Spreads equal samples of a batch over tick_of. by_batch: batch by batch, ascending within one, and so it stays.
+/// Spreads equal samples of a batch over tick_of. by_batch: batch by batch, ascending within one, and so it stays. No
+/// value leaves the range of the samples.
 ///
 /// Source: the median of grouped data, as in any textbook; spread per batch so that the shares of batches below a
 /// value rise evenly within a tick.

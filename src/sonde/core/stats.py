@@ -19,6 +19,7 @@ __all__ = [
     "Interval",
     "Lognormal3",
     "Ranks",
+    "SteadyMedian",
     "Summary",
     "autocorrelation",
     "block_medians",
@@ -43,6 +44,7 @@ __all__ = [
     "quantile_ci",
     "quantile_ranks",
     "sliding_amplitude",
+    "steady_median",
     "summarise",
     "welch",
 ]
@@ -390,6 +392,44 @@ def epoch_median_ci(x: ArrayLike, epoch: ArrayLike | None = None, level: float =
     if epoch is None:
         return Interval(*_core.epoch_median_ci(_samples(x), _share("level", level)))
     return Interval(*_core.epoch_median_ci(_samples(x), _epochs(epoch), _share("level", level)))
+
+
+class SteadyMedian(NamedTuple):
+    """The median of what is left after the warm-up, and how well it is known. Unit of the samples."""
+
+    median: float
+    low: float
+    high: float
+    skipped: int  # samples at the beginning that were left out as warm-up
+    steady: bool  # False: warming up longer than can be told from this much; nothing was left out
+    dependence: float  # by what factor the likeness of neighbouring epochs changes the variance
+
+
+def steady_median(x: ArrayLike, epoch: ArrayLike, level: float = 0.95) -> SteadyMedian:
+    """Median, its interval from what differs between epochs, and the warm-up that neither holds.
+
+    Equal samples that look counted in a clock's ticks are spread over one tick, so that the median is known to
+    less than a tick.
+
+    Parameters
+    ----------
+    x : (n,) float           samples
+    epoch : (n,) int         which epoch a sample belongs to; negative: none, left out whatever its value
+    level : float in (0, 1)
+
+    Returns
+    -------
+    SteadyMedian; no interval with one epoch, one that assumes a single regime with 2 to 5. A warm-up is looked
+    for in 8 epochs or more.
+
+    Raises
+    ------
+    DataError   x holds NaN or infinity; lengths differ.
+    UsageError  level is outside (0, 1).
+
+    Source: native/core/stats/pooled.hpp and warm_up.hpp, which name theirs.
+    """
+    return SteadyMedian(*_core.steady_median(_samples(x), _epochs(epoch), _share("level", level)))
 
 
 def autocorrelation(x: ArrayLike, lag: int) -> float:

@@ -27,7 +27,7 @@ CHEAP: dict[str, tuple[str, str, str]] = {
     "sd": ("s", "standard deviation", "of the sample, n - 1 in the denominator"),
     "min": ("s", "smallest delay", "smallest sample"),
     "max": ("s", "largest delay", "largest sample"),
-    "median": ("s", "median", "middle of all samples"),
+    "median": ("s", "median", "middle of the samples after the warm-up, within a tick of the clock by grouping"),
     "q05": ("s", "5 % quantile", "linear between order statistics"),
     "q25": ("s", "25 % quantile", "linear between order statistics"),
     "q75": ("s", "75 % quantile", "linear between order statistics"),
@@ -43,6 +43,7 @@ CHEAP: dict[str, tuple[str, str, str]] = {
         "upper end of the 95 % interval of the median",
         "from what differs between epochs, Woodruff 1952 over epochs; none with fewer than two",
     ),
+    "warmup": ("1", "samples left out of the median as warm-up", "changes of level and of share, see explain"),
     "ess": ("1", "effective sample size", "variance of one sample over that of the mean, from epochs"),
     "epochs": ("1", "epochs with samples", "counted"),
     "n": ("1", "samples", "counted"),
@@ -52,7 +53,7 @@ CHEAP: dict[str, tuple[str, str, str]] = {
         f"Pettitt 1979 on epoch medians; on medians of {BLOCKS} blocks with one epoch",
     ),
 }
-INTEGERS = ("epochs", "n")
+INTEGERS = ("epochs", "n", "warmup")
 
 
 @dataclass(frozen=True)
@@ -191,13 +192,15 @@ def measure(raw: xr.Dataset) -> dict[str, np.ndarray]:
         for spot, series in series_in(raw, box):
             x = series.latency
             s = stats.summarise(x)
-            for name in ("mean", "sd", "min", "max", "median", "q05", "q25", "q75", "q95", "q99"):
+            for name in ("mean", "sd", "min", "max", "q05", "q25", "q75", "q95", "q99"):
                 out[name][spot] = getattr(s, name)
             epochs = series.epochs
             out["n"][spot], out["epochs"][spot] = len(x), epochs
             medians, _ = epoch_levels(series)
+            level = stats.steady_median(x, series.epoch)
+            out["median"][spot], out["warmup"][spot] = level.median, level.skipped
             if epochs >= 2:
-                out["median_low"][spot], out["median_high"][spot] = stats.epoch_median_ci(x, series.epoch)
+                out["median_low"][spot], out["median_high"][spot] = level.low, level.high
                 out["ess"][spot] = stats.effective_samples(x, series.epoch)
             else:
                 out["ess"][spot] = stats.effective_samples(x)

@@ -91,6 +91,7 @@ SUMMARY: dict[str, Described] = {
     "min": _cell("s", "smallest delay"),
     "max": _cell("s", "largest delay"),
     "median": _cell("s", "median"),
+    "warmup": _cell("1", "samples left out of the median as warm-up", "<i4"),
     "median_low": _cell("s", "lower end of the 95 % interval of the median"),
     "median_high": _cell("s", "upper end of the 95 % interval of the median"),
     "q05": _cell("s", "5 % quantile"),

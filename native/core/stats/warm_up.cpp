@@ -1,4 +1,4 @@
-#include "core/rules/stationarity.hpp"
+#include "core/stats/warm_up.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "core/stats/special.hpp"
 #include "core/stats/summary.hpp"
 
-namespace sonde::rules {
+namespace sonde::stats {
 namespace {
 
 constexpr std::size_t fewest = 8;       // batches to judge from
@@ -57,7 +57,7 @@ WarmUp find_warm_up(std::span<const double> medians, std::span<const double> sha
   const double n = static_cast<double>(rest.size()), centre = mean(rest);
   double squares = 0;
   for (double v : rest) squares += (v - centre) * (v - centre);
-  const double bound = stats::student_quantile(0.9995, n - 1) * std::sqrt(squares / (n - 1) * (1 + 1 / n));
+  const double bound = student_quantile(0.9995, n - 1) * std::sqrt(squares / (n - 1) * (1 + 1 / n));
 
   const double side = medians[0] > centre ? 1 : -1;
   const auto stands_out = [&](double median) { return side * (median - centre) > bound; };
@@ -70,6 +70,16 @@ WarmUp find_warm_up(std::span<const double> medians, std::span<const double> sha
     while (head < half && drift_p(shares.subspan(head)) < 0.05) ++head;
   }
   return {std::min(2 * head, half), 2 * head <= half};
+}
+
+WarmUp find_warm_up(const Batches& batches, double alarm) {
+  if (batches.size() < fewest) return {0, true};
+  std::vector<double> medians;
+  for (const auto& batch : batches.batches) medians.push_back(batch.median);
+  Batches late = batches;
+  late.drop_front(batches.size() / 2);
+  const double level = pooled_median(late, 0.95).median;
+  return find_warm_up(medians, batches.shares_below(level), alarm);
 }
 
 std::size_t drift_at(std::span<const double> shares) { return excursion(shares).at; }
@@ -94,4 +104,4 @@ double drift_p(std::span<const double> shares) {
   return kolmogorov_tail(e.largest / std::sqrt(n * variance));
 }
 
-}  // namespace sonde::rules
+}  // namespace sonde::stats

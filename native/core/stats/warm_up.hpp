@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <span>
 
-namespace sonde::rules {
+#include "core/stats/pooled.hpp"
+
+namespace sonde::stats {
 
 struct WarmUp {
   std::size_t leave_out;  ///< batches at the beginning that belong to the warm-up
@@ -21,6 +23,12 @@ struct WarmUp {
 /// 8 batches: nothing is found.
 WarmUp find_warm_up(std::span<const double> medians, std::span<const double> shares, double alarm);
 
+/// The same of batches as they are.
+WarmUp find_warm_up(const Batches& batches, double alarm);
+
+/// Chance of a false alarm of drift_p where nobody says another.
+constexpr double false_alarm = 0.002;
+
 /// Probability of level changes at least as large if there were none: Kolmogorov's law for the largest excursion
 /// of the running sum of the batches' shares below the common median. The shares are what is tested, so delays
 /// may have any law; their variance and dependence are taken after removing the best single change, or a change
@@ -36,4 +44,4 @@ std::size_t drift_at(std::span<const double> shares);
 /// P(K > x) of Kolmogorov's limiting law.
 double kolmogorov_tail(double x);
 
-}  // namespace sonde::rules
+}  // namespace sonde::stats
