@@ -45,7 +45,7 @@ class Shares {
   double dependence() const {
     const double squares = this->squares(), k = static_cast<double>(weight_.size());
     if (squares <= rounding()) return 1;
-    const double r = std::clamp(products() / squares + 1 / k, -0.1, 0.9);
+    const double r = std::clamp(products() / squares + 1 / k, -0.05, 0.9);
     return (1 + r) / (1 - r);
   }
   /// Standard error of mean().
