@@ -18,10 +18,11 @@ MOST_EPOCHS = 1200
 # On recorded series: cells a series is cut into, and the epochs of 50 that each offers.
 CELLS, CELL_EPOCHS = 40, 100
 ADAPTIVE = tuple(
-    [f"ci:{p}%" for p in (1, 2, 3, 5, 6, 7, 8, 9, 10)]
-    + [f"spectral:level={p}" for p in (0.02, 0.05, 0.1, 0.2)]
-    + [f"lognormal:precision={p}" for p in (0.02, 0.05, 0.1, 0.2)]
-    + [f"entropy:change={p}" for p in (0.05, 0.1, 0.2, 0.4)]
+    [f"ci:{p}%" for p in (2, 3, 5, 7, 9)]
+    + [f"ci:precision={p}%,first={first}" for first in (8, 12, 16, 18) for p in (6, 7, 8, 9)]
+    + [f"spectral:level={p}" for p in (0.05, 0.1, 0.2)]
+    + [f"lognormal:precision={p}" for p in (0.05, 0.1, 0.2)]
+    + [f"entropy:change={p}" for p in (0.05, 0.1, 0.2)]
 )
 
 
@@ -73,50 +74,58 @@ def recorded() -> dict[str, np.ndarray]:
     return {path.stem: np.load(path)["value"].astype(float) for path in sorted(SERIES.glob("*.npz"))}
 
 
-def samples() -> dict:
-    """Samples that adaptive rules take against fixed 1000, the same epochs offered to both."""
-    rng = np.random.default_rng(7)
+def _cells(seed: int) -> list[tuple[np.ndarray, float]]:
+    """CELLS of each recorded series, CELL_EPOCHS epochs from all over it in random order; with the series' median."""
+    rng = np.random.default_rng(seed)
     cells = []
     for values in recorded().values():
         truth, stride = median(values), (len(values) - EPOCH) // CELL_EPOCHS
         for _ in range(CELLS):
             begins = rng.integers(0, stride) + stride * rng.permutation(CELL_EPOCHS)
-            series = np.concatenate([values[b : b + EPOCH] for b in begins])
-            cells.append((series, truth))
+            cells.append((np.concatenate([values[b : b + EPOCH] for b in begins]), truth))
+    return cells
+
+
+def _replayed(cells: list[tuple[np.ndarray, float]], spec: str) -> tuple[np.ndarray, np.ndarray]:
+    """Samples and relative error of a rule in each cell."""
     epoch = np.repeat(np.arange(CELL_EPOCHS, dtype=np.int32), EPOCH)
+    said = [(replay(series, epoch, spec, cap=len(series)), truth) for series, truth in cells]
+    return np.array([r.n for r, _ in said]), np.array([abs(r.estimate / truth - 1) for r, truth in said])
 
-    def run(spec: str) -> tuple[np.ndarray, np.ndarray]:
-        said = [(replay(series, epoch, spec, cap=len(series)), truth) for series, truth in cells]
-        return np.array([r.n for r, _ in said]), np.array([abs(r.estimate / truth - 1) for r, truth in said])
 
-    _, fixed_error = run("fixed:1000")
-    best = None
+def samples() -> dict:
+    """Samples that adaptive rules take against fixed 1000, the same epochs offered to both.
+
+    The setting is chosen on one draw of cells and measured on another, so that choosing flatters nothing.
+    """
+    choosing, measuring = _cells(7), _cells(8)
+    # "At equal error": the middle error over cells is no larger than that of 1000 samples.
+    allowed = np.median(_replayed(choosing, "fixed:1000")[1])
+    best: tuple[float, str] = (-1.0, "")
     for spec in ADAPTIVE:
-        n, error = run(spec)
-        fewer, middle = float((n < 1000).mean()), float(np.median(error))
-        # "At equal error": the rule's middle error over cells is no larger than that of 1000 samples.
-        if middle <= np.median(fixed_error) and (best is None or fewer > best[1]):
-            best = (spec, fewer, middle, float(np.median(n)), float(n.mean()))
-    what = "samples used by the best adaptive rule against fixed 1000 at equal error"
-    bar = "fewer in >= 60 % of cells"
-    if best is None:
-        note = f"no adaptive rule errs as little as 1000 samples do ({np.median(fixed_error):.2%})"
-        return {"what": what, "bar": bar, "value": None, "ci": None, "met": False, "note": note}
-    interval = binomtest(round(best[1] * len(cells)), len(cells)).proportion_ci(0.95)
-    note = (
-        f"{best[0]}: middle error {best[2]:.2%} against {np.median(fixed_error):.2%}, {best[3]:.0f} samples in the "
-        f"middle, "
-        f"{best[4]:.0f} on average; {len(cells)} cells from {len(recorded())} recorded series; best of {len(ADAPTIVE)} "
-        "settings, chosen on the same cells"
-    )
-    return {
-        "what": what,
-        "bar": bar,
-        "value": best[1],
-        "ci": [interval.low, interval.high],
-        "met": best[1] >= 0.6,
-        "note": note,
+        n, error = _replayed(choosing, spec)
+        if np.median(error) <= allowed:
+            best = max(best, (float((n < 1000).mean()), spec))
+    row = {
+        "what": "samples used by the best adaptive rule against fixed 1000 at equal error",
+        "bar": "fewer in >= 60 % of cells",
     }
+    if best[0] < 0:
+        note = f"no adaptive rule errs as little as 1000 samples do ({allowed:.2%})"
+        return row | {"value": None, "ci": None, "met": False, "note": note}
+    spec = best[1]
+    _, fixed_error = _replayed(measuring, "fixed:1000")
+    n, error = _replayed(measuring, spec)
+    fewer = float((n < 1000).mean())
+    interval = binomtest(int((n < 1000).sum()), len(n)).proportion_ci(0.95)
+    note = (
+        f"{spec}, best of {len(ADAPTIVE)} settings on other cells; error in the middle {np.median(error):.2%} against "
+        f"{np.median(fixed_error):.2%}, on average {error.mean():.2%} against {fixed_error.mean():.2%}; samples "
+        f"{np.median(n):.0f} in the middle, but {n.mean():.0f} on average, as hard cells get more; {len(n)} cells from "
+        f"{len(recorded())} recorded series"
+    )
+    met = fewer >= 0.6 and bool(np.median(error) <= np.median(fixed_error))
+    return row | {"value": fewer, "ci": [interval.low, interval.high], "met": met, "note": note}
 
 
 def epochs_or_burst(placements: int = 400) -> list[dict]:
