@@ -29,24 +29,26 @@ def first(tmp_path_factory) -> Path:
     return folder / "first.nc"
 
 
-def test_a_link_that_stays_slow_is_confirmed(first):
-    told = sonde(
-        "net",
-        "retest",
-        first.name,
-        "--budget",
-        "10s",
-        "--inject-slow",
-        SLOW,
-        "-o",
-        "again.nc",
-        cwd=first.parent,
-    )
-    assert [0, 3] in told["suspects"]
-    assert [0, 3] in [[link["src"], link["dst"]] for link in told["confirmed"]]
+def retest(first: Path, *words: str) -> dict:
+    return sonde("net", "retest", first.name, "--budget", "10s", *words, cwd=first.parent)
 
 
-def test_a_link_that_was_slow_by_bad_luck_is_not(first):
-    told = sonde("net", "retest", first.name, "--budget", "10s", "-o", "luck.nc", cwd=first.parent)
+def confirmed(told: dict) -> float:
+    """How slow link 0-3 was found to be; 1 where it was not confirmed."""
     assert [0, 3] in told["suspects"]
-    assert [0, 3] not in [[link["src"], link["dst"]] for link in told["confirmed"]]
+    ratios = [link["ratio"] for link in told["confirmed"] if [link["src"], link["dst"]] == [0, 3]]
+    return ratios[0] if ratios else 1.0
+
+
+@pytest.fixture(scope="module")
+def slow_again(first) -> float:
+    return confirmed(retest(first, "--inject-slow", SLOW, "-o", "again.nc"))
+
+
+def test_a_link_that_stays_slow_is_confirmed(slow_again):
+    assert slow_again > 1.5
+
+
+def test_a_link_that_was_slow_by_bad_luck_is_not(first, slow_again):
+    # Ranks that share cores make some link or other truly slower, so a little may be found; not what was put in.
+    assert confirmed(retest(first, "-o", "luck.nc")) < 1 + (slow_again - 1) / 3
