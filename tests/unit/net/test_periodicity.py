@@ -7,6 +7,7 @@ import pytest
 from scipy.signal import lfilter
 
 from sonde.net.periodicity import (
+    _paid,
     burst_cyclicity,
     cyclicity,
     homogeneity,
@@ -191,3 +192,10 @@ def test_no_outliers_have_no_period(x):
     assert len(found.index) == 0
     assert np.isnan(found.p)
     assert np.isnan(found.period)
+
+
+@pytest.mark.filterwarnings("error")
+def test_p_of_the_highest_ordinate_at_either_end_and_without_a_warning():
+    assert [_paid(ratio, 1000) for ratio in (0.0, 1e-300, 1e-17)] == [1, 1, 1]
+    assert _paid(40, 1000) == pytest.approx(1000 * np.exp(-40))
+    assert 0 <= _paid(5000, 1000) < 1e-290
