@@ -14,7 +14,7 @@ from sonde.net import periodicity
 from sonde.net.periodicity import Cycle
 
 # What one piece of /raw may take in memory, all its variables together.
-PIECE_BYTES = 64 << 20
+PIECE_BYTES = 16 << 20
 # A series without epochs is cut into so many blocks where something is asked of its course.
 BLOCKS = 20
 
