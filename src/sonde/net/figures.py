@@ -14,7 +14,7 @@ from sonde.core.units import format_duration, format_size
 from sonde.net import cells, verdict
 from sonde.net.analyse import shown_cells, structure
 from sonde.net.pairs import centre
-from sonde.net.schema import STATUS_NAMES
+from sonde.net.schema import NOT_MEASURED, STATUS_NAMES
 
 CELL = ("src", "dst", "size")
 SIZE = Slider("size", "message size", "B")
@@ -57,6 +57,7 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
         facts=facts,
         method=list(METHODS),
         warnings=verdict.warnings(summary),
+        doubt=verdict.doubt(summary),
     )
 
 
@@ -424,6 +425,9 @@ def status_matrix(summary: xr.Dataset) -> Figure | None:
     if "status" not in summary:
         return None
     values = summary["status"].transpose(*CELL).values.astype(int)
+    # A rank does not measure itself: that is no state of a measurement but a hole.
+    own = np.arange(min(values.shape[:2]))
+    values[own, own] = np.where(values[own, own] == NOT_MEASURED, -1, values[own, own])
     data = _matrix(summary, "status", values, "1", "how measuring ended")
     return Figure(
         "net-status",

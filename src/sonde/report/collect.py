@@ -80,6 +80,7 @@ ACRONYMS = {
     "hostlist": "hosts",
     "hostname": "host",
 }
+YES_NO = ("complete", "oversubscribed")  # truths that NetCDF keeps as 0 and 1
 STRUCTURED = 120  # characters from which on JSON in an attribute is for programs
 LONGEST = 600  # characters of one value; a list of all kernel flags tells a reader nothing
 
@@ -210,7 +211,7 @@ def _label(key: str) -> str:
 
 
 def _text(key: str, value: Any, unit: str = "") -> str:
-    if key == "complete":
+    if key in YES_NO:
         return "yes" if value else "no"
     unit = unit or next((u for s, u in page.SUFFIXES.items() if key.endswith(s) and len(key) > len(s)), "")
     if isinstance(value, (list, tuple)):

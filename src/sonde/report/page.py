@@ -48,6 +48,12 @@ class Report:
     def findings(self) -> list[Finding]:
         return [f for s in self.sections for f in s.findings]
 
+    @property
+    def doubt(self) -> str:
+        """Why "no findings" says little, in a few words; "" where it is sound."""
+        doubts = list(dict.fromkeys(s.doubt for s in self.sections if s.doubt))
+        return "; ".join(doubts[:2])
+
 
 def verdict_of(sections: Sequence[Section]) -> str:
     """The report's one sentence: the only section's own verdict, or how many findings there are and where."""
@@ -57,7 +63,11 @@ def verdict_of(sections: Sequence[Section]) -> str:
         return sections[0].verdict
     struck = [s for s in sections if s.findings]
     if not struck:
-        return f"No findings in {len(sections)} datasets."
+        doubted = sum(bool(s.doubt) for s in sections)
+        if not doubted:
+            return f"No findings in {len(sections)} datasets."
+        where = f"{doubted} of {len(sections)} datasets" if doubted < len(sections) else "them"
+        return f"No findings in {len(sections)} datasets, but too few cells converged in {where} to be sure."
     n = sum(len(s.findings) for s in struck)
     where = list(dict.fromkeys(s.title for s in struck))
     return (

@@ -182,6 +182,24 @@ def test_figures_show_series_spectra_and_laws(run):
     assert any("lognormal" in str(name) for name in by_id["net-cdf"].data["series"].values)
 
 
+def test_a_rank_with_itself_is_a_hole_in_the_status_matrix_and_no_state(run):
+    summary = run[1]
+    status = np.ones((12, 12, 2), np.int8)
+    status[range(12), range(12)] = 0
+    status[3, 5] = 0
+    summary = summary.assign(status=(("src", "dst", "size"), status))
+    drawn = prepare.matrix(figures.status_matrix(summary))
+    assert np.isnan(drawn.frames[0][range(12), range(12)]).all()
+    assert drawn.frames[0][3, 5] == 0, "a pair that should have been measured keeps its state"
+    assert drawn.counts[0][:2] == [1, 131]
+
+
+def test_nothing_converged_is_a_doubt_of_the_section(run):
+    summary = run[1].assign(status=(("src", "dst", "size"), np.full((12, 12, 2), 4, np.int8)))
+    assert figures.section(tree_of(None, summary)).doubt == "Nothing converged"
+    assert figures.section(tree_of(None, run[1])).doubt == ""
+
+
 def test_shared_cores_make_a_warning_of_a_slow_link(run):
     raw = run[0].assign_attrs(oversubscribed=1)
     section = checked_section(raw, analyse(raw))

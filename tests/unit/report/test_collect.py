@@ -92,6 +92,13 @@ def test_the_machine_begins_with_what_is_asked_first_and_ends_with_what_is_not_k
     assert "job" not in report.runs[0]
 
 
+@pytest.mark.parametrize(("kept", "told"), [(1, "yes"), (0, "no")])
+def test_truths_are_told_as_yes_and_no(lab, dataset, kept, told):
+    report = collected(dataset(oversubscribed=kept, complete=kept))
+    assert report.machine["Oversubscribed"] == told
+    assert report.runs[0]["complete"] == told
+
+
 def test_attributes_meant_for_programs_are_left_out(lab, dataset):
     told = collected(dataset(clustbench='{"files": {' + '"x": 1, ' * 50 + "}}", plan='{"n": 4}')).machine
     assert "Clustbench" not in told

@@ -21,6 +21,14 @@ def test_several_sections_are_counted():
     assert page.verdict_of([clear, found]) == "2 findings in 1 of 2 datasets: Latency."
 
 
+def test_no_findings_in_doubtful_datasets_are_no_praise():
+    clear, doubtful = Section("net", "a", "v"), Section("net", "b", "v", doubt="Nothing converged")
+    assert "in 1 of 2 datasets to be sure" in page.verdict_of([clear, doubtful])
+    assert "in them to be sure" in page.verdict_of([doubtful, doubtful])
+    assert page.Report("t", "v", [doubtful, doubtful]).doubt == "Nothing converged"
+    assert page.Report("t", "v", [clear]).doubt == ""
+
+
 def test_anchors_are_unique_and_safe():
     sections = [
         Section("net", "", ""),

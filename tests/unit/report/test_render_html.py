@@ -410,3 +410,14 @@ def test_a_large_report_stays_bounded():
     text = render_html.render(Report("t", "v", [made]))
     assert len(text) < 18e6
     assert "1024 × 1024 cells are drawn as blocks of 2 × 2" in Page(without_library(text)).text
+
+
+def test_a_doubtful_report_is_not_green():
+    section = Section("net", "Latency", "v", doubt="Nothing converged")
+    text = render_html.render(Report("t", "v", [section, section]))
+    counts = [e["class"] for _, e in Page(text).elements if "count" in e.get("class", "").split()]
+    assert counts == ["count plain", "count warned"]
+    dots = [e["class"] for e in Page(text).all("span") if e.get("class", "").startswith("dot")]
+    assert dots == ["dot warned"] * 2
+    clear = render_html.render(Report("t", "v", [Section("net", "Latency", "v")]))
+    assert 'class="count clear"' in clear
