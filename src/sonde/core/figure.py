@@ -22,7 +22,7 @@ class Kind(Enum):
     DENDROGRAM   merge(link, 4): left, right, height, count as scipy's linkage; leaf(leaf): leaf names;
                  optional threshold(): height below which branches are coloured by class
     SCATTER      x(series, point), y(series, point), optional low/high(series, point) ends of error bars;
-                 style(series): "points" | "line"
+                 style(series): "points" | "line" | "dashed", a line where nothing was measured
     BAR          y(bar) or y(bar, series), optional low/high of the same dims: ends of error bars
 
     Of every kind: each Slider's dim may stand behind those dims; `series` is named by its coordinate; NaN is
@@ -32,7 +32,9 @@ class Kind(Enum):
                     coordinate or variable over row or col alone (host, …) of its row and column; attributes
                     long_name and units name them, flag_meanings names integer codes.
     SERIES, SCATTER, CDF  may hold mark(mark), x of vertical lines, and level(level), y of horizontal lines,
-                    named by mark_name(mark), level_name(level).
+                    named by mark_name(mark), level_name(level). Also hue(series) integer: series of one hue
+                    share a colour; tone(series): 1 is its pale, broad form, to lie beneath another line;
+                    key(series): what the legend calls such lines, once for all that share it.
     """
 
     MATRIX = "matrix"
@@ -67,7 +69,10 @@ class Slider:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure: stable id, title, a caption that says what to read from it, kind, data and axes by role."""
+    """A figure: stable id, title, a caption that says what to read from it, kind, data and axes by role.
+
+    A line break in the caption begins a new paragraph.
+    """
 
     id: str
     title: str

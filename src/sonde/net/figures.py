@@ -11,7 +11,7 @@ from scipy.special import ndtri
 from sonde.core.figure import Axis, Figure, Kind, Slider
 from sonde.core.section import Fact, Method, Section
 from sonde.core.units import format_duration, format_size
-from sonde.net import cells, verdict
+from sonde.net import cells, models, verdict
 from sonde.net.analyse import shown_cells, structure
 from sonde.net.pairs import centre
 from sonde.net.schema import NOT_MEASURED, STATUS_NAMES
@@ -324,13 +324,15 @@ def distribution(summary: xr.Dataset, shown: Shown) -> Figure | None:
         return None
     chosen = _distinct(shown)
     p = np.concatenate([np.linspace(0.001, 0.99, MOST_QUANTILES - 40), 1 - np.geomspace(0.0098, 0.001, 40)])
-    names, xs, ps, styles, said = [], [], [], [], []
-    for name, (spot, series) in chosen.items():
+    names, xs, ps, styles, hues, keys, said = [], [], [], [], [], [], []
+    for hue, (name, (spot, series)) in enumerate(chosen.items()):
         label = _label(summary, name, spot)
         names.append(label)
         xs.append(np.quantile(series.latency, p))
         ps.append(p)
         styles.append("steps")
+        hues.append(hue)
+        keys.append("")
         if "lognormal_shift" not in summary:
             continue
         shift, mu, sigma, ks = (
@@ -341,12 +343,16 @@ def distribution(summary: xr.Dataset, shown: Shown) -> Figure | None:
             xs.append(shift + np.exp(mu + sigma * ndtri(p)))
             ps.append(p)
             styles.append("line")
+            hues.append(hue)
+            keys.append("lognormal fitted to it")
             said.append(f"{name} {ks:.2f}")
     data = xr.Dataset(
         {
             "x": (("series", "point"), np.array(xs), {"units": "s", "long_name": "delay"}),
             "p": (("series", "point"), np.array(ps)),
             "style": ("series", styles),
+            "hue": ("series", hues),
+            "key": ("series", keys),
         },
         coords={"series": names},
     )
@@ -354,7 +360,7 @@ def distribution(summary: xr.Dataset, shown: Shown) -> Figure | None:
     return Figure(
         "net-cdf",
         f"Distribution of delays, {_at(summary, shown)}",
-        "Steps are measured, lines the three-parameter lognormal fitted to them. Where a line leaves its "
+        "Solid steps are measured, dashed lines the three-parameter lognormal fitted to them. Where a line leaves its "
         "steps, "
         f"delays come from more than one regime and no single law holds.{fits}",
         Kind.CDF,
@@ -363,40 +369,126 @@ def distribution(summary: xr.Dataset, shown: Shown) -> Figure | None:
     )
 
 
+# A model is drawn as far beyond what was measured.
+BEYOND = 2.0
+MODEL_POINTS = 60
+
+
 def over_size(summary: xr.Dataset) -> Figure | None:
-    """Median delay of each class over message size, with the sizes at which it jumps."""
+    """Median delay of each class over message size, the models fitted to it, and where it jumps."""
     if summary.sizes.get("link_class", 0) < 1 or summary.sizes["size"] < 2:
         return None
     size = summary["size"].values.astype(float)
     medians = summary["class_median"].values
-    names = [
-        f"class {k}" + (f" ({level})" if (level := str(summary["class_level"].values[k])) else "")
-        for k in range(len(medians))
-    ]
-    data = xr.Dataset(
-        {
-            "x": (("series", "point"), np.broadcast_to(size, medians.shape).copy(), {"units": "B"}),
-            "y": (("series", "point"), medians, {"units": "s"}),
-            "style": ("series", ["points"] * len(names)),
-        },
-        coords={"series": names},
-    )
+    fits = models.class_models(summary)
+    positive = size[size > 0]
+    # Sizes that span decades want a logarithmic axis, even where one of them is 0.
+    log = bool(len(positive) > 1 and (len(positive) == len(size) or positive[-1] / positive[0] > 50))
+    series: list[tuple[str, np.ndarray, np.ndarray, str, int, int, str]] = []
+    said = []
+    for k, fit in enumerate(fits[: len(medians)]):
+        name = _class_name(summary, k) if len(medians) > 1 else "all links"
+        gp = models.loggp(fit)
+        low, high = float(fit.size[0]), float(fit.size[-1])
+        reach = (max(1.0, low / BEYOND) if log else 0.0, high * BEYOND if log else high + (high - low) / 5)
+        parts = [
+            (_grid(low, high, log, fit), "line"),
+            (_grid(reach[0], low, log), "dashed"),
+            (_grid(high, reach[1], log), "dashed"),
+        ]
+        for key, tone, at in (("LogGP", 1, gp.at), ("Hockney", 0, lambda s, f=fit: f.segment(s).at(s))):
+            for x, style in parts:
+                if len(x) > 1:
+                    y = np.array([at(s) for s in x])
+                    said_as = key if style == "line" else "" if tone else "beyond what was measured"
+                    series.append((f"{name}, {key}", x, y, style, k, tone, said_as))
+        said.append(_residuals(name, fit, gp))
+    for k, y in enumerate(medians):
+        name = _class_name(summary, k) if len(medians) > 1 else "median of all links"
+        series.append((name, size, y, "points", k, 0, ""))
+    data = _series_data(series)
     if summary.sizes.get("jump", 0):
         common = summary["jump_src"].values < 0
         marks = np.unique(summary["jump_size_high"].values[common])
         if len(marks):
             data["mark"] = ("mark", marks.astype(float))
             data["mark_name"] = ("mark", [f"jump at {format_size(int(m), exact=True)}" for m in marks])
-    positive = bool((size > 0).all())
+    most = 3
+    if len(said) > most:
+        said = [*said[:most], f"{len(said) - most} more classes: sonde net model FILE."]
+    caption = (
+        "Points are medians over the links of a class. Hockney's model is start-up plus size over bandwidth, "
+        "in a new line where the protocol changes; LogGP's is one line for all sizes. A marked jump is a "
+        "buffer that overflows or a protocol that switches."
+        if fits
+        else "Medians over the links of a class; there are too few sizes to fit a model."
+    )
     return Figure(
         "net-size",
-        "Delay over message size",
-        "Median of each class of links. A straight line is start-up plus size over bandwidth; a marked "
-        "jump is a "
-        "buffer that overflows or a protocol that switches.",
+        "Model against measurement",
+        "\n".join([caption, *said]),
         Kind.SCATTER,
         data,
-        {"x": Axis("message size", "B", log=positive), "y": Axis("median delay", "s", log=True)},
+        {"x": Axis("message size", "B", log=log), "y": Axis("median delay", "s", log=True)},
+    )
+
+
+def _class_name(summary: xr.Dataset, k: int) -> str:
+    level = str(summary["class_level"].values[k])
+    return f"class {k}" + (f" ({level})" if level else "")
+
+
+def _grid(low: float, high: float, log: bool, fit: models.LinkModel | None = None) -> np.ndarray:
+    """Sizes at which a model is drawn; both sides of each change of its line, so that it shows as a step."""
+    if not high > low or (log and low <= 0 and high <= 1):
+        return np.empty(0)
+    x = np.geomspace(max(low, 1.0), high, MODEL_POINTS) if log else np.linspace(low, high, MODEL_POINTS)
+    for left, right in zip(fit.segments, fit.segments[1:]) if fit else ():
+        change = (left.end + right.begin) / 2
+        x = np.append(x, [np.nextafter(change, 0), change])
+    return np.unique(x)
+
+
+def _residuals(name: str, fit: models.LinkModel, gp: models.LogGP) -> str:
+    """A class's models in numbers, and how far measurements are from them."""
+    away = np.abs(fit.residuals())
+    other = np.abs(fit.latency_s / np.array([gp.at(s) for s in fit.size]) - 1)
+    worst = format_size(int(fit.size[away.argmax()]), exact=True)
+    lines = []
+    for segment in fit.segments:
+        beta = segment.beta_s_per_b
+        speed = f" + size / ({format_size(round(1 / beta))}/s)" if beta > 0 else " at any size"
+        upto = "" if len(fit.segments) == 1 else f" to {format_size(segment.end, exact=True)}"
+        lines.append(f"{format_duration(segment.alpha_s)}{speed}{upto}")
+    return (
+        f"{name[:1].upper()}{name[1:]}: Hockney {', then '.join(lines)}; measurements are "
+        f"{_share(float(np.median(away)))} from it in the middle, {_share(float(away.max()))} at worst, at "
+        f"{worst}. LogGP L + 2o = {format_duration(gp.latency_overhead_s)}, "
+        f"G = {format_duration(gp.gap_per_byte_s)}/B; they are {_share(float(np.median(other)))} from it in the "
+        f"middle, {_share(float(other.max()))} at worst."
+    )
+
+
+def _share(part: float) -> str:
+    return f"{part:.1%}".replace("%", " %") if part < 0.1 else f"{part:.0%}".replace("%", " %")
+
+
+def _series_data(series: list[tuple[str, np.ndarray, np.ndarray, str, int, int, str]]) -> xr.Dataset:
+    """(name, x, y, style, hue, tone, key) of each series as the data of a SCATTER, padded with NaN."""
+    names, xs, ys, styles, hues, tones, keys = zip(*series)
+    x, y = (np.full((len(series), max(map(len, xs))), np.nan) for _ in range(2))
+    for row, (one, other) in enumerate(zip(xs, ys)):
+        x[row, : len(one)], y[row, : len(one)] = one, other
+    return xr.Dataset(
+        {
+            "x": (("series", "point"), x, {"units": "B"}),
+            "y": (("series", "point"), y, {"units": "s"}),
+            "style": ("series", list(styles)),
+            "hue": ("series", list(hues)),
+            "tone": ("series", list(tones)),
+            "key": ("series", list(keys)),
+        },
+        coords={"series": list(names)},
     )
 
 

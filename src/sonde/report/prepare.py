@@ -128,18 +128,26 @@ class Field:
 class Curve:
     """One curve in shown units. tone 0 or 1: epochs alternate. low, high: ends of error bars or None.
 
+    hue: number of its colour; -1: that of its series. key: what the legend calls it and all that share it.
     bulk: below it lie BULK of all its samples, before thinning; NaN where that is not asked.
     """
 
     name: str
     x: np.ndarray
     y: np.ndarray
-    style: str  # "points" "line" "steps" "samples"
+    style: str  # "points" "line" "dashed" "steps" "samples"
     series: int
     tone: int = 0
     low: np.ndarray | None = None
     high: np.ndarray | None = None
     bulk: float = float("nan")
+    hue: int = -1
+    key: str = ""
+
+    @property
+    def colour(self) -> int:
+        """Number of its colour."""
+        return self.series if self.hue < 0 else self.hue
 
 
 @dataclass(frozen=True)
@@ -280,7 +288,9 @@ def _axis(figure: Figure, role: str) -> Axis:
 
 
 def _quantity(axis: Axis, values: Any) -> Quantity:
-    chosen = scale.choose(values, axis.unit)
+    # Whole bytes up to 8 KiB on a linear axis: nobody reads 0.39 KiB as the 400 B that were asked for
+    few = axis.unit == "B" and not axis.log
+    chosen = scale.choose(np.asarray(values, float) / 8 if few else values, axis.unit)
     si = "" if axis.unit == "1" else axis.unit
     return Quantity(capital(axis.label), si, chosen.unit, chosen.factor, axis.log, axis.labels)
 
@@ -499,7 +509,7 @@ def chart(figure: Figure) -> Chart:
     most = int(np.clip(ALL_POINTS // (frames_n * series_n), 400, POINTS))
     build = {Kind.SERIES: _samples, Kind.CDF: _distribution, Kind.SCATTER: _scatter}[figure.kind]
     notes: dict[str, None] = {}
-    frames = [build(f, most, notes) for f in at_frame(figure)]
+    frames = [_dressed(f, build(f, most, notes)) for f in at_frame(figure)]
     roles = ("x", "p") if figure.kind is Kind.CDF else ("x", "y")
     axes = [_axis(figure, r) for r in roles]
     for axis, part in zip(axes, ("x", "y")):
@@ -598,6 +608,27 @@ def _samples(data: xr.Dataset, most: int, notes: dict[str, None]) -> list[Curve]
     return curves
 
 
+def _dressed(data: xr.Dataset, curves: list[Curve]) -> list[Curve]:
+    """Curves with the hue, tone and key that their series have."""
+    each: dict[str, Any] = {}
+    for name in ("hue", "tone", "key"):
+        if name in data.variables:
+            each[name] = np.broadcast_to(data[name].values, (max(1, data.sizes.get("series", 1)),))
+    if not each:
+        return curves
+    kinds = {"hue": int, "tone": int, "key": str}
+    return [replace(c, **{k: kinds[k](v[c.series]) for k, v in each.items()}) for c in curves]
+
+
+def keys(curves: Sequence[Curve]) -> dict[str, Curve]:
+    """The keys of curves in order of mention, each with its first curve."""
+    made: dict[str, Curve] = {}
+    for curve in curves:
+        if curve.key:
+            made.setdefault(curve.key, curve)
+    return made
+
+
 def _styles(data: xr.Dataset, default: str) -> list[str]:
     n = max(1, data.sizes.get("series", 1))
     if "style" not in data.variables:
@@ -629,7 +660,7 @@ def _scatter(data: xr.Dataset, most: int, notes: dict[str, None]) -> list[Curve]
         ends = {v: _row(data, v, k, "point").astype(float) for v in ("low", "high") if v in data.variables}
         good = np.isfinite(x) & np.isfinite(y)
         x, y, ends = x[good], y[good], {v: e[good] for v, e in ends.items()}
-        if style == "line":
+        if style in ("line", "dashed"):
             order = np.argsort(x, kind="stable")
             x, y, ends = x[order], y[order], {}
         kept = thin.envelope(y, most)
@@ -661,7 +692,7 @@ def focus(kind: Kind, c: Chart, curves: Sequence[Curve]) -> tuple[float, float] 
     part, log = ("x", c.x.log) if kind is Kind.CDF else ("y", c.y.log)
     bulks = [curve.bulk for curve in curves if curve.bulk == curve.bulk]
     values = np.concatenate(
-        [getattr(curve, part) for curve in curves if curve.style != "line"] or [np.empty(0)]
+        [getattr(curve, part) for curve in curves if curve.style not in ("line", "dashed")] or [np.empty(0)]
     )
     values = values[np.isfinite(values)]
     if not bulks or values.size < 100:

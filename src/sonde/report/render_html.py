@@ -537,11 +537,11 @@ def _chart(figure: Figure) -> Drawn:
         trace: dict[str, Any] = {
             "type": "scatter",
             "name": plain(curve.name),
-            "legendgroup": str(curve.series),
-            "showlegend": named and curve.tone == 0,
+            "legendgroup": str(curve.colour),
+            "showlegend": named and curve.tone == 0 and not curve.key,
             "hovertemplate": _hover(c, curve),
         }
-        colour = _tone(curve.series, bool(curve.tone))
+        colour = _tone(curve.colour, bool(curve.tone))
         if curve.style == "samples":
             few = total <= 1500
             trace |= {
@@ -552,11 +552,10 @@ def _chart(figure: Figure) -> Drawn:
             }
         elif curve.style == "steps":
             trace |= {"mode": "lines", "line": {"width": 2, "shape": "hv", "color": colour}}
-        elif curve.style == "line":
-            dash = "solid" if figure.kind is not Kind.CDF and curve.series == 0 else "dash"
-            trace |= {"mode": "lines", "line": {"width": 2, "color": colour, "dash": dash}}
+        elif curve.style in ("line", "dashed"):
+            trace |= {"mode": "lines", "line": _stroke(figure.kind, curve) | {"color": colour}}
         else:
-            symbol = ("circle", "diamond", "square", "triangle-up", "cross", "x")[curve.series % 6]
+            symbol = ("circle", "diamond", "square", "triangle-up", "cross", "x")[curve.colour % 6]
             size = 7 if curve.x.size <= 200 else 4
             trace |= {"mode": "markers", "marker": {"size": size, "color": colour, "symbol": symbol}}
         if shared:
@@ -578,6 +577,26 @@ def _chart(figure: Figure) -> Drawn:
                     "color": colour,
                 }
             frame["traces"].append(patch)
+    # One entry of the legend for all lines of a key, in no series' colour
+    keys = prepare.keys(base)
+    for key, curve in keys.items():
+        line = _stroke(figure.kind, curve) | {"color": "@axis" if curve.tone else "@quiet"}
+        traces.append(
+            {
+                "type": "scatter",
+                "name": plain(key),
+                "mode": "lines",
+                "line": line,
+                "x": [None],
+                "y": [None],
+                "hoverinfo": "skip",
+                "showlegend": True,
+                "legendgroup": f"key {key}",
+            }
+        )
+        for frame in frames:
+            frame["traces"].append({})
+    named = named or bool(keys)
     xs = _all(c.frames, "x")
     ys = _all(c.frames, "y")
     x_axis, y_axis = _axis(c.x, **_log_axis(c.x, xs)), _axis(c.y, **_log_axis(c.y, ys))
@@ -613,6 +632,12 @@ def _chart(figure: Figure) -> Drawn:
         # the flat top of a distribution says little; of a series the outliers are half the story
         spec["focus"] = {"on": figure.kind is Kind.CDF}
     return Drawn(spec, c.notes)
+
+
+def _stroke(kind: Kind, curve: prepare.Curve) -> dict[str, Any]:
+    """Width and dash of a line: what is fitted to a distribution, and what nobody measured, is dashed."""
+    dashed = kind is Kind.CDF or curve.style == "dashed"
+    return {"width": 5 if curve.tone else 2, "dash": "dash" if dashed else "solid"}
 
 
 def _focus(figure: Figure, c: prepare.Chart, curves: Sequence[prepare.Curve]) -> dict[str, Any] | None:

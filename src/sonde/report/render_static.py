@@ -279,22 +279,27 @@ def _spectrogram(figure: Figure, frame: int, sheet: Sheet, axes: Axes) -> None:
     axes.set_ylabel(_plain(f.y.title))
 
 
+def _stroke(kind: Kind, curve: prepare.Curve) -> dict[str, Any]:
+    dashed = kind is Kind.CDF or curve.style == "dashed"
+    return {"linestyle": "--" if dashed else "-", "linewidth": 3.2 if curve.tone else 1.3}
+
+
 def _chart(figure: Figure, frame: int, sheet: Sheet, axes: Axes) -> None:
     c = prepare.chart(figure)
     curves = c.frames[frame]
     for curve in curves:
-        colour = palette.LIGHT[curve.series % len(palette.LIGHT)][curve.tone]
-        label = _plain(curve.name) if curve.name and curve.tone == 0 else None
+        colour = palette.LIGHT[curve.colour % len(palette.LIGHT)][curve.tone]
+        label = _plain(curve.name) if curve.name and curve.tone == 0 and not curve.key else None
         if curve.style == "samples":
             axes.plot(
                 curve.x, curve.y, color=colour, linewidth=0.6, label=label, rasterized=curve.x.size > 2000
             )
         elif curve.style == "steps":
             axes.step(curve.x, curve.y, where="post", color=colour, label=label)
-        elif curve.style == "line":
-            axes.plot(curve.x, curve.y, color=colour, linestyle="--" if curve.series else "-", label=label)
+        elif curve.style in ("line", "dashed"):
+            axes.plot(curve.x, curve.y, color=colour, label=label, **_stroke(figure.kind, curve))
         else:
-            marker = "oDs^Px"[curve.series % 6]
+            marker = "oDs^Px"[curve.colour % 6]
             axes.plot(
                 curve.x,
                 curve.y,
@@ -306,6 +311,9 @@ def _chart(figure: Figure, frame: int, sheet: Sheet, axes: Axes) -> None:
             if curve.low is not None and curve.high is not None:
                 ends = np.nan_to_num(np.stack([curve.y - curve.low, curve.high - curve.y])).clip(min=0)
                 axes.errorbar(curve.x, curve.y, ends, fmt="none", ecolor=colour, elinewidth=0.8, capsize=2)
+    for key, curve in prepare.keys(curves).items():
+        grey = "#a9aeb3" if curve.tone else "#545e68"
+        axes.plot([], [], color=grey, label=_plain(key), **_stroke(figure.kind, curve))
     for at, word in c.marks:
         axes.axvline(at, color="#6a737c", linewidth=0.8, linestyle=":")
         if word:

@@ -1,12 +1,14 @@
 """From /raw to /summary, figures and section: on whole networks and on what is barely a dataset."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import xarray as xr
 
 from sonde.core import stats
 from sonde.core.errors import DataError
-from sonde.net import cells, figures
+from sonde.net import cells, figures, models
 from sonde.net.analyse import analyse, structure
 from sonde.net.synthetic import Network, raw_dataset
 from sonde.report import prepare
@@ -239,3 +241,62 @@ def test_every_tenth_delay_slow_in_one_burst_is_a_period_in_samples():
     summary = analyse(raw)
     assert float(summary["outlier_samples"][0, 1, 0]) == pytest.approx(10, rel=0.01)
     assert np.isnan(float(summary["outlier_period"][0, 1, 0]))
+
+
+class TestModelAgainstMeasurement:
+    def figure(self, sizes, **kinds):
+        summary = structure(Network(ranks=4, sizes=sizes, **kinds).summary(12, np.random.default_rng(3)))
+        return figures.over_size(summary), summary
+
+    def curves(self, figure):
+        """Of every series, in B and s."""
+        chart = prepare.chart(figure)
+        (curves,) = chart.frames
+        return [replace(c, x=c.x / chart.x.factor, y=c.y / chart.y.factor) for c in curves]
+
+    def test_points_and_both_models_are_drawn_solid_only_where_something_was_measured(self):
+        figure, _ = self.figure((8, 64, 512, 4096, 32768))
+        prepare.check(figure)
+        drawn = self.curves(figure)
+        assert {c.style for c in drawn} == {"points", "line", "dashed"}
+        assert {c.key for c in drawn} == {"", "Hockney", "LogGP", "beyond what was measured"}
+        for curve in drawn:
+            if curve.style == "line":
+                assert (curve.x.min(), curve.x.max()) == pytest.approx((8, 32768))
+            if curve.style == "dashed":
+                assert curve.x.max() <= 8 * 1.001 or curve.x.min() >= 32768 * 0.999
+        assert any(c.x.max() > 32768 for c in drawn if c.style == "dashed")
+
+    def test_curves_of_a_class_share_its_colour(self):
+        figure, summary = self.figure((8, 512, 32768))
+        classes = summary.sizes["link_class"]
+        assert classes == 2
+        drawn = self.curves(figure)
+        assert {c.colour for c in drawn if c.style == "points"} == set(range(classes))
+        for k in range(classes):
+            assert {c.key for c in drawn if c.colour == k} >= {"", "Hockney", "LogGP"}
+
+    def test_hockney_line_is_the_model_that_net_model_tells(self):
+        figure, summary = self.figure((8, 512, 4096, 32768))
+        fits = models.class_models(summary)
+        for curve in self.curves(figure):
+            if curve.key == "Hockney":
+                told = [fits[curve.colour].segment(s).at(s) for s in curve.x]
+                assert curve.y == pytest.approx(told, rel=1e-9)
+
+    def test_residuals_are_said_in_words_one_paragraph_a_class(self):
+        figure, summary = self.figure((8, 512, 4096, 32768))
+        general, *said = figure.caption.split("\n")
+        assert "Hockney" in general
+        assert len(said) == summary.sizes["link_class"]
+        for text in said:
+            assert "at worst" in text
+            assert "L + 2o = " in text
+
+    def test_size_zero_among_decades_keeps_a_logarithmic_axis(self):
+        assert self.figure((0, 8, 512, 32768))[0].axes["x"].log
+        assert not self.figure(tuple(range(0, 1000, 100)))[0].axes["x"].log
+
+    def test_one_size_has_no_figure_and_two_have_a_line(self):
+        assert self.figure((8,))[0] is None
+        assert {c.key for c in self.curves(self.figure((8, 64))[0])} >= {"Hockney", "LogGP"}

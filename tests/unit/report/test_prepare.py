@@ -224,6 +224,23 @@ def test_error_bars_come_in_the_shown_unit():
     assert c.frames[0][1].low is None
 
 
+def test_series_of_one_hue_share_a_colour_and_else_have_their_own():
+    data = demo.model().data
+    assert [c.colour for c in prepare.chart(demo.model()).frames[0]] == [0, 1]
+    dressed = data.assign(hue=("series", [2, 2]), tone=("series", [0, 1]), key=("series", ["", "fit"]))
+    f = demo.model()
+    points, line = prepare.chart(Figure(f.id, "", "", f.kind, dressed, f.axes)).frames[0]
+    assert (points.colour, points.tone, points.key) == (2, 0, "")
+    assert (line.colour, line.tone, line.key) == (2, 1, "fit")
+
+
+@pytest.mark.parametrize(("largest", "unit"), [(900.0, "B"), (4000.0, "B"), (40000.0, "KiB")])
+def test_a_linear_axis_of_sizes_counts_whole_bytes_up_to_8_kib(largest, unit):
+    data = xr.Dataset({v: (("series", "point"), [[0.0, largest]]) for v in "xy"})
+    c = prepare.chart(figure(Kind.SCATTER, data, {"x": Axis("size", "B"), "y": Axis("t", "s")}))
+    assert c.x.unit == unit
+
+
 def test_marks_and_levels_come_with_their_names():
     data = demo.model().data.assign(level=("level", [2e-6]), level_name=("level", ["limit"]))
     f = demo.model()

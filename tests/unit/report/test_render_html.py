@@ -421,3 +421,34 @@ def test_a_doubtful_report_is_not_green():
     assert dots == ["dot warned"] * 2
     clear = render_html.render(Report("t", "v", [Section("net", "Latency", "v")]))
     assert 'class="count clear"' in clear
+
+
+def dressed():
+    """Two classes, each with points, a line and its dashed end; the lines share their entries of the legend."""
+    names = ["a", "a, fit", "a, fit", "b", "b, fit"]
+    data = xr.Dataset(
+        {
+            "x": (("series", "point"), np.tile([1.0, 2.0], (5, 1))),
+            "y": (("series", "point"), np.tile([1.0, 3.0], (5, 1))),
+            "style": ("series", ["points", "line", "dashed", "points", "line"]),
+            "hue": ("series", [0, 0, 0, 1, 1]),
+            "key": ("series", ["", "fit", "beyond", "", "fit"]),
+        },
+        coords={"series": names},
+    )
+    return Figure("m", "", "", Kind.SCATTER, data, {"x": Axis("x"), "y": Axis("y")})
+
+
+def test_the_legend_says_each_kind_of_line_once():
+    data = render_html.draw(dressed()).plotly()["data"]
+    assert [t["name"] for t in data if t["showlegend"]] == ["a", "b", "fit", "beyond"]
+    colours = [t["line"]["color"] if "line" in t else t["marker"]["color"] for t in data[:5]]
+    assert colours[0] == colours[1] == colours[2] != colours[3] == colours[4]
+    assert [t["line"]["dash"] for t in data if "line" in t] == ["solid", "dash", "solid", "solid", "dash"]
+
+
+def test_a_caption_may_have_paragraphs():
+    figure = dressed()
+    figure = Figure(figure.id, "t", "first\nsecond", figure.kind, figure.data, figure.axes)
+    section = Section("net", "Latency", "v", figures=[figure])
+    assert "<p>first</p><p>second</p>" in render_html.render(Report("t", "v", [section]))
