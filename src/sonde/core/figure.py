@@ -16,7 +16,8 @@ class Kind(Enum):
     MATRIX       value(row, col): heat map. text(row, col): what the tip of a cell says instead of the value
     STATUS       value(row, col) integer codes; axes["value"].labels names code 0, 1, 2 …
     SERIES       y(series, x), coordinate x(x) or x(series, x); optional group(series, x) integer: points of
-                 one group are joined, groups alternate in shade (epochs); a negative group is not drawn
+                 one group are joined, groups alternate in shade (epochs) and show their median; a negative
+                 group is not drawn
     SPECTROGRAM  power(x, frequency)
     CDF          x(series, point), p(series, point); style(series): "steps" | "line"
     DENDROGRAM   merge(link, 4): left, right, height, count as scipy's linkage; leaf(leaf): leaf names;
@@ -49,12 +50,19 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis: label, SI unit ("s", "B", "" for none), whether logarithmic, names of its positions."""
+    """One axis: label, SI unit ("s", "B", "" for none), whether logarithmic, names of its positions.
+
+    Of a MATRIX's value also: least, the share of the median to either side that its colours span at least,
+    so that noise does not look like structure; centre, a value that is neither high nor low, such as 1 of a
+    ratio, about which colours go two ways.
+    """
 
     label: str
     unit: str = ""
     log: bool = False
     labels: tuple[str, ...] = ()
+    least: float = 0.05
+    centre: float | None = None
 
 
 @dataclass(frozen=True)

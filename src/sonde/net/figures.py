@@ -64,16 +64,7 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
 def figures(tree: xr.DataTree) -> tuple[Figure, ...]:
     """Every figure the dataset has the data for, in reading order."""
     summary = summary_of(tree)
-    made = [
-        median_matrix(summary),
-        ratio_matrix(summary),
-        min_matrix(summary),
-        spread_matrix(summary),
-        known_matrix(summary),
-        over_size(summary),
-        dendrogram(summary),
-        status_matrix(summary),
-    ]
+    shown: Shown = {}
     if "raw" in tree.children:
         raw = tree["raw"].to_dataset()
         shown = {
@@ -82,7 +73,19 @@ def figures(tree: xr.DataTree) -> tuple[Figure, ...]:
             if all(spot[k] < raw.sizes[dim] for k, dim in enumerate(CELL))
         }
         shown = {name: (spot, series) for name, (spot, series) in shown.items() if len(series) >= 2}
-        made[5:5] = [delay_series(summary, shown), spectrogram(summary, shown), distribution(summary, shown)]
+    made = [
+        median_matrix(summary),
+        over_size(summary),
+        ratio_matrix(summary),
+        dendrogram(summary),
+        delay_series(summary, shown),
+        spectrogram(summary, shown),
+        distribution(summary, shown),
+        status_matrix(summary),
+        known_matrix(summary),
+        spread_matrix(summary),
+        min_matrix(summary),
+    ]
     return tuple(figure for figure in made if figure is not None)
 
 
@@ -128,6 +131,20 @@ def _matrix(summary: xr.Dataset, name: str, values: np.ndarray, units: str, long
     return data
 
 
+NOTHING = 1e-6  # a ratio that is 1 but for rounding
+LEAST = 0.05  # colours of delays span at least that share of the median to either side
+WIDTHS = 0.25  # and of widths, which are known far worse
+
+
+def _doubt(summary: xr.Dataset) -> float:
+    """What colours of delays must span: LEAST, or how badly the usual median is known where that is more."""
+    if not {"median_low", "median_high", "median"} <= set(summary.variables):
+        return LEAST
+    half = ((summary["median_high"] - summary["median_low"]) / (2 * summary["median"])).values
+    half = half[np.isfinite(half)]
+    return max(LEAST, float(np.median(half))) if half.size else LEAST
+
+
 def median_matrix(summary: xr.Dataset) -> Figure | None:
     """Median delay of every pair, by size."""
     values = centre(summary)
@@ -141,14 +158,17 @@ def median_matrix(summary: xr.Dataset) -> Figure | None:
         "slow rank, a lone cell a slow link.",
         Kind.MATRIX,
         data,
-        {"row": ROW, "col": COLUMN, "value": Axis("median delay", "s", log=True)},
+        {"row": ROW, "col": COLUMN, "value": Axis("median delay", "s", log=True, least=_doubt(summary))},
         (SIZE,),
     )
 
 
 def ratio_matrix(summary: xr.Dataset) -> Figure | None:
     """What ranks and classes do not explain."""
-    if "ratio" not in summary or not np.isfinite(summary["ratio"].values).any():
+    if "ratio" not in summary:
+        return None
+    away = np.abs(summary["ratio"].values - 1)
+    if not (away > NOTHING).any():  # NaN is not; with one link, all of it is explained by itself
         return None
     data = _matrix(summary, "ratio", summary["ratio"].values, "1", "measured over expected")
     return Figure(
@@ -157,7 +177,11 @@ def ratio_matrix(summary: xr.Dataset) -> Figure | None:
         "1 is as expected. What stands out here is a link that is slow by itself, not for where it leads.",
         Kind.MATRIX,
         data,
-        {"row": ROW, "col": COLUMN, "value": Axis("measured over expected")},
+        {
+            "row": ROW,
+            "col": COLUMN,
+            "value": Axis("measured over expected", least=_doubt(summary), centre=1.0),
+        },
         (SIZE,),
     )
 
@@ -174,7 +198,7 @@ def min_matrix(summary: xr.Dataset) -> Figure | None:
         "has a share.",
         Kind.MATRIX,
         _matrix(summary, "min", values, "s", "smallest delay"),
-        {"row": ROW, "col": COLUMN, "value": Axis("smallest delay", "s", log=True)},
+        {"row": ROW, "col": COLUMN, "value": Axis("smallest delay", "s", log=True, least=_doubt(summary))},
         (SIZE,),
     )
 
@@ -194,7 +218,7 @@ def spread_matrix(summary: xr.Dataset) -> Figure | None:
         "about 5 % of the median. Pairs that stand out share their way with somebody.",
         Kind.MATRIX,
         _matrix(summary, "spread", values, "1", "interquartile range over median"),
-        {"row": ROW, "col": COLUMN, "value": Axis("interquartile range / median")},
+        {"row": ROW, "col": COLUMN, "value": Axis("interquartile range / median", least=WIDTHS)},
         (SIZE,),
     )
 
@@ -215,7 +239,7 @@ def known_matrix(summary: xr.Dataset) -> Figure | None:
         "smaller than this mean nothing.",
         Kind.MATRIX,
         _matrix(summary, "known", values, "1", "half width of the 95 % interval over median"),
-        {"row": ROW, "col": COLUMN, "value": Axis("half width / median")},
+        {"row": ROW, "col": COLUMN, "value": Axis("half width / median", least=WIDTHS)},
         (SIZE,),
     )
 
@@ -272,9 +296,8 @@ def delay_series(summary: xr.Dataset, shown: Shown) -> Figure | None:
         f"Single delays over the run, {_at(summary, shown)}",
         "The fastest, the median and the slowest pair by median, and the most irregular one (widest from "
         "the 5 % to "
-        "the 95 % quantile). Shades alternate between epochs; steps between them are regimes, which no "
-        "single burst "
-        f"would have shown.{thinned}",
+        "the 95 % quantile). Shades alternate between epochs, and the dark line is their median: its steps are "
+        f"regimes, which no single burst would have shown.{thinned}",
         Kind.SERIES,
         data,
         {

@@ -67,6 +67,8 @@ class Quantity:
     factor: float
     log: bool = False
     labels: tuple[str, ...] = ()
+    least: float = 0.0  # of a matrix: share of the median that colours span to either side
+    centre: float | None = None  # and the value about which they go two ways, in the shown unit
 
     @property
     def title(self) -> str:
@@ -135,7 +137,7 @@ class Curve:
     name: str
     x: np.ndarray
     y: np.ndarray
-    style: str  # "points" "line" "dashed" "steps" "samples"
+    style: str  # "points" "line" "dashed" "steps" "samples" "middle"
     series: int
     tone: int = 0
     low: np.ndarray | None = None
@@ -292,7 +294,10 @@ def _quantity(axis: Axis, values: Any) -> Quantity:
     few = axis.unit == "B" and not axis.log
     chosen = scale.choose(np.asarray(values, float) / 8 if few else values, axis.unit)
     si = "" if axis.unit == "1" else axis.unit
-    return Quantity(capital(axis.label), si, chosen.unit, chosen.factor, axis.log, axis.labels)
+    centre = None if axis.centre is None else axis.centre * chosen.factor
+    return Quantity(
+        capital(axis.label), si, chosen.unit, chosen.factor, axis.log, axis.labels, axis.least, centre
+    )
 
 
 def capital(text: str) -> str:
@@ -425,12 +430,14 @@ def _block_note(rows: int, cols: int, block: int, how: str) -> str:
 
 @dataclass(frozen=True)
 class Ends:
-    """Where a colour scale begins and ends, and whether values lie below and above."""
+    """Where a colour scale begins and ends, whether values lie below and above, and whether it was widened
+    beyond its values."""
 
     low: float
     high: float
     below: bool = False
     above: bool = False
+    widened: bool = False
 
 
 def colour_ends(z: np.ndarray, floor: float = 0.0) -> Ends:
@@ -452,6 +459,27 @@ def colour_ends(z: np.ndarray, floor: float = 0.0) -> Ends:
             below = floor > 0 and body - low > 1.2 * (body - foot)
         low, high = foot if below else low, body if above else high
     return Ends(low, high, below, above) if high > low else Ends(low, low + (abs(low) or 1.0) * 1e-3)
+
+
+def matrix_ends(q: Quantity, z: np.ndarray) -> Ends:
+    """Colour range of a matrix's values z, log10 where q.log: not narrower than q.least, even about q.centre.
+
+    Without values: 0 to 1.
+    """
+    ends = colour_ends(z)
+    finite = z[np.isfinite(z)]
+    if finite.size == 0:
+        return ends
+    middle = float(np.median(finite))
+    if q.centre is not None:
+        middle = float(np.log10(q.centre)) if q.log else q.centre
+    half = float(np.log10(1 + q.least)) if q.log else q.least * abs(middle)
+    low, high = min(ends.low, middle - half), max(ends.high, middle + half)
+    if q.centre is not None:
+        reach = max(middle - low, high - middle)
+        low, high = middle - reach, middle + reach
+    narrow = float(finite.max() - finite.min()) < half
+    return Ends(low, high, ends.below, ends.above, narrow)
 
 
 def spectrogram(figure: Figure) -> Field:
@@ -584,10 +612,12 @@ def _samples(data: xr.Dataset, most: int, notes: dict[str, None]) -> list[Curve]
                 f"Drawn as the smallest and the largest of every {scale.number(length)} samples; "
                 "all are in the dataset."
             ] = None
+        x_all, y_all = x, y
         x, y = x[kept], y[kept]
         if group is None:
             curves.append(Curve(name, x, y, "samples", k, bulk=bulk))
             continue
+        middle = _middle(name, x_all, y_all, group, k)
         group = group[kept]
         order = np.cumsum(np.concatenate([[0], np.diff(group) != 0])) if group.size else group
         for tone in (0, 1):
@@ -605,7 +635,22 @@ def _samples(data: xr.Dataset, most: int, notes: dict[str, None]) -> list[Curve]
                     bulk=bulk,
                 )
             )
+        curves.append(middle)
     return curves
+
+
+MIDDLES = 2_000  # medians of groups that one series shows at most
+MIDDLE = "median of each epoch"
+
+
+def _middle(name: str, x: np.ndarray, y: np.ndarray, group: np.ndarray, k: int) -> Curve:
+    """The median of each run of samples of one group, at the middle of its positions; empty beyond MIDDLES."""
+    starts = np.flatnonzero(np.diff(group, prepend=group[:1] - 1) != 0)
+    if not 2 <= starts.size <= MIDDLES:
+        return Curve(name, np.empty(0), np.empty(0), "middle", k)
+    parts = [(np.median(a), np.median(b)) for a, b in zip(np.split(x, starts[1:]), np.split(y, starts[1:]))]
+    xs, ys = np.array(parts).T
+    return Curve(name, xs, ys, "middle", k, key=MIDDLE)
 
 
 def _dressed(data: xr.Dataset, curves: list[Curve]) -> list[Curve]:

@@ -202,6 +202,24 @@ def test_nothing_converged_is_a_doubt_of_the_section(run):
     assert figures.section(tree_of(None, run[1])).doubt == ""
 
 
+def test_colours_of_delays_span_what_medians_are_not_known_to(run):
+    def least(summary):
+        return figures.median_matrix(summary).axes["value"].least
+
+    vague = run[1].copy()
+    vague["median_low"], vague["median_high"] = run[1]["median"] * 0.8, run[1]["median"] * 1.2
+    assert least(vague) == pytest.approx(0.2)
+    sharp = run[1].copy()
+    sharp["median_low"], sharp["median_high"] = run[1]["median"] * 0.99, run[1]["median"] * 1.01
+    assert least(sharp) == least(run[1][["median"]]) == figures.LEAST
+
+
+def test_a_ratio_that_is_1_everywhere_is_no_figure(run):
+    raw = Network(ranks=2, sizes=(8, 1024), ranks_per_host=1).raw(8, 5)
+    assert figures.ratio_matrix(analyse(raw)) is None
+    assert figures.ratio_matrix(run[1]).axes["value"].centre == 1
+
+
 def test_shared_cores_make_a_warning_of_a_slow_link(run):
     raw = run[0].assign_attrs(oversubscribed=1)
     section = checked_section(raw, analyse(raw))

@@ -14,7 +14,7 @@ from sonde.core.errors import DataError, Finding, Warning
 from sonde.core.figure import Axis, Figure, Kind, Slider
 from sonde.core.outcome import Table
 from sonde.core.section import Fact, Method, Section
-from sonde.report import page, prepare, render_html
+from sonde.report import page, palette, prepare, render_html, scale
 from sonde.report.page import Report
 
 ALL = [
@@ -135,10 +135,79 @@ def test_what_no_control_changes_is_embedded_once():
     assert all("x" not in frame["traces"][0] for frame in drawn.spec["frames"])
 
 
-def test_epochs_are_two_traces_in_two_tones():
+def test_epochs_are_two_traces_in_two_tones_under_their_median():
     spec = render_html.draw(demo.series()).spec
     tones = [trace["line"]["color"] for trace in spec["traces"]]
-    assert tones == ["@s0", "@p0"]
+    assert tones == ["@s0", "@p0", "@ink", "@ink"]
+    assert [t["name"] for t in spec["traces"] if t["showlegend"]] == [prepare.MIDDLE]
+
+
+def series_of(n, **more):
+    y = np.random.default_rng(0).lognormal(size=(n, 300)) * 1e-6
+    y[:, 7] = 1.0
+    data = {"y": (("series", "x"), y), "group": (("series", "x"), np.tile(np.arange(300) // 30, (n, 1)))}
+    coords = {"series": [f"pair {k}" for k in range(n)]}
+    return Figure(
+        "f", "", "", Kind.SERIES, xr.Dataset(data | more, coords), {"y": Axis("delay", "s", log=True)}
+    )
+
+
+def test_several_series_have_a_panel_each_of_one_scale():
+    drawn = render_html.draw(series_of(3, level=("level", [2e-6])))
+    figure = drawn.plotly()
+    go.Figure(figure)
+    axes = [figure["layout"][name] for name in ("yaxis", "yaxis2", "yaxis3")]
+    ends = [axis["domain"] for axis in axes]
+    assert ends[0][0] > ends[1][1] > ends[1][0] > ends[2][1] >= ends[2][0] >= 0, "one above the other"
+    assert [axis.get("matches") for axis in axes] == [None, "y", "y"]
+    assert {t.get("yaxis", "y") for t in figure["data"] if t["name"] == "pair 1"} == {"y2"}
+    assert [a["text"] for a in figure["layout"]["annotations"]] == [f"<b>pair {k}</b>" for k in range(3)]
+    assert [s["yref"] for s in figure["layout"]["shapes"]] == ["y", "y2", "y3"], "a level is drawn in each"
+    assert set(drawn.spec["frames"][0]["focus"]) == {"yaxis", "yaxis2", "yaxis3"}
+
+
+@pytest.mark.parametrize("n", [1, 7])
+def test_one_series_or_very_many_share_one_panel(n):
+    layout = render_html.draw(series_of(n)).spec["layout"]
+    assert "yaxis2" not in layout
+    assert "domain" not in layout["yaxis"]
+
+
+def test_the_colour_bar_says_from_where_to_where_at_every_position():
+    drawn = render_html.draw(demo.matrix(4))
+    told = []
+    for k in (0, 7):
+        made = drawn.plotly(k)
+        ends = [10 ** made["data"][0][end] * 1e-6 for end in ("zmin", "zmax")]
+        told.append(made["layout"]["title"]["text"])
+        low, high = (scale.quantity(end, "s", 3) for end in ends)
+        assert told[-1] == f"Median latency, RTT/2: {low} to {high}"
+    assert told[1] != told[0]
+    assert drawn.spec["fixed"]["layout"]["title"]["text"] not in told
+    spectrum = render_html.draw(demo.spectrogram()).plotly()["layout"]["title"]["text"]
+    assert " to " in spectrum
+
+
+def test_two_ranks_alike_are_drawn_alike_and_the_note_says_why():
+    value = np.array([[np.nan, 1.001], [1.0, np.nan]]) * 1e-6
+    data = xr.Dataset({"value": (("row", "col"), value)})
+    axis = Axis("delay", "s", log=True)
+    drawn = render_html.draw(Figure("f", "", "", Kind.MATRIX, data, {"value": axis}))
+    trace = drawn.plotly()["data"][0]
+    places = (unpacked(trace["z"]) - trace["zmin"]) / (trace["zmax"] - trace["zmin"])
+    assert np.nanmax(places) - np.nanmin(places) < 0.02
+    assert any("±5%" in note for note in drawn.notes)
+    assert drawn.spec["size"]["most"] < 400, "two ranks need no large square"
+
+
+def test_a_ratio_goes_two_ways_from_its_centre():
+    data = xr.Dataset({"value": (("row", "col"), [[np.nan, 1.4], [0.9, np.nan]])})
+    trace = render_html.draw(
+        Figure("f", "", "", Kind.MATRIX, data, {"value": Axis("ratio", centre=1.0)})
+    ).plotly()["data"][0]
+    assert (trace["zmin"] + trace["zmax"]) / 2 == pytest.approx(1)
+    assert trace["zmax"] == pytest.approx(1.4)
+    assert trace["colorscale"][0][1] == palette.DIVERGING[0]
 
 
 def test_states_are_steps_of_colour_with_counts_and_letters():
