@@ -36,17 +36,6 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
     Section. Figures that the data cannot fill are left out.
     """
     summary = summary_of(tree)
-    cells = centre(summary)
-    there = cells[np.isfinite(cells)]
-    facts = []
-    if there.size:
-        facts += [
-            Fact("median delay", format_duration(float(np.median(there))), f"over {there.size} cells"),
-            Fact(
-                "fastest, slowest",
-                f"{format_duration(float(there.min()))}, {format_duration(float(there.max()))}",
-            ),
-        ]
     return Section(
         "net",
         f"Latency, {tree.attrs.get('mode') or summary.attrs.get('mode') or 'mode not known'}",
@@ -54,11 +43,49 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
         findings=verdict.findings(summary, dataset),
         tables=verdict.tables(summary),
         figures=list(figures(tree)),
-        facts=facts,
+        facts=facts(summary),
+        runs={"a delay is": VALUES[value]} if (value := str(summary.attrs.get("value"))) in VALUES else {},
         method=list(METHODS),
         warnings=verdict.warnings(summary),
         doubt=verdict.doubt(summary),
     )
+
+
+VALUES = {
+    "rtt_half": "half a round trip",
+    "one_way": "one way, by synchronised clocks",
+    "recv_duration": "the receiver's time in MPI_Recv",
+    "completion": "from the start until the operation is complete",
+}
+
+
+def facts(summary: xr.Dataset) -> list[Fact]:
+    """The few numbers a reader looks for first: delays at both ends of the sizes, how well known, how many."""
+    cells = centre(summary)
+    out = []
+    size = summary["size"].values
+    measured = [k for k in range(len(size)) if np.isfinite(cells[..., k]).any()]
+    for k in dict.fromkeys(measured[:1] + measured[-1:]):
+        there = cells[..., k][np.isfinite(cells[..., k])]
+        low, middle, high = (format_duration(float(v)) for v in (there.min(), np.median(there), there.max()))
+        between = f"{low} to {high} between {there.size} cells" if there.size > 1 else "one cell"
+        out.append(Fact(f"median delay at {format_size(int(size[k]), exact=True)}", middle, between))
+    if {"median_low", "median_high", "median"} <= set(summary.variables):
+        half = ((summary["median_high"] - summary["median_low"]) / (2 * summary["median"])).values
+        half = half[np.isfinite(half)]
+        if half.size:
+            out.append(Fact("known to", f"±{np.median(half):.1%}", f"the worst cell to ±{half.max():.0%}"))
+    told = verdict.counts(summary)
+    if "converged" in told and told["cells"]:
+        rule = str(summary.attrs.get("rule", ""))
+        out.append(
+            Fact(
+                "converged",
+                f"{told['converged']} of {told['cells']}",
+                f"cells, by {rule}" if rule else "cells",
+            )
+        )
+    return out
 
 
 def figures(tree: xr.DataTree) -> tuple[Figure, ...]:
@@ -111,6 +138,22 @@ METHODS = (
         "Classes of links",
         "Average linkage over log latencies of all sizes; cut only where a true valley parts two groups.",
         "scipy.cluster.hierarchy; Hubert & Arabie, Journal of Classification 2, 1985",
+    ),
+    Method(
+        "Models of a link",
+        "Hockney's line, in up to three pieces by BIC, fitted to relative residuals; LogGP's L + 2o and G "
+        "follow from its first start-up and last slope.",
+        "Hockney, Parallel Computing 20, 1994; Alexandrov et al., LogGP, SPAA 1995",
+    ),
+    Method(
+        "Distribution of delays",
+        "A lognormal with a shift, fitted to the delays of a cell, and how far it is from them.",
+        "Kolmogorov-Smirnov distance, its p by parametric bootstrap",
+    ),
+    Method(
+        "Jumps and regimes",
+        "Breaks of a piecewise linear delay over sizes; moments at which most cells change together.",
+        "Bellman & Roth, J. Am. Stat. Assoc. 64, 1969; Pettitt, Applied Statistics 28, 1979",
     ),
 )
 

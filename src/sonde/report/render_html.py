@@ -1034,8 +1034,12 @@ def render(report: Report) -> str:
         f"default-src 'none'; script-src {theme_hash} {library_hash} {page_hash}; style-src 'unsafe-inline'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
+    common, differing = page.split_runs(report.runs)
     return template.render(
         report=report,
+        warnings=page.group_warnings(report),
+        common=common,
+        differing=differing,
         sections=sections,
         rooms=page.ROOMS,
         policy=policy,

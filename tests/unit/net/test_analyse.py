@@ -202,6 +202,27 @@ def test_nothing_converged_is_a_doubt_of_the_section(run):
     assert figures.section(tree_of(None, run[1])).doubt == ""
 
 
+def test_facts_are_of_both_ends_of_the_sizes(run):
+    summary = run[1].assign_attrs(rule="ci:1%")
+    status = np.ones((12, 12, 2), np.int8)
+    status[range(12), range(12)] = 0
+    told = figures.facts(summary.assign(status=(("src", "dst", "size"), status)))
+    assert [fact.name for fact in told] == [
+        "median delay at 8 B",
+        "median delay at 1 KiB",
+        "known to",
+        "converged",
+    ]
+    assert told[3].value == "264 of 264"
+    assert told[3].note == "cells, by ci:1%"
+    assert "132 cells" in told[0].note
+
+
+def test_facts_of_medians_alone_and_of_nothing(run):
+    assert [f.name.split(" at")[0] for f in figures.facts(run[1][["median"]])] == ["median delay"] * 2
+    assert figures.facts(run[1][["median"]] * np.nan) == []
+
+
 def test_colours_of_delays_span_what_medians_are_not_known_to(run):
     def least(summary):
         return figures.median_matrix(summary).axes["value"].least

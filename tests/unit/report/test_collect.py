@@ -57,6 +57,17 @@ def test_warnings_of_file_and_room_are_told_once(lab, dataset):
     ]
 
 
+def test_a_warning_of_one_of_several_datasets_says_whose_it_is(lab, dataset):
+    shared = ("net.oversubscribed", "8 ranks on 2 cores", "ask for fewer")
+    report = collected(dataset("a.nc", (shared,)), dataset("b.nc", (shared, ("core.governor", "x", ""))))
+    assert report.told_by == {("core.governor", "x"): ["b.nc"]}
+    assert collected(dataset("c.nc", (shared,))).told_by == {}
+
+
+def test_memory_is_told_in_three_digits(lab, dataset):
+    assert collected(dataset(memory_b=25276502016)).machine["Memory"] == "23.5 GiB"
+
+
 def test_several_datasets_keep_their_order_and_say_where_the_machines_differ(lab, dataset):
     lab.ranks = 32
     report = collected(dataset("b.nc", cpu_model="X"), dataset("a.nc", cpu_model="Y"))
