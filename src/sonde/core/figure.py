@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 class Kind(Enum):
     """Every kind of figure there is. `data` is an xr.Dataset whose variables and dims the kind fixes.
 
-    MATRIX       value(row, col): heat map. text(row, col): what the tip of a cell says instead of the value
+    MATRIX       value(row, col): heat map. text(row, col): what the tip of a cell says instead of the value.
+                 optional least(): Axis.least of this drawing; may differ along the sliders
     STATUS       value(row, col) integer codes; axes["value"].labels names code 0, 1, 2 …
     SERIES       y(series, x), coordinate x(x) or x(series, x); optional group(series, x) integer: points of
                  one group are joined, groups alternate in shade (epochs) and show their median; a negative
@@ -21,7 +22,8 @@ class Kind(Enum):
     SPECTROGRAM  power(x, frequency)
     CDF          x(series, point), p(series, point); style(series): "steps" | "line"
     DENDROGRAM   merge(link, 4): left, right, height, count as scipy's linkage; leaf(leaf): leaf names;
-                 optional threshold(): height below which branches are coloured by class
+                 optional threshold(): height below which branches are coloured by class; hue(leaf): which
+                 colour, the same as of hue(series) elsewhere
     SCATTER      x(series, point), y(series, point), optional low/high(series, point) ends of error bars;
                  style(series): "points" | "line" | "dashed", a line where nothing was measured
     BAR          y(bar) or y(bar, series), optional low/high of the same dims: ends of error bars

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 import xarray as xr
+from scipy.cluster import hierarchy
 from scipy.special import ndtri
 
 from sonde.core.figure import Axis, Figure, Kind, Slider
@@ -68,7 +69,8 @@ def facts(summary: xr.Dataset) -> list[Fact]:
     for k in dict.fromkeys(measured[:1] + measured[-1:]):
         there = cells[..., k][np.isfinite(cells[..., k])]
         low, middle, high = (format_duration(float(v)) for v in (there.min(), np.median(there), there.max()))
-        between = f"{low} to {high} between {there.size} cells" if there.size > 1 else "one cell"
+        between = f"{low} to {high} between" if low != high else f"{low} in all"
+        between = f"{between} {there.size} cells" if there.size > 1 else "one cell"
         out.append(Fact(f"median delay at {format_size(int(size[k]), exact=True)}", middle, between))
     if {"median_low", "median_high", "median"} <= set(summary.variables):
         half = ((summary["median_high"] - summary["median_low"]) / (2 * summary["median"])).values
@@ -179,13 +181,16 @@ LEAST = 0.05  # colours of delays span at least that share of the median to eith
 WIDTHS = 0.25  # and of widths, which are known far worse
 
 
-def _doubt(summary: xr.Dataset) -> float:
-    """What colours of delays must span: LEAST, or how badly the usual median is known where that is more."""
-    if not {"median_low", "median_high", "median"} <= set(summary.variables):
-        return LEAST
-    half = ((summary["median_high"] - summary["median_low"]) / (2 * summary["median"])).values
-    half = half[np.isfinite(half)]
-    return max(LEAST, float(np.median(half))) if half.size else LEAST
+def _with_doubt(summary: xr.Dataset, data: xr.Dataset) -> xr.Dataset:
+    """The data with what its colours must span: LEAST, or how badly a size's medians are known if that is more."""
+    least = np.full(summary.sizes["size"], LEAST)
+    if {"median_low", "median_high", "median"} <= set(summary.variables):
+        width = (summary["median_high"] - summary["median_low"]) / (2 * summary["median"])
+        half = width.transpose(*CELL).values
+        for k in range(len(least)):
+            known = half[..., k][np.isfinite(half[..., k])]
+            least[k] = max(LEAST, float(np.median(known))) if known.size else LEAST
+    return data.assign(least=("size", least))
 
 
 def median_matrix(summary: xr.Dataset) -> Figure | None:
@@ -193,7 +198,7 @@ def median_matrix(summary: xr.Dataset) -> Figure | None:
     values = centre(summary)
     if not np.isfinite(values).any():
         return None
-    data = _matrix(summary, "median", values, "s", "median delay")
+    data = _with_doubt(summary, _matrix(summary, "median", values, "s", "median delay"))
     return Figure(
         "net-median",
         "Median delay between ranks",
@@ -201,7 +206,7 @@ def median_matrix(summary: xr.Dataset) -> Figure | None:
         "slow rank, a lone cell a slow link.",
         Kind.MATRIX,
         data,
-        {"row": ROW, "col": COLUMN, "value": Axis("median delay", "s", log=True, least=_doubt(summary))},
+        {"row": ROW, "col": COLUMN, "value": Axis("median delay", "s", log=True)},
         (SIZE,),
     )
 
@@ -214,6 +219,7 @@ def ratio_matrix(summary: xr.Dataset) -> Figure | None:
     if not (away > NOTHING).any():  # NaN is not; with one link, all of it is explained by itself
         return None
     data = _matrix(summary, "ratio", summary["ratio"].values, "1", "measured over expected")
+    data = _with_doubt(summary, data)
     return Figure(
         "net-ratio",
         "Delay over what class and ranks explain",
@@ -223,7 +229,7 @@ def ratio_matrix(summary: xr.Dataset) -> Figure | None:
         {
             "row": ROW,
             "col": COLUMN,
-            "value": Axis("measured over expected", least=_doubt(summary), centre=1.0),
+            "value": Axis("measured over expected", centre=1.0),
         },
         (SIZE,),
     )
@@ -240,8 +246,8 @@ def min_matrix(summary: xr.Dataset) -> Figure | None:
         "What the wire and the software can do at best. Where the median is far above it, something else "
         "has a share.",
         Kind.MATRIX,
-        _matrix(summary, "min", values, "s", "smallest delay"),
-        {"row": ROW, "col": COLUMN, "value": Axis("smallest delay", "s", log=True, least=_doubt(summary))},
+        _with_doubt(summary, _matrix(summary, "min", values, "s", "smallest delay")),
+        {"row": ROW, "col": COLUMN, "value": Axis("smallest delay", "s", log=True)},
         (SIZE,),
     )
 
@@ -568,14 +574,37 @@ def dendrogram(summary: xr.Dataset) -> Figure | None:
             "leaf": ("leaf", summary["leaf_name"].values.astype(str)),
         }
     )
+    caption = "Links that join low are alike at all sizes; the height is the log of the ratio between them."
+    cut = _class_cut(summary)
+    if cut is not None:
+        data["threshold"] = cut
+        data["hue"] = ("leaf", summary["leaf_class"].values.astype(int))
+        caption += " The dotted line is the cut into classes, in the colours of the models above."
     return Figure(
         "net-tree",
         "Which links behave alike",
-        "Links that join low are alike at all sizes; the height is the log of the ratio between them.",
+        caption,
         Kind.DENDROGRAM,
         data,
         {"leaf": Axis("link"), "height": Axis("distance (log ratio)")},
     )
+
+
+def _class_cut(summary: xr.Dataset) -> float | None:
+    """The height at which the tree falls into the classes; None where it does not, or there is one."""
+    merge, label = summary["merge_tree"].values.astype(float), summary["leaf_class"].values
+    count = len(np.unique(label))
+    if not 1 < count <= len(merge):
+        return None
+    members = [1.0] * (len(merge) + 1)  # scipy counts leaves, the tree links, of which a leaf may have several
+    for row in merge:
+        row[3] = members[int(row[0])] + members[int(row[1])]
+        members.append(row[3])
+    heights = np.sort(merge[:, 2])
+    cut = float(heights[-count] + heights[1 - count]) / 2
+    found = hierarchy.fcluster(merge, cut, "distance")
+    same = len(np.unique(found)) == len(set(zip(found.tolist(), label.tolist()))) == count
+    return cut if same else None
 
 
 def status_matrix(summary: xr.Dataset) -> Figure | None:

@@ -113,6 +113,7 @@ class Matrix:
     told: list[Told] = field(default_factory=list)
     block: int = 1
     notes: list[str] = field(default_factory=list)
+    least: list[float] = field(default_factory=list)  # MATRIX: least half width of the colours, per frame
 
 
 @dataclass(frozen=True)
@@ -418,7 +419,8 @@ def matrix(figure: Figure) -> Matrix:
                     n_rows, n_cols, block, "Each shows its value furthest from the median of all cells."
                 )
             )
-    return Matrix(rows, cols, quantity, frames, words, counts, tips, told, block, notes)
+    least = [float(f["least"]) if "least" in f else quantity.least for f in at_frame(figure)]
+    return Matrix(rows, cols, quantity, frames, words, counts, tips, told, block, notes, least)
 
 
 def _block_note(rows: int, cols: int, block: int, how: str) -> str:
@@ -461,10 +463,10 @@ def colour_ends(z: np.ndarray, floor: float = 0.0) -> Ends:
     return Ends(low, high, below, above) if high > low else Ends(low, low + (abs(low) or 1.0) * 1e-3)
 
 
-def matrix_ends(q: Quantity, z: np.ndarray) -> Ends:
-    """Colour range of a matrix's values z, log10 where q.log: not narrower than q.least, even about q.centre.
+def matrix_ends(q: Quantity, z: np.ndarray, least: float | None = None) -> Ends:
+    """Colour range of a matrix's values z, log10 where q.log: not narrower than least, even about q.centre.
 
-    Without values: 0 to 1.
+    least: share of the median to either side; None is q.least. Without values: 0 to 1.
     """
     ends = colour_ends(z)
     finite = z[np.isfinite(z)]
@@ -473,7 +475,8 @@ def matrix_ends(q: Quantity, z: np.ndarray) -> Ends:
     middle = float(np.median(finite))
     if q.centre is not None:
         middle = float(np.log10(q.centre)) if q.log else q.centre
-    half = float(np.log10(1 + q.least)) if q.log else q.least * abs(middle)
+    least = q.least if least is None else least
+    half = float(np.log10(1 + least)) if q.log else least * abs(middle)
     low, high = min(ends.low, middle - half), max(ends.high, middle + half)
     if q.centre is not None:
         reach = max(middle - low, high - middle)
@@ -754,7 +757,7 @@ def focus(kind: Kind, c: Chart, curves: Sequence[Curve]) -> tuple[float, float] 
 def dendrogram(figure: Figure) -> Tree:
     """DENDROGRAM as branches (along, height, class), upper links only beyond LEAVES leaves.
 
-    class: 0 above the threshold, else 1 to 9 by branch, then 1 again.
+    class: 0 above the threshold, else one more than the hue of its leaves, or 1 to 9 by branch, then 1 again.
     """
     from scipy.cluster import hierarchy
 
@@ -782,6 +785,9 @@ def dendrogram(figure: Figure) -> Tree:
         if shrink:
             notes = [f"Of {scale.number(n)} leaves the uppermost {LEAVES} branches are drawn."]
         classes: dict[str, int] = {}
+        if "hue" in f.variables and not shrink:
+            for leaf, colour in zip(drawn["leaves"], drawn["leaves_color_list"]):
+                classes.setdefault(colour, int(f["hue"].values[leaf]) + 1)
         branches = []
         for along, up, colour in zip(drawn["icoord"], drawn["dcoord"], drawn["color_list"]):
             of_class = 0 if colour == "above" else classes.setdefault(colour, len(classes) + 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -386,8 +387,8 @@ def _matrix(figure: Figure) -> Drawn:
         trace |= {"colorscale": _colourscale(colours), "colorbar": _colourbar(m.value)}
         written = rows <= 8 and cols <= 8
         prefixed = m.value.si if len(scale.steps(m.value.si)) > 1 else ""
-        for z, shown in zip(zs, m.frames):
-            ends = prepare.matrix_ends(m.value, z)
+        for z, shown, least in zip(zs, m.frames, m.least):
+            ends = prepare.matrix_ends(m.value, z, least)
             widened |= ends.widened
             clipped |= ends.above
             patch = {"z": pack(z), **_colours(m.value, ends)}
@@ -400,7 +401,7 @@ def _matrix(figure: Figure) -> Drawn:
         if written:
             trace |= {"texttemplate": "%{text}", "textfont": {"size": 13 if rows <= 6 else 11}}
         if len(zs) > 1:
-            ends = prepare.matrix_ends(m.value, np.concatenate([z.ravel() for z in zs]))
+            ends = prepare.matrix_ends(m.value, np.concatenate([z.ravel() for z in zs]), max(m.least))
             fixed = {"traces": [_colours(m.value, ends)], "layout": _over_bar(m.value, ends)}
     layout = _layout(
         margin={"l": 34 + min(12, longest) * 7, "r": 14, "t": 8 if status else BAR, "b": 46, "pad": 0},
@@ -467,11 +468,16 @@ def _matrix(figure: Figure) -> Drawn:
         notes.append(f"Colours end at the {prepare.CLIP:.0%} quantile; larger values take the last colour.")
     if widened:
         notes.append(
-            f"Where values differ by less, colours still span ±{m.value.least:.0%} of "
+            f"Where values differ by less, colours still span ±{_ends_of(m.least)} of "
             f"{'their median' if m.value.centre is None else scale.number(m.value.centre)}: such differences "
             "may be noise."
         )
     return Drawn(spec, notes)
+
+
+def _ends_of(shares: Sequence[float]) -> str:
+    low, high = f"{min(shares):.0%}", f"{max(shares):.0%}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _initials(words: Sequence[str]) -> list[str]:
@@ -826,10 +832,12 @@ def _dendrogram(figure: Figure) -> Drawn:
         }
         frames.append({"traces": patches, "layout": {"yaxis": axis}})
     leaves = max(len(names) for names, _ in tree.frames)
+    highest = max((float(h.max()) for _, branches in tree.frames for _, h, _ in branches), default=0.0)
+    highest = max(highest, tree.threshold or 0.0)
     longest = max((len(n) for names, _ in tree.frames for n in names), default=1)
     layout = _layout(
         margin={"l": 24 + min(24, longest) * 7, "r": 18, "t": 10, "b": 48},
-        xaxis=_axis(tree.height, rangemode="tozero"),
+        xaxis=_axis(tree.height, range=[0, highest * 1.03 if highest > 0 else 1]),
         yaxis=_axis(
             prepare.Quantity("", "", "", 1.0), showgrid=False, showline=False, ticks="", automargin=True
         ),
@@ -924,6 +932,13 @@ def embed(value: Any) -> Markup:
 def plotly_js() -> str:
     """The plotly package's own plotly.js."""
     return (files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
+
+
+def options(text: str) -> Markup:
+    """A sentence in which no option to type ("--budget 5min") is broken over two lines."""
+    whole = Markup('<span class="nobreak">{}</span>')
+    parts = re.split(r"(--[a-z][a-z-]*(?: [a-z]*:?\d[\w.%]*)?)", text)
+    return Markup("").join(whole.format(part) if k % 2 else part for k, part in enumerate(parts))
 
 
 def _script(text: str) -> tuple[Markup, str]:
@@ -1029,6 +1044,7 @@ def render(report: Report) -> str:
         keep_trailing_newline=True,
     )
     environment.filters["number"] = scale.number
+    environment.filters["options"] = options
     template = environment.from_string((TEMPLATE / "page.html.j2").read_text(encoding="utf-8"))
     policy = (
         f"default-src 'none'; script-src {theme_hash} {library_hash} {page_hash}; style-src 'unsafe-inline'; "

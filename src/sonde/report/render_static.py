@@ -215,7 +215,9 @@ def _matrix(figure: Figure, frame: int, sheet: Sheet, axes: Axes) -> None:
             borderaxespad=0,
         )
     else:
-        ends = prepare.matrix_ends(m.value, np.log10(z.compressed()) if m.value.log else z.compressed())
+        ends = prepare.matrix_ends(
+            m.value, np.log10(z.compressed()) if m.value.log else z.compressed(), m.least[frame]
+        )
         low, high = (10**ends.low, 10**ends.high) if m.value.log else (ends.low, ends.high)
         shown = axes.imshow(
             z,

@@ -223,16 +223,43 @@ def test_facts_of_medians_alone_and_of_nothing(run):
     assert figures.facts(run[1][["median"]] * np.nan) == []
 
 
-def test_colours_of_delays_span_what_medians_are_not_known_to(run):
+def test_colours_of_delays_span_what_medians_of_their_size_are_not_known_to(run):
     def least(summary):
-        return figures.median_matrix(summary).axes["value"].least
+        return list(figures.median_matrix(summary).data["least"].values)
 
     vague = run[1].copy()
-    vague["median_low"], vague["median_high"] = run[1]["median"] * 0.8, run[1]["median"] * 1.2
-    assert least(vague) == pytest.approx(0.2)
-    sharp = run[1].copy()
-    sharp["median_low"], sharp["median_high"] = run[1]["median"] * 0.99, run[1]["median"] * 1.01
-    assert least(sharp) == least(run[1][["median"]]) == figures.LEAST
+    wide = np.array([0.2, 0.01])
+    vague["median_low"], vague["median_high"] = run[1]["median"] * (1 - wide), run[1]["median"] * (1 + wide)
+    assert least(vague) == pytest.approx([0.2, figures.LEAST])
+    assert least(run[1][["median"]]) == [figures.LEAST] * 2
+    ends = [prepare.matrix_ends(m.value, np.log10(m.frames[0]), m.least[0]) for m in
+            (prepare.matrix(figures.median_matrix(s)) for s in (vague, run[1][["median"]]))]  # fmt: skip
+    assert ends[0].high - ends[0].low >= ends[1].high - ends[1].low
+
+
+def test_the_tree_is_cut_into_its_classes_in_their_colours():
+    summary = structure(Network(ranks=8, sizes=(8, 1024)).summary(12, np.random.default_rng(3)))
+    assert summary.sizes["link_class"] == 2
+    figure = figures.dendrogram(summary)
+    tree = prepare.dendrogram(figure)
+    (names, branches), cut = tree.frames[0], tree.threshold
+    hue = dict(zip(summary["leaf_name"].values.astype(str), summary["leaf_class"].values))
+    for along, height, branch_class in branches:
+        if height.max() > cut:
+            assert branch_class == 0
+        else:
+            leaves = {hue[names[round(a)]] + 1 for a, h in zip(along, height) if h == 0}
+            assert leaves <= {branch_class}
+
+
+def test_a_tree_whose_classes_no_height_gives_is_not_cut():
+    summary = structure(Network(ranks=8, sizes=(8, 1024)).summary(12, np.random.default_rng(3)))
+    mixed = summary.copy()
+    mixed["leaf_class"] = ("leaf", np.arange(summary.sizes["leaf"]) % 2)
+    assert "threshold" not in figures.dendrogram(mixed).data
+    one = summary.copy()
+    one["leaf_class"] = ("leaf", np.zeros(summary.sizes["leaf"], int))
+    assert "threshold" not in figures.dendrogram(one).data
 
 
 def test_a_ratio_that_is_1_everywhere_is_no_figure(run):

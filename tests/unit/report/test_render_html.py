@@ -521,3 +521,22 @@ def test_a_caption_may_have_paragraphs():
     figure = Figure(figure.id, "t", "first\nsecond", figure.kind, figure.data, figure.axes)
     section = Section("net", "Latency", "v", figures=[figure])
     assert "<p>first</p><p>second</p>" in render_html.render(Report("t", "v", [section]))
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("measure (--budget 5min) or (--rule ci:5%).", ["--budget 5min", "--rule ci:5%"]),
+        ("choose a coarser --rule", ["--rule"]),
+        ("give --raw to keep all", ["--raw"]),
+        ("nothing to type here", []),
+    ],
+)
+def test_options_to_type_are_not_broken_over_lines(text, kept):
+    made = render_html.options(text)
+    assert re.findall(r'<span class="nobreak">(.*?)</span>', made) == kept
+    assert re.sub(r"</?span[^>]*>", "", made) == text
+
+
+def test_options_are_still_escaped():
+    assert "<b>" not in render_html.options("<b> --budget 5min <b>")

@@ -222,7 +222,7 @@
       const focus = this.focus && this.focus.checked ? frame.focus : null;
       const same = this.same && this.same.checked && spec.fixed ? spec.fixed.layout : null;
       const layout = ready([frame.layout, same, focus].reduce((all, part) => merged(all, part || {}), spec.layout), colours);
-      const width = printing ? Math.min(PRINT_WIDTH, spec.cells ? 340 : PRINT_WIDTH) : this.plot.clientWidth;
+      const width = printing ? Math.min(PRINT_WIDTH, spec.cells ? 300 : PRINT_WIDTH) : this.plot.clientWidth;
       layout.width = width;
       if (spec.size.aspect) {
         const most = Math.min(width, spec.size.most);
@@ -230,7 +230,7 @@
         const inner = most - layout.margin.l - layout.margin.r;
         layout.height = Math.round(Math.max(60, Math.min(inner * spec.size.aspect, 1.6 * inner)) + layout.margin.t + layout.margin.b);
       } else {
-        layout.height = Math.round(spec.size.height * (printing ? 0.76 : width < 480 ? 0.9 : 1));
+        layout.height = Math.round(spec.size.height * (printing ? 0.68 : width < 480 ? 0.9 : 1));
       }
       const room = layout.width - layout.margin.l - layout.margin.r;
       if (layout.showlegend) layout.height += 20 * (legendRows(traces, room) - 1); // or it would take the plot's place
@@ -526,6 +526,14 @@
       drawing.plot.focus({ preventScroll: true });
     }
   });
+
+  // Paper cannot be unfolded
+  let unfolded = [];
+  window.addEventListener("beforeprint", () => {
+    unfolded = Array.from(document.querySelectorAll("details.more:not([open])"));
+    for (const part of unfolded) part.open = true;
+  });
+  window.addEventListener("afterprint", () => { for (const part of unfolded) part.open = false; });
 
   const contents = document.querySelector(".toc details");
   const wide = window.matchMedia("(min-width: 72rem)");
