@@ -220,6 +220,7 @@ def test_the_mark_says_whether_all_is_well():
     assert printed(Outcome("net", "run", "Fine.")).startswith("✓ Fine.")
     assert printed(Outcome("net", "run", "Bad.", exit=Exit.INCOMPLETE)).startswith("! Bad.")
     assert printed(FULL).startswith("! ")
+    assert printed(Outcome("net", "run", "Unknown.", sound=False)).startswith("! Unknown.")
 
 
 def test_a_terminal_without_the_letters_gets_question_marks(monkeypatch):

@@ -10,9 +10,12 @@ import time
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import report_demo as demo
-from sonde.report import publish
+from sonde.net.analyse import analyse
+from sonde.net.synthetic import Network
+from sonde.report import collect, publish
 
 pytestmark = pytest.mark.browser
 
@@ -152,6 +155,20 @@ def pages(tmp_path_factory):
     return made
 
 
+@pytest.fixture(scope="module")
+def net_page(tmp_path_factory):
+    """What `sonde report` makes of a run of net: 6 ranks, of which one cell in three converged."""
+    raw = Network(ranks=6, sizes=(8, 512, 4096, 32768), regime_share=0.2).raw(20, 15, seed=1)
+    status = np.where(np.arange(36 * 4) % 3, 4, 1).reshape(6, 6, 4).astype(np.int8)
+    status[range(6), range(6)] = 0
+    summary = analyse(raw.assign(status=(("src", "dst", "size"), status)))
+    root = xr.Dataset(attrs={"schema": "net/1", "mode": "one_to_one", "oversubscribed": 0})
+    tree = xr.DataTree.from_dict({"/": root, "/raw": raw, "/summary": summary})
+    path = tmp_path_factory.mktemp("net") / "net.html"
+    publish.write(collect.collect({"net.nc": tree}), path)
+    return path
+
+
 MATRIX = "#net-median-latency"
 SLIDER = f"{MATRIX} input[type=range]"
 
@@ -169,6 +186,65 @@ def test_opens_without_complaint_and_without_a_request(browser, pages, ranks):
     )
     drawn = browser.js("return document.querySelectorAll('.plot .main-svg').length")
     assert drawn >= browser.js("return document.querySelectorAll('figure').length")
+
+
+@pytest.mark.parametrize(("width", "touch"), [(1440, False), (390, True)])
+def test_a_page_of_net_opens_without_complaint_and_fits(browser, net_page, width, touch):
+    browser.open(net_page, width=width, height=844, touch=touch)
+    assert browser.complaints() == []
+    assert browser.requests() == []
+    assert browser.js("return document.querySelectorAll('.plot .failed').length") == 0
+    assert browser.js("return document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_models_are_drawn_over_what_was_measured_and_dashed_beyond(browser, net_page):
+    browser.open(net_page)
+    drawn = browser.js(
+        "const p = document.querySelector('#net-net-size .plot');"
+        "return p.data.filter((t) => t.line && t.x.length > 1)"
+        ".map((t) => [t.name, t.line.dash, Math.min(...t.x), Math.max(...t.x)])"
+    )
+    sizes = (8 / 1024, 32) if max(high for *_, high in drawn) < 1000 else (8, 32768)
+    assert {name.split(", ")[-1] for name, *_ in drawn} == {"Hockney", "LogGP"}
+    for name, dash, low, high in drawn:
+        measured = low >= sizes[0] * 0.999 and high <= sizes[1] * 1.001
+        assert dash == ("solid" if measured else "dash"), name
+    legend = browser.js(
+        "return Array.from(document.querySelectorAll('#net-net-size .legendtext'), (t) => t.textContent)"
+    )
+    assert legend.count("Hockney") == legend.count("LogGP") == 1
+
+
+def test_a_rank_with_itself_has_no_state(browser, net_page):
+    browser.open(net_page)
+    z = browser.z("#net-net-status")
+    assert np.isnan(np.diag(z)).all()
+    assert np.isfinite(z).sum() == 30
+    assert "not measured" not in browser.text("#net-net-status .codes")
+
+
+def test_a_run_that_hardly_converged_is_not_green(browser, net_page):
+    browser.open(net_page)
+    assert "converged: measure longer" in browser.text(".verdict .sentence")
+    assert browser.js("return document.querySelectorAll('.count.clear').length") == 0
+    assert "converged" in browser.text(".count.warned")
+
+
+def test_the_range_of_colours_is_told_and_follows_the_slider(browser, net_page):
+    browser.open(net_page)
+    figure = "#net-net-median"
+    told = f"return document.querySelector('{figure} .gtitle').textContent"
+    move = (
+        "const s = document.querySelector(arguments[0] + ' input[type=range]'); s.value = 3;"
+        "s.dispatchEvent(new Event('input'))"
+    )
+    first = browser.js(told)
+    assert first.startswith("Median delay: ")
+    browser.js(move, figure)
+    last = browser.js(told)
+    assert last != first
+    browser.js(f"document.querySelector('{figure} [data-choice=same]').click()")
+    assert browser.js(told) not in (first, last)
 
 
 def test_the_policy_forbids_what_a_page_might_try(browser, pages):
@@ -355,13 +431,13 @@ def test_outliers_can_be_left_out_and_brought_back(browser, pages):
     assert browser.js(ends) == pytest.approx(whole)
 
 
-def test_epochs_are_drawn_in_two_colours(browser, pages):
+def test_epochs_are_drawn_in_two_colours_under_their_median(browser, pages):
     browser.open(pages[4])
     colours = browser.js(
         "return Array.from(document.querySelectorAll('#net-series .scatterlayer path.js-line'),"
         "(p) => getComputedStyle(p).stroke)"
     )
-    assert len(set(colours)) == 2
+    assert len(set(colours)) == 3
 
 
 def test_dark_and_light_can_be_switched_and_are_remembered(browser, pages):

@@ -13,16 +13,19 @@ if TYPE_CHECKING:
 class Kind(Enum):
     """Every kind of figure there is. `data` is an xr.Dataset whose variables and dims the kind fixes.
 
-    MATRIX       value(row, col): heat map. text(row, col): what the tip of a cell says instead of the value
+    MATRIX       value(row, col): heat map. text(row, col): what the tip of a cell says instead of the value.
+                 optional least(): Axis.least of this drawing; may differ along the sliders
     STATUS       value(row, col) integer codes; axes["value"].labels names code 0, 1, 2 …
     SERIES       y(series, x), coordinate x(x) or x(series, x); optional group(series, x) integer: points of
-                 one group are joined, groups alternate in shade (epochs); a negative group is not drawn
+                 one group are joined, groups alternate in shade (epochs) and show their median; a negative
+                 group is not drawn
     SPECTROGRAM  power(x, frequency)
     CDF          x(series, point), p(series, point); style(series): "steps" | "line"
     DENDROGRAM   merge(link, 4): left, right, height, count as scipy's linkage; leaf(leaf): leaf names;
-                 optional threshold(): height below which branches are coloured by class
+                 optional threshold(): height below which branches are coloured by class; hue(leaf): which
+                 colour, the same as of hue(series) elsewhere
     SCATTER      x(series, point), y(series, point), optional low/high(series, point) ends of error bars;
-                 style(series): "points" | "line"
+                 style(series): "points" | "line" | "dashed", a line where nothing was measured
     BAR          y(bar) or y(bar, series), optional low/high of the same dims: ends of error bars
 
     Of every kind: each Slider's dim may stand behind those dims; `series` is named by its coordinate; NaN is
@@ -32,7 +35,9 @@ class Kind(Enum):
                     coordinate or variable over row or col alone (host, …) of its row and column; attributes
                     long_name and units name them, flag_meanings names integer codes.
     SERIES, SCATTER, CDF  may hold mark(mark), x of vertical lines, and level(level), y of horizontal lines,
-                    named by mark_name(mark), level_name(level).
+                    named by mark_name(mark), level_name(level). Also hue(series) integer: series of one hue
+                    share a colour; tone(series): 1 is its pale, broad form, to lie beneath another line;
+                    key(series): what the legend calls such lines, once for all that share it.
     """
 
     MATRIX = "matrix"
@@ -47,12 +52,19 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis: label, SI unit ("s", "B", "" for none), whether logarithmic, names of its positions."""
+    """One axis: label, SI unit ("s", "B", "" for none), whether logarithmic, names of its positions.
+
+    Of a MATRIX's value also: least, the share of the median to either side that its colours span at least,
+    so that noise does not look like structure; centre, a value that is neither high nor low, such as 1 of a
+    ratio, about which colours go two ways.
+    """
 
     label: str
     unit: str = ""
     log: bool = False
     labels: tuple[str, ...] = ()
+    least: float = 0.05
+    centre: float | None = None
 
 
 @dataclass(frozen=True)
@@ -67,7 +79,10 @@ class Slider:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure: stable id, title, a caption that says what to read from it, kind, data and axes by role."""
+    """A figure: stable id, title, a caption that says what to read from it, kind, data and axes by role.
+
+    A line break in the caption begins a new paragraph.
+    """
 
     id: str
     title: str

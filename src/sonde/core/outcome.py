@@ -32,7 +32,8 @@ class Outcome:
     room, verb: what ran. verdict: one sentence. schema, dataset, complete: the file it made or read.
     findings, warnings: typed. values: what the verb measures, merged into the JSON object.
     tables, lines: what a person sees on the terminal; a line that begins with a blank is a command to copy,
-    and is not wrapped. document: raw text for stdout instead (CSV, Markdown). exit: the exit code.
+    and is not wrapped. sound: False where nothing is wrong but too little is known to say so.
+    document: raw text for stdout instead (CSV, Markdown). exit: the exit code.
     """
 
     room: str
@@ -47,6 +48,7 @@ class Outcome:
     tables: list[Table] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     document: str | None = None
+    sound: bool = True
     exit: Exit = Exit.DONE
 
     def as_json(self) -> dict[str, Any]:

@@ -42,7 +42,7 @@ class Section:
     findings: what is wrong, worst first. facts: the few numbers that carry the verdict. tables, figures: in
     reading order. method: statistics used; the report merges those of all sections by name. runs: extra
     rows about the run (name -> ready text), shown under "What ran". warnings: beyond those the dataset
-    keeps in /warnings.
+    keeps in /warnings. doubt: in a few words why "no findings" says little here, "" where it is sound.
     """
 
     room: str
@@ -55,3 +55,4 @@ class Section:
     method: list[Method] = field(default_factory=list)
     warnings: list[Warning] = field(default_factory=list)
     runs: dict[str, str] = field(default_factory=dict)
+    doubt: str = ""

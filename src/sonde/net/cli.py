@@ -695,6 +695,7 @@ def _outcome(verb: str, paths: list[Path]) -> Outcome:
             told.append(verdict.sentence(summary, str(path)))
             outcome.schema = str(tree.attrs["schema"])
             outcome.complete &= bool(tree.attrs.get("complete", 1))
+            outcome.sound &= verdict.sound(summary)
             outcome.findings += verdict.findings(summary, str(path))
             outcome.warnings += [w for w in dataset.warnings_of(tree) if w not in outcome.warnings]
             outcome.tables += verdict.tables(summary)

@@ -6,15 +6,16 @@ from __future__ import annotations
 
 import numpy as np
 import xarray as xr
+from scipy.cluster import hierarchy
 from scipy.special import ndtri
 
 from sonde.core.figure import Axis, Figure, Kind, Slider
 from sonde.core.section import Fact, Method, Section
 from sonde.core.units import format_duration, format_size
-from sonde.net import cells, verdict
+from sonde.net import cells, models, verdict
 from sonde.net.analyse import shown_cells, structure
 from sonde.net.pairs import centre
-from sonde.net.schema import STATUS_NAMES
+from sonde.net.schema import NOT_MEASURED, STATUS_NAMES
 
 CELL = ("src", "dst", "size")
 SIZE = Slider("size", "message size", "B")
@@ -36,17 +37,6 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
     Section. Figures that the data cannot fill are left out.
     """
     summary = summary_of(tree)
-    cells = centre(summary)
-    there = cells[np.isfinite(cells)]
-    facts = []
-    if there.size:
-        facts += [
-            Fact("median delay", format_duration(float(np.median(there))), f"over {there.size} cells"),
-            Fact(
-                "fastest, slowest",
-                f"{format_duration(float(there.min()))}, {format_duration(float(there.max()))}",
-            ),
-        ]
     return Section(
         "net",
         f"Latency, {tree.attrs.get('mode') or summary.attrs.get('mode') or 'mode not known'}",
@@ -54,25 +44,56 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
         findings=verdict.findings(summary, dataset),
         tables=verdict.tables(summary),
         figures=list(figures(tree)),
-        facts=facts,
+        facts=facts(summary),
+        runs={"a delay is": VALUES[value]} if (value := str(summary.attrs.get("value"))) in VALUES else {},
         method=list(METHODS),
         warnings=verdict.warnings(summary),
+        doubt=verdict.doubt(summary),
     )
+
+
+VALUES = {
+    "rtt_half": "half a round trip",
+    "one_way": "one way, by synchronised clocks",
+    "recv_duration": "the receiver's time in MPI_Recv",
+    "completion": "from the start until the operation is complete",
+}
+
+
+def facts(summary: xr.Dataset) -> list[Fact]:
+    """The few numbers a reader looks for first: delays at both ends of the sizes, how well known, how many."""
+    cells = centre(summary)
+    out = []
+    size = summary["size"].values
+    measured = [k for k in range(len(size)) if np.isfinite(cells[..., k]).any()]
+    for k in dict.fromkeys(measured[:1] + measured[-1:]):
+        there = cells[..., k][np.isfinite(cells[..., k])]
+        low, middle, high = (format_duration(float(v)) for v in (there.min(), np.median(there), there.max()))
+        between = f"{low} to {high} between" if low != high else f"{low} in all"
+        between = f"{between} {there.size} cells" if there.size > 1 else "one cell"
+        out.append(Fact(f"median delay at {format_size(int(size[k]), exact=True)}", middle, between))
+    if {"median_low", "median_high", "median"} <= set(summary.variables):
+        half = ((summary["median_high"] - summary["median_low"]) / (2 * summary["median"])).values
+        half = half[np.isfinite(half)]
+        if half.size:
+            out.append(Fact("known to", f"±{np.median(half):.1%}", f"the worst cell to ±{half.max():.0%}"))
+    told = verdict.counts(summary)
+    if "converged" in told and told["cells"]:
+        rule = str(summary.attrs.get("rule", ""))
+        out.append(
+            Fact(
+                "converged",
+                f"{told['converged']} of {told['cells']}",
+                f"cells, by {rule}" if rule else "cells",
+            )
+        )
+    return out
 
 
 def figures(tree: xr.DataTree) -> tuple[Figure, ...]:
     """Every figure the dataset has the data for, in reading order."""
     summary = summary_of(tree)
-    made = [
-        median_matrix(summary),
-        ratio_matrix(summary),
-        min_matrix(summary),
-        spread_matrix(summary),
-        known_matrix(summary),
-        over_size(summary),
-        dendrogram(summary),
-        status_matrix(summary),
-    ]
+    shown: Shown = {}
     if "raw" in tree.children:
         raw = tree["raw"].to_dataset()
         shown = {
@@ -81,7 +102,19 @@ def figures(tree: xr.DataTree) -> tuple[Figure, ...]:
             if all(spot[k] < raw.sizes[dim] for k, dim in enumerate(CELL))
         }
         shown = {name: (spot, series) for name, (spot, series) in shown.items() if len(series) >= 2}
-        made[5:5] = [delay_series(summary, shown), spectrogram(summary, shown), distribution(summary, shown)]
+    made = [
+        median_matrix(summary),
+        over_size(summary),
+        ratio_matrix(summary),
+        dendrogram(summary),
+        delay_series(summary, shown),
+        spectrogram(summary, shown),
+        distribution(summary, shown),
+        status_matrix(summary),
+        known_matrix(summary),
+        spread_matrix(summary),
+        min_matrix(summary),
+    ]
     return tuple(figure for figure in made if figure is not None)
 
 
@@ -108,6 +141,22 @@ METHODS = (
         "Average linkage over log latencies of all sizes; cut only where a true valley parts two groups.",
         "scipy.cluster.hierarchy; Hubert & Arabie, Journal of Classification 2, 1985",
     ),
+    Method(
+        "Models of a link",
+        "Hockney's line, in up to three pieces by BIC, fitted to relative residuals; LogGP's L + 2o and G "
+        "follow from its first start-up and last slope.",
+        "Hockney, Parallel Computing 20, 1994; Alexandrov et al., LogGP, SPAA 1995",
+    ),
+    Method(
+        "Distribution of delays",
+        "A lognormal with a shift, fitted to the delays of a cell, and how far it is from them.",
+        "Kolmogorov-Smirnov distance, its p by parametric bootstrap",
+    ),
+    Method(
+        "Jumps and regimes",
+        "Breaks of a piecewise linear delay over sizes; moments at which most cells change together.",
+        "Bellman & Roth, J. Am. Stat. Assoc. 64, 1969; Pettitt, Applied Statistics 28, 1979",
+    ),
 )
 
 
@@ -127,12 +176,29 @@ def _matrix(summary: xr.Dataset, name: str, values: np.ndarray, units: str, long
     return data
 
 
+NOTHING = 1e-6  # a ratio that is 1 but for rounding
+LEAST = 0.05  # colours of delays span at least that share of the median to either side
+WIDTHS = 0.25  # and of widths, which are known far worse
+
+
+def _with_doubt(summary: xr.Dataset, data: xr.Dataset) -> xr.Dataset:
+    """The data with what its colours must span: LEAST, or how badly a size's medians are known if that is more."""
+    least = np.full(summary.sizes["size"], LEAST)
+    if {"median_low", "median_high", "median"} <= set(summary.variables):
+        width = (summary["median_high"] - summary["median_low"]) / (2 * summary["median"])
+        half = width.transpose(*CELL).values
+        for k in range(len(least)):
+            known = half[..., k][np.isfinite(half[..., k])]
+            least[k] = max(LEAST, float(np.median(known))) if known.size else LEAST
+    return data.assign(least=("size", least))
+
+
 def median_matrix(summary: xr.Dataset) -> Figure | None:
     """Median delay of every pair, by size."""
     values = centre(summary)
     if not np.isfinite(values).any():
         return None
-    data = _matrix(summary, "median", values, "s", "median delay")
+    data = _with_doubt(summary, _matrix(summary, "median", values, "s", "median delay"))
     return Figure(
         "net-median",
         "Median delay between ranks",
@@ -147,16 +213,24 @@ def median_matrix(summary: xr.Dataset) -> Figure | None:
 
 def ratio_matrix(summary: xr.Dataset) -> Figure | None:
     """What ranks and classes do not explain."""
-    if "ratio" not in summary or not np.isfinite(summary["ratio"].values).any():
+    if "ratio" not in summary:
+        return None
+    away = np.abs(summary["ratio"].values - 1)
+    if not (away > NOTHING).any():  # NaN is not; with one link, all of it is explained by itself
         return None
     data = _matrix(summary, "ratio", summary["ratio"].values, "1", "measured over expected")
+    data = _with_doubt(summary, data)
     return Figure(
         "net-ratio",
         "Delay over what class and ranks explain",
         "1 is as expected. What stands out here is a link that is slow by itself, not for where it leads.",
         Kind.MATRIX,
         data,
-        {"row": ROW, "col": COLUMN, "value": Axis("measured over expected")},
+        {
+            "row": ROW,
+            "col": COLUMN,
+            "value": Axis("measured over expected", centre=1.0),
+        },
         (SIZE,),
     )
 
@@ -172,7 +246,7 @@ def min_matrix(summary: xr.Dataset) -> Figure | None:
         "What the wire and the software can do at best. Where the median is far above it, something else "
         "has a share.",
         Kind.MATRIX,
-        _matrix(summary, "min", values, "s", "smallest delay"),
+        _with_doubt(summary, _matrix(summary, "min", values, "s", "smallest delay")),
         {"row": ROW, "col": COLUMN, "value": Axis("smallest delay", "s", log=True)},
         (SIZE,),
     )
@@ -193,7 +267,7 @@ def spread_matrix(summary: xr.Dataset) -> Figure | None:
         "about 5 % of the median. Pairs that stand out share their way with somebody.",
         Kind.MATRIX,
         _matrix(summary, "spread", values, "1", "interquartile range over median"),
-        {"row": ROW, "col": COLUMN, "value": Axis("interquartile range / median")},
+        {"row": ROW, "col": COLUMN, "value": Axis("interquartile range / median", least=WIDTHS)},
         (SIZE,),
     )
 
@@ -214,7 +288,7 @@ def known_matrix(summary: xr.Dataset) -> Figure | None:
         "smaller than this mean nothing.",
         Kind.MATRIX,
         _matrix(summary, "known", values, "1", "half width of the 95 % interval over median"),
-        {"row": ROW, "col": COLUMN, "value": Axis("half width / median")},
+        {"row": ROW, "col": COLUMN, "value": Axis("half width / median", least=WIDTHS)},
         (SIZE,),
     )
 
@@ -271,9 +345,8 @@ def delay_series(summary: xr.Dataset, shown: Shown) -> Figure | None:
         f"Single delays over the run, {_at(summary, shown)}",
         "The fastest, the median and the slowest pair by median, and the most irregular one (widest from "
         "the 5 % to "
-        "the 95 % quantile). Shades alternate between epochs; steps between them are regimes, which no "
-        "single burst "
-        f"would have shown.{thinned}",
+        "the 95 % quantile). Shades alternate between epochs, and the dark line is their median: its steps are "
+        f"regimes, which no single burst would have shown.{thinned}",
         Kind.SERIES,
         data,
         {
@@ -323,13 +396,15 @@ def distribution(summary: xr.Dataset, shown: Shown) -> Figure | None:
         return None
     chosen = _distinct(shown)
     p = np.concatenate([np.linspace(0.001, 0.99, MOST_QUANTILES - 40), 1 - np.geomspace(0.0098, 0.001, 40)])
-    names, xs, ps, styles, said = [], [], [], [], []
-    for name, (spot, series) in chosen.items():
+    names, xs, ps, styles, hues, keys, said = [], [], [], [], [], [], []
+    for hue, (name, (spot, series)) in enumerate(chosen.items()):
         label = _label(summary, name, spot)
         names.append(label)
         xs.append(np.quantile(series.latency, p))
         ps.append(p)
         styles.append("steps")
+        hues.append(hue)
+        keys.append("")
         if "lognormal_shift" not in summary:
             continue
         shift, mu, sigma, ks = (
@@ -340,12 +415,16 @@ def distribution(summary: xr.Dataset, shown: Shown) -> Figure | None:
             xs.append(shift + np.exp(mu + sigma * ndtri(p)))
             ps.append(p)
             styles.append("line")
+            hues.append(hue)
+            keys.append("lognormal fitted to it")
             said.append(f"{name} {ks:.2f}")
     data = xr.Dataset(
         {
             "x": (("series", "point"), np.array(xs), {"units": "s", "long_name": "delay"}),
             "p": (("series", "point"), np.array(ps)),
             "style": ("series", styles),
+            "hue": ("series", hues),
+            "key": ("series", keys),
         },
         coords={"series": names},
     )
@@ -353,7 +432,7 @@ def distribution(summary: xr.Dataset, shown: Shown) -> Figure | None:
     return Figure(
         "net-cdf",
         f"Distribution of delays, {_at(summary, shown)}",
-        "Steps are measured, lines the three-parameter lognormal fitted to them. Where a line leaves its "
+        "Solid steps are measured, dashed lines the three-parameter lognormal fitted to them. Where a line leaves its "
         "steps, "
         f"delays come from more than one regime and no single law holds.{fits}",
         Kind.CDF,
@@ -362,40 +441,126 @@ def distribution(summary: xr.Dataset, shown: Shown) -> Figure | None:
     )
 
 
+# A model is drawn as far beyond what was measured.
+BEYOND = 2.0
+MODEL_POINTS = 60
+
+
 def over_size(summary: xr.Dataset) -> Figure | None:
-    """Median delay of each class over message size, with the sizes at which it jumps."""
+    """Median delay of each class over message size, the models fitted to it, and where it jumps."""
     if summary.sizes.get("link_class", 0) < 1 or summary.sizes["size"] < 2:
         return None
     size = summary["size"].values.astype(float)
     medians = summary["class_median"].values
-    names = [
-        f"class {k}" + (f" ({level})" if (level := str(summary["class_level"].values[k])) else "")
-        for k in range(len(medians))
-    ]
-    data = xr.Dataset(
-        {
-            "x": (("series", "point"), np.broadcast_to(size, medians.shape).copy(), {"units": "B"}),
-            "y": (("series", "point"), medians, {"units": "s"}),
-            "style": ("series", ["points"] * len(names)),
-        },
-        coords={"series": names},
-    )
+    fits = models.class_models(summary)
+    positive = size[size > 0]
+    # Sizes that span decades want a logarithmic axis, even where one of them is 0.
+    log = bool(len(positive) > 1 and (len(positive) == len(size) or positive[-1] / positive[0] > 50))
+    series: list[tuple[str, np.ndarray, np.ndarray, str, int, int, str]] = []
+    said = []
+    for k, fit in enumerate(fits[: len(medians)]):
+        name = _class_name(summary, k) if len(medians) > 1 else "all links"
+        gp = models.loggp(fit)
+        low, high = float(fit.size[0]), float(fit.size[-1])
+        reach = (max(1.0, low / BEYOND) if log else 0.0, high * BEYOND if log else high + (high - low) / 5)
+        parts = [
+            (_grid(low, high, log, fit), "line"),
+            (_grid(reach[0], low, log), "dashed"),
+            (_grid(high, reach[1], log), "dashed"),
+        ]
+        for key, tone, at in (("LogGP", 1, gp.at), ("Hockney", 0, lambda s, f=fit: f.segment(s).at(s))):
+            for x, style in parts:
+                if len(x) > 1:
+                    y = np.array([at(s) for s in x])
+                    said_as = key if style == "line" else "" if tone else "beyond what was measured"
+                    series.append((f"{name}, {key}", x, y, style, k, tone, said_as))
+        said.append(_residuals(name, fit, gp))
+    for k, y in enumerate(medians):
+        name = _class_name(summary, k) if len(medians) > 1 else "median of all links"
+        series.append((name, size, y, "points", k, 0, ""))
+    data = _series_data(series)
     if summary.sizes.get("jump", 0):
         common = summary["jump_src"].values < 0
         marks = np.unique(summary["jump_size_high"].values[common])
         if len(marks):
             data["mark"] = ("mark", marks.astype(float))
             data["mark_name"] = ("mark", [f"jump at {format_size(int(m), exact=True)}" for m in marks])
-    positive = bool((size > 0).all())
+    most = 3
+    if len(said) > most:
+        said = [*said[:most], f"{len(said) - most} more classes: sonde net model FILE."]
+    caption = (
+        "Points are medians over the links of a class. Hockney's model is start-up plus size over bandwidth, "
+        "in a new line where the protocol changes; LogGP's is one line for all sizes. A marked jump is a "
+        "buffer that overflows or a protocol that switches."
+        if fits
+        else "Medians over the links of a class; there are too few sizes to fit a model."
+    )
     return Figure(
         "net-size",
-        "Delay over message size",
-        "Median of each class of links. A straight line is start-up plus size over bandwidth; a marked "
-        "jump is a "
-        "buffer that overflows or a protocol that switches.",
+        "Model against measurement",
+        "\n".join([caption, *said]),
         Kind.SCATTER,
         data,
-        {"x": Axis("message size", "B", log=positive), "y": Axis("median delay", "s", log=True)},
+        {"x": Axis("message size", "B", log=log), "y": Axis("median delay", "s", log=True)},
+    )
+
+
+def _class_name(summary: xr.Dataset, k: int) -> str:
+    level = str(summary["class_level"].values[k])
+    return f"class {k}" + (f" ({level})" if level else "")
+
+
+def _grid(low: float, high: float, log: bool, fit: models.LinkModel | None = None) -> np.ndarray:
+    """Sizes at which a model is drawn; both sides of each change of its line, so that it shows as a step."""
+    if not high > low or (log and low <= 0 and high <= 1):
+        return np.empty(0)
+    x = np.geomspace(max(low, 1.0), high, MODEL_POINTS) if log else np.linspace(low, high, MODEL_POINTS)
+    for left, right in zip(fit.segments, fit.segments[1:]) if fit else ():
+        change = (left.end + right.begin) / 2
+        x = np.append(x, [np.nextafter(change, 0), change])
+    return np.unique(x)
+
+
+def _residuals(name: str, fit: models.LinkModel, gp: models.LogGP) -> str:
+    """A class's models in numbers, and how far measurements are from them."""
+    away = np.abs(fit.residuals())
+    other = np.abs(fit.latency_s / np.array([gp.at(s) for s in fit.size]) - 1)
+    worst = format_size(int(fit.size[away.argmax()]), exact=True)
+    lines = []
+    for segment in fit.segments:
+        beta = segment.beta_s_per_b
+        speed = f" + size / ({format_size(round(1 / beta))}/s)" if beta > 0 else " at any size"
+        upto = "" if len(fit.segments) == 1 else f" to {format_size(segment.end, exact=True)}"
+        lines.append(f"{format_duration(segment.alpha_s)}{speed}{upto}")
+    return (
+        f"{name[:1].upper()}{name[1:]}: Hockney {', then '.join(lines)}; measurements are "
+        f"{_share(float(np.median(away)))} from it in the middle, {_share(float(away.max()))} at worst, at "
+        f"{worst}. LogGP L + 2o = {format_duration(gp.latency_overhead_s)}, "
+        f"G = {format_duration(gp.gap_per_byte_s)}/B; they are {_share(float(np.median(other)))} from it in the "
+        f"middle, {_share(float(other.max()))} at worst."
+    )
+
+
+def _share(part: float) -> str:
+    return f"{part:.1%}".replace("%", " %") if part < 0.1 else f"{part:.0%}".replace("%", " %")
+
+
+def _series_data(series: list[tuple[str, np.ndarray, np.ndarray, str, int, int, str]]) -> xr.Dataset:
+    """(name, x, y, style, hue, tone, key) of each series as the data of a SCATTER, padded with NaN."""
+    names, xs, ys, styles, hues, tones, keys = zip(*series)
+    x, y = (np.full((len(series), max(map(len, xs))), np.nan) for _ in range(2))
+    for row, (one, other) in enumerate(zip(xs, ys)):
+        x[row, : len(one)], y[row, : len(one)] = one, other
+    return xr.Dataset(
+        {
+            "x": (("series", "point"), x, {"units": "B"}),
+            "y": (("series", "point"), y, {"units": "s"}),
+            "style": ("series", list(styles)),
+            "hue": ("series", list(hues)),
+            "tone": ("series", list(tones)),
+            "key": ("series", list(keys)),
+        },
+        coords={"series": list(names)},
     )
 
 
@@ -409,14 +574,37 @@ def dendrogram(summary: xr.Dataset) -> Figure | None:
             "leaf": ("leaf", summary["leaf_name"].values.astype(str)),
         }
     )
+    caption = "Links that join low are alike at all sizes; the height is the log of the ratio between them."
+    cut = _class_cut(summary)
+    if cut is not None:
+        data["threshold"] = cut
+        data["hue"] = ("leaf", summary["leaf_class"].values.astype(int))
+        caption += " The dotted line is the cut into classes, in the colours of the models above."
     return Figure(
         "net-tree",
         "Which links behave alike",
-        "Links that join low are alike at all sizes; the height is the log of the ratio between them.",
+        caption,
         Kind.DENDROGRAM,
         data,
         {"leaf": Axis("link"), "height": Axis("distance (log ratio)")},
     )
+
+
+def _class_cut(summary: xr.Dataset) -> float | None:
+    """The height at which the tree falls into the classes; None where it does not, or there is one."""
+    merge, label = summary["merge_tree"].values.astype(float), summary["leaf_class"].values
+    count = len(np.unique(label))
+    if not 1 < count <= len(merge):
+        return None
+    members = [1.0] * (len(merge) + 1)  # scipy counts leaves, the tree links, of which a leaf may have several
+    for row in merge:
+        row[3] = members[int(row[0])] + members[int(row[1])]
+        members.append(row[3])
+    heights = np.sort(merge[:, 2])
+    cut = float(heights[-count] + heights[1 - count]) / 2
+    found = hierarchy.fcluster(merge, cut, "distance")
+    same = len(np.unique(found)) == len(set(zip(found.tolist(), label.tolist()))) == count
+    return cut if same else None
 
 
 def status_matrix(summary: xr.Dataset) -> Figure | None:
@@ -424,6 +612,9 @@ def status_matrix(summary: xr.Dataset) -> Figure | None:
     if "status" not in summary:
         return None
     values = summary["status"].transpose(*CELL).values.astype(int)
+    # A rank does not measure itself: that is no state of a measurement but a hole.
+    own = np.arange(min(values.shape[:2]))
+    values[own, own] = np.where(values[own, own] == NOT_MEASURED, -1, values[own, own])
     data = _matrix(summary, "status", values, "1", "how measuring ended")
     return Figure(
         "net-status",

@@ -137,14 +137,18 @@ def slow_links(
             power,
             alpha,
             least,
-            f"{rows} link{'s' * (rows != 1)}: too few to tell a slow one from the rest (4 are needed)",
+            f"{rows} link{'s are' if rows != 1 else ' is'} too few to tell a slow one from the rest (4 are needed)",
         )
     fit = _fitted(pairs, pairs.ways, classes)
     ranks, rank_ratio = _slow_ranks(pairs, fit.effect, fit.weight, alpha, least)
     _excuse(pairs, fit, ranks)
     rest = _mean_of(fit.rest)
     ratio, expected = np.exp(rest), np.exp(pairs.log_latency - rest)
-    note = "" if pairs.ranks >= LEAST_RANKS else f"{pairs.ranks} ranks: a slow rank cannot be told apart"
+    note = (
+        ""
+        if pairs.ranks >= LEAST_RANKS
+        else f"with {pairs.ranks} ranks a slow rank cannot be told from slow links"
+    )
     singles = bool(np.isfinite(pairs.low).any())
     if singles:
         # A link that had more than its share of slow spells has a slow median but usual fast delays; a slow

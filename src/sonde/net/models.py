@@ -12,8 +12,10 @@ SPAA 95.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,8 @@ from sonde.net.pairs import LEAST_ERROR, LEVEL_NAMES, centre, log_errors, pairs_
 
 MOST_SEGMENTS = 3
 LEAST_POINTS = 3  # sizes in a segment
+MOST_SIZES = 400  # more are thinned before a fit
+MOST_LEFT_OUT = 60  # sizes that are forecast from the others
 MOST_FINDINGS = 50
 UNKNOWN_LOG_ERROR = 0.05  # of a median without an interval
 
@@ -57,8 +61,8 @@ class LinkModel:
     """A fitted model of one link or class.
 
     scatter : relative sd of the measured medians about the lines. left_out : relative error of the forecast
-    of each size from the others (leave one out), (S,); NaN where the others do not suffice. size, latency_s :
-    what was fitted, (S,).
+    of each size from the others (leave one out), (S,); NaN where the others do not suffice, and beyond
+    MOST_LEFT_OUT sizes, which are spread evenly. size, latency_s : what was fitted.
     """
 
     segments: tuple[Segment, ...]
@@ -66,6 +70,11 @@ class LinkModel:
     left_out: np.ndarray
     size: np.ndarray
     latency_s: np.ndarray
+
+    def residuals(self) -> np.ndarray:
+        """Measured over fitted, less one, at every size that was fitted."""
+        fitted = np.array([self.segment(s).at(s) for s in self.size])
+        return np.asarray(self.latency_s / fitted - 1)
 
     @property
     def latency_zero_s(self) -> float:
@@ -140,23 +149,26 @@ def fit(size: np.ndarray, latency: np.ndarray, error: np.ndarray | None = None) 
         )
     e = np.full(len(x), LEAST_ERROR) if error is None else np.asarray(error, float)[there]
     e = np.where(np.isfinite(e), np.maximum(e, LEAST_ERROR), LEAST_ERROR)
+    place = np.flatnonzero(there)
+    if len(x) > MOST_SIZES:
+        thin = np.unique(np.linspace(0, len(x) - 1, MOST_SIZES).round().astype(int))
+        x, y, e, place = x[thin], y[thin], e[thin], place[thin]
     segments, scatter = _best(x, y, e)
     left_out = np.full(len(size), np.nan)
     if len(x) > 2:
-        for k, at in enumerate(np.flatnonzero(there)):
+        for k in np.unique(np.linspace(0, len(x) - 1, min(len(x), MOST_LEFT_OUT)).round().astype(int)):
             keep = np.arange(len(x)) != k
             lines, _ = _best(x[keep], y[keep], e[keep])
             rest = LinkModel(lines, 0.0, np.empty(0), x[keep], y[keep])
-            left_out[at] = abs(rest.segment(x[k]).at(x[k]) / y[k] - 1)
-    return LinkModel(segments, scatter, left_out, np.asarray(size)[there], y)
+            left_out[place[k]] = abs(rest.segment(x[k]).at(x[k]) / y[k] - 1)
+    return LinkModel(segments, scatter, left_out, np.asarray(size)[place], y)
 
 
 def _best(x: np.ndarray, y: np.ndarray, e: np.ndarray) -> tuple[tuple[Segment, ...], float]:
+    # Relative residuals with a floor: below it the medians themselves are not known.
+    floor = float(np.sum(np.square(e)))
     best: tuple[float, list[tuple[int, int]], float] | None = None
-    for cuts in _cuts(len(x)):
-        chi2 = sum(_line(x[a:b], y[a:b])[2] for a, b in cuts)
-        # Relative residuals with a floor: below it the medians themselves are not known.
-        floor = float(np.sum(np.square(e)))
+    for cuts, chi2 in _cuts(_costs(x, y)):
         score = len(x) * np.log((chi2 + floor) / len(x)) + (3 * len(cuts) - 1) * np.log(len(x))
         if best is None or score < best[0] - 1e-9:
             best = (score, cuts, chi2)
@@ -172,16 +184,50 @@ def _best(x: np.ndarray, y: np.ndarray, e: np.ndarray) -> tuple[tuple[Segment, .
     return tuple(lines), scatter
 
 
-def _cuts(n: int) -> list[list[tuple[int, int]]]:
-    """Every way of cutting n sizes into at most MOST_SEGMENTS runs of at least LEAST_POINTS; one run
-    first.
+def _costs(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Squared relative residuals of the best line, slope not below zero, through x[a:b]: (n, n + 1), a < b.
+
+    The same as `_line` piece by piece, without the n^2 calls.
     """
-    out = [[(0, n)]]
-    m = LEAST_POINTS
-    if MOST_SEGMENTS >= 2:
-        out += [[(0, a), (a, n)] for a in range(m, n - m + 1)]
-    if MOST_SEGMENTS >= 3:
-        out += [[(0, a), (a, b), (b, n)] for a in range(m, n - 2 * m + 1) for b in range(a + m, n - m + 1)]
+    n = len(x)
+    x = x / max(float(np.max(x)), 1.0)
+    w = np.median(y) / y  # of any unit: a line's relative residuals do not know it
+
+    def running(v: np.ndarray) -> np.ndarray:
+        # Summed from every start anew: differences of one running sum would cancel where delays differ much.
+        return np.cumsum(np.triu(np.broadcast_to(v, (n, n))), axis=1)
+
+    s, sx, sxx = (running(w**2 * x**k) for k in range(3))
+    sy, sxy = running(w), running(w * x)
+    count = np.triu(np.arange(n)[None, :] - np.arange(n)[:, None] + 1.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        flat = count - sy**2 / s
+        spread, together = sxx - sx**2 / s, sxy - sx * sy / s
+        slope = np.where((together > 0) & (spread > 1e-14 * sxx), together**2 / spread, 0.0)
+    cost = np.full((n, n + 1), np.inf)
+    cost[:, 1:] = np.where(count > 0, np.maximum(np.nan_to_num(flat - slope), 0.0), np.inf)
+    return cost
+
+
+def _cuts(cost: np.ndarray) -> list[tuple[list[tuple[int, int]], float]]:
+    """The best cut of n sizes into one, two … MOST_SEGMENTS runs of at least LEAST_POINTS, with its cost."""
+    n, m = cost.shape[0], LEAST_POINTS
+    out = [([(0, n)], float(cost[0, n]))]
+    # reach[b]: least cost of [0, b) in the runs so far; back: where its last run begins.
+    reach, back = cost[0].copy(), []
+    reach[:m] = np.inf
+    long = np.arange(n + 1)[None, :] - np.arange(n)[:, None] >= m
+    for _ in range(1, MOST_SEGMENTS):
+        total = reach[:n, None] + np.where(long, cost, np.inf)
+        back.append(total.argmin(axis=0))
+        reach = total.min(axis=0)
+        if not np.isfinite(reach[n]):
+            break
+        ends = [n]
+        for step in reversed(back):
+            ends.append(int(step[ends[-1]]))
+        ends = [0, *ends[::-1]]
+        out.append((list(pairwise(ends)), float(reach[n])))
     return out
 
 
@@ -213,7 +259,8 @@ def class_models(summary: xr.Dataset) -> list[LinkModel]:
     out = []
     for k in range(label.max() + 1):
         rows = label == k
-        with np.errstate(all="ignore"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # sizes that nobody measured are NaN, as wanted
             middle = np.exp(np.nanmedian(links.log_latency[rows], axis=0))
             error = np.nanmedian(links.log_error[rows], axis=0) / np.sqrt(rows.sum())
         try:
@@ -240,6 +287,10 @@ class LogGP:
     latency_overhead_s: float
     gap_per_byte_s: float
     gap_s: float
+
+    def at(self, size: float) -> float:
+        """What one message of a size takes, s: L + 2o + (size - 1) G; an empty one the same as one of 1 B."""
+        return self.latency_overhead_s + max(size - 1, 0.0) * self.gap_per_byte_s
 
 
 def loggp(model: LinkModel, together: xr.Dataset | None = None) -> LogGP:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from scipy.stats import false_discovery_control
 
 from sonde.core.errors import Finding, UsageError, Warning
 from sonde.core.outcome import Table
-from sonde.core.units import format_duration, format_size
+from sonde.core.units import format_duration, format_size, parse_duration
 from sonde.net.pairs import centre
 from sonde.net.schema import CAP, CONVERGED, DRIFT, NOT_MEASURED, UNDECIDED
 
@@ -103,9 +104,81 @@ def sentence(summary: xr.Dataset, dataset: str = "FILE") -> str:
     ):
         parts.append(f"no slow link (one {detectable:.0%} slower would have been found)")
     told = counts(summary)
-    if told.get("converged", told["cells"]) < told["cells"]:
+    if not sound(summary):
+        few = f"only {told['converged']}" if told["converged"] else "none"
+        parts.append(f"{few} of {told['cells']} cells converged: {advice(summary)}")
+    elif told.get("converged", told["cells"]) < told["cells"]:
         parts.append(f"{told['converged']} of {told['cells']} cells converged")
     return "; ".join(parts) + "."
+
+
+def sound(summary: xr.Dataset) -> bool:
+    """Whether at least half of the cells are known as well as their rule asked; True where no rule decided.
+
+    A run that is not sound may name slow links, but its clean bill of health is worth nothing.
+    """
+    told = counts(summary)
+    return told["cells"] == 0 or 2 * told.get("converged", told["cells"]) >= told["cells"]
+
+
+def doubt(summary: xr.Dataset) -> str:
+    """In three words why a clean verdict is worth little; "" where it is worth its name."""
+    if sound(summary):
+        return ""
+    told = counts(summary)
+    return f"{told['converged']} of {told['cells']} converged" if told["converged"] else "Nothing converged"
+
+
+# What a budget or a precision is rounded up to.
+TIMES_S = (30, 60, 120, 300, 600, 1200, 1800, 3600)
+PRECISIONS = (0.02, 0.05, 0.1, 0.2, 0.5)
+
+
+def advice(summary: xr.Dataset) -> str:
+    """What to type so that more cells converge, from what kept most of them from it."""
+    told = counts(summary)
+    worst = max(("undecided", "capped", "drift"), key=lambda name: told.get(name, 0))
+    if worst == "drift":
+        return "delays drifted, so measure again when the machine is quiet"
+    asked, known = _asked(summary), _known_to(summary)
+    coarser = next((p for p in PRECISIONS if p > max(asked, known)), None) if asked and known else None
+    less = f" or ask for less (--rule ci:{coarser * 100:g}%)" if coarser else " or choose a coarser --rule"
+    if "sonde survey" in str(summary.attrs.get("command", "")):  # it has no --rule
+        less = ""
+    if worst == "capped":
+        return f"let each take more samples (--cap){less}"
+    # An interval narrows with the root of the time spent.
+    longer = _budget(summary) * (known / asked) ** 2 if asked and known else 0.0
+    time = next((t for t in TIMES_S if t >= longer), None) if longer else None
+    return f"measure longer (--budget{f' {_round_time(time)}' if time else ''}){less}"
+
+
+def _asked(summary: xr.Dataset) -> float:
+    """The precision a ci rule was given; 0 of every other rule."""
+    found = re.match(r"ci:([\d.]+)%", str(summary.attrs.get("rule", "")))
+    return float(found[1]) / 100 if found else 0.0
+
+
+def _known_to(summary: xr.Dataset) -> float:
+    """Three quarters of the medians are known to this or better; 0 without intervals."""
+    if not {"median", "median_low", "median_high"} <= set(summary.variables):
+        return 0.0
+    half = ((summary["median_high"] - summary["median_low"]) / (2 * summary["median"])).values
+    half = half[np.isfinite(half)]
+    return float(np.quantile(half, 0.75)) if half.size else 0.0
+
+
+def _budget(summary: xr.Dataset) -> float:
+    """The --budget that the run's command gave, s; 0 without one."""
+    found = re.search(r"--budget[ =](\S+)", str(summary.attrs.get("command", "")))
+    try:
+        return parse_duration(found[1]) if found else 0.0
+    except UsageError:
+        return 0.0
+
+
+def _round_time(time_s: float) -> str:
+    return f"{time_s:.0f}s" if time_s < 60 else f"{time_s / 60:.0f}min" if time_s < 3600 else "1h"
 
 
 def findings(summary: xr.Dataset, dataset: str = "FILE") -> list[Finding]:
@@ -208,21 +281,39 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
                     "something on the machine runs at that pace: a daemon, a timer, a power manager",
                 )
             )
-    for k in range(summary.sizes.get("event", 0)):
-        ratio, share = float(summary["event_ratio"].values[k]), float(summary["event_share"].values[k])
-        out.append(
-            Warning(
-                "net.machine_event",
-                f"from {format_duration(float(summary['event_t'].values[k]))} on delays are {ratio:.2f} "
-                "times what "
-                f"they were, in {share:.0%} of cells at once",
-                "medians mix both states; measure again when the machine is quiet",
-            )
-        )
+    out += _events(summary)
     note = str(summary.attrs.get("slow_links_note", ""))
     if note:
         out.append(Warning("net.slow_links_limited", f"slow links: {note}", ""))
     return out
+
+
+def _events(summary: xr.Dataset) -> list[Warning]:
+    """One warning for all moments at which the machine changed: how many, the largest, up to three.
+
+    /summary keeps every one of them.
+    """
+    count = summary.sizes.get("event", 0)
+    if not count:
+        return []
+    t, ratio, share = (summary[f"event_{name}"].values.astype(float) for name in ("t", "ratio", "share"))
+    order = sorted(range(count), key=lambda k: -abs(np.log(ratio[k])))
+
+    def told(k: int) -> str:
+        return f"from {format_duration(t[k])} on delays are {ratio[k]:.2f} times what they were"
+
+    first = order[0]
+    if count == 1:
+        text = f"{told(first)}, in {share[first]:.0%} of cells at once"
+    else:
+        others = [f"{ratio[k]:.2f} times from {format_duration(t[k])} on" for k in order[1:3]]
+        text = f"delays of most cells changed together {count} times; the largest: {told(first)}, in "
+        text += f"{share[first]:.0%} of cells; {'then' if count <= 3 else 'next'}: {', '.join(others)}"
+    return [
+        Warning(
+            "net.machine_event", text, "medians mix these states; measure again when the machine is quiet"
+        )
+    ]
 
 
 def _usual_period(summary: xr.Dataset, name: str, found: np.ndarray) -> str:

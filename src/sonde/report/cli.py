@@ -81,6 +81,7 @@ def command(
         verb="write",
         verdict=report.verdict,
         dataset=str(files[0]) if len(files) == 1 else None,
+        sound=not any(section.doubt for section in report.sections),
         complete=all(bool(dataset.attrs(tree).get("complete", 1)) for tree in trees.values()),
         findings=report.findings,
         warnings=report.warnings,

@@ -6,10 +6,13 @@ import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import sonde
 from sonde.core import dataset
 from sonde.core.errors import DataError, Warning
 from sonde.core.section import Section
+from sonde.core.units import format_size
 from sonde.report import page, scale
 from sonde.report.page import Report
 
@@ -80,6 +83,8 @@ ACRONYMS = {
     "hostlist": "hosts",
     "hostname": "host",
 }
+YES_NO = ("complete", "oversubscribed")  # truths that NetCDF keeps as 0 and 1
+ROUNDED = ("memory_b", "memory_bytes")  # a machine's memory is never wanted to the byte
 STRUCTURED = 120  # characters from which on JSON in an attribute is for programs
 LONGEST = 600  # characters of one value; a list of all kernel flags tells a reader nothing
 
@@ -100,11 +105,15 @@ def collect(
     """
     sections = []
     warnings: dict[tuple[str, str], Warning] = {}
+    told_by: dict[tuple[str, str], list[str]] = {}
     for name, tree in trees.items():
         made = section(name, tree, (paths or {}).get(name, name))
         sections.append(made)
         for warning in [*dataset.warnings_of(tree), *made.warnings]:
-            warnings.setdefault((warning.code, warning.evidence), warning)
+            key = (warning.code, warning.evidence)
+            warnings.setdefault(key, warning)
+            if name not in told_by.setdefault(key, []):
+                told_by[key].append(name)
     machines = {name: machine(tree) for name, tree in trees.items()}
     return Report(
         title=title or _title(sections, trees),
@@ -113,6 +122,7 @@ def collect(
         machine=page.merge_machines(machines),
         runs=[run(name, tree, made) for (name, tree), made in zip(trees.items(), sections)],
         warnings=list(warnings.values()),
+        told_by={key: names for key, names in told_by.items() if len(names) < len(trees)},
         method=page.merge_methods(made.method for made in sections),
         generated_by=f"Sonde {sonde.__version__}",
         created_utc=created_utc,
@@ -210,13 +220,15 @@ def _label(key: str) -> str:
 
 
 def _text(key: str, value: Any, unit: str = "") -> str:
-    if key == "complete":
+    if key in YES_NO:
         return "yes" if value else "no"
     unit = unit or next((u for s, u in page.SUFFIXES.items() if key.endswith(s) and len(key) > len(s)), "")
     if isinstance(value, (list, tuple)):
         text = ", ".join(scale.quantity(v, unit) for v in value)
     elif key == "seed":
         text = str(value)
+    elif key in ROUNDED and isinstance(value, (int, np.integer)):
+        text = format_size(int(value))
     else:
         text = scale.quantity(value, unit)
     return text if len(text) <= LONGEST else text[: LONGEST - 2].rstrip() + " …"

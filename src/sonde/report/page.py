@@ -31,7 +31,7 @@ class Report:
     """One report, top to bottom: title, verdict, runs and machine, sections, warnings, method.
 
     runs: one mapping of name -> text per dataset. machine: name -> text. created_utc, generated_by: for the
-    foot.
+    foot. told_by: (code, evidence) of a warning -> names of the datasets it is about, where not all.
     """
 
     title: str
@@ -43,10 +43,17 @@ class Report:
     method: list[Method] = field(default_factory=list)
     generated_by: str = ""
     created_utc: str = ""
+    told_by: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
 
     @property
     def findings(self) -> list[Finding]:
         return [f for s in self.sections for f in s.findings]
+
+    @property
+    def doubt(self) -> str:
+        """Why "no findings" says little, in a few words; "" where it is sound."""
+        doubts = list(dict.fromkeys(s.doubt for s in self.sections if s.doubt))
+        return "; ".join(doubts[:2])
 
 
 def verdict_of(sections: Sequence[Section]) -> str:
@@ -57,12 +64,49 @@ def verdict_of(sections: Sequence[Section]) -> str:
         return sections[0].verdict
     struck = [s for s in sections if s.findings]
     if not struck:
-        return f"No findings in {len(sections)} datasets."
+        doubted = sum(bool(s.doubt) for s in sections)
+        if not doubted:
+            return f"No findings in {len(sections)} datasets."
+        where = f"{doubted} of {len(sections)} datasets" if doubted < len(sections) else "them"
+        return f"No findings in {len(sections)} datasets, but too few cells converged in {where} to be sure."
     n = sum(len(s.findings) for s in struck)
-    where = list(dict.fromkeys(s.title for s in struck))
-    return (
-        f"{n} finding{'s' if n > 1 else ''} in {len(struck)} of {len(sections)} datasets: {'; '.join(where)}."
-    )
+    titles = list(dict.fromkeys(s.title for s in struck))
+    return f"{n} finding{'s' if n > 1 else ''} in {len(struck)} of {len(sections)} datasets: {'; '.join(titles)}."
+
+
+@dataclass(frozen=True)
+class WarningGroup:
+    """Warnings of one code and hint: what each says, with whom it is about; `more` of them are not shown."""
+
+    code: str
+    hint: str
+    said: list[tuple[str, str]]
+    more: int = 0
+
+
+EXAMPLES = 3  # warnings of one kind that are shown
+
+
+def group_warnings(report: Report) -> list[WarningGroup]:
+    """Warnings of one kind together, in order of first mention."""
+    kinds: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for warning in report.warnings:
+        whom = ", ".join(report.told_by.get((warning.code, warning.evidence), ()))
+        kinds.setdefault((warning.code, warning.hint), []).append((whom, warning.evidence))
+    return [
+        WarningGroup(code, hint, said[:EXAMPLES], max(0, len(said) - EXAMPLES))
+        for (code, hint), said in kinds.items()
+    ]
+
+
+def split_runs(runs: Sequence[Mapping[str, str]]) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """What all runs have in common, and of each what it has not; of one run everything is common."""
+    if len(runs) < 2:
+        return dict(runs[0]) if runs else {}, []
+    names = list(dict.fromkeys(name for run in runs for name in run))
+    common = {k: runs[0][k] for k in names if all(run.get(k) == runs[0].get(k, "") for run in runs)}
+    rest = [k for k in names if k not in common]
+    return common, [{k: run.get(k, "–") for k in rest} for run in runs]
 
 
 def anchors(sections: Sequence[Section]) -> list[str]:

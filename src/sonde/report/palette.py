@@ -41,6 +41,13 @@ MAPS = {
     ),
 }  # fmt: skip
 
+# Of ratios: purple below, grey about the middle, orange above. ColorBrewer's PuOr (C. Brewer, Apache-2.0),
+# safe for colour-blind readers, with a middle dark enough to be told from a hole.
+DIVERGING = (
+    "#2d004b", "#542788", "#7564a5", "#9c93c4", "#b9b5d2", "#cfced6",
+    "#e2c8a2", "#f0ac5c", "#dd7d12", "#b35806", "#7f3b08",
+)  # fmt: skip
+
 
 def status(code: int) -> str:
     """Colour of a code; beyond the palette it begins again after the grey."""

@@ -67,6 +67,8 @@ class Quantity:
     factor: float
     log: bool = False
     labels: tuple[str, ...] = ()
+    least: float = 0.0  # of a matrix: share of the median that colours span to either side
+    centre: float | None = None  # and the value about which they go two ways, in the shown unit
 
     @property
     def title(self) -> str:
@@ -111,6 +113,7 @@ class Matrix:
     told: list[Told] = field(default_factory=list)
     block: int = 1
     notes: list[str] = field(default_factory=list)
+    least: list[float] = field(default_factory=list)  # MATRIX: least half width of the colours, per frame
 
 
 @dataclass(frozen=True)
@@ -128,18 +131,26 @@ class Field:
 class Curve:
     """One curve in shown units. tone 0 or 1: epochs alternate. low, high: ends of error bars or None.
 
+    hue: number of its colour; -1: that of its series. key: what the legend calls it and all that share it.
     bulk: below it lie BULK of all its samples, before thinning; NaN where that is not asked.
     """
 
     name: str
     x: np.ndarray
     y: np.ndarray
-    style: str  # "points" "line" "steps" "samples"
+    style: str  # "points" "line" "dashed" "steps" "samples" "middle"
     series: int
     tone: int = 0
     low: np.ndarray | None = None
     high: np.ndarray | None = None
     bulk: float = float("nan")
+    hue: int = -1
+    key: str = ""
+
+    @property
+    def colour(self) -> int:
+        """Number of its colour."""
+        return self.series if self.hue < 0 else self.hue
 
 
 @dataclass(frozen=True)
@@ -280,9 +291,14 @@ def _axis(figure: Figure, role: str) -> Axis:
 
 
 def _quantity(axis: Axis, values: Any) -> Quantity:
-    chosen = scale.choose(values, axis.unit)
+    # Whole bytes up to 8 KiB on a linear axis: nobody reads 0.39 KiB as the 400 B that were asked for
+    few = axis.unit == "B" and not axis.log
+    chosen = scale.choose(np.asarray(values, float) / 8 if few else values, axis.unit)
     si = "" if axis.unit == "1" else axis.unit
-    return Quantity(capital(axis.label), si, chosen.unit, chosen.factor, axis.log, axis.labels)
+    centre = None if axis.centre is None else axis.centre * chosen.factor
+    return Quantity(
+        capital(axis.label), si, chosen.unit, chosen.factor, axis.log, axis.labels, axis.least, centre
+    )
 
 
 def capital(text: str) -> str:
@@ -403,7 +419,8 @@ def matrix(figure: Figure) -> Matrix:
                     n_rows, n_cols, block, "Each shows its value furthest from the median of all cells."
                 )
             )
-    return Matrix(rows, cols, quantity, frames, words, counts, tips, told, block, notes)
+    least = [float(f["least"]) if "least" in f else quantity.least for f in at_frame(figure)]
+    return Matrix(rows, cols, quantity, frames, words, counts, tips, told, block, notes, least)
 
 
 def _block_note(rows: int, cols: int, block: int, how: str) -> str:
@@ -415,12 +432,14 @@ def _block_note(rows: int, cols: int, block: int, how: str) -> str:
 
 @dataclass(frozen=True)
 class Ends:
-    """Where a colour scale begins and ends, and whether values lie below and above."""
+    """Where a colour scale begins and ends, whether values lie below and above, and whether it was widened
+    beyond its values."""
 
     low: float
     high: float
     below: bool = False
     above: bool = False
+    widened: bool = False
 
 
 def colour_ends(z: np.ndarray, floor: float = 0.0) -> Ends:
@@ -442,6 +461,28 @@ def colour_ends(z: np.ndarray, floor: float = 0.0) -> Ends:
             below = floor > 0 and body - low > 1.2 * (body - foot)
         low, high = foot if below else low, body if above else high
     return Ends(low, high, below, above) if high > low else Ends(low, low + (abs(low) or 1.0) * 1e-3)
+
+
+def matrix_ends(q: Quantity, z: np.ndarray, least: float | None = None) -> Ends:
+    """Colour range of a matrix's values z, log10 where q.log: not narrower than least, even about q.centre.
+
+    least: share of the median to either side; None is q.least. Without values: 0 to 1.
+    """
+    ends = colour_ends(z)
+    finite = z[np.isfinite(z)]
+    if finite.size == 0:
+        return ends
+    middle = float(np.median(finite))
+    if q.centre is not None:
+        middle = float(np.log10(q.centre)) if q.log else q.centre
+    least = q.least if least is None else least
+    half = float(np.log10(1 + least)) if q.log else least * abs(middle)
+    low, high = min(ends.low, middle - half), max(ends.high, middle + half)
+    if q.centre is not None:
+        reach = max(middle - low, high - middle)
+        low, high = middle - reach, middle + reach
+    narrow = float(finite.max() - finite.min()) < half
+    return Ends(low, high, ends.below, ends.above, narrow)
 
 
 def spectrogram(figure: Figure) -> Field:
@@ -499,7 +540,7 @@ def chart(figure: Figure) -> Chart:
     most = int(np.clip(ALL_POINTS // (frames_n * series_n), 400, POINTS))
     build = {Kind.SERIES: _samples, Kind.CDF: _distribution, Kind.SCATTER: _scatter}[figure.kind]
     notes: dict[str, None] = {}
-    frames = [build(f, most, notes) for f in at_frame(figure)]
+    frames = [_dressed(f, build(f, most, notes)) for f in at_frame(figure)]
     roles = ("x", "p") if figure.kind is Kind.CDF else ("x", "y")
     axes = [_axis(figure, r) for r in roles]
     for axis, part in zip(axes, ("x", "y")):
@@ -574,10 +615,12 @@ def _samples(data: xr.Dataset, most: int, notes: dict[str, None]) -> list[Curve]
                 f"Drawn as the smallest and the largest of every {scale.number(length)} samples; "
                 "all are in the dataset."
             ] = None
+        x_all, y_all = x, y
         x, y = x[kept], y[kept]
         if group is None:
             curves.append(Curve(name, x, y, "samples", k, bulk=bulk))
             continue
+        middle = _middle(name, x_all, y_all, group, k)
         group = group[kept]
         order = np.cumsum(np.concatenate([[0], np.diff(group) != 0])) if group.size else group
         for tone in (0, 1):
@@ -595,7 +638,43 @@ def _samples(data: xr.Dataset, most: int, notes: dict[str, None]) -> list[Curve]
                     bulk=bulk,
                 )
             )
+        curves.append(middle)
     return curves
+
+
+MIDDLES = 2_000  # medians of groups that one series shows at most
+MIDDLE = "median of each epoch"
+
+
+def _middle(name: str, x: np.ndarray, y: np.ndarray, group: np.ndarray, k: int) -> Curve:
+    """The median of each run of samples of one group, at the middle of its positions; empty beyond MIDDLES."""
+    starts = np.flatnonzero(np.diff(group, prepend=group[:1] - 1) != 0)
+    if not 2 <= starts.size <= MIDDLES:
+        return Curve(name, np.empty(0), np.empty(0), "middle", k)
+    parts = [(np.median(a), np.median(b)) for a, b in zip(np.split(x, starts[1:]), np.split(y, starts[1:]))]
+    xs, ys = np.array(parts).T
+    return Curve(name, xs, ys, "middle", k, key=MIDDLE)
+
+
+def _dressed(data: xr.Dataset, curves: list[Curve]) -> list[Curve]:
+    """Curves with the hue, tone and key that their series have."""
+    each: dict[str, Any] = {}
+    for name in ("hue", "tone", "key"):
+        if name in data.variables:
+            each[name] = np.broadcast_to(data[name].values, (max(1, data.sizes.get("series", 1)),))
+    if not each:
+        return curves
+    kinds = {"hue": int, "tone": int, "key": str}
+    return [replace(c, **{k: kinds[k](v[c.series]) for k, v in each.items()}) for c in curves]
+
+
+def keys(curves: Sequence[Curve]) -> dict[str, Curve]:
+    """The keys of curves in order of mention, each with its first curve."""
+    made: dict[str, Curve] = {}
+    for curve in curves:
+        if curve.key:
+            made.setdefault(curve.key, curve)
+    return made
 
 
 def _styles(data: xr.Dataset, default: str) -> list[str]:
@@ -629,7 +708,7 @@ def _scatter(data: xr.Dataset, most: int, notes: dict[str, None]) -> list[Curve]
         ends = {v: _row(data, v, k, "point").astype(float) for v in ("low", "high") if v in data.variables}
         good = np.isfinite(x) & np.isfinite(y)
         x, y, ends = x[good], y[good], {v: e[good] for v, e in ends.items()}
-        if style == "line":
+        if style in ("line", "dashed"):
             order = np.argsort(x, kind="stable")
             x, y, ends = x[order], y[order], {}
         kept = thin.envelope(y, most)
@@ -661,7 +740,7 @@ def focus(kind: Kind, c: Chart, curves: Sequence[Curve]) -> tuple[float, float] 
     part, log = ("x", c.x.log) if kind is Kind.CDF else ("y", c.y.log)
     bulks = [curve.bulk for curve in curves if curve.bulk == curve.bulk]
     values = np.concatenate(
-        [getattr(curve, part) for curve in curves if curve.style != "line"] or [np.empty(0)]
+        [getattr(curve, part) for curve in curves if curve.style not in ("line", "dashed")] or [np.empty(0)]
     )
     values = values[np.isfinite(values)]
     if not bulks or values.size < 100:
@@ -678,7 +757,7 @@ def focus(kind: Kind, c: Chart, curves: Sequence[Curve]) -> tuple[float, float] 
 def dendrogram(figure: Figure) -> Tree:
     """DENDROGRAM as branches (along, height, class), upper links only beyond LEAVES leaves.
 
-    class: 0 above the threshold, else 1 to 9 by branch, then 1 again.
+    class: 0 above the threshold, else one more than the hue of its leaves, or 1 to 9 by branch, then 1 again.
     """
     from scipy.cluster import hierarchy
 
@@ -706,6 +785,9 @@ def dendrogram(figure: Figure) -> Tree:
         if shrink:
             notes = [f"Of {scale.number(n)} leaves the uppermost {LEAVES} branches are drawn."]
         classes: dict[str, int] = {}
+        if "hue" in f.variables and not shrink:
+            for leaf, colour in zip(drawn["leaves"], drawn["leaves_color_list"]):
+                classes.setdefault(colour, int(f["hue"].values[leaf]) + 1)
         branches = []
         for along, up, colour in zip(drawn["icoord"], drawn["dcoord"], drawn["color_list"]):
             of_class = 0 if colour == "above" else classes.setdefault(colour, len(classes) + 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,6 +27,7 @@ from sonde.report import page, palette, prepare, scale
 from sonde.report.page import Report
 
 TEMPLATE = Path(__file__).with_name("template")
+PANEL = 112  # px of one of several series of samples, its name included
 BAR = 61  # px above a matrix for its colour bar: what plotly reserves for padding, bar and ticks, and 1
 
 
@@ -251,16 +253,15 @@ def draw(figure: Figure) -> Drawn:
     return made
 
 
-def _colours(q: prepare.Quantity, z: np.ndarray, floor: float = 0.0) -> dict[str, Any]:
-    """zmin, zmax and the colour bar's ticks for values z, which are log10 where q is logarithmic."""
-    ends = prepare.colour_ends(z, floor)
-    low, high = ends.low, ends.high
-
+def _value_text(q: prepare.Quantity, at: float) -> str:
+    """A position on a colour scale, log10 where q.log, in words."""
     prefixed = q.si if len(scale.steps(q.si)) > 1 else ""
+    return scale.quantity((10**at if q.log else at) / q.factor, prefixed, 2 if q.log else 3)
 
-    def text(at: float) -> str:
-        return scale.quantity((10**at if q.log else at) / q.factor, prefixed, 2 if q.log else 3)
 
+def _colours(q: prepare.Quantity, ends: prepare.Ends) -> dict[str, Any]:
+    """zmin, zmax and the colour bar's ticks; ends are log10 where q is logarithmic."""
+    low, high = ends.low, ends.high
     if q.log:
         marks = [
             (float(np.log10(v * q.factor)), t)
@@ -269,12 +270,14 @@ def _colours(q: prepare.Quantity, z: np.ndarray, floor: float = 0.0) -> dict[str
     else:
         # ticks are even in the unit that suits this range, which over a slider is not always the figure's
         here = scale.choose([low, high], q.si).factor / q.factor
-        marks = [(v / here, text(v / here)) for v, _ in scale.ticks(low * here, high * here, most=6)]
+        marks = [
+            (v / here, _value_text(q, v / here)) for v, _ in scale.ticks(low * here, high * here, most=6)
+        ]
     room = 0.12 * (high - low)
     if ends.below:
-        marks = [(low, f"≤ {text(low)}")] + [m for m in marks if m[0] > low + room]
+        marks = [(low, f"≤ {_value_text(q, low)}")] + [m for m in marks if m[0] > low + room]
     if ends.above:
-        marks = [m for m in marks if m[0] < high - room] + [(high, f"≥ {text(high)}")]
+        marks = [m for m in marks if m[0] < high - room] + [(high, f"≥ {_value_text(q, high)}")]
     return {
         "zmin": low,
         "zmax": high,
@@ -282,8 +285,7 @@ def _colours(q: prepare.Quantity, z: np.ndarray, floor: float = 0.0) -> dict[str
     }
 
 
-def _colourscale(name: str) -> list[list[Any]]:
-    colours = palette.MAPS[name]
+def _colourscale(colours: Sequence[str]) -> list[list[Any]]:
     return [[k / (len(colours) - 1), colour] for k, colour in enumerate(colours)]
 
 
@@ -308,25 +310,28 @@ def _colourbar(q: prepare.Quantity) -> dict[str, Any]:
     }
 
 
-def _bar_title(q: prepare.Quantity) -> str:
-    """Ticks of a colour bar carry prefixed units themselves; a unit without prefixes stands in the title."""
-    return q.label if len(scale.steps(q.si)) > 1 or not q.unit else f"{q.label}, {q.unit}"
+def _over_bar(q: prepare.Quantity, ends: prepare.Ends) -> dict[str, Any]:
+    """What the colour bar shows and from where to where, as the figure's title: flush left above the bar.
 
-
-def _over_bar(q: prepare.Quantity) -> dict[str, Any]:
-    """What the colour bar shows, set flush left above it; plotly's own title would touch the bar."""
+    The bar's own title would touch it, and an annotation would move with the plot below.
+    """
+    prefixed = len(scale.steps(q.si)) > 1
+    low, high = (
+        scale.quantity((10**at if q.log else at) / q.factor, q.si if prefixed else "", 3)
+        for at in (ends.low, ends.high)
+    )
+    unit = "" if prefixed or not q.unit else f" {q.unit}"
     return {
-        "text": plain(_bar_title(q)),
-        "x": 0,
-        "xref": "paper",
-        "xanchor": "left",
-        "y": 1,
-        "yref": "paper",
-        "yanchor": "bottom",
-        "yshift": BAR - 16,
-        "showarrow": False,
-        "borderpad": 0,
-        "font": {"size": 12.5, "color": "@quiet"},
+        "title": {
+            "text": plain(f"{q.label}: {low} to {high}{unit}"),
+            "x": 0,
+            "xref": "paper",
+            "xanchor": "left",
+            "y": 1,
+            "yref": "container",
+            "yanchor": "top",
+            "font": {"size": 12.5, "color": "@quiet"},
+        }
     }
 
 
@@ -358,6 +363,7 @@ def _matrix(figure: Figure) -> Drawn:
     }
     frames: list[dict[str, Any]] = []
     fixed: dict[str, Any] = {}
+    widened = clipped = False
     longest = max((len(t) for t in y_text), default=1)
     if status:
         n = len(m.words)
@@ -377,25 +383,29 @@ def _matrix(figure: Figure) -> Drawn:
     else:
         with np.errstate(divide="ignore", invalid="ignore"):
             zs = [np.log10(z) if m.value.log else z for z in m.frames]
-        trace |= {"colorscale": _colourscale(palette.SEQUENTIAL), "colorbar": _colourbar(m.value)}
+        colours = palette.MAPS[palette.SEQUENTIAL] if m.value.centre is None else palette.DIVERGING
+        trace |= {"colorscale": _colourscale(colours), "colorbar": _colourbar(m.value)}
         written = rows <= 8 and cols <= 8
         prefixed = m.value.si if len(scale.steps(m.value.si)) > 1 else ""
-        for z, shown in zip(zs, m.frames):
-            patch = {"z": pack(z), **_colours(m.value, z)}
+        for z, shown, least in zip(zs, m.frames, m.least):
+            ends = prepare.matrix_ends(m.value, z, least)
+            widened |= ends.widened
+            clipped |= ends.above
+            patch = {"z": pack(z), **_colours(m.value, ends)}
             if written:
                 patch["text"] = [
                     ["" if v != v else scale.quantity(float(v) / m.value.factor, prefixed, 3) for v in line]
                     for line in shown
                 ]
-            frames.append({"traces": [patch]})
+            frames.append({"traces": [patch], "layout": _over_bar(m.value, ends)})
         if written:
             trace |= {"texttemplate": "%{text}", "textfont": {"size": 13 if rows <= 6 else 11}}
         if len(zs) > 1:
-            fixed = {"traces": [_colours(m.value, np.concatenate([z.ravel() for z in zs]))]}
+            ends = prepare.matrix_ends(m.value, np.concatenate([z.ravel() for z in zs]), max(m.least))
+            fixed = {"traces": [_colours(m.value, ends)], "layout": _over_bar(m.value, ends)}
     layout = _layout(
         margin={"l": 34 + min(12, longest) * 7, "r": 14, "t": 8 if status else BAR, "b": 46, "pad": 0},
         plot_bgcolor="@hole",
-        annotations=[] if status else [_over_bar(m.value)],
         xaxis=_axis(
             prepare.Quantity(m.cols.title, "", "", 1.0),
             range=[-0.5, cols - 0.5],
@@ -439,7 +449,8 @@ def _matrix(figure: Figure) -> Drawn:
         "layout": layout,
         "frames": frames,
         "fixed": fixed or None,
-        "size": {"aspect": rows / cols, "most": 620 if max(rows, cols) > 16 else 500},
+        # few cells need no large square, but the colour bar and its title need some width
+        "size": {"aspect": rows / cols, "most": 620 if max(rows, cols) > 16 else min(500, 180 + 90 * cols)},
         "cells": cells,
         "legend": [
             {
@@ -453,9 +464,20 @@ def _matrix(figure: Figure) -> Drawn:
         ],
     }
     notes = list(m.notes)
-    if not status and any(prepare.colour_ends(z).above for z in zs):
+    if clipped:
         notes.append(f"Colours end at the {prepare.CLIP:.0%} quantile; larger values take the last colour.")
+    if widened:
+        notes.append(
+            f"Where values differ by less, colours still span ±{_ends_of(m.least)} of "
+            f"{'their median' if m.value.centre is None else scale.number(m.value.centre)}: such differences "
+            "may be noise."
+        )
     return Drawn(spec, notes)
+
+
+def _ends_of(shares: Sequence[float]) -> str:
+    low, high = f"{min(shares):.0%}", f"{max(shares):.0%}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _initials(words: Sequence[str]) -> list[str]:
@@ -492,28 +514,37 @@ def _spectrogram(figure: Figure) -> Drawn:
         "type": "heatmap",
         "x": pack_axis(f.xs),
         "y": pack_axis(f.ys),
-        "colorscale": _colourscale(palette.POWER),
+        "colorscale": _colourscale(palette.MAPS[palette.POWER]),
         "colorbar": _colourbar(f.power),
         "hovertemplate": f"{plain(f.x.label)} %{{x}}{_unit(f.x)}"
         f"<br>{plain(f.y.label)} %{{y:.4~g}}{_unit(f.y)}"
         f"<br>{plain(f.power.label)} {'10^' if f.power.log else ''}%{{z:.3f}}{_unit(f.power)}<extra></extra>",
     }
     floor = 0.05 if f.power.log else 0.0
-    frames = [{"traces": [{"z": pack(z), **_colours(f.power, z, floor)}]} for z in zs]
-    everything = np.concatenate([z.ravel() for z in zs])
-    fixed = {"traces": [_colours(f.power, everything, floor)]} if len(zs) > 1 else None
+    each = [prepare.colour_ends(z, floor) for z in zs]
+    frames = [
+        {"traces": [{"z": pack(z), **_colours(f.power, e)}], "layout": _over_bar(f.power, e)}
+        for z, e in zip(zs, each)
+    ]
+    whole = prepare.colour_ends(np.concatenate([z.ravel() for z in zs]), floor)
+    fixed = {"traces": [_colours(f.power, whole)], "layout": _over_bar(f.power, whole)}
     notes = list(f.notes)
-    if any(e.below or e.above for e in (prepare.colour_ends(z, floor) for z in zs)):
+    if any(e.below or e.above for e in each):
         notes.append("Colours end where the scale says ≤ or ≥; powers beyond take the last colour.")
     layout = _layout(
         margin={"l": 64, "r": 14, "t": BAR, "b": 48},
         plot_bgcolor="@hole",
-        annotations=[_over_bar(f.power)],
         xaxis=_axis(f.x, showgrid=False),
         yaxis=_axis(f.y, showgrid=False),
     )
     return Drawn(
-        {"traces": [trace], "layout": layout, "frames": frames, "fixed": fixed, "size": {"height": 400}},
+        {
+            "traces": [trace],
+            "layout": layout,
+            "frames": frames,
+            "fixed": fixed if len(zs) > 1 else None,
+            "size": {"height": 400},
+        },
         notes,
     )
 
@@ -530,6 +561,9 @@ def _chart(figure: Figure) -> Drawn:
     named = (
         len({curve.name for curve in base if curve.name}) > 0 and len({curve.series for curve in base}) > 1
     )
+    # Series of samples would hide each other: each has a panel of its own over the same x
+    panels = list(dict.fromkeys(curve.series for curve in base)) if figure.kind is Kind.SERIES else []
+    panels = panels if 2 <= len(panels) <= 6 else []
     traces: list[dict[str, Any]] = []
     frames: list[dict[str, Any]] = [{"traces": []} for _ in c.frames]
     for k, curve in enumerate(base):
@@ -537,12 +571,18 @@ def _chart(figure: Figure) -> Drawn:
         trace: dict[str, Any] = {
             "type": "scatter",
             "name": plain(curve.name),
-            "legendgroup": str(curve.series),
-            "showlegend": named and curve.tone == 0,
+            "legendgroup": str(curve.colour),
+            "showlegend": named and not panels and curve.tone == 0 and not curve.key and curve.x.size > 0,
             "hovertemplate": _hover(c, curve),
         }
-        colour = _tone(curve.series, bool(curve.tone))
-        if curve.style == "samples":
+        colour = _tone(curve.colour, bool(curve.tone))
+        panel = panels.index(curve.series) if curve.series in panels else 0
+        if panel:
+            trace["yaxis"] = f"y{panel + 1}"
+        if curve.style == "middle":
+            trace |= {"mode": "lines+markers" if curve.x.size <= 40 else "lines"}
+            trace |= {"line": {"width": 1.4, "color": "@ink"}, "marker": {"size": 3.5, "color": "@ink"}}
+        elif curve.style == "samples":
             few = total <= 1500
             trace |= {
                 "mode": "lines+markers" if few else "lines",
@@ -552,11 +592,10 @@ def _chart(figure: Figure) -> Drawn:
             }
         elif curve.style == "steps":
             trace |= {"mode": "lines", "line": {"width": 2, "shape": "hv", "color": colour}}
-        elif curve.style == "line":
-            dash = "solid" if figure.kind is not Kind.CDF and curve.series == 0 else "dash"
-            trace |= {"mode": "lines", "line": {"width": 2, "color": colour, "dash": dash}}
+        elif curve.style in ("line", "dashed"):
+            trace |= {"mode": "lines", "line": _stroke(figure.kind, curve) | {"color": colour}}
         else:
-            symbol = ("circle", "diamond", "square", "triangle-up", "cross", "x")[curve.series % 6]
+            symbol = ("circle", "diamond", "square", "triangle-up", "cross", "x")[curve.colour % 6]
             size = 7 if curve.x.size <= 200 else 4
             trace |= {"mode": "markers", "marker": {"size": size, "color": colour, "symbol": symbol}}
         if shared:
@@ -578,6 +617,28 @@ def _chart(figure: Figure) -> Drawn:
                     "color": colour,
                 }
             frame["traces"].append(patch)
+    # One entry of the legend for all lines of a key, in no series' colour
+    keys = prepare.keys(base)
+    for key, curve in keys.items():
+        line = _stroke(figure.kind, curve) | {"color": "@axis" if curve.tone else "@quiet"}
+        if curve.style == "middle":
+            line |= {"color": "@ink"}
+        traces.append(
+            {
+                "type": "scatter",
+                "name": plain(key),
+                "mode": "lines",
+                "line": line,
+                "x": [None],
+                "y": [None],
+                "hoverinfo": "skip",
+                "showlegend": True,
+                "legendgroup": f"key {key}",
+            }
+        )
+        for frame in frames:
+            frame["traces"].append({})
+    named = (named and not panels) or bool(keys)
     xs = _all(c.frames, "x")
     ys = _all(c.frames, "y")
     x_axis, y_axis = _axis(c.x, **_log_axis(c.x, xs)), _axis(c.y, **_log_axis(c.y, ys))
@@ -604,15 +665,67 @@ def _chart(figure: Figure) -> Drawn:
         shapes=shapes,
         annotations=notes_on,
     )
+    if panels:
+        names = {curve.series: curve.name for curve in base}
+        layout |= _panels([names[k] for k in panels], x_axis, y_axis)
+        layout["shapes"] = shapes + [
+            shape | {"yref": f"y{n + 1}"}
+            for shape in shapes
+            if shape["yref"] == "y"
+            for n in range(1, len(panels))
+        ]
+        layout["annotations"] += notes_on
     height = {Kind.SERIES: 340, Kind.CDF: 400, Kind.SCATTER: 420}[figure.kind]
+    height = 100 + PANEL * len(panels) if panels else height
     spec = {"traces": traces, "layout": layout, "frames": frames, "size": {"height": height}}
     focused = [_focus(figure, c, f) for f in c.frames]
     if any(focused):
         for frame, focus in zip(frames, focused):
             frame["focus"] = focus or {}
-        # the flat top of a distribution says little; of a series the outliers are half the story
-        spec["focus"] = {"on": figure.kind is Kind.CDF}
+            if focus and "yaxis" in focus:
+                frame["focus"] = {
+                    f"yaxis{n + 1 if n else ''}": focus["yaxis"] for n in range(max(1, len(panels)))
+                }
+        # the flat top of a distribution says little; of a series the outliers are half the story, but a panel
+        # is too low to show them and the steps between epochs
+        spec["focus"] = {"on": figure.kind is Kind.CDF or bool(panels)}
     return Drawn(spec, c.notes)
+
+
+def _panels(names: Sequence[str], x_axis: dict[str, Any], y_axis: dict[str, Any]) -> dict[str, Any]:
+    """Axes of panels one above the other, first on top, all of one scale; each says its series' name."""
+    n = len(names)
+    gap = 24 / (PANEL * n)  # room for the name above each
+    tall = 1 / n - gap
+    made: dict[str, Any] = {"annotations": []}
+    for k, name in enumerate(names):
+        top = 1 - k * (tall + gap) - gap
+        axis = y_axis | {"domain": [max(0.0, top - tall), top], "nticks": 4}
+        if "ticktext" in axis and len(axis["ticktext"]) > 4:
+            axis |= {"tickvals": axis["tickvals"][::2], "ticktext": axis["ticktext"][::2]}
+        axis["title"] = y_axis["title"] if k == n // 2 else {"text": ""}
+        made["yaxis" if k == 0 else f"yaxis{k + 1}"] = axis | ({"matches": "y"} if k else {})
+        made["annotations"].append(
+            {
+                "text": f"<b>{plain(name)}</b>",
+                "x": 0,
+                "xref": "paper",
+                "xanchor": "left",
+                "y": top,
+                "yref": "paper",
+                "yanchor": "bottom",
+                "showarrow": False,
+                "font": {"size": 12, "color": _tone(k)},
+            }
+        )
+    made["xaxis"] = x_axis | {"anchor": f"y{n}" if n > 1 else "y"}
+    return made
+
+
+def _stroke(kind: Kind, curve: prepare.Curve) -> dict[str, Any]:
+    """Width and dash of a line: what is fitted to a distribution, and what nobody measured, is dashed."""
+    dashed = kind is Kind.CDF or curve.style == "dashed"
+    return {"width": 5 if curve.tone else 2, "dash": "dash" if dashed else "solid"}
 
 
 def _focus(figure: Figure, c: prepare.Chart, curves: Sequence[prepare.Curve]) -> dict[str, Any] | None:
@@ -719,10 +832,12 @@ def _dendrogram(figure: Figure) -> Drawn:
         }
         frames.append({"traces": patches, "layout": {"yaxis": axis}})
     leaves = max(len(names) for names, _ in tree.frames)
+    highest = max((float(h.max()) for _, branches in tree.frames for _, h, _ in branches), default=0.0)
+    highest = max(highest, tree.threshold or 0.0)
     longest = max((len(n) for names, _ in tree.frames for n in names), default=1)
     layout = _layout(
         margin={"l": 24 + min(24, longest) * 7, "r": 18, "t": 10, "b": 48},
-        xaxis=_axis(tree.height, rangemode="tozero"),
+        xaxis=_axis(tree.height, range=[0, highest * 1.03 if highest > 0 else 1]),
         yaxis=_axis(
             prepare.Quantity("", "", "", 1.0), showgrid=False, showline=False, ticks="", automargin=True
         ),
@@ -817,6 +932,13 @@ def embed(value: Any) -> Markup:
 def plotly_js() -> str:
     """The plotly package's own plotly.js."""
     return (files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
+
+
+def options(text: str) -> Markup:
+    """A sentence in which no option to type ("--budget 5min") is broken over two lines."""
+    whole = Markup('<span class="nobreak">{}</span>')
+    parts = re.split(r"(--[a-z][a-z-]*(?: [a-z]*:?\d[\w.%]*)?)", text)
+    return Markup("").join(whole.format(part) if k % 2 else part for k, part in enumerate(parts))
 
 
 def _script(text: str) -> tuple[Markup, str]:
@@ -922,13 +1044,18 @@ def render(report: Report) -> str:
         keep_trailing_newline=True,
     )
     environment.filters["number"] = scale.number
+    environment.filters["options"] = options
     template = environment.from_string((TEMPLATE / "page.html.j2").read_text(encoding="utf-8"))
     policy = (
         f"default-src 'none'; script-src {theme_hash} {library_hash} {page_hash}; style-src 'unsafe-inline'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
+    common, differing = page.split_runs(report.runs)
     return template.render(
         report=report,
+        warnings=page.group_warnings(report),
+        common=common,
+        differing=differing,
         sections=sections,
         rooms=page.ROOMS,
         policy=policy,

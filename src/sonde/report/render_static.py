@@ -186,7 +186,14 @@ def _places(names: list[str], most: int = 12) -> tuple[list[int], list[str]]:
 
 
 def _matrix(figure: Figure, frame: int, sheet: Sheet, axes: Axes) -> None:
-    from matplotlib.colors import BoundaryNorm, ListedColormap, LogNorm, Normalize
+    from matplotlib.colors import (
+        BoundaryNorm,
+        LinearSegmentedColormap,
+        ListedColormap,
+        LogNorm,
+        Normalize,
+        to_hex,
+    )
     from matplotlib.patches import Patch
 
     m = prepare.matrix(figure)
@@ -208,11 +215,15 @@ def _matrix(figure: Figure, frame: int, sheet: Sheet, axes: Axes) -> None:
             borderaxespad=0,
         )
     else:
-        ends = prepare.colour_ends(np.log10(z.compressed()) if m.value.log else z.compressed())
+        ends = prepare.matrix_ends(
+            m.value, np.log10(z.compressed()) if m.value.log else z.compressed(), m.least[frame]
+        )
         low, high = (10**ends.low, 10**ends.high) if m.value.log else (ends.low, ends.high)
         shown = axes.imshow(
             z,
-            cmap=palette.SEQUENTIAL,
+            cmap=palette.SEQUENTIAL
+            if m.value.centre is None
+            else LinearSegmentedColormap.from_list("diverging", palette.DIVERGING),
             norm=LogNorm(low, high) if m.value.log else Normalize(low, high),
             interpolation="nearest",
         )
@@ -235,14 +246,11 @@ def _matrix(figure: Figure, frame: int, sheet: Sheet, axes: Axes) -> None:
         bar.set_ticks([v * m.value.factor for v, _ in marks], labels=[_plain(t) for _, t in marks])
         bar.ax.minorticks_off()
         if rows <= 8 and cols <= 8:
-            middle = (np.log10(low) + np.log10(high)) / 2 if m.value.log else (low + high) / 2
             for (r, c), v in np.ndenumerate(z.filled(np.nan)):
                 if v == v:
-                    dark = (np.log10(v) if m.value.log else v) < middle
+                    ink = palette.ink_on(to_hex(tuple(shown.to_rgba(v))))
                     text = scale.quantity(float(v) / m.value.factor, prefixed, 3)
-                    axes.text(
-                        c, r, _plain(text), ha="center", va="center", size=7, color="w" if dark else "k"
-                    )
+                    axes.text(c, r, _plain(text), ha="center", va="center", size=7, color=ink)
     axes.set_facecolor("#f1efeb")
     axes.set_xlabel(_plain(m.cols.title))
     axes.set_ylabel(_plain(m.rows.title))
@@ -279,22 +287,29 @@ def _spectrogram(figure: Figure, frame: int, sheet: Sheet, axes: Axes) -> None:
     axes.set_ylabel(_plain(f.y.title))
 
 
+def _stroke(kind: Kind, curve: prepare.Curve) -> dict[str, Any]:
+    dashed = kind is Kind.CDF or curve.style == "dashed"
+    return {"linestyle": "--" if dashed else "-", "linewidth": 3.2 if curve.tone else 1.3}
+
+
 def _chart(figure: Figure, frame: int, sheet: Sheet, axes: Axes) -> None:
     c = prepare.chart(figure)
     curves = c.frames[frame]
     for curve in curves:
-        colour = palette.LIGHT[curve.series % len(palette.LIGHT)][curve.tone]
-        label = _plain(curve.name) if curve.name and curve.tone == 0 else None
-        if curve.style == "samples":
+        colour = palette.LIGHT[curve.colour % len(palette.LIGHT)][curve.tone]
+        label = _plain(curve.name) if curve.name and curve.tone == 0 and not curve.key else None
+        if curve.style == "middle":
+            axes.plot(curve.x, curve.y, color="#1d2328", linewidth=0.9, label=label)
+        elif curve.style == "samples":
             axes.plot(
                 curve.x, curve.y, color=colour, linewidth=0.6, label=label, rasterized=curve.x.size > 2000
             )
         elif curve.style == "steps":
             axes.step(curve.x, curve.y, where="post", color=colour, label=label)
-        elif curve.style == "line":
-            axes.plot(curve.x, curve.y, color=colour, linestyle="--" if curve.series else "-", label=label)
+        elif curve.style in ("line", "dashed"):
+            axes.plot(curve.x, curve.y, color=colour, label=label, **_stroke(figure.kind, curve))
         else:
-            marker = "oDs^Px"[curve.series % 6]
+            marker = "oDs^Px"[curve.colour % 6]
             axes.plot(
                 curve.x,
                 curve.y,
@@ -306,6 +321,9 @@ def _chart(figure: Figure, frame: int, sheet: Sheet, axes: Axes) -> None:
             if curve.low is not None and curve.high is not None:
                 ends = np.nan_to_num(np.stack([curve.y - curve.low, curve.high - curve.y])).clip(min=0)
                 axes.errorbar(curve.x, curve.y, ends, fmt="none", ecolor=colour, elinewidth=0.8, capsize=2)
+    for key, curve in prepare.keys(curves).items():
+        grey = "#a9aeb3" if curve.tone else "#1d2328" if curve.style == "middle" else "#545e68"
+        axes.plot([], [], color=grey, label=_plain(key), **_stroke(figure.kind, curve))
     for at, word in c.marks:
         axes.axvline(at, color="#6a737c", linewidth=0.8, linestyle=":")
         if word:

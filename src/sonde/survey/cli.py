@@ -127,5 +127,6 @@ def _outcome(verb: str, results: list[RoomResult], report: str | None) -> Outcom
         findings=findings,
         warnings=[warning for result in ran for warning in result.warnings],
         values=values,
+        sound=all(result.sound for result in ran),
         exit=Exit.DONE if ran else Exit.ENVIRONMENT,
     )

@@ -25,6 +25,7 @@ class RoomResult:
     hint: str = ""
     complete: bool = True
     interrupted: bool = False
+    sound: bool = True  # False: too little is known for "no findings" to mean much
 
     def as_json(self) -> dict[str, Any]:
         return {

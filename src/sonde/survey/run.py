@@ -92,11 +92,13 @@ def read_net(paths: Sequence[Path]) -> RoomResult:
     import sonde
     from sonde.core import dataset
     from sonde.net import verdict
+    from sonde.net.figures import summary_of
 
     result = RoomResult("net", datasets=list(paths))
     for path in paths:
         with sonde.open(path) as tree:
-            summary = tree["summary"].to_dataset().load()
+            summary = summary_of(tree).load()
+            result.sound &= verdict.sound(summary)
             result.findings += verdict.findings(summary, str(path))
             result.lines.append(f"{tree.attrs['mode']}: {verdict.sentence(summary, str(path))}")
             result.complete &= bool(tree.attrs.get("complete", 1))

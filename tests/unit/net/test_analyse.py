@@ -1,12 +1,14 @@
 """From /raw to /summary, figures and section: on whole networks and on what is barely a dataset."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import xarray as xr
 
 from sonde.core import stats
 from sonde.core.errors import DataError
-from sonde.net import cells, figures
+from sonde.net import cells, figures, models
 from sonde.net.analyse import analyse, structure
 from sonde.net.synthetic import Network, raw_dataset
 from sonde.report import prepare
@@ -182,6 +184,90 @@ def test_figures_show_series_spectra_and_laws(run):
     assert any("lognormal" in str(name) for name in by_id["net-cdf"].data["series"].values)
 
 
+def test_a_rank_with_itself_is_a_hole_in_the_status_matrix_and_no_state(run):
+    summary = run[1]
+    status = np.ones((12, 12, 2), np.int8)
+    status[range(12), range(12)] = 0
+    status[3, 5] = 0
+    summary = summary.assign(status=(("src", "dst", "size"), status))
+    drawn = prepare.matrix(figures.status_matrix(summary))
+    assert np.isnan(drawn.frames[0][range(12), range(12)]).all()
+    assert drawn.frames[0][3, 5] == 0, "a pair that should have been measured keeps its state"
+    assert drawn.counts[0][:2] == [1, 131]
+
+
+def test_nothing_converged_is_a_doubt_of_the_section(run):
+    summary = run[1].assign(status=(("src", "dst", "size"), np.full((12, 12, 2), 4, np.int8)))
+    assert figures.section(tree_of(None, summary)).doubt == "Nothing converged"
+    assert figures.section(tree_of(None, run[1])).doubt == ""
+
+
+def test_facts_are_of_both_ends_of_the_sizes(run):
+    summary = run[1].assign_attrs(rule="ci:1%")
+    status = np.ones((12, 12, 2), np.int8)
+    status[range(12), range(12)] = 0
+    told = figures.facts(summary.assign(status=(("src", "dst", "size"), status)))
+    assert [fact.name for fact in told] == [
+        "median delay at 8 B",
+        "median delay at 1 KiB",
+        "known to",
+        "converged",
+    ]
+    assert told[3].value == "264 of 264"
+    assert told[3].note == "cells, by ci:1%"
+    assert "132 cells" in told[0].note
+
+
+def test_facts_of_medians_alone_and_of_nothing(run):
+    assert [f.name.split(" at")[0] for f in figures.facts(run[1][["median"]])] == ["median delay"] * 2
+    assert figures.facts(run[1][["median"]] * np.nan) == []
+
+
+def test_colours_of_delays_span_what_medians_of_their_size_are_not_known_to(run):
+    def least(summary):
+        return list(figures.median_matrix(summary).data["least"].values)
+
+    vague = run[1].copy()
+    wide = np.array([0.2, 0.01])
+    vague["median_low"], vague["median_high"] = run[1]["median"] * (1 - wide), run[1]["median"] * (1 + wide)
+    assert least(vague) == pytest.approx([0.2, figures.LEAST])
+    assert least(run[1][["median"]]) == [figures.LEAST] * 2
+    ends = [prepare.matrix_ends(m.value, np.log10(m.frames[0]), m.least[0]) for m in
+            (prepare.matrix(figures.median_matrix(s)) for s in (vague, run[1][["median"]]))]  # fmt: skip
+    assert ends[0].high - ends[0].low >= ends[1].high - ends[1].low
+
+
+def test_the_tree_is_cut_into_its_classes_in_their_colours():
+    summary = structure(Network(ranks=8, sizes=(8, 1024)).summary(12, np.random.default_rng(3)))
+    assert summary.sizes["link_class"] == 2
+    figure = figures.dendrogram(summary)
+    tree = prepare.dendrogram(figure)
+    (names, branches), cut = tree.frames[0], tree.threshold
+    hue = dict(zip(summary["leaf_name"].values.astype(str), summary["leaf_class"].values))
+    for along, height, branch_class in branches:
+        if height.max() > cut:
+            assert branch_class == 0
+        else:
+            leaves = {hue[names[round(a)]] + 1 for a, h in zip(along, height) if h == 0}
+            assert leaves <= {branch_class}
+
+
+def test_a_tree_whose_classes_no_height_gives_is_not_cut():
+    summary = structure(Network(ranks=8, sizes=(8, 1024)).summary(12, np.random.default_rng(3)))
+    mixed = summary.copy()
+    mixed["leaf_class"] = ("leaf", np.arange(summary.sizes["leaf"]) % 2)
+    assert "threshold" not in figures.dendrogram(mixed).data
+    one = summary.copy()
+    one["leaf_class"] = ("leaf", np.zeros(summary.sizes["leaf"], int))
+    assert "threshold" not in figures.dendrogram(one).data
+
+
+def test_a_ratio_that_is_1_everywhere_is_no_figure(run):
+    raw = Network(ranks=2, sizes=(8, 1024), ranks_per_host=1).raw(8, 5)
+    assert figures.ratio_matrix(analyse(raw)) is None
+    assert figures.ratio_matrix(run[1]).axes["value"].centre == 1
+
+
 def test_shared_cores_make_a_warning_of_a_slow_link(run):
     raw = run[0].assign_attrs(oversubscribed=1)
     section = checked_section(raw, analyse(raw))
@@ -221,3 +307,62 @@ def test_every_tenth_delay_slow_in_one_burst_is_a_period_in_samples():
     summary = analyse(raw)
     assert float(summary["outlier_samples"][0, 1, 0]) == pytest.approx(10, rel=0.01)
     assert np.isnan(float(summary["outlier_period"][0, 1, 0]))
+
+
+class TestModelAgainstMeasurement:
+    def figure(self, sizes, **kinds):
+        summary = structure(Network(ranks=4, sizes=sizes, **kinds).summary(12, np.random.default_rng(3)))
+        return figures.over_size(summary), summary
+
+    def curves(self, figure):
+        """Of every series, in B and s."""
+        chart = prepare.chart(figure)
+        (curves,) = chart.frames
+        return [replace(c, x=c.x / chart.x.factor, y=c.y / chart.y.factor) for c in curves]
+
+    def test_points_and_both_models_are_drawn_solid_only_where_something_was_measured(self):
+        figure, _ = self.figure((8, 64, 512, 4096, 32768))
+        prepare.check(figure)
+        drawn = self.curves(figure)
+        assert {c.style for c in drawn} == {"points", "line", "dashed"}
+        assert {c.key for c in drawn} == {"", "Hockney", "LogGP", "beyond what was measured"}
+        for curve in drawn:
+            if curve.style == "line":
+                assert (curve.x.min(), curve.x.max()) == pytest.approx((8, 32768))
+            if curve.style == "dashed":
+                assert curve.x.max() <= 8 * 1.001 or curve.x.min() >= 32768 * 0.999
+        assert any(c.x.max() > 32768 for c in drawn if c.style == "dashed")
+
+    def test_curves_of_a_class_share_its_colour(self):
+        figure, summary = self.figure((8, 512, 32768))
+        classes = summary.sizes["link_class"]
+        assert classes == 2
+        drawn = self.curves(figure)
+        assert {c.colour for c in drawn if c.style == "points"} == set(range(classes))
+        for k in range(classes):
+            assert {c.key for c in drawn if c.colour == k} >= {"", "Hockney", "LogGP"}
+
+    def test_hockney_line_is_the_model_that_net_model_tells(self):
+        figure, summary = self.figure((8, 512, 4096, 32768))
+        fits = models.class_models(summary)
+        for curve in self.curves(figure):
+            if curve.key == "Hockney":
+                told = [fits[curve.colour].segment(s).at(s) for s in curve.x]
+                assert curve.y == pytest.approx(told, rel=1e-9)
+
+    def test_residuals_are_said_in_words_one_paragraph_a_class(self):
+        figure, summary = self.figure((8, 512, 4096, 32768))
+        general, *said = figure.caption.split("\n")
+        assert "Hockney" in general
+        assert len(said) == summary.sizes["link_class"]
+        for text in said:
+            assert "at worst" in text
+            assert "L + 2o = " in text
+
+    def test_size_zero_among_decades_keeps_a_logarithmic_axis(self):
+        assert self.figure((0, 8, 512, 32768))[0].axes["x"].log
+        assert not self.figure(tuple(range(0, 1000, 100)))[0].axes["x"].log
+
+    def test_one_size_has_no_figure_and_two_have_a_line(self):
+        assert self.figure((8,))[0] is None
+        assert {c.key for c in self.curves(self.figure((8, 64))[0])} >= {"Hockney", "LogGP"}

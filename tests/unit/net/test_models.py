@@ -70,6 +70,40 @@ def test_leaving_a_size_out_tells_the_forecast_error():
     assert np.nanmax(model.left_out) < 1e-6
 
 
+def test_costs_of_all_pieces_are_those_of_their_lines():
+    rng = np.random.default_rng(2)
+    x = np.sort(rng.choice(100000, 12, replace=False)).astype(float)
+    y = 1e-6 * rng.lognormal(0, 0.4, 12) + x * 1e-11
+    cost = models._costs(x, y)
+    for a in range(12):
+        assert np.isinf(cost[a, : a + 1]).all()
+        for b in range(a + 1, 13):
+            assert cost[a, b] == pytest.approx(models._line(x[a:b], y[a:b])[2], abs=1e-9)
+
+
+def test_more_sizes_than_are_looked_at_are_thinned_and_still_fit():
+    size = np.arange(0, 2000)
+    model = models.fit(size, 1e-6 + size * 1e-9)
+    assert len(model.size) == len(model.latency_s) == models.MOST_SIZES
+    assert (model.size[0], model.size[-1]) == (0, 1999)
+    assert np.isfinite(model.left_out).sum() == models.MOST_LEFT_OUT
+    assert model.worst_left_out < 1e-6
+
+
+def test_residuals_are_measured_over_fitted():
+    size = np.arange(8, 13) * 1024  # too few for a second line
+    model = models.fit(size, np.where(size == 10240, 1.1e-6, 1e-6))
+    assert model.residuals() == pytest.approx([-0.02, -0.02, 0.08, -0.02, -0.02], abs=0.01)
+    assert models.fit(SIZES, 1e-6 + SIZES * 1e-10).residuals() == pytest.approx(np.zeros(9), abs=1e-9)
+
+
+def test_loggp_takes_the_gap_for_every_byte_but_the_first():
+    line = models.LogGP(2e-6, 1e-9, float("nan"))
+    assert line.at(1) == 2e-6
+    assert line.at(0) == 2e-6, "an empty message"
+    assert line.at(1001) == pytest.approx(3e-6)
+
+
 def test_size_that_costs_nothing_has_no_finite_bandwidth():
     model = models.fit(SIZES, np.full(len(SIZES), 3e-6))
     assert model.bandwidth_b_per_s > 1e15

@@ -189,6 +189,63 @@ class TestFindings:
         assert not verdict.oversubscribed(flat())
 
 
+def undecided(known_to: float, **attrs) -> xr.Dataset:
+    """A summary of which no cell converged, each median known to +- known_to."""
+    summary = with_status(flat(), *[UNDECIDED] * 12).assign_attrs(attrs)
+    for name, side in (("median_low", 1 - known_to), ("median_high", 1 + known_to)):
+        summary[name] = summary["median"] * side
+    return summary
+
+
+class TestSoundness:
+    def test_a_run_whose_cells_converged_is_sound(self):
+        assert verdict.sound(with_status(flat()))
+        assert verdict.doubt(with_status(flat())) == ""
+
+    def test_without_a_rule_or_without_cells_there_is_nothing_to_doubt(self):
+        assert verdict.sound(flat())
+        assert verdict.sound(with_status(flat(value_s=np.nan)))
+
+    @pytest.mark.parametrize(("stopped", "sound"), [(6, True), (7, False), (12, False)])
+    def test_half_of_the_cells_must_have_converged(self, stopped, sound):
+        assert verdict.sound(with_status(flat(), *[UNDECIDED] * stopped)) is sound
+
+    def test_nothing_converged_is_said_with_what_to_type_next(self):
+        summary = undecided(0.03, rule="ci:1%", command="sonde net run --ntasks 4 --budget 30s -o a.nc")
+        told = verdict.sentence(summary)
+        assert "none of 12 cells converged" in told
+        assert "--budget 5min" in told, "nine times the time narrows an interval to a third"
+        assert "--rule ci:5%" in told
+        assert verdict.doubt(summary) == "Nothing converged"
+
+    def test_few_converged(self):
+        summary = with_status(flat(), *[UNDECIDED] * 10)
+        assert "only 2 of 12 cells converged" in verdict.sentence(summary)
+        assert verdict.doubt(summary) == "2 of 12 converged"
+
+    def test_a_rule_without_a_precision_names_no_numbers(self):
+        told = verdict.advice(undecided(0.03, rule="spectral"))
+        assert told == "measure longer (--budget) or choose a coarser --rule"
+
+    def test_no_time_is_named_that_nobody_would_wait(self):
+        told = verdict.advice(undecided(0.3, rule="ci:1%", command="sonde net run --budget=10min"))
+        assert told == "measure longer (--budget) or ask for less (--rule ci:50%)"
+
+    def test_a_survey_has_no_rule_to_choose(self):
+        summary = undecided(0.03, rule="ci:1%", command="sonde survey --budget 60s")
+        assert verdict.advice(summary) == "measure longer (--budget 10min)"
+
+    def test_a_budget_that_nobody_can_read_is_left_out(self):
+        told = verdict.advice(undecided(0.03, rule="ci:1%", command="sonde net run --budget soon"))
+        assert told.startswith("measure longer (--budget) ")
+
+    def test_capped_cells_need_a_higher_cap_and_drift_a_quiet_machine(self):
+        capped, drifted = (with_status(flat(), *[code] * 12) for code in (CAP, DRIFT))
+        assert "--cap" in verdict.advice(capped)
+        assert "--budget" not in verdict.advice(capped)
+        assert "quiet" in verdict.advice(drifted)
+
+
 class TestWarnings:
     def codes(self, summary: xr.Dataset) -> list[str]:
         return [warning.code for warning in verdict.warnings(summary)]
@@ -233,6 +290,19 @@ class TestWarnings:
         assert "12.5 s" in told
         assert "1.50 times" in told
         assert "80% of cells" in told
+
+    def test_many_machine_events_make_one_warning_with_the_largest_first(self):
+        summary = flat().assign(
+            event_t=("event", [2.0, 5.0, 9.0, 11.0, 14.0]),
+            event_ratio=("event", [1.1, 0.4, 1.9, 1.06, 0.8]),
+            event_share=("event", [0.9, 0.8, 1.0, 0.9, 0.9]),
+        )
+        assert self.codes(summary) == ["net.machine_event"]
+        told = verdict.warnings(summary)[0].evidence
+        assert "5 times" in told
+        assert "largest: from 5.00 s on delays are 0.40 times" in told
+        assert told.count(" s on") == 3, "the largest and two examples more"
+        assert summary.sizes["event"] == 5, "the dataset keeps them all"
 
     def test_why_slow_links_were_not_looked_for(self):
         summary = flat().assign_attrs(slow_links_note="too few links")

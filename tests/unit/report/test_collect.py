@@ -57,6 +57,17 @@ def test_warnings_of_file_and_room_are_told_once(lab, dataset):
     ]
 
 
+def test_a_warning_of_one_of_several_datasets_says_whose_it_is(lab, dataset):
+    shared = ("net.oversubscribed", "8 ranks on 2 cores", "ask for fewer")
+    report = collected(dataset("a.nc", (shared,)), dataset("b.nc", (shared, ("core.governor", "x", ""))))
+    assert report.told_by == {("core.governor", "x"): ["b.nc"]}
+    assert collected(dataset("c.nc", (shared,))).told_by == {}
+
+
+def test_memory_is_told_in_three_digits(lab, dataset):
+    assert collected(dataset(memory_b=25276502016)).machine["Memory"] == "23.5 GiB"
+
+
 def test_several_datasets_keep_their_order_and_say_where_the_machines_differ(lab, dataset):
     lab.ranks = 32
     report = collected(dataset("b.nc", cpu_model="X"), dataset("a.nc", cpu_model="Y"))
@@ -90,6 +101,13 @@ def test_the_machine_begins_with_what_is_asked_first_and_ends_with_what_is_not_k
     assert names[-1] == "Not known"
     assert set(report.machine["Not known"].split(", ")) == {"BIOS", "Turbo"}
     assert "job" not in report.runs[0]
+
+
+@pytest.mark.parametrize(("kept", "told"), [(1, "yes"), (0, "no")])
+def test_truths_are_told_as_yes_and_no(lab, dataset, kept, told):
+    report = collected(dataset(oversubscribed=kept, complete=kept))
+    assert report.machine["Oversubscribed"] == told
+    assert report.runs[0]["complete"] == told
 
 
 def test_attributes_meant_for_programs_are_left_out(lab, dataset):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from sonde.core.errors import Finding
+from sonde.core.errors import Finding, Warning
 from sonde.core.section import Method, Section
 from sonde.report import page
 
@@ -19,6 +19,14 @@ def test_several_sections_are_counted():
     clear = Section("net", "Other", "good")
     assert page.verdict_of([clear, clear]) == "No findings in 2 datasets."
     assert page.verdict_of([clear, found]) == "2 findings in 1 of 2 datasets: Latency."
+
+
+def test_no_findings_in_doubtful_datasets_are_no_praise():
+    clear, doubtful = Section("net", "a", "v"), Section("net", "b", "v", doubt="Nothing converged")
+    assert "in 1 of 2 datasets to be sure" in page.verdict_of([clear, doubtful])
+    assert "in them to be sure" in page.verdict_of([doubtful, doubtful])
+    assert page.Report("t", "v", [doubtful, doubtful]).doubt == "Nothing converged"
+    assert page.Report("t", "v", [clear]).doubt == ""
 
 
 def test_anchors_are_unique_and_safe():
@@ -61,3 +69,27 @@ def test_machines_that_differ_say_in_what():
         {"a.nc": {"CPU": "x", "Kernel": "6.1"}, "b.nc": {"CPU": "x", "Kernel": "6.2"}}
     )
     assert merged == {"CPU": "x", "Kernel": "6.1 (a.nc); 6.2 (b.nc)"}
+
+
+def test_warnings_of_one_kind_are_one_with_examples_and_a_count():
+    said = [Warning("a", f"cell {k}", "wait") for k in range(6)]
+    told_by = {("a", "cell 0"): ["x.nc"]}
+    report = page.Report("t", "v", warnings=[*said, Warning("b", "once", "")], told_by=told_by)
+    many, one = page.group_warnings(report)
+    assert many == page.WarningGroup("a", "wait", [("x.nc", "cell 0"), ("", "cell 1"), ("", "cell 2")], 3)
+    assert one == page.WarningGroup("b", "", [("", "once")])
+
+
+def test_warnings_with_different_hints_stay_apart():
+    report = page.Report("t", "v", warnings=[Warning("a", "x", "do this"), Warning("a", "y", "do that")])
+    assert len(page.group_warnings(report)) == 2
+
+
+def test_runs_tell_once_what_they_have_in_common():
+    one, two = {"command": "c", "mode": "m", "rule": "r"}, {"command": "c", "mode": "n"}
+    assert page.split_runs([one, two]) == (
+        {"command": "c"},
+        [{"mode": "m", "rule": "r"}, {"mode": "n", "rule": "–"}],
+    )
+    assert page.split_runs([one]) == (one, [])
+    assert page.split_runs([]) == ({}, [])

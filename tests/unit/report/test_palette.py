@@ -70,3 +70,15 @@ def test_maps_are_those_of_matplotlib(name):
 def test_maps_ascend_in_lightness(name):
     lightness = [palette.luminance(colour) for colour in palette.MAPS[name]]
     assert lightness == sorted(lightness)
+
+
+def test_the_diverging_map_is_lightest_in_the_middle_and_its_ends_differ_in_hue():
+    lightness = [palette.luminance(colour) for colour in palette.DIVERGING]
+    assert lightness[:6] == sorted(lightness[:6])
+    assert lightness[5:] == sorted(lightness[5:], reverse=True)
+    for theme in ("light", "dark"):
+        hole = tokens()[theme]["hole"]
+        assert all(palette.contrast(colour, hole) >= 1.3 for colour in palette.DIVERGING[3:8])
+    low, high = palette.DIVERGING[2], palette.DIVERGING[-3]
+    assert int(low[5:], 16) > int(low[1:3], 16), "blueish"
+    assert int(high[1:3], 16) > int(high[5:], 16), "reddish"

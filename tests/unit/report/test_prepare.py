@@ -150,10 +150,24 @@ def test_a_matrix_without_a_single_value_is_drawn_empty():
 
 def test_epochs_alternate_in_tone_and_are_not_joined():
     c = prepare.chart(chart_of([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [0, 0, 1, 1, 2, 2]))
-    even, odd = c.frames[0]
+    even, odd, _ = c.frames[0]
     assert (even.tone, odd.tone) == (0, 1)
     np.testing.assert_array_equal(even.x, [0, 1, np.nan, 4, 5])
     np.testing.assert_array_equal(odd.y, [3, 4])
+
+
+def test_each_epoch_shows_its_median_where_it_lies():
+    y = [1.0, 2.0, 9.0, 4.0, 5.0, 7.0, 8.0]
+    middle = prepare.chart(chart_of(y, [0, 0, 0, -1, 1, 1, 1])).frames[0][-1]
+    assert (middle.style, middle.key) == ("middle", prepare.MIDDLE)
+    np.testing.assert_array_equal(middle.x, [1, 5])
+    np.testing.assert_array_equal(middle.y, [2, 7])
+
+
+def test_one_epoch_and_very_many_have_no_medians():
+    assert prepare.chart(chart_of([1.0, 2.0], [0, 0])).frames[0][-1].x.size == 0
+    n = prepare.MIDDLES + 1
+    assert prepare.chart(chart_of(np.ones(n), np.arange(n))).frames[0][-1].x.size == 0
 
 
 def test_samples_of_no_epoch_are_not_drawn():
@@ -222,6 +236,23 @@ def test_error_bars_come_in_the_shown_unit():
     assert points.low is not None
     assert points.low[0] == pytest.approx(points.y[0] * 0.96)
     assert c.frames[0][1].low is None
+
+
+def test_series_of_one_hue_share_a_colour_and_else_have_their_own():
+    data = demo.model().data
+    assert [c.colour for c in prepare.chart(demo.model()).frames[0]] == [0, 1]
+    dressed = data.assign(hue=("series", [2, 2]), tone=("series", [0, 1]), key=("series", ["", "fit"]))
+    f = demo.model()
+    points, line = prepare.chart(Figure(f.id, "", "", f.kind, dressed, f.axes)).frames[0]
+    assert (points.colour, points.tone, points.key) == (2, 0, "")
+    assert (line.colour, line.tone, line.key) == (2, 1, "fit")
+
+
+@pytest.mark.parametrize(("largest", "unit"), [(900.0, "B"), (4000.0, "B"), (40000.0, "KiB")])
+def test_a_linear_axis_of_sizes_counts_whole_bytes_up_to_8_kib(largest, unit):
+    data = xr.Dataset({v: (("series", "point"), [[0.0, largest]]) for v in "xy"})
+    c = prepare.chart(figure(Kind.SCATTER, data, {"x": Axis("size", "B"), "y": Axis("t", "s")}))
+    assert c.x.unit == unit
 
 
 def test_marks_and_levels_come_with_their_names():
@@ -359,3 +390,42 @@ def test_small_figures_are_told_as_numbers_too():
     points = prepare.numbers(demo.model())
     assert points is not None
     assert len(points.rows) == 1 + len(demo.SIZES)
+
+
+def quantity(**more):
+    return prepare.Quantity("delay", "s", "µs", 1e6, **more)
+
+
+@pytest.mark.parametrize(
+    ("z", "low", "high", "widened"),
+    [
+        ([1.0, 1.001], 0.9505, 1.0505, True),
+        ([1.0, 1.0, 2.0], 0.95, 2.0, False),
+        ([0.5, 1.0, 2.0], 0.5, 2.0, False),
+        ([3.0], 2.85, 3.15, True),
+        ([-1.0, -1.001], -1.0505, -0.9505, True),
+    ],
+)
+def test_colours_span_a_least_share_about_the_median(z, low, high, widened):
+    ends = prepare.matrix_ends(quantity(least=0.05), np.array(z))
+    assert (ends.low, ends.high) == (pytest.approx(low, abs=1e-4), pytest.approx(high, abs=1e-4))
+    assert ends.widened is widened
+
+
+def test_the_least_share_is_a_factor_where_colours_are_logarithmic():
+    ends = prepare.matrix_ends(quantity(least=0.05, log=True), np.log10([1.0, 1.001]))
+    assert 10**ends.high == pytest.approx(1.0005 * 1.05, rel=1e-3)
+    assert 10**ends.low == pytest.approx(1.0005 / 1.05, rel=1e-3)
+
+
+def test_colours_about_a_centre_reach_as_far_to_either_side():
+    ends = prepare.matrix_ends(quantity(least=0.05, centre=1.0), np.array([0.9, 1.0, 1.6]))
+    assert (ends.low, ends.high) == (pytest.approx(0.4), pytest.approx(1.6))
+    even = prepare.matrix_ends(quantity(least=0.05, centre=1.0), np.ones(4))
+    assert (even.low, even.high) == (pytest.approx(0.95), pytest.approx(1.05))
+
+
+def test_colours_of_nothing_and_of_zeros_have_a_range():
+    assert prepare.matrix_ends(quantity(least=0.05), np.full(3, np.nan)) == prepare.Ends(0.0, 1.0)
+    zeros = prepare.matrix_ends(quantity(least=0.05), np.zeros(3))
+    assert zeros.high > zeros.low

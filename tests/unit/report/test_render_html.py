@@ -14,7 +14,7 @@ from sonde.core.errors import DataError, Finding, Warning
 from sonde.core.figure import Axis, Figure, Kind, Slider
 from sonde.core.outcome import Table
 from sonde.core.section import Fact, Method, Section
-from sonde.report import page, prepare, render_html
+from sonde.report import page, palette, prepare, render_html, scale
 from sonde.report.page import Report
 
 ALL = [
@@ -135,10 +135,79 @@ def test_what_no_control_changes_is_embedded_once():
     assert all("x" not in frame["traces"][0] for frame in drawn.spec["frames"])
 
 
-def test_epochs_are_two_traces_in_two_tones():
+def test_epochs_are_two_traces_in_two_tones_under_their_median():
     spec = render_html.draw(demo.series()).spec
     tones = [trace["line"]["color"] for trace in spec["traces"]]
-    assert tones == ["@s0", "@p0"]
+    assert tones == ["@s0", "@p0", "@ink", "@ink"]
+    assert [t["name"] for t in spec["traces"] if t["showlegend"]] == [prepare.MIDDLE]
+
+
+def series_of(n, **more):
+    y = np.random.default_rng(0).lognormal(size=(n, 300)) * 1e-6
+    y[:, 7] = 1.0
+    data = {"y": (("series", "x"), y), "group": (("series", "x"), np.tile(np.arange(300) // 30, (n, 1)))}
+    coords = {"series": [f"pair {k}" for k in range(n)]}
+    return Figure(
+        "f", "", "", Kind.SERIES, xr.Dataset(data | more, coords), {"y": Axis("delay", "s", log=True)}
+    )
+
+
+def test_several_series_have_a_panel_each_of_one_scale():
+    drawn = render_html.draw(series_of(3, level=("level", [2e-6])))
+    figure = drawn.plotly()
+    go.Figure(figure)
+    axes = [figure["layout"][name] for name in ("yaxis", "yaxis2", "yaxis3")]
+    ends = [axis["domain"] for axis in axes]
+    assert ends[0][0] > ends[1][1] > ends[1][0] > ends[2][1] >= ends[2][0] >= 0, "one above the other"
+    assert [axis.get("matches") for axis in axes] == [None, "y", "y"]
+    assert {t.get("yaxis", "y") for t in figure["data"] if t["name"] == "pair 1"} == {"y2"}
+    assert [a["text"] for a in figure["layout"]["annotations"]] == [f"<b>pair {k}</b>" for k in range(3)]
+    assert [s["yref"] for s in figure["layout"]["shapes"]] == ["y", "y2", "y3"], "a level is drawn in each"
+    assert set(drawn.spec["frames"][0]["focus"]) == {"yaxis", "yaxis2", "yaxis3"}
+
+
+@pytest.mark.parametrize("n", [1, 7])
+def test_one_series_or_very_many_share_one_panel(n):
+    layout = render_html.draw(series_of(n)).spec["layout"]
+    assert "yaxis2" not in layout
+    assert "domain" not in layout["yaxis"]
+
+
+def test_the_colour_bar_says_from_where_to_where_at_every_position():
+    drawn = render_html.draw(demo.matrix(4))
+    told = []
+    for k in (0, 7):
+        made = drawn.plotly(k)
+        ends = [10 ** made["data"][0][end] * 1e-6 for end in ("zmin", "zmax")]
+        told.append(made["layout"]["title"]["text"])
+        low, high = (scale.quantity(end, "s", 3) for end in ends)
+        assert told[-1] == f"Median latency, RTT/2: {low} to {high}"
+    assert told[1] != told[0]
+    assert drawn.spec["fixed"]["layout"]["title"]["text"] not in told
+    spectrum = render_html.draw(demo.spectrogram()).plotly()["layout"]["title"]["text"]
+    assert " to " in spectrum
+
+
+def test_two_ranks_alike_are_drawn_alike_and_the_note_says_why():
+    value = np.array([[np.nan, 1.001], [1.0, np.nan]]) * 1e-6
+    data = xr.Dataset({"value": (("row", "col"), value)})
+    axis = Axis("delay", "s", log=True)
+    drawn = render_html.draw(Figure("f", "", "", Kind.MATRIX, data, {"value": axis}))
+    trace = drawn.plotly()["data"][0]
+    places = (unpacked(trace["z"]) - trace["zmin"]) / (trace["zmax"] - trace["zmin"])
+    assert np.nanmax(places) - np.nanmin(places) < 0.02
+    assert any("±5%" in note for note in drawn.notes)
+    assert drawn.spec["size"]["most"] < 400, "two ranks need no large square"
+
+
+def test_a_ratio_goes_two_ways_from_its_centre():
+    data = xr.Dataset({"value": (("row", "col"), [[np.nan, 1.4], [0.9, np.nan]])})
+    trace = render_html.draw(
+        Figure("f", "", "", Kind.MATRIX, data, {"value": Axis("ratio", centre=1.0)})
+    ).plotly()["data"][0]
+    assert (trace["zmin"] + trace["zmax"]) / 2 == pytest.approx(1)
+    assert trace["zmax"] == pytest.approx(1.4)
+    assert trace["colorscale"][0][1] == palette.DIVERGING[0]
 
 
 def test_states_are_steps_of_colour_with_counts_and_letters():
@@ -410,3 +479,64 @@ def test_a_large_report_stays_bounded():
     text = render_html.render(Report("t", "v", [made]))
     assert len(text) < 18e6
     assert "1024 × 1024 cells are drawn as blocks of 2 × 2" in Page(without_library(text)).text
+
+
+def test_a_doubtful_report_is_not_green():
+    section = Section("net", "Latency", "v", doubt="Nothing converged")
+    text = render_html.render(Report("t", "v", [section, section]))
+    counts = [e["class"] for _, e in Page(text).elements if "count" in e.get("class", "").split()]
+    assert counts == ["count plain", "count warned"]
+    dots = [e["class"] for e in Page(text).all("span") if e.get("class", "").startswith("dot")]
+    assert dots == ["dot warned"] * 2
+    clear = render_html.render(Report("t", "v", [Section("net", "Latency", "v")]))
+    assert 'class="count clear"' in clear
+
+
+def dressed():
+    """Two classes, each with points, a line and its dashed end; the lines share their entries of the legend."""
+    names = ["a", "a, fit", "a, fit", "b", "b, fit"]
+    data = xr.Dataset(
+        {
+            "x": (("series", "point"), np.tile([1.0, 2.0], (5, 1))),
+            "y": (("series", "point"), np.tile([1.0, 3.0], (5, 1))),
+            "style": ("series", ["points", "line", "dashed", "points", "line"]),
+            "hue": ("series", [0, 0, 0, 1, 1]),
+            "key": ("series", ["", "fit", "beyond", "", "fit"]),
+        },
+        coords={"series": names},
+    )
+    return Figure("m", "", "", Kind.SCATTER, data, {"x": Axis("x"), "y": Axis("y")})
+
+
+def test_the_legend_says_each_kind_of_line_once():
+    data = render_html.draw(dressed()).plotly()["data"]
+    assert [t["name"] for t in data if t["showlegend"]] == ["a", "b", "fit", "beyond"]
+    colours = [t["line"]["color"] if "line" in t else t["marker"]["color"] for t in data[:5]]
+    assert colours[0] == colours[1] == colours[2] != colours[3] == colours[4]
+    assert [t["line"]["dash"] for t in data if "line" in t] == ["solid", "dash", "solid", "solid", "dash"]
+
+
+def test_a_caption_may_have_paragraphs():
+    figure = dressed()
+    figure = Figure(figure.id, "t", "first\nsecond", figure.kind, figure.data, figure.axes)
+    section = Section("net", "Latency", "v", figures=[figure])
+    assert "<p>first</p><p>second</p>" in render_html.render(Report("t", "v", [section]))
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("measure (--budget 5min) or (--rule ci:5%).", ["--budget 5min", "--rule ci:5%"]),
+        ("choose a coarser --rule", ["--rule"]),
+        ("give --raw to keep all", ["--raw"]),
+        ("nothing to type here", []),
+    ],
+)
+def test_options_to_type_are_not_broken_over_lines(text, kept):
+    made = render_html.options(text)
+    assert re.findall(r'<span class="nobreak">(.*?)</span>', made) == kept
+    assert re.sub(r"</?span[^>]*>", "", made) == text
+
+
+def test_options_are_still_escaped():
+    assert "<b>" not in render_html.options("<b> --budget 5min <b>")

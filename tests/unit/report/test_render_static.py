@@ -131,3 +131,10 @@ def test_drawing_opens_no_window_and_loads_no_pyplot():
     )
     tests = Path(demo.__file__).parent
     subprocess.run([sys.executable, "-c", code, str(tests)], check=True)
+
+
+def test_the_legend_says_each_kind_of_line_once():
+    data = demo.model().data.assign(hue=("series", [0, 0]), key=("series", ["", "fit"]))
+    f = demo.model()
+    axes = render_static.draw(Figure(f.id, "", "", f.kind, data, f.axes)).axes[0]
+    assert [t.get_text() for t in axes.get_legend().get_texts()] == ["measured, 95 % interval", "fit"]

@@ -113,6 +113,12 @@
     axis.ticktext = axis.ticktext.filter((_, k) => k % every === 0);
   }
 
+  // Rows of a legend whose entries are as wide as the widest
+  function legendRows(traces, room) {
+    const names = traces.filter((t) => t.showlegend).map((t) => t.name.length * 6.4 + 46);
+    return names.length ? Math.ceil(names.length / Math.max(1, Math.floor(room / Math.max(...names)))) : 1;
+  }
+
   function luminance(r, g, b) {
     const part = (v) => (v <= 0.03928 ? v / 12.92 : Math.pow((v + 0.055) / 1.055, 2.4));
     return 0.2126 * part(r / 255) + 0.7152 * part(g / 255) + 0.0722 * part(b / 255);
@@ -214,8 +220,9 @@
         return ready(t, colours);
       });
       const focus = this.focus && this.focus.checked ? frame.focus : null;
-      const layout = ready(merged(merged(spec.layout, frame.layout || {}), focus || {}), colours);
-      const width = printing ? Math.min(PRINT_WIDTH, spec.cells ? 340 : PRINT_WIDTH) : this.plot.clientWidth;
+      const same = this.same && this.same.checked && spec.fixed ? spec.fixed.layout : null;
+      const layout = ready([frame.layout, same, focus].reduce((all, part) => merged(all, part || {}), spec.layout), colours);
+      const width = printing ? Math.min(PRINT_WIDTH, spec.cells ? 300 : PRINT_WIDTH) : this.plot.clientWidth;
       layout.width = width;
       if (spec.size.aspect) {
         const most = Math.min(width, spec.size.most);
@@ -223,9 +230,10 @@
         const inner = most - layout.margin.l - layout.margin.r;
         layout.height = Math.round(Math.max(60, Math.min(inner * spec.size.aspect, 1.6 * inner)) + layout.margin.t + layout.margin.b);
       } else {
-        layout.height = Math.round(spec.size.height * (printing ? 0.76 : width < 480 ? 0.9 : 1));
+        layout.height = Math.round(spec.size.height * (printing ? 0.68 : width < 480 ? 0.9 : 1));
       }
       const room = layout.width - layout.margin.l - layout.margin.r;
+      if (layout.showlegend) layout.height += 20 * (legendRows(traces, room) - 1); // or it would take the plot's place
       for (const trace of traces) if (trace.colorbar) thinned(trace.colorbar, trace.zmin, trace.zmax, room, (v) => v);
       if (layout.xaxis.type === "log" && layout.xaxis.range) thinned(layout.xaxis, layout.xaxis.range[0], layout.xaxis.range[1], room, Math.log10);
       this.cell_px = this.cells ? room / this.cells.spec.cols.length : 0;
@@ -235,7 +243,7 @@
       layout.uirevision = focus ? "focus" : "kept"; // a reader's zoom outlives the slider
       if (coarse) {
         layout.dragmode = false;
-        layout.xaxis.fixedrange = layout.yaxis.fixedrange = true;
+        for (const key of Object.keys(layout)) if (/^[xy]axis/.test(key)) layout[key].fixedrange = true;
       }
       if (this.cells) {
         this.cells.take(traces[0], frame);
@@ -420,7 +428,9 @@
       const mine = this.planes.map((p) => p[r][c]);
       const all = mine.concat(this.middles).filter(Number.isFinite);
       if (!mine.some(Number.isFinite)) return null;
-      const low = Math.min(...all), high = Math.max(...all), W = 248, H = 74, top = 4, n = mine.length;
+      const ends = [Math.min(...all), Math.max(...all)], mid = (ends[0] + ends[1]) / 2;
+      const least = this.spec.log ? 0.02 : 0.05 * Math.abs(mid) || 1; // or noise would look like a course
+      const low = Math.min(ends[0], mid - least), high = Math.max(ends[1], mid + least), W = 248, H = 74, top = 4, n = mine.length;
       const x = (k) => 3 + (k / (n - 1)) * (W - 6);
       const y = (v) => top + (1 - (v - low) / (high - low || 1)) * (H - top - 4);
       const NS = "http://www.w3.org/2000/svg";
@@ -516,6 +526,14 @@
       drawing.plot.focus({ preventScroll: true });
     }
   });
+
+  // Paper cannot be unfolded
+  let unfolded = [];
+  window.addEventListener("beforeprint", () => {
+    unfolded = Array.from(document.querySelectorAll("details.more:not([open])"));
+    for (const part of unfolded) part.open = true;
+  });
+  window.addEventListener("afterprint", () => { for (const part of unfolded) part.open = false; });
 
   const contents = document.querySelector(".toc details");
   const wide = window.matchMedia("(min-width: 72rem)");
