@@ -116,6 +116,10 @@ class TestRun:
         refused = sonde_mpi("net", "replay", "small.nc").expect(3)
         assert "no single samples" in refused.said
 
+    def test_a_gap_of_no_time_is_one(self, sonde_mpi):
+        ran = sonde_mpi("net", "run", *QUICK, "--gap", "0s", "--dry-run", "-o", "a.nc", "--json").expect(0)
+        assert " --gap-s 0 " in ran.json["command"]
+
     def test_dry_run_starts_nothing(self, sonde_mpi):
         ran = sonde_mpi("net", "run", *QUICK, "--dry-run", "-o", "a.nc", "--json").expect(0)
         assert ran.json["cells"] == 2 * len(SIZES)
@@ -132,9 +136,12 @@ class TestRun:
         classes = int(found["link_classes"])
         chosen = [pairs.split(",") for pairs in found["class_pairs"].split(";")]
         assert len(chosen) == classes >= 1
-        assert sum(map(int, found["class_links"].split(","))) == 6
+        missed = [pair for pair in found.get("unclassed_pairs", "").split(",") if pair]
+        assert sum(map(int, found["class_links"].split(","))) + len(missed) == 6
+        told = {warning["code"] for warning in ran.json["warnings"]}
+        assert ("net.unclassed_links" in told) == bool(missed)
         assert all(1 <= len(pairs) <= 4 for pairs in chosen)
-        asked = {tuple(map(int, pair.split("-"))) for pairs in chosen for pair in pairs}
+        asked = {tuple(map(int, pair.split("-"))) for pairs in [*chosen, missed] for pair in pairs}
         with library.open(sonde_mpi.cwd / "k.nc") as tree:
             n = tree["raw"]["n"].values.sum(axis=2)
         measured = {(min(a, b), max(a, b)) for a, b in np.argwhere(n > 0)}

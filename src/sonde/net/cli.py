@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from sonde.core.errors import DataError, Exit, Finding, SondeError, UsageError
-from sonde.core.options import DURATION, SHARE, SIZE, SIZES, common, settings
+from sonde.core.options import DURATION, PAUSE, SHARE, SIZE, SIZES, common, settings
 from sonde.core.outcome import Outcome, Table
 from sonde.net.modes import CHOICES, VALUES, modes, read_modes
 from sonde.net.plan import PAIRINGS, Plan, gap_for, read_pair, read_pairs, rule_with
@@ -115,9 +115,9 @@ def show_rules() -> Outcome:
 @click.option(
     "--gap",
     "gap_s",
-    type=DURATION,
+    type=PAUSE,
     metavar="TIME",
-    help="Least time from one epoch to the next; by default the budget decides.",
+    help="Least time from one epoch to the next, 0s for none; by default the budget decides.",
 )
 @click.option("--noise-size", type=SIZE, default="64KiB", metavar="SIZE", help="Messages of the noise modes.")
 @click.option(

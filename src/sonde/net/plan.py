@@ -160,6 +160,16 @@ class Plan:
                     "leave 0 out of --sizes for bcast",
                 )
             )
+        if missed := str(self.labels.get("unclassed_pairs", "")):
+            count = missed.count(",") + 1
+            out.append(
+                Warning(
+                    "net.unclassed_links",
+                    f"the first pass of --by-class had no time for {count} link{'' if count == 1 else 's'}: each "
+                    "stands for itself alone",
+                    "give a longer --budget",
+                )
+            )
         if self.inject_clock or self.inject_slow:
             put_in = " ".join(filter(None, (self.inject_clock, self.inject_slow)))
             out.append(

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -215,7 +216,8 @@ def measure_by_class(request: Request, bar: Callable[[str, float | None], Progre
 
     The first pass visits every pair, with few samples of a few lengths; it may take a third of the budget.
     Only
-    the second pass is kept; its dataset says which pairs stood for how many.
+    the second pass is kept; its dataset says which pairs stood for how many. A pair that the first pass did not
+    get to before its time was over stands for itself and is measured, too.
     """
     import sonde
     from sonde.net.classes import link_classes
@@ -245,13 +247,16 @@ def measure_by_class(request: Request, bar: Callable[[str, float | None], Progre
             links = pairs_of(tree["summary"].to_dataset().load())
             classes = link_classes(links)
     chosen = representatives(links, classes, plan.seed)
-    labels = {
+    missed = unseen(links, plan.ntasks)
+    labels: dict[str, Any] = {
         "selection": "by-class",
         "link_classes": len(classes),
         "class_links": ",".join(str(int(count)) for count in classes.count),
         "class_pairs": ";".join(",".join(f"{a}-{b}" for a, b in pairs) for pairs in chosen),
     }
-    pairs = tuple(sorted({pair for pairs in chosen for pair in pairs}))
+    if missed:
+        labels["unclassed_pairs"] = ",".join(f"{a}-{b}" for a, b in missed)
+    pairs = tuple(sorted({pair for pairs in [*chosen, missed] for pair in pairs}))
     return measure(
         replace(request, plan=replace(plan, pairs=pairs, labels=labels)), bar("net run", request.budget_s)
     )
@@ -326,6 +331,12 @@ def representatives(links: Pairs, classes: Classes, seed: int) -> list[list[tupl
         ends = ((int(links.src[row]), int(links.dst[row])) for row in picked)
         out.append(sorted({(min(pair), max(pair)) for pair in ends}))
     return out
+
+
+def unseen(links: Pairs, ntasks: int) -> list[tuple[int, int]]:
+    """Unordered pairs of `ntasks` ranks that have no data in `links`, in order."""
+    seen = {(min(a, b), max(a, b)) for a, b in zip(links.src.tolist(), links.dst.tolist())}
+    return [pair for pair in combinations(range(ntasks), 2) if pair not in seen]
 
 
 def drop_raw(measured: Measured) -> None:

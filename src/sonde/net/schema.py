@@ -66,7 +66,12 @@ def _cell(units: str, long_name: str, dtype: str = "<f8") -> Described:
 RAW: dict[str, Described] = {
     "latency": Described(SERIES, "<f8", "s", "delay of one message"),
     "epoch": Described(SERIES, "<i4", "1", "burst a sample belongs to; -1 where there is none"),
-    "t_start": Described(SERIES, "<f8", "s", "start of the measurement since the run began, by the clock of the rank that measured"),
+    "t_start": Described(
+        SERIES,
+        "<f8",
+        "s",
+        "start of the measurement since the run began, by the clock of the rank that measured",
+    ),
     "n": Described(CELL, "<i4", "1", "samples kept"),
     "status": Described(CELL, "|i1", "1", "how measuring a cell ended"),
     "host": Described(("rank",), "str", "", "host a rank ran on"),
