@@ -273,15 +273,35 @@ class TestMidRun:
         assert ran.json["folder_removed"] is True
         with library.open(running.out) as tree:
             assert int(tree["raw"]["n"].values.sum()) >= before
+        assert sonde_mpi.left() == []
         sonde_mpi("net", "show", "a.nc").expect(0)
         sonde_mpi("data", "validate", "a.nc").expect(0)
 
-    def test_the_parent_killed_takes_its_ranks_along(self, running, sonde_mpi):
+    def test_the_parent_killed_takes_its_ranks_along(self, running, sonde_mpi, mpi):
+        assert sonde_mpi.files() or mpi.flavour == "mpich"  # whose segments have no names
         running.process.kill()
         running.end()
-        assert wait_for(lambda: not sonde_mpi.processes())
+        assert sonde_mpi.left() == []
         sonde_mpi("data", "recover", "a.run")
         saved(running.out)
+        assert not running.run_dir.exists()
+
+    def test_parent_and_launcher_killed_leave_nothing_but_the_folder(self, running, sonde_mpi):
+        for pid in [running.process.pid, *sonde_mpi.launchers()]:
+            os.kill(pid, signal.SIGKILL)
+        running.end()
+        assert sonde_mpi.left() == []
+        sonde_mpi("data", "recover", "a.run")
+        saved(running.out)
+        assert not running.run_dir.exists()
+
+    def test_the_launcher_killed_is_told_and_leaves_nothing(self, running, sonde_mpi):
+        for pid in sonde_mpi.launchers():
+            os.kill(pid, signal.SIGKILL)
+        ran = running.end().expect(3)
+        assert "what was measured is in a.nc" in ran.said
+        assert saved(running.out)["stop_reason"] == "failed"
+        assert sonde_mpi.left() == []
 
     def test_a_second_run_to_the_same_name_does_no_harm(self, running, sonde_mpi):
         refused(sonde_mpi("net", "run", *ENDLESS, "-o", "a.nc"), 3, "a.run")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sonde.core import dataset, seal
 from sonde.core.errors import DataError, EnvironmentFailure, UsageError
+from sonde.core.launch import remains
 from sonde.data import rooms
 
 
@@ -27,6 +28,7 @@ def recover(run_dir: Path, out: Path | None = None, analyse: bool = True) -> lis
             return done
         target = default_target(run_dir) if out is None else out
         _refuse_while_written(run_dir)
+        remains.clear(run_dir)
         run = seal.read_run(run_dir)
         schema = rooms.schema(run.room)
         for part, path in seal.targets(run_dir, target, schema.parts(run.plan)):
