@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -149,6 +150,53 @@ class TestFiles:
     def test_one_of_two_is_missing(self, sonde, whole):
         refused(sonde("net", "diff", whole, "nowhere.nc"), 3, "nowhere.nc")
         refused(sonde("net", "show", whole, "nowhere.nc"), 3, "nowhere.nc")
+
+
+class TestNamesWithBlanks:
+    """What to type next can be typed: a shell reads the file's name as one word."""
+
+    NAME = "my run's file.nc"
+
+    @pytest.fixture
+    def named(self, sonde, whole) -> Path:
+        path = sonde.cwd / self.NAME
+        path.write_bytes(whole.read_bytes())
+        return path
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ("net", "check", NAME, "--max-median", "1ns"),
+            ("net", "check", NAME, "--no-slow-links", "--max-ratio", "1"),
+            ("net", "model", NAME, "--assume", "model.toml"),
+            ("net", "diff", "fast one.nc", NAME),
+            ("data", "diff", "fast one.nc", NAME),
+        ],
+        ids=lambda words: " ".join(words[:2]),
+    )
+    def test_next_is_a_command_that_runs(self, sonde, named, words):
+        from sonde.core import seal
+        from sonde.net.analyse import analyse
+        from sonde.net.synthetic import Network
+
+        (sonde.cwd / "model.toml").write_text('[[level]]\nname = "any"\nlatency_s = 1e-9\n')
+        raw = Network(ranks=3, sizes=(8, 1024, 65536)).raw(10, 10, seed=2)
+        raw["latency"] = raw["latency"] / 3
+        attrs = {"schema": "net/1", "mode": "one_to_one", "stop_reason": "converged", "complete": 1}
+        seal.write_dataset(sonde.cwd / "fast one.nc", raw, analyse(raw), attrs, {}, [])
+        found = sonde(*words, "--json").json["findings"]
+        assert found
+        for line in {finding["next"] for finding in found if finding["next"]}:
+            told = shlex.split(line)
+            assert self.NAME in told
+            assert told[0] == "sonde"
+        assert sonde(*told[1:]).code in (0, 1)
+
+    def test_errors_name_it_so_that_it_can_be_typed(self, sonde, named):
+        named.with_suffix(".run").mkdir()
+        named.write_bytes(named.read_bytes()[:5000])
+        ran = sonde("net", "show", self.NAME, "--json").expect(3)
+        assert shlex.split(ran.json["error"]["hint"]) == ["sonde", "data", "recover", "my run's file.run"]
 
 
 class TestMachine:

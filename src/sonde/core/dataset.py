@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sonde.core.errors import DataError, Finding, SondeError, Warning, nearest
+from sonde.core.errors import DataError, Finding, SondeError, Warning, nearest, typed
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -273,7 +273,9 @@ def _recognise(file: Path) -> None:
             raise DataError(
                 "core.not_a_file",
                 f"{file} is a folder, not a dataset",
-                f"sonde data recover {file}" if (file / "run.json").exists() else "give a .nc file in it",
+                typed("sonde", "data", "recover", file)
+                if (file / "run.json").exists()
+                else "give a .nc file in it",
             )
         with file.open("rb") as stream:
             head = stream.read(48)
@@ -327,13 +329,17 @@ def _alike(file: Path) -> str:
 
 def _folder_hint(file: Path) -> str:
     run = file.with_suffix(".run")
-    return f"its run did not end well: sonde data recover {run}" if run.is_dir() else "check the name"
+    return f"its run did not end well: {_recover(run)}" if run.is_dir() else "check the name"
+
+
+def _recover(run: Path) -> str:
+    return typed("sonde", "data", "recover", run)
 
 
 def _rescue(file: Path) -> str:
     run = file.with_suffix(".run")
     if run.is_dir():
-        return f"sonde data recover {run}"
+        return _recover(run)
     return "copy it again from where it was measured; what is missing cannot be computed"
 
 
@@ -346,7 +352,7 @@ def _foreign(file: Path, what: str) -> DataError:
     return DataError(
         "core.not_sonde",
         f"{file} {what}, not a dataset of Sonde (expected schema: {expected})",
-        f"if clustbench wrote it: sonde net convert {file} {file.stem}-sonde.nc --to sonde",
+        f"if clustbench wrote it: {typed('sonde', 'net', 'convert', file, f'{file.stem}-sonde.nc', '--to', 'sonde')}",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import IntEnum
@@ -74,6 +75,11 @@ class Finding:
 
     def as_json(self) -> dict[str, Any]:
         return {"code": self.code, "text": self.text, "evidence": self.evidence, "next": self.next}
+
+
+def typed(*words: object) -> str:
+    """A command line to copy: words that a shell would take apart are quoted."""
+    return shlex.join(str(word) for word in words)
 
 
 def nearest(word: str, known: list[str] | tuple[str, ...]) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sonde.core.errors import DataError, Exit, Finding, UsageError, Warning
+from sonde.core.errors import DataError, Exit, Finding, UsageError, Warning, typed
 from sonde.core.options import SHARE, common
 from sonde.core.outcome import Outcome, Table
 
@@ -350,7 +350,7 @@ def recover(run_dir: Path, raw_only: bool, output: Path | None) -> Outcome:
         raise UsageError(
             "data.bad_output",
             f"-o {output} is neither a dataset's name nor a folder that is there",
-            f"-o {output.with_suffix('.nc')}",
+            typed("-o", output.with_suffix(".nc")),
         )
     files = save(run_dir, output, not raw_only)
     outcome = Outcome("data", "recover", dataset=str(files[0].path))

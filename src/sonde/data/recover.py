@@ -6,7 +6,7 @@ import fcntl
 from pathlib import Path
 
 from sonde.core import dataset, seal
-from sonde.core.errors import DataError, EnvironmentFailure, UsageError
+from sonde.core.errors import DataError, EnvironmentFailure, UsageError, typed
 from sonde.core.launch import remains
 from sonde.data import rooms
 
@@ -36,7 +36,7 @@ def recover(run_dir: Path, out: Path | None = None, analyse: bool = True) -> lis
                 raise UsageError(
                     "data.would_replace",
                     f"{path} is there already, and is not of this run{f' ({part})' if part else ''}",
-                    f"choose another name: sonde data recover {run_dir} -o ELSEWHERE.nc",
+                    f"choose another name: {typed('sonde', 'data', 'recover', run_dir, '-o', 'ELSEWHERE.nc')}",
                 )
         return seal.seal(run_dir, target, schema, analyse=analyse, held=held)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from sonde.core.errors import DataError, Exit, Finding, SondeError, UsageError
+from sonde.core.errors import DataError, Exit, Finding, SondeError, UsageError, typed
 from sonde.core.options import DURATION, PAUSE, SHARE, SIZE, SIZES, common, settings
 from sonde.core.outcome import Outcome, Table
 from sonde.net.modes import CHOICES, VALUES, modes, read_modes
@@ -297,7 +297,7 @@ def retest(
             "net.slow_link_confirmed",
             f"link {link.src}–{link.dst} is {link.ratio - 1:.0%} slower than expected in fresh data too",
             {"src": link.src, "dst": link.dst, "ratio": link.ratio, "q": link.q},
-            f"sonde net show {measured.paths[0]} --pair {link.src},{link.dst}",
+            typed("sonde", "net", "show", measured.paths[0], "--pair", f"{link.src},{link.dst}"),
         )
         for link in test.links
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from sonde.core.errors import DataError, EnvironmentFailure, SondeError, UsageError, Warning, nearest
+from sonde.core.errors import DataError, EnvironmentFailure, SondeError, UsageError, Warning, nearest, typed
 from sonde.core.options import SIZE, SIZES, common
 from sonde.core.outcome import Outcome
 
@@ -354,7 +355,7 @@ def _write(imported: Imported, target: Path, sources: Sequence[Path]) -> list[Wa
     _check_target(target, sources)
     summary, more = convert.joined_summary(imported)
     warnings = [*imported.warnings, *more]
-    attrs = {"command": " ".join(sys.argv), **imported.attrs}
+    attrs = {"command": shlex.join(["sonde", *sys.argv[1:]]), **imported.attrs}
     write_dataset(target, imported.raw, summary, attrs, warnings=warnings)
     return warnings
 
@@ -410,7 +411,7 @@ class _Drafts:
         if isinstance(error, OSError) and (error.errno or 0) > 0:
             return _unwritable(target, error)
         names = ", ".join(str(source) for source in self._sources)
-        hint = f"sonde data validate {self._sources[0]}"
+        hint = typed("sonde", "data", "validate", self._sources[0])
         return DataError("core.damaged_file", f"cannot convert {names}: {error}", hint)
 
 

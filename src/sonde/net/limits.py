@@ -20,7 +20,7 @@ import numpy as np
 import xarray as xr
 from scipy import stats as sps
 
-from sonde.core.errors import DataError, Finding
+from sonde.core.errors import DataError, Finding, typed
 from sonde.core.hostlist import fold
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_size
@@ -82,7 +82,7 @@ def _medians(summary: xr.Dataset, limits: Limits, dataset: str) -> list[Finding]
                 "median_s": float(cells[a, b, s]),
                 **_hosts(summary, a, b),
             },
-            f"sonde net show {dataset} --pair {a},{b}",
+            typed("sonde", "net", "show", dataset, "--pair", f"{a},{b}"),
         )
         for a, b, s in over[:MOST_FINDINGS]
     ]
@@ -121,7 +121,7 @@ def _ratios(summary: xr.Dataset, limits: Limits, dataset: str) -> list[Finding]:
                             "dst": int(b),
                             **_hosts(summary, int(a), int(b)),
                         },
-                        f"sonde net show {dataset} --pair {a},{b}",
+                        typed("sonde", "net", "show", dataset, "--pair", f"{a},{b}"),
                     )
                 )
     return sorted(out, key=lambda f: -f.evidence["ratio"])[:MOST_FINDINGS]
@@ -268,7 +268,7 @@ def _told(
                     **_hosts(summary, a, b),
                     **({"machine": evidence} if evidence else {}),
                 },
-                f"sonde net show {names[1]} --pair {a},{b}",
+                typed("sonde", "net", "show", names[1], "--pair", f"{a},{b}"),
             )
         )
     if len(out) > MOST_FINDINGS:
@@ -278,7 +278,7 @@ def _told(
 
 
 def _more(code: str, count: int, what: str, dataset: str) -> Finding:
-    return Finding(code, f"{count} more {what}", {"more": count}, f"sonde report {dataset}")
+    return Finding(code, f"{count} more {what}", {"more": count}, typed("sonde", "report", dataset))
 
 
 def _by_size(

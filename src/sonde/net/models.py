@@ -20,7 +20,7 @@ import numpy as np
 import xarray as xr
 from scipy import stats as sps
 
-from sonde.core.errors import DataError, Finding, UsageError, nearest
+from sonde.core.errors import DataError, Finding, UsageError, nearest, typed
 from sonde.core.units import format_duration, format_size
 from sonde.net.pairs import LEAST_ERROR, LEVEL_NAMES, centre, log_errors, pairs_of
 
@@ -379,7 +379,7 @@ def violations(
                 f"link {a}→{b} takes {format_duration(float(cells[a, b, s]))} at {format_size(size, exact=True)}, "
                 f"{ratio:.2f} times the {format_duration(float(wanted[a, b, s]))} that the model says",
                 {"src": a, "dst": b, "size": size, "ratio": ratio, "q": float(q[a, b, s])},
-                f"sonde net show {dataset} --pair {a},{b}",
+                typed("sonde", "net", "show", dataset, "--pair", f"{a},{b}"),
             )
         )
     if len(out) > MOST_FINDINGS:

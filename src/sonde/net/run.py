@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sonde.core import hostlist, provenance, seal
-from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, Warning
+from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, Warning, typed
 from sonde.core.events import Event, Progress
 from sonde.core.launch import Launcher, launcher, probe
 from sonde.core.launch.cpus import available
@@ -106,7 +106,7 @@ def output_path(output: Path | None) -> Path:
         raise UsageError(
             "net.bad_output",
             f"--output {output} is a folder",
-            f"name the dataset: -o {output / 'net.nc'}",
+            f"name the dataset: {typed('-o', output / 'net.nc')}",
         )
     if not output.parent.is_dir():
         raise EnvironmentFailure(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,7 @@ def check(
     if output is None:
         for result in results:
             result.datasets = []  # they went with the scratch folder
+            result.findings = [replace(finding, next="sonde survey") for finding in result.findings]
     outcome = _outcome("check", results, None)
     outcome.lines = surveys.summary(results)
     if outcome.findings:
