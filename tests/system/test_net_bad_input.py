@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import subprocess
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -103,6 +104,21 @@ def whole(tmp_path_factory) -> Path:
     return path
 
 
+def unreadable(path: Path) -> bytes:
+    """A dataset's bytes with the samples damaged where no header tells: their compressed chunk begins wrongly."""
+    data = path.read_bytes()
+    with netCDF4.Dataset(path) as file:
+        latency = file["raw/latency"]
+        assert latency.filters()["zlib"]
+        chunk = latency[:].tobytes()
+    for level in range(10):
+        for shuffled in (chunk, np.frombuffer(chunk, "u1").reshape(-1, 8).T.tobytes()):
+            at = data.find(zlib.compress(shuffled, level))
+            if at > 0:
+                return data[:at] + bytes(64) + data[at + 64 :]
+    raise AssertionError("the samples are not where they were")
+
+
 class TestFiles:
     def test_the_sound_one_is_read(self, sonde, whole):
         sonde("net", "show", whole).expect(0)
@@ -138,7 +154,36 @@ class TestFiles:
         for at in range(4096, len(data), 512):
             data[at : at + 64] = rng.bytes(64)
         (sonde.cwd / "a.nc").write_bytes(data)
-        refused(sonde("net", "show", "a.nc"), 3, "a.nc is damaged")
+        ran = sonde("net", "show", "a.nc")
+        refused(ran, 3, "a.nc is damaged", "hint: copy it again from where it was measured")
+        assert "Errno" not in ran.said
+        assert "HDF error" not in ran.said
+
+    @pytest.mark.parametrize(
+        "reader",
+        [("net", "replay"), ("report",), ("data", "convert", "--to", "csv", "--group", "raw")],
+        ids=" ".join,
+    )
+    def test_damage_met_only_while_values_are_read(self, sonde, whole, reader):
+        (sonde.cwd / "a.nc").write_bytes(unreadable(whole))
+        ran = sonde(*reader, "a.nc")
+        refused(ran, 3, "a.nc is damaged: /raw/latency cannot be read", "sonde data validate a.nc")
+        assert "HDF error" not in ran.said
+
+    def test_damage_in_one_of_two_names_that_one(self, sonde, whole):
+        (sonde.cwd / "b.nc").write_bytes(unreadable(whole))
+        ran = sonde("report", whole, "b.nc")
+        refused(ran, 3, "error: report: b.nc is damaged: /raw/latency cannot be read")
+
+    def test_what_damage_leaves_is_still_told(self, sonde, whole):
+        (sonde.cwd / "a.nc").write_bytes(unreadable(whole))
+        sonde("net", "show", "a.nc").expect(0)
+
+    @pytest.mark.parametrize("name", ["a.nc", "a-all_to_all.nc"])
+    def test_damage_beside_a_runs_folder_hints_at_it(self, sonde, whole, name):
+        (sonde.cwd / "a.run").mkdir()
+        (sonde.cwd / name).write_bytes(whole.read_bytes()[:5000])
+        refused(sonde("net", "show", name), 3, f"{name} is cut off", "hint: sonde data recover a.run")
 
     @pytest.mark.parametrize("reader", READERS[:4], ids=" ".join)
     def test_foreign(self, sonde, reader):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from sonde.core.errors import DataError, EnvironmentFailure, SondeError, UsageError, Warning, nearest, typed
+from sonde.core.errors import DataError, EnvironmentFailure, SondeError, UsageError, Warning, nearest
 from sonde.core.options import SIZE, SIZES, common
 from sonde.core.outcome import Outcome
 
@@ -266,9 +266,11 @@ def _open(path: Path, stack: ExitStack) -> View:
     try:
         nc = stack.enter_context(netCDF4.Dataset(str(path)))
         return clustbench.look(nc, path.name)
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError):
         raise DataError(
-            "net.not_netcdf", f"{path} is not NetCDF, or damaged: {error}", "copy it again from its source"
+            "net.not_netcdf",
+            f"{path} is damaged: the NetCDF library cannot find its way through it",
+            "copy it again from its source",
         ) from None
 
 
@@ -410,9 +412,14 @@ class _Drafts:
         target = self._made[-1][1] if self._made else Path()
         if isinstance(error, OSError) and (error.errno or 0) > 0:
             return _unwritable(target, error)
+        from sonde.core import dataset
+
+        if told := dataset.blamed(error):
+            return told
         names = ", ".join(str(source) for source in self._sources)
-        hint = typed("sonde", "data", "validate", self._sources[0])
-        return DataError("core.damaged_file", f"cannot convert {names}: {error}", hint)
+        which = "it is" if len(self._sources) == 1 else "one of them is"
+        what = f"cannot read {names} to the end: {which} damaged"
+        return DataError("core.damaged_file", what, "copy it again from its source")
 
 
 @contextmanager
