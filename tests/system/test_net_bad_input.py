@@ -323,6 +323,19 @@ class TestMidRun:
         assert not running.run_dir.exists()
         assert sonde_mpi.left() == []
 
+    @pytest.mark.parametrize("more", [(), ("--by-class",)], ids=["plain", "by class"])
+    def test_ctrl_c_before_anything_was_measured_leaves_nothing(self, sonde_mpi, more):
+        run = sonde_mpi.start("net", "run", *ENDLESS, *more, "-o", "a.nc")
+        there = wait_for(lambda: sonde_mpi.ranks() or sonde_mpi.launchers())
+        assert there
+        os.killpg(run.pid, signal.SIGINT)
+        ran = finish(run).expect(130)
+        assert ran.out == ""
+        assert " ".join(ran.err.split()).startswith("net: interrupted")
+        assert len(ran.err.strip().splitlines()) == 1
+        assert list(sonde_mpi.cwd.iterdir()) == []
+        assert sonde_mpi.left() == []
+
     def test_ctrl_c_twice_still_saves(self, running, sonde_mpi):
         os.killpg(running.process.pid, signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):

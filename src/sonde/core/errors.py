@@ -52,6 +52,12 @@ class EnvironmentFailure(SondeError):
     exit = Exit.ENVIRONMENT
 
 
+class Interrupted(SondeError):
+    """Ctrl-C came before there was anything to save; no file is left."""
+
+    exit = Exit.INTERRUPTED
+
+
 @dataclass(frozen=True)
 class Warning:
     """Something a reader of the result must know. Kept in the dataset, then printed, then shown in the report."""

@@ -31,9 +31,9 @@ _HDF5, _CDF = b"\x89HDF\r\n\x1a\n", b"CDF"
 @click.option(
     "--to",
     "to",
-    type=click.Choice(["sonde", "clustbench-v1", "clustbench-v2"]),
+    type=click.Choice(["sonde", "clustbench", "clustbench-v1", "clustbench-v2"]),
     required=True,
-    help="What to write. For clustbench, OUT is a prefix: OUT_median.nc and so on.",
+    help="sonde: a dataset. clustbench (its version 2) or one of its versions: files OUT_median.nc and so on.",
 )
 @click.option("--sizes", type=SIZES, metavar="LIST", help="Message sizes to take; default: all.")
 @click.option(
@@ -49,17 +49,18 @@ def convert(source: Path, target: Path, to: str, sizes: tuple[int, ...] | None, 
         found = _Source.find(source, stack, size)
         if to == "sonde":
             return _to_sonde(found, target, sizes)
-        return _to_clustbench(found, target, to.removeprefix("clustbench-"), sizes)
+        form = "v1" if to == "clustbench-v1" else "v2"
+        return _to_clustbench(found, target, form, sizes)
 
 
 @click.command("slice")
-@click.argument("source", metavar="FILE", type=click.Path(path_type=Path))
+@click.argument("source", metavar="IN", type=click.Path(path_type=Path))
 @click.option("--size", type=SIZE, metavar="BYTES", required=True, help="Message size to cut out.")
 @click.option(
     "--to",
     type=click.Choice(["clustbench", "sonde"]),
     default="clustbench",
-    help="clustbench: fixed_length_SIZE.nc. sonde: a dataset with one size.",
+    help="sonde: a dataset with one size. clustbench: fixed_length_SIZE.nc.",
 )
 @common("output")
 def cut(source: Path, size: int, to: str, output: Path | None) -> Outcome:
@@ -80,21 +81,21 @@ def cut(source: Path, size: int, to: str, output: Path | None) -> Outcome:
             target = output or Path(clustbench.fixed_length_name(size))
             with _drafts(found.files) as drafts:
                 repetitions = convert.write_fixed_length(found.tree, raw, k, drafts.create(target))
-            what = f"{repetitions} repetitions of {size} B"
+            what = f"clustbench, messages of {size} B, {repetitions} repetitions"
             outcome = _outcome("slice", what, [target], found.warnings)
         outcome.values["size"] = size
         return outcome
 
 
 @click.command("spectrum")
-@click.argument("source", metavar="FILE", type=click.Path(path_type=Path))
+@click.argument("source", metavar="IN", type=click.Path(path_type=Path))
 @click.option("--size", type=SIZE, metavar="BYTES", required=True, help="Message size.")
 @click.option("--window", type=click.IntRange(min=2), metavar="N", required=True, help="Samples in a window.")
 @click.option(
     "--to",
     type=click.Choice(["clustbench", "sonde"]),
     default="clustbench",
-    help="clustbench: spectrum_SIZE_WINDOW.nc. sonde: a dataset with /summary/spectrum.",
+    help="sonde: a dataset with /summary/spectrum. clustbench: spectrum_SIZE_WINDOW.nc.",
 )
 @common("output")
 def spectrum(source: Path, size: int, window: int, to: str, output: Path | None) -> Outcome:
@@ -367,6 +368,7 @@ def _outcome(verb: str, what: str, files: Sequence[Path], warnings: Sequence[War
     listed = names[0] if len(names) == 1 else f"{len(names)} files, {names[0]} to {Path(names[-1]).name}"
     outcome = Outcome("net", verb, f"{what}: {listed}", warnings=list(warnings))
     outcome.values["files"] = names
+    outcome.dataset = names[0] if len(names) == 1 else None
     return outcome
 
 

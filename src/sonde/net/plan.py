@@ -135,6 +135,12 @@ class Plan:
             "rule": self.rule,
             **facts,
         }
+        noisy = [mode.name for mode in self.modes if mode.pattern == "one_pair"]
+        if noisy:  # what clustbench's files of these modes say in their heads
+            makers = min(self.noise_ranks, self.ntasks - 2) // 2 * 2  # they make noise in pairs
+            document["noise"] = {
+                name: {"noise_bytes": self.noise_bytes, "noise_ranks": makers} for name in noisy
+            }
         if self.pairs:
             document["pairs"] = [list(pair) for a, b in self.pairs for pair in ((a, b), (b, a))]
         return document

@@ -19,7 +19,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sonde.core import hostlist, provenance, seal
-from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, Warning, typed
+from sonde.core.blocks import BlockFile
+from sonde.core.errors import (
+    DataError,
+    EnvironmentFailure,
+    Interrupted,
+    SondeError,
+    UsageError,
+    Warning,
+    typed,
+)
 from sonde.core.events import Event, Progress
 from sonde.core.launch import Launcher, launcher, probe
 from sonde.core.launch.cpus import available
@@ -193,10 +202,13 @@ def measure(request: Request, progress: Progress) -> Measured:
     )
     listener = _Listener(progress)
     left = 0.0 if request.budget_s is None else _left(plan, request.budget_s, request.began)
-    with seal.hold(run_dir) as held:
+    with _unless_interrupted(run_dir), seal.hold(run_dir) as held:
         ending = _listen(command(plan, start, run_dir, left), run_dir, listener, left, request.timeout_s)
         stop_reason = "interrupted" if listener.interrupted else listener.stop_reason(ending)
         error = ending.error or listener.error
+        if listener.interrupted and _nothing_in(run_dir):
+            _forget(run_dir)
+            raise _interrupted()
         if listener.started is None and error is not None:
             _forget(run_dir)
             raise error
@@ -239,8 +251,10 @@ def measure_by_class(request: Request, bar: Callable[[str, float | None], Progre
     with tempfile.TemporaryDirectory(prefix="sonde-net-") as scratch:
         scout = replace(request, plan=first, out=Path(scratch) / "classes.nc", budget_s=share)
         found = measure(scout, bar("classes of links", share))
-        if found.error is not None or found.interrupted:
-            raise found.error or EnvironmentFailure(
+        if found.error is not None:
+            raise found.error
+        if found.interrupted:
+            raise Interrupted(
                 "net.interrupted", "interrupted in the first pass, which is not kept", "run it again"
             )
         with sonde.open(found.paths[0]) as tree:
@@ -378,6 +392,33 @@ def _left(plan: Plan, budget_s: float, began: float) -> float:
     reserve = RESERVE_S + RESERVE_SHARE * budget_s + RESERVE_CELL_S * plan.cells
     reserve += RESERVE_FIT_S * min(plan.cells, FITTED * len(plan.modes))
     return max(0.2, budget_s - (time.monotonic() - began) - min(reserve, budget_s / 2))
+
+
+def _interrupted() -> Interrupted:
+    return Interrupted(
+        "net.interrupted", "interrupted before anything was measured; no file is left", "run it again"
+    )
+
+
+@contextmanager
+def _unless_interrupted(run_dir: Path) -> Iterator[None]:
+    """A Ctrl-C before the probe listens, or while it is saved; what holds samples stays, for `recover`."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if (run_dir / seal.RUN_FILE).exists() and _nothing_in(run_dir):
+            _forget(run_dir)
+            raise _interrupted() from None
+        raise
+
+
+def _nothing_in(run_dir: Path) -> bool:
+    """Whether no rank has written a sample."""
+    for path in run_dir.glob("*.blk"):
+        with suppress(DataError, OSError):  # not even its head is there
+            if any((records["kind"] == 0).any() for records in BlockFile(path)):
+                return False
+    return True
 
 
 def _forget(run_dir: Path) -> None:

@@ -244,6 +244,18 @@ class TestRule:
         assert told.value.code == "net.rule_twice"
 
 
+class TestNoise:
+    @pytest.mark.parametrize(
+        ("ntasks", "asked", "made"), [(4, 2, 2), (4, 8, 2), (6, 3, 2), (2, 2, 0), (8, 6, 6)]
+    )
+    def test_the_run_records_how_many_ranks_make_noise(self, ntasks, asked, made):
+        document = plan("noise,one_to_one", ntasks=ntasks, noise_ranks=asked, noise_bytes=512).document({})
+        assert document["noise"] == {"noise": {"noise_bytes": 512, "noise_ranks": made}}
+
+    def test_other_modes_record_no_noise(self):
+        assert "noise" not in plan().document({})
+
+
 class TestByClass:
     def test_pairs_without_data_are_unseen_whichever_way_they_were_measured(self):
         from types import SimpleNamespace
