@@ -41,7 +41,7 @@ test: ## all tests but the slow ones (under 15 minutes on two cores)
 
 test-all: ## what `make test` leaves out: slow tests, and the tests of MPI on the other MPI
 	@MPI=$(or $(MPI),both) deploy/setup test
-	@SONDE_TEST_MPI=other $(pytest) tests/mpi -m "mpi and not slow" $(ARGS)
+	@SONDE_TEST_MPI=other $(pytest) tests -m "mpi and not slow" $(ARGS)
 	@SONDE_TEST_MPI=$(or $(flavour),both) $(pytest) -m slow $(ARGS)
 
 bench-net: ## net beside its peers: every row with its bar, into bench/out/net.json

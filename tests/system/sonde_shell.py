@@ -99,12 +99,22 @@ class Shell:
     def ranks(self) -> list[int]:
         return sorted(pid for pid, name in self.processes().items() if Path(name).name == "sonde-net")
 
+    def launchers(self) -> list[int]:
+        """The mpirun and what it runs that is no rank."""
+        names = ("mpirun", "mpiexec", "orterun", "prterun", "hydra")
+        found = {pid: Path(name).name for pid, name in self.processes().items()}
+        return sorted(pid for pid, name in found.items() if name.startswith(names))
+
     def left(self) -> list[str]:
         """What is still there of anything started from here, once it had time to go."""
         wait_for(lambda: not self.processes())
-        gone = wait_for(lambda: not any(map(os.path.exists, self.shm)), 5)
-        processes = [f"{pid} {name}" for pid, name in self.processes().items()]
-        return processes + ([] if gone else sorted(filter(os.path.exists, self.shm)))
+        wait_for(lambda: not self.files(), 8)
+        return [f"{pid} {name}" for pid, name in self.processes().items()] + self.files()
+
+    def files(self) -> list[str]:
+        """Shared memory once seen in use that is still there, and what MPIs keep in the temporary folder."""
+        scratch = Path(self.env["TMPDIR"])
+        return sorted([*filter(os.path.exists, self.shm), *map(str, scratch.glob("*"))])
 
 
 def finish(process: subprocess.Popen[str], timeout_s: float = 150) -> Ran:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -60,8 +62,8 @@ class TestCommandLine:
             (("--precision", "1%", "--rule", "fixed:100"), ("--precision 0.01", "fixed:100")),
             (("--precision", "1%", "--rule", "ci:5%"), ("--precision 0.01", "ci:5%")),
             (("--ntasks", "1"), ("--ntasks is 1", "--ntasks 2")),
-            (("--ntasks", "0"), ("--ntasks", "'0'")),
-            (("--ntasks", "two"), ("--ntasks", "'two'")),
+            (("--ntasks", "0"), ("--ntasks", "'0'", "like 4")),
+            (("--ntasks", "two"), ("--ntasks", "'two'", "like 4")),
             (("--pairs", "0-7", "--ntasks", "2"), ("0-7", "0 to 1")),
             (("--pairs", "²-1"), ("'²-1'", "0-1,2-5")),
             (("--pairs", "0-1", "--by-class"), ("--by-class", "--pairs")),
@@ -102,6 +104,21 @@ def whole(tmp_path_factory) -> Path:
     return path
 
 
+def unreadable(path: Path) -> bytes:
+    """A dataset's bytes with the samples damaged where no header tells: their compressed chunk begins wrongly."""
+    data = path.read_bytes()
+    with netCDF4.Dataset(path) as file:
+        latency = file["raw/latency"]
+        assert latency.filters()["zlib"]
+        chunk = latency[:].tobytes()
+    for level in range(10):
+        for shuffled in (chunk, np.frombuffer(chunk, "u1").reshape(-1, 8).T.tobytes()):
+            at = data.find(zlib.compress(shuffled, level))
+            if at > 0:
+                return data[:at] + bytes(64) + data[at + 64 :]
+    raise AssertionError("the samples are not where they were")
+
+
 class TestFiles:
     def test_the_sound_one_is_read(self, sonde, whole):
         sonde("net", "show", whole).expect(0)
@@ -137,7 +154,36 @@ class TestFiles:
         for at in range(4096, len(data), 512):
             data[at : at + 64] = rng.bytes(64)
         (sonde.cwd / "a.nc").write_bytes(data)
-        refused(sonde("net", "show", "a.nc"), 3, "a.nc is damaged")
+        ran = sonde("net", "show", "a.nc")
+        refused(ran, 3, "a.nc is damaged", "hint: copy it again from where it was measured")
+        assert "Errno" not in ran.said
+        assert "HDF error" not in ran.said
+
+    @pytest.mark.parametrize(
+        "reader",
+        [("net", "replay"), ("report",), ("data", "convert", "--to", "csv", "--group", "raw")],
+        ids=" ".join,
+    )
+    def test_damage_met_only_while_values_are_read(self, sonde, whole, reader):
+        (sonde.cwd / "a.nc").write_bytes(unreadable(whole))
+        ran = sonde(*reader, "a.nc")
+        refused(ran, 3, "a.nc is damaged: /raw/latency cannot be read", "sonde data validate a.nc")
+        assert "HDF error" not in ran.said
+
+    def test_damage_in_one_of_two_names_that_one(self, sonde, whole):
+        (sonde.cwd / "b.nc").write_bytes(unreadable(whole))
+        ran = sonde("report", whole, "b.nc")
+        refused(ran, 3, "error: report: b.nc is damaged: /raw/latency cannot be read")
+
+    def test_what_damage_leaves_is_still_told(self, sonde, whole):
+        (sonde.cwd / "a.nc").write_bytes(unreadable(whole))
+        sonde("net", "show", "a.nc").expect(0)
+
+    @pytest.mark.parametrize("name", ["a.nc", "a-all_to_all.nc"])
+    def test_damage_beside_a_runs_folder_hints_at_it(self, sonde, whole, name):
+        (sonde.cwd / "a.run").mkdir()
+        (sonde.cwd / name).write_bytes(whole.read_bytes()[:5000])
+        refused(sonde("net", "show", name), 3, f"{name} is cut off", "hint: sonde data recover a.run")
 
     @pytest.mark.parametrize("reader", READERS[:4], ids=" ".join)
     def test_foreign(self, sonde, reader):
@@ -149,6 +195,53 @@ class TestFiles:
     def test_one_of_two_is_missing(self, sonde, whole):
         refused(sonde("net", "diff", whole, "nowhere.nc"), 3, "nowhere.nc")
         refused(sonde("net", "show", whole, "nowhere.nc"), 3, "nowhere.nc")
+
+
+class TestNamesWithBlanks:
+    """What to type next can be typed: a shell reads the file's name as one word."""
+
+    NAME = "my run's file.nc"
+
+    @pytest.fixture
+    def named(self, sonde, whole) -> Path:
+        path = sonde.cwd / self.NAME
+        path.write_bytes(whole.read_bytes())
+        return path
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ("net", "check", NAME, "--max-median", "1ns"),
+            ("net", "check", NAME, "--no-slow-links", "--max-ratio", "1"),
+            ("net", "model", NAME, "--assume", "model.toml"),
+            ("net", "diff", "fast one.nc", NAME),
+            ("data", "diff", "fast one.nc", NAME),
+        ],
+        ids=lambda words: " ".join(words[:2]),
+    )
+    def test_next_is_a_command_that_runs(self, sonde, named, words):
+        from sonde.core import seal
+        from sonde.net.analyse import analyse
+        from sonde.net.synthetic import Network
+
+        (sonde.cwd / "model.toml").write_text('[[level]]\nname = "any"\nlatency_s = 1e-9\n')
+        raw = Network(ranks=3, sizes=(8, 1024, 65536)).raw(10, 10, seed=2)
+        raw["latency"] = raw["latency"] / 3
+        attrs = {"schema": "net/1", "mode": "one_to_one", "stop_reason": "converged", "complete": 1}
+        seal.write_dataset(sonde.cwd / "fast one.nc", raw, analyse(raw), attrs, {}, [])
+        found = sonde(*words, "--json").json["findings"]
+        assert found
+        for line in {finding["next"] for finding in found if finding["next"]}:
+            told = shlex.split(line)
+            assert self.NAME in told
+            assert told[0] == "sonde"
+        assert sonde(*told[1:]).code in (0, 1)
+
+    def test_errors_name_it_so_that_it_can_be_typed(self, sonde, named):
+        named.with_suffix(".run").mkdir()
+        named.write_bytes(named.read_bytes()[:5000])
+        ran = sonde("net", "show", self.NAME, "--json").expect(3)
+        assert shlex.split(ran.json["error"]["hint"]) == ["sonde", "data", "recover", "my run's file.run"]
 
 
 class TestMachine:
@@ -230,6 +323,19 @@ class TestMidRun:
         assert not running.run_dir.exists()
         assert sonde_mpi.left() == []
 
+    @pytest.mark.parametrize("more", [(), ("--by-class",)], ids=["plain", "by class"])
+    def test_ctrl_c_before_anything_was_measured_leaves_nothing(self, sonde_mpi, more):
+        run = sonde_mpi.start("net", "run", *ENDLESS, *more, "-o", "a.nc")
+        there = wait_for(lambda: sonde_mpi.ranks() or sonde_mpi.launchers())
+        assert there
+        os.killpg(run.pid, signal.SIGINT)
+        ran = finish(run).expect(130)
+        assert ran.out == ""
+        assert " ".join(ran.err.split()).startswith("net: interrupted")
+        assert len(ran.err.strip().splitlines()) == 1
+        assert list(sonde_mpi.cwd.iterdir()) == []
+        assert sonde_mpi.left() == []
+
     def test_ctrl_c_twice_still_saves(self, running, sonde_mpi):
         os.killpg(running.process.pid, signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
@@ -273,15 +379,35 @@ class TestMidRun:
         assert ran.json["folder_removed"] is True
         with library.open(running.out) as tree:
             assert int(tree["raw"]["n"].values.sum()) >= before
+        assert sonde_mpi.left() == []
         sonde_mpi("net", "show", "a.nc").expect(0)
         sonde_mpi("data", "validate", "a.nc").expect(0)
 
-    def test_the_parent_killed_takes_its_ranks_along(self, running, sonde_mpi):
+    def test_the_parent_killed_takes_its_ranks_along(self, running, sonde_mpi, mpi):
+        assert sonde_mpi.files() or mpi.flavour == "mpich"  # whose segments have no names
         running.process.kill()
         running.end()
-        assert wait_for(lambda: not sonde_mpi.processes())
+        assert sonde_mpi.left() == []
         sonde_mpi("data", "recover", "a.run")
         saved(running.out)
+        assert not running.run_dir.exists()
+
+    def test_parent_and_launcher_killed_leave_nothing_but_the_folder(self, running, sonde_mpi):
+        for pid in [running.process.pid, *sonde_mpi.launchers()]:
+            os.kill(pid, signal.SIGKILL)
+        running.end()
+        assert sonde_mpi.left() == []
+        sonde_mpi("data", "recover", "a.run")
+        saved(running.out)
+        assert not running.run_dir.exists()
+
+    def test_the_launcher_killed_is_told_and_leaves_nothing(self, running, sonde_mpi):
+        for pid in sonde_mpi.launchers():
+            os.kill(pid, signal.SIGKILL)
+        ran = running.end().expect(3)
+        assert "what was measured is in a.nc" in ran.said
+        assert saved(running.out)["stop_reason"] == "failed"
+        assert sonde_mpi.left() == []
 
     def test_a_second_run_to_the_same_name_does_no_harm(self, running, sonde_mpi):
         refused(sonde_mpi("net", "run", *ENDLESS, "-o", "a.nc"), 3, "a.run")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,10 @@ class TestRun:
         refused = sonde_mpi("net", "replay", "small.nc").expect(3)
         assert "no single samples" in refused.said
 
+    def test_a_gap_of_no_time_is_one(self, sonde_mpi):
+        ran = sonde_mpi("net", "run", *QUICK, "--gap", "0s", "--dry-run", "-o", "a.nc", "--json").expect(0)
+        assert " --gap-s 0 " in ran.json["command"]
+
     def test_dry_run_starts_nothing(self, sonde_mpi):
         ran = sonde_mpi("net", "run", *QUICK, "--dry-run", "-o", "a.nc", "--json").expect(0)
         assert ran.json["cells"] == 2 * len(SIZES)
@@ -132,9 +137,12 @@ class TestRun:
         classes = int(found["link_classes"])
         chosen = [pairs.split(",") for pairs in found["class_pairs"].split(";")]
         assert len(chosen) == classes >= 1
-        assert sum(map(int, found["class_links"].split(","))) == 6
+        missed = [pair for pair in found.get("unclassed_pairs", "").split(",") if pair]
+        assert sum(map(int, found["class_links"].split(","))) + len(missed) == 6
+        told = {warning["code"] for warning in ran.json["warnings"]}
+        assert ("net.unclassed_links" in told) == bool(missed)
         assert all(1 <= len(pairs) <= 4 for pairs in chosen)
-        asked = {tuple(map(int, pair.split("-"))) for pairs in chosen for pair in pairs}
+        asked = {tuple(map(int, pair.split("-"))) for pairs in [*chosen, missed] for pair in pairs}
         with library.open(sonde_mpi.cwd / "k.nc") as tree:
             n = tree["raw"]["n"].values.sum(axis=2)
         measured = {(min(a, b), max(a, b)) for a, b in np.argwhere(n > 0)}
@@ -197,11 +205,16 @@ class TestHold:
     def test_check_a_limit_that_nothing_can_keep(self, bench):
         ran = bench("net", "check", "a.nc", "--max-median", "1ns", "--color", "never").expect(1)
         host = attrs(bench.cwd / "a.nc")["hostlist"]
-        assert f"would drain: scontrol update NodeName={host} State=DRAIN" in " ".join(ran.out.split())
+        assert (
+            f"would drain: scontrol update NodeName={host} State=DRAIN" in ran.out
+        )  # on one line, as scripts want it
+        assert re.search(r"^ *would drain: scontrol .*'$", ran.out, re.M)
         assert "net.median_over_limit" in ran.out
         told = bench("net", "check", "a.nc", "--max-median", "1ns", "--json").expect(1).json
         assert {row["code"] for row in told["findings"]} >= {"net.median_over_limit"}
         assert all(row["next"] for row in told["findings"])
+        assert [row["evidence"]["sizes"] for row in told["findings"]] == [list(SIZES)] * 2  # one a link
+        assert "net.single_link" in {row["code"] for row in told["warnings"]}
 
     def test_check_a_limit_that_anything_keeps(self, bench):
         bench("net", "check", "a.nc", "--max-median", "1h", "--no-slow-links").expect(0)
@@ -250,6 +263,33 @@ class TestWorkOn:
             assert [row["size"] for row in fit["forecast"]] == [8, 4096]
             for row in fit["forecast"]:
                 assert row["low_s"] <= row["value_s"] <= row["high_s"]
+
+    def test_model_says_what_it_extrapolates(self, bench):
+        told = bench("net", "model", "a.nc", "--forecast", "1KiB,1MiB", "--json").expect(0).json
+        for fit in told["models"]:
+            assert [row["extrapolated"] for row in fit["forecast"]] == [False, True]
+        assert "net.extrapolated" in {row["code"] for row in told["warnings"]}
+
+    def test_noise_says_in_clustbench_1_what_it_was(self, sonde_mpi):
+        words = (
+            "--ntasks",
+            "4",
+            "--mode",
+            "noise",
+            "--sizes",
+            "8,16",
+            "--rule",
+            "fixed:20",
+            "--noise-size",
+            "2KiB",
+        )
+        sonde_mpi("net", "run", *words, "--budget", "60s", "-o", "a.nc").expect(0)
+        found = attrs(sonde_mpi.cwd / "a.nc")
+        assert (found["noise_bytes"], found["noise_ranks"]) == (2048, 2)
+        sonde_mpi("net", "convert", "a.nc", "old", "--to", "clustbench-v1").expect(0)
+        with netCDF4.Dataset(sonde_mpi.cwd / "old_median.nc") as file:
+            assert int(file["noise_mes_length"][...]) == 2048
+            assert int(file["num_noise_proc"][...]) == 2
 
     def test_slice(self, bench):
         told = bench("net", "slice", "a.nc", "--size", "1KiB", "-o", "slice.nc", "--json").expect(0).json

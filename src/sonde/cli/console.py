@@ -72,7 +72,8 @@ class Console:
         if self.settings.json and self._took({"error": fault.as_json(), "room": room, "verb": verb}):
             pass
         elif fault.exit == Exit.INTERRUPTED:
-            self.err.write("\ninterrupted\n")
+            bare = fault.what == "interrupted"  # by Python, anywhere
+            self.err.write(f"\n{fault.what if bare or not room else f'{room}: {fault.what}'}\n")
         else:
             what = f"{room}: {fault.what}" if room else fault.what
             self._message("error", "1;31", what, [("hint", fault.hint), ("log", fault.log)])

@@ -21,6 +21,8 @@ def main(words: Sequence[str] | None = None) -> int:
         from click.shell_completion import shell_complete
 
         return shell_complete(root, {}, "sonde", "_SONDE_COMPLETE", task)
+    if dataset := sys.modules.get("sonde.core.dataset"):  # where main is called more than once
+        dataset.begin()
     settings = foreseen(words)
     console = Console(settings)
     try:

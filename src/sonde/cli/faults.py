@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+import sys
 from dataclasses import dataclass
 
 import click
@@ -53,6 +54,9 @@ def fault_of(error: BaseException) -> Fault:
         where = f"{error.filename}: " if error.filename else ""
         reason = (error.strerror or str(error)).lower()
         return Fault("core.refused", f"{where}{reason}", _MACHINE[error.errno], exit=Exit.ENVIRONMENT)
+    dataset = sys.modules.get("sonde.core.dataset")  # loaded by whatever has read one; --help must be quick
+    if dataset is not None and (told := dataset.blamed(error)):
+        return fault_of(told)
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return Fault(
         "core.internal",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sonde.core.errors import DataError, Finding, SondeError, Warning, nearest
+from sonde.core.errors import DataError, Finding, SondeError, Warning, nearest, typed
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -36,6 +36,9 @@ _CLASSIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
 _CACHE_BYTES = 16 << 20  # netCDF-C's own default, 64 MiB for each variable read, would be most of our memory
 _PIECE_BYTES = 8 << 20
 
+# What this process has opened, for errors met while values are read, which do not name their file.
+_opened: dict[Path, None] = {}
+
 
 def open(path: str | PathLike[str]) -> xr.DataTree:
     """Open a dataset as an xarray DataTree, lazily: values are read when they are used, and not kept.
@@ -58,7 +61,7 @@ def open(path: str | PathLike[str]) -> xr.DataTree:
         with netCDF4.Dataset(str(file)) as root:
             schema = root.__dict__.get("schema")
         _read_schema(file, schema)
-        return xr.open_datatree(
+        tree = xr.open_datatree(
             file,
             engine="netcdf4",
             mask_and_scale=False,
@@ -68,6 +71,48 @@ def open(path: str | PathLike[str]) -> xr.DataTree:
         )
     except (OSError, RuntimeError, ValueError, AttributeError, KeyError, UnicodeDecodeError) as error:
         raise _damaged(file, error) from error
+    _opened[file] = None
+    return tree
+
+
+def begin() -> None:
+    """A command begins: what was opened before has nothing to do with its errors."""
+    _opened.clear()
+
+
+def blamed(error: BaseException) -> DataError | None:
+    """What an error from reading values was, where a dataset opened since `begin` is damaged.
+
+    error: anything that left a command. None where all that was opened is sound, or nothing was. Reads the
+    datasets again, piecewise.
+    """
+    other: DataError | None = None
+    for file in tuple(_opened):
+        try:
+            found = validate(file)
+        except DataError as refused:
+            return refused
+        for finding in found:
+            what = f"{file} is damaged: {finding.text.removeprefix(f'{file} ')}"
+            told = DataError("core.damaged_file", what, _rescue(file, parts=True))
+            if finding.code == "data.unreadable":
+                return told
+            other = other or told  # may be a small thing that has nothing to do with it
+    if not _of_netcdf(error):
+        return other
+    if not _opened:
+        return None
+    names = ", ".join(map(str, _opened))
+    return DataError(
+        "core.damaged_file", f"{names} could not be read to the end", _rescue(next(iter(_opened)))
+    )
+
+
+def _of_netcdf(error: BaseException) -> bool:
+    """Whether an error is the library's own; its numbers are below 0, which no errno is."""
+    if isinstance(error, OSError):
+        return (error.errno or 0) < 0
+    return isinstance(error, RuntimeError) and str(error).startswith("NetCDF:")
 
 
 def schema_of(tree: xr.DataTree) -> tuple[str, int]:
@@ -241,8 +286,8 @@ def _check_values(group: str, data: xr.Dataset) -> Iterator[Finding]:
         except (OSError, RuntimeError, ValueError) as error:
             yield Finding(
                 "data.unreadable",
-                f"/{group}/{name} cannot be read ({error}): the file is damaged",
-                {"group": group, "variable": str(name)},
+                f"/{group}/{name} cannot be read",
+                {"group": group, "variable": str(name), "library": str(error)},
             )
             return
     for name in data.data_vars:
@@ -273,7 +318,9 @@ def _recognise(file: Path) -> None:
             raise DataError(
                 "core.not_a_file",
                 f"{file} is a folder, not a dataset",
-                f"sonde data recover {file}" if (file / "run.json").exists() else "give a .nc file in it",
+                typed("sonde", "data", "recover", file)
+                if (file / "run.json").exists()
+                else "give a .nc file in it",
             )
         with file.open("rb") as stream:
             head = stream.read(48)
@@ -327,18 +374,31 @@ def _alike(file: Path) -> str:
 
 def _folder_hint(file: Path) -> str:
     run = file.with_suffix(".run")
-    return f"its run did not end well: sonde data recover {run}" if run.is_dir() else "check the name"
+    return f"its run did not end well: {_recover(run)}" if run.is_dir() else "check the name"
 
 
-def _rescue(file: Path) -> str:
-    run = file.with_suffix(".run")
-    if run.is_dir():
-        return f"sonde data recover {run}"
+def _recover(run: Path) -> str:
+    return typed("sonde", "data", "recover", run)
+
+
+def _rescue(file: Path, parts: bool = False) -> str:
+    """What to do about a damaged file. parts: some of it can be read."""
+    for stem in (file.stem, file.stem.rpartition("-")[0]):  # a run of several modes has one folder
+        if stem and (run := file.with_name(f"{stem}.run")).is_dir():
+            return _recover(run)
+    if parts:
+        which = typed("sonde", "data", "validate", file)
+        return f"copy it again from where it was measured; {which} tells which parts are lost"
     return "copy it again from where it was measured; what is missing cannot be computed"
 
 
 def _damaged(file: Path, error: Exception) -> DataError:
-    return DataError("core.damaged_file", f"{file} is damaged: {error}", _rescue(file))
+    if isinstance(error, OSError) and (error.errno or 0) > 0:
+        return DataError(
+            "core.cannot_read", f"cannot read {file}: {error.strerror or error}", "check its permissions"
+        )
+    what = "is damaged: the NetCDF library cannot find its way through it"
+    return DataError("core.damaged_file", f"{file} {what}", _rescue(file))
 
 
 def _foreign(file: Path, what: str) -> DataError:
@@ -346,7 +406,7 @@ def _foreign(file: Path, what: str) -> DataError:
     return DataError(
         "core.not_sonde",
         f"{file} {what}, not a dataset of Sonde (expected schema: {expected})",
-        f"if clustbench wrote it: sonde net convert {file} {file.stem}-sonde.nc --to sonde",
+        f"if clustbench wrote it: {typed('sonde', 'net', 'convert', file, f'{file.stem}-sonde.nc', '--to', 'sonde')}",
     )
 
 

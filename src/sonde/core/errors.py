@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import IntEnum
@@ -51,6 +52,12 @@ class EnvironmentFailure(SondeError):
     exit = Exit.ENVIRONMENT
 
 
+class Interrupted(SondeError):
+    """Ctrl-C came before there was anything to save; no file is left."""
+
+    exit = Exit.INTERRUPTED
+
+
 @dataclass(frozen=True)
 class Warning:
     """Something a reader of the result must know. Kept in the dataset, then printed, then shown in the report."""
@@ -74,6 +81,11 @@ class Finding:
 
     def as_json(self) -> dict[str, Any]:
         return {"code": self.code, "text": self.text, "evidence": self.evidence, "next": self.next}
+
+
+def typed(*words: object) -> str:
+    """A command line to copy: words that a shell would take apart are quoted."""
+    return shlex.join(str(word) for word in words)
 
 
 def nearest(word: str, known: list[str] | tuple[str, ...]) -> str:

@@ -68,18 +68,25 @@ class Whole(HouseType):
             int(bare) if bare.isascii() and bare.isdigit() and len(bare) < 19 else -1
         )  # 18 digits: 64 bits
         if value < self.least:
-            raise UsageError("core.bad_number", f"'{text}' is not allowed; allowed: {self.allowed}")
+            raise UsageError(
+                "core.bad_number",
+                f"'{text}' is not allowed; allowed: {self.allowed}",
+                f"write it in digits, like {max(self.least, 4)}",
+            )
         return value
 
 
 class Duration(HouseType):
-    """A time span above zero: "60s", "2min", "1h30min". Value: float, s."""
+    """A time span: "60s", "2min", "1h30min"; above zero unless `zero` allows none at all. Value: float, s."""
 
     name, allowed = "time", "times such as 60s, 2min, 1h"
 
+    def __init__(self, zero: bool = False) -> None:
+        self.zero = zero
+
     def read(self, text: str) -> float:
         value = units.parse_duration(text)
-        if value <= 0:
+        if value <= 0 and not self.zero:
             raise UsageError(
                 "core.bad_duration",
                 f"'{text}' is no time at all; allowed: above 0 s",
@@ -171,6 +178,7 @@ class HostList(HouseType):
 
 
 DURATION, SIZE, SIZES, SHARE, HOSTS = Duration(), Size(), Sizes(), Share(), HostList()
+PAUSE = Duration(zero=True)  # between two things; none at all is one
 
 
 def _no_bar(title: str, budget_s: float | None = None) -> Progress:

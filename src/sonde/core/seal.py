@@ -31,7 +31,7 @@ import numpy as np
 
 from sonde.core.blocks import BlockFile
 from sonde.core.dataset import ROOT_ATTRIBUTES, pieces, plain
-from sonde.core.errors import DataError, EnvironmentFailure, Warning
+from sonde.core.errors import DataError, EnvironmentFailure, Warning, typed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -153,7 +153,7 @@ def start_run(
         raise EnvironmentFailure(
             "core.cannot_write",
             f"{folder} is there already: another run works in it, or was killed in it",
-            f"sonde data recover {folder}, or choose another name with --output",
+            f"{typed('sonde', 'data', 'recover', folder)}, or choose another name with --output",
         ) from None
     except OSError as error:
         raise _cannot_write(folder, error, "choose another folder with --output") from None
@@ -405,7 +405,7 @@ def targets(folder: Path, out: Path, parts: Sequence[str]) -> list[tuple[str, Pa
         raise EnvironmentFailure(
             "core.cannot_write",
             f"cannot write {target}: there is no folder {target.parent}",
-            f"make it, or save elsewhere: sonde data recover {folder} -o ELSEWHERE",
+            f"make it, or save elsewhere: {typed('sonde', 'data', 'recover', folder, '-o', 'ELSEWHERE')}",
         )
     return [(part, target.with_stem(f"{target.stem}-{part}") if len(parts) > 1 else target) for part in parts]
 
@@ -539,7 +539,7 @@ def finish(run_dir: str | PathLike[str], held: Hold) -> list[SealedFile] | None:
         raise DataError(
             "core.sealed_already",
             f"{folder} was saved as {', '.join(missing)}, which is no longer there",
-            f"if the dataset was moved, the folder is of no further use: rm -r {folder}",
+            f"if the dataset was moved, the folder is of no further use: {typed('rm', '-r', folder)}",
         )
     from sonde.core import dataset
 
@@ -610,7 +610,7 @@ class _Draft:
     def __init__(self, target: Path, folder: Path | None) -> None:
         self.target, self.part = target, target.with_name(target.name + ".part")
         self._hint = (
-            f"save it elsewhere: sonde data recover {folder} -o ELSEWHERE"
+            f"save it elsewhere: {typed('sonde', 'data', 'recover', folder, '-o', 'ELSEWHERE')}"
             if folder
             else "choose another place"
         )

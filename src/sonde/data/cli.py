@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sonde.core.errors import DataError, Exit, Finding, UsageError, Warning
+from sonde.core.errors import DataError, Exit, Finding, UsageError, Warning, typed
 from sonde.core.options import SHARE, common
 from sonde.core.outcome import Outcome, Table
 
@@ -72,8 +72,9 @@ def validate(files: tuple[Path, ...], quick: bool) -> Outcome:
     "--to", type=click.Choice(["csv", "json", "parquet", "markdown"]), help="By default, as OUT ends."
 )
 @click.option("--group", "part", type=click.Choice(["raw", "summary"]), help="By default summary, else raw.")
+@click.option("-v", "--verbose", is_flag=True, help="Name the variables that one table leaves out.")
 @common("output")
-def convert(file: Path, to: str | None, part: str | None, output: Path | None) -> Outcome:
+def convert(file: Path, to: str | None, part: str | None, verbose: bool, output: Path | None) -> Outcome:
     """Write a dataset as CSV, JSON, Parquet or Markdown.
 
     One row a value, with units in the heads. CSV and Parquet hold one table, that of the most dims; give a
@@ -101,17 +102,20 @@ def convert(file: Path, to: str | None, part: str | None, output: Path | None) -
             done = conversion.to_files(tree, tables, chosen, output, file.stem)
             left = done.left_out
             outcome.verdict = "; ".join(f"{one.path}: {count(one.rows, 'row')}" for one in done.files)
+            outcome.dataset = str(output)
             outcome.values["files"] = [
                 {"file": str(one.path), "table": one.table, "rows": one.rows} for one in done.files
             ]
     if left:
-        names = "; ".join(f"{', '.join(t.variables)} by ({', '.join(t.dims)})" for t in left)
+        names = [name for table in left for name in table.variables]
+        outcome.values["left_out"] = names
         ending = conversion.SUFFIXES[chosen]
+        shown = f": {', '.join(names)}" if verbose else ""
         outcome.warnings.append(
             Warning(
                 "data.tables_left_out",
-                f"a {ending[1:]} file holds one table; left out: {names}",
-                "-o FOLDER/ writes each table into a file; --to json holds all of them",
+                f"a {ending[1:]} file holds one table: {count(len(names), 'variable')} left out{shown}",
+                "-o FOLDER/ writes each table into a file" + ("" if verbose else "; -v names them"),
             )
         )
     return outcome
@@ -350,7 +354,7 @@ def recover(run_dir: Path, raw_only: bool, output: Path | None) -> Outcome:
         raise UsageError(
             "data.bad_output",
             f"-o {output} is neither a dataset's name nor a folder that is there",
-            f"-o {output.with_suffix('.nc')}",
+            typed("-o", output.with_suffix(".nc")),
         )
     files = save(run_dir, output, not raw_only)
     outcome = Outcome("data", "recover", dataset=str(files[0].path))

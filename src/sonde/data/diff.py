@@ -11,7 +11,7 @@ from scipy.special import ndtr
 from scipy.stats import false_discovery_control
 
 from sonde.core import dataset, stats
-from sonde.core.errors import DataError, Finding, Warning
+from sonde.core.errors import DataError, Finding, Warning, typed
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -192,7 +192,7 @@ def findings(found: Difference, files: tuple[str, str], room: str) -> list[Findi
                     "worst": {**cell, "a": old, "b": new, "ratio": ratio},
                     "units": one.units,
                 },
-                f"sonde {room} diff {files[0]} {files[1]}",
+                typed("sonde", room, "diff", *files),
             )
         )
     return out

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sonde.core import dataset, hostlist
-from sonde.core.errors import DataError, Finding, SondeError, Warning
+from sonde.core.errors import DataError, Finding, SondeError, Warning, typed
 from sonde.data.diff import OF_THE_RUN, judged
 from sonde.data.words import quantity, share
 
@@ -159,7 +159,7 @@ def findings(found: History, folder: Path, matters: float = 0.05) -> list[Findin
                         "minimal_detectable_change": trend.mde,
                         "changed": changed,
                     },
-                    f"sonde data diff {folder / last.file} {folder / one.newest.file}",
+                    typed("sonde", "data", "diff", folder / last.file, folder / one.newest.file),
                 )
             )
     return out
@@ -457,7 +457,7 @@ def _load(index: sqlite3.Connection) -> tuple[list[PastRun], list[Warning]]:
     runs, warnings = [], []
     for file, said, error in index.execute("SELECT file, said, error FROM run ORDER BY file"):
         if error is not None:
-            warnings.append(Warning("data.unreadable_run", error, f"sonde data validate {file}"))
+            warnings.append(Warning("data.unreadable_run", error, typed("sonde", "data", "validate", file)))
             continue
         kept = json.loads(said)
         kept["scalars"] = {name: Scalar(**scalar) for name, scalar in kept["scalars"].items()}

@@ -6,7 +6,8 @@ import fcntl
 from pathlib import Path
 
 from sonde.core import dataset, seal
-from sonde.core.errors import DataError, EnvironmentFailure, UsageError
+from sonde.core.errors import DataError, EnvironmentFailure, UsageError, typed
+from sonde.core.launch import remains
 from sonde.data import rooms
 
 
@@ -27,6 +28,7 @@ def recover(run_dir: Path, out: Path | None = None, analyse: bool = True) -> lis
             return done
         target = default_target(run_dir) if out is None else out
         _refuse_while_written(run_dir)
+        remains.clear(run_dir)
         run = seal.read_run(run_dir)
         schema = rooms.schema(run.room)
         for part, path in seal.targets(run_dir, target, schema.parts(run.plan)):
@@ -34,7 +36,7 @@ def recover(run_dir: Path, out: Path | None = None, analyse: bool = True) -> lis
                 raise UsageError(
                     "data.would_replace",
                     f"{path} is there already, and is not of this run{f' ({part})' if part else ''}",
-                    f"choose another name: sonde data recover {run_dir} -o ELSEWHERE.nc",
+                    f"choose another name: {typed('sonde', 'data', 'recover', run_dir, '-o', 'ELSEWHERE.nc')}",
                 )
         return seal.seal(run_dir, target, schema, analyse=analyse, held=held)
 

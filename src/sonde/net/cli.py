@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from sonde.core.errors import DataError, Exit, Finding, SondeError, UsageError
-from sonde.core.options import DURATION, SHARE, SIZE, SIZES, common, settings
+from sonde.core.errors import DataError, Exit, Finding, SondeError, UsageError, typed
+from sonde.core.options import DURATION, PAUSE, SHARE, SIZE, SIZES, common, settings
 from sonde.core.outcome import Outcome, Table
 from sonde.net.modes import CHOICES, VALUES, modes, read_modes
 from sonde.net.plan import PAIRINGS, Plan, gap_for, read_pair, read_pairs, rule_with
@@ -115,9 +115,9 @@ def show_rules() -> Outcome:
 @click.option(
     "--gap",
     "gap_s",
-    type=DURATION,
+    type=PAUSE,
     metavar="TIME",
-    help="Least time from one epoch to the next; by default the budget decides.",
+    help="Least time from one epoch to the next, 0s for none; by default the budget decides.",
 )
 @click.option("--noise-size", type=SIZE, default="64KiB", metavar="SIZE", help="Messages of the noise modes.")
 @click.option(
@@ -297,7 +297,7 @@ def retest(
             "net.slow_link_confirmed",
             f"link {link.src}–{link.dst} is {link.ratio - 1:.0%} slower than expected in fresh data too",
             {"src": link.src, "dst": link.dst, "ratio": link.ratio, "q": link.q},
-            f"sonde net show {measured.paths[0]} --pair {link.src},{link.dst}",
+            typed("sonde", "net", "show", measured.paths[0], "--pair", f"{link.src},{link.dst}"),
         )
         for link in test.links
     ]
@@ -437,11 +437,13 @@ def check(
             found += result.findings
             outcome.tables = [result.table]
             outcome.values["detectable"] = result.detectable
+    if slow_links and (told := limits.single_link(summary)):
+        outcome.warnings.append(told)
     outcome.findings = found
     outcome.verdict = f"{len(found)} finding{'' if len(found) == 1 else 's'} in {file}"
     if found:
         outcome.exit = Exit.FINDING
-        outcome.lines += ["would drain:", "  " + limits.drain_command(found)]
+        outcome.lines.append(" would drain: " + limits.drain_command(found))  # one line: scripts look for it
     return outcome
 
 
@@ -638,6 +640,7 @@ def model(
                 },
                 "forecast": [
                     dict(zip(("size", "value_s", "low_s", "high_s"), (size, *link.predict(size))))
+                    | {"extrapolated": link.extrapolates(size)}
                     for size in forecast or ()
                 ],
             }
@@ -648,19 +651,23 @@ def model(
     if forecast:
         body = [
             (str(row["class"]), format_size(f["size"], exact=True), format_duration(f["value_s"]),
-             f"{format_duration(f['low_s'])} to {format_duration(f['high_s'])}")
+             f"{format_duration(f['low_s'])} to {format_duration(f['high_s'])}",
+             "extrapolated" if f["extrapolated"] else "")
             for row in told for f in row["forecast"]
         ]  # fmt: skip
-        tables.append(Table("Forecast", ("class", "size", "delay", "95 % of links"), body, right=(2, 3)))
+        tables.append(Table("Forecast", ("class", "size", "delay", "95 % of links", ""), body, right=(2, 3)))
     outcome = Outcome(
         "net", "model", schema="net/1", dataset=str(file), tables=tables, values={"models": told}
     )
+    if told_of := models.beyond(fitted, forecast or ()):
+        outcome.warnings.append(told_of)
     outcome.verdict = f"{len(fitted)} class{'es' if len(fitted) > 1 else ''} of links, modelled"
     if assume is not None:
         assumed = config.read(assume).data
         outcome.findings = models.violations(
             summary, assumed, float(assumed.get("tolerance", tolerance)), dataset=str(file)
         )
+        outcome.warnings += models.stand_ins(assumed, summary)
         outcome.verdict += (
             f"; {len(outcome.findings)} links break the assumed model"
             if outcome.findings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -30,9 +31,9 @@ _HDF5, _CDF = b"\x89HDF\r\n\x1a\n", b"CDF"
 @click.option(
     "--to",
     "to",
-    type=click.Choice(["sonde", "clustbench-v1", "clustbench-v2"]),
+    type=click.Choice(["sonde", "clustbench", "clustbench-v1", "clustbench-v2"]),
     required=True,
-    help="What to write. For clustbench, OUT is a prefix: OUT_median.nc and so on.",
+    help="sonde: a dataset. clustbench (its version 2) or one of its versions: files OUT_median.nc and so on.",
 )
 @click.option("--sizes", type=SIZES, metavar="LIST", help="Message sizes to take; default: all.")
 @click.option(
@@ -48,17 +49,18 @@ def convert(source: Path, target: Path, to: str, sizes: tuple[int, ...] | None, 
         found = _Source.find(source, stack, size)
         if to == "sonde":
             return _to_sonde(found, target, sizes)
-        return _to_clustbench(found, target, to.removeprefix("clustbench-"), sizes)
+        form = "v1" if to == "clustbench-v1" else "v2"
+        return _to_clustbench(found, target, form, sizes)
 
 
 @click.command("slice")
-@click.argument("source", metavar="FILE", type=click.Path(path_type=Path))
+@click.argument("source", metavar="IN", type=click.Path(path_type=Path))
 @click.option("--size", type=SIZE, metavar="BYTES", required=True, help="Message size to cut out.")
 @click.option(
     "--to",
     type=click.Choice(["clustbench", "sonde"]),
     default="clustbench",
-    help="clustbench: fixed_length_SIZE.nc. sonde: a dataset with one size.",
+    help="sonde: a dataset with one size. clustbench: fixed_length_SIZE.nc.",
 )
 @common("output")
 def cut(source: Path, size: int, to: str, output: Path | None) -> Outcome:
@@ -79,21 +81,21 @@ def cut(source: Path, size: int, to: str, output: Path | None) -> Outcome:
             target = output or Path(clustbench.fixed_length_name(size))
             with _drafts(found.files) as drafts:
                 repetitions = convert.write_fixed_length(found.tree, raw, k, drafts.create(target))
-            what = f"{repetitions} repetitions of {size} B"
+            what = f"clustbench, messages of {size} B, {repetitions} repetitions"
             outcome = _outcome("slice", what, [target], found.warnings)
         outcome.values["size"] = size
         return outcome
 
 
 @click.command("spectrum")
-@click.argument("source", metavar="FILE", type=click.Path(path_type=Path))
+@click.argument("source", metavar="IN", type=click.Path(path_type=Path))
 @click.option("--size", type=SIZE, metavar="BYTES", required=True, help="Message size.")
 @click.option("--window", type=click.IntRange(min=2), metavar="N", required=True, help="Samples in a window.")
 @click.option(
     "--to",
     type=click.Choice(["clustbench", "sonde"]),
     default="clustbench",
-    help="clustbench: spectrum_SIZE_WINDOW.nc. sonde: a dataset with /summary/spectrum.",
+    help="sonde: a dataset with /summary/spectrum. clustbench: spectrum_SIZE_WINDOW.nc.",
 )
 @common("output")
 def spectrum(source: Path, size: int, window: int, to: str, output: Path | None) -> Outcome:
@@ -265,9 +267,11 @@ def _open(path: Path, stack: ExitStack) -> View:
     try:
         nc = stack.enter_context(netCDF4.Dataset(str(path)))
         return clustbench.look(nc, path.name)
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError):
         raise DataError(
-            "net.not_netcdf", f"{path} is not NetCDF, or damaged: {error}", "copy it again from its source"
+            "net.not_netcdf",
+            f"{path} is damaged: the NetCDF library cannot find its way through it",
+            "copy it again from its source",
         ) from None
 
 
@@ -354,7 +358,7 @@ def _write(imported: Imported, target: Path, sources: Sequence[Path]) -> list[Wa
     _check_target(target, sources)
     summary, more = convert.joined_summary(imported)
     warnings = [*imported.warnings, *more]
-    attrs = {"command": " ".join(sys.argv), **imported.attrs}
+    attrs = {"command": shlex.join(["sonde", *sys.argv[1:]]), **imported.attrs}
     write_dataset(target, imported.raw, summary, attrs, warnings=warnings)
     return warnings
 
@@ -364,6 +368,7 @@ def _outcome(verb: str, what: str, files: Sequence[Path], warnings: Sequence[War
     listed = names[0] if len(names) == 1 else f"{len(names)} files, {names[0]} to {Path(names[-1]).name}"
     outcome = Outcome("net", verb, f"{what}: {listed}", warnings=list(warnings))
     outcome.values["files"] = names
+    outcome.dataset = names[0] if len(names) == 1 else None
     return outcome
 
 
@@ -409,9 +414,14 @@ class _Drafts:
         target = self._made[-1][1] if self._made else Path()
         if isinstance(error, OSError) and (error.errno or 0) > 0:
             return _unwritable(target, error)
+        from sonde.core import dataset
+
+        if told := dataset.blamed(error):
+            return told
         names = ", ".join(str(source) for source in self._sources)
-        hint = f"sonde data validate {self._sources[0]}"
-        return DataError("core.damaged_file", f"cannot convert {names}: {error}", hint)
+        which = "it is" if len(self._sources) == 1 else "one of them is"
+        what = f"cannot read {names} to the end: {which} damaged"
+        return DataError("core.damaged_file", what, "copy it again from its source")
 
 
 @contextmanager

@@ -20,7 +20,7 @@ import numpy as np
 import xarray as xr
 from scipy import stats as sps
 
-from sonde.core.errors import DataError, Finding
+from sonde.core.errors import DataError, Finding, Warning, typed
 from sonde.core.hostlist import fold
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_size
@@ -31,6 +31,7 @@ from sonde.net.schema import CONVERGED, NOT_MEASURED
 LEVEL = 0.05  # false-discovery level
 MATTERS = 0.05  # relative difference below which nobody is told
 MOST_FINDINGS = 20
+LISTED = 6  # message sizes that a finding names
 UNKNOWN_LOG_ERROR = 0.05  # of a median without an interval, as in files of other tools
 
 
@@ -61,70 +62,105 @@ def check(summary: xr.Dataset, limits: Limits, dataset: str = "FILE") -> list[Fi
     return found
 
 
+def single_link(summary: xr.Dataset) -> Warning | None:
+    """What to know where two ranks have one link: it cannot be slow among others, only against a limit."""
+    if summary.sizes["src"] != 2:
+        return None
+    return Warning(
+        "net.single_link",
+        "2 ranks have one link, and none to compare it with: slow links were not looked for",
+        "what can be found: --max-median TIME, --max-ratio R, --min-converged SHARE, --against BASE.nc",
+    )
+
+
 def _medians(summary: xr.Dataset, limits: Limits, dataset: str) -> list[Finding]:
+    """One finding for each link over the limit, with the size at which it is furthest over."""
     if limits.max_median_s is None:
         return []
     cells = centre(summary)
     size = summary["size"].values
     asked = np.ones(len(size), bool) if limits.size_b is None else size <= limits.size_b
-    over = np.argwhere((cells > limits.max_median_s) & asked)
-    over = over[np.argsort(-cells[tuple(over.T)])]
+    over = (cells > limits.max_median_s) & asked
+    worst = np.where(over, cells, -np.inf)
+    links = sorted(np.argwhere(over.any(axis=2)).tolist(), key=lambda ab: -worst[ab[0], ab[1]].max())
     limit = format_duration(limits.max_median_s)
-    out = [
-        Finding(
-            "net.median_over_limit",
-            f"link {a}→{b} takes {format_duration(float(cells[a, b, s]))} for "
-            f"{format_size(int(size[s]), exact=True)}; the limit is {limit}",
-            {
-                "src": int(a),
-                "dst": int(b),
-                "size": int(size[s]),
-                "median_s": float(cells[a, b, s]),
-                **_hosts(summary, a, b),
-            },
-            f"sonde net show {dataset} --pair {a},{b}",
-        )
-        for a, b, s in over[:MOST_FINDINGS]
-    ]
-    if len(over) > MOST_FINDINGS:
+    out = []
+    for a, b in links[:MOST_FINDINGS]:
+        s = int(worst[a, b].argmax())
+        sizes = [int(one) for one in size[over[a, b]]]
         out.append(
-            _more("net.median_over_limit", len(over) - MOST_FINDINGS, f"cells are over {limit}", dataset)
+            Finding(
+                "net.median_over_limit",
+                f"link {a}→{b} takes {format_duration(float(cells[a, b, s]))} for "
+                f"{format_size(int(size[s]), exact=True)}; the limit is {limit}{_also(sizes, int(size[s]))}",
+                {
+                    "src": a,
+                    "dst": b,
+                    "size": int(size[s]),
+                    "sizes": sizes,
+                    "median_s": float(cells[a, b, s]),
+                    **_hosts(summary, a, b),
+                },
+                typed("sonde", "net", "show", dataset, "--pair", f"{a},{b}"),
+            )
+        )
+    if len(links) > MOST_FINDINGS:
+        out.append(
+            _more("net.median_over_limit", len(links) - MOST_FINDINGS, f"links are over {limit}", dataset)
         )
     return out
 
 
+def _also(sizes: Sequence[int], told: int) -> str:
+    """ " (also at 8 B, 64 B)": the sizes besides the one told; beyond LISTED of them their number."""
+    others = [format_size(size, exact=True) for size in sizes if size != told]
+    if not others:
+        return ""
+    more = f" and {len(others) - LISTED} more" if len(others) > LISTED else ""
+    return f" (also at {', '.join(others[:LISTED])}{more})"
+
+
 def _ratios(summary: xr.Dataset, limits: Limits, dataset: str) -> list[Finding]:
+    """One finding for each class whose links differ too much, with the size at which they differ most."""
     if limits.max_ratio is None:
         return []
     cells = centre(summary)
+    size = summary["size"].values
     label = summary["class"].values if "class" in summary else np.zeros(cells.shape[:2], int)
     out = []
     for k in np.unique(label[label >= 0]):
         inside = np.where((label == k)[..., None], cells, np.nan)
-        for s, size in enumerate(summary["size"].values):
-            column = inside[..., s]
-            if np.isfinite(column).sum() < 2:
-                continue
-            ratio = float(np.nanmax(column) / np.nanmin(column))
-            if ratio > limits.max_ratio:
-                a, b = np.unravel_index(np.nanargmax(column), column.shape)
-                out.append(
-                    Finding(
-                        "net.class_uneven",
-                        f"links of class {k} differ by a factor of {ratio:.2f} at "
-                        f"{format_size(int(size), exact=True)} (slowest {a}→{b}); the limit is {limits.max_ratio:g}",
-                        {
-                            "class": int(k),
-                            "size": int(size),
-                            "ratio": ratio,
-                            "src": int(a),
-                            "dst": int(b),
-                            **_hosts(summary, int(a), int(b)),
-                        },
-                        f"sonde net show {dataset} --pair {a},{b}",
-                    )
-                )
+        ratio = np.array([_spread(inside[..., s]) for s in range(len(size))])
+        if not (ratio > limits.max_ratio).any():
+            continue
+        s = int(np.nanargmax(ratio))
+        a, b = (int(end) for end in np.unravel_index(np.nanargmax(inside[..., s]), cells.shape[:2]))
+        sizes = [int(one) for one in size[ratio > limits.max_ratio]]
+        out.append(
+            Finding(
+                "net.class_uneven",
+                f"links of class {k} differ by a factor of {ratio[s]:.2f} at "
+                f"{format_size(int(size[s]), exact=True)} (slowest {a}→{b}); the limit is {limits.max_ratio:g}"
+                f"{_also(sizes, int(size[s]))}",
+                {
+                    "class": int(k),
+                    "size": int(size[s]),
+                    "sizes": sizes,
+                    "ratio": float(ratio[s]),
+                    "src": a,
+                    "dst": b,
+                    **_hosts(summary, a, b),
+                },
+                typed("sonde", "net", "show", dataset, "--pair", f"{a},{b}"),
+            )
+        )
     return sorted(out, key=lambda f: -f.evidence["ratio"])[:MOST_FINDINGS]
+
+
+def _spread(column: np.ndarray) -> float:
+    """Slowest over fastest; 1 with fewer than two."""
+    known = column[np.isfinite(column)]
+    return float(known.max() / known.min()) if known.size > 1 else 1.0
 
 
 def _converged(summary: xr.Dataset, limits: Limits, dataset: str) -> list[Finding]:
@@ -268,7 +304,7 @@ def _told(
                     **_hosts(summary, a, b),
                     **({"machine": evidence} if evidence else {}),
                 },
-                f"sonde net show {names[1]} --pair {a},{b}",
+                typed("sonde", "net", "show", names[1], "--pair", f"{a},{b}"),
             )
         )
     if len(out) > MOST_FINDINGS:
@@ -278,7 +314,7 @@ def _told(
 
 
 def _more(code: str, count: int, what: str, dataset: str) -> Finding:
-    return Finding(code, f"{count} more {what}", {"more": count}, f"sonde report {dataset}")
+    return Finding(code, f"{count} more {what}", {"more": count}, typed("sonde", "report", dataset))
 
 
 def _by_size(

@@ -22,7 +22,7 @@ import numpy as np
 import xarray as xr
 from scipy import stats as sps
 
-from sonde.core.errors import DataError, Finding, UsageError, nearest
+from sonde.core.errors import DataError, Finding, UsageError, Warning, nearest, typed
 from sonde.core.units import format_duration, format_size
 from sonde.net.pairs import LEAST_ERROR, LEVEL_NAMES, centre, log_errors, pairs_of
 
@@ -99,6 +99,10 @@ class LinkModel:
         known = self.left_out[np.isfinite(self.left_out)]
         return float(known.max()) if known.size else float("nan")
 
+    def extrapolates(self, size: float) -> bool:
+        """Whether a size lies outside of those measured."""
+        return not float(self.size.min()) <= size <= float(self.size.max())
+
     def segment(self, size: float) -> Segment:
         """The line that speaks for a size; beyond both ends the first or last."""
         for left, right in zip(self.segments, self.segments[1:]):
@@ -119,6 +123,22 @@ class LinkModel:
         spread = np.hypot(segment.error_at(size), self.scatter * abs(value))
         wide = float(sps.t.ppf(0.5 + level / 2, degrees) * spread)
         return value, max(0.0, value - wide), value + wide
+
+
+def beyond(fitted: Sequence[LinkModel], sizes: Sequence[int]) -> Warning | None:
+    """Which of `sizes` (B) lie outside of what was measured, where a forecast only carries the last line on."""
+    out = [size for size in sizes if any(link.extrapolates(size) for link in fitted)]
+    if not out:
+        return None
+    low = max(int(link.size.min()) for link in fitted)
+    high = min(int(link.size.max()) for link in fitted)
+    names = ", ".join(format_size(size, exact=True) for size in out)
+    return Warning(
+        "net.extrapolated",
+        f"the forecast for {names} is an extrapolation: measured were {format_size(low, exact=True)} to "
+        f"{format_size(high, exact=True)}",
+        "it holds only if the protocol stays the same there; measure such sizes with --sizes",
+    )
 
 
 def fit(size: np.ndarray, latency: np.ndarray, error: np.ndarray | None = None) -> LinkModel:
@@ -345,16 +365,52 @@ def expected(model: Mapping[str, Any], summary: xr.Dataset) -> np.ndarray:
         raise _bad_model("it has neither a matrix nor a level")
     links = pairs_of(summary)
     for row in range(len(links)):
-        name = LEVEL_NAMES[links.level[row]] if links.level[row] >= 0 else "any"
-        line = levels.get(name, levels.get("any"))
-        if line is None:
+        name = _speaks(levels, int(links.level[row]))
+        if name is None:
             continue
-        alpha, beta = line
+        alpha, beta = levels[name]
         ends = [(links.src[row], links.dst[row])]
         if not links.directed:
             ends.append((links.dst[row], links.src[row]))
         for a, b in ends:
             out[a, b] = alpha + beta * size
+    return out
+
+
+_OTHER_HOST = len(LEVEL_NAMES) - 1
+
+
+def _speaks(levels: Mapping[str, Any], level: int) -> str | None:
+    """Which level of an assumed model speaks for a pair: its own, else the next wider one on its host, else "any".
+
+    level: position in LEVEL_NAMES, -1 where not known. The network says nothing about what stays on a host.
+    """
+    wider: tuple[str, ...] = ()
+    if level >= 0:
+        wider = LEVEL_NAMES[level : max(level + 1, _OTHER_HOST)]
+    return next((name for name in (*wider, "any") if name in levels), None)
+
+
+def stand_ins(model: Mapping[str, Any], summary: xr.Dataset) -> list[Warning]:
+    """Which levels an assumed model lacks, and which of its others were taken for them.
+
+    Raises
+    ------
+    UsageError  as `expected`.
+    """
+    levels = _levels(model.get("level", ()))
+    out = []
+    for level in sorted({int(level) for level in pairs_of(summary).level if level >= 0}):
+        used = _speaks(levels, level)
+        if used is not None and used not in (LEVEL_NAMES[level], "any"):
+            out.append(
+                Warning(
+                    "net.wider_level",
+                    f"the assumed model has no level '{LEVEL_NAMES[level]}': its links were held against "
+                    f"'{used}'",
+                    f'give it a [[level]] with name = "{LEVEL_NAMES[level]}"',
+                )
+            )
     return out
 
 
@@ -430,7 +486,7 @@ def violations(
                 f"link {a}→{b} takes {format_duration(float(cells[a, b, s]))} at {format_size(size, exact=True)}, "
                 f"{ratio:.2f} times the {format_duration(float(wanted[a, b, s]))} that the model says",
                 {"src": a, "dst": b, "size": size, "ratio": ratio, "q": float(q[a, b, s])},
-                f"sonde net show {dataset} --pair {a},{b}",
+                typed("sonde", "net", "show", dataset, "--pair", f"{a},{b}"),
             )
         )
     if len(out) > MOST_FINDINGS:

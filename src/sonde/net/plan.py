@@ -135,6 +135,12 @@ class Plan:
             "rule": self.rule,
             **facts,
         }
+        noisy = [mode.name for mode in self.modes if mode.pattern == "one_pair"]
+        if noisy:  # what clustbench's files of these modes say in their heads
+            makers = min(self.noise_ranks, self.ntasks - 2) // 2 * 2  # they make noise in pairs
+            document["noise"] = {
+                name: {"noise_bytes": self.noise_bytes, "noise_ranks": makers} for name in noisy
+            }
         if self.pairs:
             document["pairs"] = [list(pair) for a, b in self.pairs for pair in ((a, b), (b, a))]
         return document
@@ -158,6 +164,16 @@ class Plan:
                     "net.empty_bcast",
                     "a broadcast of 0 B sends nothing: its delay is that of the call",
                     "leave 0 out of --sizes for bcast",
+                )
+            )
+        if missed := str(self.labels.get("unclassed_pairs", "")):
+            count = missed.count(",") + 1
+            out.append(
+                Warning(
+                    "net.unclassed_links",
+                    f"the first pass of --by-class had no time for {count} link{'' if count == 1 else 's'}: each "
+                    "stands for itself alone",
+                    "give a longer --budget",
                 )
             )
         if self.inject_clock or self.inject_slow:

@@ -12,13 +12,23 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sonde.core import hostlist, provenance, seal
-from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, Warning
+from sonde.core.blocks import BlockFile
+from sonde.core.errors import (
+    DataError,
+    EnvironmentFailure,
+    Interrupted,
+    SondeError,
+    UsageError,
+    Warning,
+    typed,
+)
 from sonde.core.events import Event, Progress
 from sonde.core.launch import Launcher, launcher, probe
 from sonde.core.launch.cpus import available
@@ -105,7 +115,7 @@ def output_path(output: Path | None) -> Path:
         raise UsageError(
             "net.bad_output",
             f"--output {output} is a folder",
-            f"name the dataset: -o {output / 'net.nc'}",
+            f"name the dataset: {typed('-o', output / 'net.nc')}",
         )
     if not output.parent.is_dir():
         raise EnvironmentFailure(
@@ -192,10 +202,13 @@ def measure(request: Request, progress: Progress) -> Measured:
     )
     listener = _Listener(progress)
     left = 0.0 if request.budget_s is None else _left(plan, request.budget_s, request.began)
-    with seal.hold(run_dir) as held:
+    with _unless_interrupted(run_dir), seal.hold(run_dir) as held:
         ending = _listen(command(plan, start, run_dir, left), run_dir, listener, left, request.timeout_s)
         stop_reason = "interrupted" if listener.interrupted else listener.stop_reason(ending)
         error = ending.error or listener.error
+        if listener.interrupted and _nothing_in(run_dir):
+            _forget(run_dir)
+            raise _interrupted()
         if listener.started is None and error is not None:
             _forget(run_dir)
             raise error
@@ -215,7 +228,8 @@ def measure_by_class(request: Request, bar: Callable[[str, float | None], Progre
 
     The first pass visits every pair, with few samples of a few lengths; it may take a third of the budget.
     Only
-    the second pass is kept; its dataset says which pairs stood for how many.
+    the second pass is kept; its dataset says which pairs stood for how many. A pair that the first pass did not
+    get to before its time was over stands for itself and is measured, too.
     """
     import sonde
     from sonde.net.classes import link_classes
@@ -237,21 +251,26 @@ def measure_by_class(request: Request, bar: Callable[[str, float | None], Progre
     with tempfile.TemporaryDirectory(prefix="sonde-net-") as scratch:
         scout = replace(request, plan=first, out=Path(scratch) / "classes.nc", budget_s=share)
         found = measure(scout, bar("classes of links", share))
-        if found.error is not None or found.interrupted:
-            raise found.error or EnvironmentFailure(
+        if found.error is not None:
+            raise found.error
+        if found.interrupted:
+            raise Interrupted(
                 "net.interrupted", "interrupted in the first pass, which is not kept", "run it again"
             )
         with sonde.open(found.paths[0]) as tree:
             links = pairs_of(tree["summary"].to_dataset().load())
             classes = link_classes(links)
     chosen = representatives(links, classes, plan.seed)
-    labels = {
+    missed = unseen(links, plan.ntasks)
+    labels: dict[str, Any] = {
         "selection": "by-class",
         "link_classes": len(classes),
         "class_links": ",".join(str(int(count)) for count in classes.count),
         "class_pairs": ";".join(",".join(f"{a}-{b}" for a, b in pairs) for pairs in chosen),
     }
-    pairs = tuple(sorted({pair for pairs in chosen for pair in pairs}))
+    if missed:
+        labels["unclassed_pairs"] = ",".join(f"{a}-{b}" for a, b in missed)
+    pairs = tuple(sorted({pair for pairs in [*chosen, missed] for pair in pairs}))
     return measure(
         replace(request, plan=replace(plan, pairs=pairs, labels=labels)), bar("net run", request.budget_s)
     )
@@ -328,6 +347,12 @@ def representatives(links: Pairs, classes: Classes, seed: int) -> list[list[tupl
     return out
 
 
+def unseen(links: Pairs, ntasks: int) -> list[tuple[int, int]]:
+    """Unordered pairs of `ntasks` ranks that have no data in `links`, in order."""
+    seen = {(min(a, b), max(a, b)) for a, b in zip(links.src.tolist(), links.dst.tolist())}
+    return [pair for pair in combinations(range(ntasks), 2) if pair not in seen]
+
+
 def drop_raw(measured: Measured) -> None:
     """Takes /raw out of what was measured; the summary, with counts, verdicts and places of the ranks, stays.
 
@@ -367,6 +392,33 @@ def _left(plan: Plan, budget_s: float, began: float) -> float:
     reserve = RESERVE_S + RESERVE_SHARE * budget_s + RESERVE_CELL_S * plan.cells
     reserve += RESERVE_FIT_S * min(plan.cells, FITTED * len(plan.modes))
     return max(0.2, budget_s - (time.monotonic() - began) - min(reserve, budget_s / 2))
+
+
+def _interrupted() -> Interrupted:
+    return Interrupted(
+        "net.interrupted", "interrupted before anything was measured; no file is left", "run it again"
+    )
+
+
+@contextmanager
+def _unless_interrupted(run_dir: Path) -> Iterator[None]:
+    """A Ctrl-C before the probe listens, or while it is saved; what holds samples stays, for `recover`."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if (run_dir / seal.RUN_FILE).exists() and _nothing_in(run_dir):
+            _forget(run_dir)
+            raise _interrupted() from None
+        raise
+
+
+def _nothing_in(run_dir: Path) -> bool:
+    """Whether no rank has written a sample."""
+    for path in run_dir.glob("*.blk"):
+        with suppress(DataError, OSError):  # not even its head is there
+            if any((records["kind"] == 0).any() for records in BlockFile(path)):
+                return False
+    return True
 
 
 def _forget(run_dir: Path) -> None:

@@ -400,6 +400,8 @@ def _root_attrs(plan: Mapping[str, Any], part: str) -> dict[str, Any]:
         if plan.get(name) is not None:
             value = plan[name]
             attrs[name] = int(value) if isinstance(value, bool) else value
+    if part in plan.get("noise", {}):
+        attrs |= {name: int(value) for name, value in plan["noise"][part].items()}
     return attrs
 
 

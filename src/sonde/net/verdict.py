@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from scipy.stats import false_discovery_control
 
-from sonde.core.errors import Finding, UsageError, Warning
+from sonde.core.errors import Finding, UsageError, Warning, typed
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_size, parse_duration
 from sonde.net.pairs import centre
@@ -229,16 +229,18 @@ def _slow(row: dict[str, Any], ranks: int, directed: bool, dataset: str) -> Find
             "net.slow_link",
             f"link {name} is {slower} at {at}",
             evidence,
-            f"sonde net show {dataset} --pair {src},{dst}",
+            typed("sonde", "net", "show", dataset, "--pair", f"{src},{dst}"),
         )
     if subject == "host":
         evidence |= {"host": str(row["host"])}
         text = f"all links of host {row['host']} are {row['ratio'] - 1:.0%} slower than those of other hosts"
-        return Finding("net.slow_host", text, evidence, f"sonde net run --hosts '^{row['host']}'")
+        return Finding(
+            "net.slow_host", text, evidence, typed("sonde", "net", "run", "--hosts", f"^{row['host']}")
+        )
     evidence |= {"rank": src, "host": str(row["host"])}
     where = f" on {row['host']}" if str(row["host"]) else ""
     text = f"all links of rank {src}{where} are {row['ratio'] - 1:.0%} slower than those of other ranks"
-    look = f"sonde net show {dataset} --pair {src},{(src + 1) % ranks}"
+    look = typed("sonde", "net", "show", dataset, "--pair", f"{src},{(src + 1) % ranks}")
     return Finding("net.slow_rank", text, evidence, look)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -97,11 +98,14 @@ def check(
     if output is None:
         for result in results:
             result.datasets = []  # they went with the scratch folder
+            result.findings = [replace(finding, next="sonde survey") for finding in result.findings]
     outcome = _outcome("check", results, None)
     outcome.lines = surveys.summary(results)
     if outcome.findings:
         outcome.exit = Exit.FINDING
-        outcome.lines += ["would drain:", "  " + limits.drain_command(outcome.findings)]
+        outcome.lines.append(
+            " would drain: " + limits.drain_command(outcome.findings)
+        )  # one line, for scripts
     if any(result.interrupted for result in results):
         outcome.exit = Exit.INTERRUPTED
     return outcome

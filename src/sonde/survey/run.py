@@ -6,9 +6,10 @@ import secrets
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from sonde.core.errors import EnvironmentFailure, SondeError
+from sonde.core.errors import EnvironmentFailure, Interrupted, SondeError
 from sonde.core.events import Progress
 from sonde.survey.rooms import RoomResult
 
@@ -78,6 +79,10 @@ def _net(
         )
         request = net.Request(plan, start, folder / "net.nc", ("sonde", *sys.argv[1:]), budget_s, began)
         measured = net.measure(request, bar("survey: net", budget_s))
+    except Interrupted:
+        with suppress(OSError):  # somebody keeps something there
+            folder.rmdir()
+        raise
     except SondeError as error:
         return RoomResult("net", skipped=error.what, hint=error.hint)
     result = read_net(measured.paths)

@@ -129,12 +129,12 @@ def test_dotted_keys_and_inline_tables_are_the_same(call):
         (
             '[room.run]\nntasks = "many"\n',
             "sonde.toml:2: ntasks: 'many' is not allowed; allowed: whole numbers from 1 up",
-            "",
+            "write it in digits, like 4",
         ),
         (
             "[room.run]\nntasks = 0\n",
             "sonde.toml:2: ntasks: '0' is not allowed; allowed: whole numbers from 1 up",
-            "",
+            "write it in digits, like 4",
         ),
         (
             "[room.run]\nntasks = true\n",

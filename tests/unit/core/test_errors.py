@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from sonde.core.errors import (
@@ -64,3 +66,13 @@ def test_the_nearest_known_word_is_named_and_a_far_one_is_not():
     assert nearest("buget", ["budget", "seed"]) == " (nearest: budget)"
     assert nearest("zzz", ["budget", "seed"]) == ""
     assert nearest("x", []) == ""
+
+
+def test_a_command_to_copy_survives_the_shell():
+    import shlex
+
+    from sonde.core.errors import typed
+
+    words = ["sonde", "net", "show", Path("my runs/it's $HOME.nc"), "--pair", "0,1"]
+    assert shlex.split(typed(*words)) == [str(word) for word in words]
+    assert typed("sonde", "net", "show", "a.nc", "--pair", "0,1") == "sonde net show a.nc --pair 0,1"

@@ -12,6 +12,7 @@ from sonde.core.errors import UsageError
 from sonde.core.options import (
     DURATION,
     HOSTS,
+    PAUSE,
     SHARE,
     SHARED,
     SIZE,
@@ -99,14 +100,22 @@ def test_what_is_no_share_is_refused(text):
 @pytest.mark.parametrize("text", ["", "-1", "0", "1.5", "1e3", "one", "٣", "9" * 19, "+1"])
 def test_what_is_no_whole_number_from_one_up_is_refused(text):
     assert Whole(1).read(" 12 ") == 12
-    with pytest.raises(UsageError, match="allowed: whole numbers from 1 up"):
+    with pytest.raises(UsageError, match="allowed: whole numbers from 1 up") as caught:
         Whole(1).read(text)
+    assert "digits" in caught.value.hint
 
 
 def test_a_duration_of_no_time_is_refused():
     assert DURATION.read("2min") == 120
     with pytest.raises(UsageError, match="no time at all"):
         DURATION.read("0")
+
+
+def test_a_pause_may_be_none_at_all_but_not_below():
+    assert PAUSE.read("0s") == 0
+    assert PAUSE.read("250ms") == 0.25
+    with pytest.raises(UsageError, match="'-1s'"):
+        PAUSE.read("-1s")
 
 
 def test_size_and_hosts_are_checked_as_they_are_read():

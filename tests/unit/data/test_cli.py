@@ -52,7 +52,8 @@ def test_convert_without_a_place_is_a_document(sound):
     outcome = ask("convert", sound, "--to", "csv")
     assert outcome.document.startswith("rank,cell [B],median [s],median_low [s],median_high [s]\n0,0,1.00")
     (warning,) = outcome.warnings
-    assert warning.evidence == "a csv file holds one table; left out: spread by ()"
+    assert warning.evidence == "a csv file holds one table: 1 variable left out"
+    assert outcome.values["left_out"] == ["spread"]
     assert outcome.schema == "lab/1"
     assert ask("convert", sound, "--to", "json").warnings == []
 
@@ -63,7 +64,13 @@ def test_convert_writes_where_it_is_told(sound, tmp_path):
         {"file": str(tmp_path / "b.parquet"), "table": "rank_cell_sample", "rows": 120}
     ]
     assert outcome.document is None
-    assert "n by (rank, cell); host by (rank)" in outcome.warnings[0].evidence
+    assert outcome.dataset == str(tmp_path / "b.parquet")  # what was made, not what was read
+    assert outcome.warnings[0].evidence == "a parquet file holds one table: 2 variables left out"
+    assert "-v names them" in outcome.warnings[0].hint
+    assert outcome.values["left_out"] == ["n", "host"]
+    outcome = ask("convert", sound, "-o", tmp_path / "b.parquet", "--group", "raw", "-v")
+    assert outcome.warnings[0].evidence.endswith("left out: n, host")
+    assert "-v" not in outcome.warnings[0].hint
     (tmp_path / "out").mkdir()
     outcome = ask("convert", sound, "--to", "csv", "-o", tmp_path / "out")
     assert [file["rows"] for file in outcome.values["files"]] == [6, 1]

@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from sonde.core.errors import DataError
-from sonde.net.limits import Limits, check, diff
+from sonde.net.limits import Limits, check, diff, single_link
 
 SIZES = (8, 1024)
 ERROR = 0.02  # standard error of a log median in these tests
@@ -56,7 +56,36 @@ def test_a_limit_up_to_a_size_leaves_longer_messages_alone():
 def test_very_many_findings_are_counted_instead_of_told():
     found = check(run_of(flat()), Limits(max_median_s=1e-9, slow_links=False))
     assert len(found) == 21
-    assert found[-1].evidence["more"] == 8 * 7 * 2 - 20
+    assert found[-1].evidence["more"] == 8 * 7 - 20
+
+
+def test_a_link_over_its_limit_at_many_sizes_is_one_finding_that_lists_them():
+    sizes = tuple(8 << k for k in range(9))
+    cells = np.full((2, 2, 9), np.nan)
+    cells[0, 1] = 1e-6
+    cells[1, 0] = np.linspace(4e-6, 6e-6, 9)
+    found = check(run_of(cells, sizes=sizes), Limits(max_median_s=3e-6, slow_links=False))
+    assert len(found) == 1
+    assert found[0].evidence["sizes"] == list(sizes)
+    assert found[0].evidence["size"] == 2048
+    assert "6.00 µs for 2 KiB" in found[0].text
+    assert "(also at 8 B, 16 B, 32 B, 64 B, 128 B, 256 B and 2 more)" in found[0].text
+
+
+def test_an_uneven_class_is_one_finding_that_lists_its_sizes():
+    cells = flat()
+    cells[2, 5] *= [2.0, 3.0]
+    (found,) = check(run_of(cells), Limits(max_ratio=1.5, slow_links=False))
+    assert found.evidence["sizes"] == list(SIZES)
+    assert (found.evidence["size"], found.evidence["src"], found.evidence["dst"]) == (1024, 2, 5)
+    assert "(also at 8 B)" in found.text
+
+
+def test_two_ranks_have_one_link_and_nothing_to_compare_it_with():
+    told = single_link(run_of(flat(n=2)))
+    assert told is not None
+    assert "--against" in told.hint
+    assert single_link(run_of(flat(n=3))) is None
 
 
 def test_uneven_links_of_a_class_are_a_finding():

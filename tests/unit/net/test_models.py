@@ -181,6 +181,49 @@ def test_levels_follow_the_places_of_the_ranks():
     assert wanted[0, 2, 0] == pytest.approx(5e-6, rel=0.01)
 
 
+def places(**known: list[int]) -> xr.Dataset:
+    """Four ranks on one host, with what is known of their places."""
+    summary = summary_of(uniform(), host=np.array(["n1"] * 4, object))
+    return summary.assign({name: ("rank", np.array(ids)) for name, ids in known.items()})
+
+
+def test_a_missing_level_is_stood_in_for_by_the_next_wider_one_and_told():
+    summary = places(core=[0, 1, 2, 3], l3=[0, 0, 1, 1], numa=[0, 0, 0, 0], package=[0, 0, 0, 0])
+    assumed = {"level": [{"name": "same package", "latency_s": 1e-6}, {"name": "any", "latency_s": 9e-6}]}
+    wanted = models.expected(assumed, summary)
+    assert wanted[0, 1, 0] == pytest.approx(1e-6)  # same L3
+    assert wanted[0, 2, 0] == pytest.approx(1e-6)  # same NUMA node
+    told = models.stand_ins(assumed, summary)
+    assert [warning.code for warning in told] == ["net.wider_level"] * 2
+    assert "no level 'same L3': its links were held against 'same package'" in told[0].evidence
+    assert "no level 'same NUMA node'" in told[1].evidence
+
+
+def test_the_network_never_stands_in_for_what_stays_on_a_host():
+    summary = places(core=[0, 1, 2, 3], l3=[0, 0, 0, 0])
+    assumed = {"level": [{"name": "other host", "latency_s": 1e-6}]}
+    assert np.isnan(models.expected(assumed, summary)).all()
+    assert models.stand_ins(assumed, summary) == []
+
+
+def test_a_narrower_level_does_not_stand_in_for_a_wider_one():
+    summary = places()
+    assumed = {"level": [{"name": "same core", "latency_s": 1e-6}]}
+    assert np.isnan(models.expected(assumed, summary)).all()
+
+
+def test_a_forecast_beyond_the_sizes_measured_is_told():
+    model = models.fit(SIZES, 1e-6 + SIZES * 1e-10)
+    inside, outside = int(SIZES[1]), int(SIZES[-1]) + 1
+    assert models.beyond([model], [int(SIZES[0]), inside, int(SIZES[-1])]) is None
+    told = models.beyond([model], [inside, outside])
+    assert told is not None
+    assert told.code == "net.extrapolated"
+    assert not model.extrapolates(inside)
+    assert model.extrapolates(outside)
+    assert model.extrapolates(int(SIZES[0]) - 1)
+
+
 @pytest.mark.parametrize(
     ("model", "told"),
     [

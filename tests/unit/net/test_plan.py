@@ -242,3 +242,42 @@ class TestRule:
         with pytest.raises(UsageError, match=f"--rule asks for {rule}") as told:
             rule_with(0.05, rule)
         assert told.value.code == "net.rule_twice"
+
+
+class TestNoise:
+    @pytest.mark.parametrize(
+        ("ntasks", "asked", "made"), [(4, 2, 2), (4, 8, 2), (6, 3, 2), (2, 2, 0), (8, 6, 6)]
+    )
+    def test_the_run_records_how_many_ranks_make_noise(self, ntasks, asked, made):
+        document = plan("noise,one_to_one", ntasks=ntasks, noise_ranks=asked, noise_bytes=512).document({})
+        assert document["noise"] == {"noise": {"noise_bytes": 512, "noise_ranks": made}}
+
+    def test_other_modes_record_no_noise(self):
+        assert "noise" not in plan().document({})
+
+
+class TestByClass:
+    def test_pairs_without_data_are_unseen_whichever_way_they_were_measured(self):
+        from types import SimpleNamespace
+
+        import numpy as np
+
+        from sonde.net.run import unseen
+
+        links = SimpleNamespace(src=np.array([1, 0]), dst=np.array([0, 2]))
+        assert unseen(links, 4) == [(0, 3), (1, 2), (1, 3), (2, 3)]
+
+    def test_nothing_seen_is_all_unseen(self):
+        from types import SimpleNamespace
+
+        import numpy as np
+
+        from sonde.net.run import unseen
+
+        none = np.array([], int)
+        assert unseen(SimpleNamespace(src=none, dst=none), 3) == [(0, 1), (0, 2), (1, 2)]
+
+    def test_links_that_the_first_pass_missed_are_told(self):
+        (warning,) = plan(labels={"unclassed_pairs": "0-1,2-3"}).warnings()
+        assert warning.code == "net.unclassed_links"
+        assert "2 links" in warning.evidence

@@ -7,7 +7,8 @@ How it is made sure that nothing stays behind:
     its ranks on every host; and the probe's stdin reaches end of file, which means stop.
   - When the launcher is gone, every process of this machine that carries this run's mark in its environment
     is ended. Process groups do not serve: Open MPI gives each rank a group of its own, MPICH a session.
-  - A guard, a shell that waits on a pipe from Sonde, does the same when Sonde did not live to do it: MPICH's
+  - What the launcher had no time to remove (`remains.py`) is removed then.
+  - A guard, a shell that waits on a pipe from Sonde, does both when Sonde did not live to do it: MPICH's
     mpiexec passes SIGTERM on once and then waits for ever for a rank that ignores it.
 """
 
@@ -31,6 +32,7 @@ from typing import IO, TYPE_CHECKING
 from sonde.core.errors import EnvironmentFailure, SondeError
 from sonde.core.events import Event
 from sonde.core.events import parse as parse_event
+from sonde.core.launch import remains
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -41,17 +43,27 @@ _LINE_BYTES = 1 << 20  # a longer line on stdout is no event
 _TAIL_LINES = 8
 _KILL_GRACE_S = 5.0
 
-# $1: the mark; $2: seconds for the launcher to clean up by itself. `read` succeeds when Sonde says that it is
-# through, and meets end of file when Sonde has died.
+# $1: the mark; $2: seconds in which the launcher may clean up by itself; $3: the note of what is to be removed
+# (remains.py). `read` succeeds when Sonde says that it is through, and meets end of file when Sonde has died.
 _GUARD = """
+left() { grep -slzx "$1" /proc/[0-9]*/environ | cut -d/ -f3; }
 read word && exit
-sleep "$2"
 for turn in 1 2 3 4 5 6 7 8 9 10; do
-  pids=$(grep -slzx "$1" /proc/[0-9]*/environ | cut -d/ -f3)
-  [ -n "$pids" ] || exit
+  sleep "$2"
+  [ -n "$(left "$1")" ] || break
+done
+for turn in 1 2 3 4 5 6 7 8 9 10; do
+  pids=$(left "$1")
+  [ -n "$pids" ] || break
   kill -KILL $pids
   sleep 0.1
 done
+[ -f "$3" ] || exit
+while read -r inode path; do
+  [ "$(stat -c %i -- "$path" 2>/dev/null)" = "$inode" ] && rm -rf -- "$path"
+  case $path in */ompi.*/pid.*) rmdir -- "${path%/*}" 2>/dev/null ;; esac
+done <"$3"
+rm -f -- "$3"
 """
 
 
@@ -125,6 +137,7 @@ class ProbeProcess:
         self._guard: subprocess.Popen[bytes] | None = None
         self._log_file: IO[bytes] | None = None
         self._log_start = 0
+        self._began = 0.0
         self._pending = b""
         self._asked: str | None = None  # why we ended it: "stopped" or "timeout"
         self._escalate_at: float | None = None
@@ -147,9 +160,14 @@ class ProbeProcess:
                 "choose another --output",
             ) from error
         self._log_start = self._log_file.tell()
+        self._began = time.time()
         try:
             self._guard = subprocess.Popen(
-                ["/bin/sh", "-c", _GUARD, "sonde-guard", f"{MARK}={self._mark}", f"{_KILL_GRACE_S:g}"],
+                [
+                    *("/bin/sh", "-c", _GUARD, "sonde-guard", f"{MARK}={self._mark}"),
+                    f"{_KILL_GRACE_S / 10:g}",  # it looks ten times
+                    str(remains.note_path(self.log.parent.absolute())),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -282,6 +300,8 @@ class ProbeProcess:
             return
         if event["event"] == "error":
             self.last_error = event
+        elif event["event"] == "start":  # all ranks are up, and so is what they share
+            remains.note(self.log.parent, self.pid, marked(self._mark), self._env, self._began)
         self._on_event(event)
 
     def _to_log(self, line: bytes) -> None:
@@ -315,6 +335,7 @@ class ProbeProcess:
         assert self._log_file is not None
         status = self._child.wait()
         self._sweep()
+        remains.clear(self.log.parent)
         self._dismiss_guard()
         for pipe in (self._child.stdin, self._child.stdout):
             if pipe is not None:
