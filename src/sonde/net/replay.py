@@ -16,7 +16,7 @@ from scipy import stats as sps
 
 from sonde.core.errors import DataError
 from sonde.core.rules import Replay, replay
-from sonde.core.stats import median
+from sonde.core.stats import steady_median
 from sonde.net.cells import pieces, series_in
 
 LEVEL = 0.95
@@ -77,7 +77,8 @@ def replay_all(raw: xr.Dataset, specs: Sequence[str], *, cap: int = 20000, seed:
     """
     told: dict[str, list[tuple[Replay, float, float]]] = {spec: [] for spec in specs}
     for x, epoch in _cells(raw):
-        truth, spent = median(x), np.cumsum(x)
+        truth = steady_median(x, np.zeros(len(x), int) if epoch is None else epoch).median
+        spent = np.cumsum(x)
         for spec in specs:
             said = replay(x, epoch, spec, cap=cap, seed=seed, level=LEVEL)
             taken = float(spent[min(said.n, len(x)) - 1]) if said.n else 0.0
