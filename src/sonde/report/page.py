@@ -129,7 +129,7 @@ def evidence(finding: Finding) -> list[tuple[str, str]]:
     """Evidence as (name, text): a key's SI suffix becomes the unit of its value."""
     told = []
     for key, value in finding.evidence.items():
-        name, unit = key, ""
+        name, unit = key, "B" if key in ("size", "sizes") else ""
         for suffix, known in SUFFIXES.items():
             if key.lower().endswith(suffix) and len(key) > len(suffix):
                 name, unit = key[: -len(suffix)], known

@@ -44,6 +44,7 @@ def test_anchors_are_unique_and_safe():
     [
         ("median_s", 2.5e-6, ("median", "2.5 µs")),
         ("size_b", 65536, ("size", "64 KiB")),
+        ("sizes", [8, 65536], ("sizes", "8 B to 64 KiB")),
         ("ci_s", [1e-6, 2e-6], ("ci", "1 µs to 2 µs")),
         ("hosts", ["n1", "n2", "n3"], ("hosts", "n1, n2, n3")),
         ("ranks", list(range(20)), ("ranks", "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 8 more")),
