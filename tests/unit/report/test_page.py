@@ -81,6 +81,15 @@ def test_warnings_of_one_kind_are_one_with_examples_and_a_count():
     assert one == page.WarningGroup("b", "", [("", "once")])
 
 
+def test_a_group_of_warnings_is_one_for_the_terminal():
+    group = page.WarningGroup("a", "wait", [("x.nc", "cell 0"), ("", "cell 1"), ("", "cell 2")], 3)
+    said = "6 of a kind: cell 0 (x.nc); cell 1; cell 2; and 3 more"
+    assert group.as_one() == Warning("a", said, "wait")
+    two = page.WarningGroup("a", "wait", [("x.nc", "cell 0"), ("y.nc", "cell 1")])
+    assert two.as_one().evidence == "cell 0 (x.nc); cell 1 (y.nc)"
+    assert page.WarningGroup("b", "", [("", "once")]).as_one() == Warning("b", "once", "")
+
+
 def test_warnings_with_different_hints_stay_apart():
     report = page.Report("t", "v", warnings=[Warning("a", "x", "do this"), Warning("a", "y", "do that")])
     assert len(page.group_warnings(report)) == 2
