@@ -596,7 +596,8 @@ def _class_cut(summary: xr.Dataset) -> float | None:
     count = len(np.unique(label))
     if not 1 < count <= len(merge):
         return None
-    members = [1.0] * (len(merge) + 1)  # scipy counts leaves, the tree links, of which a leaf may have several
+    # scipy counts leaves, the tree links, of which a leaf may have several
+    members = [1.0] * (len(merge) + 1)
     for row in merge:
         row[3] = members[int(row[0])] + members[int(row[1])]
         members.append(row[3])

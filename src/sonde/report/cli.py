@@ -84,7 +84,7 @@ def command(
         sound=not any(section.doubt for section in report.sections),
         complete=all(bool(dataset.attrs(tree).get("complete", 1)) for tree in trees.values()),
         findings=report.findings,
-        warnings=report.warnings,
+        warnings=[group.as_one() for group in page.group_warnings(report)],
         values={"report": str(output), "figures": [str(path) for path in drawn]},
         lines=[f"figures: {len(drawn)} in {static}"] if drawn else [],
     )

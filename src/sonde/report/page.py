@@ -83,6 +83,14 @@ class WarningGroup:
     said: list[tuple[str, str]]
     more: int = 0
 
+    def as_one(self) -> Warning:
+        """The group as one warning, for the terminal and JSON."""
+        texts = [f"{text} ({whom})" if whom else text for whom, text in self.said]
+        told = "; ".join(texts)
+        if self.more:
+            told = f"{len(texts) + self.more} of a kind: {told}; and {self.more} more"
+        return Warning(self.code, told, self.hint)
+
 
 EXAMPLES = 3  # warnings of one kind that are shown
 
@@ -129,7 +137,7 @@ def evidence(finding: Finding) -> list[tuple[str, str]]:
     """Evidence as (name, text): a key's SI suffix becomes the unit of its value."""
     told = []
     for key, value in finding.evidence.items():
-        name, unit = key, ""
+        name, unit = key, "B" if key in ("size", "sizes") else ""
         for suffix, known in SUFFIXES.items():
             if key.lower().endswith(suffix) and len(key) > len(suffix):
                 name, unit = key[: -len(suffix)], known

@@ -777,7 +777,7 @@ def dendrogram(figure: Figure) -> Tree:
         cut = limit if limit is not None else 0.0
         shrink = {"p": LEAVES, "truncate_mode": "lastp"} if n > LEAVES else {}
         drawn = hierarchy.dendrogram(
-            links, no_plot=True, color_threshold=cut, above_threshold_color="above", **shrink
+            counted(links), no_plot=True, color_threshold=cut, above_threshold_color="above", **shrink
         )
         names = [
             _leaf(f, leaf) if leaf < n else f"{int(links[leaf - n, 3])} leaves" for leaf in drawn["leaves"]
@@ -795,6 +795,16 @@ def dendrogram(figure: Figure) -> Tree:
             branches.append(((np.asarray(along) - 5) / 10, np.asarray(up) * height.factor, of_class))
         frames.append((names, branches))
     return Tree(height, frames, None if limit is None else limit * height.factor, notes)
+
+
+def counted(links: np.ndarray) -> np.ndarray:
+    """A linkage whose counts are of leaves, as scipy insists; a room's leaf may stand for several things."""
+    links = np.array(links, float)
+    members = [1.0] * (len(links) + 1)
+    for row in links:
+        row[3] = members[int(row[0])] + members[int(row[1])]
+        members.append(float(row[3]))
+    return links
 
 
 def _leaf(data: xr.Dataset, k: int) -> str:

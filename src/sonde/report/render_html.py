@@ -737,6 +737,8 @@ def _focus(figure: Figure, c: prepare.Chart, curves: Sequence[prepare.Curve]) ->
     if not q.log:
         return {f"{part}axis": {"range": list(ends), "autorange": False}}
     marks = scale.ticks(ends[0] / q.factor, ends[1] / q.factor, q.si, True)
+    if figure.kind is Kind.SERIES and len(marks) > 4:  # panels are low
+        marks = marks[::2]
     return {
         f"{part}axis": {
             "range": [float(np.log10(e)) for e in ends],
@@ -937,7 +939,7 @@ def plotly_js() -> str:
 def options(text: str) -> Markup:
     """A sentence in which no option to type ("--budget 5min") is broken over two lines."""
     whole = Markup('<span class="nobreak">{}</span>')
-    parts = re.split(r"(--[a-z][a-z-]*(?: [a-z]*:?\d[\w.%]*)?)", text)
+    parts = re.split(r"(--[a-z][a-z-]*(?: [a-z]*:?\d[\w.:%]*)?)", text)
     return Markup("").join(whole.format(part) if k % 2 else part for k, part in enumerate(parts))
 
 

@@ -44,6 +44,7 @@ def test_anchors_are_unique_and_safe():
     [
         ("median_s", 2.5e-6, ("median", "2.5 µs")),
         ("size_b", 65536, ("size", "64 KiB")),
+        ("sizes", [8, 65536], ("sizes", "8 B to 64 KiB")),
         ("ci_s", [1e-6, 2e-6], ("ci", "1 µs to 2 µs")),
         ("hosts", ["n1", "n2", "n3"], ("hosts", "n1, n2, n3")),
         ("ranks", list(range(20)), ("ranks", "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 8 more")),
@@ -78,6 +79,15 @@ def test_warnings_of_one_kind_are_one_with_examples_and_a_count():
     many, one = page.group_warnings(report)
     assert many == page.WarningGroup("a", "wait", [("x.nc", "cell 0"), ("", "cell 1"), ("", "cell 2")], 3)
     assert one == page.WarningGroup("b", "", [("", "once")])
+
+
+def test_a_group_of_warnings_is_one_for_the_terminal():
+    group = page.WarningGroup("a", "wait", [("x.nc", "cell 0"), ("", "cell 1"), ("", "cell 2")], 3)
+    said = "6 of a kind: cell 0 (x.nc); cell 1; cell 2; and 3 more"
+    assert group.as_one() == Warning("a", said, "wait")
+    two = page.WarningGroup("a", "wait", [("x.nc", "cell 0"), ("y.nc", "cell 1")])
+    assert two.as_one().evidence == "cell 0 (x.nc); cell 1 (y.nc)"
+    assert page.WarningGroup("b", "", [("", "once")]).as_one() == Warning("b", "once", "")
 
 
 def test_warnings_with_different_hints_stay_apart():

@@ -271,6 +271,28 @@ def test_a_distribution_keeps_its_style_and_its_order():
     assert measured.x.size <= prepare.STEPS
 
 
+def test_leaves_that_stand_for_several_things_are_drawn():
+    merge = np.array([[0, 1, 0.1, 20], [2, 3, 0.4, 31.0]])
+    data = xr.Dataset({"merge": (("link", "part"), merge), "leaf": ("leaf", ["a", "b", "c"])})
+    names, branches = prepare.dendrogram(figure(Kind.DENDROGRAM, data)).frames[0]
+    assert sorted(names) == ["a", "b", "c"]
+    assert len(branches) == 2
+
+
+def test_leaves_choose_the_colour_of_their_branch():
+    merge = np.array([[0, 1, 0.1, 2], [2, 3, 0.1, 2], [4, 5, 0.9, 4]])
+    data = xr.Dataset(
+        {
+            "merge": (("link", "part"), merge),
+            "leaf": ("leaf", ["a", "b", "c", "d"]),
+            "hue": ("leaf", [5, 5, 2, 2]),
+            "threshold": 0.5,
+        }
+    )
+    _, branches = prepare.dendrogram(figure(Kind.DENDROGRAM, data)).frames[0]
+    assert sorted(branch_class for *_, branch_class in branches) == [0, 3, 6]
+
+
 def test_dendrogram_leaves_and_classes():
     tree = prepare.dendrogram(demo.dendrogram(32))
     names, branches = tree.frames[0]

@@ -528,6 +528,7 @@ def test_a_caption_may_have_paragraphs():
     [
         ("measure (--budget 5min) or (--rule ci:5%).", ["--budget 5min", "--rule ci:5%"]),
         ("choose a coarser --rule", ["--rule"]),
+        ("net run --sizes 0:1000:100 -o a.nc", ["--sizes 0:1000:100"]),
         ("give --raw to keep all", ["--raw"]),
         ("nothing to type here", []),
     ],

@@ -222,7 +222,7 @@
       const focus = this.focus && this.focus.checked ? frame.focus : null;
       const same = this.same && this.same.checked && spec.fixed ? spec.fixed.layout : null;
       const layout = ready([frame.layout, same, focus].reduce((all, part) => merged(all, part || {}), spec.layout), colours);
-      const width = printing ? Math.min(PRINT_WIDTH, spec.cells ? 300 : PRINT_WIDTH) : this.plot.clientWidth;
+      const width = printing ? Math.min(PRINT_WIDTH, spec.cells ? 270 : PRINT_WIDTH) : this.plot.clientWidth;
       layout.width = width;
       if (spec.size.aspect) {
         const most = Math.min(width, spec.size.most);
