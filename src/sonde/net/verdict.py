@@ -312,7 +312,7 @@ def _interval(low: float, high: float) -> str:
     if not np.isfinite([low, high]).all():
         return "–"
     (a, _, unit), b = format_duration(low).rpartition(" "), format_duration(high)
-    return f"{a}–{b}" if b.endswith(f" {unit}") and " " not in a else f"{format_duration(low)}–{b}"
+    return f"{a}–{b}" if b.partition(" ")[2] == unit and " " not in a else f"{format_duration(low)}–{b}"
 
 
 def pair_table(summary: xr.Dataset, src: int, dst: int) -> Table:

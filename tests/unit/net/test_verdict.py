@@ -289,7 +289,7 @@ class TestPairTable:
             (2.03e-6, 2.04e-6, "2.03–2.04 µs"),
             (9.6e-7, 1.04e-6, "960 ns–1.04 µs"),
             (float("nan"), 1e-6, "–"),
-            (59.0, 61.0, f"{format_duration(59.0)}–{format_duration(61.0)}"),
+            (50.0, 61.0, f"{format_duration(50.0)}–{format_duration(61.0)}"),
         ],
     )
     def test_an_interval_names_its_unit_once(self, low, high, text):
