@@ -124,3 +124,25 @@ def test_the_completion_script_is_printed():
 def test_json_of_a_failure_parses():
     told = json.loads(start("--json", "nonsense").stdout)
     assert told["error"]["code"] == "core.no_command"
+
+
+def test_the_age_of_a_process_counts_from_its_start():
+    import subprocess
+    import sys
+    import time
+
+    code = "import time; time.sleep(0.3); from sonde.cli.entry import age_s; print(age_s())"
+    began = time.monotonic()
+    age = float(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    )
+    assert 0.29 <= age <= time.monotonic() - began + 0.02  # the kernel counts in hundredths
+
+
+def test_what_runs_inside_another_process_begins_with_its_call(capsys):
+    import time
+
+    from sonde.core.options import Settings
+
+    before = time.monotonic()
+    assert before <= Settings().began <= time.monotonic()

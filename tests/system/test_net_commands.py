@@ -196,6 +196,52 @@ class TestLook:
         assert {"mode", "text", "sample"} <= set(told["modes"][0]) if verb == "modes" else told["rules"]
 
 
+def table_rows(out: str) -> list[int]:
+    """Lines of each table drawn, head and note left out."""
+    blocks = re.findall(r"^ *─+\n((?:.+\n)+)", out, re.M)
+    return [sum(not line.lstrip().startswith(NOTES) for line in block.splitlines()) for block in blocks]
+
+
+NOTES = ("ratio:", "n, error:", "converged:", "left out:", "detectable:", "A: ", "B: ")
+
+
+class TestTables:
+    """At 80 columns every row of figures is one line, also with names as long as Sonde's own."""
+
+    A, B = "net-cluster-20261121T035834Z-3f9a.nc", "net-cluster-20261121T035850Z-ab12.nc"
+
+    @pytest.fixture
+    def folder(self, bench) -> Shell:
+        for short, long in (("a.nc", self.A), ("b.nc", self.B)):
+            (bench.cwd / "named").mkdir(exist_ok=True)
+            (bench.cwd / "named" / long).write_bytes((bench.cwd / short).read_bytes())
+        return Shell(bench.cwd / "named", bench.env, bench.mark)
+
+    @pytest.mark.parametrize(
+        ("words", "rows"),
+        [
+            (("net", "show", A), [3]),
+            (("net", "show", A, "--pair", "0,1"), [3, 3]),
+            (("net", "diff", A, B), [3]),
+            (("net", "check", A, "--against", B), [3]),
+            (("net", "replay", A), [7]),
+            (("data", "history", "."), [2]),
+        ],
+        ids=lambda value: " ".join(value[:2]) if value and isinstance(value[0], str) else "",
+    )
+    def test_no_row_is_wrapped(self, folder, words, rows):
+        out = folder(*words, COLUMNS="80", PYTHONIOENCODING="utf-8").out
+        assert table_rows(out)[: len(rows)] == rows, out
+        drawn = [
+            line for line in out.splitlines() if not line.lstrip().startswith(("next:", "would drain:", "→"))
+        ]
+        assert max(map(len, drawn)) <= 80
+
+    def test_a_rule_is_named_in_one_piece(self, folder):
+        out = folder("net", "replay", self.A, COLUMNS="80").out
+        assert re.search(r"^ *clustbench-modified +\d", out, re.M)
+
+
 class TestHold:
     def test_check_without_limits_finds_nothing(self, bench):
         ran = bench("net", "check", "a.nc", "--no-slow-links").expect(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Sequence
 
 import click
@@ -14,8 +15,22 @@ from sonde.cli.faults import fault_of
 from sonde.core.outcome import Outcome
 
 
+def age_s() -> float:
+    """How long ago this process was started, s; 0 where the kernel does not tell.
+
+    Source: proc(5), /proc/pid/stat, field 22, counted behind the name, which may hold blanks.
+    """
+    try:
+        with open("/proc/self/stat") as stat:
+            ticks = int(stat.read().rpartition(")")[2].split()[19])
+        return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Runs a command line and returns its exit code. words: after the program's name; None: its own."""
+    loading_s = age_s() if words is None else 0.0  # else the process is another's
     words = list(sys.argv[1:] if words is None else words)
     if task := os.environ.get("_SONDE_COMPLETE"):
         from click.shell_completion import shell_complete
@@ -24,6 +39,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if dataset := sys.modules.get("sonde.core.dataset"):  # where main is called more than once
         dataset.begin()
     settings = foreseen(words)
+    settings.began -= loading_s
     console = Console(settings)
     try:
         try:

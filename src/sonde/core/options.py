@@ -14,6 +14,7 @@ A.nc`). Where one is given twice, the later one counts.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -190,6 +191,7 @@ class Settings:
     """What the user asked of the console, wherever on the command line it stood.
 
     bar: given a title and the budget in s, makes something to feed events to; the console puts its own here.
+    began: time.monotonic() at which the program began, loading included; what a --budget counts from.
     config: the file that --config names. command: the words of the running command, e.g. ["net", "run"].
     """
 
@@ -197,6 +199,7 @@ class Settings:
     progress: str = "auto"
     color: str = "auto"
     debug: bool = False
+    began: float = field(default_factory=time.monotonic, compare=False)
     config: Path | None = None
     command: list[str] = field(default_factory=list)
     bar: Callable[[str, float | None], Progress] = _no_bar

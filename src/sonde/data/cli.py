@@ -284,25 +284,30 @@ def _trend(trend: Any) -> dict[str, Any]:
 def _history_tables(found: History, last: int) -> Any:
     from sonde.data.words import count, cut, quantity, share
 
+    shown = found.runs[-last:]
     rows = []
-    for run in found.runs[-last:]:
+    for run in shown:
         lead = next(iter(run.scalars.values()), None)
         rows.append(
             (
                 run.file,
-                run.created,
+                run.created[:16].replace("T", " "),
                 str(run.key["mode"] or "-"),
                 str(run.key["ranks"]),
                 quantity(lead.value, lead.units) if lead else "-",
                 "" if run.complete else "incomplete",
             )
         )
+    # Names are long: what says the same in every row makes way for them.
+    heads = ("dataset", "created (UTC)", "mode", "ranks", "first value", "")
+    modes = {row[2] for row in rows}
+    kept = [0, 1, *([2] if len(modes) > 1 else []), 3, 4, *([5] if any(row[5] for row in rows) else [])]
     left = len(found.runs) - len(rows)
     yield Table(
-        "Runs",
-        ("dataset", "created", "mode", "ranks", "first value", ""),
-        rows,
-        (3, 4),
+        f"Runs of {modes.pop()}" if len(modes) == 1 and modes != {"-"} else "Runs",
+        [heads[k] for k in kept],
+        [[row[k] for k in kept] for row in rows],
+        [place for place, k in enumerate(kept) if k in (3, 4)],
         f"not shown: {count(left, 'earlier run')}; --last {len(found.runs)} shows all" if left else "",
     )
     for one in found.judged:

@@ -80,8 +80,10 @@ def _put_fits(summary: xr.Dataset, raw: xr.Dataset) -> None:
     spots = _spots(summary["n"].values > 0)
     shown = list(shown_cells(summary).values())
     chosen = spots
-    if len(spots) > cells.FITTED:
-        drawn = np.random.default_rng(0).choice(len(spots), cells.FITTED, replace=False)
+    # A short budget leaves time for fewer; the dataset says so, and any later analysis of it comes to the same.
+    most = min(cells.FITTED, int(raw.attrs.get("fitted_at_most", cells.FITTED)))
+    if len(spots) > most:
+        drawn = np.random.default_rng(0).choice(len(spots), most, replace=False)
         chosen = sorted({*(spots[k] for k in drawn), *shown})
     for name, values in cells.fit(raw, chosen, set(shown)).items():
         units, long_name, method = cells.COSTLY[name]

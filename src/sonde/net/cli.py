@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import shlex
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +178,7 @@ def run(
     sonde net run --ntasks 4 --budget 60s -o a.nc
     sonde net run --mode one_to_one,all_to_all --sizes 0:1000:100
     """
-    began = time.monotonic()
+    began = settings().began
     from sonde.core import hostlist
     from sonde.net import run as runs
 
@@ -255,7 +254,7 @@ def retest(
 
     Being the slowest of many is no proof: the second look is. Start it as the first run was, with the same hosts.
     """
-    began = time.monotonic()
+    began = settings().began
     from sonde.core import hostlist
     from sonde.net import run as runs
 
@@ -536,14 +535,17 @@ def replay(files: tuple[Path, ...], rules_: tuple[str, ...], cap: int, seed: int
                 f"{r.error_p95:.2%}",
                 f"{r.coverage:.0%}",
                 f"{r.time_saved:.0%}",
-                ", ".join(f"{count} {name}" for name, count in sorted(r.decisions.items())),
+                str(r.decisions.get("converged", 0)),
             )
             for r in results
         ]
-        head = ("rule", "n", "error", "95 %", "covers", "saved", "cells")
-        note = "n, error: median over cells, against the median of the whole series"
+        head = ("rule", "n", "error", "95 %", "covers", "saved", "converged")
+        note = (
+            "n, error: median over cells, against the median of the whole series; converged: cells, the others "
+            "met a cap, a drift or the series' end"
+        )
         outcome.tables.append(
-            Table(f"{file}: {results[0].cells} cells", head, rows, right=(1, 2, 3, 4, 5), note=note)
+            Table(f"{file}: {results[0].cells} cells", head, rows, right=(1, 2, 3, 4, 5, 6), note=note)
         )
         told += [{"dataset": str(file), **r.as_json()} for r in results]
     outcome.values["rules"] = told

@@ -31,6 +31,7 @@ from sonde.net.schema import CONVERGED, NOT_MEASURED
 LEVEL = 0.05  # false-discovery level
 MATTERS = 0.05  # relative difference below which nobody is told
 MOST_FINDINGS = 20
+WIDEST_NAMES = 34  # of two files as heads of a table that keeps to 80 columns
 LISTED = 6  # message sizes that a finding names
 UNKNOWN_LOG_ERROR = 0.05  # of a median without an interval, as in files of other tools
 
@@ -341,8 +342,11 @@ def _by_size(
                 str(int(faster[..., s].sum())),
             )
         )
-    head = ("size", names[0], names[1], "ratio", "slower", "faster")
-    return Table("Median delay, cells compared one by one", head, rows, right=(0, 1, 2, 3, 4, 5))
+    short = sum(map(len, names)) <= WIDEST_NAMES
+    a, b = names if short else ("A", "B")
+    note = "" if short else f"A: {names[0]}\nB: {names[1]}"
+    head = ("size", a, b, "ratio", "slower", "faster")
+    return Table("Median delay, cells compared one by one", head, rows, (0, 1, 2, 3, 4, 5), note)
 
 
 # What may explain a difference; times, counters and names differ between any two runs.
@@ -374,7 +378,7 @@ def drain_command(findings: Sequence[Finding]) -> str:
     A finding that names no host counts for this command as "HOST", for the reader to fill in.
     """
     hosts = sorted({str(host) for finding in findings for host in _hosts_of(finding)}) or ["HOST"]
-    reason = f"sonde: {findings[0].text}"[:120] if findings else "sonde"
+    reason = f"sonde: {findings[0].text.partition(' (also at ')[0]}"[:120] if findings else "sonde"
     return shlex.join(["scontrol", "update", f"NodeName={fold(hosts)}", "State=DRAIN", f"Reason={reason}"])
 
 

@@ -57,8 +57,10 @@ FIRST_PASS = 60  # samples a cell of --by-class's first pass
 REPRESENTATIVES = 4  # links measured of each class
 CONTROLS = 8  # ordinary links that a re-test measures beside its suspects
 
-# Of a budget, what is kept for the end: sealing and analysis.
+# Of a budget, what is kept for the end: sealing and analysis. Of it at most END_SHARE, so cells are fitted for
+# as many as that leaves time for, FEWEST_FITTED at least.
 RESERVE_SHARE, RESERVE_S, RESERVE_CELL_S, RESERVE_FIT_S = 0.05, 1.0, 0.0005, 0.06
+END_SHARE, FEWEST_FITTED = 0.5, 8
 
 
 @dataclass
@@ -187,6 +189,7 @@ def measure(request: Request, progress: Progress) -> Measured:
         "oversubscribed": placement.oversubscribed,
         "pairing": plan.pairing,
         **plan.labels,
+        **_fitted(plan, request.budget_s),
     }
     seal.start_run(
         run_dir,
@@ -389,9 +392,23 @@ def _typed(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _left(plan: Plan, budget_s: float, began: float) -> float:
     """Time that measuring may take. Never nothing: a budget too short for the end still gets its first epoch."""
-    reserve = RESERVE_S + RESERVE_SHARE * budget_s + RESERVE_CELL_S * plan.cells
-    reserve += RESERVE_FIT_S * min(plan.cells, FITTED * len(plan.modes))
-    return max(0.2, budget_s - (time.monotonic() - began) - min(reserve, budget_s / 2))
+    most = _fitted(plan, budget_s).get("fitted_at_most", FITTED)
+    reserve = _reading(plan, budget_s) + RESERVE_FIT_S * min(plan.cells, most * len(plan.modes))
+    return max(0.2, budget_s - (time.monotonic() - began) - min(reserve, END_SHARE * budget_s))
+
+
+def _reading(plan: Plan, budget_s: float) -> float:
+    """Time of the end besides fits, s."""
+    return RESERVE_S + RESERVE_SHARE * budget_s + RESERVE_CELL_S * plan.cells
+
+
+def _fitted(plan: Plan, budget_s: float | None) -> dict[str, int]:
+    """How many cells of a mode the end of a budget has time to fit, for the dataset; {} for all that ever are."""
+    if budget_s is None:
+        return {}
+    time_s = END_SHARE * budget_s - _reading(plan, budget_s)
+    most = max(FEWEST_FITTED, int(time_s / RESERVE_FIT_S / len(plan.modes)))
+    return {"fitted_at_most": most} if most < FITTED else {}
 
 
 def _interrupted() -> Interrupted:

@@ -398,6 +398,14 @@ def _by_class(summary: xr.Dataset) -> Table:
     return Table("Classes of links", columns, rows, tuple(range(len(columns) - 1)))
 
 
+def _interval(low: float, high: float) -> str:
+    """ "2.03–2.04 µs", or "960 ns–1.04 µs": short, so that the table keeps to 80 columns."""
+    if not np.isfinite([low, high]).all():
+        return "–"
+    (a, _, unit), b = format_duration(low).rpartition(" "), format_duration(high)
+    return f"{a}–{b}" if b.partition(" ")[2] == unit and " " not in a else f"{format_duration(low)}–{b}"
+
+
 def pair_table(summary: xr.Dataset, src: int, dst: int) -> Table:
     """One pair at every size: median with its interval, quantiles, samples, and what is expected of it.
 
@@ -427,9 +435,7 @@ def pair_table(summary: xr.Dataset, src: int, dst: int) -> Table:
             (
                 format_size(int(size), exact=True),
                 format_duration(middle),
-                f"{format_duration(low)} to {format_duration(high)}"
-                if np.isfinite([low, high]).all()
-                else "–",
+                _interval(low, high),
                 *(format_duration(cell[q]) if q in cell else "–" for q in ("min", "q95", "q99")),
                 f"{cell['n']:.0f}" if "n" in cell else "–",
                 f"{cell['ratio']:.2f}" if np.isfinite(cell.get("ratio", float("nan"))) else "–",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,7 +30,7 @@ def command(
     -o names a folder; it gets the datasets and report.html. What cannot run here is skipped, with the reason.
     The default budget is 60 s.
     """
-    began = time.monotonic()
+    began = settings().began
     from sonde.survey import run as surveys
 
     folder = output or Path("survey") / datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
@@ -76,7 +75,7 @@ def check(
     that would
     drain the node.
     """
-    began = time.monotonic()
+    began = settings().began
     import tempfile
 
     from sonde.net import limits

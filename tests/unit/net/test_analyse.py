@@ -284,6 +284,14 @@ def test_few_cells_are_all_fitted_and_many_are_sampled(run, monkeypatch):
     assert "net.sampled_cells" in {w.code for w in checked_section(run[0], summary).warnings}
 
 
+def test_a_dataset_may_ask_for_fewer_fits_but_not_for_more(run, monkeypatch):
+    monkeypatch.setattr(cells, "FITTED", 30)
+    for asked, fitted in ((10, 10), (1000, 30)):
+        summary = analyse(run[0].assign_attrs(fitted_at_most=asked))
+        assert fitted <= summary.attrs["fitted_cells"] <= fitted + 4  # the cells shown besides
+        assert summary.attrs["measured_cells"] == (run[0]["n"].values > 0).sum()
+
+
 def test_machine_event_is_told():
     raw = Network(ranks=6, sizes=(8,), event_epoch=12, event_ratio=1.4, regime_share=0.0).raw(24, 10)
     summary = analyse(raw)

@@ -1,10 +1,13 @@
 """Plans: what they count, what they refuse, and the words sonde-net is started with."""
 
+import time
 from itertools import pairwise
 
 import pytest
 
 from sonde.core.errors import UsageError
+from sonde.net import run
+from sonde.net.cells import FITTED
 from sonde.net.modes import modes, read_modes
 from sonde.net.plan import Plan, gap_for, read_pair, read_pairs, rule_with
 
@@ -254,6 +257,26 @@ class TestNoise:
 
     def test_other_modes_record_no_noise(self):
         assert "noise" not in plan().document({})
+
+
+class TestBudget:
+    def test_an_ample_budget_fits_all_that_ever_are(self):
+        assert run._fitted(plan(), None) == {}
+        assert run._fitted(plan(), 60.0) == {}
+
+    @pytest.mark.parametrize("modes_asked", ["one_to_one", "one_to_one,all_to_all"])
+    def test_a_short_budget_fits_as_many_cells_as_its_half_has_time_for(self, modes_asked):
+        made = plan(modes_asked, sizes=tuple(range(0, 1000, 100)))
+        most = run._fitted(made, 10.0)["fitted_at_most"]
+        assert run.FEWEST_FITTED < most < FITTED
+        spent = run._reading(made, 10.0) + run.RESERVE_FIT_S * most * len(made.modes)
+        assert 4 < spent <= 5
+        assert run._fitted(made, 0.1) == {"fitted_at_most": run.FEWEST_FITTED}
+
+    def test_measuring_gets_at_least_half_and_never_nothing(self):
+        began = time.monotonic()
+        assert run._left(plan(), 10.0, began) >= 4.9
+        assert run._left(plan(), 0.01, began) == 0.2
 
 
 class TestByClass:

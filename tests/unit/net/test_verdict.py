@@ -2,12 +2,14 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
 import xarray as xr
 
 from sonde.core.errors import UsageError
+from sonde.core.units import format_duration
 from sonde.net import verdict
 from sonde.net.analyse import analyse, structure
 from sonde.net.schema import CAP, CONVERGED, DRIFT, NOT_MEASURED, UNDECIDED
@@ -351,13 +353,25 @@ class TestPairTable:
         assert verdict.pair_table(summary, 0, 1).rows[0][1] == "1.00 µs"
         assert verdict.pair_table(summary, 1, 0).rows[0][1] == "9.00 µs"
 
+    @pytest.mark.parametrize(
+        ("low", "high", "text"),
+        [
+            (2.03e-6, 2.04e-6, "2.03–2.04 µs"),
+            (9.6e-7, 1.04e-6, "960 ns–1.04 µs"),
+            (float("nan"), 1e-6, "–"),
+            (50.0, 61.0, f"{format_duration(50.0)}–{format_duration(61.0)}"),
+        ],
+    )
+    def test_an_interval_names_its_unit_once(self, low, high, text):
+        assert verdict._interval(low, high) == text
+
     def test_interval_samples_and_ratio(self, slow):
         table = verdict.pair_table(slow, 3, 9)
         assert table.title == "3→9 (n001 to n004)"
         column = {name: k for k, name in enumerate(table.columns)}
         assert [row[0] for row in table.rows] == ["8 B", "1 KiB"]
         for row in table.rows:
-            assert " to " in row[column["95 % interval"]]
+            assert re.fullmatch(r"\S+–\S+ µs", row[column["95 % interval"]])
             assert row[column["n"]] == "300"
             assert float(row[column["ratio"]]) == pytest.approx(1.4, rel=0.1)
 
