@@ -552,7 +552,9 @@ def replay(files: tuple[Path, ...], rules_: tuple[str, ...], cap: int, seed: int
     # A rule that mostly ran to the end of the series, or gave up there, errs by nothing because it took everything.
     stopped = [r for r in told if 2 * r["decisions"].get("converged", 0) >= sum(r["decisions"].values())]
     if not stopped:
-        outcome.verdict = "no rule converges in most cells before the series ends: record longer to compare them"
+        outcome.verdict = (
+            "no rule converges in most cells before the series ends: record longer to compare them"
+        )
         return outcome
     best = min(stopped, key=lambda row: (row["error"] > 0.01, row["n"]))
     outcome.verdict = (

@@ -304,7 +304,7 @@ def _paid(ratio: float, tried: float) -> float:
     """p of the highest of `tried` exponential ratios."""
     if ratio <= 0:
         return 1.0
-    # log(1 - exp(-ratio)) without cancellation at either end: Maechler, "Accurately computing log(1 - exp(-|a|))", 2012.
+    # log(1 - exp(-ratio)) without cancellation at either end: Maechler, vignette of the R package Rmpfr, 2012.
     below = np.log(-np.expm1(-ratio)) if ratio < np.log(2) else np.log1p(-np.exp(-min(ratio, 700.0)))
     return float(-np.expm1(tried * below))
 
