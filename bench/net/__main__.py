@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -25,15 +26,22 @@ def main() -> int:
         parser.error(f"there is no bench '{unknown[0]}'; there are: {', '.join(MODULES)}")
     known = json.loads(OUT.read_text()).get("modules", {}) if OUT.exists() else {}
     for name in wanted:
-        began = time.monotonic()
+        began, load = time.monotonic(), os.getloadavg()[0]
         print(f"bench-net: {name} …", file=sys.stderr, flush=True)
         known[name] = importlib.import_module(f"bench.net.{name}").rows()
+        for row in known[name]:
+            row["load_before"] = load
         print(f"bench-net: {name} took {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     rows = [row for name in MODULES for row in known.get(name, [])]
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(json.dumps({"rows": rows, "modules": known}, indent=1) + "\n")
     show([row for name in wanted for row in known[name]])
     return 0
+
+
+def _load(row: dict) -> str:
+    """What else ran when the row's bench began: times mean little on a busy machine."""
+    return f"; load {row['load_before']:.1f} before" if "load_before" in row else ""
 
 
 def show(rows: list[dict]) -> None:
@@ -48,7 +56,7 @@ def show(rows: list[dict]) -> None:
         if row["ci"]:
             value += f"\n[dim]{row['ci'][0]:.4g} … {row['ci'][1]:.4g}[/dim]"
         met = {True: "[green]yes[/green]", False: "[red]no[/red]", None: "–"}[row["met"]]
-        table.add_row(f"{row['what']}\n[bold]{row['bar']}[/bold]\n[dim]{row['note']}[/dim]", value, met)
+        table.add_row(f"{row['what']}\n[bold]{row['bar']}[/bold]\n[dim]{row['note']}{_load(row)}[/dim]", value, met)
     console.print(table)
 
 
