@@ -56,7 +56,9 @@ def show(rows: list[dict]) -> None:
         if row["ci"]:
             value += f"\n[dim]{row['ci'][0]:.4g} … {row['ci'][1]:.4g}[/dim]"
         met = {True: "[green]yes[/green]", False: "[red]no[/red]", None: "–"}[row["met"]]
-        table.add_row(f"{row['what']}\n[bold]{row['bar']}[/bold]\n[dim]{row['note']}{_load(row)}[/dim]", value, met)
+        table.add_row(
+            f"{row['what']}\n[bold]{row['bar']}[/bold]\n[dim]{row['note']}{_load(row)}[/dim]", value, met
+        )
     console.print(table)
 
 

@@ -21,11 +21,11 @@ ALLOWED_SHARE, ALLOWED_S = 0.05, 20e-9
 
 
 def rows(turns: int = TURNS) -> list[dict]:
-    """One row a size: the median over turns of Sonde's value, NetPIPE's, and their ratio with its range.
+    """One row a size: Sonde's least value over NetPIPE's, with the interval that turns drawn again give.
 
-    NetPIPE prints the least of several means over a long loop. What is compared with it is the same of
-    Sonde's
-    samples: the least of means over bursts. Both run pinned to two cores by the same mpirun.
+    NetPIPE prints the least of several means over a long loop. What is compared with it is the same of Sonde's
+    samples: the least of means over bursts. Of both the best turn counts, as a neighbour on the machine can only
+    add; the other turns stand in the note. Both run pinned to two cores by the same mpirun.
     """
     program = shutil.which("NPopenmpi")
     name = "RTT/2 at {} against NetPIPE, same MPI"
@@ -49,13 +49,15 @@ def rows(turns: int = TURNS) -> list[dict]:
     out = []
     for size in SIZES:
         a, b = np.array(ours[size]), np.array(theirs[size])
-        ratios = a / b
-        low, high = np.quantile(ratios, [0.025, 0.975])
-        ratio, gap = float(np.median(ratios)), float(np.median(a) - np.median(b))
+        ratio, gap = float(a.min() / b.min()), float(a.min() - b.min())
+        # Turns drawn again, each tool's by themselves.
+        again = [rng.choice(a, turns).min() / rng.choice(b, turns).min() for _ in range(1000)]
+        low, high = np.quantile(again, [0.025, 0.975])
         met = abs(ratio - 1) <= ALLOWED_SHARE or abs(gap) <= ALLOWED_S
         note = (
-            f"Sonde {np.median(a) * 1e9:.0f} ns, NetPIPE {np.median(b) * 1e9:.0f} ns (least of means), "
-            f"difference {gap * 1e9:+.0f} ns, {turns} turns; "
+            f"least of means: Sonde {a.min() * 1e9:.0f} ns, NetPIPE {b.min() * 1e9:.0f} ns, "
+            f"difference {gap * 1e9:+.0f} ns; middle of {turns} turns {np.median(a) * 1e9:.0f} and "
+            f"{np.median(b) * 1e9:.0f} ns, worst {a.max() * 1e9:.0f} and {b.max() * 1e9:.0f} ns; "
             f"Sonde's median sample {np.median(typical[size]) * 1e9:.0f} ns"
         )
         out.append(
