@@ -25,7 +25,7 @@ const RuleInfo spectral_info{
      {"growth", "float", "epochs at a peek over epochs at the last", 1.25, 1.01, 10},
      {"hold", "int", "peeks in a row that must find them alike", 2, 1, 100},
      {"alarm", "share", "chance of a false alarm of the test that holds convergence back", 0.01, 1e-4, 0.5},
-     {"patience", "int", "peeks in a row that must find halves different before that is final", 4, 1, 100}},
+     {"patience", "int", "peeks in a row that must find halves different before that is final", 5, 1, 100}},
 };
 
 namespace {
@@ -168,7 +168,11 @@ class Spectral final : public RuleBase {
     const std::string after = " after " + std::to_string(epochs_) + " epochs";
     std::vector<double> means;
     for (const Batch& batch : batches_) means.push_back(batch.level / static_cast<double>(batch.epochs));
-    const stats::WarmUp warm_up = stats::find_warm_up(means, means, stats::false_alarm);
+    // Ranks stand for shares: one high mean would widen the spread it is judged against.
+    std::vector<double> ranks;
+    for (const double m : means)
+      ranks.push_back(static_cast<double>(std::count_if(means.begin(), means.end(), [m](double o) { return o < m; })));
+    const stats::WarmUp warm_up = stats::find_warm_up(means, ranks, stats::false_alarm);
     const std::size_t skipped = warm_up.over ? warm_up.leave_out : 0;
     if (batches_.size() < skipped + 8) {
       alike_ = 0;
