@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,8 @@ def in_epochs(n: int, length: int = 50) -> np.ndarray:
 def test_names_are_unique_and_every_option_says_what_it_is():
     assert len(set(NAMES)) == len(NAMES) >= 7
     for rule in rules():
-        assert rule.text and rule.source
+        assert rule.text
+        assert rule.source
         for option in rule.options:
             assert option.kind in ("int", "float", "share")
             assert option.text
@@ -75,10 +77,8 @@ def test_a_rule_not_understood(spec, said):
 
 @given(st.text(max_size=40))
 def test_no_specification_crashes(spec):
-    try:
+    with suppress(UsageError):
         check_rule(spec)
-    except UsageError as error:
-        assert error.code == "core.bad_rule"
 
 
 # ---- what every replay promises
@@ -217,8 +217,7 @@ def test_ci_on_two_values_says_which_only_when_it_knows():
 # ---- the others, by what they do not claim
 
 
-def test_what_the_spectra_cost_more_and_less():
-    """The rules of shape order laws as they say: a law that is harder to know takes more samples."""
+def test_a_wider_law_takes_more_samples():
     for name in ("spectral:level=2%", "lognormal"):
         few = np.median([r.n for r in stopped(name, lambda k: delays(k, 30000, 0.05), 8)])
         many = np.median([r.n for r in stopped(name, lambda k: delays(k, 30000, 0.6), 8)])
