@@ -139,6 +139,61 @@ TEST_CASE("what never settles meets the cap") {
   }
 }
 
+TEST_CASE("spectral: a warm-up is no drift") {
+  int drifts = 0;
+  for (int shift = 0; shift < 20; ++shift) {
+    const Ending end = feed("spectral", [&](int e, Random& r) {
+      for (int k = 0; k < shift; ++k) r.next();
+      return lognormal(r) * (1 + 2 * std::exp(-e / 1.5));
+    });
+    drifts += end.decision == Decision::drift;
+  }
+  CHECK(drifts <= 1);
+}
+
+TEST_CASE("spectral: goes on while a tone grows, stops on white") {
+  int k = 0;
+  const auto tone = [&k](int e, Random& r) { return 2e-6 * std::exp(0.1 * normal(r) + 0.004 * e * std::sin(1.57 * k++)); };
+  const Ending grows = feed("spectral", tone, 100);
+  CHECK(grows.decision != Decision::converged);
+  CHECK(grows.why.find("spectrum differs") != std::string::npos);
+  CHECK(feed("spectral", [](int, Random& r) { return 2e-6 * std::exp(0.1 * normal(r)); }, 100).decision == Decision::converged);
+}
+
+TEST_CASE("spectral: one outlier does not outweigh all other epochs") {
+  const auto rare = [](int, Random& r) { return lognormal(r) * (r.uniform() < 0.001 ? 300 : 1); };
+  const Ending end = feed("spectral", rare, 400);
+  CHECK(end.decision == Decision::converged);
+}
+
+TEST_CASE("spectral and lognormal: at the cap the rest gets a last look") {
+  for (const char* spec : {"spectral:distance=1,growth=10,hold=2", "lognormal:precision=1,fit=1,growth=10,hold=2"}) {
+    CAPTURE(spec);  // looks at 12 epochs and, the last, at 30
+    CHECK(feed(spec, [](int, Random& r) { return lognormal(r); }, 100, 1500).decision == Decision::converged);
+    CHECK(feed(spec, [](int, Random& r) { return lognormal(r); }, 100, 600).decision == Decision::cap);
+  }
+}
+
+TEST_CASE("lognormal: does not stop on two peaks, however many samples") {
+  const auto peaks = [](int, Random& r) { return lognormal(r, 0.05) * (r.uniform() < 0.5 ? 1 : 2); };
+  const Ending end = feed("lognormal", peaks, 2000, 40000);
+  CHECK(end.decision == Decision::cap);
+  CHECK(end.why.find("distance of the fit") != std::string::npos);
+  // It is the fit that keeps it.
+  CHECK(feed("lognormal:fit=1,precision=0.1", peaks, 2000, 40000).decision == Decision::converged);
+}
+
+TEST_CASE("lognormal: the warm-up is left out of the law") {
+  const Ending with = feed("lognormal", [](int e, Random& r) { return lognormal(r) * (e < 2 ? 3 : 1); }, 400);
+  CHECK(with.decision == Decision::converged);
+}
+
+TEST_CASE("entropy: goes on while new kinds of delay turn up") {
+  const auto widening = [](int e, Random& r) { return 2e-6 * (1 + 0.02 * e * r.uniform()); };
+  CHECK(feed("entropy", widening, 60).decision == Decision::proceed);
+  CHECK(feed("entropy", [](int, Random& r) { return 2e-6 * (1 + r.uniform()); }, 60).decision == Decision::converged);
+}
+
 TEST_CASE("entropy: delays that spread over thousands of bins keep its memory bounded") {
   auto rule = sonde::make_rule("entropy:bin=0.0001", {1'000'000, 0, 1});
   REQUIRE(rule);

@@ -43,13 +43,19 @@ class Ci final : public RuleBase {
   Decision consider(std::span<const double> epoch) override {
     sketch_.add(epoch);
     if (sketch_.epochs() == 1) say("too few epochs to say");
-    if (!grid_.due(sketch_.epochs())) return Decision::proceed;
-    grid_.advance(sketch_.epochs());
-    ++peeks_;
-    return peek();
+    return grid_.due(sketch_.epochs()) ? peek() : Decision::proceed;
+  }
+
+  /// What came since the last peek is looked at, too. Where there is no more to come, two looks in a row without a
+  /// steady level are drift.
+  Decision at_cap() override {
+    const Decision last = grid_.unseen(sketch_.epochs()) ? peek() : Decision::proceed;
+    return last == Decision::proceed && drifting_ >= 2 ? Decision::drift : last;
   }
 
   Decision peek() {
+    grid_.advance(sketch_.epochs());
+    ++peeks_;
     stats::Batches view = sketch_.view();
     const stats::WarmUp warm_up = stats::find_warm_up(view, alarm_);
     if (!warm_up.over) {
@@ -84,11 +90,9 @@ class Ci final : public RuleBase {
     }
     // Whoever looks often stops where the interval happens to come out narrow, and so too short. The first look has
     // no such choice; later ones must agree with the next.
-    if (peeks_ > 1 && narrow_at_ + 1 != peeks_) {
-      narrow_at_ = peeks_;
-      return Decision::proceed;
-    }
-    return Decision::converged;
+    const bool agreed = peeks_ == 1 || narrow_at_ + 1 == peeks_;
+    narrow_at_ = peeks_;
+    return agreed ? Decision::converged : Decision::proceed;
   }
 
   /// A narrow interval that spans many ranks is narrow because the delays seen so far happen to crowd there;

@@ -66,15 +66,19 @@ class Clustbench final : public RuleBase {
   Decision consider(std::span<const double> epoch) override {
     for (std::size_t i = 0; i < epoch.size(); ++i) {
       series_.push_back(epoch[i]);
-      if (series_.size() % every_ || !may_stop_at(i)) continue;
-      const double likeness = compare();
-      say("likeness of windows " + number(likeness) + " after " + std::to_string(series_.size()) + " samples");
-      if (likeness > criterion_) {
-        stop_at(i);
-        return Decision::converged;
+      if (!may_stop_at(i)) continue;
+      const std::string after = " after " + std::to_string(series_.size()) + " samples";
+      if (series_.size() % every_ == 0) {
+        const double likeness = compare();
+        say(std::isnan(likeness) ? "windows cannot be compared" + after : "likeness of windows " + number(likeness) + after);
+        if (likeness > criterion_) {
+          stop_at(i);
+          return Decision::converged;
+        }
       }
       if (series_.size() >= most_) {
         stop_at(i);
+        say("gives up" + after + ": " + why());
         return Decision::cap;
       }
     }

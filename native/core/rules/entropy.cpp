@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "core/rules/rule_base.hpp"
@@ -20,10 +21,13 @@ const RuleInfo entropy_info{
 
 namespace {
 
+using Bin = std::pair<int, long>;  // sign, and logarithm of the size over the width; {0, 0}: a clock that did not advance
+
 constexpr std::size_t most_bins = 2048;
 
-/// Bins of log delay. It asks whether new kinds of delay still turn up, not how well any of them is known: on a
-/// network whose regimes last long it stops early, which `replay` shows.
+/// Bins of log delay; those of negative ones, which the clocks of two hosts can make, are apart. It asks whether new
+/// kinds of delay still turn up, not how well any of them is known: on a network whose regimes last long it stops
+/// early, which `replay` shows.
 ///
 /// State: at most 2048 bins (neighbours are joined past that), about 100 KiB; usually a few dozen.
 class Entropy final : public RuleBase {
@@ -39,8 +43,8 @@ class Entropy final : public RuleBase {
   Decision consider(std::span<const double> epoch) override {
     ++epochs_;
     for (const double x : epoch) {
-      // All that is not positive is one value: a clock that did not advance.
-      ++bins_[x > 0 ? static_cast<long>(std::floor(std::log(x) / width_)) : lowest_];
+      const double size = x == 0 ? 0 : std::floor(std::log(std::abs(x)) / width_);
+      ++bins_[{(x > 0) - (x < 0), static_cast<long>(size)}];
       ++count_;
     }
     while (bins_.size() > most_bins) widen();
@@ -48,6 +52,12 @@ class Entropy final : public RuleBase {
       if (epochs_ == 1) say("too few epochs to say");
       return Decision::proceed;
     }
+    return peek();
+  }
+
+  Decision at_cap() override { return grid_.unseen(epochs_) ? peek() : Decision::cap; }
+
+  Decision peek() {
     grid_.advance(epochs_);
     entropies_.push_back(entropy());
     if (entropies_.size() > peeks_) entropies_.erase(entropies_.begin());
@@ -70,24 +80,23 @@ class Entropy final : public RuleBase {
   }
 
   void widen() {
-    std::map<long, std::uint64_t> wider;
+    std::map<Bin, std::uint64_t> wider;
     for (const auto& [bin, count] : bins_)
-      wider[bin == lowest_ ? lowest_ : static_cast<long>(std::floor(static_cast<double>(bin) / 2))] += count;
+      wider[{bin.first, static_cast<long>(std::floor(static_cast<double>(bin.second) / 2))}] += count;
     bins_ = std::move(wider);
     width_ *= 2;
     entropies_.clear();  // of other bins
   }
 
   std::size_t held_bytes() const override {
-    return sizeof(Entropy) - sizeof(RuleBase) + bins_.size() * (sizeof(long) + sizeof(std::uint64_t) + 32) +
+    return sizeof(Entropy) - sizeof(RuleBase) + bins_.size() * (sizeof(Bin) + sizeof(std::uint64_t) + 32) +
            entropies_.capacity() * sizeof(double);
   }
 
-  static constexpr long lowest_ = -(1L << 40);
   double change_, width_;
   std::size_t peeks_;
   PeekGrid grid_;
-  std::map<long, std::uint64_t> bins_;
+  std::map<Bin, std::uint64_t> bins_;
   std::uint64_t count_ = 0, epochs_ = 0;
   std::vector<double> entropies_;
 };

@@ -22,9 +22,10 @@ class Fixed final : public RuleBase {
     count_ += epoch.size();
     say(std::to_string(count_) + " of " + std::to_string(n_) + " samples");
     if (count_ < n_) return Decision::proceed;
-    const std::size_t last = before < n_ ? n_ - before - 1 : epoch.size() - 1;
+    std::size_t last = before < n_ ? n_ - before - 1 : 0;
+    while (last + 1 < epoch.size() && !may_stop_at(last)) ++last;
     if (may_stop_at(last)) stop_at(last);
-    say(std::to_string(n_) + " samples taken");
+    say(std::to_string(before + last + 1) + " samples taken");
     return Decision::converged;
   }
   std::size_t held_bytes() const override { return sizeof(Fixed) - sizeof(RuleBase); }

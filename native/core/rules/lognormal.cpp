@@ -5,6 +5,7 @@
 #include "core/rules/rule_base.hpp"
 #include "core/rules/sketch.hpp"
 #include "core/stats/lognormal.hpp"
+#include "core/stats/warm_up.hpp"
 
 namespace sonde::rules {
 
@@ -16,7 +17,8 @@ const RuleInfo lognormal_info{
     {{"precision", "share", "largest relative difference of a quantile between the halves", 0.02, 1e-6, 1},
      {"first", "int", "epochs before the first peek", 12, 8, 100000},
      {"growth", "float", "epochs at a peek over epochs at the last", 1.25, 1.01, 10},
-     {"hold", "int", "peeks in a row that must agree", 2, 1, 100}},
+     {"hold", "int", "peeks in a row that must agree", 2, 1, 100},
+     {"fit", "share", "largest distance of the samples' distribution from the fitted law", 0.1, 0.01, 1}},
 };
 
 namespace {
@@ -25,8 +27,8 @@ constexpr double asked_quantiles[] = {0.05, 0.5, 0.95};
 constexpr std::size_t most_fitted = 1000;  // values a half; a fit costs about 1 µs a value
 
 /// The halves are every other batch of consecutive epochs, so that a slow drift meets both alike and what is compared
-/// is how well the law is known. Delays are often mixtures that no lognormal fits: why() tells the distance of the
-/// fit, and agreement of two bad fits still means that more samples would not change them.
+/// is how well the law is known. Delays are often mixtures that no lognormal fits, and what a law says that does not
+/// hold is no reason to stop: it goes on while the fit is far off (Kolmogorov and Smirnov's distance).
 ///
 /// State: the sketch, at most about 20 KiB. A peek fits twice 1000 values.
 class Lognormal final : public RuleBase {
@@ -34,6 +36,7 @@ class Lognormal final : public RuleBase {
   Lognormal(const Options& options, const RuleContext& context)
       : RuleBase(context),
         precision_(options.find("precision")->second),
+        farthest_(options.find("fit")->second),
         hold_(static_cast<unsigned>(options.find("hold")->second)),
         grid_(static_cast<std::uint64_t>(options.find("first")->second), options.find("growth")->second),
         sketch_(context.seed) {}
@@ -45,13 +48,22 @@ class Lognormal final : public RuleBase {
       if (sketch_.epochs() == 1) say("too few epochs to say");
       return Decision::proceed;
     }
-    grid_.advance(sketch_.epochs());
     return peek();
   }
 
+  Decision at_cap() override { return grid_.unseen(sketch_.epochs()) ? peek() : Decision::cap; }
+
   Decision peek() {
-    const stats::Batches view = sketch_.view();
+    grid_.advance(sketch_.epochs());
+    stats::Batches view = sketch_.view();
     const std::string after = " after " + std::to_string(sketch_.epochs()) + " epochs";
+    const stats::WarmUp warm_up = stats::find_warm_up(view, stats::false_alarm);
+    if (!warm_up.over) {
+      alike_ = 0;
+      say("still warming up" + after);
+      return Decision::proceed;
+    }
+    view.drop_front(warm_up.leave_out);
     std::vector<double> half[2];
     for (std::size_t b = 0; b < view.batches.size(); ++b)
       for (std::size_t k = view.batches[b].begin; k < view.batches[b].end; ++k)
@@ -81,7 +93,7 @@ class Lognormal final : public RuleBase {
       if (scale > 0) apart = std::max(apart, std::abs(quantiles[0][q] - quantiles[1][q]) / scale);
     }
     say("quantiles of halves within " + percent(apart) + ", distance of the fit " + number(ks, 2) + after);
-    alike_ = apart <= precision_ ? alike_ + 1 : 0;
+    alike_ = apart <= precision_ && ks <= farthest_ ? alike_ + 1 : 0;
     return alike_ >= hold_ ? Decision::converged : Decision::proceed;
   }
 
@@ -97,7 +109,7 @@ class Lognormal final : public RuleBase {
     return sizeof(Lognormal) - sizeof(RuleBase) - sizeof(EpochSketch) + sketch_.bytes();
   }
 
-  double precision_;
+  double precision_, farthest_;
   unsigned hold_, alike_ = 0;
   PeekGrid grid_;
   EpochSketch sketch_;

@@ -58,7 +58,7 @@ Error bad_rule(std::string what, std::string hint) {
 }
 
 std::string shown(const rules::Options::mapped_type value, const RuleOption& option) {
-  return option.type == "share" ? rules::number(100 * value) + "%" : rules::number(value, 12);
+  return option.type == "share" ? rules::number(100 * value, 6) + "%" : rules::number(value, 12);
 }
 
 std::string usage(const RuleInfo& info) {

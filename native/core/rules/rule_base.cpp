@@ -41,8 +41,8 @@ Decision RuleBase::add(std::span<const double> epoch) {
   if (answer != Decision::proceed && used_ < context_.min_samples) answer = Decision::proceed;
   if (answer == Decision::proceed && used_ >= context_.cap) {
     answer = at_cap();
-    if (answer != Decision::converged) {
-      answer = Decision::cap;
+    if (answer == Decision::proceed || (answer == Decision::converged && used_ < context_.min_samples)) answer = Decision::cap;
+    if (answer == Decision::cap) {
       why_ = "cap of " + std::to_string(context_.cap) + " samples reached: " + why_;
     }
   }
@@ -55,6 +55,7 @@ std::size_t RuleBase::state_bytes() const {
 }
 
 void PeekGrid::advance(std::uint64_t count) {
+  last_ = count;
   while (next_ <= count) {
     next_ = std::max<std::uint64_t>(next_ + 1, static_cast<std::uint64_t>(std::llround(growth_ * double(next_))));
   }

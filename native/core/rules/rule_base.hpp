@@ -34,7 +34,7 @@ class RuleBase : public Rule {
 
   /// One epoch without its NaN, never longer than the cap allows. The answer counts only once min_samples came.
   virtual Decision consider(std::span<const double> epoch) = 0;
-  /// Asked when the cap was reached without a decision: the last peek. converged is the only other answer.
+  /// Asked when the cap was reached without a decision: the last peek. It may still answer converged or drift.
   virtual Decision at_cap() { return Decision::cap; }
   virtual std::size_t held_bytes() const = 0;
 
@@ -63,11 +63,13 @@ class PeekGrid {
  public:
   PeekGrid(std::uint64_t first, double growth) : next_(first), growth_(growth) {}
   bool due(std::uint64_t count) const { return count >= next_; }
-  /// Moves past `count`.
+  /// Moves past `count`, where a peek was taken.
   void advance(std::uint64_t count);
+  /// Whether something came after the last peek. Not before the first: that few are too few at the cap, too.
+  bool unseen(std::uint64_t count) const { return last_ > 0 && count > last_; }
 
  private:
-  std::uint64_t next_;
+  std::uint64_t next_, last_ = 0;
   double growth_;
 };
 

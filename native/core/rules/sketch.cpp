@@ -1,6 +1,7 @@
 #include "core/rules/sketch.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace sonde::rules {
 
@@ -50,7 +51,11 @@ void EpochSketch::tidy() {
 }
 
 void EpochSketch::add(std::span<const double> samples) {
-  Block block{samples.size(), 0, 1, std::vector<float>(samples.begin(), samples.end())};
+  Block block{samples.size(), 0, 1, std::vector<float>(samples.size())};
+  // Past what a float holds it would be infinite, and the difference of two of them no number.
+  constexpr double most = std::numeric_limits<float>::max();
+  std::transform(samples.begin(), samples.end(), block.values.begin(),
+                 [most](double x) { return static_cast<float>(std::clamp(x, -most, most)); });
   std::sort(block.values.begin(), block.values.end());
   thin(block.values);
   blocks_.push_back(std::move(block));

@@ -58,10 +58,8 @@ class Replay:
     """What a rule said of a series.
 
     decision : one of DECISIONS; "proceed" when the series ended first. n : samples the decision rests on.
-    skipped : of
-    those, left out as warm-up. estimate, low, high : median of what was kept and its interval, s. why :
-    the rule's
-    own words.
+    skipped : of those, left out as warm-up. estimate, low, high : median of what was kept and its interval, s;
+    NaN where there is none. why : in the rule's own words.
     """
 
     decision: str
