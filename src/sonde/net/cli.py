@@ -465,7 +465,8 @@ def diff(a: Path, b: Path, matters: float) -> Outcome:
         )
     verdict = (
         f"{result.slower} of {result.cells} cells are slower in {b}, {result.faster} faster; the middle one takes "
-        f"{result.median_ratio:.3f} times as long (a difference of {result.detectable:.1%} would have been found)"
+        f"{result.median_ratio:.3f} times as long (of the middle cell a change of {result.detectable:.1%} would have "
+        "been found)"
     )
     return Outcome(
         "net",
@@ -474,9 +475,11 @@ def diff(a: Path, b: Path, matters: float) -> Outcome:
         schema="net/1",
         dataset=str(b),
         findings=result.findings,
+        warnings=result.warnings,
         tables=[result.table],
         values={
             "cells": result.cells,
+            "drifted": result.drifted,
             "slower": result.slower,
             "faster": result.faster,
             "median_ratio": result.median_ratio,

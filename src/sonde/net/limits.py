@@ -26,7 +26,7 @@ from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_size
 from sonde.net import verdict
 from sonde.net.pairs import LEAST_ERROR, centre, log_errors
-from sonde.net.schema import CONVERGED, NOT_MEASURED
+from sonde.net.schema import CONVERGED, DRIFT, NOT_MEASURED
 
 LEVEL = 0.05  # false-discovery level
 MATTERS = 0.05  # relative difference below which nobody is told
@@ -40,10 +40,8 @@ UNKNOWN_LOG_ERROR = 0.05  # of a median without an interval, as in files of othe
 class Limits:
     """What a network must keep. None: not asked.
 
-    max_median_s : of every cell at or below `size_b` (all sizes when None). max_ratio : slowest over
-    fastest link
-    of one class at one size. min_converged : share of cells whose rule was content. slow_links : whether a
-    slow
+    max_median_s : of every cell at or below `size_b` (all sizes when None). max_ratio : slowest over fastest link
+    of one class at one size. min_converged : share of cells whose rule was content. slow_links : whether a slow
     link, rank or host is a finding.
     """
 
@@ -196,6 +194,8 @@ class Difference:
     faster: int
     median_ratio: float
     detectable: float
+    drifted: int
+    warnings: list[Warning]
 
 
 def diff(
@@ -206,6 +206,9 @@ def diff(
     machine: tuple[dict[str, Any], dict[str, Any]] | None = None,
 ) -> Difference:
     """Where run B differs from run A, cell by cell, at the sizes that both have.
+
+    A cell that drifted in either run is left out: its interval holds for no time but its own. Where half of the
+    links or more got slower that is one finding about the run, not one about each link.
 
     Parameters
     ----------
@@ -221,6 +224,8 @@ def diff(
     a, b = _aligned(a, b, names)
     x, y = centre(a), centre(b)
     both = np.isfinite(x) & np.isfinite(y) & (x > 0) & (y > 0)
+    drifted = both & (_drifted(a) | _drifted(b))
+    both &= ~drifted
     ratio = np.full(x.shape, np.nan)
     ratio[both] = y[both] / x[both]
     error = np.hypot(_log_error(a), _log_error(b))
@@ -232,7 +237,11 @@ def diff(
     told = both & (q <= LEVEL) & (np.abs(np.log(np.where(both, ratio, 1.0))) > np.log1p(matters))
     slower, faster = told & (ratio > 1), told & (ratio < 1)
     evidence = _changed(machine) if machine else {}
-    found = _told(a, x, y, ratio, q, slower, names, evidence)
+    links, links_slower = both.any(axis=2), slower.any(axis=2)
+    if links_slower.sum() >= max(FEWEST_MOVED, links.sum() / 2):
+        found = [_moved(ratio, slower, links, names, evidence)]
+    else:
+        found = _told(a, x, y, ratio, q, slower, names, evidence)
     middle = float(np.median(ratio[both])) if both.any() else float("nan")
     # 80 % power at the first step of the correction, which a single differing cell must pass.
     cut = sps.norm.isf(LEVEL / max(1, int(both.sum())) / 2) + sps.norm.isf(0.2)
@@ -240,8 +249,57 @@ def diff(
     return Difference(
         found, _by_size(a, x, y, ratio, slower, faster, names), int(both.sum()), int(slower.sum()),
         int(faster.sum()),
-        middle, detectable,
+        middle, detectable, int(drifted.sum()), _of_both(a, b, int(drifted.sum()), names),
     )  # fmt: skip
+
+
+# Links that must have got slower together before it is said of the run.
+FEWEST_MOVED = 3
+
+
+def _drifted(summary: xr.Dataset) -> np.ndarray:
+    """Cells whose level kept moving while they were measured."""
+    if "status" not in summary:
+        return np.zeros(centre(summary).shape, bool)
+    return np.asarray(summary["status"].transpose("src", "dst", "size").values == DRIFT)
+
+
+def _of_both(a: xr.Dataset, b: xr.Dataset, drifted: int, names: tuple[str, str]) -> list[Warning]:
+    """What keeps two runs from being compared well."""
+    out = []
+    if drifted:
+        text = f"{drifted} cells drifted while {names[0]} or {names[1]} was measured, and were not compared"
+        out.append(Warning("net.drifted_cells", text, "measure again when the machine is quiet"))
+    shared = [name for name, summary in zip(names, (a, b), strict=True) if verdict.oversubscribed(summary)]
+    if shared:
+        out.append(
+            Warning(
+                "net.oversubscribed_runs",
+                f"ranks shared cores in {' and '.join(shared)}: where the kernel put them changes from run to run, and "
+                "delays with it",
+                "give no more ranks than cores to compare networks",
+            )
+        )
+    return out
+
+
+def _moved(
+    ratio: np.ndarray, slower: np.ndarray, links: np.ndarray, names: tuple[str, str], evidence: dict[str, Any]
+) -> Finding:
+    moved = int(slower.any(axis=2).sum())
+    middle = float(np.median(ratio[slower]))
+    return Finding(
+        "net.slower",
+        f"{moved} of {int(links.sum())} links are slower in {names[1]}, by {middle - 1:.0%} in the middle: the run, "
+        "not a link",
+        {
+            "links": moved,
+            "links_compared": int(links.sum()),
+            "ratio": middle,
+            **({"machine": evidence} if evidence else {}),
+        },
+        typed("sonde", "data", "diff", *names),
+    )
 
 
 def _aligned(a: xr.Dataset, b: xr.Dataset, names: tuple[str, str]) -> tuple[xr.Dataset, xr.Dataset]:

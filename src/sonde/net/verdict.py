@@ -104,19 +104,28 @@ def sentence(summary: xr.Dataset, dataset: str = "FILE") -> str:
     ):
         parts.append(f"no slow link (one {detectable:.0%} slower would have been found)")
     told = counts(summary)
-    if not sound(summary):
+    if not _enough(summary):
         few = f"only {told['converged']}" if told["converged"] else "none"
         parts.append(f"{few} of {told['cells']} cells converged: {advice(summary)}")
     elif told.get("converged", told["cells"]) < told["cells"]:
         parts.append(f"{told['converged']} of {told['cells']} cells converged")
+    if oversubscribed(summary):
+        parts.append("ranks shared cores, so another run may differ by more than its intervals say")
     return "; ".join(parts) + "."
 
 
 def sound(summary: xr.Dataset) -> bool:
-    """Whether at least half of the cells are known as well as their rule asked; True where no rule decided.
+    """Whether at least half of the cells are known as well as their rule asked, and no ranks shared cores.
 
-    A run that is not sound may name slow links, but its clean bill of health is worth nothing.
+    True where no rule decided. A run that is not sound may name slow links, but its clean bill of health is worth
+    nothing.
     """
+    if oversubscribed(summary):
+        return False
+    return _enough(summary)
+
+
+def _enough(summary: xr.Dataset) -> bool:
     told = counts(summary)
     return told["cells"] == 0 or 2 * told.get("converged", told["cells"]) >= told["cells"]
 
@@ -126,6 +135,8 @@ def doubt(summary: xr.Dataset) -> str:
     if sound(summary):
         return ""
     told = counts(summary)
+    if _enough(summary):
+        return "Ranks shared cores"
     return f"{told['converged']} of {told['cells']} converged" if told["converged"] else "Nothing converged"
 
 

@@ -144,9 +144,37 @@ def test_a_difference_that_does_not_matter_is_not_told():
     assert result.findings == []
     assert result.median_ratio == pytest.approx(1.02)
     assert (
-        len(diff(run_of(flat(), error=0.0001), run_of(flat() * 1.02, error=0.0001), matters=0.01).findings)
-        == 21
+        diff(run_of(flat(), error=0.0001), run_of(flat() * 1.02, error=0.0001), matters=0.01).slower
+        == 8 * 7 * 2
     )
+
+
+def test_a_run_that_is_slower_as_a_whole_is_one_finding_and_blames_no_link():
+    (found,) = diff(run_of(flat()), run_of(flat() * 1.4)).findings
+    assert found.code == "net.slower"
+    assert "src" not in found.evidence
+    assert (found.evidence["links"], found.evidence["links_compared"]) == (56, 56)
+    assert found.evidence["ratio"] == pytest.approx(1.4)
+
+
+def test_a_cell_that_drifted_in_either_run_is_not_compared():
+    after, status = flat(), np.ones((8, 8, 2), np.int8)
+    after[1, 6] *= 2
+    status[1, 6, 0] = 3
+    (found,) = (result := diff(run_of(flat()), run_of(after, status=status))).findings
+    assert (result.drifted, result.cells, result.slower) == (1, 8 * 7 * 2 - 1, 1)
+    assert found.evidence["size"] == SIZES[1]
+    assert result.warnings[0].code == "net.drifted_cells"
+    status[1, 6] = 3
+    assert diff(run_of(flat(), status=status), run_of(after)).findings == []
+
+
+def test_runs_whose_ranks_shared_cores_are_said():
+    crowded = run_of(flat())
+    crowded.attrs["oversubscribed"] = 1
+    told = diff(run_of(flat()), crowded).warnings
+    assert [w.code for w in told] == ["net.oversubscribed_runs"]
+    assert "shared cores in B:" in told[0].evidence
 
 
 def test_what_it_could_have_found_is_stated():
