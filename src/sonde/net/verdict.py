@@ -142,7 +142,7 @@ def doubt(summary: xr.Dataset) -> str:
 
 # What a budget or a precision is rounded up to.
 TIMES_S = (30, 60, 120, 300, 600, 1200, 1800, 3600)
-PRECISIONS = (0.02, 0.05, 0.1, 0.2, 0.5)
+PRECISIONS = (0.02, 0.05, 0.1, 0.2)  # who asks for less than that asks for nothing
 
 
 def advice(summary: xr.Dataset) -> str:
@@ -153,7 +153,9 @@ def advice(summary: xr.Dataset) -> str:
         return "delays drifted, so measure again when the machine is quiet"
     asked, known = _asked(summary), _known_to(summary)
     coarser = next((p for p in PRECISIONS if p > max(asked, known)), None) if asked and known else None
-    less = f" or ask for less (--rule ci:{coarser * 100:g}%)" if coarser else " or choose a coarser --rule"
+    less = f" or ask for less (--rule ci:{coarser * 100:g}%)" if coarser else ""
+    if not (asked and known):
+        less = " or choose a coarser --rule"
     if "sonde survey" in str(summary.attrs.get("command", "")):  # it has no --rule
         less = ""
     if worst == "capped":
