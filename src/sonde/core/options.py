@@ -169,6 +169,18 @@ class Share(HouseType):
         return value
 
 
+class Output(click.Path):
+    """Where a result goes. Value: Path; a slash at its end, which Path forgets, is kept in the settings."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if ctx is not None and isinstance(value, str):
+            ctx.ensure_object(Settings).output_folder = value.endswith("/")
+        return super().convert(value, param, ctx)
+
+
 class HostList(HouseType):
     """A host list: "n[001-016],^n007". Value: the text, which `hostlist.expand` understands."""
 
@@ -192,6 +204,7 @@ class Settings:
 
     bar: given a title and the budget in s, makes something to feed events to; the console puts its own here.
     began: time.monotonic() at which the program began, loading included; what a --budget counts from.
+    output_folder: whether --output ends in a slash, and so means a folder, there or not.
     config: the file that --config names. command: the words of the running command, e.g. ["net", "run"].
     """
 
@@ -200,6 +213,7 @@ class Settings:
     color: str = "auto"
     debug: bool = False
     began: float = field(default_factory=time.monotonic, compare=False)
+    output_folder: bool = False
     config: Path | None = None
     command: list[str] = field(default_factory=list)
     bar: Callable[[str, float | None], Progress] = _no_bar
@@ -275,9 +289,7 @@ _CONSOLE = (
 )
 
 SHARED: dict[str, Callable[[Any], Any]] = {
-    "output": _shared(
-        "-o", "--output", type=click.Path(path_type=Path), metavar="PATH", help="Where the result goes."
-    ),
+    "output": _shared("-o", "--output", type=Output(), metavar="PATH", help="Where the result goes."),
     "launcher": _shared(
         "--launcher", default="auto", metavar="NAME", help="What starts the ranks: auto, local, mpirun, srun."
     ),
