@@ -68,7 +68,7 @@ def test_convert_makes_the_folder_that_ends_in_a_slash(sound, tmp_path):
 
 def test_convert_does_not_take_a_file_for_a_folder(sound, tmp_path):
     (tmp_path / "taken").write_text("mine")
-    with pytest.raises(EnvironmentFailure, match="cannot write .*taken"):
+    with pytest.raises(EnvironmentFailure, match=r"cannot write .*taken"):
         ask("convert", sound, "--to", "csv", "-o", f"{tmp_path}/taken/")
     assert (tmp_path / "taken").read_text() == "mine"
 
