@@ -14,6 +14,7 @@ A.nc`). Where one is given twice, the later one counts.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -78,14 +79,27 @@ class Whole(HouseType):
 
 
 class Duration(HouseType):
-    """A time span: "60s", "2min", "1h30min"; above zero unless `zero` allows none at all. Value: float, s."""
+    """A time span: "60s", "2min", "1h30min"; above zero unless `zero` allows none at all. Value: float, s.
+
+    unit: what a bare number most likely meant where seconds are no likely answer; it is then refused. "": a
+    bare number counts seconds.
+    """
 
     name, allowed = "time", "times such as 60s, 2min, 1h"
 
-    def __init__(self, zero: bool = False) -> None:
-        self.zero = zero
+    def __init__(self, zero: bool = False, unit: str = "") -> None:
+        self.zero, self.unit = zero, unit
+        if unit:
+            self.allowed = f"times with a unit, such as 300{unit}"
 
     def read(self, text: str) -> float:
+        bare = text.strip()
+        if self.unit and re.fullmatch(r"[0-9.]*[1-9][0-9.]*(e[+-]?[0-9]+)?", bare, re.ASCII | re.IGNORECASE):
+            raise UsageError(
+                "core.bad_duration",
+                f"'{text}' has no unit; allowed: ns us ms s min h",
+                f"did you mean {bare}{self.unit}?",
+            )
         value = units.parse_duration(text)
         if value <= 0 and not self.zero:
             raise UsageError(
@@ -192,6 +206,7 @@ class HostList(HouseType):
 
 DURATION, SIZE, SIZES, SHARE, HOSTS = Duration(), Size(), Sizes(), Share(), HostList()
 PAUSE = Duration(zero=True)  # between two things; none at all is one
+DELAY = Duration(unit="us")  # of a message: taken for seconds, a bare number would never be reached
 
 
 def _no_bar(title: str, budget_s: float | None = None) -> Progress:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from sonde.core.errors import DataError, Exit, Finding, SondeError, UsageError, typed
-from sonde.core.options import DURATION, PAUSE, SHARE, SIZE, SIZES, common, settings
+from sonde.core.options import DELAY, DURATION, PAUSE, SHARE, SIZE, SIZES, common, settings
 from sonde.core.outcome import Outcome, Table
 from sonde.net.modes import CHOICES, VALUES, modes, read_modes
 from sonde.net.plan import PAIRINGS, Plan, gap_for, read_pair, read_pairs, rule_with
@@ -390,7 +390,7 @@ def _pair_tables(path: Path, pair: tuple[int, int]) -> list[Table]:
     metavar="BASE.nc",
     help="An earlier run that this one must not be slower than.",
 )
-@click.option("--max-median", "max_median_s", type=DURATION, metavar="TIME", help="No median above this.")
+@click.option("--max-median", "max_median_s", type=DELAY, metavar="TIME", help="No median above this.")
 @click.option(
     "--up-to", "size_b", type=SIZE, metavar="SIZE", help="--max-median counts up to this message length."
 )
