@@ -442,7 +442,8 @@ def check(
     outcome.verdict = f"{len(found)} finding{'' if len(found) == 1 else 's'} in {file}"
     if found:
         outcome.exit = Exit.FINDING
-        outcome.lines.append(" would drain: " + limits.drain_command(found))  # one line: scripts look for it
+        if command := limits.drain_command(found):
+            outcome.lines.append(f" would drain: {command}")  # one line: scripts look for it
     return outcome
 
 
