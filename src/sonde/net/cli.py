@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from sonde.core.errors import DataError, Exit, Finding, SondeError, UsageError, typed
+from sonde.core.errors import DataError, Exit, Finding, SondeError, UsageError, Warning, typed
 from sonde.core.options import DELAY, DURATION, PAUSE, SHARE, SIZE, SIZES, common, settings
 from sonde.core.outcome import Outcome, Table
 from sonde.net.modes import CHOICES, VALUES, modes, read_modes
@@ -221,7 +221,7 @@ def run(
     if measured.error is not None:
         raise _saved(measured.error, measured.paths)
     if measured.interrupted:
-        outcome.exit = Exit.INTERRUPTED
+        _tell_interrupted(outcome, measured.paths)
     elif not outcome.complete:
         outcome.exit = Exit.INCOMPLETE
     return outcome
@@ -301,7 +301,7 @@ def retest(
         for link in test.links
     ]
     verdict = f"{len(test.links)} of {len(suspects.suspects)} suspicious links are slow in fresh data too"
-    return Outcome(
+    outcome = Outcome(
         "net",
         "retest",
         verdict,
@@ -315,7 +315,23 @@ def retest(
             "suspects": [list(pair) for pair in suspects.suspects],
             "confirmed": [f.evidence for f in found],
         },
-        exit=Exit.INTERRUPTED if measured.interrupted else Exit.DONE,
+    )
+    if measured.interrupted:
+        _tell_interrupted(outcome, measured.paths)
+    return outcome
+
+
+def _tell_interrupted(outcome: Outcome, paths: list[Path]) -> None:
+    """Puts "interrupted" before the verdict and a warning before the others: fewer samples than asked for decided."""
+    outcome.exit = Exit.INTERRUPTED
+    outcome.verdict = f"interrupted: {outcome.verdict}"
+    outcome.warnings.insert(
+        0,
+        Warning(
+            "net.interrupted",
+            f"interrupted before the end; what was measured until then is saved in {', '.join(map(str, paths))}",
+            "run it again for all of it",
+        ),
     )
 
 
