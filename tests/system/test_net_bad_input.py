@@ -319,6 +319,9 @@ class TestMidRun:
         os.killpg(running.process.pid, signal.SIGINT)
         ran = running.end().expect(130)
         assert "→ a.nc" in ran.out
+        told = " ".join((ran.out + ran.err).split())
+        assert "interrupted: " in told
+        assert "what was measured until then is saved in a.nc" in told
         assert saved(running.out)["stop_reason"] == "interrupted"
         assert not running.run_dir.exists()
         assert sonde_mpi.left() == []

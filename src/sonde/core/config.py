@@ -206,6 +206,13 @@ def allowed(param: click.Parameter) -> str:
         return f"whole numbers {low} to {high}" if high is not None else f"whole numbers from {low} up"
     if isinstance(param.type, click.types.IntParamType):
         return "whole numbers"
+    if isinstance(param.type, click.FloatRange):
+        low, high = param.type.min, param.type.max
+        if low is not None:
+            word = "above" if param.type.min_open else "from"
+            return f"numbers {word} {low:g}" + ("" if high is None else f" to {high:g}")
+        if high is not None:
+            return f"numbers up to {high:g}"
     if isinstance(param.type, click.types.FloatParamType):
         return "numbers"
     return f"a text ({param.type.name})"

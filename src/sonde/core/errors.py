@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shlex
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -81,6 +83,31 @@ class Finding:
 
     def as_json(self) -> dict[str, Any]:
         return {"code": self.code, "text": self.text, "evidence": self.evidence, "next": self.next}
+
+
+_REASONS = {
+    errno.ENOSPC: "no space is left there",
+    errno.EDQUOT: "your quota there is used up",
+    errno.EACCES: "you have no permission to write there",
+    errno.EPERM: "that is not permitted there",
+    errno.EROFS: "the file system there is read-only",
+    errno.ENOENT: "there is no such folder, or nothing can be made in it",
+    errno.ENOTDIR: "a part of its path is no folder",
+    errno.ENAMETOOLONG: "the name is too long",
+    errno.ELOOP: "its symbolic links lead in a circle",
+    errno.EIO: "the device fails",
+}
+
+
+def reason_not_written(error: OSError | RuntimeError) -> str:
+    """Why something could not be written, in our words; the system's, in lower case, where we have none.
+
+    The errors of netCDF have numbers of their own, below zero, or none: their text is told as it is.
+    """
+    number = getattr(error, "errno", None) or 0
+    if number > 0:
+        return _REASONS.get(number) or os.strerror(number).lower()
+    return getattr(error, "strerror", None) or str(error)
 
 
 def typed(*words: object) -> str:

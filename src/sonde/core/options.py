@@ -14,6 +14,7 @@ A.nc`). Where one is given twice, the later one counts.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -78,14 +79,27 @@ class Whole(HouseType):
 
 
 class Duration(HouseType):
-    """A time span: "60s", "2min", "1h30min"; above zero unless `zero` allows none at all. Value: float, s."""
+    """A time span: "60s", "2min", "1h30min"; above zero unless `zero` allows none at all. Value: float, s.
+
+    unit: what a bare number most likely meant where seconds are no likely answer; it is then refused. "": a
+    bare number counts seconds.
+    """
 
     name, allowed = "time", "times such as 60s, 2min, 1h"
 
-    def __init__(self, zero: bool = False) -> None:
-        self.zero = zero
+    def __init__(self, zero: bool = False, unit: str = "") -> None:
+        self.zero, self.unit = zero, unit
+        if unit:
+            self.allowed = f"times with a unit, such as 300{unit}"
 
     def read(self, text: str) -> float:
+        bare = text.strip()
+        if self.unit and re.fullmatch(r"[0-9.]*[1-9][0-9.]*(e[+-]?[0-9]+)?", bare, re.ASCII | re.IGNORECASE):
+            raise UsageError(
+                "core.bad_duration",
+                f"'{text}' has no unit; allowed: ns us ms s min h",
+                f"did you mean {bare}{self.unit}?",
+            )
         value = units.parse_duration(text)
         if value <= 0 and not self.zero:
             raise UsageError(
@@ -169,6 +183,18 @@ class Share(HouseType):
         return value
 
 
+class Output(click.Path):
+    """Where a result goes. Value: Path; a slash at its end, which Path forgets, is kept in the settings."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if ctx is not None and isinstance(value, str):
+            ctx.ensure_object(Settings).output_folder = value.endswith("/")
+        return super().convert(value, param, ctx)
+
+
 class HostList(HouseType):
     """A host list: "n[001-016],^n007". Value: the text, which `hostlist.expand` understands."""
 
@@ -180,6 +206,7 @@ class HostList(HouseType):
 
 DURATION, SIZE, SIZES, SHARE, HOSTS = Duration(), Size(), Sizes(), Share(), HostList()
 PAUSE = Duration(zero=True)  # between two things; none at all is one
+DELAY = Duration(unit="us")  # of a message: taken for seconds, a bare number would never be reached
 
 
 def _no_bar(title: str, budget_s: float | None = None) -> Progress:
@@ -192,6 +219,7 @@ class Settings:
 
     bar: given a title and the budget in s, makes something to feed events to; the console puts its own here.
     began: time.monotonic() at which the program began, loading included; what a --budget counts from.
+    output_folder: whether --output ends in a slash, and so means a folder, there or not.
     config: the file that --config names. command: the words of the running command, e.g. ["net", "run"].
     """
 
@@ -200,6 +228,7 @@ class Settings:
     color: str = "auto"
     debug: bool = False
     began: float = field(default_factory=time.monotonic, compare=False)
+    output_folder: bool = False
     config: Path | None = None
     command: list[str] = field(default_factory=list)
     bar: Callable[[str, float | None], Progress] = _no_bar
@@ -275,9 +304,7 @@ _CONSOLE = (
 )
 
 SHARED: dict[str, Callable[[Any], Any]] = {
-    "output": _shared(
-        "-o", "--output", type=click.Path(path_type=Path), metavar="PATH", help="Where the result goes."
-    ),
+    "output": _shared("-o", "--output", type=Output(), metavar="PATH", help="Where the result goes."),
     "launcher": _shared(
         "--launcher", default="auto", metavar="NAME", help="What starts the ranks: auto, local, mpirun, srun."
     ),

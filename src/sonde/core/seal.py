@@ -31,7 +31,7 @@ import numpy as np
 
 from sonde.core.blocks import BlockFile
 from sonde.core.dataset import ROOT_ATTRIBUTES, pieces, plain
-from sonde.core.errors import DataError, EnvironmentFailure, Warning, typed
+from sonde.core.errors import DataError, EnvironmentFailure, Warning, reason_not_written, typed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -621,7 +621,7 @@ class _Draft:
         try:
             yield
         except (OSError, RuntimeError) as error:
-            raise _cannot_write(self.target, error, self._hint) from error
+            raise _cannot_write(self.target, error, self._hint, probe=True) from error
 
     @contextlib.contextmanager
     def opened(self, mode: Literal["w", "a"]) -> Iterator[netCDF4.Dataset]:
@@ -656,27 +656,32 @@ class _Draft:
             self.part.unlink()
 
 
-def _cannot_write(path: Path, error: OSError | RuntimeError, hint: str) -> EnvironmentFailure:
-    if _is_full(path.parent, error):
-        return EnvironmentFailure(
-            "core.disk_full", f"cannot write {path}: no space is left there", f"free space there; or {hint}"
-        )
-    why = getattr(error, "strerror", None) or str(error)
-    return EnvironmentFailure("core.cannot_write", f"cannot write {path}: {why}", hint)
+def _cannot_write(
+    path: Path, error: OSError | RuntimeError, hint: str, probe: bool = False
+) -> EnvironmentFailure:
+    """probe: the error is netCDF's, whose number is not to be believed (a full disk may be EACCES)."""
+    full = (errno.ENOSPC, errno.EDQUOT)
+    number = getattr(error, "errno", None)
+    if number not in full and probe and _is_full(path.parent):
+        number = errno.ENOSPC
+        error = OSError(number, os.strerror(number))
+    what = f"cannot write {path}: {reason_not_written(error)}"
+    if number in full:
+        return EnvironmentFailure("core.disk_full", what, f"free space there; or {hint}")
+    return EnvironmentFailure("core.cannot_write", what, hint)
 
 
-def _is_full(folder: Path, error: OSError | RuntimeError, probe_bytes: int = 32 << 20) -> bool:
+def _is_full(folder: Path, probe_bytes: int = 32 << 20) -> bool:
     """Whether a full disk or a used-up quota is behind an error. HDF5 does not say: so it is tried out."""
     full = (errno.ENOSPC, errno.EDQUOT)
-    if getattr(error, "errno", None) in full:
-        return True
     try:
         probe = os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o600)
     except OSError as failed:
         if failed.errno not in (errno.EOPNOTSUPP, errno.EISDIR):
             return failed.errno in full
         room = os.statvfs(folder)
-        return room.f_bavail * room.f_frsize < probe_bytes
+        # A file system without blocks, as /proc, has no space that could run out.
+        return room.f_blocks > 0 and room.f_bavail * room.f_frsize < probe_bytes
     try:
         os.posix_fallocate(probe, 0, probe_bytes)
     except OSError as failed:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sonde.core.errors import DataError, Exit, Finding, UsageError, Warning, typed
-from sonde.core.options import SHARE, common
+from sonde.core.options import SHARE, common, settings
 from sonde.core.outcome import Outcome, Table
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def convert(file: Path, to: str | None, part: str | None, verbose: bool, output:
     """Write a dataset as CSV, JSON, Parquet or Markdown.
 
     One row a value, with units in the heads. CSV and Parquet hold one table, that of the most dims; give a
-    folder as OUT for all of them.
+    folder as OUT for all of them; one that ends in / is made where it is missing.
 
     \b
     sonde data convert a.nc --to csv                  on the terminal
@@ -99,7 +99,7 @@ def convert(file: Path, to: str | None, part: str | None, verbose: bool, output:
             left = tables[1:] if chosen in conversion.ONE_TABLE else []
             outcome.verdict = f"/{tables[0].group} of {file} as {chosen}"
         else:
-            done = conversion.to_files(tree, tables, chosen, output, file.stem)
+            done = conversion.to_files(tree, tables, chosen, output, file.stem, settings().output_folder)
             left = done.left_out
             outcome.verdict = "; ".join(f"{one.path}: {count(one.rows, 'row')}" for one in done.files)
             outcome.dataset = str(output)

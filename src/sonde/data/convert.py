@@ -105,11 +105,14 @@ def to_text(tree: xr.DataTree, found: list[LongTable], to: str) -> str:
     return text.getvalue()
 
 
-def to_files(tree: xr.DataTree, found: list[LongTable], to: str, out: Path, stem: str) -> Converted:
+def to_files(
+    tree: xr.DataTree, found: list[LongTable], to: str, out: Path, stem: str, folder: bool = False
+) -> Converted:
     """Writes tables to `out`, each file whole or not at all.
 
     out: a file, which gets the table of the most dims (CSV, Parquet) or all of them (JSON, Markdown); or a
-    folder, which gets a file for each table, named <stem>-<group>-<dims>.<ending>.
+    folder, which gets a file for each table, named <stem>-<group>-<dims>.<ending>. folder: `out` is to be one,
+    and is made with its parents where it is missing.
 
     Raises
     ------
@@ -117,6 +120,9 @@ def to_files(tree: xr.DataTree, found: list[LongTable], to: str, out: Path, stem
     """
     if to == "parquet":
         _pyarrow()
+    if folder:
+        with _told(out):
+            out.mkdir(parents=True, exist_ok=True)
     if out.is_dir():
         files = []
         for table in found:
@@ -128,15 +134,10 @@ def to_files(tree: xr.DataTree, found: list[LongTable], to: str, out: Path, stem
     return Converted([Written(out, name, _write(out, tree, taken, to))], found[len(taken) :])
 
 
-def _write(path: Path, tree: xr.DataTree, found: list[LongTable], to: str) -> int:
-    part = path.with_name(path.name + ".part")
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
     try:
-        if to == "parquet":
-            rows = _write_parquet(part, tree, found[0])
-        else:
-            with part.open("w", encoding="utf-8", newline="") as file:
-                rows = _TEXT[to](file, tree, found)
-        part.replace(path)
+        yield
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise EnvironmentFailure(
@@ -144,6 +145,18 @@ def _write(path: Path, tree: xr.DataTree, found: list[LongTable], to: str) -> in
             f"cannot write {path}: {error.strerror or error}",
             "free space there, or choose another place with -o" if full else "choose another place with -o",
         ) from None
+
+
+def _write(path: Path, tree: xr.DataTree, found: list[LongTable], to: str) -> int:
+    part = path.with_name(path.name + ".part")
+    try:
+        with _told(path):
+            if to == "parquet":
+                rows = _write_parquet(part, tree, found[0])
+            else:
+                with part.open("w", encoding="utf-8", newline="") as file:
+                    rows = _TEXT[to](file, tree, found)
+            part.replace(path)
     finally:
         with contextlib.suppress(OSError):
             part.unlink()

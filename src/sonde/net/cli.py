@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from sonde.core.errors import DataError, Exit, Finding, SondeError, UsageError, typed
-from sonde.core.options import DURATION, PAUSE, SHARE, SIZE, SIZES, common, settings
+from sonde.core.errors import DataError, Exit, Finding, SondeError, UsageError, Warning, typed
+from sonde.core.options import DELAY, DURATION, PAUSE, SHARE, SIZE, SIZES, common, settings
 from sonde.core.outcome import Outcome, Table
 from sonde.net.modes import CHOICES, VALUES, modes, read_modes
 from sonde.net.plan import PAIRINGS, Plan, gap_for, read_pair, read_pairs, rule_with
@@ -221,7 +221,7 @@ def run(
     if measured.error is not None:
         raise _saved(measured.error, measured.paths)
     if measured.interrupted:
-        outcome.exit = Exit.INTERRUPTED
+        _tell_interrupted(outcome, measured.paths)
     elif not outcome.complete:
         outcome.exit = Exit.INCOMPLETE
     return outcome
@@ -301,7 +301,7 @@ def retest(
         for link in test.links
     ]
     verdict = f"{len(test.links)} of {len(suspects.suspects)} suspicious links are slow in fresh data too"
-    return Outcome(
+    outcome = Outcome(
         "net",
         "retest",
         verdict,
@@ -315,7 +315,23 @@ def retest(
             "suspects": [list(pair) for pair in suspects.suspects],
             "confirmed": [f.evidence for f in found],
         },
-        exit=Exit.INTERRUPTED if measured.interrupted else Exit.DONE,
+    )
+    if measured.interrupted:
+        _tell_interrupted(outcome, measured.paths)
+    return outcome
+
+
+def _tell_interrupted(outcome: Outcome, paths: list[Path]) -> None:
+    """Puts "interrupted" before the verdict and a warning before the others: fewer samples than asked for decided."""
+    outcome.exit = Exit.INTERRUPTED
+    outcome.verdict = f"interrupted: {outcome.verdict}"
+    outcome.warnings.insert(
+        0,
+        Warning(
+            "net.interrupted",
+            f"interrupted before the end; what was measured until then is saved in {', '.join(map(str, paths))}",
+            "run it again for all of it",
+        ),
     )
 
 
@@ -390,7 +406,7 @@ def _pair_tables(path: Path, pair: tuple[int, int]) -> list[Table]:
     metavar="BASE.nc",
     help="An earlier run that this one must not be slower than.",
 )
-@click.option("--max-median", "max_median_s", type=DURATION, metavar="TIME", help="No median above this.")
+@click.option("--max-median", "max_median_s", type=DELAY, metavar="TIME", help="No median above this.")
 @click.option(
     "--up-to", "size_b", type=SIZE, metavar="SIZE", help="--max-median counts up to this message length."
 )
@@ -442,7 +458,8 @@ def check(
     outcome.verdict = f"{len(found)} finding{'' if len(found) == 1 else 's'} in {file}"
     if found:
         outcome.exit = Exit.FINDING
-        outcome.lines.append(" would drain: " + limits.drain_command(found))  # one line: scripts look for it
+        if command := limits.drain_command(found):
+            outcome.lines.append(f" would drain: {command}")  # one line: scripts look for it
     return outcome
 
 

@@ -433,13 +433,16 @@ def _hosts(summary: xr.Dataset, a: int, b: int) -> dict[str, Any]:
 def drain_command(findings: Sequence[Finding]) -> str:
     """The command that would take the hosts behind findings out of service in Slurm; for printing, never for running.
 
-    A finding that names no host counts for this command as "HOST", for the reader to fill in.
+    "" where no finding names a host: a run that was too short is no fault of a node.
     """
-    hosts = sorted({str(host) for finding in findings for host in _hosts_of(finding)}) or ["HOST"]
-    reason = f"sonde: {findings[0].text.partition(' (also at ')[0]}"[:120] if findings else "sonde"
+    blaming = [finding for finding in findings if _hosts_of(finding)]
+    if not blaming:
+        return ""
+    hosts = sorted({host for finding in blaming for host in _hosts_of(finding)})
+    reason = f"sonde: {blaming[0].text.partition(' (also at ')[0]}"[:120]
     return shlex.join(["scontrol", "update", f"NodeName={fold(hosts)}", "State=DRAIN", f"Reason={reason}"])
 
 
 def _hosts_of(finding: Finding) -> list[str]:
     named = finding.evidence.get("hosts") or finding.evidence.get("host") or []
-    return [named] if isinstance(named, str) else [str(host) for host in named]
+    return [host for host in ([named] if isinstance(named, str) else map(str, named)) if host]

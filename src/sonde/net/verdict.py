@@ -18,6 +18,12 @@ from sonde.net.schema import CAP, CONVERGED, DRIFT, NOT_MEASURED, UNDECIDED
 
 MOST_ROWS = 20
 
+FAST_S = 1e-3  # nothing that an operating system starts on a clock comes oftener
+FAST_HINT = (
+    "a rhythm of a few round trips comes from the exchange itself (buffer slots, polling), not from a daemon"
+)
+SLOW_HINT = "something on the machine runs at that pace: a daemon, a timer, a power manager"
+
 
 def sizes_text(sizes: Sequence[int] | np.ndarray) -> str:
     """ "8 B", or the ends of several: "8 B to 64 KiB"."""
@@ -288,12 +294,12 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
         found = _discoveries(summary, f"{name}_p")
         if found is not None and found.any():
             looked = int(np.isfinite(summary[f"{name}_p"].values).sum())
-            text = _usual_period(summary, name, found)
+            text, period_s = _usual_period(summary, name, found)
             out.append(
                 Warning(
                     f"net.{name}",
                     f"{int(found.sum())} of {looked} cells looked at show {what}, {text}",
-                    "something on the machine runs at that pace: a daemon, a timer, a power manager",
+                    FAST_HINT if period_s < FAST_S else SLOW_HINT,
                 )
             )
     out += _events(summary)
@@ -331,16 +337,18 @@ def _events(summary: xr.Dataset) -> list[Warning]:
     ]
 
 
-def _usual_period(summary: xr.Dataset, name: str, found: np.ndarray) -> str:
-    """ "typically every 1.25 s", or in samples where these have no times."""
+def _usual_period(summary: xr.Dataset, name: str, found: np.ndarray) -> tuple[str, float]:
+    """ "typically every 1.25 s" and its s; in samples where these have no times, and then NaN s."""
     for unit in ("period", "samples"):
         if f"{name}_{unit}" in summary:
             period = summary[f"{name}_{unit}"].values[found]
             period = period[np.isfinite(period)]
             if period.size:
                 usual = float(np.median(period))
-                return f"typically every {format_duration(usual) if unit == 'period' else f'{usual:.3g} samples'}"
-    return "of no common period"
+                if unit == "period":
+                    return f"typically every {format_duration(usual)}", usual
+                return f"typically every {usual:.3g} samples", float("nan")
+    return "of no common period", float("nan")
 
 
 def _discoveries(summary: xr.Dataset, name: str) -> np.ndarray | None:

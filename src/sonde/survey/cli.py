@@ -102,9 +102,8 @@ def check(
     outcome.lines = surveys.summary(results)
     if outcome.findings:
         outcome.exit = Exit.FINDING
-        outcome.lines.append(
-            " would drain: " + limits.drain_command(outcome.findings)
-        )  # one line, for scripts
+        if command := limits.drain_command(outcome.findings):
+            outcome.lines.append(f" would drain: {command}")  # one line, for scripts
     if any(result.interrupted for result in results):
         outcome.exit = Exit.INTERRUPTED
     return outcome

@@ -8,8 +8,10 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sonde.core import config
 from sonde.core.errors import UsageError
 from sonde.core.options import (
+    DELAY,
     DURATION,
     HOSTS,
     PAUSE,
@@ -109,6 +111,24 @@ def test_a_duration_of_no_time_is_refused():
     assert DURATION.read("2min") == 120
     with pytest.raises(UsageError, match="no time at all"):
         DURATION.read("0")
+
+
+@pytest.mark.parametrize("text", ["300", " 300 ", "0.5", "3e2"])
+def test_a_delay_without_a_unit_is_refused(text):
+    assert DELAY.read("300us") == pytest.approx(300e-6)
+    with pytest.raises(UsageError, match="has no unit") as caught:
+        DELAY.read(text)
+    assert caught.value.hint == f"did you mean {text.strip()}us?"
+
+
+def test_a_range_of_numbers_is_told():
+    def told(**span: object) -> str:
+        return config.allowed(click.Option(["--x"], type=click.FloatRange(**span)))
+
+    assert told(min=1) == "numbers from 1"
+    assert told(min=0, min_open=True, max=2) == "numbers above 0 to 2"
+    assert told(max=2) == "numbers up to 2"
+    assert told() == "numbers"
 
 
 def test_a_pause_may_be_none_at_all_but_not_below():

@@ -633,3 +633,31 @@ def test_every_error_of_sealing_has_a_hint(tmp_path):
     with pytest.raises(SondeError) as raised:
         seal.seal(run, tmp_path / "a.nc", SCHEMA)
     assert raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [
+        (errno.ENOSPC, "core.disk_full", "no space is left there"),
+        (errno.EDQUOT, "core.disk_full", "your quota there is used up"),
+        (errno.EACCES, "core.cannot_write", "you have no permission to write there"),
+        (errno.EROFS, "core.cannot_write", "the file system there is read-only"),
+        (errno.ENOENT, "core.cannot_write", "there is no such folder, or nothing can be made in it"),
+        (errno.EBUSY, "core.cannot_write", "device or resource busy"),
+    ],
+)
+def test_a_run_folder_that_cannot_be_made_tells_the_true_reason(tmp_path, monkeypatch, number, code, said):
+    def refuse(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(EnvironmentFailure) as raised:
+        seal.start_run(tmp_path / "a.run", room="lab", schema="lab/1", attrs={}, plan={})
+    assert (raised.value.code, raised.value.what) == (code, f"cannot write {tmp_path / 'a.run'}: {said}")
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
+def test_a_file_system_without_blocks_is_not_called_full():
+    with pytest.raises(EnvironmentFailure, match=r"nothing can be made in it|permission") as raised:
+        seal.start_run("/proc/a.run", room="lab", schema="lab/1", attrs={}, plan={})
+    assert raised.value.code == "core.cannot_write"

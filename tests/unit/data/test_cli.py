@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from fakeroom import make_run
 
-from sonde.core.errors import DataError, Exit, UsageError
+from sonde.core.errors import DataError, EnvironmentFailure, Exit, UsageError
 from sonde.core.outcome import Outcome
 from sonde.data.cli import group
 
@@ -56,6 +56,21 @@ def test_convert_without_a_place_is_a_document(sound):
     assert outcome.values["left_out"] == ["spread"]
     assert outcome.schema == "lab/1"
     assert ask("convert", sound, "--to", "json").warnings == []
+
+
+def test_convert_makes_the_folder_that_ends_in_a_slash(sound, tmp_path):
+    outcome = ask("convert", sound, "--to", "csv", "-o", f"{tmp_path}/new/deep/")
+    made = sorted((tmp_path / "new" / "deep").iterdir())
+    assert len(made) == 2
+    assert [one["file"] for one in outcome.values["files"]] == [str(path) for path in made]
+    assert outcome.warnings == []
+
+
+def test_convert_does_not_take_a_file_for_a_folder(sound, tmp_path):
+    (tmp_path / "taken").write_text("mine")
+    with pytest.raises(EnvironmentFailure, match=r"cannot write .*taken"):
+        ask("convert", sound, "--to", "csv", "-o", f"{tmp_path}/taken/")
+    assert (tmp_path / "taken").read_text() == "mine"
 
 
 def test_convert_writes_where_it_is_told(sound, tmp_path):

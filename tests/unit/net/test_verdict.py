@@ -275,6 +275,27 @@ class TestWarnings:
         assert "2 of 12 cells" in verdict.warnings(loud)[0].evidence
         assert "4.00 ms" in verdict.warnings(loud)[0].evidence
 
+    @pytest.mark.parametrize(
+        ("period_s", "named"),
+        [(8.45e-6, "the exchange"), (0.99e-3, "the exchange"), (1e-3, "a daemon"), (1.0, "a daemon")],
+    )
+    def test_a_rhythm_of_a_few_round_trips_is_not_laid_to_a_daemon(self, period_s, named):
+        p = np.full((3, 3, 2), np.nan)
+        p[~np.eye(3, dtype=bool)] = 1e-9
+        summary = flat().assign(cyclic_p=(("src", "dst", "size"), p))
+        summary["cyclic_period"] = xr.full_like(summary["median"], period_s)
+        (told,) = verdict.warnings(summary)
+        assert [word for word in ("the exchange", "a daemon") if word in told.hint.split(", not")[0]] == [
+            named
+        ]
+
+    def test_a_period_in_samples_alone_is_told_in_samples(self):
+        p = np.full((3, 3, 2), np.nan)
+        p[~np.eye(3, dtype=bool)] = 1e-9
+        summary = flat().assign(cyclic_p=(("src", "dst", "size"), p))
+        summary["cyclic_samples"] = xr.full_like(summary["median"], 7.0)
+        assert "every 7 samples" in verdict.warnings(summary)[0].evidence
+
     def test_one_low_p_among_many_is_no_discovery(self):
         p = np.full((3, 3, 2), np.nan)
         p[~np.eye(3, dtype=bool)] = 0.5
