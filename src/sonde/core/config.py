@@ -207,12 +207,12 @@ def allowed(param: click.Parameter) -> str:
     if isinstance(param.type, click.types.IntParamType):
         return "whole numbers"
     if isinstance(param.type, click.FloatRange):
-        low, high = param.type.min, param.type.max
-        if low is not None:
+        least, most = param.type.min, param.type.max
+        if least is not None:
             word = "above" if param.type.min_open else "from"
-            return f"numbers {word} {low:g}" + ("" if high is None else f" to {high:g}")
-        if high is not None:
-            return f"numbers up to {high:g}"
+            return f"numbers {word} {least:g}" + ("" if most is None else f" to {most:g}")
+        if most is not None:
+            return f"numbers up to {most:g}"
     if isinstance(param.type, click.types.FloatParamType):
         return "numbers"
     return f"a text ({param.type.name})"
