@@ -1,0 +1,168 @@
+"""Sonde's ranks as steps of a real Slurm: a cluster of this one machine, with daemons, keys and ports of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+from sonde_shell import ENDLESS, PROGRAM, Shell, finish, samples_in, shell, wait_for
+
+import sonde as library
+from sonde.core.launch.mpirun import Mpi
+
+pytestmark = [pytest.mark.mpi, pytest.mark.root]
+
+NEEDED = ("munged", "slurmctld", "slurmd", "srun", "salloc", "squeue")
+QUICK = ("--ntasks", "2", "--sizes", "8,1KiB", "--rule", "fixed:200", "--gap", "1ms", "--budget", "60s")
+CONFIG = """\
+ClusterName=sonde-test
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ctld}
+SlurmdPort={slurmd}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.sock
+CredType=cred/munge
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+ReturnToService=2
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+NodeName={host} NodeAddr=127.0.0.1 CPUs=2 State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES MaxTime=10 State=UP
+"""
+
+
+def tool(name: str) -> str:
+    found = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+    if found is None:
+        pytest.skip(f"{name} is not there: install munge, slurmctld, slurmd and slurm-client")
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def config() -> Iterator[Path]:
+    """slurm.conf of a running cluster; its daemons are ended by the ids they wrote."""
+    programs = {name: tool(name) for name in NEEDED}
+    folder = Path(tempfile.mkdtemp(prefix="slurm-"))  # short: a socket's path may have 107 characters
+    path = folder / "slurm.conf"
+    host = socket.gethostname().split(".")[0]
+    path.write_text(CONFIG.format(host=host, folder=folder, ctld=free_port(), slurmd=free_port()))
+    for name in ("state", "spool"):
+        (folder / name).mkdir()
+    key = folder / "munge.key"
+    key.write_bytes(os.urandom(1024))
+    key.chmod(0o400)
+    files = {"key-file": key, "socket": folder / "munge.sock", "pid-file": folder / "munged.pid"}
+    files |= {"log-file": folder / "munged.log", "seed-file": folder / "munged.seed"}
+
+    def started(name: str, *words: str) -> None:
+        ran = subprocess.run(
+            [programs[name], *words],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=os.environ | {"SLURM_CONF": str(path)},
+        )
+        assert ran.returncode == 0, f"{name}: {ran.stderr}"
+
+    def ended(name: str) -> None:
+        with suppress(OSError, ValueError):
+            pid = int((folder / f"{name}.pid").read_text())
+            os.kill(pid, signal.SIGTERM)
+            if not wait_for(lambda: not Path(f"/proc/{pid}").exists(), 20):
+                os.kill(pid, signal.SIGKILL)
+
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        for name in ("munged", "slurmctld", "slurmd"):
+            stack.callback(ended, name)
+        started("munged", "--force", *(f"--{name}={file}" for name, file in files.items()))
+        started("slurmctld", "-f", str(path))
+        started("slurmd", "-f", str(path), "-N", host)
+        idle = ["sinfo", "--noheader", "--states=idle", "--format=%n"]
+        assert wait_for(lambda: host in asked(path, *idle), 60), (folder / "slurmctld.log").read_text()
+        yield path
+
+
+def asked(config: Path, *argv: str) -> str:
+    """What a client of that cluster prints."""
+    ran = subprocess.run(
+        argv, capture_output=True, text=True, timeout=60, env=os.environ | {"SLURM_CONF": str(config)}
+    )
+    return ran.stdout
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, mpi: Mpi, config: Path) -> Iterator[Shell]:
+    for made in shell(tmp_path, mpi):
+        made.env["SLURM_CONF"] = str(config)
+        yield made
+        assert wait_for(lambda: asked(config, "squeue", "--noheader", "--steps") == ""), (
+            "a step is still there"
+        )
+        assert wait_for(lambda: asked(config, "squeue", "--noheader") == ""), "a job is still there"
+        assert made.left() == []
+
+
+def test_srun_starts_the_ranks(slurm, mpi):
+    told = slurm("net", "run", "--launcher", "srun", *QUICK, "-o", "a.nc", "--json").expect(0).json
+    assert told["cells"] == told["converged"] == 4
+    with library.open(slurm.cwd / "a.nc") as tree:
+        assert tree.attrs["launcher"] == "srun"
+        assert tree.attrs["mpi"] == {"openmpi": "Open MPI", "mpich": "MPICH"}[mpi.flavour]
+        assert tree.attrs["hostlist"] == socket.gethostname().split(".")[0]
+
+
+def test_inside_a_job_nobody_needs_to_ask_for_srun(slurm):
+    words = ["salloc", "--ntasks=2", str(PROGRAM), "net", "run", *QUICK, "-o", "job.nc"]
+    ran = subprocess.run(words, cwd=slurm.cwd, env=slurm.env, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr
+    with library.open(slurm.cwd / "job.nc") as tree:
+        assert tree.attrs["launcher"] == "srun"
+        assert tree.attrs["complete"]
+
+
+def test_ctrl_c_saves_and_ends_the_step(slurm):
+    run = slurm.start("net", "run", "--launcher", "srun", *ENDLESS, "-o", "long.nc")
+    assert wait_for(lambda: samples_in(slurm.cwd / "long.run") > 1000 or run.poll() is not None)
+    os.killpg(run.pid, signal.SIGINT)
+    ran = finish(run).expect(130)
+    assert "interrupted" in ran.out
+    with library.open(slurm.cwd / "long.nc") as tree:
+        assert int(tree["raw"]["n"].sum()) > 1000
+
+
+def test_a_killed_rank_ends_the_step_and_what_was_measured_is_saved(slurm):
+    run = slurm.start("net", "run", "--launcher", "srun", *ENDLESS, "-o", "hurt.nc")
+    assert wait_for(lambda: samples_in(slurm.cwd / "hurt.run") > 1000 or run.poll() is not None)
+    os.kill(slurm.ranks()[-1], signal.SIGKILL)
+    ran = finish(run)
+    assert ran.code not in (0, 130), ran.out
+    assert "Traceback" not in ran.err
+    with library.open(slurm.cwd / "hurt.nc") as tree:
+        assert int(tree["raw"]["n"].sum()) > 1000
+        assert tree.attrs["stop_reason"] == "failed"
