@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 
 import numpy as np
 import pytest
 
 from sonde.core.blocks import BlockFile
+from watching import samples_in, wait_for
 
 ENDLESS = {
     "modes": "one_to_one",
@@ -22,26 +22,6 @@ ENDLESS = {
     "cap": "100000000",
     "budget-s": "60",
 }
-
-
-def wait_for(condition, seconds=30.0):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
-
-
-def samples_in(run_dir):
-    total = 0
-    for path in run_dir.glob("rank-*.blk"):
-        if path.stat().st_size == 0:  # just made, its header not yet written
-            continue
-        for records in BlockFile(path):
-            bursts = records[records["kind"] == 0]
-            total += int(bursts["n"].sum())
-    return total
 
 
 def in_thread(process):

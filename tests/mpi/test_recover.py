@@ -6,8 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +15,7 @@ from sonde.core import dataset
 from sonde.core.errors import Exit
 from sonde.core.launch.mpirun import Mpirun
 from sonde.data.validate import validate
+from watching import wait_for
 
 
 def sonde(*words: object) -> subprocess.Popen[str]:
@@ -27,15 +26,6 @@ def sonde(*words: object) -> subprocess.Popen[str]:
         *map(str, words),
     ]
     return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def wait_for(what: Callable[[], bool], most_s: float = 60) -> bool:
-    end = time.monotonic() + most_s
-    while time.monotonic() < end:
-        if what():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def recover(run: Path) -> tuple[int, dict]:

@@ -9,9 +9,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +18,8 @@ from typing import Any
 
 import pytest
 
-from sonde.core.blocks import BlockFile
-from sonde.core.errors import DataError
 from sonde.core.launch.mpirun import Mpi
+from watching import wait_for
 
 PROGRAM = Path(sys.executable).with_name("sonde")
 MARK = "SONDE_TEST_STARTED_BY"
@@ -127,25 +125,6 @@ def finish(process: subprocess.Popen[str], timeout_s: float = 150) -> Ran:
         out, err = process.communicate()
         pytest.fail(f"no end within {timeout_s} s\n{out}\n{err}")
     return Ran(process.returncode, out, err)
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
-
-
-def samples_in(run_dir: Path) -> int:
-    """Samples that are on the disk already."""
-    total = 0
-    for path in run_dir.glob("rank-*.blk"):
-        with suppress(FileNotFoundError, DataError):  # none of it is written yet
-            for records in BlockFile(path):
-                total += int(records["n"][records["kind"] == 0].sum())
-    return total
 
 
 def environment(mpi: Mpi | None, mark: str, more: Mapping[str, str] = {}) -> dict[str, str]:

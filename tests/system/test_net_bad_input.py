@@ -15,11 +15,12 @@ from pathlib import Path
 import netCDF4
 import numpy as np
 import pytest
-from sonde_shell import ENDLESS, Ran, Shell, finish, samples_in, shell, wait_for
+from sonde_shell import ENDLESS, Ran, Shell, finish, shell
 
 import sonde as library
 from sonde.core.launch import mpirun
 from sonde.core.launch.mpirun import Mpi
+from watching import samples_in, wait_for
 
 READERS = (
     ("net", "show"),

@@ -13,10 +13,11 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
-from sonde_shell import ENDLESS, PROGRAM, Shell, finish, samples_in, shell, wait_for
+from sonde_shell import ENDLESS, PROGRAM, Shell, finish, shell
 
 import sonde as library
 from sonde.core.launch.mpirun import Mpi
+from watching import samples_in, wait_for
 
 pytestmark = [pytest.mark.mpi, pytest.mark.root]
 

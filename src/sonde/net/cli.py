@@ -55,6 +55,17 @@ def show_rules() -> Outcome:
     )
 
 
+SILENCE = click.option(
+    "--timeout",
+    "timeout_s",
+    type=DURATION,
+    default="60s",
+    show_default=True,
+    metavar="TIME",
+    help="How long ranks may be silent.",
+)
+
+
 @group.command()
 @common("output", "launcher", "hosts", "ntasks", "budget", "precision", "seed", "dry_run")
 @click.option(
@@ -122,15 +133,7 @@ def show_rules() -> Outcome:
 @click.option(
     "--noise-ranks", type=click.IntRange(min=0), default=2, show_default=True, help="Ranks that make noise."
 )
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=DURATION,
-    default="60s",
-    show_default=True,
-    metavar="TIME",
-    help="How long ranks may be silent.",
-)
+@SILENCE
 @click.option(
     "--forward", is_flag=True, hidden=True, help="Send all blocks to rank 0, as where no folder is shared."
 )
@@ -230,15 +233,7 @@ def run(
 @group.command()
 @common("output", "launcher", "hosts", "budget", "seed")
 @click.argument("file", metavar="FILE.nc", type=click.Path(path_type=Path))
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=DURATION,
-    default="60s",
-    show_default=True,
-    metavar="TIME",
-    help="How long ranks may be silent.",
-)
+@SILENCE
 @click.option("--inject-slow", default="", hidden=True, help="As for run.")
 def retest(
     file: Path,
