@@ -31,6 +31,7 @@ COMMANDS = {
     "net": Command(
         "sonde.net.cli", "group", "Latency structure between ranks; how many measurements are enough.", ROOMS
     ),
+    "noise": Command("sonde.noise.cli", "group", "What a monitoring agent costs the jobs beside it.", ROOMS),
     "survey": Command(
         "sonde.survey.cli", "command", "Quick form of every room, ending in one report.", FILES
     ),

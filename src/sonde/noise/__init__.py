@@ -1,0 +1,1 @@
+"""noise: what a monitoring agent costs the jobs beside it."""

@@ -1,0 +1,73 @@
+"""Datasets of the room, `noise/1`: one schema, several kinds. The root attribute `kind` says which.
+
+run     blocks of a timed loop of collectives, an agent on in some of them (`blocks`)
+source  bursts of the noise source (`source_schema`)
+host    interruptions of each core, without MPI (`host_schema`)
+
+A kind's module has a SCHEMA with the methods of `seal.RoomSchema`; this one hands everything on to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from sonde.core.errors import DataError
+from sonde.core.seal import Layout, RoomSchema
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from sonde.core.blocks import BlockFile
+
+NAME = "noise/1"
+KINDS = {
+    "run": "sonde.noise.blocks",
+    "source": "sonde.noise.source_schema",
+    "host": "sonde.noise.host_schema",
+}
+
+
+def kind_schema(kind: str) -> RoomSchema:
+    """The SCHEMA of one kind of dataset.
+
+    Raises
+    ------
+    DataError  noise.unknown_kind.
+    """
+    if kind not in KINDS:
+        raise DataError(
+            "noise.unknown_kind",
+            f"the dataset is of kind '{kind}'; this Sonde knows {', '.join(KINDS)}",
+            "use the Sonde that made it, or a newer one",
+        )
+    return cast(RoomSchema, import_module(KINDS[kind]).SCHEMA)
+
+
+class NoiseSchema:
+    """What `seal` asks about records of the room."""
+
+    room, version = "noise", 1
+
+    def parts(self, plan: Mapping[str, Any]) -> Sequence[str]:
+        return kind_schema(str(plan.get("kind"))).parts(plan)
+
+    def layout(self, plan: Mapping[str, Any], files: Sequence[BlockFile], part: str) -> Layout:
+        kind = str(plan.get("kind"))
+        layout = kind_schema(kind).layout(plan, files, part)
+        layout.attrs.setdefault("kind", kind)
+        return layout
+
+    def place(
+        self, plan: Mapping[str, Any], layout: Layout, file: BlockFile, part: str
+    ) -> Iterator[tuple[str, tuple[int | slice, ...], np.ndarray]]:
+        return kind_schema(str(plan.get("kind"))).place(plan, layout, file, part)
+
+    def analyse(self, raw: xr.Dataset) -> xr.Dataset:
+        return kind_schema(str(raw.attrs.get("kind"))).analyse(raw)
+
+
+SCHEMA = NoiseSchema()
