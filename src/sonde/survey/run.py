@@ -64,16 +64,17 @@ def _net(
     bar: Bar,
 ) -> RoomResult:
     from sonde.core import hostlist
+    from sonde.core.launch.start import default_ntasks, prepare
     from sonde.net import run as net
     from sonde.net.modes import read_modes
     from sonde.net.plan import Plan, gap_for
 
     try:
-        start = net.prepare(launcher, hostlist.expand(hosts) if hosts else ())
+        start = prepare("net", "sonde-net", launcher, hostlist.expand(hosts) if hosts else ())
         plan = Plan(
             modes=read_modes(NET_MODES),
             sizes=NET_SIZES,
-            ntasks=net.default_ntasks() if ntasks is None else ntasks,
+            ntasks=default_ntasks() if ntasks is None else ntasks,
             seed=secrets.randbits(32) if seed is None else seed,
             gap_s=gap_for(budget_s),
         )
