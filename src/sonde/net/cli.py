@@ -398,6 +398,7 @@ def check(
     """
     import sonde
     from sonde.core import dataset
+    from sonde.core.drain import drain_command
     from sonde.net import limits
     from sonde.net.figures import summary_of
 
@@ -422,7 +423,7 @@ def check(
     outcome.verdict = f"{len(found)} finding{'' if len(found) == 1 else 's'} in {file}"
     if found:
         outcome.exit = Exit.FINDING
-        if command := limits.drain_command(found):
+        if command := drain_command(found):
             outcome.lines.append(f" would drain: {command}")  # one line: scripts look for it
     return outcome
 
