@@ -36,7 +36,7 @@ struct AgentSpec {
     start_stop,  ///< ended and started anew, with an empty scratch folder: for what does not bear being stopped
   };
   std::string command;         ///< for /bin/sh -c; its scratch folder is $SONDE_AGENT_DIR
-  std::string log_path;        ///< stdout and stderr are appended; "": `log` in the scratch folder, gone with it
+  std::string log_path;        ///< stdout and stderr are appended; "": `agent.log` in the scratch folder, gone with it
   Pause pause = stop_cont;
   /// When it counts as started. "": as soon as it has lived 0.2 s. "port:9100", "port:{port}": something accepts
   /// connections there on the loopback. "file:PATH": the file appears, or changes. "for:0.5": it has lived so long, s.

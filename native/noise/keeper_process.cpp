@@ -317,7 +317,7 @@ class KeeperProcess {
                    "port " + spec_.ready.substr(5) + ", by which the agent was to be known as ready, is in use already",
                    "end what uses it (ss -ltnp), or give the agent another port"};
     const Stamp before = by_file ? stamp_of(replaced(spec_.ready.substr(5), "{dir}", folder_)) : Stamp{};
-    log_path_ = spec_.log_path.empty() ? folder_ + "/log" : spec_.log_path;
+    log_path_ = spec_.log_path.empty() ? folder_ + "/agent.log" : spec_.log_path;
     const int log = ::open(log_path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (log < 0)
       return Error{"noise.agent_no_log", "cannot write the agent's log " + log_path_ + ": " + why(),
