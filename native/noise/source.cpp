@@ -34,7 +34,7 @@ std::string percent(double share) {
 
 const char* const usage =
     "sonde-agent --level SHARE [--period-s S] [--words N] [--core N | --free] [--phase-s S | --unsync] [--seed N] "
-    "[--record FILE] [--cap-bytes N] [--duration-s S] [--until-eof] [--orphan] [--host NAME]";
+    "[--record FILE] [--cap-bytes N] [--duration-s S] [--until-eof] [--orphan] [--check] [--host NAME]";
 
 }  // namespace
 
@@ -58,6 +58,7 @@ Result<SourceOptions> parse_source_options(const std::vector<std::string>& args)
   const std::map<std::string, bool*> flags{{"--unsync", &o.unsynchronised},
                                            {"--until-eof", &o.until_eof},
                                            {"--orphan", &o.orphan},
+                                           {"--check", &o.check},
                                            {"--free", &free_given}};
   for (std::size_t k = 0; k < args.size(); ++k) {
     if (const auto flag = flags.find(args[k]); flag != flags.end()) {

@@ -41,6 +41,7 @@ struct SourceOptions {
   double duration_s = 0;       ///< 0: until told to end
   bool until_eof = false;      ///< `stop` or end of file on standard input ends it
   bool orphan = false;         ///< may outlive its parent
+  bool check = false;          ///< only say whether all this can be done
   std::string host;            ///< what records call this host; "": its own name
 };
 

@@ -196,6 +196,7 @@ int run(SourceOptions o) {
   if (o.host.empty()) o.host = host_name();
   if (o.core >= 0)
     if (auto pinned = pin(o.core); !pinned) return fail(pinned.error(), 3);
+  if (o.check) return 0;
   auto array = Footprint::make(o.words);
   if (!array) return fail(array.error(), 3);
   const int timer = timerfd_create(CLOCK_REALTIME, TFD_CLOEXEC);
