@@ -34,10 +34,9 @@ OFF_LIMIT_S = 15.0  # beyond its budget, for start-up and for writing, before a 
 
 @dataclass(frozen=True)
 class Program:
-    """One program to run. label: how records and errors name it; command: its whole command line."""
+    """One program to run. label: the host it runs on, "" for this one."""
 
     label: str
-    command: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,9 @@ def program(name: str) -> Path:
     path = libexec() / name
     if not os.access(path, os.X_OK):
         raise EnvironmentFailure(
-            "noise.no_program", f"there is no {name} in {path.parent}", "install Sonde again, with a C++ compiler"
+            "noise.no_program",
+            f"there is no {name} in {path.parent}",
+            "install Sonde again, with a C++ compiler",
         )
     return path
 
@@ -128,6 +129,7 @@ def measure(
     EnvironmentFailure  nothing was recorded or nothing can be written. Interrupted  before any record.
     """
     run_dir = seal.run_folder(request.out)
+    commands = [command_of(run_dir, one) for one in request.programs]  # may refuse: before anything is made
     attrs = provenance.attrs(
         command=request.command,
         seed=request.seed,
@@ -143,7 +145,7 @@ def measure(
     )
     team = _Team(progress, request.programs[0].label)
     with _forgotten_when_empty(run_dir), seal.hold(run_dir) as held:
-        _run(request, command_of, run_dir, team)
+        _run(request, commands, run_dir, team)
         error = team.error()
         if not _anything_in(run_dir):
             _forget(run_dir)
@@ -205,9 +207,7 @@ class _Team:
         return reasons.pop() if len(reasons) == 1 else "failed" if not reasons else "interrupted"
 
 
-def _run(
-    request: Request, command_of: Callable[[Path, Program], Sequence[str]], run_dir: Path, team: _Team
-) -> None:
+def _run(request: Request, commands: Sequence[Sequence[str]], run_dir: Path, team: _Team) -> None:
     """Starts all, and returns when all are over."""
     processes: list[ProbeProcess] = []
     for number, one in enumerate(request.programs):
@@ -216,7 +216,7 @@ def _run(
             folder = run_dir / f"program-{number:05d}"
             folder.mkdir()
         take = _taker(team, one.label)
-        processes.append(ProbeProcess(command_of(run_dir, one), folder, take, room="noise"))
+        processes.append(ProbeProcess(commands[number], folder, take, room="noise"))
 
     limit = None if request.duration_s is None else request.duration_s + OFF_LIMIT_S
 
