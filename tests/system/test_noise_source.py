@@ -1,4 +1,4 @@
-"""The noise source on real cores: what it records must agree with itself; no time is asserted that others could take."""
+"""The noise source on real cores: what it records must agree with itself; no time is asserted that others take."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ class _Team:
     def error(self) -> SondeError | None:
         """The first thing that went wrong."""
         said = [ending.error for ending in self.endings.values() if ending.error is not None]
-        return (self.failures + said or [None])[0]
+        return next(iter([*self.failures, *said]), None)
 
     def stop_reason(self) -> str:
         if self.interrupted:
