@@ -117,12 +117,16 @@ def output_path(output: Path | None) -> Path:
 
 
 def measure(
-    request: Request, command_of: Callable[[Path, Program], Sequence[str]], progress: Progress
+    request: Request,
+    command_of: Callable[[Path, Program], Sequence[str]],
+    progress: Progress,
+    after: Callable[[Sequence[Event]], Mapping[str, Any]] | None = None,
 ) -> Measured:
     """Runs all programs until they end or are interrupted, and seals what they recorded, however it ended.
 
     command_of : given the run's folder, the whole command line of a program
     progress : where events of the first program are shown
+    after : given the events whose names are the programs' own, root attributes that are known when they are over
 
     Raises
     ------
@@ -147,6 +151,7 @@ def measure(
     with _forgotten_when_empty(run_dir), seal.hold(run_dir) as held:
         _run(request, commands, run_dir, team)
         error = team.error()
+        known = dict(after(team.said)) if after else {}
         if not _anything_in(run_dir):
             _forget(run_dir)
             raise error or _interrupted()
@@ -156,7 +161,7 @@ def measure(
             run_dir,
             request.out,
             SCHEMA,
-            attrs={"stop_reason": team.stop_reason()},
+            attrs={"stop_reason": team.stop_reason(), **known},
             warnings=team.warnings,
             held=held,
         )
@@ -171,6 +176,7 @@ class _Team:
         self.interrupted = False
         self.warnings: list[Warning] = []
         self.ends: dict[str, Event] = {}
+        self.said: list[Event] = []
         self.endings: dict[str, Ending] = {}
         self.failures: list[SondeError] = []
         self._lock = threading.Lock()
@@ -184,6 +190,10 @@ class _Team:
                     self.warnings.append(Warning(event["code"], event["evidence"], event["hint"]))
                 case "end":
                     self.ends[label] = event
+                case "start" | "progress" | "error":
+                    pass
+                case _:
+                    self.said.append(event)
 
     def ended(self, label: str, ending: Ending) -> None:
         with self._lock:
