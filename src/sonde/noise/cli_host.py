@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from sonde.core.errors import DataError, Exit, UsageError, Warning, typed
 from sonde.core.options import Duration, HouseType, common, settings
 from sonde.core.outcome import Outcome, Table
+
+if TYPE_CHECKING:
+    from sonde.noise.run_host import View
 
 
 class CpuList(HouseType):
@@ -139,7 +143,7 @@ def told_by(path: Path, verb: str) -> Outcome:
     )
 
 
-def _dry(view, out: Path, duration_s: float) -> Outcome:  # type: ignore[no-untyped-def]
+def _dry(view: View, out: Path, duration_s: float) -> Outcome:
     import shlex
 
     from sonde.core.seal import run_folder

@@ -23,6 +23,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 BIN_S = 0.2e-3  # of the fast spectrum: up to 2.5 kHz, beyond the fastest tick (1 kHz) and its double
 LEAST_WINDOWS = 10  # fewer say nothing about correlation or spectrum
 P_RHYTHM = 1e-3
+COMB = 10.0  # power over the median from which a weaker rhythm beside the first is told
 SHARED = 0.01  # of the time, from which others on a core are told
 NAMES = {
     "LOC": "timer tick",
@@ -74,7 +75,8 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
         for name, value in per_cpu_here.items():
             per_cpu[name][row] = value
         rate[row], match[row] = _counters(windows, table)
-        spectrum[row], per_cpu["rhythm"][row], per_cpu["rhythm_p"][row] = _fast(windows, begins, bins)
+        fast = _fast(windows, begins, bins)
+        spectrum[row], per_cpu["rhythm"][row], per_cpu["rhythm_p"][row], per_cpu["second_rhythm"][row] = fast
         per_cpu["slow_rhythm"][row], per_cpu["slow_rhythm_p"][row] = _slow(windows, begins, lengths)
         quanta = raw["fwq_length"][row, : int(raw["fwq_n"][row])].values
         if quanta.size:
@@ -143,6 +145,7 @@ _TEXTS = {
     "gap_share": ("1", "share of the run between windows, where counters are read"),
     "rhythm": ("Hz", "frequency at which detours recur, from 20 Hz up; NaN: none found"),
     "rhythm_p": ("1", "p of no such rhythm"),
+    "second_rhythm": ("Hz", "frequency of a weaker rhythm that is no multiple of it; NaN: none found"),
     "slow_rhythm": ("Hz", "frequency at which lost time recurs, up to 5 Hz; NaN: none found"),
     "slow_rhythm_p": ("1", "p of no such rhythm"),
     "fwq_least": ("s", "shortest quantum"),
@@ -227,8 +230,10 @@ def _counters(windows: dict[str, np.ndarray], table: np.ndarray) -> tuple[np.nda
     return table.sum(axis=0) / whole, match
 
 
-def _fast(windows: dict[str, np.ndarray], begins: np.ndarray, bins: int) -> tuple[np.ndarray, float, float]:
-    """Spectrum of the number of detours within windows, over its median; the rhythm and its p.
+def _fast(
+    windows: dict[str, np.ndarray], begins: np.ndarray, bins: int
+) -> tuple[np.ndarray, float, float, float]:
+    """Spectrum of the number of detours within windows, over its median; the rhythm, its p, and a second rhythm.
 
     Every whole window is a segment of its own; averages of `segments` exponential powers are gamma distributed.
     """
@@ -237,7 +242,7 @@ def _fast(windows: dict[str, np.ndarray], begins: np.ndarray, bins: int) -> tupl
     starts = starts[spans >= 0.99 * bins * BIN_S]
     flat = np.full(bins // 2, np.nan)
     if len(starts) < LEAST_WINDOWS or len(begins) < LEAST_WINDOWS:
-        return flat, np.nan, np.nan
+        return flat, np.nan, np.nan, np.nan
     where = np.searchsorted(starts, begins, side="right") - 1
     at = ((begins - starts[np.maximum(where, 0)]) / BIN_S).astype(int)
     keep = (where >= 0) & (at >= 0) & (at < bins)
@@ -245,16 +250,33 @@ def _fast(windows: dict[str, np.ndarray], begins: np.ndarray, bins: int) -> tupl
     power = stats.welch(counts, bins, 0, np.repeat(np.arange(len(starts)), bins))[1:]
     middle = float(np.median(power))
     if len(power) < 8 or middle <= 0:
-        return flat, np.nan, np.nan
+        return flat, np.nan, np.nan, np.nan
     ratio = power / middle
     tried = ratio[1:]  # the first is the taper's width away from the mean that was taken out
     p = float(min(1.0, len(tried) * sps.gamma.sf(tried.max() * len(starts), len(starts))))
     if p > P_RHYTHM:
-        return ratio, np.nan, p
+        return ratio, np.nan, p, np.nan
     # A train of short interruptions has all multiples of its frequency, as strong as the first: the lowest counts.
-    peak = (ratio[1:-1] >= ratio[:-2]) & (ratio[1:-1] >= ratio[2:]) & (ratio[1:-1] >= 0.3 * ratio.max())
-    first = int(np.flatnonzero(peak)[0]) + 1 if peak.any() else int(ratio.argmax())
-    return ratio, (first + 1) / (bins * BIN_S), p
+    peak = np.zeros(len(ratio), bool)
+    peak[1:-1] = (ratio[1:-1] >= ratio[:-2]) & (ratio[1:-1] >= ratio[2:])
+    strong = np.flatnonzero(peak & (ratio >= 0.3 * ratio.max()))
+    first = int(strong[0]) if len(strong) else int(ratio.argmax())
+    step_hz = 1 / (bins * BIN_S)
+    second = _comb(np.flatnonzero(peak & (ratio >= COMB)) + 1, first + 1)
+    return ratio, (first + 1) * step_hz, p, second * step_hz if second else np.nan
+
+
+def _comb(peaks: np.ndarray, known: int) -> int:
+    """The lowest peak whose double and triple are peaks, too, and that is no multiple of `known`; 0: none.
+
+    peaks, known: numbers of frequencies, 1 the lowest; a peak may be one off.
+    """
+    near = {int(peak) + off for peak in peaks for off in (-1, 0, 1)}
+    for peak in peaks.tolist():
+        multiple = abs(peak - known * round(peak / known)) <= 1 and peak >= known - 1
+        if not multiple and 2 * peak in near and 3 * peak in near:
+            return int(peak)
+    return 0
 
 
 def _slow(windows: dict[str, np.ndarray], begins: np.ndarray, lengths: np.ndarray) -> tuple[float, float]:
@@ -405,7 +427,6 @@ def tables(summary: xr.Dataset) -> list[Table]:
     rows = []
     for row in range(summary.sizes["cpu"]):
         middle, high = (float(summary["length_quantile"][row, q.index(at)]) for at in (0.5, 1.0))
-        rhythm = float(summary["rhythm"][row])
         rows.append(
             (
                 str(int(summary["cpu"][row])),
@@ -415,7 +436,7 @@ def tables(summary: xr.Dataset) -> list[Table]:
                 per_second(float(summary["long_rate"][row])),
                 percent(float(summary["long_share"][row])),
                 _known(high),
-                "–" if np.isnan(rhythm) else f"{rhythm:.4g} Hz",
+                rhythms(summary, row),
                 percent(float(summary["fwq_share"][row])),
             )
         )
@@ -451,13 +472,24 @@ def tables(summary: xr.Dataset) -> list[Table]:
             Table("Others on these cores", ("core", "program", "pid", "CPU time"), body, right=(0, 2, 3))
         )
     if traced := _listed(summary.attrs.get("osnoise"))[:8]:
-        body = [
-            (str(t["cpu"]), t["kind"], t["name"], str(t["count"]), format_duration(t["total_s"]))
+        seen = [
+            (str(t["cpu"]), str(t["kind"]), str(t["name"]), str(t["count"]), format_duration(t["total_s"]))
             for t in traced
         ]
         columns = ("core", "kind", "name", "times", "in all")
-        out.append(Table("By the kernel's osnoise tracer", columns, body, right=(0, 3, 4)))
+        out.append(Table("By the kernel's osnoise tracer", columns, seen, right=(0, 3, 4)))
     return out
+
+
+def rhythms(summary: xr.Dataset, row: int) -> str:
+    """The frequencies at which detours of one core recur: "1000, 250 Hz"; "–" where none was found."""
+    names = ("rhythm", "second_rhythm", "slow_rhythm")
+    found = [value for name in names if np.isfinite(value := float(summary[name][row]))]
+    return (
+        ", ".join(f"{value:.3g}" if value < 100 else f"{value:.0f}" for value in found) + " Hz"
+        if found
+        else "–"
+    )
 
 
 def _known(length_s: float) -> str:

@@ -84,10 +84,10 @@ def facts(summary: xr.Dataset) -> list[Fact]:
                 f"a turn of the loop takes {format_duration(float(np.nanmin(summary['loop'].values)))}",
             )
         )
-    rhythm = summary["rhythm"].values
-    if np.isfinite(rhythm).any():
-        row = int(np.flatnonzero(np.isfinite(rhythm))[0])
-        out.append(Fact("rhythm", f"{rhythm[row]:.4g} Hz", f"core {int(summary['cpu'][row])}"))
+    for row in range(summary.sizes["cpu"]):
+        if (told := host.rhythms(summary, row)) != "–":
+            out.append(Fact("rhythm", told, f"core {int(summary['cpu'][row])}"))
+            break
     return out
 
 
@@ -201,7 +201,8 @@ def spectrum(summary: xr.Dataset) -> Figure | None:
     power = summary["spectrum"].values[rows]
     if not np.isfinite(power).any():
         return None
-    marks = np.unique(summary["rhythm"].values[rows][np.isfinite(summary["rhythm"].values[rows])])
+    rhythm = np.concatenate([summary[name].values[rows] for name in ("rhythm", "second_rhythm")])
+    marks = np.unique(rhythm[np.isfinite(rhythm)])
     data = xr.Dataset(
         {
             "y": (("series", "x"), power),

@@ -6,7 +6,7 @@ detour_begin, detour_length  (cpu, detour)  when something else had the core, an
 fwq_begin, fwq_length        (cpu, quantum) one fixed amount of arithmetic each
 window_*                     (cpu, window)  what a window of measuring saw; between two the kernel's counters are read
 window_method                0 detour, 1 fixed work quantum
-counters                     (cpu, window, counter) interrupts and softirqs ("soft …") during a window and the gap after it
+counters                     (cpu, window, counter) interrupts and softirqs ("soft …") of a window and the gap after
 """
 
 from __future__ import annotations

@@ -169,8 +169,8 @@ def used(before: Threads, after: Threads, cpus: Sequence[int]) -> list[dict[str,
             continue
         known = sums.get((pid, cpu), (name, 0.0))
         sums[pid, cpu] = (name if tid == pid else known[0], known[1] + spent)
-    found = [
+    found: list[dict[str, Any]] = [
         {"pid": pid, "cpu": cpu, "name": name, "cpu_s": round(spent, 9)}
         for (pid, cpu), (name, spent) in sums.items()
     ]
-    return sorted(found, key=lambda one: -float(one["cpu_s"]))[:MOST_PROCESSES]
+    return sorted(found, key=lambda one: -one["cpu_s"])[:MOST_PROCESSES]

@@ -98,6 +98,15 @@ def test_a_timer_is_counted_timed_named_and_its_rhythm_found():
     assert "above" not in told
 
 
+def test_two_rhythms_at_once_are_both_told():
+    """A guest's tick of 250 Hz under a host's of 1 kHz."""
+    both = sorted(tick(1000) + [(t + 3e-4, span) for t, span in tick(250)])
+    summary = host.analyse(raw([{"detours": both}]))
+    assert float(summary["rhythm"][0]) == pytest.approx(1000, abs=5)
+    assert float(summary["second_rhythm"][0]) == pytest.approx(250, abs=5)
+    assert np.isnan(float(host.analyse(raw([{"detours": tick(1000)}]))["second_rhythm"][0]))
+
+
 def test_interruptions_at_random_times_have_no_rhythm():
     rng = np.random.default_rng(5)
     times = np.sort(rng.uniform(0, WINDOWS * (WINDOW_S + GAP_S), 3000))
@@ -117,7 +126,10 @@ def test_long_detours_that_run_delay_covers_were_given_to_others():
     long = [(0.05 + k * (WINDOW_S + GAP_S), 5e-3) for k in range(0, WINDOWS, 10)]
     delay = np.zeros(WINDOWS)
     delay[::10] = 4.9e-3
-    ran = [{"cpu": 0, "pid": 7, "name": "collectd", "cpu_s": 0.05}, {"cpu": 1, "pid": 8, "name": "x", "cpu_s": 0.1}]
+    ran = [
+        {"cpu": 0, "pid": 7, "name": "collectd", "cpu_s": 0.05},
+        {"cpu": 1, "pid": 8, "name": "x", "cpu_s": 0.1},
+    ]
     summary = host.analyse(raw([{"detours": long, "run_delay": delay}], processes=ran))
     assert float(summary["run_delay_covers"][0]) == pytest.approx(0.98)
     told = host.sentence(summary)
@@ -207,7 +219,7 @@ def test_damaged_attributes_lose_only_themselves():
 @pytest.mark.parametrize(
     "cores",
     [
-        [{"detours": tick(250), "loc": 25}, {"detours": tick(1000) + [(5.0, 2e-3)], "loc": 25}],
+        [{"detours": tick(250), "loc": 25}, {"detours": [*tick(1000), (5.0, 2e-3)], "loc": 25}],
         [{"detours": tick(1000)} for _ in range(10)],
         [{"detours": [(0.01, 5e-6)]}],
         [{"detours": []}],
