@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import struct
-import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
+from noise_blocks import write_blocks
 
 import sonde
 from sonde.core import seal
@@ -17,38 +15,23 @@ from sonde.noise import source
 from sonde.noise.schema import NAME, SCHEMA
 from sonde.noise.source_schema import analyse
 
-FIELDS = [
-    *([name, "<f8", []] for name in ("planned", "begin", "wall", "cpu", "overhead")),
-    *([name, "<u8", []] for name in ("words", "sum")),
-    ["on_cpu", "<i4", []],
-    *([name, "<u4", []] for name in ("skipped", "truncated", "preempted")),
-]
+BURST = np.dtype(
+    [(name, "<f8") for name in ("planned", "begin", "wall", "cpu", "overhead")]
+    + [("words", "<u8"), ("sum", "<u8"), ("on_cpu", "<i4")]
+    + [(name, "<u4") for name in ("skipped", "truncated", "preempted")]
+)
 
 
 def write(path: Path, bursts: np.ndarray, **header: object) -> None:
     """A block file as sonde-agent writes it."""
-    head = {"fields": FIELDS, "schema": NAME, "kind": "source", "host": "n1", "level": 0.01, "period_s": 1.0}
-    head |= {
-        "words": 1000,
-        "core": -1,
-        "phase_s": 0.0,
-        "pid": 7,
-        "realtime_ahead_s": 1e9,
-        "cpu_clock_cost_s": 1e-7,
-    }
-    text = json.dumps(head | header).encode()
-    text += b" " * (-len(text) % 8)
-    front = struct.pack("<II", 1, len(text))
-    out = b"SONDEBLK" + front + struct.pack("<II", zlib.crc32(text, zlib.crc32(front)), 0) + text
-    if len(bursts):
-        body = struct.pack("<IIQ", 0, len(bursts), 0) + bursts.tobytes()
-        out += b"SBLK" + struct.pack("<I", zlib.crc32(body)) + body
-    path.write_bytes(out)
+    head = {"kind": "source", "host": "n1", "level": 0.01, "period_s": 1.0, "words": 1000, "core": -1}
+    head |= {"phase_s": 0.0, "pid": 7, "realtime_ahead_s": 1e9, "cpu_clock_cost_s": 1e-7}
+    write_blocks(path, bursts, head | header)
 
 
 def bursts(n: int, *, first: float = 100.0, cpu: float = 0.01, wall: float = 0.0099) -> np.ndarray:
     """n bursts a second apart, each 20 µs late."""
-    out = np.zeros(n, np.dtype([(name, kind) for name, kind, _ in FIELDS]))
+    out = np.zeros(n, BURST)
     out["planned"] = first + np.arange(n)
     out["begin"] = out["planned"] + 20e-6
     out["cpu"], out["wall"], out["overhead"], out["words"] = cpu, wall, 100e-6, 20000
