@@ -11,7 +11,7 @@ def group() -> None:
 
 
 # Commands that have a module of their own: (module, command).
-ELSEWHERE: tuple[tuple[str, str], ...] = ()
+ELSEWHERE: tuple[tuple[str, str], ...] = (("cli_agents", "agents"),)
 
 
 def _mount() -> None:
