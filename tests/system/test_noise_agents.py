@@ -281,6 +281,22 @@ def test_a_keeper_that_gets_no_spec_says_so(tmp_path: Path) -> None:
     assert "--agent-colour" in ran.stdout
 
 
+SPAWNER = "import subprocess\nwhile True: subprocess.run(['/bin/true'])"
+
+
+def test_an_agent_that_spawns_all_the_time_is_paused_wholly(scratch: Path) -> None:
+    """With vfork: a parent that waits for its child's exec cannot be stopped while the child is."""
+    with KeeperProcess(AgentPlan(f'exec {sys.executable} -c "{SPAWNER}"')) as keeper:
+        keeper.ask("start")
+        for _ in range(20):
+            keeper.ask("pause")
+            usage = keeper.ask("usage")
+            assert set(states(usage["pids"])) == {"T"}
+            assert usage["paused_cpu_s"] == 0
+            keeper.ask("resume")
+            time.sleep(0.01)
+
+
 # sonde noise agents
 
 
@@ -313,6 +329,19 @@ def test_a_trial_of_what_does_not_start_tells_its_last_words(sonde: Shell) -> No
     ran = sonde("noise", "agents", "echo no config; exit 5", "--try").expect(3)
     assert "exit status 5" in ran.said
     assert "no config" in ran.said
+    assert sonde.left() == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_a_trial_that_is_interrupted_or_killed_leaves_nothing(
+    sonde: Shell, number: signal.Signals, code: int
+) -> None:
+    real("collectd")
+    trial = sonde.start("noise", "agents", "collectd", "--try", "--period", "60s")
+    assert wait_for(lambda: any("collectd" in name for name in sonde.processes().values()))
+    trial.send_signal(number)
+    trial.communicate(timeout=60)
+    assert trial.returncode == code
     assert sonde.left() == []
 
 
