@@ -11,7 +11,7 @@ def group() -> None:
 
 
 # Commands that have a module of their own: (module, command).
-ELSEWHERE: tuple[tuple[str, str], ...] = (("cli_agents", "agents"),)
+ELSEWHERE: tuple[tuple[str, str], ...] = (("cli_agents", "agents"), ("cli_source", "source"))
 
 
 def _mount() -> None:

@@ -1,0 +1,305 @@
+"""Runs programs without MPI, one a host, into one run folder, and seals what they recorded."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sonde.core import hostlist, provenance, seal
+from sonde.core.blocks import BlockFile
+from sonde.core.errors import (
+    DataError,
+    EnvironmentFailure,
+    Interrupted,
+    SondeError,
+    UsageError,
+    Warning,
+    typed,
+)
+from sonde.core.events import Event, Progress
+from sonde.core.launch import libexec
+from sonde.core.launch.process import Ending, ProbeProcess
+from sonde.noise.schema import NAME, SCHEMA
+
+OFF_LIMIT_S = 15.0  # beyond its budget, for start-up and for writing, before a program is taken for stuck
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program to run. label: how records and errors name it; command: its whole command line."""
+
+    label: str
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to run, into which dataset.
+
+    plan: for the schema, `kind` at least. attrs: root attributes beside those of every dataset. command: what
+    the user typed. duration_s: how long programs work by themselves; None: until interrupted.
+    """
+
+    programs: tuple[Program, ...]
+    out: Path
+    plan: Mapping[str, Any]
+    attrs: Mapping[str, Any]
+    command: tuple[str, ...]
+    seed: int
+    hosts: tuple[str, ...]
+    duration_s: float | None
+    warnings: tuple[Warning, ...] = ()
+
+
+@dataclass
+class Measured:
+    """What a run left: its dataset, how it ended, whether the user interrupted it, what went wrong meanwhile."""
+
+    file: seal.SealedFile
+    stop_reason: str
+    interrupted: bool
+    error: SondeError | None
+    ends: dict[str, Event] = field(default_factory=dict)  # by label
+
+
+def program(name: str) -> Path:
+    """A program of this room that needs no MPI.
+
+    Raises
+    ------
+    EnvironmentFailure  noise.no_program: it was not built.
+    """
+    path = libexec() / name
+    if not os.access(path, os.X_OK):
+        raise EnvironmentFailure(
+            "noise.no_program", f"there is no {name} in {path.parent}", "install Sonde again, with a C++ compiler"
+        )
+    return path
+
+
+def cluster() -> str:
+    """Name of the cluster for new datasets: Slurm's word, else this host's."""
+    return os.environ.get("SLURM_CLUSTER_NAME") or socket.gethostname()
+
+
+def output_path(output: Path | None) -> Path:
+    """Where the dataset goes: as asked, or a new name here.
+
+    Raises
+    ------
+    EnvironmentFailure  core.cannot_write: its folder is not there. UsageError  noise.bad_output: it is a
+    folder.
+    """
+    if output is None:
+        return Path(seal.dataset_name("noise", cluster()))
+    if output.is_dir():
+        raise UsageError(
+            "noise.bad_output",
+            f"--output {output} is a folder",
+            f"name the dataset: {typed('-o', output / 'noise.nc')}",
+        )
+    if not output.parent.is_dir():
+        raise EnvironmentFailure(
+            "core.cannot_write",
+            f"cannot write {output}: there is no folder {output.parent}",
+            "make it, or choose another with --output",
+        )
+    return output if output.suffix == ".nc" else output.with_name(output.name + ".nc")
+
+
+def measure(
+    request: Request, command_of: Callable[[Path, Program], Sequence[str]], progress: Progress
+) -> Measured:
+    """Runs all programs until they end or are interrupted, and seals what they recorded, however it ended.
+
+    command_of : given the run's folder, the whole command line of a program
+    progress : where events of the first program are shown
+
+    Raises
+    ------
+    EnvironmentFailure  nothing was recorded or nothing can be written. Interrupted  before any record.
+    """
+    run_dir = seal.run_folder(request.out)
+    attrs = provenance.attrs(
+        command=request.command,
+        seed=request.seed,
+        hostlist=hostlist.fold([host.partition(":")[0] for host in request.hosts] or [socket.gethostname()]),
+    )
+    seal.start_run(
+        run_dir,
+        room="noise",
+        schema=NAME,
+        attrs={**attrs, **request.attrs},
+        plan=request.plan,
+        warnings=request.warnings,
+    )
+    team = _Team(progress, request.programs[0].label)
+    with _forgotten_when_empty(run_dir), seal.hold(run_dir) as held:
+        _run(request, command_of, run_dir, team)
+        error = team.error()
+        if not _anything_in(run_dir):
+            _forget(run_dir)
+            raise error or _interrupted()
+        if isinstance(error, EnvironmentFailure) and len(team.endings) > 1:
+            team.warnings.append(Warning(error.code, error.what, error.hint))
+        files = seal.seal(
+            run_dir,
+            request.out,
+            SCHEMA,
+            attrs={"stop_reason": team.stop_reason()},
+            warnings=team.warnings,
+            held=held,
+        )
+    return Measured(files[0], team.stop_reason(), team.interrupted, error, team.ends)
+
+
+class _Team:
+    """What the programs of one run say. Filled from one thread a program."""
+
+    def __init__(self, progress: Progress, shown: str) -> None:
+        self.progress, self.shown = progress, shown
+        self.interrupted = False
+        self.warnings: list[Warning] = []
+        self.ends: dict[str, Event] = {}
+        self.endings: dict[str, Ending] = {}
+        self.failures: list[SondeError] = []
+        self._lock = threading.Lock()
+
+    def take(self, label: str, event: Event) -> None:
+        with self._lock:
+            if label == self.shown:
+                self.progress.show(event)
+            match event["event"]:
+                case "warning":
+                    self.warnings.append(Warning(event["code"], event["evidence"], event["hint"]))
+                case "end":
+                    self.ends[label] = event
+
+    def ended(self, label: str, ending: Ending) -> None:
+        with self._lock:
+            self.endings[label] = ending
+
+    def failed(self, error: SondeError) -> None:
+        with self._lock:
+            self.failures.append(error)
+
+    def error(self) -> SondeError | None:
+        """The first thing that went wrong."""
+        said = [ending.error for ending in self.endings.values() if ending.error is not None]
+        return (self.failures + said or [None])[0]
+
+    def stop_reason(self) -> str:
+        if self.interrupted:
+            return "interrupted"
+        if self.error() is not None:
+            return "failed"
+        reasons = {str(end["stop_reason"]) for end in self.ends.values()}
+        return reasons.pop() if len(reasons) == 1 else "failed" if not reasons else "interrupted"
+
+
+def _run(
+    request: Request, command_of: Callable[[Path, Program], Sequence[str]], run_dir: Path, team: _Team
+) -> None:
+    """Starts all, and returns when all are over."""
+    processes: list[ProbeProcess] = []
+    for number, one in enumerate(request.programs):
+        folder = run_dir
+        if len(request.programs) > 1:  # each needs a log of its own
+            folder = run_dir / f"program-{number:05d}"
+            folder.mkdir()
+        take = _taker(team, one.label)
+        processes.append(ProbeProcess(command_of(run_dir, one), folder, take, room="noise"))
+
+    limit = None if request.duration_s is None else request.duration_s + OFF_LIMIT_S
+
+    def follow(one: Program, process: ProbeProcess) -> None:
+        # In this thread from start to end: the kernel ends the child when the thread that started it ends.
+        try:
+            with process:
+                team.ended(one.label, process.wait(limit))
+        except SondeError as error:
+            team.failed(error)
+
+    def ask(_signal: int, _frame: Any) -> None:
+        team.interrupted = True
+        for process in processes:
+            process.stop()
+
+    threads = [
+        threading.Thread(target=follow, args=pair, daemon=True) for pair in zip(request.programs, processes)
+    ]
+    with _signals(ask), team.progress:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(0.1)  # never for long: a signal is handled between two waits
+
+
+def _taker(team: _Team, label: str) -> Callable[[Event], None]:
+    return lambda event: team.take(label, event)
+
+
+def _anything_in(run_dir: Path) -> bool:
+    """Whether any record was written."""
+    for path in run_dir.glob("*.blk"):
+        with suppress(DataError, EnvironmentFailure):
+            if BlockFile(path).records:
+                return True
+    return False
+
+
+def _interrupted() -> Interrupted:
+    return Interrupted(
+        "noise.interrupted", "interrupted before anything was recorded; no file is left", "run it again"
+    )
+
+
+@contextmanager
+def _forgotten_when_empty(run_dir: Path) -> Iterator[None]:
+    """A Ctrl-C before programs run or while they are saved; what holds records stays, for `recover`."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if (run_dir / seal.RUN_FILE).exists() and not _anything_in(run_dir):
+            _forget(run_dir)
+            raise _interrupted() from None
+        raise
+
+
+def _forget(run_dir: Path) -> None:
+    """Removes the folder of a run that recorded nothing; what its log said has been told."""
+    for folder in (*run_dir.glob("program-*"), run_dir):
+        for name in ("run.json", "log", ".lock"):
+            (folder / name).unlink(missing_ok=True)
+        for block in folder.glob("*.blk"):
+            block.unlink()
+        with suppress(OSError):  # somebody keeps something there; it stays
+            folder.rmdir()
+
+
+@contextmanager
+def _signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
+    """SIGINT and SIGTERM go to `handler` meanwhile; only the main thread may ask for that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+def left_of(budget_s: float, began: float, reserve_s: float = 1.0) -> float:
+    """Time that programs may work, s, when a command may take budget_s since `began` (time.monotonic)."""
+    return max(0.2, budget_s - (time.monotonic() - began) - min(reserve_s, budget_s / 4))

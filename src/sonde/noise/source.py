@@ -1,0 +1,125 @@
+"""What a dataset of kind `source` says, in words: verdict, warnings, tables. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sonde.core.errors import Warning
+from sonde.core.outcome import Table
+from sonde.core.units import format_duration
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+TOLERANCE = 0.10  # of the level asked for
+_SHARED, _SHARED_S = 1.1, 20e-6  # wall beyond CPU time, as a factor and a burst, from which others wanted the core
+
+
+def percent(share: float) -> str:
+    """A share as people write levels: "1.003 %", "0.01 %"; "–" for NaN."""
+    return "–" if np.isnan(share) else f"{100 * share:.4g} %"
+
+
+def sentence(summary: xr.Dataset) -> str:
+    """The verdict. summary: /summary of a dataset of kind `source`."""
+    ran = summary["bursts"].values > 0
+    if not ran.any():
+        return "no burst was recorded"
+    asked, did = summary["asked"].values[ran], summary["duty_cpu"].values[ran]
+    bursts, skipped = int(summary["bursts"].values[ran].sum()), int(summary["skipped"].values[ran].sum())
+    wall, work = summary["duty_wall"].values[ran], summary["duty_work"].values[ran]
+    where = "" if len(did) == 1 else f"{len(did)} hosts: "
+    text = f"{where}asked {_range(asked)}, did {_range(did)} of CPU time over {bursts} {_plural('burst', bursts)}"
+    if skipped:
+        text += f", {skipped} {_plural('point', skipped)} of the grid skipped"
+    text += f"; wall {_range(wall)}"
+    period, points = summary["period"].values[ran], (summary["bursts"] + summary["skipped"]).values[ran]
+    excess_s = (wall - work) * points * period / summary["bursts"].values[ran]
+    if ((wall > _SHARED * work) & (excess_s > _SHARED_S)).any():
+        text += ": something else wanted the core"
+    return text
+
+
+def warnings(summary: xr.Dataset) -> list[Warning]:
+    """What a reader of the numbers must know."""
+    out = []
+    for row in range(summary.sizes["source"]):
+        asked, did = float(summary["asked"][row]), float(summary["duty_cpu"][row])
+        if np.isnan(did) or abs(did / asked - 1) <= TOLERANCE:
+            continue
+        skipped, truncated = int(summary["skipped"][row]), int(summary["truncated"][row])
+        overhead = float(summary["overhead"][row])
+        why, hint = "", "give it a core that is free, with --core"
+        if skipped:
+            why = f"; it skipped {skipped} points of the grid, stopped or kept from the core"
+        elif truncated:
+            why = f"; {truncated} bursts did not end within their period"
+        elif did > asked:
+            why = f"; waking up and bookkeeping alone take {format_duration(overhead)} a burst"
+            hint = "take a longer period, or a higher level"
+        out.append(
+            Warning(
+                "noise.duty_off",
+                f"the source on {str(summary['host'].values[row])} did {percent(did)} of CPU time, not {percent(asked)}{why}",
+                hint,
+            )
+        )
+    return out
+
+
+def tables(summary: xr.Dataset) -> list[Table]:
+    """One row a source."""
+    rows = []
+    middle = int(np.argmin(np.abs(summary["quantile"].values - 0.5)))
+    for row in range(summary.sizes["source"]):
+        core = int(summary["core"][row])
+        rows.append(
+            (
+                str(summary["host"].values[row]),
+                "free" if core < 0 else str(core),
+                percent(float(summary["asked"][row])),
+                percent(float(summary["duty_cpu"][row])),
+                percent(float(summary["duty_wall"][row])),
+                str(int(summary["bursts"][row])),
+                str(int(summary["skipped"][row])),
+                format_duration(float(summary["wall_quantile"][row, middle])),
+                format_duration(float(summary["late_quantile"][row, middle])),
+            )
+        )
+    columns = ("host", "core", "asked", "CPU", "wall", "bursts", "skipped", "burst", "late")
+    return [
+        Table(
+            "Noise sources",
+            columns,
+            rows,
+            right=tuple(range(2, 9)),
+            note="burst: median time from its begin to its end; late: median begin after its point of the grid",
+        )
+    ]
+
+
+def values(summary: xr.Dataset) -> dict[str, Any]:
+    """For --json: one object a source."""
+    names = ("asked", "duty_cpu", "duty_work", "duty_wall", "jitter", "overhead")
+    counts = ("bursts", "skipped", "truncated", "preempted", "core")
+    told = []
+    for row in range(summary.sizes["source"]):
+        one: dict[str, Any] = {"host": str(summary["host"].values[row])}
+        one |= {
+            name: None if np.isnan(value := float(summary[name][row])) else value
+            for name in (*names, "period", "phase")
+        }
+        one |= {name: int(summary[name][row]) for name in counts}
+        told.append(one)
+    return {"sources": told}
+
+
+def _range(shares: np.ndarray) -> str:
+    low, high = percent(float(shares.min())), percent(float(shares.max()))
+    return low if low == high else f"{low.removesuffix(' %')} to {high}"
+
+
+def _plural(word: str, count: int) -> str:
+    return word if count == 1 else word + "s"

@@ -1,0 +1,235 @@
+"""Datasets of kind `source`: the bursts of noise sources, one source a host.
+
+/raw, `burst` counts up for each source:
+
+planned, begin       s of CLOCK_MONOTONIC of its host; `realtime_ahead` says what to add for CLOCK_REALTIME
+wall, cpu, overhead  s; see `native/noise/source.hpp`
+words                summed in a burst
+skipped              points of the grid left out before a burst
+truncated            1 where the period ended before the work was done
+n                    bursts of a source; beyond it the rest of its row holds nothing
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sonde.core.errors import DataError, Warning
+from sonde.core.seal import Layout, Variable
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from sonde.core.blocks import BlockFile
+
+_CHUNK = 65536  # bursts
+
+# name: (name in the records, dtype, fill, unit, long name)
+BURST: dict[str, tuple[str, str, float | int | None, str, str]] = {
+    "planned": ("planned", "<f8", np.nan, "s", "point of the grid, CLOCK_MONOTONIC of the host"),
+    "begin": ("begin", "<f8", np.nan, "s", "begin of the burst, CLOCK_MONOTONIC of the host"),
+    "wall": ("wall", "<f8", np.nan, "s", "time from begin until the work was done"),
+    "cpu": ("cpu", "<f8", np.nan, "s", "CPU time since the end of the burst before"),
+    "overhead": ("overhead", "<f8", np.nan, "s", "of the CPU time, what was used before begin"),
+    "words": ("words", "<i8", 0, "1", "64-bit words summed"),
+    "on_cpu": ("on_cpu", "<i4", -1, "1", "CPU it ended on"),
+    "skipped": ("skipped", "<i4", 0, "1", "points of the grid left out before it"),
+    "truncated": ("truncated", "|i1", 0, "1", "whether its period, or the source, ended before its work"),
+    "preempted": ("preempted", "<i4", 0, "1", "times the CPU was taken away during the burst"),
+}
+
+# name: (key of the header, dtype, unit, long name)
+SOURCE: dict[str, tuple[str, str, str, str]] = {
+    "host": ("host", "str", "", "host of the source"),
+    "level": ("level", "<f8", "1", "CPU time asked for, share of each period"),
+    "period": ("period_s", "<f8", "s", "time from burst to burst"),
+    "footprint": ("words", "<i8", "1", "64-bit words of its array"),
+    "core": ("core", "<i4", "1", "CPU it was pinned to; -1: none"),
+    "phase": ("phase_s", "<f8", "s", "of the grid against multiples of the period of CLOCK_REALTIME"),
+    "pid": ("pid", "<i8", "1", "process id"),
+    "realtime_ahead": ("realtime_ahead_s", "<f8", "s", "CLOCK_REALTIME minus CLOCK_MONOTONIC at the begin"),
+    "cpu_clock_cost": ("cpu_clock_cost_s", "<f8", "s", "what asking for the CPU time costs"),
+}
+
+QUANTILES = (0.05, 0.5, 0.95, 0.99, 1.0)
+
+
+class SourceSchema:
+    """RoomSchema of the kind. Plan keys: `hosts`, names of the hosts that were to have a source."""
+
+    room, version = "noise", 1
+
+    def parts(self, plan: Mapping[str, Any]) -> Sequence[str]:
+        return [""]
+
+    def layout(self, plan: Mapping[str, Any], files: Sequence[BlockFile], part: str) -> Layout:
+        """One row a file. complete is False, and a warning names the hosts, where a host has no burst.
+
+        Raises
+        ------
+        DataError  noise.not_source_blocks: a file was not written by a noise source.
+        """
+        for file in files:
+            if file.header.get("kind") != "source" or not {r for r, *_ in BURST.values()} <= set(
+                file.dtype.names or ()
+            ):
+                raise DataError(
+                    "noise.not_source_blocks",
+                    f"{file.path.name} was not written by a noise source",
+                    "keep the files of one run in its folder, and only these",
+                )
+        counts = np.array([file.records for file in files], np.int32)
+        longest = max(1, int(counts.max(initial=0)))
+        variables = {
+            name: Variable(
+                ("source", "burst"),
+                dtype,
+                {"units": unit, "long_name": text},
+                fill,
+                (1, min(longest, _CHUNK)),
+            )
+            for name, (_, dtype, fill, unit, text) in BURST.items()
+        }
+        for name, (_, dtype, unit, text) in SOURCE.items():
+            attrs = {"long_name": text} if dtype == "str" else {"units": unit, "long_name": text}
+            variables[name] = Variable(("source",), dtype, attrs)
+        variables["n"] = Variable(("source",), "<i4", {"units": "1", "long_name": "bursts"})
+        layout = Layout(
+            dims={"source": len(files), "burst": longest},
+            coords={
+                "source": (
+                    np.arange(len(files), dtype=np.int32),
+                    {"units": "1", "long_name": "noise source"},
+                )
+            },
+            variables=variables,
+            attrs={"sources": len(files)},
+        )
+        worked = {str(file.header.get("host")) for file, count in zip(files, counts) if count}
+        silent = [host for host in plan.get("hosts", ()) if host not in worked]
+        if silent:
+            layout.complete = False
+            layout.warnings.append(
+                Warning(
+                    "noise.source_silent",
+                    f"no burst is recorded of {', '.join(silent[:8])}"
+                    + (f" and {len(silent) - 8} more hosts" if len(silent) > 8 else ""),
+                    "its program failed, or does not see the folder of the dataset: put it where all hosts see it",
+                )
+            )
+        return layout
+
+    def place(
+        self, plan: Mapping[str, Any], layout: Layout, file: BlockFile, part: str
+    ) -> Iterator[tuple[str, tuple[int | slice, ...], np.ndarray]]:
+        """The bursts of one source, and what its header says."""
+        row = self._row(layout, file)
+        for name, (key, dtype, *_) in SOURCE.items():
+            value = file.header.get(key)
+            array = (
+                np.array([str(value or "")], object) if dtype == "str" else np.array([_number(value)], dtype)
+            )
+            yield name, (slice(row, row + 1),), array
+        at = 0
+        for records in file:
+            for name, (key, dtype, *_) in BURST.items():
+                yield name, (row, slice(at, at + len(records))), records[key].astype(dtype)
+            at += len(records)
+        yield "n", (slice(row, row + 1),), np.array([at], np.int32)
+
+    @staticmethod
+    def _row(layout: Layout, file: BlockFile) -> int:
+        """seal hands files over in one order, both times; the layout remembers how many it placed."""
+        rows: dict[str, int] = layout.__dict__.setdefault("rows", {})
+        return rows.setdefault(file.path.name, len(rows))
+
+    def analyse(self, raw: xr.Dataset) -> xr.Dataset:
+        """/raw to /summary: `analyse`."""
+        return analyse(raw)
+
+
+def _number(value: Any) -> float | int:
+    return value if isinstance(value, int | float) else -1
+
+
+def analyse(raw: xr.Dataset) -> xr.Dataset:
+    """What each source did, measured.
+
+    Parameters
+    ----------
+    raw : planned, begin, wall, cpu, overhead (source, burst), s; n, level, period (source)
+
+    Returns
+    -------
+    Dataset over source and quantile. Shares are of the time from the first point of the grid to one period after
+    the last, skipped points included. A source without bursts has NaN, and counts of 0.
+    """
+    import xarray as xr
+
+    from sonde.core import stats
+
+    sources = raw.sizes["source"]
+    shares = ("asked", "duty_cpu", "duty_work", "duty_wall")
+    values = {name: np.full(sources, np.nan) for name in (*shares, "jitter", "overhead")}
+    counts = {name: np.zeros(sources, np.int64) for name in ("bursts", "skipped", "truncated", "preempted")}
+    spread = {name: np.full((sources, len(QUANTILES)), np.nan) for name in ("wall", "cpu", "late", "words")}
+    for row in range(sources):
+        n, period = int(raw["n"][row]), float(raw["period"][row])
+        values["asked"][row] = float(raw["level"][row])
+        if n == 0:
+            continue
+        one = {name: raw[name][row, :n].values for name in BURST}
+        points = round((one["planned"][-1] - one["planned"][0]) / period) + 1
+        span_s = points * period
+        values["duty_cpu"][row] = one["cpu"].sum() / span_s
+        values["duty_work"][row] = (one["cpu"] - one["overhead"]).sum() / span_s
+        values["duty_wall"][row] = one["wall"].sum() / span_s
+        values["overhead"][row] = stats.median(one["overhead"])
+        counts["bursts"][row] = n
+        counts["skipped"][row] = one["skipped"][1:].sum()  # before the first burst nothing was promised
+        counts["truncated"][row] = one["truncated"].sum()
+        counts["preempted"][row] = one["preempted"].sum()
+        late = one["begin"] - one["planned"]
+        values["jitter"][row] = late.std()
+        for name, series in {**one, "late": late}.items():
+            if name in spread:
+                spread[name][row] = [stats.quantile(series.astype(float), q) for q in QUANTILES]
+    texts = {
+        "asked": "CPU time asked for, share of each period",
+        "duty_cpu": "CPU time used, share of the time",
+        "duty_work": "of it, what went into summing",
+        "duty_wall": "time from begin to end of bursts, share of the time",
+        "jitter": "standard deviation of how late bursts begin",
+        "overhead": "median CPU time of a burst that went into waking up and bookkeeping",
+        "bursts": "bursts",
+        "skipped": "points of the grid left out",
+        "truncated": "bursts that ended before their work was done",
+        "preempted": "times the CPU was taken away during bursts",
+    }
+    out: dict[str, Any] = {}
+    for name, series in values.items():
+        unit = "1" if name in shares else "s"
+        out[name] = (("source",), series, {"units": unit, "long_name": texts[name]})
+    for name, tally in counts.items():
+        out[name] = (("source",), tally, {"units": "1", "long_name": texts[name]})
+    for name, text in (
+        ("wall", "time from begin to end of a burst"),
+        ("cpu", "CPU time of a burst"),
+        ("late", "begin of a burst after its point of the grid"),
+        ("words", "64-bit words summed in a burst"),
+    ):
+        unit = "1" if name == "words" else "s"
+        out[f"{name}_quantile"] = (("source", "quantile"), spread[name], {"units": unit, "long_name": text})
+    for name in ("host", "core", "period", "footprint", "phase"):
+        out[name] = (("source",), raw[name].values, dict(raw[name].attrs))
+    coords = {
+        "source": raw["source"],
+        "quantile": (("quantile",), np.array(QUANTILES), {"units": "1", "long_name": "quantile"}),
+    }
+    return xr.Dataset(out, coords=coords)
+
+
+SCHEMA = SourceSchema()
