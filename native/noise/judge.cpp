@@ -261,21 +261,31 @@ TestResult test(std::span<const Evidence> blocks, const TestOptions& options) {
   // Sums of floats differ in their last digits with the order of terms; equal statistics must count as equal.
   constexpr double tie = 1e-6;
   Random random(options.seed);
+  const double all = options.permutations + 1.0;
+  const double fold_share = fold.empty() ? 0 : options.periods_s.empty() ? 0 : options.fold_weight;
+  const double rank_share = options.periods_s.empty() ? 1 : 1 - options.fold_weight;
+  auto hopeless = [&](bool none, double share, std::uint32_t reached) {
+    return none || share <= 0 || (1 + reached) / all / share > options.exact_below;
+  };
   std::uint32_t fold_reached = 0, rank_reached = 0;
   for (std::uint32_t k = 0; k < options.permutations; ++k) {
+    const bool no_fold = hopeless(fold.empty(), fold_share, fold_reached);
+    const bool no_rank = hopeless(rank.empty(), rank_share, rank_reached);
+    if (options.exact_below < 1 && no_fold && no_rank) break;
     segments.draw(random, sign);
-    for (const auto& column : fold)
-      if (column.z(sign) >= result.z_fold - tie) {
-        ++fold_reached;
-        break;
-      }
-    for (const auto& column : rank)
-      if (column.z(sign) >= result.z_ranked - tie) {
-        ++rank_reached;
-        break;
-      }
+    if (options.exact_below >= 1 || !no_fold)
+      for (const auto& column : fold)
+        if (column.z(sign) >= result.z_fold - tie) {
+          ++fold_reached;
+          break;
+        }
+    if (options.exact_below >= 1 || !no_rank)
+      for (const auto& column : rank)
+        if (column.z(sign) >= result.z_ranked - tie) {
+          ++rank_reached;
+          break;
+        }
   }
-  const double all = options.permutations + 1.0;
   if (!fold.empty()) result.p_fold = (1 + fold_reached) / all;
   if (!rank.empty()) result.p_ranked = (1 + rank_reached) / all;
   if (options.periods_s.empty()) result.p = result.p_ranked;
@@ -321,7 +331,7 @@ void turn(Stalls& stalls, double length_s, double by_s) {
 
 double power(std::span<const Evidence> clean, const Design& design, double period_s, double burst_s, double shortest_s,
              const TestOptions& options, std::uint32_t runs, std::vector<std::uint32_t>* blocks_needed) {
-  if (clean.empty() || runs == 0) return 0;
+  if (clean.empty() || runs == 0 || design.spend.empty()) return 0;
   const double pitch_s = clean.size() > 1 ? (clean.back().begin_s - clean.front().begin_s) / static_cast<double>(clean.size() - 1)
                                           : clean[0].length_s;
   const std::uint32_t shares[] = {1, 1};
@@ -344,6 +354,7 @@ double power(std::span<const Evidence> clean, const Design& design, double perio
     }
     TestOptions own = options;
     own.seed = random.next();
+    own.exact_below = design.alpha * *std::max_element(design.spend.begin(), design.spend.end());
     Sequential looks(design.spend, own);
     std::size_t end = 0;
     std::uint32_t needed = 0;
