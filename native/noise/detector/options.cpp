@@ -3,6 +3,7 @@
 #include <charconv>
 #include <functional>
 #include <map>
+#include <string_view>
 
 namespace sonde::noise {
 
@@ -45,9 +46,6 @@ Result<Options> parse_options(const std::vector<std::string>& args) {
   auto own = [&o](auto take) {
     return Take([&o, take](const std::string& v) { return !o.variants.empty() && take(o.variants.back(), v); });
   };
-  auto own_text = [&](std::string Variant::*member) {
-    return own([member](Variant& it, const std::string& v) { it.*member = v; return true; });
-  };
   auto own_number = [&](auto Variant::*member) {
     return own([member](Variant& it, const std::string& v) { return number(v, it.*member); });
   };
@@ -57,7 +55,9 @@ Result<Options> parse_options(const std::vector<std::string>& args) {
       {"--size", into(o.bytes)},
       {"--block-s", into(o.block_s)},
       {"--settle-s", into(o.settle_s)},
-      {"--period-s", into(o.period_s)},
+      {"--periods", [&](const std::string& v) { return numbers(v, o.periods_s); }},
+      {"--fold-weight", into(o.fold_weight)},
+      {"--every", into(o.every)},
       {"--budget-s", into(o.budget_s)},
       {"--stall-s", into(o.stall_s)},
       {"--seed", into(o.seed)},
@@ -72,20 +72,15 @@ Result<Options> parse_options(const std::vector<std::string>& args) {
       {"--forward", flag(o.forward)},
       {"--variant", [&](const std::string& v) { o.variants.push_back({}); o.variants.back().name = v; return !v.empty(); }},
       {"--share", own_number(&Variant::share)},
-      {"--agent-command", own_text(&Variant::command)},
-      {"--agent-pause", own([](Variant& it, const std::string& v) {
-         it.pause = v;
-         return v == "stop-cont" || v == "start-stop";
-       })},
-      {"--agent-ready", own_text(&Variant::ready)},
-      {"--agent-ready-deadline-s", own_number(&Variant::ready_deadline_s)},
-      {"--agent-drive", own_text(&Variant::drive)},
-      {"--agent-drive-period-s", own_number(&Variant::drive_period_s)},
-      {"--agent-stop", own_text(&Variant::stop)},
-      {"--agent-grace-s", own_number(&Variant::grace_s)},
-      {"--agent-cpus", own([](Variant& it, const std::string& v) { return numbers(v, it.cpus); })},
+      {"--cpus", own([](Variant& it, const std::string& v) { return numbers(v, it.cpus); })},
   };
+  constexpr std::string_view agents = "--agent-";
   for (std::size_t k = 0; k < args.size(); k += 2) {
+    if (args[k].starts_with(agents) && k + 1 < args.size() && !o.variants.empty()) {
+      auto taken = read_agent_flag(o.variants.back().agent, args[k].substr(agents.size()), args[k + 1]);
+      if (!taken) return taken.error();
+      if (*taken) continue;
+    }
     const auto it = known.find(args[k]);
     if (it == known.end() || k + 1 == args.size() || !it->second(args[k + 1]))
       return Error{"noise.bad_option",
@@ -96,8 +91,9 @@ Result<Options> parse_options(const std::vector<std::string>& args) {
     return Error{"noise.bad_option", "sonde-noise needs --dir, --rounds and a --variant", not_for_people};
   if (!o.spend.empty() && (o.spend.size() != o.rounds.size() || o.variants.size() != 2))
     return Error{"noise.bad_option", "--spend needs a share for every segment, and two variants", not_for_people};
-  if (!(o.block_s > 0) || !(o.settle_s >= 0) || !(o.budget_s >= 0) || !(o.alpha > 0 && o.alpha < 1) || o.bytes > 0x7fffffff)
-    return Error{"noise.bad_option", "a length of time, --alpha or --size is out of range", not_for_people};
+  if (!(o.block_s > 0) || !(o.settle_s >= 0) || !(o.budget_s >= 0) || !(o.alpha > 0 && o.alpha < 1) ||
+      !(o.fold_weight > 0 && o.fold_weight < 1) || o.every > 16 || (o.every & (o.every - 1)) != 0 || o.bytes > 0x7fffffff)
+    return Error{"noise.bad_option", "a length of time, --alpha, --fold-weight, --every or --size is out of range", not_for_people};
   return o;
 }
 

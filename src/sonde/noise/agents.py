@@ -281,7 +281,12 @@ RECIPES: tuple[Recipe, ...] = (
         "collectd with its usual plug-ins, writing CSV",
         _COLLECTD,
         (("collectd",),),
-        {"debian": "collectd-core", "fedora": "collectd collectd-disk", "suse": "collectd", "arch": "collectd"},
+        {
+            "debian": "collectd-core",
+            "fedora": "collectd collectd-disk",
+            "suse": "collectd",
+            "arch": "collectd",
+        },
         period_s=1.0,
         usual_s=10.0,
         ready="file:{dir}/csv",

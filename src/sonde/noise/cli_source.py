@@ -15,9 +15,17 @@ from sonde.core.outcome import Outcome, Table
 
 @click.command("source")
 @common("output", "launcher", "hosts", "budget", "seed", "dry_run")
-@click.option("--level", type=SHARE, required=True, metavar="SHARE", help="CPU time of each period: 1%, 0.01%.")
 @click.option(
-    "--period", "period_s", type=DURATION, default="1s", show_default=True, metavar="TIME", help="From burst to burst."
+    "--level", type=SHARE, required=True, metavar="SHARE", help="CPU time of each period: 1%, 0.01%."
+)
+@click.option(
+    "--period",
+    "period_s",
+    type=DURATION,
+    default="1s",
+    show_default=True,
+    metavar="TIME",
+    help="From burst to burst.",
 )
 @click.option(
     "--words",
@@ -29,7 +37,9 @@ from sonde.core.outcome import Outcome, Table
 )
 @click.option("--core", type=Whole(0), metavar="N", help="Pin it to this CPU.")
 @click.option("--free", is_flag=True, help="Leave it to the scheduler, as by default.")
-@click.option("--sync", is_flag=True, help="Bursts on all hosts together, on whole periods of the clock; the default.")
+@click.option(
+    "--sync", is_flag=True, help="Bursts on all hosts together, on whole periods of the clock; the default."
+)
 @click.option("--unsync", is_flag=True, help="A random phase for each host.")
 @click.option("--phase", "phase_s", type=PAUSE, metavar="TIME", help="Bursts this long after whole periods.")
 @click.option("--duration", "duration_s", type=DURATION, metavar="TIME", help="How long it works.")
@@ -62,14 +72,25 @@ def source(
     from sonde.core import hostlist
     from sonde.noise import run_programs, run_source
 
-    told = [name for name, given in (("--sync", sync), ("--unsync", unsync), ("--phase", phase_s is not None)) if given]
+    told = [
+        name
+        for name, given in (("--sync", sync), ("--unsync", unsync), ("--phase", phase_s is not None))
+        if given
+    ]
     if len(told) > 1:
         raise UsageError("noise.phase_twice", f"{' and '.join(told)} exclude one another", "give one of them")
     if free and core is not None:
-        raise UsageError("noise.core_twice", "--core pins the source, and --free does not", "give one of the two")
+        raise UsageError(
+            "noise.core_twice", "--core pins the source, and --free does not", "give one of the two"
+        )
     names = hostlist.expand(hosts) if hosts else ()
     asked = run_source.Source(
-        level, period_s, words, core, None if unsync else phase_s or 0.0, secrets.randbits(32) if seed is None else seed
+        level,
+        period_s,
+        words,
+        core,
+        None if unsync else phase_s or 0.0,
+        secrets.randbits(32) if seed is None else seed,
     )
     start = run_source.prepare(launcher, names)
     run_source.check(asked, here=not names)
@@ -140,9 +161,7 @@ def _dry(asked, start, names, out: Path, works_s: float | None) -> Outcome:  # t
     from sonde.noise import run_source
     from sonde.noise.source import percent
 
-    lines = [
-        run_source.command(asked, start, host, run_folder(out), works_s) for host in (names or ("",))
-    ]
+    lines = [run_source.command(asked, start, host, run_folder(out), works_s) for host in (names or ("",))]
     phase = "random, one for each host" if asked.phase_s is None else format_duration(asked.phase_s)
     rows = [
         ("level", percent(asked.level)),

@@ -80,7 +80,9 @@ def program(name: str) -> Path:
     path = libexec() / name
     if not os.access(path, os.X_OK):
         raise EnvironmentFailure(
-            "noise.no_program", f"there is no {name} in {path.parent}", "install Sonde again, with a C++ compiler"
+            "noise.no_program",
+            f"there is no {name} in {path.parent}",
+            "install Sonde again, with a C++ compiler",
         )
     return path
 

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     import xarray as xr
 
 TOLERANCE = 0.10  # of the level asked for
-_SHARED, _SHARED_S = 1.1, 20e-6  # wall beyond CPU time, as a factor and a burst, from which others wanted the core
+_SHARED, _SHARED_S = (
+    1.1,
+    20e-6,
+)  # wall beyond CPU time, as a factor and a burst, from which others wanted the core
 
 
 def percent(share: float) -> str:
