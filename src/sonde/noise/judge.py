@@ -222,7 +222,7 @@ def blocks_of(raw: xr.Dataset, on: int = 1, off: int = 0) -> Blocks:
         chosen, is_on, t_begin = chosen[:0], is_on[:0], t_begin[:, :0]
     begin = _least(t_begin)
     settle_s = float(raw.attrs.get("settle_s", 0) or 0)
-    resumed = _least(raw["resumed"].values[:, chosen])
+    resumed = _first(raw["resumed"].values[:, chosen])
     before = np.where(is_on & np.isfinite(resumed), begin - resumed, settle_s)
     length = raw["length"].values[ranks][:, chosen]
     return Blocks(
@@ -243,6 +243,14 @@ def _least(times: np.ndarray) -> NDArray[np.float64]:
         return np.full(times.shape[1], np.nan)
     least = np.where(np.isnan(times), np.inf, times).min(axis=0)
     return np.where(np.isinf(least), np.nan, least)
+
+
+def _first(times: np.ndarray) -> NDArray[np.float64]:
+    """What the first rank that knows says of each block, as live; NaN where none knows."""
+    out = np.full(times.shape[1], np.nan)
+    for row in times:
+        out = np.where(np.isnan(out), row, out)
+    return out
 
 
 def _levels(raw: xr.Dataset, ranks: NDArray[np.intp], chosen: NDArray[np.intp]) -> NDArray[np.float64]:

@@ -174,28 +174,28 @@ def raw_of(folder, files, p):
     return xr.Dataset(data, attrs=layout.attrs)
 
 
-def two_ranks(folder, p, rank_begins=(1.0, 1.001), **blocks):
+def two_ranks(folder, labels=((0, 0), (0, 1)), p=None, rank_begins=(1.0, 1.001), **blocks):
     files = []
     for rank, begins in enumerate(rank_begins):
         file = RunFile(folder, rank)
         file.values(4, CALIBRATION)
-        for number, (segment, variant) in enumerate(p["blocks"]):
+        for number, (segment, variant) in enumerate(labels):
             more = {name: values[rank] for name, values in blocks.items()}
             file.block(number, segment, variant, begins + 0.3 * number, **more)
         files.append(file.close())
-    return raw_of(folder, files, p)
+    return raw_of(folder, files, p or plan())
 
 
 def test_blocks_of_a_dataset(tmp_path):
-    p = plan(blocks=[(0, 1), (0, 0), (1, 0), (1, 1)])
     stalls = ([(0.1, 1e-3, 0, 0)], [(0.1, 2e-3, 0, 0), (0.2, 1e-4, 0, 0)])
-    raw = two_ranks(tmp_path, p, stalls=stalls, resumed=(0.9, 0.95))
+    labels = [(0, 1), (0, 0), (1, 0), (1, 1)]
+    raw = two_ranks(tmp_path, labels, stalls=stalls, resumed=(0.9, 0.85))
     blocks = judge.blocks_of(raw)
     assert blocks.number.tolist() == [0, 1, 2, 3]
     assert blocks.segment.tolist() == [0, 0, 1, 1]
     assert blocks.on.tolist() == [1, 0, 0, 1]
     np.testing.assert_allclose(blocks.begin_s, [1, 1.3, 1.6, 1.9])
-    # As recorded with the agent on, least of the ranks; without it the settling time.
+    # As recorded with the agent on, of the first rank; without it the settling time.
     np.testing.assert_allclose(blocks.resumed_s, [0.1, 0.05, 0.05, 1.0])
     assert len(blocks.stall_block) == 12
     first = blocks.stall_block == 0
@@ -205,13 +205,13 @@ def test_blocks_of_a_dataset(tmp_path):
 
 
 def test_an_agent_whose_resumption_is_not_known_is_taken_to_settle(tmp_path):
-    blocks = judge.blocks_of(two_ranks(tmp_path, plan()))
+    blocks = judge.blocks_of(two_ranks(tmp_path))
     np.testing.assert_allclose(blocks.resumed_s, [0.05, 0.05])
 
 
 def test_levels_are_quantiles_over_all_ranks_that_time_every_iteration(tmp_path):
     edges = np.array(_core.noise_edges()) * 1e-9
-    raw = two_ranks(tmp_path, plan(blocks=[(0, 0)]), count=({200: 10}, {300: 10}))
+    raw = two_ranks(tmp_path, [(0, 0)], count=({200: 10}, {300: 10}))
     # Half of all lies in the first rank's class, so the median is that class's end.
     assert judge.blocks_of(raw).levels[0, 0] == pytest.approx(np.log(edges[201]))
     raw["stamp_every"] = ("rank", [16, 1])
@@ -219,13 +219,13 @@ def test_levels_are_quantiles_over_all_ranks_that_time_every_iteration(tmp_path)
 
 
 def test_a_block_without_readings_has_a_level_all_the_same(tmp_path):
-    raw = two_ranks(tmp_path, plan(), count=({200: 0}, {200: 0}))
+    raw = two_ranks(tmp_path, count=({200: 0}, {200: 0}))
     assert np.isfinite(judge.blocks_of(raw).levels).all()
 
 
 def test_blocks_of_other_variants_and_missing_ones_are_left_out(tmp_path):
-    p = plan(blocks=[(0, 0), (0, 1), (0, 2), (0, 0)], variants=["off", "pinned", "free"])
-    raw = two_ranks(tmp_path, p, stalls=([(0.1, 1e-3, 0, 0)], []))
+    p = plan(variants=["off", "pinned", "free"])
+    raw = two_ranks(tmp_path, [(0, 0), (0, 1), (0, 2), (0, 0)], p, stalls=([(0.1, 1e-3, 0, 0)], []))
     blocks = judge.blocks_of(raw, on=2)
     assert blocks.number.tolist() == [0, 2, 3]
     assert blocks.on.tolist() == [0, 1, 0]
@@ -244,7 +244,7 @@ def test_a_run_without_any_whole_block_gives_none(tmp_path):
 @pytest.mark.parametrize(("on", "off"), [(2, 0), (1, -1), (1, 1)])
 def test_a_variant_that_the_run_has_not(tmp_path, on, off):
     with pytest.raises(UsageError) as error:
-        judge.blocks_of(two_ranks(tmp_path, plan()), on, off)
+        judge.blocks_of(two_ranks(tmp_path), on, off)
     assert error.value.code == "noise.no_such_variant"
 
 
