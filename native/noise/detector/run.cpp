@@ -18,14 +18,14 @@ constexpr std::size_t levels = std::size(level_quantiles);
 
 /// What a rank tells rank 0 of a block before its stalls.
 struct Told {
-  double begin_s, every, stalls, level[levels];
+  double begin_s, length_s, every, stalls, level[levels];
 };
 
 /// The block as the judge sees it, from all ranks; filled on rank 0 only. sonde.noise.judge builds the same from a
 /// dataset: a run judged again gives what it gave live.
 Evidence gather(const Run& run, const Block& block, const PlannedBlock& plan, double resumed_s) {
   const Calibration& found = run.detector.calibration();
-  Told mine{static_cast<double>(block.begin_ns) * 1e-9 - run.began_s, static_cast<double>(found.every),
+  Told mine{static_cast<double>(block.begin_ns) * 1e-9 - run.began_s, block.length_s, static_cast<double>(found.every),
             static_cast<double>(block.stalls.size()), {}};
   std::vector<double> edges(Histogram::classes + 1);
   for (std::size_t k = 0; k < edges.size(); ++k) edges[k] = static_cast<double>(Histogram::edge(k)) * found.tick_s;
@@ -50,9 +50,11 @@ Evidence gather(const Run& run, const Block& block, const PlannedBlock& plan, do
   out.segment = plan.segment;
   out.on = plan.variant != 0;
   out.begin_s = told[0].begin_s;
-  for (const auto& t : told) out.begin_s = std::min(out.begin_s, t.begin_s);
-  out.length_s = block.length_s;
-  out.resumed_s = out.begin_s - (resumed_s - run.began_s);
+  for (const auto& t : told) {
+    out.begin_s = std::min(out.begin_s, t.begin_s);
+    out.length_s = std::max(out.length_s, t.length_s);
+  }
+  out.resumed_s = out.on ? out.begin_s - (resumed_s - run.began_s) : run.options.settle_s;
   std::size_t reader = 0;
   for (std::size_t r = 1; r < n; ++r)
     if (told[r].every < told[reader].every) reader = r;

@@ -11,6 +11,7 @@ import xarray as xr
 
 from sonde.core import stats
 from sonde.noise import judge
+from sonde.noise.histogram import quantiles
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999)
 SCALES = (1, 64, 1024, 16384)
@@ -40,6 +41,15 @@ class Numbers:
     lost: np.ndarray  # share of the block that stalls took beyond an ordinary iteration
 
 
+@dataclass(frozen=True)
+class Wake:
+    """When the agent wakes up: at `phase_s` of each period, of the run's time or since it was let go."""
+
+    period_s: float
+    phase_s: float
+    from_resume: bool
+
+
 def analyse(raw: xr.Dataset) -> xr.Dataset:
     """Everything a noise run says.
 
@@ -58,10 +68,8 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
     data: dict[str, Any] = {}
     rows = [one(raw, numbers, variant, rounds) for variant in range(1, len(names))]
     for key in rows[0] if rows else ():
-        value = rows[0][key]
         dims = ("variant", *DIMS.get(key, ()))
         data[key] = (dims, np.array([row[key] for row in rows]), _attrs(key))
-        del value
     if rows:
         adjusted = holm([row["p"] for row in rows])
         data["p_adjusted"] = (("variant",), np.array(adjusted), _attrs("p_adjusted"))
@@ -108,12 +116,7 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
     all_variants = range(len(names))
     data["quantile_s"] = (
         ("case", "quantile"),
-        np.array(
-            [
-                [class_quantile(counts[numbers.variant == v].sum(0), edges, q) for q in QUANTILES]
-                for v in all_variants
-            ]
-        ),
+        quantiles(np.array([counts[numbers.variant == v].sum(0) for v in all_variants]), edges, QUANTILES),
         SECONDS | {"long_name": "quantile of an iteration's time"},
     )
     for name, attributes in (
@@ -224,8 +227,6 @@ def one(raw: xr.Dataset, numbers: Numbers, variant: int, rounds: list[int]) -> d
     chosen = np.flatnonzero((numbers.variant == variant) | (numbers.variant == 0))
     planned = chosen[numbers.segment[chosen] < len(rounds)]
     fresh = chosen[numbers.segment[chosen] >= len(rounds)]
-    if not fresh.size and len(rounds) > 1:  # live, fresh blocks follow the segment that found it
-        pass
     row: dict[str, Any] = {}
 
     found_at = float(attrs.get("detected_s", math.nan))
@@ -238,46 +239,59 @@ def one(raw: xr.Dataset, numbers: Numbers, variant: int, rounds: list[int]) -> d
         if np.any(numbers.segment[planned] == segment)
     ]
     whole = [k for k, segment in enumerate(sorted(set(numbers.segment[planned].tolist()))) if k < len(spend)]
+    both = judge.blocks_of(raw, variant)
     seen = judge.looks(
-        judge.blocks_of(raw, planned, variant),
+        both.where(np.isin(both.number, planned)),
         ends,
         [spend[k] for k in whole],
-        periods_s=periods,
+        periods,
         fold_weight=weight,
         permutations=permutations,
         seed=seed,
     )
     times = _end_times(raw, numbers, planned, ends)
     detecting = next((k for k, look in enumerate(seen) if look.p_so_far <= alpha), None)
-    last = seen[detecting if detecting is not None else -1] if seen else judge.NOTHING
+    last = seen[detecting if detecting is not None else -1] if seen else None
     row["p"] = min(1.0, seen[-1].p_so_far) if seen else 1.0
     row["detected_s"] = times[detecting] if detecting is not None else math.nan
     row |= {
-        "p_fold": last.p_fold,
-        "p_ranked": last.p_ranked,
-        "z_fold": last.z_fold,
-        "z_ranked": last.z_ranked,
-        "period": last.period_s,
-        "phase": last.phase_s,
-        "from_resume": int(last.from_resume),
-        "feature": last.feature,
+        "p_fold": last.p_fold if last else 1.0,
+        "p_ranked": last.p_ranked if last else 1.0,
+        "z_fold": last.z_fold if last else 0.0,
+        "z_ranked": last.z_ranked if last else 0.0,
+        "period": last.period_s if last else 0.0,
+        "phase": last.phase_s if last else 0.0,
+        "from_resume": int(last.from_resume) if last else 0,
+        "feature": last.feature if last else 0,
     }
-    folded = detecting is not None and last.p_fold / max(weight, 1e-9) <= last.p_ranked / max(
-        1 - weight, 1e-9
+    windowed = bool(
+        last
+        and detecting is not None
+        and last.period_s > 0
+        and last.p_fold / weight <= last.p_ranked / (1 - weight)
     )
-    windowed = bool(folded and last.period_s > 0)
-    lost = _window_lost(raw, numbers, last) if windowed else numbers.lost
+    wake = Wake(last.period_s, last.phase_s, last.from_resume) if last and windowed else None
+    lost = _window_lost(raw, numbers, wake) if wake else numbers.lost
     basis = fresh if _pairs(numbers, fresh, variant) >= 6 else chosen
     row |= effect(numbers, basis, variant, lost)
     row["effect_fresh"], row["effect_window"] = int(basis is fresh), int(windowed)
 
-    period = float(attrs.get("period_s", 0)) or (last.period_s if windowed else 1.0)
-    row |= detectable(raw, numbers, rounds, spend, periods, period, weight, alpha, seed)
-    row |= late(raw, numbers, variant, last if windowed else None)
-    row |= scale(raw, numbers, variant, last if windowed else None, period)
+    period = float(attrs.get("period_s", 0)) or (wake.period_s if wake else 1.0)
+    row |= detectable(
+        both,
+        numbers,
+        judge.Design(tuple(rounds), tuple(spend), alpha),
+        periods,
+        period,
+        weight,
+        seed,
+        float(np.nanmin(raw["stall_threshold"].values)),
+    )
+    row |= late(raw, numbers, variant, wake)
+    row |= scale(raw, numbers, variant, wake, period)
     row |= source_rule(numbers, variant)
     row |= use(raw, numbers, variant)
-    row |= fold(raw, numbers, variant, last, period)
+    row |= fold(raw, numbers, variant, wake or Wake(period, 0.0, False))
     return row
 
 
@@ -294,19 +308,6 @@ def _counts(raw: xr.Dataset) -> np.ndarray:
     return np.asarray(raw["count"].isel(rank=reader(raw)).values, dtype=np.float64)
 
 
-def class_quantile(count: np.ndarray, edges: np.ndarray, q: float) -> float:
-    """Quantile of a histogram, by straight line within its class; NaN when it is empty."""
-    total = float(count.sum())
-    if total == 0:
-        return math.nan
-    upto = np.cumsum(count)
-    k = int(np.searchsorted(upto, q * total))
-    k = min(k, count.size - 1)
-    if count[k] == 0:
-        return float(edges[k])
-    return float(edges[k] + (edges[k + 1] - edges[k]) * (q * total - (upto[k] - count[k])) / count[k])
-
-
 def numbers_of(raw: xr.Dataset) -> Numbers:
     """What is compared, of the blocks that all ranks completed; the others are left out with variant -1."""
     rank = reader(raw)
@@ -316,7 +317,7 @@ def numbers_of(raw: xr.Dataset) -> Numbers:
     }
     status = np.asarray(raw["status"].values) == 1
     counts, edges = _counts(raw), np.asarray(raw["class_edge"].values)[rank]
-    median = np.array([class_quantile(row, edges, 0.5) for row in counts])
+    median = quantiles(counts, edges, (0.5,))[:, 0]
     busy = at["length"] - at["excluded"]
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = busy / at["iterations"]
@@ -373,11 +374,11 @@ def effect(numbers: Numbers, blocks: np.ndarray, variant: int, lost: np.ndarray)
 
 
 def _phase(
-    raw: xr.Dataset, numbers: Numbers, look: judge.Look
+    raw: xr.Dataset, numbers: Numbers, wake: Wake
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Of all stalls: rank, block, time since the wake-up that was found (a share of the period, centred), length."""
     ranks, blocks, phases, lengths = [], [], [], []
-    origin = _resumed(raw, numbers) if look.from_resume else np.zeros(numbers.begin.size)
+    origin = _resumed(raw, numbers) if wake.from_resume else np.zeros(numbers.begin.size)
     for rank in range(raw.sizes["rank"]):
         block = np.asarray(raw["stall_block"].isel(rank=rank).values)
         kept = block >= 0
@@ -385,7 +386,7 @@ def _phase(
         t = np.asarray(raw["stall_t"].isel(rank=rank).values, dtype=np.float64)[kept] - origin[block]
         ranks.append(np.full(block.size, rank))
         blocks.append(block)
-        phases.append(np.mod((t - look.phase_s) / look.period_s + 0.5, 1.0) - 0.5)
+        phases.append(np.mod((t - wake.phase_s) / wake.period_s + 0.5, 1.0) - 0.5)
         lengths.append(np.asarray(raw["stall_length"].isel(rank=rank).values, dtype=np.float64)[kept])
     return tuple(np.concatenate(part) for part in (ranks, blocks, phases, lengths))  # type: ignore[return-value]
 
@@ -406,9 +407,9 @@ def _inside(phase: np.ndarray) -> np.ndarray:
     return (phase >= -(WINDOW_BEFORE + 0.5) / CELLS) & (phase <= (WINDOW_AFTER + 0.5) / CELLS)
 
 
-def _window_lost(raw: xr.Dataset, numbers: Numbers, look: judge.Look) -> np.ndarray:
+def _window_lost(raw: xr.Dataset, numbers: Numbers, wake: Wake) -> np.ndarray:
     """Share of each block lost in stalls about the wake-up that was found, as the finest rank saw it."""
-    rank, block, phase, length = _phase(raw, numbers, look)
+    rank, block, phase, length = _phase(raw, numbers, wake)
     chosen = (rank == reader(raw)) & _inside(phase)
     lost = np.zeros(numbers.begin.size)
     np.add.at(lost, block[chosen], length[chosen] - numbers.median[block[chosen]])
@@ -416,33 +417,31 @@ def _window_lost(raw: xr.Dataset, numbers: Numbers, look: judge.Look) -> np.ndar
 
 
 def detectable(
-    raw: xr.Dataset,
+    blocks: judge.Blocks,
     numbers: Numbers,
-    rounds: list[int],
-    spend: list[float],
+    design: judge.Design,
     periods: list[float],
     period_s: float,
     weight: float,
-    alpha: float,
     seed: int,
+    shortest_s: float,
 ) -> dict[str, float]:
     """The shortest burst a period that this design finds with power MDE_POWER, from the run's own clean blocks."""
-    off = np.flatnonzero((numbers.variant == 0) & np.isfinite(numbers.mean))
     out = {"mde": math.nan, "mde_period": period_s}
-    if off.size < 4 or period_s > float(np.median(numbers.length[off])) + 1e-6:
+    clean = np.count_nonzero(blocks.on == 0)
+    if clean < 4 or not shortest_s > 0 or period_s > float(np.median(blocks.length_s)) + 1e-2:
         return out
+    least = design.alpha * min(design.spend) * min(weight, 1 - weight)
     burst = judge.detectable_burst_s(
-        judge.blocks_of(raw, off, 1),
-        rounds,
-        spend,
-        alpha=alpha,
-        period_s=period_s,
-        shortest_s=float(np.nanmin(raw["stall_threshold"].values)),
-        periods_s=periods,
-        fold_weight=weight,
-        permutations=max(MDE_PERMUTATIONS, math.ceil(2 / (alpha * min(spend) * min(weight, 1 - weight)))),
-        seed=seed,
+        blocks,
+        design,
+        period_s,
+        shortest_s,
+        periods,
         wanted=MDE_POWER,
+        fold_weight=weight,
+        permutations=max(MDE_PERMUTATIONS, math.ceil(2 / least)),
+        seed=seed,
         runs=MDE_RUNS,
     )
     if burst is not None:
@@ -450,7 +449,7 @@ def detectable(
     return out
 
 
-def late(raw: xr.Dataset, numbers: Numbers, variant: int, look: judge.Look | None) -> dict[str, Any]:
+def late(raw: xr.Dataset, numbers: Numbers, variant: int, wake: Wake | None) -> dict[str, Any]:
     """Which rank the agent's stalls are to be laid at.
 
     In a collective all ranks stall when one does. The rank that was late is the one which the kernel kept from
@@ -462,9 +461,9 @@ def late(raw: xr.Dataset, numbers: Numbers, variant: int, look: judge.Look | Non
         "late_share": np.full(ranks, math.nan),
         "late_known": math.nan,
     }
-    if look is None:
+    if wake is None:
         return nothing
-    rank, block, phase, length = _phase(raw, numbers, look)
+    rank, block, phase, length = _phase(raw, numbers, wake)
     kept = [np.asarray(raw["stall_block"].isel(rank=r).values) >= 0 for r in range(ranks)]
     away = np.concatenate(
         [
@@ -527,7 +526,7 @@ def _agent_stalls(
 
 
 def scale(
-    raw: xr.Dataset, numbers: Numbers, variant: int, look: judge.Look | None, period_s: float
+    raw: xr.Dataset, numbers: Numbers, variant: int, wake: Wake | None, period_s: float
 ) -> dict[str, Any]:
     """A model of the cost on many nodes: bursts as seen here, one a period on every node, at independent times.
 
@@ -537,9 +536,9 @@ def scale(
     """
     grain = float(raw.attrs.get("grain_s", 0.001))
     nothing = {"cost": np.full(len(SCALES), math.nan), "cost_synchronised": math.nan, "wake_lost": math.nan}
-    if look is None:
+    if wake is None:
         return nothing
-    lost = _window_lost(raw, numbers, look) * period_s
+    lost = _window_lost(raw, numbers, wake) * period_s
     on, off = (lost[numbers.variant == kind] for kind in (variant, 0))
     if not on.size or not off.size:
         return nothing
@@ -598,7 +597,7 @@ def use(raw: xr.Dataset, numbers: Numbers, variant: int) -> dict[str, float]:
 
     def total(name: str) -> float:
         return float(np.nansum(np.asarray(raw[name].values, dtype=np.float64)[:, on])) / max(
-            1, raw.sizes["host"]
+            1, raw.sizes["node"]
         )
 
     return {
@@ -610,30 +609,25 @@ def use(raw: xr.Dataset, numbers: Numbers, variant: int) -> dict[str, float]:
     }
 
 
-def fold(
-    raw: xr.Dataset, numbers: Numbers, variant: int, look: judge.Look, period_s: float
-) -> dict[str, Any]:
-    """Share of periods with a stall in each cell, for the figure: stalls as rare as one a period."""
-    period = look.period_s if look.period_s > 0 else period_s
-    nothing = {
+def fold(raw: xr.Dataset, numbers: Numbers, variant: int, wake: Wake) -> dict[str, Any]:
+    """Share of periods with a stall in each cell, for the figure: stalls as rare as two a period."""
+    out: dict[str, Any] = {
         "fold_on": np.full(CELLS, math.nan),
         "fold_off": np.full(CELLS, math.nan),
         "fold_threshold": math.nan,
     }
-    _, block, phase, length = _phase(
-        raw, numbers, judge.Look.at(period, look.phase_s if look.period_s > 0 else 0.0, look.from_resume)
-    )
+    _, block, phase, length = _phase(raw, numbers, wake)
     chosen = np.isin(numbers.variant[block], (0, variant))
     if not chosen.any():
-        return nothing
+        return out
     seconds = float(np.sum(numbers.length[np.isin(numbers.variant, (0, variant))]))
-    count = max(1, min(int(2 * seconds / period), int(np.count_nonzero(chosen))))
+    count = max(1, min(int(2 * seconds / wake.period_s), int(np.count_nonzero(chosen))))
     threshold = float(np.sort(length[chosen])[-count])
-    out: dict[str, Any] = {"fold_threshold": threshold}
+    out["fold_threshold"] = threshold
     for name, kind in (("fold_on", variant), ("fold_off", 0)):
         here = chosen & (numbers.variant[block] == kind) & (length >= threshold)
         cell = np.clip(((phase[here] + 0.5) * CELLS).astype(int), 0, CELLS - 1)
-        slots = max(float(np.sum(numbers.length[numbers.variant == kind])) / period, 1e-9)
+        slots = max(float(np.sum(numbers.length[numbers.variant == kind])) / wake.period_s, 1e-9)
         seen = np.unique(np.stack([cell, block[here]]), axis=1)[0] if cell.size else cell
         out[name] = np.bincount(seen, minlength=CELLS) / slots
     return out

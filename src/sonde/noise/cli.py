@@ -28,7 +28,7 @@ def group() -> None:
 
 
 # Commands that have a module of their own: (module, command).
-ELSEWHERE: tuple[tuple[str, str], ...] = (("cli_agents", "agents"), ("cli_source", "source"))
+ELSEWHERE: tuple[tuple[str, str], ...] = (("cli_source", "source"),)
 
 
 class Level(HouseType):

@@ -188,8 +188,8 @@ def blocks_of(raw: xr.Dataset, on: int = 1, off: int = 0) -> Blocks:
     """Blocks of two variants of a run, as the judge sees them.
 
     A block begins when its first rank begins. Its agent was let go when the first rank says so; where none does, the
-    settling time (root attribute settle_s) before the begin is taken. Levels come from ranks that time every
-    iteration, where there is one, else from all.
+    settling time (root attribute settle_s) before the begin is taken. Levels come from the
+    rank that times iterations most finely.
 
     Parameters
     ----------
@@ -255,7 +255,9 @@ def _first(times: np.ndarray) -> NDArray[np.float64]:
 
 def _levels(raw: xr.Dataset, ranks: NDArray[np.intp], chosen: NDArray[np.intp]) -> NDArray[np.float64]:
     every = raw["stamp_every"].values[ranks]
-    readers = ranks[every == 1] if (every == 1).any() else ranks
+    readers = (
+        ranks[[int(np.argmin(every))]] if len(ranks) else ranks
+    )  # as the detector: the finest, of these the first
     merged = Merged(len(chosen))
     for rank in readers.tolist():
         edges = raw["class_edge"][rank].values

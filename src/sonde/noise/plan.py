@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sonde import _core
 from sonde.core.errors import UsageError, Warning
 from sonde.core.units import format_duration
 from sonde.noise.agents import AgentPlan
@@ -197,7 +198,7 @@ class Plan:
         return {
             "kind": "run",
             "ranks": self.ntasks,
-            "blocks": self.blocks,
+            "blocks": [list(block) for block in _core.noise_plan(self.shares, self.design.rounds, self.seed)],
             "variants": [variant.name for variant in self.variants],
             "attrs": self.attrs(),
         }
