@@ -216,8 +216,8 @@ class RunSchema:
 
         Parameters
         ----------
-        plan : ranks; optional blocks (how many are planned), variants (names, the first is off), attrs (become
-               root attributes; of these rounds, shares: `is_complete`)
+        plan : ranks; optional blocks [(segment, variant)] as planned, variants (names, the first is off), attrs
+               (become root attributes)
         files : of the run's ranks, which may be missing, and of noise sources
         part : ""
 
@@ -289,7 +289,7 @@ class RunSchema:
                 for file in reversed(runs)
             },
         )
-        layout.attrs["blocks_planned"] = int(plan.get("blocks") or len(kept))
+        layout.attrs["blocks_planned"] = len(plan.get("blocks") or kept)
         layout.attrs["blocks_measured"] = int(kept.sum())
         _add_variables(layout, readings, sources)
         hosts = {file.header.get("host") for file, _ in sources} - set(layout.began_s)
@@ -344,17 +344,15 @@ def is_complete(plan: Mapping[str, Any], segment: np.ndarray, variant: np.ndarra
     A run ends when its verdict is clear or its budget is over; blocks that were planned beyond that are not
     missing. What its user or a kill -9 cut short is told by its stop_reason.
 
-    plan: variants, and of attrs rounds (of each segment) and shares (blocks of each variant in a round); without
-    these a segment is whole when it holds every variant. segment, variant, kept: (block,).
+    plan: blocks and variants, as for `layout`; without blocks a segment is whole when it holds every variant.
+    segment, variant, kept: (block,).
     """
-    attrs = dict(plan.get("attrs") or {})
-    a_round = sum(int(share) for share in np.ravel(attrs.get("shares", ())))
-    asked = [a_round * int(rounds) for rounds in np.ravel(attrs.get("rounds", ()))]
-    wanted = set(range(max(1, len(plan.get("variants") or ()))))
+    planned = [(int(s), int(v)) for s, v in plan.get("blocks") or ()]
+    wanted = {v for _, v in planned} or set(range(max(1, len(plan.get("variants") or ()))))
     for one in np.unique(segment[kept]).tolist():
         here = kept & (segment == one)
-        whole = asked[one] if 0 <= one < len(asked) else 0
-        if int(here.sum()) >= whole and wanted <= set(variant[here].tolist()):
+        asked = sum(s == one for s, _ in planned)
+        if int(here.sum()) >= asked and wanted <= set(variant[here].tolist()):
             return True
     return False
 

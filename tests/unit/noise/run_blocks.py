@@ -132,15 +132,14 @@ def source_file(folder: Path, name: str, bursts: Sequence[Mapping[str, float]], 
     return BlockFile(path)
 
 
-def plan(ranks: int = 2, blocks: int = 2, rounds: Sequence[int] = (1,), **more: Any) -> dict[str, Any]:
-    """Blocks off and on by turns, unless a test records others."""
-    attrs = {"op": "alltoall", "size": 1024, "block_s": 0.25, "settle_s": 0.05, "period_s": 1.0}
+def plan(ranks: int = 2, blocks: Sequence[tuple[int, int]] = ((0, 0), (0, 1)), **more: Any) -> dict[str, Any]:
+    """blocks: segment and variant of each."""
     return {
         "kind": "run",
         "ranks": ranks,
         "variants": ["off", "agent"],
-        "blocks": blocks,
-        "attrs": attrs | {"rounds": list(rounds), "shares": [1, 1]},
+        "blocks": [list(block) for block in blocks],
+        "attrs": {"op": "alltoall", "size": 1024, "block_s": 0.25, "settle_s": 0.05, "period_s": 1.0},
         **more,
     }
 

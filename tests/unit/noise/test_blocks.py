@@ -20,6 +20,9 @@ from sonde.noise.blocks import SCHEMA
 SUMMARY = xr.Dataset({"p": ((), 0.5, {"units": "1", "long_name": "p"})})
 
 
+FOUR = [(0, 0), (0, 1), (1, 0), (1, 1)]  # segment, variant of blocks
+
+
 def codes(layout):
     return [warning.code for warning in layout.warnings]
 
@@ -196,9 +199,8 @@ def test_looks_of_the_judge(tmp_path):
 
 
 def test_blocks_that_a_rank_lacks_at_the_end_are_left_out(tmp_path):
-    labels = [(0, 0), (0, 1), (1, 0), (1, 1)]
-    p = plan(blocks=4, rounds=(1, 1))
-    files = run(tmp_path, p, labels, skip={(1, 3)}, stalls=[(0.1, 1e-3, 0, np.nan)])
+    p = plan(blocks=FOUR)
+    files = run(tmp_path, p, FOUR, skip={(1, 3)}, stalls=[(0.1, 1e-3, 0, np.nan)])
     layout, raw = placed(SCHEMA, p, files)
     assert layout.dims["block"] == 3
     assert raw["status"].tolist() == [1, 1, 1]
@@ -210,9 +212,8 @@ def test_blocks_that_a_rank_lacks_at_the_end_are_left_out(tmp_path):
 
 
 def test_a_block_that_a_rank_lacks_in_the_middle_keeps_its_place_without_data(tmp_path):
-    labels = [(0, 0), (0, 1), (1, 0), (1, 1)]
-    p = plan(blocks=4, rounds=(1, 1))
-    layout, raw = placed(SCHEMA, p, run(tmp_path, p, labels, skip={(1, 1)}, stalls=[(0.1, 1e-3, 0, 0)]))
+    p = plan(blocks=FOUR)
+    layout, raw = placed(SCHEMA, p, run(tmp_path, p, FOUR, skip={(1, 1)}, stalls=[(0.1, 1e-3, 0, 0)]))
     assert raw["status"].tolist() == [1, 0, 1, 1]
     assert raw["variant"].tolist() == [0, 1, 0, 1]
     assert np.isnan(raw["t_begin"][:, 1]).all()
@@ -233,8 +234,8 @@ def test_a_rank_without_any_block_does_not_cost_the_others_theirs(tmp_path):
 
 
 def test_a_torn_file_keeps_the_blocks_before_the_tear(tmp_path):
-    p = plan(blocks=4, rounds=(1, 1))
-    run(tmp_path, p, [(0, 0), (0, 1), (1, 0)])
+    p = plan(blocks=FOUR)
+    run(tmp_path, p, FOUR[:3])
     path = tmp_path / "rank-00001.blk"
     path.write_bytes(path.read_bytes()[:-100])
     layout, raw = placed(SCHEMA, p, [blocks_file(tmp_path, rank) for rank in range(2)])
@@ -301,26 +302,26 @@ def test_a_block_that_was_cut_short_does_not_count(tmp_path):
 )
 def test_complete_is_one_whole_segment_of_both_kinds(measured, complete):
     kept = np.isin(np.arange(4), measured)
-    segment, variant = np.array([(0, 0), (0, 1), (1, 1), (1, 0)]).T
-    assert blocks.is_complete(plan(blocks=4, rounds=(1, 1)), segment, variant, kept) is complete
+    segment, variant = np.array(FOUR).T
+    assert blocks.is_complete(plan(blocks=FOUR), segment, variant, kept) is complete
 
 
 def test_a_segment_of_several_rounds_is_whole_only_with_all_of_them():
-    p = plan(blocks=4, rounds=(2,))
     segment, variant = np.zeros(4, int), np.array([0, 1, 1, 0])
+    p = plan(blocks=list(zip(segment.tolist(), variant.tolist())))
+    some = np.array([True, True, True, False])
     assert blocks.is_complete(p, segment, variant, np.ones(4, bool))
-    assert not blocks.is_complete(p, segment, variant, np.array([True, True, True, False]))
-    # A plan that does not tell its rounds asks for every variant only.
-    assert blocks.is_complete(
-        {"variants": ["off", "agent"]}, segment, variant, np.array([True, True, False, False])
-    )
+    assert not blocks.is_complete(p, segment, variant, some)
+    # A plan that does not tell its blocks asks for every variant only.
+    assert blocks.is_complete({"variants": ["off", "agent"]}, segment, variant, some)
 
 
 def test_complete_with_one_variant_needs_one_segment():
-    p = {"variants": ["off"], "attrs": {"rounds": [2], "shares": [1]}}
+    p = plan(blocks=[(0, 0), (0, 0)], variants=["off"])
     both = np.zeros(2, int)
     assert blocks.is_complete(p, both, both, np.array([True, True]))
     assert not blocks.is_complete(p, both, both, np.array([True, False]))
+    assert not blocks.is_complete({"variants": ["off", "agent"]}, both, both, np.array([True, True]))
 
 
 def test_bursts_of_a_source_are_told_in_the_time_of_the_run(tmp_path):
@@ -394,9 +395,9 @@ def test_a_sealed_run_is_a_valid_dataset(tmp_path, monkeypatch):
     fake = SimpleNamespace(analyse=lambda raw: seen.append(dict(raw.attrs)) or SUMMARY)
     monkeypatch.setitem(sys.modules, "sonde.noise.analyse", fake)
     folder = tmp_path / "noise.run"
-    p = plan(blocks=4, rounds=(1, 1))
+    p = plan(blocks=FOUR)
     seal.start_run(folder, room="noise", schema="noise/1", attrs={"seed": 1}, plan=p)
-    for file in run(folder, p, [(0, 0), (0, 1), (1, 1), (1, 0)], stalls=[(0.1, 1e-3, 0, 0)]):
+    for file in run(folder, p, FOUR, stalls=[(0.1, 1e-3, 0, 0)]):
         assert file.records == 9
     (sealed,) = seal.seal(folder, tmp_path, schema.SCHEMA, attrs={"stop_reason": "converged"})
     assert sealed.complete

@@ -1,4 +1,4 @@
-"""Histograms of ranks put together, and their quantiles."""
+"""Quantiles of histograms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sonde import _core
 from sonde.core.errors import DataError, UsageError
-from sonde.noise.histogram import Merged, quantiles
+from sonde.noise.histogram import quantiles
 
 EDGES = np.array([0.0, 1.0, 2.0, 4.0, 8.0])
 
@@ -69,46 +69,4 @@ def test_an_impossible_quantile(q):
 def test_what_is_no_histogram(count, edges):
     with pytest.raises(DataError) as error:
         quantiles(count, edges, [0.5])
-    assert error.value.code == "noise.bad_histogram"
-
-
-def test_ranks_of_one_kind_are_added_up():
-    merged = Merged(2)
-    for _ in range(3):
-        merged.add(np.array([[1, 0, 0, 0], [0, 2, 0, 0]], np.uint32), EDGES)
-    merged.add(np.array([[0, 0, 0, 1], [0, 0, 0, 0]], np.uint32), EDGES * (1 + 1e-6))
-    counts, edges = merged.counts()
-    assert counts.tolist() == [[3, 0, 0, 1], [0, 6, 0, 0]]
-    np.testing.assert_array_equal(edges, EDGES)
-
-
-def test_counts_beyond_32_bits_do_not_wrap_round():
-    merged = Merged(1)
-    for _ in range(3):
-        merged.add(np.full((1, 4), 2**32 - 1, np.uint32), EDGES)
-    assert merged.counts()[0].tolist() == [[3 * (2**32 - 1)] * 4]
-
-
-def test_ranks_whose_counters_tick_otherwise_keep_every_count():
-    merged = Merged(1)
-    merged.add([[4, 0, 0, 0]], EDGES)
-    merged.add([[4, 0, 0, 0]], EDGES * 1.5)
-    counts, edges = merged.counts()
-    assert counts.sum() == 8
-    # Evenly within 0 to 1, and within 0 to 1.5: half of all lies below 0.6.
-    assert quantiles(counts, edges, [0.5])[0, 0] == pytest.approx(0.6)
-
-
-def test_no_rank_at_all():
-    counts, edges = Merged(3).counts()
-    assert counts.shape == (3, 0)
-    assert edges.tolist() == [0]
-
-
-@pytest.mark.parametrize(
-    ("count", "edges"), [([[1, 2]], EDGES), ([[1, 2, 3, 4]], EDGES * np.nan)], ids=["shape", "no calibration"]
-)
-def test_a_rank_that_does_not_fit(count, edges):
-    with pytest.raises(DataError) as error:
-        Merged(1).add(count, edges)
     assert error.value.code == "noise.bad_histogram"

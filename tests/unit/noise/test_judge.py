@@ -209,13 +209,27 @@ def test_an_agent_whose_resumption_is_not_known_is_taken_to_settle(tmp_path):
     np.testing.assert_allclose(blocks.resumed_s, [0.05, 0.05])
 
 
-def test_levels_are_quantiles_over_all_ranks_that_time_every_iteration(tmp_path):
+def test_levels_are_quantiles_of_the_rank_that_times_most_finely(tmp_path):
     edges = np.array(_core.noise_edges()) * 1e-9
     raw = two_ranks(tmp_path, [(0, 0)], count=({200: 10}, {300: 10}))
-    # Half of all lies in the first rank's class, so the median is that class's end.
-    assert judge.blocks_of(raw).levels[0, 0] == pytest.approx(np.log(edges[201]))
-    raw["stamp_every"] = ("rank", [16, 1])
+    assert judge.reader(raw) == 0  # of two alike the first
+    assert judge.blocks_of(raw).levels[0, 0] == pytest.approx(np.log((edges[200] + edges[201]) / 2))
+    raw["stamp_every"] = ("rank", [16, 8])
     assert judge.blocks_of(raw).levels[0, 0] == pytest.approx(np.log((edges[300] + edges[301]) / 2))
+    raw["stamp_every"] = ("rank", [16, -1])  # its calibration is lost
+    assert judge.reader(raw) == 0
+
+
+def test_without_any_calibration_levels_tell_nothing(tmp_path):
+    files = []
+    for rank in range(2):
+        file = RunFile(tmp_path, rank)
+        file.block(0)
+        file.block(1, variant=1)
+        files.append(file.close())
+    blocks = judge.blocks_of(raw_of(tmp_path, files, plan()))
+    assert (blocks.levels == 0).all()
+    assert judge.test(blocks, [1.0]).p == 1
 
 
 def test_a_block_without_readings_has_a_level_all_the_same(tmp_path):
