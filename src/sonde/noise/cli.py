@@ -28,7 +28,11 @@ def group() -> None:
 
 
 # Commands that have a module of their own: (module, command).
-ELSEWHERE: tuple[tuple[str, str], ...] = (("cli_source", "source"),)
+ELSEWHERE: tuple[tuple[str, str], ...] = (
+    ("cli_agents", "agents"),
+    ("cli_source", "source"),
+    ("cli_host", "host"),
+)
 
 
 class Level(HouseType):
