@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from run_blocks import BEGAN_S, CALIBRATION, TICK_S, RunFile, placed, plan, source_file
 
 from sonde import _core
@@ -245,6 +247,25 @@ def test_a_torn_file_keeps_the_blocks_before_the_tear(tmp_path):
 
 def blocks_file(folder, rank):
     return BlockFile(folder / f"rank-{rank:05d}.blk")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(st.booleans(), min_size=4, max_size=4), min_size=1, max_size=3))
+def test_whatever_ranks_lack_a_block_counts_when_all_that_have_any_have_it(tmp_path_factory, has):
+    """has: rank, block."""
+    p = plan(ranks=len(has), blocks=FOUR)
+    skip = {(rank, block) for rank, row in enumerate(has) for block in range(4) if not row[block]}
+    files = run(tmp_path_factory.mktemp("run"), p, FOUR, skip=skip, stalls=[(0.1, 1e-3, 0, 0)])
+    layout, raw = placed(SCHEMA, p, files)
+    table = np.array([row for row in has if any(row)]).reshape(-1, 4)
+    whole = table.all(axis=0) if len(table) else np.zeros(4, bool)
+    last = int(np.flatnonzero(whole).max(initial=0))
+    assert raw["status"].astype(bool).tolist() == whole[: last + 1].tolist()
+    present = np.isfinite(raw["t_begin"]).any(axis=1)
+    assert present.tolist() == [any(row) and bool(whole.any()) for row in has]
+    assert (raw["n_stalls"] == np.where(present, whole.sum(), 0)).all()
+    assert ("noise.blocks_dropped" in codes(layout)) == bool((table.any(axis=0) & ~whole).any())
+    assert layout.complete == bool(whole[:2].all() or whole[2:].all())
 
 
 def test_no_whole_block_is_a_dataset_all_the_same(tmp_path):
