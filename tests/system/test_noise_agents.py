@@ -31,14 +31,18 @@ PERIOD_S = 0.2
 
 @pytest.fixture
 def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The TMPDIR of everything that is started; empty again at the end."""
+    """The TMPDIR of everything that is started, in an empty working folder; both are empty at the end."""
     folder = Path(tempfile.mkdtemp(prefix="sa-"))
     folder.chmod(0o711)  # a PMDA that has given up root must get through
     monkeypatch.setenv("TMPDIR", str(folder))
+    here = Path(tempfile.mkdtemp(prefix="sc-"))
+    here.chmod(0o777)
+    monkeypatch.chdir(here)
     shared = set(os.listdir("/dev/shm"))
     yield folder
-    left = [path.name for path in folder.iterdir()]
+    left = [path.name for path in (*folder.iterdir(), *here.iterdir())]
     shutil.rmtree(folder)
+    shutil.rmtree(here)
     assert left == []
     assert not [name for name in set(os.listdir("/dev/shm")) - shared if "sonde" in name or "pcp" in name]
 

@@ -154,6 +154,7 @@ else
   cp -R -P "$var/pmns" "$dir/var/pmns" && (cd "$dir/var/pmns" && ./Rebuild -s) || exit 1
 fi
 free_port
+cd "$dir/logs/pmcd" || exit 1 # where PMDAs write their logs
 "$PCP_BINADM_DIR/pmcd" -f -A -i 127.0.0.1 -p "$port" -s "$dir/run/pmcd.socket" -l "$dir/pmcd.log" -x "$dir/pmcd.log" &
 n=0
 until [ -S "$dir/run/pmcd.socket" ]; do
