@@ -155,7 +155,7 @@ def measure(
         known = dict(after(team.said)) if after else {}
         if not _anything_in(run_dir):
             _forget(run_dir)
-            raise error or _interrupted()
+            raise error or (_interrupted() if team.interrupted else _nothing(team.warnings))
         if isinstance(error, EnvironmentFailure) and len(team.endings) > 1:
             team.warnings.append(Warning(error.code, error.what, error.hint))
         files = seal.seal(
@@ -270,6 +270,17 @@ def _anything_in(run_dir: Path) -> bool:
 def _interrupted() -> Interrupted:
     return Interrupted(
         "noise.interrupted", "interrupted before anything was recorded; no file is left", "run it again"
+    )
+
+
+def _nothing(warnings: Sequence[Warning]) -> EnvironmentFailure:
+    """Why a run that ended by itself has no record: what a program warned of, else its time was too short."""
+    if warnings:
+        return EnvironmentFailure(warnings[0].code, warnings[0].evidence, warnings[0].hint)
+    return EnvironmentFailure(
+        "noise.nothing_recorded",
+        "the time was over before anything was recorded; no file is left",
+        "give it more time, two periods of a source at least",
     )
 
 
