@@ -9,6 +9,7 @@ void bind_text(nb::module_& m);
 void bind_net(nb::module_& m);
 void bind_blocks(nb::module_& m);
 void bind_machine(nb::module_& m);
+void bind_noise(nb::module_& m);
 
 NB_MODULE(_core, m) {
   m.doc() = "Sonde's native core: statistics, stopping rules, units and host lists.";
@@ -18,4 +19,5 @@ NB_MODULE(_core, m) {
   bind_net(m);
   bind_blocks(m);
   bind_machine(m);
+  bind_noise(m);
 }

@@ -327,6 +327,17 @@ SHARED: dict[str, Callable[[Any], Any]] = {
     "dry_run": _shared("--dry-run", is_flag=True, help="Say what would be done, and do nothing."),
 }
 
+# For verbs that start a probe; not in SHARED, whose defaults a configuration file may give for every verb.
+TIMEOUT = click.option(
+    "--timeout",
+    "timeout_s",
+    type=DURATION,
+    default="60s",
+    show_default=True,
+    metavar="TIME",
+    help="How long ranks may be silent.",
+)
+
 
 def common(*names: str) -> Callable[[Command], Command]:
     """Adds the console options, and those of SHARED that are named, to a click command or group.

@@ -9,6 +9,7 @@ from sonde.core.errors import Exit, Finding, Warning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,14 @@ class Outcome:
     document: str | None = None
     sound: bool = True
     exit: Exit = Exit.DONE
+
+    def tell_interrupted(self, paths: Sequence[Path]) -> None:
+        """Says that the user ended it early: before the verdict, in a first warning, and by the exit code."""
+        self.exit = Exit.INTERRUPTED
+        self.verdict = f"interrupted: {self.verdict}"
+        saved = ", ".join(map(str, paths))
+        evidence = f"interrupted before the end; what was measured until then is saved in {saved}"
+        self.warnings.insert(0, Warning(f"{self.room}.interrupted", evidence, "run it again for all of it"))
 
     def as_json(self) -> dict[str, Any]:
         """The object that --json prints. See docs/reference/json.md."""

@@ -6,15 +6,18 @@ import secrets
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from sonde.core.errors import DataError, Exit, Finding, SondeError, UsageError, Warning, typed
-from sonde.core.options import DELAY, DURATION, PAUSE, SHARE, SIZE, SIZES, common, settings
+from sonde.core.errors import DataError, Exit, Finding, UsageError, typed
+from sonde.core.options import DELAY, PAUSE, SHARE, SIZE, SIZES, TIMEOUT, common, settings
 from sonde.core.outcome import Outcome, Table
 from sonde.net.modes import CHOICES, VALUES, modes, read_modes
 from sonde.net.plan import PAIRINGS, Plan, gap_for, read_pair, read_pairs, rule_with
+
+if TYPE_CHECKING:
+    from sonde.net.run import Request
 
 
 @click.group()
@@ -53,17 +56,6 @@ def show_rules() -> Outcome:
         tables=[Table("Stopping rules", ("rule", "stops when", "options"), rows)],
         values={"rules": [{"rule": name, "text": text, "options": options} for name, text, options in rows]},
     )
-
-
-SILENCE = click.option(
-    "--timeout",
-    "timeout_s",
-    type=DURATION,
-    default="60s",
-    show_default=True,
-    metavar="TIME",
-    help="How long ranks may be silent.",
-)
 
 
 @group.command()
@@ -133,7 +125,7 @@ SILENCE = click.option(
 @click.option(
     "--noise-ranks", type=click.IntRange(min=0), default=2, show_default=True, help="Ranks that make noise."
 )
-@SILENCE
+@TIMEOUT
 @click.option(
     "--forward", is_flag=True, hidden=True, help="Send all blocks to rank 0, as where no folder is shared."
 )
@@ -183,12 +175,13 @@ def run(
     """
     began = settings().began
     from sonde.core import hostlist
+    from sonde.core.launch.start import default_ntasks, output_path, prepare
     from sonde.net import run as runs
 
     plan = Plan(
         modes=read_modes(mode),
         sizes=sizes,
-        ntasks=runs.default_ntasks() if ntasks is None else ntasks,
+        ntasks=default_ntasks() if ntasks is None else ntasks,
         rule=rule_with(precision, rule),
         value=value,
         pairing=pairing,
@@ -208,11 +201,11 @@ def run(
         raise UsageError(
             "net.pairs_twice", "--by-class chooses the pairs, and --pairs does too", "give one of the two"
         )
-    out = runs.output_path(output)
-    start = runs.prepare(launcher, hostlist.expand(hosts) if hosts else ())
-    if dry_run:
-        return _dry(plan, start, out, budget_s)
+    out = output_path("net", output)
+    start = prepare("net", "sonde-net", launcher, hostlist.expand(hosts) if hosts else ())
     request = runs.Request(plan, start, out, ("sonde", *sys.argv[1:]), budget_s, began, timeout_s)
+    if dry_run:
+        return _dry(request)
     measured = (
         runs.measure_by_class(request, settings().bar)
         if by_class
@@ -221,10 +214,9 @@ def run(
     if not raw:
         runs.drop_raw(measured)
     outcome = _outcome("run", measured.paths)
-    if measured.error is not None:
-        raise _saved(measured.error, measured.paths)
+    measured.check()
     if measured.interrupted:
-        _tell_interrupted(outcome, measured.paths)
+        outcome.tell_interrupted(measured.paths)
     elif not outcome.complete:
         outcome.exit = Exit.INCOMPLETE
     return outcome
@@ -233,7 +225,7 @@ def run(
 @group.command()
 @common("output", "launcher", "hosts", "budget", "seed")
 @click.argument("file", metavar="FILE.nc", type=click.Path(path_type=Path))
-@SILENCE
+@TIMEOUT
 @click.option("--inject-slow", default="", hidden=True, help="As for run.")
 def retest(
     file: Path,
@@ -251,6 +243,7 @@ def retest(
     """
     began = settings().began
     from sonde.core import hostlist
+    from sonde.core.launch.start import output_path, prepare
     from sonde.net import run as runs
 
     number = secrets.randbits(32) if seed is None else seed
@@ -275,12 +268,11 @@ def retest(
         labels={"selection": "retest", "retest_of": str(file)},
         inject_slow=inject_slow,
     )
-    out = runs.output_path(output or file.with_stem(f"{file.stem}-retest"))
-    start = runs.prepare(launcher, hostlist.expand(hosts) if hosts else ())
+    out = output_path("net", output or file.with_stem(f"{file.stem}-retest"))
+    start = prepare("net", "sonde-net", launcher, hostlist.expand(hosts) if hosts else ())
     request = runs.Request(plan, start, out, ("sonde", *sys.argv[1:]), budget_s, began, timeout_s)
     measured = runs.measure(request, settings().bar("net retest", budget_s))
-    if measured.error is not None:
-        raise _saved(measured.error, measured.paths)
+    measured.check()
     test = runs.judge_again(file, measured.paths[0], suspects)
     rows = [
         (f"{link.src}–{link.dst}", f"{link.ratio:.2f}", f"{link.low:.2f} to {link.high:.2f}", f"{link.q:.2g}")
@@ -312,44 +304,21 @@ def retest(
         },
     )
     if measured.interrupted:
-        _tell_interrupted(outcome, measured.paths)
+        outcome.tell_interrupted(measured.paths)
     return outcome
 
 
-def _tell_interrupted(outcome: Outcome, paths: list[Path]) -> None:
-    """Puts "interrupted" before the verdict and a warning before the others: fewer samples than asked for decided."""
-    outcome.exit = Exit.INTERRUPTED
-    outcome.verdict = f"interrupted: {outcome.verdict}"
-    outcome.warnings.insert(
-        0,
-        Warning(
-            "net.interrupted",
-            f"interrupted before the end; what was measured until then is saved in {', '.join(map(str, paths))}",
-            "run it again for all of it",
-        ),
-    )
-
-
-def _saved(error: SondeError, paths: list[Path]) -> SondeError:
-    """The error, with the word that what was measured before it is there."""
-    kept = ", ".join(map(str, paths))
-    error.hint = "; ".join(filter(None, (f"what was measured is in {kept}", error.hint)))
-    return error
-
-
-def _dry(plan: Plan, start: Any, out: Path, budget_s: float | None) -> Outcome:
-    from sonde.core.seal import run_folder
-    from sonde.net import run as runs
-
-    line = shlex.join(runs.command(plan, start, run_folder(out), budget_s or 0.0))
+def _dry(request: Request) -> Outcome:
+    plan = request.plan
+    line = shlex.join(request.job().line(request.budget_s or 0.0))
     facts = {
         "ranks": plan.ntasks,
         "cells": plan.cells,
         "steps_parallel": plan.steps(True),
         "steps_serial": plan.steps(False),
         "rule": plan.rule,
-        "mpi": str(start.mpi),
-        "dataset": str(out),
+        "mpi": str(request.start.mpi),
+        "dataset": str(request.out),
         "command": line,
     }
     rows = [(name.replace("_", " "), str(value)) for name, value in facts.items() if name != "command"]
@@ -429,6 +398,7 @@ def check(
     """
     import sonde
     from sonde.core import dataset
+    from sonde.core.drain import drain_command
     from sonde.net import limits
     from sonde.net.figures import summary_of
 
@@ -453,7 +423,7 @@ def check(
     outcome.verdict = f"{len(found)} finding{'' if len(found) == 1 else 's'} in {file}"
     if found:
         outcome.exit = Exit.FINDING
-        if command := limits.drain_command(found):
+        if command := drain_command(found):
             outcome.lines.append(f" would drain: {command}")  # one line: scripts look for it
     return outcome
 

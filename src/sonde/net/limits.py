@@ -11,7 +11,6 @@ errors come from the 95 % intervals.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +20,6 @@ import xarray as xr
 from scipy import stats as sps
 
 from sonde.core.errors import DataError, Finding, Warning, typed
-from sonde.core.hostlist import fold
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_size
 from sonde.net import verdict
@@ -428,21 +426,3 @@ def _hosts(summary: xr.Dataset, a: int, b: int) -> dict[str, Any]:
         return {}
     host = summary["host"].values
     return {"hosts": sorted({str(host[a]), str(host[b])} - {""})}
-
-
-def drain_command(findings: Sequence[Finding]) -> str:
-    """The command that would take the hosts behind findings out of service in Slurm; for printing, never for running.
-
-    "" where no finding names a host: a run that was too short is no fault of a node.
-    """
-    blaming = [finding for finding in findings if _hosts_of(finding)]
-    if not blaming:
-        return ""
-    hosts = sorted({host for finding in blaming for host in _hosts_of(finding)})
-    reason = f"sonde: {blaming[0].text.partition(' (also at ')[0]}"[:120]
-    return shlex.join(["scontrol", "update", f"NodeName={fold(hosts)}", "State=DRAIN", f"Reason={reason}"])
-
-
-def _hosts_of(finding: Finding) -> list[str]:
-    named = finding.evidence.get("hosts") or finding.evidence.get("host") or []
-    return [host for host in ([named] if isinstance(named, str) else map(str, named)) if host]

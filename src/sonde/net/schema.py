@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sonde.core.described import Described
+from sonde.core.described import optional as _of
 from sonde.core.errors import DataError, Finding, Warning
 from sonde.core.seal import Layout, Variable
 
@@ -38,25 +40,6 @@ SERIES = (*CELL, "sample")
 CHUNK_BYTES = 512 * 1024
 # What place() may expand at a time: small against the 200 MB that sealing a large run may take.
 BATCH_BYTES = 48 * 1024 * 1024
-
-
-@dataclass(frozen=True)
-class Described:
-    """What a variable of a dataset must look like. units "1" stands for a bare number, "" for none."""
-
-    dims: tuple[str, ...]
-    dtype: str
-    units: str
-    long_name: str
-    required: bool = True
-
-    def attrs(self) -> dict[str, Any]:
-        units = {"units": self.units} if self.units else {}
-        return {**units, "long_name": self.long_name}
-
-
-def _of(dims: tuple[str, ...], units: str, long_name: str, dtype: str = "<f8") -> Described:
-    return Described(dims, dtype, units, long_name, required=False)
 
 
 def _cell(units: str, long_name: str, dtype: str = "<f8") -> Described:

@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
+import secrets
+import shlex
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
 import click
+
+from sonde.core.errors import Exit, UsageError, Warning
+from sonde.core.options import DURATION, SHARE, SIZE, TIMEOUT, HouseType, Whole, common, settings
+from sonde.core.outcome import Outcome, Table
+from sonde.noise.agents import AgentPlan, Pause
+from sonde.noise.plan import COMMON_PERIODS_S, NO_SIZE, OFF, OPS, Plan, Variant, design_for
+from sonde.noise.verdict import percent
+
+PLACEMENTS = ("pinned", "free", "sibling", "sync")
+WORDS = 250_000  # of the noise source's array; the source thesis's
+DEFAULT_BUDGET_S = 60.0
 
 
 @click.group()
@@ -11,7 +28,444 @@ def group() -> None:
 
 
 # Commands that have a module of their own: (module, command).
-ELSEWHERE: tuple[tuple[str, str], ...] = (("cli_source", "source"), ("cli_host", "host"))
+ELSEWHERE: tuple[tuple[str, str], ...] = (
+    ("cli_agents", "agents"),
+    ("cli_source", "source"),
+    ("cli_host", "host"),
+)
+
+
+class Level(HouseType):
+    """Level of the noise source: a share from 0 to below 1; 0 means no source at all. Value: float."""
+
+    name, allowed = "level", "levels such as 1%, 0.01%, or 0 for none"
+
+    def read(self, text: str) -> float:
+        bare = text.strip()
+        try:
+            value = float(bare.removesuffix("%")) / (100 if bare.endswith("%") else 1)
+        except ValueError:
+            value = float("nan")
+        if not 0 <= value < 1:
+            raise UsageError(
+                "noise.bad_level",
+                f"'{text}' is no level of noise; allowed: 0 for none, and up to below 100%",
+                "write it like 1% or 0.03%",
+            )
+        return value
+
+
+class Placements(HouseType):
+    """Placements to compare. Value: tuple of names."""
+
+    name, allowed = "placements", ", ".join(PLACEMENTS)
+
+    def read(self, text: str) -> tuple[str, ...]:
+        asked = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
+        for word in asked:
+            if word not in PLACEMENTS:
+                raise UsageError(
+                    "noise.unknown_placement",
+                    f"there is no placement '{word}'; there are: {', '.join(PLACEMENTS)}",
+                    "write them like pinned,free",
+                )
+        return asked
+
+
+LEVEL = Level()
+DETECTOR = (
+    click.option(
+        "--op", type=click.Choice(OPS), default="alltoall", show_default=True, help="What the loop repeats."
+    ),
+    click.option(
+        "--size", type=SIZE, default="1KiB", show_default=True, metavar="SIZE", help="Length of its messages."
+    ),
+    click.option(
+        "--alpha", type=SHARE, default="1%", show_default=True, metavar="SHARE", help="False alarms allowed."
+    ),
+    click.option(
+        "--matters",
+        type=SHARE,
+        default="0.1%",
+        show_default=True,
+        metavar="SHARE",
+        help="Slowdown that counts.",
+    ),
+    click.option(
+        "--grain",
+        "grain_s",
+        type=DURATION,
+        default="1ms",
+        show_default=True,
+        metavar="TIME",
+        help="What an application computes between two collectives, for the model of scale.",
+    ),
+    click.option(
+        "--poll", is_flag=True, help="Poll non-blocking operations: names late ranks also without the kernel."
+    ),
+    click.option(
+        "--keep", is_flag=True, help="Keep every iteration in the dataset, not its distribution alone."
+    ),
+    click.option(
+        "--every",
+        type=click.Choice(["auto", "1", "2", "4", "8", "16"]),
+        default="auto",
+        help="Iterations that share one reading of the clock; auto: by what reading costs.",
+    ),
+    TIMEOUT,
+)
+SOURCE = (
+    click.option(
+        "--words", type=Whole(1), default=WORDS, show_default=True, metavar="N", help="Words the source sums."
+    ),
+    click.option("--unsync", is_flag=True, help="Sources on several nodes burst at independent times."),
+)
+
+
+def options(*sets: tuple[Any, ...]) -> Any:
+    """Adds sets of options to a command."""
+
+    def decorate(command: Any) -> Any:
+        for option in reversed([option for each in sets for option in each]):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+@group.command()
+@common("output", "launcher", "hosts", "ntasks", "budget", "seed", "dry_run")
+@click.option("--level", type=LEVEL, help="Measure the noise source at this level: 1%; 0 for nothing at all.")
+@click.option(
+    "--agent", metavar="COMMAND", help="Measure this agent: a recipe (sonde noise agents), or any command."
+)
+@click.option(
+    "--pause", type=click.Choice(get_args(Pause)), help="How the agent is switched off; by default its recipe's way."
+)
+@click.option(
+    "--period", "period_s", type=DURATION, metavar="TIME", help="How often the agent works; else found out."
+)
+@click.option(
+    "--cpus",
+    metavar="LIST",
+    help="Where the agent may run: 0,2-5, or all. The noise source: on the last CPU.",
+)
+@click.option(
+    "--compare", type=Placements(), metavar="LIST", help=f"Compare placements: {','.join(PLACEMENTS)}."
+)
+@options(DETECTOR, SOURCE)
+def run(
+    output: Path | None,
+    launcher: str,
+    hosts: str | None,
+    ntasks: int | None,
+    budget_s: float | None,
+    seed: int | None,
+    dry_run: bool,
+    level: float | None,
+    agent: str | None,
+    pause: str | None,
+    period_s: float | None,
+    cpus: str | None,
+    compare: tuple[str, ...] | None,
+    op: str,
+    size: int,
+    alpha: float,
+    matters: float,
+    grain_s: float,
+    poll: bool,
+    keep: bool,
+    every: str,
+    timeout_s: float,
+    words: int,
+    unsync: bool,
+) -> Outcome:
+    """Whether an agent disturbs a parallel job, by how much, and what would have been found.
+
+    A loop of collectives runs in blocks, the agent on in half of them, drawn by lot. Exit 1: a slowdown that
+    matters was found; 4: nothing was, but the machine is too noisy, or the budget too short, to say so.
+
+    \b
+    sonde noise run --level 1% --budget 30s
+    sonde noise run --agent node-exporter --budget 60s
+    sonde noise run --agent 'my-agent --interval 1' --period 1s
+    """
+    began = settings().began
+    if (level is None) == (agent is None):
+        raise UsageError(
+            "noise.no_agent" if level is None else "noise.two_agents",
+            "there is nothing to measure" if level is None else "--level and --agent were both given",
+            "give --level 1% for the noise source, or --agent COMMAND",
+        )
+    from sonde.core import hostlist
+    from sonde.core.launch.start import default_ntasks, output_path, prepare
+    from sonde.noise import run as runs
+
+    number = secrets.randbits(32) if seed is None else seed
+    budget = budget_s or DEFAULT_BUDGET_S
+    start = prepare("noise", "sonde-noise", launcher, hostlist.expand(hosts) if hosts else ())
+    out = output_path("noise", output)
+    told: list[Warning] = []
+    labels: dict[str, Any] = {}
+    if level is not None:
+        period = period_s or 1.0
+        target = runs.source_plan(level, period, words, number, aligned=not unsync) if level > 0 else None
+        name = f"noise source {percent(level)}" if level > 0 else "nothing"
+        labels = {"level": level, "words": words}
+    else:
+        assert agent is not None
+        target, period = _target(agent, pause, period_s, dry_run, told)
+        name = target.name or "agent"
+    places = _places(cpus, default=(runs.last_cpu(),) if level else ())
+    if compare:
+        variants = _compared(compare, target, level, period, words, number, told)
+    else:
+        variants = (OFF, Variant(name, target, places, level if level is not None else float("nan")))
+    shares = [variant.share for variant in variants]
+    plan = Plan(
+        variants,
+        _design(budget, budget_s, period, shares, looking=True),
+        default_ntasks() if ntasks is None else ntasks,
+        op=op,
+        size=0 if op in NO_SIZE else size,
+        alpha=alpha,
+        matters=matters,
+        grain_s=grain_s,
+        seed=number,
+        poll=poll,
+        keep=keep,
+        every=0 if every == "auto" else int(every),
+        period_s=period,
+        study="compare" if compare else "run",
+        labels=labels,
+    )
+    if dry_run:
+        return _dry(plan, start, out, budget)
+    request = runs.Request(plan, start, out, ("sonde", *sys.argv[1:]), budget, began, timeout_s)
+    measured = runs.measure(request, settings().bar("noise run", budget))
+    outcome = told_by(measured.paths[0], "run")
+    outcome.warnings = [*told, *outcome.warnings]
+    measured.check()
+    if measured.interrupted:
+        outcome.tell_interrupted(measured.paths)
+    return outcome
+
+
+def _target(
+    agent: str, pause: str | None, period_s: float | None, dry_run: bool, told: list[Warning]
+) -> tuple[AgentPlan, float]:
+    """What --agent asks for, and how often it works, s; 0: not known."""
+    from sonde.core.units import format_duration
+    from sonde.noise import run as runs
+    from sonde.noise.agents import plan_for, recipe_for
+    from sonde.noise.run_agents import check_here, is_program
+
+    recipe = recipe_for(agent, is_program)
+    if recipe is not None:
+        check_here(recipe)
+    target = plan_for(agent, period_s, is_program).with_changes(pause=pause)
+    if recipe is not None or period_s or dry_run:
+        return target, target.period_s
+    found = runs.find_period(target)
+    if found:
+        told.append(
+            Warning(
+                "noise.period_found",
+                f"the agent works each {format_duration(found)}, as its use of CPU time shows",
+                "give --period when you know better",
+            )
+        )
+    else:
+        told.append(
+            Warning(
+                "noise.period_unknown",
+                "how often the agent works is not known, and it showed no steady rhythm in "
+                f"{format_duration(runs.WATCH_S)}: common periods were tried",
+                "give --period TIME; it finds smaller effects",
+            )
+        )
+    return target, found
+
+
+def _places(cpus: str | None, default: tuple[int, ...]) -> tuple[int, ...]:
+    """CPUs for the agent; () for all."""
+    if cpus is None:
+        return default
+    if cpus.strip() == "all":
+        return ()
+    found: list[int] = []
+    for part in cpus.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()) or int(last or first) < int(first):
+            raise UsageError(
+                "noise.bad_cpus", f"--cpus '{cpus}' is no list of CPUs", "write it like 0,2-5, or all"
+            )
+        found += range(int(first), int(last or first) + 1)
+    return tuple(dict.fromkeys(found))
+
+
+def _compared(
+    names: tuple[str, ...],
+    target: AgentPlan | None,
+    level: float | None,
+    period_s: float,
+    words: int,
+    seed: int,
+    told: list[Warning],
+) -> tuple[Variant, ...]:
+    """One variant a placement."""
+    from sonde.noise import run as runs
+
+    if target is None:
+        raise UsageError("noise.no_agent", "--compare needs something to place", "give a --level above 0")
+    cpu = runs.last_cpu()
+    out = [Variant(OFF.name, share=2 if len(names) > 2 else 1)]
+    for name in names:
+        agent, cpus = target, (cpu,)
+        if name == "free":
+            cpus = ()
+        elif name == "sibling":
+            cpus = runs.siblings(cpu)
+            if not cpus:
+                told.append(runs.no_smt(cpu))
+                continue
+        elif name == "sync" and level is None:
+            told.append(
+                Warning(
+                    "noise.no_sync",
+                    "an agent's own timers cannot be aligned over nodes, so --compare sync is left out",
+                    "compare sync with --level",
+                )
+            )
+            continue
+        if level is not None and name != "sync":
+            agent = runs.source_plan(level, period_s, words, seed, aligned=False)
+        out.append(Variant(name, agent, cpus, level if level is not None else float("nan")))
+    if len(out) < 2:
+        raise UsageError(
+            "noise.nothing_to_compare", "none of the placements is possible here", "try pinned,free"
+        )
+    return tuple(out)
+
+
+class _TooShort(UsageError):
+    exit = Exit.INCOMPLETE
+
+
+def _design(budget: float, asked: float | None, period_s: float, shares: list[int], looking: bool) -> Any:
+    """The design that a budget has time for; too short a budget is told with exit code 4, before anything starts."""
+    try:
+        return design_for(budget, period_s, shares=shares, looking=looking)
+    except UsageError as error:
+        raise _TooShort(error.code, error.what, error.hint) from None
+
+
+def _dry(plan: Plan, start: Any, out: Path, budget_s: float) -> Outcome:
+    from sonde.core.seal import run_folder
+    from sonde.core.units import format_duration
+
+    line = start.line(plan.argv(str(run_folder(out).resolve()), budget_s), plan.ntasks, {})
+    design = plan.design
+    facts: dict[str, Any] = {
+        "dataset": str(out),
+        "blocks": plan.blocks,
+        "block_s": design.block_s,
+        "looks_after_pairs": [sum(design.rounds[: k + 1]) for k in range(len(design.rounds))],
+        "periods_s": list(design.periods_s or COMMON_PERIODS_S),
+        "expected_s": plan.expected_s,
+        "command": shlex.join(line),
+    }
+    rows = [
+        ("dataset", str(out)),
+        (
+            "blocks",
+            f"{plan.blocks} of {format_duration(design.block_s)}, {format_duration(plan.expected_s)} in all",
+        ),
+        ("variants", ", ".join(variant.name for variant in plan.variants)),
+        ("looks", f"after {', '.join(map(str, facts['looks_after_pairs']))} pairs"),
+        ("folded at", ", ".join(format_duration(p) for p in design.periods_s)),
+    ]
+    return Outcome(
+        "noise",
+        "run",
+        "nothing was done (--dry-run)",
+        tables=[Table("Would measure", ("what", "value"), rows)],
+        lines=["It would start:", f"  {shlex.join(line)}"],
+        values=facts,
+        warnings=plan.warnings(),
+    )
+
+
+FILES = click.argument(
+    "files", nargs=-1, required=True, metavar="FILE.nc...", type=click.Path(path_type=Path)
+)
+
+
+@group.command()
+@common()
+@FILES
+def show(files: tuple[Path, ...]) -> Outcome:
+    """What datasets of this room say: verdict, size of the effect, what would have been found."""
+    outcomes = [told_by(path, "show") for path in files]
+    first = outcomes[0]
+    if len(outcomes) == 1:
+        first.exit = Exit.DONE
+        return first
+    return Outcome(
+        "noise",
+        "show",
+        " ".join(f"{path.name}: {each.verdict}" for path, each in zip(files, outcomes)),
+        schema=first.schema,
+        dataset=first.dataset,
+        complete=all(each.complete for each in outcomes),
+        findings=[finding for each in outcomes for finding in each.findings],
+        warnings=[warning for each in outcomes for warning in each.warnings],
+        tables=[table for each in outcomes for table in each.tables],
+        values={"datasets": [{"dataset": str(path), **each.values} for path, each in zip(files, outcomes)]},
+        sound=all(each.sound for each in outcomes),
+    )
+
+
+def told_by(path: Path, verb: str) -> Outcome:
+    """What a dataset of the room says, whatever its kind."""
+    import sonde
+    from sonde.core import dataset
+    from sonde.core.errors import DataError, typed
+    from sonde.noise import verdict
+
+    with sonde.open(path) as tree:
+        if "summary" not in tree.children:
+            raise DataError(
+                "noise.no_summary", f"{path} has no /summary", typed("sonde", "data", "validate", path)
+            )
+        kind = str(tree.attrs.get("kind", "run"))
+        summary = tree["summary"].to_dataset().load()
+        kept = dataset.warnings_of(tree)
+        complete = bool(tree.attrs.get("complete", 1))
+        reason = str(tree.attrs.get("stop_reason", "unknown"))
+    if kind != "run":
+        from importlib import import_module
+
+        return import_module(f"sonde.noise.cli_{kind}").told_by(path, verb)  # type: ignore[no-any-return]
+    found = verdict.findings(summary, str(path))
+    outcome = Outcome(
+        "noise",
+        verb,
+        verdict.sentence(summary, str(path)),
+        schema="noise/1",
+        dataset=str(path),
+        complete=complete,
+        findings=found,
+        warnings=[*kept, *verdict.warnings(summary)],
+        tables=verdict.tables(summary),
+        values={"stop_reason": reason, **verdict.values(summary)},
+        sound=verdict.sound(summary),
+    )
+    if found:
+        outcome.exit = Exit.FINDING
+    elif not outcome.sound or not complete:
+        outcome.exit = Exit.INCOMPLETE
+    return outcome
 
 
 def _mount() -> None:

@@ -78,7 +78,7 @@ def check(
     began = settings().began
     import tempfile
 
-    from sonde.net import limits
+    from sonde.core.drain import drain_command
     from sonde.survey import run as surveys
 
     with tempfile.TemporaryDirectory(prefix="sonde-check-") as scratch:
@@ -102,7 +102,7 @@ def check(
     outcome.lines = surveys.summary(results)
     if outcome.findings:
         outcome.exit = Exit.FINDING
-        if command := limits.drain_command(outcome.findings):
+        if command := drain_command(surveys.draining(results)):
             outcome.lines.append(f" would drain: {command}")  # one line, for scripts
     if any(result.interrupted for result in results):
         outcome.exit = Exit.INTERRUPTED

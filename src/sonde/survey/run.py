@@ -5,19 +5,13 @@ from __future__ import annotations
 import secrets
 import socket
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from sonde.core.errors import EnvironmentFailure, Interrupted, SondeError
-from sonde.core.events import Progress
-from sonde.survey.rooms import RoomResult
-
-Bar = Callable[[str, float | None], Progress]
-
-# Message lengths of the quick form: one below, at and above where MPIs change protocol.
-NET_SIZES = (8, 256, 1024, 4096, 16384, 65536, 262144)
-NET_MODES = "one_to_one,all_to_all"
+from sonde.core.errors import EnvironmentFailure, Finding, Interrupted, SondeError, Warning
+from sonde.survey.rooms import ROOMS, Bar, Call, RoomResult, visit
 
 
 def here() -> str:
@@ -36,11 +30,14 @@ def survey(
     seed: int | None,
     bar: Bar,
 ) -> list[RoomResult]:
-    """Visits every room. What a room lacks is its result, not an error.
+    """Visits every room, one after the other. What a room lacks is its result, not an error.
+
+    A room gets a share by its weight of the time that is left of `budget_s` since `began` (time.monotonic), so
+    what one does not use goes to those after it.
 
     Raises
     ------
-    EnvironmentFailure  core.cannot_write: the folder cannot be made.
+    EnvironmentFailure  core.cannot_write: the folder cannot be made. Interrupted: before anything was measured.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -50,90 +47,106 @@ def survey(
             f"cannot make the folder {folder}: {error.strerror}",
             "choose another with --output",
         ) from error
-    return [_net(folder, launcher, hosts, ntasks, budget_s, began, seed, bar)]
+    number = secrets.randbits(32) if seed is None else seed
+    results: list[RoomResult] = []
+    for k, room in enumerate(ROOMS):
+        since = time.monotonic() if k else began
+        share_s = share([visit(name).weight for name in ROOMS[k:]], began + budget_s - since)
+        if any(result.interrupted for result in results):
+            results.append(RoomResult(room, skipped="the survey was interrupted", hint="run it again"))
+        elif share_s <= 0:
+            taken = f"{' and '.join(ROOMS[:k])} took all of the {budget_s:g} s"
+            results.append(RoomResult(room, skipped=taken, hint="give more with --budget"))
+        else:
+            command = ("sonde", *sys.argv[1:])
+            call = Call(room, folder, launcher, hosts, ntasks, number, command, share_s, since, bar)
+            results.append(_visit(call, results))
+    return results
 
 
-def _net(
-    folder: Path,
-    launcher: str,
-    hosts: str | None,
-    ntasks: int | None,
-    budget_s: float,
-    began: float,
-    seed: int | None,
-    bar: Bar,
-) -> RoomResult:
-    from sonde.core import hostlist
-    from sonde.net import run as net
-    from sonde.net.modes import read_modes
-    from sonde.net.plan import Plan, gap_for
+def share(weights: Sequence[float], left_s: float) -> float:
+    """Of the time left, s, that of the first of the rooms with these weights."""
+    return left_s * weights[0] / sum(weights)
 
+
+def _visit(call: Call, before: Sequence[RoomResult]) -> RoomResult:
     try:
-        start = net.prepare(launcher, hostlist.expand(hosts) if hosts else ())
-        plan = Plan(
-            modes=read_modes(NET_MODES),
-            sizes=NET_SIZES,
-            ntasks=net.default_ntasks() if ntasks is None else ntasks,
-            seed=secrets.randbits(32) if seed is None else seed,
-            gap_s=gap_for(budget_s),
-        )
-        request = net.Request(plan, start, folder / "net.nc", ("sonde", *sys.argv[1:]), budget_s, began)
-        measured = net.measure(request, bar("survey: net", budget_s))
-    except Interrupted:
+        measured = visit(call.room).measure(call)
+    except Interrupted as error:
+        if any(result.datasets for result in before):
+            return RoomResult(call.room, skipped=error.what, hint=error.hint, interrupted=True)
         with suppress(OSError):  # somebody keeps something there
-            folder.rmdir()
+            call.folder.rmdir()
         raise
     except SondeError as error:
-        return RoomResult("net", skipped=error.what, hint=error.hint)
-    result = read_net(measured.paths)
+        return RoomResult(call.room, skipped=error.what, hint=error.hint)
+    result = read(call.room, measured.paths)
     result.interrupted = measured.interrupted
     if measured.error is not None:
         result.skipped, result.hint = measured.error.what, measured.error.hint
     return result
 
 
-def read_net(paths: Sequence[Path]) -> RoomResult:
-    """What datasets of the net room come to."""
+def read(room: str, paths: Sequence[Path]) -> RoomResult:
+    """What datasets of a room come to.
+
+    Raises
+    ------
+    DataError  as `sonde.open`.
+    """
     import sonde
     from sonde.core import dataset
-    from sonde.net import verdict
-    from sonde.net.figures import summary_of
 
-    result = RoomResult("net", datasets=list(paths))
+    result = RoomResult(room, datasets=list(paths))
     for path in paths:
         with sonde.open(path) as tree:
-            summary = summary_of(tree).load()
-            result.sound &= verdict.sound(summary)
-            result.findings += verdict.findings(summary, str(path))
-            result.lines.append(f"{tree.attrs['mode']}: {verdict.sentence(summary, str(path))}")
+            said = visit(room).judge(tree, str(path))
+            result.sound &= said.sound
+            result.findings += said.findings
+            result.lines.append(said.line)
             result.complete &= bool(tree.attrs.get("complete", 1))
             result.warnings += [w for w in dataset.warnings_of(tree) if w not in result.warnings]
     result.verdict = result.lines[0] if result.lines else "nothing was measured"
     return result
 
 
-def compare(results: list[RoomResult], against: Path | None) -> None:
+def compare(results: Sequence[RoomResult], against: Path | None) -> None:
     """Adds to each room's findings what is worse than in an earlier survey's folder.
+
+    A room that the earlier survey did not visit gets a warning, as long as there is another to compare.
 
     Raises
     ------
-    DataError  core.no_such_file: the folder holds no dataset of a room.
+    DataError  core.no_such_file: the folder lacks a dataset.
     """
     if against is None:
         return
     import sonde
-    from sonde.core import dataset
-    from sonde.net import limits
-    from sonde.net.figures import summary_of
 
+    known = {
+        result.room for result in results if any((against / path.name).exists() for path in result.datasets)
+    }
     for result in results:
+        if known and result.datasets and result.room not in known:
+            result.warnings.append(
+                Warning(
+                    "survey.nothing_to_compare",
+                    f"{result.room} is not compared: {against} has no dataset of it",
+                    "compare with a survey that visited the same rooms",
+                )
+            )
+            continue
         for path in result.datasets:
             with sonde.open(against / path.name) as before, sonde.open(path) as now:
-                machine = (dataset.attrs(before), dataset.attrs(now))
                 names = (str(against / path.name), str(path))
-                result.findings += limits.diff(
-                    summary_of(before).load(), summary_of(now).load(), names, machine=machine
-                ).findings
+                result.findings += visit(result.room).compare(before, now, names)
+
+
+def draining(results: Sequence[RoomResult]) -> list[Finding]:
+    """Findings that are, each by its room's word, a reason to take hosts out of service."""
+    return [
+        finding for result in results for finding in result.findings if visit(result.room).drains(finding)
+    ]
 
 
 def write_report(folder: Path, results: Sequence[RoomResult], title: str) -> Path:

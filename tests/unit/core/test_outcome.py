@@ -30,3 +30,13 @@ def test_an_outcome_is_done_unless_it_says_otherwise():
 @pytest.mark.parametrize("key", ["tables", "lines", "document", "exit"])
 def test_what_is_only_for_a_person_is_not_in_json(key):
     assert key not in Outcome("net", "run", document="x", lines=["y"]).as_json()
+
+
+def test_an_interruption_stands_before_all_else() -> None:
+    from pathlib import Path
+
+    outcome = Outcome("lab", "run", "2 cells", warnings=[Warning("lab.other", "", "")])
+    outcome.tell_interrupted([Path("a.nc"), Path("b.nc")])
+    assert (outcome.exit, outcome.verdict) == (Exit.INTERRUPTED, "interrupted: 2 cells")
+    assert [warning.code for warning in outcome.warnings] == ["lab.interrupted", "lab.other"]
+    assert "a.nc, b.nc" in outcome.warnings[0].evidence

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from sonde.core.errors import DataError, Finding
-from sonde.net.limits import Limits, check, diff, drain_command, single_link
+from sonde.core.drain import drain_command
+from sonde.core.errors import DataError
+from sonde.net.limits import Limits, check, diff, single_link
 
 SIZES = (8, 1024)
 ERROR = 0.02  # standard error of a log median in these tests
@@ -206,13 +207,3 @@ def test_a_run_too_short_drains_nothing():
     found = check(run_of(flat(), status=status), Limits(min_converged=0.9, slow_links=False))
     assert [finding.code for finding in found] == ["net.not_converged"]
     assert drain_command(found) == ""
-    assert drain_command([]) == ""
-
-
-def test_only_the_hosts_that_findings_name_are_drained_and_for_their_reason():
-    short = Finding("net.not_converged", "1% of cells converged")
-    nameless = Finding("net.slower", "no host is known", {"hosts": [""]})
-    slow = Finding("net.slower", "link 0→3 is slow (also at 8 B)", {"hosts": ["n1", "n0"]})
-    told = drain_command([short, nameless, slow])
-    assert told == "scontrol update 'NodeName=n[0-1]' State=DRAIN 'Reason=sonde: link 0→3 is slow'"
-    assert drain_command([nameless]) == ""

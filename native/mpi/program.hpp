@@ -1,0 +1,38 @@
+#pragma once
+/// What every MPI probe says in the same way: events on rank 0's stdout, errors that any rank may have, the
+/// answers to --version and --hello. Owner-thread.
+
+#include "core/error.hpp"
+#include "core/json.hpp"
+#include "core/runner.hpp"
+#include "mpi/team.hpp"
+
+namespace sonde {
+
+/// Writes one event to stdout, at once. Rank 0 alone speaks.
+void emit(const JsonLine& line);
+
+/// The event "error". Rank 0 alone speaks.
+void emit_error(const Error& error);
+
+/// Tells the error of the rank that failed, through rank 0. Collective; `stop.failed_rank` is the same on every
+/// rank, `stop.error` counts on that rank only.
+void emit_failure(const Stop& stop, MpiTeam& team);
+
+/// False on every rank when any rank has an error; rank 0 then tells that of the lowest such rank. Collective.
+/// error: this rank's; nullptr when all is well.
+bool all_well(const Error* error, MpiTeam& team);
+
+/// The same for a result of any type.
+template <class T>
+bool all_well(const Result<T>& result, MpiTeam& team) {
+  return all_well(result ? nullptr : &result.error(), team);
+}
+
+/// Answers --version: Sonde's, the MPI's, the standard's, and whether hwloc is there. Needs no MPI_Init.
+void print_version();
+
+/// Answers --hello: the event "hello" with every rank's host. Collective.
+void say_hello(MpiTeam& team);
+
+}  // namespace sonde

@@ -1,0 +1,122 @@
+#pragma once
+/// The timed loop. Repeats one operation for the length of a block and keeps every iteration's time in memory that
+/// was allocated and touched beforehand: one counter read and one 4-byte store an iteration. Where that costs more
+/// than 1 % of the loop (a counter read takes 16 ns on a virtual machine), one rank that waits for the others anyway
+/// keeps every iteration, and the others the time of every sixteen. Owner-thread.
+///
+/// An iteration longer than the stall threshold is noted with its time, and with how long the kernel kept this very
+/// rank from running meanwhile (run_delay of schedstat): that names the rank which was late, as a rank that only
+/// waited for another has none. Where the detector polls, the longest gap between two polls is noted as well; it
+/// also shows what the scheduler does not know of: interrupts, the hypervisor, firmware.
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "core/error.hpp"
+#include "mpi/team.hpp"
+#include "noise/detector/operation.hpp"
+#include "noise/histogram.hpp"
+
+namespace sonde::noise {
+
+struct DetectorOptions {
+  std::string op = "alltoall";
+  std::size_t bytes = 1024;
+  bool poll = false;              ///< non-blocking form and polling, which names late ranks better and costs more
+  double longest_block_s = 1;
+  std::uint32_t every = 0;        ///< iterations that share one reading: 1, 2, 4, 8 or 16; 0: see choose_readers
+  double stall_s = 0;             ///< threshold; 0: found by calibrate
+  std::size_t memory_bytes = std::size_t{512} << 20;  ///< for the iterations of one block
+};
+
+struct Stall {
+  float t_s;        ///< when it began, after the block's begin
+  float length_s;   ///< of the whole iteration
+  float delay_s;    ///< the kernel kept this rank from running since its last stall or the block's begin; NaN: not known
+  float gap_s;      ///< longest gap between two polls; NaN where it did not poll
+};
+static_assert(sizeof(Stall) == 16);
+
+struct Block {
+  std::int64_t begin_ns = 0;      ///< now_ns()
+  double length_s = 0;            ///< from the first iteration's begin to the last one's end
+  double excluded_s = 0;          ///< of it, spent on agreeing to go on and on noting stalls
+  std::uint64_t iterations = 0;
+  double run_delay_s = 0, cpu_s = 0;
+  std::uint64_t involuntary = 0;  ///< context switches
+  std::vector<std::uint32_t> count;  ///< Histogram::classes
+  std::vector<Stall> stalls;
+  std::uint64_t stalls_lost = 0;
+};
+
+/// What was found before the first block.
+struct Calibration {
+  double tick_s = 0;
+  bool steady = false;          ///< the processor's counter is used
+  double iteration_s = 0;       ///< median, of a single one
+  double stall_s = 0;           ///< this rank's threshold
+  double stamp_s = 0;           ///< cost of one counter read and store, measured alone
+  double keeping_share = 0;     ///< (kept - bare) / bare of the loop, interleaved; median of pairs
+  double keeping_low = 0, keeping_high = 0;  ///< 95 % interval of that median
+  std::uint32_t every = 1;      ///< this rank's iterations that share one counter reading
+  std::uint32_t chunk = 0;      ///< iterations between two agreements to go on
+  std::uint64_t room = 0;       ///< iterations that a block has memory for
+};
+
+class Detector {
+ public:
+  /// Errors: noise.unknown_op, noise.out_of_memory.
+  static Result<Detector> make(const DetectorOptions& options, MpiTeam& team);
+  Detector(Detector&& other) noexcept;
+  Detector& operator=(Detector&&) = delete;
+  ~Detector();
+
+  /// Warms up, finds the threshold and measures what keeping costs. Takes about 1 s. Collective.
+  Result<Calibration> calibrate();
+  const Calibration& calibration() const { return found_; }
+
+  /// Repeats the operation without keeping anything until `for_s` are over, as rank 0 sees it. Collective.
+  void idle(double for_s);
+
+  /// One block. Collective; all ranks run the same number of iterations. `cut` is asked on rank 0 between
+  /// iterations, about 20 times a second; true ends the block early, and then false is returned on all ranks.
+  bool measure(double length_s, Block& out, const std::function<bool()>& cut = {});
+
+  /// The last block's iterations, in ticks; the longest is told as 2^32 - 1.
+  std::vector<std::uint32_t> const& iterations() const { return kept_; }
+  std::uint64_t iterations_kept() const { return kept_count_; }
+
+ private:
+  Detector(Operation operation, const DetectorOptions& options, MpiTeam& team);
+  template <bool keep>
+  void chunk(std::uint32_t count);
+  void set_chunk(double iteration_s);
+  void make_room(double length_s, double iteration_s);
+  void choose_readers(double iteration_s);
+  void measure_keeping(double iteration_s);
+  void step();
+  double polled_step();
+  int go_on(int wanted);  ///< what rank 0 wants
+  void note(std::int64_t end, std::uint64_t length, double gap_s);
+  double run_delay_s();
+
+  Operation operation_;
+  DetectorOptions options_;
+  MpiTeam& team_;
+  Calibration found_;
+  bool yields_;
+  int schedstat_ = -1;
+  std::uint64_t k_ = 0;            ///< iterations since the start, for rotating roots
+  std::vector<std::uint32_t> kept_;
+  std::uint64_t kept_count_ = 0;
+  std::uint64_t threshold_ = ~std::uint64_t{0};  ///< ticks
+  std::int64_t begin_ticks_ = 0, last_ = 0;
+  double last_delay_s_ = 0;
+  std::int64_t excluded_ = 0;      ///< ticks
+  Block* block_ = nullptr;
+};
+
+}  // namespace sonde::noise

@@ -1,0 +1,383 @@
+#include "noise/judge.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "core/random.hpp"
+#include "noise/schedule.hpp"
+
+namespace sonde::noise {
+
+namespace {
+
+constexpr std::uint32_t cells = 80;
+constexpr double fold_stalls_a_slot[] = {0.5, 1, 2, 4, 8};
+constexpr double ranked_stalls_a_second[ranked_thresholds] = {0.5, 2, 8, 32, 128, 512, 2048};
+constexpr double bin_s = 0.1;
+// A cell whose count hardly varies has a deviation near 0; without this, one stray slot would look large.
+constexpr double least_variance = 1;
+
+/// Segments as ranges of block numbers, and how many of each are on.
+struct Segments {
+  std::vector<std::vector<std::uint32_t>> members;
+  std::vector<std::uint32_t> on;
+  bool comparable = false;
+
+  explicit Segments(std::span<const Evidence> blocks) {
+    std::map<std::uint32_t, std::size_t> at;
+    for (std::uint32_t b = 0; b < blocks.size(); ++b) {
+      const auto [it, fresh] = at.try_emplace(blocks[b].segment, members.size());
+      if (fresh) {
+        members.emplace_back();
+        on.push_back(0);
+      }
+      members[it->second].push_back(b);
+      on[it->second] += blocks[b].on;
+    }
+    for (std::size_t s = 0; s < members.size(); ++s) comparable |= on[s] > 0 && on[s] < members[s].size();
+  }
+
+  /// +1 and -1 for on and off; every segment keeps its numbers.
+  void draw(Random& random, std::vector<float>& sign) const {
+    for (std::size_t s = 0; s < members.size(); ++s) {
+      std::uint32_t wanted = on[s], left = static_cast<std::uint32_t>(members[s].size());
+      for (const std::uint32_t b : members[s]) {
+        const bool chosen = random.below(left) < wanted;
+        sign[b] = chosen ? 1.0f : -1.0f;
+        wanted -= chosen;
+        --left;
+      }
+    }
+  }
+
+  /// Mean and variance of sum(sign * x) when labels are drawn. x: (block, value), the others are 0.
+  template <typename Entries>
+  std::pair<double, double> moments(const Entries& x) const {
+    double mean = 0, variance = 0;
+    // Few segments: a pass over the entries for each is cheap.
+    for (std::size_t s = 0; s < members.size(); ++s) {
+      const double m = static_cast<double>(members[s].size()), k = on[s];
+      if (m < 2) continue;
+      const std::uint32_t first = members[s].front(), last = members[s].back();
+      double sum = 0, squares = 0;
+      for (const auto& [b, value] : x)
+        if (b >= first && b <= last) {
+          sum += value;
+          squares += static_cast<double>(value) * value;
+        }
+      mean += sum * (2 * k - m) / m;
+      // Finite population: k of m without replacement, each sign worth 2 * (indicator - k / m).
+      variance += 4 * k * (m - k) / (m * (m - 1)) * (squares - sum * sum / m);
+    }
+    return {mean, variance};
+  }
+};
+
+using Entry = std::pair<std::uint32_t, float>;  // block, value
+
+/// One candidate of a max statistic: sparse over blocks.
+struct Column {
+  std::vector<Entry> entries;
+  double mean = 0, scale = 0;  ///< z = (sum - mean) * scale
+  double period_s = 0, phase_s = 0;
+  bool from_resume = false;
+  std::uint32_t feature = 0;
+
+  double z(const std::vector<float>& sign) const {
+    float sum = 0;
+    for (const auto& [b, value] : entries) sum += sign[b] * value;
+    return (static_cast<double>(sum) - mean) * scale;
+  }
+};
+
+/// Length of the k-th longest stall of all blocks; beyond the last one 0.
+class Lengths {
+ public:
+  explicit Lengths(std::span<const Evidence> blocks) {
+    for (const auto& block : blocks) {
+      all_.insert(all_.end(), block.stalls.length_s.begin(), block.stalls.length_s.end());
+      seconds_ += block.length_s;
+    }
+    std::sort(all_.begin(), all_.end(), std::greater<>());
+  }
+  double seconds() const { return seconds_; }
+  /// The length that `rate` stalls a second reach. nullopt when there are not that many.
+  std::optional<double> at_rate(double rate) const {
+    const auto k = static_cast<std::size_t>(std::max(1.0, std::round(rate * seconds_)));
+    if (k > all_.size()) return std::nullopt;
+    return all_[k - 1];
+  }
+  bool any() const { return !all_.empty(); }
+  double shortest() const { return all_.back(); }
+
+ private:
+  std::vector<double> all_;
+  double seconds_ = 0;
+};
+
+void add_fold(std::span<const Evidence> blocks, const Segments& segments, const Lengths& lengths, double period_s,
+              std::vector<Column>& out) {
+  std::vector<double> thresholds;
+  for (const double rate : fold_stalls_a_slot)
+    if (const auto length = lengths.at_rate(rate / period_s); length && (thresholds.empty() || *length < thresholds.back()))
+      thresholds.push_back(*length);
+  if (thresholds.empty() && lengths.any()) thresholds.push_back(lengths.shortest());
+  const double cell_s = period_s / cells;
+  std::vector<std::vector<Entry>> table(cells);
+  for (const double threshold : thresholds)
+    for (const bool from_resume : {false, true})
+      for (const double offset : {0.0, 0.5}) {
+        for (auto& cell : table) cell.clear();
+        std::vector<std::pair<std::uint32_t, std::int64_t>> seen;  // cell, slot of this block
+        for (std::uint32_t b = 0; b < blocks.size(); ++b) {
+          const auto& block = blocks[b];
+          const double origin = from_resume ? block.resumed_s : block.begin_s;
+          seen.clear();
+          for (std::size_t k = 0; k < block.stalls.t_s.size(); ++k) {
+            if (block.stalls.length_s[k] < threshold) continue;
+            const double at = (origin + block.stalls.t_s[k]) / period_s - offset / cells;
+            const double slot = std::floor(at);
+            const auto cell = std::min<std::uint32_t>(cells - 1, static_cast<std::uint32_t>((at - slot) * cells));
+            seen.emplace_back(cell, static_cast<std::int64_t>(slot));
+          }
+          std::sort(seen.begin(), seen.end());
+          seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
+          for (std::size_t k = 0; k < seen.size();) {
+            std::size_t end = k;
+            while (end < seen.size() && seen[end].first == seen[k].first) ++end;
+            table[seen[k].first].emplace_back(b, static_cast<float>(end - k));
+            k = end;
+          }
+        }
+        for (std::uint32_t c = 0; c < cells; ++c) {
+          if (table[c].size() < 2) continue;  // one slot alone proves nothing
+          const auto [mean, variance] = segments.moments(table[c]);
+          if (variance <= 0) continue;
+          Column column;
+          column.entries = table[c];
+          column.mean = mean;
+          column.scale = 1 / std::sqrt(std::max(variance, least_variance));
+          column.period_s = period_s;
+          column.phase_s = std::fmod((c + 0.5 + offset) * cell_s, period_s);
+          column.from_resume = from_resume;
+          out.push_back(std::move(column));
+        }
+      }
+}
+
+/// Ranks within each segment, ties shared, middle at 0.
+std::vector<Entry> ranked(const std::vector<double>& x, const Segments& segments) {
+  std::vector<Entry> out;
+  for (const auto& members : segments.members) {
+    std::vector<std::uint32_t> order(members);
+    std::sort(order.begin(), order.end(), [&](auto a, auto b) { return x[a] < x[b]; });
+    for (std::size_t k = 0; k < order.size();) {
+      std::size_t end = k;
+      while (end < order.size() && x[order[end]] == x[order[k]]) ++end;
+      const double rank = 0.5 * static_cast<double>(k + end - 1) - 0.5 * static_cast<double>(order.size() - 1);
+      // Of a segment's length, so that long segments do not drown short ones.
+      const double share = rank / static_cast<double>(order.size());
+      for (; k < end; ++k) out.emplace_back(order[k], static_cast<float>(share));
+    }
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+void add_ranked(std::span<const Evidence> blocks, const Segments& segments, const Lengths& lengths, std::vector<Column>& out) {
+  auto add = [&](const std::vector<double>& x, std::uint32_t feature) {
+    Column column;
+    column.entries = ranked(x, segments);
+    const auto [mean, variance] = segments.moments(column.entries);
+    if (variance <= 1e-12) return;
+    column.mean = mean;
+    column.scale = 1 / std::sqrt(variance);
+    column.feature = feature;
+    out.push_back(std::move(column));
+  };
+  const std::size_t n = blocks.size();
+  std::vector<double> count(n), bins(n), lost(n);
+  for (std::uint32_t j = 0; j < ranked_thresholds; ++j) {
+    const auto threshold = lengths.at_rate(ranked_stalls_a_second[j]);
+    if (!threshold) break;
+    for (std::size_t b = 0; b < n; ++b) {
+      const auto& stalls = blocks[b].stalls;
+      double last_bin = -1;
+      count[b] = bins[b] = lost[b] = 0;
+      for (std::size_t k = 0; k < stalls.t_s.size(); ++k) {
+        if (stalls.length_s[k] < *threshold) continue;
+        ++count[b];
+        lost[b] += stalls.length_s[k];
+        const double bin = std::floor(stalls.t_s[k] / bin_s);
+        bins[b] += bin != last_bin;
+        last_bin = bin;
+      }
+      // Blocks are of one length but for a few ms, by which noise itself makes them longer.
+      for (auto* x : {&count, &bins, &lost}) (*x)[b] /= std::max(blocks[b].length_s, 1e-9);
+    }
+    add(count, 3 * j);
+    add(bins, 3 * j + 1);
+    add(lost, 3 * j + 2);
+  }
+  const std::size_t levels = n > 0 ? blocks[0].levels.size() : 0;
+  for (std::size_t k = 0; k < levels; ++k) {
+    for (std::size_t b = 0; b < n; ++b) count[b] = blocks[b].levels[k];
+    add(count, 3 * ranked_thresholds + static_cast<std::uint32_t>(k));
+  }
+}
+
+const Column* largest(const std::vector<Column>& columns, const std::vector<float>& sign, double& z) {
+  const Column* best = nullptr;
+  for (const auto& column : columns)
+    if (const double here = column.z(sign); best == nullptr || here > z) {
+      z = here;
+      best = &column;
+    }
+  return best;
+}
+
+}  // namespace
+
+TestResult test(std::span<const Evidence> blocks, const TestOptions& options) {
+  TestResult result;
+  const Segments segments(blocks);
+  if (!segments.comparable) return result;
+  const Lengths lengths(blocks);
+  std::vector<Column> fold, rank;
+  for (const double period : options.periods_s) add_fold(blocks, segments, lengths, period, fold);
+  add_ranked(blocks, segments, lengths, rank);
+
+  std::vector<float> sign(blocks.size());
+  for (std::size_t b = 0; b < blocks.size(); ++b) sign[b] = blocks[b].on ? 1.0f : -1.0f;
+  if (const Column* best = largest(fold, sign, result.z_fold)) {
+    result.period_s = best->period_s;
+    result.phase_s = best->phase_s;
+    result.from_resume = best->from_resume;
+  }
+  if (const Column* best = largest(rank, sign, result.z_ranked)) result.feature = best->feature;
+
+  // Sums of floats differ in their last digits with the order of terms; equal statistics must count as equal.
+  constexpr double tie = 1e-6;
+  Random random(options.seed);
+  const double all = options.permutations + 1.0;
+  const double fold_share = fold.empty() ? 0 : options.periods_s.empty() ? 0 : options.fold_weight;
+  const double rank_share = options.periods_s.empty() ? 1 : 1 - options.fold_weight;
+  auto hopeless = [&](bool none, double share, std::uint32_t reached) {
+    return none || share <= 0 || (1 + reached) / all / share > options.exact_below;
+  };
+  std::uint32_t fold_reached = 0, rank_reached = 0;
+  for (std::uint32_t k = 0; k < options.permutations; ++k) {
+    const bool no_fold = hopeless(fold.empty(), fold_share, fold_reached);
+    const bool no_rank = hopeless(rank.empty(), rank_share, rank_reached);
+    if (options.exact_below < 1 && no_fold && no_rank) break;
+    segments.draw(random, sign);
+    if (options.exact_below >= 1 || !no_fold)
+      for (const auto& column : fold)
+        if (column.z(sign) >= result.z_fold - tie) {
+          ++fold_reached;
+          break;
+        }
+    if (options.exact_below >= 1 || !no_rank)
+      for (const auto& column : rank)
+        if (column.z(sign) >= result.z_ranked - tie) {
+          ++rank_reached;
+          break;
+        }
+  }
+  if (!fold.empty()) result.p_fold = (1 + fold_reached) / all;
+  if (!rank.empty()) result.p_ranked = (1 + rank_reached) / all;
+  if (options.periods_s.empty()) result.p = result.p_ranked;
+  else result.p = std::min({1.0, result.p_fold / options.fold_weight, result.p_ranked / (1 - options.fold_weight)});
+  return result;
+}
+
+TestResult Sequential::look(std::span<const Evidence> blocks) {
+  TestOptions options = options_;
+  options.seed = Random(options_.seed + looks_).next();  // looks must not share their permutations
+  const TestResult result = test(blocks, options);
+  if (looks_ < spend_.size() && spend_[looks_] > 0) p_ = std::min(p_, result.p / spend_[looks_]);
+  ++looks_;
+  return result;
+}
+
+void inject(Evidence& block, double period_s, double phase_s, double burst_s, double shortest_s) {
+  if (burst_s < shortest_s) return;
+  Stalls bursts;
+  const double first = std::ceil((block.begin_s - phase_s) / period_s) * period_s + phase_s - block.begin_s;
+  for (double t = first; t < block.length_s; t += period_s) {
+    bursts.t_s.push_back(t);
+    bursts.length_s.push_back(burst_s);
+  }
+  const Stalls both[] = {block.stalls, bursts};
+  block.stalls = merge(both);
+}
+
+namespace {
+
+/// The block as if it had begun by_s later in an endless repetition of itself.
+void turn(Stalls& stalls, double length_s, double by_s) {
+  std::vector<std::pair<double, double>> turned;
+  for (std::size_t k = 0; k < stalls.t_s.size(); ++k) {
+    const double t = stalls.t_s[k] + by_s;
+    turned.emplace_back(t < length_s ? t : t - length_s, stalls.length_s[k]);
+  }
+  std::sort(turned.begin(), turned.end());
+  for (std::size_t k = 0; k < turned.size(); ++k) std::tie(stalls.t_s[k], stalls.length_s[k]) = turned[k];
+}
+
+}  // namespace
+
+double power(std::span<const Evidence> clean, const Design& design, double period_s, double burst_s, double shortest_s,
+             const TestOptions& options, std::uint32_t runs, std::vector<std::uint32_t>* blocks_needed) {
+  if (clean.empty() || runs == 0 || design.spend.empty()) return 0;
+  const double pitch_s = clean.size() > 1 ? (clean.back().begin_s - clean.front().begin_s) / static_cast<double>(clean.size() - 1)
+                                          : clean[0].length_s;
+  const std::uint32_t shares[] = {1, 1};
+  std::uint32_t found = 0;
+  Random random(options.seed ^ 0x9e3779b97f4a7c15ull);
+  for (std::uint32_t run = 0; run < runs; ++run) {
+    const auto plan = plan_blocks(shares, design.rounds, random.next());
+    const double phase_s = random.uniform() * period_s;
+    std::vector<Evidence> blocks;
+    blocks.reserve(plan.size());
+    for (std::size_t b = 0; b < plan.size(); ++b) {
+      Evidence block = clean[random.below(clean.size())];
+      turn(block.stalls, block.length_s, random.uniform() * block.length_s);
+      block.begin_s = static_cast<double>(b) * pitch_s;
+      block.segment = plan[b].segment;
+      block.on = plan[b].variant == 1;
+      block.resumed_s = 0;
+      if (block.on && burst_s > 0) inject(block, period_s, phase_s, burst_s, shortest_s);
+      blocks.push_back(std::move(block));
+    }
+    TestOptions own = options;
+    own.seed = random.next();
+    own.exact_below = design.alpha * *std::max_element(design.spend.begin(), design.spend.end());
+    Sequential looks(design.spend, own);
+    std::size_t end = 0;
+    std::uint32_t needed = 0;
+    for (std::uint32_t segment = 0; segment < design.rounds.size() && needed == 0; ++segment) {
+      end += 2 * design.rounds[segment];
+      looks.look(std::span(blocks).first(end));
+      if (looks.detected(design.alpha)) needed = static_cast<std::uint32_t>(end);
+    }
+    found += needed > 0;
+    if (blocks_needed != nullptr) blocks_needed->push_back(needed);
+  }
+  return static_cast<double>(found) / runs;
+}
+
+std::optional<double> detectable_burst_s(std::span<const Evidence> clean, const Design& design, double period_s,
+                                         double shortest_s, const TestOptions& options, double wanted, std::uint32_t runs) {
+  double low = std::log(shortest_s), high = std::log(0.5 * period_s);
+  if (low >= high || power(clean, design, period_s, std::exp(high), shortest_s, options, runs) < wanted) return std::nullopt;
+  while (high - low > 0.1) {
+    const double middle = 0.5 * (low + high);
+    (power(clean, design, period_s, std::exp(middle), shortest_s, options, runs) >= wanted ? high : low) = middle;
+  }
+  return std::exp(high);
+}
+
+}  // namespace sonde::noise

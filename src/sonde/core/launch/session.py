@@ -1,0 +1,320 @@
+"""One run of a room's MPI probe: start, listen, stop in time, seal. What is the room's own, the room hands over.
+
+class Listener(session.Listener):
+    room = "net"
+    ...
+measured = session.run(Job(...), Listener(bar))
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sonde.core import provenance, seal
+from sonde.core.blocks import BlockFile
+from sonde.core.errors import DataError, EnvironmentFailure, Interrupted, SondeError, Warning
+from sonde.core.events import Event, Progress
+from sonde.core.launch.process import Ending, ProbeProcess
+from sonde.core.launch.start import Start, mpi_environment, transport
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be measured, with what, into which dataset.
+
+    schema     the room's; of several parts, the datasets are <stem>-<part>.nc.
+    start      from `prepare`. ntasks: ranks. env: variables for each of them, kept in /env.
+    words      the probe's command line after its name, made of the run's folder and of the time it may
+               measure (s; 0: no limit).
+    plan       what the schema needs to make sense of the records.
+    out        the dataset. command: what the user typed, for the dataset, as is `seed`.
+    time_s     tells how long the probe may measure (s; 0: no limit); asked when it is about to start.
+    timeout_s  how long the probe may be silent before it is taken for stuck.
+    attrs      root attributes of the room's own. warnings: those known before the start.
+    """
+
+    schema: seal.RoomSchema
+    start: Start
+    ntasks: int
+    words: Callable[[str, float], Sequence[str]]
+    plan: Mapping[str, Any]
+    out: Path
+    command: Sequence[str]
+    seed: int
+    time_s: Callable[[], float]
+    timeout_s: float = 60.0
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    warnings: Sequence[Warning] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def run_dir(self) -> Path:
+        return seal.run_folder(self.out)
+
+    def line(self, time_s: float) -> list[str]:
+        """The whole command line that measures for `time_s`."""
+        return self.start.line(self.words(str(self.run_dir.resolve()), time_s), self.ntasks, self.env)
+
+
+@dataclass
+class Measured:
+    """What a run left: datasets, one a part; how it ended; whether the user interrupted it.
+
+    error: what went wrong while measuring, when something was measured all the same. facts: root attributes
+    that the listener learnt.
+    """
+
+    files: list[seal.SealedFile]
+    stop_reason: str
+    interrupted: bool
+    error: SondeError | None
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def paths(self) -> list[Path]:
+        return [file.path for file in self.files]
+
+    def check(self) -> Measured:
+        """Itself; raises `error` when there is one, with the word where what was measured before it is."""
+        if self.error is not None:
+            kept = f"what was measured is in {', '.join(map(str, self.paths))}"
+            self.error.hint = "; ".join(filter(None, (kept, self.error.hint)))
+            raise self.error
+        return self
+
+
+class Listener:
+    """Takes a probe's events: shows them, and keeps what belongs into the dataset.
+
+    A room derives its own: it fills in the words below, and takes its own events in `take`, after
+    `super().take(event)`.
+
+    room          prefix of codes.
+    sample_kinds  values of a record's `kind` that say it holds samples: a run without any is forgotten when
+                  it is interrupted. None: every record does.
+    crowded       what it means that ranks share cores, and what to do.
+    dropped       what there are too many of for their files, and what to do.
+    patience      what to do when ranks were silent for longer than --timeout.
+    """
+
+    room: str
+    sample_kinds: tuple[int, ...] | None = None
+    crowded: tuple[str, str]
+    dropped: tuple[str, str]
+    patience = "raise --timeout, or leave out the host that hangs with --hosts '^NAME'"
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.process: ProbeProcess | None = None
+        self.started: Event | None = None
+        self.ended: Event | None = None
+        self.error: SondeError | None = None
+        self.interrupted = False
+        self.warnings: list[Warning] = []
+        self.attrs: dict[str, Any] = {}
+        self.heard = time.monotonic()
+
+    def take(self, event: Event) -> None:
+        """Takes an event, in the thread that called `run`; an exception ends the run and is passed on."""
+        self.heard = time.monotonic()
+        self.progress.show(event)
+        match event["event"]:
+            case "start":
+                self.started = event
+                self.attrs["mpi_library"] = event["mpi_version"]
+                self.attrs["oversubscribed"] = event["oversubscribed"]
+                self.attrs["clock_cost_s"] = event.get("clock_cost_s", float("nan"))
+                if event["oversubscribed"]:
+                    meaning, hint = self.crowded
+                    ranks = event.get("ranks_on_node")
+                    self.warn("oversubscribed", f"{ranks} ranks share fewer cores on a host: {meaning}", hint)
+                if forwarding := event.get("forwarding_ranks"):
+                    self.attrs["forwarding_ranks"] = forwarding
+            case "warning":
+                self.warnings.append(Warning(event["code"], event["evidence"], event["hint"]))
+            case "error":
+                self.error = EnvironmentFailure(event["code"], event["what"], event["hint"])
+            case "end":
+                self.ended = event
+                if event["dropped"]:
+                    things, hint = self.dropped
+                    evidence = f"{event['dropped']} {things} found no room and are lost"
+                    self.warn("records_dropped", evidence, hint)
+
+    def warn(self, code: str, evidence: str, hint: str) -> None:
+        """Adds a warning with the room's code to the dataset."""
+        self.warnings.append(Warning(f"{self.room}.{code}", evidence, hint))
+
+    def stop(self) -> None:
+        """Asks the probe to finish and to keep what it has. Nothing happens when none is under way."""
+        if self.process is not None:
+            self.process.stop()
+
+    def stop_reason(self, ending: Ending) -> str:
+        """Why measuring ended, for the dataset."""
+        if self.interrupted:
+            return "interrupted"
+        if self.ended is not None:
+            return str(self.ended["stop_reason"])
+        return "timeout" if ending.reason == "timeout" else "failed"
+
+
+def run(job: Job, listener: Listener) -> Measured:
+    """Measures, and seals what was measured, however it ended.
+
+    Raises
+    ------
+    EnvironmentFailure  nothing could be measured or written; the hint says how to recover what was.
+    Interrupted         <room>.interrupted: before there was a sample; nothing is left.
+    """
+    run_dir, start, schema = job.run_dir, job.start, job.schema
+    placement = start.launcher.placement(start.hosts, job.ntasks)
+    facts: dict[str, Any] = {
+        "transport": transport(os.environ),
+        "run_id": secrets.token_hex(8),
+        "launcher": start.launcher.name,
+        "binding": placement.bind,
+        "oversubscribed": placement.oversubscribed,
+        **job.attrs,
+    }
+    seal.start_run(
+        run_dir,
+        room=schema.room,
+        schema=f"{schema.room}/{schema.version}",
+        attrs=provenance.attrs(command=job.command, seed=job.seed, hostlist=start.hostlist, mpi=start.mpi)
+        | _storable(facts),
+        plan=job.plan,
+        env=mpi_environment(os.environ) | dict(job.env),
+        warnings=job.warnings,
+    )
+    time_s = job.time_s()
+    with _unless_interrupted(run_dir, listener), seal.hold(run_dir) as held:
+        ending = listen(job.line(time_s), run_dir, listener, time_s, job.timeout_s)
+        stop_reason = listener.stop_reason(ending)
+        error = ending.error or listener.error
+        if listener.interrupted and nothing_in(run_dir, listener.sample_kinds):
+            forget(run_dir)
+            raise _interrupted(listener.room)
+        if listener.started is None and error is not None:
+            forget(run_dir)
+            raise error
+        files = seal.seal(
+            run_dir,
+            job.out,
+            schema,
+            attrs={"stop_reason": stop_reason} | _storable(listener.attrs),
+            warnings=listener.warnings,
+            held=held,
+        )
+    return Measured(files, stop_reason, listener.interrupted, error, listener.attrs)
+
+
+def listen(line: Sequence[str], run_dir: Path, listener: Listener, time_s: float, timeout_s: float) -> Ending:
+    """Runs a probe to its end; Ctrl-C and SIGTERM ask it to finish, a second one ends it.
+
+    time_s: how long it means to measure; 0: no limit. timeout_s: how long it may be silent, and how much
+    longer than `time_s` it may take.
+    """
+    process = ProbeProcess(line, run_dir, listener.take, room=listener.room)
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.5):
+            if time.monotonic() - listener.heard > timeout_s:
+                process.stop("timeout")
+                return
+
+    def ask(_signal: int, _frame: Any) -> None:
+        listener.interrupted = True
+        process.stop()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    with _signals(ask), listener.progress, process:
+        listener.process = process
+        listener.heard = time.monotonic()
+        watcher.start()
+        try:
+            ending = process.wait(None if time_s == 0 else time_s + timeout_s)
+        finally:
+            over.set()
+            listener.process = None
+    if ending.reason == "timeout":
+        silent = time.monotonic() - listener.heard
+        ending = Ending(
+            ending.reason,
+            ending.status,
+            EnvironmentFailure(
+                f"{listener.room}.peer_timeout",
+                f"the ranks were silent for {silent:.0f} s, and --timeout is {timeout_s:.0f} s",
+                listener.patience,
+                str(process.log),
+            ),
+        )
+    return ending
+
+
+def nothing_in(run_dir: Path, kinds: Sequence[int] | None) -> bool:
+    """Whether no rank has written a record of these kinds; None: of any."""
+    for path in run_dir.glob("*.blk"):
+        with suppress(DataError, OSError):  # not even its head is there
+            if any(kinds is None or np.isin(records["kind"], kinds).any() for records in BlockFile(path)):
+                return False
+    return True
+
+
+def forget(run_dir: Path) -> None:
+    """Removes the folder of a run that never began; its log has been told."""
+    for name in (seal.RUN_FILE, "log", ".lock", ".seen-by-rank-0"):
+        (run_dir / name).unlink(missing_ok=True)
+    for block in run_dir.glob("*.blk"):
+        block.unlink()
+    with suppress(OSError):  # somebody keeps something there; it stays
+        run_dir.rmdir()
+
+
+@contextmanager
+def _unless_interrupted(run_dir: Path, listener: Listener) -> Iterator[None]:
+    """A Ctrl-C before the probe listens, or while it is saved; what holds samples stays, for `recover`."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if (run_dir / seal.RUN_FILE).exists() and nothing_in(run_dir, listener.sample_kinds):
+            forget(run_dir)
+            raise _interrupted(listener.room) from None
+        raise
+
+
+def _interrupted(room: str) -> Interrupted:
+    return Interrupted(
+        f"{room}.interrupted", "interrupted before anything was measured; no file is left", "run it again"
+    )
+
+
+def _storable(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Truth values as 0 and 1: NetCDF attributes know no others."""
+    return {name: int(value) if isinstance(value, bool) else value for name, value in facts.items()}
+
+
+@contextmanager
+def _signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
+    """SIGINT and SIGTERM go to `handler` meanwhile; only the main thread may ask for that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)

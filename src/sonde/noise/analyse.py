@@ -1,0 +1,644 @@
+"""/raw of a noise run to its /summary: verdicts, size of the effect, what would have been found. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from sonde.core import stats
+from sonde.noise import judge
+from sonde.noise.histogram import quantiles
+
+QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999)
+SCALES = (1, 64, 1024, 16384)
+CELLS = 80  # of a folded period, as native/noise/judge.cpp
+WINDOW_BEFORE, WINDOW_AFTER = (
+    1,
+    2,
+)  # cells about the one that was found, in which time lost counts as the agent's
+SOURCE_GAP = 0.005  # "several seconds": 2 s of some 430 s in the source's tables
+SOURCE_LEVEL = 0.99
+LATE_SHARE = 0.5  # a rank was late when the kernel kept it for this share of the stall
+NAMED_SHARE = 0.6  # a rank is named when it was late in this share of the stalls that somebody was late in
+MDE_POWER, MDE_RUNS, MDE_PERMUTATIONS = 0.9, 40, 499
+SECONDS, NUMBER = {"units": "s"}, {"units": "1"}
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What of each block is compared, ranks merged. All (block,)."""
+
+    variant: np.ndarray
+    segment: np.ndarray
+    begin: np.ndarray
+    length: np.ndarray
+    mean: np.ndarray  # s, of an iteration
+    median: np.ndarray  # s
+    lost: np.ndarray  # share of the block that stalls took beyond an ordinary iteration
+
+
+@dataclass(frozen=True)
+class Wake:
+    """When the agent wakes up: at `phase_s` of each period, of the run's time or since it was let go."""
+
+    period_s: float
+    phase_s: float
+    from_resume: bool
+
+
+def analyse(raw: xr.Dataset) -> xr.Dataset:
+    """Everything a noise run says.
+
+    Parameters
+    ----------
+    raw : /raw as `sonde.noise.blocks` lays it out; its attrs hold the root attributes
+
+    Returns
+    -------
+    Dataset over variant (those besides "off"), block, quantile, scale, cell, look; see SUMMARY in the reference.
+    """
+    attrs = raw.attrs
+    numbers = numbers_of(raw)
+    names = [str(name) for name in np.atleast_1d(raw["variant_name"].values)]
+    rounds = [int(r) for r in np.atleast_1d(attrs["rounds"])]
+    data: dict[str, Any] = {}
+    rows = [one(raw, numbers, variant, rounds) for variant in range(1, len(names))]
+    for key in rows[0] if rows else ():
+        dims = ("variant", *DIMS.get(key, ()))
+        data[key] = (dims, np.array([row[key] for row in rows]), _attrs(key))
+    if rows:
+        adjusted = holm([row["p"] for row in rows])
+        data["p_adjusted"] = (("variant",), np.array(adjusted), _attrs("p_adjusted"))
+        alpha = float(attrs["alpha"])
+        data["detected"] = (
+            ("variant",),
+            np.array([int(p <= alpha) for p in adjusted], dtype="i1"),
+            _attrs("detected"),
+        )
+    off = numbers.variant == 0
+    data |= {
+        "block_variant": (
+            ("block",),
+            numbers.variant.astype("i4"),
+            NUMBER | {"long_name": "variant that was on"},
+        ),
+        "block_segment": (
+            ("block",),
+            numbers.segment.astype("i4"),
+            NUMBER | {"long_name": "segment of a block"},
+        ),
+        "block_begin": (
+            ("block",),
+            numbers.begin,
+            SECONDS | {"long_name": "begin of a block since the run began"},
+        ),
+        "block_length": (("block",), numbers.length, SECONDS | {"long_name": "length of a block"}),
+        "block_mean": (("block",), numbers.mean, SECONDS | {"long_name": "mean time of an iteration"}),
+        "block_median": (("block",), numbers.median, SECONDS | {"long_name": "median time of an iteration"}),
+        "block_lost": (("block",), numbers.lost, NUMBER | {"long_name": "share of a block lost in stalls"}),
+        "clean_iteration": (
+            (),
+            _median(numbers.median[off]),
+            SECONDS | {"long_name": "median iteration, agent off"},
+        ),
+        "clean_lost": (
+            (),
+            _median(numbers.lost[off]),
+            NUMBER | {"long_name": "share lost in stalls, agent off"},
+        ),
+    }
+    edges = np.asarray(raw["class_edge"].values)[reader(raw)]
+    counts = _counts(raw)
+    all_variants = range(len(names))
+    data["quantile_s"] = (
+        ("case", "quantile"),
+        quantiles(np.array([counts[numbers.variant == v].sum(0) for v in all_variants]), edges, QUANTILES),
+        SECONDS | {"long_name": "quantile of an iteration's time"},
+    )
+    for name, attributes in (
+        ("keeping_share", NUMBER | {"long_name": "what keeping every iteration adds to the loop"}),
+        ("keeping_low", NUMBER | {"long_name": "its 95 % interval, low end"}),
+        ("keeping_high", NUMBER | {"long_name": "its 95 % interval, high end"}),
+    ):
+        data[name] = ((), float(np.nanmedian(raw[name].values)), attributes)
+    summary = xr.Dataset(
+        data,
+        coords={
+            "variant": ("variant", names[1:]) if rows else ("variant", np.array([], dtype="U1")),
+            "case": ("case", names),
+            "quantile": ("quantile", np.array(QUANTILES)),
+            "scale": ("scale", np.array(SCALES), {"long_name": "nodes"}),
+            "cell": ("cell", (np.arange(CELLS) + 0.5) / CELLS, {"long_name": "share of the period"}),
+        },
+    )
+    for key in (
+        "op",
+        "size",
+        "alpha",
+        "matters",
+        "period_s",
+        "block_s",
+        "study",
+        "agent",
+        "oversubscribed",
+        "grain_s",
+    ):
+        if key in attrs:
+            summary.attrs[key] = attrs[key]
+    summary.attrs["ranks"] = int(raw.sizes["rank"])
+    return summary
+
+
+DIMS = {
+    "cost": ("scale",),
+    "cost_synchronised": (),
+    "fold_on": ("cell",),
+    "fold_off": ("cell",),
+    "late_share": ("rank",),
+}
+
+TEXTS = {
+    "p": ("1", "p of the run, all looks paid for"),
+    "p_adjusted": ("1", "p, adjusted for the number of variants (Holm)"),
+    "detected": ("1", "whether p_adjusted is at most alpha"),
+    "detected_s": ("s", "time since the run began at which it was detected; NaN: it was not"),
+    "p_fold": ("1", "p of the folded stalls at the last look"),
+    "p_ranked": ("1", "p of the ranked blocks at the last look"),
+    "z_fold": ("1", "largest standardised cell of the fold"),
+    "z_ranked": ("1", "largest standardised rank sum"),
+    "period": ("s", "period at which the fold was largest"),
+    "phase": ("s", "phase at which the fold was largest"),
+    "from_resume": ("1", "whether the phase counts from when the agent was let go"),
+    "feature": ("1", "which of the ranked numbers was largest"),
+    "slowdown": ("1", "slowdown: time lost in stalls and change of the typical iteration"),
+    "slowdown_low": ("1", "its 95 % interval, low end"),
+    "slowdown_high": ("1", "its 95 % interval, high end"),
+    "stalls": ("1", "share of time lost in stalls, on less off"),
+    "stalls_low": ("1", "its 95 % interval, low end"),
+    "stalls_high": ("1", "its 95 % interval, high end"),
+    "typical": ("1", "change of the median iteration, a share"),
+    "typical_low": ("1", "its 95 % interval, low end"),
+    "typical_high": ("1", "its 95 % interval, high end"),
+    "effect_pairs": ("1", "pairs of blocks behind the size of the effect"),
+    "effect_fresh": ("1", "whether these blocks had no part in finding it"),
+    "effect_window": ("1", "whether only stalls about the agent's wake-up count"),
+    "mde": ("1", "shortest burst a period, as a share of it, that this run would have found with power 0.9"),
+    "mde_period": ("s", "period of the bursts for which mde holds"),
+    "noisy_rank": ("1", "the rank that is late in the agent's stalls; -1: none, or several"),
+    "late_share": ("1", "share of the agent's stalls in which a rank was late"),
+    "late_known": ("1", "share of the agent's stalls in which some rank was late"),
+    "cost": ("1", "modelled slowdown on so many nodes, agents not synchronised"),
+    "cost_synchronised": ("1", "modelled slowdown on any number of nodes, agents synchronised"),
+    "wake_lost": ("s", "time lost a period"),
+    "source_detected": ("1", "whether the source's rule tells on from off: disjoint 99 % intervals of means"),
+    "source_detected_s": ("s", "time at which it first did; NaN: never"),
+    "source_gap": (
+        "1",
+        "gap between the two intervals at the end, as a share of the clean mean; below 0: they overlap",
+    ),
+    "source_separated_s": ("s", "time at which they stood the source's several seconds apart; NaN: never"),
+    "agent_cpu": ("1", "CPU time of the agent, as a share of the time it was on"),
+    "agent_wakeups": ("Hz", "times a second one of its threads was put on a core"),
+    "keeper_cpu": ("1", "CPU time of what drives it, as a share"),
+    "drives": ("1", "times it was driven"),
+    "drives_failed": ("1", "drives that failed"),
+    "fold_on": ("1", "share of periods with a stall in a cell of the period, agent on"),
+    "fold_off": ("1", "share of periods with a stall in a cell of the period, agent off"),
+    "fold_threshold": ("s", "what counts as a stall in the fold"),
+}
+
+
+def _attrs(key: str) -> dict[str, str]:
+    units, text = TEXTS[key]
+    return {"units": units, "long_name": text}
+
+
+def one(raw: xr.Dataset, numbers: Numbers, variant: int, rounds: list[int]) -> dict[str, Any]:
+    """What is to say about one variant against off."""
+    attrs = raw.attrs
+    seed, alpha = int(attrs["seed"]), float(attrs["alpha"])
+    periods = [float(p) for p in np.atleast_1d(attrs["periods_s"])] if np.size(attrs["periods_s"]) else []
+    spend = [float(s) for s in np.atleast_1d(attrs["spend"])]
+    weight, permutations = float(attrs["fold_weight"]), int(attrs["permutations"])
+    chosen = np.flatnonzero((numbers.variant == variant) | (numbers.variant == 0))
+    planned = chosen[numbers.segment[chosen] < len(rounds)]
+    fresh = chosen[numbers.segment[chosen] >= len(rounds)]
+    row: dict[str, Any] = {}
+
+    found_at = float(attrs.get("detected_s", math.nan))
+    if np.isfinite(found_at) and _sequential(attrs):
+        planned = chosen[numbers.begin[chosen] < found_at]
+        fresh = chosen[numbers.begin[chosen] >= found_at]
+    ends = [
+        int(np.flatnonzero(numbers.segment[planned] == segment).max()) + 1
+        for segment in range(len(rounds))
+        if np.any(numbers.segment[planned] == segment)
+    ]
+    whole = [k for k, segment in enumerate(sorted(set(numbers.segment[planned].tolist()))) if k < len(spend)]
+    both = judge.blocks_of(raw, variant)
+    seen = judge.looks(
+        both.where(np.isin(both.number, planned)),
+        ends,
+        [spend[k] for k in whole],
+        periods,
+        fold_weight=weight,
+        permutations=permutations,
+        seed=seed,
+    )
+    times = _end_times(raw, numbers, planned, ends)
+    detecting = next((k for k, look in enumerate(seen) if look.p_so_far <= alpha), None)
+    last = seen[detecting if detecting is not None else -1] if seen else None
+    row["p"] = min(1.0, seen[-1].p_so_far) if seen else 1.0
+    row["detected_s"] = times[detecting] if detecting is not None else math.nan
+    row |= {
+        "p_fold": last.p_fold if last else 1.0,
+        "p_ranked": last.p_ranked if last else 1.0,
+        "z_fold": last.z_fold if last else 0.0,
+        "z_ranked": last.z_ranked if last else 0.0,
+        "period": last.period_s if last else 0.0,
+        "phase": last.phase_s if last else 0.0,
+        "from_resume": int(last.from_resume) if last else 0,
+        "feature": last.feature if last else 0,
+    }
+    windowed = bool(
+        last
+        and detecting is not None
+        and last.period_s > 0
+        and last.p_fold / weight <= last.p_ranked / (1 - weight)
+    )
+    wake = Wake(last.period_s, last.phase_s, last.from_resume) if last and windowed else None
+    lost = _window_lost(raw, numbers, wake) if wake else numbers.lost
+    basis = fresh if _pairs(numbers, fresh, variant) >= 6 else chosen
+    row |= effect(numbers, basis, variant, lost)
+    row["effect_fresh"], row["effect_window"] = int(basis is fresh), int(windowed)
+
+    period = float(attrs.get("period_s", 0)) or (wake.period_s if wake else 1.0)
+    row |= detectable(
+        both,
+        numbers,
+        judge.Design(tuple(rounds), tuple(spend), alpha),
+        periods,
+        period,
+        weight,
+        seed,
+        float(np.nanmin(raw["stall_threshold"].values)),
+    )
+    row |= late(raw, numbers, variant, wake)
+    row |= scale(raw, numbers, variant, wake, period)
+    row |= source_rule(numbers, variant)
+    row |= use(raw, numbers, variant)
+    row |= fold(raw, numbers, variant, wake or Wake(period, 0.0, False))
+    return row
+
+
+def _sequential(attrs: dict[str, Any]) -> bool:
+    return len(np.atleast_1d(attrs["shares"])) == 2
+
+
+def reader(raw: xr.Dataset) -> int:
+    """The rank that kept iterations most finely: its histogram and length stand for the loop."""
+    return int(np.argmin(np.asarray(raw["stamp_every"].values)))
+
+
+def _counts(raw: xr.Dataset) -> np.ndarray:
+    return np.asarray(raw["count"].isel(rank=reader(raw)).values, dtype=np.float64)
+
+
+def numbers_of(raw: xr.Dataset) -> Numbers:
+    """What is compared, of the blocks that all ranks completed; the others are left out with variant -1."""
+    rank = reader(raw)
+    at = {
+        name: np.asarray(raw[name].isel(rank=rank).values, dtype=np.float64)
+        for name in ("t_begin", "length", "excluded", "iterations")
+    }
+    status = np.asarray(raw["status"].values) == 1
+    counts, edges = _counts(raw), np.asarray(raw["class_edge"].values)[rank]
+    median = quantiles(counts, edges, (0.5,))[:, 0]
+    busy = at["length"] - at["excluded"]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = busy / at["iterations"]
+    variant = np.where(status, np.asarray(raw["variant"].values), -1)
+    every = float(np.asarray(raw["stamp_every"].values)[rank])
+    lost = np.zeros(variant.size)
+    block = np.asarray(raw["stall_block"].isel(rank=rank).values)
+    length = np.asarray(raw["stall_length"].isel(rank=rank).values, dtype=np.float64)
+    kept = block >= 0
+    np.add.at(lost, block[kept], np.maximum(length[kept] - every * median[block[kept]], 0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        lost = lost / busy
+    begin = np.nanmin(np.asarray(raw["t_begin"].values, dtype=np.float64), axis=0)
+    return Numbers(variant, np.asarray(raw["segment"].values), begin, at["length"], mean, median, lost)
+
+
+def _median(x: np.ndarray) -> float:
+    x = x[np.isfinite(x)]
+    return float(np.median(x)) if x.size else math.nan
+
+
+def _end_times(raw: xr.Dataset, numbers: Numbers, planned: np.ndarray, ends: list[int]) -> list[float]:
+    """When each look was, s since the run began: at the end of its last block."""
+    return [float(numbers.begin[planned[end - 1]] + numbers.length[planned[end - 1]]) for end in ends]
+
+
+def _pairs(numbers: Numbers, blocks: np.ndarray, variant: int) -> int:
+    on = np.count_nonzero(numbers.variant[blocks] == variant)
+    return int(min(on, np.count_nonzero(numbers.variant[blocks] == 0)))
+
+
+def differences(numbers: Numbers, blocks: np.ndarray, variant: int, y: np.ndarray) -> np.ndarray:
+    """On less off, pair by pair: the k-th of each kind within a segment. Labels were drawn, so that pairing is fair."""
+    out: list[float] = []
+    for segment in np.unique(numbers.segment[blocks]):
+        here = blocks[numbers.segment[blocks] == segment]
+        on, off = (y[here[numbers.variant[here] == kind]] for kind in (variant, 0))
+        count = min(on.size, off.size)
+        out += (on[:count] - off[:count]).tolist()
+    found = np.array(out)
+    return found[np.isfinite(found)]
+
+
+def effect(numbers: Numbers, blocks: np.ndarray, variant: int, lost: np.ndarray) -> dict[str, Any]:
+    """Size of the effect with 95 % intervals, all as shares of time. lost: share lost in stalls, of each block."""
+    typical = np.log(numbers.median)
+    out: dict[str, Any] = {}
+    for name, y in (("slowdown", lost + typical), ("stalls", lost), ("typical", typical)):
+        pairs = differences(numbers, blocks, variant, y)
+        shift = stats.hodges_lehmann(pairs)
+        out |= {name: shift.estimate, f"{name}_low": shift.low, f"{name}_high": shift.high}
+        out["effect_pairs"] = pairs.size
+    return out
+
+
+def _phase(
+    raw: xr.Dataset, numbers: Numbers, wake: Wake
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Of all stalls: rank, block, time since the wake-up that was found (a share of the period, centred), length."""
+    ranks, blocks, phases, lengths = [], [], [], []
+    origin = _resumed(raw, numbers) if wake.from_resume else np.zeros(numbers.begin.size)
+    for rank in range(raw.sizes["rank"]):
+        block = np.asarray(raw["stall_block"].isel(rank=rank).values)
+        kept = block >= 0
+        block = block[kept]
+        t = np.asarray(raw["stall_t"].isel(rank=rank).values, dtype=np.float64)[kept] - origin[block]
+        ranks.append(np.full(block.size, rank))
+        blocks.append(block)
+        phases.append(np.mod((t - wake.phase_s) / wake.period_s + 0.5, 1.0) - 0.5)
+        lengths.append(np.asarray(raw["stall_length"].isel(rank=rank).values, dtype=np.float64)[kept])
+    return tuple(np.concatenate(part) for part in (ranks, blocks, phases, lengths))  # type: ignore[return-value]
+
+
+def _resumed(raw: xr.Dataset, numbers: Numbers) -> np.ndarray:
+    """When the agent of each block was let go; of blocks without one, when it would have been."""
+    with np.errstate(all="ignore"):
+        resumed = np.asarray(raw["resumed"].values, dtype=np.float64)
+        first = np.where(
+            np.isfinite(resumed).any(0),
+            np.nanmin(np.where(np.isfinite(resumed), resumed, np.inf), axis=0),
+            np.nan,
+        )
+    return np.where(np.isfinite(first), first, numbers.begin - float(raw.attrs.get("settle_s", 0)))
+
+
+def _inside(phase: np.ndarray) -> np.ndarray:
+    return (phase >= -(WINDOW_BEFORE + 0.5) / CELLS) & (phase <= (WINDOW_AFTER + 0.5) / CELLS)
+
+
+def _window_lost(raw: xr.Dataset, numbers: Numbers, wake: Wake) -> np.ndarray:
+    """Share of each block lost in stalls about the wake-up that was found, as the finest rank saw it."""
+    rank, block, phase, length = _phase(raw, numbers, wake)
+    chosen = (rank == reader(raw)) & _inside(phase)
+    lost = np.zeros(numbers.begin.size)
+    np.add.at(lost, block[chosen], length[chosen] - numbers.median[block[chosen]])
+    return lost / numbers.length
+
+
+def detectable(
+    blocks: judge.Blocks,
+    numbers: Numbers,
+    design: judge.Design,
+    periods: list[float],
+    period_s: float,
+    weight: float,
+    seed: int,
+    shortest_s: float,
+) -> dict[str, float]:
+    """The shortest burst a period that this design finds with power MDE_POWER, from the run's own clean blocks."""
+    out = {"mde": math.nan, "mde_period": period_s}
+    clean = np.count_nonzero(blocks.on == 0)
+    if clean < 4 or not shortest_s > 0 or period_s > float(np.median(blocks.length_s)) + 1e-2:
+        return out
+    # As few as still let the poorest look speak: what a simulated run needs, not what a verdict does.
+    least = design.alpha * min(design.spend) * max(weight, 1 - weight)
+    burst = judge.detectable_burst_s(
+        blocks,
+        design,
+        period_s,
+        shortest_s,
+        periods,
+        wanted=MDE_POWER,
+        fold_weight=weight,
+        permutations=max(MDE_PERMUTATIONS, math.ceil(1.5 / least)),
+        seed=seed,
+        runs=MDE_RUNS,
+    )
+    if burst is not None:
+        out["mde"] = burst / period_s
+    return out
+
+
+def late(raw: xr.Dataset, numbers: Numbers, variant: int, wake: Wake | None) -> dict[str, Any]:
+    """Which rank the agent's stalls are to be laid at.
+
+    In a collective all ranks stall when one does. The rank that was late is the one which the kernel kept from
+    running (or, where the loop polled, whose own polling had the gap) for half of the stall or more.
+    """
+    ranks = raw.sizes["rank"]
+    nothing: dict[str, Any] = {
+        "noisy_rank": -1,
+        "late_share": np.full(ranks, math.nan),
+        "late_known": math.nan,
+    }
+    if wake is None:
+        return nothing
+    rank, block, phase, length = _phase(raw, numbers, wake)
+    kept = [np.asarray(raw["stall_block"].isel(rank=r).values) >= 0 for r in range(ranks)]
+    away = np.concatenate(
+        [
+            np.fmax(
+                np.asarray(raw["stall_delay"].isel(rank=r).values, dtype=np.float64)[kept[r]],
+                np.asarray(raw["stall_gap"].isel(rank=r).values, dtype=np.float64)[kept[r]],
+            )
+            for r in range(ranks)
+        ]
+    )
+    t = np.concatenate(
+        [np.asarray(raw["stall_t"].isel(rank=r).values, dtype=np.float64)[kept[r]] for r in range(ranks)]
+    )
+    chosen = np.flatnonzero(_inside(phase) & (numbers.variant[block] == variant) & np.isfinite(away))
+    # What the machine does in that window anyway is left out: the longest stalls only, one a period or so.
+    long = _agent_stalls(numbers, block, phase, length, variant)
+    chosen = chosen[length[chosen] >= long]
+    if not chosen.size:
+        return nothing
+    order = chosen[np.argsort(t[chosen])]
+    events: list[set[int]] = []
+    until = -math.inf
+    for k in order:
+        if t[k] > until:
+            events.append(set())
+        until = max(until, t[k] + length[k])
+        if away[k] >= LATE_SHARE * length[k]:
+            events[-1].add(int(rank[k]))
+    known = [event for event in events if event]
+    share = np.array(
+        [sum(r in event for event in known) / len(known) if known else 0.0 for r in range(ranks)]
+    )
+    best = int(np.argmax(share))
+    alone = sum(event == {best} for event in known)
+    named = bool(known) and alone >= NAMED_SHARE * len(known) and len(known) >= 0.5 * len(events)
+    return {
+        "noisy_rank": best if named else -1,
+        "late_share": share,
+        "late_known": len(known) / len(events),
+    }
+
+
+def _agent_stalls(
+    numbers: Numbers, block: np.ndarray, phase: np.ndarray, length: np.ndarray, variant: int
+) -> float:
+    """Above this length stalls of the window are mostly the agent's: off blocks have few of them."""
+    inside = _inside(phase)
+    off = np.sort(length[inside & (numbers.variant[block] == 0)])
+    on = np.sort(length[inside & (numbers.variant[block] == variant)])
+    if not on.size:
+        return math.inf
+    weight = max(np.count_nonzero(numbers.variant == variant), 1) / max(
+        np.count_nonzero(numbers.variant == 0), 1
+    )
+    for threshold in np.unique(on):
+        above = on.size - np.searchsorted(on, threshold)
+        if weight * (off.size - np.searchsorted(off, threshold)) <= 0.1 * above:
+            return float(threshold)
+    return float(on[-1])
+
+
+def scale(
+    raw: xr.Dataset, numbers: Numbers, variant: int, wake: Wake | None, period_s: float
+) -> dict[str, Any]:
+    """A model of the cost on many nodes: bursts as seen here, one a period on every node, at independent times.
+
+    A step of an application computes for `grain_s` and then waits for the slowest of N nodes. A node's burst of
+    length d falls into a step with probability grain_s / period_s, so the step loses E[max of N] = the integral of
+    1 - F(x)^N with F(x) = 1 - (grain_s / period_s) * P(d > x). Synchronised agents cost the same on any number.
+    """
+    grain = float(raw.attrs.get("grain_s", 0.001))
+    nothing = {"cost": np.full(len(SCALES), math.nan), "cost_synchronised": math.nan, "wake_lost": math.nan}
+    if wake is None:
+        return nothing
+    lost = _window_lost(raw, numbers, wake) * period_s
+    on, off = (lost[numbers.variant == kind] for kind in (variant, 0))
+    if not on.size or not off.size:
+        return nothing
+    burst = np.sort(np.maximum(on - np.median(off), 0))
+    hit = min(1.0, grain / period_s)
+    steps = np.diff(np.concatenate([[0.0], burst]))
+    above = 1 - np.arange(burst.size) / burst.size  # P(d > x) left of each burst
+    cost = [float(np.sum(steps * (1 - (1 - hit * above) ** nodes)) / grain) for nodes in SCALES]
+    return {
+        "cost": np.array(cost),
+        "cost_synchronised": float(burst.mean() / period_s),
+        "wake_lost": float(burst.mean()),
+    }
+
+
+def source_rule(numbers: Numbers, variant: int) -> dict[str, float]:
+    """The source's rule on the same blocks, each taken for one of its runs: Student's 99 % intervals of the means.
+
+    It has no answer to looking again and again, so its times are flattered: the first moment counts.
+    """
+    order = np.flatnonzero(
+        ((numbers.variant == variant) | (numbers.variant == 0)) & np.isfinite(numbers.mean)
+    )
+    out = {
+        "source_detected": 0,
+        "source_detected_s": math.nan,
+        "source_gap": math.nan,
+        "source_separated_s": math.nan,
+    }
+    for end in range(6, order.size + 1):
+        seen = order[:end]
+        on, off = (numbers.mean[seen[numbers.variant[seen] == kind]] for kind in (variant, 0))
+        if on.size < 3 or off.size < 3:
+            continue
+        high = stats.mean_ci(off, SOURCE_LEVEL).high
+        gap = (stats.mean_ci(on, SOURCE_LEVEL).low - high) / float(off.mean())
+        now = float(numbers.begin[seen[-1]] + numbers.length[seen[-1]])
+        if gap > 0 and not np.isfinite(out["source_detected_s"]):
+            out["source_detected_s"] = now
+        if gap >= SOURCE_GAP and not np.isfinite(out["source_separated_s"]):
+            out["source_separated_s"] = now
+        out["source_gap"] = gap
+    out["source_detected"] = int(out["source_gap"] > 0)
+    return out
+
+
+def use(raw: xr.Dataset, numbers: Numbers, variant: int) -> dict[str, float]:
+    """What the agent itself used while it was on, the mean over nodes."""
+    nothing = dict.fromkeys(("agent_cpu", "agent_wakeups", "keeper_cpu", "drives", "drives_failed"), math.nan)
+    if "agent_cpu" not in raw:
+        return nothing
+    on = numbers.variant == variant
+    time = float(np.sum(numbers.length[on])) + float(raw.attrs.get("settle_s", 0)) * np.count_nonzero(on)
+    if time <= 0:
+        return nothing
+
+    def total(name: str) -> float:
+        return float(np.nansum(np.asarray(raw[name].values, dtype=np.float64)[:, on])) / max(
+            1, raw.sizes["node"]
+        )
+
+    return {
+        "agent_cpu": total("agent_cpu") / time,
+        "agent_wakeups": total("agent_wakeups") / time,
+        "keeper_cpu": total("keeper_cpu") / time,
+        "drives": total("agent_drives"),
+        "drives_failed": total("agent_drives_failed"),
+    }
+
+
+def fold(raw: xr.Dataset, numbers: Numbers, variant: int, wake: Wake) -> dict[str, Any]:
+    """Share of periods with a stall in each cell, for the figure: stalls as rare as two a period."""
+    out: dict[str, Any] = {
+        "fold_on": np.full(CELLS, math.nan),
+        "fold_off": np.full(CELLS, math.nan),
+        "fold_threshold": math.nan,
+    }
+    _, block, phase, length = _phase(raw, numbers, wake)
+    chosen = np.isin(numbers.variant[block], (0, variant))
+    if not chosen.any():
+        return out
+    seconds = float(np.sum(numbers.length[np.isin(numbers.variant, (0, variant))]))
+    count = max(1, min(int(2 * seconds / wake.period_s), int(np.count_nonzero(chosen))))
+    threshold = float(np.sort(length[chosen])[-count])
+    out["fold_threshold"] = threshold
+    for name, kind in (("fold_on", variant), ("fold_off", 0)):
+        here = chosen & (numbers.variant[block] == kind) & (length >= threshold)
+        cell = np.clip(((phase[here] + 0.5) * CELLS).astype(int), 0, CELLS - 1)
+        slots = max(float(np.sum(numbers.length[numbers.variant == kind])) / wake.period_s, 1e-9)
+        seen = np.unique(np.stack([cell, block[here]]), axis=1)[0] if cell.size else cell
+        out[name] = np.bincount(seen, minlength=CELLS) / slots
+    return out
+
+
+def holm(p: list[float]) -> list[float]:
+    """Holm's adjustment of p-values, in their order. Source: Holm 1979."""
+    order = sorted(range(len(p)), key=p.__getitem__)
+    out, most = [0.0] * len(p), 0.0
+    for place, k in enumerate(order):
+        most = max(most, min(1.0, (len(p) - place) * p[k]))
+        out[k] = most
+    return out

@@ -1,0 +1,209 @@
+"""Runs sonde-noise. The one module of the detector's side that touches the machine."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from sonde.core.errors import Warning
+from sonde.core.events import Event, Progress
+from sonde.core.launch import libexec, session
+from sonde.core.launch.session import Job, Measured
+from sonde.core.launch.start import Start
+from sonde.noise.agents import AgentPlan
+from sonde.noise.plan import END_S, END_SHARE, OFF, Plan, Variant, design_for
+from sonde.noise.schema import SCHEMA
+
+# Finding an agent's period: how long it is watched, how often, and what stands apart counts as two wake-ups.
+WATCH_S, WATCH_STEP_S, APART_S = 8.0, 0.04, 0.15
+STEADY = 0.25  # spread of gaps, of their median, up to which they count as one period
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be measured, with what, into which dataset; as `sonde.net.run.Request`."""
+
+    plan: Plan
+    start: Start
+    out: Path
+    command: tuple[str, ...]
+    budget_s: float | None
+    began: float
+    timeout_s: float = 60.0
+
+    def job(self) -> Job:
+        """The run of sonde-noise that measures it."""
+        plan = self.plan
+        return Job(
+            schema=SCHEMA,
+            start=self.start,
+            ntasks=plan.ntasks,
+            words=plan.argv,
+            plan=plan.document(),
+            out=self.out,
+            command=self.command,
+            seed=plan.seed,
+            time_s=self.left_s,
+            timeout_s=self.timeout_s + plan.design.block_s,
+            attrs=plan.attrs(),
+            warnings=plan.warnings(),
+        )
+
+    def left_s(self) -> float:
+        """Time that measuring may take from now on; 0: no limit."""
+        if self.budget_s is None:
+            return 0.0
+        kept = END_S + END_SHARE * self.budget_s
+        return max(0.2, self.budget_s - (time.monotonic() - self.began) - kept)
+
+
+class Listener(session.Listener):
+    """What sonde-noise says besides what every probe says: what each look came to."""
+
+    room = "noise"
+    sample_kinds = (0,)  # blocks
+    crowded = (
+        "the kernel's switching between them is noise of its own, which hides the agent's",
+        "give no more ranks than cores",
+    )
+    dropped = ("records", "give a shorter --budget, or leave out --keep")
+    patience = "raise --timeout, or leave out the host that hangs with --hosts '^NAME'"
+
+    def take(self, event: Event) -> None:
+        super().take(event)
+        if event["event"] == "look":
+            self.attrs["p_live"] = float(event["p_so_far"])
+            if event["detected"] and "detected_s" not in self.attrs:
+                self.attrs["detected_s"] = float(event["elapsed_s"])
+
+
+def measure(request: Request, progress: Progress) -> Measured:
+    """Measures, and seals what was measured, however it ended. Returns and raises what `session.run` does."""
+    return session.run(request.job(), Listener(progress))
+
+
+def source_plan(
+    level: float, period_s: float, words: int, seed: int, *, aligned: bool = True, phase_s: float = 0.0
+) -> AgentPlan:
+    """The noise source as an agent. aligned: bursts at multiples of the period of the time of day, `phase_s` later."""
+    line = [
+        str(libexec() / "sonde-agent"),
+        *(
+            "--level",
+            f"{level:.9g}",
+            "--period-s",
+            f"{period_s:.9g}",
+            "--words",
+            str(words),
+            "--seed",
+            str(seed),
+        ),
+        *(("--phase-s", f"{phase_s:.9g}") if aligned else ("--unsync",)),
+    ]
+    return AgentPlan("exec " + shlex.join(line), name="noise source", period_s=period_s, ready="for:0.05")
+
+
+def last_cpu() -> int:
+    """The last CPU that this process may use: where an agent is pinned, as the last rank is bound there too."""
+    return max(os.sched_getaffinity(0))
+
+
+def siblings(cpu: int, root: Path = Path("/")) -> tuple[int, ...]:
+    """Other hardware threads of a CPU's core that this process may use; () without SMT."""
+    path = root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
+    try:
+        text = path.read_text().strip()
+    except OSError:
+        return ()
+    found: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    return tuple(sorted((found & os.sched_getaffinity(0)) - {cpu}))
+
+
+def find_period(agent: AgentPlan) -> float:
+    """How often an agent wakes up by itself, s; 0 where that is not steady or not seen within WATCH_S.
+
+    It is started, and its use of CPU time is read in short steps: work after a pause of APART_S is a wake-up.
+
+    Raises
+    ------
+    SondeError  the agent does not start.
+    """
+    from sonde.noise.run_agents import KeeperProcess
+
+    onsets: list[float] = []
+    with KeeperProcess(agent) as keeper:
+        keeper.ask("start")
+        before = float(keeper.ask("usage")["cpu_s"])
+        last_work = float("-inf")
+        end = time.monotonic() + WATCH_S
+        while (now := time.monotonic()) < end:
+            used = float(keeper.ask("usage")["cpu_s"])
+            if used > before:
+                if now - last_work > APART_S:
+                    onsets.append(now)
+                last_work = now
+            before = used
+            time.sleep(WATCH_STEP_S)
+        keeper.ask("stop")
+    return steady_gap(onsets)
+
+
+def steady_gap(onsets: list[float]) -> float:
+    """The gap between times that come steadily, to a step of WATCH_STEP_S; 0 where they do not, or are fewer than 4."""
+    if len(onsets) < 4:
+        return 0.0
+    gaps = sorted(b - a for a, b in zip(onsets, onsets[1:]))
+    middle = gaps[len(gaps) // 2]
+    spread = gaps[(3 * len(gaps)) // 4] - gaps[len(gaps) // 4]
+    if spread > STEADY * middle:
+        return 0.0
+    mean = (onsets[-1] - onsets[0]) / (len(onsets) - 1)
+    for nice in (0.1, 0.2, 0.25, 0.5, 1.0, 2.0, 5.0):
+        if abs(mean - nice) < 0.02 * nice:
+            return nice
+    return mean
+
+
+def measure_quickly(
+    start: Start,
+    out: Path,
+    *,
+    ntasks: int,
+    seed: int,
+    command: tuple[str, ...],
+    budget_s: float,
+    began: float,
+    progress: Progress,
+) -> Measured:
+    """The quick form for a survey: what noise of 1 % a second costs here, and what would have been found.
+
+    Raises
+    ------
+    UsageError  noise.budget_too_short.
+    """
+    agent = source_plan(0.01, 1.0, 250_000, seed)
+    variants = (OFF, Variant("noise source 1%", agent, (last_cpu(),), 0.01))
+    plan = Plan(
+        variants,
+        design_for(budget_s, 1.0),
+        ntasks,
+        seed=seed,
+        period_s=1.0,
+        labels={"level": 0.01, "words": 250_000},
+    )
+    return measure(Request(plan, start, out, command, budget_s, began), progress)
+
+
+def no_smt(cpu: int) -> Warning:
+    """What is said where a placement on a sibling has no sibling."""
+    return Warning(
+        "noise.no_sibling",
+        f"CPU {cpu} has no second hardware thread here, so --compare sibling is left out",
+        "run it where SMT is on",
+    )

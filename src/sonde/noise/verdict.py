@@ -1,0 +1,368 @@
+"""What a noise run says in words, findings and tables. Pure: from /summary alone."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from sonde.core.errors import Finding, Warning, typed
+from sonde.core.outcome import Table
+from sonde.core.units import format_duration, format_size
+
+RANKED = ("stalls", "100 ms bins with a stall", "lost time")
+LEVELS = ("median", "90 % quantile", "99 % quantile", "99.9 % quantile")
+RANKED_THRESHOLDS = 7
+CROWDED_S = 1e-3  # an iteration as long as this says that ranks wait for each other's time slices
+
+
+def percent(share: float, digits: int = 2) -> str:
+    """A share as "0.98 %": that many significant digits, none lost to exponents."""
+    if not math.isfinite(share):
+        return "not known"
+    value = 100 * share
+    if value == 0:
+        return "0 %"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:.{min(decimals, 6)}f} %"
+
+
+def interval(low: float, high: float) -> str:
+    """ "0.91 to 1.04 %", or a word where there is none."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return "too few blocks for an interval"
+    size = max(abs(low), abs(high), 1e-9)
+    decimals = min(6, max(0, 1 - math.floor(math.log10(100 * size))))
+    return f"{100 * low:.{decimals}f} to {100 * high:.{decimals}f} %"
+
+
+def material(row: xr.Dataset, matters: float) -> str:
+    """Whether the slowdown reaches `matters`: "yes", "no", or "unsettled"."""
+    low, high = float(row["slowdown_low"]), float(row["slowdown_high"])
+    if low > matters:
+        return "yes"
+    if math.isfinite(high) and high < matters:
+        return "no"
+    return "unsettled"
+
+
+def blind(row: xr.Dataset, matters: float) -> bool:
+    """Whether the run could not have seen a slowdown that matters."""
+    mde = float(row["mde"])
+    return not math.isfinite(mde) or mde > matters
+
+
+def row_sentence(row: xr.Dataset, attrs: dict[str, Any]) -> str:
+    """The verdict on one variant."""
+    alpha, matters = float(attrs["alpha"]), float(attrs["matters"])
+    name = str(row["variant"].values)
+    p = float(row["p_adjusted"])
+    told_p = f"p = {p:.2g}" if p < 0.1 else f"p = {min(p, 1):.2f}"
+    mde = float(row["mde"])
+    if not int(row["detected"]):
+        if not math.isfinite(mde):
+            seen = "this run was too short or too noisy to have found any burst up to half a period"
+        else:
+            seen = (
+                f"of bursts each {format_duration(float(row['mde_period']))}, {percent(mde)} of the time or more would "
+                "have been found"
+            )
+        return f"{name}: nothing detected at {percent(alpha)} ({told_p}); {seen}."
+    size = f"{percent(float(row['slowdown']))} slowdown ({interval(float(row['slowdown_low']), float(row['slowdown_high']))})"
+    worth = {
+        "yes": f"more than the {percent(matters)} that matters",
+        "no": f"less than the {percent(matters)} that matters",
+        "unsettled": f"whether it reaches the {percent(matters)} that matters is not settled",
+    }[material(row, matters)]
+    return f"{name}: detected after {format_duration(float(row['detected_s']))} ({told_p}); {size}: {worth}."
+
+
+def sentence(summary: xr.Dataset, dataset: str = "") -> str:
+    """The verdict of a run."""
+    rows = [summary.isel(variant=k) for k in range(summary.sizes.get("variant", 0))]
+    if not rows:
+        iteration = float(summary["clean_iteration"])
+        return f"clean run: an iteration takes {format_duration(iteration)}, {percent(float(summary['clean_lost']))} of time is lost in stalls."
+    if len(rows) == 1:
+        return row_sentence(rows[0], summary.attrs)
+    found = [row for row in rows if int(row["detected"])]
+    if summary.attrs.get("study") == "compare":
+        return compared(rows, summary.attrs)
+    return f"{len(found)} of {len(rows)} variants are detected: {', '.join(str(r['variant'].values) for r in found) or 'none'}."
+
+
+def compared(rows: list[xr.Dataset], attrs: dict[str, Any]) -> str:
+    """Which placement harms least."""
+    matters = float(attrs["matters"])
+    harmless = [
+        row for row in rows
+        if (not int(row["detected"]) and not blind(row, matters)) or material(row, matters) == "no"
+    ]  # fmt: skip
+    cheapest = min(harmless or rows, key=lambda row: float(row["slowdown"]))
+    name, cost = str(cheapest["variant"].values), percent(float(cheapest["slowdown"]))
+    if harmless:
+        return f"{name} is the cheapest harmless placement: {cost} slowdown, below the {percent(matters)} that matters."
+    return f"no placement is shown to be harmless; {name} costs least, {cost}."
+
+
+def cause(row: xr.Dataset) -> str:
+    """What gave it away, in words."""
+    weight_fold = float(row["p_fold"])
+    if weight_fold <= float(row["p_ranked"]) and float(row["period"]) > 0:
+        since = "after it is let go" if int(row["from_resume"]) else "of the run's time"
+        return f"stalls each {format_duration(float(row['period']))}, {format_duration(float(row['phase']))} {since}"
+    feature = int(row["feature"])
+    if feature >= 3 * RANKED_THRESHOLDS:
+        return f"the {LEVELS[feature - 3 * RANKED_THRESHOLDS]} of the iteration"
+    return f"{RANKED[feature % 3]}, threshold {feature // 3 + 1} of {RANKED_THRESHOLDS}"
+
+
+def noisy_rank(row: xr.Dataset) -> str:
+    """The rank that is late, in words."""
+    rank = int(row["noisy_rank"])
+    if rank >= 0:
+        return f"rank {rank}, late in {percent(float(row['late_share'].values[rank]))} of them"
+    known = float(row["late_known"])
+    if not math.isfinite(known):
+        return "not looked for: no wake-up was found"
+    if known < 0.5:
+        return f"none: the kernel kept a rank waiting in {percent(known)} of them only"
+    shares = ", ".join(f"{r}: {percent(s)}" for r, s in enumerate(row["late_share"].values[:8]))
+    return f"no single one ({shares})"
+
+
+def findings(summary: xr.Dataset, dataset: str = "") -> list[Finding]:
+    """A detected slowdown that matters, or may."""
+    matters = float(summary.attrs.get("matters", 0.001))
+    out = []
+    for k in range(summary.sizes.get("variant", 0)):
+        row = summary.isel(variant=k)
+        if not int(row["detected"]) or material(row, matters) == "no":
+            continue
+        out.append(
+            Finding(
+                "noise.slowdown",
+                row_sentence(row, summary.attrs),
+                {
+                    "variant": str(row["variant"].values),
+                    "slowdown_pct": 100 * float(row["slowdown"]),
+                    "ci_pct": [100 * float(row["slowdown_low"]), 100 * float(row["slowdown_high"])],
+                    "p": float(row["p_adjusted"]),
+                },
+                typed("sonde", "report", dataset) if dataset else "",
+            )
+        )
+    return out
+
+
+def warnings(summary: xr.Dataset) -> list[Warning]:
+    """What makes the verdict worth less."""
+    out = []
+    if float(summary["clean_iteration"]) > CROWDED_S and int(summary.attrs.get("size", 0)) <= 65536:
+        out.append(
+            Warning(
+                "noise.crowded",
+                f"an iteration takes {format_duration(float(summary['clean_iteration']))}: ranks wait for each "
+                "other's time slices, and nothing fine can be seen beside that",
+                "give no more ranks than cores",
+            )
+        )
+    lost = float(summary["clean_lost"])
+    if lost > 0.05:
+        out.append(
+            Warning(
+                "noise.busy_machine",
+                f"{percent(lost)} of the time is lost in stalls with the agent off: something else works here",
+                "find it with sonde noise host, or measure when the machine is idle",
+            )
+        )
+    for k in range(summary.sizes.get("variant", 0)):
+        row = summary.isel(variant=k)
+        failed = float(row["drives_failed"])
+        if failed > 0:
+            out.append(
+                Warning(
+                    "noise.drives_failed",
+                    f"{row['variant'].values}: {failed:.0f} of {failed + float(row['drives']):.0f} drives failed, so the "
+                    "agent did less than its real work",
+                    "try the agent alone with sonde noise agents NAME --try",
+                )
+            )
+    return out
+
+
+def sound(summary: xr.Dataset) -> bool:
+    """Whether "nothing detected" means that nothing is there that matters."""
+    matters = float(summary.attrs.get("matters", 0.001))
+    rows = [summary.isel(variant=k) for k in range(summary.sizes.get("variant", 0))]
+    return bool(rows) and not any(not int(row["detected"]) and blind(row, matters) for row in rows)
+
+
+def tables(summary: xr.Dataset) -> list[Table]:
+    """What stands below the verdict."""
+    out = []
+    count = summary.sizes.get("variant", 0)
+    if count == 1:
+        out.append(_single(summary.isel(variant=0), summary))
+    elif count:
+        head = ("variant", "slowdown", "95 % interval", "p", "found after", "would find", "agent's CPU")
+        rows = []
+        for k in range(count):
+            row = summary.isel(variant=k)
+            rows.append(
+                (
+                    str(row["variant"].values),
+                    percent(float(row["slowdown"])),
+                    interval(float(row["slowdown_low"]), float(row["slowdown_high"])),
+                    f"{float(row['p_adjusted']):.2g}",
+                    format_duration(float(row["detected_s"])) if int(row["detected"]) else "–",
+                    percent(float(row["mde"])),
+                    percent(float(row["agent_cpu"])),
+                )
+            )
+        out.append(Table("Against blocks with nothing on", head, rows, right=(1, 2, 3, 4, 5, 6)))
+    modelled = [
+        summary.isel(variant=k) for k in range(count) if math.isfinite(float(summary["cost"].values[k, 0]))
+    ]
+    if modelled:
+        head = ("nodes", *(str(row["variant"].values) for row in modelled))
+        rows = [
+            (f"{nodes:,}".replace(",", " "), *(percent(float(row["cost"].values[i])) for row in modelled))
+            for i, nodes in enumerate(summary["scale"].values)
+        ]
+        rows.append(("any, in step", *(percent(float(row["cost_synchronised"])) for row in modelled)))
+        grain = format_duration(float(summary.attrs.get("grain_s", 0.001)))
+        out.append(
+            Table(
+                "Modelled slowdown at scale",
+                head,
+                rows,
+                right=tuple(range(1, len(head))),
+                note=f"a model, not measured: the slowest of so many nodes decides each step of {grain}; agents at "
+                "independent times, and in step with each other",
+            )
+        )
+    return out
+
+
+def _single(row: xr.Dataset, summary: xr.Dataset) -> Table:
+    fresh = "blocks after the detection" if int(row["effect_fresh"]) else "all blocks"
+    rows = [
+        ("slowdown", f"{percent(float(row['slowdown']))}, 95 %: {interval(float(row['slowdown_low']), float(row['slowdown_high']))}, "
+         f"from {int(row['effect_pairs'])} pairs of {fresh}"),
+        ("  lost in stalls", f"{percent(float(row['stalls']))}, 95 %: {interval(float(row['stalls_low']), float(row['stalls_high']))}"),
+        ("  typical iteration", f"{percent(float(row['typical']))}, 95 %: {interval(float(row['typical_low']), float(row['typical_high']))}"),
+        ("would find", f"bursts of {percent(float(row['mde']))} of each {format_duration(float(row['mde_period']))}, with power 90 %"),
+    ]  # fmt: skip
+    if int(row["detected"]):
+        rows += [("given away by", cause(row)), ("late", noisy_rank(row))]
+    if math.isfinite(float(row["agent_cpu"])):
+        rows.append(
+            (
+                "agent",
+                f"{percent(float(row['agent_cpu']))} of a core, {float(row['agent_wakeups']):.1f} wake-ups a second",
+            )
+        )
+    if float(row["drives"]) > 0:
+        rows.append(
+            (
+                "driven",
+                f"{float(row['drives']):.0f} times; driving took {percent(float(row['keeper_cpu']))} of a core",
+            )
+        )
+    gap = float(row["source_gap"])
+    by_means = (
+        "not before"
+        if not math.isfinite(float(row["source_detected_s"]))
+        else f"first at {format_duration(float(row['source_detected_s']))},"
+    )
+    if math.isfinite(gap):
+        rows.append(
+            (
+                "disjoint 99 % means",
+                f"{by_means} the end: gap {percent(gap)}" if gap > 0 else f"{by_means} the end: they overlap",
+            )
+        )
+    rows.append(
+        ("loop", f"{summary.attrs['op']}{_size(summary)}, {int(summary.attrs['ranks'])} ranks, iteration "
+         f"{format_duration(float(summary['clean_iteration']))}; keeping its times costs {percent(float(summary['keeping_share']))}")
+    )  # fmt: skip
+    return Table("", ("", ""), rows)
+
+
+def _size(summary: xr.Dataset) -> str:
+    return (
+        ""
+        if summary.attrs["op"] == "barrier"
+        else f" of {format_size(int(summary.attrs['size']), exact=True)}"
+    )
+
+
+def values(summary: xr.Dataset) -> dict[str, Any]:
+    """What --json tells: the first variant's numbers, and all of them under `variants`."""
+    rows = [_values(summary.isel(variant=k), summary) for k in range(summary.sizes.get("variant", 0))]
+    out: dict[str, Any] = {
+        "alpha": float(summary.attrs["alpha"]),
+        "matters_pct": 100 * float(summary.attrs["matters"]),
+        "op": str(summary.attrs["op"]),
+        "size": int(summary.attrs["size"]),
+        "ranks": int(summary.attrs["ranks"]),
+        "iteration_s": _finite(float(summary["clean_iteration"])),
+        "clean_lost_pct": _finite(100 * float(summary["clean_lost"])),
+        "keeping_pct": _finite(100 * float(summary["keeping_share"])),
+    }
+    if rows:
+        out |= rows[0]
+    if len(rows) > 1:
+        out["variants"] = rows
+    return out
+
+
+def _values(row: xr.Dataset, summary: xr.Dataset) -> dict[str, Any]:
+    rank = int(row["noisy_rank"])
+    return {
+        "variant": str(row["variant"].values),
+        "detected": bool(row["detected"]),
+        "material": material(row, float(summary.attrs["matters"])) if int(row["detected"]) else "no",
+        "slowdown_pct": _finite(100 * float(row["slowdown"])),
+        "ci_pct": [_finite(100 * float(row["slowdown_low"])), _finite(100 * float(row["slowdown_high"]))],
+        "p": float(row["p_adjusted"]),
+        "mde_pct": _finite(100 * float(row["mde"])),
+        "seconds": _finite(float(row["detected_s"])),
+        "noisy_rank": rank if rank >= 0 else None,
+        "period_s": _finite(float(row["period"])) or None,
+        "stalls_pct": _finite(100 * float(row["stalls"])),
+        "typical_pct": _finite(100 * float(row["typical"])),
+        "agent_cpu_pct": _finite(100 * float(row["agent_cpu"])),
+        "wakeups_per_s": _finite(float(row["agent_wakeups"])),
+        "source_rule": {
+            "detected": bool(row["source_detected"]),
+            "seconds": _finite(float(row["source_detected_s"])),
+            "separated_seconds": _finite(float(row["source_separated_s"])),
+        },
+        "modelled_cost_pct": {
+            str(int(nodes)): _finite(100 * float(cost))
+            for nodes, cost in zip(np.atleast_1d(summary["scale"].values), np.atleast_1d(row["cost"].values))
+        },
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def worse(old: xr.Dataset, new: xr.Dataset, names: tuple[str, str]) -> list[Finding]:
+    """What is noisier in `new` than in `old`: more time lost in stalls with nothing on, by more than twofold."""
+    before, now = (float(summary["clean_lost"]) for summary in (old, new))
+    if not (math.isfinite(before) and math.isfinite(now)) or now <= max(2 * before, 0.005):
+        return []
+    return [
+        Finding(
+            "noise.noisier",
+            f"{percent(now)} of the time is lost in stalls with nothing on, in {names[0]} it was {percent(before)}",
+            {"lost": now, "before": before},
+            "sonde noise host",
+        )
+    ]

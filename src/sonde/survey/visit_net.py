@@ -1,0 +1,66 @@
+"""The quick form of the net room: a few message lengths, pairs one by one and all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sonde.core.errors import Finding
+from sonde.survey.rooms import Call, Judgement
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from sonde.core.launch.session import Measured
+
+# One below, at and above where MPIs change protocol.
+SIZES = (8, 256, 1024, 4096, 16384, 65536, 262144)
+MODES = "one_to_one,all_to_all"
+
+
+class NetVisit:
+    """Visits net."""
+
+    weight = 1.0
+
+    def measure(self, call: Call) -> Measured:
+        from sonde.net import run as net
+        from sonde.net.modes import read_modes
+        from sonde.net.plan import Plan, gap_for
+
+        start = call.start("sonde-net")
+        plan = Plan(
+            modes=read_modes(MODES),
+            sizes=SIZES,
+            ntasks=call.ranks,
+            seed=call.seed,
+            gap_s=gap_for(call.budget_s),
+        )
+        request = net.Request(plan, start, call.folder / "net.nc", call.command, call.budget_s, call.began)
+        return net.measure(request, call.progress())
+
+    def judge(self, tree: xr.DataTree, name: str) -> Judgement:
+        from sonde.net import verdict
+        from sonde.net.figures import summary_of
+
+        summary = summary_of(tree).load()
+        return Judgement(
+            f"{tree.attrs['mode']}: {verdict.sentence(summary, name)}",
+            verdict.findings(summary, name),
+            verdict.sound(summary),
+        )
+
+    def compare(self, before: xr.DataTree, now: xr.DataTree, names: tuple[str, str]) -> Sequence[Finding]:
+        from sonde.core import dataset
+        from sonde.net import limits
+        from sonde.net.figures import summary_of
+
+        machine = (dataset.attrs(before), dataset.attrs(now))
+        old, new = summary_of(before).load(), summary_of(now).load()
+        return limits.diff(old, new, names, machine=machine).findings
+
+    def drains(self, finding: Finding) -> bool:
+        return True  # a slow link is its hosts' fault, and no other finding names a host
+
+
+VISIT = NetVisit()

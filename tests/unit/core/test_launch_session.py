@@ -1,0 +1,352 @@
+"""One run of a made-up room: a probe that is a script, from its start to the dataset or to nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import textwrap
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import fakeroom
+import numpy as np
+import pytest
+
+from sonde import _core
+from sonde.core import dataset, seal
+from sonde.core.errors import EnvironmentFailure, Interrupted, SondeError, Warning
+from sonde.core.events import Event, NullProgress
+from sonde.core.launch import Placement, session, with_environment
+from sonde.core.launch.mpirun import Mpi
+from sonde.core.launch.process import Ending
+from sonde.core.launch.session import Job
+from sonde.core.launch.start import Start
+
+MPI = Mpi("openmpi", "Open MPI", "4.1.4", Path("/opt/openmpi/bin/mpirun"))
+
+# What every script below can say. `measure` writes `count` epochs of the room's records.
+PROBE = """
+import json, os, sys, time
+sys.path.insert(0, UNIT)
+folder, time_s = sys.argv[1], float(sys.argv[2])
+
+def say(event, **keys):
+    print(json.dumps({"event": event, **keys}), flush=True)
+
+def start(**keys):
+    say("start", **{"ranks": 1, "mpi": "none", "mpi_version": "Lab 1.0", "oversubscribed": False, **keys})
+
+def end(reason="converged", dropped=0):
+    say("end", stop_reason=reason, samples=8, elapsed_s=0.1, dropped=dropped)
+
+def measure(count=1):
+    import fakeroom
+    from sonde import _core
+    head = json.dumps({"fields": fakeroom.FIELDS, "rank": 0, "host": "n001"})
+    writer = _core.BlockWriter(f"{folder}/rank-00000.blk", head, fakeroom.RECORD.itemsize, 1 << 16)
+    if count:
+        writer.append(fakeroom.bursts(0, 2, count))
+    writer.close()
+
+def wait_for_stop():
+    sys.stdin.readline()
+"""
+UNIT = Path(fakeroom.__file__).parent
+
+
+class Plain:
+    """A launcher that starts the script in this Python, once however many ranks."""
+
+    name = "plain"
+
+    def placement(self, hosts: Sequence[str], ntasks: int) -> Placement:
+        return Placement("core", False, "one script")
+
+    def command(
+        self, argv: Sequence[str], hosts: Sequence[str], ntasks: int, env: Mapping[str, str]
+    ) -> list[str]:
+        return with_environment([sys.executable, *argv], env)
+
+    def inject(self, user_command: Sequence[str], env: Mapping[str, str]) -> list[str]:
+        return list(user_command)
+
+    def per_host(self, argv: Sequence[str], hosts: Sequence[str]) -> list[list[str]]:
+        return [list(argv)]
+
+
+class Listener(session.Listener):
+    room = "lab"
+    crowded = ("so it hurts", "take fewer")
+    dropped = ("samples", "ask for less")
+
+    def __init__(self) -> None:
+        super().__init__(NullProgress())
+        self.looks: list[int] = []
+
+    def take(self, event: Event) -> None:
+        super().take(event)
+        match event["event"]:
+            case "look":
+                self.looks.append(event["number"])
+                self.attrs["looks"] = len(self.looks)
+            case "enough":
+                self.stop()
+            case "ready":
+                os.kill(os.getpid(), signal.SIGINT)
+
+
+START = {"event": "start", "ranks": 4, "mpi": "x", "mpi_version": "Lab 1.0", "oversubscribed": True}
+END = {"event": "end", "stop_reason": "budget", "samples": 1, "elapsed_s": 1.0, "dropped": 5}
+
+
+@pytest.fixture
+def job(tmp_path):
+    def make(script: str, **changes: Any) -> Job:
+        path = tmp_path / "probe.py"
+        path.write_text(PROBE.replace("UNIT", repr(str(UNIT)), 1) + textwrap.dedent(script))
+        told: dict[str, Any] = {
+            "schema": fakeroom.SCHEMA,
+            "start": Start(Plain(), (), path, MPI),
+            "ntasks": 1,
+            "words": lambda run_dir, time_s: [run_dir, f"{time_s:g}"],
+            "plan": {"ranks": 1, "cells": [0, 100], "parts": [""]},
+            "out": tmp_path / "a.nc",
+            "command": ("sonde", "lab", "run"),
+            "seed": 7,
+            "time_s": lambda: 20.0,
+            **changes,
+        }
+        return Job(**told)
+
+    return make
+
+
+def codes(warnings: Sequence[Warning]) -> list[str]:
+    return [warning.code for warning in warnings]
+
+
+class TestRun:
+    def test_what_was_measured_becomes_a_dataset(self, job, tmp_path):
+        listener = Listener()
+        script = "start(clock_cost_s=2e-8)\nsay('look', number=3)\nmeasure()\nend()"
+        asked = job(
+            script,
+            attrs={"quick": True, "transport": "mine"},
+            env={"LAB": "1"},
+            warnings=[Warning("lab.early", "", "")],
+        )
+        measured = session.run(asked, listener)
+        assert (measured.stop_reason, measured.interrupted, measured.error) == ("converged", False, None)
+        assert measured.paths == [tmp_path / "a.nc"]
+        assert measured.check() is measured
+        assert listener.looks == [3]
+        assert not asked.run_dir.exists()
+        with dataset.open(tmp_path / "a.nc") as tree:
+            attrs = tree.attrs
+            assert attrs["stop_reason"] == "converged"
+            assert attrs["schema"] == "lab/1"
+            assert attrs["command"] == "sonde lab run"
+            assert (attrs["seed"], attrs["launcher"], attrs["binding"]) == (7, "plain", "core")
+            assert (attrs["quick"], attrs["oversubscribed"], attrs["looks"]) == (1, 0, 1)
+            assert attrs["transport"] == "mine"  # the room knows better
+            assert (attrs["mpi_library"], attrs["clock_cost_s"]) == ("Lab 1.0", 2e-8)
+            assert tree["env"].attrs["LAB"] == "1"
+            assert list(tree["warnings"]["code"].values) == ["lab.early"]
+
+    def test_the_probe_is_told_how_long_it_has_when_it_starts(self, job):
+        asked: list[str] = []
+
+        def left() -> float:
+            asked.append("time")
+            return 12.5
+
+        def words(run_dir: str, time_s: float) -> list[str]:
+            asked.append(f"{time_s:g}")
+            return [run_dir, f"{time_s:g}"]
+
+        session.run(
+            job("assert time_s == 12.5\nstart()\nmeasure()\nend()", time_s=left, words=words), Listener()
+        )
+        assert asked == ["time", "12.5"]
+
+    def test_a_line_to_show_needs_no_folder(self, job, tmp_path):
+        asked = job("", env={"LAB": "1"})
+        assert asked.line(3.0) == [
+            "env",
+            "LAB=1",
+            sys.executable,
+            str(tmp_path / "probe.py"),
+            str(tmp_path / "a.run"),
+            "3",
+        ]
+        assert not asked.run_dir.exists()
+
+    def test_an_error_before_the_start_leaves_nothing(self, job, tmp_path):
+        script = "say('error', code='lab.no_disk', what='no disk', hint='buy one')\nsys.exit(3)"
+        with pytest.raises(EnvironmentFailure) as told:
+            session.run(job(script), Listener())
+        assert (told.value.code, told.value.hint) == ("lab.no_disk", "buy one")
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["probe.py"]
+
+    def test_a_crash_before_the_start_is_told_with_the_rooms_code(self, job, tmp_path):
+        with pytest.raises(EnvironmentFailure) as told:
+            session.run(job("sys.exit('it broke')"), Listener())
+        assert told.value.code == "lab.failed"
+        assert "it broke" in told.value.hint
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["probe.py"]
+
+    def test_a_crash_later_keeps_what_was_measured(self, job, tmp_path):
+        measured = session.run(job("start()\nmeasure()\nos.kill(os.getpid(), 9)"), Listener())
+        assert measured.stop_reason == "failed"
+        with pytest.raises(SondeError) as told:
+            measured.check()
+        assert told.value.hint.startswith(f"what was measured is in {tmp_path / 'a.nc'}; ")
+
+    def test_a_folder_of_another_run_stops_it_before_it_starts(self, job):
+        asked = job("start()\nmeasure()\nend()")
+        asked.run_dir.mkdir()
+        with pytest.raises(EnvironmentFailure) as told:
+            session.run(asked, Listener())
+        assert told.value.code == "core.cannot_write"
+        assert list(asked.run_dir.iterdir()) == []
+
+
+class TestInterrupted:
+    def test_ctrl_c_asks_the_probe_to_finish_and_saves(self, job):
+        before = signal.getsignal(signal.SIGINT)
+        script = "start()\nmeasure()\nsay('ready')\nwait_for_stop()\nend('interrupted')"
+        measured = session.run(job(script), Listener())
+        assert (measured.stop_reason, measured.interrupted, measured.error) == ("interrupted", True, None)
+        assert signal.getsignal(signal.SIGINT) is before
+
+    @pytest.mark.parametrize("left", ["", "measure(0)\n"])
+    def test_before_a_sample_nothing_is_left(self, job, tmp_path, left):
+        script = f"start()\n{left}say('ready')\nwait_for_stop()\nend('interrupted')"
+        with pytest.raises(Interrupted) as told:
+            session.run(job(script), Listener())
+        assert told.value.code == "lab.interrupted"
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["probe.py"]
+
+    def test_before_the_probe_listens(self, job, tmp_path):
+        def too_soon(run_dir: str, time_s: float) -> list[str]:
+            raise KeyboardInterrupt
+
+        with pytest.raises(Interrupted) as told:
+            session.run(job("", words=too_soon), Listener())
+        assert told.value.code == "lab.interrupted"
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["probe.py"]
+
+    def test_while_it_is_saved_samples_stay_for_recover(self, job, monkeypatch):
+        def too_late(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(seal, "seal", too_late)
+        asked = job("start()\nmeasure()\nend()")
+        with pytest.raises(KeyboardInterrupt):
+            session.run(asked, Listener())
+        assert not session.nothing_in(asked.run_dir, None)
+
+    def test_the_room_may_ask_itself(self, job):
+        listener = Listener()
+        script = "start()\nmeasure()\nsay('enough')\nwait_for_stop()\nend('settled')"
+        measured = session.run(job(script), listener)
+        assert (measured.stop_reason, measured.interrupted) == ("settled", False)
+        listener.stop()  # nothing is under way
+
+    def test_another_thread_may_run_it_without_signals(self, job):
+        kept: list[session.Measured] = []
+        asked = job("start()\nmeasure()\nend()")
+        thread = threading.Thread(target=lambda: kept.append(session.run(asked, Listener())))
+        thread.start()
+        thread.join()
+        assert kept[0].stop_reason == "converged"
+
+
+class TestSilence:
+    def test_a_silent_probe_is_stopped_and_said_to_be(self, job):
+        measured = session.run(job("start()\nmeasure()\nwait_for_stop()", timeout_s=0.1), Listener())
+        assert measured.stop_reason == "timeout"
+        assert measured.error is not None
+        assert measured.error.code == "lab.peer_timeout"
+        assert "--timeout is 0 s" in measured.error.what
+        assert measured.error.hint == Listener.patience
+
+    def test_no_limit_of_time_is_none(self, job):
+        measured = session.run(
+            job("assert time_s == 0\nstart()\nmeasure()\nend()", time_s=lambda: 0.0), Listener()
+        )
+        assert measured.error is None
+
+
+class TestListener:
+    def test_shared_cores_are_told_in_the_rooms_words(self):
+        listener = Listener()
+        listener.take({**START, "ranks_on_node": 4, "forwarding_ranks": 2})
+        (warning,) = listener.warnings
+        assert warning == Warning(
+            "lab.oversubscribed", "4 ranks share fewer cores on a host: so it hurts", "take fewer"
+        )
+        assert listener.attrs["forwarding_ranks"] == 2
+
+    def test_an_old_probe_tells_no_clock_cost(self):
+        listener = Listener()
+        listener.take(START)
+        assert listener.attrs["clock_cost_s"] != listener.attrs["clock_cost_s"]  # NaN
+        assert "forwarding_ranks" not in listener.attrs
+
+    def test_lost_records_are_told(self):
+        listener = Listener()
+        listener.take(END)
+        assert listener.warnings == [
+            Warning("lab.records_dropped", "5 samples found no room and are lost", "ask for less")
+        ]
+
+    def test_the_probes_own_warnings_keep_their_codes(self):
+        listener = Listener()
+        listener.take({"event": "warning", "code": "lab.odd", "evidence": "x", "hint": "y"})
+        assert codes(listener.warnings) == ["lab.odd"]
+
+    def test_an_event_of_a_newer_probe_is_nothing(self):
+        listener = Listener()
+        listener.take({"event": "dance"})
+        assert (listener.warnings, listener.attrs, listener.error) == ([], {}, None)
+
+    @pytest.mark.parametrize(
+        ("interrupted", "ended", "ending", "reason"),
+        [
+            (True, END, "done", "interrupted"),
+            (False, END, "done", "budget"),
+            (False, END, "timeout", "budget"),
+            (False, None, "timeout", "timeout"),
+            (False, None, "rank_died", "failed"),
+        ],
+    )
+    def test_why_it_ended(self, interrupted, ended, ending, reason):
+        listener = Listener()
+        listener.interrupted, listener.ended = interrupted, ended
+        assert listener.stop_reason(Ending(ending, 0)) == reason
+
+
+class TestNothingIn:
+    def test_kinds_of_records_that_are_no_samples_do_not_count(self, tmp_path):
+        fields = [["kind", "<u4", []], ["n", "<u4", []]]
+        header = f'{{"fields": {fields!r}, "rank": 0}}'.replace("'", '"')
+        writer = _core.BlockWriter(str(tmp_path / "rank-00000.blk"), header, 8, 1 << 16)
+        writer.append(np.array([(2, 1), (1, 1)], [("kind", "<u4"), ("n", "<u4")]))
+        writer.close()
+        assert session.nothing_in(tmp_path, (0,))
+        assert not session.nothing_in(tmp_path, (0, 1))
+        assert not session.nothing_in(tmp_path, None)
+
+    def test_a_file_without_a_head_holds_nothing(self, tmp_path):
+        (tmp_path / "rank-00000.blk").write_bytes(b"")
+        assert session.nothing_in(tmp_path, None)
+
+    def test_what_somebody_else_keeps_there_is_not_forgotten(self, tmp_path):
+        folder = fakeroom.make_run(tmp_path / "a.run", ranks=1)
+        (folder / "notes").write_text("mine")
+        session.forget(folder)
+        assert [path.name for path in folder.iterdir()] == ["notes"]

@@ -1,0 +1,307 @@
+"""How a survey shares its time between rooms and what becomes of their results, with rooms made up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import fakeroom
+import pytest
+
+from sonde.core import seal
+from sonde.core.errors import (
+    DataError,
+    EnvironmentFailure,
+    Finding,
+    Interrupted,
+    SondeError,
+    UsageError,
+    Warning,
+)
+from sonde.core.events import NullProgress
+from sonde.core.launch.session import Measured
+from sonde.survey import rooms, run
+from sonde.survey.rooms import Call, Judgement, RoomResult
+
+BUDGET_S = 1000.0  # so long that the time the tests take is none
+
+
+class Room:
+    """A visit whose measuring ends as told."""
+
+    def __init__(self, name: str, weight: float = 1.0, drained: str = "") -> None:
+        self.name, self.weight, self.drained = name, weight, drained
+        self.calls: list[Call] = []
+        self.ends: Callable[[], object] = lambda: None
+        self.interrupted = False
+        self.error: SondeError | None = None
+        self.sound = True
+
+    def measure(self, call: Call) -> Measured:
+        self.calls.append(call)
+        call.progress()
+        self.ends()
+        folder = fakeroom.make_run(call.folder / f"{self.name}.run", ranks=1)
+        seal.end_run(folder, {}, [Warning(f"{self.name}.odd", "odd", "")])
+        made = seal.seal(folder, call.folder / f"{self.name}.nc", fakeroom.SCHEMA)
+        return Measured(made, "converged", self.interrupted, self.error)
+
+    def judge(self, tree: Any, name: str) -> Judgement:
+        median = float(tree["summary"]["median"][0, 0])
+        found = [Finding(f"{self.name}.found", "it is slow", {"host": self.name})]
+        return Judgement(f"{median * 1e6:.0f} µs in {Path(name).name}", found, self.sound)
+
+    def compare(self, before: Any, now: Any, names: tuple[str, str]) -> Sequence[Finding]:
+        worse = float(now["summary"]["median"][0, 0] / before["summary"]["median"][0, 0])
+        return [Finding(f"{self.name}.slower", f"{worse:g} times {names[0]}")]
+
+    def drains(self, finding: Finding) -> bool:
+        return finding.code == self.drained
+
+
+@pytest.fixture
+def visits(monkeypatch):
+    def make(*wanted: Room) -> None:
+        known = {room.name: room for room in wanted}
+        monkeypatch.setattr(run, "ROOMS", tuple(known))
+        monkeypatch.setattr(run, "visit", known.__getitem__)
+
+    return make
+
+
+@pytest.fixture
+def survey(tmp_path):
+    def go(budget_s: float = BUDGET_S, began: float | None = None, **changes: Any) -> list[RoomResult]:
+        told: dict[str, Any] = {
+            "launcher": "auto",
+            "hosts": None,
+            "ntasks": 2,
+            "seed": None,
+            "bar": lambda title, budget_s: NullProgress(),
+            **changes,
+        }
+        since = time.monotonic() if began is None else began
+        return run.survey(tmp_path / "here", budget_s=budget_s, began=since, **told)
+
+    return go
+
+
+def fails(error: BaseException) -> Callable[[], object]:
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
+NO_MPI = EnvironmentFailure("net.no_mpi", "there is no MPI", "install one")
+
+
+class TestShares:
+    def test_one_room_gets_all_of_the_time_since_the_command_began(self, visits, survey):
+        net, began = Room("net"), time.monotonic() - 3.0
+        visits(net)
+        survey(began=began)
+        (call,) = net.calls
+        assert (call.budget_s, call.began) == (BUDGET_S, began)
+
+    def test_rooms_share_by_weight(self, visits, survey):
+        net, noise = Room("net", 1.0), Room("noise", 3.0)
+        visits(net, noise)
+        survey()
+        assert net.calls[0].budget_s == BUDGET_S / 4
+        assert noise.calls[0].budget_s > BUDGET_S * 0.9  # net was done at once, and left its share
+        assert noise.calls[0].began > net.calls[0].began
+
+    def test_a_skipped_room_leaves_its_share(self, visits, survey):
+        net, noise = Room("net"), Room("noise")
+        net.ends = fails(NO_MPI)
+        visits(net, noise)
+        survey()
+        assert net.calls[0].budget_s == BUDGET_S / 2
+        assert BUDGET_S * 0.9 < noise.calls[0].budget_s <= BUDGET_S
+
+    def test_all_shares_of_weights(self):
+        assert run.share([1.0], 40.0) == 40.0
+        assert run.share([1.0, 1.0], 40.0) == 20.0
+        assert run.share([1.0, 3.0], 40.0) == 10.0
+        assert run.share([2.0, 1.0, 1.0], -4.0) == -2.0
+
+    def test_where_no_time_is_left_the_rest_is_skipped_and_said(self, visits, survey):
+        net, noise = Room("net"), Room("noise")
+        visits(net, noise)
+        net.ends = lambda: time.sleep(0.05)
+        first, second = survey(budget_s=0.02)
+        assert first.skipped == ""
+        assert second.skipped == "net took all of the 0.02 s"
+        assert "--budget" in second.hint
+        assert noise.calls == []
+
+
+class TestVisits:
+    def test_what_rooms_say_comes_into_their_results(self, visits, survey, tmp_path):
+        net, noise = Room("net"), Room("noise")
+        noise.sound = False
+        visits(net, noise)
+        bars: list[str] = []
+        first, second = survey(
+            bar=lambda title, budget_s: bars.append(title) or NullProgress(), seed=5, hosts="n[1-2]"
+        )
+        assert bars == ["survey: net", "survey: noise"]
+        assert first.datasets == [tmp_path / "here" / "net.nc"]
+        assert second.datasets == [tmp_path / "here" / "noise.nc"]
+        assert (first.verdict, first.lines) == ("1 µs in net.nc", ["1 µs in net.nc"])
+        assert [finding.code for finding in second.findings] == ["noise.found"]
+        assert [warning.code for warning in first.warnings] == ["net.odd"]
+        assert (first.complete, first.sound, second.sound) == (True, True, False)
+        assert {(call.seed, call.hosts, call.ranks) for call in net.calls + noise.calls} == {(5, "n[1-2]", 2)}
+
+    def test_without_a_seed_all_rooms_take_the_same(self, visits, survey):
+        net, noise = Room("net"), Room("noise")
+        visits(net, noise)
+        survey()
+        assert net.calls[0].seed == noise.calls[0].seed
+
+    def test_what_a_room_lacks_is_its_result(self, visits, survey):
+        net, noise = Room("net"), Room("noise")
+        net.ends = fails(NO_MPI)
+        visits(net, noise)
+        first, second = survey()
+        assert (first.skipped, first.hint, first.datasets) == ("there is no MPI", "install one", [])
+        assert second.skipped == ""
+        assert run.summary([first])[:2] == ["net: skipped: there is no MPI", "  install one"]
+
+    def test_what_was_measured_before_an_error_counts(self, visits, survey):
+        net = Room("net")
+        net.error = NO_MPI
+        visits(net)
+        (result,) = survey()
+        assert result.skipped == "there is no MPI"
+        assert len(result.datasets) == len(result.lines) == 1
+
+    def test_a_folder_that_cannot_be_made(self, visits, survey, tmp_path):
+        visits(Room("net"))
+        (tmp_path / "here").write_text("")
+        with pytest.raises(EnvironmentFailure) as told:
+            survey()
+        assert told.value.code == "core.cannot_write"
+
+
+class TestInterrupted:
+    def test_before_anything_was_measured_no_folder_is_left(self, visits, survey, tmp_path):
+        net, noise = Room("net"), Room("noise")
+        net.ends = fails(Interrupted("net.interrupted", "interrupted", ""))
+        visits(net, noise)
+        with pytest.raises(Interrupted):
+            survey()
+        assert noise.calls == []
+        assert not (tmp_path / "here").exists()
+
+    def test_a_room_cut_short_is_the_last(self, visits, survey):
+        net, noise = Room("net"), Room("noise")
+        net.interrupted = True
+        visits(net, noise)
+        first, second = survey()
+        assert (first.interrupted, len(first.datasets)) == (True, 1)
+        assert second.skipped == "the survey was interrupted"
+        assert noise.calls == []
+
+    def test_what_earlier_rooms_measured_is_not_lost(self, visits, survey):
+        net, noise = Room("net"), Room("noise")
+        noise.ends = fails(Interrupted("noise.interrupted", "interrupted too soon", "run it again"))
+        visits(net, noise)
+        first, second = survey()
+        assert len(first.datasets) == 1
+        assert (second.interrupted, second.skipped) == (True, "interrupted too soon")
+
+    def test_other_errors_of_a_room_are_not_hidden(self, visits, survey):
+        net = Room("net")
+        net.ends = fails(ZeroDivisionError())
+        visits(net)
+        with pytest.raises(ZeroDivisionError):
+            survey()
+
+
+class TestCompare:
+    def results(self, folder: Path, *names: str, scale: float = 1.0) -> list[RoomResult]:
+        folder.mkdir(exist_ok=True)
+        made = []
+        for name in names:
+            run_dir = fakeroom.make_run(folder / f"{name}.run", ranks=1, scale=scale)
+            made.append(
+                RoomResult(
+                    name, datasets=[seal.seal(run_dir, folder / f"{name}.nc", fakeroom.SCHEMA)[0].path]
+                )
+            )
+        return made
+
+    def test_each_room_holds_its_own_datasets_against_the_earlier_ones(self, visits, tmp_path):
+        visits(Room("net"), Room("noise"))
+        self.results(tmp_path / "before", "net", "noise")
+        results = self.results(tmp_path / "now", "net", "noise", scale=2.0)
+        run.compare(results, tmp_path / "before")
+        for result in results:
+            (finding,) = result.findings
+            assert finding.code == f"{result.room}.slower"
+            assert finding.text == f"2 times {tmp_path / 'before' / result.room}.nc"
+
+    def test_nothing_to_hold_it_against_is_nothing(self, visits, tmp_path):
+        visits(Room("net"))
+        results = self.results(tmp_path / "now", "net")
+        run.compare(results, None)
+        assert (results[0].findings, results[0].warnings) == ([], [])
+
+    def test_a_room_that_the_earlier_survey_did_not_visit_is_said(self, visits, tmp_path):
+        visits(Room("net"), Room("noise"))
+        self.results(tmp_path / "before", "net")
+        net, noise = self.results(tmp_path / "now", "net", "noise")
+        run.compare([net, noise], tmp_path / "before")
+        assert len(net.findings) == 1
+        assert noise.findings == []
+        assert [warning.code for warning in noise.warnings] == ["survey.nothing_to_compare"]
+
+    def test_a_folder_that_is_no_survey_is_an_error(self, visits, tmp_path):
+        visits(Room("net"))
+        results = self.results(tmp_path / "now", "net")
+        with pytest.raises(DataError) as told:
+            run.compare(results, tmp_path / "nowhere")
+        assert told.value.code == "core.no_such_file"
+
+    def test_a_room_that_was_skipped_now_is_not_compared(self, visits, tmp_path):
+        visits(Room("net"), Room("noise"))
+        self.results(tmp_path / "before", "net", "noise")
+        (net,) = self.results(tmp_path / "now", "net")
+        skipped = RoomResult("noise", skipped="there is no MPI")
+        run.compare([skipped, net], tmp_path / "before")
+        assert (skipped.findings, skipped.warnings) == ([], [])
+        assert len(net.findings) == 1
+
+
+def test_only_what_a_room_says_drains_a_host(visits):
+    visits(Room("net", drained="net.found"), Room("noise"))
+    bad, odd, loud = Finding("net.found", "x"), Finding("net.odd", "x"), Finding("noise.found", "x")
+    results = [RoomResult("net", findings=[odd, bad]), RoomResult("noise", findings=[loud])]
+    assert run.draining(results) == [bad]
+
+
+class TestRooms:
+    @pytest.mark.parametrize("room", rooms.ROOMS)
+    def test_every_room_can_be_visited(self, room):
+        found = rooms.visit(room)
+        assert found.weight > 0
+        assert all(callable(getattr(found, name)) for name in ("measure", "judge", "compare", "drains"))
+
+    def test_a_call_starts_a_program_of_its_room(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("SONDE_MPI", "/nonexistent/mpi")
+        call = Call("lab", tmp_path, "auto", None, None, 1, (), 10.0, 0.0, lambda *_: NullProgress())
+        with pytest.raises(EnvironmentFailure) as told:
+            call.start("sonde-lab")
+        assert told.value.code == "lab.no_mpi"
+        monkeypatch.setenv("SLURM_NTASKS", "12")
+        assert call.ranks == 12
+
+    def test_hosts_that_cannot_be_read_skip_the_room(self, tmp_path):
+        call = Call("lab", tmp_path, "auto", "n[1-", None, 1, (), 10.0, 0.0, lambda *_: NullProgress())
+        with pytest.raises(UsageError):
+            call.start("sonde-lab")
