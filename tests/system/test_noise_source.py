@@ -282,22 +282,38 @@ class TestCommand:
             assert part in ran.said
         assert list(sonde.cwd.iterdir()) == []
 
+    def test_too_short_for_a_burst_leaves_nothing(self, sonde):
+        ran = sonde(
+            "noise", "source", "--level", "1%", "--period", "1h", "--duration", "200ms", "-o", "a.nc"
+        ).expect(3)
+        assert "before anything was recorded" in ran.said
+        assert "two periods" in ran.said
+        assert list(sonde.cwd.iterdir()) == []
+
     def test_no_folder_for_the_dataset(self, sonde):
         ran = sonde("noise", "source", "--level", "1%", "-o", "no/such/a.nc").expect(3)
         assert "no/such" in ran.said
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
-def test_full_disk_keeps_the_noise_and_counts_what_is_lost(agent, tmp_path):
-    small = tmp_path / "small"
-    small.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)], capture_output=True, check=False
-    )
-    if mounted.returncode != 0:
+@pytest.fixture
+def small(tmp_path) -> Iterator[Path]:
+    """A folder with room for some 36 KiB."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a file system needs root")
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         pytest.skip("no tmpfs can be mounted here")
     try:
-        (small / "fill").write_bytes(bytes(56 << 10))
+        (folder / "fill").write_bytes(bytes(92 << 10))
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+class TestFullDisk:
+    def test_the_noise_goes_on_and_what_is_lost_is_counted(self, agent, small):
         out, _ = agent(
             "--level", "0.1", "--period-s", "0.001", "--duration-s", 1.5, "--record", small / "a.blk"
         ).communicate(timeout=60)
@@ -306,7 +322,18 @@ def test_full_disk_keeps_the_noise_and_counts_what_is_lost(agent, tmp_path):
         end = events[-1]
         assert end["event"] == "end"
         assert end["dropped"] > 0
-        kept = records(small / "a.blk")
-        assert len(kept) + end["dropped"] == end["samples"]
-    finally:
-        subprocess.run(["umount", str(small)], check=True)
+        assert len(records(small / "a.blk")) + end["dropped"] == end["samples"]
+
+    def test_the_command_says_so_and_loses_nothing_that_was_written(self, sonde, small):
+        ran = sonde(
+            *("noise", "source", "--level", "10%", "--period", "2ms", "--duration", "2s"),
+            *("-o", small / "a.nc"),
+        ).expect(3)
+        assert "no space is left there" in ran.said
+        assert "data recover" in ran.said
+        assert sorted(path.name for path in small.iterdir()) == ["a.run", "fill"]
+        assert sonde.left() == []
+        (small / "fill").unlink()
+        sonde("data", "recover", small / "a.run", "-o", "a.nc").expect(0)
+        with library.open(sonde.cwd / "a.nc") as tree:
+            assert int(tree["raw"]["n"][0]) > 0

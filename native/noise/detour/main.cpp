@@ -33,7 +33,8 @@ namespace {
 using namespace sonde;
 using namespace sonde::noise;
 
-constexpr double flush_s = 0.5, told_s = 0.5;
+// Whoever reads an event wakes for it, and may do so on a core that is being measured.
+constexpr double flush_s = 0.5, told_s = 2;
 std::atomic<bool> ending{false};
 extern "C" void on_end(int) { ending = true; }
 
@@ -385,6 +386,12 @@ int run(DetourOptions o) {
   std::atomic<int> ready{0};
   std::atomic<bool> go{false};
   std::vector<std::unique_ptr<Watcher>> team;
+  // Signals are the main thread's: it sleeps in poll, which they end, and measuring threads are left alone.
+  sigset_t ending_signals, before;
+  sigemptyset(&ending_signals);
+  sigaddset(&ending_signals, SIGTERM);
+  sigaddset(&ending_signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &ending_signals, &before);
   for (const int cpu : o.cpus) {
     auto& w = *team.emplace_back(std::make_unique<Watcher>());
     w.cpu = cpu;
@@ -395,6 +402,7 @@ int run(DetourOptions o) {
       else w.measure<TickKind::clock>(ready, go);
     });
   }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   while (ready < static_cast<int>(team.size())) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const Error* error = nullptr;
   for (const auto& w : team)

@@ -29,6 +29,7 @@ from sonde.core.launch import libexec
 from sonde.core.launch.process import Ending, ProbeProcess
 from sonde.noise.schema import NAME, SCHEMA
 
+POLL_S = 2.0  # Sonde's own wake-ups are noise, too; what programs say, and their end, are heard at once
 OFF_LIMIT_S = 15.0  # beyond its budget, for start-up and for writing, before a program is taken for stuck
 
 
@@ -154,7 +155,7 @@ def measure(
         known = dict(after(team.said)) if after else {}
         if not _anything_in(run_dir):
             _forget(run_dir)
-            raise error or _interrupted()
+            raise error or (_interrupted() if team.interrupted else _nothing(team.warnings))
         if isinstance(error, EnvironmentFailure) and len(team.endings) > 1:
             team.warnings.append(Warning(error.code, error.what, error.hint))
         files = seal.seal(
@@ -226,7 +227,7 @@ def _run(request: Request, commands: Sequence[Sequence[str]], run_dir: Path, tea
             folder = run_dir / f"program-{number:05d}"
             folder.mkdir()
         take = _taker(team, one.label)
-        processes.append(ProbeProcess(commands[number], folder, take, room="noise"))
+        processes.append(ProbeProcess(commands[number], folder, take, room="noise", poll_s=POLL_S))
 
     limit = None if request.duration_s is None else request.duration_s + OFF_LIMIT_S
 
@@ -250,8 +251,7 @@ def _run(request: Request, commands: Sequence[Sequence[str]], run_dir: Path, tea
         for thread in threads:
             thread.start()
         for thread in threads:
-            while thread.is_alive():
-                thread.join(0.1)  # never for long: a signal is handled between two waits
+            thread.join()  # a signal is handled meanwhile
 
 
 def _taker(team: _Team, label: str) -> Callable[[Event], None]:
@@ -270,6 +270,17 @@ def _anything_in(run_dir: Path) -> bool:
 def _interrupted() -> Interrupted:
     return Interrupted(
         "noise.interrupted", "interrupted before anything was recorded; no file is left", "run it again"
+    )
+
+
+def _nothing(warnings: Sequence[Warning]) -> EnvironmentFailure:
+    """Why a run that ended by itself has no record: what a program warned of, else its time was too short."""
+    if warnings:
+        return EnvironmentFailure(warnings[0].code, warnings[0].evidence, warnings[0].hint)
+    return EnvironmentFailure(
+        "noise.nothing_recorded",
+        "the time was over before anything was recorded; no file is left",
+        "give it more time, two periods of a source at least",
     )
 
 
