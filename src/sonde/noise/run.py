@@ -16,6 +16,7 @@ from sonde.core.launch.start import Start
 from sonde.noise.agents import AgentPlan
 from sonde.noise.plan import END_S, END_SHARE, OFF, Plan, Variant, design_for
 from sonde.noise.schema import SCHEMA
+from sonde.noise.verdict import SURVEY
 
 # Finding an agent's period: how long it is watched, how often, and what stands apart counts as two wake-ups.
 WATCH_S, WATCH_STEP_S, APART_S = 8.0, 0.04, 0.15
@@ -181,21 +182,24 @@ def measure_quickly(
     began: float,
     progress: Progress,
 ) -> Measured:
-    """The quick form for a survey: what noise of 1 % a second costs here, and what would have been found.
+    """The quick form for a survey: whether noise of 1 % is found here, what else would be, what is lost by itself.
 
     Raises
     ------
     UsageError  noise.budget_too_short.
     """
-    agent = source_plan(0.01, 1.0, 250_000, seed)
-    variants = (OFF, Variant("noise source 1%", agent, (last_cpu(),), 0.01))
+    level = 0.01
+    agent = source_plan(level, 1.0, 250_000, seed)
+    variants = (OFF, Variant("noise source 1%", agent, (last_cpu(),), level))
     plan = Plan(
         variants,
         design_for(budget_s, 1.0),
         ntasks,
+        matters=level,
         seed=seed,
         period_s=1.0,
-        labels={"level": 0.01, "words": 250_000},
+        study=SURVEY,
+        labels={"level": level, "words": 250_000},
     )
     return measure(Request(plan, start, out, command, budget_s, began), progress)
 
