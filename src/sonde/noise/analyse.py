@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from sonde.core import stats
+from sonde.core.described import optional
 from sonde.noise import judge
 from sonde.noise.histogram import quantiles
 
@@ -128,11 +129,15 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
     summary = xr.Dataset(
         data,
         coords={
-            "variant": ("variant", names[1:]) if rows else ("variant", np.array([], dtype="U1")),
-            "case": ("case", names),
-            "quantile": ("quantile", np.array(QUANTILES)),
-            "scale": ("scale", np.array(SCALES), {"long_name": "nodes"}),
-            "cell": ("cell", (np.arange(CELLS) + 0.5) / CELLS, {"long_name": "share of the period"}),
+            "variant": ("variant", np.array(names[1:], dtype="U"), {"long_name": "what was on, besides off"}),
+            "case": ("case", names, {"long_name": "what was on, off included"}),
+            "quantile": ("quantile", np.array(QUANTILES), NUMBER | {"long_name": "quantile"}),
+            "scale": ("scale", np.array(SCALES), NUMBER | {"long_name": "nodes"}),
+            "cell": (
+                "cell",
+                (np.arange(CELLS) + 0.5) / CELLS,
+                NUMBER | {"long_name": "share of the period, 0.5 at the wake-up"},
+            ),
         },
     )
     for key in (
@@ -210,6 +215,12 @@ TEXTS = {
     "fold_off": ("1", "share of periods with a stall in a cell of the period, agent off"),
     "fold_threshold": ("s", "what counts as a stall in the fold"),
 }
+
+SUMMARY = {
+    name: optional(("variant", *DIMS.get(name, ())), units, text, "|i1" if name == "detected" else "<f8")
+    for name, (units, text) in TEXTS.items()
+}
+"""What /summary holds of each variant; a clean run has none."""
 
 
 def _attrs(key: str) -> dict[str, str]:

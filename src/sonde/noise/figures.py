@@ -21,7 +21,8 @@ from sonde.noise.verdict import percent
 MOST_STALLS = 3000  # drawn, the longest of all
 MOST_RANKS = 64  # bars
 SHUFFLES, SHUFFLED_LEVEL = 200, 0.95
-FEWEST = 5  # blocks of each kind, below which a quantile of shuffled ones means nothing
+FEWEST = 5  # blocks of each kind, or readings beyond a quantile, below which it means nothing
+PER_DECADE = 6  # quantiles drawn
 
 TIME = Axis("time since the run began", "s")
 CLEAN = "nothing on"
@@ -143,16 +144,16 @@ def runs(summary: xr.Dataset) -> dict[str, str]:
 
 
 def title(summary: xr.Dataset) -> str:
-    """ "Noise of node-exporter on alltoall of 1 KiB"."""
+    """ "node-exporter beside alltoall of 1 KiB"."""
     loop = verdict.loop(summary)
     study = str(summary.attrs.get("study", "run"))
     agent = str(summary.attrs.get("agent", "none"))
     if not summary.sizes.get("variant", 0) or agent == "none":
-        return f"Noise of nothing at all on {loop}"
+        return f"Nothing beside {loop}"
     if study == verdict.SURVEY:
         return f"Sensitivity to noise of {loop}"
-    what = {"compare": "Placements of", "sensitivity": "Levels of"}.get(study, "Noise of")
-    return f"{what} {agent} {'beside' if study in ('compare', 'sensitivity') else 'on'} {loop}"
+    what = {"compare": "Placements of ", "sensitivity": "Levels of "}.get(study, "") + agent
+    return f"{'Noise source' if what == 'noise source' else what} beside {loop}"
 
 
 def facts(summary: xr.Dataset) -> list[Fact]:
@@ -165,14 +166,13 @@ def facts(summary: xr.Dataset) -> list[Fact]:
         told = verdict.interval(float(row["slowdown_low"]), float(row["slowdown_high"]))
         out += [
             Fact("slowdown", percent(float(row["slowdown"])), f"95 %: {told}"),
-            Fact("p", f"{float(row['p_adjusted']):.2g}", f"{percent(alpha)} is allowed; all looks paid for"),
+            Fact("p-value", f"{float(row['p_adjusted']):.2g}", f"{percent(alpha)} is allowed; all looks paid for"),
             _would_find(row),
         ]
         if int(row["detected"]):
             rank = int(row["noisy_rank"])
-            out.append(
-                Fact("late", f"rank {rank}" if rank >= 0 else "no single rank", verdict.noisy_rank(row))
-            )
+            known = verdict.noisy_rank(row).removeprefix(f"rank {rank}, ")
+            out.append(Fact("who was late", f"rank {rank}" if rank >= 0 else "no single rank", known))
     elif rows:
         found = [row for row in rows if int(row["detected"])]
         least = min(rows, key=lambda row: float(row["slowdown"]))
@@ -300,11 +300,7 @@ def stalls(raw: xr.Dataset, summary: xr.Dataset) -> Figure | None:
     )
     shaded = ""
     if _single(summary):
-        on = summary["block_variant"].values == 1
-        begin, long = summary["block_begin"].values[on], summary["block_length"].values[on]
-        data = data.assign(
-            band=(("band", "end"), np.stack([begin, begin + long], axis=1)), band_name=f"{names[1]} on"
-        )
+        data = data.assign(band=(("band", "end"), stretches(summary, 1)), band_name=f"{names[1]} on")
         shaded = " The ground is shaded where it was on."
     thinned = (
         f" Of {total} stalls the {length.size} longest are drawn, from {format_duration(least)} on."
@@ -320,6 +316,16 @@ def stalls(raw: xr.Dataset, summary: xr.Dataset) -> Figure | None:
         data,
         {"x": TIME, "y": Axis("length of the stall", "s", log=True)},
     )
+
+
+def stretches(summary: xr.Dataset, variant: int) -> np.ndarray:
+    """(stretch, 2) s since the run began: from when to when a variant was on in one block after the other."""
+    begin, length = summary["block_begin"].values, summary["block_length"].values
+    order = np.flatnonzero((summary["block_variant"].values >= 0) & np.isfinite(begin + length))
+    on = summary["block_variant"].values[order] == variant
+    change = np.flatnonzero(np.diff(on, prepend=False, append=False))
+    first, last = order[change[::2]], order[change[1::2] - 1]
+    return np.stack([begin[first], begin[last] + length[last]], axis=1)
 
 
 def folded(summary: xr.Dataset) -> Figure | None:
@@ -372,32 +378,37 @@ def fold_period(row: xr.Dataset) -> float:
 def shift(summary: xr.Dataset, raw: xr.Dataset | None) -> Figure | None:
     """Quantiles of the iteration, on over off, beside what shuffled labels give."""
     count = summary.sizes.get("variant", 0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = summary["quantile_s"].values[1:] / summary["quantile_s"].values[0]
-    if not count or not np.isfinite(ratio).any():
+    if not count:
         return None
-    rarity = 1 / (1 - np.asarray(QUANTILES))
-    null = None if raw is None else [shuffled(raw, summary, k + 1) for k in range(count)]
-    y = np.full((count, 3, len(QUANTILES)), np.nan)
-    y[:, 0] = ratio
-    if null is not None:
-        y[:, 1], y[:, 2] = (np.stack([each[end] for each in null]) for end in (0, 1))
-    told = np.isfinite(y[:, 1:]).any()
+    every = 1
+    if raw is None:
+        q = np.asarray(QUANTILES)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = summary["quantile_s"].values[1:] / summary["quantile_s"].values[0]
+        low = high = np.full(ratio.shape, np.nan)
+    else:
+        every = int(raw["stamp_every"].values[reader(raw)])
+        q = tail_of(raw, summary)
+        ratio, low, high = (
+            np.stack(part) for part in zip(*(shuffled(raw, summary, k + 1, q) for k in range(count)))
+        )
+    if not np.isfinite(ratio).any():
+        return None
+    told = bool(np.isfinite(low).any())
+    y = np.stack([ratio, low, high] if told else [ratio], axis=1)
+    null = [f"{SHUFFLED_LEVEL:.0%} of runs with shuffled labels".replace("%", " %", 1)] * 2 if told else []
     data = xr.Dataset(
         {
-            "x": (("variant", "series", "point"), np.broadcast_to(rarity, y.shape)),
+            "x": (("variant", "series", "point"), np.broadcast_to(1 / (1 - q), y.shape)),
             "y": (("variant", "series", "point"), y),
-            "style": ("series", ["line", "dashed", "dashed"]),
-            "hue": ("series", [1, 0, 0]),
-            "key": ("series", ["", "shuffled", "shuffled"] if told else ["", "", ""]),
+            "style": ("series", ["line", *["dashed" for _ in null]]),
+            "hue": ("series", [1, *[4 for _ in null]]),
+            "key": ("series", ["", *null]),
             "level": ("level", [1.0]),
             "level_name": ("level", ["no change"]),
         },
-        coords={"series": ["on / off", "shuffled", "shuffled"], "variant": _names(summary)[1:]},
+        coords={"series": ["agent on over off", *null], "variant": _names(summary)[1:]},
     )
-    data = data.assign(key=("series", ["", *["95 % of runs with shuffled labels"] * 2] if told else [""] * 3))
-    if not told:
-        data = data.isel(series=[0])
     if count == 1:
         data = data.isel(variant=0, drop=True)
     return Figure(
@@ -405,40 +416,62 @@ def shift(summary: xr.Dataset, raw: xr.Dataset | None) -> Figure | None:
         "Which iterations got longer",
         "How much longer the typical iteration (left) and ever rarer ones (right) take with the agent on. A step at the "
         "right alone is a few long interruptions; a shift of the whole line is a shared core, cache or link."
-        + (" Between the dashed lines it may be chance." if told else ""),
+        + (" Between the dashed lines it may be chance." if told else "")
+        + (f" One reading of the clock is of {every} iterations." if every > 1 else ""),
         Kind.SCATTER,
         data,
-        {"x": Axis("one iteration in so many is longer", log=True), "y": Axis("on / off", log=True)},
+        {"x": Axis("one iteration in so many is longer", log=True), "y": Axis("agent on over off", log=True)},
         (VARIANT,) if count > 1 else (),
     )
 
 
-def shuffled(raw: xr.Dataset, summary: xr.Dataset, variant: int) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of the central SHUFFLED_LEVEL of on / off ratios of quantiles when labels are drawn anew in each segment.
+def tail_of(raw: xr.Dataset, summary: xr.Dataset) -> np.ndarray:
+    """Quantiles, evenly spread over how rare what lies beyond is: down to FEWEST readings of the case with fewest."""
+    total = np.asarray(raw["count"].isel(rank=reader(raw)).sum("class").values, np.float64)
+    labels = summary["block_variant"].values
+    held = [total[labels == case].sum() for case in range(summary.sizes["case"])]
+    rarest = max(100.0, min(held) / FEWEST)
+    rarity = np.geomspace(2, rarest, max(2, round(PER_DECADE * math.log10(rarest / 2))))
+    return 1 - 1 / np.concatenate([[1 / 0.9, 1 / 0.75], rarity])
+
+
+def shuffled(
+    raw: xr.Dataset, summary: xr.Dataset, variant: int, q: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """On / off ratios of quantiles, and how far they go when labels are drawn anew in each segment.
+
+    Parameters
+    ----------
+    q : (quantile,) in [0, 1)
 
     Returns
     -------
-    low, high (quantile,); NaN where there are fewer than FEWEST blocks of a kind.
+    ratio, low, high (quantile,): low and high bound the central SHUFFLED_LEVEL of SHUFFLES draws; NaN where there
+    are fewer than FEWEST blocks of a kind.
     """
     labels = np.asarray(summary["block_variant"].values)
     chosen = np.flatnonzero((labels == variant) | (labels == 0))
-    nothing = np.full(len(QUANTILES), np.nan)
-    if min(np.count_nonzero(labels[chosen] == kind) for kind in (0, variant)) < FEWEST:
-        return nothing, nothing
     rank = reader(raw)
     counts = np.asarray(raw["count"].isel(rank=rank).values, np.float64)[chosen]
     edges = np.asarray(raw["class_edge"].values)[rank]
     segment, on = summary["block_segment"].values[chosen], labels[chosen] == variant
+
+    def ratios(drawn: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = quantiles(drawn @ counts, edges, q) / quantiles(~drawn @ counts, edges, q)
+        return np.asarray(found)
+
+    ratio = ratios(on)
+    if min(np.count_nonzero(on), np.count_nonzero(~on)) < FEWEST:
+        return ratio, np.full(q.size, np.nan), np.full(q.size, np.nan)
     random = np.random.default_rng(int(raw.attrs.get("seed", 0)))
     drawn = np.empty((SHUFFLES, chosen.size), bool)
     for row in drawn:
         for one in np.unique(segment):
             row[segment == one] = random.permutation(on[segment == one])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = quantiles(drawn @ counts, edges, QUANTILES) / quantiles(~drawn @ counts, edges, QUANTILES)
     tail = (1 - SHUFFLED_LEVEL) / 2
-    low, high = np.quantile(ratio, [tail, 1 - tail], axis=0)
-    return low, high
+    low, high = np.quantile(ratios(drawn), [tail, 1 - tail], axis=0)
+    return ratio, low, high
 
 
 def late(summary: xr.Dataset) -> Figure | None:
@@ -468,7 +501,7 @@ def late(summary: xr.Dataset) -> Figure | None:
         + (f" {left} ranks with lower bars are left out." if left else ""),
         Kind.BAR,
         data,
-        {"bar": Axis("rank"), "y": Axis("late in", "%")},
+        {"bar": Axis("Rank"), "y": Axis("late in", "%")},
     )
 
 
@@ -503,13 +536,13 @@ def cost(summary: xr.Dataset) -> Figure | None:
         "every step meets one; agents in step cost what they cost on one node.",
         Kind.SCATTER,
         data,
-        {"x": Axis("nodes", log=True), "y": Axis("modelled slowdown", "%", log=True)},
+        {"x": Axis("nodes", log=True), "y": Axis("modelled slowdown, %", log=True)},
     )
 
 
 def variants(summary: xr.Dataset) -> Figure | None:
     """Slowdown of each variant with its interval."""
-    if summary.sizes.get("variant", 0) < 2 or summary.attrs.get("study") == "sensitivity":
+    if summary.sizes.get("variant", 0) < 2 or sensitivity(summary) is not None:
         return None
     value, low, high = (100 * summary[f"slowdown{end}"].values for end in ("", "_low", "_high"))
     if not np.isfinite(value).any():
@@ -525,14 +558,14 @@ def variants(summary: xr.Dataset) -> Figure | None:
         "tell which costs less; an interval that holds 0 is not a proof of no cost.",
         Kind.BAR,
         data,
-        {"bar": Axis("variant"), "y": Axis("slowdown", "%")},
+        {"bar": Axis("Variant"), "y": Axis("slowdown", "%")},
     )
 
 
 def sensitivity(summary: xr.Dataset) -> Figure | None:
     """Level of the noise source against the slowdown measured, and from where on it is found."""
     level = levels_of(summary)
-    if np.count_nonzero(np.isfinite(level) & (level > 0)) < 2:
+    if np.unique(level[level > 0]).size < 2:
         return None
     level = 100 * np.where(level > 0, level, np.nan)
     value, low, high = (100 * summary[f"slowdown{end}"].values for end in ("", "_low", "_high"))
@@ -576,7 +609,7 @@ def sensitivity(summary: xr.Dataset) -> Figure | None:
         "same blocks. Points off the dashed line lose more, or less, than the share of time that the source works.",
         Kind.SCATTER,
         data,
-        {"x": Axis("level of the source", "%", log=True), "y": Axis("slowdown measured", "%", log=True)},
+        {"x": Axis("level of the source, %", log=True), "y": Axis("slowdown measured, %", log=True)},
     )
 
 

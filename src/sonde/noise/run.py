@@ -21,6 +21,8 @@ from sonde.noise.verdict import SURVEY
 # Finding an agent's period: how long it is watched, how often, and what stands apart counts as two wake-ups.
 WATCH_S, WATCH_STEP_S, APART_S = 8.0, 0.04, 0.15
 STEADY = 0.25  # spread of gaps, of their median, up to which they count as one period
+# What a survey switches on and off to see how sensitive the machine is.
+QUICK_LEVEL, QUICK_PERIOD_S = 0.01, 1.0
 
 
 @dataclass(frozen=True)
@@ -188,18 +190,16 @@ def measure_quickly(
     ------
     UsageError  noise.budget_too_short.
     """
-    level = 0.01
-    agent = source_plan(level, 1.0, 250_000, seed)
-    variants = (OFF, Variant("noise source 1%", agent, (last_cpu(),), level))
+    agent = source_plan(QUICK_LEVEL, QUICK_PERIOD_S, 250_000, seed)
     plan = Plan(
-        variants,
-        design_for(budget_s, 1.0),
+        (OFF, Variant("noise source 1 %", agent, (last_cpu(),), QUICK_LEVEL)),
+        design_for(budget_s, QUICK_PERIOD_S),
         ntasks,
-        matters=level,
+        matters=QUICK_LEVEL,
         seed=seed,
-        period_s=1.0,
+        period_s=QUICK_PERIOD_S,
         study=SURVEY,
-        labels={"level": level, "words": 250_000},
+        labels={"level": QUICK_LEVEL, "words": 250_000},
     )
     return measure(Request(plan, start, out, command, budget_s, began), progress)
 

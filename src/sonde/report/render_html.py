@@ -972,7 +972,8 @@ def plotly_js() -> str:
 
 
 def options(text: str) -> Markup:
-    """A sentence in which no option to type ("--budget 5min") is broken over two lines."""
+    """A sentence in which no option to type ("--budget 5min") and no number with its unit breaks over two lines."""
+    text = re.sub(r"(?<=\d) (?=(?:%|[nµm]?s\b|min\b|[KMG]?i?B\b))", "\u00a0", text)
     whole = Markup('<span class="nobreak">{}</span>')
     parts = re.split(r"(--[a-z][a-z-]*(?: [a-z]*:?\d[\w.:%]*)?)", text)
     return Markup("").join(whole.format(part) if k % 2 else part for k, part in enumerate(parts))

@@ -67,6 +67,13 @@ def run(
     for rank, mine in enumerate(stalls):
         table[rank, : len(mine)] = np.array(mine).reshape(-1, 5)
 
+    # Stalls take time from which ordinary iterations are missing.
+    lost = np.zeros(blocks)
+    for block, _, length, *_ in stalls[0]:
+        lost[int(block)] += length
+    with_agent = np.array([shift if k and bursts_s[k - 1] else 0.0 for k in variant])
+    iterations = np.tile(((BLOCK_S - 0.001 - lost) / (ITERATION_S * (1 + with_agent))).astype("i8"), (ranks, 1))
+
     def each(value: float | int, dtype: str = "f8") -> np.ndarray:
         return np.full((ranks, blocks), value, dtype)
 
@@ -89,7 +96,7 @@ def run(
         "run_delay": (("rank", "block"), each(0.0)),
         "cpu_time": (("rank", "block"), each(0.99)),
         "resumed": (("rank", "block"), np.tile(settled, (ranks, 1))),
-        "iterations": (("rank", "block"), counts.sum(-1, dtype="i8")),
+        "iterations": (("rank", "block"), iterations),
         "involuntary": (("rank", "block"), each(0, "i8")),
         "stalls_lost": (("rank", "block"), each(0, "i8")),
         "stall_block": (("rank", "stall"), table[..., 0].astype("i4")),
