@@ -98,7 +98,8 @@ def compare(a: xr.DataTree, b: xr.DataTree, matters: float = 0.05) -> Difference
 
     Raises
     ------
-    DataError  data.other_schema, data.other_kind: not of one schema, or kind; data.no_summary; data.nothing_shared: no cell in common.
+    DataError  data.other_schema, data.other_kind: not of one schema, or kind; data.no_summary;
+    data.nothing_shared: no cell in common.
 
     Source: Benjamini & Hochberg 1995 for the control.
     """

@@ -379,8 +379,14 @@ def _check_raw(raw: xr.Dataset) -> list[Finding]:
     kept = np.arange(stall_block.shape[1]) < n[:, None]
     stall = np.asarray(raw["stall_length"].values, np.float64)
     wrong = {
-        "status": (~np.isin(raw["status"].values, (MISSING, COMPLETE)), "blocks whose status is no known code"),
-        "variant": ((variant < 0) | (variant >= variants), f"blocks with something on that is none of {variants} variants"),
+        "status": (
+            ~np.isin(raw["status"].values, (MISSING, COMPLETE)),
+            "blocks whose status is no known code",
+        ),
+        "variant": (
+            (variant < 0) | (variant >= variants),
+            f"blocks with something on that is none of {variants} variants",
+        ),
         "segment": (np.diff(segment) < 0, "blocks of an earlier segment than the block before"),
         "time": (~(np.diff(begin, axis=1) > 0), "blocks that begin before the one before them"),
         "length": (~(length > 0), "blocks without a length"),

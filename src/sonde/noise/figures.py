@@ -22,6 +22,7 @@ MOST_STALLS = 3000  # drawn, the longest of all
 MOST_RANKS = 64  # bars
 SHUFFLES, SHUFFLED_LEVEL = 200, 0.95
 FEWEST = 5  # blocks of each kind, or readings beyond a quantile, below which it means nothing
+WIDE = 2  # largest over smallest, from which an axis is logarithmic
 PER_DECADE = 6  # quantiles drawn
 
 TIME = Axis("time since the run began", "s")
@@ -34,7 +35,8 @@ METHODS = (
         "Blocks with the agent on are compared with blocks without by stalls folded at a period and by ranks of stalls "
         "and quantiles; the largest of these is held against what it is when the labels are drawn anew, as they were "
         "for the run.",
-        "Westfall & Young, Resampling-Based Multiple Testing, 1993; Phipson & Smyth, Stat. Appl. Genet. Mol. Biol. 9, 2010",
+        "Westfall & Young, Resampling-Based Multiple Testing, 1993; Phipson & Smyth, Stat. Appl. Genet. Mol. Biol. 9, "
+        "2010",
     ),
     Method(
         "Looking early",
@@ -166,7 +168,11 @@ def facts(summary: xr.Dataset) -> list[Fact]:
         told = verdict.interval(float(row["slowdown_low"]), float(row["slowdown_high"]))
         out += [
             Fact("slowdown", percent(float(row["slowdown"])), f"95 %: {told}"),
-            Fact("p-value", f"{float(row['p_adjusted']):.2g}", f"{percent(alpha)} is allowed; all looks paid for"),
+            Fact(
+                "p-value",
+                f"{float(row['p_adjusted']):.2g}",
+                f"{percent(alpha)} is allowed; all looks paid for",
+            ),
             _would_find(row),
         ]
         if int(row["detected"]):
@@ -175,11 +181,17 @@ def facts(summary: xr.Dataset) -> list[Fact]:
             out.append(Fact("who was late", f"rank {rank}" if rank >= 0 else "no single rank", known))
     elif rows:
         found = [row for row in rows if int(row["detected"])]
-        least = min(rows, key=lambda row: float(row["slowdown"]))
         out.append(Fact("found", f"{len(found)} of {len(rows)}", "variants"))
-        out.append(
-            Fact("least slowdown", percent(float(least["slowdown"])), str(least["variant"].values))
-        )
+        if sensitivity(summary) is not None:
+            for name, rule in (("detected", "Sonde's test"), ("source_detected", "disjoint 99 % means")):
+                floor = threshold(levels_of(summary), summary[name].values.astype(bool))
+                told = percent(floor) if math.isfinite(floor) else "none"
+                out.append(Fact("lowest level found", told, f"by {rule}"))
+        else:
+            least = min(rows, key=lambda row: float(row["slowdown"]))
+            out.append(
+                Fact("least slowdown", percent(float(least["slowdown"])), str(least["variant"].values))
+            )
         out.append(_would_find(rows[0]))
     iteration = format_duration(float(summary["clean_iteration"]))
     out.append(
@@ -197,7 +209,9 @@ def _would_find(row: xr.Dataset) -> Fact:
     if not math.isfinite(mde):
         return Fact("would have found", "nothing", "no burst up to half a period")
     return Fact(
-        "would have found", percent(mde), f"in bursts each {format_duration(float(row['mde_period']))}, power 90 %"
+        "would have found",
+        percent(mde),
+        f"in bursts each {format_duration(float(row['mde_period']))}, power 90 %",
     )
 
 
@@ -258,12 +272,12 @@ def blocks(summary: xr.Dataset) -> Figure | None:
     return Figure(
         "noise-blocks",
         "Iteration over the run, block by block",
-        "Each point is the mean iteration of one block. What was on in a block was drawn by lot, so that a machine that "
-        "changes by itself moves all colours alike; a lasting distance between the dashed medians is the agent's."
+        "Each point is the mean iteration of one block. What was on in a block was drawn by lot, so that a machine "
+        "that changes by itself moves all colours alike; a lasting distance between the dashed medians is the agent's."
         + (" Blocks after the dotted line had no part in finding it." if math.isfinite(found) else ""),
         Kind.SCATTER,
         data,
-        {"x": TIME, "y": Axis("mean iteration", "s", log=True)},
+        {"x": TIME, "y": Axis("mean iteration", "s", log=bool(mean[known].max() > WIDE * mean[known].min()))},
     )
 
 
@@ -285,7 +299,9 @@ def stalls(raw: xr.Dataset, summary: xr.Dataset) -> Figure | None:
         return None
     at, time, length, variant = at[known], time[known], length[known], variant[known]
     total = length.size
-    least = float(np.partition(length, total - MOST_STALLS)[total - MOST_STALLS]) if total > MOST_STALLS else 0.0
+    least = (
+        float(np.partition(length, total - MOST_STALLS)[total - MOST_STALLS]) if total > MOST_STALLS else 0.0
+    )
     shown = length >= least
     time, length, variant = time[shown], length[shown], variant[shown]
     most = max(int(np.count_nonzero(variant == k)) for k in range(len(names)))
@@ -310,8 +326,8 @@ def stalls(raw: xr.Dataset, summary: xr.Dataset) -> Figure | None:
     return Figure(
         "noise-stalls",
         "Stalls over the run",
-        "Each point is one iteration that took far longer than usual. A rank of points at one height that is there only "
-        f"in some blocks is the agent at work; what is there in all of them is the machine.{shaded}{thinned}",
+        "Each point is one iteration that took far longer than usual. A row of points at one height that is there "
+        f"only in some blocks is the agent at work; what is there in all of them is the machine.{shaded}{thinned}",
         Kind.SCATTER,
         data,
         {"x": TIME, "y": Axis("length of the stall", "s", log=True)},
@@ -347,7 +363,11 @@ def folded(summary: xr.Dataset) -> Figure | None:
         coords={"series": [CLEAN, "agent on"], "variant": _names(summary)[1:]},
     )
     threshold = float(summary["fold_threshold"].values[0])
-    at = "its wake-up" if found.all() else "its wake-up, where one was found, else a whole period of the run's time"
+    at = (
+        "its wake-up"
+        if found.all()
+        else "its wake-up, where one was found, else a whole period of the run's time"
+    )
     if count == 1:
         data = data.isel(variant=0, drop=True).assign_coords(series=_names(summary))
         cell = float(period[0]) / CELLS
@@ -360,7 +380,8 @@ def folded(summary: xr.Dataset) -> Figure | None:
         "noise-fold",
         "Stalls over the period",
         f"In which share of periods a stall of {format_duration(threshold)} or longer fell at that time from {at}. "
-        "One high step is an agent that keeps time; two level lines are stalls that come at any time, the machine's own.",
+        "One high step is an agent that keeps time; two level lines are stalls that come at any time, the "
+        "machine's own.",
         Kind.SCATTER,
         data,
         {"x": Axis("time within the period", "s"), "y": Axis("periods with a stall there", "%")},
@@ -405,7 +426,6 @@ def shift(summary: xr.Dataset, raw: xr.Dataset | None) -> Figure | None:
             "hue": ("series", [1, *[4 for _ in null]]),
             "key": ("series", ["", *null]),
             "level": ("level", [1.0]),
-            "level_name": ("level", ["no change"]),
         },
         coords={"series": ["agent on over off", *null], "variant": _names(summary)[1:]},
     )
@@ -414,8 +434,8 @@ def shift(summary: xr.Dataset, raw: xr.Dataset | None) -> Figure | None:
     return Figure(
         "noise-shift",
         "Which iterations got longer",
-        "How much longer the typical iteration (left) and ever rarer ones (right) take with the agent on. A step at the "
-        "right alone is a few long interruptions; a shift of the whole line is a shared core, cache or link."
+        "How much longer the typical iteration (left) and ever rarer ones (right) take with the agent on. A step at "
+        "the right alone is a few long interruptions; a shift of the whole line is a shared core, cache or link."
         + (" Between the dashed lines it may be chance." if told else "")
         + (f" One reading of the clock is of {every} iterations." if every > 1 else ""),
         Kind.SCATTER,
@@ -455,10 +475,11 @@ def shuffled(
     counts = np.asarray(raw["count"].isel(rank=rank).values, np.float64)[chosen]
     edges = np.asarray(raw["class_edge"].values)[rank]
     segment, on = summary["block_segment"].values[chosen], labels[chosen] == variant
+    wanted = q.tolist()
 
     def ratios(drawn: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = quantiles(drawn @ counts, edges, q) / quantiles(~drawn @ counts, edges, q)
+            found = quantiles(drawn @ counts, edges, wanted) / quantiles(~drawn @ counts, edges, wanted)
         return np.asarray(found)
 
     ratio = ratios(on)
@@ -554,8 +575,8 @@ def variants(summary: xr.Dataset) -> Figure | None:
     return Figure(
         "noise-variants",
         "Slowdown of each variant",
-        "Against blocks of the same run with nothing on, with 95 % intervals. Where intervals overlap, this run does not "
-        "tell which costs less; an interval that holds 0 is not a proof of no cost.",
+        "Against blocks of the same run with nothing on, with 95 % intervals. Where intervals overlap, this run does "
+        "not tell which costs less; an interval that holds 0 is not a proof of no cost.",
         Kind.BAR,
         data,
         {"bar": Axis("Variant"), "y": Axis("slowdown", "%")},
@@ -599,14 +620,16 @@ def sensitivity(summary: xr.Dataset) -> Figure | None:
     marks = [(at, name) for at, name in marks if math.isfinite(at)]
     if marks:
         data = data.assign(
-            mark=("mark", [at for at, _ in marks]), mark_name=("mark", [f"floor, {name}" for _, name in marks])
+            mark=("mark", [at for at, _ in marks]),
+            mark_name=("mark", [f"floor, {name}" for _, name in marks]),
         )
     return Figure(
         "noise-sensitivity",
         "What level of noise is found",
         "Slowdown measured at each level of the noise source, with 95 % intervals. Dotted lines are floors: the lowest "
         "level from which on all are found, by Sonde's test and by the rule of disjoint 99 % intervals of means on the "
-        "same blocks. Points off the dashed line lose more, or less, than the share of time that the source works.",
+        "same blocks. Points off the dashed line lose more, or less, than the share of time that the source works. An "
+        "interval without a lower end reaches down to 0 or below.",
         Kind.SCATTER,
         data,
         {"x": Axis("level of the source, %", log=True), "y": Axis("slowdown measured, %", log=True)},

@@ -73,7 +73,13 @@ class NoiseSchema:
         """What is wrong with a dataset, by the word of its kind; [] for a valid one."""
         kind = str(tree.attrs.get("kind"))
         if kind not in KINDS:
-            return [Finding("noise.unknown_kind", f"its kind is {kind!r}; known are {', '.join(KINDS)}", {"kind": kind})]
+            return [
+                Finding(
+                    "noise.unknown_kind",
+                    f"its kind is {kind!r}; known are {', '.join(KINDS)}",
+                    {"kind": kind},
+                )
+            ]
         check = getattr(kind_schema(kind), "validate", None)
         return list(check(tree)) if check else []
 

@@ -111,10 +111,10 @@ def survey_sentence(summary: xr.Dataset) -> str:
     level, mde = percent(float(summary.attrs["matters"])), float(row["mde"])
     lost = f"{percent(float(summary['clean_lost']))} of the time is lost in stalls with nothing on"
     if int(row["detected"]):
-        seen = f"noise of {level} was found in {format_duration(float(row['detected_s']))}"
-        seen += f", {percent(mde)} would have been" if math.isfinite(mde) else ""
+        seen = f"bursts of {level} were found in {format_duration(float(row['detected_s']))}"
+        seen += f", of {percent(mde)} would have been" if math.isfinite(mde) else ""
     else:
-        seen = f"noise of {level} was not found (p = {min(float(row['p_adjusted']), 1):.2f})"
+        seen = f"bursts of {level} were not found (p = {min(float(row['p_adjusted']), 1):.2f})"
     return f"{seen}; {lost}."
 
 
@@ -132,7 +132,7 @@ def doubt(summary: xr.Dataset) -> str:
     if crowded(summary):
         return "ranks wait for each other's time slices"
     if is_survey(summary):
-        return f"noise of {percent(float(summary.attrs['matters']))} was not found"
+        return f"bursts of {percent(float(summary.attrs['matters']))} were not found"
     return "a slowdown that matters may not have been found"
 
 
@@ -230,9 +230,13 @@ def survey_findings(summary: xr.Dataset) -> list[Finding]:
         out.append(
             Finding(
                 "noise.blind",
-                f"noise of {percent(matters)}, switched on and off by the survey itself, was not found "
+                f"bursts of {percent(matters)}, switched on and off by the survey itself, were not found "
                 f"(p = {min(float(row['p_adjusted']), 1):.2f}): an agent that costs as much would pass unseen here",
-                {"level_pct": 100 * matters, "p": float(row["p_adjusted"]), "mde_pct": _finite(100 * float(row["mde"]))},
+                {
+                    "level_pct": 100 * matters,
+                    "p": float(row["p_adjusted"]),
+                    "mde_pct": _finite(100 * float(row["mde"])),
+                },
                 "sonde noise run --level 1% --budget 2min",
             )
         )
@@ -308,7 +312,9 @@ def tables(summary: xr.Dataset) -> list[Table]:
             )
         out.append(Table("Against blocks with nothing on", head, rows, right=(1, 2, 3, 4, 5, 6)))
     modelled = [
-        summary.isel(variant=k) for k in range(0 if is_survey(summary) else count) if math.isfinite(float(summary["cost"].values[k, 0]))
+        summary.isel(variant=k)
+        for k in range(0 if is_survey(summary) else count)
+        if math.isfinite(float(summary["cost"].values[k, 0]))
     ]
     if modelled:
         head = ("nodes", *(str(row["variant"].values) for row in modelled))

@@ -46,7 +46,9 @@ class NoiseVisit:
 
         summary = tree["summary"].to_dataset().load()
         return Judgement(
-            verdict.sentence(summary, name), verdict.findings(summary, name), verdict.sound(summary)
+            f"{verdict.loop(summary)}: {verdict.sentence(summary, name)}",
+            verdict.findings(summary, name),
+            verdict.sound(summary),
         )
 
     def compare(self, before: xr.DataTree, now: xr.DataTree, names: tuple[str, str]) -> Sequence[Finding]:

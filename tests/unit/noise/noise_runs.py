@@ -52,7 +52,10 @@ def run(
         own = random.lognormal(np.log(ITERATION_S * longer), 0.03, ordinary // 50)
         at = np.searchsorted(edges, own) - 1
         np.add.at(counts, (slice(None), block, at), 50)
-        events = [(t, machine_s * random.exponential() + 6e-5, -1) for t in random.uniform(0, 1, random.poisson(machine_per_s))]
+        events = [
+            (t, machine_s * random.exponential() + 6e-5, -1)
+            for t in random.uniform(0, 1, random.poisson(machine_per_s))
+        ]
         if burst:
             first = np.ceil((begin[block] - WAKE_S) / 1.0) + WAKE_S - begin[block]
             events += [(t, burst + ITERATION_S, late_rank) for t in np.arange(first, BLOCK_S, 1.0)]
@@ -72,7 +75,9 @@ def run(
     for block, _, length, *_ in stalls[0]:
         lost[int(block)] += length
     with_agent = np.array([shift if k and bursts_s[k - 1] else 0.0 for k in variant])
-    iterations = np.tile(((BLOCK_S - 0.001 - lost) / (ITERATION_S * (1 + with_agent))).astype("i8"), (ranks, 1))
+    iterations = np.tile(
+        ((BLOCK_S - 0.001 - lost) / (ITERATION_S * (1 + with_agent))).astype("i8"), (ranks, 1)
+    )
 
     def each(value: float | int, dtype: str = "f8") -> np.ndarray:
         return np.full((ranks, blocks), value, dtype)
@@ -80,7 +85,14 @@ def run(
     settled = np.where(variant > 0, begin - SETTLE_S, np.nan)
     per_rank = {
         **dict(tick=TICK_S, steady=1, iteration_time=ITERATION_S, stall_threshold=6e-5, stamp_cost=8e-9),
-        **dict(keeping_share=0.004, keeping_low=0.001, keeping_high=0.008, stamp_every=1, agree_every=16, room=100_000),
+        **dict(
+            keeping_share=0.004,
+            keeping_low=0.001,
+            keeping_high=0.008,
+            stamp_every=1,
+            agree_every=16,
+            room=100_000,
+        ),
     }
     data = {
         "count": (("rank", "block", "class"), counts),
@@ -112,8 +124,17 @@ def run(
     told = {
         **dict(kind="run", study="run" if count < 2 else "compare", op="alltoall", size=1024, seed=seed),
         **dict(block_s=BLOCK_S, settle_s=SETTLE_S, rounds=list(rounds), spend=list(spend), periods_s=[1.0]),
-        **dict(fold_weight=0.8, permutations=1999, shares=[1] * (count + 1), period_s=1.0, alpha=0.01, matters=0.001),
-        **dict(grain_s=0.001, agent="noise source", oversubscribed=0, levels=[np.nan, *bursts_s], fresh_rounds=0),
+        **dict(
+            fold_weight=0.8,
+            permutations=1999,
+            shares=[1] * (count + 1),
+            period_s=1.0,
+            alpha=0.01,
+            matters=0.001,
+        ),
+        **dict(
+            grain_s=0.001, agent="noise source", oversubscribed=0, levels=[np.nan, *bursts_s], fresh_rounds=0
+        ),
         **dict(placements=["anywhere", *["1"] * count], blocks_planned=blocks, blocks_measured=blocks),
     }
     return xr.Dataset(data, {"rank": np.arange(ranks), "block": np.arange(blocks)}, told | attrs)

@@ -6,10 +6,14 @@ import noise_runs
 import numpy as np
 import pytest
 import xarray as xr
+from run_blocks import source_file
 
+import sonde
+from sonde.core import seal
 from sonde.core.errors import DataError
 from sonde.noise import figures
 from sonde.noise.analyse import CELLS
+from sonde.noise.schema import SCHEMA
 from sonde.report import prepare, render_html, render_static
 from sonde.report.collect import collect
 
@@ -55,7 +59,12 @@ class TestSection:
 
     def test_of_nothing_found_there_is_nothing_to_blame_or_scale(self, null):
         section = figures.section(null, "a.nc")
-        assert [figure.id for figure in section.figures] == ["noise-blocks", "noise-stalls", "noise-fold", "noise-shift"]
+        assert [figure.id for figure in section.figures] == [
+            "noise-blocks",
+            "noise-stalls",
+            "noise-fold",
+            "noise-shift",
+        ]
         assert section.findings == []
         assert "who was late" not in [fact.name for fact in section.facts]
 
@@ -84,7 +93,7 @@ class TestSection:
         assert section.title == "Sensitivity to noise of alltoall of 1 KiB"
         assert "noise-cost" not in [figure.id for figure in section.figures]
         assert section.findings == []
-        assert section.verdict.startswith("noise of 1.0 % was found")
+        assert section.verdict.startswith("bursts of 1.0 % were found")
 
     @pytest.mark.parametrize("which", ["one", "levels", "null"])
     def test_all_can_be_drawn(self, which, request, tmp_path):
@@ -177,7 +186,7 @@ class TestShift:
 
     def test_bursts_are_seen_in_the_tail_alone(self, one):
         data = by_id(one)["noise-shift"].data
-        ratio, low, high = data["y"].values
+        ratio, _, high = data["y"].values
         assert ratio[data["x"].values[0] < 1000].max() < 1.1
         assert ratio[-1] > 10
         assert ratio[-1] > high[-1]
@@ -262,16 +271,25 @@ class TestSeveral:
         assert np.isnan(figures.threshold(np.array([]), np.array([], bool)))
 
 
-class TestOtherKinds:
-    def test_a_source_has_its_words(self, tmp_path):
-        from run_blocks import source_file
-
-        from sonde.noise import source_schema
-
-        bursts = [{"t_s": 100.0 + k, "wall_s": 0.0101, "cpu_s": 0.01, "words": 250_000} for k in range(10)]
-        try:
-            file = source_file(tmp_path, "source.blk", bursts)
-            layout = source_schema.SCHEMA.layout({}, [file], "")
-        except (KeyError, ValueError) as error:
-            pytest.fail(f"the source's file is not as its schema wants it: {error}")
-        assert layout.dims["source"] == 1
+def test_a_source_has_its_words(tmp_path):
+    bursts = [
+        {
+            "planned": 100.0 + k,
+            "begin": 100.0 + k,
+            "wall": 0.0099,
+            "cpu": 0.01,
+            "overhead": 1e-4,
+            "words": 20_000,
+        }
+        for k in range(10)
+    ]
+    folder = tmp_path / "a.run"
+    plan = {"kind": "source", "hosts": ["n000"]}
+    seal.start_run(folder, room="noise", schema="noise/1", attrs={"seed": 1}, plan=plan)
+    source_file(folder, "source.blk", bursts, host="n000", realtime_ahead_s=1e9, cpu_clock_cost_s=1e-7)
+    sealed = seal.seal(folder, tmp_path / "a.nc", SCHEMA, attrs={"stop_reason": "budget"})[0]
+    with sonde.open(sealed.path) as tree:
+        section = figures.section(tree, "a.nc")
+    assert section.verdict.startswith("asked 1 %, did 1")
+    assert section.tables
+    assert section.room == "noise"

@@ -23,10 +23,27 @@ def summary(
     sizes = {"scale": len(SCALES), "cell": 80, "rank": RANKS}
     plain: dict[str, Any] = {
         **dict.fromkeys(TEXTS, np.nan),
-        **dict(detected=0, p=0.6, p_adjusted=0.6, p_fold=0.5, p_ranked=0.7, period=1.0, phase=0.4, from_resume=0),
+        **dict(
+            detected=0, p=0.6, p_adjusted=0.6, p_fold=0.5, p_ranked=0.7, period=1.0, phase=0.4, from_resume=0
+        ),
         **dict(feature=0, slowdown=0.0001, slowdown_low=-0.0002, slowdown_high=0.0004, effect_pairs=12),
-        **dict(stalls=0.0001, stalls_low=-0.0002, stalls_high=0.0004, typical=0.0, typical_low=-1e-4, typical_high=1e-4),
-        **dict(effect_fresh=0, effect_window=0, mde=0.0005, mde_period=1.0, noisy_rank=-1, drives=0, drives_failed=0),
+        **dict(
+            stalls=0.0001,
+            stalls_low=-0.0002,
+            stalls_high=0.0004,
+            typical=0.0,
+            typical_low=-1e-4,
+            typical_high=1e-4,
+        ),
+        **dict(
+            effect_fresh=0,
+            effect_window=0,
+            mde=0.0005,
+            mde_period=1.0,
+            noisy_rank=-1,
+            drives=0,
+            drives_failed=0,
+        ),
         **dict(source_detected=0, source_gap=-0.01),
     }
     data = {}
@@ -60,10 +77,20 @@ class TestOneAgent:
     @pytest.mark.parametrize(
         ("row", "words", "findings", "sound"),
         [
-            (MATERIAL, "detected after 15.1 s (p = 0.0004); 1.2 % slowdown (1.1 to 1.3 %): more than the 0.10 %", 1, True),
+            (
+                MATERIAL,
+                "detected after 15.1 s (p = 0.0004); 1.2 % slowdown (1.1 to 1.3 %): more than the 0.10 %",
+                1,
+                True,
+            ),
             (IMMATERIAL, "0.040 % slowdown (0.030 to 0.050 %): less than the 0.10 % that matters", 0, True),
             (UNSETTLED, "whether it reaches the 0.10 % that matters is not settled", 1, True),
-            (UNSEEN, "nothing detected at 1.0 % (p = 0.60); of bursts each 1.00 s, 0.050 % of the time or more", 0, True),
+            (
+                UNSEEN,
+                "nothing detected at 1.0 % (p = 0.60); of bursts each 1.00 s, 0.050 % of the time or more",
+                0,
+                True,
+            ),
             (BLIND, "2.0 % of the time or more would have been found", 0, False),
             (NO_MDE, "too short or too noisy to have found any burst", 0, False),
         ],
@@ -83,7 +110,10 @@ class TestOneAgent:
 
     def test_a_clean_run(self):
         run = summary()
-        assert verdict.sentence(run) == "clean run: an iteration takes 20.0 µs, 0.20 % of time is lost in stalls."
+        assert (
+            verdict.sentence(run)
+            == "clean run: an iteration takes 20.0 µs, 0.20 % of time is lost in stalls."
+        )
         assert verdict.findings(run) == []
         assert verdict.tables(run) == []
 
@@ -93,7 +123,8 @@ class TestOneAgent:
         assert verdict.interval(np.nan, 1.0) == "too few blocks for an interval"
 
     @pytest.mark.parametrize(
-        ("share", "text"), [(0.0098, "0.98 %"), (0.00001, "0.0010 %"), (0.0, "0 %"), (12.0, "1200 %"), (np.nan, "not known")]
+        ("share", "text"),
+        [(0.0098, "0.98 %"), (0.00001, "0.0010 %"), (0.0, "0 %"), (12.0, "1200 %"), (np.nan, "not known")],
     )
     def test_shares(self, share, text):
         assert verdict.percent(share) == text
@@ -106,7 +137,9 @@ class TestWhoWasLate:
 
     def test_the_kernel_kept_nobody(self):
         row = MATERIAL | dict(late_share=[0.0, 0.1], late_known=0.1)
-        assert verdict.noisy_rank(summary(row).isel(variant=0)).startswith("none: the kernel kept a rank waiting in 10 %")
+        assert verdict.noisy_rank(summary(row).isel(variant=0)).startswith(
+            "none: the kernel kept a rank waiting in 10 %"
+        )
 
     def test_nobody_in_particular(self):
         row = MATERIAL | dict(late_share=[0.5, 0.5], late_known=1.0)
@@ -119,7 +152,10 @@ class TestWhoWasLate:
 class TestCompared:
     def test_the_cheapest_harmless_placement(self):
         run = summary(
-            MATERIAL | {"name": "pinned"}, IMMATERIAL | {"name": "free"}, UNSEEN | {"name": "sync"}, study="compare"
+            MATERIAL | {"name": "pinned"},
+            IMMATERIAL | {"name": "free"},
+            UNSEEN | {"name": "sync"},
+            study="compare",
         )
         assert verdict.sentence(run).startswith("sync is the cheapest harmless placement")
         assert [finding.evidence["variant"] for finding in verdict.findings(run)] == ["pinned"]
@@ -176,7 +212,7 @@ class TestSurvey:
     def test_found(self):
         run = self.told(MATERIAL)
         assert verdict.sentence(run) == (
-            "noise of 1.0 % was found in 15.1 s, 0.050 % would have been; "
+            "bursts of 1.0 % were found in 15.1 s, of 0.050 % would have been; "
             "0.20 % of the time is lost in stalls with nothing on."
         )
         assert (verdict.findings(run), verdict.sound(run), verdict.doubt(run)) == ([], True, "")
@@ -186,11 +222,11 @@ class TestSurvey:
 
     def test_blind(self):
         run = self.told(UNSEEN)
-        assert verdict.sentence(run).startswith("noise of 1.0 % was not found (p = 0.60);")
+        assert verdict.sentence(run).startswith("bursts of 1.0 % were not found (p = 0.60);")
         (finding,) = verdict.findings(run)
         assert finding.code == "noise.blind"
         assert not verdict.sound(run)
-        assert verdict.doubt(run) == "noise of 1.0 % was not found"
+        assert verdict.doubt(run) == "bursts of 1.0 % were not found"
 
     def test_a_busy_machine_is_a_finding_not_a_warning(self):
         run = self.told(MATERIAL, lost=0.08)
@@ -206,7 +242,8 @@ class TestSurvey:
         assert verdict.doubt(run) == "ranks wait for each other's time slices"
 
     @pytest.mark.parametrize(
-        ("before", "now", "count"), [(0.002, 0.02, 1), (0.002, 0.004, 0), (0.0, 0.004, 0), (0.1, 0.15, 0), (np.nan, 0.5, 0)]
+        ("before", "now", "count"),
+        [(0.002, 0.02, 1), (0.002, 0.004, 0), (0.0, 0.004, 0), (0.1, 0.15, 0), (np.nan, 0.5, 0)],
     )
     def test_worse_is_twice_the_time_lost(self, before, now, count):
         old, new = self.told(MATERIAL, lost=before), self.told(MATERIAL, lost=now)
