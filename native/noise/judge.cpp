@@ -16,6 +16,7 @@ constexpr std::uint32_t cells = 80;
 constexpr double fold_stalls_a_slot[] = {0.5, 1, 2, 4, 8};
 constexpr double ranked_stalls_a_second[ranked_thresholds] = {0.5, 2, 8, 32, 128, 512, 2048};
 constexpr double bin_s = 0.1;
+constexpr double power_stalls_a_second = 128;  // of simulated runs
 // A cell whose count hardly varies has a deviation near 0; without this, one stray slot would look large.
 constexpr double least_variance = 1;
 
@@ -261,21 +262,31 @@ TestResult test(std::span<const Evidence> blocks, const TestOptions& options) {
   // Sums of floats differ in their last digits with the order of terms; equal statistics must count as equal.
   constexpr double tie = 1e-6;
   Random random(options.seed);
+  const double all = options.permutations + 1.0;
+  const double fold_share = fold.empty() ? 0 : options.periods_s.empty() ? 0 : options.fold_weight;
+  const double rank_share = options.periods_s.empty() ? 1 : 1 - options.fold_weight;
+  auto hopeless = [&](bool none, double share, std::uint32_t reached) {
+    return none || share <= 0 || (1 + reached) / all / share > options.exact_below;
+  };
   std::uint32_t fold_reached = 0, rank_reached = 0;
   for (std::uint32_t k = 0; k < options.permutations; ++k) {
+    const bool no_fold = hopeless(fold.empty(), fold_share, fold_reached);
+    const bool no_rank = hopeless(rank.empty(), rank_share, rank_reached);
+    if (options.exact_below < 1 && no_fold && no_rank) break;
     segments.draw(random, sign);
-    for (const auto& column : fold)
-      if (column.z(sign) >= result.z_fold - tie) {
-        ++fold_reached;
-        break;
-      }
-    for (const auto& column : rank)
-      if (column.z(sign) >= result.z_ranked - tie) {
-        ++rank_reached;
-        break;
-      }
+    if (options.exact_below >= 1 || !no_fold)
+      for (const auto& column : fold)
+        if (column.z(sign) >= result.z_fold - tie) {
+          ++fold_reached;
+          break;
+        }
+    if (options.exact_below >= 1 || !no_rank)
+      for (const auto& column : rank)
+        if (column.z(sign) >= result.z_ranked - tie) {
+          ++rank_reached;
+          break;
+        }
   }
-  const double all = options.permutations + 1.0;
   if (!fold.empty()) result.p_fold = (1 + fold_reached) / all;
   if (!rank.empty()) result.p_ranked = (1 + rank_reached) / all;
   if (options.periods_s.empty()) result.p = result.p_ranked;
@@ -306,6 +317,17 @@ void inject(Evidence& block, double period_s, double phase_s, double burst_s, do
 
 namespace {
 
+void drop_below(Stalls& stalls, double least_s) {
+  std::size_t kept = 0;
+  for (std::size_t k = 0; k < stalls.t_s.size(); ++k)
+    if (stalls.length_s[k] >= least_s) {
+      stalls.t_s[kept] = stalls.t_s[k];
+      stalls.length_s[kept++] = stalls.length_s[k];
+    }
+  stalls.t_s.resize(kept);
+  stalls.length_s.resize(kept);
+}
+
 /// The block as if it had begun by_s later in an endless repetition of itself.
 void turn(Stalls& stalls, double length_s, double by_s) {
   std::vector<std::pair<double, double>> turned;
@@ -321,10 +343,16 @@ void turn(Stalls& stalls, double length_s, double by_s) {
 
 double power(std::span<const Evidence> clean, const Design& design, double period_s, double burst_s, double shortest_s,
              const TestOptions& options, std::uint32_t runs, std::vector<std::uint32_t>* blocks_needed) {
-  if (clean.empty() || runs == 0) return 0;
+  if (clean.empty() || runs == 0 || design.spend.empty()) return 0;
   const double pitch_s = clean.size() > 1 ? (clean.back().begin_s - clean.front().begin_s) / static_cast<double>(clean.size() - 1)
                                           : clean[0].length_s;
   const std::uint32_t shares[] = {1, 1};
+  // What is short and frequent costs time and finds little; bursts as short count as not seen, which errs on the safe side.
+  std::vector<Evidence> kept(clean.begin(), clean.end());
+  if (const auto least = Lengths(clean).at_rate(power_stalls_a_second)) {
+    shortest_s = std::max(shortest_s, *least);
+    for (auto& block : kept) drop_below(block.stalls, *least);
+  }
   std::uint32_t found = 0;
   Random random(options.seed ^ 0x9e3779b97f4a7c15ull);
   for (std::uint32_t run = 0; run < runs; ++run) {
@@ -333,7 +361,7 @@ double power(std::span<const Evidence> clean, const Design& design, double perio
     std::vector<Evidence> blocks;
     blocks.reserve(plan.size());
     for (std::size_t b = 0; b < plan.size(); ++b) {
-      Evidence block = clean[random.below(clean.size())];
+      Evidence block = kept[random.below(kept.size())];
       turn(block.stalls, block.length_s, random.uniform() * block.length_s);
       block.begin_s = static_cast<double>(b) * pitch_s;
       block.segment = plan[b].segment;
@@ -344,6 +372,7 @@ double power(std::span<const Evidence> clean, const Design& design, double perio
     }
     TestOptions own = options;
     own.seed = random.next();
+    own.exact_below = design.alpha * *std::max_element(design.spend.begin(), design.spend.end());
     Sequential looks(design.spend, own);
     std::size_t end = 0;
     std::uint32_t needed = 0;

@@ -33,6 +33,8 @@ struct TestOptions {
   double fold_weight = 0.8;       ///< share of alpha for the fold, in (0, 1)
   std::uint32_t permutations = 1999;
   std::uint64_t seed = 1;
+  /// Above this p is not worth knowing: permuting ends as soon as it is sure to be above. 1: p is always exact.
+  double exact_below = 1;
 };
 
 struct TestResult {

@@ -217,8 +217,8 @@ class RunSchema:
 
         Parameters
         ----------
-        plan : ranks; optional blocks [(segment, variant)] in the order planned, variants (names, the first is
-               off), attrs (become root attributes)
+        plan : ranks; optional blocks [(segment, variant)] as planned, variants (names, the first is off), attrs
+               (become root attributes)
         files : of the run's ranks, which may be missing, and of noise sources
         part : ""
 
@@ -252,8 +252,8 @@ class RunSchema:
         scans = [_Scan(file) for file in runs]
         warnings: list[Warning] = []
         kept, dropped = _kept(scans)
-        warnings += _warnings(plan, ranks, writers, scans, dropped)
-        segment, variant = _labels(plan, scans, len(kept))
+        warnings += _warnings(ranks, writers, scans, dropped)
+        segment, variant = _labels(scans, len(kept))
         stalls = max([scan.stalls_in(kept) for scan in scans], default=0)
         readings = max([scan.readings_in(kept) for scan in scans], default=0)
         nodes = tuple(rank for rank, scan in zip(writers, scans) if scan.agent)
@@ -290,7 +290,7 @@ class RunSchema:
                 for file in reversed(runs)
             },
         )
-        layout.attrs["blocks_planned"] = len(plan.get("blocks") or ()) or len(kept)
+        layout.attrs["blocks_planned"] = len(plan.get("blocks") or kept)
         layout.attrs["blocks_measured"] = int(kept.sum())
         _add_variables(layout, readings, sources)
         hosts = {file.header.get("host") for file, _ in sources} - set(layout.began_s)
@@ -421,7 +421,7 @@ def is_complete(plan: Mapping[str, Any], segment: np.ndarray, variant: np.ndarra
     """
     planned = [(int(s), int(v)) for s, v in plan.get("blocks") or ()]
     wanted = {v for _, v in planned} or set(range(max(1, len(plan.get("variants") or ()))))
-    for one in np.unique(segment[kept]):
+    for one in np.unique(segment[kept]).tolist():
         here = kept & (segment == one)
         asked = sum(s == one for s, _ in planned)
         if int(here.sum()) >= asked and wanted <= set(variant[here].tolist()):
@@ -549,12 +549,9 @@ def _kept(scans: Sequence[_Scan]) -> tuple[np.ndarray, int]:
     return kept, len(set().union(*holding) - common)
 
 
-def _labels(plan: Mapping[str, Any], scans: Sequence[_Scan], blocks: int) -> tuple[np.ndarray, np.ndarray]:
-    """Segment and variant of each block, as recorded; as planned where no rank has it."""
+def _labels(scans: Sequence[_Scan], blocks: int) -> tuple[np.ndarray, np.ndarray]:
+    """Segment and variant of each block, as a rank recorded them; -1 where none has."""
     table = np.full((blocks, 2), -1, np.int32)
-    planned = list(plan.get("blocks") or ())[:blocks]
-    if planned:
-        table[: len(planned)] = np.asarray(planned, np.int32)
     for scan in scans:
         for block, labels in scan.labels.items():
             if block < blocks:
@@ -562,9 +559,7 @@ def _labels(plan: Mapping[str, Any], scans: Sequence[_Scan], blocks: int) -> tup
     return table[:, 0], table[:, 1]
 
 
-def _warnings(
-    plan: Mapping[str, Any], ranks: int, writers: Sequence[int], scans: Sequence[_Scan], dropped: int
-) -> list[Warning]:
+def _warnings(ranks: int, writers: Sequence[int], scans: Sequence[_Scan], dropped: int) -> list[Warning]:
     found = []
     held = {rank for rank, scan in zip(writers, scans) if scan.labels}
     without = [rank for rank in range(ranks) if rank not in held]

@@ -6,14 +6,14 @@ import secrets
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from sonde.core.errors import Exit, UsageError, Warning
 from sonde.core.options import DURATION, SHARE, SIZE, TIMEOUT, HouseType, Whole, common, settings
 from sonde.core.outcome import Outcome, Table
-from sonde.noise.agents import PAUSES, AgentPlan
+from sonde.noise.agents import AgentPlan, Pause
 from sonde.noise.plan import COMMON_PERIODS_S, NO_SIZE, OFF, OPS, Plan, Variant, design_for
 from sonde.noise.verdict import percent
 
@@ -28,7 +28,11 @@ def group() -> None:
 
 
 # Commands that have a module of their own: (module, command).
-ELSEWHERE: tuple[tuple[str, str], ...] = (("cli_source", "source"),)
+ELSEWHERE: tuple[tuple[str, str], ...] = (
+    ("cli_agents", "agents"),
+    ("cli_source", "source"),
+    ("cli_host", "host"),
+)
 
 
 class Level(HouseType):
@@ -136,7 +140,7 @@ def options(*sets: tuple[Any, ...]) -> Any:
     "--agent", metavar="COMMAND", help="Measure this agent: a recipe (sonde noise agents), or any command."
 )
 @click.option(
-    "--pause", type=click.Choice(PAUSES), help="How the agent is switched off; by default its recipe's way."
+    "--pause", type=click.Choice(get_args(Pause)), help="How the agent is switched off; by default its recipe's way."
 )
 @click.option(
     "--period", "period_s", type=DURATION, metavar="TIME", help="How often the agent works; else found out."

@@ -28,7 +28,7 @@ LEAST_PERMUTATIONS = 1999
 SHORTEST_BLOCK_S = 1.0
 SETTLE_S = 0.05
 # Of a budget: starting Python, MPI and the agent and calibrating; then sealing and analysis; per block, toggling it.
-START_S, END_S, END_SHARE, TOGGLE_S = 3.0, 2.0, 0.05, 0.015
+START_S, END_S, END_SHARE, TOGGLE_S = 3.5, 3.0, 0.05, 0.02
 
 
 @dataclass(frozen=True)

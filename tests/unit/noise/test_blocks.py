@@ -8,10 +8,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from run_blocks import BEGAN_S, CALIBRATION, TICK_S, RunFile, placed, plan, source_file
 
 from sonde import _core
 from sonde.core import dataset, seal
+from sonde.core.blocks import BlockFile
 from sonde.core.errors import DataError
 from sonde.noise import blocks, schema
 from sonde.noise.blocks import SCHEMA
@@ -19,17 +22,20 @@ from sonde.noise.blocks import SCHEMA
 SUMMARY = xr.Dataset({"p": ((), 0.5, {"units": "1", "long_name": "p"})})
 
 
+FOUR = [(0, 0), (0, 1), (1, 0), (1, 1)]  # segment, variant of blocks
+
+
 def codes(layout):
     return [warning.code for warning in layout.warnings]
 
 
-def run(folder, p, skip=(), **more):
-    """Files of a run as planned: blocks of 0.25 s every 0.3 s; skip: (rank, block) that are not written."""
+def run(folder, p, labels=((0, 0), (0, 1)), skip=(), **more):
+    """Files of a run: blocks (segment, variant) of 0.25 s every 0.3 s; skip: (rank, block) that are not written."""
     files = []
     for rank in range(p["ranks"]):
         file = RunFile(folder, rank, p["ranks"])
         file.values(4, CALIBRATION)
-        for number, (segment, variant) in enumerate(p["blocks"]):
+        for number, (segment, variant) in enumerate(labels):
             if (rank, number) not in skip:
                 file.block(number, segment, variant, 1 + 0.3 * number + 0.001 * rank, **more)
         files.append(file.close())
@@ -94,7 +100,7 @@ def test_calibration_gives_the_edges_of_classes_in_seconds(tmp_path):
         file.values(4, (TICK_S * (rank + 1), *CALIBRATION[1:]))
         file.block(0)
         files.append(file.close())
-    _, raw = placed(SCHEMA, plan(blocks=[(0, 0)]), files)
+    _, raw = placed(SCHEMA, plan(), files)
     np.testing.assert_allclose(raw["class_edge"][1], 2e-9 * np.array(_core.noise_edges()))
     assert raw["tick"].tolist() == [1e-9, 2e-9]
     assert raw["steady"].tolist() == [1, 1]
@@ -170,7 +176,7 @@ def test_use_of_an_older_agent_keeper_leaves_unknown_what_it_did_not_tell(tmp_pa
     file = RunFile(tmp_path, 0, 1)
     file.block(0)
     file.values(3, (0.5, 0.25), block=0)
-    _, raw = placed(SCHEMA, plan(1, blocks=[(0, 0)]), [file.close()])
+    _, raw = placed(SCHEMA, plan(1), [file.close()])
     assert raw["keeper_cpu"][0, 0] == 0.25
     assert np.isnan(raw["agent_drive"][0, 0])
     assert raw["agent_threads"][0, 0] == -1
@@ -195,8 +201,8 @@ def test_looks_of_the_judge(tmp_path):
 
 
 def test_blocks_that_a_rank_lacks_at_the_end_are_left_out(tmp_path):
-    p = plan(blocks=[(0, 0), (0, 1), (1, 0), (1, 1)])
-    files = run(tmp_path, p, skip={(1, 3)}, stalls=[(0.1, 1e-3, 0, np.nan)])
+    p = plan(blocks=FOUR)
+    files = run(tmp_path, p, FOUR, skip={(1, 3)}, stalls=[(0.1, 1e-3, 0, np.nan)])
     layout, raw = placed(SCHEMA, p, files)
     assert layout.dims["block"] == 3
     assert raw["status"].tolist() == [1, 1, 1]
@@ -208,8 +214,8 @@ def test_blocks_that_a_rank_lacks_at_the_end_are_left_out(tmp_path):
 
 
 def test_a_block_that_a_rank_lacks_in_the_middle_keeps_its_place_without_data(tmp_path):
-    p = plan(blocks=[(0, 0), (0, 1), (1, 0), (1, 1)])
-    layout, raw = placed(SCHEMA, p, run(tmp_path, p, skip={(1, 1)}, stalls=[(0.1, 1e-3, 0, 0)]))
+    p = plan(blocks=FOUR)
+    layout, raw = placed(SCHEMA, p, run(tmp_path, p, FOUR, skip={(1, 1)}, stalls=[(0.1, 1e-3, 0, 0)]))
     assert raw["status"].tolist() == [1, 0, 1, 1]
     assert raw["variant"].tolist() == [0, 1, 0, 1]
     assert np.isnan(raw["t_begin"][:, 1]).all()
@@ -230,8 +236,8 @@ def test_a_rank_without_any_block_does_not_cost_the_others_theirs(tmp_path):
 
 
 def test_a_torn_file_keeps_the_blocks_before_the_tear(tmp_path):
-    p = plan(blocks=[(0, 0), (0, 1), (1, 0)])
-    run(tmp_path, p)
+    p = plan(blocks=FOUR)
+    run(tmp_path, p, FOUR[:3])
     path = tmp_path / "rank-00001.blk"
     path.write_bytes(path.read_bytes()[:-100])
     layout, raw = placed(SCHEMA, p, [blocks_file(tmp_path, rank) for rank in range(2)])
@@ -240,9 +246,26 @@ def test_a_torn_file_keeps_the_blocks_before_the_tear(tmp_path):
 
 
 def blocks_file(folder, rank):
-    from sonde.core.blocks import BlockFile
-
     return BlockFile(folder / f"rank-{rank:05d}.blk")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(st.booleans(), min_size=4, max_size=4), min_size=1, max_size=3))
+def test_whatever_ranks_lack_a_block_counts_when_all_that_have_any_have_it(tmp_path_factory, has):
+    """has: rank, block."""
+    p = plan(ranks=len(has), blocks=FOUR)
+    skip = {(rank, block) for rank, row in enumerate(has) for block in range(4) if not row[block]}
+    files = run(tmp_path_factory.mktemp("run"), p, FOUR, skip=skip, stalls=[(0.1, 1e-3, 0, 0)])
+    layout, raw = placed(SCHEMA, p, files)
+    table = np.array([row for row in has if any(row)]).reshape(-1, 4)
+    whole = table.all(axis=0) if len(table) else np.zeros(4, bool)
+    last = int(np.flatnonzero(whole).max(initial=0))
+    assert raw["status"].astype(bool).tolist() == whole[: last + 1].tolist()
+    present = np.isfinite(raw["t_begin"]).any(axis=1)
+    assert present.tolist() == [any(row) and bool(whole.any()) for row in has]
+    assert (raw["n_stalls"] == np.where(present, whole.sum(), 0)).all()
+    assert ("noise.blocks_dropped" in codes(layout)) == bool((table.any(axis=0) & ~whole).any())
+    assert layout.complete == bool(whole[:2].all() or whole[2:].all())
 
 
 def test_no_whole_block_is_a_dataset_all_the_same(tmp_path):
@@ -299,10 +322,19 @@ def test_a_block_that_was_cut_short_does_not_count(tmp_path):
     ids=["all", "first segment", "halves of two", "second segment", "off only", "nothing"],
 )
 def test_complete_is_one_whole_segment_of_both_kinds(measured, complete):
-    p = plan(blocks=[(0, 0), (0, 1), (1, 1), (1, 0)])
     kept = np.isin(np.arange(4), measured)
-    segment, variant = np.array(p["blocks"]).T
-    assert blocks.is_complete(p, segment, variant, kept) is complete
+    segment, variant = np.array(FOUR).T
+    assert blocks.is_complete(plan(blocks=FOUR), segment, variant, kept) is complete
+
+
+def test_a_segment_of_several_rounds_is_whole_only_with_all_of_them():
+    segment, variant = np.zeros(4, int), np.array([0, 1, 1, 0])
+    p = plan(blocks=list(zip(segment.tolist(), variant.tolist())))
+    some = np.array([True, True, True, False])
+    assert blocks.is_complete(p, segment, variant, np.ones(4, bool))
+    assert not blocks.is_complete(p, segment, variant, some)
+    # A plan that does not tell its blocks asks for every variant only.
+    assert blocks.is_complete({"variants": ["off", "agent"]}, segment, variant, some)
 
 
 def test_complete_with_one_variant_needs_one_segment():
@@ -339,8 +371,6 @@ def test_sources_elsewhere_without_bursts_and_unreadable_ones(tmp_path):
         str(tmp_path / "agent-c.blk"), '{"fields": [["x", "<f8", []]], "kind": "source"}', 8, 1
     )
     other.close()
-    from sonde.core.blocks import BlockFile
-
     files = [*run(tmp_path, p), good, empty, BlockFile(tmp_path / "agent-c.blk")]
     layout, raw = placed(SCHEMA, p, files)
     assert sorted(codes(layout)) == ["noise.agent_file_unreadable", "noise.source_elsewhere"]
@@ -386,9 +416,9 @@ def test_a_sealed_run_is_a_valid_dataset(tmp_path, monkeypatch):
     fake = SimpleNamespace(analyse=lambda raw: seen.append(dict(raw.attrs)) or SUMMARY)
     monkeypatch.setitem(sys.modules, "sonde.noise.analyse", fake)
     folder = tmp_path / "noise.run"
-    p = plan(blocks=[(0, 0), (0, 1), (1, 1), (1, 0)])
+    p = plan(blocks=FOUR)
     seal.start_run(folder, room="noise", schema="noise/1", attrs={"seed": 1}, plan=p)
-    for file in run(folder, p, stalls=[(0.1, 1e-3, 0, 0)]):
+    for file in run(folder, p, FOUR, stalls=[(0.1, 1e-3, 0, 0)]):
         assert file.records == 9
     (sealed,) = seal.seal(folder, tmp_path, schema.SCHEMA, attrs={"stop_reason": "converged"})
     assert sealed.complete
