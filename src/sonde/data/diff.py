@@ -16,7 +16,7 @@ from sonde.core.errors import DataError, Finding, Warning, typed
 if TYPE_CHECKING:
     import xarray as xr
 
-CLOSER = {"net": "diff"}  # a room's own command that looks closer at two datasets, where it is not show
+CLOSER = {"noise": "show"}  # a room's own command that looks closer at two datasets, where it is not diff
 LEVEL = 0.95  # of the intervals in /summary
 _Z = 1.959963984540054  # normal quantile of 0.975
 _Z_POWER = 0.8416212335729143  # of 0.8
@@ -202,7 +202,7 @@ def findings(found: Difference, files: tuple[str, str], room: str) -> list[Findi
                     "worst": {**cell, "a": old, "b": new, "ratio": ratio},
                     "units": one.units,
                 },
-                typed("sonde", room, CLOSER.get(room, "show"), *files),
+                typed("sonde", room, CLOSER.get(room, "diff"), *files),
             )
         )
     return out

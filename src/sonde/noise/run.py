@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import time
@@ -14,7 +15,17 @@ from sonde.core.launch import libexec, session
 from sonde.core.launch.session import Job, Measured
 from sonde.core.launch.start import Start
 from sonde.noise.agents import AgentPlan
-from sonde.noise.plan import END_S, END_SHARE, OFF, Plan, Variant, design_for
+from sonde.noise.plan import (
+    END_S,
+    END_SHARE,
+    LEAST_PAIRS,
+    OFF,
+    Plan,
+    Variant,
+    block_length,
+    design_for,
+    needed_budget,
+)
 from sonde.noise.schema import SCHEMA
 from sonde.noise.verdict import SURVEY
 
@@ -23,6 +34,7 @@ WATCH_S, WATCH_STEP_S, APART_S = 8.0, 0.04, 0.15
 STEADY = 0.25  # spread of gaps, of their median, up to which they count as one period
 # What a survey switches on and off to see how sensitive the machine is.
 QUICK_LEVEL, QUICK_PERIOD_S = 0.01, 1.0
+QUICK_SHARE = 0.85  # of its time that is planned: a busy machine starts slowly, and what no look ends in says nothing
 
 
 @dataclass(frozen=True)
@@ -190,10 +202,12 @@ def measure_quickly(
     ------
     UsageError  noise.budget_too_short.
     """
+    pairs_s = needed_budget(LEAST_PAIRS, block_length(QUICK_PERIOD_S))
+    planned_s = max(QUICK_SHARE * budget_s, min(budget_s, math.ceil(pairs_s)))
     agent = source_plan(QUICK_LEVEL, QUICK_PERIOD_S, 250_000, seed)
     plan = Plan(
         (OFF, Variant("noise source 1 %", agent, (last_cpu(),), QUICK_LEVEL)),
-        design_for(budget_s, QUICK_PERIOD_S),
+        design_for(planned_s, QUICK_PERIOD_S),
         ntasks,
         matters=QUICK_LEVEL,
         seed=seed,

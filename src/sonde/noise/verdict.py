@@ -113,9 +113,16 @@ def survey_sentence(summary: xr.Dataset) -> str:
     if int(row["detected"]):
         seen = f"bursts of {level} were found in {format_duration(float(row['detected_s']))}"
         seen += f", of {percent(mde)} would have been" if math.isfinite(mde) else ""
+    elif not looked(row):
+        seen = f"the time was over before bursts of {level} could be looked for"
     else:
         seen = f"bursts of {level} were not found (p = {min(float(row['p_adjusted']), 1):.2f})"
     return f"{seen}; {lost}."
+
+
+def looked(row: xr.Dataset) -> bool:
+    """Whether the run lasted until its first look."""
+    return bool(float(row["z_fold"]) or float(row["z_ranked"]))
 
 
 def crowded(summary: xr.Dataset) -> bool:
@@ -132,7 +139,8 @@ def doubt(summary: xr.Dataset) -> str:
     if crowded(summary):
         return "ranks wait for each other's time slices"
     if is_survey(summary):
-        return f"bursts of {percent(float(summary.attrs['matters']))} were not found"
+        what = f"bursts of {percent(float(summary.attrs['matters']))}"
+        return f"{what} were not found" if looked(summary.isel(variant=0)) else f"{what} could not be looked for"
     return "a slowdown that matters may not have been found"
 
 
@@ -226,7 +234,7 @@ def survey_findings(summary: xr.Dataset) -> list[Finding]:
                 "sonde noise host",
             )
         )
-    if not int(row["detected"]):
+    if not int(row["detected"]) and looked(row):
         out.append(
             Finding(
                 "noise.blind",

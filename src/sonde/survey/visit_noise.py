@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class NoiseVisit:
     """Visits noise."""
 
-    weight = 1.0
+    weight = 1.5  # what 40 s of `sonde check` leave must be enough for a verdict
 
     def measure(self, call: Call) -> Measured:
         from sonde.noise import run as noise

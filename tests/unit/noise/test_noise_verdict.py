@@ -228,6 +228,12 @@ class TestSurvey:
         assert not verdict.sound(run)
         assert verdict.doubt(run) == "bursts of 1.0 % were not found"
 
+    def test_a_run_that_ended_before_its_first_look_accuses_nobody(self):
+        run = self.told(UNSEEN | dict(z_fold=0.0, z_ranked=0.0, p_adjusted=1.0))
+        assert verdict.sentence(run).startswith("the time was over before bursts of 1.0 % could be looked for;")
+        assert (verdict.findings(run), verdict.sound(run)) == ([], False)
+        assert verdict.doubt(run) == "bursts of 1.0 % could not be looked for"
+
     def test_a_busy_machine_is_a_finding_not_a_warning(self):
         run = self.told(MATERIAL, lost=0.08)
         (finding,) = verdict.findings(run)
