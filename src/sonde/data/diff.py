@@ -35,7 +35,7 @@ OF_THE_RUN = frozenset(
         "steps",
         "load_average",
         "elapsed_s",
-        "blocks_measured",
+        *("blocks_planned", "blocks_measured", "rounds", "spend", "permutations", "levels"),  # of noise
     )
 )
 

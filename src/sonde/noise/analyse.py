@@ -109,7 +109,7 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
         "clean_lost": (
             (),
             _median(numbers.lost[off]),
-            NUMBER | {"long_name": "share lost in stalls, agent off"},
+            NUMBER | {"long_name": "share lost in stalls, agent off", "better": "lower"},
         ),
     }
     edges = np.asarray(raw["class_edge"].values)[reader(raw)]
@@ -225,7 +225,8 @@ SUMMARY = {
 
 def _attrs(key: str) -> dict[str, str]:
     units, text = TEXTS[key]
-    return {"units": units, "long_name": text}
+    better = {"better": "lower"} if key in ("slowdown", "stalls", "typical") else {}
+    return {"units": units, "long_name": text, **better}
 
 
 def one(raw: xr.Dataset, numbers: Numbers, variant: int, rounds: list[int]) -> dict[str, Any]:

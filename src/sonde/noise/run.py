@@ -34,7 +34,9 @@ WATCH_S, WATCH_STEP_S, APART_S = 8.0, 0.04, 0.15
 STEADY = 0.25  # spread of gaps, of their median, up to which they count as one period
 # What a survey switches on and off to see how sensitive the machine is.
 QUICK_LEVEL, QUICK_PERIOD_S = 0.01, 1.0
-QUICK_SHARE = 0.85  # of its time that is planned: a busy machine starts slowly, and what no look ends in says nothing
+QUICK_SHARE = (
+    0.85  # of its time that is planned: a busy machine starts slowly, and what no look ends in says nothing
+)
 
 
 @dataclass(frozen=True)

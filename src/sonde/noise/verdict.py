@@ -140,7 +140,9 @@ def doubt(summary: xr.Dataset) -> str:
         return "ranks wait for each other's time slices"
     if is_survey(summary):
         what = f"bursts of {percent(float(summary.attrs['matters']))}"
-        return f"{what} were not found" if looked(summary.isel(variant=0)) else f"{what} could not be looked for"
+        return (
+            f"{what} were not found" if looked(summary.isel(variant=0)) else f"{what} could not be looked for"
+        )
     return "a slowdown that matters may not have been found"
 
 

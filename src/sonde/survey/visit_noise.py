@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from sonde.core.launch.session import Measured
 
 
+LATE_S = 0.5  # by which rooms before this one may overrun
+
+
 class NoiseVisit:
     """Visits noise."""
 
@@ -67,7 +70,7 @@ def needed_s() -> float:
     from sonde.noise.run import QUICK_PERIOD_S
 
     room = needed_budget(LEAST_PAIRS, block_length(QUICK_PERIOD_S))
-    return math.ceil(room * sum(visit(name).weight for name in ROOMS) / VISIT.weight)
+    return math.ceil((room + LATE_S) * sum(visit(name).weight for name in ROOMS) / VISIT.weight)
 
 
 VISIT = NoiseVisit()

@@ -51,7 +51,11 @@ def test_what_is_as_described_breaks_nothing():
         ({"delay": xr.Variable("src", [1.0], {"units": "s"})}, "lab.dims", "(src), not (rank)"),
         ({"delay": xr.Variable("rank", [1, 2], {"units": "us"})}, "lab.units", "'us', not in 's'"),
         ({"host": xr.Variable("rank", [1, 2])}, "lab.dtype", "not str"),
-        ({"delay": xr.Variable("rank", np.array(["a", "b"], object), {"units": "s"})}, "lab.dtype", "not <f8"),
+        (
+            {"delay": xr.Variable("rank", np.array(["a", "b"], object), {"units": "s"})},
+            "lab.dtype",
+            "not <f8",
+        ),
         ({"p": xr.Variable("rank", [0.1, 0.2], {"units": "1"})}, "lab.dims", "(rank), not ()"),
     ],
 )

@@ -10,6 +10,7 @@ import xarray as xr
 
 from sonde import _core
 from sonde.noise.analyse import analyse
+from sonde.noise.blocks import RAW
 from sonde.noise.plan import looks
 
 BLOCK_S, PITCH_S, SETTLE_S, ITERATION_S, TICK_S = 1.0, 1.065, 0.05, 20e-6, 1e-9
@@ -137,7 +138,11 @@ def run(
         ),
         **dict(placements=["anywhere", *["1"] * count], blocks_planned=blocks, blocks_measured=blocks),
     }
-    return xr.Dataset(data, {"rank": np.arange(ranks), "block": np.arange(blocks)}, told | attrs)
+    raw = xr.Dataset(data, {"rank": np.arange(ranks), "block": np.arange(blocks)}, told | attrs)
+    for name, what in RAW.items():
+        if name in raw:
+            raw[name].attrs = what.attrs()
+    return raw
 
 
 STALL_NAMES = ("stall_t", "stall_length", "stall_delay", "stall_gap")
