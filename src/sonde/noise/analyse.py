@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from sonde.core import stats
+from sonde.core.described import optional
 from sonde.noise import judge
 from sonde.noise.histogram import quantiles
 
@@ -108,7 +109,7 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
         "clean_lost": (
             (),
             _median(numbers.lost[off]),
-            NUMBER | {"long_name": "share lost in stalls, agent off"},
+            NUMBER | {"long_name": "share lost in stalls, agent off", "better": "lower"},
         ),
     }
     edges = np.asarray(raw["class_edge"].values)[reader(raw)]
@@ -128,11 +129,15 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
     summary = xr.Dataset(
         data,
         coords={
-            "variant": ("variant", names[1:]) if rows else ("variant", np.array([], dtype="U1")),
-            "case": ("case", names),
-            "quantile": ("quantile", np.array(QUANTILES)),
-            "scale": ("scale", np.array(SCALES), {"long_name": "nodes"}),
-            "cell": ("cell", (np.arange(CELLS) + 0.5) / CELLS, {"long_name": "share of the period"}),
+            "variant": ("variant", np.array(names[1:], dtype="U"), {"long_name": "what was on, besides off"}),
+            "case": ("case", names, {"long_name": "what was on, off included"}),
+            "quantile": ("quantile", np.array(QUANTILES), NUMBER | {"long_name": "quantile"}),
+            "scale": ("scale", np.array(SCALES), NUMBER | {"long_name": "nodes"}),
+            "cell": (
+                "cell",
+                (np.arange(CELLS) + 0.5) / CELLS,
+                NUMBER | {"long_name": "share of the period, 0.5 at the wake-up"},
+            ),
         },
     )
     for key in (
@@ -211,10 +216,17 @@ TEXTS = {
     "fold_threshold": ("s", "what counts as a stall in the fold"),
 }
 
+SUMMARY = {
+    name: optional(("variant", *DIMS.get(name, ())), units, text, "|i1" if name == "detected" else "<f8")
+    for name, (units, text) in TEXTS.items()
+}
+"""What /summary holds of each variant; a clean run has none."""
+
 
 def _attrs(key: str) -> dict[str, str]:
     units, text = TEXTS[key]
-    return {"units": units, "long_name": text}
+    better = {"better": "lower"} if key in ("slowdown", "stalls", "typical") else {}
+    return {"units": units, "long_name": text, **better}
 
 
 def one(raw: xr.Dataset, numbers: Numbers, variant: int, rounds: list[int]) -> dict[str, Any]:

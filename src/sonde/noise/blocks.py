@@ -10,14 +10,15 @@ keeps its place among those that count, with `status` 0 and without data; after 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sonde.core import described
 from sonde.core.described import Described
 from sonde.core.described import optional as _of
-from sonde.core.errors import DataError, Warning
+from sonde.core.errors import DataError, Finding, Warning
 from sonde.core.seal import Layout
 from sonde.noise.source_schema import BURST, SOURCE
 
@@ -334,8 +335,79 @@ class RunSchema:
 
         return analyse(raw)
 
+    def validate(self, tree: xr.DataTree) -> list[Finding]:
+        """What is wrong with a dataset; [] for a valid one. See `validate`."""
+        return validate(tree)
+
 
 SCHEMA = RunSchema()
+
+
+def validate(tree: xr.DataTree) -> list[Finding]:
+    """What in a run's dataset is not as its tables say, or contradicts itself.
+
+    Parameters
+    ----------
+    tree : groups /raw and /summary, opened lazily; of /raw all but counts and single iterations is read
+
+    Returns
+    -------
+    Findings, [] for a valid dataset.
+    """
+    from sonde.noise.analyse import SUMMARY
+
+    found: list[Finding] = []
+    if "raw" in tree.children:
+        raw = tree["raw"].to_dataset()
+        needed = {name: replace(what, required=True) for name, what in RAW.items() if name in NEEDED}
+        found += described.check("noise", "/raw", raw, RAW | needed, ("rank", "block"))
+        if not found:
+            found += _check_raw(raw)
+    if "summary" in tree.children:
+        found += described.check("noise", "/summary", tree["summary"].to_dataset(), SUMMARY, ("variant",))
+    return found
+
+
+def _check_raw(raw: xr.Dataset) -> list[Finding]:
+    """Labels that name nothing, stalls of no block, and times that run backwards."""
+    whole = np.asarray(raw["status"].values) == COMPLETE
+    blocks, variants = raw.sizes["block"], raw.sizes["variant_index"]
+    variant, segment = (np.asarray(raw[name].values)[whole] for name in ("variant", "segment"))
+    begin = np.asarray(raw["t_begin"].values, np.float64)[:, whole]
+    length = np.asarray(raw["length"].values, np.float64)[:, whole]
+    stall_block, n = np.asarray(raw["stall_block"].values), np.asarray(raw["n_stalls"].values)
+    kept = np.arange(stall_block.shape[1]) < n[:, None]
+    stall = np.asarray(raw["stall_length"].values, np.float64)
+    wrong = {
+        "status": (
+            ~np.isin(raw["status"].values, (MISSING, COMPLETE)),
+            "blocks whose status is no known code",
+        ),
+        "variant": (
+            (variant < 0) | (variant >= variants),
+            f"blocks with something on that is none of {variants} variants",
+        ),
+        "segment": (np.diff(segment) < 0, "blocks of an earlier segment than the block before"),
+        "time": (~(np.diff(begin, axis=1) > 0), "blocks that begin before the one before them"),
+        "length": (~(length > 0), "blocks without a length"),
+        "count": ((stall_block >= 0) != kept, "stalls beyond n_stalls, or missing before it"),
+        "stall": (kept & ((stall_block >= blocks) | ~(stall > 0)), "stalls of no block, or without a length"),
+    }
+    return [
+        Finding(f"noise.{what}", f"/raw has {int(bad.sum())} {text}", {"count": int(bad.sum())})
+        for what, (bad, text) in wrong.items()
+        if bad.any()
+    ]
+
+
+# Without these a run cannot be judged again.
+NEEDED = frozenset(
+    (
+        *("count", "class_edge", "segment", "variant", "variant_name", "status", "n_stalls"),
+        *("t_begin", "length", "excluded", "iterations", "stall_block", "stall_t", "stall_length"),
+        *("stall_threshold", "stamp_every"),
+    )
+)
 
 
 def is_complete(plan: Mapping[str, Any], segment: np.ndarray, variant: np.ndarray, kept: np.ndarray) -> bool:

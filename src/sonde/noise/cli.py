@@ -140,7 +140,9 @@ def options(*sets: tuple[Any, ...]) -> Any:
     "--agent", metavar="COMMAND", help="Measure this agent: a recipe (sonde noise agents), or any command."
 )
 @click.option(
-    "--pause", type=click.Choice(get_args(Pause)), help="How the agent is switched off; by default its recipe's way."
+    "--pause",
+    type=click.Choice(get_args(Pause)),
+    help="How the agent is switched off; by default its recipe's way.",
 )
 @click.option(
     "--period", "period_s", type=DURATION, metavar="TIME", help="How often the agent works; else found out."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from types import SimpleNamespace
 
+import noise_runs
 import numpy as np
 import pytest
 import xarray as xr
@@ -449,3 +450,73 @@ def test_place_streams_what_does_not_fit(tmp_path):
     assert len(pieces) > 3
     assert sum(pieces) == 3 * 40_000 * 4
     assert max(pieces) < 3 * 40_000 * 4
+
+
+class TestValidate:
+    @pytest.fixture
+    def run(self):
+        return noise_runs.tree(noise_runs.run([0.01], pairs=6))
+
+    def codes(self, tree: xr.DataTree) -> list[str]:
+        return [finding.code for finding in SCHEMA.validate(tree)]
+
+    def test_a_sound_run(self, run):
+        assert SCHEMA.validate(run) == []
+        assert SCHEMA.validate(noise_runs.tree(noise_runs.run([], pairs=6))) == []
+
+    @pytest.mark.parametrize(
+        ("change", "code"),
+        [
+            (lambda raw: raw.drop_vars("count"), "noise.missing"),
+            (lambda raw: raw.drop_vars("rank"), "noise.coordinate"),
+            (lambda raw: raw.assign(stall_t=raw["stall_t"].assign_attrs(units="ms")), "noise.units"),
+            (lambda raw: raw.assign(length=raw["length"].transpose()), "noise.dims"),
+            (lambda raw: raw.assign(status=raw["status"] * 0 + 7), "noise.status"),
+            (lambda raw: raw.assign(variant=raw["variant"] + 5), "noise.variant"),
+            (lambda raw: raw.assign(segment=raw["segment"] - np.arange(raw.sizes["block"])), "noise.segment"),
+            (lambda raw: raw.assign(t_begin=-raw["t_begin"]), "noise.time"),
+            (lambda raw: raw.assign(length=raw["length"] * 0), "noise.length"),
+            (lambda raw: raw.assign(n_stalls=raw["n_stalls"] - 1), "noise.count"),
+            (lambda raw: raw.assign(stall_length=-raw["stall_length"]), "noise.stall"),
+        ],
+    )
+    def test_what_is_wrong_is_named(self, run, change, code):
+        with xr.set_options(keep_attrs=True):
+            raw = change(run["raw"].to_dataset())
+        broken = xr.DataTree.from_dict(
+            {"/": run.to_dataset(), "/raw": raw, "/summary": run["summary"].to_dataset()}
+        )
+        found = self.codes(broken)
+        assert code in found
+        assert len(found) == 1 or code == "noise.status"  # no block counts then
+
+    def test_a_summary_in_another_unit(self, run):
+        summary = run["summary"].to_dataset()
+        summary = summary.assign(wake_lost=summary["wake_lost"].assign_attrs(units="ms"))
+        tree = xr.DataTree.from_dict(
+            {"/": run.to_dataset(), "/raw": run["raw"].to_dataset(), "/summary": summary}
+        )
+        assert self.codes(tree) == ["noise.units"]
+
+    def test_a_kind_that_is_not_known(self):
+        from sonde.noise.schema import SCHEMA as ROOM
+
+        tree = xr.DataTree(xr.Dataset(attrs={"kind": "opera"}))
+        assert [finding.code for finding in ROOM.validate(tree)] == ["noise.unknown_kind"]
+
+
+def test_two_runs_are_compared_and_two_kinds_are_not():
+    from sonde.data import diff
+
+    slow, fast, host = (noise_runs.tree(noise_runs.run([burst], pairs=12)) for burst in (0.02, 0.005, 0.005))
+    found = diff.compare(fast, slow)
+    (finding,) = [
+        f for f in diff.findings(found, ("a.nc", "b.nc"), "noise") if f.evidence["variable"] == "slowdown"
+    ]
+    assert "variant agent 1" in finding.text
+    assert finding.next == "sonde noise show a.nc b.nc"
+    assert found.machine == []
+    host.attrs["kind"] = "host"
+    with pytest.raises(DataError) as told:
+        diff.compare(fast, host)
+    assert told.value.code == "data.other_kind"
