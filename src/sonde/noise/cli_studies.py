@@ -462,13 +462,19 @@ def together(paths: Sequence[Path], verb: str) -> Outcome:
             complete = complete and bool(tree.attrs.get("complete", 1))
             reasons.append(str(tree.attrs.get("stop_reason", "unknown")))
         summaries.append(summary)
-        for warning in [*kept, *study_words.warnings(summary)]:
-            if warning not in warnings:
-                warnings.append(warning)
+        # One operation's warning says nothing of another's; of one dataset it needs no name.
+        prefix = f"{summary.attrs['op']}: " if len(paths) > 1 else ""
+        warnings += [
+            Warning(warning.code, prefix + warning.evidence, warning.hint)
+            for warning in [*kept, *study_words.warnings(summary)]
+        ]
     study = str(summaries[0].attrs["study"])
     single = len(summaries) == 1
     told = [{"stop_reason": reason, **study_words.values(s)} for reason, s in zip(reasons, summaries)]
     sentences = [study_words.sentence(summary) for summary in summaries]
+    lines = [line for s in summaries for line in study_words.answer_lines(s)] if study == "sweep" else []
+    if not single:
+        lines.append(f"Datasets: {', '.join(map(str, paths))}")
     outcome = Outcome(
         "noise",
         verb,
@@ -483,7 +489,7 @@ def together(paths: Sequence[Path], verb: str) -> Outcome:
         tables=study_words.stability_tables(summaries)
         if study == "stability"
         else [table for summary in summaries for table in study_words.tables(summary)],
-        lines=[line for s in summaries for line in study_words.answer_lines(s)] if study == "sweep" else [],
+        lines=lines,
         sound=all(study_words.sound(summary) for summary in summaries),
     )
     if not complete or not outcome.sound:

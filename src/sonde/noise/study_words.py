@@ -69,6 +69,12 @@ def _number(value: float, factor: float, decimals: int) -> str:
     return "–" if not math.isfinite(value) else f"{value * factor:.{decimals}f}"
 
 
+def _least(sds: xr.DataArray) -> float:
+    """The least that is known and above 0."""
+    known = [float(sd) for sd in np.atleast_1d(sds.values) if sd > 0]
+    return min(known, default=math.nan)
+
+
 def _decimals(sd: float, factor: float) -> int:
     """Digits after the point that show a standard deviation with two digits."""
     scaled = sd * factor
@@ -141,7 +147,7 @@ def _means(summary: xr.Dataset) -> Table:
     """Mean, spread and number of blocks of each case: the source's tables 3 to 6."""
     clean = float(summary["mean"].values[0])
     factor, unit = _unit(clean)
-    decimals = _decimals(float(summary["sd"].values[0]), factor)
+    decimals = _decimals(_least(summary["sd"]), factor)
     rows = []
     for case, name in enumerate(summary["case"].values):
         one = summary.isel(case=case)
@@ -187,11 +193,15 @@ def thresholds(summary: xr.Dataset) -> tuple[float | None, float | None, float |
 def _sensitivity(summary: xr.Dataset) -> str:
     ours, theirs, _ = thresholds(summary)
     highest = max(levels_of(summary))
+    levels, found = levels_of(summary), [bool(each) for each in summary["detected"].values]
+    chance = [level for level, each in zip(levels, found) if each and (ours is None or level < ours)]
     first = (
         f"noise is detected down to {level_text(ours)}"
         if ours is not None
         else f"not even {level_text(highest)} of noise is detected"
     )
+    if chance:
+        first += f" ({', '.join(map(level_text, chance))} is, but a higher level is not)"
     second = (
         f"by disjoint 99 % intervals of means down to {level_text(theirs)}"
         if theirs is not None
@@ -219,20 +229,25 @@ def _told(summary: xr.Dataset) -> Table:
                 "yes" if found else "no",
                 f"{float(row['p_adjusted']):.2g}",
                 _seconds(found, float(row["alone_s"]), limit),
-                percent(float(row["mde"])),
                 theirs if math.isfinite(gap) else "too few",
                 _seconds(disjoint, float(row["alone_source_s"]), limit),
                 _seconds(gap >= SOURCE_GAP, float(row["alone_separated_s"]), limit),
             )
         )
-    several = percent(SOURCE_GAP)
+    several = level_text(SOURCE_GAP)
+    mde, period = float(summary["mde"].values[0]), float(summary["mde_period"].values[0])
+    blind = (
+        f"alone it would find bursts of {percent(mde)} of each {format_duration(period)} in 9 of 10 runs"
+        if math.isfinite(mde)
+        else "alone it would find no burst of up to half a period"
+    )
     return Table(
         "Told apart from nothing on",
-        ("noise", "found", "p", "in", "would find", "99 % means", "in", f"by {several} in"),
+        ("noise", "found", "p", "in", "99 % intervals", "in", f"{several} apart in"),
         rows,
-        right=(2, 3, 4, 5, 6, 7),
-        note="found, p (Holm), would find: Sonde's test. 99 % means: the source's rule, disjoint intervals, with its "
-        f"'several seconds' taken for {several}. in: what a run of this level alone would have needed",
+        right=(2, 3, 4, 5, 6),
+        note="found, p (Holm): Sonde's test; 99 % intervals: the source's rule, which wants them disjoint and several "
+        f"seconds apart, taken for {several}. in: what a run of one level alone would have needed; {blind}",
     )
 
 
@@ -453,7 +468,7 @@ def _column(summary: xr.Dataset) -> dict[str, str]:
 
 def _groups(summary: xr.Dataset, title: str) -> Table:
     factor, unit = _unit(float(summary["mean"].values[0]))
-    decimals = _decimals(float(summary["sd"].values[0]), factor)
+    decimals = _decimals(_least(summary["group_sd"]), factor)
     segments = np.unique(summary["block_segment"].values[summary["block_variant"].values == 0])
     rows = []
     for k in range(summary.sizes["group"]):

@@ -48,6 +48,19 @@ def test_nothing_told_apart_is_said(sensitivity):
     )
 
 
+def test_a_lower_level_found_alone_is_told_beside_the_threshold(sensitivity):
+    odd = sensitivity.copy(deep=True)
+    odd["detected"][:] = [1, 0, 1]
+    said = study_words.sentence(odd)
+    assert said.startswith("noise is detected down to 2 % (0.1 % is, but a higher level is not);")
+
+
+def test_a_blind_run_says_so_below_its_table(sensitivity):
+    blind = sensitivity.copy(deep=True)
+    blind["mde"][:] = math.nan
+    assert "no burst of up to half a period" in study_words.tables(blind)[1].note
+
+
 def test_json_of_a_sensitivity(sensitivity):
     told = json.loads(json.dumps(study_words.values(sensitivity), allow_nan=False))
     assert told["threshold_pct"] == 1
