@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+from contextlib import suppress
+from pathlib import Path
+
 import pytest
+from sonde_shell import finish
+
+from sonde.core.blocks import BlockFile
+from sonde.core.errors import DataError
+from watching import wait_for
 
 pytestmark = pytest.mark.mpi
 
@@ -34,6 +43,14 @@ def test_a_small_sensitivity(sonde):
     shown = sonde("noise", "show", "s.nc", COLUMNS="80").expect(0)
     assert "Told apart from nothing on" in shown.out
     assert max(map(len, shown.out.splitlines())) <= 80
+
+
+def test_the_plan_of_the_whole_study(sonde):
+    told = sonde("noise", "sensitivity", "--ntasks", "2", "--dry-run", "--json").expect(0).json
+    assert told["shares"] == [3, *[1] * 7]
+    assert told["rounds"][0] == 7  # where a run of one level alone would look first
+    assert told["expected_s"] < 300
+    assert list(sonde.cwd.iterdir()) == []
 
 
 def test_a_small_stability_of_two_operations(sonde):
@@ -88,3 +105,28 @@ def test_bad_input_is_refused_before_anything_starts(sonde, words, code, said):
     ran = sonde("noise", *words).expect(code)
     assert said in ran.said
     assert list(sonde.cwd.iterdir()) == []
+
+
+def test_an_interrupted_study_keeps_what_it_has_and_leaves_no_source(sonde):
+    process = sonde.start(
+        *("noise", "sensitivity", "--levels", "20%,1%", "--period", "100ms", "--budget", "2min", *QUICK),
+        *("-o", "i.nc", "--json"),
+    )
+    assert wait_for(lambda: len(sources(sonde)) == 2)  # one a level, all through the run
+    assert wait_for(lambda: measured(sonde.cwd / "i.run"))
+    process.send_signal(signal.SIGINT)
+    ran = finish(process).expect(130)
+    assert ran.json["levels"]
+    assert sonde.left() == []
+    assert not (sonde.cwd / "i.run").exists()
+
+
+def sources(sonde):
+    return [pid for pid, name in sonde.processes().items() if Path(name).name == "sonde-agent"]
+
+
+def measured(folder):
+    """Whether rank 0 has written a block."""
+    with suppress(FileNotFoundError, DataError):
+        return any((records["kind"] == 0).any() for records in BlockFile(folder / "rank-00000.blk"))
+    return False
