@@ -256,14 +256,19 @@ def one(
     ]
     whole = [k for k, segment in enumerate(sorted(set(numbers.segment[planned].tolist()))) if k < len(spend)]
     both = judge.blocks_of(raw, variant)
-    seen = judge.looks(
-        both.where(np.isin(both.number, planned)),
-        ends,
-        [spend[k] for k in whole],
-        periods,
-        fold_weight=weight,
-        permutations=permutations,
-        seed=seed,
+    # Where a run was cut short, none of a variant's blocks, and none without an agent, may be there.
+    seen = (
+        judge.looks(
+            both.where(np.isin(both.number, planned)),
+            ends,
+            [spend[k] for k in whole],
+            periods,
+            fold_weight=weight,
+            permutations=permutations,
+            seed=seed,
+        )
+        if ends
+        else []
     )
     times = _end_times(raw, numbers, planned, ends)
     detecting = next((k for k, look in enumerate(seen) if look.p_so_far <= alpha), None)

@@ -68,6 +68,10 @@ _BLOCK = click.option(
     "--block-s", "block_s", type=DURATION, hidden=True, help="Length of a block; for tests of Sonde itself."
 )
 _DETECTOR = cli.DETECTOR[1:]  # without its --op, which takes one
+_LOOP = (
+    cli.DETECTOR[1],
+    *cli.DETECTOR[5:],
+)  # --size --poll --keep --every --timeout: what has no verdict to shape
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,12 @@ def sensitivity(
     """
     wishes = _wishes(output, launcher, hosts, ntasks, budget_s, seed, dry_run, timeout_s)
     told: list[Warning] = []
+    if sweep and cpus:
+        raise UsageError(
+            "noise.cpus_twice",
+            "--sweep chooses the CPUs itself, and --cpus was given",
+            "leave out one of them",
+        )
     if sweep:
         variants = _swept(sweep, levels[0], period_s, words, wishes, told)
         period_s = max([period_s, *(variant.period_s for variant in variants)])
@@ -179,7 +189,7 @@ def sensitivity(
 )
 @_OPS
 @_BLOCK
-@cli.options(_DETECTOR)
+@cli.options(_LOOP)
 def stability(
     output: Path | None,
     launcher: str,
@@ -341,9 +351,7 @@ def _plan(
         wishes.ntasks,
         op=op,
         size=0 if op in NO_SIZE else detector["size"],
-        alpha=detector["alpha"],
-        matters=detector["matters"],
-        grain_s=detector["grain_s"],
+        **{name: detector[name] for name in ("alpha", "matters", "grain_s") if name in detector},
         seed=wishes.seed,
         poll=detector["poll"],
         keep=detector["keep"],

@@ -156,3 +156,17 @@ def test_a_sweep_says_which_way_it_went(sweep):
     told = json.loads(json.dumps(study_words.values(sweep), allow_nan=False))
     assert [answer["costs_more"] for answer in told["answers"]] == ["apart", None]
     assert [variant["variant"] for variant in told["variants"]] == ["together", "apart", "pinned", "free"]
+
+
+@pytest.mark.parametrize("study", ["sensitivity", "sweep", "stability"])
+@pytest.mark.parametrize("blocks", [1, 2, 3, 5])
+def test_a_study_cut_short_still_says_what_it_has(tmp_path, study, blocks):
+    levels = () if study == "stability" else (0.02, 0.01)
+    names = ("pinned", "free") if study == "sweep" else ()
+    plan = study_plan(study, levels, names=names, share=1, rounds=(7, 3))
+    summary = SCHEMA.analyse(study_raw(tmp_path, plan, (0.02, 0.01), blocks=blocks))
+    assert study_words.sentence(summary)
+    assert study_words.tables(summary)
+    json.dumps(study_words.values(summary), allow_nan=False)
+    assert isinstance(study_words.answer_lines(summary), list)
+    study_words.warnings(summary)
