@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sonde import _core
@@ -25,6 +26,8 @@ LEAST_PAIRS = 6  # fewer cannot reach alpha 1 %: 1 / C(12, 6) is the least p of 
 FRESH_ROUNDS = 10  # pairs after a detection
 LEAST_PERMUTATIONS = 1999
 
+RUN_FOLDER = "@RUN_FOLDER@"  # stands for the run's folder in an agent's command, quoted for the shell
+
 SHORTEST_BLOCK_S = 1.0
 SETTLE_S = 0.05
 # Of a budget: starting Python, MPI and the agent and calibrating; then sealing and analysis; per block, toggling it.
@@ -35,7 +38,8 @@ START_S, END_S, END_SHARE, TOGGLE_S = 3.5, 3.0, 0.05, 0.02
 class Variant:
     """What is on in some blocks. agent: None for nothing. cpus: where it may run, empty for anywhere.
 
-    level: of the noise source, a share; NaN of anything else. share: blocks of it in a round.
+    level: of the noise source, a share; NaN of anything else. share: blocks of it in a round. period_s: how often it
+    works; 0: as the plan says. sources: noise sources of that level on each node.
     """
 
     name: str
@@ -43,6 +47,8 @@ class Variant:
     cpus: tuple[int, ...] = ()
     level: float = math.nan
     share: int = 1
+    period_s: float = 0.0
+    sources: int = 1
 
 
 OFF = Variant("off")
@@ -159,7 +165,8 @@ class Plan:
         for variant in self.variants:
             line += ["--variant", variant.name, "--share", str(variant.share)]
             if variant.agent is not None:
-                line += variant.agent.argv()
+                command = variant.agent.command.replace(RUN_FOLDER, shlex.quote(run_dir))
+                line += replace(variant.agent, command=command).argv()
             if variant.cpus:
                 line += ["--cpus", ",".join(map(str, variant.cpus))]
         return line
@@ -188,6 +195,8 @@ class Plan:
             "polled": int(self.poll),
             "agent": next((v.agent.name or v.agent.command for v in self.variants if v.agent), "none"),
             "levels": [variant.level for variant in self.variants],
+            "variant_periods_s": [variant.period_s or self.period_s for variant in self.variants],
+            "variant_sources": [variant.sources for variant in self.variants],
             "placements": [",".join(map(str, v.cpus)) or "anywhere" for v in self.variants],
             **self.labels,
         }
@@ -264,16 +273,18 @@ def design_for(
     settle_s: float = SETTLE_S,
     shares: Sequence[int] = (1, 1),
     looking: bool = True,
+    block_s: float | None = None,
 ) -> Design:
     """Blocks that fit a budget.
 
     period_s: the agent's; 0: not known. shares: blocks of each variant in a round. looking: more than one look.
+    block_s: length of a block, by default what holds whole periods.
 
     Raises
     ------
     UsageError  noise.budget_too_short: fewer than LEAST_PAIRS rounds fit; the hint names the budget needed.
     """
-    block_s = block_length(period_s)
+    block_s = block_s or block_length(period_s)
     count = sum(shares)
     pairs = affordable_pairs(budget_s, block_s, settle_s, count)
     if pairs < LEAST_PAIRS:
