@@ -243,9 +243,9 @@ def run(
         return _dry(plan, start, out, budget)
     request = runs.Request(plan, start, out, ("sonde", *sys.argv[1:]), budget, began, timeout_s)
     measured = runs.measure(request, settings().bar("noise run", budget))
+    measured.check()
     outcome = told_by(measured.paths[0], "run")
     outcome.warnings = [*told, *outcome.warnings]
-    measured.check()
     if measured.interrupted:
         outcome.tell_interrupted(measured.paths)
     return outcome
