@@ -15,7 +15,7 @@ from sonde.noise.histogram import quantiles
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999)
 SCALES = (1, 64, 1024, 16384)
-CELLS = 80  # of a folded period, as native/noise/judge.cpp
+CELLS = 80  # of a folded period, as the coarse fold of native/noise/judge.cpp
 WINDOW_BEFORE, WINDOW_AFTER = (
     1,
     2,
