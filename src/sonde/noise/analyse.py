@@ -580,9 +580,8 @@ def _agent_stalls(
     on = np.sort(length[inside & (numbers.variant[block] == variant)])
     if not on.size:
         return math.inf
-    weight = max(np.count_nonzero(numbers.variant == variant), 1) / max(
-        np.count_nonzero(numbers.variant == 0), 1
-    )
+    on_blocks, off_blocks = (int(np.count_nonzero(numbers.variant == kind)) for kind in (variant, 0))
+    weight = max(on_blocks, 1) / max(off_blocks, 1)
     for threshold in np.unique(on):
         above = on.size - np.searchsorted(on, threshold)
         if weight * (off.size - np.searchsorted(off, threshold)) <= 0.1 * above:
