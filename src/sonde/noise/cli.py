@@ -12,14 +12,22 @@ from typing import Any, get_args
 import click
 
 from sonde.core.errors import Exit, UsageError, Warning
-from sonde.core.options import DURATION, SHARE, SIZE, TIMEOUT, HouseType, Whole, common, settings
+from sonde.core.options import DURATION, common, settings
 from sonde.core.outcome import Outcome, Table
 from sonde.noise.agents import AgentPlan, Pause
-from sonde.noise.plan import COMMON_PERIODS_S, NO_SIZE, OFF, OPS, Plan, Variant, design_for
+from sonde.noise.cli_detector import (
+    DETECTOR,
+    LEVEL,
+    PLACEMENTS,
+    SOURCE,
+    Placements,
+    TooShort,
+    options,
+    places,
+)
+from sonde.noise.plan import COMMON_PERIODS_S, NO_SIZE, OFF, Plan, Variant, design_for
 from sonde.noise.verdict import percent
 
-PLACEMENTS = ("pinned", "free", "sibling", "sync")
-WORDS = 250_000  # of the noise source's array; the source thesis's
 DEFAULT_BUDGET_S = 60.0
 
 
@@ -36,104 +44,6 @@ ELSEWHERE: tuple[tuple[str, str], ...] = (
     ("cli_studies", "sensitivity"),
     ("cli_studies", "stability"),
 )
-
-
-class Level(HouseType):
-    """Level of the noise source: a share from 0 to below 1; 0 means no source at all. Value: float."""
-
-    name, allowed = "level", "levels such as 1%, 0.01%, or 0 for none"
-
-    def read(self, text: str) -> float:
-        bare = text.strip()
-        try:
-            value = float(bare.removesuffix("%")) / (100 if bare.endswith("%") else 1)
-        except ValueError:
-            value = float("nan")
-        if not 0 <= value < 1:
-            raise UsageError(
-                "noise.bad_level",
-                f"'{text}' is no level of noise; allowed: 0 for none, and up to below 100%",
-                "write it like 1% or 0.03%",
-            )
-        return value
-
-
-class Placements(HouseType):
-    """Placements to compare. Value: tuple of names."""
-
-    name, allowed = "placements", ", ".join(PLACEMENTS)
-
-    def read(self, text: str) -> tuple[str, ...]:
-        asked = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
-        for word in asked:
-            if word not in PLACEMENTS:
-                raise UsageError(
-                    "noise.unknown_placement",
-                    f"there is no placement '{word}'; there are: {', '.join(PLACEMENTS)}",
-                    "write them like pinned,free",
-                )
-        return asked
-
-
-LEVEL = Level()
-DETECTOR = (
-    click.option(
-        "--op", type=click.Choice(OPS), default="alltoall", show_default=True, help="What the loop repeats."
-    ),
-    click.option(
-        "--size", type=SIZE, default="1KiB", show_default=True, metavar="SIZE", help="Length of its messages."
-    ),
-    click.option(
-        "--alpha", type=SHARE, default="1%", show_default=True, metavar="SHARE", help="False alarms allowed."
-    ),
-    click.option(
-        "--matters",
-        type=SHARE,
-        default="0.1%",
-        show_default=True,
-        metavar="SHARE",
-        help="Slowdown that counts.",
-    ),
-    click.option(
-        "--grain",
-        "grain_s",
-        type=DURATION,
-        default="1ms",
-        show_default=True,
-        metavar="TIME",
-        help="What an application computes between two collectives, for the model of scale.",
-    ),
-    click.option(
-        "--poll", is_flag=True, help="Poll non-blocking operations: names late ranks also without the kernel."
-    ),
-    click.option(
-        "--keep", is_flag=True, help="Keep every iteration in the dataset, not its distribution alone."
-    ),
-    click.option(
-        "--every",
-        type=click.Choice(["auto", "1", "2", "4", "8", "16"]),
-        default="auto",
-        help="Iterations that share one reading of the clock; auto: by what reading costs.",
-    ),
-    TIMEOUT,
-)
-SOURCE = (
-    click.option(
-        "--words", type=Whole(1), default=WORDS, show_default=True, metavar="N", help="Words the source sums."
-    ),
-    click.option("--unsync", is_flag=True, help="Sources on several nodes burst at independent times."),
-)
-
-
-def options(*sets: tuple[Any, ...]) -> Any:
-    """Adds sets of options to a command."""
-
-    def decorate(command: Any) -> Any:
-        for option in reversed([option for each in sets for option in each]):
-            command = option(command)
-        return command
-
-    return decorate
 
 
 @group.command()
@@ -225,11 +135,11 @@ def run(
         target, period = _target(agent, pause, period_s, dry_run, told)
         spent_s = time.monotonic() - watched
         name = target.name or "agent"
-    places = _places(cpus, default=(runs.last_cpu(),) if level else ())
+    cpus_of_agent = places(cpus, default=(runs.last_cpu(),) if level else ())
     if compare:
         variants = _compared(compare, target, level, period, words, number, told)
     else:
-        variants = (OFF, Variant(name, target, places, level if level is not None else float("nan")))
+        variants = (OFF, Variant(name, target, cpus_of_agent, level if level is not None else float("nan")))
     shares = [variant.share for variant in variants]
     plan = Plan(
         variants,
@@ -296,23 +206,6 @@ def _target(
     return target, found
 
 
-def _places(cpus: str | None, default: tuple[int, ...]) -> tuple[int, ...]:
-    """CPUs for the agent; () for all."""
-    if cpus is None:
-        return default
-    if cpus.strip() == "all":
-        return ()
-    found: list[int] = []
-    for part in cpus.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()) or int(last or first) < int(first):
-            raise UsageError(
-                "noise.bad_cpus", f"--cpus '{cpus}' is no list of CPUs", "write it like 0,2-5, or all"
-            )
-        found += range(int(first), int(last or first) + 1)
-    return tuple(dict.fromkeys(found))
-
-
 def _compared(
     names: tuple[str, ...],
     target: AgentPlan | None,
@@ -358,16 +251,12 @@ def _compared(
     return tuple(out)
 
 
-class _TooShort(UsageError):
-    exit = Exit.INCOMPLETE
-
-
 def _design(budget: float, period_s: float, shares: list[int], spent_s: float = 0.0) -> Any:
     """The design that a budget has time for; too short a budget is told with exit code 4, before anything starts."""
     try:
         return design_for(budget, period_s, shares=shares, spent_s=spent_s)
     except UsageError as error:
-        raise _TooShort(error.code, error.what, error.hint) from None
+        raise TooShort(error.code, error.what, error.hint) from None
 
 
 def _dry(plan: Plan, start: Any, out: Path, budget_s: float) -> Outcome:

@@ -100,7 +100,9 @@ def sentence(summary: xr.Dataset, dataset: str = "") -> str:
     if not rows:
         iteration = float(summary["clean_iteration"])
         lost = percent(float(summary["clean_lost"]))
-        return f"clean run: an iteration takes {format_duration(iteration)}, {lost} of time is lost in stalls."
+        return (
+            f"clean run: an iteration takes {format_duration(iteration)}, {lost} of time is lost in stalls."
+        )
     if len(rows) == 1:
         return row_sentence(rows[0], summary.attrs)
     found = [row for row in rows if int(row["detected"])]
