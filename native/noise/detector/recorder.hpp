@@ -38,7 +38,7 @@ class Recorder {
  public:
   Recorder(RecordWriter& writer, double began_s) : writer_(&writer), began_s_(began_s) {}
 
-  /// A block and its stalls; resumed_s: now_s() at which its agent was let go, NaN when none is.
+  /// A block and its stalls; resumed_s: now_s() at which its agent was let go, or would have been.
   Result<void> block(std::uint32_t number, std::uint32_t segment, std::uint32_t variant, const Block& block, double resumed_s);
   /// Every iteration of a block.
   Result<void> iterations(std::uint32_t number, std::span<const std::uint32_t> ticks);

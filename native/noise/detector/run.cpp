@@ -54,7 +54,7 @@ Evidence gather(const Run& run, const Block& block, const PlannedBlock& plan, do
     out.begin_s = std::min(out.begin_s, t.begin_s);
     out.length_s = std::max(out.length_s, t.length_s);
   }
-  out.resumed_s = out.on ? out.begin_s - (resumed_s - run.began_s) : run.options.settle_s;
+  out.resumed_s = out.begin_s - (resumed_s - run.began_s);
   std::size_t reader = 0;
   for (std::size_t r = 1; r < n; ++r)
     if (told[r].every < told[reader].every) reader = r;
@@ -128,8 +128,9 @@ Stop run_blocks(Run& run) {
     } else if (run.agent.leads()) {
       if (auto done = run.recorder.values(Kind::agent, k, planned.segment, planned.variant, used->values()); !done) well = done;
     }
-    if (auto done = run.recorder.block(k, planned.segment, planned.variant, block,
-                                       planned.variant == 0 ? std::nan("") : resumed_s); !done) well = done;
+    // Of blocks without an agent too, from the same stamp: had the two kinds different origins, whatever repeats with the
+    // blocks would fall into different cells of the fold, and be taken for the agent.
+    if (auto done = run.recorder.block(k, planned.segment, planned.variant, block, resumed_s); !done) well = done;
     if (o.keep)
       if (auto done = run.recorder.iterations(k, std::span(run.detector.iterations()).first(run.detector.iterations_kept())); !done)
         well = done;

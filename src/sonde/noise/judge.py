@@ -224,7 +224,7 @@ def blocks_of(raw: xr.Dataset, on: int | None = 1, off: int = 0) -> Blocks:
     begin = _least(t_begin)
     settle_s = float(raw.attrs.get("settle_s", 0) or 0)
     resumed = _first(raw["resumed"].values[:, chosen])
-    before = np.where(is_on & np.isfinite(resumed), begin - resumed, settle_s)
+    before = np.where(np.isfinite(resumed), begin - resumed, settle_s)
     length = raw["length"].values[ranks][:, chosen]
     return Blocks(
         number=chosen.astype(np.int32),
