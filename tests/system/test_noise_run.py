@@ -279,7 +279,8 @@ def carriers(text: str) -> list[int]:
 @pytest.mark.parametrize("pause", ["stop-cont", "start-stop"])
 def test_what_an_agent_leaves_behind_is_ended_with_it(mpirun, tmp_path, monkeypatch, pause):
     monkeypatch.setenv("SONDE_TEST_DAEMON", str(tmp_path))
-    daemon = f"{shlex.quote(sys.executable)} -c 'import os,time; os.fork() and os._exit(0); os.setsid(); time.sleep(999)'"
+    code = "import os, time; os.fork() and os._exit(0); os.setsid(); time.sleep(999)"
+    daemon = shlex.join([sys.executable, "-c", code])
     agent = AgentPlan(f"({daemon}); {IDLE}", ready="for:0.3").with_changes(pause=pause)
     done = short_run(mpirun, tmp_path, agent).check()
     assert done.stop_reason in ("epochs", "converged")
