@@ -7,7 +7,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -157,31 +156,6 @@ def test_an_agent_that_dies_in_the_middle_leaves_what_was_measured(sonde_mpi):
     assert sonde_mpi.left() == []
     shown = show_is_sound(sonde_mpi, sonde_mpi.cwd / "a.nc")
     assert shown["stop_reason"] == "failed"
-
-
-def test_an_agent_that_cannot_be_paused_is_ended_and_told(sonde_mpi):
-    """Somebody else, whom Sonde may not stop, lets it go on as soon as it is stopped."""
-    name = sonde_mpi.cwd / "pid"
-    process = sonde_mpi.start("noise", "run", "--agent", f"echo $$ > {name}; {IDLE}", *SHORT, "-o", "a.nc")
-    over = threading.Event()
-
-    def let_go() -> None:
-        while not over.is_set():
-            with suppress(OSError, ValueError):
-                os.kill(int(name.read_text()), signal.SIGCONT)
-
-    thread = threading.Thread(target=let_go)
-    thread.start()
-    try:
-        ran = finish(process)
-    finally:
-        over.set()
-        thread.join()
-    name.unlink()
-    ran.expect(3)
-    assert "could not be paused" in ran.said
-    assert "--pause start-stop" in ran.said
-    assert sonde_mpi.left() == []
 
 
 # ---- ends that nobody wished for

@@ -129,11 +129,11 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
     summary = xr.Dataset(
         data,
         coords={
-            "variant": ("variant", names[1:]) if rows else ("variant", np.array([], dtype="U1")),
-            "case": ("case", names),
-            "quantile": ("quantile", np.array(QUANTILES)),
-            "scale": ("scale", np.array(SCALES), {"long_name": "nodes"}),
-            "cell": ("cell", (np.arange(CELLS) + 0.5) / CELLS, {"long_name": "share of the period"}),
+            "variant": ("variant", np.array(names[1:], dtype=str), {"long_name": "what was on"}),
+            "case": ("case", np.array(names, dtype=str), {"long_name": "what was on, or off"}),
+            "quantile": ("quantile", np.array(QUANTILES), NUMBER | {"long_name": "share of iterations below"}),
+            "scale": ("scale", np.array(SCALES), NUMBER | {"long_name": "nodes"}),
+            "cell": ("cell", (np.arange(CELLS) + 0.5) / CELLS, NUMBER | {"long_name": "share of the period"}),
         },
     )
     for key in (

@@ -136,6 +136,12 @@ def test_a_known_effect_is_found_and_lies_in_its_interval(tmp_path):
     assert verdict.values(summary)["detected"] is True
 
 
+def test_every_variable_says_what_it_is(tmp_path):
+    for name, variable in analyse(simulated(tmp_path)).variables.items():
+        assert variable.attrs.get("long_name"), name
+        assert variable.dtype.kind in "OU" or "units" in variable.attrs, name
+
+
 def test_nothing_is_found_where_nothing_is(tmp_path):
     summary = analyse(simulated(tmp_path))
     row = first(summary)
