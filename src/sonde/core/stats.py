@@ -367,13 +367,19 @@ def hodges_lehmann(differences: ArrayLike, level: float = 0.95) -> Shift:
 
     Raises
     ------
-    DataError  differences hold NaN. UsageError  level outside (0, 1).
+    DataError  differences hold NaN or infinity. UsageError  level outside (0, 1).
 
     Source: Hodges and Lehmann 1963; interval: Hollander and Wolfe 1999, 3.3. Up to 50 pairs exact.
     """
     x = _samples(differences)
     _share("level", level)
     n = x.size
+    if bad := n - int(np.count_nonzero(np.isfinite(x))):
+        raise DataError(
+            "core.not_finite",
+            f"{bad} of {n} differences are not finite numbers",
+            "leave them out: x[numpy.isfinite(x)]",
+        )
     if n == 0:
         return Shift(float("nan"), float("nan"), float("nan"))
     first, second = np.triu_indices(n)

@@ -23,6 +23,7 @@ WINDOW_BEFORE, WINDOW_AFTER = (
 )  # cells about the one that was found, in which time lost counts as the agent's
 SOURCE_GAP = 0.005  # "several seconds": 2 s of some 430 s in the source's tables
 SOURCE_LEVEL = 0.99
+MOST_LOST = 1 - 1e-6  # a block whose every iteration is a stall
 LATE_SHARE = 0.5  # a rank was late when the kernel kept it for this share of the stall
 NAMED_SHARE = 0.6  # a rank is named when it was late in this share of the stalls that somebody was late in
 MDE_POWER, MDE_RUNS, MDE_PERMUTATIONS = 0.9, 40, 499
@@ -271,9 +272,9 @@ def one(
     ]
     whole = [k for k, segment in enumerate(sorted(set(numbers.segment[planned].tolist()))) if k < len(spend)]
     both = judge.blocks_of(raw, variant)
-    # Where a run was cut short, none of a variant's blocks, and none without an agent, may be there.
-    seen = (
-        judge.looks(
+    seen: list[judge.Look] = []
+    if ends:
+        seen = judge.looks(
             both.where(np.isin(both.number, planned)),
             ends,
             [spend[k] for k in whole],
@@ -282,9 +283,6 @@ def one(
             permutations=permutations,
             seed=seed,
         )
-        if ends
-        else []
-    )
     times = _end_times(raw, numbers, planned, ends)
     detecting = next((k for k, look in enumerate(seen) if look.p_so_far <= alpha), None)
     last = seen[detecting if detecting is not None else -1] if seen else None
@@ -430,13 +428,23 @@ def differences(numbers: Numbers, blocks: np.ndarray, variant: int, y: np.ndarra
 
 
 def effect(numbers: Numbers, blocks: np.ndarray, variant: int, lost: np.ndarray) -> dict[str, Any]:
-    """Size of the effect with 95 % intervals, all as shares of time. lost: share lost in stalls, of each block."""
-    typical = np.log(numbers.median)
+    """Size of the effect with 95 % intervals. lost: share lost in stalls, of each block.
+
+    Slowdown and typical iteration are ratios less 1: a loop that loses half of its time takes twice as long.
+    """
+    with np.errstate(divide="ignore"):
+        typical = np.log(numbers.median)
+    longer = typical - np.log1p(-np.minimum(lost, MOST_LOST))
     out: dict[str, Any] = {}
-    for name, y in (("slowdown", lost + typical), ("stalls", lost), ("typical", typical)):
+    for name, y in (("slowdown", longer), ("stalls", lost), ("typical", typical)):
         pairs = differences(numbers, blocks, variant, y)
-        shift = stats.hodges_lehmann(pairs)
-        out |= {name: shift.estimate, f"{name}_low": shift.low, f"{name}_high": shift.high}
+        shift = np.array(stats.hodges_lehmann(pairs))
+        out |= dict(
+            zip(
+                (name, f"{name}_low", f"{name}_high"),
+                (shift if name == "stalls" else np.expm1(shift)).tolist(),
+            )
+        )
         out["effect_pairs"] = pairs.size
     return out
 

@@ -181,7 +181,8 @@ def steady_gap(onsets: list[float]) -> float:
     spread = gaps[(3 * len(gaps)) // 4] - gaps[len(gaps) // 4]
     if spread > STEADY * middle:
         return 0.0
-    mean = (onsets[-1] - onsets[0]) / (len(onsets) - 1)
+    # A wake-up that was not seen makes one gap of two periods.
+    mean = (onsets[-1] - onsets[0]) / sum(max(1, round(gap / middle)) for gap in gaps)
     for nice in (0.1, 0.2, 0.25, 0.5, 1.0, 2.0, 5.0):
         if abs(mean - nice) < 0.02 * nice:
             return nice

@@ -424,3 +424,70 @@ def test_long_functions_run_beside_each_other():
     for thread in threads:
         thread.join()
     assert results == [expected] * 4
+
+
+# --- the shift of pairs -------------------------------------------------------------------------------
+
+
+def test_hodges_lehmann_inverts_the_signed_rank_test():
+    x = np.sort(random(3).normal(0.3, 1, 12))
+    found = stats.hodges_lehmann(x)
+    walsh = np.sort([(a + b) / 2 for i, a in enumerate(x) for b in x[i:]])
+    assert found.estimate == pytest.approx(np.median(walsh))
+
+    def p(shift: float) -> float:
+        return float(scipy_stats.wilcoxon(x - shift, method="exact").pvalue)
+
+    # Just inside the interval the test does not reject, just outside it does.
+    step = 1e-6
+    assert p(found.low + step) > 0.05 >= p(found.low - step)
+    assert p(found.high - step) > 0.05 >= p(found.high + step)
+
+
+def test_hodges_lehmann_on_depression_scores():
+    # Hollander and Wolfe's Hamilton scores of nine patients, before and after.
+    before = np.array([1.83, 0.50, 1.62, 2.48, 1.68, 1.88, 1.55, 3.06, 1.30])
+    after = np.array([0.878, 0.647, 0.598, 2.05, 1.06, 1.29, 1.06, 3.14, 1.29])
+    found = stats.hodges_lehmann(before - after)
+    assert found.estimate == pytest.approx(0.46)
+    assert (found.low, found.high) == pytest.approx((0.01, 0.786), abs=1e-9)
+
+
+@pytest.mark.parametrize("n", range(6))
+def test_hodges_lehmann_of_too_few_pairs_has_no_interval(n):
+    found = stats.hodges_lehmann(np.arange(n) + 1.0)
+    assert np.isnan([found.low, found.high]).all()
+    assert np.isnan(found.estimate) if n == 0 else found.estimate == (n + 1) / 2
+
+
+def test_hodges_lehmann_of_six_pairs_reaches_from_end_to_end():
+    assert stats.hodges_lehmann([3.0, 1, 2, 6, 5, 4]) == (3.5, 1, 6)
+    assert np.isnan(stats.hodges_lehmann([3.0, 1, 2, 6, 5, 4], 0.99).low)
+
+
+@pytest.mark.parametrize("n", [6, 12, 60])
+def test_hodges_lehmann_of_equal_differences_is_that_difference(n):
+    assert stats.hodges_lehmann([0.25] * n) == (0.25, 0.25, 0.25)
+
+
+@pytest.mark.parametrize("n", [8, 50, 51, 120])
+def test_hodges_lehmann_keeps_its_level_with_heavy_tails(n):
+    draw, runs, covered = random(n), 400, 0
+    for _ in range(runs):
+        found = stats.hodges_lehmann(draw.standard_t(1.5, n) + 2)
+        covered += found.low <= 2 <= found.high
+    assert scipy_stats.binomtest(covered, runs, 0.95, "less").pvalue > 0.001
+    assert covered < runs  # an interval that always holds is too wide to be one
+
+
+def test_hodges_lehmann_goes_over_to_the_normal_law_without_a_jump():
+    x = random(9).normal(0, 1, 51)
+    widths = [found.high - found.low for found in map(stats.hodges_lehmann, (x[:50], x))]
+    assert widths[0] == pytest.approx(widths[1], rel=0.1)
+
+
+def test_hodges_lehmann_refuses_what_it_cannot_take():
+    with pytest.raises(DataError):
+        stats.hodges_lehmann([1.0, float("nan")])
+    with pytest.raises(UsageError):
+        stats.hodges_lehmann([1.0, 2.0], 1.0)

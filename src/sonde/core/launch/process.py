@@ -319,15 +319,19 @@ class ProbeProcess:
         self._child.send_signal(number)  # nothing happens when it is gone
 
     def _sweep(self) -> None:
-        """Ends every process of this machine that carries this run's mark."""
-        for _ in range(50):
-            left = marked(self._mark)
-            for pid in left:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
-            if not left:
-                return
-            time.sleep(0.02)
+        """Ends every process of this machine that carries this run's mark; it has a second to tidy up first."""
+        asked: set[int] = set()
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for _ in range(50):
+                left = marked(self._mark)
+                if not left:
+                    return
+                for pid in left:
+                    if number == signal.SIGKILL or pid not in asked:
+                        asked.add(pid)
+                        with suppress(ProcessLookupError, PermissionError):
+                            os.kill(pid, number)
+                time.sleep(0.02)
 
     def _dismiss_guard(self) -> None:
         if self._guard is not None:

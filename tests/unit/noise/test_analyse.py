@@ -1,0 +1,348 @@
+"""/raw to /summary, on simulated runs of which everything is known: the effect, its time, the late rank."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import xarray as xr
+from run_blocks import CALIBRATION, RunFile, placed
+from scipy import stats as scipy_stats
+
+from sonde import _core
+from sonde.core import stats
+from sonde.noise import verdict
+from sonde.noise.agents import AgentPlan
+from sonde.noise.analyse import (
+    SCALES,
+    Numbers,
+    Wake,
+    analyse,
+    differences,
+    effect,
+    holm,
+    late,
+    numbers_of,
+    scale,
+    source_rule,
+)
+from sonde.noise.blocks import SCHEMA
+from sonde.noise.plan import OFF, Design, Plan, Variant
+
+PITCH_S, BLOCK_S, PERIOD_S, PHASE_S = 0.3, 0.25, 0.25, 0.1
+ROUNDS, SPEND, FRESH = (10, 10), (0.5, 0.5), 8
+AGENT = Variant("agent", AgentPlan("true"))
+
+
+def labels_of(plan, seed=1, fresh=0, after=0):
+    """(segment, variant) of the planned blocks, the last ones replaced by fresh ones where asked."""
+    blocks = [tuple(block) for block in _core.noise_plan(plan.shares, plan.design.rounds, seed)]
+    if not fresh:
+        return blocks
+    kept = [block for block in blocks if block[0] <= after]
+    return kept + [(after + 1, variant) for _, variant in _core.noise_plan([1, 1], [fresh], seed + 1)]
+
+
+def simulated(
+    folder,
+    *,
+    variants=(OFF, AGENT),
+    design=None,
+    burst_s=0.0,
+    fresh_burst_s=None,
+    ranks=2,
+    late_ranks=(1,),
+    fresh=0,
+    after=0,
+    labels=None,
+    seed=1,
+    stalls_a_block=10,
+    detected_s=math.nan,
+    **attrs,
+):
+    """/raw of a run. burst_s: of the agent, one each PERIOD_S at PHASE_S; fresh_burst_s: the same in fresh blocks."""
+    plan = Plan(
+        variants,
+        design or Design(ROUNDS, SPEND, BLOCK_S, 0.02, (PERIOD_S,)),
+        ranks,
+        period_s=PERIOD_S,
+        seed=seed,
+    )
+    blocks = labels_of(plan, seed, fresh, after) if labels is None else labels
+    random = np.random.default_rng(seed)
+    files = [RunFile(folder, rank, ranks, variants=[v.name for v in variants]) for rank in range(ranks)]
+    for file in files:
+        file.values(4, CALIBRATION)
+    for number, (segment, variant) in enumerate(blocks):
+        begin = 1 + PITCH_S * number
+        shared = np.sort(random.uniform(0, BLOCK_S, stalls_a_block))
+        lengths = 50e-6 * (1 + random.pareto(3, stalls_a_block))
+        d = fresh_burst_s if fresh_burst_s is not None and segment > after and fresh else burst_s
+        for rank, file in enumerate(files):
+            stalls = [[t, x, 0.0, math.nan] for t, x in zip(shared, lengths)]
+            if variant and d:
+                at = math.ceil((begin - PHASE_S) / PERIOD_S) * PERIOD_S + PHASE_S - begin
+                if at < BLOCK_S:
+                    stalls.append([at, d, d if rank in late_ranks else 0.0, math.nan])
+            resumed = begin - 0.02 if variant else math.nan
+            file.block(number, segment, variant, begin, sorted(stalls), excluded=0.0, resumed=resumed)
+    p = plan.document() | {"blocks": [list(b) for b in blocks]}
+    layout, arrays = placed(SCHEMA, p, [file.close() for file in files])
+    data = {name: (layout.variables[name].dims, values) for name, values in arrays.items()}
+    raw = xr.Dataset(data, attrs=layout.attrs | {"seed": seed} | attrs)
+    if math.isfinite(detected_s):
+        raw.attrs["detected_s"] = detected_s
+    return raw
+
+
+def first(summary):
+    return summary.isel(variant=0)
+
+
+def numbers(variant, mean, **more):
+    """Numbers of blocks of 1 s each, one segment."""
+    n = len(variant)
+    given = {
+        "variant": np.array(variant),
+        "segment": np.zeros(n, int),
+        "begin": np.arange(n) * 1.0,
+        "length": np.ones(n),
+        "mean": np.array(mean, float),
+        "median": np.ones(n),
+        "lost": np.zeros(n),
+    }
+    return Numbers(**given | more)
+
+
+# ---- a whole run
+
+
+def test_a_known_effect_is_found_and_lies_in_its_interval(tmp_path):
+    summary = analyse(simulated(tmp_path, burst_s=5e-3))
+    row = first(summary)
+    assert int(row["detected"]) == 1
+    assert float(row["p_adjusted"]) <= 0.01
+    assert float(row["period"]) == PERIOD_S
+    assert float(row["phase"]) == pytest.approx(PHASE_S, abs=PERIOD_S / 80)
+    assert int(row["effect_window"]) == 1
+    # One burst of 5 ms in blocks of 250 ms.
+    assert float(row["stalls_low"]) <= 0.02 <= float(row["stalls_high"])
+    assert float(row["stalls"]) == pytest.approx(0.02, rel=0.1)
+    assert float(row["slowdown_low"]) <= float(row["slowdown"]) <= float(row["slowdown_high"])
+    assert float(row["typical"]) == 0
+    assert float(row["wake_lost"]) == pytest.approx(5e-3, rel=0.1)
+    assert verdict.findings(summary)
+    assert verdict.values(summary)["detected"] is True
+
+
+def test_every_variable_says_what_it_is(tmp_path):
+    for name, variable in analyse(simulated(tmp_path)).variables.items():
+        assert variable.attrs.get("long_name"), name
+        assert variable.dtype.kind in "OU" or "units" in variable.attrs, name
+
+
+def test_nothing_is_found_where_nothing_is(tmp_path):
+    summary = analyse(simulated(tmp_path))
+    row = first(summary)
+    assert int(row["detected"]) == 0
+    assert math.isnan(float(row["detected_s"]))
+    assert int(row["effect_window"]) == int(row["effect_fresh"]) == 0
+    assert int(row["effect_pairs"]) == sum(ROUNDS)
+    assert float(row["stalls_low"]) <= 0 <= float(row["stalls_high"])
+    assert int(row["noisy_rank"]) == -1
+    assert math.isnan(float(row["cost_synchronised"]))
+    assert verdict.findings(summary) == []
+
+
+def test_the_size_comes_from_fresh_blocks_alone(tmp_path):
+    # What found it was 8 ms long; after the detection bursts were of 2 ms.
+    raw = simulated(
+        tmp_path,
+        burst_s=8e-3,
+        fresh_burst_s=2e-3,
+        fresh=FRESH,
+        detected_s=1 + PITCH_S * 2 * ROUNDS[0] - 0.01,
+    )
+    row = first(analyse(raw))
+    assert int(row["detected"]) == 1
+    assert int(row["effect_fresh"]) == 1
+    assert int(row["effect_pairs"]) == FRESH
+    assert float(row["stalls"]) == pytest.approx(2e-3 / BLOCK_S, rel=0.15)
+
+
+def test_too_few_fresh_blocks_for_an_interval_leave_all_blocks(tmp_path):
+    raw = simulated(tmp_path, burst_s=8e-3, fresh=5, detected_s=1 + PITCH_S * 2 * ROUNDS[0] - 0.01)
+    row = first(analyse(raw))
+    assert int(row["effect_fresh"]) == 0
+    assert int(row["effect_pairs"]) == ROUNDS[0] + 5
+
+
+def test_a_run_killed_after_its_detection_is_judged_without_detected_s(tmp_path):
+    row = first(analyse(simulated(tmp_path, burst_s=8e-3, fresh=FRESH)))
+    assert int(row["detected"]) == 1
+    assert np.isfinite(float(row["slowdown_low"]))
+
+
+def test_a_run_without_blocks_of_the_agent_says_nothing_of_it(tmp_path):
+    row = first(analyse(simulated(tmp_path, labels=[(0, 0)] * 5)))
+    assert float(row["p"]) == 1
+    assert int(row["detected"]) == 0
+    assert math.isnan(float(row["slowdown"]))
+    assert int(row["effect_pairs"]) == 0
+
+
+def test_a_run_without_off_blocks_says_nothing(tmp_path):
+    summary = analyse(simulated(tmp_path, labels=[(0, 1)] * 5, burst_s=5e-3))
+    row = first(summary)
+    assert float(row["p"]) == 1
+    assert int(row["detected"]) == 0
+    assert math.isnan(float(row["slowdown"]))
+    assert math.isnan(float(row["mde"]))
+    assert math.isnan(float(summary["clean_iteration"]))
+
+
+def test_a_run_without_any_whole_block_has_a_summary(tmp_path):
+    raw = simulated(tmp_path, labels=[(0, 0), (0, 1)])
+    raw["status"][:] = 0
+    row = first(analyse(raw))
+    assert float(row["p"]) == 1
+    assert int(row["detected"]) == 0
+
+
+def test_a_run_with_off_blocks_only_by_plan_has_no_variant(tmp_path):
+    summary = analyse(
+        simulated(
+            tmp_path,
+            variants=(OFF,),
+            design=Design((6,), (), BLOCK_S, 0.02, (PERIOD_S,)),
+            labels=[(0, 0)] * 6,
+        )
+    )
+    assert summary.sizes["variant"] == 0
+    assert summary.sizes["case"] == 1
+    assert verdict.sentence(summary).startswith("clean run")
+
+
+def test_several_variants_are_told_apart_and_corrected_together(tmp_path):
+    variants = (OFF, Variant("loud", AgentPlan("true")), Variant("also", AgentPlan("true")))
+    design = Design((20,), (1.0,), BLOCK_S, 0.02, (PERIOD_S,))
+    row = analyse(simulated(tmp_path, variants=variants, design=design, burst_s=8e-3))
+    assert row["variant"].values.tolist() == ["loud", "also"]
+    assert (row["p_adjusted"].values >= row["p"].values).all()
+    assert row["p_adjusted"].values.max() >= min(1, 2 * row["p"].values.min())
+    assert row["quantile_s"].sizes["case"] == 3
+
+
+# ---- its parts
+
+
+def test_slowdown_joins_stalls_and_the_typical_iteration():
+    random = np.random.default_rng(5)
+    variant = np.tile([0, 1], 20)
+    lost = 0.01 + 0.02 * variant + random.normal(0, 1e-4, 40)
+    median = 1e-5 * (1 + 0.05 * variant)
+    found = effect(numbers(variant, np.ones(40), median=median), np.arange(40), 1, lost)
+    assert found["stalls"] == pytest.approx(0.02, abs=2e-4)
+    assert found["typical"] == pytest.approx(0.05)
+    assert found["slowdown"] == pytest.approx(1.05 * 0.99 / 0.97 - 1, rel=1e-2)
+
+
+def test_a_loop_that_loses_half_its_time_takes_twice_as_long():
+    variant = np.tile([0, 1], 10)
+    found = effect(numbers(variant, np.ones(20)), np.arange(20), 1, 0.5 * variant)
+    assert found["slowdown"] == pytest.approx(1.0)
+    assert found["stalls"] == pytest.approx(0.5)
+
+
+def test_pairs_are_made_within_segments_and_the_odd_ones_left_out():
+    given = numbers([0, 1, 1, 0, 1, 0], np.ones(6), segment=np.array([0, 0, 0, 1, 1, 1]))
+    y = np.array([1.0, 5.0, 100.0, 2.0, 4.0, np.nan])
+    assert differences(given, np.arange(6), 1, y).tolist() == [4.0, 2.0]
+
+
+def test_a_rank_that_was_late_is_named(tmp_path):
+    for rank in range(3):
+        folder = tmp_path / str(rank)
+        folder.mkdir()
+        row = first(analyse(simulated(folder, burst_s=8e-3, ranks=3, late_ranks=(rank,))))
+        assert int(row["noisy_rank"]) == rank
+        assert float(row["late_share"].values[rank]) > 0.9
+        assert float(row["late_known"]) > 0.9
+
+
+@pytest.mark.parametrize("late_ranks", [(0, 1), ()])
+def test_no_rank_is_named_when_several_or_none_were_late(tmp_path, late_ranks):
+    row = first(analyse(simulated(tmp_path, burst_s=8e-3, late_ranks=late_ranks)))
+    assert int(row["detected"]) == 1
+    assert int(row["noisy_rank"]) == -1
+    assert float(row["late_known"]) == pytest.approx(1 if late_ranks else 0, abs=0.1)
+
+
+def test_no_rank_is_named_where_the_kernel_tells_nothing(tmp_path):
+    raw = simulated(tmp_path, burst_s=8e-3)
+    raw["stall_delay"][:] = np.nan
+    found = late(raw, numbers_of(raw), 1, Wake(PERIOD_S, PHASE_S, False))
+    assert found["noisy_rank"] == -1
+    assert math.isnan(found["late_known"])
+
+
+def test_the_model_of_scale_agrees_with_a_simulation(tmp_path):
+    raw = simulated(tmp_path, burst_s=8e-3, grain_s=0.01)
+    found = scale(raw, numbers_of(raw), 1, Wake(PERIOD_S, PHASE_S, False), PERIOD_S)
+    # All bursts are alike: a step waits when any of the nodes is hit.
+    random = np.random.default_rng(3)
+    for nodes, cost in zip(SCALES[:2], found["cost"]):
+        hit = random.random((20_000, nodes)) < 0.01 / PERIOD_S
+        steps = np.where(hit, 8e-3, 0.0).max(axis=1)
+        assert cost == pytest.approx(steps.mean() / 0.01, rel=0.1)
+    assert np.all(np.diff(found["cost"]) >= 0)
+    assert found["cost"][-1] == pytest.approx(8e-3 / 0.01, rel=0.05)
+    assert found["cost_synchronised"] == pytest.approx(8e-3 / PERIOD_S, rel=0.05)
+    assert found["cost"][0] == pytest.approx(found["cost_synchronised"], rel=0.05)
+
+
+def test_without_a_wake_up_there_is_no_model(tmp_path):
+    raw = simulated(tmp_path)
+    found = scale(raw, numbers_of(raw), 1, None, 1.0)
+    assert np.isnan(found["cost"]).all()
+
+
+def test_the_rule_of_the_source_is_disjoint_intervals():
+    variant = np.tile([0, 1], 6)
+    random = np.random.default_rng(1)
+    mean = 1 + 0.03 * variant + random.normal(0, 0.005, 12)
+    found = source_rule(numbers(variant, mean), 1)
+    low = scipy_stats.t.interval(0.99, 5, mean[1::2].mean(), scipy_stats.sem(mean[1::2]))[0]
+    high = scipy_stats.t.interval(0.99, 5, mean[::2].mean(), scipy_stats.sem(mean[::2]))[1]
+    assert found["source_gap"] == pytest.approx((low - high) / mean[::2].mean())
+    assert found["source_detected"] == int(low > high) == 1
+    assert 6 <= found["source_detected_s"] <= 12
+    assert found["source_detected_s"] <= found["source_separated_s"]
+    same = source_rule(numbers(variant, mean - 0.03 * variant), 1)
+    assert same["source_detected"] == 0
+    assert same["source_gap"] < 0
+    assert math.isnan(same["source_separated_s"])
+
+
+def test_the_rule_of_the_source_has_no_answer_to_few_blocks():
+    found = source_rule(numbers([0, 1, 0, 1, 0], [1, 2, 1, 2, 1]), 1)
+    assert found["source_detected"] == 0
+    assert math.isnan(found["source_gap"])
+
+
+@pytest.mark.parametrize("p", [[], [0.2], [0.01, 0.04, 0.03], [0.5, 0.5, 0.001], [0.02, 0.02]])
+def test_holm_is_that_of_the_definition(p):
+    order = np.argsort(p, kind="stable")
+    expected = np.zeros(len(p))
+    for place, k in enumerate(order):
+        expected[k] = max((len(p) - j) * p[order[j]] for j in range(place + 1))
+    assert holm(p) == pytest.approx(np.minimum(expected, 1).tolist())
+
+
+def test_blocks_that_a_rank_lacks_count_for_nothing(tmp_path):
+    raw = simulated(tmp_path, burst_s=5e-3)
+    raw["status"][3] = 0
+    found = numbers_of(raw)
+    assert found.variant[3] == -1
+    assert np.isfinite(stats.hodges_lehmann(found.lost[found.variant == 0]).estimate)
