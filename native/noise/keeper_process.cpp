@@ -456,7 +456,7 @@ class KeeperProcess {
   /// have made another one meanwhile.
   Result<void> stop_all() {
     const double until = now_s() + pause_deadline_s;
-    double let_go = now_s() + 0.1;
+    double let_go = now_s() + 0.02;
     Process awake;
     char state = '?';
     while (true) {
@@ -479,16 +479,20 @@ class KeeperProcess {
       if (awake.pid == 0) {
         std::set<pid_t> before;
         for (const auto& process : stopped_) before.insert(process.pid);
-        for (const auto& process : tree())
+        auto now = tree();
+        for (const auto& process : now)
           if (!before.count(process.pid) && process.state != 'Z') awake = process;
-        if (awake.pid == 0) return {};
+        if (awake.pid == 0) {
+          stopped_ = std::move(now);  // with those that ended meanwhile, for they have used CPU
+          return {};
+        }
         state = awake.state;
       }
       if (orphaned_ || now_s() > until) break;
       // vfork: the parent waits uninterruptibly ('D') for a child that was stopped before its exec.
       if (now_s() > let_go) {
         go_on();
-        let_go = now_s() + 0.1;
+        let_go = now_s() + 0.02;
       }
       step(now_s() + 1e-3, Hear::end);
     }

@@ -405,6 +405,33 @@ TEST_CASE("a keeper that a rank bound to one core forked is free again") {
   CHECK(CPU_COUNT(&got) >= CPU_COUNT(&before));
 }
 
+TEST_CASE("a keeper with nothing to do does not wake up") {
+  auto keeper = Keeper::fork();
+  REQUIRE(keeper);
+  REQUIRE(keeper->start(spec_of("exec sleep 1000")));
+  REQUIRE(soon([&] { return busiest_state(keeper->pid()) == 'S'; }));
+  const std::uint64_t before = wakeups_of(keeper->pid(), keeper->pid());
+  sleep_until(now_s() + 0.3);
+  CHECK(wakeups_of(keeper->pid(), keeper->pid()) == before);
+}
+
+TEST_CASE("CPU of children that the agent waits for, and of threads that ended, is not lost") {
+  auto keeper = Keeper::fork();
+  REQUIRE(keeper);
+  // Each subshell counts for some 10 ms and is waited for by the agent, which itself does next to nothing.
+  REQUIRE(keeper->start(spec_of("n=0; while [ $n -lt 8 ]; do (k=0; while [ $k -lt 40000 ]; do k=$((k+1)); done); n=$((n+1)); done; "
+                                "touch $SONDE_AGENT_DIR/over; exec sleep 1000")));
+  const std::string folder = keeper->usage()->folder;
+  REQUIRE(soon([&] { return is_there(folder + "/over"); }));
+  const double alive_s = keeper->usage()->cpu_s;
+  REQUIRE(keeper->stop());
+  const double all_s = keeper->usage()->cpu_s;
+  CHECK(all_s >= alive_s);
+  CHECK(alive_s > all_s - 0.03);  // two clock ticks, user and system
+  CHECK(all_s > 0.01);
+  CHECK(keeper->usage()->wakeups >= 9);
+}
+
 TEST_CASE("a keeper holds none of its parent's descriptors") {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);

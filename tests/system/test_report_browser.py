@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+import noise_runs
 import report_demo as demo
 from sonde.net.analyse import analyse
 from sonde.net.synthetic import Network
@@ -169,6 +170,16 @@ def net_page(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module")
+def noise_page(tmp_path_factory):
+    """What `sonde report` makes of noise runs: one agent that is found, and several levels."""
+    found = noise_runs.tree(noise_runs.run([0.01], pairs=12))
+    levels = noise_runs.run([0.01, 0.001], pairs=7, names=["1 %", "0.1 %"])
+    path = tmp_path_factory.mktemp("noise") / "noise.html"
+    publish.write(collect.collect({"found.nc": found, "levels.nc": noise_runs.tree(levels)}), path)
+    return path
+
+
 MATRIX = "#net-median-latency"
 SLIDER = f"{MATRIX} input[type=range]"
 
@@ -195,6 +206,36 @@ def test_a_page_of_net_opens_without_complaint_and_fits(browser, net_page, width
     assert browser.requests() == []
     assert browser.js("return document.querySelectorAll('.plot .failed').length") == 0
     assert browser.js("return document.documentElement.scrollWidth <= window.innerWidth")
+
+
+@pytest.mark.parametrize(
+    ("width", "touch", "dark"), [(1440, False, False), (1440, False, True), (390, True, False)]
+)
+def test_a_page_of_noise_opens_without_complaint_and_fits(browser, noise_page, width, touch, dark):
+    browser.open(noise_page, width=width, height=844, touch=touch, dark=dark)
+    assert browser.complaints() == []
+    assert browser.requests() == []
+    assert browser.js("return document.querySelectorAll('.plot .failed').length") == 0
+    assert browser.js("return document.documentElement.scrollWidth <= window.innerWidth")
+    drawn = browser.js("return Array.from(document.querySelectorAll('figure'), (f) => f.id)")
+    assert sum("noise-blocks" in name for name in drawn) == 2
+    assert any("noise-sensitivity" in name for name in drawn)
+
+
+def test_the_ground_is_shaded_where_the_agent_was_on(browser, noise_page):
+    browser.open(noise_page)
+    shapes = browser.js(
+        "const p = document.querySelector('figure[id$=noise-stalls] .plot');"
+        "return p.layout.shapes.filter((s) => s.type === 'rect')"
+        ".map((s) => [s.x0, s.x1, s.layer, s.fillcolor])"
+    )
+    assert len(shapes) >= 2
+    assert all(low < high and layer == "below" for low, high, layer, _ in shapes)
+    assert all(colour.startswith("rgba") for *_, colour in shapes)  # the theme's, not its name
+    legend = browser.js(
+        "return Array.from(document.querySelectorAll('figure[id$=noise-stalls] .legendtext'), (t) => t.textContent)"
+    )
+    assert "agent 1 on" in legend
 
 
 def test_models_are_drawn_over_what_was_measured_and_dashed_beyond(browser, net_page):

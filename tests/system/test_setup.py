@@ -196,7 +196,7 @@ def test_an_old_python_is_named_with_its_version(checkout: Path, bare: Path, tmp
 
 
 APT = """
-echo "$@ frontend=$DEBIAN_FRONTEND runlevel=$RUNLEVEL" >> "$0.log"
+echo "$@ frontend=$DEBIAN_FRONTEND runlevel=$RUNLEVEL systemd_offline=$SYSTEMD_OFFLINE" >> "$0.log"
 case "$*" in *" update"*) exit 0;; esac
 exit 1
 """
@@ -211,7 +211,7 @@ def test_apt_is_asked_without_daemons_or_questions(checkout: Path, bare: Path, t
     calls = (bare / "apt-get.log").read_text().splitlines()
     installs = [call for call in calls if " install " in call]
     assert len(installs) == 2, "once more after an update: the lists may be old"
-    assert all("frontend=noninteractive runlevel=1" in call for call in calls)
+    assert all("frontend=noninteractive runlevel=1 systemd_offline=1" in call for call in calls)
     assert all("--no-install-recommends" in call and "DPkg::Lock::Timeout" in call for call in installs)
     assert any(" update" in call for call in calls[1:])
 
@@ -233,7 +233,8 @@ def test_a_user_with_sudo_uses_it(checkout: Path, bare: Path, tmp_path: Path) ->
     lines = (bare / "sudo.log").read_text().splitlines()
     assert lines[0] == "-n true"
     assert all(
-        line.startswith("-n env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get ") for line in lines[1:]
+        line.startswith("-n env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 SYSTEMD_OFFLINE=1 apt-get ")
+        for line in lines[1:]
     )
     assert len(lines) > 1
 

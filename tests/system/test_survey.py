@@ -20,7 +20,8 @@ def test_survey_ends_with_few_lines_and_a_report(sonde_mpi):
     assert lines[-1].endswith("here/report.html")  # the last thing said is where to look
     findings = next((k for k, line in enumerate(lines) if line.startswith("!") and k), len(lines) - 1)
     assert findings <= 1 + 10  # the verdict stands above
-    assert "in 1 of 1 rooms" in lines[0]
+    assert "in 1 of 2 rooms" in lines[0]
+    assert "noise: skipped:" in ran.out  # its share has no time for a verdict
     folder = sonde_mpi.cwd / "here"
     page = (folder / "report.html").read_text()
     assert page.lstrip().lower().startswith("<!doctype html")
@@ -38,9 +39,10 @@ def test_survey_ends_with_few_lines_and_a_report(sonde_mpi):
 def test_survey_as_json(sonde_mpi):
     told = sonde_mpi("survey", "-o", "here", "--ntasks", "2", "--budget", "8s", "--json").expect(0).json
     assert (told["verb"], told["report"]) == ("survey", "here/report.html")
-    (room,) = told["rooms"]
+    room, noise = told["rooms"]
     assert set(room) >= ROOM
-    assert room["room"] == "net"
+    assert (room["room"], noise["room"]) == ("net", "noise")
+    assert "of the 6 rounds that a verdict needs" in noise["skipped"]
     assert room["skipped"] is None
     assert sorted(room["dataset"]) == ["here/net-all_to_all.nc", "here/net-one_to_one.nc"]
 
@@ -49,7 +51,7 @@ def test_survey_as_json(sonde_mpi):
 def test_check_says_by_its_exit_code_whether_it_found_something(sonde_mpi):
     ran = sonde_mpi("check", "--ntasks", "2", "--budget", "8s", "--json")
     assert ran.code == (1 if ran.json["findings"] else 0), ran.err
-    assert [room["room"] for room in ran.json["rooms"]] == ["net"]
+    assert [room["room"] for room in ran.json["rooms"]] == ["net", "noise"]
     assert "report" not in ran.json
     assert list(sonde_mpi.cwd.iterdir()) == []
     assert sonde_mpi.left() == []
@@ -66,6 +68,23 @@ def test_check_against_an_earlier_survey(sonde_mpi):
     assert "nowhere" in json.loads(missing.out)["error"]["what"]
 
 
+@pytest.mark.mpi
+def test_with_time_for_both_rooms_noise_says_how_sensitive_the_machine_is(sonde_mpi):
+    words = ("--ntasks", "2", "--budget", "40s", "--seed", "3")
+    told = sonde_mpi("survey", "-o", "here", *words, "--json").expect(0).json
+    noise = told["rooms"][1]
+    assert noise["skipped"] is None
+    assert noise["dataset"] == ["here/noise.nc"]
+    assert noise["verdict"].startswith("alltoall of 1 KiB: ")
+    assert {finding["code"] for finding in noise["findings"]} <= {"noise.busy_machine", "noise.blind"}
+    with library.open(sonde_mpi.cwd / "here" / "noise.nc") as tree:
+        assert (tree.attrs["study"], tree.attrs["level"], tree.attrs["matters"]) == ("survey", 0.01, 0.01)
+    page = (sonde_mpi.cwd / "here" / "report.html").read_text()
+    assert "Sensitivity to noise of alltoall of 1 KiB" in page
+    sonde_mpi("data", "validate", "here/noise.nc").expect(0)
+    assert sonde_mpi.left() == []
+
+
 class TestNoMpi:
     WHERE = "/nonexistent/mpi"
 
@@ -74,14 +93,16 @@ class TestNoMpi:
         ran.expect(3)
         told = " ".join(ran.out.split())
         assert "no room could run here" in told
-        assert f"net: skipped: '{self.WHERE}' is not an mpirun" in told
+        for room in ("net", "noise"):
+            assert f"{room}: skipped: '{self.WHERE}' is not an mpirun" in told
         assert (sonde.cwd / "here" / "report.html").is_file()
 
     def test_survey_as_json(self, sonde):
         ran = sonde("survey", "-o", "here", "--budget", "5s", "--json", SONDE_MPI=self.WHERE).expect(3)
-        (room,) = ran.json["rooms"]
-        assert self.WHERE in room["skipped"]
-        assert room["dataset"] == []
+        assert len(ran.json["rooms"]) == 2
+        for room in ran.json["rooms"]:
+            assert self.WHERE in room["skipped"]
+            assert room["dataset"] == []
         assert ran.json["dataset"] is None
 
     def test_check_is_no_finding(self, sonde):

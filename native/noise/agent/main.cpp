@@ -32,7 +32,8 @@ namespace {
 using namespace sonde;
 using namespace sonde::noise;
 
-constexpr double flush_s = 0.5, told_s = 0.5;
+// Whoever reads an event wakes for it, and that is noise as well: 100 µs a second are a level by themselves.
+constexpr double flush_s = 0.5, told_s = 2;
 
 volatile std::sig_atomic_t asked_to_end = 0;
 

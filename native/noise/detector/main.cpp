@@ -89,10 +89,11 @@ int measure(const Options& options, MpiTeam& team, std::vector<Keeper> keepers) 
 
   Run run{options, team, *detector, agent, recorder, *forwarding, control, began_s};
   const Stop stop = run_blocks(run);
+  auto flushed = recorder.flush();  // what the last look said
   auto ended = agent.end();
   auto drained = forwarding->drain();
   auto synced = (*sink)->sync();
-  bool well = all_well(ended, team) && all_well(drained, team) && all_well(synced, team);
+  bool well = all_well(flushed, team) && all_well(ended, team) && all_well(drained, team) && all_well(synced, team);
   if (stop.reason == StopReason::failed) {
     emit_failure(stop, team);
     well = false;

@@ -35,7 +35,8 @@ class Kind(Enum):
                     coordinate or variable over row or col alone (host, …) of its row and column; attributes
                     long_name and units name them, flag_meanings names integer codes.
     SERIES, SCATTER, CDF  may hold mark(mark), x of vertical lines, and level(level), y of horizontal lines,
-                    named by mark_name(mark), level_name(level). Also hue(series) integer: series of one hue
+                    named by mark_name(mark), level_name(level), and band(band, end), from which x to which the
+                    ground is shaded, all of them called band_name(). Also hue(series) integer: series of one hue
                     share a colour; tone(series): 1 is its pale, broad form, to lie beneath another line;
                     key(series): what the legend calls such lines, once for all that share it.
     """

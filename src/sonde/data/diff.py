@@ -16,6 +16,7 @@ from sonde.core.errors import DataError, Finding, Warning, typed
 if TYPE_CHECKING:
     import xarray as xr
 
+CLOSER = {"noise": "show"}  # a room's own command that looks closer at two datasets, where it is not diff
 LEVEL = 0.95  # of the intervals in /summary
 _Z = 1.959963984540054  # normal quantile of 0.975
 _Z_POWER = 0.8416212335729143  # of 0.8
@@ -34,6 +35,7 @@ OF_THE_RUN = frozenset(
         "steps",
         "load_average",
         "elapsed_s",
+        *("blocks_planned", "blocks_measured", "rounds", "spend", "permutations", "levels"),  # of noise
     )
 )
 
@@ -96,7 +98,8 @@ def compare(a: xr.DataTree, b: xr.DataTree, matters: float = 0.05) -> Difference
 
     Raises
     ------
-    DataError  data.other_schema: not of one schema; data.no_summary; data.nothing_shared: no cell in common.
+    DataError  data.other_schema, data.other_kind: not of one schema, or kind; data.no_summary;
+    data.nothing_shared: no cell in common.
 
     Source: Benjamini & Hochberg 1995 for the control.
     """
@@ -106,6 +109,13 @@ def compare(a: xr.DataTree, b: xr.DataTree, matters: float = 0.05) -> Difference
             "data.other_schema",
             f"a {schemas[0]} and a {schemas[1]} dataset cannot be compared",
             "give two datasets of one schema",
+        )
+    kinds = [str(dataset.attrs(tree).get("kind", "")) for tree in (a, b)]
+    if kinds[0] != kinds[1]:
+        raise DataError(
+            "data.other_kind",
+            f"datasets of kind '{kinds[0]}' and '{kinds[1]}' cannot be compared",
+            "give two datasets of one kind",
         )
     for which, tree in (("first", a), ("second", b)):
         if "summary" not in tree.children:
@@ -124,7 +134,7 @@ def compare(a: xr.DataTree, b: xr.DataTree, matters: float = 0.05) -> Difference
         raise DataError(
             "data.nothing_shared",
             "the two datasets share no cell with an interval",
-            "measure the same sizes with the same number of ranks",
+            "measure the same again: sizes and ranks, or variants",
         )
     adjusted = _adjusted([pair.p for pair in pairs])
     for pair, q in zip(pairs, adjusted):
@@ -192,7 +202,7 @@ def findings(found: Difference, files: tuple[str, str], room: str) -> list[Findi
                     "worst": {**cell, "a": old, "b": new, "ratio": ratio},
                     "units": one.units,
                 },
-                typed("sonde", room, "diff", *files),
+                typed("sonde", room, CLOSER.get(room, "diff"), *files),
             )
         )
     return out
@@ -279,7 +289,7 @@ def middle(values: np.ndarray) -> float:
 def _doubts(a: xr.DataTree, b: xr.DataTree) -> Iterator[Warning]:
     """Why a difference may be none of the machine's."""
     old, new = dataset.attrs(a), dataset.attrs(b)
-    for name, what in (("mode", "modes"), ("hostlist", "hosts")):
+    for name, what in (("mode", "modes"), ("op", "operations"), ("agent", "agents"), ("hostlist", "hosts")):
         if name in old and name in new and old[name] != new[name]:
             yield Warning(
                 f"data.other_{what}",

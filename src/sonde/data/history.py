@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 INDEX = ".sonde-history.sqlite"
+WHAT = ("kind", "study", "op", "size", "agent", "period_s")  # of noise: runs of other loops or agents tell nothing
 FEWEST = 5  # earlier runs, below which nothing can be said
 ALPHA, POWER = 0.05, 0.8
 _FORMAT = 1
@@ -314,6 +315,7 @@ def _key(tree: xr.DataTree, attrs: dict[str, Any], summary: xr.Dataset | None) -
         "hosts": _hosts(str(attrs.get("hostlist", ""))),
         "ranks": int(sizes.get("rank", sizes.get("src", 0))),
         "grid": grid.hexdigest()[:16],
+        **{name: attrs[name] for name in WHAT if name in attrs},
     }
 
 

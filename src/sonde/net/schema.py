@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sonde.core import described
 from sonde.core.described import Described
 from sonde.core.described import optional as _of
 from sonde.core.errors import DataError, Finding, Warning
@@ -703,52 +704,11 @@ def validate(tree: xr.DataTree) -> list[Finding]:
         found.append(Finding("net.empty", "there is neither /raw nor /summary", {}))
     if has_raw:
         raw = tree["raw"].to_dataset()
-        found += _check_described("/raw", raw, RAW)
+        found += described.check("net", "/raw", raw, RAW, CELL)
         if not found:
             found += _check_raw(raw)
     if has_summary:
-        found += _check_described("/summary", tree["summary"].to_dataset(), SUMMARY)
-    return found
-
-
-def _check_described(group: str, data: xr.Dataset, table: Mapping[str, Described]) -> list[Finding]:
-    found: list[Finding] = []
-    for name, what in table.items():
-        if name not in data.variables:
-            if what.required:
-                found.append(Finding("net.missing", f"{group}/{name} is missing", {"variable": name}))
-            continue
-        variable = data[name]
-        dims = tuple(map(str, variable.dims))
-        if dims != what.dims:
-            found.append(
-                Finding(
-                    "net.dims",
-                    f"{group}/{name} has dims ({', '.join(dims)}), not ({', '.join(what.dims)})",
-                    {"variable": name, "dims": list(dims)},
-                )
-            )
-        units = variable.attrs.get("units", "")
-        if units != what.units and what.dtype != "str":
-            found.append(
-                Finding(
-                    "net.units",
-                    f"{group}/{name} is in {units!r}, not in {what.units!r}",
-                    {"variable": name, "units": units},
-                )
-            )
-        numeric = np.issubdtype(variable.dtype, np.number)
-        if numeric == (what.dtype == "str"):
-            found.append(
-                Finding(
-                    "net.dtype",
-                    f"{group}/{name} is {variable.dtype}, not {what.dtype}",
-                    {"variable": name, "dtype": str(variable.dtype)},
-                )
-            )
-    for dim in ("src", "dst", "size"):
-        if any(dim in what.dims for what in table.values()) and dim not in data.coords:
-            found.append(Finding("net.coordinate", f"{group} has no coordinate {dim}", {"dim": dim}))
+        found += described.check("net", "/summary", tree["summary"].to_dataset(), SUMMARY, CELL)
     return found
 
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Literal
 
+from sonde.core.distribution import INSTALL
 from sonde.core.errors import UsageError
 
 Pause = Literal["stop-cont", "start-stop"]
-PAUSES: tuple[Pause, ...] = ("stop-cont", "start-stop")
 LEAST_PERIOD_S, LONGEST_PERIOD_S = 0.01, 3600.0
 
 
@@ -63,18 +63,14 @@ class Recipe:
         return filled.replace("@PERIOD_US@", str(max(1, round(period_s * 1e6))))
 
     def install(self, family: str) -> str:
-        """What to type to have it on a family of distributions; "" where no package is known.
+        """What root types to have it on a family of distributions; "" where no package is known.
 
-        The variables keep apt's packages from starting it as a service, which would disturb what is measured.
+        The variables keep Debian's packages from starting it as a service, which would disturb what is measured.
         """
-        packages = self.packages.get(family, "")
-        installer = {
-            "debian": "sudo env RUNLEVEL=1 SYSTEMD_OFFLINE=1 apt-get install --no-install-recommends",
-            "fedora": "sudo dnf install",
-            "suse": "sudo zypper install",
-            "arch": "sudo pacman -S",
-        }.get(family)
-        return f"{installer} {packages}" if packages and installer else ""
+        if family not in self.packages or family not in INSTALL:
+            return ""
+        quiet = "env RUNLEVEL=1 SYSTEMD_OFFLINE=1 " if family == "debian" else ""
+        return f"{quiet}{INSTALL[family]} {self.packages[family]}"
 
 
 # A daemon's program is where only root's PATH leads.
@@ -158,6 +154,7 @@ else
   cp -R -P "$var/pmns" "$dir/var/pmns" && (cd "$dir/var/pmns" && ./Rebuild -s) || exit 1
 fi
 free_port
+cd "$dir/logs/pmcd" || exit 1 # where PMDAs write their logs
 "$PCP_BINADM_DIR/pmcd" -f -A -i 127.0.0.1 -p "$port" -s "$dir/run/pmcd.socket" -l "$dir/pmcd.log" -x "$dir/pmcd.log" &
 n=0
 until [ -S "$dir/run/pmcd.socket" ]; do
@@ -260,7 +257,7 @@ RECIPES: tuple[Recipe, ...] = (
         (("prometheus-node-exporter", "node_exporter"),),
         {
             "debian": "prometheus-node-exporter",
-            "fedora": "golang-github-prometheus-node-exporter",
+            "fedora": "node-exporter",
             "suse": "golang-github-prometheus-node_exporter",
             "arch": "prometheus-node-exporter",
         },

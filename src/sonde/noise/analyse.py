@@ -10,12 +10,13 @@ import numpy as np
 import xarray as xr
 
 from sonde.core import stats
+from sonde.core.described import optional
 from sonde.noise import judge
 from sonde.noise.histogram import quantiles
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999)
 SCALES = (1, 64, 1024, 16384)
-CELLS = 80  # of a folded period, as native/noise/judge.cpp
+CELLS = 80  # of a folded period, as the coarse fold of native/noise/judge.cpp
 WINDOW_BEFORE, WINDOW_AFTER = (
     1,
     2,
@@ -24,7 +25,7 @@ SOURCE_GAP = 0.005  # "several seconds": 2 s of some 430 s in the source's table
 SOURCE_LEVEL = 0.99
 LATE_SHARE = 0.5  # a rank was late when the kernel kept it for this share of the stall
 NAMED_SHARE = 0.6  # a rank is named when it was late in this share of the stalls that somebody was late in
-MDE_POWER, MDE_RUNS, MDE_PERMUTATIONS = 0.9, 40, 299
+MDE_POWER, MDE_RUNS, MDE_PERMUTATIONS = 0.9, 40, 499
 SECONDS, NUMBER = {"units": "s"}, {"units": "1"}
 
 
@@ -109,7 +110,7 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
         "clean_lost": (
             (),
             _median(numbers.lost[off]),
-            NUMBER | {"long_name": "share lost in stalls, agent off"},
+            NUMBER | {"long_name": "share lost in stalls, agent off", "better": "lower"},
         ),
     }
     edges = np.asarray(raw["class_edge"].values)[reader(raw)]
@@ -130,11 +131,15 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
     summary = xr.Dataset(
         data,
         coords={
-            "variant": ("variant", names[1:]) if rows else ("variant", np.array([], dtype="U1")),
-            "case": ("case", names),
-            "quantile": ("quantile", np.array(QUANTILES)),
-            "scale": ("scale", np.array(SCALES), {"long_name": "nodes"}),
-            "cell": ("cell", (np.arange(CELLS) + 0.5) / CELLS, {"long_name": "share of the period"}),
+            "variant": ("variant", np.array(names[1:], dtype="U"), {"long_name": "what was on, besides off"}),
+            "case": ("case", names, {"long_name": "what was on, off included"}),
+            "quantile": ("quantile", np.array(QUANTILES), NUMBER | {"long_name": "quantile"}),
+            "scale": ("scale", np.array(SCALES), NUMBER | {"long_name": "nodes"}),
+            "cell": (
+                "cell",
+                (np.arange(CELLS) + 0.5) / CELLS,
+                NUMBER | {"long_name": "share of the period, 0.5 at the wake-up"},
+            ),
         },
     )
     for key in (
@@ -220,10 +225,17 @@ TEXTS = {
     "fold_threshold": ("s", "what counts as a stall in the fold"),
 }
 
+SUMMARY = {
+    name: optional(("variant", *DIMS.get(name, ())), units, text, "|i1" if name == "detected" else "<f8")
+    for name, (units, text) in TEXTS.items()
+}
+"""What /summary holds of each variant; a clean run has none."""
+
 
 def _attrs(key: str) -> dict[str, str]:
     units, text = TEXTS[key]
-    return {"units": units, "long_name": text}
+    better = {"better": "lower"} if key in ("slowdown", "stalls", "typical") else {}
+    return {"units": units, "long_name": text, **better}
 
 
 def one(
@@ -354,7 +366,7 @@ def _sequential(attrs: dict[str, Any]) -> bool:
 
 def reader(raw: xr.Dataset) -> int:
     """The rank that kept iterations most finely: its histogram and length stand for the loop."""
-    return int(np.argmin(np.asarray(raw["stamp_every"].values)))
+    return judge.reader(raw)
 
 
 def _counts(raw: xr.Dataset) -> np.ndarray:
@@ -483,7 +495,8 @@ def detectable(
     clean = np.count_nonzero(blocks.on == 0)
     if clean < 4 or not shortest_s > 0 or period_s > float(np.median(blocks.length_s)) + 1e-2:
         return out
-    least = design.alpha * min(design.spend) * min(weight, 1 - weight)
+    # As few as still let the poorest look speak: what a simulated run needs, not what a verdict does.
+    least = design.alpha * min(design.spend) * max(weight, 1 - weight)
     burst = judge.detectable_burst_s(
         blocks,
         design,
@@ -492,7 +505,7 @@ def detectable(
         periods,
         wanted=MDE_POWER,
         fold_weight=weight,
-        permutations=max(MDE_PERMUTATIONS, math.ceil(2 / least)),
+        permutations=max(MDE_PERMUTATIONS, math.ceil(1.5 / least)),
         seed=seed,
         runs=MDE_RUNS,
     )

@@ -10,14 +10,15 @@ keeps its place among those that count, with `status` 0 and without data; after 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sonde.core import described
 from sonde.core.described import Described
 from sonde.core.described import optional as _of
-from sonde.core.errors import DataError, Warning
+from sonde.core.errors import DataError, Finding, Warning
 from sonde.core.seal import Layout
 from sonde.noise.source_schema import BURST, SOURCE
 
@@ -216,8 +217,8 @@ class RunSchema:
 
         Parameters
         ----------
-        plan : ranks; optional blocks [(segment, variant)] in the order planned, variants (names, the first is
-               off), attrs (become root attributes)
+        plan : ranks; optional blocks [(segment, variant)] as planned, variants (names, the first is off), attrs
+               (become root attributes)
         files : of the run's ranks, which may be missing, and of noise sources
         part : ""
 
@@ -251,8 +252,8 @@ class RunSchema:
         scans = [_Scan(file) for file in runs]
         warnings: list[Warning] = []
         kept, dropped = _kept(scans)
-        warnings += _warnings(plan, ranks, writers, scans, dropped)
-        segment, variant = _labels(plan, scans, len(kept))
+        warnings += _warnings(ranks, writers, scans, dropped)
+        segment, variant = _labels(scans, len(kept))
         stalls = max([scan.stalls_in(kept) for scan in scans], default=0)
         readings = max([scan.readings_in(kept) for scan in scans], default=0)
         nodes = tuple(rank for rank, scan in zip(writers, scans) if scan.agent)
@@ -289,7 +290,7 @@ class RunSchema:
                 for file in reversed(runs)
             },
         )
-        layout.attrs["blocks_planned"] = len(plan.get("blocks") or ()) or len(kept)
+        layout.attrs["blocks_planned"] = len(plan.get("blocks") or kept)
         layout.attrs["blocks_measured"] = int(kept.sum())
         _add_variables(layout, readings, sources)
         hosts = {file.header.get("host") for file, _ in sources} - set(layout.began_s)
@@ -336,8 +337,79 @@ class RunSchema:
         summary = analyse(raw)
         return studies.add(raw, summary) if raw.attrs.get("study") in studies.STUDIES else summary
 
+    def validate(self, tree: xr.DataTree) -> list[Finding]:
+        """What is wrong with a dataset; [] for a valid one. See `validate`."""
+        return validate(tree)
+
 
 SCHEMA = RunSchema()
+
+
+def validate(tree: xr.DataTree) -> list[Finding]:
+    """What in a run's dataset is not as its tables say, or contradicts itself.
+
+    Parameters
+    ----------
+    tree : groups /raw and /summary, opened lazily; of /raw all but counts and single iterations is read
+
+    Returns
+    -------
+    Findings, [] for a valid dataset.
+    """
+    from sonde.noise.analyse import SUMMARY
+
+    found: list[Finding] = []
+    if "raw" in tree.children:
+        raw = tree["raw"].to_dataset()
+        needed = {name: replace(what, required=True) for name, what in RAW.items() if name in NEEDED}
+        found += described.check("noise", "/raw", raw, RAW | needed, ("rank", "block"))
+        if not found:
+            found += _check_raw(raw)
+    if "summary" in tree.children:
+        found += described.check("noise", "/summary", tree["summary"].to_dataset(), SUMMARY, ("variant",))
+    return found
+
+
+def _check_raw(raw: xr.Dataset) -> list[Finding]:
+    """Labels that name nothing, stalls of no block, and times that run backwards."""
+    whole = np.asarray(raw["status"].values) == COMPLETE
+    blocks, variants = raw.sizes["block"], raw.sizes["variant_index"]
+    variant, segment = (np.asarray(raw[name].values)[whole] for name in ("variant", "segment"))
+    begin = np.asarray(raw["t_begin"].values, np.float64)[:, whole]
+    length = np.asarray(raw["length"].values, np.float64)[:, whole]
+    stall_block, n = np.asarray(raw["stall_block"].values), np.asarray(raw["n_stalls"].values)
+    kept = np.arange(stall_block.shape[1]) < n[:, None]
+    stall = np.asarray(raw["stall_length"].values, np.float64)
+    wrong = {
+        "status": (
+            ~np.isin(raw["status"].values, (MISSING, COMPLETE)),
+            "blocks whose status is no known code",
+        ),
+        "variant": (
+            (variant < 0) | (variant >= variants),
+            f"blocks with something on that is none of {variants} variants",
+        ),
+        "segment": (np.diff(segment) < 0, "blocks of an earlier segment than the block before"),
+        "time": (~(np.diff(begin, axis=1) > 0), "blocks that begin before the one before them"),
+        "length": (~(length > 0), "blocks without a length"),
+        "count": ((stall_block >= 0) != kept, "stalls beyond n_stalls, or missing before it"),
+        "stall": (kept & ((stall_block >= blocks) | ~(stall > 0)), "stalls of no block, or without a length"),
+    }
+    return [
+        Finding(f"noise.{what}", f"/raw has {int(bad.sum())} {text}", {"count": int(bad.sum())})
+        for what, (bad, text) in wrong.items()
+        if bad.any()
+    ]
+
+
+# Without these a run cannot be judged again.
+NEEDED = frozenset(
+    (
+        *("count", "class_edge", "segment", "variant", "variant_name", "status", "n_stalls"),
+        *("t_begin", "length", "excluded", "iterations", "stall_block", "stall_t", "stall_length"),
+        *("stall_threshold", "stamp_every"),
+    )
+)
 
 
 def is_complete(plan: Mapping[str, Any], segment: np.ndarray, variant: np.ndarray, kept: np.ndarray) -> bool:
@@ -351,7 +423,7 @@ def is_complete(plan: Mapping[str, Any], segment: np.ndarray, variant: np.ndarra
     """
     planned = [(int(s), int(v)) for s, v in plan.get("blocks") or ()]
     wanted = {v for _, v in planned} or set(range(max(1, len(plan.get("variants") or ()))))
-    for one in np.unique(segment[kept]):
+    for one in np.unique(segment[kept]).tolist():
         here = kept & (segment == one)
         asked = sum(s == one for s, _ in planned)
         if int(here.sum()) >= asked and wanted <= set(variant[here].tolist()):
@@ -479,12 +551,9 @@ def _kept(scans: Sequence[_Scan]) -> tuple[np.ndarray, int]:
     return kept, len(set().union(*holding) - common)
 
 
-def _labels(plan: Mapping[str, Any], scans: Sequence[_Scan], blocks: int) -> tuple[np.ndarray, np.ndarray]:
-    """Segment and variant of each block, as recorded; as planned where no rank has it."""
+def _labels(scans: Sequence[_Scan], blocks: int) -> tuple[np.ndarray, np.ndarray]:
+    """Segment and variant of each block, as a rank recorded them; -1 where none has."""
     table = np.full((blocks, 2), -1, np.int32)
-    planned = list(plan.get("blocks") or ())[:blocks]
-    if planned:
-        table[: len(planned)] = np.asarray(planned, np.int32)
     for scan in scans:
         for block, labels in scan.labels.items():
             if block < blocks:
@@ -492,9 +561,7 @@ def _labels(plan: Mapping[str, Any], scans: Sequence[_Scan], blocks: int) -> tup
     return table[:, 0], table[:, 1]
 
 
-def _warnings(
-    plan: Mapping[str, Any], ranks: int, writers: Sequence[int], scans: Sequence[_Scan], dropped: int
-) -> list[Warning]:
+def _warnings(ranks: int, writers: Sequence[int], scans: Sequence[_Scan], dropped: int) -> list[Warning]:
     found = []
     held = {rank for rank, scan in zip(writers, scans) if scan.labels}
     without = [rank for rank in range(ranks) if rank not in held]

@@ -6,19 +6,19 @@ import secrets
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from sonde.core.errors import Exit, UsageError, Warning
-from sonde.core.options import DURATION, SHARE, SIZE, TIMEOUT, HouseType, Whole, common, settings
+from sonde.core.options import DURATION, HouseType, common, settings
 from sonde.core.outcome import Outcome, Table
-from sonde.noise.agents import PAUSES, AgentPlan
-from sonde.noise.plan import COMMON_PERIODS_S, NO_SIZE, OFF, OPS, Plan, Variant, design_for
+from sonde.noise.agents import AgentPlan, Pause
+from sonde.noise.cli_options import DETECTOR, OP, SOURCE, TooShort, options, places_of
+from sonde.noise.plan import COMMON_PERIODS_S, NO_SIZE, OFF, Plan, Variant, design_for
 from sonde.noise.verdict import percent
 
 PLACEMENTS = ("pinned", "free", "sibling", "sync")
-WORDS = 250_000  # of the noise source's array; the source thesis's
 DEFAULT_BUDGET_S = 60.0
 
 
@@ -29,9 +29,11 @@ def group() -> None:
 
 # Commands that have a module of their own: (module, command).
 ELSEWHERE: tuple[tuple[str, str], ...] = (
+    ("cli_agents", "agents"),
     ("cli_source", "source"),
     ("cli_studies", "sensitivity"),
     ("cli_studies", "stability"),
+    ("cli_host", "host"),
 )
 
 
@@ -73,64 +75,6 @@ class Placements(HouseType):
 
 
 LEVEL = Level()
-DETECTOR = (
-    click.option(
-        "--op", type=click.Choice(OPS), default="alltoall", show_default=True, help="What the loop repeats."
-    ),
-    click.option(
-        "--size", type=SIZE, default="1KiB", show_default=True, metavar="SIZE", help="Length of its messages."
-    ),
-    click.option(
-        "--alpha", type=SHARE, default="1%", show_default=True, metavar="SHARE", help="False alarms allowed."
-    ),
-    click.option(
-        "--matters",
-        type=SHARE,
-        default="0.1%",
-        show_default=True,
-        metavar="SHARE",
-        help="Slowdown that counts.",
-    ),
-    click.option(
-        "--grain",
-        "grain_s",
-        type=DURATION,
-        default="1ms",
-        show_default=True,
-        metavar="TIME",
-        help="What an application computes between two collectives, for the model of scale.",
-    ),
-    click.option(
-        "--poll", is_flag=True, help="Poll non-blocking operations: names late ranks also without the kernel."
-    ),
-    click.option(
-        "--keep", is_flag=True, help="Keep every iteration in the dataset, not its distribution alone."
-    ),
-    click.option(
-        "--every",
-        type=click.Choice(["auto", "1", "2", "4", "8", "16"]),
-        default="auto",
-        help="Iterations that share one reading of the clock; auto: by what reading costs.",
-    ),
-    TIMEOUT,
-)
-SOURCE = (
-    click.option(
-        "--words", type=Whole(1), default=WORDS, show_default=True, metavar="N", help="Words the source sums."
-    ),
-    click.option("--unsync", is_flag=True, help="Sources on several nodes burst at independent times."),
-)
-
-
-def options(*sets: tuple[Any, ...]) -> Any:
-    """Adds sets of options to a command."""
-
-    def decorate(command: Any) -> Any:
-        for option in reversed([option for each in sets for option in each]):
-            command = option(command)
-        return command
-
-    return decorate
 
 
 @group.command()
@@ -140,7 +84,9 @@ def options(*sets: tuple[Any, ...]) -> Any:
     "--agent", metavar="COMMAND", help="Measure this agent: a recipe (sonde noise agents), or any command."
 )
 @click.option(
-    "--pause", type=click.Choice(PAUSES), help="How the agent is switched off; by default its recipe's way."
+    "--pause",
+    type=click.Choice(get_args(Pause)),
+    help="How the agent is switched off; by default its recipe's way.",
 )
 @click.option(
     "--period", "period_s", type=DURATION, metavar="TIME", help="How often the agent works; else found out."
@@ -153,7 +99,7 @@ def options(*sets: tuple[Any, ...]) -> Any:
 @click.option(
     "--compare", type=Placements(), metavar="LIST", help=f"Compare placements: {','.join(PLACEMENTS)}."
 )
-@options(DETECTOR, SOURCE)
+@options(OP, DETECTOR, SOURCE)
 def run(
     output: Path | None,
     launcher: str,
@@ -216,7 +162,7 @@ def run(
         assert agent is not None
         target, period = _target(agent, pause, period_s, dry_run, told)
         name = target.name or "agent"
-    places = _places(cpus, default=(runs.last_cpu(),) if level else ())
+    places = places_of(cpus, default=(runs.last_cpu(),) if level else ())
     if compare:
         variants = _compared(compare, target, level, period, words, number, told)
     else:
@@ -287,23 +233,6 @@ def _target(
     return target, found
 
 
-def _places(cpus: str | None, default: tuple[int, ...]) -> tuple[int, ...]:
-    """CPUs for the agent; () for all."""
-    if cpus is None:
-        return default
-    if cpus.strip() == "all":
-        return ()
-    found: list[int] = []
-    for part in cpus.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()) or int(last or first) < int(first):
-            raise UsageError(
-                "noise.bad_cpus", f"--cpus '{cpus}' is no list of CPUs", "write it like 0,2-5, or all"
-            )
-        found += range(int(first), int(last or first) + 1)
-    return tuple(dict.fromkeys(found))
-
-
 def _compared(
     names: tuple[str, ...],
     target: AgentPlan | None,
@@ -348,16 +277,12 @@ def _compared(
     return tuple(out)
 
 
-class _TooShort(UsageError):
-    exit = Exit.INCOMPLETE
-
-
 def _design(budget: float, asked: float | None, period_s: float, shares: list[int], looking: bool) -> Any:
     """The design that a budget has time for; too short a budget is told with exit code 4, before anything starts."""
     try:
         return design_for(budget, period_s, shares=shares, looking=looking)
     except UsageError as error:
-        raise _TooShort(error.code, error.what, error.hint) from None
+        raise TooShort(error.code, error.what, error.hint) from None
 
 
 def _dry(plan: Plan, start: Any, out: Path, budget_s: float) -> Outcome:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import secrets
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from sonde.core.errors import Exit, UsageError, Warning, typed
 from sonde.core.options import DURATION, PAUSE, SHARE, Whole, common, settings
 from sonde.core.outcome import Outcome, Table
+
+if TYPE_CHECKING:
+    from sonde.core.launch import Launcher
+    from sonde.noise.run_source import Source
 
 
 @click.command("source")
@@ -153,7 +159,7 @@ def told_by(path: Path, verb: str) -> Outcome:
     )
 
 
-def _dry(asked, start, names, out: Path, works_s: float | None) -> Outcome:  # type: ignore[no-untyped-def]
+def _dry(asked: Source, start: Launcher, names: Sequence[str], out: Path, works_s: float | None) -> Outcome:
     import shlex
 
     from sonde.core.seal import run_folder

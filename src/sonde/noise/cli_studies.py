@@ -16,7 +16,8 @@ import click
 from sonde.core.errors import Exit, SondeError, UsageError, Warning
 from sonde.core.options import DURATION, HouseType, Whole, common, settings
 from sonde.core.outcome import Outcome, Table
-from sonde.noise import cli, studies, study_words
+from sonde.noise import studies, study_words
+from sonde.noise.cli_options import DETECTOR, LOOP, WORDS, TooShort, options, places_of
 from sonde.noise.plan import NO_SIZE, OFF, OPS, Design, Plan, Variant, design_for
 from sonde.noise.study_words import level_text
 
@@ -67,11 +68,6 @@ _OPS = click.option(
 _BLOCK = click.option(
     "--block-s", "block_s", type=DURATION, hidden=True, help="Length of a block; for tests of Sonde itself."
 )
-_DETECTOR = cli.DETECTOR[1:]  # without its --op, which takes one
-_LOOP = (
-    cli.DETECTOR[1],
-    *cli.DETECTOR[5:],
-)  # --size --poll --keep --every --timeout: what has no verdict to shape
 
 
 @dataclass(frozen=True)
@@ -117,11 +113,11 @@ class Wishes:
     "--cpus", metavar="LIST", help="Where the source may run: 0,2-5, or all. By default the last CPU."
 )
 @click.option(
-    "--words", type=Whole(1), default=cli.WORDS, show_default=True, metavar="N", help="Words the source sums."
+    "--words", type=Whole(1), default=WORDS, show_default=True, metavar="N", help="Words the source sums."
 )
 @_OPS
 @_BLOCK
-@cli.options(_DETECTOR)
+@options(DETECTOR)
 def sensitivity(
     output: Path | None,
     launcher: str,
@@ -162,7 +158,7 @@ def sensitivity(
         variants = _swept(sweep, levels[0], period_s, words, wishes, told)
         period_s = max([period_s, *(variant.period_s for variant in variants)])
     else:
-        variants = _levels(levels, period_s, words, wishes.seed, cli._places(cpus, default=_last()))
+        variants = _levels(levels, period_s, words, wishes.seed, places_of(cpus, default=_last()))
     shares = [variant.share for variant in variants]
     study = "sweep" if sweep else "sensitivity"
 
@@ -189,7 +185,7 @@ def sensitivity(
 )
 @_OPS
 @_BLOCK
-@cli.options(_LOOP)
+@options(LOOP)
 def stability(
     output: Path | None,
     launcher: str,
@@ -260,7 +256,7 @@ def _afford(budget_s: float, ops: int, design: Callable[[], Design]) -> Design:
         hint = error.hint
         if ops > 1:
             hint = f"{hint}, and that for each of the {ops} operations"
-        raise cli._TooShort(error.code, error.what, hint) from None
+        raise TooShort(error.code, error.what, hint) from None
 
 
 def _levels(
@@ -500,6 +496,6 @@ def together(paths: Sequence[Path], verb: str) -> Outcome:
         lines=lines,
         sound=all(study_words.sound(summary) for summary in summaries),
     )
-    if not complete or not outcome.sound:
+    if not complete or (study == "sensitivity" and not outcome.sound):
         outcome.exit = Exit.INCOMPLETE
     return outcome

@@ -17,7 +17,7 @@ import numpy as np
 
 from sonde import _core
 from sonde.core.errors import DataError, UsageError
-from sonde.noise.histogram import Merged, quantiles
+from sonde.noise.histogram import quantiles
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -29,7 +29,6 @@ LEVELS = (0.5, 0.9, 0.99, 0.999)
 # As in native/noise/judge.cpp; only names depend on it.
 _STALLS_A_SECOND = (0.5, 2, 8, 32, 128, 512, 2048)
 _MOST_PERMUTATIONS = 10_000_000
-_SHORTEST_S = 1e-12  # what an empty block's quantiles are taken for
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,8 +187,8 @@ def blocks_of(raw: xr.Dataset, on: int | None = 1, off: int = 0) -> Blocks:
     """Blocks of two variants of a run, as the judge sees them.
 
     A block begins when its first rank begins. Its agent was let go when the first rank says so; where none does, the
-    settling time (root attribute settle_s) before the begin is taken. Levels come from the
-    rank that times iterations most finely.
+    settling time (root attribute settle_s) before the begin is taken. Levels come from the `reader`. All as the
+    detector does it live, so that a run judged again gives what it gave then.
 
     Parameters
     ----------
@@ -222,7 +221,7 @@ def blocks_of(raw: xr.Dataset, on: int | None = 1, off: int = 0) -> Blocks:
         chosen, is_on, t_begin = chosen[:0], is_on[:0], t_begin[:, :0]
     begin = _least(t_begin)
     settle_s = float(raw.attrs.get("settle_s", 0) or 0)
-    resumed = _least(raw["resumed"].values[:, chosen])
+    resumed = _first(raw["resumed"].values[:, chosen])
     before = np.where(is_on & np.isfinite(resumed), begin - resumed, settle_s)
     length = raw["length"].values[ranks][:, chosen]
     return Blocks(
@@ -232,7 +231,7 @@ def blocks_of(raw: xr.Dataset, on: int | None = 1, off: int = 0) -> Blocks:
         begin_s=begin,
         length_s=length.max(axis=0) if len(ranks) else np.zeros(0),
         resumed_s=before,
-        levels=_levels(raw, ranks, chosen),
+        levels=_levels(raw, chosen),
         **_stalls(raw, ranks, chosen, begin),
     )
 
@@ -245,18 +244,32 @@ def _least(times: np.ndarray) -> NDArray[np.float64]:
     return np.where(np.isinf(least), np.nan, least)
 
 
-def _levels(raw: xr.Dataset, ranks: NDArray[np.intp], chosen: NDArray[np.intp]) -> NDArray[np.float64]:
-    every = raw["stamp_every"].values[ranks]
-    readers = (
-        ranks[[int(np.argmin(every))]] if len(ranks) else ranks
-    )  # as the detector: the finest, of these the first
-    merged = Merged(len(chosen))
-    for rank in readers.tolist():
-        edges = raw["class_edge"][rank].values
-        if np.isfinite(edges).all():  # else the rank's calibration is lost; it is warned of
-            merged.add(raw["count"][rank].values[chosen], edges)
-    found = quantiles(*merged.counts(), LEVELS)
-    return np.log(np.maximum(np.nan_to_num(found), _SHORTEST_S))
+def _first(times: np.ndarray) -> NDArray[np.float64]:
+    """What the first rank that knows says of each block, as live; NaN where none knows."""
+    out = np.full(times.shape[1], np.nan)
+    for row in times:
+        out = np.where(np.isnan(out), row, out)
+    return out
+
+
+def reader(raw: xr.Dataset) -> int:
+    """The rank that timed iterations most finely, of several the first; 0 where no rank's calibration is known.
+
+    raw: stamp_every (rank).
+    """
+    every = raw["stamp_every"].values
+    return int(np.argmin(np.where(every > 0, every, np.inf)))
+
+
+def _levels(raw: xr.Dataset, chosen: NDArray[np.intp]) -> NDArray[np.float64]:
+    rank = reader(raw)
+    edges = raw["class_edge"][rank].values
+    if (
+        not len(chosen) or not np.isfinite(edges).all()
+    ):  # no calibration: it is warned of, and all levels are alike
+        return np.zeros((len(chosen), len(LEVELS)))
+    found = quantiles(raw["count"][rank].values[chosen], edges, LEVELS)
+    return np.log(np.maximum(np.nan_to_num(found), float(raw["tick"][rank])))
 
 
 def _stalls(

@@ -20,8 +20,8 @@ NO_SIZE = ("barrier",)  # operations without a message
 COMMON_PERIODS_S = (0.1, 0.2, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0)
 KNOWN_WEIGHT, SCAN_WEIGHT = 0.8, 0.5  # share of alpha for the fold
 
-LOOK_PAIRS = (7, 10, 15, 30, 60, 120, 240)  # pairs of blocks after which a look is taken
-FIRST_SPEND = 0.2
+LOOK_PAIRS = (8, 13, 20, 40, 80, 160, 320)  # pairs of blocks after which a look is taken
+FIRST_SPEND = 0.4
 LEAST_PAIRS = 6  # fewer cannot reach alpha 1 %: 1 / C(12, 6) is the least p of six pairs
 FRESH_ROUNDS = 10  # pairs after a detection
 LEAST_PERMUTATIONS = 1999
@@ -31,7 +31,7 @@ RUN_FOLDER = "@RUN_FOLDER@"  # stands for the run's folder in an agent's command
 SHORTEST_BLOCK_S = 1.0
 SETTLE_S = 0.05
 # Of a budget: starting Python, MPI and the agent and calibrating; then sealing and analysis; per block, toggling it.
-START_S, END_S, END_SHARE, TOGGLE_S = 3.0, 2.0, 0.05, 0.015
+START_S, END_S, END_SHARE, TOGGLE_S = 3.5, 3.0, 0.05, 0.02
 
 
 @dataclass(frozen=True)
@@ -116,11 +116,10 @@ class Plan:
 
     @property
     def permutations(self) -> int:
-        """Enough that the least p is a quarter of what the poorest look has to spend."""
+        """Enough that the least p is an eighth of what the poorest look has to spend."""
         if not self.design.spend:
             return LEAST_PERMUTATIONS
-        weight = min(self.design.fold_weight, 1 - self.design.fold_weight)
-        wanted = 4 / (self.alpha * min(self.design.spend) * weight)
+        wanted = 8 / (self.alpha * min(self.design.spend))
         return min(99999, max(LEAST_PERMUTATIONS, math.ceil(wanted)))
 
     @property

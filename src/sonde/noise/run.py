@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import time
@@ -14,12 +15,28 @@ from sonde.core.launch import libexec, session
 from sonde.core.launch.session import Job, Measured
 from sonde.core.launch.start import Start
 from sonde.noise.agents import AgentPlan
-from sonde.noise.plan import END_S, END_SHARE, OFF, Plan, Variant, design_for
+from sonde.noise.plan import (
+    END_S,
+    END_SHARE,
+    LEAST_PAIRS,
+    OFF,
+    Plan,
+    Variant,
+    block_length,
+    design_for,
+    needed_budget,
+)
 from sonde.noise.schema import SCHEMA
+from sonde.noise.verdict import SURVEY
 
 # Finding an agent's period: how long it is watched, how often, and what stands apart counts as two wake-ups.
 WATCH_S, WATCH_STEP_S, APART_S = 8.0, 0.04, 0.15
 STEADY = 0.25  # spread of gaps, of their median, up to which they count as one period
+# What a survey switches on and off to see how sensitive the machine is.
+QUICK_LEVEL, QUICK_PERIOD_S = 0.01, 1.0
+QUICK_SHARE = (
+    0.85  # of its time that is planned: a busy machine starts slowly, and what no look ends in says nothing
+)
 
 
 @dataclass(frozen=True)
@@ -181,21 +198,24 @@ def measure_quickly(
     began: float,
     progress: Progress,
 ) -> Measured:
-    """The quick form for a survey: what noise of 1 % a second costs here, and what would have been found.
+    """The quick form for a survey: whether noise of 1 % is found here, what else would be, what is lost by itself.
 
     Raises
     ------
     UsageError  noise.budget_too_short.
     """
-    agent = source_plan(0.01, 1.0, 250_000, seed)
-    variants = (OFF, Variant("noise source 1%", agent, (last_cpu(),), 0.01))
+    pairs_s = needed_budget(LEAST_PAIRS, block_length(QUICK_PERIOD_S))
+    planned_s = max(QUICK_SHARE * budget_s, min(budget_s, math.ceil(pairs_s)))
+    agent = source_plan(QUICK_LEVEL, QUICK_PERIOD_S, 250_000, seed)
     plan = Plan(
-        variants,
-        design_for(budget_s, 1.0),
+        (OFF, Variant("noise source 1 %", agent, (last_cpu(),), QUICK_LEVEL)),
+        design_for(planned_s, QUICK_PERIOD_S),
         ntasks,
+        matters=QUICK_LEVEL,
         seed=seed,
-        period_s=1.0,
-        labels={"level": 0.01, "words": 250_000},
+        period_s=QUICK_PERIOD_S,
+        study=SURVEY,
+        labels={"level": QUICK_LEVEL, "words": 250_000},
     )
     return measure(Request(plan, start, out, command, budget_s, began), progress)
 

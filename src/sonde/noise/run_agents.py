@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sonde.core import launch
+from sonde.core import distribution, launch
 from sonde.core.errors import EnvironmentFailure, UsageError
 from sonde.core.launch.process import MARK, marked
 from sonde.noise.agents import AgentPlan, Recipe
@@ -40,25 +40,6 @@ def missing(recipe: Recipe) -> list[str]:
     ]
 
 
-def family() -> str:
-    """Which distribution this is: "debian", "fedora", "suse", "arch", or ""."""
-    found: dict[str, str] = {}
-    with suppress(OSError):
-        for line in Path("/etc/os-release").read_text("utf-8", "replace").splitlines():
-            name, _, value = line.partition("=")
-            found[name] = value.strip('"')
-    for word in [found.get("ID", ""), *found.get("ID_LIKE", "").split()]:
-        for known, likes in {
-            "debian": ("debian", "ubuntu"),
-            "fedora": ("fedora", "rhel", "centos", "rocky", "almalinux"),
-            "suse": ("suse", "sles", "opensuse"),
-            "arch": ("arch",),
-        }.items():
-            if word.startswith(likes):
-                return known
-    return ""
-
-
 def check_here(recipe: Recipe) -> None:
     """Whether this machine has what the recipe needs.
 
@@ -68,11 +49,11 @@ def check_here(recipe: Recipe) -> None:
     """
     if not (lacks := missing(recipe)):
         return
-    install = recipe.install(family())
+    install = recipe.install(distribution.family())
     raise EnvironmentFailure(
         "noise.agent_missing",
         f"{recipe.name} is not on this machine: no {', no '.join(lacks)}",
-        f"install it on every node that is measured: {install}"
+        f"install it on every node that is measured, as root: {install}"
         if install
         else "install it from its makers, or load the module that brings it",
     )

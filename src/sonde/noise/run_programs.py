@@ -29,15 +29,15 @@ from sonde.core.launch import libexec
 from sonde.core.launch.process import Ending, ProbeProcess
 from sonde.noise.schema import NAME, SCHEMA
 
+POLL_S = 2.0  # Sonde's own wake-ups are noise, too; what programs say, and their end, are heard at once
 OFF_LIMIT_S = 15.0  # beyond its budget, for start-up and for writing, before a program is taken for stuck
 
 
 @dataclass(frozen=True)
 class Program:
-    """One program to run. label: how records and errors name it; command: its whole command line."""
+    """One program to run. label: the host it runs on, "" for this one."""
 
     label: str
-    command: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -118,18 +118,23 @@ def output_path(output: Path | None) -> Path:
 
 
 def measure(
-    request: Request, command_of: Callable[[Path, Program], Sequence[str]], progress: Progress
+    request: Request,
+    command_of: Callable[[Path, Program], Sequence[str]],
+    progress: Progress,
+    after: Callable[[Sequence[Event]], Mapping[str, Any]] | None = None,
 ) -> Measured:
     """Runs all programs until they end or are interrupted, and seals what they recorded, however it ended.
 
     command_of : given the run's folder, the whole command line of a program
     progress : where events of the first program are shown
+    after : given the events whose names are the programs' own, root attributes that are known when they are over
 
     Raises
     ------
     EnvironmentFailure  nothing was recorded or nothing can be written. Interrupted  before any record.
     """
     run_dir = seal.run_folder(request.out)
+    commands = [command_of(run_dir, one) for one in request.programs]  # may refuse: before anything is made
     attrs = provenance.attrs(
         command=request.command,
         seed=request.seed,
@@ -145,18 +150,19 @@ def measure(
     )
     team = _Team(progress, request.programs[0].label)
     with _forgotten_when_empty(run_dir), seal.hold(run_dir) as held:
-        _run(request, command_of, run_dir, team)
+        _run(request, commands, run_dir, team)
         error = team.error()
+        known = dict(after(team.said)) if after else {}
         if not _anything_in(run_dir):
             _forget(run_dir)
-            raise error or _interrupted()
+            raise error or (_interrupted() if team.interrupted else _nothing(team.warnings))
         if isinstance(error, EnvironmentFailure) and len(team.endings) > 1:
             team.warnings.append(Warning(error.code, error.what, error.hint))
         files = seal.seal(
             run_dir,
             request.out,
             SCHEMA,
-            attrs={"stop_reason": team.stop_reason()},
+            attrs={"stop_reason": team.stop_reason(), **known},
             warnings=team.warnings,
             held=held,
         )
@@ -171,6 +177,7 @@ class _Team:
         self.interrupted = False
         self.warnings: list[Warning] = []
         self.ends: dict[str, Event] = {}
+        self.said: list[Event] = []
         self.endings: dict[str, Ending] = {}
         self.failures: list[SondeError] = []
         self._lock = threading.Lock()
@@ -184,6 +191,10 @@ class _Team:
                     self.warnings.append(Warning(event["code"], event["evidence"], event["hint"]))
                 case "end":
                     self.ends[label] = event
+                case "start" | "progress" | "error":
+                    pass
+                case _:
+                    self.said.append(event)
 
     def ended(self, label: str, ending: Ending) -> None:
         with self._lock:
@@ -196,7 +207,7 @@ class _Team:
     def error(self) -> SondeError | None:
         """The first thing that went wrong."""
         said = [ending.error for ending in self.endings.values() if ending.error is not None]
-        return (self.failures + said or [None])[0]
+        return next(iter([*self.failures, *said]), None)
 
     def stop_reason(self) -> str:
         if self.interrupted:
@@ -207,9 +218,7 @@ class _Team:
         return reasons.pop() if len(reasons) == 1 else "failed" if not reasons else "interrupted"
 
 
-def _run(
-    request: Request, command_of: Callable[[Path, Program], Sequence[str]], run_dir: Path, team: _Team
-) -> None:
+def _run(request: Request, commands: Sequence[Sequence[str]], run_dir: Path, team: _Team) -> None:
     """Starts all, and returns when all are over."""
     processes: list[ProbeProcess] = []
     for number, one in enumerate(request.programs):
@@ -218,7 +227,7 @@ def _run(
             folder = run_dir / f"program-{number:05d}"
             folder.mkdir()
         take = _taker(team, one.label)
-        processes.append(ProbeProcess(command_of(run_dir, one), folder, take, room="noise"))
+        processes.append(ProbeProcess(commands[number], folder, take, room="noise", poll_s=POLL_S))
 
     limit = None if request.duration_s is None else request.duration_s + OFF_LIMIT_S
 
@@ -242,8 +251,7 @@ def _run(
         for thread in threads:
             thread.start()
         for thread in threads:
-            while thread.is_alive():
-                thread.join(0.1)  # never for long: a signal is handled between two waits
+            thread.join()  # a signal is handled meanwhile
 
 
 def _taker(team: _Team, label: str) -> Callable[[Event], None]:
@@ -262,6 +270,17 @@ def _anything_in(run_dir: Path) -> bool:
 def _interrupted() -> Interrupted:
     return Interrupted(
         "noise.interrupted", "interrupted before anything was recorded; no file is left", "run it again"
+    )
+
+
+def _nothing(warnings: Sequence[Warning]) -> EnvironmentFailure:
+    """Why a run that ended by itself has no record: what a program warned of, else its time was too short."""
+    if warnings:
+        return EnvironmentFailure(warnings[0].code, warnings[0].evidence, warnings[0].hint)
+    return EnvironmentFailure(
+        "noise.nothing_recorded",
+        "the time was over before anything was recorded; no file is left",
+        "give it more time, two periods of a source at least",
     )
 
 

@@ -113,7 +113,7 @@ def run(
     works_s = duration(budget_s, duration_s, time.monotonic() if began is None else began)
     names = [host.partition(":")[0] for host in hosts]
     request = Request(
-        programs=tuple(Program(host, ()) for host in hosts) or (Program("", ()),),
+        programs=tuple(Program(host) for host in hosts) or (Program(""),),
         out=out,
         plan={
             "kind": "source",

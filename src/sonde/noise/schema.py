@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from sonde.core.errors import DataError
+from sonde.core.errors import DataError, Finding
 from sonde.core.seal import Layout, RoomSchema
 
 if TYPE_CHECKING:
@@ -68,6 +68,20 @@ class NoiseSchema:
 
     def analyse(self, raw: xr.Dataset) -> xr.Dataset:
         return kind_schema(str(raw.attrs.get("kind"))).analyse(raw)
+
+    def validate(self, tree: xr.DataTree) -> list[Finding]:
+        """What is wrong with a dataset, by the word of its kind; [] for a valid one."""
+        kind = str(tree.attrs.get("kind"))
+        if kind not in KINDS:
+            return [
+                Finding(
+                    "noise.unknown_kind",
+                    f"its kind is {kind!r}; known are {', '.join(KINDS)}",
+                    {"kind": kind},
+                )
+            ]
+        check = getattr(kind_schema(kind), "validate", None)
+        return list(check(tree)) if check else []
 
 
 SCHEMA = NoiseSchema()

@@ -65,7 +65,8 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
         out.append(
             Warning(
                 "noise.duty_off",
-                f"the source on {str(summary['host'].values[row])} did {percent(did)} of CPU time, not {percent(asked)}{why}",
+                f"the source on {summary['host'].values[row]} did {percent(did)} of CPU time, "
+                f"not {percent(asked)}{why}",
                 hint,
             )
         )

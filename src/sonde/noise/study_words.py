@@ -37,8 +37,13 @@ def findings(summary: xr.Dataset, dataset: str = "") -> list[Finding]:
 
 
 def sound(summary: xr.Dataset) -> bool:
-    """Whether there is anything to say."""
-    return bool(np.all(np.asarray(summary["blocks"].values) >= 2))
+    """Whether the study came to something: a level that is told apart, a loop that is stable, an answer."""
+    study = _study(summary)
+    if study == "sensitivity":
+        return thresholds(summary)[0] is not None
+    if study == "stability":
+        return stable(summary)
+    return any(answer["costs_more"] for answer in _answers(summary))
 
 
 def _study(summary: xr.Dataset) -> str:

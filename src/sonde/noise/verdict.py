@@ -18,6 +18,10 @@ RANKED_THRESHOLDS = 7
 CROWDED_S = 1e-3  # an iteration as long as this says that ranks wait for each other's time slices
 
 
+SURVEY = "survey"  # the study whose noise source is a known calibration, not an agent in question
+BUSY = 0.05  # share of time lost in stalls with nothing on, above which a machine is not fit to be measured
+
+
 def percent(share: float, digits: int = 2) -> str:
     """A share as "0.98 %": that many significant digits, none lost to exponents."""
     if not math.isfinite(share):
@@ -35,7 +39,8 @@ def interval(low: float, high: float) -> str:
         return "too few blocks for an interval"
     size = max(abs(low), abs(high), 1e-9)
     decimals = min(6, max(0, 1 - math.floor(math.log10(100 * size))))
-    return f"{100 * low:.{decimals}f} to {100 * high:.{decimals}f} %"
+    ends = (round(100 * end, decimals) + 0.0 for end in (low, high))  # never "-0"
+    return " to ".join(f"{end:.{decimals}f}" for end in ends) + " %"
 
 
 def material(row: xr.Dataset, matters: float) -> str:
@@ -81,6 +86,8 @@ def row_sentence(row: xr.Dataset, attrs: dict[str, Any]) -> str:
 
 def sentence(summary: xr.Dataset, dataset: str = "") -> str:
     """The verdict of a run."""
+    if is_survey(summary):
+        return survey_sentence(summary)
     rows = [summary.isel(variant=k) for k in range(summary.sizes.get("variant", 0))]
     if not rows:
         iteration = float(summary["clean_iteration"])
@@ -91,6 +98,57 @@ def sentence(summary: xr.Dataset, dataset: str = "") -> str:
     if summary.attrs.get("study") == "compare":
         return compared(rows, summary.attrs)
     return f"{len(found)} of {len(rows)} variants are detected: {', '.join(str(r['variant'].values) for r in found) or 'none'}."
+
+
+def is_survey(summary: xr.Dataset) -> bool:
+    """Whether the run measured the machine with a noise source of its own, rather than an agent."""
+    return summary.attrs.get("study") == SURVEY and summary.sizes.get("variant", 0) == 1
+
+
+def survey_sentence(summary: xr.Dataset) -> str:
+    """How sensitive the machine is, and what it loses by itself: the source of a survey is known to be there."""
+    row = summary.isel(variant=0)
+    level, mde = percent(float(summary.attrs["matters"])), float(row["mde"])
+    lost = f"{percent(float(summary['clean_lost']))} of the time is lost in stalls with nothing on"
+    if int(row["detected"]):
+        seen = f"bursts of {level} were found in {format_duration(float(row['detected_s']))}"
+        seen += f", of {percent(mde)} would have been" if math.isfinite(mde) else ""
+    elif not looked(row):
+        seen = f"the time was over before bursts of {level} could be looked for"
+    else:
+        seen = f"bursts of {level} were not found (p = {min(float(row['p_adjusted']), 1):.2f})"
+    return f"{seen}; {lost}."
+
+
+def looked(row: xr.Dataset) -> bool:
+    """Whether the run lasted until its first look."""
+    return bool(float(row["z_fold"]) or float(row["z_ranked"]))
+
+
+def crowded(summary: xr.Dataset) -> bool:
+    """Whether ranks wait for each other's time slices."""
+    told = int(summary.attrs.get("oversubscribed", 0) or 0)
+    slow = float(summary["clean_iteration"]) > CROWDED_S and int(summary.attrs.get("size", 0)) <= 65536
+    return bool(told) or slow
+
+
+def doubt(summary: xr.Dataset) -> str:
+    """In a few words why "no findings" says little; "" where it is sound."""
+    if sound(summary):
+        return ""
+    if crowded(summary):
+        return "ranks wait for each other's time slices"
+    if is_survey(summary):
+        what = f"bursts of {percent(float(summary.attrs['matters']))}"
+        return (
+            f"{what} were not found" if looked(summary.isel(variant=0)) else f"{what} could not be looked for"
+        )
+    return "a slowdown that matters may not have been found"
+
+
+def loop(summary: xr.Dataset) -> str:
+    """What was repeated: "alltoall of 1 KiB"."""
+    return f"{summary.attrs.get('op', 'the loop')}{_size(summary)}"
 
 
 def compared(rows: list[xr.Dataset], attrs: dict[str, Any]) -> str:
@@ -134,7 +192,9 @@ def noisy_rank(row: xr.Dataset) -> str:
 
 
 def findings(summary: xr.Dataset, dataset: str = "") -> list[Finding]:
-    """A detected slowdown that matters, or may."""
+    """A detected slowdown that matters, or may; of a survey, what hinders the machine itself."""
+    if is_survey(summary):
+        return survey_findings(summary)
     matters = float(summary.attrs.get("matters", 0.001))
     out = []
     for k in range(summary.sizes.get("variant", 0)):
@@ -157,6 +217,42 @@ def findings(summary: xr.Dataset, dataset: str = "") -> list[Finding]:
     return out
 
 
+def survey_findings(summary: xr.Dataset) -> list[Finding]:
+    """A machine that loses time by itself, or on which noise that is surely there is not found.
+
+    Neither is said of more ranks than cores: these hinder each other, and that says nothing about the machine.
+    """
+    if crowded(summary):
+        return []
+    row = summary.isel(variant=0)
+    lost, matters = float(summary["clean_lost"]), float(summary.attrs["matters"])
+    out = []
+    if lost > BUSY:
+        out.append(
+            Finding(
+                "noise.busy_machine",
+                f"{percent(lost)} of the time is lost in stalls with nothing on: something else works here",
+                {"lost_pct": 100 * lost, "limit_pct": 100 * BUSY},
+                "sonde noise host",
+            )
+        )
+    if not int(row["detected"]) and looked(row):
+        out.append(
+            Finding(
+                "noise.blind",
+                f"bursts of {percent(matters)}, switched on and off by the survey itself, were not found "
+                f"(p = {min(float(row['p_adjusted']), 1):.2f}): an agent that costs as much would pass unseen here",
+                {
+                    "level_pct": 100 * matters,
+                    "p": float(row["p_adjusted"]),
+                    "mde_pct": _finite(100 * float(row["mde"])),
+                },
+                "sonde noise run --level 1% --budget 2min",
+            )
+        )
+    return out
+
+
 def warnings(summary: xr.Dataset) -> list[Warning]:
     """What makes the verdict worth less."""
     out = []
@@ -170,7 +266,7 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
             )
         )
     lost = float(summary["clean_lost"])
-    if lost > 0.05:
+    if lost > BUSY and not is_survey(summary) and not crowded(summary):
         out.append(
             Warning(
                 "noise.busy_machine",
@@ -194,7 +290,9 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
 
 
 def sound(summary: xr.Dataset) -> bool:
-    """Whether "nothing detected" means that nothing is there that matters."""
+    """Whether "nothing detected" means that nothing is there that matters; of a survey, whether it could tell."""
+    if is_survey(summary):
+        return bool(int(summary["detected"].values[0])) and not crowded(summary)
     matters = float(summary.attrs.get("matters", 0.001))
     rows = [summary.isel(variant=k) for k in range(summary.sizes.get("variant", 0))]
     return bool(rows) and not any(not int(row["detected"]) and blind(row, matters) for row in rows)
@@ -224,7 +322,9 @@ def tables(summary: xr.Dataset) -> list[Table]:
             )
         out.append(Table("Against blocks with nothing on", head, rows, right=(1, 2, 3, 4, 5, 6)))
     modelled = [
-        summary.isel(variant=k) for k in range(count) if math.isfinite(float(summary["cost"].values[k, 0]))
+        summary.isel(variant=k)
+        for k in range(0 if is_survey(summary) else count)
+        if math.isfinite(float(summary["cost"].values[k, 0]))
     ]
     if modelled:
         head = ("nodes", *(str(row["variant"].values) for row in modelled))
@@ -286,7 +386,7 @@ def _single(row: xr.Dataset, summary: xr.Dataset) -> Table:
             )
         )
     rows.append(
-        ("loop", f"{summary.attrs['op']}{_size(summary)}, {int(summary.attrs['ranks'])} ranks, iteration "
+        ("loop", f"{loop(summary)}, {int(summary.attrs['ranks'])} ranks, iteration "
          f"{format_duration(float(summary['clean_iteration']))}; keeping its times costs {percent(float(summary['keeping_share']))}")
     )  # fmt: skip
     return Table("", ("", ""), rows)
@@ -295,7 +395,7 @@ def _single(row: xr.Dataset, summary: xr.Dataset) -> Table:
 def _size(summary: xr.Dataset) -> str:
     return (
         ""
-        if summary.attrs["op"] == "barrier"
+        if summary.attrs.get("op") == "barrier" or "size" not in summary.attrs
         else f" of {format_size(int(summary.attrs['size']), exact=True)}"
     )
 

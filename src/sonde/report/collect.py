@@ -40,6 +40,14 @@ RUN = {
     "schema": "schema",
     "sonde_version": "Sonde",
 }
+# Not of the machine: the room says of these what a reader wants to know; the rest is for judging a run again.
+UNTOLD = frozenset(
+    (
+        *("kind", "study", "op", "size", "block_s", "settle_s", "rounds", "spend", "periods_s", "fold_weight"),
+        *("permutations", "shares", "fresh_rounds", "period_s", "alpha", "matters", "grain_s", "polled", "agent"),
+        *("levels", "level", "words", "placements", "p_live", "detected_s", "blocks_planned", "blocks_measured"),
+    )
+)
 # Of the machine, what a reader asks first
 FIRST = [
     "hostlist",
@@ -184,7 +192,7 @@ def machine(tree: xr.DataTree) -> dict[str, str]:
 
     attributes = dataset.attrs(tree)
     for key in sorted(attributes, key=lambda k: FIRST.index(k) if k in FIRST else len(FIRST)):
-        if key not in RUN:
+        if key not in RUN and key not in UNTOLD:
             tell(key, attributes[key])
     if "env" in tree.children:
         env = tree.children["env"]

@@ -68,7 +68,7 @@ def verdict_of(sections: Sequence[Section]) -> str:
         if not doubted:
             return f"No findings in {len(sections)} datasets."
         where = f"{doubted} of {len(sections)} datasets" if doubted < len(sections) else "them"
-        return f"No findings in {len(sections)} datasets, but too few cells converged in {where} to be sure."
+        return f"No findings in {len(sections)} datasets, but too little is known in {where} to be sure."
     n = sum(len(s.findings) for s in struck)
     titles = list(dict.fromkeys(s.title for s in struck))
     return f"{n} finding{'s' if n > 1 else ''} in {len(struck)} of {len(sections)} datasets: {'; '.join(titles)}."

@@ -161,6 +161,8 @@ class Chart:
     marks: list[tuple[float, str]]
     levels: list[tuple[float, str]]
     notes: list[str]
+    bands: list[tuple[float, float]] = field(default_factory=list)  # from which x to which, in the shown unit
+    band_name: str = ""
 
 
 @dataclass(frozen=True)
@@ -532,6 +534,21 @@ def _lines(data: xr.Dataset, name: str) -> list[tuple[float, str]]:
     return [(float(v), str(w)) for v, w in zip(values, words) if np.isfinite(v)]
 
 
+def _bands(data: xr.Dataset) -> list[tuple[float, float]]:
+    """Where the ground is shaded; bands that touch are one, or their edges would be drawn twice."""
+    if "band" not in data.variables:
+        return []
+    ends = np.asarray(data["band"].transpose("band", "end").values, float)
+    ends = ends[np.isfinite(ends).all(axis=1) & (ends[:, 0] < ends[:, 1])]
+    made: list[tuple[float, float]] = []
+    for low, high in ends[np.argsort(ends[:, 0], kind="stable")].tolist():
+        if made and low <= made[-1][1]:
+            made[-1] = (made[-1][0], max(made[-1][1], high))
+        else:
+            made.append((low, high))
+    return made
+
+
 def chart(figure: Figure) -> Chart:
     """SERIES, CDF or SCATTER as curves, thinned beyond POINTS of a curve."""
     check(figure)
@@ -569,6 +586,8 @@ def chart(figure: Figure) -> Chart:
         [(v * x.factor, w) for v, w in _lines(first, "mark")],
         [(v * y.factor, w) for v, w in _lines(first, "level")],
         list(notes),
+        [(low * x.factor, high * x.factor) for low, high in _bands(first)],
+        str(first["band_name"].values) if "band_name" in first.variables else "",
     )
 
 

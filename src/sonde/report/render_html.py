@@ -144,7 +144,7 @@ def tokens() -> dict[str, dict[str, str]]:
             "ground": "#ffffff",
             "hole": "#f1efeb",
             "accent": "#0b5c86",
-            "band": "rgba(29,35,40,0.035)",
+            "band": "rgba(29,35,40,0.075)",
             "rule": "#6a737c",
         },
         "dark": {
@@ -155,7 +155,7 @@ def tokens() -> dict[str, dict[str, str]]:
             "ground": "#1a1f24",
             "hole": "#242a30",
             "accent": "#74bfe8",
-            "band": "rgba(228,231,234,0.045)",
+            "band": "rgba(228,231,234,0.085)",
             "rule": "#98a2ac",
         },
     }
@@ -638,7 +638,11 @@ def _chart(figure: Figure) -> Drawn:
         )
         for frame in frames:
             frame["traces"].append({})
-    named = (named and not panels) or bool(keys)
+    if c.bands and c.band_name:
+        traces.append(_band_key(c.band_name))
+        for frame in frames:
+            frame["traces"].append({})
+    named = (named and not panels) or bool(keys) or bool(c.bands and c.band_name)
     xs = _all(c.frames, "x")
     ys = _all(c.frames, "y")
     x_axis, y_axis = _axis(c.x, **_log_axis(c.x, xs)), _axis(c.y, **_log_axis(c.y, ys))
@@ -647,7 +651,7 @@ def _chart(figure: Figure) -> Drawn:
         x_axis |= {"showgrid": True}
     if figure.kind is Kind.SERIES:
         x_axis |= {"showgrid": False}
-    shapes: list[dict[str, Any]] = []
+    shapes: list[dict[str, Any]] = [_band(low, high) for low, high in c.bands]
     notes_on: list[dict[str, Any]] = []
     for value, word in c.marks:
         shapes.append(_rule("x", value))
@@ -768,6 +772,37 @@ def _hover(c: prepare.Chart, curve: prepare.Curve) -> str:
         f"{head}{plain(c.x.label)} %{{x:.5~g}}{_unit(c.x)}<br>{plain(c.y.label)} %{{y:.5~g}}{_unit(c.y)}"
         "<extra></extra>"
     )
+
+
+def _band(low: float, high: float) -> dict[str, Any]:
+    """Shaded ground, behind everything."""
+    return {
+        "type": "rect",
+        "xref": "x",
+        "x0": low,
+        "x1": high,
+        "yref": "paper",
+        "y0": 0,
+        "y1": 1,
+        "layer": "below",
+        "line": {"width": 0},
+        "fillcolor": "@band",
+    }
+
+
+def _band_key(name: str) -> dict[str, Any]:
+    """What the legend says of shaded ground."""
+    return {
+        "type": "scatter",
+        "name": plain(name),
+        "mode": "markers",
+        "marker": {"symbol": "square", "size": 12, "color": "@band", "line": {"width": 1, "color": "@axis"}},
+        "x": [None],
+        "y": [None],
+        "hoverinfo": "skip",
+        "showlegend": True,
+        "legendgroup": "band",
+    }
 
 
 def _rule(axis: str, value: float) -> dict[str, Any]:
@@ -937,7 +972,8 @@ def plotly_js() -> str:
 
 
 def options(text: str) -> Markup:
-    """A sentence in which no option to type ("--budget 5min") is broken over two lines."""
+    """A sentence in which no option to type ("--budget 5min") and no number with its unit breaks over two lines."""
+    text = re.sub(r"(?<=\d) (?=(?:%|[nµm]?s\b|min\b|[KMG]?i?B\b))", "\u00a0", text)
     whole = Markup('<span class="nobreak">{}</span>')
     parts = re.split(r"(--[a-z][a-z-]*(?: [a-z]*:?\d[\w.:%]*)?)", text)
     return Markup("").join(whole.format(part) if k % 2 else part for k, part in enumerate(parts))

@@ -324,6 +324,9 @@ def _chart(figure: Figure, frame: int, sheet: Sheet, axes: Axes) -> None:
     for key, curve in prepare.keys(curves).items():
         grey = "#a9aeb3" if curve.tone else "#1d2328" if curve.style == "middle" else "#545e68"
         axes.plot([], [], color=grey, label=_plain(key), **_stroke(figure.kind, curve))
+    for k, (low, high) in enumerate(c.bands):
+        label = _plain(c.band_name) if c.band_name and not k else None
+        axes.axvspan(low, high, color="#e9eaea", linewidth=0, zorder=0, label=label)
     for at, word in c.marks:
         axes.axvline(at, color="#6a737c", linewidth=0.8, linestyle=":")
         if word:
@@ -353,7 +356,8 @@ def _chart(figure: Figure, frame: int, sheet: Sheet, axes: Axes) -> None:
             text = f"largest {1 - prepare.BULK:.0%} not drawn"
             axes.annotate(text, (0.99, 0.03), xycoords="axes fraction", ha="right", size=7, color="#545e68")
     axes.grid(axis="y" if figure.kind is Kind.SERIES else "both")
-    if len({k.series for k in curves}) > 1 and any(k.name for k in curves):
+    several = len({k.series for k in curves}) > 1 and any(k.name for k in curves)
+    if several or (c.bands and c.band_name):
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sonde.core.errors import Finding
-from sonde.survey.rooms import Call, Judgement
+from sonde.core.errors import Finding, UsageError
+from sonde.survey.rooms import ROOMS, Call, Judgement, visit
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -14,41 +15,62 @@ if TYPE_CHECKING:
     from sonde.core.launch.session import Measured
 
 
+LATE_S = 0.5  # by which rooms before this one may overrun
+
+
 class NoiseVisit:
     """Visits noise."""
 
-    weight = 1.0
+    weight = 1.5  # what 40 s of `sonde check` leave must be enough for a verdict
 
     def measure(self, call: Call) -> Measured:
-        from sonde.noise import run as noise  # type: ignore[attr-defined]
+        from sonde.noise import run as noise
 
-        return noise.measure_quickly(
-            call.start("sonde-noise"),
-            call.folder / "noise.nc",
-            ntasks=call.ranks,
-            seed=call.seed,
-            command=call.command,
-            budget_s=call.budget_s,
-            began=call.began,
-            progress=call.progress(),
-        )
+        start = call.start("sonde-noise")
+        try:
+            return noise.measure_quickly(
+                start,
+                call.folder / "noise.nc",
+                ntasks=call.ranks,
+                seed=call.seed,
+                command=call.command,
+                budget_s=call.budget_s,
+                began=call.began,
+                progress=call.progress(),
+            )
+        except UsageError as error:
+            if error.code != "noise.budget_too_short":
+                raise
+            # The room's hint is about its own budget; whoever reads this gave the survey's.
+            raise UsageError(error.code, error.what, f"give --budget {needed_s():.0f}s or more") from None
 
     def judge(self, tree: xr.DataTree, name: str) -> Judgement:
-        from sonde.noise import verdict  # type: ignore[attr-defined]
+        from sonde.noise import verdict
 
         summary = tree["summary"].to_dataset().load()
         return Judgement(
-            verdict.sentence(summary, name), verdict.findings(summary, name), verdict.sound(summary)
+            f"{verdict.loop(summary)}: {verdict.sentence(summary, name)}",
+            verdict.findings(summary, name),
+            verdict.sound(summary),
         )
 
     def compare(self, before: xr.DataTree, now: xr.DataTree, names: tuple[str, str]) -> Sequence[Finding]:
-        from sonde.noise import verdict  # type: ignore[attr-defined]
+        from sonde.noise import verdict
 
         old, new = (tree["summary"].to_dataset().load() for tree in (before, now))
         return verdict.worse(old, new, names)
 
     def drains(self, finding: Finding) -> bool:
         return False  # noise is an agent's, which runs on every node: draining one helps nobody
+
+
+def needed_s() -> float:
+    """The budget of a survey of which this room's share is enough, if no room leaves it any of its own; s."""
+    from sonde.noise.plan import LEAST_PAIRS, block_length, needed_budget
+    from sonde.noise.run import QUICK_PERIOD_S
+
+    room = needed_budget(LEAST_PAIRS, block_length(QUICK_PERIOD_S))
+    return math.ceil((room + LATE_S) * sum(visit(name).weight for name in ROOMS) / VISIT.weight)
 
 
 VISIT = NoiseVisit()

@@ -133,6 +133,7 @@ def source_file(folder: Path, name: str, bursts: Sequence[Mapping[str, float]], 
 
 
 def plan(ranks: int = 2, blocks: Sequence[tuple[int, int]] = ((0, 0), (0, 1)), **more: Any) -> dict[str, Any]:
+    """blocks: segment and variant of each."""
     return {
         "kind": "run",
         "ranks": ranks,

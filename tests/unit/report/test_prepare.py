@@ -255,6 +255,35 @@ def test_a_linear_axis_of_sizes_counts_whole_bytes_up_to_8_kib(largest, unit):
     assert c.x.unit == unit
 
 
+def shaded(*bands):
+    """A scatter over ms with shaded ground. bands: (begin, end) in s."""
+    data = xr.Dataset(
+        {
+            "x": (("series", "point"), [[0.001, 0.002, 0.004]]),
+            "y": (("series", "point"), [[1.0, 2.0, 3.0]]),
+            "band": (("band", "end"), np.array(bands, float).reshape(-1, 2)),
+            "band_name": "agent on",
+        }
+    )
+    return figure(Kind.SCATTER, data, {"x": Axis("time", "s"), "y": Axis("share")})
+
+
+def test_bands_come_in_the_shown_unit_in_order_and_joined_where_they_touch():
+    c = prepare.chart(shaded((0.003, 0.004), (0.001, 0.002), (0.002, 0.0025)))
+    np.testing.assert_allclose(c.bands, [(1.0, 2.5), (3.0, 4.0)])
+    assert (c.x.unit, c.band_name) == ("ms", "agent on")
+
+
+def test_a_band_that_is_none_is_left_out():
+    assert prepare.chart(shaded((0.002, 0.002), (np.nan, 0.004), (0.004, 0.003))).bands == []
+    assert prepare.chart(shaded()).bands == []
+
+
+def test_a_chart_without_bands_has_none():
+    c = prepare.chart(chart_of([[1.0, 2.0]]))
+    assert (c.bands, c.band_name) == ([], "")
+
+
 def test_marks_and_levels_come_with_their_names():
     data = demo.model().data.assign(level=("level", [2e-6]), level_name=("level", ["limit"]))
     f = demo.model()

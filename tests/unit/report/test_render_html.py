@@ -541,3 +541,32 @@ def test_options_to_type_are_not_broken_over_lines(text, kept):
 
 def test_options_are_still_escaped():
     assert "<b>" not in render_html.options("<b> --budget 5min <b>")
+
+
+def shaded() -> Figure:
+    data = xr.Dataset(
+        {
+            "x": (("series", "point"), [[1.0, 2.0]]),
+            "y": (("series", "point"), [[1.0, 2.0]]),
+            "band": (("band", "end"), [[1.0, 1.5]]),
+            "band_name": "agent <on>",
+        }
+    )
+    return Figure("f", "F", "", Kind.SCATTER, data, {"x": Axis("time", "s"), "y": Axis("share")})
+
+
+def test_shaded_ground_lies_behind_everything_and_the_legend_names_it():
+    drawn = render_html.draw(shaded()).plotly()
+    (shape,) = drawn["layout"]["shapes"]
+    assert (shape["type"], shape["x0"], shape["x1"], shape["layer"]) == ("rect", 1.0, 1.5, "below")
+    assert shape["fillcolor"] == render_html.tokens()["light"]["band"]
+    assert drawn["layout"]["showlegend"]
+    assert drawn["data"][-1]["name"] == "agent &lt;on&gt;"
+    assert all(
+        len(frame["traces"]) == len(drawn["data"]) for frame in render_html.draw(shaded()).spec["frames"]
+    )
+
+
+def test_a_number_is_not_parted_from_its_unit():
+    told = str(render_html.options("1.2 % in 15.1 s, p = 0.1; 1.0 KiB of 3 ranks, 2 sets"))
+    assert told == "1.2\u00a0% in 15.1\u00a0s, p = 0.1; 1.0\u00a0KiB of 3 ranks, 2 sets"

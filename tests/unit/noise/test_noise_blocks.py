@@ -5,13 +5,17 @@ from __future__ import annotations
 import sys
 from types import SimpleNamespace
 
+import noise_runs
 import numpy as np
 import pytest
 import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from run_blocks import BEGAN_S, CALIBRATION, TICK_S, RunFile, placed, plan, source_file
 
 from sonde import _core
 from sonde.core import dataset, seal
+from sonde.core.blocks import BlockFile
 from sonde.core.errors import DataError
 from sonde.noise import blocks, schema
 from sonde.noise.blocks import SCHEMA
@@ -19,17 +23,20 @@ from sonde.noise.blocks import SCHEMA
 SUMMARY = xr.Dataset({"p": ((), 0.5, {"units": "1", "long_name": "p"})})
 
 
+FOUR = [(0, 0), (0, 1), (1, 0), (1, 1)]  # segment, variant of blocks
+
+
 def codes(layout):
     return [warning.code for warning in layout.warnings]
 
 
-def run(folder, p, skip=(), **more):
-    """Files of a run as planned: blocks of 0.25 s every 0.3 s; skip: (rank, block) that are not written."""
+def run(folder, p, labels=((0, 0), (0, 1)), skip=(), **more):
+    """Files of a run: blocks (segment, variant) of 0.25 s every 0.3 s; skip: (rank, block) that are not written."""
     files = []
     for rank in range(p["ranks"]):
         file = RunFile(folder, rank, p["ranks"])
         file.values(4, CALIBRATION)
-        for number, (segment, variant) in enumerate(p["blocks"]):
+        for number, (segment, variant) in enumerate(labels):
             if (rank, number) not in skip:
                 file.block(number, segment, variant, 1 + 0.3 * number + 0.001 * rank, **more)
         files.append(file.close())
@@ -94,7 +101,7 @@ def test_calibration_gives_the_edges_of_classes_in_seconds(tmp_path):
         file.values(4, (TICK_S * (rank + 1), *CALIBRATION[1:]))
         file.block(0)
         files.append(file.close())
-    _, raw = placed(SCHEMA, plan(blocks=[(0, 0)]), files)
+    _, raw = placed(SCHEMA, plan(), files)
     np.testing.assert_allclose(raw["class_edge"][1], 2e-9 * np.array(_core.noise_edges()))
     assert raw["tick"].tolist() == [1e-9, 2e-9]
     assert raw["steady"].tolist() == [1, 1]
@@ -170,7 +177,7 @@ def test_use_of_an_older_agent_keeper_leaves_unknown_what_it_did_not_tell(tmp_pa
     file = RunFile(tmp_path, 0, 1)
     file.block(0)
     file.values(3, (0.5, 0.25), block=0)
-    _, raw = placed(SCHEMA, plan(1, blocks=[(0, 0)]), [file.close()])
+    _, raw = placed(SCHEMA, plan(1), [file.close()])
     assert raw["keeper_cpu"][0, 0] == 0.25
     assert np.isnan(raw["agent_drive"][0, 0])
     assert raw["agent_threads"][0, 0] == -1
@@ -195,8 +202,8 @@ def test_looks_of_the_judge(tmp_path):
 
 
 def test_blocks_that_a_rank_lacks_at_the_end_are_left_out(tmp_path):
-    p = plan(blocks=[(0, 0), (0, 1), (1, 0), (1, 1)])
-    files = run(tmp_path, p, skip={(1, 3)}, stalls=[(0.1, 1e-3, 0, np.nan)])
+    p = plan(blocks=FOUR)
+    files = run(tmp_path, p, FOUR, skip={(1, 3)}, stalls=[(0.1, 1e-3, 0, np.nan)])
     layout, raw = placed(SCHEMA, p, files)
     assert layout.dims["block"] == 3
     assert raw["status"].tolist() == [1, 1, 1]
@@ -208,8 +215,8 @@ def test_blocks_that_a_rank_lacks_at_the_end_are_left_out(tmp_path):
 
 
 def test_a_block_that_a_rank_lacks_in_the_middle_keeps_its_place_without_data(tmp_path):
-    p = plan(blocks=[(0, 0), (0, 1), (1, 0), (1, 1)])
-    layout, raw = placed(SCHEMA, p, run(tmp_path, p, skip={(1, 1)}, stalls=[(0.1, 1e-3, 0, 0)]))
+    p = plan(blocks=FOUR)
+    layout, raw = placed(SCHEMA, p, run(tmp_path, p, FOUR, skip={(1, 1)}, stalls=[(0.1, 1e-3, 0, 0)]))
     assert raw["status"].tolist() == [1, 0, 1, 1]
     assert raw["variant"].tolist() == [0, 1, 0, 1]
     assert np.isnan(raw["t_begin"][:, 1]).all()
@@ -230,8 +237,8 @@ def test_a_rank_without_any_block_does_not_cost_the_others_theirs(tmp_path):
 
 
 def test_a_torn_file_keeps_the_blocks_before_the_tear(tmp_path):
-    p = plan(blocks=[(0, 0), (0, 1), (1, 0)])
-    run(tmp_path, p)
+    p = plan(blocks=FOUR)
+    run(tmp_path, p, FOUR[:3])
     path = tmp_path / "rank-00001.blk"
     path.write_bytes(path.read_bytes()[:-100])
     layout, raw = placed(SCHEMA, p, [blocks_file(tmp_path, rank) for rank in range(2)])
@@ -240,9 +247,26 @@ def test_a_torn_file_keeps_the_blocks_before_the_tear(tmp_path):
 
 
 def blocks_file(folder, rank):
-    from sonde.core.blocks import BlockFile
-
     return BlockFile(folder / f"rank-{rank:05d}.blk")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(st.booleans(), min_size=4, max_size=4), min_size=1, max_size=3))
+def test_whatever_ranks_lack_a_block_counts_when_all_that_have_any_have_it(tmp_path_factory, has):
+    """has: rank, block."""
+    p = plan(ranks=len(has), blocks=FOUR)
+    skip = {(rank, block) for rank, row in enumerate(has) for block in range(4) if not row[block]}
+    files = run(tmp_path_factory.mktemp("run"), p, FOUR, skip=skip, stalls=[(0.1, 1e-3, 0, 0)])
+    layout, raw = placed(SCHEMA, p, files)
+    table = np.array([row for row in has if any(row)]).reshape(-1, 4)
+    whole = table.all(axis=0) if len(table) else np.zeros(4, bool)
+    last = int(np.flatnonzero(whole).max(initial=0))
+    assert raw["status"].astype(bool).tolist() == whole[: last + 1].tolist()
+    present = np.isfinite(raw["t_begin"]).any(axis=1)
+    assert present.tolist() == [any(row) and bool(whole.any()) for row in has]
+    assert (raw["n_stalls"] == np.where(present, whole.sum(), 0)).all()
+    assert ("noise.blocks_dropped" in codes(layout)) == bool((table.any(axis=0) & ~whole).any())
+    assert layout.complete == bool(whole[:2].all() or whole[2:].all())
 
 
 def test_no_whole_block_is_a_dataset_all_the_same(tmp_path):
@@ -299,10 +323,19 @@ def test_a_block_that_was_cut_short_does_not_count(tmp_path):
     ids=["all", "first segment", "halves of two", "second segment", "off only", "nothing"],
 )
 def test_complete_is_one_whole_segment_of_both_kinds(measured, complete):
-    p = plan(blocks=[(0, 0), (0, 1), (1, 1), (1, 0)])
     kept = np.isin(np.arange(4), measured)
-    segment, variant = np.array(p["blocks"]).T
-    assert blocks.is_complete(p, segment, variant, kept) is complete
+    segment, variant = np.array(FOUR).T
+    assert blocks.is_complete(plan(blocks=FOUR), segment, variant, kept) is complete
+
+
+def test_a_segment_of_several_rounds_is_whole_only_with_all_of_them():
+    segment, variant = np.zeros(4, int), np.array([0, 1, 1, 0])
+    p = plan(blocks=list(zip(segment.tolist(), variant.tolist())))
+    some = np.array([True, True, True, False])
+    assert blocks.is_complete(p, segment, variant, np.ones(4, bool))
+    assert not blocks.is_complete(p, segment, variant, some)
+    # A plan that does not tell its blocks asks for every variant only.
+    assert blocks.is_complete({"variants": ["off", "agent"]}, segment, variant, some)
 
 
 def test_complete_with_one_variant_needs_one_segment():
@@ -339,8 +372,6 @@ def test_sources_elsewhere_without_bursts_and_unreadable_ones(tmp_path):
         str(tmp_path / "agent-c.blk"), '{"fields": [["x", "<f8", []]], "kind": "source"}', 8, 1
     )
     other.close()
-    from sonde.core.blocks import BlockFile
-
     files = [*run(tmp_path, p), good, empty, BlockFile(tmp_path / "agent-c.blk")]
     layout, raw = placed(SCHEMA, p, files)
     assert sorted(codes(layout)) == ["noise.agent_file_unreadable", "noise.source_elsewhere"]
@@ -386,9 +417,9 @@ def test_a_sealed_run_is_a_valid_dataset(tmp_path, monkeypatch):
     fake = SimpleNamespace(analyse=lambda raw: seen.append(dict(raw.attrs)) or SUMMARY)
     monkeypatch.setitem(sys.modules, "sonde.noise.analyse", fake)
     folder = tmp_path / "noise.run"
-    p = plan(blocks=[(0, 0), (0, 1), (1, 1), (1, 0)])
+    p = plan(blocks=FOUR)
     seal.start_run(folder, room="noise", schema="noise/1", attrs={"seed": 1}, plan=p)
-    for file in run(folder, p, stalls=[(0.1, 1e-3, 0, 0)]):
+    for file in run(folder, p, FOUR, stalls=[(0.1, 1e-3, 0, 0)]):
         assert file.records == 9
     (sealed,) = seal.seal(folder, tmp_path, schema.SCHEMA, attrs={"stop_reason": "converged"})
     assert sealed.complete
@@ -419,3 +450,73 @@ def test_place_streams_what_does_not_fit(tmp_path):
     assert len(pieces) > 3
     assert sum(pieces) == 3 * 40_000 * 4
     assert max(pieces) < 3 * 40_000 * 4
+
+
+class TestValidate:
+    @pytest.fixture
+    def run(self):
+        return noise_runs.tree(noise_runs.run([0.01], pairs=6))
+
+    def codes(self, tree: xr.DataTree) -> list[str]:
+        return [finding.code for finding in SCHEMA.validate(tree)]
+
+    def test_a_sound_run(self, run):
+        assert SCHEMA.validate(run) == []
+        assert SCHEMA.validate(noise_runs.tree(noise_runs.run([], pairs=6))) == []
+
+    @pytest.mark.parametrize(
+        ("change", "code"),
+        [
+            (lambda raw: raw.drop_vars("count"), "noise.missing"),
+            (lambda raw: raw.drop_vars("rank"), "noise.coordinate"),
+            (lambda raw: raw.assign(stall_t=raw["stall_t"].assign_attrs(units="ms")), "noise.units"),
+            (lambda raw: raw.assign(length=raw["length"].transpose()), "noise.dims"),
+            (lambda raw: raw.assign(status=raw["status"] * 0 + 7), "noise.status"),
+            (lambda raw: raw.assign(variant=raw["variant"] + 5), "noise.variant"),
+            (lambda raw: raw.assign(segment=raw["segment"] - np.arange(raw.sizes["block"])), "noise.segment"),
+            (lambda raw: raw.assign(t_begin=-raw["t_begin"]), "noise.time"),
+            (lambda raw: raw.assign(length=raw["length"] * 0), "noise.length"),
+            (lambda raw: raw.assign(n_stalls=raw["n_stalls"] - 1), "noise.count"),
+            (lambda raw: raw.assign(stall_length=-raw["stall_length"]), "noise.stall"),
+        ],
+    )
+    def test_what_is_wrong_is_named(self, run, change, code):
+        with xr.set_options(keep_attrs=True):
+            raw = change(run["raw"].to_dataset())
+        broken = xr.DataTree.from_dict(
+            {"/": run.to_dataset(), "/raw": raw, "/summary": run["summary"].to_dataset()}
+        )
+        found = self.codes(broken)
+        assert code in found
+        assert len(found) == 1 or code == "noise.status"  # no block counts then
+
+    def test_a_summary_in_another_unit(self, run):
+        summary = run["summary"].to_dataset()
+        summary = summary.assign(wake_lost=summary["wake_lost"].assign_attrs(units="ms"))
+        tree = xr.DataTree.from_dict(
+            {"/": run.to_dataset(), "/raw": run["raw"].to_dataset(), "/summary": summary}
+        )
+        assert self.codes(tree) == ["noise.units"]
+
+    def test_a_kind_that_is_not_known(self):
+        from sonde.noise.schema import SCHEMA as ROOM
+
+        tree = xr.DataTree(xr.Dataset(attrs={"kind": "opera"}))
+        assert [finding.code for finding in ROOM.validate(tree)] == ["noise.unknown_kind"]
+
+
+def test_two_runs_are_compared_and_two_kinds_are_not():
+    from sonde.data import diff
+
+    slow, fast, host = (noise_runs.tree(noise_runs.run([burst], pairs=12)) for burst in (0.02, 0.005, 0.005))
+    found = diff.compare(fast, slow)
+    (finding,) = [
+        f for f in diff.findings(found, ("a.nc", "b.nc"), "noise") if f.evidence["variable"] == "slowdown"
+    ]
+    assert "variant agent 1" in finding.text
+    assert finding.next == "sonde noise show a.nc b.nc"
+    assert found.machine == []
+    host.attrs["kind"] = "host"
+    with pytest.raises(DataError) as told:
+        diff.compare(fast, host)
+    assert told.value.code == "data.other_kind"

@@ -1,0 +1,561 @@
+"""What interrupts a core: from detours and the kernel's counters to rates, shares, rhythm and cause. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import stats as sps
+
+from sonde.core import stats
+from sonde.core.errors import Warning
+from sonde.core.outcome import Table
+from sonde.core.units import format_duration
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+# Ends of the classes of length, s. Ticks and device interrupts lie below 30 µs, the scheduler's turns above 100 µs.
+EDGES = (0.0, 1e-6, 3e-6, 10e-6, 30e-6, 100e-6, 1e-3, 10e-3, np.inf)
+LONG_S = 100e-6
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
+BIN_S = 0.2e-3  # of the fast spectrum: up to 2.5 kHz, beyond the fastest tick (1 kHz) and its double
+LEAST_WINDOWS = 10  # fewer say nothing about correlation or spectrum
+P_RHYTHM = 1e-3
+COMB = 10.0  # power over the median from which a weaker rhythm beside the first is told
+SHARED = 0.01  # of the time, from which others on a core are told
+NAMES = {
+    "LOC": "timer tick",
+    "RES": "rescheduling",
+    "CAL": "calls from other CPUs",
+    "TLB": "TLB shootdowns",
+    "DEV": "device interrupts",
+    "NMI": "NMI",
+    "IWI": "IRQ work",
+    "HYP": "hypervisor callbacks",
+}
+KEPT_ATTRS = ("virtualised", "processes", "devices", "osnoise", "ticks", "method", "hostname")
+
+
+def analyse(raw: xr.Dataset) -> xr.Dataset:
+    """Rates, shares and causes of each CPU's interruptions.
+
+    Parameters
+    ----------
+    raw : as `host_schema` says; times in s. Its attrs are the root attributes.
+
+    Returns
+    -------
+    Dataset over cpu, length_class, quantile, counter and frequency. Shares and rates are of the time in windows of
+    the detour loop. A CPU without such windows has NaN, and rates of NaN, not 0.
+    """
+    import xarray as xr
+
+    cpus, counters = raw.sizes["cpu"], [str(name) for name in raw["counter"].values]
+    classes = len(EDGES) - 1
+    per_cpu = {name: np.full(cpus, np.nan) for name in _TEXTS}
+    class_rate, class_share = (np.full((cpus, classes), np.nan) for _ in range(2))
+    quantile = np.full((cpus, len(QUANTILES)), np.nan)
+    short = np.full((cpus, len(QUANTILES)), np.nan)
+    rate, match = (np.full((cpus, len(counters)), np.nan) for _ in range(2))
+    bins = max(2, round(float(raw.attrs.get("window_s") or 0.1) / BIN_S))
+    spectrum = np.full((cpus, bins // 2), np.nan)
+    for row in range(cpus):
+        windows = {
+            str(name): raw[name][row, : int(raw["window_n"][row])].values
+            for name in raw.data_vars
+            if str(name).startswith("window_") and name != "window_n"
+        }
+        table = raw["counters"][row, : int(raw["window_n"][row])].values.astype(float)
+        lengths = raw["detour_length"][row, : int(raw["detour_n"][row])].values
+        begins = raw["detour_begin"][row, : int(raw["detour_n"][row])].values
+        told = _one_cpu(windows, table, begins, lengths)
+        per_cpu_here, class_rate[row], class_share[row], quantile[row], short[row] = told
+        for name, value in per_cpu_here.items():
+            per_cpu[name][row] = value
+        rate[row], match[row] = _counters(windows, table)
+        fast = _fast(windows, begins, bins)
+        spectrum[row], per_cpu["rhythm"][row], per_cpu["rhythm_p"][row], per_cpu["second_rhythm"][row] = fast
+        per_cpu["slow_rhythm"][row], per_cpu["slow_rhythm_p"][row] = _slow(windows, begins, lengths)
+        quanta = raw["fwq_length"][row, : int(raw["fwq_n"][row])].values
+        if quanta.size:
+            per_cpu["fwq_least"][row], per_cpu["fwq_median"][row] = quanta.min(), stats.median(quanta)
+            per_cpu["fwq_q99"][row] = stats.quantile(quanta, 0.99)
+            per_cpu["fwq_share"][row] = 1 - quanta.min() / quanta.mean()
+    out: dict[str, Any] = {
+        name: (("cpu",), per_cpu[name], {"units": unit, "long_name": text})
+        for name, (unit, text) in _TEXTS.items()
+    }
+    low, high = np.array(EDGES[:-1]), np.array(EDGES[1:])
+    lc, q, co = ("cpu", "length_class"), ("cpu", "quantile"), ("cpu", "counter")
+    out |= {
+        "class_rate": (lc, class_rate, {"units": "1/s", "long_name": "detours of a class of length"}),
+        "class_share": (lc, class_share, {"units": "1", "long_name": "share of the time they take"}),
+        "class_low": (("length_class",), low, {"units": "s", "long_name": "shortest detour of a class"}),
+        "class_high": (("length_class",), high, {"units": "s", "long_name": "longest detour of a class"}),
+        "length_quantile": (q, quantile, {"units": "s", "long_name": "length of detours"}),
+        "short_quantile": (q, short, {"units": "s", "long_name": "length of detours up to 100 µs"}),
+        "counter_rate": (co, rate, {"units": "1/s", "long_name": "interrupts of a CPU"}),
+        "counter_match": (
+            co,
+            match,
+            {
+                "units": "1",
+                "long_name": "rank correlation over windows of a counter with the number of detours",
+            },
+        ),
+        "spectrum": (
+            ("cpu", "frequency"),
+            spectrum,
+            {"units": "1", "long_name": "power of the number of detours in time, over its median"},
+        ),
+        "threshold": (("cpu",), raw["threshold"].values, dict(raw["threshold"].attrs)),
+        "least_step": (("cpu",), raw["least_step"].values, dict(raw["least_step"].attrs)),
+    }
+    coords: dict[str, Any] = {
+        "cpu": raw["cpu"],
+        "counter": raw["counter"],
+        "quantile": (("quantile",), np.array(QUANTILES), {"units": "1", "long_name": "quantile"}),
+        "frequency": (
+            ("frequency",),
+            np.arange(1, bins // 2 + 1) / (bins * BIN_S),
+            {"units": "Hz", "long_name": "frequency"},
+        ),
+    }
+    kept = {name: raw.attrs[name] for name in KEPT_ATTRS if name in raw.attrs}
+    return xr.Dataset(out, coords=coords, attrs=kept)
+
+
+_TEXTS = {
+    "observed": ("s", "time in windows of the detour loop"),
+    "rate": ("1/s", "detours"),
+    "share": ("1", "share of the time lost in detours"),
+    "long_rate": ("1/s", "detours above 100 µs"),
+    "long_share": ("1", "share of the time lost in them"),
+    "short_rate": ("1/s", "detours up to 100 µs"),
+    "short_share": ("1", "share of the time lost in them"),
+    "loop": ("s", "mean turn of the loop, detours left out"),
+    "run_delay_share": ("1", "share of the time the thread waited for its CPU"),
+    "run_delay_covers": ("1", "share of the time in long detours that this waiting covers, window by window"),
+    "steal_share": ("1", "share of the time the hypervisor gave to others, by the kernel"),
+    "steal_covers": ("1", "share of the time in long detours that it covers"),
+    "involuntary_rate": ("1/s", "times the CPU was taken from the measuring thread"),
+    "interrupt_rate": ("1/s", "interrupts that the kernel counts"),
+    "gap_share": ("1", "share of the run between windows, where counters are read"),
+    "rhythm": ("Hz", "frequency at which detours recur, from 20 Hz up; NaN: none found"),
+    "rhythm_p": ("1", "p of no such rhythm"),
+    "second_rhythm": ("Hz", "frequency of a weaker rhythm that is no multiple of it; NaN: none found"),
+    "slow_rhythm": ("Hz", "frequency at which lost time recurs, up to 5 Hz; NaN: none found"),
+    "slow_rhythm_p": ("1", "p of no such rhythm"),
+    "fwq_least": ("s", "shortest quantum"),
+    "fwq_median": ("s", "median quantum"),
+    "fwq_q99": ("s", "99 % quantile of quanta"),
+    "fwq_share": ("1", "share of the time that quanta take beyond the shortest"),
+}
+
+_Told = tuple[dict[str, float], np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def _one_cpu(
+    windows: dict[str, np.ndarray], table: np.ndarray, begins: np.ndarray, lengths: np.ndarray
+) -> _Told:
+    """Shares and rates of one CPU."""
+    classes = len(EDGES) - 1
+    nothing = np.full(classes, np.nan)
+    none = np.full(len(QUANTILES), np.nan)
+    by_loop = windows["window_method"] == 0
+    spans = windows["window_end"] - windows["window_begin"]
+    observed = float(spans[by_loop].sum())
+    out: dict[str, float] = {}
+    if len(spans):
+        whole = float(windows["window_end"][-1] - windows["window_begin"][0])
+        out["gap_share"] = float(windows["window_gap"].sum()) / whole if whole > 0 else np.nan
+        out["involuntary_rate"] = float(windows["window_involuntary"].sum()) / whole
+        out["run_delay_share"] = float(windows["window_run_delay"].sum()) / whole
+        out["steal_share"] = float(windows["window_steal"].sum()) / whole
+    if observed <= 0:
+        return out, nothing, nothing, none, none
+    gaps, lost = float(windows["window_gaps"][by_loop].sum()), float(windows["window_lost"][by_loop].sum())
+    loops = float(windows["window_loops"][by_loop].sum())
+    out |= {"observed": observed, "rate": gaps / observed, "share": lost / observed}
+    out["loop"] = (observed - lost) / loops if loops else np.nan
+    which = np.searchsorted(EDGES, lengths, side="right") - 1
+    counts = np.bincount(which, minlength=classes)[:classes]
+    # Detours without room are known by number and total length only: those kept stand for them.
+    scale = gaps / len(lengths) if len(lengths) else 1.0
+    class_rate = counts * scale / observed
+    class_share = np.bincount(which, weights=lengths, minlength=classes)[:classes] * scale / observed
+    long = lengths > LONG_S
+    out["long_rate"], out["short_rate"] = long.sum() * scale / observed, (~long).sum() * scale / observed
+    out["long_share"] = float(lengths[long].sum()) * scale / observed
+    out["short_share"] = float(lengths[~long].sum()) * scale / observed
+    long_s = _in_windows(windows, begins[long], lengths[long])[by_loop]
+    if long_s.sum() > 0:
+        for name in ("run_delay", "steal"):
+            told = windows[f"window_{name}"][by_loop]
+            if np.isfinite(told).all():
+                # The kernel tells steal in whole ticks of 10 ms, so windows are too fine for it: totals are compared.
+                covered = (
+                    np.minimum(told, long_s).sum() if name == "run_delay" else min(told.sum(), long_s.sum())
+                )
+                out[f"{name}_covers"] = float(covered / long_s.sum())
+    quantile = np.array([stats.quantile(lengths, q) for q in QUANTILES]) if len(lengths) else none
+    brief = lengths[~long]
+    short = np.array([stats.quantile(brief, q) for q in QUANTILES]) if len(brief) else none
+    return out, class_rate, class_share, quantile, short
+
+
+def _in_windows(windows: dict[str, np.ndarray], begins: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Sum of weights by the window in which they begin."""
+    where = np.searchsorted(windows["window_begin"], begins, side="right") - 1
+    keep = where >= 0
+    return np.bincount(where[keep], weights=weights[keep], minlength=len(windows["window_begin"]))
+
+
+def _counters(windows: dict[str, np.ndarray], table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rate of each counter, and its rank correlation with the number of detours over windows."""
+    names = table.shape[1]
+    match = np.full(names, np.nan)
+    spans = windows["window_end"] - windows["window_begin"]
+    if not len(spans):
+        return np.full(names, np.nan), match
+    whole = float(windows["window_end"][-1] - windows["window_begin"][0])
+    by_loop = windows["window_method"] == 0
+    gaps = windows["window_gaps"][by_loop]
+    if by_loop.sum() >= LEAST_WINDOWS and np.ptp(gaps) > 0:
+        for k in range(names):
+            if np.ptp(table[by_loop, k]) > 0:
+                match[k] = sps.spearmanr(gaps, table[by_loop, k]).statistic
+    return table.sum(axis=0) / whole, match
+
+
+def _fast(
+    windows: dict[str, np.ndarray], begins: np.ndarray, bins: int
+) -> tuple[np.ndarray, float, float, float]:
+    """Spectrum of the number of detours within windows, over its median; the rhythm, its p, and a second rhythm.
+
+    Every whole window is a segment of its own; averages of `segments` exponential powers are gamma distributed.
+    """
+    starts = windows["window_begin"][windows["window_method"] == 0]
+    spans = (windows["window_end"] - windows["window_begin"])[windows["window_method"] == 0]
+    starts = starts[spans >= 0.99 * bins * BIN_S]
+    flat = np.full(bins // 2, np.nan)
+    if len(starts) < LEAST_WINDOWS or len(begins) < LEAST_WINDOWS:
+        return flat, np.nan, np.nan, np.nan
+    where = np.searchsorted(starts, begins, side="right") - 1
+    at = ((begins - starts[np.maximum(where, 0)]) / BIN_S).astype(int)
+    keep = (where >= 0) & (at >= 0) & (at < bins)
+    counts = np.bincount(where[keep] * bins + at[keep], minlength=len(starts) * bins).astype(float)
+    power = stats.welch(counts, bins, 0, np.repeat(np.arange(len(starts)), bins))[1:]
+    middle = float(np.median(power))
+    if len(power) < 8 or middle <= 0:
+        return flat, np.nan, np.nan, np.nan
+    ratio = power / middle
+    tried = ratio[1:]  # the first is the taper's width away from the mean that was taken out
+    p = float(min(1.0, len(tried) * sps.gamma.sf(tried.max() * len(starts), len(starts))))
+    if p > P_RHYTHM:
+        return ratio, np.nan, p, np.nan
+    # A train of short interruptions has all multiples of its frequency, as strong as the first: the lowest counts.
+    peak = np.zeros(len(ratio), bool)
+    peak[1:-1] = (ratio[1:-1] >= ratio[:-2]) & (ratio[1:-1] >= ratio[2:])
+    strong = np.flatnonzero(peak & (ratio >= 0.3 * ratio.max()))
+    first = int(strong[0]) if len(strong) else int(ratio.argmax())
+    step_hz = 1 / (bins * BIN_S)
+    second = _comb(np.flatnonzero(peak & (ratio >= COMB)) + 1, first + 1)
+    return ratio, (first + 1) * step_hz, p, second * step_hz if second else np.nan
+
+
+def _comb(peaks: np.ndarray, known: int) -> int:
+    """The lowest peak whose double and triple are peaks, too, and that is no multiple of `known`; 0: none.
+
+    peaks, known: numbers of frequencies, 1 the lowest; a peak may be one off.
+    """
+    near = {int(peak) + off for peak in peaks for off in (-1, 0, 1)}
+    for peak in peaks.tolist():
+        multiple = abs(peak - known * round(peak / known)) <= 1 and peak >= known - 1
+        if not multiple and 2 * peak in near and 3 * peak in near:
+            return int(peak)
+    return 0
+
+
+def _slow(windows: dict[str, np.ndarray], begins: np.ndarray, lengths: np.ndarray) -> tuple[float, float]:
+    """Rhythm of the time lost by window, and its p (first term of Fisher's test, which bounds it from above)."""
+    by_loop = windows["window_method"] == 0
+    if by_loop.sum() < 3 * LEAST_WINDOWS:
+        return np.nan, np.nan
+    series = _in_windows(windows, begins, lengths)[by_loop]
+    starts = windows["window_begin"][by_loop]
+    power = stats.periodogram(series)[1:]
+    total = float(power.sum())
+    if total <= 0:
+        return np.nan, np.nan
+    share = power / total
+    p = float(min(1.0, len(power) * (1 - share.max()) ** (len(power) - 1)))
+    step = float(np.median(np.diff(starts)))
+    return ((int(share.argmax()) + 1) / (len(series) * step) if p <= P_RHYTHM else np.nan), p
+
+
+# ---- in words --------------------------------------------------------------------------------------------------------
+
+
+def percent(share: float) -> str:
+    """A share with three digits: "0.12 %"; "–" for NaN."""
+    return "–" if np.isnan(share) else f"{100 * share:.3g} %"
+
+
+def per_second(rate: float) -> str:
+    """A rate with three digits: "101/s"; "–" for NaN."""
+    return "–" if np.isnan(rate) else f"{rate:.3g}/s" if rate < 1000 else f"{rate:.0f}/s"
+
+
+def sentence(summary: xr.Dataset) -> str:
+    """The verdict: the core that loses most, and to what."""
+    share = summary["share"].values
+    if not np.isfinite(share).any():
+        if np.isfinite(summary["fwq_share"].values).any():
+            row = int(np.nanargmax(summary["fwq_share"].values))
+            return (
+                f"core {int(summary['cpu'][row])} takes {percent(float(summary['fwq_share'][row]))} longer for its "
+                "work than at its best"
+            )
+        return "nothing was recorded"
+    row = int(np.nanargmax(share))
+    text = f"core {int(summary['cpu'][row])} loses {percent(float(share[row]))} of its time"
+    if clauses := [clause for clause in (_short(summary, row), _long(summary, row)) if clause]:
+        text += ": " + ", ".join(clauses)
+    others = np.delete(share, row)
+    others = others[np.isfinite(others)]
+    if len(others):
+        low, high = percent(float(others.min())), percent(float(others.max()))
+        text += f"; the other{'s' if len(others) > 1 else ''} " + (low if low == high else f"{low} to {high}")
+    return text
+
+
+def _short(summary: xr.Dataset, row: int) -> str:
+    rate = float(summary["short_rate"][row])
+    if not rate > 0:
+        return ""
+    q = list(summary["quantile"].values)
+    low, high = (float(summary["short_quantile"][row, q.index(at)]) for at in (0.25, 0.75))
+    cause = short_cause(summary, row)
+    return f"{per_second(rate)} of {_span(low, high)}" + (f" ({cause})" if cause else "")
+
+
+def short_cause(summary: xr.Dataset, row: int) -> str:
+    """What the kernel counts that may be behind the detours up to 100 µs; "" when it counts nothing."""
+    rates = hard_rates(summary, row)
+    if not rates:
+        return ""
+    total, short = sum(rates.values()), float(summary["short_rate"][row])
+    name, most = next(iter(rates.items()))
+    text = (
+        f"{NAMES.get(name, name)}, {name} {per_second(most)}"
+        if name in NAMES
+        else f"{name} {per_second(most)}"
+    )
+    if total < 0.5 * short:
+        virtual = str(summary.attrs.get("virtualised", "none"))
+        unseen = "the hypervisor's" if virtual not in ("none", "unknown", "") else "firmware's or unseen"
+        text += f"; the rest the kernel does not count: {unseen}"
+    return text
+
+
+def hard_rates(summary: xr.Dataset, row: int) -> dict[str, float]:
+    """Rates of the interrupts of one CPU, 1/s, the most frequent first; softirqs and zeros left out."""
+    found = {
+        str(name): float(rate)
+        for name, rate in zip(summary["counter"].values, summary["counter_rate"].values[row])
+        if not str(name).startswith("soft ") and rate > 0
+    }
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def _long(summary: xr.Dataset, row: int) -> str:
+    rate = float(summary["long_rate"][row])
+    if not rate > 0:
+        return ""
+    return f"{per_second(rate)} above {format_duration(LONG_S)} ({long_cause(summary, row)})"
+
+
+def long_cause(summary: xr.Dataset, row: int) -> str:
+    """Who had the core in the detours above 100 µs, by the kernel's own bookkeeping."""
+    waited, stolen = float(summary["run_delay_covers"][row]), float(summary["steal_covers"][row])
+    if waited >= 0.5:
+        text = f"CPU given to others: run_delay covers {percent(waited)}"
+        names = programs(summary, int(summary["cpu"][row]))[:2]
+        return text + (f", most to {' and '.join(names)}" if names else "")
+    if stolen >= 0.5:
+        return f"the hypervisor gave the CPU to others: steal covers {percent(stolen)}"
+    if np.isnan(waited):
+        return "the kernel does not tell who"
+    return f"unexplained: run_delay covers {percent(waited)}"
+
+
+def processes(summary: xr.Dataset, cpu: int | None = None) -> list[dict[str, Any]]:
+    """Programs that used CPU time on measured cores meanwhile, most first; of one CPU where it is given."""
+    found = _listed(summary.attrs.get("processes"))
+    return [one for one in found if cpu is None or one.get("cpu") == cpu]
+
+
+def programs(summary: xr.Dataset, cpu: int) -> list[str]:
+    """Names of the programs of `processes`, each once."""
+    return list(dict.fromkeys(str(one["name"]) for one in processes(summary, cpu)))
+
+
+def _listed(told: Any) -> list[dict[str, Any]]:
+    """A list of objects that an attribute holds as JSON text."""
+    if isinstance(told, str):
+        try:
+            told = json.loads(told or "[]")
+        except ValueError:
+            return []
+    return [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
+
+
+def _span(low: float, high: float) -> str:
+    a, b = format_duration(low), format_duration(high)
+    if a == b:
+        return a
+    number, _, unit = a.partition(" ")
+    return f"{number}–{b}" if b.endswith(" " + unit) else f"{a} to {b}"
+
+
+def tables(summary: xr.Dataset) -> list[Table]:
+    """A row a core; what the kernel counts; who else ran."""
+    q = list(summary["quantile"].values)
+    rows = []
+    for row in range(summary.sizes["cpu"]):
+        middle, high = (float(summary["length_quantile"][row, q.index(at)]) for at in (0.5, 1.0))
+        rows.append(
+            (
+                str(int(summary["cpu"][row])),
+                percent(float(summary["share"][row])),
+                per_second(float(summary["short_rate"][row])),
+                _known(middle),
+                per_second(float(summary["long_rate"][row])),
+                percent(float(summary["long_share"][row])),
+                _known(high),
+                rhythms(summary, row),
+                percent(float(summary["fwq_share"][row])),
+            )
+        )
+    out = [
+        Table(
+            "Cores",
+            ("core", "lost", "short", "median", "long", "lost", "longest", "rhythm", "FWQ"),
+            rows,
+            right=tuple(range(1, 9)),
+            note="short, long: detours up to and above 100 µs; FWQ: work beyond its shortest time",
+        )
+    ]
+    told = []
+    for row in range(summary.sizes["cpu"]):
+        for name, rate in list(hard_rates(summary, row).items())[:6]:
+            k = [str(n) for n in summary["counter"].values].index(name)
+            match = float(summary["counter_match"][row, k])
+            told.append(
+                (
+                    str(int(summary["cpu"][row])),
+                    name,
+                    NAMES.get(name, ""),
+                    per_second(rate),
+                    "–" if np.isnan(match) else f"{match:.2f}",
+                )
+            )
+    if told:
+        columns = ("core", "row", "what", "rate", "goes with detours")
+        out.append(Table("Interrupts the kernel counts", columns, told, right=(0, 3, 4)))
+    if ran := processes(summary)[:8]:
+        body = [(str(p["cpu"]), str(p["name"]), str(p["pid"]), format_duration(p["cpu_s"])) for p in ran]
+        out.append(
+            Table("Others on these cores", ("core", "program", "pid", "CPU time"), body, right=(0, 2, 3))
+        )
+    if traced := _listed(summary.attrs.get("osnoise"))[:8]:
+        seen = [
+            (str(t["cpu"]), str(t["kind"]), str(t["name"]), str(t["count"]), format_duration(t["total_s"]))
+            for t in traced
+        ]
+        columns = ("core", "kind", "name", "times", "in all")
+        out.append(Table("By the kernel's osnoise tracer", columns, seen, right=(0, 3, 4)))
+    return out
+
+
+def rhythms(summary: xr.Dataset, row: int) -> str:
+    """The frequencies at which detours of one core recur: "1000, 250 Hz"; "–" where none was found."""
+    names = ("rhythm", "second_rhythm", "slow_rhythm")
+    found = [value for name in names if np.isfinite(value := float(summary[name][row]))]
+    return (
+        ", ".join(f"{value:.3g}" if value < 100 else f"{value:.0f}" for value in found) + " Hz"
+        if found
+        else "–"
+    )
+
+
+def _known(length_s: float) -> str:
+    return "–" if np.isnan(length_s) else format_duration(length_s)
+
+
+def warnings(summary: xr.Dataset) -> list[Warning]:
+    """What a reader of the numbers must know."""
+    out = []
+    busy = [
+        (int(cpu), float(share))
+        for cpu, share in zip(summary["cpu"].values, summary["run_delay_share"].values)
+        if share > SHARED
+    ]
+    if busy:
+        worst = max(busy, key=lambda one: one[1])
+        names, more = ", ".join(programs(summary, worst[0])[:3]), len(busy) - 1
+        out.append(
+            Warning(
+                "noise.core_shared",
+                f"others had core {worst[0]} for {percent(worst[1])} of the time"
+                + (f": {names}" if names else "")
+                + (f"; so it is on {more} more core{'s' if more > 1 else ''}" if more else ""),
+                "stop them, or keep them to other cores, to see the kernel's own share",
+            )
+        )
+    if str(summary.attrs.get("ticks")) == "clock":
+        out.append(
+            Warning(
+                "noise.coarse_ticks",
+                "this processor has no counter of constant speed: time is read from the kernel's clock, which costs "
+                f"{format_duration(float(np.nanmin(summary['least_step'].values)))} a turn",
+                "detours shorter than ten times that are not seen",
+            )
+        )
+    return out
+
+
+def values(summary: xr.Dataset) -> dict[str, Any]:
+    """For --json: one object a core, the processes, and what traced."""
+    cores = []
+    for row in range(summary.sizes["cpu"]):
+        one: dict[str, Any] = {"cpu": int(summary["cpu"][row])}
+        for name in (*_TEXTS, "threshold", "least_step"):
+            value = float(summary[name][row])
+            one[name] = value if np.isfinite(value) else None
+        one["classes"] = [
+            {
+                "low_s": low,
+                "high_s": high if np.isfinite(high) else None,
+                "rate": _json(rate),
+                "share": _json(share),
+            }
+            for low, high, rate, share in zip(
+                EDGES, EDGES[1:], summary["class_rate"].values[row], summary["class_share"].values[row]
+            )
+        ]
+        one["interrupts"] = hard_rates(summary, row)
+        cores.append(one)
+    return {
+        "cores": cores,
+        "processes": processes(summary),
+        "devices": _listed(summary.attrs.get("devices")),
+        "osnoise": _listed(summary.attrs.get("osnoise")),
+    }
+
+
+def _json(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,176 @@
+"""Runs sonde-detour on this machine, and sees who else ran on the measured cores meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sonde.core.errors import EnvironmentFailure, UsageError
+from sonde.core.events import Event, Progress, Reader
+from sonde.noise.run_osnoise import Osnoise
+from sonde.noise.run_programs import Measured, Program, Request, measure, program
+
+PROC = Path("/proc")
+MOST_PROCESSES = 32
+
+
+@dataclass(frozen=True)
+class View:
+    """What to measure. cpus: None for all this process may use. threshold_s: 0 for nine steps of the loop."""
+
+    cpus: tuple[int, ...] | None
+    method: str
+    threshold_s: float
+    window_s: float = 0.1
+
+    def argv(self) -> list[str]:
+        out = [
+            "--method",
+            self.method,
+            "--threshold-s",
+            repr(self.threshold_s),
+            "--window-s",
+            repr(self.window_s),
+        ]
+        return out if self.cpus is None else [*out, "--cpus", ",".join(map(str, self.cpus))]
+
+    @property
+    def measured_cpus(self) -> tuple[int, ...]:
+        return tuple(sorted(os.sched_getaffinity(0))) if self.cpus is None else self.cpus
+
+
+def check(view: View) -> None:
+    """Whether these cores can be measured.
+
+    Raises
+    ------
+    UsageError  noise.no_such_core, noise.bad_option. EnvironmentFailure  noise.no_program.
+    """
+    told = subprocess.run(
+        [str(program("sonde-detour")), *view.argv(), "--check"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    for event in Reader().events(told.stdout.splitlines()):
+        if event["event"] == "error":
+            raise UsageError(str(event["code"]), str(event["what"]), str(event["hint"]))
+    if told.returncode != 0:
+        raise EnvironmentFailure(
+            "noise.no_program",
+            f"sonde-detour ends with status {told.returncode} when asked what it can do",
+            "install Sonde again",
+        )
+
+
+def command(view: View, run_dir: Path, duration_s: float) -> list[str]:
+    """The whole command line that measures."""
+    where = ["--dir", str(run_dir.resolve()), "--duration-s", f"{duration_s:.3f}"]
+    return [str(program("sonde-detour")), *view.argv(), *where]
+
+
+def run(
+    view: View,
+    out: Path,
+    words: tuple[str, ...],
+    duration_s: float,
+    progress: Progress,
+    tracing: Osnoise | None = None,
+) -> Measured:
+    """Measures for duration_s, and saves what was seen with who else ran.
+
+    Raises
+    ------
+    As `run_programs.measure`.
+    """
+    cpus = view.measured_cpus
+    tracer = tracing or Osnoise()
+    before = threads()
+    tracer.start()
+
+    def after(said: Sequence[Event]) -> dict[str, Any]:
+        devices = [
+            {"cpu": int(event["cpu"]), "name": name, "count": int(count)}
+            for event in said
+            if event["event"] == "devices"
+            for name, count in zip(event["names"], event["counts"])
+        ]
+        seen = tracer.stop(cpus)
+        return {
+            "processes": json.dumps(used(before, threads(), cpus)),
+            "devices": json.dumps(devices),
+            "osnoise": json.dumps(seen) if not tracer.why_not else f"absent: {tracer.why_not}",
+        }
+
+    request = Request(
+        programs=(Program(""),),
+        out=out,
+        plan={"kind": "host", "cpus": list(cpus)},
+        attrs={"kind": "host", "method": view.method, "cpus": ",".join(map(str, cpus))},
+        command=words,
+        seed=0,
+        hosts=(socket.gethostname(),),
+        duration_s=duration_s,
+    )
+    try:
+        return measure(request, lambda run_dir, _: command(view, run_dir, duration_s), progress, after)
+    finally:
+        tracer.stop(())  # also when nothing could be measured
+
+
+Threads = Mapping[tuple[int, int], tuple[str, int, float]]
+
+
+def threads(root: Path = PROC) -> Threads:
+    """(pid, tid) to name, CPU it last ran on, CPU time in s, of all threads that can be seen.
+
+    CPU time comes in ns from schedstat; a kernel without it tells whole ticks of 10 ms.
+    """
+    found: dict[tuple[int, int], tuple[str, int, float]] = {}
+    with suppress(OSError):
+        for process in root.iterdir():
+            if not process.name.isdigit():
+                continue
+            with suppress(OSError):
+                for task in (process / "task").iterdir():
+                    with suppress(OSError, ValueError, IndexError):
+                        found[int(process.name), int(task.name)] = _thread(task)
+    return found
+
+
+def _thread(task: Path) -> tuple[str, int, float]:
+    front, _, rest = (task / "stat").read_text().rpartition(")")
+    fields = rest.split()
+    time_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    with suppress(OSError, ValueError, IndexError):
+        time_s = int((task / "schedstat").read_text().split()[0]) * 1e-9
+    return front.partition("(")[2], int(fields[36]), time_s
+
+
+def used(before: Threads, after: Threads, cpus: Sequence[int]) -> list[dict[str, Any]]:
+    """Who used CPU time between two looks, by process and the CPU it was last on; most first.
+
+    Threads that came and went between the looks are not seen, and one that moved counts where it ended. The
+    measuring threads are left out.
+    """
+    sums: dict[tuple[int, int], tuple[str, float]] = {}
+    wanted = set(cpus)
+    for (pid, tid), (name, cpu, time_s) in after.items():
+        spent = time_s - before.get((pid, tid), ("", 0, 0.0))[2]
+        if cpu not in wanted or spent <= 0 or name.startswith("sonde-detour"):
+            continue
+        known = sums.get((pid, cpu), (name, 0.0))
+        sums[pid, cpu] = (name if tid == pid else known[0], known[1] + spent)
+    found: list[dict[str, Any]] = [
+        {"pid": pid, "cpu": cpu, "name": name, "cpu_s": round(spent, 9)}
+        for (pid, cpu), (name, spent) in sums.items()
+    ]
+    return sorted(found, key=lambda one: -one["cpu_s"])[:MOST_PROCESSES]

@@ -1,0 +1,114 @@
+"""The kernel's osnoise tracer, where there is one: which interrupt, softirq or thread took how much of a core.
+
+It is used without its own workload (Linux 5.18 or newer), in an instance of its own that is removed afterwards; what
+sonde-detour does on the cores is the workload. Source: Documentation/trace/osnoise-tracer.rst of the kernel.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+TRACING = Path("/sys/kernel/tracing")
+EVENTS = ("irq_noise", "softirq_noise", "nmi_noise", "thread_noise")
+_NO_WORKLOAD = "NO_OSNOISE_WORKLOAD"
+# "… irq_noise: local_timer:236 start 123.456789012 duration 2503 ns", "… nmi_noise: start 123.4 duration 12 ns"
+_LINE = re.compile(
+    r"\[(?P<cpu>\d+)\].*?\b(?P<kind>irq|softirq|nmi|thread)_noise:\s+(?P<name>.*?)\s*start\s+[\d.]+\s+"
+    r"duration\s+(?P<ns>\d+)\s+ns"
+)
+
+
+def absent(root: Path = TRACING) -> str:
+    """Why the tracer cannot be used, in words; "" when it can."""
+    try:
+        tracers = (root / "available_tracers").read_text().split()
+    except PermissionError:
+        return f"{root} may be read by root only"
+    except OSError:
+        return f"there is no {root}"
+    if "osnoise" not in tracers:
+        return "this kernel was built without the osnoise tracer"
+    try:
+        options = (root / "osnoise" / "options").read_text()
+    except OSError:
+        return "this kernel's osnoise tracer cannot leave its workload out (before Linux 5.18)"
+    return (
+        "" if "OSNOISE_WORKLOAD" in options else "this kernel's osnoise tracer cannot leave its workload out"
+    )
+
+
+class Osnoise:
+    """Traces between `start` and `stop`; both leave nothing behind. Neither raises: tracing is an extra."""
+
+    def __init__(self, root: Path = TRACING) -> None:
+        self.root = root
+        self.instance = root / "instances" / "sonde"
+        self.why_not = absent(root)
+        self._workload_before = False
+
+    def start(self) -> bool:
+        """Whether it traces now; `why_not` says why it does not."""
+        if self.why_not:
+            return False
+        try:
+            options = (self.root / "osnoise" / "options").read_text().split()
+            self._workload_before = "OSNOISE_WORKLOAD" in options
+            (self.root / "osnoise" / "options").write_text(_NO_WORKLOAD)
+            self.instance.mkdir(exist_ok=True)
+            (self.instance / "current_tracer").write_text("osnoise")
+            for event in EVENTS:
+                (self.instance / "events" / "osnoise" / event / "enable").write_text("1")
+            (self.instance / "tracing_on").write_text("1")
+        except OSError as error:
+            self.why_not = f"the osnoise tracer cannot be started: {error.strerror or error}"
+            self._clear()
+            return False
+        return True
+
+    def stop(self, cpus: Sequence[int]) -> list[dict[str, Any]]:
+        """What it saw on these CPUs: cpu, kind, name, count, total_s; the largest total first."""
+        if self.why_not:
+            return []
+        found: list[dict[str, Any]] = []
+        try:
+            (self.instance / "tracing_on").write_text("0")
+            with (self.instance / "trace").open(errors="replace") as lines:
+                found = totals(lines, cpus)
+        except OSError as error:
+            self.why_not = f"what the osnoise tracer saw cannot be read: {error.strerror or error}"
+        self._clear()
+        return found
+
+    def _clear(self) -> None:
+        for name, text in (("tracing_on", "0"), ("current_tracer", "nop")):
+            with suppress(OSError):
+                (self.instance / name).write_text(text)
+        with suppress(OSError):
+            self.instance.rmdir()  # tracefs removes an instance with all that is in it
+        if self._workload_before:
+            with suppress(OSError):
+                (self.root / "osnoise" / "options").write_text("OSNOISE_WORKLOAD")
+
+
+def totals(lines: Iterable[str], cpus: Sequence[int]) -> list[dict[str, Any]]:
+    """Sums the events of a trace by CPU, kind and name; lines that are no such event are passed over."""
+    wanted = set(cpus)
+    sums: dict[tuple[int, str, str], list[int]] = {}
+    for line in lines:
+        if (match := _LINE.search(line)) is None or int(match["cpu"]) not in wanted:
+            continue
+        name = re.sub(r":\d+$", "", match["name"]) or match["kind"]
+        one = sums.setdefault((int(match["cpu"]), match["kind"], name), [0, 0])
+        one[0] += 1
+        one[1] += int(match["ns"])
+    return sorted(
+        (
+            {"cpu": cpu, "kind": kind, "name": name, "count": count, "total_s": ns * 1e-9}
+            for (cpu, kind, name), (count, ns) in sums.items()
+        ),
+        key=lambda one: -one["total_s"],
+    )

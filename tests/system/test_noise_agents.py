@@ -1,0 +1,355 @@
+"""Real agents through `sonde-keeper`: they work, are paused, are ended, and leave nothing; and what is asked of
+the keeper when things go wrong. The agents come from the packages of the group `test` (deploy/packages)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sonde_shell import Shell
+
+from sonde.core.errors import EnvironmentFailure, UsageError
+from sonde.noise import run_agents
+from sonde.noise.agents import AgentPlan, Recipe, find_recipe, plan_for
+from sonde.noise.run_agents import KeeperProcess, states
+from watching import wait_for
+
+REAL = ("node-exporter", "collectd", "pcp")
+PERIOD_S = 0.2
+
+
+@pytest.fixture
+def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The TMPDIR of everything that is started, in an empty working folder; both are empty at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="sa-"))
+    folder.chmod(0o711)  # a PMDA that has given up root must get through
+    monkeypatch.setenv("TMPDIR", str(folder))
+    here = Path(tempfile.mkdtemp(prefix="sc-"))
+    here.chmod(0o777)
+    monkeypatch.chdir(here)
+    shared = set(os.listdir("/dev/shm"))
+    yield folder
+    left = [path.name for path in (*folder.iterdir(), *here.iterdir())]
+    shutil.rmtree(folder)
+    shutil.rmtree(here)
+    assert left == []
+    assert not [name for name in set(os.listdir("/dev/shm")) - shared if "sonde" in name or "pcp" in name]
+
+
+def real(name: str) -> Recipe:
+    recipe = find_recipe(name)
+    if lacks := run_agents.missing(recipe):
+        pytest.skip(f"no {', no '.join(lacks)}: install {recipe.packages['debian']}")
+    return recipe
+
+
+def listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def worked(usage: dict[str, Any], recipe: Recipe) -> int:
+    """A number that grows as the agent works: bytes it was scraped for, or bytes it wrote."""
+    if recipe.drive:
+        return int(usage["drive_bytes"])
+    files = [path for path in Path(usage["folder"]).glob(recipe.work) if path.is_file()]
+    return sum(path.stat().st_size for path in files)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_real_agent_works_is_paused_resumed_and_ended(name: str, scratch: Path) -> None:
+    recipe = real(name)
+    plan = plan_for(name, PERIOD_S if name != "collectd" else 0.5)
+    with KeeperProcess(plan) as keeper:
+        keeper.ask("start")
+        usage = keeper.ask("usage")
+        assert usage["alive"]
+        folder = Path(usage["folder"])
+        assert folder.parent == scratch
+        first = worked(usage, recipe)
+        assert wait_for(lambda: worked(keeper.ask("usage"), recipe) > first), "it did no work"
+
+        keeper.ask("pause")
+        paused = keeper.ask("usage")
+        assert paused["processes"] == len(paused["pids"]) >= 1
+        assert set(states(paused["pids"])) == {"T"}
+        still = worked(paused, recipe)
+        time.sleep(4 * plan.period_s)
+        after = keeper.ask("usage")
+        assert worked(after, recipe) == still
+        assert after["cpu_s"] == paused["cpu_s"]
+        assert after["paused_cpu_s"] == 0
+        assert after["drives_done"] == paused["drives_done"]
+
+        keeper.ask("resume")
+        assert wait_for(lambda: worked(keeper.ask("usage"), recipe) > still), "it did not go on"
+        end = keeper.ask("usage")
+        assert end["cpu_s"] > after["cpu_s"]
+        assert end["wakeups"] > after["wakeups"]
+        assert end["drives_failed"] == 0
+        port = folder / "port"
+        number = int(port.read_text()) if port.exists() else 0
+        assert not number or listening(number)
+
+        keeper.ask("stop")
+        assert set(keeper.left()) == {keeper.process.pid, keeper.pid}
+        assert not folder.exists()
+        assert not number or not listening(number)
+    assert keeper.left() == []
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_nothing_of_a_real_agent_outlives_a_kill_9_of_what_started_it(name: str, scratch: Path) -> None:
+    real(name)
+    with KeeperProcess(plan_for(name, PERIOD_S)) as keeper:
+        keeper.ask("start")
+        keeper.ask("pause")
+        keeper.process.kill()
+        assert wait_for(lambda: not keeper.left()), "the keeper did not end it"
+        assert wait_for(lambda: not any(scratch.iterdir())), "the keeper did not tidy up"
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_nothing_of_a_real_agent_outlives_a_kill_9_of_its_keeper(name: str, scratch: Path) -> None:
+    real(name)
+    with KeeperProcess(plan_for(name, PERIOD_S)) as keeper:
+        keeper.ask("start")
+        os.kill(keeper.pid, signal.SIGKILL)
+        with pytest.raises(EnvironmentFailure) as raised:
+            keeper.ask("usage")
+        assert raised.value.code == "noise.agent_keeper_died"
+        assert keeper.left() == [keeper.process.pid]
+        with pytest.raises(EnvironmentFailure):
+            keeper.ask("start")
+
+
+def as_nobody(scratch: Path, plan: AgentPlan, commands: str) -> list[dict[str, Any]]:
+    """What sonde-keeper answers a user without rights."""
+    program = KeeperProcess(plan).program
+    who = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    if subprocess.run([*who, "test", "-x", str(program)]).returncode:
+        pytest.skip(f"a user may not get to {program}")
+    scratch.chmod(0o777)
+    ran = subprocess.run(
+        [*who, str(program), *plan.argv()],
+        input="".join(f"{word}\n" for word in commands.split()),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert not ran.stderr
+    return [json.loads(line) for line in ran.stdout.splitlines()[1:]]
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("name", REAL)
+def test_a_real_agent_needs_no_root(name: str, scratch: Path) -> None:
+    """And so its script writes nowhere but in its folder."""
+    real(name)
+    answers = as_nobody(scratch, plan_for(name, 0.5), "start pause resume usage stop")
+    assert [answer["ok"] for answer in answers] == [True] * 5, answers
+    assert answers[3]["processes"] > 0
+
+
+@pytest.mark.root
+def test_an_agent_that_became_another_user_is_named_and_told_how_to_end(
+    scratch: Path, tmp_path: Path
+) -> None:
+    setpriv = shutil.which("setpriv")
+    assert setpriv
+    with tempfile.TemporaryDirectory(prefix="sb-") as folder:
+        Path(folder).chmod(0o755)
+        gate = Path(folder) / "gate"
+        shutil.copy(setpriv, gate)
+        gate.chmod(0o4755)
+        if os.statvfs(folder).f_flag & os.ST_NOSUID:
+            pytest.skip(f"{folder} is mounted nosuid")
+        plan = AgentPlan(f"exec {gate} --reuid=0 --clear-groups sleep 1000.25", grace_s=0.1)
+        answers = as_nobody(scratch, plan, "start pause place usage stop")
+    start, pause, place, usage, stop = answers
+    assert start["ok"], start
+    (pid,) = usage["pids"]
+    try:
+        for answer in (pause, place, stop):
+            assert answer["code"] == "noise.agent_not_permitted", answer
+            assert f"sleep (process {pid})" in answer["what"]
+        assert stop["hint"] == f"end it as root: kill {pid}"
+        assert states([pid]) == "S"
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(usage["folder"], ignore_errors=True)
+
+
+# the drive, against a server that says what it was asked
+
+SERVER = """
+import http.server, os, sys
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        with open(os.environ["SONDE_AGENT_DIR"] + "/asked", "a") as file:
+            file.write(self.path + " " + self.headers.get("Accept-Encoding", "") + "\\n")
+        body = b"x" * 100000
+        self.send_response({status})
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *words):
+        pass
+server = http.server.HTTPServer(("127.0.0.1", 0), Page)
+with open(os.environ["SONDE_AGENT_DIR"] + "/port", "w") as file:
+    file.write(str(server.server_address[1]))
+server.serve_forever()
+"""
+
+
+def served(folder: Path, status: int = 200) -> AgentPlan:
+    script = folder / "server.py"
+    script.write_text(SERVER.format(status=status))
+    return AgentPlan(
+        f"exec {sys.executable} {script}",
+        ready="port:{port}",
+        drive="http://127.0.0.1:{port}/metrics?x=1",
+        drive_period_s=0.05,
+    )
+
+
+def test_a_drive_is_a_whole_http_request(tmp_path: Path, scratch: Path) -> None:
+    with KeeperProcess(served(tmp_path)) as keeper:
+        keeper.ask("start")
+        assert wait_for(lambda: keeper.ask("usage")["drives_done"] >= 3)
+        keeper.ask("pause")
+        usage = keeper.ask("usage")
+        asked = (Path(usage["folder"]) / "asked").read_text().splitlines()
+        assert usage["drives_failed"] == 0
+        assert len(asked) == usage["drives_done"]
+        assert set(asked) == {"/metrics?x=1 gzip"}
+        assert usage["drive_bytes"] > 100_000 * usage["drives_done"]
+        assert 0 < usage["drive_min_s"] <= usage["drive_max_s"] <= usage["drive_s"]
+
+
+def test_an_answer_that_is_an_error_is_a_failed_drive(tmp_path: Path, scratch: Path) -> None:
+    with KeeperProcess(served(tmp_path, 503)) as keeper:
+        keeper.ask("start")
+        assert wait_for(lambda: keeper.ask("usage")["drives_failed"])
+        usage = keeper.ask("usage")
+        assert usage["drives_done"] == 0
+        assert usage["drive_failure"] == "answered with status 503"
+
+
+def test_a_port_that_is_taken_is_not_taken_for_the_agents(scratch: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with KeeperProcess(AgentPlan("exec sleep 100", ready=f"port:{port}")) as keeper:
+            with pytest.raises(EnvironmentFailure) as raised:
+                keeper.ask("start")
+            assert raised.value.code == "noise.agent_port_taken"
+            assert str(port) in raised.value.what
+
+
+def test_the_log_is_appended_to_and_quoted(tmp_path: Path, scratch: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("of another run\n")
+    with KeeperProcess(AgentPlan("echo first; echo second >&2; exit 9", log=str(log))) as keeper:
+        with pytest.raises(EnvironmentFailure) as raised:
+            keeper.ask("start")
+        assert "exit status 9" in raised.value.what
+        assert raised.value.hint.splitlines() == ["its log ends with", "    first", "    second"]
+    assert log.read_text() == "of another run\nfirst\nsecond\n"
+
+
+def test_what_the_keeper_does_not_understand(scratch: Path) -> None:
+    with KeeperProcess(AgentPlan("exec sleep 100")) as keeper:
+        for command, code in (("dance", "noise.bad_option"), ("place x", "noise.agent_bad_cpus")):
+            with pytest.raises(UsageError) as raised:
+                keeper.ask(command)
+            assert raised.value.code == code
+
+
+def test_a_keeper_that_gets_no_spec_says_so(tmp_path: Path) -> None:
+    program = KeeperProcess(AgentPlan("")).program
+    ran = subprocess.run([program, "--agent-colour", "red"], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 2
+    assert "--agent-colour" in ran.stdout
+
+
+SPAWNER = "import subprocess\nwhile True: subprocess.run(['/bin/true'])"
+
+
+def test_an_agent_that_spawns_all_the_time_is_paused_wholly(scratch: Path) -> None:
+    """With vfork: a parent that waits for its child's exec cannot be stopped while the child is."""
+    with KeeperProcess(AgentPlan(f'exec {sys.executable} -c "{SPAWNER}"')) as keeper:
+        keeper.ask("start")
+        for _ in range(20):
+            keeper.ask("pause")
+            usage = keeper.ask("usage")
+            assert set(states(usage["pids"])) == {"T"}
+            assert usage["paused_cpu_s"] == 0
+            keeper.ask("resume")
+            time.sleep(0.01)
+
+
+# sonde noise agents
+
+
+def test_the_list_says_what_is_here(sonde: Shell) -> None:
+    listed = sonde("noise", "agents", "--json").expect(0).json["agents"]
+    by_name = {agent["name"]: agent for agent in listed}
+    assert set(REAL) <= set(by_name)
+    for name in REAL:
+        assert by_name[name]["here"] is (not run_agents.missing(find_recipe(name)))
+
+
+def test_a_recipe_is_shown_with_its_script(sonde: Shell) -> None:
+    shown = sonde("noise", "agents", "collectd", "--period", "2s", "--json").expect(0).json
+    assert "Interval 2\\n" in shown["script"]
+    assert shown["asked_period_s"] == 2
+
+
+def test_a_trial_tells_what_an_agent_used(sonde: Shell, scratch: Path) -> None:
+    recipe = real("node-exporter")
+    ran = sonde("noise", "agents", recipe.name, "--try", "--period", "200ms", "--json").expect(0)
+    trial = ran.json["trial"]
+    assert trial["held"] is True
+    assert trial["left"] == []
+    assert trial["drives"] > 0
+    assert trial["cpu_s"] > 0
+    assert sonde.left() == []
+
+
+def test_a_trial_of_what_does_not_start_tells_its_last_words(sonde: Shell) -> None:
+    ran = sonde("noise", "agents", "echo no config; exit 5", "--try").expect(3)
+    assert "exit status 5" in ran.said
+    assert "no config" in ran.said
+    assert sonde.left() == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_a_trial_that_is_interrupted_or_killed_leaves_nothing(
+    sonde: Shell, number: signal.Signals, code: int
+) -> None:
+    real("collectd")
+    trial = sonde.start("noise", "agents", "collectd", "--try", "--period", "60s")
+    assert wait_for(lambda: any("collectd" in name for name in sonde.processes().values()))
+    trial.send_signal(number)
+    trial.communicate(timeout=60)
+    assert trial.returncode == code
+    assert sonde.left() == []
+
+
+def test_bad_input_is_told_with_what_to_type(sonde: Shell) -> None:
+    assert "nearest: pcp" in sonde("noise", "agents", "pcpd").expect(2).said
+    assert "sonde noise agents collectd --try" in sonde("noise", "agents", "--try").expect(2).said
+    assert "10 ms to 1 h" in sonde("noise", "agents", "pcp", "--period", "1ms").expect(2).said

@@ -1,0 +1,264 @@
+"""What a noise run says in words, for each way it can come out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from sonde.noise import verdict
+from sonde.noise.analyse import DIMS, SCALES, TEXTS
+
+RANKS = 2
+FOUND = {"detected": 1, "p_adjusted": 0.0004, "detected_s": 15.1, "p_fold": 0.0004, "effect_window": 1}
+
+
+def summary(
+    *rows: dict[str, Any], lost: float = 0.002, iteration_s: float = 2e-5, **attrs: Any
+) -> xr.Dataset:
+    """/summary of a run. rows: what of each variant differs from one in which nothing was found."""
+    names = [str(row.get("name", f"agent {k + 1}")) for k, row in enumerate(rows)]
+    sizes = {"scale": len(SCALES), "cell": 80, "rank": RANKS}
+    plain: dict[str, Any] = {
+        **dict.fromkeys(TEXTS, np.nan),
+        **dict(
+            detected=0, p=0.6, p_adjusted=0.6, p_fold=0.5, p_ranked=0.7, period=1.0, phase=0.4, from_resume=0
+        ),
+        **dict(feature=0, slowdown=0.0001, slowdown_low=-0.0002, slowdown_high=0.0004, effect_pairs=12),
+        **dict(
+            stalls=0.0001,
+            stalls_low=-0.0002,
+            stalls_high=0.0004,
+            typical=0.0,
+            typical_low=-1e-4,
+            typical_high=1e-4,
+        ),
+        **dict(
+            effect_fresh=0,
+            effect_window=0,
+            mde=0.0005,
+            mde_period=1.0,
+            noisy_rank=-1,
+            drives=0,
+            drives_failed=0,
+        ),
+        **dict(source_detected=0, source_gap=-0.01),
+    }
+    data = {}
+    for key in TEXTS:
+        shape = tuple(sizes[dim] for dim in DIMS.get(key, ()))
+        values = [np.broadcast_to((plain | row)[key], shape) for row in rows]
+        if rows:
+            data[key] = (("variant", *DIMS.get(key, ())), np.array(values, float))
+    data |= {
+        "clean_iteration": ((), iteration_s),
+        "clean_lost": ((), lost),
+        "keeping_share": ((), 0.004),
+    }
+    told = dict(op="alltoall", size=1024, ranks=RANKS, alpha=0.01, matters=0.001, study="run", grain_s=0.001)
+    return xr.Dataset(data, {"variant": np.array(names, dtype="U"), "scale": np.array(SCALES)}, told | attrs)
+
+
+def found(slowdown: float, low: float, high: float, **more: Any) -> dict[str, Any]:
+    return FOUND | dict(slowdown=slowdown, slowdown_low=low, slowdown_high=high) | more
+
+
+MATERIAL = found(0.012, 0.011, 0.013)
+IMMATERIAL = found(0.0004, 0.0003, 0.0005)
+UNSETTLED = found(0.0012, 0.0004, 0.002)
+UNSEEN: dict[str, Any] = {}
+BLIND = {"mde": 0.02}
+NO_MDE = {"mde": np.nan}
+
+
+class TestOneAgent:
+    @pytest.mark.parametrize(
+        ("row", "words", "findings", "sound"),
+        [
+            (
+                MATERIAL,
+                "detected after 15.1 s (p = 0.0004); 1.2 % slowdown (1.1 to 1.3 %): more than the 0.10 %",
+                1,
+                True,
+            ),
+            (IMMATERIAL, "0.040 % slowdown (0.030 to 0.050 %): less than the 0.10 % that matters", 0, True),
+            (UNSETTLED, "whether it reaches the 0.10 % that matters is not settled", 1, True),
+            (
+                UNSEEN,
+                "nothing detected at 1.0 % (p = 0.60); of bursts each 1.00 s, 0.050 % of the time or more",
+                0,
+                True,
+            ),
+            (BLIND, "2.0 % of the time or more would have been found", 0, False),
+            (NO_MDE, "too short or too noisy to have found any burst", 0, False),
+        ],
+        ids=["material", "immaterial", "unsettled", "not detected", "blind", "blind to all"],
+    )
+    def test_each_way_it_can_come_out(self, row, words, findings, sound):
+        run = summary(row)
+        assert words in verdict.sentence(run)
+        assert [finding.code for finding in verdict.findings(run)] == ["noise.slowdown"] * findings
+        assert verdict.sound(run) is sound
+        assert bool(verdict.doubt(run)) is not sound
+
+    def test_a_finding_names_what_to_type_next(self):
+        (finding,) = verdict.findings(summary(MATERIAL), "a b.nc")
+        assert finding.next == "sonde report 'a b.nc'"
+        assert finding.evidence["ci_pct"] == pytest.approx([1.1, 1.3])
+
+    def test_a_clean_run(self):
+        run = summary()
+        assert (
+            verdict.sentence(run)
+            == "clean run: an iteration takes 20.0 µs, 0.20 % of time is lost in stalls."
+        )
+        assert verdict.findings(run) == []
+        assert verdict.tables(run) == []
+
+    def test_an_interval_never_ends_at_minus_zero(self):
+        assert verdict.interval(-0.17, -0.0001) == "-17 to 0 %"
+        assert verdict.interval(-0.0004, 0.0012) == "-0.04 to 0.12 %"
+        assert verdict.interval(np.nan, 1.0) == "too few blocks for an interval"
+
+    @pytest.mark.parametrize(
+        ("share", "text"),
+        [(0.0098, "0.98 %"), (0.00001, "0.0010 %"), (0.0, "0 %"), (12.0, "1200 %"), (np.nan, "not known")],
+    )
+    def test_shares(self, share, text):
+        assert verdict.percent(share) == text
+
+
+class TestWhoWasLate:
+    def test_one_rank(self):
+        row = MATERIAL | dict(noisy_rank=1, late_share=[0.02, 0.98], late_known=1.0)
+        assert verdict.noisy_rank(summary(row).isel(variant=0)) == "rank 1, late in 98 % of them"
+
+    def test_the_kernel_kept_nobody(self):
+        row = MATERIAL | dict(late_share=[0.0, 0.1], late_known=0.1)
+        assert verdict.noisy_rank(summary(row).isel(variant=0)).startswith(
+            "none: the kernel kept a rank waiting in 10 %"
+        )
+
+    def test_nobody_in_particular(self):
+        row = MATERIAL | dict(late_share=[0.5, 0.5], late_known=1.0)
+        assert verdict.noisy_rank(summary(row).isel(variant=0)) == "no single one (0: 50 %, 1: 50 %)"
+
+    def test_without_a_wake_up(self):
+        assert "not looked for" in verdict.noisy_rank(summary(MATERIAL).isel(variant=0))
+
+
+class TestCompared:
+    def test_the_cheapest_harmless_placement(self):
+        run = summary(
+            MATERIAL | {"name": "pinned"},
+            IMMATERIAL | {"name": "free"},
+            UNSEEN | {"name": "sync"},
+            study="compare",
+        )
+        assert verdict.sentence(run).startswith("sync is the cheapest harmless placement")
+        assert [finding.evidence["variant"] for finding in verdict.findings(run)] == ["pinned"]
+
+    def test_none_is_harmless_where_the_run_was_blind(self):
+        run = summary(
+            MATERIAL | {"name": "pinned"}, BLIND | {"name": "free", "slowdown_high": 0.003}, study="compare"
+        )
+        assert verdict.sentence(run).startswith("no placement is shown to be harmless; free costs least")
+        assert not verdict.sound(run)
+
+    def test_the_table_has_a_row_for_each(self):
+        table = verdict.tables(summary(MATERIAL, UNSEEN))[0]
+        assert [row[0] for row in table.rows] == ["agent 1", "agent 2"]
+        assert [row[4] for row in table.rows] == ["15.1 s", "–"]
+
+
+class TestScale:
+    def test_what_is_modelled_is_said_to_be(self):
+        row = MATERIAL | dict(cost=[0.01, 0.6, 6.0, 10.0], cost_synchronised=0.01)
+        table = verdict.tables(summary(row))[1]
+        assert "a model, not measured" in table.note
+        assert [line[0] for line in table.rows] == ["1", "64", "1 024", "16 384", "any, in step"]
+
+    def test_a_survey_models_nothing_of_its_own_source(self):
+        row = MATERIAL | dict(cost=[0.01, 0.6, 6.0, 10.0], cost_synchronised=0.01)
+        assert len(verdict.tables(summary(row, study="survey"))) == 1
+
+
+class TestWarnings:
+    def codes(self, run: xr.Dataset) -> list[str]:
+        return [warning.code for warning in verdict.warnings(run)]
+
+    def test_none_of_a_quiet_machine(self):
+        assert self.codes(summary(UNSEEN)) == []
+
+    def test_a_busy_machine(self):
+        assert self.codes(summary(UNSEEN, lost=0.4)) == ["noise.busy_machine"]
+
+    def test_crowded_ranks_are_not_called_a_busy_machine(self):
+        assert self.codes(summary(UNSEEN, lost=0.4, iteration_s=8e-3)) == ["noise.crowded"]
+
+    def test_failed_drives(self):
+        (warning,) = verdict.warnings(summary(UNSEEN | dict(drives=3, drives_failed=1)))
+        assert (warning.code, "1 of 4 drives failed" in warning.evidence) == ("noise.drives_failed", True)
+
+
+class TestSurvey:
+    """The source is known to be there: to find it is no finding, not to find it is one."""
+
+    def told(self, row: dict[str, Any], **more: Any) -> xr.Dataset:
+        return summary(row, study="survey", matters=0.01, **more)
+
+    def test_found(self):
+        run = self.told(MATERIAL)
+        assert verdict.sentence(run) == (
+            "bursts of 1.0 % were found in 15.1 s, of 0.050 % would have been; "
+            "0.20 % of the time is lost in stalls with nothing on."
+        )
+        assert (verdict.findings(run), verdict.sound(run), verdict.doubt(run)) == ([], True, "")
+
+    def test_found_but_nothing_smaller_would_have_been(self):
+        assert "would have been" not in verdict.sentence(self.told(MATERIAL | NO_MDE))
+
+    def test_blind(self):
+        run = self.told(UNSEEN)
+        assert verdict.sentence(run).startswith("bursts of 1.0 % were not found (p = 0.60);")
+        (finding,) = verdict.findings(run)
+        assert finding.code == "noise.blind"
+        assert not verdict.sound(run)
+        assert verdict.doubt(run) == "bursts of 1.0 % were not found"
+
+    def test_a_run_that_ended_before_its_first_look_accuses_nobody(self):
+        run = self.told(UNSEEN | dict(z_fold=0.0, z_ranked=0.0, p_adjusted=1.0))
+        assert verdict.sentence(run).startswith("the time was over before bursts of 1.0 % could be looked for;")
+        assert (verdict.findings(run), verdict.sound(run)) == ([], False)
+        assert verdict.doubt(run) == "bursts of 1.0 % could not be looked for"
+
+    def test_a_busy_machine_is_a_finding_not_a_warning(self):
+        run = self.told(MATERIAL, lost=0.08)
+        (finding,) = verdict.findings(run)
+        assert (finding.code, finding.next) == ("noise.busy_machine", "sonde noise host")
+        assert "8.0 % of the time is lost" in finding.text
+        assert verdict.warnings(run) == []
+
+    def test_more_ranks_than_cores_say_nothing_about_the_machine(self):
+        run = self.told(UNSEEN, lost=0.9, oversubscribed=1)
+        assert verdict.findings(run) == []
+        assert not verdict.sound(run)
+        assert verdict.doubt(run) == "ranks wait for each other's time slices"
+
+    @pytest.mark.parametrize(
+        ("before", "now", "count"),
+        [(0.002, 0.02, 1), (0.002, 0.004, 0), (0.0, 0.004, 0), (0.1, 0.15, 0), (np.nan, 0.5, 0)],
+    )
+    def test_worse_is_twice_the_time_lost(self, before, now, count):
+        old, new = self.told(MATERIAL, lost=before), self.told(MATERIAL, lost=now)
+        found = verdict.worse(old, new, ("before/noise.nc", "now/noise.nc"))
+        assert [finding.code for finding in found] == ["noise.noisier"] * count
+
+
+def test_values_are_ready_for_json():
+    told = verdict.values(summary(MATERIAL | NO_MDE, UNSEEN))
+    assert (told["detected"], told["material"], told["mde_pct"]) == (True, "yes", None)
+    assert [each["variant"] for each in told["variants"]] == ["agent 1", "agent 2"]
+    assert verdict.values(summary())["clean_lost_pct"] == pytest.approx(0.2)
