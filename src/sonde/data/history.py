@@ -24,7 +24,14 @@ if TYPE_CHECKING:
     import xarray as xr
 
 INDEX = ".sonde-history.sqlite"
-WHAT = ("kind", "study", "op", "size", "agent", "period_s")  # of noise: runs of other loops or agents tell nothing
+WHAT = (
+    "kind",
+    "study",
+    "op",
+    "size",
+    "agent",
+    "period_s",
+)  # of noise: runs of other loops or agents tell nothing
 FEWEST = 5  # earlier runs, below which nothing can be said
 ALPHA, POWER = 0.05, 0.8
 _FORMAT = 1

@@ -5,20 +5,29 @@ from __future__ import annotations
 import secrets
 import shlex
 import sys
+import time
 from pathlib import Path
 from typing import Any, get_args
 
 import click
 
 from sonde.core.errors import Exit, UsageError, Warning
-from sonde.core.options import DURATION, HouseType, common, settings
+from sonde.core.options import DURATION, common, settings
 from sonde.core.outcome import Outcome, Table
 from sonde.noise.agents import AgentPlan, Pause
-from sonde.noise.cli_options import DETECTOR, OP, SOURCE, TooShort, options, places_of
+from sonde.noise.cli_detector import (
+    DETECTOR,
+    LEVEL,
+    PLACEMENTS,
+    SOURCE,
+    Placements,
+    TooShort,
+    options,
+    places,
+)
 from sonde.noise.plan import COMMON_PERIODS_S, NO_SIZE, OFF, Plan, Variant, design_for
 from sonde.noise.verdict import percent
 
-PLACEMENTS = ("pinned", "free", "sibling", "sync")
 DEFAULT_BUDGET_S = 60.0
 
 
@@ -31,50 +40,10 @@ def group() -> None:
 ELSEWHERE: tuple[tuple[str, str], ...] = (
     ("cli_agents", "agents"),
     ("cli_source", "source"),
+    ("cli_host", "host"),
     ("cli_studies", "sensitivity"),
     ("cli_studies", "stability"),
-    ("cli_host", "host"),
 )
-
-
-class Level(HouseType):
-    """Level of the noise source: a share from 0 to below 1; 0 means no source at all. Value: float."""
-
-    name, allowed = "level", "levels such as 1%, 0.01%, or 0 for none"
-
-    def read(self, text: str) -> float:
-        bare = text.strip()
-        try:
-            value = float(bare.removesuffix("%")) / (100 if bare.endswith("%") else 1)
-        except ValueError:
-            value = float("nan")
-        if not 0 <= value < 1:
-            raise UsageError(
-                "noise.bad_level",
-                f"'{text}' is no level of noise; allowed: 0 for none, and up to below 100%",
-                "write it like 1% or 0.03%",
-            )
-        return value
-
-
-class Placements(HouseType):
-    """Placements to compare. Value: tuple of names."""
-
-    name, allowed = "placements", ", ".join(PLACEMENTS)
-
-    def read(self, text: str) -> tuple[str, ...]:
-        asked = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
-        for word in asked:
-            if word not in PLACEMENTS:
-                raise UsageError(
-                    "noise.unknown_placement",
-                    f"there is no placement '{word}'; there are: {', '.join(PLACEMENTS)}",
-                    "write them like pinned,free",
-                )
-        return asked
-
-
-LEVEL = Level()
 
 
 @group.command()
@@ -99,7 +68,7 @@ LEVEL = Level()
 @click.option(
     "--compare", type=Placements(), metavar="LIST", help=f"Compare placements: {','.join(PLACEMENTS)}."
 )
-@options(OP, DETECTOR, SOURCE)
+@options(DETECTOR, SOURCE)
 def run(
     output: Path | None,
     launcher: str,
@@ -153,6 +122,7 @@ def run(
     out = output_path("noise", output)
     told: list[Warning] = []
     labels: dict[str, Any] = {}
+    spent_s = 0.0
     if level is not None:
         period = period_s or 1.0
         target = runs.source_plan(level, period, words, number, aligned=not unsync) if level > 0 else None
@@ -160,17 +130,20 @@ def run(
         labels = {"level": level, "words": words}
     else:
         assert agent is not None
+        _design(budget, period_s or 0.0, [1, 1])  # before an agent is watched for nothing
+        watched = time.monotonic()
         target, period = _target(agent, pause, period_s, dry_run, told)
+        spent_s = time.monotonic() - watched
         name = target.name or "agent"
-    places = places_of(cpus, default=(runs.last_cpu(),) if level else ())
+    cpus_of_agent = places(cpus, default=(runs.last_cpu(),) if level else ())
     if compare:
         variants = _compared(compare, target, level, period, words, number, told)
     else:
-        variants = (OFF, Variant(name, target, places, level if level is not None else float("nan")))
+        variants = (OFF, Variant(name, target, cpus_of_agent, level if level is not None else float("nan")))
     shares = [variant.share for variant in variants]
     plan = Plan(
         variants,
-        _design(budget, budget_s, period, shares, looking=True),
+        _design(budget, period, shares, spent_s),
         default_ntasks() if ntasks is None else ntasks,
         op=op,
         size=0 if op in NO_SIZE else size,
@@ -189,9 +162,9 @@ def run(
         return _dry(plan, start, out, budget)
     request = runs.Request(plan, start, out, ("sonde", *sys.argv[1:]), budget, began, timeout_s)
     measured = runs.measure(request, settings().bar("noise run", budget))
+    measured.check()
     outcome = told_by(measured.paths[0], "run")
     outcome.warnings = [*told, *outcome.warnings]
-    measured.check()
     if measured.interrupted:
         outcome.tell_interrupted(measured.paths)
     return outcome
@@ -250,7 +223,8 @@ def _compared(
     cpu = runs.last_cpu()
     out = [Variant(OFF.name, share=2 if len(names) > 2 else 1)]
     for name in names:
-        agent, cpus = target, (cpu,)
+        agent = target
+        cpus: tuple[int, ...] = (cpu,)
         if name == "free":
             cpus = ()
         elif name == "sibling":
@@ -277,10 +251,10 @@ def _compared(
     return tuple(out)
 
 
-def _design(budget: float, asked: float | None, period_s: float, shares: list[int], looking: bool) -> Any:
+def _design(budget: float, period_s: float, shares: list[int], spent_s: float = 0.0) -> Any:
     """The design that a budget has time for; too short a budget is told with exit code 4, before anything starts."""
     try:
-        return design_for(budget, period_s, shares=shares, looking=looking)
+        return design_for(budget, period_s, shares=shares, spent_s=spent_s)
     except UsageError as error:
         raise TooShort(error.code, error.what, error.hint) from None
 

@@ -16,8 +16,7 @@ import click
 from sonde.core.errors import Exit, SondeError, UsageError, Warning
 from sonde.core.options import DURATION, HouseType, Whole, common, settings
 from sonde.core.outcome import Outcome, Table
-from sonde.noise import studies, study_words
-from sonde.noise.cli_options import DETECTOR, LOOP, WORDS, TooShort, options, places_of
+from sonde.noise import cli_detector, studies, study_words
 from sonde.noise.plan import NO_SIZE, OFF, OPS, Design, Plan, Variant, design_for
 from sonde.noise.study_words import level_text
 
@@ -68,6 +67,11 @@ _OPS = click.option(
 _BLOCK = click.option(
     "--block-s", "block_s", type=DURATION, hidden=True, help="Length of a block; for tests of Sonde itself."
 )
+_DETECTOR = cli_detector.DETECTOR[1:]  # without its --op, which takes one
+_LOOP = (
+    cli_detector.DETECTOR[1],
+    *cli_detector.DETECTOR[5:],
+)  # --size --poll --keep --every --timeout: what has no verdict to shape
 
 
 @dataclass(frozen=True)
@@ -113,11 +117,16 @@ class Wishes:
     "--cpus", metavar="LIST", help="Where the source may run: 0,2-5, or all. By default the last CPU."
 )
 @click.option(
-    "--words", type=Whole(1), default=WORDS, show_default=True, metavar="N", help="Words the source sums."
+    "--words",
+    type=Whole(1),
+    default=cli_detector.WORDS,
+    show_default=True,
+    metavar="N",
+    help="Words the source sums.",
 )
 @_OPS
 @_BLOCK
-@options(DETECTOR)
+@cli_detector.options(_DETECTOR)
 def sensitivity(
     output: Path | None,
     launcher: str,
@@ -158,7 +167,7 @@ def sensitivity(
         variants = _swept(sweep, levels[0], period_s, words, wishes, told)
         period_s = max([period_s, *(variant.period_s for variant in variants)])
     else:
-        variants = _levels(levels, period_s, words, wishes.seed, places_of(cpus, default=_last()))
+        variants = _levels(levels, period_s, words, wishes.seed, cli_detector.places(cpus, default=_last()))
     shares = [variant.share for variant in variants]
     study = "sweep" if sweep else "sensitivity"
 
@@ -185,7 +194,7 @@ def sensitivity(
 )
 @_OPS
 @_BLOCK
-@options(LOOP)
+@cli_detector.options(_LOOP)
 def stability(
     output: Path | None,
     launcher: str,
@@ -256,7 +265,7 @@ def _afford(budget_s: float, ops: int, design: Callable[[], Design]) -> Design:
         hint = error.hint
         if ops > 1:
             hint = f"{hint}, and that for each of the {ops} operations"
-        raise TooShort(error.code, error.what, hint) from None
+        raise cli_detector.TooShort(error.code, error.what, hint) from None
 
 
 def _levels(

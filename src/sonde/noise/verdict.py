@@ -43,6 +43,14 @@ def interval(low: float, high: float) -> str:
     return " to ".join(f"{end:.{decimals}f}" for end in ends) + " %"
 
 
+def _percent(row: xr.Dataset, name: str) -> str:
+    return percent(float(row[name]))
+
+
+def _interval(row: xr.Dataset, name: str) -> str:
+    return interval(float(row[f"{name}_low"]), float(row[f"{name}_high"]))
+
+
 def material(row: xr.Dataset, matters: float) -> str:
     """Whether the slowdown reaches `matters`: "yes", "no", or "unsettled"."""
     low, high = float(row["slowdown_low"]), float(row["slowdown_high"])
@@ -75,7 +83,7 @@ def row_sentence(row: xr.Dataset, attrs: dict[str, Any]) -> str:
                 "have been found"
             )
         return f"{name}: nothing detected at {percent(alpha)} ({told_p}); {seen}."
-    size = f"{percent(float(row['slowdown']))} slowdown ({interval(float(row['slowdown_low']), float(row['slowdown_high']))})"
+    size = f"{_percent(row, 'slowdown')} slowdown ({_interval(row, 'slowdown')})"
     worth = {
         "yes": f"more than the {percent(matters)} that matters",
         "no": f"less than the {percent(matters)} that matters",
@@ -91,13 +99,17 @@ def sentence(summary: xr.Dataset, dataset: str = "") -> str:
     rows = [summary.isel(variant=k) for k in range(summary.sizes.get("variant", 0))]
     if not rows:
         iteration = float(summary["clean_iteration"])
-        return f"clean run: an iteration takes {format_duration(iteration)}, {percent(float(summary['clean_lost']))} of time is lost in stalls."
+        lost = percent(float(summary["clean_lost"]))
+        return (
+            f"clean run: an iteration takes {format_duration(iteration)}, {lost} of time is lost in stalls."
+        )
     if len(rows) == 1:
         return row_sentence(rows[0], summary.attrs)
     found = [row for row in rows if int(row["detected"])]
     if summary.attrs.get("study") == "compare":
         return compared(rows, summary.attrs)
-    return f"{len(found)} of {len(rows)} variants are detected: {', '.join(str(r['variant'].values) for r in found) or 'none'}."
+    names = ", ".join(str(row["variant"].values) for row in found) or "none"
+    return f"{len(found)} of {len(rows)} variants are detected: {names}."
 
 
 def is_survey(summary: xr.Dataset) -> bool:
@@ -281,8 +293,8 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
             out.append(
                 Warning(
                     "noise.drives_failed",
-                    f"{row['variant'].values}: {failed:.0f} of {failed + float(row['drives']):.0f} drives failed, so the "
-                    "agent did less than its real work",
+                    f"{row['variant'].values}: {failed:.0f} of {failed + float(row['drives']):.0f} drives failed, "
+                    "so the agent did less than its real work",
                     "try the agent alone with sonde noise agents NAME --try",
                 )
             )
@@ -306,7 +318,7 @@ def tables(summary: xr.Dataset) -> list[Table]:
         out.append(_single(summary.isel(variant=0), summary))
     elif count:
         head = ("variant", "slowdown", "95 % interval", "p", "found after", "would find", "agent's CPU")
-        rows = []
+        rows: list[tuple[str, ...]] = []
         for k in range(count):
             row = summary.isel(variant=k)
             rows.append(
@@ -327,7 +339,7 @@ def tables(summary: xr.Dataset) -> list[Table]:
         if math.isfinite(float(summary["cost"].values[k, 0]))
     ]
     if modelled:
-        head = ("nodes", *(str(row["variant"].values) for row in modelled))
+        nodes_head: tuple[str, ...] = ("nodes", *(str(row["variant"].values) for row in modelled))
         rows = [
             (f"{nodes:,}".replace(",", " "), *(percent(float(row["cost"].values[i])) for row in modelled))
             for i, nodes in enumerate(summary["scale"].values)
@@ -337,9 +349,9 @@ def tables(summary: xr.Dataset) -> list[Table]:
         out.append(
             Table(
                 "Modelled slowdown at scale",
-                head,
+                nodes_head,
                 rows,
-                right=tuple(range(1, len(head))),
+                right=tuple(range(1, len(nodes_head))),
                 note=f"a model, not measured: the slowest of so many nodes decides each step of {grain}; agents at "
                 "independent times, and in step with each other",
             )
@@ -350,11 +362,12 @@ def tables(summary: xr.Dataset) -> list[Table]:
 def _single(row: xr.Dataset, summary: xr.Dataset) -> Table:
     fresh = "blocks after the detection" if int(row["effect_fresh"]) else "all blocks"
     rows = [
-        ("slowdown", f"{percent(float(row['slowdown']))}, 95 %: {interval(float(row['slowdown_low']), float(row['slowdown_high']))}, "
+        ("slowdown", f"{_percent(row, 'slowdown')}, 95 %: {_interval(row, 'slowdown')}, "
          f"from {int(row['effect_pairs'])} pairs of {fresh}"),
-        ("  lost in stalls", f"{percent(float(row['stalls']))}, 95 %: {interval(float(row['stalls_low']), float(row['stalls_high']))}"),
-        ("  typical iteration", f"{percent(float(row['typical']))}, 95 %: {interval(float(row['typical_low']), float(row['typical_high']))}"),
-        ("would find", f"bursts of {percent(float(row['mde']))} of each {format_duration(float(row['mde_period']))}, with power 90 %"),
+        ("  lost in stalls", f"{_percent(row, 'stalls')}, 95 %: {_interval(row, 'stalls')}"),
+        ("  typical iteration", f"{_percent(row, 'typical')}, 95 %: {_interval(row, 'typical')}"),
+        ("would find", f"bursts of {_percent(row, 'mde')} of each {format_duration(float(row['mde_period']))}, "
+         "with power 90 %"),
     ]  # fmt: skip
     if int(row["detected"]):
         rows += [("given away by", cause(row)), ("late", noisy_rank(row))]
@@ -387,7 +400,8 @@ def _single(row: xr.Dataset, summary: xr.Dataset) -> Table:
         )
     rows.append(
         ("loop", f"{loop(summary)}, {int(summary.attrs['ranks'])} ranks, iteration "
-         f"{format_duration(float(summary['clean_iteration']))}; keeping its times costs {percent(float(summary['keeping_share']))}")
+         f"{format_duration(float(summary['clean_iteration']))}; keeping its times costs "
+         f"{_percent(summary, 'keeping_share')}")
     )  # fmt: skip
     return Table("", ("", ""), rows)
 

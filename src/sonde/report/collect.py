@@ -43,9 +43,39 @@ RUN = {
 # Not of the machine: the room says of these what a reader wants to know; the rest is for judging a run again.
 UNTOLD = frozenset(
     (
-        *("kind", "study", "op", "size", "block_s", "settle_s", "rounds", "spend", "periods_s", "fold_weight"),
-        *("permutations", "shares", "fresh_rounds", "period_s", "alpha", "matters", "grain_s", "polled", "agent"),
-        *("levels", "level", "words", "placements", "p_live", "detected_s", "blocks_planned", "blocks_measured"),
+        *(
+            "kind",
+            "study",
+            "op",
+            "size",
+            "block_s",
+            "settle_s",
+            "rounds",
+            "spend",
+            "periods_s",
+            "fold_weight",
+        ),
+        *(
+            "permutations",
+            "shares",
+            "fresh_rounds",
+            "period_s",
+            "alpha",
+            "matters",
+            "grain_s",
+            "polled",
+            "agent",
+        ),
+        *(
+            "levels",
+            "level",
+            "words",
+            "placements",
+            "p_live",
+            "detected_s",
+            "blocks_planned",
+            "blocks_measured",
+        ),
     )
 )
 # Of the machine, what a reader asks first

@@ -1,4 +1,4 @@
-"""Options that several commands of `sonde noise` share."""
+"""Options that every command with a timed loop has: what the loop does, and the noise source's level."""
 
 from __future__ import annotations
 
@@ -7,17 +7,64 @@ from typing import Any
 import click
 
 from sonde.core.errors import Exit, UsageError
-from sonde.core.options import DURATION, SHARE, SIZE, TIMEOUT, Whole
+from sonde.core.options import DURATION, SHARE, SIZE, TIMEOUT, HouseType, Whole
 from sonde.noise.plan import OPS
 
+PLACEMENTS = ("pinned", "free", "sibling", "sync")
 WORDS = 250_000  # of the noise source's array; the source thesis's
 
-OP = (
+
+class TooShort(UsageError):
+    """A budget without time for a verdict: told before anything starts, with the exit code of missing data."""
+
+    exit = Exit.INCOMPLETE
+
+
+class Level(HouseType):
+    """Level of the noise source: a share from 0 to below 1; 0 means no source at all. Value: float."""
+
+    name, allowed = "level", "levels such as 1%, 0.01%, or 0 for none"
+
+    def read(self, text: str) -> float:
+        bare = text.strip()
+        try:
+            value = float(bare.removesuffix("%")) / (100 if bare.endswith("%") else 1)
+        except ValueError:
+            value = float("nan")
+        if not 0 <= value < 1:
+            raise UsageError(
+                "noise.bad_level",
+                f"'{text}' is no level of noise; allowed: 0 for none, and up to below 100%",
+                "write it like 1% or 0.03%",
+            )
+        return value
+
+
+class Placements(HouseType):
+    """Placements to compare. Value: tuple of names."""
+
+    name, allowed = "placements", ", ".join(PLACEMENTS)
+
+    def read(self, text: str) -> tuple[str, ...]:
+        asked = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
+        for word in asked:
+            if word not in PLACEMENTS:
+                raise UsageError(
+                    "noise.unknown_placement",
+                    f"there is no placement '{word}'; there are: {', '.join(PLACEMENTS)}",
+                    "write them like pinned,free",
+                )
+        return asked
+
+
+LEVEL = Level()
+DETECTOR = (
     click.option(
         "--op", type=click.Choice(OPS), default="alltoall", show_default=True, help="What the loop repeats."
     ),
-)
-JUDGE = (
+    click.option(
+        "--size", type=SIZE, default="1KiB", show_default=True, metavar="SIZE", help="Length of its messages."
+    ),
     click.option(
         "--alpha", type=SHARE, default="1%", show_default=True, metavar="SHARE", help="False alarms allowed."
     ),
@@ -38,11 +85,6 @@ JUDGE = (
         metavar="TIME",
         help="What an application computes between two collectives, for the model of scale.",
     ),
-)
-LOOP = (
-    click.option(
-        "--size", type=SIZE, default="1KiB", show_default=True, metavar="SIZE", help="Length of its messages."
-    ),
     click.option(
         "--poll", is_flag=True, help="Poll non-blocking operations: names late ranks also without the kernel."
     ),
@@ -57,7 +99,6 @@ LOOP = (
     ),
     TIMEOUT,
 )
-DETECTOR = (*LOOP, *JUDGE)
 SOURCE = (
     click.option(
         "--words", type=Whole(1), default=WORDS, show_default=True, metavar="N", help="Words the source sums."
@@ -77,13 +118,7 @@ def options(*sets: tuple[Any, ...]) -> Any:
     return decorate
 
 
-class TooShort(UsageError):
-    """A budget that has no time for a verdict: told before anything starts."""
-
-    exit = Exit.INCOMPLETE
-
-
-def places_of(cpus: str | None, default: tuple[int, ...]) -> tuple[int, ...]:
+def places(cpus: str | None, default: tuple[int, ...]) -> tuple[int, ...]:
     """CPUs for the agent; () for all."""
     if cpus is None:
         return default
