@@ -11,6 +11,7 @@ from sonde_shell import finish
 
 from sonde.core.blocks import BlockFile
 from sonde.core.errors import DataError
+from sonde.noise.plan import LOOK_PAIRS
 from watching import wait_for
 
 pytestmark = pytest.mark.mpi
@@ -22,7 +23,7 @@ def test_a_small_sensitivity(sonde):
     ran = sonde(
         *("noise", "sensitivity", "--levels", "20%,1%", "--period", "100ms", "--budget", "26s", *QUICK),
         *("-o", "s.nc", "--json"),
-    ).expect(0)
+    )
     told = ran.json
     assert told["study"] == "sensitivity"
     assert [level["level_pct"] for level in told["levels"]] == [20, 1]
@@ -35,6 +36,7 @@ def test_a_small_sensitivity(sonde):
         assert level["duty_pct"] > 0  # its own record is in the dataset
     assert told["clean"]["blocks"] >= 6
     assert told["threshold_pct"] in (None, 1, 20)
+    ran.expect(4 if told["threshold_pct"] is None else 0)  # too noisy a machine for any of it
     assert not (sonde.cwd / "s.run").exists()
     assert sonde.left() == []
 
@@ -48,7 +50,7 @@ def test_a_small_sensitivity(sonde):
 def test_the_plan_of_the_whole_study(sonde):
     told = sonde("noise", "sensitivity", "--ntasks", "2", "--dry-run", "--json").expect(0).json
     assert told["shares"] == [3, *[1] * 7]
-    assert told["rounds"][0] == 7  # where a run of one level alone would look first
+    assert told["rounds"][0] == LOOK_PAIRS[0]  # where a run of one level alone would look first
     assert told["expected_s"] < 300
     assert list(sonde.cwd.iterdir()) == []
 

@@ -37,8 +37,13 @@ def findings(summary: xr.Dataset, dataset: str = "") -> list[Finding]:
 
 
 def sound(summary: xr.Dataset) -> bool:
-    """Whether there is anything to say."""
-    return bool(np.all(np.asarray(summary["blocks"].values) >= 2))
+    """Whether the study came to something: a level that is told apart, a loop that is stable, an answer."""
+    study = _study(summary)
+    if study == "sensitivity":
+        return thresholds(summary)[0] is not None
+    if study == "stability":
+        return stable(summary)
+    return any(answer["costs_more"] for answer in _answers(summary))
 
 
 def _study(summary: xr.Dataset) -> str:
@@ -363,13 +368,19 @@ def _slowdowns(summary: xr.Dataset) -> Table:
                 f"{float(row['p_adjusted']):.2g}",
             )
         )
+    level = level_text(float(summary["duty_asked"].values[0]) / _sources(summary))
     return Table(
-        "Slowdown against nothing on",
+        f"Slowdown by sources at {level}, against nothing on",
         ("noise", "slowdown", "95 % interval", "in stalls", "typical", "p"),
         rows,
         right=(1, 2, 3, 4, 5),
         note="in stalls: time lost in long iterations; typical: change of the median one; p adjusted (Holm)",
     )
+
+
+def _sources(summary: xr.Dataset) -> int:
+    """Sources on a node in the first variant."""
+    return int(np.atleast_1d(summary.attrs.get("variant_sources", [1, 1]))[1])
 
 
 def _sweep_values(summary: xr.Dataset) -> dict[str, Any]:

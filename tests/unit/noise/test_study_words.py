@@ -149,6 +149,7 @@ def test_a_sweep_says_which_way_it_went(sweep):
     said = study_words.sentence(sweep)
     assert "apart costs more than together" in said
     assert "pinned and free cannot be told apart" in said
+    assert study_words.tables(sweep)[1].title == "Slowdown by sources at 2 %, against nothing on"
     lines = study_words.answer_lines(sweep)
     assert len(lines) == 2
     assert "here apart costs more" in lines[0]
