@@ -129,6 +129,8 @@ def run_section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
 
 def runs(summary: xr.Dataset) -> dict[str, str]:
     """What was asked for, beyond the command."""
+    if verdict.is_survey(summary):  # whose rooms stand side by side in one table
+        return {}
     said = summary.attrs
     made = {"loop": f"{verdict.loop(summary)}, {int(said.get('ranks', 0))} ranks"}
     if "block_s" in said:
@@ -233,6 +235,8 @@ def figures(tree: xr.DataTree, summary: xr.Dataset) -> list[Figure]:
 
 def _names(summary: xr.Dataset) -> list[str]:
     """Of all cases, the first without an agent."""
+    if str(summary.attrs.get("agent")) == "none":
+        return [CLEAN, *["on in name only" for _ in summary["case"].values[1:]]]
     return [CLEAN, *(str(name) for name in summary["case"].values[1:])]
 
 
@@ -316,7 +320,8 @@ def stalls(raw: xr.Dataset, summary: xr.Dataset) -> Figure | None:
     )
     shaded = ""
     if _single(summary):
-        data = data.assign(band=(("band", "end"), stretches(summary, 1)), band_name=f"{names[1]} on")
+        shade = names[1] if summary.attrs.get("agent") == "none" else f"{names[1]} on"
+        data = data.assign(band=(("band", "end"), stretches(summary, 1)), band_name=shade)
         shaded = " The ground is shaded where it was on."
     thinned = (
         f" Of {total} stalls the {length.size} longest are drawn, from {format_duration(least)} on."

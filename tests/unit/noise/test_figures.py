@@ -92,7 +92,7 @@ class TestSection:
         section = figures.section(noise_runs.tree(raw), "noise.nc")
         assert section.title == "Sensitivity to noise of alltoall of 1 KiB"
         assert "noise-cost" not in [figure.id for figure in section.figures]
-        assert section.findings == []
+        assert (section.findings, section.runs) == ([], {})
         assert section.verdict.startswith("bursts of 1.0 % were found")
 
     @pytest.mark.parametrize("which", ["one", "levels", "null"])
@@ -160,6 +160,13 @@ class TestStalls:
     def test_none_at_all(self):
         tree = noise_runs.tree(noise_runs.run([0.0], machine_per_s=0.0))
         assert "noise-stalls" not in by_id(tree)
+
+
+def test_nothing_that_was_switched_on_is_not_called_an_agent():
+    tree = noise_runs.tree(noise_runs.run([0.0], agent="none", names=["nothing"]))
+    data = by_id(tree)["noise-stalls"].data
+    assert data["series"].values.tolist() == ["nothing on", "on in name only"]
+    assert str(data["band_name"].values) == "on in name only"
 
 
 class TestFold:
