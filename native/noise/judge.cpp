@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -12,8 +13,15 @@ namespace sonde::noise {
 
 namespace {
 
-constexpr std::uint32_t cells = 80;
-constexpr double fold_stalls_a_slot[] = {0.5, 1, 2, 4, 8};
+// The coarse fold finds long bursts soonest, the fine one short bursts at all; each has half of the fold's alpha, so
+// that the many cells of the one do not drown the other.
+struct Fold {
+  std::uint32_t cells;
+  std::size_t thresholds;
+  bool bands;
+};
+constexpr Fold coarse{80, 5, false}, fine{640, 7, true};
+constexpr double fold_stalls_a_slot[] = {0.5, 1, 2, 4, 8, 16, 32};
 constexpr double ranked_stalls_a_second[ranked_thresholds] = {0.5, 2, 8, 32, 128, 512, 2048};
 constexpr double bin_s = 0.1;
 constexpr double power_stalls_a_second = 128;  // of simulated runs
@@ -119,25 +127,31 @@ class Lengths {
 };
 
 void add_fold(std::span<const Evidence> blocks, const Segments& segments, const Lengths& lengths, double period_s,
-              std::vector<Column>& out) {
+              const Fold& fold, std::vector<Column>& out) {
   std::vector<double> thresholds;
-  for (const double rate : fold_stalls_a_slot)
+  for (const double rate : std::span(fold_stalls_a_slot).first(fold.thresholds))
     if (const auto length = lengths.at_rate(rate / period_s); length && (thresholds.empty() || *length < thresholds.back()))
       thresholds.push_back(*length);
   if (thresholds.empty() && lengths.any()) thresholds.push_back(lengths.shortest());
-  const double cell_s = period_s / cells;
-  std::vector<std::vector<Entry>> table(cells);
-  for (const double threshold : thresholds)
+  // All stalls from a length on; and those of like length, as an agent that does the same each time makes them.
+  std::vector<std::pair<double, double>> bands;
+  for (std::size_t j = 0; j < thresholds.size(); ++j) {
+    bands.emplace_back(thresholds[j], std::numeric_limits<double>::infinity());
+    if (j > 0 && fold.bands) bands.emplace_back(thresholds[j], thresholds[j - 1]);
+  }
+  std::vector<std::vector<Entry>> table;
+  std::vector<std::pair<std::uint32_t, std::int64_t>> seen;  // cell, slot of this block
+  const std::uint32_t cells = fold.cells;
+  for (const auto& [least, below] : bands)
     for (const bool from_resume : {false, true})
       for (const double offset : {0.0, 0.5}) {
-        for (auto& cell : table) cell.clear();
-        std::vector<std::pair<std::uint32_t, std::int64_t>> seen;  // cell, slot of this block
+        table.assign(cells, {});
         for (std::uint32_t b = 0; b < blocks.size(); ++b) {
           const auto& block = blocks[b];
           const double origin = from_resume ? block.resumed_s : block.begin_s;
           seen.clear();
           for (std::size_t k = 0; k < block.stalls.t_s.size(); ++k) {
-            if (block.stalls.length_s[k] < threshold) continue;
+            if (block.stalls.length_s[k] < least || block.stalls.length_s[k] >= below) continue;
             const double at = (origin + block.stalls.t_s[k]) / period_s - offset / cells;
             const double slot = std::floor(at);
             const auto cell = std::min<std::uint32_t>(cells - 1, static_cast<std::uint32_t>((at - slot) * cells));
@@ -161,7 +175,7 @@ void add_fold(std::span<const Evidence> blocks, const Segments& segments, const 
           column.mean = mean;
           column.scale = 1 / std::sqrt(std::max(variance, least_variance));
           column.period_s = period_s;
-          column.phase_s = std::fmod((c + 0.5 + offset) * cell_s, period_s);
+          column.phase_s = std::fmod((c + 0.5 + offset) * period_s / cells, period_s);
           column.from_resume = from_resume;
           out.push_back(std::move(column));
         }
@@ -246,51 +260,84 @@ TestResult test(std::span<const Evidence> blocks, const TestOptions& options) {
   const Segments segments(blocks);
   if (!segments.comparable) return result;
   const Lengths lengths(blocks);
-  std::vector<Column> fold, rank;
-  for (const double period : options.periods_s) add_fold(blocks, segments, lengths, period, fold);
-  add_ranked(blocks, segments, lengths, rank);
+  const double fold_weight = options.periods_s.empty() ? 0 : options.fold_weight;
+
+  struct Family {
+    double share;  ///< of alpha
+    std::vector<Column> columns = {};
+    const Column* best = nullptr;
+    double z = 0;
+    std::vector<double> drawn = {};  ///< the largest z of each permutation
+    std::uint32_t reached = 0;       ///< of these, how many are as large as z
+
+    bool counts() const { return best != nullptr && share > 0; }
+  };
+  Family families[] = {{fold_weight / 2}, {fold_weight / 2}, {1 - fold_weight}};
+  auto& [rough, close, rank] = families;
+  for (const double period : options.periods_s) {
+    add_fold(blocks, segments, lengths, period, coarse, rough.columns);
+    add_fold(blocks, segments, lengths, period, fine, close.columns);
+  }
+  add_ranked(blocks, segments, lengths, rank.columns);
 
   std::vector<float> sign(blocks.size());
   for (std::size_t b = 0; b < blocks.size(); ++b) sign[b] = blocks[b].on ? 1.0f : -1.0f;
-  if (const Column* best = largest(fold, sign, result.z_fold)) {
-    result.period_s = best->period_s;
-    result.phase_s = best->phase_s;
-    result.from_resume = best->from_resume;
-  }
-  if (const Column* best = largest(rank, sign, result.z_ranked)) result.feature = best->feature;
+  for (auto& family : families) family.best = largest(family.columns, sign, family.z);
 
   // Sums of floats differ in their last digits with the order of terms; equal statistics must count as equal.
   constexpr double tie = 1e-6;
   Random random(options.seed);
   const double all = options.permutations + 1.0;
-  const double fold_share = fold.empty() ? 0 : options.periods_s.empty() ? 0 : options.fold_weight;
-  const double rank_share = options.periods_s.empty() ? 1 : 1 - options.fold_weight;
-  auto hopeless = [&](bool none, double share, std::uint32_t reached) {
-    return none || share <= 0 || (1 + reached) / all / share > options.exact_below;
-  };
-  std::uint32_t fold_reached = 0, rank_reached = 0;
-  for (std::uint32_t k = 0; k < options.permutations; ++k) {
-    const bool no_fold = hopeless(fold.empty(), fold_share, fold_reached);
-    const bool no_rank = hopeless(rank.empty(), rank_share, rank_reached);
-    if (options.exact_below < 1 && no_fold && no_rank) break;
+  auto p_of = [&](const Family& family) { return family.counts() ? (1 + family.reached) / all : 1.0; };
+  // The joint p is never below the least of the families' own.
+  auto open = [&](const Family& family) { return family.counts() && p_of(family) <= options.exact_below; };
+  bool given_up = false;
+  for (std::uint32_t k = 0; k < options.permutations && !given_up; ++k) {
     segments.draw(random, sign);
-    if (options.exact_below >= 1 || !no_fold)
-      for (const auto& column : fold)
-        if (column.z(sign) >= result.z_fold - tie) {
-          ++fold_reached;
-          break;
-        }
-    if (options.exact_below >= 1 || !no_rank)
-      for (const auto& column : rank)
-        if (column.z(sign) >= result.z_ranked - tie) {
-          ++rank_reached;
-          break;
-        }
+    for (auto& family : families) {
+      if (!family.counts()) continue;
+      double z = 0;
+      largest(family.columns, sign, z);
+      family.drawn.push_back(z);
+      family.reached += z >= family.z - tie;
+    }
+    given_up = options.exact_below < 1 && std::none_of(std::begin(families), std::end(families), open);
   }
-  if (!fold.empty()) result.p_fold = (1 + fold_reached) / all;
-  if (!rank.empty()) result.p_ranked = (1 + rank_reached) / all;
-  if (options.periods_s.empty()) result.p = result.p_ranked;
-  else result.p = std::min({1.0, result.p_fold / options.fold_weight, result.p_ranked / (1 - options.fold_weight)});
+  const Family& folded = p_of(close) < p_of(rough) ? close : rough;
+  result.p_fold = std::min(1.0, 2 * p_of(folded));
+  result.p_ranked = p_of(rank);
+  if (folded.best != nullptr) {
+    result.z_fold = folded.z;
+    result.period_s = folded.best->period_s;
+    result.phase_s = folded.best->phase_s;
+    result.from_resume = folded.best->from_resume;
+  }
+  if (rank.best != nullptr) {
+    result.z_ranked = rank.z;
+    result.feature = rank.best->feature;
+  }
+  result.p = 1;
+  if (given_up) return result;
+
+  // The least p over families, each worth its share, again against the permutations: exact, and never above what
+  // adding the families' shares up would give.
+  double least = std::numeric_limits<double>::infinity();
+  std::vector<double> drawn_least(options.permutations, std::numeric_limits<double>::infinity());
+  for (auto& family : families) {
+    if (!family.counts()) continue;
+    least = std::min(least, p_of(family) / family.share);
+    std::vector<double> sorted(family.drawn);
+    std::sort(sorted.begin(), sorted.end());
+    for (std::uint32_t k = 0; k < options.permutations; ++k) {
+      const auto above = sorted.end() - std::lower_bound(sorted.begin(), sorted.end(), family.drawn[k] - tie);
+      // Itself is among them; the data take its place.
+      const double p = (static_cast<double>(above) + (family.z >= family.drawn[k] - tie)) / all;
+      drawn_least[k] = std::min(drawn_least[k], p / family.share);
+    }
+  }
+  if (std::isinf(least)) return result;
+  const auto reached = std::count_if(drawn_least.begin(), drawn_least.end(), [&](double p) { return p <= least * (1 + 1e-12); });
+  result.p = (1 + static_cast<double>(reached)) / all;
   return result;
 }
 

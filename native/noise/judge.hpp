@@ -3,19 +3,21 @@
 ///
 /// Two statistics, each the largest of many, both computed again for labels drawn anew within the segments:
 ///
-///   fold    Stalls are folded at the agent's period: a period is cut into 80 cells, twice, the second time half a
-///           cell further, once counted from the run's begin (agents with a clock of their own) and once from the
-///           moment the agent was let go (agents that start a timer then). In each cell it counts slots, that is
-///           periods, that hold a stall there: one burst is one slot, however many stalls it makes. What a stall is
-///           comes from both kinds of block together, without their labels: the longest 1/2, 1, 2, 4, 8 a slot.
-///           z = (slots on - slots off) / its deviation under permutation; T is the largest z.
+///   fold    Stalls are folded at the agent's period, which is cut into cells, twice, the second time half a cell
+///           further, once counted from the run's begin (agents with a clock of their own) and once from the moment
+///           the agent was let go (agents that start a timer then). In each cell it counts slots, that is periods,
+///           that hold a stall there: one burst is one slot, however many stalls it makes. What a stall is comes from
+///           both kinds of block together, without their labels: the longest 1/2, 1, 2, 4, 8 a slot for the coarse
+///           fold of 80 cells, down to the longest 32 for the fine fold of 640, which also takes stalls of like length
+///           by themselves. z = (slots on - slots off) / its deviation under permutation; T is the largest z of a
+///           fold; each of the two has half of fold_weight.
 ///   ranked  Blocks ranked within their segment by: stalls, 100 ms bins with a stall and lost time, each above
 ///           thresholds chosen as before, and the given levels (quantiles of the iteration). T is the largest
 ///           standardised rank sum. Needs no period.
 ///
-/// p = (1 + #{T* >= T}) / (1 + permutations) for each; their share of alpha is fold_weight and the rest, so
-/// p = min(p_fold / fold_weight, p_ranked / (1 - fold_weight)). Exact whatever the machine does, as long as the
-/// labels were drawn. Any-thread.
+/// p = (1 + #{T* >= T}) / (1 + permutations) for each; p_fold is twice the smaller of the two folds' p. A run has one p:
+/// the least of them, each divided by its share (fold_weight, and the rest for ranked), is compared with the same of
+/// every permutation. Exact whatever the machine does, as long as the labels were drawn. Any-thread.
 ///
 /// Source: permutation tests with a max statistic: Westfall and Young 1993; stalls as noise: Petrini et al. 2003.
 

@@ -114,7 +114,7 @@ TEST_CASE("a burst a period is found, at its phase") {
     if (block.on) inject(block, 1.0, 0.4, 5e-3, shortest_s);
   const auto found = test(blocks, options_of());
   CHECK(found.p <= 0.01);
-  CHECK(found.p_fold == doctest::Approx(1.0 / 1000));
+  CHECK(found.p_fold == doctest::Approx(2.0 / 1000));
   CHECK(found.period_s == 1.0);
   CHECK(std::abs(found.phase_s - 0.4) <= 1.0 / 80);
 }

@@ -1,15 +1,14 @@
 // sonde-noise: times a loop of collectives in blocks, a monitoring agent on in some of them.
 //
 // Publishes: events on stdout (rank 0), block files in --dir. Consumes: `stop` on stdin of rank 0. Before MPI starts
-// every rank forks a keeper; the lowest rank of a node keeps its own, which starts, pauses and ends the agent there.
-// When the parent goes silent (end of file on stdin) the block under way is given up, what was measured is written,
-// agents are ended. When a rank dies, its keeper ends the agent it had started.
+// every rank forks a keeper for each different agent; the lowest rank of a node keeps its own, which start, pause and
+// end the agents there. When the parent goes silent (end of file on stdin) the block under way is given up, what was
+// measured is written, agents are ended. When a rank dies, its keepers end the agents they had started.
 
 #include <mpi.h>
 #include <sys/resource.h>
 
 #include <cmath>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,7 +38,17 @@ bool leads_node(MpiTeam& team) {
   return rank == 0;
 }
 
-int measure(const Options& options, MpiTeam& team, std::optional<Keeper> keeper) {
+Result<std::vector<Keeper>> fork_keepers(std::size_t count) {
+  std::vector<Keeper> out;
+  for (; count > 0; --count) {
+    auto keeper = Keeper::fork();
+    if (!keeper) return keeper.error();
+    out.push_back(std::move(*keeper));
+  }
+  return out;
+}
+
+int measure(const Options& options, MpiTeam& team, std::vector<Keeper> keepers) {
   Control control(options.budget_s, team.rank() == 0);
   auto forwarding = Forwarding::open(options.dir, team, options.forward);
   if (!all_well(forwarding, team)) return 3;
@@ -63,7 +72,7 @@ int measure(const Options& options, MpiTeam& team, std::optional<Keeper> keeper)
              .add("mpi_version", mpi_library_version()).add("oversubscribed", team.oversubscribed())
              .add("ranks_on_node", team.ranks_on_node()).add("clock_cost_s", clock_cost_s())
              .add("forwarding_ranks", forwarding->forwarding_ranks()));
-  NodeAgent agent(std::move(keeper), options.variants);
+  NodeAgent agent(std::move(keepers), options.variants);
   auto prepared = agent.prepare();
   if (!all_well(prepared, team)) return 3;
   auto found = detector->calibrate();
@@ -107,26 +116,27 @@ int main(int argc, char** argv) {
     print_version();
     return 0;
   }
-  auto keeper = Keeper::fork();  // before MPI: a fork later is unsafe with most fabrics
+  auto options = parse_options(args);
+  // Before MPI: a fork later is unsafe with most fabrics.
+  auto keepers = fork_keepers(options ? keepers_needed(options->variants) : 1);
   MPI_Init(&argc, &argv);
   int code = 0;
   {
     MpiTeam team(MPI_COMM_WORLD);
     const bool leads = leads_node(team);
-    if (keeper && !leads) keeper->dismiss();
-    auto options = parse_options(args);
+    if (keepers && !leads) keepers->clear();
     if (args.size() == 1 && args[0] == "--hello") {
       say_hello(team);
     } else if (!all_well(options, team)) {
       code = 2;
-    } else if (!all_well(keeper, team)) {
+    } else if (!all_well(keepers, team)) {
       code = 3;
     } else if (team.size() < 2) {
       emit_error({"noise.too_few_ranks", "collectives need two ranks at least, and there is one",
                   "start more with --ntasks 2"});
       code = 3;
     } else {
-      code = measure(*options, team, leads ? std::optional<Keeper>(std::move(*keeper)) : std::nullopt);
+      code = measure(*options, team, std::move(*keepers));
     }
   }
   MPI_Finalize();

@@ -1,7 +1,11 @@
 #pragma once
-/// The agent of one node, as the blocks want it: on in some, paused in the others. Only the lowest rank of a node
-/// has a keeper; on the others every call does nothing and succeeds. Owner-thread.
+/// The agents of one node, as the blocks want them: one on in some, all paused in the others. Only the lowest rank of
+/// a node has keepers; on the others every call does nothing and succeeds. Owner-thread.
+///
+/// Every different command has a keeper of its own and is started once, before the first block. Else each change from
+/// one agent to another would start a process right before a block that has one, and none before a block without.
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,32 +27,42 @@ struct AgentUse {
   }
 };
 
+/// Of each variant, which keeper it needs: its command's place among the different ones; nullopt without a command.
+std::vector<std::optional<std::size_t>> keepers_of(const std::vector<Variant>& variants);
+/// How many keepers the variants need, one at least.
+std::size_t keepers_needed(const std::vector<Variant>& variants);
+
 class NodeAgent {
  public:
-  /// keeper: this rank's, or none on a rank that does not lead its node.
-  NodeAgent(std::optional<Keeper> keeper, const std::vector<Variant>& variants)
-      : keeper_(std::move(keeper)), variants_(variants) {}
+  /// keepers: as many as keepers_needed(variants), or none on a rank that does not lead its node.
+  NodeAgent(std::vector<Keeper> keepers, const std::vector<Variant>& variants);
 
-  bool leads() const { return keeper_.has_value(); }
+  bool leads() const { return !kept_.empty(); }
 
-  /// Starts the first agent of the variants and pauses it, so that no block pays for its start.
+  /// Starts every agent and pauses it, so that no block pays for its start.
   Result<void> prepare();
-  /// Lets the variant's agent run; variant 0: leaves it paused. Errors: those of Keeper.
+  /// Lets the variant's agent run; a variant without one leaves all paused. Errors: those of Keeper.
   Result<void> on(std::uint32_t variant);
   /// Pauses what runs.
   Result<void> off();
-  /// What has been used since the last call. Looks through /proc: not while something is timed.
+  /// What the agent that ran last has used since it was asked last. Looks through /proc: not while something is timed.
   Result<AgentUse> use();
   /// Ends everything.
   Result<void> end();
 
  private:
-  std::optional<Keeper> keeper_;
+  struct Kept {
+    Keeper keeper;
+    bool started = false;
+    std::vector<int> cpus;
+    Usage before;
+  };
+
+  std::vector<Kept> kept_;
   const std::vector<Variant>& variants_;
-  std::optional<std::uint32_t> started_;  ///< variant whose command was started last
+  std::vector<std::optional<std::size_t>> keeper_of_;  ///< by variant
+  std::optional<std::size_t> last_;                    ///< of kept_, the one that ran last
   bool runs_ = false;
-  std::vector<int> cpus_;
-  Usage before_;
 };
 
 }  // namespace sonde::noise

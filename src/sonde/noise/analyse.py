@@ -16,7 +16,7 @@ from sonde.noise.histogram import quantiles
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999)
 SCALES = (1, 64, 1024, 16384)
-CELLS = 80  # of a folded period, as native/noise/judge.cpp
+CELLS = 80  # of a folded period, as the coarse fold of native/noise/judge.cpp
 WINDOW_BEFORE, WINDOW_AFTER = (
     1,
     2,
@@ -67,7 +67,8 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
     names = [str(name) for name in np.atleast_1d(raw["variant_name"].values)]
     rounds = [int(r) for r in np.atleast_1d(attrs["rounds"])]
     data: dict[str, Any] = {}
-    rows = [one(raw, numbers, variant, rounds) for variant in range(1, len(names))]
+    known: dict[float, dict[str, float]] = {}
+    rows = [one(raw, numbers, variant, rounds, known) for variant in range(1, len(names))]
     for key in rows[0] if rows else ():
         dims = ("variant", *DIMS.get(key, ()))
         data[key] = (dims, np.array([row[key] for row in rows]), _attrs(key))
@@ -120,6 +121,7 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
         quantiles(np.array([counts[numbers.variant == v].sum(0) for v in all_variants]), edges, QUANTILES),
         SECONDS | {"long_name": "quantile of an iteration's time"},
     )
+    data |= case_means(numbers, len(names))
     for name, attributes in (
         ("keeping_share", NUMBER | {"long_name": "what keeping every iteration adds to the loop"}),
         ("keeping_low", NUMBER | {"long_name": "its 95 % interval, low end"}),
@@ -148,6 +150,10 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
         "period_s",
         "block_s",
         "study",
+        "rounds",
+        "shares",
+        "variant_sources",
+        "variant_periods_s",
         "agent",
         "oversubscribed",
         "grain_s",
@@ -208,6 +214,9 @@ TEXTS = {
     "source_separated_s": ("s", "time at which they stood the source's several seconds apart; NaN: never"),
     "agent_cpu": ("1", "CPU time of the agent, as a share of the time it was on"),
     "agent_wakeups": ("Hz", "times a second one of its threads was put on a core"),
+    "duty": ("1", "CPU time that the noise source used in its blocks, as a share, by its own record; NaN: none"),
+    "duty_asked": ("1", "what it was asked to use; NaN: no noise source"),
+    "duty_bursts": ("Hz", "bursts a second in these blocks"),
     "keeper_cpu": ("1", "CPU time of what drives it, as a share"),
     "drives": ("1", "times it was driven"),
     "drives_failed": ("1", "drives that failed"),
@@ -229,11 +238,18 @@ def _attrs(key: str) -> dict[str, str]:
     return {"units": units, "long_name": text, **better}
 
 
-def one(raw: xr.Dataset, numbers: Numbers, variant: int, rounds: list[int]) -> dict[str, Any]:
-    """What is to say about one variant against off."""
+def one(
+    raw: xr.Dataset, numbers: Numbers, variant: int, rounds: list[int], known: dict[float, dict[str, float]]
+) -> dict[str, Any]:
+    """What is to say about one variant against off.
+
+    known: what is detectable, by period. It comes from blocks without an agent alone, so variants share it.
+    """
     attrs = raw.attrs
     seed, alpha = int(attrs["seed"]), float(attrs["alpha"])
     periods = [float(p) for p in np.atleast_1d(attrs["periods_s"])] if np.size(attrs["periods_s"]) else []
+    own = _own_period(attrs, variant)
+    periods = [own] if own else periods
     spend = [float(s) for s in np.atleast_1d(attrs["spend"])]
     weight, permutations = float(attrs["fold_weight"]), int(attrs["permutations"])
     chosen = np.flatnonzero((numbers.variant == variant) | (numbers.variant == 0))
@@ -252,14 +268,19 @@ def one(raw: xr.Dataset, numbers: Numbers, variant: int, rounds: list[int]) -> d
     ]
     whole = [k for k, segment in enumerate(sorted(set(numbers.segment[planned].tolist()))) if k < len(spend)]
     both = judge.blocks_of(raw, variant)
-    seen = judge.looks(
-        both.where(np.isin(both.number, planned)),
-        ends,
-        [spend[k] for k in whole],
-        periods,
-        fold_weight=weight,
-        permutations=permutations,
-        seed=seed,
+    # Where a run was cut short, none of a variant's blocks, and none without an agent, may be there.
+    seen = (
+        judge.looks(
+            both.where(np.isin(both.number, planned)),
+            ends,
+            [spend[k] for k in whole],
+            periods,
+            fold_weight=weight,
+            permutations=permutations,
+            seed=seed,
+        )
+        if ends
+        else []
     )
     times = _end_times(raw, numbers, planned, ends)
     detecting = next((k for k, look in enumerate(seen) if look.p_so_far <= alpha), None)
@@ -281,6 +302,8 @@ def one(raw: xr.Dataset, numbers: Numbers, variant: int, rounds: list[int]) -> d
         and detecting is not None
         and last.period_s > 0
         and last.p_fold / weight <= last.p_ranked / (1 - weight)
+        # Several sources wake up at several times: the window about one of them would leave the others out.
+        and attrs.get("study") != "sweep"
     )
     wake = Wake(last.period_s, last.phase_s, last.from_resume) if last and windowed else None
     lost = _window_lost(raw, numbers, wake) if wake else numbers.lost
@@ -288,23 +311,53 @@ def one(raw: xr.Dataset, numbers: Numbers, variant: int, rounds: list[int]) -> d
     row |= effect(numbers, basis, variant, lost)
     row["effect_fresh"], row["effect_window"] = int(basis is fresh), int(windowed)
 
-    period = float(attrs.get("period_s", 0)) or (wake.period_s if wake else 1.0)
-    row |= detectable(
-        both,
-        numbers,
-        judge.Design(tuple(rounds), tuple(spend), alpha),
-        periods,
-        period,
-        weight,
-        seed,
-        float(np.nanmin(raw["stall_threshold"].values)),
-    )
+    period = own or float(attrs.get("period_s", 0)) or (wake.period_s if wake else 1.0)
+    if period not in known:
+        known[period] = detectable(
+            both,
+            judge.Design(tuple(rounds), tuple(spend), alpha),
+            periods,
+            period,
+            weight,
+            seed,
+            float(np.nanmin(raw["stall_threshold"].values)),
+        )
+    row |= known[period]
     row |= late(raw, numbers, variant, wake)
     row |= scale(raw, numbers, variant, wake, period)
     row |= source_rule(numbers, variant)
     row |= use(raw, numbers, variant)
+    row |= duty(raw, numbers, variant)
     row |= fold(raw, numbers, variant, wake or Wake(period, 0.0, False))
     return row
+
+
+def _own_period(attrs: dict[str, Any], variant: int) -> float:
+    """How often what is on in a variant works, s; 0: not known, or as the run's."""
+    periods = np.atleast_1d(attrs.get("variant_periods_s", []))
+    return float(periods[variant]) if variant < periods.size else 0.0
+
+
+def case_means(numbers: Numbers, cases: int) -> dict[str, Any]:
+    """Of each variant, "off" first: mean time of an iteration over its blocks, spread, 99 % interval of the mean."""
+    rows = []
+    for case in range(cases):
+        y = numbers.mean[(numbers.variant == case) & np.isfinite(numbers.mean)]
+        found, ci = stats.summarise(y), stats.mean_ci(y, SOURCE_LEVEL)
+        rows.append((found.mean, found.sd, y.size, ci.low, ci.high))
+    table = np.array(rows, dtype=float).reshape(cases, 5)
+    return {
+        name: (("case",), table[:, column], {"units": units, "long_name": text})
+        for column, (name, units, text) in enumerate(
+            (
+                ("mean", "s", "mean time of an iteration, over the means of blocks"),
+                ("sd", "s", "standard deviation of the means of blocks"),
+                ("blocks", "1", "blocks"),
+                ("mean_low", "s", "99 % interval of the mean (Student), low end"),
+                ("mean_high", "s", "99 % interval of the mean (Student), high end"),
+            )
+        )
+    }
 
 
 def _sequential(attrs: dict[str, Any]) -> bool:
@@ -430,7 +483,6 @@ def _window_lost(raw: xr.Dataset, numbers: Numbers, wake: Wake) -> np.ndarray:
 
 def detectable(
     blocks: judge.Blocks,
-    numbers: Numbers,
     design: judge.Design,
     periods: list[float],
     period_s: float,
@@ -575,12 +627,29 @@ def source_rule(numbers: Numbers, variant: int) -> dict[str, float]:
     order = np.flatnonzero(
         ((numbers.variant == variant) | (numbers.variant == 0)) & np.isfinite(numbers.mean)
     )
-    out = {
-        "source_detected": 0,
-        "source_detected_s": math.nan,
-        "source_gap": math.nan,
-        "source_separated_s": math.nan,
+    apart, separated, gap = source_moments(numbers, order, variant)
+
+    def time(blocks: int | None) -> float:
+        if blocks is None:
+            return math.nan
+        last = order[blocks - 1]
+        return float(numbers.begin[last] + numbers.length[last])
+
+    return {
+        "source_detected": int(gap > 0),
+        "source_detected_s": time(apart),
+        "source_gap": gap,
+        "source_separated_s": time(separated),
     }
+
+
+def source_moments(
+    numbers: Numbers, order: np.ndarray, variant: int
+) -> tuple[int | None, int | None, float]:
+    """After how many of the blocks in `order` the two intervals first were disjoint, and SOURCE_GAP apart; the gap
+    between them at the end, as a share of the clean mean. NaN with fewer than 6 blocks or 3 of a kind."""
+    apart = separated = None
+    gap = math.nan
     for end in range(6, order.size + 1):
         seen = order[:end]
         on, off = (numbers.mean[seen[numbers.variant[seen] == kind]] for kind in (variant, 0))
@@ -588,14 +657,11 @@ def source_rule(numbers: Numbers, variant: int) -> dict[str, float]:
             continue
         high = stats.mean_ci(off, SOURCE_LEVEL).high
         gap = (stats.mean_ci(on, SOURCE_LEVEL).low - high) / float(off.mean())
-        now = float(numbers.begin[seen[-1]] + numbers.length[seen[-1]])
-        if gap > 0 and not np.isfinite(out["source_detected_s"]):
-            out["source_detected_s"] = now
-        if gap >= SOURCE_GAP and not np.isfinite(out["source_separated_s"]):
-            out["source_separated_s"] = now
-        out["source_gap"] = gap
-    out["source_detected"] = int(out["source_gap"] > 0)
-    return out
+        if gap > 0 and apart is None:
+            apart = end
+        if gap >= SOURCE_GAP and separated is None:
+            separated = end
+    return apart, separated, gap
 
 
 def use(raw: xr.Dataset, numbers: Numbers, variant: int) -> dict[str, float]:
@@ -620,6 +686,32 @@ def use(raw: xr.Dataset, numbers: Numbers, variant: int) -> dict[str, float]:
         "drives": total("agent_drives"),
         "drives_failed": total("agent_drives_failed"),
     }
+
+
+def duty(raw: xr.Dataset, numbers: Numbers, variant: int) -> dict[str, float]:
+    """What noise sources did in the blocks of a variant, a node, by their own record: bursts that began in them."""
+    asked = math.nan
+    levels = np.atleast_1d(raw.attrs.get("levels", []))
+    if variant < levels.size:
+        counts = np.atleast_1d(raw.attrs.get("variant_sources", np.ones(levels.size)))
+        asked = float(levels[variant]) * float(counts[variant])
+    out = {"duty": math.nan, "duty_asked": asked, "duty_bursts": math.nan}
+    blocks = np.flatnonzero(numbers.variant == variant)
+    if "burst_cpu" not in raw or not blocks.size or not np.isfinite(asked):
+        return out
+    nodes = len({str(host) for host in raw["source_host"].values})
+    ends = numbers.begin + numbers.length
+    used, bursts = 0.0, 0
+    for source in range(raw.sizes["source"]):
+        count = int(raw["n_bursts"].values[source])
+        begin = np.asarray(raw["burst_begin"].isel(source=source).values, dtype=np.float64)[:count]
+        cpu = np.asarray(raw["burst_cpu"].isel(source=source).values, dtype=np.float64)[:count]
+        at = np.clip(np.searchsorted(numbers.begin, begin, side="right") - 1, 0, None)
+        inside = (begin >= numbers.begin[at]) & (begin < ends[at]) & (numbers.variant[at] == variant)
+        used += float(cpu[inside].sum())
+        bursts += int(np.count_nonzero(inside))
+    seconds = float(numbers.length[blocks].sum()) * nodes
+    return out | {"duty": used / seconds, "duty_bursts": bursts / seconds}
 
 
 def fold(raw: xr.Dataset, numbers: Numbers, variant: int, wake: Wake) -> dict[str, Any]:

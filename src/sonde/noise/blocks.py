@@ -330,10 +330,12 @@ class RunSchema:
         yield from _place_rank(layout, file, rank)
 
     def analyse(self, raw: xr.Dataset) -> xr.Dataset:
-        """/raw to /summary: `sonde.noise.analyse.analyse`."""
+        """/raw to /summary: `sonde.noise.analyse.analyse`, and what studies add to it."""
+        from sonde.noise import studies
         from sonde.noise.analyse import analyse
 
-        return analyse(raw)
+        summary = analyse(raw)
+        return studies.add(raw, summary) if raw.attrs.get("study") in studies.STUDIES else summary
 
     def validate(self, tree: xr.DataTree) -> list[Finding]:
         """What is wrong with a dataset; [] for a valid one. See `validate`."""

@@ -32,6 +32,8 @@ ELSEWHERE: tuple[tuple[str, str], ...] = (
     ("cli_agents", "agents"),
     ("cli_source", "source"),
     ("cli_host", "host"),
+    ("cli_studies", "sensitivity"),
+    ("cli_studies", "stability"),
 )
 
 
@@ -449,6 +451,10 @@ def told_by(path: Path, verb: str) -> Outcome:
         from importlib import import_module
 
         return import_module(f"sonde.noise.cli_{kind}").told_by(path, verb)  # type: ignore[no-any-return]
+    from sonde.noise import cli_studies, studies
+
+    if str(summary.attrs.get("study")) in studies.STUDIES:
+        return cli_studies.told_by(path, verb)
     found = verdict.findings(summary, str(path))
     outcome = Outcome(
         "noise",

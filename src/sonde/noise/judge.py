@@ -183,7 +183,7 @@ class Power:
     blocks: tuple[int, ...]
 
 
-def blocks_of(raw: xr.Dataset, on: int = 1, off: int = 0) -> Blocks:
+def blocks_of(raw: xr.Dataset, on: int | None = 1, off: int = 0) -> Blocks:
     """Blocks of two variants of a run, as the judge sees them.
 
     A block begins when its first rank begins. Its agent was let go when the first rank says so; where none does, the
@@ -193,7 +193,7 @@ def blocks_of(raw: xr.Dataset, on: int = 1, off: int = 0) -> Blocks:
     Parameters
     ----------
     raw : /raw of a dataset of kind `run`; may be lazy. Attribute settle_s (default 0), s
-    on, off : numbers of the variants
+    on, off : numbers of the variants; on None: of the blocks without an agent alone
 
     Returns
     -------
@@ -205,18 +205,18 @@ def blocks_of(raw: xr.Dataset, on: int = 1, off: int = 0) -> Blocks:
     """
     known = raw.sizes["variant_index"]
     for asked in (on, off):
-        if not 0 <= asked < known:
+        if asked is not None and not 0 <= asked < known:
             raise UsageError(
                 "noise.no_such_variant", f"variant {asked} is asked for; the run has 0 to {known - 1}", ""
             )
     if on == off:
         raise UsageError("noise.no_such_variant", f"variant {on} cannot be compared with itself", "")
     variant = raw["variant"].values
-    chosen = np.flatnonzero((raw["status"].values == 1) & np.isin(variant, (on, off)))
+    chosen = np.flatnonzero((raw["status"].values == 1) & np.isin(variant, (off,) if on is None else (on, off)))
     t_begin = raw["t_begin"].values[:, chosen]
     present = np.isfinite(t_begin).any(axis=1) if len(chosen) else np.zeros(raw.sizes["rank"], bool)
     ranks = np.flatnonzero(present)
-    is_on = variant[chosen] == on
+    is_on = np.zeros(len(chosen), bool) if on is None else variant[chosen] == on
     if not len(ranks):
         chosen, is_on, t_begin = chosen[:0], is_on[:0], t_begin[:, :0]
     begin = _least(t_begin)

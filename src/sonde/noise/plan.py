@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sonde import _core
@@ -19,11 +20,13 @@ NO_SIZE = ("barrier",)  # operations without a message
 COMMON_PERIODS_S = (0.1, 0.2, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0)
 KNOWN_WEIGHT, SCAN_WEIGHT = 0.8, 0.5  # share of alpha for the fold
 
-LOOK_PAIRS = (7, 10, 15, 30, 60, 120, 240)  # pairs of blocks after which a look is taken
-FIRST_SPEND = 0.2
+LOOK_PAIRS = (8, 13, 20, 40, 80, 160, 320)  # pairs of blocks after which a look is taken
+FIRST_SPEND = 0.4
 LEAST_PAIRS = 6  # fewer cannot reach alpha 1 %: 1 / C(12, 6) is the least p of six pairs
 FRESH_ROUNDS = 10  # pairs after a detection
 LEAST_PERMUTATIONS = 1999
+
+RUN_FOLDER = "@RUN_FOLDER@"  # stands for the run's folder in an agent's command, quoted for the shell
 
 SHORTEST_BLOCK_S = 1.0
 SETTLE_S = 0.05
@@ -35,7 +38,8 @@ START_S, END_S, END_SHARE, TOGGLE_S = 3.5, 3.0, 0.05, 0.02
 class Variant:
     """What is on in some blocks. agent: None for nothing. cpus: where it may run, empty for anywhere.
 
-    level: of the noise source, a share; NaN of anything else. share: blocks of it in a round.
+    level: of the noise source, a share; NaN of anything else. share: blocks of it in a round. period_s: how often it
+    works; 0: as the plan says. sources: noise sources of that level on each node.
     """
 
     name: str
@@ -43,6 +47,8 @@ class Variant:
     cpus: tuple[int, ...] = ()
     level: float = math.nan
     share: int = 1
+    period_s: float = 0.0
+    sources: int = 1
 
 
 OFF = Variant("off")
@@ -110,11 +116,10 @@ class Plan:
 
     @property
     def permutations(self) -> int:
-        """Enough that the least p is a quarter of what the poorest look has to spend."""
+        """Enough that the least p is an eighth of what the poorest look has to spend."""
         if not self.design.spend:
             return LEAST_PERMUTATIONS
-        weight = min(self.design.fold_weight, 1 - self.design.fold_weight)
-        wanted = 4 / (self.alpha * min(self.design.spend) * weight)
+        wanted = 8 / (self.alpha * min(self.design.spend))
         return min(99999, max(LEAST_PERMUTATIONS, math.ceil(wanted)))
 
     @property
@@ -160,7 +165,8 @@ class Plan:
         for variant in self.variants:
             line += ["--variant", variant.name, "--share", str(variant.share)]
             if variant.agent is not None:
-                line += variant.agent.argv()
+                command = variant.agent.command.replace(RUN_FOLDER, shlex.quote(run_dir))
+                line += replace(variant.agent, command=command).argv()
             if variant.cpus:
                 line += ["--cpus", ",".join(map(str, variant.cpus))]
         return line
@@ -189,6 +195,8 @@ class Plan:
             "polled": int(self.poll),
             "agent": next((v.agent.name or v.agent.command for v in self.variants if v.agent), "none"),
             "levels": [variant.level for variant in self.variants],
+            "variant_periods_s": [variant.period_s or self.period_s for variant in self.variants],
+            "variant_sources": [variant.sources for variant in self.variants],
             "placements": [",".join(map(str, v.cpus)) or "anywhere" for v in self.variants],
             **self.labels,
         }
@@ -265,16 +273,18 @@ def design_for(
     settle_s: float = SETTLE_S,
     shares: Sequence[int] = (1, 1),
     looking: bool = True,
+    block_s: float | None = None,
 ) -> Design:
     """Blocks that fit a budget.
 
     period_s: the agent's; 0: not known. shares: blocks of each variant in a round. looking: more than one look.
+    block_s: length of a block, by default what holds whole periods.
 
     Raises
     ------
     UsageError  noise.budget_too_short: fewer than LEAST_PAIRS rounds fit; the hint names the budget needed.
     """
-    block_s = block_length(period_s)
+    block_s = block_s or block_length(period_s)
     count = sum(shares)
     pairs = affordable_pairs(budget_s, block_s, settle_s, count)
     if pairs < LEAST_PAIRS:

@@ -341,6 +341,14 @@ class TestNothingIn:
         assert not session.nothing_in(tmp_path, (0, 1))
         assert not session.nothing_in(tmp_path, None)
 
+    def test_what_worked_beside_the_ranks_has_no_samples(self, tmp_path):
+        header = '{"fields": [["begin", "<f8", []]], "kind": "source"}'
+        writer = _core.BlockWriter(str(tmp_path / "agent-1.blk"), header, 8, 1 << 16)
+        writer.append(np.zeros(3, [("begin", "<f8")]))
+        writer.close()
+        assert session.nothing_in(tmp_path, (0,))
+        assert not session.nothing_in(tmp_path, None)
+
     def test_a_file_without_a_head_holds_nothing(self, tmp_path):
         (tmp_path / "rank-00000.blk").write_bytes(b"")
         assert session.nothing_in(tmp_path, None)

@@ -1,0 +1,505 @@
+"""sonde noise sensitivity, sonde noise stability: the studies of the source thesis, on this machine."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sonde.core.errors import Exit, SondeError, UsageError, Warning
+from sonde.core.options import DURATION, HouseType, Whole, common, settings
+from sonde.core.outcome import Outcome, Table
+from sonde.noise import cli, studies, study_words
+from sonde.noise.plan import NO_SIZE, OFF, OPS, Design, Plan, Variant, design_for
+from sonde.noise.study_words import level_text
+
+DEFAULT_BUDGET_S = 300.0
+
+
+class Levels(HouseType):
+    """Levels of the noise source, without 0. Value: tuple of shares, from the highest."""
+
+    name, allowed = "levels", "a list such as 1%,0.3%,0.1%"
+
+    def read(self, text: str) -> tuple[float, ...]:
+        return studies.read_levels(text)
+
+
+class Names(HouseType):
+    """A list of names, each once. Value: tuple."""
+
+    name = "names"
+
+    def __init__(self, known: Sequence[str], what: str) -> None:
+        self.known, self.what = known, what
+        self.allowed = ", ".join(known)
+
+    def read(self, text: str) -> tuple[str, ...]:
+        asked = tuple(word.strip() for word in text.split(","))
+        for word in asked:
+            if word not in self.known:
+                raise UsageError(
+                    f"noise.unknown_{self.what}",
+                    f"there is no {self.what} '{word}'; there are: {self.allowed}",
+                    f"write them like {','.join(self.known[:2])}",
+                )
+            if asked.count(word) > 1:
+                raise UsageError("noise.twice", f"'{word}' is given twice", "give each once")
+        return asked
+
+
+_OPS = click.option(
+    "--op",
+    "ops",
+    type=Names(OPS, "op"),
+    default="alltoall",
+    show_default=True,
+    metavar="LIST",
+    help="What the loop repeats; of several, each has a run and a dataset of its own.",
+)
+_BLOCK = click.option(
+    "--block-s", "block_s", type=DURATION, hidden=True, help="Length of a block; for tests of Sonde itself."
+)
+_DETECTOR = cli.DETECTOR[1:]  # without its --op, which takes one
+_LOOP = (
+    cli.DETECTOR[1],
+    *cli.DETECTOR[5:],
+)  # --size --poll --keep --every --timeout: what has no verdict to shape
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What both studies are asked for."""
+
+    output: Path | None
+    launcher: str
+    hosts: str | None
+    ntasks: int
+    budget_s: float
+    seed: int
+    dry_run: bool
+    timeout_s: float
+
+
+@click.command("sensitivity")
+@common("output", "launcher", "hosts", "ntasks", "budget", "seed", "dry_run")
+@click.option(
+    "--levels",
+    type=Levels(),
+    default=",".join(f"{100 * level:g}%" for level in studies.LEVELS),
+    show_default=True,
+    metavar="LIST",
+    help="Levels of the noise source.",
+)
+@click.option(
+    "--period",
+    "period_s",
+    type=DURATION,
+    default="1s",
+    show_default=True,
+    metavar="TIME",
+    help="From burst to burst.",
+)
+@click.option(
+    "--sweep",
+    type=Names(studies.SWEEPS, "sweep"),
+    metavar="LIST",
+    help="Compare ways of making the same noise instead, at the highest level: sync,period,placement,sibling.",
+)
+@click.option(
+    "--cpus", metavar="LIST", help="Where the source may run: 0,2-5, or all. By default the last CPU."
+)
+@click.option(
+    "--words", type=Whole(1), default=cli.WORDS, show_default=True, metavar="N", help="Words the source sums."
+)
+@_OPS
+@_BLOCK
+@cli.options(_DETECTOR)
+def sensitivity(
+    output: Path | None,
+    launcher: str,
+    hosts: str | None,
+    ntasks: int | None,
+    budget_s: float | None,
+    seed: int | None,
+    dry_run: bool,
+    levels: tuple[float, ...],
+    period_s: float,
+    sweep: tuple[str, ...] | None,
+    cpus: str | None,
+    words: int,
+    ops: tuple[str, ...],
+    block_s: float | None,
+    timeout_s: float,
+    **detector: Any,
+) -> Outcome:
+    """How little noise is told apart from none here, by Sonde and by the source thesis's rule.
+
+    One run has blocks without noise and blocks at each level in drawn order, so that all levels meet the same machine.
+    Both rules judge the same blocks; the time each needed is that of a run of one level alone.
+
+    \b
+    sonde noise sensitivity --budget 5min
+    sonde noise sensitivity --levels 1%,0.1% --op barrier --budget 2min
+    sonde noise sensitivity --sweep sync,period --levels 1%
+    """
+    wishes = _wishes(output, launcher, hosts, ntasks, budget_s, seed, dry_run, timeout_s)
+    told: list[Warning] = []
+    if sweep and cpus:
+        raise UsageError(
+            "noise.cpus_twice",
+            "--sweep chooses the CPUs itself, and --cpus was given",
+            "leave out one of them",
+        )
+    if sweep:
+        variants = _swept(sweep, levels[0], period_s, words, wishes, told)
+        period_s = max([period_s, *(variant.period_s for variant in variants)])
+    else:
+        variants = _levels(levels, period_s, words, wishes.seed, cli._places(cpus, default=_last()))
+    shares = [variant.share for variant in variants]
+    study = "sweep" if sweep else "sensitivity"
+
+    def plan(op: str, budget: float) -> Plan:
+        design = _afford(
+            budget, len(ops), lambda: design_for(budget, period_s, shares=shares, block_s=block_s)
+        )
+        return _plan(op, variants, design, wishes, detector, study, period_s, {"words": words})
+
+    outcome = _measure("sensitivity", ops, wishes, plan)
+    outcome.warnings = [*told, *outcome.warnings]
+    return outcome
+
+
+@click.command("stability")
+@common("output", "launcher", "hosts", "ntasks", "budget", "seed", "dry_run")
+@click.option(
+    "--groups",
+    type=Whole(2),
+    default=studies.GROUPS,
+    show_default=True,
+    metavar="N",
+    help="Groups of runs, one after the other over the budget.",
+)
+@_OPS
+@_BLOCK
+@cli.options(_LOOP)
+def stability(
+    output: Path | None,
+    launcher: str,
+    hosts: str | None,
+    ntasks: int | None,
+    budget_s: float | None,
+    seed: int | None,
+    dry_run: bool,
+    groups: int,
+    ops: tuple[str, ...],
+    block_s: float | None,
+    timeout_s: float,
+    **detector: Any,
+) -> Outcome:
+    """Whether clean runs of the loop agree with each other, so that noise can be told from what is there anyway.
+
+    A run in the source thesis's sense is a block here. Its rule asks for a narrow 99 % interval of their mean; beside
+    it stand what it cannot see: groups that differ, changes of level, neighbours alike, and what could be found here.
+
+    \b
+    sonde noise stability --budget 2min
+    sonde noise stability --op alltoall,barrier,allreduce --budget 5min
+    """
+    wishes = _wishes(output, launcher, hosts, ntasks, budget_s, seed, dry_run, timeout_s)
+
+    def plan(op: str, budget: float) -> Plan:
+        design = _afford(budget, len(ops), lambda: studies.clean_design(budget, groups, block_s))
+        return _plan(op, (OFF,), design, wishes, detector, "stability", 0.0, {"groups": groups})
+
+    return _measure("stability", ops, wishes, plan)
+
+
+def _wishes(
+    output: Path | None,
+    launcher: str,
+    hosts: str | None,
+    ntasks: int | None,
+    budget_s: float | None,
+    seed: int | None,
+    dry_run: bool,
+    timeout_s: float,
+) -> Wishes:
+    from sonde.core.launch.start import default_ntasks
+
+    return Wishes(
+        output,
+        launcher,
+        hosts,
+        default_ntasks() if ntasks is None else ntasks,
+        budget_s or DEFAULT_BUDGET_S,
+        secrets.randbits(32) if seed is None else seed,
+        dry_run,
+        timeout_s,
+    )
+
+
+def _last() -> tuple[int, ...]:
+    from sonde.noise.run import last_cpu
+
+    return (last_cpu(),)
+
+
+def _afford(budget_s: float, ops: int, design: Callable[[], Design]) -> Design:
+    """The design, or exit 4 before anything starts; of several operations each has its part of the budget."""
+    try:
+        return design()
+    except UsageError as error:
+        hint = error.hint
+        if ops > 1:
+            hint = f"{hint}, and that for each of the {ops} operations"
+        raise cli._TooShort(error.code, error.what, hint) from None
+
+
+def _levels(
+    levels: Sequence[float], period_s: float, words: int, seed: int, places: tuple[int, ...]
+) -> tuple[Variant, ...]:
+    from sonde.noise.run_studies import recorded_source
+
+    out = [Variant(OFF.name, share=studies.off_share(len(levels)))]
+    for level in levels:
+        agent = recorded_source(f"{level:.6g}", level, period_s, words, seed)
+        out.append(Variant(level_text(level), agent, places, level, period_s=period_s))
+    return tuple(out)
+
+
+def _swept(
+    sweeps: Sequence[str], level: float, period_s: float, words: int, wishes: Wishes, told: list[Warning]
+) -> tuple[Variant, ...]:
+    """One variant for each way of making the same noise."""
+    from sonde.core import hostlist
+    from sonde.core.units import format_duration
+    from sonde.noise import run as runs
+    from sonde.noise.run_studies import rank_cpus, recorded_source
+
+    last = runs.last_cpu()
+    out: list[Variant] = []
+
+    def one(
+        name: str, period: float, cpus: tuple[int, ...], cores: tuple[int, ...] = (), aligned: bool = True
+    ) -> None:
+        agent = recorded_source(name, level, period, words, wishes.seed, aligned=aligned, cores=cores)
+        out.append(Variant(name, agent, cpus, level, period_s=period, sources=max(1, len(cores))))
+
+    if "sync" in sweeps:
+        nodes = len(hostlist.expand(wishes.hosts)) if wishes.hosts else 1
+        cores = rank_cpus(-(-wishes.ntasks // nodes))
+        if len(cores) < 2:
+            told.append(
+                Warning(
+                    "noise.one_core",
+                    "there is one core for all ranks of a host, so its sources cannot burst at once",
+                    "run it where each rank has a core",
+                )
+            )
+        else:
+            one("together", period_s, (), cores)
+            one("apart", period_s, (), cores, aligned=False)
+    if "period" in sweeps:
+        for period in studies.SWEPT_PERIODS_S:
+            one(f"each {format_duration(period)}", period, (last,))
+    siblings = runs.siblings(last) if "sibling" in sweeps else ()
+    if "sibling" in sweeps and not siblings:
+        told.append(
+            Warning(
+                "noise.no_sibling",
+                f"CPU {last} has no second hardware thread here, so the sibling is left out",
+                "run it where SMT is on",
+            )
+        )
+    if "placement" in sweeps or siblings:
+        one("pinned", period_s, (last,))
+    if "placement" in sweeps:
+        one("free", period_s, ())
+    if siblings:
+        one("sibling", period_s, siblings)
+    if len(out) < 2:
+        raise UsageError(
+            "noise.nothing_to_compare",
+            "none of these questions can be asked here",
+            "try --sweep period,placement",
+        )
+    return (Variant(OFF.name, share=studies.off_share(len(out))), *out)
+
+
+def _plan(
+    op: str,
+    variants: tuple[Variant, ...],
+    design: Design,
+    wishes: Wishes,
+    detector: dict[str, Any],
+    study: str,
+    period_s: float,
+    labels: dict[str, Any],
+) -> Plan:
+    every = detector["every"]
+    return Plan(
+        variants,
+        design,
+        wishes.ntasks,
+        op=op,
+        size=0 if op in NO_SIZE else detector["size"],
+        **{name: detector[name] for name in ("alpha", "matters", "grain_s") if name in detector},
+        seed=wishes.seed,
+        poll=detector["poll"],
+        keep=detector["keep"],
+        every=0 if every == "auto" else int(every),
+        period_s=period_s,
+        study=study,
+        labels=labels,
+    )
+
+
+def _measure(verb: str, ops: Sequence[str], wishes: Wishes, plan: Callable[[str, float], Plan]) -> Outcome:
+    """A run and a dataset for each operation, one after the other; what they say, together.
+
+    plan: given an operation and its part of the budget, s.
+    """
+    from sonde.core import hostlist
+    from sonde.core.launch.start import output_path, prepare
+    from sonde.noise import run as runs
+
+    began = settings().began
+    share = wishes.budget_s / len(ops)
+    plans = [plan(op, share) for op in ops]
+    start = prepare(
+        "noise", "sonde-noise", wishes.launcher, hostlist.expand(wishes.hosts) if wishes.hosts else ()
+    )
+    out = output_path("noise", wishes.output)
+    paths = [out if len(ops) == 1 else out.with_name(f"{out.stem}-{op}.nc") for op in ops]
+    if wishes.dry_run:
+        return _dry(verb, plans, start, paths, wishes)
+    bar = settings().bar
+    done: list[Path] = []
+    for number, (one, path) in enumerate(zip(plans, paths)):
+        now = began if number == 0 else time.monotonic()
+        title = f"noise {verb}" if len(ops) == 1 else f"noise {verb}: {one.op}"
+        request = runs.Request(one, start, path, ("sonde", *sys.argv[1:]), share, now, wishes.timeout_s)
+        try:
+            measured = runs.measure(request, bar(title, share))
+        except SondeError as error:
+            if done:
+                kept = f"what was measured before is in {', '.join(map(str, done))}"
+                error.hint = "; ".join(filter(None, (error.hint, kept)))
+            raise
+        done.append(measured.paths[0])
+        measured.check()
+        if measured.interrupted:
+            outcome = together(done, verb)
+            outcome.tell_interrupted(done)
+            return outcome
+    return together(done, verb)
+
+
+def _dry(verb: str, plans: Sequence[Plan], start: Any, paths: Sequence[Path], wishes: Wishes) -> Outcome:
+    from sonde.core.seal import run_folder
+    from sonde.core.units import format_duration
+
+    tables, lines, values = [], ["It would start:"], []
+    for plan, path in zip(plans, paths):
+        design, share = plan.design, wishes.budget_s / len(plans)
+        line = shlex.join(start.line(plan.argv(str(run_folder(path).resolve()), share), plan.ntasks, {}))
+        lengths = (
+            f"{plan.blocks} of {format_duration(design.block_s)}, {format_duration(plan.expected_s)} in all"
+        )
+        shares = ", ".join(f"{variant.name} {variant.share}" for variant in plan.variants)
+        rows = [
+            ("dataset", str(path)),
+            ("operation", plan.op),
+            ("blocks", lengths),
+            ("of each in a round", shares),
+            ("rounds", " + ".join(map(str, design.rounds))),
+        ]
+        tables.append(Table("Would measure", ("what", "value"), rows))
+        lines.append(f"  {line}")
+        values.append(
+            {
+                "dataset": str(path),
+                "op": plan.op,
+                "blocks": plan.blocks,
+                "block_s": design.block_s,
+                "rounds": list(design.rounds),
+                "shares": list(plan.shares),
+                "expected_s": plan.expected_s,
+                "command": line,
+            }
+        )
+    return Outcome(
+        "noise",
+        verb,
+        "nothing was done (--dry-run)",
+        tables=tables,
+        lines=lines,
+        values=values[0] if len(values) == 1 else {"datasets": values},
+        warnings=plans[0].warnings(),
+    )
+
+
+def told_by(path: Path, verb: str) -> Outcome:
+    """What the dataset of a study says."""
+    return together([path], verb)
+
+
+def together(paths: Sequence[Path], verb: str) -> Outcome:
+    """What datasets of one study say: their tables side by side where that can be."""
+    import sonde
+    from sonde.core import dataset
+    from sonde.core.errors import DataError, typed
+
+    summaries, warnings, reasons, complete = [], [], [], True
+    for path in paths:
+        with sonde.open(path) as tree:
+            if "summary" not in tree.children:
+                raise DataError(
+                    "noise.no_summary", f"{path} has no /summary", typed("sonde", "data", "validate", path)
+                )
+            summary = tree["summary"].to_dataset().load()
+            kept = dataset.warnings_of(tree)
+            complete = complete and bool(tree.attrs.get("complete", 1))
+            reasons.append(str(tree.attrs.get("stop_reason", "unknown")))
+        summaries.append(summary)
+        # One operation's warning says nothing of another's; of one dataset it needs no name.
+        prefix = f"{summary.attrs['op']}: " if len(paths) > 1 else ""
+        warnings += [
+            Warning(warning.code, prefix + warning.evidence, warning.hint)
+            for warning in [*kept, *study_words.warnings(summary)]
+        ]
+    study = str(summaries[0].attrs["study"])
+    single = len(summaries) == 1
+    told = [{"stop_reason": reason, **study_words.values(s)} for reason, s in zip(reasons, summaries)]
+    sentences = [study_words.sentence(summary) for summary in summaries]
+    lines = [line for s in summaries for line in study_words.answer_lines(s)] if study == "sweep" else []
+    if not single:
+        lines.append(f"Datasets: {', '.join(map(str, paths))}")
+    outcome = Outcome(
+        "noise",
+        verb,
+        " ".join(sentences),
+        schema="noise/1",
+        dataset=str(paths[0]),
+        complete=complete,
+        warnings=warnings,
+        values=told[0]
+        if single
+        else {"datasets": [{"dataset": str(path), **each} for path, each in zip(paths, told)]},
+        tables=study_words.stability_tables(summaries)
+        if study == "stability"
+        else [table for summary in summaries for table in study_words.tables(summary)],
+        lines=lines,
+        sound=all(study_words.sound(summary) for summary in summaries),
+    )
+    if not complete or not outcome.sound:
+        outcome.exit = Exit.INCOMPLETE
+    return outcome

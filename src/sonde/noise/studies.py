@@ -1,0 +1,343 @@
+"""The studies of the source thesis, on this machine: how quiet clean runs are, and how little noise is told apart.
+
+Pure: what is to be measured, and what is computed from it. `study_words` says it.
+
+sensitivity  one run: nothing on, and the noise source at several levels, interleaved
+sweep        one run: nothing on, and the noise source at one level in several ways
+stability    one run without noise, in groups of blocks
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from sonde.core import stats
+from sonde.core.errors import UsageError
+from sonde.core.units import format_duration
+from sonde.noise import judge
+from sonde.noise.analyse import (
+    MDE_POWER,
+    MDE_RUNS,
+    NUMBER,
+    SECONDS,
+    SOURCE_LEVEL,
+    Numbers,
+    differences,
+    numbers_of,
+    source_moments,
+)
+from sonde.noise.plan import LEAST_PAIRS, Design, affordable_pairs, block_length, design_for, needed_budget
+
+STUDIES = ("sensitivity", "sweep", "stability")
+LEVELS = (0.01, 0.007, 0.005, 0.003, 0.001, 0.0005, 0.0001)  # the source's
+SWEEPS = ("sync", "period", "placement", "sibling")
+SWEPT_PERIODS_S = (0.01, 0.1, 1.0)
+GROUPS, LEAST_IN_GROUP = 6, 3
+NARROW = (
+    0.01  # width of the 99 % interval of the mean, as a share of it, up to which a clean run is called stable
+)
+STANDARD_BUDGET_S, STANDARD_PERIOD_S, STANDARD_ALPHA = 60.0, 1.0, 0.01  # what a clean run's MDE is told for
+STANDARD_PERMUTATIONS = 3000
+CHANGE_ALPHA, CHANGE_BLOCKS = 0.01, 5
+
+
+def off_share(levels: int) -> int:
+    """Blocks of "off" in a round that has one block of each of so many levels.
+
+    Every level is compared with the same off blocks. For a given number of blocks the differences are known best
+    when there are sqrt(levels) times as many off blocks as blocks of one level: 3 for 7.
+
+    Source: Dunnett, J. Amer. Statist. Assoc. 50, 1955, 1096-1121.
+    """
+    return max(1, round(math.sqrt(levels)))
+
+
+def read_levels(text: str) -> tuple[float, ...]:
+    """Levels such as "1%,0.3%", from the highest to the lowest; a bare number is a share.
+
+    Raises
+    ------
+    UsageError  noise.bad_levels: no number, not above 0 and below 100 %, twice the same.
+    """
+    hint = "write them like 1%,0.3%,0.1%; blocks without noise are always there"
+    found: list[float] = []
+    for word in text.split(","):
+        bare = word.strip()
+        try:
+            value = float(bare.removesuffix("%")) / (100 if bare.endswith("%") else 1)
+        except ValueError:
+            value = math.nan
+        if not 0 < value < 1:
+            raise UsageError(
+                "noise.bad_levels",
+                f"'{bare}' is no level of noise; allowed: above 0% and below 100%",
+                hint,
+            )
+        if any(math.isclose(value, known, rel_tol=1e-9) for known in found):
+            raise UsageError("noise.bad_levels", f"'{bare}' is given twice", hint)
+        found.append(value)
+    return tuple(sorted(found, reverse=True))
+
+
+def threshold(levels: Sequence[float], found: Sequence[bool]) -> float | None:
+    """The lowest level that is told apart with all higher ones; None where the highest is not."""
+    lowest = None
+    for level, told in sorted(zip(levels, found), reverse=True):
+        if not told:
+            break
+        lowest = level
+    return lowest
+
+
+def standard_design() -> tuple[judge.Design, float]:
+    """The design of `sonde noise run --budget 60s` for an agent that works each second, and its fold's weight."""
+    design = design_for(STANDARD_BUDGET_S, STANDARD_PERIOD_S)
+    return judge.Design(design.rounds, design.spend, STANDARD_ALPHA), design.fold_weight
+
+
+def clean_design(budget_s: float, groups: int, block_s: float | None = None) -> Design:
+    """Clean blocks that fit a budget, in groups of the same number of blocks, one after the other.
+
+    Raises
+    ------
+    UsageError  noise.budget_too_short: fewer than LEAST_IN_GROUP blocks a group fit; the hint names the budget needed.
+    """
+    length_s = block_s or block_length(STANDARD_PERIOD_S)
+    each = affordable_pairs(budget_s, length_s, variants=1) // groups
+    if each < LEAST_IN_GROUP:
+        needed = math.ceil(needed_budget(groups * LEAST_IN_GROUP, length_s, variants=1))
+        raise UsageError(
+            "noise.budget_too_short",
+            f"{format_duration(budget_s)} have time for {each} blocks of {format_duration(length_s)} in each of "
+            f"{groups} groups, and {LEAST_IN_GROUP} are needed at least",
+            f"give --budget {needed}s or more, or fewer --groups",
+        )
+    return Design((each,) * groups, (1.0,), length_s)
+
+
+def add(raw: xr.Dataset, summary: xr.Dataset) -> xr.Dataset:
+    """What a study says besides what every run says.
+
+    Parameters
+    ----------
+    raw : /raw; its attribute `study` is one of STUDIES
+    summary : `analyse.analyse(raw)`
+
+    Returns
+    -------
+    The summary with more variables: of a sensitivity `alone_…` (variant), of a stability `group_…` (group).
+    """
+    study, numbers = str(raw.attrs["study"]), numbers_of(raw)
+    summary.attrs["pitch_s"] = pitch_of(numbers)
+    if study == "sensitivity":
+        rows = [alone(raw, numbers, variant) for variant in range(1, summary.sizes["variant"] + 1)]
+        for name, (units, text) in ALONE.items():
+            values = np.array([row[name] for row in rows])
+            summary[name] = (("variant",), values, {"units": units, "long_name": text})
+    if study == "stability":
+        summary = summary.assign(steadiness(raw, numbers))
+    return summary
+
+
+def pitch_of(numbers: Numbers) -> float:
+    """From the begin of one block to that of the next, s, as it was; NaN with fewer than two blocks."""
+    steps = np.diff(numbers.begin[np.isfinite(numbers.begin)])
+    return float(np.median(steps)) if steps.size else math.nan
+
+
+ALONE = {
+    "alone_p": ("1", "p of a run of this level alone, all its looks paid for; median of the hands"),
+    "alone_s": (
+        "s",
+        "time in which a run of this level alone would have detected it; NaN: not within alone_limit",
+    ),
+    "alone_source_s": (
+        "s",
+        "time after which the source's two intervals would have been disjoint; NaN: never",
+    ),
+    "alone_separated_s": (
+        "s",
+        "time after which they would have stood the source's several seconds apart; NaN: never",
+    ),
+    "alone_limit": ("s", "time that all pairs of a run of this level alone take"),
+}
+
+
+def alone(raw: xr.Dataset, numbers: Numbers, variant: int) -> dict[str, float]:
+    """What a run of one level alone would have said, and when.
+
+    In the run that was, all levels share its off blocks, and a block of one level waits for those of the others. A
+    run of this level alone would have had blocks of the level and as many off blocks, and nothing between them. So,
+    within each segment, the off blocks are dealt at random into as many hands as there are off blocks in a round.
+    A hand and the blocks of the level make such a run: its pairs, in the order measured, with labels still as good as
+    drawn, as the hands were dealt without looking. It looks at itself after the same numbers of pairs and spends alpha
+    as `plan.looks` says; both rules see it. Its time is the number of its blocks times the time from block to block.
+    Told is the median of the hands: a run that had bad luck with its off blocks does not decide.
+
+    Left out of the time, for both rules: starting MPI and calibrating, and fresh blocks for the size of the effect.
+    Of the time stays what the test cannot help: a look comes only at the end of a segment, while the source's rule
+    is asked after every block and its first yes counts, which it would not be worth in a run that stops there.
+    No Holm: a run alone has one question.
+
+    Returns
+    -------
+    Values of ALONE. A segment that was cut short gives as many pairs as every hand can have.
+    """
+    attrs = raw.attrs
+    hands = max(1, int(np.atleast_1d(attrs["shares"])[0]))
+    spend = [float(share) for share in np.atleast_1d(attrs["spend"])]
+    alpha, seed = float(attrs["alpha"]), int(attrs["seed"])
+    periods = [float(np.atleast_1d(attrs["variant_periods_s"])[variant])]
+    random = np.random.default_rng([seed, variant])
+    both, pitch = judge.blocks_of(raw, variant), pitch_of(numbers)
+    chosen: list[list[int]] = [[] for _ in range(hands)]
+    ends: list[int] = []
+    for segment in range(len(spend)):
+        here = numbers.segment == segment
+        on, off = (random.permutation(np.flatnonzero(here & (numbers.variant == k))) for k in (variant, 0))
+        pairs = min(on.size, off.size // hands)
+        if not pairs:
+            break
+        for hand, blocks in enumerate(chosen):
+            blocks += sorted([*on[:pairs], *off[hand * pairs : (hand + 1) * pairs]])
+        ends.append(len(chosen[0]))
+    out = {"alone_p": math.nan, "alone_limit": len(chosen[0]) * pitch}
+    out |= dict.fromkeys(("alone_s", "alone_source_s", "alone_separated_s"), math.nan)
+    if not ends:
+        return out
+    found: dict[str, list[float]] = {name: [] for name in ALONE if name != "alone_limit"}
+    for blocks in chosen:
+        looks = judge.looks(
+            both.where(np.isin(both.number, blocks)),
+            ends,
+            spend[: len(ends)],
+            periods,
+            fold_weight=float(attrs["fold_weight"]),
+            permutations=int(attrs["permutations"]),
+            seed=seed,
+        )
+        first = next((look.blocks for look in looks if look.p_so_far <= alpha), None)
+        order = np.array([k for k in blocks if math.isfinite(numbers.mean[k])])
+        apart, separated, _ = source_moments(numbers, order, variant)
+        found["alone_p"].append(min(1.0, looks[-1].p_so_far))
+        for name, count in (("alone_s", first), ("alone_source_s", apart), ("alone_separated_s", separated)):
+            found[name].append(math.inf if count is None else count * pitch)
+    for name, values in found.items():
+        # Of two hands the later one: what only one of them found would not be relied upon.
+        middle = sorted(values)[len(values) // 2]
+        out[name] = middle if math.isfinite(middle) else math.nan
+    return out
+
+
+def steadiness(raw: xr.Dataset, numbers: Numbers) -> dict[str, Any]:
+    """How alike clean blocks are: of each group (segment) and of all.
+
+    Kruskal-Wallis over groups asks whether their levels differ; change points of all blocks in their order say where.
+    Both take blocks for independent: what the autocorrelation says against that is to be read beside them.
+    """
+    from scipy.stats import kruskal
+
+    known = np.isfinite(numbers.mean) & (numbers.variant == 0)
+    y, segment = numbers.mean[known], numbers.segment[known]
+    groups = [y[segment == k] for k in np.unique(segment)]
+    table = []
+    for group in groups:
+        found, ci = stats.summarise(group), stats.mean_ci(group, SOURCE_LEVEL)
+        table.append((found.mean, found.sd, group.size, ci.low, ci.high))
+    columns = np.array(table, dtype=float).reshape(len(groups), 5).T
+    p = math.nan
+    if len(groups) > 1 and min(group.size for group in groups) > 1:
+        p = float(kruskal(*groups).pvalue) if np.ptp(y) > 0 else 1.0
+    jumps = [change.index for change in stats.change_points(y, CHANGE_ALPHA, CHANGE_BLOCKS)] if y.size else []
+    changed = np.zeros(numbers.mean.size, "i1")
+    changed[np.flatnonzero(known)[jumps]] = 1
+    texts = (
+        ("group_mean", SECONDS, "mean time of an iteration over the means of a group's blocks"),
+        ("group_sd", SECONDS, "their standard deviation"),
+        ("group_blocks", NUMBER, "blocks of a group"),
+        ("group_low", SECONDS, "99 % interval of a group's mean (Student), low end"),
+        ("group_high", SECONDS, "99 % interval of a group's mean (Student), high end"),
+    )
+    out: dict[str, Any] = {
+        name: (("group",), column, {**units, "long_name": text})
+        for (name, units, text), column in zip(texts, columns)
+    }
+    single = {
+        "groups_p": (p, "p that groups are alike (Kruskal-Wallis)"),
+        "autocorrelation": (
+            stats.autocorrelation(y, 1) if y.size else math.nan,
+            "correlation of a block's mean with that of the next",
+        ),
+        "effective": (stats.effective_samples(y), "independent blocks that would know the mean as well"),
+        "clean_mde": (
+            clean_mde(raw),
+            "shortest burst each second, as a share, that a run of 60 s would find with power 0.9",
+        ),
+    }
+    for name, (value, text) in single.items():
+        out[name] = ((), value, {**NUMBER, "long_name": text})
+    out["changed"] = (("block",), changed, {**NUMBER, "long_name": "1 where the level of blocks changed"})
+    return out
+
+
+def clean_mde(raw: xr.Dataset) -> float:
+    """What `sonde noise run --budget 60s` would find here, from clean blocks alone; NaN where it cannot be told."""
+    clean = judge.blocks_of(raw, None)
+    shortest_s = float(np.nanmin(np.asarray(raw["stall_threshold"].values)))
+    if len(clean) < LEAST_PAIRS or not shortest_s > 0:
+        return math.nan
+    if float(np.median(clean.length_s)) < STANDARD_PERIOD_S - 1e-2:
+        return math.nan
+    design, weight = standard_design()
+    burst = judge.detectable_burst_s(
+        clean,
+        design,
+        STANDARD_PERIOD_S,
+        shortest_s,
+        wanted=MDE_POWER,
+        fold_weight=weight,
+        permutations=STANDARD_PERMUTATIONS,
+        seed=int(raw.attrs["seed"]),
+        runs=MDE_RUNS,
+    )
+    return math.nan if burst is None else burst / STANDARD_PERIOD_S
+
+
+# ---- sweeps: which of two ways costs more ---------------------------------------------------------
+
+
+def contrasts(names: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Which variants of a sweep answer which question: (question, first, second)."""
+    periods = [name for name in names if name.startswith("each ")]
+    asked = [
+        ("sync", "apart", "together"),
+        *([("period", periods[0], periods[-1])] if len(periods) > 1 else []),
+        ("placement", "pinned", "free"),
+        ("sibling", "pinned", "sibling"),
+    ]
+    return [(question, a, b) for question, a, b in asked if a in names and b in names]
+
+
+def contrast(summary: xr.Dataset, first: str, second: str) -> stats.Shift:
+    """By how much more of the time `first` costs than `second`, with a 95 % interval; from blocks of one segment."""
+    names = [str(name) for name in summary["case"].values]
+    a, b = names.index(first), names.index(second)
+    variant = summary["block_variant"].values
+    moved = Numbers(
+        variant=np.where(variant == a, 1, np.where(variant == b, 0, -1)),
+        segment=summary["block_segment"].values,
+        begin=summary["block_begin"].values,
+        length=summary["block_length"].values,
+        mean=summary["block_mean"].values,
+        median=summary["block_median"].values,
+        lost=summary["block_lost"].values,
+    )
+    blocks = np.flatnonzero(moved.variant >= 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        y = moved.lost + np.log(moved.median)
+    return stats.hodges_lehmann(differences(moved, blocks, 1, y))

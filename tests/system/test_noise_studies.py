@@ -1,0 +1,132 @@
+"""sonde noise sensitivity and stability as a user starts them, with a real MPI. No timing is asserted."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from sonde_shell import finish
+
+from sonde.core.blocks import BlockFile
+from sonde.core.errors import DataError
+from watching import wait_for
+
+pytestmark = pytest.mark.mpi
+
+QUICK = ("--ntasks", "2", "--block-s", "0.2s", "--seed", "7")
+
+
+def test_a_small_sensitivity(sonde):
+    ran = sonde(
+        *("noise", "sensitivity", "--levels", "20%,1%", "--period", "100ms", "--budget", "26s", *QUICK),
+        *("-o", "s.nc", "--json"),
+    ).expect(0)
+    told = ran.json
+    assert told["study"] == "sensitivity"
+    assert [level["level_pct"] for level in told["levels"]] == [20, 1]
+    for level in told["levels"]:
+        assert level["blocks"] >= 6
+        assert level["mean_s"] > 0
+        assert level["ci99_s"][0] <= level["mean_s"] <= level["ci99_s"][1]
+        assert 0 < level["sonde"]["p"] <= 1
+        assert isinstance(level["source_rule"]["detected"], bool)
+        assert level["duty_pct"] > 0  # its own record is in the dataset
+    assert told["clean"]["blocks"] >= 6
+    assert told["threshold_pct"] in (None, 1, 20)
+    assert not (sonde.cwd / "s.run").exists()
+    assert sonde.left() == []
+
+    again = sonde("noise", "show", "s.nc", "--json").expect(0)
+    assert again.json["levels"] == told["levels"]
+    shown = sonde("noise", "show", "s.nc", COLUMNS="80").expect(0)
+    assert "Told apart from nothing on" in shown.out
+    assert max(map(len, shown.out.splitlines())) <= 80
+
+
+def test_the_plan_of_the_whole_study(sonde):
+    told = sonde("noise", "sensitivity", "--ntasks", "2", "--dry-run", "--json").expect(0).json
+    assert told["shares"] == [3, *[1] * 7]
+    assert told["rounds"][0] == 7  # where a run of one level alone would look first
+    assert told["expected_s"] < 300
+    assert list(sonde.cwd.iterdir()) == []
+
+
+def test_a_small_stability_of_two_operations(sonde):
+    ran = sonde(
+        *("noise", "stability", "--op", "alltoall,barrier", "--groups", "2", "--budget", "36s", *QUICK),
+        *("-o", "t.nc", "--json"),
+    ).expect(0)
+    assert [each["op"] for each in ran.json["datasets"]] == ["alltoall", "barrier"]
+    for each in ran.json["datasets"]:
+        assert (sonde.cwd / each["dataset"]).exists()
+        assert len(each["groups"]) == 2
+        assert all(group["blocks"] >= 3 for group in each["groups"])
+        assert isinstance(each["stable"], bool)
+    assert sonde("noise", "show", "t-barrier.nc", "--json").expect(0).json["op"] == "barrier"
+    assert sonde.left() == []
+
+
+def test_a_small_sweep(sonde):
+    ran = sonde(
+        *("noise", "sensitivity", "--sweep", "sync,placement", "--levels", "20%", "--period", "100ms"),
+        *("--budget", "32s", *QUICK, "-o", "w.nc", "--json"),
+    ).expect(0)
+    told = ran.json
+    assert told["study"] == "sweep"
+    names = [variant["variant"] for variant in told["variants"]]
+    assert names[-2:] == ["pinned", "free"]
+    questions = [answer["question"] for answer in told["answers"]]
+    assert questions[-1] == "placement"
+    assert ("sync" in questions) == ("together" in names)  # not where all ranks share a core
+    assert all(answer["ci_pct"][0] is not None for answer in told["answers"])
+    assert sonde.left() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("sensitivity", "--levels", "1%,0"), 2, "'0' is no level of noise"),
+        (("sensitivity", "--levels", "1%,0.01"), 2, "given twice"),
+        (("sensitivity", "--levels", "120%"), 2, "no level of noise"),
+        (("sensitivity", "--sweep", "moon"), 2, "there is no sweep 'moon'"),
+        (("sensitivity", "--op", "barrier,barrier"), 2, "given twice"),
+        (("sensitivity", "--op", "sort"), 2, "there is no op 'sort'"),
+        (("sensitivity", "--budget", "20s"), 4, "give --budget 7"),
+        (("sensitivity", "--op", "alltoall,barrier", "--budget", "2min"), 4, "for each of the 2 operations"),
+        (("stability", "--budget", "10s"), 4, "give --budget"),
+        (("stability", "--groups", "1"), 2, "from 2 up"),
+        (("stability", "--ntasks", "1"), 2, "a collective needs two ranks"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_bad_input_is_refused_before_anything_starts(sonde, words, code, said):
+    ran = sonde("noise", *words).expect(code)
+    assert said in ran.said
+    assert list(sonde.cwd.iterdir()) == []
+
+
+def test_an_interrupted_study_keeps_what_it_has_and_leaves_no_source(sonde):
+    process = sonde.start(
+        *("noise", "sensitivity", "--levels", "20%,1%", "--period", "100ms", "--budget", "2min", *QUICK),
+        *("-o", "i.nc", "--json"),
+    )
+    assert wait_for(lambda: len(sources(sonde)) == 2)  # one a level, all through the run
+    assert wait_for(lambda: measured(sonde.cwd / "i.run"))
+    process.send_signal(signal.SIGINT)
+    ran = finish(process).expect(130)
+    assert ran.json["levels"]
+    assert sonde.left() == []
+    assert not (sonde.cwd / "i.run").exists()
+
+
+def sources(sonde):
+    return [pid for pid, name in sonde.processes().items() if Path(name).name == "sonde-agent"]
+
+
+def measured(folder):
+    """Whether rank 0 has written a block."""
+    with suppress(FileNotFoundError, DataError):
+        return any((records["kind"] == 0).any() for records in BlockFile(folder / "rank-00000.blk"))
+    return False

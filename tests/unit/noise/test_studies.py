@@ -1,0 +1,213 @@
+"""Studies: what is to be measured, and what is computed from it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from study_raw import PITCH_S, study_plan, study_raw
+
+from sonde.core.errors import UsageError
+from sonde.noise import studies
+from sonde.noise.analyse import numbers_of
+from sonde.noise.blocks import SCHEMA
+
+
+def test_levels_come_from_the_highest_to_the_lowest():
+    assert studies.read_levels("0.1%, 1%,0.003") == (0.01, 0.003, 0.001)
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "0%", "1%,0", "100%", "-1%", "1%,0.01", "1%,1.0%", "", "1%,", "much", "nan"]
+)
+def test_levels_that_make_no_sense(text):
+    with pytest.raises(UsageError) as error:
+        studies.read_levels(text)
+    assert error.value.code == "noise.bad_levels"
+    assert error.value.hint
+
+
+@pytest.mark.parametrize(("levels", "share"), [(1, 1), (2, 1), (3, 2), (7, 3), (9, 3), (16, 4)])
+def test_off_blocks_are_the_root_of_the_levels(levels, share):
+    assert studies.off_share(levels) == share
+
+
+def test_that_share_knows_differences_best():
+    """Of so many blocks in all, what is the variance of off against one of seven levels?"""
+
+    def variance(share):
+        rounds = 1 / (share + 7)
+        return 1 / (share * rounds) + 1 / rounds
+
+    assert min(range(1, 12), key=variance) == studies.off_share(7)
+
+
+def test_the_threshold_needs_all_higher_levels():
+    levels = [0.01, 0.005, 0.003, 0.001]
+    assert studies.threshold(levels, [True, True, False, True]) == 0.005
+    assert studies.threshold(levels, [True] * 4) == 0.001
+    assert studies.threshold(levels, [False, True, True, True]) is None
+    assert studies.threshold([0.001, 0.01], [False, True]) == 0.01  # whatever their order
+    assert studies.threshold([], []) is None
+
+
+def test_clean_blocks_come_in_equal_groups():
+    design = studies.clean_design(60, 6)
+    assert len(design.rounds) == 6
+    assert len(set(design.rounds)) == 1
+    assert design.rounds[0] * 6 * 1.065 < 60
+
+
+def test_a_budget_too_short_names_the_one_needed():
+    with pytest.raises(UsageError) as error:
+        studies.clean_design(10, 6)
+    assert error.value.code == "noise.budget_too_short"
+    needed = int(error.value.hint.split("--budget ")[1].split("s")[0])
+    assert studies.clean_design(needed, 6).rounds == (studies.LEAST_IN_GROUP,) * 6
+
+
+# ---- a run of one level alone ---------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def loud_and_quiet(tmp_path_factory):
+    plan = study_plan("sensitivity", (0.02, 0.01), share=2, rounds=(7, 3, 5), spend=(0.2, 0.4, 0.4))
+    return study_raw(tmp_path_factory.mktemp("raw"), plan, (0.02, 0.0), bursts=True)
+
+
+def test_a_loud_level_alone_is_found_at_the_first_look(loud_and_quiet):
+    found = studies.alone(loud_and_quiet, numbers_of(loud_and_quiet), 1)
+    assert found["alone_s"] == pytest.approx(14 * PITCH_S)
+    assert found["alone_p"] <= 0.01
+    assert found["alone_limit"] == pytest.approx(30 * PITCH_S)
+    assert 6 * PITCH_S <= found["alone_source_s"] <= 30 * PITCH_S
+
+
+def test_a_quiet_level_alone_is_never_found(loud_and_quiet):
+    found = studies.alone(loud_and_quiet, numbers_of(loud_and_quiet), 2)
+    assert math.isnan(found["alone_s"])
+    assert found["alone_p"] > 0.01
+    assert math.isnan(found["alone_separated_s"])
+
+
+def test_blocks_of_other_levels_play_no_part(loud_and_quiet):
+    """The loud level does not make the quiet one slow: take it away, and nothing changes."""
+    raw = loud_and_quiet.copy(deep=True)
+    variant = raw["variant"].values
+    counts = raw["count"].values
+    counts[:, variant == 1] = 0
+    raw["count"].values = counts
+    before = studies.alone(loud_and_quiet, numbers_of(loud_and_quiet), 2)
+    assert studies.alone(raw, numbers_of(raw), 2)["alone_p"] == before["alone_p"]
+
+
+def test_a_run_cut_short_gives_the_pairs_that_all_hands_have(tmp_path):
+    plan = study_plan("sensitivity", (0.02,), share=2, rounds=(7, 3), spend=(0.5, 0.5))
+    raw = study_raw(tmp_path, plan, (0.02,), blocks=24)  # 21 of the first segment, 3 of the second
+    found = studies.alone(raw, numbers_of(raw), 1)
+    assert found["alone_limit"] in (pytest.approx(14 * PITCH_S), pytest.approx(16 * PITCH_S))
+    assert found["alone_s"] == pytest.approx(14 * PITCH_S)
+
+
+def test_a_run_with_nothing_to_compare_says_nothing(tmp_path):
+    plan = study_plan("sensitivity", (0.02,), share=2)
+    raw = study_raw(tmp_path, plan, (0.02,), blocks=1)
+    found = studies.alone(raw, numbers_of(raw), 1)
+    assert all(math.isnan(found[name]) for name in studies.ALONE if name != "alone_limit")
+    assert found["alone_limit"] == 0 or math.isnan(found["alone_limit"])
+
+
+def test_the_summary_of_a_sensitivity(loud_and_quiet):
+    summary = SCHEMA.analyse(loud_and_quiet)
+    assert summary["detected"].values.tolist() == [1, 0]
+    assert summary["blocks"].values.tolist() == [30, 15, 15]
+    assert summary["mean_low"].values[0] < summary["mean"].values[0] < summary["mean_high"].values[0]
+    assert set(studies.ALONE) <= set(summary.data_vars)
+    assert summary.attrs["pitch_s"] == pytest.approx(PITCH_S)
+
+
+def test_the_duty_of_a_source_is_that_of_its_blocks(loud_and_quiet):
+    """The burst shortly before each block, with half a second of work, is not of the block."""
+    summary = SCHEMA.analyse(loud_and_quiet)
+    assert summary["duty_asked"].values.tolist() == [0.02, 0.01]
+    assert summary["duty"].values.tolist() == [pytest.approx(0.02), pytest.approx(0.01)]
+    assert summary["duty_bursts"].values.tolist() == [pytest.approx(1.0)] * 2
+
+
+def test_without_a_record_the_duty_is_not_known(tmp_path):
+    summary = SCHEMA.analyse(study_raw(tmp_path, study_plan("sensitivity", (0.01,)), (0.01,)))
+    assert math.isnan(float(summary["duty"][0]))
+
+
+# ---- stability -----------------------------------------------------------------------------------
+
+
+def stability(folder, **more):
+    plan = study_plan("stability", rounds=(8,) * 6, spend=(1.0,))
+    return SCHEMA.analyse(study_raw(folder, plan, **more))
+
+
+def test_steady_groups_do_not_differ(tmp_path):
+    summary = stability(tmp_path)
+    assert summary.sizes["group"] == 6
+    assert summary["group_blocks"].values.tolist() == [8] * 6
+    assert float(summary["groups_p"]) > 0.01
+    assert int(summary["changed"].sum()) == 0
+    assert float(summary["effective"]) > 24
+    assert 0 < float(summary["clean_mde"]) < 0.1
+
+
+def test_a_drift_makes_groups_differ(tmp_path):
+    summary = stability(tmp_path, drift=0.05)
+    assert float(summary["groups_p"]) < 1e-4
+    assert int(summary["changed"].sum()) >= 1
+    assert float(summary["autocorrelation"]) > 0.5
+    assert float(summary["effective"]) < 24
+
+
+def test_a_single_block_has_no_spread(tmp_path):
+    summary = stability(tmp_path, blocks=1)
+    assert summary["blocks"].values.tolist() == [1]
+    assert math.isnan(float(summary["groups_p"]))
+    assert math.isnan(float(summary["clean_mde"]))
+
+
+def test_equal_blocks_are_alike(tmp_path):
+    plan = study_plan("stability", rounds=(8,) * 2, spend=(1.0,))
+    raw = study_raw(tmp_path, plan)
+    raw["iterations"].values = np.full_like(raw["iterations"].values, 1000)
+    found = studies.steadiness(raw, numbers_of(raw))
+    assert found["groups_p"][1] == 1.0
+    assert found["changed"][1].sum() == 0
+
+
+def test_the_standard_design_is_that_of_a_run_of_a_minute():
+    design, weight = studies.standard_design()
+    assert sum(design.rounds) * 2 * 1.065 < 60
+    assert len(design.rounds) == len(design.spend) > 1
+    assert 0 < weight < 1
+
+
+# ---- sweeps --------------------------------------------------------------------------------------
+
+
+def test_questions_need_both_answers():
+    names = ["off", "together", "apart", "each 10 ms", "each 100 ms", "each 1 s", "pinned", "free"]
+    assert studies.contrasts(names) == [
+        ("sync", "apart", "together"),
+        ("period", "each 10 ms", "each 1 s"),
+        ("placement", "pinned", "free"),
+    ]
+    assert studies.contrasts(["off", "pinned", "sibling"]) == [("sibling", "pinned", "sibling")]
+    assert studies.contrasts(["off", "together", "each 1 s"]) == []
+
+
+def test_the_dearer_way_is_found(tmp_path):
+    plan = study_plan("sweep", (0.02, 0.02), names=("apart", "together"), rounds=(10,), spend=(1.0,))
+    summary = SCHEMA.analyse(study_raw(tmp_path, plan, (0.04, 0.01)))
+    shift = studies.contrast(summary, "apart", "together")
+    assert shift.low < 0.03 < shift.high
+    assert shift.low > 0
+    back = studies.contrast(summary, "together", "apart")
+    assert back.estimate == pytest.approx(-shift.estimate)
