@@ -325,7 +325,8 @@ def _compared(
     cpu = runs.last_cpu()
     out = [Variant(OFF.name, share=2 if len(names) > 2 else 1)]
     for name in names:
-        agent, cpus = target, (cpu,)
+        agent = target
+        cpus: tuple[int, ...] = (cpu,)
         if name == "free":
             cpus = ()
         elif name == "sibling":

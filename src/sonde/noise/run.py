@@ -7,6 +7,7 @@ import os
 import shlex
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from sonde.core.errors import Warning
@@ -175,7 +176,7 @@ def steady_gap(onsets: list[float]) -> float:
     """The gap between times that come steadily, to a step of WATCH_STEP_S; 0 where they do not, or are fewer than 4."""
     if len(onsets) < 4:
         return 0.0
-    gaps = sorted(b - a for a, b in zip(onsets, onsets[1:]))
+    gaps = sorted(b - a for a, b in pairwise(onsets))
     middle = gaps[len(gaps) // 2]
     spread = gaps[(3 * len(gaps)) // 4] - gaps[len(gaps) // 4]
     if spread > STEADY * middle:

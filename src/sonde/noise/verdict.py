@@ -43,6 +43,15 @@ def interval(low: float, high: float) -> str:
     return " to ".join(f"{end:.{decimals}f}" for end in ends) + " %"
 
 
+def _ends(row: xr.Dataset, name: str) -> str:
+    return interval(float(row[f"{name}_low"]), float(row[f"{name}_high"]))
+
+
+def _known(row: xr.Dataset, name: str) -> str:
+    """ "1.2 %, 95 %: 1.1 to 1.3 %"."""
+    return f"{percent(float(row[name]))}, 95 %: {_ends(row, name)}"
+
+
 def material(row: xr.Dataset, matters: float) -> str:
     """Whether the slowdown reaches `matters`: "yes", "no", or "unsettled"."""
     low, high = float(row["slowdown_low"]), float(row["slowdown_high"])
@@ -75,7 +84,7 @@ def row_sentence(row: xr.Dataset, attrs: dict[str, Any]) -> str:
                 "have been found"
             )
         return f"{name}: nothing detected at {percent(alpha)} ({told_p}); {seen}."
-    size = f"{percent(float(row['slowdown']))} slowdown ({interval(float(row['slowdown_low']), float(row['slowdown_high']))})"
+    size = f"{percent(float(row['slowdown']))} slowdown ({_ends(row, 'slowdown')})"
     worth = {
         "yes": f"more than the {percent(matters)} that matters",
         "no": f"less than the {percent(matters)} that matters",
@@ -91,13 +100,17 @@ def sentence(summary: xr.Dataset, dataset: str = "") -> str:
     rows = [summary.isel(variant=k) for k in range(summary.sizes.get("variant", 0))]
     if not rows:
         iteration = float(summary["clean_iteration"])
-        return f"clean run: an iteration takes {format_duration(iteration)}, {percent(float(summary['clean_lost']))} of time is lost in stalls."
+        lost = percent(float(summary["clean_lost"]))
+        return (
+            f"clean run: an iteration takes {format_duration(iteration)}, {lost} of time is lost in stalls."
+        )
     if len(rows) == 1:
         return row_sentence(rows[0], summary.attrs)
     found = [row for row in rows if int(row["detected"])]
     if summary.attrs.get("study") == "compare":
         return compared(rows, summary.attrs)
-    return f"{len(found)} of {len(rows)} variants are detected: {', '.join(str(r['variant'].values) for r in found) or 'none'}."
+    told = ", ".join(str(row["variant"].values) for row in found) or "none"
+    return f"{len(found)} of {len(rows)} variants are detected: {told}."
 
 
 def is_survey(summary: xr.Dataset) -> bool:
@@ -281,8 +294,8 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
             out.append(
                 Warning(
                     "noise.drives_failed",
-                    f"{row['variant'].values}: {failed:.0f} of {failed + float(row['drives']):.0f} drives failed, so the "
-                    "agent did less than its real work",
+                    f"{row['variant'].values}: {failed:.0f} of {failed + float(row['drives']):.0f} drives failed, so "
+                    "the agent did less than its real work",
                     "try the agent alone with sonde noise agents NAME --try",
                 )
             )
@@ -327,19 +340,19 @@ def tables(summary: xr.Dataset) -> list[Table]:
         if math.isfinite(float(summary["cost"].values[k, 0]))
     ]
     if modelled:
-        head = ("nodes", *(str(row["variant"].values) for row in modelled))
-        rows = [
+        names = ("nodes", *(str(row["variant"].values) for row in modelled))
+        lines = [
             (f"{nodes:,}".replace(",", " "), *(percent(float(row["cost"].values[i])) for row in modelled))
             for i, nodes in enumerate(summary["scale"].values)
         ]
-        rows.append(("any, in step", *(percent(float(row["cost_synchronised"])) for row in modelled)))
+        lines.append(("any, in step", *(percent(float(row["cost_synchronised"])) for row in modelled)))
         grain = format_duration(float(summary.attrs.get("grain_s", 0.001)))
         out.append(
             Table(
                 "Modelled slowdown at scale",
-                head,
-                rows,
-                right=tuple(range(1, len(head))),
+                names,
+                lines,
+                right=tuple(range(1, len(names))),
                 note=f"a model, not measured: the slowest of so many nodes decides each step of {grain}; agents at "
                 "independent times, and in step with each other",
             )
@@ -349,13 +362,13 @@ def tables(summary: xr.Dataset) -> list[Table]:
 
 def _single(row: xr.Dataset, summary: xr.Dataset) -> Table:
     fresh = "blocks after the detection" if int(row["effect_fresh"]) else "all blocks"
+    period = format_duration(float(row["mde_period"]))
     rows = [
-        ("slowdown", f"{percent(float(row['slowdown']))}, 95 %: {interval(float(row['slowdown_low']), float(row['slowdown_high']))}, "
-         f"from {int(row['effect_pairs'])} pairs of {fresh}"),
-        ("  lost in stalls", f"{percent(float(row['stalls']))}, 95 %: {interval(float(row['stalls_low']), float(row['stalls_high']))}"),
-        ("  typical iteration", f"{percent(float(row['typical']))}, 95 %: {interval(float(row['typical_low']), float(row['typical_high']))}"),
-        ("would find", f"bursts of {percent(float(row['mde']))} of each {format_duration(float(row['mde_period']))}, with power 90 %"),
-    ]  # fmt: skip
+        ("slowdown", f"{_known(row, 'slowdown')}, from {int(row['effect_pairs'])} pairs of {fresh}"),
+        ("  lost in stalls", _known(row, "stalls")),
+        ("  typical iteration", _known(row, "typical")),
+        ("would find", f"bursts of {percent(float(row['mde']))} of each {period}, with power 90 %"),
+    ]
     if int(row["detected"]):
         rows += [("given away by", cause(row)), ("late", noisy_rank(row))]
     if math.isfinite(float(row["agent_cpu"])):
@@ -385,10 +398,11 @@ def _single(row: xr.Dataset, summary: xr.Dataset) -> Table:
                 f"{by_means} the end: gap {percent(gap)}" if gap > 0 else f"{by_means} the end: they overlap",
             )
         )
-    rows.append(
-        ("loop", f"{loop(summary)}, {int(summary.attrs['ranks'])} ranks, iteration "
-         f"{format_duration(float(summary['clean_iteration']))}; keeping its times costs {percent(float(summary['keeping_share']))}")
-    )  # fmt: skip
+    iteration = format_duration(float(summary["clean_iteration"]))
+    keeping = percent(float(summary["keeping_share"]))
+    ranks = int(summary.attrs["ranks"])
+    told = f"{loop(summary)}, {ranks} ranks, iteration {iteration}; keeping its times costs {keeping}"
+    rows.append(("loop", told))
     return Table("", ("", ""), rows)
 
 

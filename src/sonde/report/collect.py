@@ -46,6 +46,7 @@ UNTOLD = frozenset(
         *("kind", "study", "op", "size", "block_s", "settle_s", "rounds", "spend", "periods_s", "fold_weight"),
         *("permutations", "shares", "fresh_rounds", "period_s", "alpha", "matters", "grain_s", "polled", "agent"),
         *("levels", "level", "words", "placements", "p_live", "detected_s", "blocks_planned", "blocks_measured"),
+        *("variant_periods_s", "variant_sources"),
     )
 )
 # Of the machine, what a reader asks first
