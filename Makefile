@@ -1,6 +1,6 @@
 # Sonde: a thin front for deploy/setup, .venv/bin/sonde and the test runners. `make help` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help setup survey test test-all bench-net lint clean
+.PHONY: help setup survey test test-all bench-net bench-noise lint clean
 SHELL := /bin/sh
 
 # Which MPI: empty for the one that is there; see deploy/setup.
@@ -47,6 +47,10 @@ test-all: ## what `make test` leaves out: slow tests, and the tests of MPI on th
 bench-net: ## net beside its peers: every row with its bar, into bench/out/net.json
 	@deploy/setup bench
 	@$(use_mpi) $(python) -m bench.net
+
+bench-noise: ## noise: false alarms, power, time to verdict, into bench/out/noise.json; about 20 minutes, machine left alone
+	@deploy/setup bench
+	@$(use_mpi) $(python) -m bench.noise
 
 lint: ## ruff and mypy
 	@deploy/setup test

@@ -214,10 +214,7 @@ TEXTS = {
     "source_separated_s": ("s", "time at which they stood the source's several seconds apart; NaN: never"),
     "agent_cpu": ("1", "CPU time of the agent, as a share of the time it was on"),
     "agent_wakeups": ("Hz", "times a second one of its threads was put on a core"),
-    "duty": (
-        "1",
-        "CPU time that the noise source used in its blocks, as a share, by its own record; NaN: none",
-    ),
+    "duty": ("1", "CPU time that the noise source used in its blocks, as a share, by its own record; NaN: none"),
     "duty_asked": ("1", "what it was asked to use; NaN: no noise source"),
     "duty_bursts": ("Hz", "bursts a second in these blocks"),
     "keeper_cpu": ("1", "CPU time of what drives it, as a share"),
@@ -583,8 +580,8 @@ def _agent_stalls(
     on = np.sort(length[inside & (numbers.variant[block] == variant)])
     if not on.size:
         return math.inf
-    blocks = [int(np.count_nonzero(numbers.variant == kind)) for kind in (variant, 0)]
-    weight = max(blocks[0], 1) / max(blocks[1], 1)
+    on_blocks, off_blocks = (int(np.count_nonzero(numbers.variant == kind)) for kind in (variant, 0))
+    weight = max(on_blocks, 1) / max(off_blocks, 1)
     for threshold in np.unique(on):
         above = on.size - np.searchsorted(on, threshold)
         if weight * (off.size - np.searchsorted(off, threshold)) <= 0.1 * above:
@@ -645,7 +642,9 @@ def source_rule(numbers: Numbers, variant: int) -> dict[str, float]:
     }
 
 
-def source_moments(numbers: Numbers, order: np.ndarray, variant: int) -> tuple[int | None, int | None, float]:
+def source_moments(
+    numbers: Numbers, order: np.ndarray, variant: int
+) -> tuple[int | None, int | None, float]:
     """After how many of the blocks in `order` the two intervals first were disjoint, and SOURCE_GAP apart; the gap
     between them at the end, as a share of the clean mean. NaN with fewer than 6 blocks or 3 of a kind."""
     apart = separated = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import shlex
 import sys
+import time
 from pathlib import Path
 from typing import Any, get_args
 
@@ -211,6 +212,7 @@ def run(
     out = output_path("noise", output)
     told: list[Warning] = []
     labels: dict[str, Any] = {}
+    spent_s = 0.0
     if level is not None:
         period = period_s or 1.0
         target = runs.source_plan(level, period, words, number, aligned=not unsync) if level > 0 else None
@@ -218,7 +220,10 @@ def run(
         labels = {"level": level, "words": words}
     else:
         assert agent is not None
+        _design(budget, period_s or 0.0, [1, 1])  # before an agent is watched for nothing
+        watched = time.monotonic()
         target, period = _target(agent, pause, period_s, dry_run, told)
+        spent_s = time.monotonic() - watched
         name = target.name or "agent"
     places = _places(cpus, default=(runs.last_cpu(),) if level else ())
     if compare:
@@ -228,7 +233,7 @@ def run(
     shares = [variant.share for variant in variants]
     plan = Plan(
         variants,
-        _design(budget, budget_s, period, shares, looking=True),
+        _design(budget, period, shares, spent_s),
         default_ntasks() if ntasks is None else ntasks,
         op=op,
         size=0 if op in NO_SIZE else size,
@@ -247,9 +252,9 @@ def run(
         return _dry(plan, start, out, budget)
     request = runs.Request(plan, start, out, ("sonde", *sys.argv[1:]), budget, began, timeout_s)
     measured = runs.measure(request, settings().bar("noise run", budget))
+    measured.check()
     outcome = told_by(measured.paths[0], "run")
     outcome.warnings = [*told, *outcome.warnings]
-    measured.check()
     if measured.interrupted:
         outcome.tell_interrupted(measured.paths)
     return outcome
@@ -357,10 +362,10 @@ class _TooShort(UsageError):
     exit = Exit.INCOMPLETE
 
 
-def _design(budget: float, asked: float | None, period_s: float, shares: list[int], looking: bool) -> Any:
+def _design(budget: float, period_s: float, shares: list[int], spent_s: float = 0.0) -> Any:
     """The design that a budget has time for; too short a budget is told with exit code 4, before anything starts."""
     try:
-        return design_for(budget, period_s, shares=shares, looking=looking)
+        return design_for(budget, period_s, shares=shares, spent_s=spent_s)
     except UsageError as error:
         raise _TooShort(error.code, error.what, error.hint) from None
 

@@ -274,11 +274,13 @@ def design_for(
     shares: Sequence[int] = (1, 1),
     looking: bool = True,
     block_s: float | None = None,
+    spent_s: float = 0.0,
 ) -> Design:
     """Blocks that fit a budget.
 
     period_s: the agent's; 0: not known. shares: blocks of each variant in a round. looking: more than one look.
     block_s: length of a block, by default what holds whole periods.
+    spent_s: of the budget already, on finding the period.
 
     Raises
     ------
@@ -286,9 +288,9 @@ def design_for(
     """
     block_s = block_s or block_length(period_s)
     count = sum(shares)
-    pairs = affordable_pairs(budget_s, block_s, settle_s, count)
+    pairs = affordable_pairs(budget_s - spent_s, block_s, settle_s, count)
     if pairs < LEAST_PAIRS:
-        needed = math.ceil(needed_budget(LEAST_PAIRS, block_s, settle_s, count))
+        needed = math.ceil(needed_budget(LEAST_PAIRS, block_s, settle_s, count) + spent_s)
         raise UsageError(
             "noise.budget_too_short",
             f"{format_duration(budget_s)} have time for {pairs} of the {LEAST_PAIRS} rounds that a verdict needs at "

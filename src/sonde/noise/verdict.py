@@ -43,13 +43,12 @@ def interval(low: float, high: float) -> str:
     return " to ".join(f"{end:.{decimals}f}" for end in ends) + " %"
 
 
-def _ends(row: xr.Dataset, name: str) -> str:
+def _percent(row: xr.Dataset, name: str) -> str:
+    return percent(float(row[name]))
+
+
+def _interval(row: xr.Dataset, name: str) -> str:
     return interval(float(row[f"{name}_low"]), float(row[f"{name}_high"]))
-
-
-def _known(row: xr.Dataset, name: str) -> str:
-    """ "1.2 %, 95 %: 1.1 to 1.3 %"."""
-    return f"{percent(float(row[name]))}, 95 %: {_ends(row, name)}"
 
 
 def material(row: xr.Dataset, matters: float) -> str:
@@ -84,7 +83,7 @@ def row_sentence(row: xr.Dataset, attrs: dict[str, Any]) -> str:
                 "have been found"
             )
         return f"{name}: nothing detected at {percent(alpha)} ({told_p}); {seen}."
-    size = f"{percent(float(row['slowdown']))} slowdown ({_ends(row, 'slowdown')})"
+    size = f"{_percent(row, 'slowdown')} slowdown ({_interval(row, 'slowdown')})"
     worth = {
         "yes": f"more than the {percent(matters)} that matters",
         "no": f"less than the {percent(matters)} that matters",
@@ -101,16 +100,14 @@ def sentence(summary: xr.Dataset, dataset: str = "") -> str:
     if not rows:
         iteration = float(summary["clean_iteration"])
         lost = percent(float(summary["clean_lost"]))
-        return (
-            f"clean run: an iteration takes {format_duration(iteration)}, {lost} of time is lost in stalls."
-        )
+        return f"clean run: an iteration takes {format_duration(iteration)}, {lost} of time is lost in stalls."
     if len(rows) == 1:
         return row_sentence(rows[0], summary.attrs)
     found = [row for row in rows if int(row["detected"])]
     if summary.attrs.get("study") == "compare":
         return compared(rows, summary.attrs)
-    told = ", ".join(str(row["variant"].values) for row in found) or "none"
-    return f"{len(found)} of {len(rows)} variants are detected: {told}."
+    names = ", ".join(str(row["variant"].values) for row in found) or "none"
+    return f"{len(found)} of {len(rows)} variants are detected: {names}."
 
 
 def is_survey(summary: xr.Dataset) -> bool:
@@ -294,8 +291,8 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
             out.append(
                 Warning(
                     "noise.drives_failed",
-                    f"{row['variant'].values}: {failed:.0f} of {failed + float(row['drives']):.0f} drives failed, so "
-                    "the agent did less than its real work",
+                    f"{row['variant'].values}: {failed:.0f} of {failed + float(row['drives']):.0f} drives failed, "
+                    "so the agent did less than its real work",
                     "try the agent alone with sonde noise agents NAME --try",
                 )
             )
@@ -319,7 +316,7 @@ def tables(summary: xr.Dataset) -> list[Table]:
         out.append(_single(summary.isel(variant=0), summary))
     elif count:
         head = ("variant", "slowdown", "95 % interval", "p", "found after", "would find", "agent's CPU")
-        rows = []
+        rows: list[tuple[str, ...]] = []
         for k in range(count):
             row = summary.isel(variant=k)
             rows.append(
@@ -340,19 +337,19 @@ def tables(summary: xr.Dataset) -> list[Table]:
         if math.isfinite(float(summary["cost"].values[k, 0]))
     ]
     if modelled:
-        names = ("nodes", *(str(row["variant"].values) for row in modelled))
-        lines = [
+        nodes_head: tuple[str, ...] = ("nodes", *(str(row["variant"].values) for row in modelled))
+        rows = [
             (f"{nodes:,}".replace(",", " "), *(percent(float(row["cost"].values[i])) for row in modelled))
             for i, nodes in enumerate(summary["scale"].values)
         ]
-        lines.append(("any, in step", *(percent(float(row["cost_synchronised"])) for row in modelled)))
+        rows.append(("any, in step", *(percent(float(row["cost_synchronised"])) for row in modelled)))
         grain = format_duration(float(summary.attrs.get("grain_s", 0.001)))
         out.append(
             Table(
                 "Modelled slowdown at scale",
-                names,
-                lines,
-                right=tuple(range(1, len(names))),
+                nodes_head,
+                rows,
+                right=tuple(range(1, len(nodes_head))),
                 note=f"a model, not measured: the slowest of so many nodes decides each step of {grain}; agents at "
                 "independent times, and in step with each other",
             )
@@ -362,13 +359,14 @@ def tables(summary: xr.Dataset) -> list[Table]:
 
 def _single(row: xr.Dataset, summary: xr.Dataset) -> Table:
     fresh = "blocks after the detection" if int(row["effect_fresh"]) else "all blocks"
-    period = format_duration(float(row["mde_period"]))
     rows = [
-        ("slowdown", f"{_known(row, 'slowdown')}, from {int(row['effect_pairs'])} pairs of {fresh}"),
-        ("  lost in stalls", _known(row, "stalls")),
-        ("  typical iteration", _known(row, "typical")),
-        ("would find", f"bursts of {percent(float(row['mde']))} of each {period}, with power 90 %"),
-    ]
+        ("slowdown", f"{_percent(row, 'slowdown')}, 95 %: {_interval(row, 'slowdown')}, "
+         f"from {int(row['effect_pairs'])} pairs of {fresh}"),
+        ("  lost in stalls", f"{_percent(row, 'stalls')}, 95 %: {_interval(row, 'stalls')}"),
+        ("  typical iteration", f"{_percent(row, 'typical')}, 95 %: {_interval(row, 'typical')}"),
+        ("would find", f"bursts of {_percent(row, 'mde')} of each {format_duration(float(row['mde_period']))}, "
+         "with power 90 %"),
+    ]  # fmt: skip
     if int(row["detected"]):
         rows += [("given away by", cause(row)), ("late", noisy_rank(row))]
     if math.isfinite(float(row["agent_cpu"])):
@@ -398,11 +396,11 @@ def _single(row: xr.Dataset, summary: xr.Dataset) -> Table:
                 f"{by_means} the end: gap {percent(gap)}" if gap > 0 else f"{by_means} the end: they overlap",
             )
         )
-    iteration = format_duration(float(summary["clean_iteration"]))
-    keeping = percent(float(summary["keeping_share"]))
-    ranks = int(summary.attrs["ranks"])
-    told = f"{loop(summary)}, {ranks} ranks, iteration {iteration}; keeping its times costs {keeping}"
-    rows.append(("loop", told))
+    rows.append(
+        ("loop", f"{loop(summary)}, {int(summary.attrs['ranks'])} ranks, iteration "
+         f"{format_duration(float(summary['clean_iteration']))}; keeping its times costs "
+         f"{_percent(summary, 'keeping_share')}")
+    )  # fmt: skip
     return Table("", ("", ""), rows)
 
 

@@ -102,7 +102,7 @@ class Listener:
 
     room          prefix of codes.
     sample_kinds  values of a record's `kind` that say it holds samples: a run without any is forgotten when
-                  it is interrupted. None: every record does.
+                  it fails or is interrupted. None: every record does.
     crowded       what it means that ranks share cores, and what to do.
     dropped       what there are too many of for their files, and what to do.
     patience      what to do when ranks were silent for longer than --timeout.
@@ -206,7 +206,7 @@ def run(job: Job, listener: Listener) -> Measured:
         if listener.interrupted and nothing_in(run_dir, listener.sample_kinds):
             forget(run_dir)
             raise _interrupted(listener.room)
-        if listener.started is None and error is not None:
+        if error is not None and (listener.started is None or nothing_in(run_dir, listener.sample_kinds)):
             forget(run_dir)
             raise error
         files = seal.seal(
