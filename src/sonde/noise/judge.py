@@ -212,9 +212,7 @@ def blocks_of(raw: xr.Dataset, on: int | None = 1, off: int = 0) -> Blocks:
     if on == off:
         raise UsageError("noise.no_such_variant", f"variant {on} cannot be compared with itself", "")
     variant = raw["variant"].values
-    chosen = np.flatnonzero(
-        (raw["status"].values == 1) & np.isin(variant, (off,) if on is None else (on, off))
-    )
+    chosen = np.flatnonzero((raw["status"].values == 1) & np.isin(variant, (off,) if on is None else (on, off)))
     t_begin = raw["t_begin"].values[:, chosen]
     present = np.isfinite(t_begin).any(axis=1) if len(chosen) else np.zeros(raw.sizes["rank"], bool)
     ranks = np.flatnonzero(present)
