@@ -9,8 +9,7 @@ import numpy as np
 import xarray as xr
 
 from sonde import _core
-from sonde.noise.analyse import analyse
-from sonde.noise.blocks import RAW
+from sonde.noise.blocks import RAW, SCHEMA
 from sonde.noise.plan import looks
 
 BLOCK_S, PITCH_S, SETTLE_S, ITERATION_S, TICK_S = 1.0, 1.065, 0.05, 20e-6, 1e-9
@@ -128,6 +127,7 @@ def run(
         **dict(
             fold_weight=0.8,
             permutations=1999,
+            variant_periods_s=[1.0] * (count + 1),
             shares=[1] * (count + 1),
             period_s=1.0,
             alpha=0.01,
@@ -151,4 +151,4 @@ STALL_NAMES = ("stall_t", "stall_length", "stall_delay", "stall_gap")
 def tree(raw: xr.Dataset) -> xr.DataTree:
     """The dataset of a run as `sonde.open` gives it."""
     root = xr.Dataset(attrs={"schema": "noise/1", "hostlist": "n000", "complete": 1, **raw.attrs})
-    return xr.DataTree.from_dict({"/": root, "/raw": raw, "/summary": analyse(raw)})
+    return xr.DataTree.from_dict({"/": root, "/raw": raw, "/summary": SCHEMA.analyse(raw)})

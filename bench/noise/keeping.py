@@ -1,4 +1,4 @@
-"""What keeping every iteration adds to a loop of 1 KiB Alltoall: kept and bare stretches in turns, by the detector itself."""
+"""What keeping every iteration adds to a loop of 1 KiB Alltoall: kept and bare in turns, by the detector itself."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def rows() -> list[dict]:
                 "value": middle,
                 "ci": list(interval),
                 "met": middle <= 0.01 if every == 0 else None,
-                "note": f"{STARTS} starts, in each 32 pairs of 4 ms kept and bare in turns, the first drawn; some rank kept "
-                f"every single iteration in {sum(f == 1 for f in readers)} of them",
+                "note": f"{STARTS} starts, in each 32 pairs of 4 ms kept and bare in turns, the first drawn; "
+                f"some rank kept every single iteration in {sum(f == 1 for f in readers)} of them",
             }
         )
     return out

@@ -1,4 +1,4 @@
-"""Live: clean runs, and the noise source at known levels, pinned to a CPU that is drawn; one run a time, in drawn order.
+"""Live: clean runs, and the noise source at known levels on a CPU that is drawn, one after the other, in drawn order.
 
 Each run ends with its verdict, or when its time is over. Machines are shared: what else ran stands beside each row.
 """
@@ -50,7 +50,8 @@ def rows() -> list[dict]:
         for level, bar in asked
     ]
     clean = [run for run in seen if run.level == 0]
-    lost = f"time lost in stalls with nothing on: median {np.median([run.lost for run in seen]):.2%}, worst {max(run.lost for run in seen):.2%}"
+    losses = [run.lost for run in seen]
+    lost = f"lost in stalls with nothing on: median {np.median(losses):.2%}, worst {max(losses):.2%}"
     row = alarm_row("false alarms, live clean runs", sum(run.detected for run in clean), len(clean))
     row["note"] += f"; {lost}"
     out = [row]
@@ -66,7 +67,8 @@ def rows() -> list[dict]:
                     binomtest(sum(run.detected for run in here), len(here)).proportion_ci(0.95, "exact")
                 ),
                 "met": None,
-                "note": f"{len(here)} runs; seconds to the verdict: {', '.join('not found' if np.isinf(t) else f'{t:.0f}' for t in times)}; {lost}",
+                "note": f"{len(here)} runs; seconds to the verdict: "
+                f"{', '.join('not found' if np.isinf(t) else f'{t:.0f}' for t in times)}; {lost}",
             }
         )
     found = [run for run in seen if run.level and run.detected]
@@ -74,13 +76,13 @@ def rows() -> list[dict]:
     never = sum(np.isinf(ratio) for ratio in ratios)
     out.append(
         {
-            "what": "time to verdict: the source's rule (means' 99 % intervals apart by 0.5 %) over Sonde's, same blocks",
+            "what": "time to verdict: the source's rule (99 % intervals 0.5 % apart) over Sonde's, same blocks",
             "bar": ">= 10 times, or the source's rule never separates",
             "value": float(np.median(ratios)) if ratios and np.isfinite(np.median(ratios)) else None,
             "ci": None,
             "met": bool(ratios) and all(ratio >= 10 for ratio in ratios),
-            "note": f"{len(found)} detected runs; in {never} the source's rule never separated within the run; without the gap, "
-            f"intervals merely disjoint at some moment: {sum(np.isfinite(run.source_s) for run in found)} of {len(found)} runs",
+            "note": f"{len(found)} detected runs; in {never} the source's rule never separated within the run; "
+            f"without the gap, intervals disjoint at some moment: {sum(np.isfinite(run.source_s) for run in found)}",
         }
     )
     named = [run for run in found if run.rank >= 0]
@@ -92,7 +94,7 @@ def rows() -> list[dict]:
             "value": right / len(found) if found else None,
             "ci": list(binomtest(right, len(found)).proportion_ci(0.95, "exact")) if found else None,
             "met": bool(found) and right >= 0.95 * len(found),
-            "note": f"{right} right, {len(named) - right} wrong, {len(found) - len(named)} not named, of {len(found)} runs",
+            "note": f"{right} right, {len(named) - right} wrong, {len(found) - len(named)} not named",
         }
     )
     return out

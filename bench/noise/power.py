@@ -87,7 +87,7 @@ def _curve(known: dict[str, judge.Blocks]) -> list[dict]:
                 least[name] = np.nan if burst is None else burst
             out.append(
                 {
-                    "what": f"minimal detectable burst each second, period {'known' if told else 'unknown'}, {budget:g} s",
+                    "what": f"least burst found each second, period {'known' if told else 'unknown'}, {budget:g} s",
                     "bar": "reported",
                     "value": float(np.nanmedian(list(least.values()))),
                     "ci": None,

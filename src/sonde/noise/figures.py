@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from importlib import import_module
 from importlib.util import find_spec
+from types import ModuleType
 
 import numpy as np
 import xarray as xr
@@ -13,7 +14,7 @@ from sonde.core.errors import DataError, typed
 from sonde.core.figure import Axis, Figure, Kind, Slider
 from sonde.core.section import Fact, Method, Section
 from sonde.core.units import format_duration
-from sonde.noise import verdict
+from sonde.noise import studies, study_words, verdict
 from sonde.noise.analyse import CELLS, QUANTILES, WINDOW_AFTER, WINDOW_BEFORE, reader
 from sonde.noise.histogram import quantiles
 from sonde.noise.verdict import percent
@@ -68,6 +69,12 @@ SEVERAL = Method(
     "Holm, Scand. J. Statist. 6, 1979",
 )
 
+STEADINESS = Method(
+    "Steadiness of clean runs",
+    "Whether groups of blocks are of one level, and at which block it changes.",
+    "Kruskal & Wallis, J. Am. Stat. Assoc. 47, 1952; Pettitt, Applied Statistics 28, 1979",
+)
+
 
 def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
     """One dataset's part of a report, whatever its kind.
@@ -111,24 +118,34 @@ def run_section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
     """A run's part of a report; as `section`."""
     summary = tree["summary"].to_dataset().load()
     summary = summary.assign_attrs({**tree.attrs, **summary.attrs})
-    several = summary.sizes.get("variant", 0) > 1
+    study = str(summary.attrs.get("study", "run"))
+    words: ModuleType = study_words if study in studies.STUDIES else verdict
+    methods = [*METHODS, SEVERAL] if summary.sizes.get("variant", 0) > 1 else list(METHODS)
+    if not summary.sizes.get("variant", 0):
+        methods = [STEADINESS] if "group_mean" in summary else []
     return Section(
         "noise",
         title(summary),
-        verdict.sentence(summary, dataset),
-        findings=verdict.findings(summary, dataset),
-        tables=verdict.tables(summary),
+        words.sentence(summary, dataset),
+        findings=words.findings(summary, dataset),
+        tables=words.tables(summary),
         figures=figures(tree, summary),
         facts=facts(summary),
-        method=[*METHODS, SEVERAL] if several else list(METHODS) if summary.sizes.get("variant", 0) else [],
-        warnings=verdict.warnings(summary),
+        method=methods,
+        warnings=words.warnings(summary),
         runs=runs(summary),
-        doubt=verdict.doubt(summary),
+        doubt=verdict.doubt(summary)
+        if words is verdict
+        else ""
+        if words.sound(summary)
+        else "too few blocks",
     )
 
 
 def runs(summary: xr.Dataset) -> dict[str, str]:
     """What was asked for, beyond the command."""
+    if verdict.is_survey(summary):  # whose rooms stand side by side in one table
+        return {}
     said = summary.attrs
     made = {"loop": f"{verdict.loop(summary)}, {int(said.get('ranks', 0))} ranks"}
     if "block_s" in said:
@@ -154,7 +171,8 @@ def title(summary: xr.Dataset) -> str:
         return f"Nothing beside {loop}"
     if study == verdict.SURVEY:
         return f"Sensitivity to noise of {loop}"
-    what = {"compare": "Placements of ", "sensitivity": "Levels of "}.get(study, "") + agent
+    prefix = {"compare": "Placements of ", "sensitivity": "Levels of ", "sweep": "Ways of "}
+    what = prefix.get(study, "") + agent
     return f"{'Noise source' if what == 'noise source' else what} beside {loop}"
 
 
@@ -184,8 +202,10 @@ def facts(summary: xr.Dataset) -> list[Fact]:
         out.append(Fact("found", f"{len(found)} of {len(rows)}", "variants"))
         if sensitivity(summary) is not None:
             for name, rule in (("detected", "Sonde's test"), ("source_detected", "disjoint 99 % means")):
-                floor = threshold(levels_of(summary), summary[name].values.astype(bool))
-                told = percent(floor) if math.isfinite(floor) else "none"
+                floor = studies.threshold(
+                    levels_of(summary).tolist(), summary[name].values.astype(bool).tolist()
+                )
+                told = "none" if floor is None else study_words.level_text(floor)
                 out.append(Fact("lowest level found", told, f"by {rule}"))
         else:
             least = min(rows, key=lambda row: float(row["slowdown"]))
@@ -221,6 +241,7 @@ def figures(tree: xr.DataTree, summary: xr.Dataset) -> list[Figure]:
     made = [
         sensitivity(summary),
         variants(summary),
+        groups(summary),
         blocks(summary),
         None if raw is None else stalls(raw, summary),
         folded(summary),
@@ -233,6 +254,8 @@ def figures(tree: xr.DataTree, summary: xr.Dataset) -> list[Figure]:
 
 def _names(summary: xr.Dataset) -> list[str]:
     """Of all cases, the first without an agent."""
+    if str(summary.attrs.get("agent")) == "none":
+        return [CLEAN, *["on in name only" for _ in summary["case"].values[1:]]]
     return [CLEAN, *(str(name) for name in summary["case"].values[1:])]
 
 
@@ -273,11 +296,37 @@ def blocks(summary: xr.Dataset) -> Figure | None:
         "noise-blocks",
         "Iteration over the run, block by block",
         "Each point is the mean iteration of one block. What was on in a block was drawn by lot, so that a machine "
-        "that changes by itself moves all colours alike; a lasting distance between the dashed medians is the agent's."
+        "that changes by itself moves all colours alike; a distance between the dashed medians that the spread of the "
+        "points does not explain is the agent's."
         + (" Blocks after the dotted line had no part in finding it." if math.isfinite(found) else ""),
         Kind.SCATTER,
         data,
         {"x": TIME, "y": Axis("mean iteration", "s", log=bool(mean[known].max() > WIDE * mean[known].min()))},
+    )
+
+
+def groups(summary: xr.Dataset) -> Figure | None:
+    """Of a clean run: the mean of each group of blocks with its interval."""
+    if "group_mean" not in summary or summary.sizes["group"] < 2:
+        return None
+    value, low, high = (summary[name].values[None] for name in ("group_mean", "group_low", "group_high"))
+    data = xr.Dataset(
+        {
+            "x": ("point", np.arange(1, value.size + 1)),
+            "y": (("series", "point"), value),
+            "low": (("series", "point"), low),
+            "high": (("series", "point"), high),
+        }
+    )
+    return Figure(
+        "noise-groups",
+        "Clean runs, group by group",
+        "The mean iteration of each group of blocks with nothing on, with its 99 % interval. Groups whose intervals "
+        "are disjoint differ by themselves: no agent was there, and a rule that calls such a distance an agent would "
+        "be wrong here.",
+        Kind.SCATTER,
+        data,
+        {"x": Axis("group"), "y": Axis("mean iteration", "s")},
     )
 
 
@@ -316,7 +365,8 @@ def stalls(raw: xr.Dataset, summary: xr.Dataset) -> Figure | None:
     )
     shaded = ""
     if _single(summary):
-        data = data.assign(band=(("band", "end"), stretches(summary, 1)), band_name=f"{names[1]} on")
+        shade = names[1] if summary.attrs.get("agent") == "none" else f"{names[1]} on"
+        data = data.assign(band=(("band", "end"), stretches(summary, 1)), band_name=shade)
         shaded = " The ground is shaded where it was on."
     thinned = (
         f" Of {total} stalls the {length.size} longest are drawn, from {format_duration(least)} on."
@@ -616,8 +666,9 @@ def sensitivity(summary: xr.Dataset) -> Figure | None:
         },
         coords={"series": [*groups, "slowdown = level"]},
     )
-    marks = [(threshold(level, found), name) for found, name in ((ours, "Sonde"), (theirs, "disjoint means"))]
-    marks = [(at, name) for at, name in marks if math.isfinite(at)]
+    rules = ((ours, "Sonde"), (theirs, "disjoint means"))
+    floors = [(studies.threshold(level.tolist(), found.tolist()), name) for found, name in rules]
+    marks = [(at, name) for at, name in floors if at is not None]
     if marks:
         data = data.assign(
             mark=("mark", [at for at, _ in marks]),
@@ -638,16 +689,8 @@ def sensitivity(summary: xr.Dataset) -> Figure | None:
 
 def levels_of(summary: xr.Dataset) -> np.ndarray:
     """(variant,) level of the noise source, a share; NaN of anything else, or where the run does not say."""
+    if "duty_asked" in summary:
+        return np.asarray(summary["duty_asked"].values, float)
     count = summary.sizes.get("variant", 0)
     told = np.atleast_1d(np.asarray(summary.attrs.get("levels", ()), float))
     return told[1:] if told.size == count + 1 else np.full(count, np.nan)
-
-
-def threshold(level: np.ndarray, found: np.ndarray) -> float:
-    """The lowest level such that it and all above it are found; NaN where the highest is not, or there is none."""
-    out = math.nan
-    for k in np.argsort(-np.where(np.isfinite(level), level, -np.inf)):
-        if not np.isfinite(level[k]) or not found[k]:
-            break
-        out = float(level[k])
-    return out

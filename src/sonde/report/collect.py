@@ -76,6 +76,7 @@ UNTOLD = frozenset(
             "blocks_planned",
             "blocks_measured",
         ),
+        *("variant_periods_s", "variant_sources"),
     )
 )
 # Of the machine, what a reader asks first

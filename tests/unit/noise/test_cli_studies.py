@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
+import sonde.noise.cli  # noqa: F401  (mounts cli_studies, which imports it: it must come first)
 from sonde.core.errors import Exit, UsageError
 from sonde.noise import cli_studies
 from sonde.noise.plan import design_for

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import noise_runs
 import numpy as np
 import pytest
 import xarray as xr
 from run_blocks import source_file
 
+import noise_runs
 import sonde
 from sonde.core import seal
 from sonde.core.errors import DataError
@@ -92,7 +92,7 @@ class TestSection:
         section = figures.section(noise_runs.tree(raw), "noise.nc")
         assert section.title == "Sensitivity to noise of alltoall of 1 KiB"
         assert "noise-cost" not in [figure.id for figure in section.figures]
-        assert section.findings == []
+        assert (section.findings, section.runs) == ([], {})
         assert section.verdict.startswith("bursts of 1.0 % were found")
 
     @pytest.mark.parametrize("which", ["one", "levels", "null"])
@@ -160,6 +160,13 @@ class TestStalls:
     def test_none_at_all(self):
         tree = noise_runs.tree(noise_runs.run([0.0], machine_per_s=0.0))
         assert "noise-stalls" not in by_id(tree)
+
+
+def test_nothing_that_was_switched_on_is_not_called_an_agent():
+    tree = noise_runs.tree(noise_runs.run([0.0], agent="none", names=["nothing"]))
+    data = by_id(tree)["noise-stalls"].data
+    assert data["series"].values.tolist() == ["nothing on", "on in name only"]
+    assert str(data["band_name"].values) == "on in name only"
 
 
 class TestFold:
@@ -257,18 +264,20 @@ class TestSeveral:
         assert figures.section(tree).title == "Placements of noise source beside alltoall of 1 KiB"
         assert figures.section(tree).method[-1] is figures.SEVERAL
 
-    @pytest.mark.parametrize(
-        ("found", "floor"),
-        [([1, 1, 1], 0.1), ([1, 1, 0], 0.3), ([0, 1, 1], np.nan), ([1, 0, 1], 1.0), ([0, 0, 0], np.nan)],
-        ids=["all", "not the lowest", "not the highest", "a gap", "none"],
-    )
-    def test_the_floor_is_the_lowest_with_all_above_it(self, found, floor):
-        told = figures.threshold(np.array([1.0, 0.3, 0.1]), np.array(found, bool))
-        np.testing.assert_equal(told, floor)
+    def test_what_is_no_level_has_no_curve(self, one):
+        assert figures.sensitivity(one["summary"].to_dataset()) is None
 
-    def test_a_floor_without_levels(self):
-        assert np.isnan(figures.threshold(np.array([np.nan]), np.array([True])))
-        assert np.isnan(figures.threshold(np.array([]), np.array([], bool)))
+
+def test_groups_of_clean_runs_have_their_intervals():
+    raw = noise_runs.run([], pairs=12, agent="none", study="stability", rounds=[6, 6])
+    segment = np.arange(raw.sizes["block"]) // (raw.sizes["block"] // 2)
+    tree = noise_runs.tree(raw.assign(segment=("block", segment.astype("i4"), raw["segment"].attrs)))
+    section = figures.section(tree)
+    data = by_id(tree)["noise-groups"].data
+    assert data["x"].values.tolist() == [1, 2]
+    assert (data["low"].values < data["y"].values).all()
+    assert (data["y"].values < data["high"].values).all()
+    assert section.method == [figures.STEADINESS]
 
 
 def test_a_source_has_its_words(tmp_path):

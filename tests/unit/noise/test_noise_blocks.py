@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from types import SimpleNamespace
 
-import noise_runs
 import numpy as np
 import pytest
 import xarray as xr
@@ -13,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from run_blocks import BEGAN_S, CALIBRATION, TICK_S, RunFile, placed, plan, source_file
 
+import noise_runs
 from sonde import _core
 from sonde.core import dataset, seal
 from sonde.core.blocks import BlockFile

@@ -63,6 +63,12 @@ def test_variants_are_told_with_their_place():
     assert "--spend" in words
 
 
+def test_what_is_planned_is_not_told_as_the_machine():
+    from sonde.report.collect import RUN, UNTOLD
+
+    assert set(made(Variant("agent")).attrs()) <= UNTOLD | set(RUN)
+
+
 def test_several_variants_are_not_looked_at_early():
     two = made(Variant("a"), Variant("b"))
     assert not two.sequential

@@ -230,7 +230,9 @@ class TestSurvey:
 
     def test_a_run_that_ended_before_its_first_look_accuses_nobody(self):
         run = self.told(UNSEEN | dict(z_fold=0.0, z_ranked=0.0, p_adjusted=1.0))
-        assert verdict.sentence(run).startswith("the time was over before bursts of 1.0 % could be looked for;")
+        assert verdict.sentence(run).startswith(
+            "the time was over before bursts of 1.0 % could be looked for;"
+        )
         assert (verdict.findings(run), verdict.sound(run)) == ([], False)
         assert verdict.doubt(run) == "bursts of 1.0 % could not be looked for"
 
