@@ -179,8 +179,8 @@ def compared(rows: list[xr.Dataset], attrs: dict[str, Any]) -> str:
 
 def cause(row: xr.Dataset) -> str:
     """What gave it away, in words."""
-    weight_fold = float(row["p_fold"])
-    if weight_fold <= float(row["p_ranked"]) and float(row["period"]) > 0:
+    folded = int(row["effect_window"]) or float(row["p_fold"]) <= float(row["p_ranked"])
+    if folded and float(row["period"]) > 0:
         since = "after it is let go" if int(row["from_resume"]) else "of the run's time"
         return f"stalls each {format_duration(float(row['period']))}, {format_duration(float(row['phase']))} {since}"
     feature = int(row["feature"])

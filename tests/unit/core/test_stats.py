@@ -285,6 +285,7 @@ ON_SAMPLES = {
     "effective_samples": stats.effective_samples,
     "effective_samples of epochs": lambda x: stats.effective_samples(x, np.zeros(len(x), int)),
     "fit_lognormal3": stats.fit_lognormal3,
+    "hodges_lehmann": stats.hodges_lehmann,
     "periodogram": stats.periodogram,
     "welch": lambda x: stats.welch(x, 2),
     "welch of epochs": lambda x: stats.welch(x, 2, epoch=np.zeros(len(x), int)),
@@ -302,7 +303,7 @@ ON_SAMPLES = {
 
 def test_the_list_above_is_complete():
     named = {name.split()[0] for name in ON_SAMPLES}
-    classes = {"ChangePoint", "Interval", "Lognormal3", "Ranks", "SteadyMedian", "Summary"}
+    classes = {"ChangePoint", "Interval", "Lognormal3", "Ranks", "Shift", "SteadyMedian", "Summary"}
     assert named | classes | {"quantile_ranks"} == set(stats.__all__)
 
 

@@ -195,8 +195,8 @@ def test_blocks_of_a_dataset(tmp_path):
     assert blocks.segment.tolist() == [0, 0, 1, 1]
     assert blocks.on.tolist() == [1, 0, 0, 1]
     np.testing.assert_allclose(blocks.begin_s, [1, 1.3, 1.6, 1.9])
-    # As recorded with the agent on, of the first rank; without it the settling time.
-    np.testing.assert_allclose(blocks.resumed_s, [0.1, 0.05, 0.05, 1.0])
+    # As the first rank recorded it, of blocks without an agent too: both kinds have one origin.
+    np.testing.assert_allclose(blocks.resumed_s, [0.1, 0.4, 0.7, 1.0])
     assert len(blocks.stall_block) == 12
     first = blocks.stall_block == 0
     np.testing.assert_allclose(blocks.stall_t_s[first], [0.1, 0.101, 0.201], rtol=1e-6)
