@@ -10,6 +10,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
+#include <set>
 #include <utility>
 
 #include "core/clock.hpp"
@@ -24,12 +26,12 @@ namespace sonde::noise {
 namespace {
 
 constexpr std::size_t most_stalls = 20000;       // of a block; more are counted, not kept
-constexpr double stalls_per_s = 1000;            // what the threshold aims at on the machine as it is
+constexpr double stalls_per_s = 400;             // what the threshold aims at on the machine as it is
 constexpr double shortest_stall_s = 3e-6;
 constexpr double agreement_s = 0.002;            // between two agreements to go on
-constexpr double warm_up_s = 0.15, look_s = 0.35;
-constexpr int keeping_pairs = 32;
-constexpr double keeping_s = 0.004;              // one half of a pair
+constexpr double warm_up_s = 0.1, look_s = 0.25;
+constexpr int keeping_pairs = 48, choosing_pairs = 96;
+constexpr double keeping_s = 0.0025;             // one half of a pair
 constexpr std::uint32_t coarsest = 16;          // iterations that share a reading where it is dear
 constexpr double dearest_share = 0.01;           // what keeping may cost before readings are shared
 constexpr std::uint32_t longest_tick = 0xffffffffu;
@@ -248,7 +250,7 @@ Result<Calibration> Detector::calibrate() {
   threshold_ = static_cast<std::uint64_t>(found_.stall_s / found_.tick_s);
   set_chunk(found_.iteration_s);
   make_room(options_.longest_block_s, found_.iteration_s);
-  measure_keeping(found_.iteration_s);
+  measure_keeping(found_.iteration_s, keeping_pairs);
   return found_;
 }
 
@@ -272,32 +274,29 @@ void Detector::choose_readers(double iteration_s) {
     found_.every = options_.every;
     return;
   }
-  auto dear = [&] {
-    measure_keeping(iteration_s);
+  auto cost = [&](int pairs) {
+    measure_keeping(iteration_s, pairs);
     MPI_Bcast(&found_.keeping_share, 1, MPI_DOUBLE, 0, team_.comm());
-    return found_.keeping_share > dearest_share;
+    return found_.keeping_share;
   };
-  if (!dear()) return;
-  const int n = team_.size();
-  std::vector<int> candidates{0, n - 1, n / 2, n / 3};
-  std::vector<double> cost;
+  if (cost(keeping_pairs) <= dearest_share) return;
+  std::set<int> candidates{0, team_.size() / 2, team_.size() - 1};
+  std::pair<double, int> least{std::numeric_limits<double>::infinity(), 0};
   for (const int reader : candidates) {
     found_.every = team_.rank() == reader ? 1 : coarsest;
-    if (!dear()) return;
-    cost.push_back(found_.keeping_share);
+    least = std::min(least, {cost(choosing_pairs), reader});
   }
-  const auto best = std::min_element(cost.begin(), cost.end()) - cost.begin();
-  found_.every = team_.rank() == candidates[static_cast<std::size_t>(best)] ? 1 : coarsest;
+  found_.every = team_.rank() == least.second ? 1 : coarsest;
 }
 
 // Bare and kept in turns, the first of a pair drawn: what keeping adds to the loop.
-void Detector::measure_keeping(double iteration_s) {
+void Detector::measure_keeping(double iteration_s, int pairs) {
   const double wanted = std::min(keeping_s / iteration_s, static_cast<double>(found_.room)) / coarsest;
   const auto count = coarsest * static_cast<std::uint32_t>(std::max(wanted, 1.0));
   Random random(1);
   std::vector<double> shares;
   block_ = nullptr;
-  for (int pair = 0; pair < keeping_pairs; ++pair) {
+  for (int pair = 0; pair < pairs; ++pair) {
     double time[2] = {0, 0};
     const bool first = random.below(2) == 1;
     for (const bool keeping : {first, !first}) {

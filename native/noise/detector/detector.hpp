@@ -96,7 +96,7 @@ class Detector {
   void set_chunk(double iteration_s);
   void make_room(double length_s, double iteration_s);
   void choose_readers(double iteration_s);
-  void measure_keeping(double iteration_s);
+  void measure_keeping(double iteration_s, int pairs);
   void step();
   double polled_step();
   int go_on(int wanted);  ///< what rank 0 wants

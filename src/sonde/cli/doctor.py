@@ -15,12 +15,14 @@ from sonde.core.outcome import Outcome, Table
 # What each room stands on: checks of which one must work (its MPI), and checks that all must.
 ROOMS = {
     "net": (("openmpi", "mpich"), ("netcdf",)),
+    "noise": (("openmpi", "mpich"), ("netcdf", "noise")),
     "data": ((), ("netcdf",)),
     "report": ((), ("netcdf", "report")),
 }
 # The room beside which a missing thing is told.
 WANTS = {
     "net": ("openmpi", "mpich", "netcdf"),
+    "noise": ("openmpi", "mpich", "netcdf", "noise"),
     "data": ("netcdf", "parquet"),
     "report": ("report", "paper", "browser"),
 }

@@ -25,7 +25,9 @@ SOURCE_GAP = 0.005  # "several seconds": 2 s of some 430 s in the source's table
 SOURCE_LEVEL = 0.99
 MOST_LOST = 1 - 1e-6  # a block whose every iteration is a stall
 LATE_SHARE = 0.5  # a rank was late when the kernel kept it for this share of the stall
-NAMED_SHARE = 0.6  # a rank is named when it was late in this share of the stalls that somebody was late in
+LATE_CELLS = 0.75  # to either side of the wake-up that was found, where late ranks are looked for
+LATE_BLOCKS = 0.5  # a rank is named when it was late in this share of blocks,
+NAMED_SHARE = 0.6  # and in this share of what all ranks were late in
 MDE_POWER, MDE_RUNS, MDE_PERMUTATIONS = 0.9, 40, 499
 SECONDS, NUMBER = {"units": "s"}, {"units": "1"}
 
@@ -201,8 +203,8 @@ TEXTS = {
     "mde": ("1", "shortest burst a period, as a share of it, that this run would have found with power 0.9"),
     "mde_period": ("s", "period of the bursts for which mde holds"),
     "noisy_rank": ("1", "the rank that is late in the agent's stalls; -1: none, or several"),
-    "late_share": ("1", "share of the agent's stalls in which a rank was late"),
-    "late_known": ("1", "share of the agent's stalls in which some rank was late"),
+    "late_share": ("1", "share of blocks in which a rank was late at the wake-up, on less off"),
+    "late_known": ("1", "share of blocks in which some rank was"),
     "cost": ("1", "modelled slowdown on so many nodes, agents not synchronised"),
     "cost_synchronised": ("1", "modelled slowdown on any number of nodes, agents synchronised"),
     "wake_lost": ("s", "time lost a period"),
@@ -261,7 +263,7 @@ def one(
     fresh = chosen[numbers.segment[chosen] >= len(rounds)]
     row: dict[str, Any] = {}
 
-    found_at = float(attrs.get("detected_s", math.nan))
+    found_at = _found_at(raw)
     if np.isfinite(found_at) and _sequential(attrs):
         planned = chosen[numbers.begin[chosen] < found_at]
         fresh = chosen[numbers.begin[chosen] >= found_at]
@@ -359,6 +361,17 @@ def case_means(numbers: Numbers, cases: int) -> dict[str, Any]:
             )
         )
     }
+
+
+def _found_at(raw: xr.Dataset) -> float:
+    """When the run itself found its agent, s since it began; NaN: it did not.
+
+    From its looks, which also a killed run leaves.
+    """
+    if "look_p_so_far" not in raw:
+        return float(raw.attrs.get("detected_s", math.nan))
+    found = np.asarray(raw["look_p_so_far"].values) <= float(raw.attrs["alpha"])
+    return float(np.asarray(raw["look_elapsed"].values)[found].min()) if found.any() else math.nan
 
 
 def _sequential(attrs: dict[str, Any]) -> bool:
@@ -488,7 +501,8 @@ def _window_lost(raw: xr.Dataset, numbers: Numbers, wake: Wake) -> np.ndarray:
     rank, block, phase, length = _phase(raw, numbers, wake)
     chosen = (rank == reader(raw)) & _inside(phase)
     lost = np.zeros(numbers.begin.size)
-    np.add.at(lost, block[chosen], length[chosen] - numbers.median[block[chosen]])
+    ordinary = float(np.asarray(raw["stamp_every"].values)[reader(raw)]) * numbers.median[block[chosen]]
+    np.add.at(lost, block[chosen], np.maximum(length[chosen] - ordinary, 0))
     return lost / numbers.length
 
 
@@ -529,7 +543,8 @@ def late(raw: xr.Dataset, numbers: Numbers, variant: int, wake: Wake | None) -> 
     """Which rank the agent's stalls are to be laid at.
 
     In a collective all ranks stall when one does. The rank that was late is the one which the kernel kept from
-    running (or, where the loop polled, whose own polling had the gap) for half of the stall or more.
+    running (or, where the loop polled, whose own polling had the gap) for half of the stall or more. Blocks are
+    counted in which a rank was late at the wake-up, on less off, by the stall length that parts the two best.
     """
     ranks = raw.sizes["rank"]
     nothing: dict[str, Any] = {
@@ -550,54 +565,30 @@ def late(raw: xr.Dataset, numbers: Numbers, variant: int, wake: Wake | None) -> 
             for r in range(ranks)
         ]
     )
-    t = np.concatenate(
-        [np.asarray(raw["stall_t"].isel(rank=r).values, dtype=np.float64)[kept[r]] for r in range(ranks)]
-    )
-    chosen = np.flatnonzero(_inside(phase) & (numbers.variant[block] == variant) & np.isfinite(away))
-    # What the machine does in that window anyway is left out: the longest stalls only, one a period or so.
-    long = _agent_stalls(numbers, block, phase, length, variant)
-    chosen = chosen[length[chosen] >= long]
-    if not chosen.size:
-        return nothing
-    order = chosen[np.argsort(t[chosen])]
-    events: list[set[int]] = []
-    until = -math.inf
-    for k in order:
-        if t[k] > until:
-            events.append(set())
-        until = max(until, t[k] + length[k])
-        if away[k] >= LATE_SHARE * length[k]:
-            events[-1].add(int(rank[k]))
-    known = [event for event in events if event]
-    share = np.array(
-        [sum(r in event for event in known) / len(known) if known else 0.0 for r in range(ranks)]
-    )
-    best = int(np.argmax(share))
-    alone = sum(event == {best} for event in known)
-    named = bool(known) and alone >= NAMED_SHARE * len(known) and len(known) >= 0.5 * len(events)
+    if not np.isfinite(away).any():
+        return nothing  # neither the kernel nor polling tells
+    at_wake = np.abs(phase) <= LATE_CELLS / CELLS
+    guilty = at_wake & (away >= LATE_SHARE * length)
+    on, off = (np.count_nonzero(numbers.variant == kind) for kind in (variant, 0))
+    lengths = np.unique(length[at_wake & (numbers.variant[block] == variant)])
+    best = np.zeros(ranks)
+    for threshold in lengths[:: max(1, lengths.size // 64)]:
+        chosen = guilty & (length >= threshold)
+        share = np.zeros(ranks)
+        for kind, blocks, sign in ((variant, on, 1), (0, off, -1)):
+            here = chosen & (numbers.variant[block] == kind)
+            pairs = np.unique(np.stack([rank[here], block[here]]), axis=1)[0]
+            share += sign * np.bincount(pairs, minlength=ranks) / max(blocks, 1)
+        if share.max() > best.max():
+            best = share
+    share = np.clip(best, 0, None)
+    loudest = int(np.argmax(share))
+    named = share[loudest] >= LATE_BLOCKS and share[loudest] >= NAMED_SHARE * share.sum()
     return {
-        "noisy_rank": best if named else -1,
+        "noisy_rank": loudest if named else -1,
         "late_share": share,
-        "late_known": len(known) / len(events),
+        "late_known": float(min(1.0, share.sum())),
     }
-
-
-def _agent_stalls(
-    numbers: Numbers, block: np.ndarray, phase: np.ndarray, length: np.ndarray, variant: int
-) -> float:
-    """Above this length stalls of the window are mostly the agent's: off blocks have few of them."""
-    inside = _inside(phase)
-    off = np.sort(length[inside & (numbers.variant[block] == 0)])
-    on = np.sort(length[inside & (numbers.variant[block] == variant)])
-    if not on.size:
-        return math.inf
-    on_blocks, off_blocks = (int(np.count_nonzero(numbers.variant == kind)) for kind in (variant, 0))
-    weight = max(on_blocks, 1) / max(off_blocks, 1)
-    for threshold in np.unique(on):
-        above = on.size - np.searchsorted(on, threshold)
-        if weight * (off.size - np.searchsorted(off, threshold)) <= 0.1 * above:
-            return float(threshold)
-    return float(on[-1])
 
 
 def scale(

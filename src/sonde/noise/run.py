@@ -83,6 +83,7 @@ class Listener(session.Listener):
 
     room = "noise"
     sample_kinds = (0,)  # blocks
+    poll_s = 2.0
     crowded = (
         "the kernel's switching between them is noise of its own, which hides the agent's",
         "give no more ranks than cores",

@@ -63,8 +63,9 @@ def material(row: xr.Dataset, matters: float) -> str:
 
 def blind(row: xr.Dataset, matters: float) -> bool:
     """Whether the run could not have seen a slowdown that matters."""
-    mde = float(row["mde"])
-    return not math.isfinite(mde) or mde > matters
+    mde, low = float(row["mde"]), float(row["slowdown_low"])
+    # An agent that works all the time makes no bursts, for which mde holds; its slowdown shows all the same.
+    return not math.isfinite(mde) or mde > matters or low > matters
 
 
 def row_sentence(row: xr.Dataset, attrs: dict[str, Any]) -> str:
@@ -193,12 +194,14 @@ def noisy_rank(row: xr.Dataset) -> str:
     """The rank that is late, in words."""
     rank = int(row["noisy_rank"])
     if rank >= 0:
-        return f"rank {rank}, late in {percent(float(row['late_share'].values[rank]))} of them"
+        return (
+            f"rank {rank}, late at the wake-up in {percent(float(row['late_share'].values[rank]))} of blocks"
+        )
     known = float(row["late_known"])
     if not math.isfinite(known):
         return "not looked for: no wake-up was found"
     if known < 0.5:
-        return f"none: the kernel kept a rank waiting in {percent(known)} of them only"
+        return f"none: the kernel kept a rank waiting in {percent(known)} of blocks only"
     shares = ", ".join(f"{r}: {percent(s)}" for r, s in enumerate(row["late_share"].values[:8]))
     return f"no single one ({shares})"
 

@@ -106,6 +106,7 @@ class Listener:
     crowded       what it means that ranks share cores, and what to do.
     dropped       what there are too many of for their files, and what to do.
     patience      what to do when ranks were silent for longer than --timeout.
+    poll_s        how often the parent wakes up to look after the probe: its own work is noise to what is measured.
     """
 
     room: str
@@ -113,6 +114,7 @@ class Listener:
     crowded: tuple[str, str]
     dropped: tuple[str, str]
     patience = "raise --timeout, or leave out the host that hangs with --hosts '^NAME'"
+    poll_s = 0.2
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
@@ -226,11 +228,11 @@ def listen(line: Sequence[str], run_dir: Path, listener: Listener, time_s: float
     time_s: how long it means to measure; 0: no limit. timeout_s: how long it may be silent, and how much
     longer than `time_s` it may take.
     """
-    process = ProbeProcess(line, run_dir, listener.take, room=listener.room)
+    process = ProbeProcess(line, run_dir, listener.take, room=listener.room, poll_s=listener.poll_s)
     over = threading.Event()
 
     def watch() -> None:
-        while not over.wait(0.5):
+        while not over.wait(max(0.5, listener.poll_s)):
             if time.monotonic() - listener.heard > timeout_s:
                 process.stop("timeout")
                 return

@@ -1,0 +1,36 @@
+"""What the noise room needs besides an MPI: its own programs, the kernel's word on who was kept waiting, agents."""
+
+from __future__ import annotations
+
+import os
+
+from sonde.cli.diagnosis import GOOD, NONE, POOR, Answer, Here, Need, check
+from sonde.core import launch
+
+PROGRAMS = ("sonde-agent", "sonde-detour", "sonde-keeper")
+
+
+@check("noise", "Noise", "Agents", 10)
+def noise(here: Here) -> Answer:
+    """Programs that are there, run_delay of this thread, and recipes whose agents are installed."""
+    from sonde.noise.agents import RECIPES
+    from sonde.noise.run_agents import missing
+
+    absent = [name for name in PROGRAMS if not os.access(launch.libexec() / name, os.X_OK)]
+    absent += [
+        f"sonde-noise for {flavour}"
+        for flavour in launch.built_flavours()
+        if not os.access(launch.libexec() / flavour / "sonde-noise", os.X_OK)
+    ]
+    found = [recipe.name for recipe in RECIPES if not missing(recipe)]
+    delay = (here.root / "proc/thread-self/schedstat").exists()
+    values = {"works": not absent, "programs_missing": absent, "agents": found, "run_delay": delay}
+    if absent:
+        return Answer(f"{', '.join(absent)}: not built", NONE, values, [Need(absent[0], "make setup")])
+    agents = (
+        f"agents with a recipe here: {', '.join(found)}" if found else "no agent with a recipe is installed"
+    )
+    if delay:
+        return Answer(f"{agents}; the kernel tells which rank was kept waiting", GOOD, values)
+    advice = "a late rank is named only with sonde noise run --poll: this kernel has no schedstat"
+    return Answer(f"{agents}; the kernel does not tell who was kept waiting", POOR, values, advice=advice)
