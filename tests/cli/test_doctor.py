@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sonde.cli import diagnosis, doctor
-from sonde.cli.diagnosis import FACT, GOOD, NONE, POOR, Answer, Check, Here, Need, ask, machine, mpi, rooms
+from sonde.cli.diagnosis import FACT, GOOD, NONE, POOR, Answer, Check, Here, Need, ask, machine, mpi, noise, rooms
 from sonde.core.launch.mpirun import Mpi
 
 
@@ -519,3 +519,24 @@ def test_this_machine_for_a_person(sonde):
     for title in ("Rooms", "MPI", "Machine", "Libraries"):
         assert f"\n  {title}\n" in ran.out
     assert max(map(len, ran.out.splitlines())) <= 80
+
+
+def test_noise_names_what_is_not_built(monkeypatch, tmp_path):
+    monkeypatch.setattr(noise.launch, "libexec", lambda: tmp_path)
+    monkeypatch.setattr(noise.launch, "built_flavours", lambda: ("openmpi",))
+    answer = noise.noise(Here())
+    assert answer.mark == NONE
+    assert answer.values["programs_missing"] == [
+        "sonde-agent",
+        "sonde-detour",
+        "sonde-keeper",
+        "sonde-noise for openmpi",
+    ]
+    assert answer.needs == [Need("sonde-agent", "make setup")]
+
+
+def test_noise_without_the_kernels_word_still_works(tmp_path):
+    answer = noise.noise(Here(root=tmp_path))
+    assert answer.mark == POOR
+    assert answer.values["works"]
+    assert "--poll" in answer.advice

@@ -569,7 +569,7 @@ def late(raw: xr.Dataset, numbers: Numbers, variant: int, wake: Wake | None) -> 
         return nothing  # neither the kernel nor polling tells
     at_wake = np.abs(phase) <= LATE_CELLS / CELLS
     guilty = at_wake & (away >= LATE_SHARE * length)
-    on, off = (np.count_nonzero(numbers.variant == kind) for kind in (variant, 0))
+    on, off = (max(1, int(np.sum(numbers.variant == kind))) for kind in (variant, 0))
     lengths = np.unique(length[at_wake & (numbers.variant[block] == variant)])
     best = np.zeros(ranks)
     for threshold in lengths[:: max(1, lengths.size // 64)]:
@@ -578,7 +578,7 @@ def late(raw: xr.Dataset, numbers: Numbers, variant: int, wake: Wake | None) -> 
         for kind, blocks, sign in ((variant, on, 1), (0, off, -1)):
             here = chosen & (numbers.variant[block] == kind)
             pairs = np.unique(np.stack([rank[here], block[here]]), axis=1)[0]
-            share += sign * np.bincount(pairs, minlength=ranks) / max(blocks, 1)
+            share += sign * np.bincount(pairs, minlength=ranks) / blocks
         if share.max() > best.max():
             best = share
     share = np.clip(best, 0, None)

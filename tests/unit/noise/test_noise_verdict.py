@@ -133,7 +133,7 @@ class TestOneAgent:
 class TestWhoWasLate:
     def test_one_rank(self):
         row = MATERIAL | dict(noisy_rank=1, late_share=[0.02, 0.98], late_known=1.0)
-        assert verdict.noisy_rank(summary(row).isel(variant=0)) == "rank 1, late in 98 % of them"
+        assert verdict.noisy_rank(summary(row).isel(variant=0)) == "rank 1, late at the wake-up in 98 % of blocks"
 
     def test_the_kernel_kept_nobody(self):
         row = MATERIAL | dict(late_share=[0.0, 0.1], late_known=0.1)
