@@ -55,7 +55,7 @@ BLOCK: dict[str, Described] = {
     "excluded": _of(_CELL, "s", "of the block, spent on agreeing to go on and on noting stalls"),
     "run_delay": _of(_CELL, "s", "time the kernel kept the rank from running"),
     "cpu": _of(_CELL, "s", "CPU time of the rank"),
-    "resumed": _of(_CELL, "s", "when the block's agent was let go, since the run began; NaN for none"),
+    "resumed": _of(_CELL, "s", "when the block's agent was let go, or would have been, since the run began"),
     "iterations": _of(_CELL, "1", "iterations; -1 not known", "<i8"),
     "involuntary": _of(_CELL, "1", "involuntary context switches; -1 not known", "<i8"),
     "stalls_lost": _of(_CELL, "1", "stalls for which there was no room; -1 not known", "<i8"),
