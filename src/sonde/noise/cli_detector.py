@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
 
 from sonde.core.errors import Exit, UsageError
 from sonde.core.options import DURATION, SHARE, SIZE, TIMEOUT, HouseType, Whole
+from sonde.core.provenance import parse_cpu_list
 from sonde.noise.plan import OPS
 
 PLACEMENTS = ("pinned", "free", "sibling", "sync")
@@ -124,12 +126,10 @@ def places(cpus: str | None, default: tuple[int, ...]) -> tuple[int, ...]:
         return default
     if cpus.strip() == "all":
         return ()
-    found: list[int] = []
-    for part in cpus.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()) or int(last or first) < int(first):
-            raise UsageError(
-                "noise.bad_cpus", f"--cpus '{cpus}' is no list of CPUs", "write it like 0,2-5, or all"
-            )
-        found += range(int(first), int(last or first) + 1)
+    bare = "".join(cpus.split())
+    found = parse_cpu_list(bare) if re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", bare, re.ASCII) else []
+    if not found:
+        raise UsageError(
+            "noise.bad_cpus", f"--cpus '{cpus}' is no list of CPUs", "write it like 0,2-5, or all"
+        )
     return tuple(dict.fromkeys(found))

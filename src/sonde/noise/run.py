@@ -15,6 +15,7 @@ from sonde.core.events import Event, Progress
 from sonde.core.launch import libexec, session
 from sonde.core.launch.session import Job, Measured
 from sonde.core.launch.start import Start
+from sonde.core.provenance import parse_cpu_list
 from sonde.noise.agents import AgentPlan
 from sonde.noise.plan import (
     END_S,
@@ -137,11 +138,7 @@ def siblings(cpu: int, root: Path = Path("/")) -> tuple[int, ...]:
         text = path.read_text().strip()
     except OSError:
         return ()
-    found: set[int] = set()
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
-    return tuple(sorted((found & os.sched_getaffinity(0)) - {cpu}))
+    return tuple(sorted((set(parse_cpu_list(text)) & os.sched_getaffinity(0)) - {cpu}))
 
 
 def find_period(agent: AgentPlan) -> float:
