@@ -568,8 +568,8 @@ def test_without_scripts_everything_but_the_figures_is_there(browser, pages):
         browser.driver.get(pages[32].as_uri())
         text = do("Runtime.evaluate", {"expression": "document.body.innerText"})["result"]["value"]
         assert "scripts are off" in text
-            # A number keeps to its unit: the blank between them does not break.
-            assert demo.report(32).verdict in text.replace("\u00a0", " ").replace("\u202f", " ")
+        # A number keeps to its unit: the blank between them does not break.
+        assert demo.report(32).verdict in text.replace("\u00a0", " ").replace("\u202f", " ")
         assert "net.slow_link" in text
         assert "same socket" in text
         assert "Copy" not in text
