@@ -12,7 +12,21 @@ from pathlib import Path
 import pytest
 
 from sonde.cli import diagnosis, doctor
-from sonde.cli.diagnosis import FACT, GOOD, NONE, POOR, Answer, Check, Here, Need, ask, machine, mpi, noise, rooms
+from sonde.cli.diagnosis import (
+    FACT,
+    GOOD,
+    NONE,
+    POOR,
+    Answer,
+    Check,
+    Here,
+    Need,
+    ask,
+    machine,
+    mpi,
+    noise,
+    rooms,
+)
 from sonde.core.launch.mpirun import Mpi
 
 
