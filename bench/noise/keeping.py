@@ -36,7 +36,7 @@ def rows() -> list[dict]:
                 "value": middle,
                 "ci": list(interval),
                 "met": middle <= 0.01 if every == 0 else None,
-                "note": f"{STARTS} starts, in each 32 pairs of 4 ms kept and bare in turns, the first drawn; "
+                "note": f"{STARTS} starts, kept and bare stretches of a few ms in turns, the first drawn; "
                 f"some rank kept every single iteration in {sum(f == 1 for f in readers)} of them",
             }
         )

@@ -17,10 +17,7 @@ from sonde.noise.histogram import quantiles
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999)
 SCALES = (1, 64, 1024, 16384)
 CELLS = 80  # of a folded period, as the coarse fold of native/noise/judge.cpp
-WINDOW_BEFORE, WINDOW_AFTER = (
-    1,
-    2,
-)  # cells about the one that was found, in which time lost counts as the agent's
+WINDOW_BEFORE, WINDOW_AFTER = 1, 2  # cells about the one found, in which time lost counts as the agent's
 SOURCE_GAP = 0.005  # "several seconds": 2 s of some 430 s in the source's tables
 SOURCE_LEVEL = 0.99
 MOST_LOST = 1 - 1e-6  # a block whose every iteration is a stall

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import threading
 import time
@@ -25,7 +24,7 @@ from sonde.core.errors import (
     typed,
 )
 from sonde.core.events import Event, Progress
-from sonde.core.launch import libexec
+from sonde.core.launch import libexec, session
 from sonde.core.launch.process import Ending, ProbeProcess
 from sonde.noise.schema import NAME, SCHEMA
 
@@ -247,7 +246,7 @@ def _run(request: Request, commands: Sequence[Sequence[str]], run_dir: Path, tea
     threads = [
         threading.Thread(target=follow, args=pair, daemon=True) for pair in zip(request.programs, processes)
     ]
-    with _signals(ask), team.progress:
+    with session.signals(ask), team.progress:
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -299,26 +298,7 @@ def _forgotten_when_empty(run_dir: Path) -> Iterator[None]:
 def _forget(run_dir: Path) -> None:
     """Removes the folder of a run that recorded nothing; what its log said has been told."""
     for folder in (*run_dir.glob("program-*"), run_dir):
-        for name in ("run.json", "log", ".lock"):
-            (folder / name).unlink(missing_ok=True)
-        for block in folder.glob("*.blk"):
-            block.unlink()
-        with suppress(OSError):  # somebody keeps something there; it stays
-            folder.rmdir()
-
-
-@contextmanager
-def _signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
-    """SIGINT and SIGTERM go to `handler` meanwhile; only the main thread may ask for that."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, old in before.items():
-            signal.signal(number, old)
+        session.forget(folder)
 
 
 def left_of(budget_s: float, began: float, reserve_s: float = 1.0) -> float:

@@ -242,7 +242,7 @@ def listen(line: Sequence[str], run_dir: Path, listener: Listener, time_s: float
         process.stop()
 
     watcher = threading.Thread(target=watch, daemon=True)
-    with _signals(ask), listener.progress, process:
+    with signals(ask), listener.progress, process:
         listener.process = process
         listener.heard = time.monotonic()
         watcher.start()
@@ -312,7 +312,7 @@ def _storable(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
+def signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
     """SIGINT and SIGTERM go to `handler` meanwhile; only the main thread may ask for that."""
     if threading.current_thread() is not threading.main_thread():
         yield
