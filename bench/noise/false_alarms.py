@@ -16,10 +16,10 @@ def rows() -> list[dict]:
     for told, text in ((True, "period known"), (False, "period unknown")):
         folds, weight = designs.folding(told, 1.0)
         alarms = runs = 0
-        for number, blocks in enumerate(known.values()):
+        for number, trace in enumerate(known.values()):
             here = RUNS // len(known)
             found = judge.power(
-                blocks,
+                trace.blocks,
                 designs.design(60.0),
                 1.0,
                 0.0,

@@ -72,17 +72,16 @@ def rows() -> list[dict]:
             }
         )
     found = [run for run in seen if run.level and run.detected]
-    ratios = [(np.inf if np.isnan(run.source_gap_s) else run.source_gap_s) / run.seconds for run in found]
-    never = sum(np.isinf(ratio) for ratio in ratios)
+    apart = [run.source_gap_s for run in found if np.isfinite(run.source_gap_s)]
     out.append(
         {
-            "what": "time to verdict: the source's rule (99 % intervals 0.5 % apart) over Sonde's, same blocks",
-            "bar": ">= 10 times, or the source's rule never separates",
-            "value": float(np.median(ratios)) if ratios and np.isfinite(np.median(ratios)) else None,
+            "what": "live: the source's rule (99 % intervals 0.5 % apart) by the time Sonde had its verdict",
+            "bar": "reported (ten times as long is simulated on recorded runs)",
+            "value": len(apart) / len(found) if found else None,
             "ci": None,
-            "met": bool(ratios) and all(ratio >= 10 for ratio in ratios),
-            "note": f"{len(found)} detected runs; in {never} the source's rule never separated within the run; "
-            f"without the gap, intervals disjoint at some moment: {sum(np.isfinite(run.source_s) for run in found)}",
+            "met": None,
+            "note": f"share of {len(found)} detected runs in which it had said yes at some moment; without the gap, "
+            f"intervals disjoint at some moment: {sum(np.isfinite(run.source_s) for run in found)}",
         }
     )
     named = [run for run in found if run.rank >= 0]

@@ -32,13 +32,13 @@ def rows() -> list[dict]:
 
 
 def _row(
-    known: dict[str, judge.Blocks], level: float, period_s: float, bar: float | None, told: bool
+    known: dict[str, traces.Trace], level: float, period_s: float, bar: float | None, told: bool
 ) -> dict:
     folds, weight = designs.folding(told, period_s)
     shares = {}
-    for number, (name, blocks) in enumerate(known.items()):
+    for number, (name, trace) in enumerate(known.items()):
         found = judge.power(
-            blocks,
+            trace.blocks,
             designs.design(bar or 120.0),
             period_s,
             level * period_s,
@@ -65,15 +65,15 @@ def _row(
     }
 
 
-def _curve(known: dict[str, judge.Blocks]) -> list[dict]:
+def _curve(known: dict[str, traces.Trace]) -> list[dict]:
     out = []
     for told in (True, False):
         folds, weight = designs.folding(told, 1.0)
         for budget in BUDGETS:
             least = {}
-            for number, (name, blocks) in enumerate(known.items()):
+            for number, (name, trace) in enumerate(known.items()):
                 burst = judge.detectable_burst_s(
-                    blocks,
+                    trace.blocks,
                     designs.design(budget),
                     1.0,
                     5e-6,

@@ -8,25 +8,35 @@ Of a run's stalls the longest 256 a second are kept; the judge's simulations tak
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from sonde.noise import judge
+from sonde.noise.analyse import numbers_of
 
 FOLDER = Path(__file__).parent / "traces"
 STALLS_A_SECOND = 256
 
 
-def load() -> dict[str, judge.Blocks]:
+@dataclass(frozen=True)
+class Trace:
+    """A recorded clean run. mean_s: (block,), of an iteration."""
+
+    blocks: judge.Blocks
+    mean_s: np.ndarray
+
+
+def load() -> dict[str, Trace]:
     """Every recorded trace by its name, all blocks clean."""
     return {path.stem: read(path) for path in sorted(FOLDER.glob("*.npz"))}
 
 
-def read(path: Path) -> judge.Blocks:
+def read(path: Path) -> Trace:
     with np.load(path) as file:
         n = len(file["begin_s"])
-        return judge.Blocks(
+        blocks = judge.Blocks(
             number=np.arange(n, dtype=np.int32),
             segment=np.zeros(n, np.int32),
             on=np.zeros(n, np.int32),
@@ -38,6 +48,7 @@ def read(path: Path) -> judge.Blocks:
             stall_t_s=file["stall_t_s"].astype(float),
             stall_length_s=file["stall_length_s"].astype(float),
         )
+        return Trace(blocks, file["mean_s"].astype(float))
 
 
 def write(run: Path, target: Path) -> None:
@@ -47,7 +58,8 @@ def write(run: Path, target: Path) -> None:
     with sonde.open(run) as tree:
         raw = tree["raw"].to_dataset()
         raw.attrs = {**tree.attrs, **raw.attrs}
-        blocks = judge.blocks_of(raw)
+        blocks = judge.blocks_of(raw, None)
+        mean_s = numbers_of(raw).mean[blocks.number]
         about = {
             key: str(tree.attrs.get(key, "")) for key in ("op", "size", "mpi_library", "cpu", "load_average")
         }
@@ -58,6 +70,7 @@ def write(run: Path, target: Path) -> None:
         begin_s=blocks.begin_s,
         length_s=blocks.length_s,
         levels=blocks.levels.astype("f4"),
+        mean_s=mean_s,
         stall_block=blocks.stall_block[order].astype("i2"),
         stall_t_s=blocks.stall_t_s[order].astype("f4"),
         stall_length_s=blocks.stall_length_s[order].astype("f4"),

@@ -5,10 +5,6 @@
 #include <cctype>
 #include <functional>
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
 namespace sonde::noise {
 
 namespace {
@@ -39,21 +35,6 @@ bool number(std::string_view text, T& out) {
 }
 
 }  // namespace
-
-const char* to_string(TickKind kind) {
-  return kind == TickKind::tsc ? "tsc" : kind == TickKind::cntvct ? "cntvct" : "clock";
-}
-
-TickKind best_ticks() {
-#if defined(__x86_64__)
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  // Without the bit for an invariant counter its speed follows the core's, and a tick is no time.
-  if (__get_cpuid(0x80000007u, &a, &b, &c, &d) != 0 && (d & (1u << 8)) != 0) return TickKind::tsc;
-#elif defined(__aarch64__)
-  return TickKind::cntvct;
-#endif
-  return TickKind::clock;
-}
 
 std::uint64_t quantum(std::uint64_t n, std::uint64_t seed) {
   std::uint64_t x = seed | 1;

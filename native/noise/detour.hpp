@@ -12,42 +12,15 @@
 /// Pure functions any-thread; a DetourWatch owner-thread.
 
 #include <cstdint>
-#include <ctime>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/error.hpp"
-
-#if defined(__x86_64__)
-#include <x86intrin.h>
-#endif
+#include "core/ticks.hpp"
 
 namespace sonde::noise {
-
-/// What counts ticks here: "tsc" (invariant), "cntvct" (aarch64) or "clock" (CLOCK_MONOTONIC, ns).
-enum class TickKind { tsc, cntvct, clock };
-const char* to_string(TickKind kind);
-/// The finest counter of this machine that runs at one speed.
-TickKind best_ticks();
-
-template <TickKind kind>
-inline std::uint64_t read_ticks() {
-#if defined(__x86_64__)
-  if constexpr (kind == TickKind::tsc) return __rdtsc();
-#endif
-#if defined(__aarch64__)
-  if constexpr (kind == TickKind::cntvct) {
-    std::uint64_t t;
-    asm volatile("mrs %0, cntvct_el0" : "=r"(t));
-    return t;
-  }
-#endif
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(t.tv_nsec);
-}
 
 /// What one window of the detour loop saw, in ticks.
 struct LoopSeen {

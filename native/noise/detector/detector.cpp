@@ -204,7 +204,7 @@ bool Detector::measure(double length_s, Block& out, const std::function<bool()>&
 }
 
 Result<Calibration> Detector::calibrate() {
-  found_.steady = ticks_are_steady();
+  found_.steady = tick_kind != TickKind::clock;
   team_.barrier();
   found_.tick_s = tick_s();
   MPI_Bcast(&found_.tick_s, 1, MPI_DOUBLE, 0, team_.comm());

@@ -202,29 +202,6 @@ struct Watcher {
   void measure(std::atomic<int>& ready, const std::atomic<bool>& go);
 };
 
-/// Seconds of a tick, against CLOCK_MONOTONIC over `span_s`.
-template <TickKind kind>
-double tick_seconds(double span_s) {
-  if constexpr (kind == TickKind::clock) return 1e-9;
-  // Each end is the closest of several tries: an interruption between the two readings would count as speed.
-  auto both = [] {
-    std::int64_t ns = 0, narrowest = INT64_MAX;
-    std::uint64_t at = 0;
-    for (int k = 0; k < 20; ++k) {
-      const std::int64_t a = now_ns();
-      const std::uint64_t t = read_ticks<kind>();
-      const std::int64_t b = now_ns();
-      if (b - a < narrowest) narrowest = b - a, ns = a + (b - a) / 2, at = t;
-    }
-    return std::pair{ns, at};
-  };
-  const auto first = both();
-  while (static_cast<double>(now_ns() - first.first) * 1e-9 < span_s) {
-  }
-  const auto last = both();
-  return static_cast<double>(last.first - first.first) * 1e-9 / static_cast<double>(last.second - first.second);
-}
-
 template <TickKind kind>
 void Watcher::measure(std::atomic<int>& ready, const std::atomic<bool>& go) {
   const DetourOptions& o = *options;
@@ -237,7 +214,7 @@ void Watcher::measure(std::atomic<int>& ready, const std::atomic<bool>& go) {
     return;
   }
   const auto ticks = [] { return read_ticks<kind>(); };
-  seconds_per_tick = tick_seconds<kind>(0.05);
+  seconds_per_tick = kind == TickKind::clock ? 1e-9 : seconds_of_tick(ticks, 0.05);
   const double per_tick = seconds_per_tick;
   const std::uint64_t least = least_step(ticks, 200'000);
   least_step_s = static_cast<double>(least) * per_tick;
@@ -382,7 +359,7 @@ int run(DetourOptions o) {
   sigaction(SIGINT, &end, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
 
-  const TickKind kind = best_ticks();
+  const TickKind kind = best_ticks(false);  // each core is watched by a thread bound to it
   std::atomic<int> ready{0};
   std::atomic<bool> go{false};
   std::vector<std::unique_ptr<Watcher>> team;

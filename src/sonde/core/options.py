@@ -27,11 +27,13 @@ from click.core import ParameterSource
 from sonde.core import config, hostlist, units
 from sonde.core.errors import UsageError
 from sonde.core.events import NullProgress, Progress
+from sonde.core.launch.cpus import parse_cpu_list
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 LARGEST_SIZE = 2**31 - 1  # the count of an MPI message is an int
 MOST_SIZES = 65536
+_CPU_LIST = re.compile(r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*", re.ASCII)
 
 
 class HouseType(click.ParamType):
@@ -164,9 +166,12 @@ class Sizes(HouseType):
 
 
 class Share(HouseType):
-    """A share above 0 and below 1: "1%" or "0.01". Value: float."""
+    """A share below 1: "1%" or "0.01"; zero: 0 is one, too. Value: float."""
 
     name, allowed = "share", "shares such as 1% or 0.01"
+
+    def __init__(self, zero: bool = False) -> None:
+        self.zero = zero
 
     def read(self, text: str) -> float:
         bare = text.strip()
@@ -174,13 +179,33 @@ class Share(HouseType):
             value = float(bare[:-1]) / 100 if bare.endswith("%") else float(bare)
         except ValueError:
             value = float("nan")
-        if not 0 < value < 1:
+        if not 0 <= value < 1 or (value == 0 and not self.zero):
+            least = "0 for none, and up to" if self.zero else "above 0% and"
             raise UsageError(
                 "core.bad_share",
-                f"'{text}' is not a share; allowed: above 0% and below 100%",
+                f"'{text}' is not a share; allowed: {least} below 100%",
                 "write it like 1% or 0.01",
             )
         return value
+
+
+class CpuList(HouseType):
+    """CPUs: "0,2-5", or "all". Value: tuple of int, in order, each once; () for all."""
+
+    name, allowed = "cpus", "CPU numbers and ranges such as 0,2-5, or all"
+
+    def read(self, text: str) -> tuple[int, ...]:
+        bare = "".join(text.split())
+        if bare == "all":
+            return ()
+        found = parse_cpu_list(bare) if _CPU_LIST.fullmatch(bare) else []
+        if not found:  # also of a range whose end is before its begin
+            raise UsageError(
+                "core.bad_cpus",
+                f"'{text}' is no list of CPUs; allowed: {self.allowed}",
+                "write it like 0,2-5",
+            )
+        return tuple(sorted(set(found)))
 
 
 class Output(click.Path):
@@ -204,7 +229,7 @@ class HostList(HouseType):
         return hostlist.check(text)
 
 
-DURATION, SIZE, SIZES, SHARE, HOSTS = Duration(), Size(), Sizes(), Share(), HostList()
+DURATION, SIZE, SIZES, SHARE, HOSTS, CPUS = Duration(), Size(), Sizes(), Share(), HostList(), CpuList()
 PAUSE = Duration(zero=True)  # between two things; none at all is one
 DELAY = Duration(unit="us")  # of a message: taken for seconds, a bare number would never be reached
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,27 @@ class Outcome:
     document: str | None = None
     sound: bool = True
     exit: Exit = Exit.DONE
+
+    @classmethod
+    def dry_run(
+        cls,
+        room: str,
+        verb: str,
+        plans: Sequence[Sequence[tuple[str, str]]],
+        commands: Sequence[Sequence[str]],
+        values: dict[str, Any],
+        warnings: Sequence[Warning] = (),
+    ) -> Outcome:
+        """What a command would do. plans: rows (what, value), a table each. commands: the words of each."""
+        return cls(
+            room,
+            verb,
+            "nothing was done (--dry-run)",
+            tables=[Table("Would measure", ("what", "value"), rows) for rows in plans],
+            lines=["It would start:", *(f"  {shlex.join(line)}" for line in commands)],
+            values=values,
+            warnings=list(warnings),
+        )
 
     def tell_interrupted(self, paths: Sequence[Path]) -> None:
         """Says that the user ended it early: before the verdict, in a first warning, and by the exit code."""

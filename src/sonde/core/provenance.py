@@ -113,7 +113,7 @@ def commit() -> str:
 
 def _processor(root: Path) -> dict[str, Value]:
     system = root / "sys/devices/system"
-    online = parse_cpu_list(_text(system / "cpu/online", ""))
+    online = cpus.parse_cpu_list(_text(system / "cpu/online", ""))
     packages = {_text(system / f"cpu/cpu{cpu}/topology/physical_package_id", "") for cpu in online}
     known = bool(online) and "" not in packages
     cores = cpus.available(root, set(online)).cores if known else 0
@@ -136,15 +136,6 @@ def _processor(root: Path) -> dict[str, Value]:
         "cpufreq_driver": _each((_text(folder / "scaling_driver", "") for folder in frequency), ", "),
         "turbo": _turbo(system / "cpu"),
     }
-
-
-def parse_cpu_list(text: str) -> list[int]:
-    """[0, 1, 2, 3, 8] for the kernel's "0-3,8"; [] for ""."""
-    numbers: list[int] = []
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        numbers += range(int(first), int(last or first) + 1)
-    return numbers
 
 
 def _cpuinfo(root: Path) -> dict[str, str]:

@@ -1,6 +1,8 @@
-"""Durations and sizes as people write them. The face of `native/core/units.hpp`."""
+"""Durations, sizes and shares as people write them; the first two are the face of `native/core/units.hpp`."""
 
 from __future__ import annotations
+
+import math
 
 import sonde._core as _core
 
@@ -40,3 +42,18 @@ def parse_size(text: str) -> int:
     of bytes, or above 2^62.
     """
     return _core.parse_size(text)
+
+
+def format_share(share: float, digits: int = 2, trim: bool = False) -> str:
+    """A share as "0.98 %": that many significant digits, none lost to exponents; "–" where it is not known.
+
+    trim: without zeros at the end, as people write levels ("1 %").
+    """
+    if not math.isfinite(share):
+        return "–"
+    value = 100 * share
+    if value == 0:
+        return "0 %"
+    decimals = min(6, max(0, digits - 1 - math.floor(math.log10(abs(value)))))
+    text = f"{value:.{decimals}f}"
+    return f"{text.rstrip('0').rstrip('.') if trim and decimals else text} %"

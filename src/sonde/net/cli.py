@@ -310,7 +310,7 @@ def retest(
 
 def _dry(request: Request) -> Outcome:
     plan = request.plan
-    line = shlex.join(request.job().line(request.budget_s or 0.0))
+    line = request.job().line(request.budget_s or 0.0)
     facts = {
         "ranks": plan.ntasks,
         "cells": plan.cells,
@@ -319,18 +319,10 @@ def _dry(request: Request) -> Outcome:
         "rule": plan.rule,
         "mpi": str(request.start.mpi),
         "dataset": str(request.out),
-        "command": line,
+        "command": shlex.join(line),
     }
     rows = [(name.replace("_", " "), str(value)) for name, value in facts.items() if name != "command"]
-    return Outcome(
-        "net",
-        "run",
-        "nothing was done (--dry-run)",
-        tables=[Table("Would measure", ("what", "value"), rows)],
-        lines=["It would start:", f"  {line}"],
-        values=facts,
-        warnings=plan.warnings(),
-    )
+    return Outcome.dry_run("net", "run", [rows], [line], facts, plan.warnings())
 
 
 FILES = click.argument(

@@ -213,6 +213,7 @@ TEXTS = {
     ),
     "source_separated_s": ("s", "time at which they stood the source's several seconds apart; NaN: never"),
     "agent_cpu": ("1", "CPU time of the agent, as a share of the time it was on"),
+    "agent_paused": ("1", "CPU time of agents meant to be paused, as a share of that time"),
     "agent_wakeups": ("Hz", "times a second one of its threads was put on a core"),
     "duty": (
         "1",
@@ -661,26 +662,30 @@ def source_moments(numbers: Numbers, order: np.ndarray, variant: int) -> tuple[i
 
 
 def use(raw: xr.Dataset, numbers: Numbers, variant: int) -> dict[str, float]:
-    """What the agent itself used while it was on, the mean over nodes."""
-    nothing = dict.fromkeys(("agent_cpu", "agent_wakeups", "keeper_cpu", "drives", "drives_failed"), math.nan)
+    """What the agent itself used while it was on, the mean over nodes; and what while it was meant to be paused."""
+    names = ("agent_cpu", "agent_paused", "agent_wakeups", "keeper_cpu", "drives", "drives_failed")
     if "agent_cpu" not in raw:
-        return nothing
-    on = numbers.variant == variant
-    time = float(np.sum(numbers.length[on])) + float(raw.attrs.get("settle_s", 0)) * np.count_nonzero(on)
-    if time <= 0:
-        return nothing
+        return dict.fromkeys(names, math.nan)
+    settle_s = float(raw.attrs.get("settle_s", 0))
 
-    def total(name: str) -> float:
-        return float(np.nansum(np.asarray(raw[name].values, dtype=np.float64)[:, on])) / max(
-            1, raw.sizes["node"]
-        )
+    def total(name: str, kind: int) -> float:
+        used = np.asarray(raw[name].values, dtype=np.float64)[:, numbers.variant == kind]
+        return float(np.nansum(used)) / max(1, raw.sizes["node"])
 
+    def share(name: str, kind: int) -> float:
+        lengths = numbers.length[numbers.variant == kind]
+        time = float(np.sum(lengths)) + settle_s * lengths.size
+        return total(name, kind) / time if time > 0 else math.nan
+
+    if not (numbers.variant == variant).any():
+        return dict.fromkeys(names, math.nan)
     return {
-        "agent_cpu": total("agent_cpu") / time,
-        "agent_wakeups": total("agent_wakeups") / time,
-        "keeper_cpu": total("keeper_cpu") / time,
-        "drives": total("agent_drives"),
-        "drives_failed": total("agent_drives_failed"),
+        "agent_cpu": share("agent_cpu", variant),
+        "agent_paused": share("agent_cpu", 0),
+        "agent_wakeups": share("agent_wakeups", variant),
+        "keeper_cpu": share("keeper_cpu", variant),
+        "drives": total("agent_drives", variant),
+        "drives_failed": total("agent_drives_failed", variant),
     }
 
 

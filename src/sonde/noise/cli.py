@@ -12,8 +12,9 @@ from typing import Any, get_args
 import click
 
 from sonde.core.errors import Exit, UsageError, Warning
-from sonde.core.options import DURATION, common, settings
-from sonde.core.outcome import Outcome, Table
+from sonde.core.options import CPUS, DURATION, common, settings
+from sonde.core.outcome import Outcome
+from sonde.noise import saved
 from sonde.noise.agents import AgentPlan, Pause
 from sonde.noise.cli_detector import (
     DETECTOR,
@@ -23,10 +24,8 @@ from sonde.noise.cli_detector import (
     Placements,
     TooShort,
     options,
-    places,
 )
-from sonde.noise.plan import COMMON_PERIODS_S, NO_SIZE, OFF, Plan, Variant, design_for
-from sonde.noise.verdict import percent
+from sonde.noise.plan import COMMON_PERIODS_S, NO_SIZE, OFF, Plan, Variant, design_for, level_text
 
 DEFAULT_BUDGET_S = 60.0
 
@@ -62,6 +61,7 @@ ELSEWHERE: tuple[tuple[str, str], ...] = (
 )
 @click.option(
     "--cpus",
+    type=CPUS,
     metavar="LIST",
     help="Where the agent may run: 0,2-5, or all. The noise source: on the last CPU.",
 )
@@ -81,7 +81,7 @@ def run(
     agent: str | None,
     pause: str | None,
     period_s: float | None,
-    cpus: str | None,
+    cpus: tuple[int, ...] | None,
     compare: tuple[str, ...] | None,
     op: str,
     size: int,
@@ -126,7 +126,7 @@ def run(
     if level is not None:
         period = period_s or 1.0
         target = runs.source_plan(level, period, words, number, aligned=not unsync) if level > 0 else None
-        name = f"noise source {percent(level)}" if level > 0 else "nothing"
+        name = f"noise source {level_text(level)}" if level > 0 else "nothing"
         labels = {"level": level, "words": words}
     else:
         assert agent is not None
@@ -135,11 +135,12 @@ def run(
         target, period = _target(agent, pause, period_s, dry_run, told)
         spent_s = time.monotonic() - watched
         name = target.name or "agent"
-    cpus_of_agent = places(cpus, default=(runs.last_cpu(),) if level else ())
+    if cpus is None:
+        cpus = (runs.last_cpu(),) if level else ()
     if compare:
         variants = _compared(compare, target, level, period, words, number, told)
     else:
-        variants = (OFF, Variant(name, target, cpus_of_agent, level if level is not None else float("nan")))
+        variants = (OFF, Variant(name, target, cpus, level if level is not None else float("nan")))
     shares = [variant.share for variant in variants]
     plan = Plan(
         variants,
@@ -177,11 +178,13 @@ def _target(
     from sonde.core.units import format_duration
     from sonde.noise import run as runs
     from sonde.noise.agents import plan_for, recipe_for
+    from sonde.noise.cli_agents import already
     from sonde.noise.run_agents import check_here, is_program
 
     recipe = recipe_for(agent, is_program)
     if recipe is not None:
         check_here(recipe)
+        told += already(recipe)
     target = plan_for(agent, period_s, is_program).with_changes(pause=pause)
     if recipe is not None or period_s or dry_run:
         return target, target.period_s
@@ -284,15 +287,7 @@ def _dry(plan: Plan, start: Any, out: Path, budget_s: float) -> Outcome:
         ("looks", f"after {', '.join(map(str, facts['looks_after_pairs']))} pairs"),
         ("folded at", ", ".join(format_duration(p) for p in design.periods_s)),
     ]
-    return Outcome(
-        "noise",
-        "run",
-        "nothing was done (--dry-run)",
-        tables=[Table("Would measure", ("what", "value"), rows)],
-        lines=["It would start:", f"  {shlex.join(line)}"],
-        values=facts,
-        warnings=plan.warnings(),
-    )
+    return Outcome.dry_run("noise", "run", [rows], [line], facts, plan.warnings())
 
 
 FILES = click.argument(
@@ -327,46 +322,35 @@ def show(files: tuple[Path, ...]) -> Outcome:
 
 def told_by(path: Path, verb: str) -> Outcome:
     """What a dataset of the room says, whatever its kind."""
-    import sonde
-    from sonde.core import dataset
-    from sonde.core.errors import DataError, typed
+    from importlib import import_module
+
     from sonde.noise import verdict
 
-    with sonde.open(path) as tree:
-        if "summary" not in tree.children:
-            raise DataError(
-                "noise.no_summary", f"{path} has no /summary", typed("sonde", "data", "validate", path)
-            )
-        kind = str(tree.attrs.get("kind", "run"))
-        summary = tree["summary"].to_dataset().load()
-        kept = dataset.warnings_of(tree)
-        complete = bool(tree.attrs.get("complete", 1))
-        reason = str(tree.attrs.get("stop_reason", "unknown"))
-    if kind != "run":
-        from importlib import import_module
-
-        return import_module(f"sonde.noise.cli_{kind}").told_by(path, verb)  # type: ignore[no-any-return]
+    read = saved.read(path)
+    summary = read.summary
+    if read.kind != "run":
+        return import_module(f"sonde.noise.cli_{read.kind}").told_by(path, verb)  # type: ignore[no-any-return]
     from sonde.noise import cli_studies, studies
 
     if str(summary.attrs.get("study")) in studies.STUDIES:
         return cli_studies.told_by(path, verb)
-    found = verdict.findings(summary, str(path))
+    found = verdict.findings(summary)
     outcome = Outcome(
         "noise",
         verb,
-        verdict.sentence(summary, str(path)),
+        verdict.sentence(summary),
         schema="noise/1",
         dataset=str(path),
-        complete=complete,
+        complete=read.complete,
         findings=found,
-        warnings=[*kept, *verdict.warnings(summary)],
+        warnings=[*read.warnings, *verdict.warnings(summary)],
         tables=verdict.tables(summary),
-        values={"stop_reason": reason, **verdict.values(summary)},
+        values={"stop_reason": read.stop_reason, **verdict.values(summary)},
         sound=verdict.sound(summary),
     )
     if found:
         outcome.exit = Exit.FINDING
-    elif not outcome.sound or not complete:
+    elif not outcome.sound or not read.complete:
         outcome.exit = Exit.INCOMPLETE
     return outcome
 

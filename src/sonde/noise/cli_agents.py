@@ -135,11 +135,12 @@ def _show(recipe: Recipe, plan: AgentPlan) -> Outcome:
             "drive": plan.drive,
             "asked_period_s": plan.period_s,
         },
-        warnings=_already(recipe),
+        warnings=already(recipe),
     )
 
 
-def _already(recipe: Recipe) -> list[Warning]:
+def already(recipe: Recipe) -> list[Warning]:
+    """That the agent is in every block, because it runs here anyway."""
     from sonde.noise import run_agents
 
     if not (pids := run_agents.running(recipe)):
@@ -161,7 +162,7 @@ def _try(name: str, recipe: Recipe | None, plan: AgentPlan) -> Outcome:
     if recipe is not None:
         run_agents.check_here(recipe)
     trial = run_agents.try_out(plan, recipe.work if recipe else "")
-    warnings = _already(recipe) if recipe else []
+    warnings = already(recipe) if recipe else []
     outcome = Outcome("noise", "agents", tables=[_table(plan, trial)], warnings=warnings)
     outcome.values = {"agent": plan.name or plan.command, "period_s": plan.period_s, "trial": _values(trial)}
     outcome.findings = _wrong(plan, recipe, trial)

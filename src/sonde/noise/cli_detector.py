@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import click
 
 from sonde.core.errors import Exit, UsageError
-from sonde.core.options import DURATION, SHARE, SIZE, TIMEOUT, HouseType, Whole
-from sonde.core.provenance import parse_cpu_list
+from sonde.core.options import DURATION, SHARE, SIZE, TIMEOUT, HouseType, Share, Whole
 from sonde.noise.plan import OPS
 
 PLACEMENTS = ("pinned", "free", "sibling", "sync")
@@ -20,26 +18,6 @@ class TooShort(UsageError):
     """A budget without time for a verdict: told before anything starts, with the exit code of missing data."""
 
     exit = Exit.INCOMPLETE
-
-
-class Level(HouseType):
-    """Level of the noise source: a share from 0 to below 1; 0 means no source at all. Value: float."""
-
-    name, allowed = "level", "levels such as 1%, 0.01%, or 0 for none"
-
-    def read(self, text: str) -> float:
-        bare = text.strip()
-        try:
-            value = float(bare.removesuffix("%")) / (100 if bare.endswith("%") else 1)
-        except ValueError:
-            value = float("nan")
-        if not 0 <= value < 1:
-            raise UsageError(
-                "noise.bad_level",
-                f"'{text}' is no level of noise; allowed: 0 for none, and up to below 100%",
-                "write it like 1% or 0.03%",
-            )
-        return value
 
 
 class Placements(HouseType):
@@ -59,7 +37,7 @@ class Placements(HouseType):
         return asked
 
 
-LEVEL = Level()
+LEVEL = Share(zero=True)  # of the noise source; 0: nothing at all
 DETECTOR = (
     click.option(
         "--op", type=click.Choice(OPS), default="alltoall", show_default=True, help="What the loop repeats."
@@ -118,18 +96,3 @@ def options(*sets: tuple[Any, ...]) -> Any:
         return command
 
     return decorate
-
-
-def places(cpus: str | None, default: tuple[int, ...]) -> tuple[int, ...]:
-    """CPUs for the agent; () for all."""
-    if cpus is None:
-        return default
-    if cpus.strip() == "all":
-        return ()
-    bare = "".join(cpus.split())
-    found = parse_cpu_list(bare) if re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", bare, re.ASCII) else []
-    if not found:
-        raise UsageError(
-            "noise.bad_cpus", f"--cpus '{cpus}' is no list of CPUs", "write it like 0,2-5, or all"
-        )
-    return tuple(dict.fromkeys(found))

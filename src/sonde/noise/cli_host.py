@@ -8,34 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sonde.core.errors import DataError, Exit, UsageError, Warning, typed
-from sonde.core.options import Duration, HouseType, common, settings
-from sonde.core.outcome import Outcome, Table
+from sonde.core.options import CPUS, Duration, common, settings
+from sonde.core.outcome import Outcome
+from sonde.noise import saved
 
 if TYPE_CHECKING:
     from sonde.noise.run_host import View
-
-
-class CpuList(HouseType):
-    """CPUs: "0,2-3". Value: tuple of int, in order, each once."""
-
-    name, allowed = "cpus", "CPU numbers and ranges, such as 0,2-3"
-
-    def read(self, text: str) -> tuple[int, ...]:
-        found: set[int] = set()
-        for part in text.split(","):
-            first, dash, last = part.strip().partition("-")
-            ends = (first, last) if dash else (first, first)
-            if not all(end.isascii() and end.isdigit() and len(end) < 6 for end in ends) or int(
-                ends[1]
-            ) < int(ends[0]):
-                raise UsageError(
-                    "noise.bad_cpus",
-                    f"'{text}' is no list of CPUs; allowed: {self.allowed}",
-                    "write it like 0,2-3",
-                )
-            found.update(range(int(ends[0]), int(ends[1]) + 1))
-        return tuple(sorted(found))
 
 
 class Threshold(Duration):
@@ -49,7 +27,7 @@ class Threshold(Duration):
 
 @click.command("host")
 @common("output", "budget", "dry_run")
-@click.option("--cpus", type=CpuList(), metavar="LIST", help="CPUs to measure: 0,2-3; all by default.")
+@click.option("--cpus", type=CPUS, metavar="LIST", help="CPUs to measure: 0,2-3, or all, as by default.")
 @click.option(
     "--method",
     type=click.Choice(["detour", "fwq", "both"]),
@@ -84,7 +62,7 @@ def host(
     began = settings().began
     from sonde.noise import run_host, run_programs
 
-    view = run_host.View(cpus, method, threshold_s)
+    view = run_host.View(cpus or None, method, threshold_s)
     run_host.check(view)
     out = run_programs.output_path(output)
     duration_s = 10.0 if budget_s is None else run_programs.left_of(budget_s, began)
@@ -92,42 +70,15 @@ def host(
         return _dry(view, out, duration_s)
     bar = settings().bar("noise host", duration_s)
     measured = run_host.run(view, out, ("sonde", *sys.argv[1:]), duration_s, bar)
-    outcome = told_by(measured.file.path, "host")
-    if measured.error is not None and not measured.interrupted:
-        error = measured.error
-        error.hint = f"{error.hint}; what was recorded is in {measured.file.path}".removeprefix("; ")
-        raise error
-    if measured.interrupted:
-        outcome.exit = Exit.INTERRUPTED
-        outcome.verdict = f"interrupted: {outcome.verdict}"
-        outcome.warnings.insert(
-            0,
-            Warning(
-                "noise.interrupted",
-                f"interrupted before the end; what was seen until then is saved in {measured.file.path}",
-                "run it again for all of it",
-            ),
-        )
-    elif not outcome.complete:
-        outcome.exit = Exit.INCOMPLETE
-    return outcome
+    return saved.end(told_by(measured.file.path, "host"), measured)
 
 
 def told_by(path: Path, verb: str) -> Outcome:
     """What a dataset of kind `host` says."""
-    import sonde
-    from sonde.core import dataset
     from sonde.noise import host as words
 
-    with sonde.open(path) as tree:
-        if "summary" not in tree.children:
-            raise DataError(
-                "noise.no_summary", f"{path} has no /summary", typed("sonde", "data", "validate", path)
-            )
-        summary = tree["summary"].to_dataset().load()
-        kept = dataset.warnings_of(tree)
-        complete = bool(tree.attrs.get("complete", 1))
-        reason = str(tree.attrs.get("stop_reason", "unknown"))
+    read = saved.read(path)
+    summary = read.summary
     tracer = str(summary.attrs.get("osnoise", ""))
     return Outcome(
         "noise",
@@ -135,17 +86,15 @@ def told_by(path: Path, verb: str) -> Outcome:
         words.sentence(summary),
         schema="noise/1",
         dataset=str(path),
-        complete=complete,
-        warnings=[*kept, *words.warnings(summary)],
-        values={"stop_reason": reason, **words.values(summary)},
+        complete=read.complete,
+        warnings=[*read.warnings, *words.warnings(summary)],
+        values={"stop_reason": read.stop_reason, **words.values(summary)},
         tables=words.tables(summary),
         lines=[f"osnoise tracer: {tracer}"] if tracer.startswith("absent") else [],
     )
 
 
 def _dry(view: View, out: Path, duration_s: float) -> Outcome:
-    import shlex
-
     from sonde.core.seal import run_folder
     from sonde.core.units import format_duration
     from sonde.noise import run_host
@@ -160,11 +109,5 @@ def _dry(view: View, out: Path, duration_s: float) -> Outcome:
         ("osnoise tracer", absent() or "is there"),
         ("dataset", str(out)),
     ]
-    return Outcome(
-        "noise",
-        "host",
-        "nothing was done (--dry-run)",
-        tables=[Table("Would measure", ("what", "value"), rows)],
-        lines=["It would start:", f"  {shlex.join(line)}"],
-        values={"commands": [line], "cpus": list(view.measured_cpus), "method": view.method},
-    )
+    values = {"commands": [line], "cpus": list(view.measured_cpus), "method": view.method}
+    return Outcome.dry_run("noise", "host", [rows], [line], values)

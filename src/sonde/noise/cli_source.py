@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sonde.core.errors import Exit, UsageError, Warning, typed
+from sonde.core.errors import UsageError
 from sonde.core.options import DURATION, PAUSE, SHARE, Whole, common, settings
-from sonde.core.outcome import Outcome, Table
+from sonde.core.outcome import Outcome
+from sonde.noise import saved
 
 if TYPE_CHECKING:
     from sonde.core.launch import Launcher
@@ -107,70 +108,37 @@ def source(
     measured = run_source.run(
         asked, start, names, out, ("sonde", *sys.argv[1:]), budget_s, duration_s, bar, began
     )
-    outcome = told_by(measured.file.path, "source")
-    if measured.error is not None and not measured.interrupted and len(names) < 2:
-        error = measured.error
-        error.hint = f"{error.hint}; what was recorded is in {measured.file.path}".removeprefix("; ")
-        raise error
-    if measured.interrupted:
-        outcome.exit = Exit.INTERRUPTED
-        outcome.verdict = f"interrupted: {outcome.verdict}"
-        outcome.warnings.insert(
-            0,
-            Warning(
-                "noise.interrupted",
-                f"interrupted; the bursts until then are saved in {measured.file.path}",
-                "give --duration for an end of its own",
-            ),
-        )
-    elif not outcome.complete:
-        outcome.exit = Exit.INCOMPLETE
-    return outcome
+    return saved.end(told_by(measured.file.path, "source"), measured, len(names) < 2)
 
 
 def told_by(path: Path, verb: str) -> Outcome:
     """What a dataset of kind `source` says."""
-    import sonde
-    from sonde.core import dataset
-    from sonde.core.errors import DataError
     from sonde.noise import source as words
 
-    with sonde.open(path) as tree:
-        if "summary" not in tree.children:
-            raise DataError(
-                "noise.no_summary",
-                f"{path} has no /summary",
-                typed("sonde", "data", "validate", path),
-            )
-        summary = tree["summary"].to_dataset().load()
-        kept = dataset.warnings_of(tree)
-        complete = bool(tree.attrs.get("complete", 1))
-        reason = str(tree.attrs.get("stop_reason", "unknown"))
+    read = saved.read(path)
+    summary = read.summary
     return Outcome(
         "noise",
         verb,
         words.sentence(summary),
         schema="noise/1",
         dataset=str(path),
-        complete=complete,
-        warnings=[*kept, *words.warnings(summary)],
-        values={"stop_reason": reason, **words.values(summary)},
+        complete=read.complete,
+        warnings=[*read.warnings, *words.warnings(summary)],
+        values={"stop_reason": read.stop_reason, **words.values(summary)},
         tables=words.tables(summary),
     )
 
 
 def _dry(asked: Source, start: Launcher, names: Sequence[str], out: Path, works_s: float | None) -> Outcome:
-    import shlex
-
     from sonde.core.seal import run_folder
-    from sonde.core.units import format_duration
+    from sonde.core.units import format_duration, format_share
     from sonde.noise import run_source
-    from sonde.noise.source import percent
 
     lines = [run_source.command(asked, start, host, run_folder(out), works_s) for host in (names or ("",))]
     phase = "random, one for each host" if asked.phase_s is None else format_duration(asked.phase_s)
     rows = [
-        ("level", percent(asked.level)),
+        ("level", format_share(asked.level, 4, trim=True)),
         ("period", format_duration(asked.period_s)),
         ("words", str(asked.words)),
         ("core", "free" if asked.core is None else str(asked.core)),
@@ -178,11 +146,5 @@ def _dry(asked: Source, start: Launcher, names: Sequence[str], out: Path, works_
         ("works for", "until Ctrl-C" if works_s is None else format_duration(works_s)),
         ("dataset", str(out)),
     ]
-    return Outcome(
-        "noise",
-        "source",
-        "nothing was done (--dry-run)",
-        tables=[Table("Would run", ("what", "value"), rows)],
-        lines=["It would start:", *(f"  {shlex.join(line)}" for line in lines)],
-        values={"commands": lines, "level": asked.level, "period_s": asked.period_s, "words": asked.words},
-    )
+    values = {"commands": lines, "level": asked.level, "period_s": asked.period_s, "words": asked.words}
+    return Outcome.dry_run("noise", "source", [rows], lines, values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import shlex
 import sys
@@ -14,11 +15,10 @@ from typing import Any
 import click
 
 from sonde.core.errors import Exit, SondeError, UsageError, Warning
-from sonde.core.options import DURATION, HouseType, Whole, common, settings
-from sonde.core.outcome import Outcome, Table
-from sonde.noise import cli_detector, studies, study_words
-from sonde.noise.plan import NO_SIZE, OFF, OPS, Design, Plan, Variant, design_for
-from sonde.noise.study_words import level_text
+from sonde.core.options import CPUS, DURATION, SHARE, HouseType, Whole, common, settings
+from sonde.core.outcome import Outcome
+from sonde.noise import cli_detector, saved, studies, study_words
+from sonde.noise.plan import NO_SIZE, OFF, OPS, Design, Plan, Variant, design_for, level_text
 
 DEFAULT_BUDGET_S = 300.0
 
@@ -29,7 +29,14 @@ class Levels(HouseType):
     name, allowed = "levels", "a list such as 1%,0.3%,0.1%"
 
     def read(self, text: str) -> tuple[float, ...]:
-        return studies.read_levels(text)
+        hint = "write them like 1%,0.3%,0.1%; blocks without noise are always there"
+        found: list[float] = []
+        for word in text.split(","):
+            value = SHARE.read(word)
+            if any(math.isclose(value, known, rel_tol=1e-9) for known in found):
+                raise UsageError("noise.bad_levels", f"'{word.strip()}' is given twice", hint)
+            found.append(value)
+        return tuple(sorted(found, reverse=True))
 
 
 class Names(HouseType):
@@ -114,7 +121,10 @@ class Wishes:
     help="Compare ways of making the same noise instead, at the highest level: sync,period,placement,sibling.",
 )
 @click.option(
-    "--cpus", metavar="LIST", help="Where the source may run: 0,2-5, or all. By default the last CPU."
+    "--cpus",
+    type=CPUS,
+    metavar="LIST",
+    help="Where the source may run: 0,2-5, or all. By default the last CPU.",
 )
 @click.option(
     "--words",
@@ -138,7 +148,7 @@ def sensitivity(
     levels: tuple[float, ...],
     period_s: float,
     sweep: tuple[str, ...] | None,
-    cpus: str | None,
+    cpus: tuple[int, ...] | None,
     words: int,
     ops: tuple[str, ...],
     block_s: float | None,
@@ -157,7 +167,7 @@ def sensitivity(
     """
     wishes = _wishes(output, launcher, hosts, ntasks, budget_s, seed, dry_run, timeout_s)
     told: list[Warning] = []
-    if sweep and cpus:
+    if sweep and cpus is not None:
         raise UsageError(
             "noise.cpus_twice",
             "--sweep chooses the CPUs itself, and --cpus was given",
@@ -167,7 +177,7 @@ def sensitivity(
         variants = _swept(sweep, levels[0], period_s, words, wishes, told)
         period_s = max([period_s, *(variant.period_s for variant in variants)])
     else:
-        variants = _levels(levels, period_s, words, wishes.seed, cli_detector.places(cpus, default=_last()))
+        variants = _levels(levels, period_s, words, wishes.seed, _last() if cpus is None else cpus)
     shares = [variant.share for variant in variants]
     study = "sweep" if sweep else "sensitivity"
 
@@ -412,10 +422,10 @@ def _dry(verb: str, plans: Sequence[Plan], start: Any, paths: Sequence[Path], wi
     from sonde.core.seal import run_folder
     from sonde.core.units import format_duration
 
-    tables, lines, values = [], ["It would start:"], []
+    tables, lines, values = [], [], []
     for plan, path in zip(plans, paths):
         design, share = plan.design, wishes.budget_s / len(plans)
-        line = shlex.join(start.line(plan.argv(str(run_folder(path).resolve()), share), plan.ntasks, {}))
+        line = start.line(plan.argv(str(run_folder(path).resolve()), share), plan.ntasks, {})
         lengths = (
             f"{plan.blocks} of {format_duration(design.block_s)}, {format_duration(plan.expected_s)} in all"
         )
@@ -427,8 +437,8 @@ def _dry(verb: str, plans: Sequence[Plan], start: Any, paths: Sequence[Path], wi
             ("of each in a round", shares),
             ("rounds", " + ".join(map(str, design.rounds))),
         ]
-        tables.append(Table("Would measure", ("what", "value"), rows))
-        lines.append(f"  {line}")
+        tables.append(rows)
+        lines.append(line)
         values.append(
             {
                 "dataset": str(path),
@@ -438,18 +448,11 @@ def _dry(verb: str, plans: Sequence[Plan], start: Any, paths: Sequence[Path], wi
                 "rounds": list(design.rounds),
                 "shares": list(plan.shares),
                 "expected_s": plan.expected_s,
-                "command": line,
+                "command": shlex.join(line),
             }
         )
-    return Outcome(
-        "noise",
-        verb,
-        "nothing was done (--dry-run)",
-        tables=tables,
-        lines=lines,
-        values=values[0] if len(values) == 1 else {"datasets": values},
-        warnings=plans[0].warnings(),
-    )
+    told = values[0] if len(values) == 1 else {"datasets": values}
+    return Outcome.dry_run("noise", verb, tables, lines, told, plans[0].warnings())
 
 
 def told_by(path: Path, verb: str) -> Outcome:
@@ -459,31 +462,21 @@ def told_by(path: Path, verb: str) -> Outcome:
 
 def together(paths: Sequence[Path], verb: str) -> Outcome:
     """What datasets of one study say: their tables side by side where that can be."""
-    import sonde
-    from sonde.core import dataset
-    from sonde.core.errors import DataError, typed
-
-    summaries, warnings, reasons, complete = [], [], [], True
-    for path in paths:
-        with sonde.open(path) as tree:
-            if "summary" not in tree.children:
-                raise DataError(
-                    "noise.no_summary", f"{path} has no /summary", typed("sonde", "data", "validate", path)
-                )
-            summary = tree["summary"].to_dataset().load()
-            kept = dataset.warnings_of(tree)
-            complete = complete and bool(tree.attrs.get("complete", 1))
-            reasons.append(str(tree.attrs.get("stop_reason", "unknown")))
-        summaries.append(summary)
+    datasets = [saved.read(path) for path in paths]
+    summaries = [each.summary for each in datasets]
+    complete = all(each.complete for each in datasets)
+    warnings: list[Warning] = []
+    for each in datasets:
+        summary = each.summary
         # One operation's warning says nothing of another's; of one dataset it needs no name.
         prefix = f"{summary.attrs['op']}: " if len(paths) > 1 else ""
         warnings += [
             Warning(warning.code, prefix + warning.evidence, warning.hint)
-            for warning in [*kept, *study_words.warnings(summary)]
+            for warning in [*each.warnings, *study_words.warnings(summary)]
         ]
     study = str(summaries[0].attrs["study"])
     single = len(summaries) == 1
-    told = [{"stop_reason": reason, **study_words.values(s)} for reason, s in zip(reasons, summaries)]
+    told = [{"stop_reason": each.stop_reason, **study_words.values(each.summary)} for each in datasets]
     sentences = [study_words.sentence(summary) for summary in summaries]
     lines = [line for s in summaries for line in study_words.answer_lines(s)] if study == "sweep" else []
     if not single:

@@ -10,14 +10,13 @@ from types import ModuleType
 import numpy as np
 import xarray as xr
 
-from sonde.core.errors import DataError, typed
 from sonde.core.figure import Axis, Figure, Kind, Slider
 from sonde.core.section import Fact, Method, Section
-from sonde.core.units import format_duration
+from sonde.core.units import format_duration, format_share
 from sonde.noise import studies, study_words, verdict
 from sonde.noise.analyse import CELLS, QUANTILES, WINDOW_AFTER, WINDOW_BEFORE, reader
 from sonde.noise.histogram import quantiles
-from sonde.noise.verdict import percent
+from sonde.noise.saved import summary_of
 
 MOST_STALLS = 3000  # drawn, the longest of all
 MOST_RANKS = 64  # bars
@@ -92,19 +91,15 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
     ------
     DataError  noise.no_summary: only a run can be told of, and nobody has judged this one.
     """
-    if "summary" not in tree.children:
-        raise DataError(
-            "noise.no_summary", f"{dataset} has no /summary", typed("sonde", "data", "validate", dataset)
-        )
+    summary = summary_of(tree, dataset)
     kind = str(tree.attrs.get("kind", "run"))
     if kind == "run":
-        return run_section(tree, dataset)
+        return run_section(tree, summary)
     if find_spec(f"sonde.noise.{kind}_figures") is not None:
         made = import_module(f"sonde.noise.{kind}_figures").section(tree, dataset)
         assert isinstance(made, Section)
         return made
     words = import_module(f"sonde.noise.{kind}")
-    summary = tree["summary"].to_dataset().load()
     return Section(
         "noise",
         f"Noise, {kind}",
@@ -114,9 +109,8 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
     )
 
 
-def run_section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
+def run_section(tree: xr.DataTree, summary: xr.Dataset) -> Section:
     """A run's part of a report; as `section`."""
-    summary = tree["summary"].to_dataset().load()
     summary = summary.assign_attrs({**tree.attrs, **summary.attrs})
     study = str(summary.attrs.get("study", "run"))
     words: ModuleType = study_words if study in studies.STUDIES else verdict
@@ -126,8 +120,8 @@ def run_section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
     return Section(
         "noise",
         title(summary),
-        words.sentence(summary, dataset),
-        findings=words.findings(summary, dataset),
+        words.sentence(summary),
+        findings=words.findings(summary),
         tables=words.tables(summary),
         figures=figures(tree, summary),
         facts=facts(summary),
@@ -157,8 +151,8 @@ def runs(summary: xr.Dataset) -> dict[str, str]:
         places = [str(place) for place in np.atleast_1d(said.get("placements", ()))[1:]]
         if places:
             made["agent on CPU"] = "; ".join(dict.fromkeys(places))
-        made["false alarms allowed"] = percent(float(said.get("alpha", 0.01)))
-        made["slowdown that matters"] = percent(float(said.get("matters", 0.001)))
+        made["false alarms allowed"] = format_share(float(said.get("alpha", 0.01)))
+        made["slowdown that matters"] = format_share(float(said.get("matters", 0.001)))
     return made
 
 
@@ -185,11 +179,11 @@ def facts(summary: xr.Dataset) -> list[Fact]:
         (row,) = rows
         told = verdict.interval(float(row["slowdown_low"]), float(row["slowdown_high"]))
         out += [
-            Fact("slowdown", percent(float(row["slowdown"])), f"95 %: {told}"),
+            Fact("slowdown", format_share(float(row["slowdown"])), f"95 %: {told}"),
             Fact(
                 "p-value",
                 f"{float(row['p_adjusted']):.2g}",
-                f"{percent(alpha)} is allowed; all looks paid for",
+                f"{format_share(alpha)} is allowed; all looks paid for",
             ),
             _would_find(row),
         ]
@@ -210,14 +204,14 @@ def facts(summary: xr.Dataset) -> list[Fact]:
         else:
             least = min(rows, key=lambda row: float(row["slowdown"]))
             out.append(
-                Fact("least slowdown", percent(float(least["slowdown"])), str(least["variant"].values))
+                Fact("least slowdown", format_share(float(least["slowdown"])), str(least["variant"].values))
             )
         out.append(_would_find(rows[0]))
     iteration = format_duration(float(summary["clean_iteration"]))
     out.append(
         Fact(
             "lost with nothing on",
-            percent(float(summary["clean_lost"])),
+            format_share(float(summary["clean_lost"])),
             f"of the time, in stalls; an iteration takes {iteration}",
         )
     )
@@ -230,7 +224,7 @@ def _would_find(row: xr.Dataset) -> Fact:
         return Fact("would have found", "nothing", "no burst up to half a period")
     return Fact(
         "would have found",
-        percent(mde),
+        format_share(mde),
         f"in bursts each {format_duration(float(row['mde_period']))}, power 90 %",
     )
 

@@ -11,7 +11,7 @@ from scipy import stats as sps
 from sonde.core import stats
 from sonde.core.errors import Warning
 from sonde.core.outcome import Table
-from sonde.core.units import format_duration
+from sonde.core.units import format_duration, format_share
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -299,11 +299,6 @@ def _slow(windows: dict[str, np.ndarray], begins: np.ndarray, lengths: np.ndarra
 # ---- in words --------------------------------------------------------------------------------------------------------
 
 
-def percent(share: float) -> str:
-    """A share with three digits: "0.12 %"; "–" for NaN."""
-    return "–" if np.isnan(share) else f"{100 * share:.3g} %"
-
-
 def per_second(rate: float) -> str:
     """A rate with three digits: "101/s"; "–" for NaN."""
     return "–" if np.isnan(rate) else f"{rate:.3g}/s" if rate < 1000 else f"{rate:.0f}/s"
@@ -316,18 +311,18 @@ def sentence(summary: xr.Dataset) -> str:
         if np.isfinite(summary["fwq_share"].values).any():
             row = int(np.nanargmax(summary["fwq_share"].values))
             return (
-                f"core {int(summary['cpu'][row])} takes {percent(float(summary['fwq_share'][row]))} longer for its "
-                "work than at its best"
+                f"core {int(summary['cpu'][row])} takes {format_share(float(summary['fwq_share'][row]))} longer "
+                "for its work than at its best"
             )
         return "nothing was recorded"
     row = int(np.nanargmax(share))
-    text = f"core {int(summary['cpu'][row])} loses {percent(float(share[row]))} of its time"
+    text = f"core {int(summary['cpu'][row])} loses {format_share(float(share[row]))} of its time"
     if clauses := [clause for clause in (_short(summary, row), _long(summary, row)) if clause]:
         text += ": " + ", ".join(clauses)
     others = np.delete(share, row)
     others = others[np.isfinite(others)]
     if len(others):
-        low, high = percent(float(others.min())), percent(float(others.max()))
+        low, high = format_share(float(others.min())), format_share(float(others.max()))
         text += f"; the other{'s' if len(others) > 1 else ''} " + (low if low == high else f"{low} to {high}")
     return text
 
@@ -382,14 +377,14 @@ def long_cause(summary: xr.Dataset, row: int) -> str:
     """Who had the core in the detours above 100 µs, by the kernel's own bookkeeping."""
     waited, stolen = float(summary["run_delay_covers"][row]), float(summary["steal_covers"][row])
     if waited >= 0.5:
-        text = f"CPU given to others: run_delay covers {percent(waited)}"
+        text = f"CPU given to others: run_delay covers {format_share(waited)}"
         names = programs(summary, int(summary["cpu"][row]))[:2]
         return text + (f", most to {' and '.join(names)}" if names else "")
     if stolen >= 0.5:
-        return f"the hypervisor gave the CPU to others: steal covers {percent(stolen)}"
+        return f"the hypervisor gave the CPU to others: steal covers {format_share(stolen)}"
     if np.isnan(waited):
         return "the kernel does not tell who"
-    return f"unexplained: run_delay covers {percent(waited)}"
+    return f"unexplained: run_delay covers {format_share(waited)}"
 
 
 def processes(summary: xr.Dataset, cpu: int | None = None) -> list[dict[str, Any]]:
@@ -430,14 +425,14 @@ def tables(summary: xr.Dataset) -> list[Table]:
         rows.append(
             (
                 str(int(summary["cpu"][row])),
-                percent(float(summary["share"][row])),
+                format_share(float(summary["share"][row])),
                 per_second(float(summary["short_rate"][row])),
                 _known(middle),
                 per_second(float(summary["long_rate"][row])),
-                percent(float(summary["long_share"][row])),
+                format_share(float(summary["long_share"][row])),
                 _known(high),
                 rhythms(summary, row),
-                percent(float(summary["fwq_share"][row])),
+                format_share(float(summary["fwq_share"][row])),
             )
         )
     out = [
@@ -510,7 +505,7 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
         out.append(
             Warning(
                 "noise.core_shared",
-                f"others had core {worst[0]} for {percent(worst[1])} of the time"
+                f"others had core {worst[0]} for {format_share(worst[1])} of the time"
                 + (f": {names}" if names else "")
                 + (f"; so it is on {more} more core{'s' if more > 1 else ''}" if more else ""),
                 "stop them, or keep them to other cores, to see the kernel's own share",

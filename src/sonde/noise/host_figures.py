@@ -7,7 +7,7 @@ import xarray as xr
 
 from sonde.core.figure import Axis, Figure, Kind
 from sonde.core.section import Fact, Method, Section
-from sonde.core.units import format_duration
+from sonde.core.units import format_duration, format_share
 from sonde.noise import host
 
 # What a figure shows at most: of the scatter the longest detours and some of the others, of cores the worst.
@@ -67,7 +67,7 @@ def facts(summary: xr.Dataset) -> list[Fact]:
     if np.isfinite(share).any():
         row = int(np.nanargmax(share))
         out.append(
-            Fact("time lost, worst core", host.percent(float(share[row])), f"core {int(summary['cpu'][row])}")
+            Fact("time lost, worst core", format_share(float(share[row])), f"core {int(summary['cpu'][row])}")
         )
         longest = summary["length_quantile"].values[:, -1]
         if np.isfinite(longest).any():

@@ -10,7 +10,7 @@ from typing import Any
 
 from sonde import _core
 from sonde.core.errors import UsageError, Warning
-from sonde.core.units import format_duration
+from sonde.core.units import format_duration, format_share
 from sonde.noise.agents import AgentPlan
 
 OPS = ("alltoall", "barrier", "allreduce", "bcast", "reduce", "allgather", "halo")
@@ -32,6 +32,11 @@ SHORTEST_BLOCK_S = 1.0
 SETTLE_S = 0.05
 # Of a budget: starting Python, MPI and the agent and calibrating; then sealing and analysis; per block, toggling it.
 START_S, END_S, END_SHARE, TOGGLE_S = 3.5, 3.0, 0.05, 0.02
+
+
+def level_text(share: float) -> str:
+    """As people write levels: "1 %", "0.05 %"."""
+    return format_share(share, 6, trim=True)
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from pathlib import Path
 from sonde.core.errors import Warning
 from sonde.core.events import Event, Progress
 from sonde.core.launch import libexec, session
+from sonde.core.launch.cpus import parse_cpu_list
 from sonde.core.launch.session import Job, Measured
 from sonde.core.launch.start import Start
-from sonde.core.provenance import parse_cpu_list
 from sonde.noise.agents import AgentPlan
 from sonde.noise.plan import (
     END_S,

@@ -6,18 +6,14 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sonde.core import hostlist, provenance, seal
-from sonde.core.blocks import BlockFile
 from sonde.core.errors import (
-    DataError,
     EnvironmentFailure,
-    Interrupted,
     SondeError,
     UsageError,
     Warning,
@@ -148,13 +144,13 @@ def measure(
         warnings=request.warnings,
     )
     team = _Team(progress, request.programs[0].label)
-    with _forgotten_when_empty(run_dir), seal.hold(run_dir) as held:
+    with session.unless_interrupted(run_dir, "noise", forget=_forget), seal.hold(run_dir) as held:
         _run(request, commands, run_dir, team)
         error = team.error()
         known = dict(after(team.said)) if after else {}
-        if not _anything_in(run_dir):
+        if session.nothing_in(run_dir):
             _forget(run_dir)
-            raise error or (_interrupted() if team.interrupted else _nothing(team.warnings))
+            raise error or (session.interrupted("noise") if team.interrupted else _nothing(team.warnings))
         if isinstance(error, EnvironmentFailure) and len(team.endings) > 1:
             team.warnings.append(Warning(error.code, error.what, error.hint))
         files = seal.seal(
@@ -257,21 +253,6 @@ def _taker(team: _Team, label: str) -> Callable[[Event], None]:
     return lambda event: team.take(label, event)
 
 
-def _anything_in(run_dir: Path) -> bool:
-    """Whether any record was written."""
-    for path in run_dir.glob("*.blk"):
-        with suppress(DataError, EnvironmentFailure):
-            if BlockFile(path).records:
-                return True
-    return False
-
-
-def _interrupted() -> Interrupted:
-    return Interrupted(
-        "noise.interrupted", "interrupted before anything was recorded; no file is left", "run it again"
-    )
-
-
 def _nothing(warnings: Sequence[Warning]) -> EnvironmentFailure:
     """Why a run that ended by itself has no record: what a program warned of, else its time was too short."""
     if warnings:
@@ -281,18 +262,6 @@ def _nothing(warnings: Sequence[Warning]) -> EnvironmentFailure:
         "the time was over before anything was recorded; no file is left",
         "give it more time, two periods of a source at least",
     )
-
-
-@contextmanager
-def _forgotten_when_empty(run_dir: Path) -> Iterator[None]:
-    """A Ctrl-C before programs run or while they are saved; what holds records stays, for `recover`."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if (run_dir / seal.RUN_FILE).exists() and not _anything_in(run_dir):
-            _forget(run_dir)
-            raise _interrupted() from None
-        raise
 
 
 def _forget(run_dir: Path) -> None:

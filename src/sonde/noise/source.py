@@ -8,7 +8,7 @@ import numpy as np
 
 from sonde.core.errors import Warning
 from sonde.core.outcome import Table
-from sonde.core.units import format_duration
+from sonde.core.units import format_duration, format_share
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -18,11 +18,6 @@ _SHARED, _SHARED_S = (
     1.1,
     20e-6,
 )  # wall beyond CPU time, as a factor and a burst, from which others wanted the core
-
-
-def percent(share: float) -> str:
-    """A share as people write levels: "1.003 %", "0.01 %"; "–" for NaN."""
-    return "–" if np.isnan(share) else f"{100 * share:.4g} %"
 
 
 def sentence(summary: xr.Dataset) -> str:
@@ -65,8 +60,8 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
         out.append(
             Warning(
                 "noise.duty_off",
-                f"the source on {summary['host'].values[row]} did {percent(did)} of CPU time, "
-                f"not {percent(asked)}{why}",
+                f"the source on {summary['host'].values[row]} did {format_share(did, 4, trim=True)} of CPU time, "
+                f"not {format_share(asked, 4, trim=True)}{why}",
                 hint,
             )
         )
@@ -83,9 +78,9 @@ def tables(summary: xr.Dataset) -> list[Table]:
             (
                 str(summary["host"].values[row]),
                 "free" if core < 0 else str(core),
-                percent(float(summary["asked"][row])),
-                percent(float(summary["duty_cpu"][row])),
-                percent(float(summary["duty_wall"][row])),
+                format_share(float(summary["asked"][row]), 4, trim=True),
+                format_share(float(summary["duty_cpu"][row]), 4, trim=True),
+                format_share(float(summary["duty_wall"][row]), 4, trim=True),
                 str(int(summary["bursts"][row])),
                 str(int(summary["skipped"][row])),
                 format_duration(float(summary["wall_quantile"][row, middle])),
@@ -121,7 +116,10 @@ def values(summary: xr.Dataset) -> dict[str, Any]:
 
 
 def _range(shares: np.ndarray) -> str:
-    low, high = percent(float(shares.min())), percent(float(shares.max()))
+    low, high = (
+        format_share(float(shares.min()), 4, trim=True),
+        format_share(float(shares.max()), 4, trim=True),
+    )
     return low if low == high else f"{low.removesuffix(' %')} to {high}"
 
 

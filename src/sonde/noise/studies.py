@@ -57,33 +57,6 @@ def off_share(levels: int) -> int:
     return max(1, round(math.sqrt(levels)))
 
 
-def read_levels(text: str) -> tuple[float, ...]:
-    """Levels such as "1%,0.3%", from the highest to the lowest; a bare number is a share.
-
-    Raises
-    ------
-    UsageError  noise.bad_levels: no number, not above 0 and below 100 %, twice the same.
-    """
-    hint = "write them like 1%,0.3%,0.1%; blocks without noise are always there"
-    found: list[float] = []
-    for word in text.split(","):
-        bare = word.strip()
-        try:
-            value = float(bare.removesuffix("%")) / (100 if bare.endswith("%") else 1)
-        except ValueError:
-            value = math.nan
-        if not 0 < value < 1:
-            raise UsageError(
-                "noise.bad_levels",
-                f"'{bare}' is no level of noise; allowed: above 0% and below 100%",
-                hint,
-            )
-        if any(math.isclose(value, known, rel_tol=1e-9) for known in found):
-            raise UsageError("noise.bad_levels", f"'{bare}' is given twice", hint)
-        found.append(value)
-    return tuple(sorted(found, reverse=True))
-
-
 def threshold(levels: Sequence[float], found: Sequence[bool]) -> float | None:
     """The lowest level that is told apart with all higher ones; None where the highest is not."""
     lowest = None

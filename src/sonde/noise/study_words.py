@@ -11,10 +11,11 @@ import xarray as xr
 
 from sonde.core.errors import Finding, Warning
 from sonde.core.outcome import Table
-from sonde.core.units import format_duration, format_size
+from sonde.core.units import format_duration, format_share, format_size
 from sonde.noise import studies, verdict
 from sonde.noise.analyse import SOURCE_GAP
-from sonde.noise.verdict import interval, percent
+from sonde.noise.plan import level_text
+from sonde.noise.verdict import interval
 
 DUTY_TOLERANCE = 0.10  # of the level asked for
 
@@ -26,12 +27,12 @@ QUESTIONS = {
 }
 
 
-def sentence(summary: xr.Dataset, dataset: str = "") -> str:
+def sentence(summary: xr.Dataset) -> str:
     """The verdict of a study."""
     return {"sensitivity": _sensitivity, "sweep": _sweep, "stability": _stability}[_study(summary)](summary)
 
 
-def findings(summary: xr.Dataset, dataset: str = "") -> list[Finding]:
+def findings(summary: xr.Dataset) -> list[Finding]:
     """None: a study measures noise that it made itself."""
     return []
 
@@ -55,11 +56,6 @@ def loop(summary: xr.Dataset) -> str:
     op, size = str(summary.attrs["op"]), int(summary.attrs["size"])
     what = op if size == 0 or op == "barrier" else f"{op} of {format_size(size, exact=True)}"
     return f"{what}, {int(summary.attrs['ranks'])} ranks"
-
-
-def level_text(share: float) -> str:
-    """As people write levels: "1 %", "0.05 %"."""
-    return f"{100 * share:.6g} %"
 
 
 def _unit(seconds: float) -> tuple[float, str]:
@@ -96,7 +92,7 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
                 Warning(
                     "noise.duty_off",
                     f"{row['variant'].values}: the source was asked for {level_text(asked)} of CPU time and used "
-                    f"{percent(did, 3)} in its blocks",
+                    f"{format_share(did, 3)} in its blocks",
                     "a longer --budget evens out what begins or ends within a block; below 100 us of work a burst, "
                     "waking up is most of it",
                 )
@@ -161,7 +157,7 @@ def _means(summary: xr.Dataset) -> Table:
         rows.append(
             (
                 str(name),
-                percent(did, 3) if math.isfinite(did) else "–",
+                format_share(did, 3) if math.isfinite(did) else "–",
                 _number(float(one["mean"]), factor, decimals),
                 _number(float(one["sd"]), factor, decimals),
                 str(int(one["blocks"])),
@@ -227,7 +223,7 @@ def _told(summary: xr.Dataset) -> Table:
     for row in _rows(summary):
         limit, found = float(row["alone_limit"]), bool(row["detected"])
         gap, disjoint = float(row["source_gap"]), bool(row["source_detected"])
-        theirs = "overlap" if not disjoint else f"{percent(gap)} apart"
+        theirs = "overlap" if not disjoint else f"{format_share(gap)} apart"
         rows.append(
             (
                 level_text(float(row["duty_asked"])),
@@ -242,7 +238,7 @@ def _told(summary: xr.Dataset) -> Table:
     several = level_text(SOURCE_GAP)
     mde, period = float(summary["mde"].values[0]), float(summary["mde_period"].values[0])
     blind = (
-        f"alone it would find bursts of {percent(mde)} of each {format_duration(period)} in 9 of 10 runs"
+        f"alone it would find bursts of {format_share(mde)} of each {format_duration(period)} in 9 of 10 runs"
         if math.isfinite(mde)
         else "alone it would find no burst of up to half a period"
     )
@@ -347,7 +343,8 @@ def answer_lines(summary: xr.Dataset) -> list[str]:
         a, b = answer["first"], answer["second"]
         ends = [math.nan if end is None else end / 100 for end in answer["ci_pct"]]
         estimate = answer["difference_pct"]
-        told = f"{a} less {b}: {percent(math.nan if estimate is None else estimate / 100)} (95 %: {interval(*ends)})"
+        less = format_share(math.nan if estimate is None else estimate / 100)
+        told = f"{a} less {b}: {less} (95 %: {interval(*ends)})"
         way = (
             "not settled here" if answer["costs_more"] is None else f"here {answer['costs_more']} costs more"
         )
@@ -361,10 +358,10 @@ def _slowdowns(summary: xr.Dataset) -> Table:
         rows.append(
             (
                 str(row["variant"].values),
-                percent(float(row["slowdown"])),
+                format_share(float(row["slowdown"])),
                 interval(float(row["slowdown_low"]), float(row["slowdown_high"])),
-                percent(float(row["stalls"])),
-                percent(float(row["typical"])),
+                format_share(float(row["stalls"])),
+                format_share(float(row["typical"])),
                 f"{float(row['p_adjusted']):.2g}",
             )
         )
@@ -424,12 +421,12 @@ def _stability(summary: xr.Dataset) -> str:
         return f"{loop(summary)}: too few blocks to tell whether it is stable."
     word = "stable" if stable(summary) else "not stable"
     told = (
-        f"{loop(summary)}: {word}, the 99 % interval of its mean is {percent(wide)} wide "
-        f"(at most {percent(studies.NARROW)})"
+        f"{loop(summary)}: {word}, the 99 % interval of its mean is {format_share(wide)} wide "
+        f"(at most {format_share(studies.NARROW)})"
     )
     mde = float(summary["clean_mde"])
     seen = (
-        f"a run of {format_duration(studies.STANDARD_BUDGET_S)} would find bursts of {percent(mde)} of each second"
+        f"a run of {format_duration(studies.STANDARD_BUDGET_S)} would find bursts of {format_share(mde)} of each second"
         if math.isfinite(mde)
         else "what a run would find here cannot be told from so few or so short blocks"
     )
@@ -444,7 +441,7 @@ def stability_tables(summaries: Sequence[xr.Dataset]) -> list[Table]:
     right = tuple(range(1, len(columns) + 1))
     note = (
         f"a run is a block of {format_duration(float(summaries[0].attrs['block_s']))}. stable: the interval is at most "
-        f"{percent(studies.NARROW)} of the mean wide; the source says 'sufficiently narrow'"
+        f"{format_share(studies.NARROW)} of the mean wide; the source says 'sufficiently narrow'"
     )
     out = [Table("Clean runs", ("", *heads), rows, right=right, note=note)]
     for summary in summaries:
@@ -466,14 +463,14 @@ def _column(summary: xr.Dataset) -> dict[str, str]:
         "runs": str(int(one["blocks"])),
         "99 % interval, low": f"{_number(float(one['mean_low']), factor, decimals)} {unit}",
         "99 % interval, high": f"{_number(float(one['mean_high']), factor, decimals)} {unit}",
-        "  its width": percent(width(summary)),
+        "  its width": format_share(width(summary)),
         "stable": "yes" if stable(summary) else "no",
-        "coefficient of variation": percent(sd / mean),
+        "coefficient of variation": format_share(sd / mean),
         "groups differ": differ,
         "changes of level": str(jumps),
         "correlation of neighbours": f"{float(summary['autocorrelation']):.2f}",
         "independent runs": f"{float(summary['effective']):.0f}",
-        "would find in 60 s": percent(float(summary["clean_mde"])),
+        "would find in 60 s": format_share(float(summary["clean_mde"])),
     }
 
 
@@ -494,7 +491,7 @@ def _groups(summary: xr.Dataset, title: str) -> Table:
                 _number(float(one["group_sd"]), factor, decimals),
                 str(int(one["group_blocks"])),
                 f"{_number(low, factor, decimals)} to {_number(high, factor, decimals)}",
-                percent((high - low) / mean),
+                format_share((high - low) / mean),
             )
         )
     columns = ("group", "from", f"mean, {unit}", "sd", "runs", "99 % interval of the mean", "width")

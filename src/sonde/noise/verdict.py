@@ -10,7 +10,7 @@ import xarray as xr
 
 from sonde.core.errors import Finding, Warning, typed
 from sonde.core.outcome import Table
-from sonde.core.units import format_duration, format_size
+from sonde.core.units import format_duration, format_share, format_size
 
 RANKED = ("stalls", "100 ms bins with a stall", "lost time")
 LEVELS = ("median", "90 % quantile", "99 % quantile", "99.9 % quantile")
@@ -19,18 +19,8 @@ CROWDED_S = 1e-3  # an iteration as long as this says that ranks wait for each o
 
 
 SURVEY = "survey"  # the study whose noise source is a known calibration, not an agent in question
+PAUSED, PAUSED_LEAST = 0.05, 1e-5  # of its use while on, and of a core, from which a pause has not held
 BUSY = 0.05  # share of time lost in stalls with nothing on, above which a machine is not fit to be measured
-
-
-def percent(share: float, digits: int = 2) -> str:
-    """A share as "0.98 %": that many significant digits, none lost to exponents."""
-    if not math.isfinite(share):
-        return "not known"
-    value = 100 * share
-    if value == 0:
-        return "0 %"
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:.{min(decimals, 6)}f} %"
 
 
 def interval(low: float, high: float) -> str:
@@ -43,8 +33,8 @@ def interval(low: float, high: float) -> str:
     return " to ".join(f"{end:.{decimals}f}" for end in ends) + " %"
 
 
-def _percent(row: xr.Dataset, name: str) -> str:
-    return percent(float(row[name]))
+def _share(row: xr.Dataset, name: str) -> str:
+    return format_share(float(row[name]))
 
 
 def _interval(row: xr.Dataset, name: str) -> str:
@@ -80,27 +70,27 @@ def row_sentence(row: xr.Dataset, attrs: dict[str, Any]) -> str:
             seen = "this run was too short or too noisy to have found any burst up to half a period"
         else:
             seen = (
-                f"of bursts each {format_duration(float(row['mde_period']))}, {percent(mde)} of the time or more would "
-                "have been found"
+                f"of bursts each {format_duration(float(row['mde_period']))}, {format_share(mde)} of the time or more "
+                "would have been found"
             )
-        return f"{name}: nothing detected at {percent(alpha)} ({told_p}); {seen}."
-    size = f"{_percent(row, 'slowdown')} slowdown ({_interval(row, 'slowdown')})"
+        return f"{name}: nothing detected at {format_share(alpha)} ({told_p}); {seen}."
+    size = f"{_share(row, 'slowdown')} slowdown ({_interval(row, 'slowdown')})"
     worth = {
-        "yes": f"more than the {percent(matters)} that matters",
-        "no": f"less than the {percent(matters)} that matters",
-        "unsettled": f"whether it reaches the {percent(matters)} that matters is not settled",
+        "yes": f"more than the {format_share(matters)} that matters",
+        "no": f"less than the {format_share(matters)} that matters",
+        "unsettled": f"whether it reaches the {format_share(matters)} that matters is not settled",
     }[material(row, matters)]
     return f"{name}: detected after {format_duration(float(row['detected_s']))} ({told_p}); {size}: {worth}."
 
 
-def sentence(summary: xr.Dataset, dataset: str = "") -> str:
+def sentence(summary: xr.Dataset) -> str:
     """The verdict of a run."""
     if is_survey(summary):
         return survey_sentence(summary)
     rows = [summary.isel(variant=k) for k in range(summary.sizes.get("variant", 0))]
     if not rows:
         iteration = float(summary["clean_iteration"])
-        lost = percent(float(summary["clean_lost"]))
+        lost = format_share(float(summary["clean_lost"]))
         return (
             f"clean run: an iteration takes {format_duration(iteration)}, {lost} of time is lost in stalls."
         )
@@ -121,11 +111,11 @@ def is_survey(summary: xr.Dataset) -> bool:
 def survey_sentence(summary: xr.Dataset) -> str:
     """How sensitive the machine is, and what it loses by itself: the source of a survey is known to be there."""
     row = summary.isel(variant=0)
-    level, mde = percent(float(summary.attrs["matters"])), float(row["mde"])
-    lost = f"{percent(float(summary['clean_lost']))} of the time is lost in stalls with nothing on"
+    level, mde = format_share(float(summary.attrs["matters"])), float(row["mde"])
+    lost = f"{format_share(float(summary['clean_lost']))} of the time is lost in stalls with nothing on"
     if int(row["detected"]):
         seen = f"bursts of {level} were found in {format_duration(float(row['detected_s']))}"
-        seen += f", of {percent(mde)} would have been" if math.isfinite(mde) else ""
+        seen += f", of {format_share(mde)} would have been" if math.isfinite(mde) else ""
     elif not looked(row):
         seen = f"the time was over before bursts of {level} could be looked for"
     else:
@@ -152,7 +142,7 @@ def doubt(summary: xr.Dataset) -> str:
     if crowded(summary):
         return "ranks wait for each other's time slices"
     if is_survey(summary):
-        what = f"bursts of {percent(float(summary.attrs['matters']))}"
+        what = f"bursts of {format_share(float(summary.attrs['matters']))}"
         return (
             f"{what} were not found" if looked(summary.isel(variant=0)) else f"{what} could not be looked for"
         )
@@ -172,9 +162,10 @@ def compared(rows: list[xr.Dataset], attrs: dict[str, Any]) -> str:
         if (not int(row["detected"]) and not blind(row, matters)) or material(row, matters) == "no"
     ]  # fmt: skip
     cheapest = min(harmless or rows, key=lambda row: float(row["slowdown"]))
-    name, cost = str(cheapest["variant"].values), percent(float(cheapest["slowdown"]))
+    name, cost = str(cheapest["variant"].values), format_share(float(cheapest["slowdown"]))
     if harmless:
-        return f"{name} is the cheapest harmless placement: {cost} slowdown, below the {percent(matters)} that matters."
+        bound = format_share(matters)
+        return f"{name} is the cheapest harmless placement: {cost} slowdown, below the {bound} that matters."
     return f"no placement is shown to be harmless; {name} costs least, {cost}."
 
 
@@ -194,19 +185,17 @@ def noisy_rank(row: xr.Dataset) -> str:
     """The rank that is late, in words."""
     rank = int(row["noisy_rank"])
     if rank >= 0:
-        return (
-            f"rank {rank}, late at the wake-up in {percent(float(row['late_share'].values[rank]))} of blocks"
-        )
+        return f"rank {rank}, late at the wake-up in {format_share(float(row['late_share'].values[rank]))} of blocks"
     known = float(row["late_known"])
     if not math.isfinite(known):
         return "not looked for: no wake-up was found"
     if known < 0.5:
-        return f"none: the kernel kept a rank waiting in {percent(known)} of blocks only"
-    shares = ", ".join(f"{r}: {percent(s)}" for r, s in enumerate(row["late_share"].values[:8]))
+        return f"none: the kernel kept a rank waiting in {format_share(known)} of blocks only"
+    shares = ", ".join(f"{r}: {format_share(s)}" for r, s in enumerate(row["late_share"].values[:8]))
     return f"no single one ({shares})"
 
 
-def findings(summary: xr.Dataset, dataset: str = "") -> list[Finding]:
+def findings(summary: xr.Dataset) -> list[Finding]:
     """A detected slowdown that matters, or may; of a survey, what hinders the machine itself."""
     if is_survey(summary):
         return survey_findings(summary)
@@ -226,10 +215,17 @@ def findings(summary: xr.Dataset, dataset: str = "") -> list[Finding]:
                     "ci_pct": [100 * float(row["slowdown_low"]), 100 * float(row["slowdown_high"])],
                     "p": float(row["p_adjusted"]),
                 },
-                typed("sonde", "report", dataset) if dataset else "",
+                _cheaper(row, summary.attrs),
             )
         )
     return out
+
+
+def _cheaper(row: xr.Dataset, attrs: dict[str, Any]) -> str:
+    """What to type to find a place where an agent costs less; "" for the noise source, which is none."""
+    if attrs.get("study", "run") != "run" or math.isfinite(float(row["duty_asked"])):
+        return ""
+    return typed("sonde", "noise", "run", "--agent", str(attrs["agent"]), "--compare", "pinned,free,sibling")
 
 
 def survey_findings(summary: xr.Dataset) -> list[Finding]:
@@ -246,7 +242,7 @@ def survey_findings(summary: xr.Dataset) -> list[Finding]:
         out.append(
             Finding(
                 "noise.busy_machine",
-                f"{percent(lost)} of the time is lost in stalls with nothing on: something else works here",
+                f"{format_share(lost)} of the time is lost in stalls with nothing on: something else works here",
                 {"lost_pct": 100 * lost, "limit_pct": 100 * BUSY},
                 "sonde noise host",
             )
@@ -255,7 +251,7 @@ def survey_findings(summary: xr.Dataset) -> list[Finding]:
         out.append(
             Finding(
                 "noise.blind",
-                f"bursts of {percent(matters)}, switched on and off by the survey itself, were not found "
+                f"bursts of {format_share(matters)}, switched on and off by the survey itself, were not found "
                 f"(p = {min(float(row['p_adjusted']), 1):.2f}): an agent that costs as much would pass unseen here",
                 {
                     "level_pct": 100 * matters,
@@ -285,12 +281,22 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
         out.append(
             Warning(
                 "noise.busy_machine",
-                f"{percent(lost)} of the time is lost in stalls with the agent off: something else works here",
+                f"{format_share(lost)} of the time is lost in stalls with the agent off: something else works here",
                 "find it with sonde noise host, or measure when the machine is idle",
             )
         )
     for k in range(summary.sizes.get("variant", 0)):
         row = summary.isel(variant=k)
+        paused, works = float(row["agent_paused"]), float(row["agent_cpu"])
+        if paused > max(PAUSED * works, PAUSED_LEAST):
+            out.append(
+                Warning(
+                    "noise.agent_not_paused",
+                    f"{row['variant'].values}: while it was meant to be paused it used {format_share(paused)} of a "
+                    f"core, of {format_share(works)} while it was on: what it costs is told too small",
+                    "find out what lets it go, or have it ended instead: --pause start-stop",
+                )
+            )
         failed = float(row["drives_failed"])
         if failed > 0:
             out.append(
@@ -327,12 +333,12 @@ def tables(summary: xr.Dataset) -> list[Table]:
             rows.append(
                 (
                     str(row["variant"].values),
-                    percent(float(row["slowdown"])),
+                    format_share(float(row["slowdown"])),
                     interval(float(row["slowdown_low"]), float(row["slowdown_high"])),
                     f"{float(row['p_adjusted']):.2g}",
                     format_duration(float(row["detected_s"])) if int(row["detected"]) else "–",
-                    percent(float(row["mde"])),
-                    percent(float(row["agent_cpu"])),
+                    format_share(float(row["mde"])),
+                    format_share(float(row["agent_cpu"])),
                 )
             )
         out.append(Table("Against blocks with nothing on", head, rows, right=(1, 2, 3, 4, 5, 6)))
@@ -344,10 +350,13 @@ def tables(summary: xr.Dataset) -> list[Table]:
     if modelled:
         nodes_head: tuple[str, ...] = ("nodes", *(str(row["variant"].values) for row in modelled))
         rows = [
-            (f"{nodes:,}".replace(",", " "), *(percent(float(row["cost"].values[i])) for row in modelled))
+            (
+                f"{nodes:,}".replace(",", " "),
+                *(format_share(float(row["cost"].values[i])) for row in modelled),
+            )
             for i, nodes in enumerate(summary["scale"].values)
         ]
-        rows.append(("any, in step", *(percent(float(row["cost_synchronised"])) for row in modelled)))
+        rows.append(("any, in step", *(format_share(float(row["cost_synchronised"])) for row in modelled)))
         grain = format_duration(float(summary.attrs.get("grain_s", 0.001)))
         out.append(
             Table(
@@ -365,11 +374,11 @@ def tables(summary: xr.Dataset) -> list[Table]:
 def _single(row: xr.Dataset, summary: xr.Dataset) -> Table:
     fresh = "blocks after the detection" if int(row["effect_fresh"]) else "all blocks"
     rows = [
-        ("slowdown", f"{_percent(row, 'slowdown')}, 95 %: {_interval(row, 'slowdown')}, "
+        ("slowdown", f"{_share(row, 'slowdown')}, 95 %: {_interval(row, 'slowdown')}, "
          f"from {int(row['effect_pairs'])} pairs of {fresh}"),
-        ("  lost in stalls", f"{_percent(row, 'stalls')}, 95 %: {_interval(row, 'stalls')}"),
-        ("  typical iteration", f"{_percent(row, 'typical')}, 95 %: {_interval(row, 'typical')}"),
-        ("would find", f"bursts of {_percent(row, 'mde')} of each {format_duration(float(row['mde_period']))}, "
+        ("  lost in stalls", f"{_share(row, 'stalls')}, 95 %: {_interval(row, 'stalls')}"),
+        ("  typical iteration", f"{_share(row, 'typical')}, 95 %: {_interval(row, 'typical')}"),
+        ("would find", f"bursts of {_share(row, 'mde')} of each {format_duration(float(row['mde_period']))}, "
          "with power 90 %"),
     ]  # fmt: skip
     if int(row["detected"]):
@@ -378,14 +387,14 @@ def _single(row: xr.Dataset, summary: xr.Dataset) -> Table:
         rows.append(
             (
                 "agent",
-                f"{percent(float(row['agent_cpu']))} of a core, {float(row['agent_wakeups']):.1f} wake-ups a second",
+                f"{_share(row, 'agent_cpu')} of a core, {float(row['agent_wakeups']):.1f} wake-ups a second",
             )
         )
     if float(row["drives"]) > 0:
         rows.append(
             (
                 "driven",
-                f"{float(row['drives']):.0f} times; driving took {percent(float(row['keeper_cpu']))} of a core",
+                f"{float(row['drives']):.0f} times; driving took {format_share(float(row['keeper_cpu']))} of a core",
             )
         )
     gap = float(row["source_gap"])
@@ -398,13 +407,15 @@ def _single(row: xr.Dataset, summary: xr.Dataset) -> Table:
         rows.append(
             (
                 "disjoint 99 % means",
-                f"{by_means} the end: gap {percent(gap)}" if gap > 0 else f"{by_means} the end: they overlap",
+                f"{by_means} the end: gap {format_share(gap)}"
+                if gap > 0
+                else f"{by_means} the end: they overlap",
             )
         )
     rows.append(
         ("loop", f"{loop(summary)}, {int(summary.attrs['ranks'])} ranks, iteration "
          f"{format_duration(float(summary['clean_iteration']))}; keeping its times costs "
-         f"{_percent(summary, 'keeping_share')}")
+         f"{_share(summary, 'keeping_share')}")
     )  # fmt: skip
     return Table("", ("", ""), rows)
 
@@ -478,7 +489,8 @@ def worse(old: xr.Dataset, new: xr.Dataset, names: tuple[str, str]) -> list[Find
     return [
         Finding(
             "noise.noisier",
-            f"{percent(now)} of the time is lost in stalls with nothing on, in {names[0]} it was {percent(before)}",
+            f"{format_share(now)} of the time is lost in stalls with nothing on, in {names[0]} it was "
+            f"{format_share(before)}",
             {"lost": now, "before": before},
             "sonde noise host",
         )

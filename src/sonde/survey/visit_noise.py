@@ -49,8 +49,8 @@ class NoiseVisit:
 
         summary = tree["summary"].to_dataset().load()
         return Judgement(
-            f"{verdict.loop(summary)}: {verdict.sentence(summary, name)}",
-            verdict.findings(summary, name),
+            f"{verdict.loop(summary)}: {verdict.sentence(summary)}",
+            verdict.findings(summary),
             verdict.sound(summary),
         )
 

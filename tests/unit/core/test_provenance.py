@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from sonde.core import provenance
+from sonde.core.launch.cpus import parse_cpu_list
 from sonde.core.launch.mpirun import Mpi
-from sonde.core.provenance import attrs, commit, infiniband, machine, network, parse_cpu_list, virtualised
+from sonde.core.provenance import attrs, commit, infiniband, machine, network, virtualised
 
 MPICH = Mpi("mpich", "MPICH", "4.0.2", Path("/usr/bin/mpirun"))
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonde.core.errors import UsageError
-from sonde.core.units import format_duration, format_size, parse_duration, parse_size
+from sonde.core.units import format_duration, format_share, format_size, parse_duration, parse_size
 
 
 def test_durations_are_written_in_engineering_units():
@@ -78,3 +78,22 @@ def test_negative_or_huge_numbers_of_bytes_cannot_be_written():
         format_size(-1)
     with pytest.raises(TypeError):
         format_size(2**64)
+
+
+@pytest.mark.parametrize(
+    ("share", "digits", "trim", "text"),
+    [
+        (0.0098, 2, False, "0.98 %"),
+        (0.00001, 2, False, "0.0010 %"),
+        (0.0, 2, False, "0 %"),
+        (12.0, 2, False, "1200 %"),
+        (-0.00123, 2, False, "-0.12 %"),
+        (float("nan"), 2, False, "–"),
+        (0.01, 4, True, "1 %"),
+        (0.0100321, 4, True, "1.003 %"),
+        (0.0005, 6, True, "0.05 %"),
+        (0.5, 1, True, "50 %"),  # its zeros are not after a point
+    ],
+)
+def test_shares(share, digits, trim, text):
+    assert format_share(share, digits, trim) == text

@@ -57,7 +57,16 @@ def summary(
         "clean_lost": ((), lost),
         "keeping_share": ((), 0.004),
     }
-    told = dict(op="alltoall", size=1024, ranks=RANKS, alpha=0.01, matters=0.001, study="run", grain_s=0.001)
+    told = dict(
+        op="alltoall",
+        size=1024,
+        ranks=RANKS,
+        alpha=0.01,
+        matters=0.001,
+        study="run",
+        grain_s=0.001,
+        agent="any",
+    )
     return xr.Dataset(data, {"variant": np.array(names, dtype="U"), "scale": np.array(SCALES)}, told | attrs)
 
 
@@ -103,10 +112,22 @@ class TestOneAgent:
         assert verdict.sound(run) is sound
         assert bool(verdict.doubt(run)) is not sound
 
-    def test_a_finding_names_what_to_type_next(self):
-        (finding,) = verdict.findings(summary(MATERIAL), "a b.nc")
-        assert finding.next == "sonde report 'a b.nc'"
+    def test_a_finding_on_an_agent_says_how_to_look_for_a_cheaper_place(self):
+        (finding,) = verdict.findings(summary(MATERIAL, agent="my agent"))
+        assert finding.next == "sonde noise run --agent 'my agent' --compare pinned,free,sibling"
         assert finding.evidence["ci_pct"] == pytest.approx([1.1, 1.3])
+
+    def test_the_noise_source_needs_no_cheaper_place(self):
+        (finding,) = verdict.findings(summary(MATERIAL | {"duty_asked": 0.01}))
+        assert finding.next == ""
+
+    @pytest.mark.parametrize(
+        ("paused", "told"), [(0.0, False), (0.0004, False), (0.002, True), (np.nan, False)]
+    )
+    def test_a_pause_that_did_not_hold(self, paused, told):
+        run = summary(MATERIAL | {"agent_cpu": 0.01, "agent_paused": paused})
+        codes = [warning.code for warning in verdict.warnings(run)]
+        assert ("noise.agent_not_paused" in codes) is told
 
     def test_a_clean_run(self):
         run = summary()
@@ -122,18 +143,14 @@ class TestOneAgent:
         assert verdict.interval(-0.0004, 0.0012) == "-0.04 to 0.12 %"
         assert verdict.interval(np.nan, 1.0) == "too few blocks for an interval"
 
-    @pytest.mark.parametrize(
-        ("share", "text"),
-        [(0.0098, "0.98 %"), (0.00001, "0.0010 %"), (0.0, "0 %"), (12.0, "1200 %"), (np.nan, "not known")],
-    )
-    def test_shares(self, share, text):
-        assert verdict.percent(share) == text
-
 
 class TestWhoWasLate:
     def test_one_rank(self):
         row = MATERIAL | dict(noisy_rank=1, late_share=[0.02, 0.98], late_known=1.0)
-        assert verdict.noisy_rank(summary(row).isel(variant=0)) == "rank 1, late at the wake-up in 98 % of blocks"
+        assert (
+            verdict.noisy_rank(summary(row).isel(variant=0))
+            == "rank 1, late at the wake-up in 98 % of blocks"
+        )
 
     def test_the_kernel_kept_nobody(self):
         row = MATERIAL | dict(late_share=[0.0, 0.1], late_known=0.1)

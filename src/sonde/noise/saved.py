@@ -1,0 +1,73 @@
+"""What a dataset of this room says of itself, opened once for whoever puts it into words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sonde.core.errors import DataError, Exit, Warning, typed
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from sonde.core.outcome import Outcome
+    from sonde.noise.run_programs import Measured
+
+
+@dataclass(frozen=True)
+class Saved:
+    """/summary, and what stands beside it. kind: of dataset. warnings: those kept in it."""
+
+    path: Path
+    kind: str
+    summary: xr.Dataset
+    warnings: list[Warning]
+    complete: bool
+    stop_reason: str
+
+
+def summary_of(tree: xr.DataTree, path: object) -> xr.Dataset:
+    """/summary, read.
+
+    Raises
+    ------
+    DataError  noise.no_summary: nobody has judged this run.
+    """
+    if "summary" not in tree.children:
+        raise DataError(
+            "noise.no_summary", f"{path} has no /summary", typed("sonde", "data", "validate", path)
+        )
+    return tree["summary"].to_dataset().load()
+
+
+def read(path: Path) -> Saved:
+    """What the file holds beside its samples. Errors of `sonde.open`, and noise.no_summary."""
+    import sonde
+    from sonde.core import dataset
+
+    with sonde.open(path) as tree:
+        return Saved(
+            path,
+            str(tree.attrs.get("kind", "run")),
+            summary_of(tree, path),
+            dataset.warnings_of(tree),
+            bool(tree.attrs.get("complete", 1)),
+            str(tree.attrs.get("stop_reason", "unknown")),
+        )
+
+
+def end(outcome: Outcome, measured: Measured, alone: bool = True) -> Outcome:
+    """The outcome of programs that are over: what went wrong is raised, an early end is told.
+
+    alone: whether one program was all there was; of several, one that failed is a warning.
+    """
+    if measured.error is not None and not measured.interrupted and alone:
+        error = measured.error
+        error.hint = f"{error.hint}; what was recorded is in {measured.file.path}".removeprefix("; ")
+        raise error
+    if measured.interrupted:
+        outcome.tell_interrupted([measured.file.path])
+    elif not outcome.complete:
+        outcome.exit = Exit.INCOMPLETE
+    return outcome
