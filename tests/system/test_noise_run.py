@@ -52,9 +52,9 @@ def started(sonde: Shell, name: str) -> list[int]:
     [
         ((), 2, "there is nothing to measure"),
         (("--level", "1%", "--agent", "true"), 2, "--level and --agent were both given"),
-        (("--level", "200%"), 2, "'200%' is no level of noise"),
-        (("--level", "-1%"), 2, "'-1%' is no level of noise"),
-        (("--level", "nan"), 2, "'nan' is no level of noise"),
+        (("--level", "200%"), 2, "'200%' is not a share"),
+        (("--level", "-1%"), 2, "'-1%' is not a share"),
+        (("--level", "nan"), 2, "'nan' is not a share"),
         (("--level", "1%", "--op", "gather"), 2, "nearest: allgather"),
         (("--level", "1%", "--compare", "nowhere"), 2, "there is no placement 'nowhere'"),
         (("--level", "0", "--compare", "pinned,free"), 2, "--compare needs something to place"),

@@ -70,6 +70,7 @@ def test_a_small_stability_of_two_operations(sonde):
     assert sonde.left() == []
 
 
+@pytest.mark.slow
 def test_a_small_sweep(sonde):
     ran = sonde(
         *("noise", "sensitivity", "--sweep", "sync,placement", "--levels", "20%", "--period", "100ms"),
@@ -89,9 +90,9 @@ def test_a_small_sweep(sonde):
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("sensitivity", "--levels", "1%,0"), 2, "'0' is no level of noise"),
+        (("sensitivity", "--levels", "1%,0"), 2, "'0' is not a share"),
         (("sensitivity", "--levels", "1%,0.01"), 2, "given twice"),
-        (("sensitivity", "--levels", "120%"), 2, "no level of noise"),
+        (("sensitivity", "--levels", "120%"), 2, "is not a share"),
         (("sensitivity", "--sweep", "moon"), 2, "there is no sweep 'moon'"),
         (("sensitivity", "--op", "barrier,barrier"), 2, "given twice"),
         (("sensitivity", "--op", "sort"), 2, "there is no op 'sort'"),
