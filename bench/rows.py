@@ -48,8 +48,8 @@ def main(room: str, modules: Sequence[str]) -> int:
         for row in known[name]:
             row["load_before"] = load
         print(f"bench-{room}: {name} took {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-    rows = [row for name in modules for row in known.get(name, [])]
-    out.write_text(json.dumps({"rows": rows, "modules": known}, indent=1) + "\n")
+        rows = [row for each in modules for row in known.get(each, [])]
+        out.write_text(json.dumps({"rows": rows, "modules": known}, indent=1) + "\n")
     show(f"bench-{room}", [row for name in wanted for row in known[name]])
     return 0
 
