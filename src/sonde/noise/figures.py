@@ -165,8 +165,12 @@ def title(summary: xr.Dataset) -> str:
         return f"Nothing beside {loop}"
     if study == verdict.SURVEY:
         return f"Sensitivity to noise of {loop}"
-    prefix = {"compare": "Placements of ", "sensitivity": "Levels of ", "sweep": "Ways of "}
-    what = prefix.get(study, "") + agent
+    if study in ("sensitivity", "sweep"):  # each variant's source has a name of its own
+        how = {"sensitivity": "at {} levels", "sweep": "made in {} ways"}[study].format(
+            summary.sizes["variant"]
+        )
+        return f"Noise {how} beside {loop}"
+    what = f"Placements of {agent}" if study == "compare" else agent
     return f"{'Noise source' if what == 'noise source' else what} beside {loop}"
 
 
@@ -194,7 +198,7 @@ def facts(summary: xr.Dataset) -> list[Fact]:
     elif rows:
         found = [row for row in rows if int(row["detected"])]
         out.append(Fact("found", f"{len(found)} of {len(rows)}", "variants"))
-        if sensitivity(summary) is not None:
+        if summary.attrs.get("study") != "sweep" and sensitivity(summary) is not None:
             for name, rule in (("detected", "Sonde's test"), ("source_detected", "disjoint 99 % means")):
                 floor = studies.threshold(
                     levels_of(summary).tolist(), summary[name].values.astype(bool).tolist()

@@ -287,7 +287,8 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
         )
     for k in range(summary.sizes.get("variant", 0)):
         row = summary.isel(variant=k)
-        paused, works = float(row["agent_paused"]), float(row["agent_cpu"])
+        paused = float(row["agent_paused"]) if "agent_paused" in row else math.nan
+        works = float(row["agent_cpu"])
         if paused > max(PAUSED * works, PAUSED_LEAST):
             out.append(
                 Warning(
