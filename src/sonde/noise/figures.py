@@ -198,7 +198,7 @@ def facts(summary: xr.Dataset) -> list[Fact]:
     elif rows:
         found = [row for row in rows if int(row["detected"])]
         out.append(Fact("found", f"{len(found)} of {len(rows)}", "variants"))
-        if summary.attrs.get("study") != "sweep" and sensitivity(summary) is not None:
+        if sensitivity(summary) is not None:
             for name, rule in (("detected", "Sonde's test"), ("source_detected", "disjoint 99 % means")):
                 floor = studies.threshold(
                     levels_of(summary).tolist(), summary[name].values.astype(bool).tolist()
@@ -634,7 +634,8 @@ def variants(summary: xr.Dataset) -> Figure | None:
 def sensitivity(summary: xr.Dataset) -> Figure | None:
     """Level of the noise source against the slowdown measured, and from where on it is found."""
     level = levels_of(summary)
-    if np.unique(level[level > 0]).size < 2:
+    # A sweep's two sources together have twice the level of one, and are no lower or higher noise.
+    if np.unique(level[level > 0]).size < 2 or summary.attrs.get("study") == "sweep":
         return None
     level = 100 * np.where(level > 0, level, np.nan)
     value, low, high = (100 * summary[f"slowdown{end}"].values for end in ("", "_low", "_high"))
