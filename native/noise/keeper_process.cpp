@@ -34,6 +34,7 @@
 #include "core/clock.hpp"
 #include "noise/process_tree.hpp"
 #include "noise/scrape.hpp"
+#include "noise/shared_names.hpp"
 
 namespace sonde::noise {
 
@@ -326,6 +327,7 @@ class KeeperProcess {
     leader_status_ = 0;
     childless_ = false;
     const double began = now_s();
+    shared_.begin();
     const pid_t child = run(spec_.command, log);
     ::close(log);
     if (child < 0)
@@ -573,6 +575,7 @@ class KeeperProcess {
       wait_for(1, 0.05, Hear::nothing, [&] { return reap(), childless_; });
     }
     ledger_.look(tree());
+    shared_.look(tree());
     std::set<std::pair<pid_t, std::uint64_t>> asked;
     Process denied;
     bool gone = wait_for(spec_.grace_s, 0.02, Hear::nothing, [&] {
@@ -598,6 +601,7 @@ class KeeperProcess {
     });
     stopped_.clear();
     leader_ = gone ? -1 : leader_;
+    if (gone) shared_.remove();
     if (gone) return {};
     if (denied.pid != 0)
       return Error{"noise.agent_not_permitted", "may not end " + named(denied) + " of the agent: it runs as another user",
@@ -787,6 +791,7 @@ class KeeperProcess {
   std::int64_t log_start_ = 0;
   Cores allowed_, placed_;
   std::vector<Process> stopped_;
+  SharedNames shared_;
   Ledger ledger_;
   double paused_mark_s_ = 0, paused_cpu_s_ = 0;
   Scrape scrape_;

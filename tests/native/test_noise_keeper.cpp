@@ -605,3 +605,53 @@ TEST_CASE("an address of the loopback taken apart") {
   CHECK_FALSE(parse_target("http://[::1]19999/"));
   CHECK_FALSE(parse_target("http://10.0.0.1/"));
 }
+
+namespace {
+
+// Maps a name in /dev/shm, and leaves it there.
+std::string mapper(const std::string& name) {
+  return "exec python3 -c \"import mmap, os, pathlib, time\n"
+         "f = open('/dev/shm/" + name + "', 'a+b')\n"
+         "f.truncate(4096)\n"
+         "m = mmap.mmap(f.fileno(), 4096)\n"
+         "pathlib.Path(os.environ['SONDE_AGENT_DIR'], 'mapped').touch()\n"
+         "time.sleep(1000)\"";
+}
+
+AgentSpec mapping(const std::string& name) {
+  AgentSpec spec = spec_of(mapper(name));
+  spec.ready = "file:{dir}/mapped";
+  return spec;
+}
+
+}  // namespace
+
+TEST_CASE("names in /dev/shm that an agent made and left go with it") {
+  const Marked mark;
+  const std::string name = "sonde-test-" + std::to_string(::getpid());
+  auto keeper = Keeper::fork();
+  REQUIRE(keeper);
+  REQUIRE(keeper->start(mapping(name)));
+  CHECK(is_there("/dev/shm/" + name));
+  REQUIRE(keeper->stop());
+  CHECK(!is_there("/dev/shm/" + name));
+}
+
+TEST_CASE("names in /dev/shm that were there before, or that others use, stay") {
+  const Marked mark;
+  const std::string before = "sonde-test-before-" + std::to_string(::getpid()), shared = "sonde-test-shared-" + std::to_string(::getpid());
+  std::ofstream("/dev/shm/" + before).put('x');
+  auto one = Keeper::fork(), other = Keeper::fork();
+  REQUIRE(one);
+  REQUIRE(other);
+  REQUIRE(one->start(mapping(before)));
+  REQUIRE(one->stop());
+  CHECK(is_there("/dev/shm/" + before));
+  REQUIRE(one->start(mapping(shared)));
+  REQUIRE(other->start(mapping(shared)));
+  REQUIRE(one->stop());
+  CHECK(is_there("/dev/shm/" + shared));
+  REQUIRE(other->stop());
+  ::unlink(("/dev/shm/" + before).c_str());
+  ::unlink(("/dev/shm/" + shared).c_str());
+}

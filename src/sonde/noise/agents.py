@@ -329,6 +329,7 @@ RECIPES: tuple[Recipe, ...] = (
         notes=(
             "It samples each second by default, in whole seconds; a dashboard that is being looked at costs more.",
             "Its history is kept in memory, and not on disk as by default.",
+            "The name of a semaphore of its (32 bytes) stays in /dev/shm; it takes it up again at its next start.",
         ),
     ),
     Recipe(
