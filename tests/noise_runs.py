@@ -20,6 +20,7 @@ def run(
     bursts_s: Sequence[float] = (0.01,),
     pairs: int = 7,
     *,
+    slice_s: float = 0.0,
     shift: float = 0.0,
     machine_per_s: float = 5.0,
     machine_s: float = 1e-4,
@@ -31,7 +32,8 @@ def run(
 ) -> xr.Dataset:
     """/raw of a run. bursts_s: of each variant, what it takes from one rank each second; 0: nothing.
 
-    shift: what each iteration is longer by with an agent on, a share. machine_per_s, machine_s: stalls that come at
+    slice_s: turns of the scheduler into which a longer burst is cut, the rank's in between as long. shift: what each
+    iteration is longer by with an agent on, a share. machine_per_s, machine_s: stalls that come at
     any time, and their mean length. names: of the variants besides off.
     """
     random = np.random.default_rng(seed)
@@ -58,7 +60,9 @@ def run(
         ]
         if burst:
             first = np.ceil((begin[block] - WAKE_S) / 1.0) + WAKE_S - begin[block]
-            events += [(t, burst + ITERATION_S, late_rank) for t in np.arange(first, BLOCK_S, 1.0)]
+            slices = max(1, round(burst / slice_s)) if slice_s else 1
+            wakes = np.arange(first, BLOCK_S, 1.0)[:, None] + 2 * slice_s * np.arange(slices)
+            events += [(t, burst / slices + ITERATION_S, late_rank) for t in wakes[wakes < BLOCK_S].tolist()]
         for t, length, guilty in sorted(events):
             counts[:, block, np.searchsorted(edges, length) - 1] += 1
             for rank in range(ranks):

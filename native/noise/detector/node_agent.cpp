@@ -37,6 +37,8 @@ Result<void> NodeAgent::prepare() {
     if (!keeper_of_[v] || kept_[*keeper_of_[v]].started) continue;
     if (auto done = on(v); !done) return done;
     if (auto done = off(); !done) return done;
+    // What its start took is no block's: the first block may be one without it.
+    if (auto used = use(); !used) return used.error();
   }
   return {};
 }

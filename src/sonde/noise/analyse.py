@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,14 @@ from sonde.noise.histogram import quantiles
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999)
 SCALES = (1, 64, 1024, 16384)
 CELLS = 80  # of a folded period, as the coarse fold of native/noise/judge.cpp
-WINDOW_BEFORE, WINDOW_AFTER = 1, 2  # cells about the one found, in which time lost counts as the agent's
+WINDOW_BEFORE, WINDOW_AFTER = (
+    1.5,
+    2.5,
+)  # cells about the wake-up, in which time lost counts as the agent's at least
+WIDER, WIDEST = 2.0, 0.125  # each wider window that is tried is so many times as long; share of the period
 SOURCE_GAP = 0.005  # "several seconds": 2 s of some 430 s in the source's tables
 SOURCE_LEVEL = 0.99
+BUSY = 0.05  # share of time lost in stalls with nothing on, above which a machine is not fit to be measured
 MOST_LOST = 1 - 1e-6  # a block whose every iteration is a stall
 LATE_SHARE = 0.5  # a rank was late when the kernel kept it for this share of the stall
 LATE_CELLS = 0.75  # to either side of the wake-up that was found, where late ranks are looked for
@@ -44,11 +49,25 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Wake:
-    """When the agent wakes up: at `phase_s` of each period, of the run's time or since it was let go."""
+    """When the agent wakes up: at `phase_s` of each period, of the run's time or since it was let go.
+
+    before, after: shares of the period about the wake-up in which time lost counts as the agent's; together 1: all.
+    """
 
     period_s: float
     phase_s: float
     from_resume: bool
+    before: float = WINDOW_BEFORE / CELLS
+    after: float = WINDOW_AFTER / CELLS
+
+    @property
+    def whole(self) -> bool:
+        """Whether any time counts."""
+        return self.before + self.after >= 1
+
+    def holds(self, phase: np.ndarray) -> np.ndarray:
+        """Whether times since the wake-up, shares of the period, lie in the window."""
+        return np.mod(phase + self.before, 1.0) <= self.before + self.after
 
 
 def analyse(raw: xr.Dataset) -> xr.Dataset:
@@ -197,6 +216,11 @@ TEXTS = {
     "effect_pairs": ("1", "pairs of blocks behind the size of the effect"),
     "effect_fresh": ("1", "whether these blocks had no part in finding it"),
     "effect_window": ("1", "whether only stalls about the agent's wake-up count"),
+    "window_before": (
+        "1",
+        "time before the wake-up that counts as the agent's, share of the period; NaN: none found",
+    ),
+    "window_after": ("1", "time after it that counts, share of the period"),
     "mde": ("1", "shortest burst a period, as a share of it, that this run would have found with power 0.9"),
     "mde_period": ("s", "period of the bursts for which mde holds"),
     "noisy_rank": ("1", "the rank that is late in the agent's stalls; -1: none, or several"),
@@ -307,16 +331,20 @@ def one(
         and attrs.get("study") != "sweep"
     )
     wake = Wake(last.period_s, last.phase_s, last.from_resume) if last and windowed else None
-    lost = _window_lost(raw, numbers, wake) if wake else numbers.lost
+    if wake:
+        wake = widened(raw, numbers, variant, chosen, wake)
+        windowed = not wake.whole
+    lost = _window_lost(raw, numbers, wake) if wake and windowed else numbers.lost
     basis = fresh if _pairs(numbers, fresh, variant) >= 6 else chosen
     row |= effect(numbers, basis, variant, lost)
     row["effect_fresh"], row["effect_window"] = int(basis is fresh), int(windowed)
+    row["window_before"], row["window_after"] = (wake.before, wake.after) if wake else (math.nan, math.nan)
 
     period = own or float(attrs.get("period_s", 0)) or (wake.period_s if wake else 1.0)
     if period not in known:
         known[period] = detectable(
             both,
-            judge.Design(tuple(rounds), tuple(spend), alpha),
+            _done(judge.Design(tuple(rounds), tuple(spend), alpha), raw, numbers, detecting is not None),
             periods,
             period,
             weight,
@@ -490,33 +518,89 @@ def _resumed(raw: xr.Dataset, numbers: Numbers) -> np.ndarray:
     return np.where(np.isfinite(first), first, numbers.begin - float(raw.attrs.get("settle_s", 0)))
 
 
-def _inside(phase: np.ndarray) -> np.ndarray:
-    return (phase >= -(WINDOW_BEFORE + 0.5) / CELLS) & (phase <= (WINDOW_AFTER + 0.5) / CELLS)
+def _losses(raw: xr.Dataset, numbers: Numbers, wake: Wake) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of the finest rank's stalls: block, time since the wake-up (a share of the period), share of the block lost."""
+    rank, block, phase, length = _phase(raw, numbers, wake)
+    mine = rank == reader(raw)
+    block, phase, length = block[mine], phase[mine], length[mine]
+    ordinary = float(np.asarray(raw["stamp_every"].values)[reader(raw)]) * numbers.median[block]
+    return block, phase, np.maximum(length - ordinary, 0) / numbers.length[block]
 
 
 def _window_lost(raw: xr.Dataset, numbers: Numbers, wake: Wake) -> np.ndarray:
     """Share of each block lost in stalls about the wake-up that was found, as the finest rank saw it."""
-    rank, block, phase, length = _phase(raw, numbers, wake)
-    chosen = (rank == reader(raw)) & _inside(phase)
-    lost = np.zeros(numbers.begin.size)
-    ordinary = float(np.asarray(raw["stamp_every"].values)[reader(raw)]) * numbers.median[block[chosen]]
-    np.add.at(lost, block[chosen], np.maximum(length[chosen] - ordinary, 0))
-    return lost / numbers.length
+    block, phase, lost = _losses(raw, numbers, wake)
+    inside = wake.holds(phase)
+    return np.bincount(block[inside], lost[inside], numbers.begin.size)
+
+
+def widened(raw: xr.Dataset, numbers: Numbers, variant: int, blocks: np.ndarray, wake: Wake) -> Wake:
+    """The window made as long as the agent's bursts are.
+
+    A burst of some ms is over within the first window. A longer one shares its core with a rank by turns of the
+    scheduler, and lasts many windows. Each next stretch, twice as long as all before, belongs to it when more is lost
+    there with the agent on (95 % interval of the difference). Beyond WIDEST, and where all that blocks lost is not in
+    keeping with what the window holds, everything counts: less precise, and never too small.
+    """
+    block, phase, lost = _losses(raw, numbers, wake)
+    since = np.mod(phase + wake.before, 1.0)
+
+    def more(begin: float, end: float) -> tuple[float, float, float]:
+        here = (since > begin) & (since <= end)
+        y = np.bincount(block[here], lost[here], numbers.begin.size)
+        return stats.hodges_lehmann(differences(numbers, blocks, variant, y))
+
+    length = end = wake.before + wake.after
+    while end < 1:
+        begin, end = end, min(1.0, WIDER * end)
+        if more(begin, end)[1] > 0:
+            length = end
+    inside = more(-1.0, length)[0]
+    _, low, high = more(-1.0, 1.0)
+    if length > WIDEST or not low <= inside <= high:
+        length = 1.0
+    return replace(wake, after=length - wake.before)
+
+
+def _done(design: judge.Design, raw: xr.Dataset, numbers: Numbers, found: bool) -> judge.Design | None:
+    """The design as far as it was carried out: what was cut short would have found no more than it looked for.
+
+    found: it ended because it had found something; another agent would have been looked for to the end.
+    """
+    if found:
+        return design
+    shares = np.atleast_1d(np.asarray(raw.attrs["shares"], dtype=int))
+    done = 0
+    for segment, rounds in enumerate(design.rounds):
+        here = numbers.variant[numbers.segment == segment]
+        # A round may lack its last block when the time is over.
+        if np.count_nonzero(here >= 0) < rounds * int(shares.sum()) - 1:
+            break
+        done = segment + 1
+    return judge.Design(design.rounds[:done], design.spend[:done], design.alpha) if done else None
 
 
 def detectable(
     blocks: judge.Blocks,
-    design: judge.Design,
+    design: judge.Design | None,
     periods: list[float],
     period_s: float,
     weight: float,
     seed: int,
     shortest_s: float,
 ) -> dict[str, float]:
-    """The shortest burst a period that this design finds with power MDE_POWER, from the run's own clean blocks."""
+    """The shortest burst a period that this design finds with power MDE_POWER, from the run's own clean blocks.
+
+    design: None where no look was ever taken; nothing would have been found.
+    """
     out = {"mde": math.nan, "mde_period": period_s}
     clean = np.count_nonzero(blocks.on == 0)
-    if clean < 4 or not shortest_s > 0 or period_s > float(np.median(blocks.length_s)) + 1e-2:
+    if (
+        design is None
+        or clean < 4
+        or not shortest_s > 0
+        or period_s > float(np.median(blocks.length_s)) + 1e-2
+    ):
         return out
     # As few as still let the poorest look speak: what a simulated run needs, not what a verdict does.
     least = design.alpha * min(design.spend) * max(weight, 1 - weight)
@@ -595,25 +679,30 @@ def scale(
     """A model of the cost on many nodes: bursts as seen here, one a period on every node, at independent times.
 
     A step of an application computes for `grain_s` and then waits for the slowest of N nodes. A node's burst of
-    length d falls into a step with probability grain_s / period_s, so the step loses E[max of N] = the integral of
-    1 - F(x)^N with F(x) = 1 - (grain_s / period_s) * P(d > x). Synchronised agents cost the same on any number.
+    length d falls into a step with probability grain_s / w, w the work between two bursts, so the step loses
+    E[max of N] = the integral of 1 - F(x)^N with F(x) = 1 - (grain_s / w) * P(d > x). Synchronised agents cost the
+    same on any number.
     """
     grain = float(raw.attrs.get("grain_s", 0.001))
     nothing = {"cost": np.full(len(SCALES), math.nan), "cost_synchronised": math.nan, "wake_lost": math.nan}
-    if wake is None:
+    # Beside much else a burst is no longer what one node of many would see of the agent.
+    if wake is None or _median(numbers.lost[numbers.variant == 0]) > BUSY:
         return nothing
     lost = _window_lost(raw, numbers, wake) * period_s
     on, off = (lost[numbers.variant == kind] for kind in (variant, 0))
     if not on.size or not off.size:
         return nothing
     burst = np.sort(np.maximum(on - np.median(off), 0))
-    hit = min(1.0, grain / period_s)
+    work = period_s - float(burst.mean())  # between two bursts; a slowdown is told of it
+    if work <= 0:
+        return nothing
+    hit = min(1.0, grain / work)
     steps = np.diff(np.concatenate([[0.0], burst]))
     above = 1 - np.arange(burst.size) / burst.size  # P(d > x) left of each burst
     cost = [float(np.sum(steps * (1 - (1 - hit * above) ** nodes)) / grain) for nodes in SCALES]
     return {
         "cost": np.array(cost),
-        "cost_synchronised": float(burst.mean() / period_s),
+        "cost_synchronised": float(burst.mean() / work),
         "wake_lost": float(burst.mean()),
     }
 

@@ -419,8 +419,13 @@ def folded(summary: xr.Dataset) -> Figure | None:
     if count == 1:
         data = data.isel(variant=0, drop=True).assign_coords(series=_names(summary))
         cell = float(period[0]) / CELLS
+        before, after = (
+            CELLS * float(summary[name][0]) if name in summary else cells
+            for name, cells in (("window_before", WINDOW_BEFORE), ("window_after", WINDOW_AFTER))
+        )
         if found[0]:
-            ends = [[-(WINDOW_BEFORE + 0.5) * cell, (WINDOW_AFTER + 0.5) * cell]]
+            # A window beyond the figure's end goes on at its begin; the figure shows what fits.
+            ends = [[max(-0.5 * CELLS, -before) * cell, min(0.5 * CELLS, after) * cell]]
             data = data.assign(band=(("band", "end"), ends), band_name="counted as its wake-up")
         else:
             at = "a whole period of the run's time"

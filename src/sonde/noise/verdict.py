@@ -11,6 +11,7 @@ import xarray as xr
 from sonde.core.errors import Finding, Warning, typed
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_share, format_size
+from sonde.noise.analyse import BUSY
 
 RANKED = ("stalls", "100 ms bins with a stall", "lost time")
 LEVELS = ("median", "90 % quantile", "99 % quantile", "99.9 % quantile")
@@ -20,7 +21,6 @@ CROWDED_S = 1e-3  # an iteration as long as this says that ranks wait for each o
 
 SURVEY = "survey"  # the study whose noise source is a known calibration, not an agent in question
 PAUSED, PAUSED_LEAST = 0.05, 1e-5  # of its use while on, and of a core, from which a pause has not held
-BUSY = 0.05  # share of time lost in stalls with nothing on, above which a machine is not fit to be measured
 
 
 def interval(low: float, high: float) -> str:
@@ -51,6 +51,13 @@ def material(row: xr.Dataset, matters: float) -> str:
     return "unsettled"
 
 
+def settled(row: xr.Dataset, matters: float) -> str:
+    """Whether a slowdown that matters is there: "yes", "no", or "unsettled", also where it could not have been seen."""
+    if int(row["detected"]):
+        return material(row, matters)
+    return "unsettled" if blind(row, matters) else "no"
+
+
 def blind(row: xr.Dataset, matters: float) -> bool:
     """Whether the run could not have seen a slowdown that matters."""
     mde, low = float(row["mde"]), float(row["slowdown_low"])
@@ -67,13 +74,17 @@ def row_sentence(row: xr.Dataset, attrs: dict[str, Any]) -> str:
     mde = float(row["mde"])
     if not int(row["detected"]):
         if not math.isfinite(mde):
-            seen = "this run was too short or too noisy to have found any burst up to half a period"
-        else:
-            seen = (
-                f"of bursts each {format_duration(float(row['mde_period']))}, {format_share(mde)} of the time or more "
-                "would have been found"
+            return f"{name}: no verdict; this run was too short, or too noisy, to find any burst up to half a period."
+        each = format_duration(float(row["mde_period"]))
+        if mde > matters:
+            return (
+                f"{name}: no verdict; nothing was detected ({told_p}), but of bursts each {each} only those of "
+                f"{format_share(mde)} of the time or more would have been found, and {format_share(matters)} matters."
             )
-        return f"{name}: nothing detected at {format_share(alpha)} ({told_p}); {seen}."
+        return (
+            f"{name}: nothing detected ({told_p}, false alarms {format_share(alpha)}); of bursts each {each}, "
+            f"{format_share(mde)} of the time or more would have been found."
+        )
     size = f"{_share(row, 'slowdown')} slowdown ({_interval(row, 'slowdown')})"
     worth = {
         "yes": f"more than the {format_share(matters)} that matters",
@@ -146,6 +157,10 @@ def doubt(summary: xr.Dataset) -> str:
         return (
             f"{what} were not found" if looked(summary.isel(variant=0)) else f"{what} could not be looked for"
         )
+    matters = float(summary.attrs.get("matters", 0.001))
+    rows = [summary.isel(variant=k) for k in range(summary.sizes.get("variant", 0))]
+    if any(int(row["detected"]) and settled(row, matters) == "unsettled" for row in rows):
+        return "whether the slowdown matters is not settled"
     return "a slowdown that matters may not have been found"
 
 
@@ -157,16 +172,16 @@ def loop(summary: xr.Dataset) -> str:
 def compared(rows: list[xr.Dataset], attrs: dict[str, Any]) -> str:
     """Which placement harms least."""
     matters = float(attrs["matters"])
-    harmless = [
-        row for row in rows
-        if (not int(row["detected"]) and not blind(row, matters)) or material(row, matters) == "no"
-    ]  # fmt: skip
+    harmless = [row for row in rows if settled(row, matters) == "no"]
     cheapest = min(harmless or rows, key=lambda row: float(row["slowdown"]))
     name, cost = str(cheapest["variant"].values), format_share(float(cheapest["slowdown"]))
     if harmless:
         bound = format_share(matters)
         return f"{name} is the cheapest harmless placement: {cost} slowdown, below the {bound} that matters."
-    return f"no placement is shown to be harmless; {name} costs least, {cost}."
+    others = [row for row in rows if row is not cheapest]
+    if all(float(cheapest["slowdown_high"]) < float(row["slowdown_low"]) for row in others):
+        return f"no placement is shown to be harmless; {name} costs least, {cost}."
+    return "no placement is shown to be harmless, and which of them costs least is not settled."
 
 
 def cause(row: xr.Dataset) -> str:
@@ -196,14 +211,14 @@ def noisy_rank(row: xr.Dataset) -> str:
 
 
 def findings(summary: xr.Dataset) -> list[Finding]:
-    """A detected slowdown that matters, or may; of a survey, what hinders the machine itself."""
+    """A detected slowdown that matters; of a survey, what hinders the machine itself."""
     if is_survey(summary):
         return survey_findings(summary)
     matters = float(summary.attrs.get("matters", 0.001))
     out = []
     for k in range(summary.sizes.get("variant", 0)):
         row = summary.isel(variant=k)
-        if not int(row["detected"]) or material(row, matters) == "no":
+        if settled(row, matters) != "yes":
             continue
         out.append(
             Finding(
@@ -312,12 +327,12 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
 
 
 def sound(summary: xr.Dataset) -> bool:
-    """Whether "nothing detected" means that nothing is there that matters; of a survey, whether it could tell."""
+    """Whether it is settled if a slowdown that matters is there; of a survey, whether it could tell."""
     if is_survey(summary):
         return bool(int(summary["detected"].values[0])) and not crowded(summary)
     matters = float(summary.attrs.get("matters", 0.001))
     rows = [summary.isel(variant=k) for k in range(summary.sizes.get("variant", 0))]
-    return bool(rows) and not any(not int(row["detected"]) and blind(row, matters) for row in rows)
+    return bool(rows) and not any(settled(row, matters) == "unsettled" for row in rows)
 
 
 def tables(summary: xr.Dataset) -> list[Table]:
@@ -377,7 +392,7 @@ def _single(row: xr.Dataset, summary: xr.Dataset) -> Table:
     rows = [
         ("slowdown", f"{_share(row, 'slowdown')}, 95 %: {_interval(row, 'slowdown')}, "
          f"from {int(row['effect_pairs'])} pairs of {fresh}"),
-        ("  lost in stalls", f"{_share(row, 'stalls')}, 95 %: {_interval(row, 'stalls')}"),
+        ("  lost in stalls", f"{_share(row, 'stalls')} of the time, 95 %: {_interval(row, 'stalls')}"),
         ("  typical iteration", f"{_share(row, 'typical')}, 95 %: {_interval(row, 'typical')}"),
         ("would find", f"bursts of {_share(row, 'mde')} of each {format_duration(float(row['mde_period']))}, "
          "with power 90 %"),
@@ -415,8 +430,8 @@ def _single(row: xr.Dataset, summary: xr.Dataset) -> Table:
         )
     rows.append(
         ("loop", f"{loop(summary)}, {int(summary.attrs['ranks'])} ranks, iteration "
-         f"{format_duration(float(summary['clean_iteration']))}; keeping its times costs "
-         f"{_share(summary, 'keeping_share')}")
+         f"{format_duration(float(summary['clean_iteration']))} (median); keeping its times costs "
+         f"{_share(summary, 'keeping_share')}, 95 %: {_interval(summary, 'keeping')}")
     )  # fmt: skip
     return Table("", ("", ""), rows)
 
@@ -454,7 +469,7 @@ def _values(row: xr.Dataset, summary: xr.Dataset) -> dict[str, Any]:
     return {
         "variant": str(row["variant"].values),
         "detected": bool(row["detected"]),
-        "material": material(row, float(summary.attrs["matters"])) if int(row["detected"]) else "no",
+        "material": settled(row, float(summary.attrs["matters"])),
         "slowdown_pct": _finite(100 * float(row["slowdown"])),
         "ci_pct": [_finite(100 * float(row["slowdown_low"])), _finite(100 * float(row["slowdown_high"]))],
         "p": float(row["p_adjusted"]),

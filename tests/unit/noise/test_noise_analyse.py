@@ -10,6 +10,7 @@ import xarray as xr
 from run_blocks import CALIBRATION, RunFile, placed
 from scipy import stats as scipy_stats
 
+import noise_runs
 from sonde import _core
 from sonde.core import stats
 from sonde.noise import verdict
@@ -346,3 +347,62 @@ def test_blocks_that_a_rank_lacks_count_for_nothing(tmp_path):
     found = numbers_of(raw)
     assert found.variant[3] == -1
     assert np.isfinite(stats.hodges_lehmann(found.lost[found.variant == 0]).estimate)
+
+
+class TestTheWindow:
+    """Time lost about the wake-up counts; a burst that is longer than the first window makes it longer."""
+
+    def judged(self, burst_s, **more):
+        return analyse(noise_runs.run([burst_s], pairs=20, **more)).isel(variant=0)
+
+    def by_means(self, raw):
+        numbers = numbers_of(raw)
+        on, off = (numbers.mean[numbers.variant == kind].mean() for kind in (1, 0))
+        return on / off - 1
+
+    def test_a_short_burst_is_sized_by_its_window(self):
+        row = self.judged(0.01, machine_per_s=200)
+        assert row["effect_window"] == 1
+        assert row["window_before"] + row["window_after"] == pytest.approx(4 / 80)
+        assert float(row["slowdown"]) == pytest.approx(0.0101, rel=0.1)
+
+    @pytest.mark.parametrize("burst_s", [0.02, 0.05, 0.1, 0.2, 0.3, 0.45])
+    @pytest.mark.parametrize("machine_per_s", [5, 250])
+    def test_a_long_burst_that_the_scheduler_cuts_is_sized_whole(self, burst_s, machine_per_s):
+        raw = noise_runs.run([burst_s], pairs=20, slice_s=0.003, machine_per_s=machine_per_s)
+        row = analyse(raw).isel(variant=0)
+        assert row["detected"] == 1
+        truth = self.by_means(raw)
+        assert truth > 0.7 * burst_s  # some of the last slices fall behind a block's end
+        assert float(row["slowdown_low"]) <= truth * 1.1
+        assert float(row["slowdown_high"]) >= truth * 0.9
+        assert float(row["slowdown"]) == pytest.approx(truth, rel=0.2)
+        assert float(row["cost"][0]) == pytest.approx(truth, rel=0.4)  # the model's one node
+
+    def test_a_busy_machine_is_no_base_for_the_model_of_scale(self):
+        row = self.judged(0.1, machine_per_s=200, machine_s=1e-3)
+        assert row["detected"] == 1
+        assert np.isnan(row["cost"]).all()
+
+    def test_a_window_goes_round_the_period(self):
+        wake = Wake(1.0, 0.0, False, before=0.1, after=0.3)
+        assert wake.holds(np.array([-0.09, 0.0, 0.29])).all()
+        assert not wake.holds(np.array([-0.11, 0.31, 0.5])).any()
+        wide = Wake(1.0, 0.0, False, before=0.1, after=0.7)
+        assert wide.holds(np.array([-0.09, 0.49, -0.4])).all()  # -0.4 is 0.6 after the wake-up before
+        assert Wake(1.0, 0.0, False, 0.1, 0.9).whole
+
+
+class TestWhatWasCutShort:
+    """A run that was never looked at would have found nothing."""
+
+    def cut(self, blocks):
+        raw = noise_runs.run([0.0], pairs=13)
+        raw["status"] = ("block", (np.arange(raw.sizes["block"]) < blocks).astype("i1"))
+        return analyse(raw).isel(variant=0)
+
+    def test_before_the_first_look_nothing_would_have_been_found(self):
+        assert np.isnan(self.cut(6)["mde"])
+
+    def test_after_it_something_would(self):
+        assert self.cut(16)["mde"] < 0.05

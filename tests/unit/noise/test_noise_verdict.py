@@ -56,6 +56,8 @@ def summary(
         "clean_iteration": ((), iteration_s),
         "clean_lost": ((), lost),
         "keeping_share": ((), 0.004),
+        "keeping_low": ((), 0.002),
+        "keeping_high": ((), 0.006),
     }
     told = dict(
         op="alltoall",
@@ -93,15 +95,20 @@ class TestOneAgent:
                 True,
             ),
             (IMMATERIAL, "0.040 % slowdown (0.030 to 0.050 %): less than the 0.10 % that matters", 0, True),
-            (UNSETTLED, "whether it reaches the 0.10 % that matters is not settled", 1, True),
+            (UNSETTLED, "whether it reaches the 0.10 % that matters is not settled", 0, False),
             (
                 UNSEEN,
-                "nothing detected at 1.0 % (p = 0.60); of bursts each 1.00 s, 0.050 % of the time or more",
+                "nothing detected (p = 0.60, false alarms 1.0 %); of bursts each 1.00 s, 0.050 % of the time or more",
                 0,
                 True,
             ),
-            (BLIND, "2.0 % of the time or more would have been found", 0, False),
-            (NO_MDE, "too short or too noisy to have found any burst", 0, False),
+            (
+                BLIND,
+                "no verdict; nothing was detected (p = 0.60), but of bursts each 1.00 s only those of 2.0 %",
+                0,
+                False,
+            ),
+            (NO_MDE, "no verdict; this run was too short, or too noisy, to find any burst", 0, False),
         ],
         ids=["material", "immaterial", "unsettled", "not detected", "blind", "blind to all"],
     )
@@ -183,6 +190,12 @@ class TestCompared:
         )
         assert verdict.sentence(run).startswith("no placement is shown to be harmless; free costs least")
         assert not verdict.sound(run)
+
+    def test_the_cheapest_is_named_only_where_intervals_tell_them_apart(self):
+        run = summary(
+            MATERIAL | {"name": "pinned"}, BLIND | {"name": "free", "slowdown_high": 0.012}, study="compare"
+        )
+        assert "which of them costs least is not settled" in verdict.sentence(run)
 
     def test_the_table_has_a_row_for_each(self):
         table = verdict.tables(summary(MATERIAL, UNSEEN))[0]
