@@ -58,6 +58,11 @@ def _blocks(name: str) -> tuple[judge.Blocks, int]:
     return known[name].blocks, list(known).index(name)
 
 
+def _shortest(blocks: judge.Blocks) -> float:
+    """The shortest stall a trace has kept, s: a burst below it would stand out from what was left away."""
+    return float(blocks.stall_length_s.min())
+
+
 def _share(case: Case, name: str) -> float:
     """Of simulated runs on one trace, the share that finds the bursts."""
     blocks, number = _blocks(name)
@@ -67,7 +72,7 @@ def _share(case: Case, name: str) -> float:
         designs.design(case.seconds),
         case.period_s,
         case.level * case.period_s,
-        1e-6,
+        _shortest(blocks),
         folds,
         fold_weight=weight,
         permutations=designs.PERMUTATIONS,
@@ -84,11 +89,11 @@ def _least(told: bool, budget_s: float, name: str) -> float:
         blocks,
         designs.design(budget_s),
         1.0,
-        5e-6,
+        _shortest(blocks),
         folds,
         wanted=WANTED,
         fold_weight=weight,
-        permutations=999,
+        permutations=designs.PERMUTATIONS,
         seed=3 + number,
         runs=FEWER_RUNS,
     )
