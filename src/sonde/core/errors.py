@@ -55,7 +55,7 @@ class EnvironmentFailure(SondeError):
 
 
 class Interrupted(SondeError):
-    """Ctrl-C came before there was anything to save; no file is left."""
+    """Ctrl-C came before there was a dataset: nothing was measured, or it was not yet saved."""
 
     exit = Exit.INTERRUPTED
 

@@ -17,7 +17,7 @@ import pytest
 
 from sonde import _core
 from sonde.core import dataset, seal
-from sonde.core.errors import EnvironmentFailure, Interrupted, SondeError, Warning
+from sonde.core.errors import EnvironmentFailure, Interrupted, SondeError, Warning, typed
 from sonde.core.events import Event, NullProgress
 from sonde.core.launch import Placement, session, with_environment
 from sonde.core.launch.mpirun import Mpi
@@ -245,8 +245,10 @@ class TestInterrupted:
 
         monkeypatch.setattr(seal, "seal", too_late)
         asked = job("start()\nmeasure()\nend()")
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(Interrupted) as told:
             session.run(asked, Listener())
+        assert str(asked.run_dir) in told.value.what
+        assert told.value.hint == typed("sonde", "data", "recover", asked.run_dir)
         assert not session.nothing_in(asked.run_dir, None)
 
     def test_the_room_may_ask_itself(self, job):

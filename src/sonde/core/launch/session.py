@@ -23,7 +23,7 @@ import numpy as np
 
 from sonde.core import provenance, seal
 from sonde.core.blocks import BlockFile
-from sonde.core.errors import DataError, EnvironmentFailure, Interrupted, SondeError, Warning
+from sonde.core.errors import DataError, EnvironmentFailure, Interrupted, SondeError, Warning, typed
 from sonde.core.events import Event, Progress
 from sonde.core.launch.process import Ending, ProbeProcess
 from sonde.core.launch.start import Start, mpi_environment, transport
@@ -299,6 +299,12 @@ def unless_interrupted(
         if (run_dir / seal.RUN_FILE).exists() and nothing_in(run_dir, kinds):
             forget(run_dir)
             raise interrupted(room) from None
+        if (run_dir / seal.RUN_FILE).exists():
+            raise Interrupted(
+                f"{room}.interrupted",
+                f"interrupted before the dataset was saved; what was measured is in {run_dir}",
+                typed("sonde", "data", "recover", run_dir),
+            ) from None
         raise
 
 
