@@ -13,6 +13,7 @@ from sonde.core import stats
 from sonde.core.described import optional
 from sonde.noise import judge
 from sonde.noise.histogram import quantiles
+from sonde.noise.plan import LEAST_PAIRS
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999)
 SCALES = (1, 64, 1024, 16384)
@@ -573,8 +574,8 @@ def _done(design: judge.Design, raw: xr.Dataset, numbers: Numbers, found: bool) 
     done = 0
     for segment, rounds in enumerate(design.rounds):
         here = numbers.variant[numbers.segment == segment]
-        # A round may lack its last block when the time is over.
-        if np.count_nonzero(here >= 0) < rounds * int(shares.sum()) - 1:
+        # Its last round may be missing when the time is over, as in blocks.is_complete.
+        if np.count_nonzero(here >= 0) < (rounds - (rounds > LEAST_PAIRS)) * int(shares.sum()):
             break
         done = segment + 1
     return judge.Design(design.rounds[:done], design.spend[:done], design.alpha) if done else None

@@ -20,6 +20,7 @@ from sonde.core.described import Described
 from sonde.core.described import optional as _of
 from sonde.core.errors import DataError, Finding, Warning
 from sonde.core.seal import Layout
+from sonde.noise.plan import LEAST_PAIRS
 from sonde.noise.source_schema import BURST, SOURCE
 
 if TYPE_CHECKING:
@@ -308,8 +309,7 @@ class RunSchema:
             layout.warnings.append(
                 Warning(
                     "noise.no_whole_segment",
-                    f"{int(kept.sum())} blocks were measured, but no whole segment of blocks with and without "
-                    "an agent",
+                    f"{int(kept.sum())} blocks were measured, fewer than the first look at them needs",
                     "measure again with a longer --budget",
                 )
             )
@@ -415,7 +415,8 @@ NEEDED = frozenset(
 def is_complete(plan: Mapping[str, Any], segment: np.ndarray, variant: np.ndarray, kept: np.ndarray) -> bool:
     """Whether a run holds what its question needs: of every variant a block within one whole segment.
 
-    A run ends when its verdict is clear or its budget is over; blocks that were planned beyond that are not
+    A segment of more rounds than a verdict needs is whole without its last one, too: its labels were drawn all the
+    same. A run ends when its verdict is clear or its budget is over; blocks that were planned beyond that are not
     missing. What its user or a kill -9 cut short is told by its stop_reason.
 
     plan: blocks and variants, as for `layout`; without blocks a segment is whole when it holds every variant.
@@ -426,7 +427,8 @@ def is_complete(plan: Mapping[str, Any], segment: np.ndarray, variant: np.ndarra
     for one in np.unique(segment[kept]).tolist():
         here = kept & (segment == one)
         asked = sum(s == one for s, _ in planned)
-        if int(here.sum()) >= asked and wanted <= set(variant[here].tolist()):
+        spare = len(wanted) if asked > LEAST_PAIRS * len(wanted) else 0
+        if int(here.sum()) >= asked - spare and wanted <= set(variant[here].tolist()):
             return True
     return False
 

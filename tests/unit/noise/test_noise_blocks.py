@@ -17,7 +17,7 @@ from sonde import _core
 from sonde.core import dataset, seal
 from sonde.core.blocks import BlockFile
 from sonde.core.errors import DataError
-from sonde.noise import blocks, schema
+from sonde.noise import blocks, schema, studies  # noqa: F401  (studies before a test puts another analyse in place)
 from sonde.noise.blocks import SCHEMA
 
 SUMMARY = xr.Dataset({"p": ((), 0.5, {"units": "1", "long_name": "p"})})
@@ -336,6 +336,14 @@ def test_a_segment_of_several_rounds_is_whole_only_with_all_of_them():
     assert not blocks.is_complete(p, segment, variant, some)
     # A plan that does not tell its blocks asks for every variant only.
     assert blocks.is_complete({"variants": ["off", "agent"]}, segment, variant, some)
+
+
+def test_a_segment_may_lack_the_last_of_more_rounds_than_a_verdict_needs():
+    segment, variant = np.zeros(20, int), np.arange(20) % 2
+    p = plan(blocks=list(zip(segment.tolist(), variant.tolist())))
+    assert blocks.is_complete(p, segment, variant, np.arange(20) < 19)
+    assert blocks.is_complete(p, segment, variant, np.arange(20) < 18)
+    assert not blocks.is_complete(p, segment, variant, np.arange(20) < 17)
 
 
 def test_complete_with_one_variant_needs_one_segment():
