@@ -119,6 +119,7 @@ def run(
     number = secrets.randbits(32) if seed is None else seed
     budget = budget_s or DEFAULT_BUDGET_S
     start = prepare("noise", "sonde-noise", launcher, hostlist.expand(hosts) if hosts else ())
+    runs.check_cpus(cpus or (), start)
     out = output_path("noise", output)
     told: list[Warning] = []
     labels: dict[str, Any] = {}
