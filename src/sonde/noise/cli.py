@@ -162,7 +162,9 @@ def run(
         labels=labels,
     )
     if dry_run:
-        return _dry(plan, start, out, budget)
+        outcome = _dry(plan, start, out, budget)
+        outcome.warnings = [*told, *outcome.warnings]
+        return outcome
     request = runs.Request(plan, start, out, ("sonde", *sys.argv[1:]), budget, began, timeout_s)
     measured = runs.measure(request, settings().bar("noise run", budget))
     measured.check()

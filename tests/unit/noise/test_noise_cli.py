@@ -1,14 +1,19 @@
-"""sonde noise show of several datasets: what is said can be told apart."""
+"""sonde noise run --dry-run, and show of several datasets: what is said, and of which file."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 import noise_runs
 from sonde.core.errors import Warning
+from sonde.core.launch import start as starts
+from sonde.core.launch.mpirun import Mpi, Mpirun
 from sonde.core.seal import write_dataset
+from sonde.noise import run as runs
 from sonde.noise.blocks import SCHEMA
-from sonde.noise.cli import show
+from sonde.noise.cli import run, show
 
 
 def dataset(path, raw, *warnings):
@@ -65,3 +70,28 @@ def test_one_file_needs_no_name(few, tmp_path):
     outcome = shown(path)
     assert not outcome.verdict.startswith("a.nc")
     assert outcome.warnings[0] == WARNING
+
+
+@pytest.fixture
+def dry(monkeypatch, tmp_path):
+    """What `noise run --dry-run` says on a machine with an MPI and without SMT."""
+    mpi = Mpi("openmpi", "Open MPI", "4.1.4", Path("/opt/openmpi/bin/mpirun"))
+    start = starts.Start(Mpirun(found=mpi), (), Path("/libexec/openmpi/sonde-noise"), mpi)
+    monkeypatch.setattr(starts, "prepare", lambda *_: start)
+    monkeypatch.setattr(runs, "siblings", lambda cpu: ())
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: run.main([*words, "--ntasks", "2", "--dry-run"], standalone_mode=False)
+
+
+def test_a_dry_run_warns_of_what_is_left_out(dry):
+    outcome = dry("--level", "1%", "--compare", "pinned,sibling,free")
+    assert "noise.no_sibling" in [warning.code for warning in outcome.warnings]
+    assert ("variants", "off, pinned, free") in outcome.tables[0].rows
+
+
+def test_a_dry_run_cuts_an_agents_script_short_but_not_in_json(dry):
+    script = "set -e\nmkdir out\nexec sleep 100"
+    outcome = dry("--agent", script, "--period", "1s")
+    assert "mkdir out" not in "".join(outcome.lines)
+    assert "set -e …" in outcome.lines[1]
+    assert "mkdir out" in outcome.as_json()["command"]
