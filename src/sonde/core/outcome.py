@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+CUT = "…"  # where a script was cut short for the terminal
+
+
 @dataclass(frozen=True)
 class Table:
     """A table for the terminal: head and rows of ready text; numbers are right-aligned by `right`.
@@ -63,13 +66,20 @@ class Outcome:
         values: dict[str, Any],
         warnings: Sequence[Warning] = (),
     ) -> Outcome:
-        """What a command would do. plans: rows (what, value), a table each. commands: the words of each."""
+        """What a command would do. plans: rows (what, value), a table each. commands: the words of each.
+
+        A word of several lines, a script, is shown by its first: a terminal would be full of it.
+        """
+        shown = [[_first_line(word) for word in line] for line in commands]
+        lines = ["It would start:", *(f"  {shlex.join(line)}" for line in shown)]
+        if shown != [list(line) for line in commands]:
+            lines.append(f"Scripts are cut short at {CUT}; --json has the whole command.")
         return cls(
             room,
             verb,
             "nothing was done (--dry-run)",
             tables=[Table("Would measure", ("what", "value"), rows) for rows in plans],
-            lines=["It would start:", *(f"  {shlex.join(line)}" for line in commands)],
+            lines=lines,
             values=values,
             warnings=list(warnings),
         )
@@ -95,3 +105,8 @@ class Outcome:
             "warnings": [w.as_json() for w in self.warnings],
             **self.values,
         }
+
+
+def _first_line(word: str) -> str:
+    first, *others = [line.strip() for line in word.strip().splitlines()] or [""]
+    return f"{first} {CUT}" if others else word

@@ -77,8 +77,9 @@ def validate(files: tuple[Path, ...], quick: bool) -> Outcome:
 def convert(file: Path, to: str | None, part: str | None, verbose: bool, output: Path | None) -> Outcome:
     """Write a dataset as CSV, JSON, Parquet or Markdown.
 
-    One row a value, with units in the heads. CSV and Parquet hold one table, that of the most dims; give a
-    folder as OUT for all of them; one that ends in / is made where it is missing.
+    One row a value, with units in the heads. CSV and Parquet hold one table: of net that of the most dims, of
+    noise a row for each variant, source or CPU. Give --to and a folder as OUT for all of them; one that ends in /
+    is made where it is missing.
 
     \b
     sonde data convert a.nc --to csv                  on the terminal
@@ -106,6 +107,14 @@ def convert(file: Path, to: str | None, part: str | None, verbose: bool, output:
             outcome.values["files"] = [
                 {"file": str(one.path), "table": one.table, "rows": one.rows} for one in done.files
             ]
+    if tables[0].empty:  # then so are all the others
+        outcome.warnings.append(
+            Warning(
+                "data.no_rows",
+                f"/{tables[0].group} of {file} holds no value: what is written has heads and no rows",
+                "look at what the dataset has: sonde data convert --to json --group raw, or measure again",
+            )
+        )
     if left:
         names = [name for table in left for name in table.variables]
         outcome.values["left_out"] = names
@@ -115,7 +124,8 @@ def convert(file: Path, to: str | None, part: str | None, verbose: bool, output:
             Warning(
                 "data.tables_left_out",
                 f"a {ending[1:]} file holds one table: {count(len(names), 'variable')} left out{shown}",
-                "-o FOLDER/ writes each table into a file" + ("" if verbose else "; -v names them"),
+                f"--to {chosen} -o FOLDER/ writes each table into a file"
+                + ("" if verbose else "; -v names them"),
             )
         )
     return outcome

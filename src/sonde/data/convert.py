@@ -16,6 +16,7 @@ import numpy as np
 
 from sonde.core import dataset
 from sonde.core.errors import DataError, EnvironmentFailure, UsageError, nearest
+from sonde.data import rooms
 from sonde.data.tables import LongTable, tables
 
 if TYPE_CHECKING:
@@ -64,7 +65,10 @@ def format_of(to: str | None, out: Path | None) -> str:
 
 
 def group_tables(tree: xr.DataTree, group: str | None) -> list[LongTable]:
-    """Tables of /summary, or of the group that is named.
+    """Tables of /summary, or of the group that is named, the most telling first.
+
+    Of /summary that is the table the room names; of what no room names, that of the most dims. Those without a row
+    come last: a file of one table must not be empty where another table has something to say.
 
     Raises
     ------
@@ -79,7 +83,12 @@ def group_tables(tree: xr.DataTree, group: str | None) -> list[LongTable]:
             f"the dataset has no {'' if group is None else f'/{group} with '}values{nearest(chosen, here)}",
             f"it has {', '.join(f'/{name}' for name in tree.children) or 'no group'}",
         )
-    return found
+    leading = rooms.leading_dims(tree) if chosen == "summary" else []
+    place = {dims: number for number, dims in enumerate(leading)}
+    found.sort(key=lambda table: place.get(table.dims, len(place)))
+    if not found[0].empty:
+        return found
+    return sorted(found, key=lambda table: table.empty)
 
 
 def to_text(tree: xr.DataTree, found: list[LongTable], to: str) -> str:
@@ -110,7 +119,7 @@ def to_files(
 ) -> Converted:
     """Writes tables to `out`, each file whole or not at all.
 
-    out: a file, which gets the table of the most dims (CSV, Parquet) or all of them (JSON, Markdown); or a
+    out: a file, which gets the first table (CSV, Parquet) or all of them (JSON, Markdown); or a
     folder, which gets a file for each table, named <stem>-<group>-<dims>.<ending>. folder: `out` is to be one,
     and is made with its parents where it is missing.
 

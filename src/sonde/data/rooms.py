@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from typing import cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 
+from sonde.core import dataset
 from sonde.core.errors import DataError
 from sonde.core.seal import RoomSchema
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 def schema(room: str) -> RoomSchema:
@@ -27,3 +32,12 @@ def schema(room: str) -> RoomSchema:
             "use the Sonde that made it, or a newer one: pip install --upgrade sonde-hpc",
         ) from None
     return cast(RoomSchema, module.SCHEMA)
+
+
+def leading_dims(tree: xr.DataTree) -> Sequence[tuple[str, ...]]:
+    """Dims of the tables that say most of a dataset's /summary, by the word of its room; [] where it has none."""
+    try:
+        told = getattr(schema(dataset.schema_of(tree)[0]), "leading_dims", None)
+    except DataError:  # a room of another Sonde: its numbers can be had all the same
+        return []
+    return cast("Sequence[tuple[str, ...]]", told(tree)) if told is not None else []

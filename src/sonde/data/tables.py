@@ -56,6 +56,11 @@ class LongTable:
         """Names of the variables."""
         return [column.name for column in self.columns[len(self.dims) :]]
 
+    @property
+    def empty(self) -> bool:
+        """Whether it has no row; reads up to the first one."""
+        return next(self.blocks(), None) is None
+
     def blocks(self) -> Iterator[list[np.ndarray]]:
         """Columns of at most BLOCK_ROWS rows each. Rows of a large table come chunk by chunk, not sorted."""
         chosen = [self.data[name].variable for name in self.variables]

@@ -6,6 +6,7 @@ import secrets
 import shlex
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -119,6 +120,7 @@ def run(
     number = secrets.randbits(32) if seed is None else seed
     budget = budget_s or DEFAULT_BUDGET_S
     start = prepare("noise", "sonde-noise", launcher, hostlist.expand(hosts) if hosts else ())
+    runs.check_cpus(cpus or (), start)
     out = output_path("noise", output)
     told: list[Warning] = []
     labels: dict[str, Any] = {}
@@ -160,7 +162,9 @@ def run(
         labels=labels,
     )
     if dry_run:
-        return _dry(plan, start, out, budget)
+        outcome = _dry(plan, start, out, budget)
+        outcome.warnings = [*told, *outcome.warnings]
+        return outcome
     request = runs.Request(plan, start, out, ("sonde", *sys.argv[1:]), budget, began, timeout_s)
     measured = runs.measure(request, settings().bar("noise run", budget))
     measured.check()
@@ -305,16 +309,34 @@ def show(files: tuple[Path, ...]) -> Outcome:
     if len(outcomes) == 1:
         first.exit = Exit.DONE
         return first
+    alone = len({path.name for path in files}) == len(files)  # else only folders tell them apart
+    named = [(path.name if alone else str(path), each) for path, each in zip(files, outcomes)]
     return Outcome(
         "noise",
         "show",
-        " ".join(f"{path.name}: {each.verdict}" for path, each in zip(files, outcomes)),
+        " ".join(f"{name}: {each.verdict}" for name, each in named),
         schema=first.schema,
         dataset=first.dataset,
         complete=all(each.complete for each in outcomes),
-        findings=[finding for each in outcomes for finding in each.findings],
-        warnings=[warning for each in outcomes for warning in each.warnings],
-        tables=[table for each in outcomes for table in each.tables],
+        findings=[
+            replace(finding, text=f"{name}: {finding.text}")
+            for name, each in named
+            for finding in each.findings
+        ],
+        warnings=[
+            replace(warning, evidence=f"{name}: {warning.evidence}")
+            for name, each in named
+            for warning in each.warnings
+        ],
+        tables=[
+            replace(table, title=f"{name}: {table.title}" if table.title else name)
+            for name, each in named
+            for table in each.tables
+        ],
+        # One that begins with a blank is a command to copy, and follows its line.
+        lines=[
+            line if line.startswith(" ") else f"{name}: {line}" for name, each in named for line in each.lines
+        ],
         values={"datasets": [{"dataset": str(path), **each.values} for path, each in zip(files, outcomes)]},
         sound=all(each.sound for each in outcomes),
     )

@@ -392,6 +392,8 @@ def _measure(verb: str, ops: Sequence[str], wishes: Wishes, plan: Callable[[str,
     start = prepare(
         "noise", "sonde-noise", wishes.launcher, hostlist.expand(wishes.hosts) if wishes.hosts else ()
     )
+    for variant in plans[0].variants:
+        runs.check_cpus(variant.cpus, start)
     out = output_path("noise", wishes.output)
     paths = [out if len(ops) == 1 else out.with_name(f"{out.stem}-{op}.nc") for op in ops]
     if wishes.dry_run:

@@ -329,22 +329,16 @@ def groups(summary: xr.Dataset) -> Figure | None:
 
 
 def stalls(raw: xr.Dataset, summary: xr.Dataset) -> Figure | None:
-    """The longest stalls over the run, as the rank saw them that kept iterations most finely."""
+    """The longest stalls over the run, those that several ranks saw once."""
     if "stall_block" not in raw:
         return None
     names = _names(summary)
-    rank = reader(raw)
-    at = np.asarray(raw["stall_block"].isel(rank=rank).values)
-    kept = at >= 0
-    at = at[kept]
-    time, length = (
-        np.asarray(raw[name].isel(rank=rank).values, np.float64)[kept] for name in ("stall_t", "stall_length")
-    )
+    at, time, length = merged_stalls(raw)
     variant = summary["block_variant"].values[at]
-    known = np.isfinite(time) & (length > 0) & (variant >= 0)
+    known = variant >= 0
     if np.count_nonzero(known) < 2:
         return None
-    at, time, length, variant = at[known], time[known], length[known], variant[known]
+    time, length, variant = time[known], length[known], variant[known]
     total = length.size
     least = (
         float(np.partition(length, total - MOST_STALLS)[total - MOST_STALLS]) if total > MOST_STALLS else 0.0
@@ -366,8 +360,9 @@ def stalls(raw: xr.Dataset, summary: xr.Dataset) -> Figure | None:
         shade = names[1] if summary.attrs.get("agent") == "none" else f"{names[1]} on"
         data = data.assign(band=(("band", "end"), stretches(summary, 1)), band_name=shade)
         shaded = " The ground is shaded where it was on."
+    once = ", each once however many ranks it held up" if raw.sizes["rank"] > 1 else ""
     thinned = (
-        f" Of {total} stalls the {length.size} longest are drawn, from {format_duration(least)} on."
+        f" Of {total} stalls the {length.size} longest are drawn, from {format_duration(least)} on{once}."
         if length.size < total
         else ""
     )
@@ -380,6 +375,32 @@ def stalls(raw: xr.Dataset, summary: xr.Dataset) -> Figure | None:
         data,
         {"x": TIME, "y": Axis("length of the stall", "s", log=True)},
     )
+
+
+def merged_stalls(raw: xr.Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Stalls of all ranks as the test takes them: those that overlap are one, as long as the longest of them.
+
+    Returns
+    -------
+    block, time, length (stall,): index of the block, begin in s since the run began, s; in order of time.
+    """
+    ranks = range(raw.sizes["rank"])
+    at = [np.asarray(raw["stall_block"].isel(rank=rank).values) for rank in ranks]
+    time, length = (
+        np.concatenate(
+            [np.asarray(raw[name].isel(rank=rank).values, np.float64)[at[rank] >= 0] for rank in ranks]
+        )
+        for name in ("stall_t", "stall_length")
+    )
+    block = np.concatenate([mine[mine >= 0] for mine in at])
+    known = np.isfinite(time) & (length > 0)
+    order = np.flatnonzero(known)[np.argsort(time[known], kind="stable")]
+    block, time, length = block[order], time[order], length[order]
+    if not time.size:
+        return block, time, length
+    over = np.maximum.accumulate(time + length)
+    first = np.flatnonzero(np.concatenate([[True], (time[1:] >= over[:-1]) | (block[1:] != block[:-1])]))
+    return block[first], time[first], np.maximum.reduceat(length, first)
 
 
 def stretches(summary: xr.Dataset, variant: int) -> np.ndarray:

@@ -6,11 +6,12 @@ import math
 import os
 import shlex
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from sonde.core.errors import Warning
+from sonde.core.errors import UsageError, Warning
 from sonde.core.events import Event, Progress
 from sonde.core.launch import libexec, session
 from sonde.core.launch.cpus import parse_cpu_list
@@ -129,6 +130,22 @@ def source_plan(
 def last_cpu() -> int:
     """The last CPU that this process may use: where an agent is pinned, as the last rank is bound there too."""
     return max(os.sched_getaffinity(0))
+
+
+def check_cpus(cpus: Sequence[int], start: Start) -> None:
+    """Whether an agent may be put on these CPUs, where that is known before its keeper looks: on this machine.
+
+    Raises
+    ------
+    UsageError  noise.no_such_core.
+    """
+    open_here = sorted(os.sched_getaffinity(0))
+    if start.only_here and (closed := sorted(set(cpus) - set(open_here))):
+        raise UsageError(
+            "noise.no_such_core",
+            f"CPU {','.join(map(str, closed))} cannot be used; this process may use: {','.join(map(str, open_here))}",
+            "choose of these with --cpus, or leave it out",
+        )
 
 
 def siblings(cpu: int, root: Path = Path("/")) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from sonde.core.errors import (
 )
 from sonde.core.events import Event, Progress
 from sonde.core.launch import libexec, session
-from sonde.core.launch.process import Ending, ProbeProcess
+from sonde.core.launch.process import Ending, ProbeProcess, without_log
 from sonde.noise.schema import NAME, SCHEMA
 
 POLL_S = 2.0  # Sonde's own wake-ups are noise, too; what programs say, and their end, are heard at once
@@ -150,7 +150,9 @@ def measure(
         known = dict(after(team.said)) if after else {}
         if session.nothing_in(run_dir):
             _forget(run_dir)
-            raise error or (session.interrupted("noise") if team.interrupted else _nothing(team.warnings))
+            if error is not None:
+                raise without_log(error)
+            raise (session.interrupted("noise") if team.interrupted else _nothing(team.warnings))
         if isinstance(error, EnvironmentFailure) and len(team.endings) > 1:
             team.warnings.append(Warning(error.code, error.what, error.hint))
         files = seal.seal(
@@ -161,6 +163,8 @@ def measure(
             warnings=team.warnings,
             held=held,
         )
+        if error is not None and not Path(error.log).is_file():
+            without_log(error)  # the folder went when the dataset was whole
     return Measured(files[0], team.stop_reason(), team.interrupted, error, team.ends)
 
 

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from sonde.core.blocks import BlockFile
 
 NAME = "noise/1"
+# Tables of /summary that say most, by kind: a run without an agent has no variants.
+LEADING: dict[str, tuple[tuple[str, ...], ...]] = {
+    "run": (("variant",), ("group",), ()),
+    "source": (("source",),),
+    "host": (("cpu",),),
+}
 KINDS = {
     "run": "sonde.noise.blocks",
     "source": "sonde.noise.source_schema",
@@ -68,6 +74,10 @@ class NoiseSchema:
 
     def analyse(self, raw: xr.Dataset) -> xr.Dataset:
         return kind_schema(str(raw.attrs.get("kind"))).analyse(raw)
+
+    def leading_dims(self, tree: xr.DataTree) -> Sequence[tuple[str, ...]]:
+        """Dims of the tables that a file of one table is made of, the first that has rows; as `data convert` asks."""
+        return LEADING.get(str(tree.attrs.get("kind")), ())
 
     def validate(self, tree: xr.DataTree) -> list[Finding]:
         """What is wrong with a dataset, by the word of its kind; [] for a valid one."""

@@ -189,18 +189,39 @@ class TestRun:
         with pytest.raises(EnvironmentFailure) as told:
             session.run(job(script), Listener())
         assert (told.value.code, told.value.hint) == ("lab.no_disk", "buy one")
+        assert told.value.log == ""  # it is gone with its folder
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["probe.py"]
+
+    def test_an_error_without_a_hint_does_not_send_to_a_log_that_is_gone(self, job, tmp_path):
+        script = "print('noise of a launcher')\nsay('error', code='lab.no_disk', what='no disk', hint='')\nsys.exit(3)"
+        with pytest.raises(EnvironmentFailure) as told:
+            session.run(job(script), Listener())
+        assert (told.value.what, told.value.hint, told.value.log) == ("no disk", "", "")
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["probe.py"]
+
+    def test_silence_before_the_start_leaves_the_end_of_the_log_in_the_error(self, job, tmp_path):
+        script = "print('cannot reach n7', flush=True)\nwait_for_stop()"
+        with pytest.raises(EnvironmentFailure) as told:
+            session.run(job(script, timeout_s=0.5), Listener())
+        assert told.value.code == "lab.peer_timeout"
+        assert told.value.hint == f"{Listener.patience}; the log ends with\n    cannot reach n7"
+        assert told.value.log == ""
         assert sorted(path.name for path in tmp_path.iterdir()) == ["probe.py"]
 
     def test_a_crash_before_the_start_is_told_with_the_rooms_code(self, job, tmp_path):
         with pytest.raises(EnvironmentFailure) as told:
             session.run(job("sys.exit('it broke')"), Listener())
         assert told.value.code == "lab.failed"
-        assert "it broke" in told.value.hint
+        assert told.value.hint == "the log ended with\n    it broke"
+        assert told.value.log == ""
         assert sorted(path.name for path in tmp_path.iterdir()) == ["probe.py"]
 
     def test_a_crash_later_keeps_what_was_measured(self, job, tmp_path):
         measured = session.run(job("start()\nmeasure()\nos.kill(os.getpid(), 9)"), Listener())
         assert measured.stop_reason == "failed"
+        assert measured.error is not None
+        assert measured.error.log == ""  # it went when the dataset was whole
+        assert "see the log" not in measured.error.hint
         with pytest.raises(SondeError) as told:
             measured.check()
         assert told.value.hint.startswith(f"what was measured is in {tmp_path / 'a.nc'}; ")

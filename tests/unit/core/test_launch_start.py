@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from sonde.core.errors import EnvironmentFailure, UsageError
 from sonde.core.launch import start as starts
 from sonde.core.launch.cpus import Cpus
-from sonde.core.launch.mpirun import Mpi, Mpirun
+from sonde.core.launch.mpirun import RESOURCE_MANAGER, Mpi, Mpirun
 from sonde.core.launch.start import Start, mpi_environment, output_path, transport
 
 MPI = Mpi("openmpi", "Open MPI", "4.1.4", Path("/opt/openmpi/bin/mpirun"))
@@ -34,6 +35,15 @@ class TestStart:
 
     def test_no_hosts_is_this_host(self):
         assert start().hostlist == socket.gethostname()
+
+    def test_ranks_are_here_for_certain_unless_others_may_know_hosts(self, monkeypatch):
+        for name in RESOURCE_MANAGER:
+            monkeypatch.delenv(name, raising=False)
+        assert start().only_here
+        assert not start("n1").only_here
+        assert not Start(SimpleNamespace(name="srun"), (), Path("/libexec/openmpi/sonde-lab"), MPI).only_here
+        monkeypatch.setenv("PBS_NODEFILE", "/var/spool/nodes")
+        assert not start().only_here
 
 
 class TestPrepare:

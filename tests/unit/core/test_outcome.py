@@ -40,3 +40,18 @@ def test_an_interruption_stands_before_all_else() -> None:
     assert (outcome.exit, outcome.verdict) == (Exit.INTERRUPTED, "interrupted: 2 cells")
     assert [warning.code for warning in outcome.warnings] == ["lab.interrupted", "lab.other"]
     assert "a.nc, b.nc" in outcome.warnings[0].evidence
+
+
+def test_a_dry_run_shows_of_a_script_its_first_line():
+    script = "\nset -e\nmkdir 'a b'\nexec agent\n"
+    told = Outcome.dry_run("lab", "run", [], [["env", "agent", script, "-n 2"]], {})
+    assert told.lines == [
+        "It would start:",
+        "  env agent 'set -e …' '-n 2'",
+        "Scripts are cut short at …; --json has the whole command.",
+    ]
+
+
+def test_a_dry_run_shows_a_plain_command_whole():
+    told = Outcome.dry_run("lab", "run", [], [["env", "a b", ""]], {})
+    assert told.lines == ["It would start:", "  env 'a b' ''"]

@@ -196,3 +196,9 @@ def test_recover_refuses_what_is_no_run(tmp_path):
         ask("recover", run, "-o", tmp_path / "there")
     assert raised.value.hint == f"-o {tmp_path / 'there.nc'}"
     assert run.exists()
+
+
+def test_a_conversion_that_holds_nothing_says_so(measured, tmp_path):
+    outcome = ask("convert", measured("b.nc", [[np.nan, np.nan]]), "-o", tmp_path / "b.csv")
+    assert outcome.values["files"][0]["rows"] == 0
+    assert "data.no_rows" in [warning.code for warning in outcome.warnings]

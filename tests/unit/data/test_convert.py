@@ -237,3 +237,12 @@ def test_no_format_is_an_error_that_lists_them(out, tmp_path):
     with pytest.raises(UsageError) as raised:
         convert.format_of(None, None if out is None else tmp_path / out)
     assert raised.value.hint == "add --to csv, json, parquet or markdown"
+
+
+def test_a_table_without_rows_does_not_stand_for_one_that_has_some(tmp_path):
+    summary = xr.Dataset(
+        {"wide": (("a", "b"), np.full((2, 2), np.nan)), "narrow": (("a",), [1.0, 2.0])}, {"a": [0, 1]}
+    )
+    path = seal.write_dataset(tmp_path / "a.nc", None, summary, fakeroom.ATTRS | {"schema": "lab/1"})
+    with dataset.open(path) as tree:
+        assert convert.to_text(tree, convert.group_tables(tree, None), "csv") == "a,narrow\n0,1.0\n1,2.0\n"

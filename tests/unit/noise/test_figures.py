@@ -152,10 +152,34 @@ class TestStalls:
         figure = by_id(one)["noise-stalls"]
         shown = figure.data["y"].values
         shown = np.sort(shown[np.isfinite(shown)])
-        rank = one["raw"].isel(rank=0)
-        all_ = np.sort(rank["stall_length"].values[rank["stall_block"].values >= 0])
+        all_ = np.sort(figures.merged_stalls(one["raw"].to_dataset())[2])
         np.testing.assert_array_equal(shown, all_[-20:])
         assert f"Of {all_.size} stalls the 20 longest" in figure.caption
+        assert figure.caption.endswith("on, each once however many ranks it held up.")
+
+    def test_stalls_that_one_rank_alone_saw_are_drawn(self, one):
+        raw = one["raw"].to_dataset().copy(deep=True)
+        kept = np.flatnonzero(raw["stall_block"].values[0] >= 0)
+        raw["stall_block"].values[0, kept[1:]] = -1  # rank 0 kept a single one
+        before, _, lengths = figures.merged_stalls(one["raw"].to_dataset())
+        after, _, others = figures.merged_stalls(raw)
+        assert before.size > 10
+        np.testing.assert_array_equal(after, before)
+        np.testing.assert_array_equal(others, lengths)
+
+    def test_stalls_that_overlap_are_one_and_as_long_as_the_longest(self):
+        raw = xr.Dataset(
+            {
+                "stall_block": (("rank", "stall"), [[0, 0, 0, 1], [0, 0, 1, -1]]),
+                "stall_t": (("rank", "stall"), [[1.0, 1.5, 3.0, 3.2], [1.25, 2.0, 3.25, np.nan]]),
+                "stall_length": (("rank", "stall"), [[0.5, 0.25, 1.0, 0.125], [0.5, 0.25, 0.25, np.nan]]),
+            }
+        )
+        block, time, length = figures.merged_stalls(raw)
+        # 1.0 to 1.5, 1.25 to 1.75 and 1.5 to 1.75 are one chain; a block of its own is a moment of its own.
+        assert block.tolist() == [0, 0, 0, 1]
+        assert time.tolist() == [1.0, 2.0, 3.0, 3.2]
+        assert length.tolist() == [0.5, 0.25, 1.0, 0.25]
 
     def test_none_at_all(self):
         tree = noise_runs.tree(noise_runs.run([0.0], machine_per_s=0.0))

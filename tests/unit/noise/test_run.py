@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from sonde.core.errors import UsageError
+from sonde.core.launch.mpirun import RESOURCE_MANAGER, Mpi, Mpirun
+from sonde.core.launch.start import Start
 from sonde.noise import run
 from sonde.noise.agents import AgentPlan
 from sonde.noise.plan import OFF, Variant, design_for
@@ -48,6 +52,32 @@ def test_the_period_of_a_real_agent_is_found():
 def test_an_agent_that_does_nothing_has_no_period(monkeypatch):
     monkeypatch.setattr(run, "WATCH_S", 1.0)
     assert run.find_period(AgentPlan("exec sleep 100", ready="for:0.05")) == 0
+
+
+class TestCheckCpus:
+    MPI = Mpi("openmpi", "Open MPI", "4.1.4", Path("/opt/openmpi/bin/mpirun"))
+
+    @pytest.fixture(autouse=True)
+    def machine(self, monkeypatch):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+        for name in RESOURCE_MANAGER:
+            monkeypatch.delenv(name, raising=False)
+
+    def start(self, *hosts):
+        return Start(Mpirun(found=self.MPI), hosts, Path("/libexec/openmpi/sonde-noise"), self.MPI)
+
+    def test_what_is_not_open_here_is_refused_before_anything_starts(self):
+        with pytest.raises(UsageError) as told:
+            run.check_cpus((1, 99), self.start())
+        assert told.value.code == "noise.no_such_core"
+        assert told.value.what == "CPU 99 cannot be used; this process may use: 0,1"
+
+    def test_what_is_open_is_not(self):
+        run.check_cpus((0, 1), self.start())
+        run.check_cpus((), self.start())
+
+    def test_of_other_hosts_nothing_is_known(self):
+        run.check_cpus((99,), self.start("n1", "n2"))
 
 
 @pytest.mark.parametrize(

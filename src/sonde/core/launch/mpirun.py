@@ -57,7 +57,7 @@ _UNLOADED = (
 )
 
 # A resource manager that has set one of these tells mpirun the hosts and their slots.
-_RESOURCE_MANAGER = (
+RESOURCE_MANAGER = (
     "SLURM_JOB_ID",
     "PBS_NODEFILE",
     "LSB_HOSTS",
@@ -281,7 +281,7 @@ class Mpirun:
     def _openmpi_always(self, hosts: Sequence[str]) -> list[str]:
         line = ["--allow-run-as-root"] if os.geteuid() == 0 else []
         remote = (
-            shutil.which("ssh") or shutil.which("rsh") or any(os.environ.get(v) for v in _RESOURCE_MANAGER)
+            shutil.which("ssh") or shutil.which("rsh") or any(os.environ.get(v) for v in RESOURCE_MANAGER)
         )
         if self.mpi.major < 5 and _only_here(hosts) and not remote:
             line += ["--mca", "plm", "isolated"]  # 4 refuses to start even local ranks without ssh
@@ -367,7 +367,7 @@ def share(hosts: Sequence[str], ntasks: int) -> list[tuple[str, int]]:
 def _only_here(hosts: Sequence[str]) -> bool:
     """Are all ranks on this machine, and is there no resource manager that knows better?"""
     if not hosts:
-        return not any(os.environ.get(variable) for variable in _RESOURCE_MANAGER)
+        return not any(os.environ.get(variable) for variable in RESOURCE_MANAGER)
     here = {"localhost", "127.0.0.1", socket.gethostname(), socket.gethostname().partition(".")[0]}
     return all(split_slots(host)[0] in here for host in hosts)
 

@@ -41,6 +41,7 @@ MARK = "SONDE_RUN"  # in the environment of every process of a run
 _PR_SET_PDEATHSIG = 1
 _LINE_BYTES = 1 << 20  # a longer line on stdout is no event
 _TAIL_LINES = 8
+SEE_LOG = "see the log"
 _KILL_GRACE_S = 5.0
 
 # $1: the mark; $2: seconds in which the launcher may clean up by itself; $3: the note of what is to be removed
@@ -354,7 +355,7 @@ class ProbeProcess:
         return self._ending
 
     def _classify(self, status: int) -> Ending:
-        log = self._own_log()
+        log = self.own_log()
         if self._escalated > 0:
             return Ending("timeout" if self._asked == "timeout" else "killed", status, self._not_answering())
         if self._asked == "killed":
@@ -365,7 +366,7 @@ class ProbeProcess:
         if self.last_error is not None:  # the probe knew, and said so itself
             code = str(self.last_error.get("code") or f"{self._room}.{reason}")
             what = str(self.last_error.get("what") or what)
-            hint = str(self.last_error.get("hint") or hint)
+            hint = str(self.last_error.get("hint") or "")  # the log has only how ranks went down with it
         else:
             code = f"{self._room}.{reason}"
             hint = with_tail(hint, log)
@@ -375,11 +376,11 @@ class ProbeProcess:
         return EnvironmentFailure(
             f"{self._room}.not_answering",
             f"the ranks did not stop within {self._grace_s:g} s of being asked, and were ended",
-            with_tail("what they had written is kept", self._own_log()),
+            with_tail(SEE_LOG, self.own_log()),
             str(self.log),
         )
 
-    def _own_log(self) -> str:
+    def own_log(self) -> str:
         """The end of what this run wrote to the log."""
         try:
             with self.log.open("rb") as file:
@@ -412,6 +413,18 @@ def with_tail(hint: str, log: str) -> str:
         return hint
     head = f"{hint}; the log ends with" if hint else "the log ends with"
     return "\n".join([head, *(f"    {line}" for line in lines)])
+
+
+def without_log(error: SondeError) -> SondeError:
+    """An error of a run whose folder goes away with its log: what it says of the log is what it holds of it."""
+    error.log = ""
+    if error.hint == SEE_LOG or error.hint.startswith(f"{SEE_LOG}; "):
+        error.hint = (
+            error.hint[len(SEE_LOG) :]
+            .removeprefix("; ")
+            .replace("the log ends with", "the log ended with", 1)
+        )
+    return error
 
 
 # What launchers write, with runs of white space made one blank: they break lines where they like.
@@ -483,7 +496,7 @@ def explain(log: str, status: int, command: Sequence[str]) -> tuple[str, str, st
     for pattern in _FAILED:
         if found := pattern.search(log):
             named = found.groupdict()
-            return "rank_failed", f"{_who(named)} ended with exit code {named['code']}", "see the log"
+            return "rank_failed", f"{_who(named)} ended with exit code {named['code']}", SEE_LOG
     name = Path(command[0]).name
     if status < 0:
         return (
@@ -494,7 +507,7 @@ def explain(log: str, status: int, command: Sequence[str]) -> tuple[str, str, st
     if 128 < status < 160:
         died = f"signal {status - 128} ({_signal_name(status - 128)})"
         return "rank_died", f"a rank died: {died}", _death_hint(died)
-    return "failed", f"{name} ended with exit status {status}", "see the log"
+    return "failed", f"{name} ended with exit status {status}", SEE_LOG
 
 
 def _who(named: Mapping[str, str | None]) -> str:
@@ -505,7 +518,7 @@ def _who(named: Mapping[str, str | None]) -> str:
 def _death_hint(died: str) -> str:
     if "SIGKILL" in died or "Killed" in died:
         return "out of memory, or ended by someone; look at 'dmesg' on that host, or ask for fewer ranks"
-    return "see the log; what was measured is kept"
+    return SEE_LOG
 
 
 def _signal_name(number: int) -> str:

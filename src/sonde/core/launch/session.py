@@ -25,7 +25,7 @@ from sonde.core import provenance, seal
 from sonde.core.blocks import BlockFile
 from sonde.core.errors import DataError, EnvironmentFailure, Interrupted, SondeError, Warning, typed
 from sonde.core.events import Event, Progress
-from sonde.core.launch.process import Ending, ProbeProcess
+from sonde.core.launch.process import Ending, ProbeProcess, with_tail, without_log
 from sonde.core.launch.start import Start, mpi_environment, transport
 
 
@@ -210,7 +210,7 @@ def run(job: Job, listener: Listener) -> Measured:
             raise interrupted(listener.room)
         if error is not None and (listener.started is None or nothing_in(run_dir, listener.sample_kinds)):
             forget(run_dir)
-            raise error
+            raise without_log(error)
         files = seal.seal(
             run_dir,
             job.out,
@@ -219,6 +219,8 @@ def run(job: Job, listener: Listener) -> Measured:
             warnings=listener.warnings,
             held=held,
         )
+        if error is not None and not Path(error.log).is_file():
+            without_log(error)  # the folder went when the dataset was whole
     return Measured(files, stop_reason, listener.interrupted, error, listener.attrs)
 
 
@@ -259,7 +261,7 @@ def listen(line: Sequence[str], run_dir: Path, listener: Listener, time_s: float
             EnvironmentFailure(
                 f"{listener.room}.peer_timeout",
                 f"the ranks were silent for {silent:.0f} s, and --timeout is {timeout_s:.0f} s",
-                listener.patience,
+                with_tail(listener.patience, process.own_log()),
                 str(process.log),
             ),
         )
@@ -279,7 +281,7 @@ def nothing_in(run_dir: Path, kinds: Sequence[int] | None = None) -> bool:
 
 
 def forget(run_dir: Path) -> None:
-    """Removes the folder of a run that never began; its log has been told."""
+    """Removes the folder of a run that never began; what its log says is told by `without_log`."""
     for name in (seal.RUN_FILE, "log", ".lock", ".seen-by-rank-0"):
         (run_dir / name).unlink(missing_ok=True)
     for block in run_dir.glob("*.blk"):

@@ -12,7 +12,7 @@ from sonde.core import hostlist, seal
 from sonde.core.errors import EnvironmentFailure, UsageError, typed
 from sonde.core.launch import Launcher, launcher, probe
 from sonde.core.launch.cpus import available
-from sonde.core.launch.mpirun import Mpi, Mpirun
+from sonde.core.launch.mpirun import RESOURCE_MANAGER, Mpi, Mpirun
 
 MPI_PREFIXES = ("OMPI_MCA_", "PRTE_MCA_", "MPIR_CVAR_", "MPICH_", "I_MPI_", "UCX_", "FI_", "HYDRA_")
 TRANSPORT_VARIABLES = (
@@ -38,6 +38,13 @@ class Start:
     def line(self, words: Sequence[str], ntasks: int, env: Mapping[str, str]) -> list[str]:
         """The command line that starts `ntasks` ranks of the probe with `words`, each with `env` on top."""
         return self.launcher.command([str(self.program), *words], self.hosts, ntasks, env)
+
+    @property
+    def only_here(self) -> bool:
+        """Whether it is certain that all ranks run on this machine; a resource manager may know others."""
+        if self.hosts or self.launcher.name not in ("local", "mpirun"):
+            return False
+        return self.launcher.name == "local" or not any(map(os.environ.get, RESOURCE_MANAGER))
 
     @property
     def hostlist(self) -> str:
