@@ -114,7 +114,7 @@ def run(
             "give --level 1% for the noise source, or --agent COMMAND",
         )
     from sonde.core import hostlist
-    from sonde.core.launch.start import default_ntasks, output_path, prepare
+    from sonde.core.launch.start import default_ntasks, output_path, prepare, replaced
     from sonde.noise import run as runs
 
     number = secrets.randbits(32) if seed is None else seed
@@ -122,7 +122,7 @@ def run(
     start = prepare("noise", "sonde-noise", launcher, hostlist.expand(hosts) if hosts else ())
     runs.check_cpus(cpus or (), start)
     out = output_path("noise", output)
-    told: list[Warning] = []
+    told = replaced(out)
     labels: dict[str, Any] = {}
     spent_s = 0.0
     if level is not None:
