@@ -98,8 +98,9 @@ def run(
 ) -> Outcome:
     """Whether an agent disturbs a parallel job, by how much, and what would have been found.
 
-    A loop of collectives runs in blocks, the agent on in half of them, drawn by lot. Exit 1: a slowdown that
-    matters was found; 4: nothing was, but the machine is too noisy, or the budget too short, to say so.
+    A loop of collectives runs in blocks, the agent on in half of them, drawn by lot, for --budget (60 s by default)
+    at most. Exit 1: a slowdown was found that matters, or may; 4: nothing was, but the machine is too noisy, or the
+    budget too short, to say so.
 
     \b
     sonde noise run --level 1% --budget 30s

@@ -159,7 +159,8 @@ def sensitivity(
     """How little noise is told apart from none here, by Sonde and by the source thesis's rule.
 
     One run has blocks without noise and blocks at each level in drawn order, so that all levels meet the same machine.
-    Both rules judge the same blocks; the time each needed is that of a run of one level alone.
+    Both rules judge the same blocks; the time each needed is that of a run of one level alone. It takes --budget
+    (5 min by default), all operations together.
 
     \b
     sonde noise sensitivity --budget 5min
@@ -224,6 +225,7 @@ def stability(
 
     A run in the source thesis's sense is a block here. Its rule asks for a narrow 99 % interval of their mean; beside
     it stand what it cannot see: groups that differ, changes of level, neighbours alike, and what could be found here.
+    It takes --budget (5 min by default), all operations together.
 
     \b
     sonde noise stability --budget 2min

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ from sonde.core.errors import Warning
 from sonde.core.launch import start as starts
 from sonde.core.launch.mpirun import Mpi, Mpirun
 from sonde.core.seal import write_dataset
+from sonde.core.units import parse_duration
+from sonde.noise import cli as noise_cli
+from sonde.noise import cli_studies
 from sonde.noise import run as runs
 from sonde.noise.blocks import SCHEMA
 from sonde.noise.cli import run, show
@@ -70,6 +74,20 @@ def test_one_file_needs_no_name(few, tmp_path):
     outcome = shown(path)
     assert not outcome.verdict.startswith("a.nc")
     assert outcome.warnings[0] == WARNING
+
+
+@pytest.mark.parametrize(
+    ("command", "default"),
+    [
+        (run, noise_cli.DEFAULT_BUDGET_S),
+        (cli_studies.sensitivity, cli_studies.DEFAULT_BUDGET_S),
+        (cli_studies.stability, cli_studies.DEFAULT_BUDGET_S),
+    ],
+)
+def test_the_help_says_the_default_budget(command, default):
+    said = " ".join((command.help or "").split())
+    (told,) = re.findall(r"--budget \((.+?) by default\)", said)
+    assert parse_duration(told) == default
 
 
 @pytest.fixture
