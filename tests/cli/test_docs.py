@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,14 @@ def rows(text: str, heading: str) -> list[list[str]]:
 def test_every_command_is_in_the_table():
     for name in COMMANDS:
         assert f"`sonde {name}" in CLI
+
+
+@pytest.mark.parametrize("room", ["net", "noise"])
+def test_every_verb_of_a_room_is_in_the_table(room):
+    verbs = import_module(f"sonde.{room}.cli").group.commands
+    named = [row[0] for row in rows(f"\n# Commands\n{CLI}", "# Commands") if f"`sonde {room} " in row[0]]
+    told = {word.split()[-1] for cell in named for word in re.findall(r"`([a-z ]+)", cell)}
+    assert {name for name, verb in verbs.items() if not verb.hidden} <= told
 
 
 def test_every_shared_option_is_described_and_no_other():

@@ -167,3 +167,16 @@ def test_a_killed_rank_ends_the_step_and_what_was_measured_is_saved(slurm):
     with library.open(slurm.cwd / "hurt.nc") as tree:
         assert int(tree["raw"]["n"].sum()) > 1000
         assert tree.attrs["stop_reason"] == "failed"
+
+
+def test_an_agent_is_measured_by_ranks_and_keepers_that_srun_started(slurm):
+    words = ("--agent", "while :; do sleep 0.1; done", "--period", "0.1s", "--ntasks", "2", "--budget", "24s")
+    ran = slurm("noise", "run", "--launcher", "srun", *words, "-o", "noise.nc", "--json")
+    assert ran.code in (0, 1, 4), ran.err  # what is found depends on the machine
+    with library.open(slurm.cwd / "noise.nc") as tree:
+        assert tree.attrs["launcher"] == "srun"
+        raw = tree["raw"]
+        used = raw["agent_cpu"].values[0]
+        on = (raw["variant"].values > 0) & (raw["status"].values == 1)
+        assert on.any()
+        assert (used[on] > 0).any()  # it did start, and its keeper saw it work

@@ -16,10 +16,10 @@ Words = tuple[str, ...]
 
 EXITS = {
     Exit.DONE: "done",
-    Exit.FINDING: "finding (check and diff only)",
+    Exit.FINDING: "finding (check, diff, noise run)",
     Exit.USAGE: "usage",
     Exit.ENVIRONMENT: "environment",
-    Exit.INCOMPLETE: "saved, but a requested cell has no data",
+    Exit.INCOMPLETE: "a requested cell has no data, or nothing can be said",
     Exit.INTERNAL: "internal",
     Exit.INTERRUPTED: "interrupted, saved",
 }

@@ -175,7 +175,7 @@ def run(
     """
     began = settings().began
     from sonde.core import hostlist
-    from sonde.core.launch.start import default_ntasks, output_path, prepare
+    from sonde.core.launch.start import default_ntasks, output_path, prepare, replaced
     from sonde.net import run as runs
 
     plan = Plan(
@@ -204,8 +204,11 @@ def run(
     out = output_path("net", output)
     start = prepare("net", "sonde-net", launcher, hostlist.expand(hosts) if hosts else ())
     request = runs.Request(plan, start, out, ("sonde", *sys.argv[1:]), budget_s, began, timeout_s)
+    gone = replaced(out, [mode.name for mode in plan.modes])
     if dry_run:
-        return _dry(request)
+        outcome = _dry(request)
+        outcome.warnings = [*gone, *outcome.warnings]
+        return outcome
     measured = (
         runs.measure_by_class(request, settings().bar)
         if by_class
@@ -214,6 +217,7 @@ def run(
     if not raw:
         runs.drop_raw(measured)
     outcome = _outcome("run", measured.paths)
+    outcome.warnings = [*gone, *outcome.warnings]
     measured.check()
     if measured.interrupted:
         outcome.tell_interrupted(measured.paths)

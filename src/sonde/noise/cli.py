@@ -98,8 +98,9 @@ def run(
 ) -> Outcome:
     """Whether an agent disturbs a parallel job, by how much, and what would have been found.
 
-    A loop of collectives runs in blocks, the agent on in half of them, drawn by lot. Exit 1: a slowdown that
-    matters was found; 4: nothing was, but the machine is too noisy, or the budget too short, to say so.
+    A loop of collectives runs in blocks, the agent on in half of them, drawn by lot, for --budget (60 s by default)
+    at most. Exit 1: a slowdown was found that matters, or may; 4: nothing was, but the machine is too noisy, or the
+    budget too short, to say so.
 
     \b
     sonde noise run --level 1% --budget 30s
@@ -114,7 +115,7 @@ def run(
             "give --level 1% for the noise source, or --agent COMMAND",
         )
     from sonde.core import hostlist
-    from sonde.core.launch.start import default_ntasks, output_path, prepare
+    from sonde.core.launch.start import default_ntasks, output_path, prepare, replaced
     from sonde.noise import run as runs
 
     number = secrets.randbits(32) if seed is None else seed
@@ -122,7 +123,7 @@ def run(
     start = prepare("noise", "sonde-noise", launcher, hostlist.expand(hosts) if hosts else ())
     runs.check_cpus(cpus or (), start)
     out = output_path("noise", output)
-    told: list[Warning] = []
+    told = replaced(out)
     labels: dict[str, Any] = {}
     spent_s = 0.0
     if level is not None:

@@ -60,17 +60,23 @@ def host(
     sonde noise host --method both
     """
     began = settings().began
+    from sonde.core.launch.start import replaced
     from sonde.noise import run_host, run_programs
 
     view = run_host.View(cpus or None, method, threshold_s)
     run_host.check(view)
     out = run_programs.output_path(output)
     duration_s = 10.0 if budget_s is None else run_programs.left_of(budget_s, began)
+    gone = replaced(out)
     if dry_run:
-        return _dry(view, out, duration_s)
+        outcome = _dry(view, out, duration_s)
+        outcome.warnings = [*gone, *outcome.warnings]
+        return outcome
     bar = settings().bar("noise host", duration_s)
     measured = run_host.run(view, out, ("sonde", *sys.argv[1:]), duration_s, bar)
-    return saved.end(told_by(measured.file.path, "host"), measured)
+    outcome = told_by(measured.file.path, "host")
+    outcome.warnings = [*gone, *outcome.warnings]
+    return saved.end(outcome, measured)
 
 
 def told_by(path: Path, verb: str) -> Outcome:

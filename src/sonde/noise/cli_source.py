@@ -77,6 +77,7 @@ def source(
     """
     began = settings().began
     from sonde.core import hostlist
+    from sonde.core.launch.start import replaced
     from sonde.noise import run_programs, run_source
 
     told = [
@@ -102,13 +103,18 @@ def source(
     start = run_source.prepare(launcher, names)
     run_source.check(asked, here=not names)
     out = run_programs.output_path(output)
+    gone = replaced(out)
     if dry_run:
-        return _dry(asked, start, names, out, run_source.duration(budget_s, duration_s, began))
+        outcome = _dry(asked, start, names, out, run_source.duration(budget_s, duration_s, began))
+        outcome.warnings = [*gone, *outcome.warnings]
+        return outcome
     bar = settings().bar("noise source", duration_s or budget_s)
     measured = run_source.run(
         asked, start, names, out, ("sonde", *sys.argv[1:]), budget_s, duration_s, bar, began
     )
-    return saved.end(told_by(measured.file.path, "source"), measured, len(names) < 2)
+    outcome = told_by(measured.file.path, "source")
+    outcome.warnings = [*gone, *outcome.warnings]
+    return saved.end(outcome, measured, len(names) < 2)
 
 
 def told_by(path: Path, verb: str) -> Outcome:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +159,8 @@ def sensitivity(
     """How little noise is told apart from none here, by Sonde and by the source thesis's rule.
 
     One run has blocks without noise and blocks at each level in drawn order, so that all levels meet the same machine.
-    Both rules judge the same blocks; the time each needed is that of a run of one level alone.
+    Both rules judge the same blocks; the time each needed is that of a run of one level alone. It takes --budget
+    (5 min by default), all operations together.
 
     \b
     sonde noise sensitivity --budget 5min
@@ -223,6 +225,7 @@ def stability(
 
     A run in the source thesis's sense is a block here. Its rule asks for a narrow 99 % interval of their mean; beside
     it stand what it cannot see: groups that differ, changes of level, neighbours alike, and what could be found here.
+    It takes --budget (5 min by default), all operations together.
 
     \b
     sonde noise stability --budget 2min
@@ -383,7 +386,7 @@ def _measure(verb: str, ops: Sequence[str], wishes: Wishes, plan: Callable[[str,
     plan: given an operation and its part of the budget, s.
     """
     from sonde.core import hostlist
-    from sonde.core.launch.start import output_path, prepare
+    from sonde.core.launch.start import output_path, prepare, replaced
     from sonde.noise import run as runs
 
     began = settings().began
@@ -396,8 +399,11 @@ def _measure(verb: str, ops: Sequence[str], wishes: Wishes, plan: Callable[[str,
         runs.check_cpus(variant.cpus, start)
     out = output_path("noise", wishes.output)
     paths = [out if len(ops) == 1 else out.with_name(f"{out.stem}-{op}.nc") for op in ops]
+    gone = [replaced(path) for path in paths]
     if wishes.dry_run:
-        return _dry(verb, plans, start, paths, wishes)
+        outcome = _dry(verb, plans, start, paths, wishes)
+        outcome.warnings = [*chain(*gone), *outcome.warnings]
+        return outcome
     bar = settings().bar
     done: list[Path] = []
     for number, (one, path) in enumerate(zip(plans, paths)):
@@ -414,10 +420,12 @@ def _measure(verb: str, ops: Sequence[str], wishes: Wishes, plan: Callable[[str,
         done.append(measured.paths[0])
         measured.check()
         if measured.interrupted:
-            outcome = together(done, verb)
-            outcome.tell_interrupted(done)
-            return outcome
-    return together(done, verb)
+            break
+    outcome = together(done, verb)
+    outcome.warnings = [*chain(*gone[: len(done)]), *outcome.warnings]
+    if measured.interrupted:
+        outcome.tell_interrupted(done)
+    return outcome
 
 
 def _dry(verb: str, plans: Sequence[Plan], start: Any, paths: Sequence[Path], wishes: Wishes) -> Outcome:

@@ -13,7 +13,7 @@ from sonde.core.errors import EnvironmentFailure, UsageError
 from sonde.core.launch import start as starts
 from sonde.core.launch.cpus import Cpus
 from sonde.core.launch.mpirun import RESOURCE_MANAGER, Mpi, Mpirun
-from sonde.core.launch.start import Start, mpi_environment, output_path, transport
+from sonde.core.launch.start import Start, mpi_environment, output_path, replaced, transport
 
 MPI = Mpi("openmpi", "Open MPI", "4.1.4", Path("/opt/openmpi/bin/mpirun"))
 
@@ -128,3 +128,20 @@ class TestEnvironment:
     def test_only_what_steers_an_mpi_is_kept(self):
         kept = mpi_environment({"FI_PROVIDER": "tcp", "AWS_SECRET": "x", "HOME": "/x", "UCX_TLS": "tcp"})
         assert kept == {"FI_PROVIDER": "tcp", "UCX_TLS": "tcp"}
+
+
+class TestReplaced:
+    def test_what_is_there_is_named(self, tmp_path):
+        out = tmp_path / "a.nc"
+        assert replaced(out) == []
+        out.touch()
+        (warning,) = replaced(out)
+        assert warning.code == "core.replaced"
+        assert str(out) in warning.evidence
+
+    def test_of_several_parts_those_that_are_there(self, tmp_path):
+        out = tmp_path / "a.nc"
+        out.touch()  # no part has this name
+        (tmp_path / "a-one_to_one.nc").touch()
+        (warning,) = replaced(out, ["one_to_one", "all_to_all"])
+        assert warning.evidence == f"replaces {tmp_path / 'a-one_to_one.nc'}, there before"

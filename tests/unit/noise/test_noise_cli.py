@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ from sonde.core.errors import Warning
 from sonde.core.launch import start as starts
 from sonde.core.launch.mpirun import Mpi, Mpirun
 from sonde.core.seal import write_dataset
+from sonde.core.units import parse_duration
+from sonde.noise import cli as noise_cli
+from sonde.noise import cli_studies
 from sonde.noise import run as runs
 from sonde.noise.blocks import SCHEMA
 from sonde.noise.cli import run, show
@@ -72,6 +76,20 @@ def test_one_file_needs_no_name(few, tmp_path):
     assert outcome.warnings[0] == WARNING
 
 
+@pytest.mark.parametrize(
+    ("command", "default"),
+    [
+        (run, noise_cli.DEFAULT_BUDGET_S),
+        (cli_studies.sensitivity, cli_studies.DEFAULT_BUDGET_S),
+        (cli_studies.stability, cli_studies.DEFAULT_BUDGET_S),
+    ],
+)
+def test_the_help_says_the_default_budget(command, default):
+    said = " ".join((command.help or "").split())
+    (told,) = re.findall(r"--budget \((.+?) by default\)", said)
+    assert parse_duration(told) == default
+
+
 @pytest.fixture
 def dry(monkeypatch, tmp_path):
     """What `noise run --dry-run` says on a machine with an MPI and without SMT."""
@@ -95,3 +113,10 @@ def test_a_dry_run_cuts_an_agents_script_short_but_not_in_json(dry):
     assert "mkdir out" not in "".join(outcome.lines)
     assert "set -e …" in outcome.lines[1]
     assert "mkdir out" in outcome.as_json()["command"]
+
+
+def test_a_dry_run_says_what_it_would_replace(dry, tmp_path):
+    (tmp_path / "a.nc").touch()
+    (warning,) = dry("--level", "1%", "-o", "a.nc").warnings
+    assert (warning.code, warning.evidence) == ("core.replaced", "replaces a.nc, there before")
+    assert dry("--level", "1%", "-o", "b.nc").warnings == []

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sonde.core import hostlist, seal
-from sonde.core.errors import EnvironmentFailure, UsageError, typed
+from sonde.core.errors import EnvironmentFailure, UsageError, Warning, typed
 from sonde.core.launch import Launcher, launcher, probe
 from sonde.core.launch.cpus import available
 from sonde.core.launch.mpirun import RESOURCE_MANAGER, Mpi, Mpirun
@@ -107,6 +107,20 @@ def output_path(room: str, output: Path | None) -> Path:
             "make it, or choose another with --output",
         )
     return output if output.suffix == ".nc" else output.with_name(output.name + ".nc")
+
+
+def replaced(out: Path, parts: Sequence[str] = ("",)) -> list[Warning]:
+    """What is said of datasets that a run replaces; asked before it, as they are there no longer after it.
+
+    out, parts: as `seal.targets` takes them.
+    """
+    there = [path for _, path in seal.targets(seal.run_folder(out), out, parts) if path.exists()]
+    if not there:
+        return []
+    names = ", ".join(map(str, there))
+    return [
+        Warning("core.replaced", f"replaces {names}, there before", "to keep both, give another name with -o")
+    ]
 
 
 def transport(environment: Mapping[str, str]) -> str:
