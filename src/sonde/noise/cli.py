@@ -99,8 +99,8 @@ def run(
     """Whether an agent disturbs a parallel job, by how much, and what would have been found.
 
     A loop of collectives runs in blocks, the agent on in half of them, drawn by lot, for --budget (60 s by default)
-    at most. Exit 1: a slowdown was found that matters, or may; 4: nothing was, but the machine is too noisy, or the
-    budget too short, to say so.
+    at most. Exit 1: a slowdown that matters was found; 4: no verdict, for the machine is too noisy or the budget too
+    short, or whether the slowdown matters is not settled.
 
     \b
     sonde noise run --level 1% --budget 30s
