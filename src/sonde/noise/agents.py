@@ -126,7 +126,9 @@ plugins=$("$program" -h | sed -n 's/^ *Plugin directory *//p')
   printf 'BaseDir "%s"\\nPIDFile "%s/pid"\\n' "$SONDE_AGENT_DIR" "$SONDE_AGENT_DIR"
   printf 'Hostname "node"\\nFQDNLookup false\\nInterval @PERIOD_S@\\n'
   for name in csv contextswitch cpu df disk entropy interface irq load memory processes swap users vmem; do
-    [ ! -e "$plugins/$name.so" ] || echo "LoadPlugin $name"
+    # One plug-in whose library is not installed would keep all of it from starting.
+    [ -e "$plugins/$name.so" ] || continue
+    ldd "$plugins/$name.so" | grep -q 'not found' || echo "LoadPlugin $name"
   done
   printf '<Plugin csv>\\n  DataDir "%s/csv"\\n</Plugin>\\n' "$SONDE_AGENT_DIR"
 } >"$SONDE_AGENT_DIR/collectd.conf"
