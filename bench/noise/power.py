@@ -21,7 +21,7 @@ UNKNOWN = (
     (0.01, 0.73, None),
 )
 BUDGETS = (30.0, 60.0, 120.0)
-RUNS, FEWER_RUNS, WANTED = 100, 40, 0.9
+RUNS, FEWER_RUNS, CURVE_RUNS, WANTED = 100, 40, 20, 0.9
 LIMIT_S = 120.0  # of what has no bar
 
 
@@ -95,7 +95,7 @@ def _least(told: bool, budget_s: float, name: str) -> float:
         fold_weight=weight,
         permutations=designs.PERMUTATIONS,
         seed=3 + number,
-        runs=FEWER_RUNS,
+        runs=CURVE_RUNS,
     )
     return np.nan if burst is None else burst
 
