@@ -83,21 +83,7 @@ def told_by(path: Path, verb: str) -> Outcome:
     """What a dataset of kind `host` says."""
     from sonde.noise import host as words
 
-    read = saved.read(path)
-    summary = read.summary
-    tracer = str(summary.attrs.get("osnoise", ""))
-    return Outcome(
-        "noise",
-        verb,
-        words.sentence(summary),
-        schema="noise/1",
-        dataset=str(path),
-        complete=read.complete,
-        warnings=[*read.warnings, *words.warnings(summary)],
-        values={"stop_reason": read.stop_reason, **words.values(summary)},
-        tables=words.tables(summary),
-        lines=[f"osnoise tracer: {tracer}"] if tracer.startswith("absent") else [],
-    )
+    return saved.told(path, verb, words, words.lines)
 
 
 def _dry(view: View, out: Path, duration_s: float) -> Outcome:

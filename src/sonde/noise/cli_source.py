@@ -121,19 +121,7 @@ def told_by(path: Path, verb: str) -> Outcome:
     """What a dataset of kind `source` says."""
     from sonde.noise import source as words
 
-    read = saved.read(path)
-    summary = read.summary
-    return Outcome(
-        "noise",
-        verb,
-        words.sentence(summary),
-        schema="noise/1",
-        dataset=str(path),
-        complete=read.complete,
-        warnings=[*read.warnings, *words.warnings(summary)],
-        values={"stop_reason": read.stop_reason, **words.values(summary)},
-        tables=words.tables(summary),
-    )
+    return saved.told(path, verb, words)
 
 
 def _dry(asked: Source, start: Launcher, names: Sequence[str], out: Path, works_s: float | None) -> Outcome:

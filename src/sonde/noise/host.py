@@ -491,6 +491,12 @@ def _known(length_s: float) -> str:
     return "–" if np.isnan(length_s) else format_duration(length_s)
 
 
+def lines(summary: xr.Dataset) -> list[str]:
+    """What stands below the tables: why the kernel's own tracer has not been asked."""
+    tracer = str(summary.attrs.get("osnoise", ""))
+    return [f"osnoise tracer: {tracer}"] if tracer.startswith("absent") else []
+
+
 def warnings(summary: xr.Dataset) -> list[Warning]:
     """What a reader of the numbers must know."""
     out = []

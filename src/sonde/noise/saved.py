@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sonde.core.errors import DataError, Exit, Warning, typed
+from sonde.core.outcome import Outcome
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     import xarray as xr
 
-    from sonde.core.outcome import Outcome
     from sonde.noise.run_programs import Measured
 
 
@@ -55,6 +58,26 @@ def read(path: Path) -> Saved:
             bool(tree.attrs.get("complete", 1)),
             str(tree.attrs.get("stop_reason", "unknown")),
         )
+
+
+def told(
+    path: Path, verb: str, words: ModuleType, lines: Callable[[xr.Dataset], list[str]] = lambda summary: []
+) -> Outcome:
+    """What a dataset says, put into words by a module with sentence, warnings, values and tables of a /summary."""
+    saved = read(path)
+    summary = saved.summary
+    return Outcome(
+        "noise",
+        verb,
+        words.sentence(summary),
+        schema="noise/1",
+        dataset=str(path),
+        complete=saved.complete,
+        warnings=[*saved.warnings, *words.warnings(summary)],
+        values={"stop_reason": saved.stop_reason, **words.values(summary)},
+        tables=words.tables(summary),
+        lines=lines(summary),
+    )
 
 
 def end(outcome: Outcome, measured: Measured, alone: bool = True) -> Outcome:

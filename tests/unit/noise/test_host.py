@@ -237,3 +237,11 @@ def test_every_figure_draws(cores, tmp_path):
         assert figure.caption
         render_html.draw(figure)
         assert render_static.save(figure, tmp_path).stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("osnoise", "told"),
+    [("absent: no tracer", ["osnoise tracer: absent: no tracer"]), ("[]", []), ("", [])],
+)
+def test_a_tracer_that_is_absent_is_told(osnoise, told):
+    assert host.lines(xr.Dataset(attrs={"osnoise": osnoise})) == told
