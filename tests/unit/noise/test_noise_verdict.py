@@ -124,6 +124,14 @@ class TestOneAgent:
         assert finding.next == "sonde noise run --agent 'my agent' --compare pinned,free,sibling"
         assert finding.evidence["ci_pct"] == pytest.approx([1.1, 1.3])
 
+    def test_stalls_alone_may_settle_what_a_wandering_level_hides(self):
+        row = found(0.05, -0.01, 0.12, stalls=0.03, stalls_low=0.028, stalls_high=0.031, typical_high=0.09)
+        run = summary(row)
+        assert verdict.values(run)["material"] == "yes"
+        assert "3.0 % of the time in stalls alone (2.8 to 3.1 %): more than" in verdict.sentence(run)
+        faster = summary(row | dict(typical_low=-0.04, typical_high=-0.02))
+        assert verdict.values(faster)["material"] == "unsettled"
+
     def test_the_noise_source_needs_no_cheaper_place(self):
         (finding,) = verdict.findings(summary(MATERIAL | {"duty_asked": 0.01}))
         assert finding.next == ""
