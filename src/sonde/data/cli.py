@@ -95,6 +95,7 @@ def convert(file: Path, to: str | None, part: str | None, verbose: bool, output:
         tables = conversion.group_tables(tree, part)
         outcome = Outcome("data", "convert", schema=tree.attrs["schema"], dataset=str(file))
         outcome.complete = bool(tree.attrs.get("complete", 1))
+        nothing = tables[0].empty  # asked here: a value read later would open the file again, behind our back
         if output is None:
             outcome.document = conversion.to_text(tree, tables, chosen)
             left = tables[1:] if chosen in conversion.ONE_TABLE else []
@@ -107,7 +108,7 @@ def convert(file: Path, to: str | None, part: str | None, verbose: bool, output:
             outcome.values["files"] = [
                 {"file": str(one.path), "table": one.table, "rows": one.rows} for one in done.files
             ]
-    if tables[0].empty:  # then so are all the others
+    if nothing:  # then all the other tables hold nothing, too
         outcome.warnings.append(
             Warning(
                 "data.no_rows",

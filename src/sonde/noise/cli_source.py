@@ -132,7 +132,7 @@ def _dry(asked: Source, start: Launcher, names: Sequence[str], out: Path, works_
     lines = [run_source.command(asked, start, host, run_folder(out), works_s) for host in (names or ("",))]
     phase = "random, one for each host" if asked.phase_s is None else format_duration(asked.phase_s)
     rows = [
-        ("level", format_share(asked.level, 4, trim=True)),
+        ("level", format_share(asked.level, 6, trim=True)),
         ("period", format_duration(asked.period_s)),
         ("words", str(asked.words)),
         ("core", "free" if asked.core is None else str(asked.core)),

@@ -60,8 +60,8 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
         out.append(
             Warning(
                 "noise.duty_off",
-                f"the source on {summary['host'].values[row]} did {format_share(did, 4, trim=True)} of CPU time, "
-                f"not {format_share(asked, 4, trim=True)}{why}",
+                f"the source on {summary['host'].values[row]} did {format_share(did, 3, trim=True)} of CPU time, "
+                f"not {format_share(asked, 3, trim=True)}{why}",
                 hint,
             )
         )
@@ -78,9 +78,9 @@ def tables(summary: xr.Dataset) -> list[Table]:
             (
                 str(summary["host"].values[row]),
                 "free" if core < 0 else str(core),
-                format_share(float(summary["asked"][row]), 4, trim=True),
-                format_share(float(summary["duty_cpu"][row]), 4, trim=True),
-                format_share(float(summary["duty_wall"][row]), 4, trim=True),
+                format_share(float(summary["asked"][row]), 3, trim=True),
+                format_share(float(summary["duty_cpu"][row]), 3, trim=True),
+                format_share(float(summary["duty_wall"][row]), 3, trim=True),
                 str(int(summary["bursts"][row])),
                 str(int(summary["skipped"][row])),
                 format_duration(float(summary["wall_quantile"][row, middle])),
@@ -117,8 +117,8 @@ def values(summary: xr.Dataset) -> dict[str, Any]:
 
 def _range(shares: np.ndarray) -> str:
     low, high = (
-        format_share(float(shares.min()), 4, trim=True),
-        format_share(float(shares.max()), 4, trim=True),
+        format_share(float(shares.min()), 3, trim=True),
+        format_share(float(shares.max()), 3, trim=True),
     )
     return low if low == high else f"{low.removesuffix(' %')} to {high}"
 
