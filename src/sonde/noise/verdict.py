@@ -20,6 +20,7 @@ CROWDED_S = 1e-3  # an iteration as long as this says that ranks wait for each o
 
 
 SURVEY = "survey"  # the study whose noise source is a known calibration, not an agent in question
+WANDER, LEAST_CLEAN = 0.03, 6  # spread of clean blocks' typical iteration that is told; blocks that can tell
 PAUSED, PAUSED_LEAST = 0.05, 1e-5  # of its use while on, and of a core, from which a pause has not held
 
 
@@ -310,6 +311,17 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
                 "find it with sonde noise host, or measure when the machine is idle",
             )
         )
+    wandered = wander(summary)
+    if wandered > WANDER and not crowded(summary):
+        out.append(
+            Warning(
+                "noise.level_wanders",
+                f"with nothing on, the typical iteration differs by {format_share(wandered)} from block to block "
+                "(middle half), as where others share caches, memory or the clock: what the slowdown holds of it is "
+                "known no better; what is lost in stalls is",
+                "measure when its neighbours are idle, or longer",
+            )
+        )
     for k in range(summary.sizes.get("variant", 0)):
         row = summary.isel(variant=k)
         paused = float(row["agent_paused"]) if "agent_paused" in row else math.nan
@@ -334,6 +346,18 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
                 )
             )
     return out
+
+
+def wander(summary: xr.Dataset) -> float:
+    """Width of the middle half of the clean blocks' typical iterations, a share of their median; 0 where not known."""
+    if "block_median" not in summary:
+        return 0.0
+    clean = summary["block_median"].values[summary["block_variant"].values == 0]
+    clean = clean[np.isfinite(clean)]
+    if clean.size < LEAST_CLEAN:
+        return 0.0
+    low, middle, high = np.quantile(clean, (0.25, 0.5, 0.75))
+    return float((high - low) / middle)
 
 
 def sound(summary: xr.Dataset) -> bool:

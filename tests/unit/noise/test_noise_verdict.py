@@ -233,6 +233,22 @@ class TestWarnings:
     def test_a_busy_machine(self):
         assert self.codes(summary(UNSEEN, lost=0.4)) == ["noise.busy_machine"]
 
+    @pytest.mark.parametrize(
+        ("medians", "told"),
+        [
+            ([1.0, 1.01, 1.0, 0.99, 1.0, 1.02], False),
+            ([1.0, 1.3, 1.0, 1.3, 1.2, 1.1], True),
+            ([1.0, 1.3, 1.1], False),
+        ],
+        ids=["steady", "wanders", "too few"],
+    )
+    def test_a_level_that_wanders(self, medians, told):
+        """Blocks with the agent on have no say in it."""
+        run = summary(UNSEEN)
+        run["block_median"] = ("block", 1e-6 * np.array([*medians, 5.0]))
+        run["block_variant"] = ("block", np.array([0] * len(medians) + [1]))
+        assert ("noise.level_wanders" in self.codes(run)) is told
+
     def test_crowded_ranks_are_not_called_a_busy_machine(self):
         assert self.codes(summary(UNSEEN, lost=0.4, iteration_s=8e-3)) == ["noise.crowded"]
 
