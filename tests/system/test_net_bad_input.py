@@ -338,7 +338,8 @@ class TestMidRun:
                 break
             (sonde_mpi.cwd / "a.nc").unlink()
         assert ran.out == ""
-        assert " ".join(ran.err.split()).startswith("net: interrupted")
+        # Also a launcher that is only asked for its version is one; then nothing has begun that could be told of.
+        assert " ".join(ran.err.split()).removeprefix("net: ").startswith("interrupted")
         assert len(ran.err.strip().splitlines()) == 1
         assert list(sonde_mpi.cwd.iterdir()) == []
         assert sonde_mpi.left() == []
