@@ -357,20 +357,9 @@ def told_by(path: Path, verb: str) -> Outcome:
 
     if str(summary.attrs.get("study")) in studies.STUDIES:
         return cli_studies.told_by(path, verb)
-    found = verdict.findings(summary)
-    outcome = Outcome(
-        "noise",
-        verb,
-        verdict.sentence(summary),
-        schema="noise/1",
-        dataset=str(path),
-        complete=read.complete,
-        findings=found,
-        warnings=[*read.warnings, *verdict.warnings(summary)],
-        tables=verdict.tables(summary),
-        values={"stop_reason": read.stop_reason, **verdict.values(summary)},
-        sound=verdict.sound(summary),
-    )
+    outcome = saved.told(read, verb, verdict)
+    outcome.findings = found = verdict.findings(summary)
+    outcome.sound = verdict.sound(summary)
     if found:
         outcome.exit = Exit.FINDING
     elif not outcome.sound or not read.complete:

@@ -83,7 +83,7 @@ def told_by(path: Path, verb: str) -> Outcome:
     """What a dataset of kind `host` says."""
     from sonde.noise import host as words
 
-    return saved.told(path, verb, words, words.lines)
+    return saved.told(saved.read(path), verb, words, words.lines)
 
 
 def _dry(view: View, out: Path, duration_s: float) -> Outcome:

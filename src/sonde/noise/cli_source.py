@@ -121,7 +121,7 @@ def told_by(path: Path, verb: str) -> Outcome:
     """What a dataset of kind `source` says."""
     from sonde.noise import source as words
 
-    return saved.told(path, verb, words)
+    return saved.told(saved.read(path), verb, words)
 
 
 def _dry(asked: Source, start: Launcher, names: Sequence[str], out: Path, works_s: float | None) -> Outcome:

@@ -61,17 +61,16 @@ def read(path: Path) -> Saved:
 
 
 def told(
-    path: Path, verb: str, words: ModuleType, lines: Callable[[xr.Dataset], list[str]] = lambda summary: []
+    saved: Saved, verb: str, words: ModuleType, lines: Callable[[xr.Dataset], list[str]] = lambda summary: []
 ) -> Outcome:
     """What a dataset says, put into words by a module with sentence, warnings, values and tables of a /summary."""
-    saved = read(path)
     summary = saved.summary
     return Outcome(
         "noise",
         verb,
         words.sentence(summary),
         schema="noise/1",
-        dataset=str(path),
+        dataset=str(saved.path),
         complete=saved.complete,
         warnings=[*saved.warnings, *words.warnings(summary)],
         values={"stop_reason": saved.stop_reason, **words.values(summary)},
