@@ -18,10 +18,8 @@ from sonde.noise.plan import LEAST_PAIRS
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999)
 SCALES = (1, 64, 1024, 16384)
 CELLS = 80  # of a folded period, as the coarse fold of native/noise/judge.cpp
-WINDOW_BEFORE, WINDOW_AFTER = (
-    1.5,
-    2.5,
-)  # cells about the wake-up, in which time lost counts as the agent's at least
+# Cells about the wake-up, in which time lost counts as the agent's at least.
+WINDOW_BEFORE, WINDOW_AFTER = 1.5, 2.5
 WIDER, WIDEST = 2.0, 0.125  # each wider window that is tried is so many times as long; share of the period
 SOURCE_GAP = 0.005  # "several seconds": 2 s of some 430 s in the source's tables
 SOURCE_LEVEL = 0.99

@@ -317,8 +317,8 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
             Warning(
                 "noise.level_wanders",
                 f"with nothing on, the typical iteration differs by {format_share(wandered)} from block to block "
-                "(middle half), as where others share caches, memory or the clock: what the slowdown holds of it is "
-                "known no better; what is lost in stalls is",
+                "(middle half), as where others share caches, memory or the clock: the slowdown, which holds it, is "
+                "known no better; what is lost in stalls does not depend on it",
                 "measure when its neighbours are idle, or longer",
             )
         )
