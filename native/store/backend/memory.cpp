@@ -1,0 +1,323 @@
+#include "store/backend/memory.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <array>
+#include <cstring>
+#include <ctime>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "core/units.hpp"
+
+namespace sonde::store {
+
+namespace {
+
+constexpr std::size_t block_bytes = 64u << 10;
+
+std::int64_t wall_ns() {
+  timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
+std::string full_name(std::string_view space, std::string_view key) {
+  std::string name;
+  name.reserve(space.size() + 1 + key.size());
+  name.append(space).append(1, '\0').append(key);  // a space holds no NUL, so names do not run into each other
+  return name;
+}
+
+/// What is used of a limit, counted before memory is taken.
+class Quota {
+ public:
+  explicit Quota(std::uint64_t limit) : limit_(limit) {}
+  bool take(std::uint64_t n) {
+    if (used_.fetch_add(n) + n <= limit_) return true;
+    used_.fetch_sub(n);
+    return false;
+  }
+  void give(std::uint64_t n) { used_.fetch_sub(n); }
+  std::string describe(std::size_t entries, const char* what) const {
+    return std::to_string(entries) + ' ' + what + ", " + format_size(used_.load()) + " of " + format_size(limit_);
+  }
+
+ private:
+  std::atomic<std::uint64_t> used_ = 0;
+  std::uint64_t limit_;
+};
+
+Result<std::uint64_t> limit_of(Settings settings) {
+  const std::string text = take_setting(settings, "limit");
+  if (auto ok = no_more_settings(settings, "memory", "limit"); !ok) return ok.error();
+  if (text.empty()) return std::uint64_t{1} << 62;
+  return parse_size(text);
+}
+
+/// Sparse: blocks that were never written are not there and read as zeros. The first block grows, as most objects are small.
+struct Object {
+  struct Block {
+    std::unique_ptr<std::byte[]> bytes;
+    std::size_t size = 0;
+  };
+  std::uint64_t size = 0;
+  std::int64_t changed_ns = 0;
+  std::unordered_map<std::uint64_t, Block> blocks;
+
+  std::uint64_t held() const {
+    std::uint64_t n = 0;
+    for (const auto& [number, block] : blocks) n += block.size;
+    return n;
+  }
+};
+
+class MemoryData final : public Backend {
+ public:
+  explicit MemoryData(std::uint64_t limit) : quota_(limit) {}
+  Caps caps() const override { return {Role::data, true, true, false}; }
+
+  void execute(std::span<const Op> ops, Safety, std::span<Outcome> outcomes, Arena& arena) override {
+    for (std::size_t k = 0; k < ops.size(); ++k) outcomes[k] = run(ops[k], arena);
+  }
+  Result<void> sync(bool) override { return {}; }
+  std::string describe() const override {
+    std::size_t n = 0;
+    for (const auto& shard : shards_) {
+      const std::lock_guard lock(shard.mutex);
+      n += shard.objects.size();
+    }
+    return quota_.describe(n, "objects");
+  }
+
+ private:
+  struct Shard {
+    mutable std::mutex mutex;
+    std::unordered_map<std::string, Object> objects;
+  };
+
+  Shard& shard_of(const std::string& name) { return shards_[std::hash<std::string>{}(name) % shards_.size()]; }
+
+  Outcome run(const Op& op, Arena& arena) {
+    if (op.code == Code::sync) return {Status::ok, 0, 0, {}};
+    if (op.code == Code::object_list) return list(op, arena);
+    const std::string name = full_name(op.space, op.key);
+    Shard& shard = shard_of(name);
+    const std::lock_guard lock(shard.mutex);
+    auto found = shard.objects.find(name);
+    const bool is_there = found != shard.objects.end();
+    switch (op.code) {
+      case Code::object_create:
+      case Code::object_write:
+        if (op.code == Code::object_create && is_there) return {op.flags & flag::exclusive ? Status::exists : Status::ok, 0, 0, {}};
+        if (!is_there) {
+          if (op.flags & flag::must_exist) return {Status::not_found, 0, 0, {}};
+          if (!quota_.take(name.size())) return {Status::no_space, 0, 0, {}};
+          found = shard.objects.try_emplace(name).first;
+          found->second.changed_ns = wall_ns();
+        }
+        return op.code == Code::object_write ? write(found->second, op) : Outcome{Status::ok, 0, 0, {}};
+      case Code::object_read: return is_there ? read(found->second, op, arena) : Outcome{Status::not_found, 0, 0, {}};
+      case Code::object_status:
+        return is_there ? Outcome{Status::ok, found->second.size, found->second.changed_ns, {}} : Outcome{Status::not_found, 0, 0, {}};
+      case Code::object_remove:
+        if (!is_there) return {Status::not_found, 0, 0, {}};
+        quota_.give(name.size() + found->second.held());
+        shard.objects.erase(found);
+        return {Status::ok, 0, 0, {}};
+      case Code::object_truncate:
+        if (!is_there) return {Status::not_found, 0, 0, {}};
+        truncate(found->second, op.length);
+        return {Status::ok, op.length, 0, {}};
+      default: return {Status::unsupported, 0, 0, {}};
+    }
+  }
+
+  Outcome write(Object& object, const Op& op) {
+    for (std::size_t done = 0; done < op.data.size();) {
+      const std::uint64_t at = op.offset + done;
+      const std::size_t inside = at % block_bytes, n = std::min(op.data.size() - done, block_bytes - inside);
+      auto& block = object.blocks[at / block_bytes];
+      if (block.size < inside + n) {
+        const std::size_t size = at / block_bytes == 0 ? std::min(block_bytes, std::max(inside + n, 2 * block.size)) : block_bytes;
+        if (!quota_.take(size - block.size)) return {Status::no_space, done, 0, {}};
+        auto grown = std::make_unique_for_overwrite<std::byte[]>(size);
+        if (block.size) std::memcpy(grown.get(), block.bytes.get(), block.size);
+        if (inside > block.size) std::memset(grown.get() + block.size, 0, inside - block.size);
+        std::memset(grown.get() + inside + n, 0, size - inside - n);
+        block = {std::move(grown), size};
+      }
+      std::memcpy(block.bytes.get() + inside, op.data.data() + done, n);
+      done += n;
+    }
+    if (!op.data.empty()) object.size = std::max(object.size, op.offset + op.data.size());
+    object.changed_ns = wall_ns();
+    return {Status::ok, op.data.size(), 0, {}};
+  }
+
+  static Outcome read(const Object& object, const Op& op, Arena& arena) {
+    const std::uint64_t left = op.offset < object.size ? object.size - op.offset : 0;
+    std::size_t length = static_cast<std::size_t>(std::min(op.length, left));
+    if (!op.into.empty()) length = std::min(length, op.into.size());
+    const MutableBytes to = op.into.empty() ? arena.take(length) : op.into.first(length);
+    for (std::size_t done = 0; done < length;) {
+      const std::uint64_t at = op.offset + done;
+      const std::size_t inside = at % block_bytes, n = std::min(length - done, block_bytes - inside);
+      const auto block = object.blocks.find(at / block_bytes);
+      const std::size_t held = block == object.blocks.end() || block->second.size <= inside ? 0 : std::min(n, block->second.size - inside);
+      if (held) std::memcpy(to.data() + done, block->second.bytes.get() + inside, held);
+      if (held < n) std::memset(to.data() + done + held, 0, n - held);
+      done += n;
+    }
+    return {Status::ok, length, 0, to};
+  }
+
+  void truncate(Object& object, std::uint64_t size) {
+    if (size < object.size) {
+      std::erase_if(object.blocks, [&](const auto& entry) {
+        if (entry.first * block_bytes < size) return false;
+        quota_.give(entry.second.size);
+        return true;
+      });
+      // What a later, longer object shows beyond this size must be zeros.
+      const auto block = object.blocks.find(size / block_bytes);
+      const std::size_t inside = size % block_bytes;
+      if (block != object.blocks.end() && block->second.size > inside)
+        std::memset(block->second.bytes.get() + inside, 0, block->second.size - inside);
+    }
+    object.size = size;
+    object.changed_ns = wall_ns();
+  }
+
+  Outcome list(const Op& op, Arena& arena) {
+    const std::string prefix = full_name(op.space, op.key), after = op.data.empty() ? "" : full_name(op.space, text_of(op.data));
+    std::vector<std::string> names;
+    for (auto& shard : shards_) {
+      const std::lock_guard lock(shard.mutex);
+      for (const auto& [name, object] : shard.objects)
+        if (name.starts_with(prefix) && (after.empty() || name > after)) names.push_back(name.substr(op.space.size() + 1));
+    }
+    std::sort(names.begin(), names.end());
+    return pack_names(names, op.length, arena);
+  }
+
+  Quota quota_;
+  std::array<Shard, 64> shards_;
+};
+
+class MemoryKv final : public Backend {
+ public:
+  explicit MemoryKv(std::uint64_t limit) : quota_(limit) {}
+  Caps caps() const override { return {Role::kv, true, true, false}; }
+  Result<void> sync(bool) override { return {}; }
+  std::string describe() const override {
+    const std::shared_lock lock(mutex_);
+    return quota_.describe(pairs_.size(), "keys");
+  }
+
+  void execute(std::span<const Op> ops, Safety, std::span<Outcome> outcomes, Arena& arena) override {
+    bool writes = false;
+    for (const Op& op : ops) writes |= op.code == Code::kv_put || op.code == Code::kv_remove;
+    if (!writes) {
+      const std::shared_lock lock(mutex_);
+      for (std::size_t k = 0; k < ops.size(); ++k) outcomes[k] = read(ops[k], arena);
+      return;
+    }
+    const std::unique_lock lock(mutex_);
+    std::vector<Undo> undo;
+    for (std::size_t k = 0; k < ops.size(); ++k) {
+      const Op& op = ops[k];
+      outcomes[k] = op.code == Code::kv_put ? put(op, ops.size() > 1 ? &undo : nullptr) : op.code == Code::kv_remove ? remove(op, ops.size() > 1 ? &undo : nullptr) : read(op, arena);
+      const Status status = outcomes[k].status;
+      if (status == Status::ok || status == Status::not_found) continue;
+      for (auto step = undo.rbegin(); step != undo.rend(); ++step) take_back(*step);
+      for (std::size_t other = 0; other < ops.size(); ++other)
+        if (other != k) outcomes[other] = {Status::aborted, 0, 0, {}};
+      return;
+    }
+  }
+
+ private:
+  struct Undo {
+    std::string name, value;
+    bool was_there;
+  };
+
+  Outcome put(const Op& op, std::vector<Undo>* undo) {
+    std::string name = full_name(op.space, op.key);
+    const auto found = pairs_.find(name);
+    if (found != pairs_.end() && op.flags & flag::exclusive) return {Status::exists, 0, 0, {}};
+    if (!quota_.take(op.data.size() + (found == pairs_.end() ? name.size() : 0))) return {Status::no_space, 0, 0, {}};
+    if (found == pairs_.end()) {
+      if (undo) undo->push_back({name, {}, false});
+      pairs_.emplace(std::move(name), text_of(op.data));
+    } else {
+      quota_.give(found->second.size());
+      if (undo) undo->push_back({std::move(name), std::move(found->second), true});
+      found->second.assign(text_of(op.data));
+    }
+    return {Status::ok, 0, 0, {}};
+  }
+
+  Outcome remove(const Op& op, std::vector<Undo>* undo) {
+    std::string name = full_name(op.space, op.key);
+    const auto found = pairs_.find(name);
+    if (found == pairs_.end()) return {Status::not_found, 0, 0, {}};
+    quota_.give(name.size() + found->second.size());
+    if (undo) undo->push_back({std::move(name), std::move(found->second), true});
+    pairs_.erase(found);
+    return {Status::ok, 0, 0, {}};
+  }
+
+  void take_back(Undo& step) {
+    const auto found = pairs_.find(step.name);
+    if (found != pairs_.end()) {
+      quota_.give(step.name.size() + found->second.size());
+      pairs_.erase(found);
+    }
+    if (!step.was_there) return;
+    // It was within the limit before, and this thread alone writes.
+    (void)quota_.take(step.name.size() + step.value.size());
+    pairs_.emplace(std::move(step.name), std::move(step.value));
+  }
+
+  Outcome read(const Op& op, Arena& arena) const {
+    if (op.code == Code::kv_scan) return scan(op, arena);
+    if (op.code == Code::sync) return {Status::ok, 0, 0, {}};
+    if (op.code != Code::kv_get) return {Status::unsupported, 0, 0, {}};
+    const auto found = pairs_.find(full_name(op.space, op.key));
+    if (found == pairs_.end()) return {Status::not_found, 0, 0, {}};
+    return give(bytes_of(found->second), op, arena);
+  }
+
+  Outcome scan(const Op& op, Arena& arena) const {
+    const std::string prefix = full_name(op.space, op.key);
+    auto at = op.data.empty() ? pairs_.lower_bound(prefix) : pairs_.upper_bound(full_name(op.space, text_of(op.data)));
+    if (!op.data.empty() && at != pairs_.end() && at->first < prefix) at = pairs_.lower_bound(prefix);
+    PairPacker packer(op);
+    for (; at != pairs_.end() && at->first.starts_with(prefix); ++at)
+      if (!packer.add(std::string_view(at->first).substr(op.space.size() + 1), bytes_of(at->second))) break;
+    return packer.finish(arena);
+  }
+
+  mutable std::shared_mutex mutex_;
+  Quota quota_;
+  std::map<std::string, std::string> pairs_;  // ordered: scans are in byte order
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> open_memory_data(const Settings& settings) {
+  auto limit = limit_of(settings);
+  if (!limit) return limit.error();
+  return std::unique_ptr<Backend>(std::make_unique<MemoryData>(*limit));
+}
+
+Result<std::unique_ptr<Backend>> open_memory_kv(const Settings& settings) {
+  auto limit = limit_of(settings);
+  if (!limit) return limit.error();
+  return std::unique_ptr<Backend>(std::make_unique<MemoryKv>(*limit));
+}
+
+}  // namespace sonde::store

@@ -1,0 +1,1 @@
+#include "store/backend/built_in.hpp"

@@ -1,0 +1,47 @@
+#pragma once
+/// The door for backends and transports from outside this tree: one shared object, one symbol.
+///
+///   extern "C" const sonde::store::Module* sonde_store_module();
+///
+/// It is loaded by `--module ./mine.so`. The interface is C++: build it with the headers it will run under; `abi` is
+/// checked before anything else is touched.
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "core/error.hpp"
+#include "store/backend.hpp"
+#include "store/transport.hpp"
+
+namespace sonde::store {
+
+inline constexpr unsigned module_abi = 1;
+
+struct BackendEntry {
+  const char* name;  ///< what it is called on the command line: letters, digits, '-'
+  unsigned roles;    ///< bit 1 << Role for each role that it serves
+  Result<std::unique_ptr<Backend>> (*open)(Role role, const Settings& settings);
+};
+
+struct TransportEntry {
+  const char* name;
+  std::unique_ptr<Transport> (*make)();
+};
+
+struct Module {
+  unsigned abi = module_abi;
+  const char* name = "";
+  std::span<const BackendEntry> backends;
+  std::span<const TransportEntry> transports;
+};
+
+/// Loads a module for the life of the process; its name is then one that open_backend or open_transport knows.
+/// Errors: store.bad_module (file, reason: no such file, no symbol, another abi, a name that is taken).
+Result<const Module*> load_module(const std::string& path);
+
+/// Where this build's own modules are (ofi, rocksdb: libraries too heavy for everyone): `store/` beside libsonde-store.so,
+/// or what SONDE_STORE_MODULES names. open_backend and open_transport look there for names they do not know.
+std::string module_folder();
+
+}  // namespace sonde::store
