@@ -395,6 +395,8 @@ int TcpLink::progress() {
   int frames = 0;
   if (receiving_) {
     if (unparsed_) frames += deliver();
+    // What wait() received is what was waited for: asking at once again would find nothing, most of the time.
+    if (frames && !eof_) return frames;
     for (int round = 0; round < 8 && open() && receiving_ && !eof_; ++round) {
       const std::uint64_t before = bytes_in_;
       const std::size_t room = placing_ ? place_left_ : capacity_ - (begin_ == end_ ? 0 : end_);
