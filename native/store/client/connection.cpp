@@ -67,7 +67,7 @@ Result<wire::Text> Connection::heard(wire::Kind kind, Deadline deadline) {
 Result<void> Connection::greet(const Address& address, const Config& config, Deadline deadline) {
   checksum_ = config.checksum;
   const std::string own_nonce = auth::nonce();
-  wire::Text hello{{"client", client_name()}, {"nonce", own_nonce}, {"auth", config.auth}, {"transport", config.transport}, {"checksum", checksum_ ? "all" : "head"}};
+  wire::Text hello{{"client", client_name()}, {"nonce", own_nonce}, {"auth", config.auth}, {"transport", config.transport}, {"checksum", checksum_ ? "all" : "head"}, {"link", encode_style(config.link)}};
   link_->send(plain_frame(wire::Kind::hello, bytes_of(wire::encode_text(hello))));
   link_->flush();
   auto challenge = heard(wire::Kind::challenge, deadline);
