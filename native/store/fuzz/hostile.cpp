@@ -137,7 +137,7 @@ int attack(Server& server, Bytes stream, bool welcomed) {
       continue;
     }
     if (errno != EAGAIN && errno != EINTR) break;  // thrown out: as it should be
-    const int more = read_frames(fd, 1 << 30, 1, ended);
+    const int more = read_frames(fd, 200, 1, ended);
     if (more == -2) {
       ::close(fd);
       return -2;
@@ -145,8 +145,9 @@ int attack(Server& server, Bytes stream, bool welcomed) {
     frames += more;
   }
   ::shutdown(fd, SHUT_WR);
-  while (!ended && now_s() < until) {
-    const int more = read_frames(fd, 1 << 30, 100, ended);
+  // Who asks for an exabyte of a sparse object gets it, frame by frame: a few of them will do.
+  while (!ended && frames < 200 && now_s() < until) {
+    const int more = read_frames(fd, 200, 100, ended);
     if (more == -2) {
       ::close(fd);
       return -2;
@@ -154,7 +155,7 @@ int attack(Server& server, Bytes stream, bool welcomed) {
     frames += more;
   }
   ::close(fd);
-  return ended ? frames : -1;
+  return ended || frames >= 200 ? frames : -1;
 }
 
 std::vector<std::byte> hostile_stream(std::mt19937_64& random, std::size_t frames) {
@@ -164,7 +165,8 @@ std::vector<std::byte> hostile_stream(std::mt19937_64& random, std::size_t frame
     const std::uint32_t batch = static_cast<std::uint32_t>(1 + random() % 6);
     const std::uint16_t flags = static_cast<std::uint16_t>((random() % 8 == 0 ? wire::more : 0) | (random() % 8 == 0 ? wire::no_reply : 0));
     Stream frame = valid_request(random, id++, flags, random() % 16 ? 0 : static_cast<std::uint32_t>(random() % 3), batch);
-    switch (random() % 12) {
+    // Most that is wrong ends the connection, and nobody looks at what follows: so that does not come too often.
+    switch (random() % 64) {
       case 0:  // any bit, anywhere
         for (std::size_t n = 1 + random() % 4; n--;) frame[random() % frame.size()] ^= static_cast<std::byte>(1u << (random() % 8));
         break;
@@ -172,7 +174,9 @@ std::vector<std::byte> hostile_stream(std::mt19937_64& random, std::size_t frame
         for (std::size_t n = 1 + random() % 4; n--;) frame[4 + random() % 52] = static_cast<std::byte>(random());
         mend_header(frame);
         break;
-      case 2:  // a table of nonsense that passes
+      case 2:
+      case 10:
+      case 11:  // a table of nonsense that passes
         for (std::size_t n = 1 + random() % 16; n--;)
           if (frame.size() > wire::header_bytes) frame[wire::header_bytes + random() % (frame.size() - wire::header_bytes)] = static_cast<std::byte>(random());
         mend_body(frame);
@@ -186,7 +190,8 @@ std::vector<std::byte> hostile_stream(std::mt19937_64& random, std::size_t frame
         mend_header(frame);
         break;
       case 4: frame.resize(random() % frame.size()); break;
-      case 5: append(out, frame); break;
+      case 5:
+      case 12: append(out, frame); break;
       case 6: {  // another kind of frame
         wire::Header h;
         h.kind = static_cast<wire::Kind>(1 + random() % 12);

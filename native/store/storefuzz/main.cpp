@@ -1,4 +1,4 @@
-// sonde-storefuzz FRAMES [SEED]: attacks a server in this process with so many hostile frames, and prints what became of it.
+// sonde-storefuzz FRAMES [SEED]: attacks a server in this process until it has looked at so many hostile frames, and prints what became of it.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -33,7 +33,8 @@ int main(int argc, char** argv) {
   const double began = sonde::now_s();
   std::uint64_t sent = 0, streams = 0, answers = 0, first_kib = 0, most_kib = 0;
   bool well = true;
-  while (sent < frames && well) {
+  const auto seen = [&] { return server->metrics().frames.load() + server->metrics().bad_frames.load(); };
+  while (seen() < frames && well) {
     const std::size_t n = 1 + random() % 64;
     const auto stream = fuzz::hostile_stream(random, n);
     const int got = fuzz::attack(*server, stream, random() % 16 != 0);
@@ -47,7 +48,7 @@ int main(int argc, char** argv) {
     }
   }
   well = well && fuzz::alive(*server);
-  std::puts(sonde::JsonLine().add("event", "end").add("frames", sent).add("connections", streams).add("answers", answers).add("alive", well).add("seed", seed)
+  std::puts(sonde::JsonLine().add("event", "end").add("frames", seen()).add("sent", sent).add("connections", streams).add("answers", answers).add("alive", well).add("seed", seed)
                 .add("bad_frames", server->metrics().bad_frames.load()).add("rss_first_kib", first_kib).add("rss_most_kib", most_kib).add("elapsed_s", sonde::now_s() - began).text().c_str());
   return well ? 0 : 1;
 }

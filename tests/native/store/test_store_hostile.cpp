@@ -209,6 +209,55 @@ TEST_CASE("a client that does not read its answers is slowed down, not stored in
   ::close(ends[0]);
 }
 
+TEST_CASE("a read of an exabyte takes its turns: others are served, and the server can end") {
+  Service service;
+  auto client = service.client();
+  auto b = client.batch();
+  b.create("huge", "o");
+  b.truncate("huge", "o", std::uint64_t{1} << 60);
+  REQUIRE(b.run());
+  REQUIRE(b.failed() == 0);
+  for (const Safety safety : {Safety::network, Safety::none}) {
+    int ends[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    service.servers[0]->serve(ends[1]);
+    std::vector<std::byte> stream;
+    wire::TableWriter table;
+    wire::Record r;
+    r.code = Code::object_read;
+    r.space = "huge";
+    r.key = "o";
+    r.length = std::uint64_t{1} << 60;
+    table.add(r);
+    wire::Header h;
+    h.id = 1;
+    h.flags = safety == Safety::none ? wire::no_reply : 0;
+    h.safety = safety;
+    h.ops = h.batch_ops = 1;
+    h.table_bytes = static_cast<std::uint32_t>(table.bytes());
+    h.body_crc = wire::crc32c(table.table());
+    std::vector<std::byte> head(wire::header_bytes);
+    wire::encode(h, head.data());
+    for (const auto& out : {plain_frame(wire::Kind::hello, bytes_of("client=huge\nnonce=y\n")), plain_frame(wire::Kind::proof, {})}) stream.insert(stream.end(), out.head.begin(), out.head.end());
+    stream.insert(stream.end(), head.begin(), head.end());
+    stream.insert(stream.end(), table.table().begin(), table.table().end());
+    REQUIRE(::send(ends[0], stream.data(), stream.size(), 0) == static_cast<ssize_t>(stream.size()));
+    std::thread reader([fd = ends[0]] {  // takes all it gets, so that the server never has to wait
+      std::vector<std::byte> chunk(1u << 20);
+      while (::recv(fd, chunk.data(), chunk.size(), 0) > 0) {
+      }
+    });
+    for (int k = 0; k < 20; ++k) {
+      b.clear();
+      b.status("huge", "o");
+      CHECK(b.run());
+    }
+    ::shutdown(ends[0], SHUT_RDWR);
+    reader.join();
+    ::close(ends[0]);
+  }
+}
+
 TEST_CASE("a client that is gone in the middle of its batch leaves the server well") {
   Service service;
   for (int k = 0; k < 20; ++k) {
