@@ -24,7 +24,7 @@ const BackendEntry built_in[] = {
 #ifdef SONDE_HAVE_LMDB
     {"lmdb", bit(Role::kv), [](Role, const Settings& settings) { return open_lmdb(settings); }},
 #endif
-#ifdef SONDE_HAVE_SQLITE_
+#ifdef SONDE_HAVE_SQLITE
     {"memory", bit(Role::db), [](Role, const Settings& settings) { return open_sqlite_memory(settings); }},
     {"sqlite", bit(Role::db), [](Role, const Settings& settings) { return open_sqlite(settings); }},
 #endif

@@ -355,7 +355,7 @@ void check_data(Suite& suite) {
   suite.check("more objects than a backend may keep open", [&] {
     std::vector<std::string> names;
     std::vector<Op> ops;
-    for (int k = 0; k < 1500; ++k) names.push_back("many" + std::to_string(k));
+    for (int k = 0; k < 700; ++k) names.push_back("many" + std::to_string(k));
     for (const auto& name : names) ops.push_back(write(name, 0, name));
     const Answers written = suite.run(ops, Safety::storage);
     for (const Outcome& outcome : written.outcomes) suite.expect(outcome.status, Status::ok, "write");

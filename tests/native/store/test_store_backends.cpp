@@ -72,3 +72,10 @@ TEST_CASE("conformance: lmdb whose map is so small that every batch is committed
   const Scratch scratch;
   conforms(Role::kv, "lmdb", {{"path", scratch.path / "keys"}, {"map", "40MiB"}}, 20);
 }
+
+TEST_CASE("conformance: sqlite, on disk and in memory") {
+  if (!there_is(Role::db, "sqlite")) return;
+  const Scratch scratch;
+  conforms(Role::db, "sqlite", {{"path", scratch.path / "rows"}}, 20);
+  conforms(Role::db, "memory", {}, 20);
+}
