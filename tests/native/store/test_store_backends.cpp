@@ -79,3 +79,9 @@ TEST_CASE("conformance: sqlite, on disk and in memory") {
   conforms(Role::db, "sqlite", {{"path", scratch.path / "rows"}}, 20);
   conforms(Role::db, "memory", {}, 20);
 }
+
+TEST_CASE("conformance: rocksdb, a module of this build") {
+  if (!there_is(Role::kv, "rocksdb")) return;
+  const Scratch scratch;
+  conforms(Role::kv, "rocksdb", {{"path", scratch.path / "keys"}}, 20);
+}
