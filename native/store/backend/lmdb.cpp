@@ -22,7 +22,7 @@
 // no reader can meet a page that is used again. That is all that lmdb.h asks for.
 #include <fcntl.h>
 #include <lmdb.h>
-#include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include <cstring>
 #include <limits>
@@ -148,8 +148,8 @@ class Lmdb final : public Backend {
     if (const int error = commit()) {
       std::size_t last = ops.size() - 1;
       while (ops[last].code != Code::kv_put && ops[last].code != Code::kv_remove) --last;
-      if (error != ENOSPC && error != MDB_MAP_FULL && error != EDQUOT) lose("commit", error);
-      undone(outcomes, last, status_of(error));
+      // Nothing of others was in it, and what was committed before is untouched.
+      undone(outcomes, last, status_of_commit(error));
     }
   }
 
@@ -243,6 +243,13 @@ class Lmdb final : public Backend {
     MDB_txn* txn = std::exchange(txn_, nullptr);
     changed_ = false;
     return mdb_txn_commit(txn);
+  }
+
+  /// LMDB says EIO where a full disk took a part of a page, so one that has no room for a batch is looked at.
+  Status status_of_commit(int error) const {
+    struct statvfs fs;
+    if (error == EIO && fstatvfs(folder_.fd(), &fs) == 0 && std::uint64_t{fs.f_bavail} * fs.f_frsize < reserve_pages * page_bytes_) return Status::no_space;
+    return status_of(error);
   }
 
   void drop() {

@@ -6,7 +6,7 @@
 //
 // On disk (version 1)
 //   sonde-store      marker and lock (folder.hpp)
-//   00 .. ff         an object is in the folder of its name's hash, so that no folder grows without bound
+//   00 .. ff         an object is in the folder of its name's hash, so that no folder grows without bound; made when needed
 //   00/scratch+a.txt an object "a.txt" of the space "scratch". Letters, digits, '.', '_' and '-' stand for themselves, any
 //                    other byte is %XX; '+' is between space and name. So no name can leave the folder, and every name of
 //                    1024 bytes can be stored: what is longer than 250 escaped bytes is cut into pieces of 250, each but
@@ -272,6 +272,7 @@ class Posix final : public Backend {
         for_each_folder(file->folder, [&](std::string_view folder) {
           if (changed_folders_.contains(folder)) folders.emplace(folder);
         });
+      if ((!files.empty() || !folders.empty()) && changed_folders_.contains(".")) folders.emplace(".");
       for (const auto& folder : folders) changed_folders_.erase(folder);
     }
     if (whole && syncfs(folder_.fd()) != 0) return fail("syncfs", errno);
@@ -310,17 +311,6 @@ class Posix final : public Backend {
     if (fstatvfs(folder_.fd(), &fs) == 0) text += ", " + format_size(std::uint64_t{fs.f_bavail} * fs.f_frsize) + " free";
     if (failed_) text += "; SYNC FAILED, storage is not acknowledged until it is opened again";
     return text;
-  }
-
-  /// The 256 folders; those that are there are kept.
-  Result<void> make_folders() {
-    for (unsigned k = 0; k < 256; ++k) {
-      constexpr char digits[] = "0123456789abcdef";
-      const char name[] = {digits[k >> 4], digits[k & 15], 0};
-      if (mkdirat(folder_.fd(), name, 0700) != 0 && errno != EEXIST) return cannot_open(folder_.path(), errno_text(errno), "");
-    }
-    if (fsync(folder_.fd()) != 0) return cannot_open(folder_.path(), errno_text(errno), "");
-    return {};
   }
 
  private:
@@ -441,9 +431,15 @@ class Posix final : public Backend {
       made = true;
       fd = open_file(path, O_RDWR | O_CREAT | O_EXCL);
       for (int attempt = 0; fd < 0 && errno == ENOENT && attempt < 8; ++attempt) {
-        // Folders of a long name; another thread may remove one that it found empty, hence more than one attempt.
-        for (std::size_t cut = 3; (cut = path.find('/', cut)) != std::string::npos; ++cut)
-          if (mkdirat(folder_.fd(), path.substr(0, cut).c_str(), 0700) != 0 && errno != EEXIST) return status_of_errno(errno);
+        // That of the hash, and those of a long name; another thread may remove one of these that it found empty, hence
+        // more than one attempt.
+        for (std::size_t cut = 2; cut != std::string::npos; cut = path.find('/', cut + 1)) {
+          if (mkdirat(folder_.fd(), path.substr(0, cut).c_str(), 0700) != 0) {
+            if (errno != EEXIST) return status_of_errno(errno);
+          } else if (cut == 2) {
+            note_folders(".", safety);
+          }
+        }
         fd = open_file(path, O_RDWR | O_CREAT | O_EXCL);
       }
     }
@@ -687,9 +683,7 @@ Result<std::unique_ptr<Backend>> open_posix(const Settings& settings) {
   }
   auto folder = Folder::open(path, "posix", format_version);
   if (!folder) return folder.error();
-  auto backend = std::make_unique<Posix>(std::move(*folder), n);
-  if (auto ok = backend->make_folders(); !ok) return ok.error();
-  return std::unique_ptr<Backend>(std::move(backend));
+  return std::unique_ptr<Backend>(std::make_unique<Posix>(std::move(*folder), n));
 }
 
 }  // namespace sonde::store

@@ -99,10 +99,11 @@ class Sqlite final : public Backend {
 
   /// Once, before the backend is used. SQLITE_OK, or what went wrong.
   int prepare() {
-    std::string setup = "PRAGMA page_size=4096; PRAGMA cache_size=-65536; PRAGMA cache_spill=OFF; PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF; "
+    // Exclusive locking, before anything looks into the database, keeps the WAL's index in this process's memory; the folder's
+    // lock has others out anyway.
+    std::string setup = "PRAGMA locking_mode=EXCLUSIVE; PRAGMA page_size=4096; PRAGMA cache_size=-65536; PRAGMA cache_spill=OFF; PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF; "
                         "PRAGMA case_sensitive_like=ON; PRAGMA secure_delete=OFF; ";
-    // Exclusive locking keeps the WAL's index in this process's memory; the folder's lock has others out anyway.
-    if (folder_) setup += "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA journal_size_limit=67108864; ";
+    if (folder_) setup += "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA journal_size_limit=67108864; ";
     setup += "PRAGMA max_page_count=" + std::to_string(limit_ / page_bytes) + "; ";
     setup += "CREATE TABLE IF NOT EXISTS schemas(id INTEGER PRIMARY KEY AUTOINCREMENT, space BLOB NOT NULL, name BLOB NOT NULL, definition BLOB NOT NULL, UNIQUE(space, name));";
     if (const int error = sqlite3_exec(db_, setup.c_str(), nullptr, nullptr, nullptr)) return error;
@@ -668,7 +669,9 @@ Result<std::unique_ptr<Backend>> open_at(std::optional<Folder> folder, const std
   int error = sqlite3_open_v2(file.c_str(), &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE, nullptr);
   auto backend = std::make_unique<Sqlite>(std::move(folder), db, limit_bytes);
   if (!error) error = backend->prepare();
-  if (error) return cannot_open(file, "SQLite says: " + std::string(sqlite3_errstr(error)), "");
+  if (error)
+    return cannot_open(file, "SQLite says: " + std::string(sqlite3_errstr(error)) + " (code " + std::to_string(sqlite3_extended_errcode(db)) + ", " +
+                                 errno_text(sqlite3_system_errno(db)) + ')', "");
   return std::unique_ptr<Backend>(std::move(backend));
 }
 

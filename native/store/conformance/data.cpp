@@ -63,7 +63,10 @@ std::vector<std::string> list_all(Suite& suite, std::string_view of_space, std::
     suite.expect(unpack_pairs(got.one().data, pairs), "the answer of a list is cut short");
     suite.expect(pairs.size() == got.one().value, "value is not the number of names");
     suite.expect(!page || pairs.size() <= page, "a page holds more than was asked for");
-    for (const auto& [name, value] : pairs) names.emplace_back(name);
+    for (const auto& [name, value] : pairs) {
+      suite.expect(names.empty() || names.back() < name, "a list is not in rising order, or a page begins before the last one's end");
+      names.emplace_back(name);
+    }
     if (!got.one().time_ns) return names;
     suite.expect(!pairs.empty(), "an empty page says that more follow");
     after = names.back();

@@ -64,7 +64,10 @@ Pairs scan_all(Suite& suite, std::string_view of_space, std::string_view prefix,
   for (bool more = true; more;) {
     const Pairs next = page(suite, of_space, prefix, all.empty() ? "" : all.back().first, n, &more);
     suite.expect(!next.empty() || !more, "an empty page says that more follow");
-    all.insert(all.end(), next.begin(), next.end());
+    for (const auto& pair : next) {
+      suite.expect(all.empty() || all.back().first < pair.first, "a scan is not in rising order, or a page begins before the last one's end");
+      all.push_back(pair);
+    }
   }
   return all;
 }

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "store/db.hpp"
+#include "store_faults.hpp"
 
 using namespace sonde::store;
 using namespace sonde::store::db;
@@ -208,4 +209,136 @@ TEST_CASE("conditions that make no sense are refused") {
 TEST_CASE("UTF-8: the borders of each length, overlong forms, surrogates") {
   for (const char* good : {"", "\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) CHECK(is_text(good));
   for (const char* bad : {"\x80", "\xc1\xbf", "\xc2", "\xc2\x41", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xe1\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff"}) CHECK_FALSE(is_text(bad));
+}
+
+// ---- SQLite on disk
+
+namespace {
+
+bool has_sqlite() {
+  for (const auto& name : backend_names(Role::db))
+    if (name == "sqlite") return true;
+  MESSAGE("skipped: this build has no backend sqlite");
+  return false;
+}
+
+struct Table {
+  std::unique_ptr<Backend> backend;
+  explicit Table(const Settings& settings, std::string name = "sqlite") : backend(faults::open(Role::db, name, settings)) {
+    const Blob schema = encode(Schema{{{"n", Type::int32}, {"pad", Type::text}}, {{{0}, true}}});
+    REQUIRE(faults::run(*backend, faults::op(Code::db_define, "rows", text_of(schema))) == Status::ok);
+  }
+  Status insert(std::int32_t n, std::size_t pad = 10) {
+    const Blob rows = encode(Rows{{"n", "pad"}, {{n, std::string(pad, 'p')}}});
+    return faults::run(*backend, faults::op(Code::db_insert, "rows", text_of(rows)));
+  }
+  std::size_t count() {
+    std::size_t n = 0;
+    for (bool more = true; more;) {
+      const Blob query = encode(Query{{}, {}, {"n"}});
+      Op op = faults::op(Code::db_query, "rows", text_of(query));
+      op.offset = n;
+      Arena arena;
+      Outcome outcome;
+      backend->execute({&op, 1}, Safety::network, {&outcome, 1}, arena);
+      REQUIRE(outcome.status == Status::ok);
+      n += outcome.value;
+      more = outcome.time_ns == 1;
+    }
+    return n;
+  }
+};
+
+/// Inserts until there is no space; what was acknowledged must be there, what was not must be absent.
+void fill(const Settings& settings, std::size_t at_least, const std::string& name = "sqlite") {
+  std::size_t n = 0;
+  {
+    Table table(settings, name);
+    Status status = Status::ok;
+    while (n < 5000 && (status = table.insert(static_cast<std::int32_t>(n), 20000)) == Status::ok) ++n;
+    CHECK(status == Status::no_space);
+    CHECK(n >= at_least);
+    CHECK(table.count() == n);
+    CHECK(table.insert(static_cast<std::int32_t>(n), 2000000) == Status::no_space);
+    CHECK(table.count() == n);
+    CHECK(table.backend->sync(true));
+  }
+  if (name != "memory") CHECK(Table(settings, name).count() == n);
+}
+
+}  // namespace
+
+TEST_CASE("sqlite: folders that it must refuse") {
+  if (has_sqlite()) faults::check_folder(Role::db, "sqlite", Role::data, "posix");
+}
+
+TEST_CASE("sqlite: a limit that is reached, on disk and in memory") {
+  if (!has_sqlite()) return;
+  const faults::Scratch scratch;
+  fill({{"path", scratch / "x"}, {"limit", "2MiB"}}, 50);
+  fill({{"limit", "2MiB"}}, 50, "memory");
+  CHECK_FALSE(open_backend(Role::db, "sqlite", {{"path", scratch / "y"}, {"limit", "10kB"}}));
+  CHECK_FALSE(open_backend(Role::db, "sqlite", {{"path", scratch / "y"}, {"limit", "much"}}));
+}
+
+TEST_CASE("sqlite: a full disk undoes the batch that does not fit, and no other") {
+  if (!has_sqlite()) return;
+  const faults::SmallDisk disk(6u << 20);
+  REQUIRE_OR_SKIP(disk.mounted);
+  fill({{"path", disk.scratch / "x"}}, 50);
+}
+
+TEST_CASE("sqlite: a database that is none is refused") {
+  if (!has_sqlite()) return;
+  const faults::Scratch scratch;
+  { Table table({{"path", scratch / "x"}}); }
+  std::filesystem::copy_file("/proc/self/exe", scratch / "x/rows.db", std::filesystem::copy_options::overwrite_existing);
+  CHECK(faults::cannot_open(Role::db, "sqlite", {{"path", scratch / "x"}}).find("SQLite") != std::string::npos);
+}
+
+TEST_CASE("sqlite: sync, settle and a clean end put on storage what is not committed yet") {
+  if (!has_sqlite()) return;
+  const faults::Scratch scratch;
+  {
+    Table table({{"path", scratch / "x"}});
+    REQUIRE(table.backend->settle());
+    faults::Syncs syncs;
+    CHECK(table.insert(1) == Status::ok);
+    CHECK(faults::Syncs::count() == 0);
+    REQUIRE(table.backend->sync(false));
+    CHECK(faults::Syncs::synced(scratch / "x/rows.db-wal"));
+    faults::Syncs::clear();
+    REQUIRE(table.backend->sync(true));
+    CHECK(faults::Syncs::count() == 0);
+    CHECK(table.insert(2) == Status::ok);
+  }
+  CHECK(Table({{"path", scratch / "x"}}).count() == 2);
+}
+
+TEST_CASE("sqlite: after a commit that failed nothing is claimed stored, until it is opened again") {
+  if (!has_sqlite()) return;
+  const faults::Scratch scratch;
+  {
+    Table table({{"path", scratch / "x"}});
+    CHECK(table.insert(1) == Status::ok);
+    REQUIRE(table.backend->sync(false));
+    {
+      faults::Syncs syncs;
+      CHECK(table.insert(2) == Status::ok);
+      faults::Syncs::fail_from(0);
+      const auto failed = table.backend->sync(false);
+      REQUIRE_FALSE(failed);
+      CHECK(failed.error().code == "store.sync_failed");
+    }
+    CHECK_FALSE(table.backend->sync(false));
+    CHECK(table.insert(3) == Status::io_error);
+  }
+  Table table({{"path", scratch / "x"}});
+  CHECK(table.insert(1) == Status::exists);
+  CHECK(table.insert(3) == Status::ok);
+  CHECK(table.backend->sync(false));
+}
+
+TEST_CASE("sqlite: killed in the middle of stored batches, they are whole or absent") {
+  if (has_sqlite()) faults::check_kill(Role::db, "sqlite");
 }
