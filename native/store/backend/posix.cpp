@@ -172,12 +172,14 @@ bool same(std::string_view a, std::string_view b) {
 bool same_object(const Op& a, const Op& b) { return same(a.key, b.key) && same(a.space, b.space); }
 
 /// All of `n` buffers at `offset`, through EINTR and short transfers. Returns the bytes done; `error` 0 at the end of file.
-template <typename Call>
-std::size_t transfer(Call call, int fd, iovec* vectors, std::size_t n, std::uint64_t offset, int& error) {
+/// `one` and `many` are pwrite and pwritev, or pread and preadv: a single buffer is spared the copy of its description.
+template <typename One, typename Many>
+std::size_t transfer(One one, Many many, int fd, iovec* vectors, std::size_t n, std::uint64_t offset, int& error) {
   std::size_t done = 0;
   error = 0;
   while (n) {
-    const ssize_t now = call(fd, vectors, static_cast<int>(n), static_cast<off_t>(offset + done));
+    const auto at = static_cast<off_t>(offset + done);
+    const ssize_t now = n == 1 ? one(fd, vectors->iov_base, vectors->iov_len, at) : many(fd, vectors, static_cast<int>(n), at);
     if (now < 0) {
       if (errno == EINTR) continue;
       error = errno;
@@ -185,7 +187,7 @@ std::size_t transfer(Call call, int fd, iovec* vectors, std::size_t n, std::uint
     }
     if (now == 0) return done;
     done += static_cast<std::size_t>(now);
-    for (auto left = static_cast<std::size_t>(now); left;) {
+    for (auto left = static_cast<std::size_t>(now); left || (n && vectors->iov_len == 0);) {
       const std::size_t taken = std::min(left, vectors->iov_len);
       vectors->iov_base = static_cast<char*>(vectors->iov_base) + taken;
       vectors->iov_len -= taken;
@@ -493,7 +495,7 @@ class Posix final : public Backend {
     } while (first + n < ops.size() && n < run_ops_max && bytes < run_bytes_max && ops[first + n].code == Code::object_write &&
              ops[first + n].offset == offset + bytes && same_object(ops[first + n], ops[first]));
     int error = 0;
-    std::size_t done = bytes == 0 ? 0 : transfer(pwritev, file.fd, vectors, n, offset, error);
+    std::size_t done = bytes == 0 ? 0 : transfer(pwrite, pwritev, file.fd, vectors, n, offset, error);
     for (std::size_t k = 0; k < n; ++k) {
       const std::size_t size = ops[first + k].data.size(), part = std::min(size, done);
       done -= part;
@@ -509,7 +511,10 @@ class Posix final : public Backend {
 
   static std::size_t read_run(const File& file, std::span<const Op> ops, std::size_t first, std::span<Outcome> outcomes, Arena& arena) {
     iovec vectors[run_ops_max];
-    MutableBytes to[run_ops_max];
+    struct {
+      std::byte* data;
+      std::size_t size;
+    } to[run_ops_max];  // not spans: they would all be set to nothing for each read
     std::size_t n = 0, bytes = 0;
     const std::uint64_t offset = ops[first].offset;
     do {
@@ -527,22 +532,23 @@ class Posix final : public Backend {
         const auto size = static_cast<std::uint64_t>(about.st_size);
         length = std::min(length, size > op.offset ? size - op.offset : 0);
       }
-      to[n] = op.into.empty() ? arena.take(length) : op.into.first(length);
-      vectors[n] = {to[n].data(), to[n].size()};
+      const MutableBytes memory = op.into.empty() ? arena.take(length) : op.into.first(length);
+      to[n] = {memory.data(), memory.size()};
+      vectors[n] = {memory.data(), memory.size()};
       ++n;
       bytes += length;
     } while (first + n < ops.size() && n < run_ops_max && bytes < run_bytes_max && ops[first + n].code == Code::object_read &&
              ops[first + n].offset == offset + bytes && same_object(ops[first + n], ops[first]));
     int error = 0;
-    std::size_t done = bytes == 0 ? 0 : transfer(preadv, file.fd, vectors, n, offset, error);
+    std::size_t done = bytes == 0 ? 0 : transfer(pread, preadv, file.fd, vectors, n, offset, error);
     for (std::size_t k = 0; k < n; ++k) {
-      const std::size_t part = std::min(to[k].size(), done);
+      const std::size_t part = std::min(to[k].size, done);
       done -= part;
-      if (error && part < to[k].size()) {
+      if (error && part < to[k].size) {
         outcomes[first + k] = {status_of_errno(error), 0, 0, {}};
         return k + 1;
       }
-      outcomes[first + k] = {Status::ok, part, 0, to[k].first(part)};
+      outcomes[first + k] = {Status::ok, part, 0, Bytes(to[k].data, part)};
     }
     return n;
   }
