@@ -1,8 +1,10 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
+#include "store/backend/built_in.hpp"
 #include "store/conformance/backend.hpp"
 
 using namespace sonde;
@@ -155,4 +157,23 @@ TEST_CASE("conformance: what is wrong is found, where it is wrong") {
   failures(Role::kv, 3, "scan: prefix");
   failures(Role::kv, 5, "undoes its batch");
   failures(Role::data, 8, "status tells the size");
+}
+
+TEST_CASE("every setting that the help names is one that its backend knows") {
+  for (const SettingHelp& help : setting_help) {
+    CAPTURE(help.backend);
+    CAPTURE(help.name);
+    bool known = false;
+    for (const Role role : {Role::data, Role::kv, Role::db}) {
+      const auto names = backend_names(role);
+      if (std::find(names.begin(), names.end(), help.backend) == names.end()) continue;
+      // The error names what is left over, and lists what is known.
+      const auto opened = open_backend(role, help.backend, {{help.name, ""}, {"no-such-setting", "1"}});
+      REQUIRE_FALSE(opened);
+      CHECK(opened.error().what.find(std::string("no setting 'no-such-setting'")) != std::string::npos);
+      CHECK(opened.error().what.find(help.name) != std::string::npos);
+      known = true;
+    }
+    if (!known) MESSAGE("skipped: this build has no backend " << help.backend);
+  }
 }
