@@ -33,7 +33,7 @@ foreach(row "LMDB|LMDB (lmdb.h)|liblmdb-dev" "SQLITE|SQLite (sqlite3.h)|libsqlit
 endforeach()
 
 if(SONDE_STORE_ENABLED)
-  file(GLOB store_sources CONFIGURE_DEPENDS store/*.cpp store/client/*.cpp store/transport/*.cpp
+  file(GLOB store_sources CONFIGURE_DEPENDS store/*.cpp store/client/*.cpp store/transport/*.cpp store/conformance/*.cpp
     store/backend/null.cpp store/backend/memory.cpp store/backend/posix*.cpp)
   add_library(sonde_store SHARED ${store_sources})
   set_target_properties(sonde_store PROPERTIES OUTPUT_NAME sonde-store LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
