@@ -17,6 +17,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <map>
 #include <mutex>
 
 #include "store/module/ofi/strict.hpp"
@@ -278,7 +279,13 @@ class FabricPort final : public Port {
 
   void settle() override {
     // The region stays mapped at both ends; without its name nothing is left behind, however the processes end.
-    if (!shm_name_.empty()) ::shm_unlink(shm_name_.c_str());
+    // The provider has added to the name it was given.
+    if (!only_local(options_.provider)) return;
+    const auto own = address();
+    if (!own) return;
+    std::string name(reinterpret_cast<const char*>((*own).data()), ::strnlen(reinterpret_cast<const char*>((*own).data()), (*own).size()));
+    if (const std::size_t scheme = name.find("://"); scheme != std::string::npos) name.erase(0, scheme + 3);
+    if (name.starts_with(shm_prefix)) ::shm_unlink(name.c_str());
   }
 
  private:
@@ -287,12 +294,13 @@ class FabricPort final : public Port {
     if (!hints) return failed(options_.provider, "be asked for", -FI_ENOMEM);
     // Providers free this with free().
     hints->fabric_attr->prov_name = ::strdup(options_.provider.c_str());
+    std::string name;
     const char* node = nullptr;
     std::uint64_t flags = 0;
     if (only_local(options_.provider)) {
       static std::atomic<unsigned> number{0};
-      shm_name_ = shm_stem() + std::to_string(::getpid()) + '-' + std::to_string(++number);
-      node = shm_name_.c_str();
+      name = shm_stem() + std::to_string(::getpid()) + '-' + std::to_string(++number);
+      node = name.c_str();
       flags = FI_SOURCE;
     } else if (!options_.peer.empty()) {
       hints->addr_format = options_.peer_format;
@@ -411,7 +419,6 @@ class FabricPort final : public Port {
   Wait waiting_ = Wait::none;
   std::uint64_t last_key_ = 0;
   std::vector<std::byte> token_;
-  std::string shm_name_;
 };
 
 }  // namespace
@@ -500,6 +507,21 @@ int sweep_shared_memory(const char* folder) {
   }
   ::closedir(dir);
   return removed;
+}
+
+void retire(std::unique_ptr<Port> port, std::uint64_t pair) {
+  // Two ends in one process share the mapping of their memory: the first to go would take it from the other.
+  static std::mutex mutex;
+  static std::map<std::uint64_t, std::unique_ptr<Port>> waiting;
+  std::unique_ptr<Port> other;
+  const std::lock_guard lock(mutex);
+  const auto found = waiting.find(pair);
+  if (found == waiting.end()) {
+    waiting.emplace(pair, std::move(port));
+    return;
+  }
+  other = std::move(found->second);
+  waiting.erase(found);
 }
 
 Result<std::unique_ptr<Port>> Port::open(const PortOptions& options) {

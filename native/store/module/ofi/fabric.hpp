@@ -118,7 +118,7 @@ class Port {
   virtual int fd() const = 0;
   /// It is safe to sleep on fd(). Only after poll() gave nothing.
   virtual bool may_sleep() = 0;
-  /// Both ends know each other: names in shared file systems may go.
+  /// Both ends know each other: names in shared file systems may go, and nothing is left behind however the processes end.
   virtual void settle() = 0;
 };
 
@@ -132,6 +132,9 @@ bool is_hardware(const std::string& provider);
 /// Removes what processes that were killed left in /dev/shm: only ours, of this user and pid namespace, of no living pid.
 /// Number of files removed.
 int sweep_shared_memory(const char* folder = "/dev/shm");
+
+/// Closes a Port once that of the other end is here too: for two ends in one process over memory that they share.
+void retire(std::unique_ptr<Port> port, std::uint64_t pair);
 
 /// Serialises what libfabric's providers share: discovery, opening and closing.
 class OpenLock {

@@ -138,7 +138,10 @@ void OfiLink::shut() {
     for (auto& step : reading_->steps) port_->strike(step->region);
   for (Memory* memory : {receive_memory_.get(), send_memory_.get(), read_memory_.get(), measure_ ? &measure_->memory : nullptr})
     if (memory) port_->strike(memory->region);
-  port_.reset();
+  if (agreement_.one_process)
+    retire(std::move(port_), agreement_.token);
+  else
+    port_.reset();
   for (auto& message : messages_) free_memory(message->large);
   for (Memory* memory : {receive_memory_.get(), send_memory_.get(), read_memory_.get(), measure_ ? &measure_->memory : nullptr})
     if (memory) free_memory(*memory);
@@ -522,7 +525,7 @@ bool OfiLink::post(Message* m) {
   }
   if (r != 0) {
     stalled_ = m;
-    if (!failure_) failure_ = lost(provider_, "sending: " + fabric_error(static_cast<int>(r)));
+    lose("sending: " + fabric_error(static_cast<int>(r)));
     return false;
   }
   ++sent_;
@@ -578,8 +581,10 @@ std::size_t OfiLink::collect() {
     for (std::size_t k = 0; k < n; ++k) {
       Context* context = done[k].context;
       if (done[k].error) {
-        if (!failure_)
-          failure_ = done[k].error == FI_ETRUNC ? bad("a message over '" + provider_ + "' is longer than was agreed") : lost(provider_, done[k].why);
+        if (done[k].error == FI_ETRUNC)
+          fail(bad("a message over '" + provider_ + "' is longer than was agreed"));
+        else
+          lose(done[k].why);
         if (context) context->busy = false;
         continue;
       }
@@ -610,7 +615,7 @@ std::size_t OfiLink::collect() {
 }
 
 void OfiLink::arrived(Buffer& buffer, std::size_t bytes) {
-  if (failure_) return;
+  if (poisoned_) return;
   MessageHeader& h = buffer.header;
   if (bytes < header_bytes) return fail(bad("a message of " + std::to_string(bytes) + " bytes over '" + provider_ + "' has no header"));
   std::memcpy(&h, buffer.at, header_bytes);
@@ -632,7 +637,7 @@ void OfiLink::arrived(Buffer& buffer, std::size_t bytes) {
     return;
   }
   in_turn(buffer);
-  for (bool again = !early_.empty(); again && !failure_;) {
+  for (bool again = !early_.empty(); again && !poisoned_;) {
     again = false;
     for (std::size_t k = 0; k < early_.size(); ++k)
       if (early_[k]->header.sequence == next_sequence_) {
@@ -713,7 +718,7 @@ int OfiLink::deliver() {
 /// True: the whole message is used up.
 bool OfiLink::take_stream(Buffer& buffer, int& frames) {
   while (buffer.taken < buffer.header.bytes) {
-    if (!receiving_ || closed_ || failure_) return false;
+    if (!receiving_ || closed_ || poisoned_) return false;
     const std::byte* at = buffer.at + header_bytes + buffer.taken;
     const std::size_t left = buffer.header.bytes - buffer.taken;
     if (part_.empty() && left >= wire::header_bytes) {
@@ -896,7 +901,7 @@ bool OfiLink::take_announcement(Buffer& buffer, int& frames) {
     reading_ = std::move(reading);
   }
   post_reads();
-  if (failure_ || reading_->posted < reading_->steps.size() || reading_->outstanding) return false;
+  if (poisoned_ || reading_->posted < reading_->steps.size() || reading_->outstanding) return false;
   const std::unique_ptr<Reading> reading = std::move(reading_);
   for (auto& step : reading->steps) port_->strike(step->region);
   Bytes data;
@@ -1030,8 +1035,15 @@ void OfiLink::end_measure() {
 
 // ---- the state of the Link
 
+/// The stream makes no sense any more: nothing of it is delivered.
 void OfiLink::fail(Error error) {
+  poisoned_ = true;
   if (!failure_) failure_ = std::move(error);
+}
+
+/// The way is broken: what came over it before counts.
+void OfiLink::lose(const std::string& why) {
+  if (!failure_) failure_ = lost(provider_, why);
 }
 
 void OfiLink::close_now(const Error* error) {
@@ -1070,7 +1082,7 @@ int OfiLink::progress() {
   // Half of the buffers owed, or the peer's memory held: told on purpose, where no message told it on its way.
   if (given_ - given_told_ >= std::max<std::size_t>(1, agreement_.own_buffers / 2) || released_told_ != released_) say(MessageKind::credit);
   if (port_->waiting() == Wait::none && in_flight_) collect();
-  if (failure_ && (arrived_.empty() || !receiving_ || failure_->code == "store.bad_frame" || failure_->code == "store.internal")) {
+  if (failure_ && (poisoned_ || arrived_.empty() || reading_)) {
     const Error error = *failure_;
     close_now(&error);
     shut();
@@ -1083,7 +1095,9 @@ int OfiLink::progress() {
 }
 
 bool OfiLink::anything_to_deliver() const {
-  return failure_ || peer_gone_ns_ || (receiving_ && !arrived_.empty() && !(reading_ && reading_->outstanding));
+  if (poisoned_) return true;
+  if (arrived_.empty()) return failure_ || peer_gone_ns_;
+  return receiving_ && !(reading_ && reading_->outstanding && !failure_);
 }
 
 int OfiLink::wait_fd() const {

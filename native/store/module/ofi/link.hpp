@@ -48,6 +48,7 @@ struct Agreement {
   std::size_t peer_buffers = 0;
   std::size_t peer_bytes = 0;
   std::uint64_t token = 0;
+  bool one_process = false;         ///< both ends, over memory that they share
   std::size_t frame_data = 0;       ///< what frames usually hold at most
   std::int64_t rma_from = -1;       ///< -1: never
 };
@@ -128,6 +129,7 @@ class OfiLink final : public Link {
   void give_back(Buffer& buffer);
 
   void fail(Error error);
+  void lose(const std::string& why);
   void close_now(const Error* error);
   void shut();
   void look_after();
@@ -183,6 +185,7 @@ class OfiLink final : public Link {
   bool peer_asleep_ = false, asleep_told_ = false, armed_ = false;
   std::int64_t peer_gone_ns_ = 0;
   std::optional<Error> failure_;
+  bool poisoned_ = false;
   unsigned turns_ = 0;
   std::int64_t spin_ns_ = 0, spin_most_ns_ = 0;
   std::uint32_t received_ = 0;         ///< messages taken from the queue

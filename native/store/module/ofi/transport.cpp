@@ -14,6 +14,7 @@
 #include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -72,6 +73,12 @@ std::uint64_t random_token() {
   std::uint64_t token = 0;
   if (::getrandom(&token, sizeof token, 0) != sizeof token) token = static_cast<std::uint64_t>(now_ns()) * 0x9e3779b97f4a7c15u;
   return token;
+}
+
+/// Tells this process from all others: its children, and those after it with its number.
+std::string own_process() {
+  static const std::string name = std::to_string(random_token());
+  return name + '-' + std::to_string(::getpid());
 }
 
 Deadline sooner(Deadline a, double seconds) {
@@ -182,7 +189,7 @@ class OfiTransport final : public Transport {
       talking = false;
       return error;
     };
-    if (auto ok = tell(control, {{"try", candidate.provider}, {"style", candidate.style == Style::msg ? "msg" : "rdm"}, {"frame_data", std::to_string(options.frame_data)}}); !ok)
+    if (auto ok = tell(control, {{"try", candidate.provider}, {"style", candidate.style == Style::msg ? "msg" : "rdm"}, {"frame_data", std::to_string(options.frame_data)}, {"process", own_process()}}); !ok)
       return broken(ok.error());
     const auto offer = hear(control, sooner(whole, 4 * attempt_s));  // the server may have to try it first
     if (!offer) return broken(offer.error());
@@ -198,7 +205,7 @@ class OfiTransport final : public Transport {
     }
     auto port = Port::open(how);
     if (!port) return give_up(port.error());
-    Agreement agreement = terms((*port)->demands(), options, *offer);
+    Agreement agreement = terms(candidate.provider, (*port)->demands(), options, *offer);
     agreement.token = std::strtoull(std::string(wire::text_value(*offer, "token")).c_str(), nullptr, 16);
     if (auto ok = check(agreement); !ok) return give_up(ok.error());
     std::vector<std::byte> address;
@@ -249,13 +256,13 @@ class OfiTransport final : public Transport {
     if (!port) return refuse(port.error());
     auto address = (*port)->address();
     if (!address) return refuse(address.error());
-    Agreement agreement = terms((*port)->demands(), options, request);
+    Agreement agreement = terms(candidate.provider, (*port)->demands(), options, request);
     agreement.token = random_token();
     char token[17];
     std::snprintf(token, sizeof token, "%016llx", static_cast<unsigned long long>(agreement.token));
     if (auto ok = tell(control, {{"address", to_hex(*address)}, {"format", std::to_string((*port)->address_format())}, {"token", token},
                                  {"buffers", std::to_string(agreement.own_buffers)}, {"bytes", std::to_string(agreement.own_bytes)},
-                                 {"frame_data", std::to_string(options.frame_data)}}); !ok)
+                                 {"frame_data", std::to_string(options.frame_data)}, {"process", own_process()}}); !ok)
       return broken(ok.error());
     const auto reply = hear(control, deadline);
     if (!reply) return broken(reply.error());
@@ -317,9 +324,10 @@ class OfiTransport final : public Transport {
     return how;
   }
 
-  Agreement terms(const Demands& demands, const LinkOptions& options, const wire::Text& peer) const {
+  Agreement terms(const std::string& provider, const Demands& demands, const LinkOptions& options, const wire::Text& peer) const {
     Agreement agreement;
     agreement.transport = name_of(flavour_);
+    agreement.one_process = only_local(provider) && wire::text_value(peer, "process") == own_process();
     agreement.frame_data = std::clamp<std::size_t>(std::max<std::size_t>(options.frame_data, static_cast<std::size_t>(std::max<std::int64_t>(0, number(peer, "frame_data", 0)))), 4096, wire::data_bytes_max);
     const BufferPlan plan = plan_buffers(demands, agreement.frame_data);
     agreement.own_buffers = plan.count;
