@@ -79,6 +79,8 @@ if(SONDE_STORE_ENABLED)
     set_target_properties(sonde-ofi-probe PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib/store")
     target_link_libraries(sonde-ofi-probe PRIVATE ${CMAKE_DL_LIBS})
     install(TARGETS sonde-ofi-probe DESTINATION sonde/lib/store)
+    add_executable(sonde-ofi-bench EXCLUDE_FROM_ALL store/module/ofi/bench/main.cpp)
+    target_link_libraries(sonde-ofi-bench PRIVATE sonde_store)
   endif()
 
   # The server's parts are a library of their own, for its tests.

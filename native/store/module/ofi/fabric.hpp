@@ -114,6 +114,10 @@ class Port {
   /// Completions, at most n.
   virtual std::size_t poll(Done* done, std::size_t n) = 0;
 
+  /// Ends the endpoint and all operations on it, so that their memory may go; of one that the other end shares, only
+  /// what is done with completions ends.
+  virtual void stop(bool shared) = 0;
+
   virtual Wait waiting() const = 0;
   virtual int fd() const = 0;
   /// It is safe to sleep on fd(). Only after poll() gave nothing.

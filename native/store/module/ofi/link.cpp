@@ -129,7 +129,8 @@ OfiLink::~OfiLink() {
 
 void OfiLink::shut() {
   if (!port_) return;
-  // Regions go before the domain they are of, and the endpoint's operations end with it, before the memory they use.
+  // First the operations, then the registrations they use, then the domain these belong to, then the memory.
+  port_->stop(agreement_.one_process);
   for (auto& message : messages_) {
     for (Region& region : message->regions) port_->strike(region);
     port_->strike(message->large.region);

@@ -74,6 +74,13 @@ class StrictPort final : public Port {
   bool may_sleep() override { return below_->may_sleep(); }
   void settle() override { below_->settle(); }
 
+  void stop(bool shared) override {
+    below_->stop(shared);
+    const std::lock_guard lock(table_mutex);
+    for (const auto& [context, flying] : flying_) release(flying);
+    flying_.clear();
+  }
+
   Result<Region> enrol(void* memory, std::size_t bytes, bool remote) override {
     if (bytes == 0) return refuse("memory of no bytes is registered");
     const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
