@@ -237,15 +237,31 @@ class FabricPort final : public Port {
     return fi_recv(endpoint_.get(), memory, bytes, region ? region->descriptor : nullptr, FI_ADDR_UNSPEC, &context->space);
   }
 
-  ssize_t send(const iovec* pieces, void** descriptors, std::size_t n, Context* context) override {
-    if (n == 1) return fi_send(endpoint_.get(), pieces->iov_base, pieces->iov_len, descriptors ? descriptors[0] : nullptr, peer_, &context->space);
-    return fi_sendv(endpoint_.get(), pieces, descriptors, n, peer_, &context->space);
+  ssize_t send(const iovec* pieces, void** descriptors, std::size_t n, Context* context, bool completes) override {
+    fi_msg message{};
+    message.msg_iov = pieces;
+    message.desc = descriptors;
+    message.iov_count = n;
+    message.addr = peer_;
+    message.context = &context->space;
+    return fi_sendmsg(endpoint_.get(), &message, completes ? FI_COMPLETION : 0);
   }
 
   ssize_t inject(const void* memory, std::size_t bytes) override { return fi_inject(endpoint_.get(), memory, bytes, peer_); }
 
   ssize_t read(const iovec* pieces, void** descriptors, std::size_t n, std::uint64_t address, std::uint64_t key, Context* context) override {
-    return fi_readv(endpoint_.get(), pieces, descriptors, n, peer_, address, key, &context->space);
+    std::size_t bytes = 0;
+    for (std::size_t k = 0; k < n; ++k) bytes += pieces[k].iov_len;
+    const fi_rma_iov remote{address, bytes, key};
+    fi_msg_rma message{};
+    message.msg_iov = pieces;
+    message.desc = descriptors;
+    message.iov_count = n;
+    message.addr = peer_;
+    message.rma_iov = &remote;
+    message.rma_iov_count = 1;
+    message.context = &context->space;
+    return fi_readmsg(endpoint_.get(), &message, FI_COMPLETION);
   }
 
   std::size_t poll(Done* done, std::size_t n) override {
@@ -346,6 +362,8 @@ class FabricPort final : public Port {
     demands_.bind_mr = mr & FI_MR_ENDPOINT;
     demands_.context = mode & (FI_CONTEXT | FI_CONTEXT2);
     demands_.receive_data = mode & FI_RX_CQ_DATA;
+    // Reliable datagrams of `net` lose the completions that are asked for one by one (1.17).
+    demands_.in_order = options_.style == Style::msg && info_->tx_attr->comp_order & FI_ORDER_STRICT;
     demands_.async_iov = mode & FI_ASYNC_IOV;
     demands_.inject = info_->tx_attr->inject_size;
     demands_.iovs = std::max<std::size_t>(1, info_->tx_attr->iov_limit);
@@ -412,7 +430,14 @@ class FabricPort final : public Port {
     } else if (const int r = fi_ep_bind(endpoint, &events_->fid, 0)) {
       return failed(options_.provider, "bind its event queue", r);
     }
-    if (const int r = fi_ep_bind(endpoint, &queue_->fid, FI_TRANSMIT | FI_RECV)) return failed(options_.provider, "bind its queue", r);
+    int r;
+    if (demands_.in_order) {
+      r = fi_ep_bind(endpoint, &queue_->fid, FI_RECV);
+      if (r == 0) r = fi_ep_bind(endpoint, &queue_->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION);
+    } else {
+      r = fi_ep_bind(endpoint, &queue_->fid, FI_TRANSMIT | FI_RECV);
+    }
+    if (r != 0) return failed(options_.provider, "bind its queue", r);
     if (const int r = fi_enable(endpoint)) return failed(options_.provider, "enable its endpoint", r);
     return {};
   }

@@ -47,6 +47,7 @@ struct Demands {
   bool bind_mr = false;        ///< FI_MR_ENDPOINT
   bool context = false;        ///< FI_CONTEXT or FI_CONTEXT2 (Context has room for the larger one)
   bool receive_data = false;   ///< FI_RX_CQ_DATA: remote data consumes a receive (none is ever sent)
+  bool in_order = false;       ///< sends complete in order, and only those that are asked to
   bool async_iov = false;      ///< FI_ASYNC_IOV: the vectors live until completion
   std::size_t inject = 0, iovs = 1, sends = 64, receives = 64;
   std::string text() const;
@@ -108,7 +109,8 @@ class Port {
 
   /// 0, or a negative fi_errno; -FI_EAGAIN: later.
   virtual ssize_t receive(void* memory, std::size_t bytes, const Region* region, Context* context) = 0;
-  virtual ssize_t send(const iovec* pieces, void** descriptors, std::size_t n, Context* context) = 0;
+  /// `completes`: false where Demands::in_order makes a later completion tell of this one too.
+  virtual ssize_t send(const iovec* pieces, void** descriptors, std::size_t n, Context* context, bool completes) = 0;
   virtual ssize_t inject(const void* memory, std::size_t bytes) = 0;
   virtual ssize_t read(const iovec* pieces, void** descriptors, std::size_t n, std::uint64_t address, std::uint64_t key, Context* context) = 0;
   /// Completions, at most n.

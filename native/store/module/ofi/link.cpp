@@ -23,6 +23,7 @@ constexpr std::size_t copy_bytes = 8u << 10;      ///< what is left of a frame a
 constexpr std::size_t enrol_bytes = 64u << 10;    ///< pieces from here on are worth a registration of their own
 constexpr std::size_t eager_bytes = 64u << 10;    ///< so much is held back by send() before it goes out by itself
 constexpr std::size_t messages_max = 32, messages_for_control = 4;
+constexpr std::size_t silent_most = 7;             ///< every eighth message completes
 constexpr std::size_t announcements_max = 8, ranges_max = 64;
 constexpr std::uint32_t control_reserve = 2;
 constexpr std::int64_t gone_grace_ns = 100'000'000;  ///< for what a dead peer's last messages may still be in
@@ -80,6 +81,7 @@ struct OfiLink::Message {
   std::size_t n = 0, bytes = 0;
   std::vector<std::shared_ptr<Frame>> frames;  ///< whose memory this message refers to
   std::vector<Region> regions;                 ///< of this operation only
+  std::vector<Message*> covers;                ///< that are done when this one is
   std::uint32_t number = 0;                    ///< of an announcement
   bool announced = false, complete = false, released = false;
 };
@@ -110,9 +112,11 @@ struct OfiLink::Measure {
 
 BufferPlan plan_buffers(const Demands& demands, std::size_t frame_data) {
   // Pinned memory is dear; a thousand connections share it. Elsewhere a page that no message ever filled is not there.
-  const std::size_t count = std::clamp<std::size_t>(demands.receives / 2, 4, 16);
-  if (demands.local_mr) return {count, 32u << 10};
-  return {count, std::min(frame_data, wire::data_bytes_max) + (16u << 10)};
+  const std::size_t most = std::clamp<std::size_t>(demands.receives / 2, 4, 16);
+  if (demands.local_mr) return {most, 32u << 10};
+  // A frame of the usual size fits into one. Few of the large ones: they are filled in turn, and should stay in a cache.
+  const std::size_t bytes = std::min(frame_data, wire::data_bytes_max) + (16u << 10);
+  return {std::min(most, std::max<std::size_t>(8, (2u << 20) / bytes)), bytes};
 }
 
 OfiLink::OfiLink(std::unique_ptr<Port> port, Control& control, const LinkOptions& options, Sink& sink)
@@ -151,6 +155,7 @@ void OfiLink::shut() {
   unposted_.clear();
   idle_.clear();
   announcements_.clear();
+  silent_.clear();
   stalled_ = nullptr;
   reading_.reset();
   measure_.reset();
@@ -258,7 +263,7 @@ OfiLink::Message* OfiLink::take_message(bool control) {
     message->slot = send_memory_->base + (messages_.size() - 1) * slot_bytes;
     idle_.push_back(message.get());
   }
-  if (!control && in_flight_ >= std::min(messages_max, demands_.sends - 1)) return nullptr;
+  if (!control && in_flight_ + silent_.size() >= std::min(messages_max, demands_.sends - 1)) return nullptr;
   Message* message = idle_.back();
   idle_.pop_back();
   message->n = 1;
@@ -511,13 +516,16 @@ bool OfiLink::post(Message* m) {
   m->header.seen = received_;
   std::memcpy(m->pieces[0].iov_base, &m->header, header_bytes);
   ssize_t r = -FI_EAGAIN;
-  bool injected = false;
+  bool injected = false, silent = false;
   if (m->n == 1 && m->pieces[0].iov_len <= demands_.inject && !options_.await && !m->announced) {
     r = port_->inject(m->pieces[0].iov_base, m->pieces[0].iov_len);
     injected = r == 0;
   }
   if (!injected) {
-    r = port_->send(m->pieces.data(), m->descriptors.data(), m->n, &m->context);
+    // A copy needs no word of its own: its memory is used again once a later message is done.
+    silent = demands_.in_order && m->frames.empty() && m->regions.empty() && !m->announced && !options_.await &&
+             m->header.kind != static_cast<std::uint8_t>(MessageKind::answer) && silent_.size() < std::min(silent_most, demands_.sends / 4);
+    r = port_->send(m->pieces.data(), m->descriptors.data(), m->n, &m->context, !silent);
     m->context.busy = r == 0;
   }
   if (r == -FI_EAGAIN) {
@@ -536,10 +544,15 @@ bool OfiLink::post(Message* m) {
   asleep_told_ = false;
   const auto kind = static_cast<MessageKind>(m->header.kind);
   if (kind != MessageKind::asleep && kind != MessageKind::credit) last_sent_ns_ = now_ns();
-  if (injected)
+  if (injected) {
     recycle(m);
-  else
+  } else if (silent) {
+    silent_.push_back(m);
+  } else {
+    m->covers = std::move(silent_);
+    silent_.clear();
     ++in_flight_;
+  }
   if (peer_asleep_) {
     peer_asleep_ = false;
     control_.ring();
@@ -599,6 +612,8 @@ std::size_t OfiLink::collect() {
           auto* message = reinterpret_cast<Message*>(context);
           --in_flight_;
           message->complete = true;
+          for (Message* before : message->covers) recycle(before);
+          message->covers.clear();
           if (!message->announced || message->released) recycle(message);
           break;
         }
@@ -1063,12 +1078,13 @@ void OfiLink::look_after() {
 
 int OfiLink::progress() {
   if (closed_) return 0;
-  collect();
-  if (armed_ || ++turns_ % look_every == 0 || failure_) {
-    armed_ = false;
+  const std::size_t got = collect();
+  // After a sleep that no completion ended; where a bell may have ended it; now and then.
+  if ((armed_ && (got == 0 || port_->waiting() == Wait::none)) || control_spoke_ || ++turns_ % look_every == 0 || failure_) {
     look_after();
     collect();
   }
+  armed_ = control_spoke_ = false;
   for (std::size_t k = unposted_.size(); k-- > 0;)
     if (post_receive(*unposted_[k])) {
       ++given_;
@@ -1154,6 +1170,7 @@ void OfiLink::wait(Deadline deadline) {
     if (deadline.at_ns) most = std::min(most, deadline.at_ns - now_ns());
     const timespec time{std::max<std::int64_t>(most, 0) / 1'000'000'000, std::max<std::int64_t>(most, 0) % 1'000'000'000};
     const int ready = ::ppoll(waits, 2, &time, nullptr);
+    control_spoke_ |= waits[0].revents != 0;
     if (ready > 0 || peer_gone_ns_) break;
     if (ready < 0 && errno != EINTR) break;
     if (collect()) break;

@@ -169,6 +169,7 @@ class OfiLink final : public Link {
   std::size_t queued_bytes_ = 0;
   std::vector<std::unique_ptr<Message>> messages_;
   std::vector<Message*> idle_;
+  std::vector<Message*> silent_;       ///< posted without a completion of their own, since the last that has one
   Message* stalled_ = nullptr;         ///< built, but the provider was full
   std::size_t in_flight_ = 0;
   std::unique_ptr<Memory> send_memory_;
@@ -182,7 +183,7 @@ class OfiLink final : public Link {
   bool closed_ = false, said_bye_ = false, peer_said_bye_ = false, bye_seen_ = false;
   bool hello_ = false;
   std::uint64_t hello_token_ = 0;
-  bool peer_asleep_ = false, asleep_told_ = false, armed_ = false;
+  bool peer_asleep_ = false, asleep_told_ = false, armed_ = false, control_spoke_ = false;
   std::int64_t peer_gone_ns_ = 0;
   std::optional<Error> failure_;
   bool poisoned_ = false;

@@ -79,6 +79,8 @@ class StrictPort final : public Port {
     const std::lock_guard lock(table_mutex);
     for (const auto& [context, flying] : flying_) release(flying);
     flying_.clear();
+    silent_.clear();
+    covers_.clear();
   }
 
   Result<Region> enrol(void* memory, std::size_t bytes, bool remote) override {
@@ -130,10 +132,16 @@ class StrictPort final : public Port {
     return finish(below_->receive(memory, bytes, &below, context), context);
   }
 
-  ssize_t send(const iovec* pieces, void** descriptors, std::size_t n, Context* context) override {
+  ssize_t send(const iovec* pieces, void** descriptors, std::size_t n, Context* context, bool completes) override {
     std::array<void*, 8> real{};
     if (!descriptors || !begin(pieces, descriptors, n, context, real.data())) return -FI_EINVAL;
-    return finish(below_->send(pieces, real.data(), n, context), context);
+    const ssize_t result = finish(below_->send(pieces, real.data(), n, context, completes), context);
+    if (result == 0 && !completes) silent_.push_back(context);
+    if (result == 0 && completes) {
+      covers_[context] = std::move(silent_);
+      silent_.clear();
+    }
+    return result;
   }
 
   ssize_t inject(const void* memory, std::size_t bytes) override {
@@ -184,6 +192,11 @@ class StrictPort final : public Port {
         continue;
       }
       const auto* bytes = reinterpret_cast<const unsigned char*>(&done[k].context->space);
+      // Those before it that were not to complete are complete with it.
+      if (const auto covered = covers_.find(done[k].context); covered != covers_.end()) {
+        for (Context* context : covered->second) forget(context);
+        covers_.erase(covered);
+      }
       if (scribble_ && !std::all_of(bytes, bytes + sizeof(fi_context2), [](unsigned char c) { return c == pattern; })) complain("the context of an operation was touched before it completed");
       for (std::size_t p = 0; p < found->second.n; ++p)
         if (std::memcmp(&found->second.where[p], &found->second.pieces[p], sizeof(iovec)) != 0) complain("the vectors of an operation were changed before it completed");
@@ -267,6 +280,8 @@ class StrictPort final : public Port {
   bool scribble_ = true, below_virtual_ = false;
   std::vector<std::uint64_t> own_;
   std::map<Context*, Flying> flying_;
+  std::vector<Context*> silent_;                       ///< sends since the last that completes
+  std::map<Context*, std::vector<Context*>> covers_;
 };
 
 }  // namespace

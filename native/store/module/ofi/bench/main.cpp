@@ -156,6 +156,7 @@ void row_process(const std::string& row, int commands) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   memory.resize((1u << 20) + 64);
   LinkOptions options;
+  options.frame_data = 1u << 20;
   std::string transport = row, suffix;
   if (const auto plus = row.find('+'); plus != std::string::npos) {
     suffix = row.substr(plus + 1);
@@ -167,7 +168,7 @@ void row_process(const std::string& row, int commands) {
   }
   if (suffix.starts_with("spin=")) options.spin_s = std::atof(suffix.c_str() + 5);
   if (suffix.starts_with("rma=")) options.rma_from = std::atol(suffix.c_str() + 4);
-  if (suffix == "mega") options.frame_data = 1u << 20;
+  if (suffix == "usual") options.frame_data = wire::frame_data_default;
   if (const auto slash = transport.find('/'); slash != std::string::npos) {
     options.provider = transport.substr(slash + 1);
     transport.resize(slash);
