@@ -77,6 +77,16 @@ if(SONDE_STORE_ENABLED)
   add_library(sonde_service STATIC ${service_sources})
   target_link_libraries(sonde_service PUBLIC sonde_core Threads::Threads)
 
+  # Tries a provider of libfabric where hanging does no harm; the module starts it from beside itself.
+  if(TARGET sonde_store_ofi)
+    add_executable(sonde-ofi-probe store/module/ofi/probe/main.cpp)
+    set_target_properties(sonde-ofi-probe PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib/store")
+    target_link_libraries(sonde-ofi-probe PRIVATE ${CMAKE_DL_LIBS})
+    install(TARGETS sonde-ofi-probe DESTINATION sonde/lib/store)
+    add_executable(sonde-ofi-bench EXCLUDE_FROM_ALL store/module/ofi/bench/main.cpp)
+    target_link_libraries(sonde-ofi-bench PRIVATE sonde_store)
+  endif()
+
   # The server's parts are a library of their own, for its tests.
   file(GLOB server_sources CONFIGURE_DEPENDS store/server/*.cpp store/fuzz/hostile.cpp)
   if(server_sources)
