@@ -65,7 +65,7 @@ Result<Header> decode(const std::byte* in) {
     return bad("the peer speaks version " + std::to_string(v) + " of the wire format, this side " + std::to_string(version));
   Header h;
   const auto kind = get<std::uint8_t>(in + 5);
-  if (kind < static_cast<std::uint8_t>(Kind::hello) || kind > static_cast<std::uint8_t>(Kind::fault))
+  if (kind < static_cast<std::uint8_t>(Kind::hello) || kind > static_cast<std::uint8_t>(Kind::status))
     return bad("frame of unknown kind " + std::to_string(kind));
   h.kind = static_cast<Kind>(kind);
   h.flags = get<std::uint16_t>(in + 6);
@@ -129,6 +129,12 @@ void TableWriter::add(const Record& r) {
 }
 
 void TableWriter::add(const Answer& a) {
+  if (!first_ && a.data_bytes == 0 && last_.data_bytes == 0 && a.run == 1 && a.index == last_.index + last_.run && a.status == last_.status &&
+      a.value == last_.value && a.time_ns == last_.time_ns) {
+    ++last_.run;
+    put(table_.data() + table_.size() - 4, last_.run);
+    return;
+  }
   const std::size_t at = table_.size();
   table_.resize(at + record_bytes);
   std::byte* out = table_.data() + at;
@@ -137,6 +143,9 @@ void TableWriter::add(const Answer& a) {
   put(out + 8, a.value);
   put(out + 16, a.time_ns);
   put(out + 24, a.data_bytes);
+  put(out + 28, a.run);
+  last_ = a;
+  first_ = false;
   ++ops_;
 }
 
@@ -197,6 +206,9 @@ Result<void> read_answers(const Header& h, Bytes table, std::vector<Answer>& ans
     a.value = get<std::uint64_t>(in + 8);
     a.time_ns = get<std::int64_t>(in + 16);
     a.data_bytes = get<std::uint32_t>(in + 24);
+    a.run = get<std::uint32_t>(in + 28);
+    if (a.run == 0 || a.index >= h.batch_ops || a.run > h.batch_ops - a.index) return bad("an answer to operations that are not in the batch");
+    if (a.run > 1 && a.data_bytes) return bad("one answer's data for several operations");
     data += a.data_bytes;
     answers.push_back(a);
   }

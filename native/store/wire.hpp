@@ -39,6 +39,7 @@ enum class Kind : std::uint8_t {
   transport = 9,  ///< either: what a transport says to its other half (opaque)
   goodbye = 10,   ///< either: no more will come; text says why
   fault = 11,     ///< either: the peer's frame was wrong; text says how; the connection ends
+  status = 12,    ///< client asks (empty), server answers (JSON)
 };
 
 inline constexpr std::uint16_t more = 1;       ///< another frame of this message follows
@@ -75,10 +76,13 @@ struct Record {
   std::string_view space, key;
 };
 
-/// One answer, 32 bytes. Pieces of an operation: values add up for reads and writes, the worst status counts.
+/// One answer, 32 bytes, for `run` operations in a row that all went alike. An object read or write in pieces has an answer
+/// a piece: values and data add up, the worst status counts. What is read otherwise may come in pieces too: the data adds
+/// up, the value is the same in each.
 struct Answer {
   Status status = Status::ok;
   std::uint32_t index = 0;
+  std::uint32_t run = 1;
   std::uint64_t value = 0;
   std::int64_t time_ns = 0;
   std::uint32_t data_bytes = 0;
@@ -97,6 +101,7 @@ class TableWriter {
  public:
   void clear();
   void add(const Record& record);
+  /// Joined to the one before where only the index differs, and neither has data.
   void add(const Answer& answer);
   std::size_t bytes() const { return table_.size(); }
   std::uint32_t ops() const { return ops_; }
@@ -107,6 +112,7 @@ class TableWriter {
   std::uint32_t ops_ = 0;
   std::string space_, key_;
   bool first_ = true;
+  Answer last_;
 };
 
 /// Reads a request's table. Strings point into `table`. Errors store.bad_frame: a record cut short, a name over its

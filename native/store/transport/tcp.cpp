@@ -1,0 +1,556 @@
+#include "store/transport/tcp.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+#include "core/clock.hpp"
+
+namespace sonde::store {
+
+namespace {
+
+constexpr std::size_t first_capacity = 16u << 10;
+constexpr std::size_t usual_capacity = 512u << 10;  ///< a buffer that keeps filling up grows to this; for one frame it may grow further
+constexpr std::size_t large_frame = 64u << 10;
+constexpr std::size_t large_first = 16u << 10;      ///< enough for header and table of most large frames
+constexpr std::size_t eager_bytes = 64u << 10;      ///< so much is held back by send() before it goes out by itself
+
+void set_option(int fd, int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof value); }
+
+Error lost(const char* what, int number) {
+  return {"store.disconnected", std::string("the connection broke while ") + what + ": " + std::strerror(number), "see the server's log; the next batch connects again"};
+}
+
+struct Resolved {
+  addrinfo* list = nullptr;
+  ~Resolved() {
+    if (list) ::freeaddrinfo(list);
+  }
+};
+
+Result<void> resolve(const Address& address, bool passive, Resolved& resolved) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV | (passive ? AI_PASSIVE : 0);
+  const int why = ::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &resolved.list);
+  if (why == 0) return {};
+  return Error{"store.bad_address", "cannot find the host '" + address.host + "': " + ::gai_strerror(why), "give a host name or address that this machine knows"};
+}
+
+}  // namespace
+
+Deadline Deadline::in_s(double seconds) { return {now_ns() + static_cast<std::int64_t>(seconds * 1e9)}; }
+
+int Deadline::left_ms() const {
+  if (at_ns == 0) return -1;
+  return static_cast<int>(std::clamp<std::int64_t>((at_ns - now_ns() + 999'999) / 1'000'000, 0, 1 << 30));
+}
+
+bool Deadline::passed() const { return at_ns != 0 && now_ns() >= at_ns; }
+
+std::string Address::text() const {
+  return (host.find(':') == std::string::npos ? host : '[' + host + ']') + ':' + std::to_string(port);
+}
+
+std::string encode_style(const LinkOptions& o) {
+  std::string text = o.nodelay ? "nodelay" : "";
+  if (o.cork) text += " cork";
+  if (o.gather) text += " gather";
+  if (o.await) text += " await";
+  return text + " style";
+}
+
+void apply_style(std::string_view text, LinkOptions& o) {
+  const std::string words = ' ' + std::string(text) + ' ';
+  if (words.find(" style ") == std::string::npos) return;
+  o.nodelay = words.find(" nodelay ") != std::string::npos;
+  o.cork = words.find(" cork ") != std::string::npos;
+  o.gather = words.find(" gather ") != std::string::npos;
+  o.await = words.find(" await ") != std::string::npos;
+}
+
+Result<Address> parse_address(std::string_view text) {
+  const auto bad = [&](const char* why) {
+    return Error{"store.bad_address", "'" + std::string(text) + "' is no server address: " + why, "write host:port, as 127.0.0.1:5440, [::1]:5440 or :5440"};
+  };
+  Address address{"127.0.0.1", default_port};
+  std::string_view port;
+  if (text.starts_with('[')) {
+    const std::size_t end = text.find(']');
+    if (end == std::string_view::npos) return bad("the bracket is not closed");
+    address.host = text.substr(1, end - 1);
+    const std::string_view rest = text.substr(end + 1);
+    if (!rest.empty() && rest[0] != ':') return bad("a colon and a port must follow the bracket");
+    port = rest.empty() ? rest : rest.substr(1);
+    if (!rest.empty() && port.empty()) return bad("the port is missing");
+  } else {
+    const std::size_t colon = text.find(':');
+    if (colon != text.rfind(':')) return bad("an IPv6 address needs brackets");
+    if (colon != 0 && !text.empty()) address.host = text.substr(0, colon);
+    if (colon != std::string_view::npos) {
+      port = text.substr(colon + 1);
+      if (port.empty()) return bad("the port is missing");
+    }
+  }
+  if (text.empty()) return bad("it is empty");
+  if (address.host.empty()) return bad("the host is missing");
+  if (!port.empty()) {
+    unsigned number = 0;
+    const auto [end, why] = std::from_chars(port.data(), port.data() + port.size(), number);
+    if (why != std::errc{} || end != port.data() + port.size() || number > 65535) return bad("a port is a number up to 65535");
+    address.port = static_cast<std::uint16_t>(number);
+  }
+  return address;
+}
+
+bool is_loopback(const Address& address) {
+  Resolved resolved;
+  if (!resolve(address, false, resolved)) return false;
+  for (const addrinfo* a = resolved.list; a; a = a->ai_next) {
+    if (a->ai_family == AF_INET) {
+      if ((ntohl(reinterpret_cast<const sockaddr_in*>(a->ai_addr)->sin_addr.s_addr) >> 24) != 127) return false;
+    } else if (a->ai_family == AF_INET6) {
+      if (!IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(a->ai_addr)->sin6_addr)) return false;
+    } else {
+      return false;
+    }
+  }
+  return resolved.list != nullptr;
+}
+
+Result<int> tcp_connect(const Address& address, Deadline deadline) {
+  Resolved resolved;
+  if (auto ok = resolve(address, false, resolved); !ok) return ok.error();
+  int why = 0;
+  for (const addrinfo* a = resolved.list; a; a = a->ai_next) {
+    const int fd = ::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+      why = errno;
+      continue;
+    }
+    int result = ::connect(fd, a->ai_addr, a->ai_addrlen) == 0 ? 0 : errno;
+    if (result == EINPROGRESS) {
+      pollfd wait{fd, POLLOUT, 0};
+      int ready;
+      do ready = ::poll(&wait, 1, deadline.left_ms());
+      while (ready < 0 && errno == EINTR);
+      socklen_t size = sizeof result;
+      if (ready <= 0)
+        result = ETIMEDOUT;
+      else
+        ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &result, &size);
+    }
+    if (result == 0) return fd;
+    why = result;
+    ::close(fd);
+  }
+  if (why == ETIMEDOUT)
+    return Error{"store.timed_out", "no answer from " + address.text(), "is the host up, and the port open in its firewall?"};
+  return Error{"store.unreachable", "cannot connect to " + address.text() + ": " + std::strerror(why), "is the server running there? start one with 'sonde store serve'"};
+}
+
+Result<int> tcp_listen(const Address& address, std::uint16_t& port) {
+  Resolved resolved;
+  if (auto ok = resolve(address, true, resolved); !ok) return ok.error();
+  int why = EADDRNOTAVAIL;
+  for (const addrinfo* a = resolved.list; a; a = a->ai_next) {
+    const int fd = ::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) continue;
+    set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    if (a->ai_family == AF_INET6) set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+    sockaddr_storage got{};
+    socklen_t size = sizeof got;
+    if (::bind(fd, a->ai_addr, a->ai_addrlen) == 0 && ::listen(fd, 1024) == 0 && ::getsockname(fd, reinterpret_cast<sockaddr*>(&got), &size) == 0) {
+      port = ntohs(got.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&got)->sin6_port : reinterpret_cast<sockaddr_in*>(&got)->sin_port);
+      return fd;
+    }
+    why = errno;
+    ::close(fd);
+  }
+  return Error{"store.cannot_listen", "cannot listen on " + address.text() + ": " + std::strerror(why),
+               why == EADDRINUSE ? "another server has this port; choose one with --listen HOST:PORT" : "choose an address of this machine with --listen HOST:PORT"};
+}
+
+TcpLink::TcpLink(int fd, const LinkOptions& options, Sink& sink) : fd_(fd), options_(options), sink_(&sink) {
+  // The socket blocks, and every call that must not says MSG_DONTWAIT: a client that waits for one answer then needs one
+  // system call, not poll and recv.
+  ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) & ~O_NONBLOCK);
+  set_option(fd_, IPPROTO_TCP, TCP_NODELAY, options_.nodelay);
+  set_option(fd_, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(fd_, IPPROTO_TCP, TCP_KEEPIDLE, 30);
+  set_option(fd_, IPPROTO_TCP, TCP_KEEPINTVL, 10);
+  set_option(fd_, IPPROTO_TCP, TCP_KEEPCNT, 3);
+  make_room(1);
+}
+
+void TcpLink::adopt(const LinkOptions& options) {
+  options_ = options;
+  set_option(fd_, IPPROTO_TCP, TCP_NODELAY, options_.nodelay);
+}
+
+TcpLink::~TcpLink() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+LinkInfo TcpLink::info() const {
+  std::string detail = options_.nodelay ? "nodelay" : "no nodelay";
+  if (options_.cork) detail += ", cork";
+  if (!options_.gather) detail += options_.await ? ", a send a piece, each awaited" : ", a send a piece";
+  return {"tcp", "", detail};
+}
+
+std::string TcpLink::peer_host() const {
+  sockaddr_storage peer{};
+  socklen_t size = sizeof peer;
+  char text[INET6_ADDRSTRLEN] = "";
+  if (::getpeername(fd_, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return {};
+  if (peer.ss_family == AF_INET) ::inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in*>(&peer)->sin_addr, text, sizeof text);
+  if (peer.ss_family == AF_INET6) ::inet_ntop(AF_INET6, &reinterpret_cast<sockaddr_in6*>(&peer)->sin6_addr, text, sizeof text);
+  return text;
+}
+
+bool TcpLink::same_host() const {
+  sockaddr_storage own{};
+  socklen_t size = sizeof own;
+  if (::getsockname(fd_, reinterpret_cast<sockaddr*>(&own), &size) != 0) return false;
+  char text[INET6_ADDRSTRLEN] = "";
+  if (own.ss_family == AF_INET) ::inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in*>(&own)->sin_addr, text, sizeof text);
+  if (own.ss_family == AF_INET6) ::inet_ntop(AF_INET6, &reinterpret_cast<sockaddr_in6*>(&own)->sin6_addr, text, sizeof text);
+  return peer_host() == text || is_loopback({text, 1});
+}
+
+void TcpLink::send(Outgoing frame) {
+  if (!open()) return;
+  std::size_t bytes = frame.head.size();
+  for (const Segment& s : frame.segments) bytes += s.size();
+  out_.push_back({std::move(frame), 0, bytes});
+  out_bytes_ += bytes;
+  if (out_bytes_ >= eager_bytes) push();
+}
+
+void TcpLink::flush() {
+  if (!out_.empty()) push();
+}
+
+void TcpLink::push() {
+  while (!out_.empty() && open()) {
+    if (options_.cork) set_option(fd_, IPPROTO_TCP, TCP_CORK, 1);
+    iovec pieces[256];
+    std::size_t n = 0, offered = 0;
+    // Without gathering, one piece of one frame by each call: that is what the comparison is about.
+    const std::size_t pieces_max = options_.gather ? std::size(pieces) : 1;
+    for (const Out& out : out_) {
+      std::size_t skip = out.sent;
+      const auto add = [&](Bytes piece) {
+        if (skip >= piece.size()) {
+          skip -= piece.size();
+        } else if (n < pieces_max) {
+          pieces[n++] = {const_cast<std::byte*>(piece.data()) + skip, piece.size() - skip};
+          offered += piece.size() - skip;
+          skip = 0;
+        }
+      };
+      if (options_.gather) {
+        add(out.frame.head);
+      } else {
+        add(Bytes(out.frame.head).first(wire::header_bytes));
+        add(Bytes(out.frame.head).subspan(wire::header_bytes));
+      }
+      for (const Segment& s : out.frame.segments) {
+        if (n == pieces_max) break;
+        add(s);
+      }
+      if (n == pieces_max) break;
+    }
+    msghdr message{};
+    message.msg_iov = pieces;
+    message.msg_iovlen = n;
+    const ssize_t sent = ::sendmsg(fd_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0) {
+      if (errno == EINTR) continue;
+      if (errno != EAGAIN) fail(lost("sending", errno));
+      return;
+    }
+    bytes_out_ += static_cast<std::uint64_t>(sent);
+    out_bytes_ -= static_cast<std::size_t>(sent);
+    for (std::size_t left = static_cast<std::size_t>(sent); left;) {
+      Out& out = out_.front();
+      const std::size_t part = std::min(left, out.bytes - out.sent);
+      out.sent += part;
+      left -= part;
+      if (out.sent == out.bytes) out_.pop_front();
+    }
+    if (options_.cork && out_.empty()) set_option(fd_, IPPROTO_TCP, TCP_CORK, 0);
+    if (static_cast<std::size_t>(sent) < offered) return;  // the socket's buffer is full
+  }
+}
+
+void TcpLink::make_room(std::size_t need) {
+  if (capacity_ - end_ >= need) return;
+  const std::size_t held = end_ - begin_;
+  if (capacity_ >= held + need && held <= capacity_ / 2) {
+    std::memmove(in_.get(), in_.get() + begin_, held);
+  } else {
+    const std::size_t size = std::max({held + need, first_capacity, std::min(2 * capacity_, usual_capacity)});
+    auto larger = std::make_unique_for_overwrite<std::byte[]>(size);
+    if (held) std::memcpy(larger.get(), in_.get() + begin_, held);
+    in_ = std::move(larger);
+    capacity_ = size;
+  }
+  begin_ = 0;
+  end_ = held;
+}
+
+void TcpLink::read_some(int flags) {
+  if (placing_) {
+    msghdr message{};
+    message.msg_iov = places_.data() + place_at_;
+    message.msg_iovlen = std::min<std::size_t>(places_.size() - place_at_, 512);
+    const ssize_t n = ::recvmsg(fd_, &message, flags);
+    if (n == 0) eof_ = true;
+    if (n < 0 && errno != EAGAIN && errno != EINTR) return fail(lost("receiving", errno));
+    if (n <= 0) return;
+    bytes_in_ += static_cast<std::uint64_t>(n);
+    place_left_ -= static_cast<std::size_t>(n);
+    for (std::size_t left = static_cast<std::size_t>(n); left;) {
+      iovec& place = places_[place_at_];
+      const std::size_t part = std::min(left, place.iov_len);
+      place.iov_base = static_cast<std::byte*>(place.iov_base) + part;
+      place.iov_len -= part;
+      left -= part;
+      if (place.iov_len == 0) ++place_at_;
+    }
+    unparsed_ |= place_left_ == 0;
+    return;
+  }
+  if (begin_ == end_) begin_ = end_ = 0;
+  if (capacity_ == end_) make_room(1);
+  const ssize_t n = ::recv(fd_, in_.get() + end_, room(), flags);
+  if (n == 0) eof_ = true;
+  if (n < 0 && errno != EAGAIN && errno != EINTR) return fail(lost("receiving", errno));
+  if (n <= 0) return;
+  bytes_in_ += static_cast<std::uint64_t>(n);
+  end_ += static_cast<std::size_t>(n);
+  unparsed_ = true;
+  if (end_ == capacity_ && begin_ == 0 && capacity_ < usual_capacity) make_room(capacity_);  // there is more than it holds
+}
+
+std::size_t TcpLink::room() const {
+  const std::size_t all = capacity_ - end_;
+  // Within a large frame no further than its end, and before one (which large ones come behind) no further than its table: what
+  // is read of the next frame would have to be moved to the front when that does not fit.
+  if (rest_) return std::min(all, rest_);
+  return large_ ? std::min(all, large_first) : all;
+}
+
+int TcpLink::deliver() {
+  int frames = 0;
+  while (open() && receiving_) {
+    if (placing_) {
+      if (place_left_) break;
+      placing_ = false;
+      ++frames;
+      sink_->frame(*this, placed_header_, placed_table_, {}, true);
+      continue;
+    }
+    const std::size_t held = end_ - begin_;
+    if (held < wire::header_bytes) {
+      make_room(wire::header_bytes);
+      break;
+    }
+    const auto header = wire::decode(in_.get() + begin_);
+    if (!header) {
+      // The peer is told why, if it listens; there is no way back into a stream whose lengths are not known.
+      send(plain_frame(wire::Kind::fault, bytes_of(header.error().what)));
+      flush();
+      fail(header.error());
+      break;
+    }
+    const wire::Header& h = *header;
+    const std::size_t head = wire::header_bytes + h.table_bytes, whole = head + h.data_bytes;
+    if (held < whole) {
+      if (held < head) {
+        make_room(head - held);
+        break;
+      }
+      places_.clear();
+      const Bytes table{in_.get() + begin_ + wire::header_bytes, h.table_bytes};
+      if (h.data_bytes && sink_->place(*this, h, table, places_)) {
+        placed_header_ = h;
+        placed_table_.assign(table.begin(), table.end());
+        placing_ = true;
+        rest_ = 0;
+        large_ = h.data_bytes >= large_frame;
+        place_at_ = 0;
+        place_left_ = h.data_bytes;
+        begin_ += head;
+        for (std::size_t left = end_ - begin_; left;) {
+          iovec& place = places_[place_at_];
+          const std::size_t part = std::min(left, place.iov_len);
+          std::memcpy(place.iov_base, in_.get() + begin_, part);
+          place.iov_base = static_cast<std::byte*>(place.iov_base) + part;
+          place.iov_len -= part;
+          begin_ += part;
+          left -= part;
+          place_left_ -= part;
+          if (place.iov_len == 0) ++place_at_;
+        }
+        begin_ = end_ = 0;
+        break;
+      }
+      make_room(whole - held);
+      rest_ = h.data_bytes >= large_frame ? whole - held : 0;
+      break;
+    }
+    rest_ = 0;
+    large_ = h.data_bytes >= large_frame;
+    const std::byte* at = in_.get() + begin_;
+    begin_ += whole;
+    ++frames;
+    sink_->frame(*this, h, {at + wire::header_bytes, h.table_bytes}, {at + head, h.data_bytes}, false);
+  }
+  if (receiving_) unparsed_ = false;
+  return frames;
+}
+
+int TcpLink::progress() {
+  if (!open()) return 0;
+  flush();
+  int frames = 0;
+  if (receiving_) {
+    if (unparsed_) frames += deliver();
+    // What wait() received is what was waited for: asking at once again would find nothing, most of the time.
+    if (frames && !eof_) return frames;
+    for (int round = 0; round < 16 && open() && receiving_ && !eof_; ++round) {
+      const std::uint64_t before = bytes_in_;
+      if (!placing_ && begin_ == end_) begin_ = end_ = 0;
+      const std::size_t asked = placing_ ? place_left_ : room();
+      read_some(MSG_DONTWAIT);
+      if (!unparsed_ && bytes_in_ == before) break;
+      frames += deliver();
+      if (bytes_in_ - before < asked) break;  // the socket is empty: no need to ask again
+    }
+    if (eof_ && open()) finish();
+  }
+  return frames;
+}
+
+short TcpLink::wait_events() const {
+  return static_cast<short>((receiving_ ? POLLIN : 0) | (out_.empty() ? 0 : POLLOUT));
+}
+
+void TcpLink::wait(Deadline deadline) {
+  if (!open() || (unparsed_ && receiving_) || eof_) return;
+  if (options_.spin_s > 0 && receiving_ && out_.empty()) {
+    const std::int64_t until = now_ns() + static_cast<std::int64_t>(options_.spin_s * 1e9);
+    while (!unparsed_ && open() && !eof_ && now_ns() < until) read_some(MSG_DONTWAIT);
+    if (unparsed_ || eof_) return;
+  }
+  const int left = deadline.left_ms();
+  if (left == 0) return;
+  if (receiving_ && out_.empty()) {
+    // Rounded down to a power of two, so that a deadline that comes nearer with every call does not cost a call each;
+    // who waits looks at the deadline and comes again.
+    const int limit_ms = left < 0 ? 0 : static_cast<int>(std::bit_floor(static_cast<unsigned>(left)));
+    if (limit_ms != recv_timeout_ms_) {
+      recv_timeout_ms_ = limit_ms;
+      const timeval limit{limit_ms / 1000, limit_ms % 1000 * 1000};
+      ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    }
+    read_some(0);
+    return;
+  }
+  pollfd wait{fd_, wait_events(), 0};
+  ::poll(&wait, 1, left);
+}
+
+void TcpLink::fail(Error error) {
+  if (closed_) return;
+  closed_ = true;
+  out_.clear();
+  out_bytes_ = 0;
+  sink_->closed(*this, &error);
+}
+
+void TcpLink::finish() {
+  if (end_ != begin_ || placing_) return fail({"store.disconnected", "the peer ended the connection within a frame", "see the server's log; the next batch connects again"});
+  closed_ = true;
+  out_.clear();
+  out_bytes_ = 0;
+  sink_->closed(*this, nullptr);
+}
+
+Outgoing plain_frame(wire::Kind kind, Bytes data, std::uint64_t id) {
+  wire::Header h;
+  h.kind = kind;
+  h.id = id;
+  h.flags = wire::data_sum;
+  h.data_bytes = static_cast<std::uint32_t>(data.size());
+  h.body_crc = wire::crc32c(data);
+  Outgoing frame;
+  frame.head.resize(wire::header_bytes + data.size());
+  wire::encode(h, frame.head.data());
+  if (!data.empty()) std::memcpy(frame.head.data() + wire::header_bytes, data.data(), data.size());
+  return frame;
+}
+
+Result<void> TcpControl::send(Bytes message) {
+  link_.send(plain_frame(wire::Kind::transport, message));
+  link_.flush();
+  if (link_.open()) return {};
+  return Error{"store.disconnected", last_words_.empty() ? "the peer ended the connection" : last_words_, "see the server's log"};
+}
+
+Result<std::vector<std::byte>> TcpControl::receive(Deadline deadline) {
+  for (;;) {
+    if (!inbox_.empty()) {
+      auto message = std::move(inbox_.front());
+      inbox_.pop_front();
+      return message;
+    }
+    if (gone_ || !link_.open())
+      return Error{"store.disconnected", last_words_.empty() ? "the peer ended the connection" : last_words_, "see the server's log"};
+    if (deadline.passed()) return Error{"store.timed_out", "the peer did not answer in time", "see the server's log; raise --timeout"};
+    link_.wait(deadline);
+    link_.progress();
+  }
+}
+
+void TcpControl::ring() {
+  link_.send(plain_frame(wire::Kind::ping, {}));
+  link_.flush();
+}
+
+bool TcpControl::heard() {
+  link_.progress();
+  return !gone_ && link_.open();
+}
+
+void TcpControl::frame(Link&, const wire::Header& h, Bytes, Bytes data, bool) {
+  if (h.body_crc != wire::crc32c(data)) return;
+  if (h.kind == wire::Kind::transport && inbox_.size() < 64) inbox_.emplace_back(data.begin(), data.end());
+  if (h.kind == wire::Kind::goodbye || h.kind == wire::Kind::fault) {
+    last_words_ = text_of(data);
+    gone_ = true;
+  }
+}
+
+void TcpControl::closed(Link&, const Error* error) {
+  gone_ = true;
+  if (error && last_words_.empty()) last_words_ = error->what;
+}
+
+}  // namespace sonde::store

@@ -1,0 +1,119 @@
+#pragma once
+/// Frames over a TCP socket: the transport `tcp`, and the Control of all others. Owner-thread.
+
+#include <deque>
+
+#include "store/transport.hpp"
+
+namespace sonde::store {
+
+struct Address {
+  std::string host;       ///< a name, an IPv4 address, or an IPv6 address without its brackets
+  std::uint16_t port = 0;
+  std::string text() const;
+};
+
+/// "host:port", "[::1]:5440", ":5440" (loopback), "host" (port 5440). Error: store.bad_address.
+Result<Address> parse_address(std::string_view text);
+inline constexpr std::uint16_t default_port = 5440;
+
+/// 127.0.0.0/8, ::1 or a name that means nothing else.
+bool is_loopback(const Address& address);
+
+/// A connected socket, close-on-exec. Errors: store.unreachable (address, reason, what to look at), store.timed_out.
+Result<int> tcp_connect(const Address& address, Deadline deadline);
+/// A listening socket, and the port it got. Errors: store.cannot_listen.
+Result<int> tcp_listen(const Address& address, std::uint16_t& port);
+
+class TcpLink final : public Link {
+ public:
+  /// Takes the socket. The sink may be changed by turn_to(), by the thread that owns the link.
+  TcpLink(int fd, const LinkOptions& options, Sink& sink);
+  TcpLink(const TcpLink&) = delete;
+  TcpLink& operator=(const TcpLink&) = delete;
+  ~TcpLink() override;
+
+  void turn_to(Sink& sink) { sink_ = &sink; }
+  void adopt(const LinkOptions& options);
+  void send(Outgoing frame) override;
+  void flush() override;
+  std::size_t backlog() const override { return out_bytes_; }
+  int progress() override;
+  int wait_fd() const override { return fd_; }
+  short wait_events() const override;
+  bool arm() override { return !unparsed_ || !receiving_; }
+  void wait(Deadline deadline) override;
+  void receive(bool on) override { receiving_ = on; }
+  bool open() const override { return fd_ >= 0 && !closed_; }
+  LinkInfo info() const override;
+
+  std::uint64_t bytes_in() const { return bytes_in_; }
+  std::uint64_t bytes_out() const { return bytes_out_; }
+  std::string peer_host() const;
+  bool same_host() const;
+
+ private:
+  struct Out {
+    Outgoing frame;
+    std::size_t sent = 0, bytes = 0;
+  };
+
+  void push();
+  void read_some(int flags);
+  int deliver();
+  void fail(Error error);
+  void finish();
+  void make_room(std::size_t need);
+  std::size_t room() const;
+
+  int fd_;
+  LinkOptions options_;
+  Sink* sink_;
+  std::deque<Out> out_;
+  std::size_t out_bytes_ = 0;
+
+  std::unique_ptr<std::byte[]> in_;
+  std::size_t capacity_ = 0, begin_ = 0, end_ = 0;  ///< in_[begin_, end_) is received and not delivered
+  std::size_t rest_ = 0;                            ///< of a large frame that is on its way into in_
+  bool large_ = false;                              ///< the frame before was large: so may the next be
+  bool unparsed_ = false;                           ///< it may hold a frame
+  bool receiving_ = true, closed_ = false, eof_ = false;
+  int recv_timeout_ms_ = -1;
+
+  bool placing_ = false;                            ///< the data of placed_header_ goes to places_
+  wire::Header placed_header_;
+  std::vector<std::byte> placed_table_;
+  std::vector<iovec> places_;
+  std::size_t place_at_ = 0, place_left_ = 0;
+  std::uint64_t bytes_in_ = 0, bytes_out_ = 0;
+};
+
+/// The Control of another transport, over the TCP link of the connection. Takes its frames while it exists.
+class TcpControl final : public Control, public Sink {
+ public:
+  explicit TcpControl(TcpLink& link) : link_(link) { link_.turn_to(*this); }
+  Result<void> send(Bytes message) override;
+  Result<std::vector<std::byte>> receive(Deadline deadline) override;
+  int fd() const override { return link_.wait_fd(); }
+  void ring() override;
+  bool heard() override;
+  std::string peer_host() const override { return link_.peer_host(); }
+  bool same_host() const override { return link_.same_host(); }
+
+  void frame(Link&, const wire::Header&, Bytes table, Bytes data, bool placed) override;
+  void closed(Link&, const Error* error) override;
+
+  /// What the peer said when it ended, if it did.
+  const std::string& last_words() const { return last_words_; }
+
+ private:
+  TcpLink& link_;
+  std::deque<std::vector<std::byte>> inbox_;
+  std::string last_words_;
+  bool gone_ = false;
+};
+
+/// A frame without a table: hello, ping, goodbye and their like.
+Outgoing plain_frame(wire::Kind kind, Bytes data, std::uint64_t id = 0);
+
+}  // namespace sonde::store
