@@ -80,6 +80,8 @@ void Session::ready() {
   }
   if (!alive_ || upgrading_) return;
   link_->flush();
+  // That may have emptied what made it wait: no event would tell.
+  if (!receiving_ && queued_bytes_ <= queued_max && link_->backlog() < backlog_low) soon();
   reactor_.watch(*this);  // whoever called: what could not be sent now must be told of when it can
 }
 
