@@ -100,6 +100,7 @@ class FabricPort final : public Port {
     listener_.reset();
     vector_.reset();
     queue_.reset();
+    unused_.reset();
     domain_.reset();
     events_.reset();
     fabric_.reset();
@@ -115,19 +116,18 @@ class FabricPort final : public Port {
     fid_fabric* fabric = nullptr;
     if (const int r = fi_fabric(info_->fabric_attr, &fabric, nullptr)) return failed(options_.provider, "be opened", r);
     fabric_.reset(fabric);
-    // The event queue comes before the domain: a provider that reports its progress there ties each new domain to it.
-    fi_eq_attr eq{};
-    eq.wait_obj = FI_WAIT_FD;
-    fid_eq* events = nullptr;
-    if (fi_eq_open(fabric_.get(), &eq, &events, nullptr) != 0) {
+    if (options_.style == Style::msg) {
+      fi_eq_attr eq{};
       eq.wait_obj = FI_WAIT_NONE;
-      if (const int r = fi_eq_open(fabric_.get(), &eq, &events, nullptr)) {
-        if (options_.style == Style::msg) return failed(options_.provider, "open an event queue", r);
-        events = nullptr;
+      fid_eq* events = nullptr;
+      int r = fi_eq_open(fabric_.get(), &eq, &events, nullptr);
+      if (r != 0) {
+        eq.wait_obj = FI_WAIT_UNSPEC;  // some have no queue without
+        r = fi_eq_open(fabric_.get(), &eq, &events, nullptr);
       }
+      if (r != 0) return failed(options_.provider, "open an event queue", r);
+      events_.reset(events);
     }
-    events_.reset(events);
-    if (events_ && fi_control(&events_->fid, FI_GETWAIT, &events_fd_) != 0) events_fd_ = -1;
     if (options_.style == Style::msg && options_.peer.empty()) return listen();
     if (auto ok = open_domain(); !ok) return ok;
     return open_endpoint(info_.get());
@@ -389,9 +389,10 @@ class FabricPort final : public Port {
     attributes.size = queue_entries;
     attributes.format = FI_CQ_FORMAT_MSG;
     fid_cq* queue = nullptr;
-    // `net` never resets the signal of a queue with a descriptor, so that a sleeper would spin. Its event queue's
-    // descriptor covers the progress of all its domains instead, and costs no signal for each completion.
-    const bool by_progress = options_.provider == "net" && events_fd_ >= 0;
+    // `net` never resets the signal of a queue with a descriptor, so that a sleeper would spin (1.17). The descriptor of
+    // another queue, which nothing ever completes on, covers the domain's progress as well; and that costs no signal for
+    // each completion.
+    const bool by_progress = options_.provider == "net" && find_progress();
     if (!by_progress) {
       attributes.wait_obj = FI_WAIT_FD;
       if (fi_cq_open(domain, &attributes, &queue, nullptr) == 0) {
@@ -409,10 +410,21 @@ class FabricPort final : public Port {
       attributes.wait_obj = FI_WAIT_NONE;
       if (const int r = fi_cq_open(domain, &attributes, &queue, nullptr)) return failed(options_.provider, "open a completion queue", r);
       waiting_ = by_progress ? Wait::progress : Wait::none;
-      fd_ = by_progress ? events_fd_ : -1;
+      fd_ = by_progress ? progress_fd_ : -1;
     }
     queue_.reset(queue);
     return {};
+  }
+
+  bool find_progress() {
+    fi_cq_attr attributes{};
+    attributes.size = 1;
+    attributes.format = FI_CQ_FORMAT_CONTEXT;
+    attributes.wait_obj = FI_WAIT_FD;
+    fid_cq* queue = nullptr;
+    if (fi_cq_open(domain_.get(), &attributes, &queue, nullptr) != 0) return false;
+    unused_.reset(queue);
+    return fi_control(&queue->fid, FI_GETWAIT, &progress_fd_) == 0;
   }
 
   Result<void> open_endpoint(fi_info* info) {
@@ -448,12 +460,12 @@ class FabricPort final : public Port {
   Fid<fid_fabric> fabric_;
   Fid<fid_eq> events_;
   Fid<fid_domain> domain_;
-  Fid<fid_cq> queue_;
+  Fid<fid_cq> queue_, unused_;
   Fid<fid_av> vector_;
   Fid<fid_pep> listener_;
   Fid<fid_ep> endpoint_;
   fi_addr_t peer_ = FI_ADDR_UNSPEC;
-  int events_fd_ = -1, fd_ = -1;
+  int progress_fd_ = -1, fd_ = -1;
   Wait waiting_ = Wait::none;
   std::uint64_t last_key_ = 0;
   std::vector<std::byte> token_;
