@@ -29,6 +29,9 @@ namespace {
 constexpr std::uint32_t api = FI_VERSION(1, 17);
 constexpr std::size_t queue_entries = 512;
 constexpr const char* shm_prefix = "sonde-ofi-";
+/// Each has 16 MiB of shared memory, of which the provider fills 4 to 8 at once, whatever sizes it is asked for (1.17).
+constexpr int shm_ports_max = 64;
+std::atomic<int> shm_ports{0};
 
 std::mutex& open_mutex() {
   static std::mutex mutex;
@@ -104,11 +107,17 @@ class FabricPort final : public Port {
     domain_.reset();
     events_.reset();
     fabric_.reset();
+    if (counted_) --shm_ports;
   }
 
   Result<void> open() {
     const OpenLock lock;
     const KeepSignals keep;
+    if (only_local(options_.provider)) {
+      counted_ = true;
+      if (++shm_ports > shm_ports_max)
+        return Error{"store.fabric", "this process has " + std::to_string(shm_ports_max) + " connections over shared memory already, each of 8 MB", ""};
+    }
     auto info = find();
     if (!info) return info.error();
     info_ = std::move(*info);
@@ -465,6 +474,7 @@ class FabricPort final : public Port {
   Fid<fid_pep> listener_;
   Fid<fid_ep> endpoint_;
   fi_addr_t peer_ = FI_ADDR_UNSPEC;
+  bool counted_ = false;
   int progress_fd_ = -1, fd_ = -1;
   Wait waiting_ = Wait::none;
   std::uint64_t last_key_ = 0;

@@ -188,7 +188,8 @@ class OfiLink final : public Link {
   std::optional<Error> failure_;
   bool poisoned_ = false;
   unsigned turns_ = 0;
-  std::int64_t spin_ns_ = 0, spin_most_ns_ = 0;
+  std::int64_t spin_ns_ = 0, spin_most_ns_ = 0, no_spin_until_ns_ = 0;
+  bool spin_may_ = false;
   std::uint32_t received_ = 0;         ///< messages taken from the queue
   std::uint64_t frames_sent_ = 0, frames_by_rma_ = 0, messages_sent_ = 0;
 
