@@ -58,7 +58,8 @@ INCLUDES = {
     "core": ("core",),
     "mpi": ("core", "mpi"),
     "bind": ("core", "bind", *ROOMS),
-    **{room: ("core", "mpi", room) for room in ROOMS},
+    "service": ("core", "service"),
+    **{room: ("core", "mpi", "service", room) for room in ROOMS},
 }
 
 

@@ -20,7 +20,10 @@ Result<void> no_more_settings(const Settings& left, std::string_view backend, st
 }
 
 Outcome give(Bytes value, const Op& op, Arena& arena) {
-  if (op.into.empty()) return {Status::ok, value.size(), 0, arena.copy(value)};
+  if (op.into.empty()) {
+    if (!arena.fits(value.size())) return {Status::too_large, value.size(), 0, {}};
+    return {Status::ok, value.size(), 0, arena.copy(value)};
+  }
   const MutableBytes to = op.into.first(std::min(op.into.size(), value.size()));
   if (!to.empty()) std::memcpy(to.data(), value.data(), to.size());
   return {Status::ok, value.size(), 0, to};
@@ -41,7 +44,10 @@ bool PairPacker::add(std::string_view key, Bytes value) {
   return true;
 }
 
-Outcome PairPacker::finish(Arena& arena) { return {Status::ok, n_, more_ ? 1 : 0, arena.copy(out_)}; }
+Outcome PairPacker::finish(Arena& arena) {
+  if (!arena.fits(out_.size())) return {Status::too_large, 0, 0, {}};
+  return {Status::ok, n_, more_ ? 1 : 0, arena.copy(out_)};
+}
 
 Outcome pack_names(const std::vector<std::string>& names, std::uint64_t limit, Arena& arena) {
   Op op;

@@ -67,6 +67,9 @@ struct Timing {
   double backend_s = 0;
 };
 
+/// Which of `servers` holds a key, object or schema.
+std::size_t placement(std::string_view space, std::string_view key, std::size_t servers);
+
 class Batch;
 
 /// One server, as a client sees it.
@@ -109,6 +112,8 @@ class Client {
   friend class Batch;
   struct Impl;
   explicit Client(std::shared_ptr<Impl> impl);
+  Result<void> scan_all(Code code, std::string_view space, std::string_view prefix, bool keys_only,
+                        const std::function<bool(std::string_view, Bytes)>& each);
   std::shared_ptr<Impl> impl_;
 };
 

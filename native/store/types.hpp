@@ -4,6 +4,7 @@
 /// A batch is a sequence of operations that is sent, executed and answered as a whole. Each operation has its own
 /// Status. Batches of the roles `kv` and `db` are atomic on each server: all of it is visible, or none. Any-thread.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -125,7 +126,9 @@ Status check(const Op& op);
 /// Memory that lives as long as the batch: grows by chunks, so that what it gave stays where it is. Owner-thread.
 class Arena {
  public:
-  explicit Arena(std::size_t chunk_bytes = 64u << 10) : chunk_bytes_(chunk_bytes) {}
+  explicit Arena(std::size_t chunk_bytes = 64u << 10, std::size_t limit_bytes = SIZE_MAX) : chunk_bytes_(chunk_bytes), limit_bytes_(limit_bytes) {}
+  /// Whether n more bytes are within the limit of what one batch may read: a backend asks before it takes.
+  bool fits(std::size_t n) const { return n <= limit_bytes_ - std::min(used_, limit_bytes_); }
   /// n bytes, not initialised, aligned to 8. n = 0: empty.
   MutableBytes take(std::size_t n);
   Bytes copy(Bytes bytes);
@@ -139,7 +142,7 @@ class Arena {
     std::size_t size, used;
   };
   std::vector<Chunk> chunks_;
-  std::size_t chunk_bytes_;
+  std::size_t chunk_bytes_, limit_bytes_;
   std::size_t used_ = 0;
 };
 

@@ -1,0 +1,33 @@
+#pragma once
+/// A service's page for a scraper: GET /metrics and /healthz over HTTP/1.1, one small answer a connection. Owner-thread, with
+/// a thread of its own that serves.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "core/error.hpp"
+
+namespace sonde::service {
+
+struct HttpConfig {
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 0;    ///< 0: any
+  std::string token;         ///< asked for as "Authorization: Bearer …"; must be there on addresses that others can reach
+};
+
+class Http {
+ public:
+  /// `metrics` gives the OpenMetrics text; called by the serving thread. Errors: service.cannot_listen, service.not_loopback.
+  static Result<std::unique_ptr<Http>> start(const HttpConfig& config, std::function<std::string()> metrics);
+  ~Http();
+  std::uint16_t port() const;
+
+ private:
+  struct Impl;
+  explicit Http(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sonde::service

@@ -1,0 +1,411 @@
+#include "store/client/connection.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+#include "core/clock.hpp"
+#include "store/auth.hpp"
+
+namespace sonde::store {
+
+namespace {
+
+std::size_t number(std::string_view text, std::size_t otherwise, std::size_t most) {
+  std::size_t value = otherwise;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return std::min(value, most);
+}
+
+/// Who asks, for the server's log.
+std::string client_name() {
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  return std::string(host) + ':' + std::to_string(::getpid());
+}
+
+bool adds_up(Code code) { return code == Code::object_read || code == Code::object_write; }
+
+}  // namespace
+
+Result<std::unique_ptr<Connection>> Connection::open(const Address& address, const Config& config, Deadline deadline) {
+  auto fd = tcp_connect(address, deadline);
+  if (!fd) return fd.error();
+  std::unique_ptr<Connection> connection(new Connection);
+  connection->tcp_ = std::make_unique<TcpLink>(*fd, config.link, *connection);
+  connection->link_ = connection->tcp_.get();
+  if (auto ok = connection->greet(address, config, deadline); !ok) return ok.error();
+  connection->used_ns_ = now_ns();
+  return connection;
+}
+
+Connection::~Connection() {
+  close("the client closed the connection");
+  reap();
+}
+
+Result<wire::Text> Connection::heard(wire::Kind kind, Deadline deadline) {
+  heard_one_ = false;
+  while (!heard_one_) {
+    if (!open_) return failure_;
+    if (deadline.passed()) {
+      close("no answer in time");
+      reap();
+      return Error{"store.timed_out", "the server did not answer in time", "see the server's log; raise --timeout"};
+    }
+    link_->wait(deadline);
+    link_->progress();
+    reap();
+  }
+  if (last_kind_ != kind)
+    return Error{"store.bad_frame", "the server answered with something that was not asked for", "both sides must run the same version of Sonde"};
+  return wire::decode_text(bytes_of(last_text_));
+}
+
+Result<void> Connection::greet(const Address& address, const Config& config, Deadline deadline) {
+  checksum_ = config.checksum;
+  const std::string own_nonce = auth::nonce();
+  wire::Text hello{{"client", client_name()}, {"nonce", own_nonce}, {"auth", config.auth}, {"transport", config.transport}, {"checksum", checksum_ ? "all" : "head"}, {"link", encode_style(config.link)}};
+  link_->send(plain_frame(wire::Kind::hello, bytes_of(wire::encode_text(hello))));
+  link_->flush();
+  auto challenge = heard(wire::Kind::challenge, deadline);
+  if (!challenge) return challenge.error();
+  const std::string method(wire::text_value(*challenge, "auth")), server_nonce(wire::text_value(*challenge, "nonce"));
+  wire::Text proof;
+  std::string token;
+  if (method == "token") {
+    if (config.token_file.empty())
+      return Error{"store.denied", "the server at " + address.text() + " asks for a token", "give the file that it was started with: --token-file FILE"};
+    auto read = auth::read_token(config.token_file);
+    if (!read) return read.error();
+    token = *read;
+    proof.emplace_back("proof", auth::token_proof(token, "client", own_nonce, server_nonce));
+  } else if (method == "munge") {
+    auto credential = auth::munge_credential(server_nonce);
+    if (!credential) return credential.error();
+    proof.emplace_back("proof", *credential);
+  } else if (method != "none") {
+    return Error{"store.denied", "the server at " + address.text() + " asks for the authentication '" + method + "', which this client does not know", "use a client of the server's version"};
+  }
+  if (!config.auth.empty() && config.auth != method)
+    return Error{"store.denied", "the server at " + address.text() + " uses the authentication '" + method + "', not '" + config.auth + "'", "leave --auth out, or start the server with --auth " + config.auth};
+  link_->send(plain_frame(wire::Kind::proof, bytes_of(wire::encode_text(proof))));
+  link_->flush();
+  auto welcome = heard(wire::Kind::welcome, deadline);
+  if (!welcome) return welcome.error();
+  if (method == "token" && !auth::equal(wire::text_value(*welcome, "proof"), auth::token_proof(token, "server", own_nonce, server_nonce)))
+    return Error{"store.denied", "the server at " + address.text() + " does not know the token: it is not the one that was meant", "check address and token file"};
+  const std::string_view roles = wire::text_value(*welcome, "roles");
+  for (const Role role : {Role::data, Role::kv, Role::db})
+    if ((',' + std::string(roles) + ',').find(',' + std::string(name_of(role)) + ',') != std::string::npos) roles_ |= 1u << static_cast<unsigned>(role);
+  credits_ = std::max<std::size_t>(1, number(wire::text_value(*welcome, "credits"), 64, 4096));
+  frame_data_ = std::max<std::size_t>(4096, number(wire::text_value(*welcome, "frame_data"), wire::frame_data_default, wire::data_bytes_max));
+  if (config.transport != "tcp") {
+    auto transport = open_transport(config.transport);
+    if (!transport) return transport.error();
+    transport_ = *transport;
+    control_ = std::make_unique<TcpControl>(*tcp_);
+    LinkOptions options = config.link;
+    options.frame_data = frame_data_;
+    auto link = transport_->connect(*control_, options, *this, deadline);
+    if (!link) return link.error();
+    own_link_ = std::move(*link);
+    link_ = own_link_.get();
+  }
+  return {};
+}
+
+bool Connection::idle_for(double seconds) const { return now_ns() - used_ns_ > static_cast<std::int64_t>(seconds * 1e9); }
+
+void Connection::start(Exchange& x) {
+  const std::int64_t begin = now_ns();
+  if (x.begin_ns == 0) x.begin_ns = begin;
+  used_ns_ = begin;
+  if (!open_) {
+    x.failed = true;
+    return settle(x);
+  }
+  x.id = next_id_++;
+  const bool was_idle = exchanges_.empty();
+  const bool answered = x.safety != Safety::none;
+  if (answered) exchanges_.emplace(x.id, &x);
+
+  wire::Header h;
+  h.kind = wire::Kind::request;
+  h.id = x.id;
+  h.role = x.role;
+  h.safety = x.safety;
+  h.batch_ops = x.size();
+  h.timeout_ms = static_cast<std::uint32_t>(std::min(x.timeout_s * 1e3, 4e9));
+  Outgoing out;
+  table_.clear();
+  std::size_t data = 0;
+  std::int64_t in_link_ns = 0;
+  const auto emit = [&](bool last) {
+    h.flags = static_cast<std::uint16_t>((last ? 0 : wire::more) | (answered ? 0 : wire::no_reply) | (checksum_ ? wire::data_sum : 0));
+    h.ops = table_.ops();
+    h.table_bytes = static_cast<std::uint32_t>(table_.bytes());
+    h.data_bytes = static_cast<std::uint32_t>(data);
+    h.body_crc = wire::crc32c(table_.table());
+    if (checksum_)
+      for (const Segment& s : out.segments) h.body_crc = wire::crc32c(s, h.body_crc);
+    out.head.resize(wire::header_bytes + table_.bytes());
+    wire::encode(h, out.head.data());
+    if (table_.bytes()) std::memcpy(out.head.data() + wire::header_bytes, table_.table().data(), table_.bytes());
+    out.last = last;
+    if (!answered) {  // the caller's memory is free again when this returns
+      auto copy = std::make_shared<std::vector<std::byte>>();
+      copy->reserve(data);
+      for (const Segment& s : out.segments) copy->insert(copy->end(), s.begin(), s.end());
+      out.segments.assign(1, Bytes(*copy));
+      out.keep = std::move(copy);
+    }
+    // What is large goes out at once: the time that takes is the network's, not that of building the message.
+    const bool large = data >= (64u << 10);
+    const std::int64_t t = large ? now_ns() : 0;
+    link_->send(std::move(out));
+    if (large) in_link_ns += now_ns() - t;
+    out = {};
+    table_.clear();
+    data = 0;
+    ++h.part;
+  };
+  for (std::uint32_t k = 0; k < x.size(); ++k) {
+    const Op& op = x.ops[x.place(k)];
+    wire::Record r;
+    r.code = op.code;
+    r.flags = op.flags;
+    r.space = op.space;
+    r.key = op.key;
+    r.index = k;
+    r.offset = op.offset;
+    r.length = op.length;
+    Bytes left = op.data;
+    do {
+      if (table_.ops() == wire::frame_ops_max || table_.bytes() + wire::record_bytes + limit::space_bytes + limit::object_name_bytes + 8 > wire::table_bytes_max ||
+          data == frame_data_ || (data && data + left.size() > frame_data_ && left.size() <= frame_data_))
+        emit(false);
+      const std::size_t n = std::min(left.size(), frame_data_ - data);
+      r.data_bytes = static_cast<std::uint32_t>(n);
+      table_.add(r);
+      if (n) {
+        // Neighbours in memory travel as one segment.
+        if (!out.segments.empty() && out.segments.back().data() + out.segments.back().size() == left.data())
+          out.segments.back() = {out.segments.back().data(), out.segments.back().size() + n};
+        else
+          out.segments.push_back(left.first(n));
+      }
+      data += n;
+      r.offset += n;
+      left = left.subspan(n);
+    } while (!left.empty());
+  }
+  emit(true);
+  x.serialise_ns = now_ns() - begin - in_link_ns;
+  // Alone on the line it goes now; behind others it goes with them, with the next wait, or when enough has gathered.
+  if (was_idle) link_->flush();
+  if (!answered) {
+    x.failed = !open_;
+    settle(x);
+  }
+  reap();
+}
+
+void Connection::settle(Exchange& x) {
+  if (x.failed && x.safety != Safety::none)
+    for (std::uint32_t k = 0; k < x.size(); ++k)
+      if (Outcome& out = x.outcomes[x.place(k)]; out.status == Status::pending) out.status = Status::disconnected;
+  x.done.store(true, std::memory_order_release);
+}
+
+void Connection::progress() {
+  if (!open_) return reap();
+  used_ns_ = now_ns();
+  link_->progress();
+  // The fabric may not notice that its peer is gone; the TCP connection does.
+  if (open_ && control_ && exchanges_.empty() && !control_->heard()) close(control_->last_words().empty() ? "the server ended the connection" : control_->last_words());
+  reap();
+}
+
+void Connection::wait(Exchange& x, Deadline deadline) {
+  if (open_) link_->flush();
+  reap();
+  // Waiting comes first: a link that has something returns from it at once, and one that has not need not be asked twice.
+  for (bool looked = false; !x.done.load(std::memory_order_acquire); looked = true) {
+    if (looked && deadline.passed()) {
+      for (std::uint32_t k = 0; k < x.size(); ++k)
+        if (Outcome& out = x.outcomes[x.place(k)]; out.status == Status::pending) out.status = Status::timed_out;
+      close("a batch ran into its deadline");
+    } else if (open_) {
+      link_->wait(deadline);
+      link_->progress();
+    }
+    reap();
+  }
+}
+
+std::byte* Connection::room_for(Exchange& x, std::uint32_t k, const wire::Answer& a) {
+  const Op& op = x.ops[k];
+  if (x.got.empty()) {
+    x.got.resize(x.ops.size());
+    x.room.resize(x.ops.size());
+  }
+  std::uint64_t& got = x.got[k];
+  if (!op.into.empty()) return op.into.size() - got < a.data_bytes ? nullptr : op.into.data() + got;
+  if (x.room[k] - got < a.data_bytes) {
+    std::uint64_t want = std::max<std::uint64_t>(got + a.data_bytes, 2 * got);
+    if (op.code == Code::object_read) want = std::max(want, std::min<std::uint64_t>(op.length, 64u << 20));
+    if (op.code == Code::kv_get) want = std::max(want, std::min<std::uint64_t>(a.value, limit::value_bytes));
+    const MutableBytes larger = x.arena->take(want);
+    if (got) std::memcpy(larger.data(), x.outcomes[k].data.data(), got);
+    x.outcomes[k].data = larger.first(got);
+    x.room[k] = want;
+  }
+  return const_cast<std::byte*>(x.outcomes[k].data.data()) + got;
+}
+
+bool Connection::place(Link&, const wire::Header& h, Bytes table, std::vector<iovec>& places) {
+  if (h.kind != wire::Kind::reply || h.data_bytes < 4096) return false;
+  const auto found = exchanges_.find(h.id);
+  if (found == exchanges_.end() || !wire::read_answers(h, table, answers_)) return false;
+  Exchange& x = *found->second;
+  // An answer for an operation that another answer of this frame speaks of too would go to the same place: leave that to frame().
+  std::uint32_t before = 0;
+  for (std::size_t n = 0; n < answers_.size(); ++n) {
+    const auto& a = answers_[n];
+    if (a.index >= x.size() || (n && a.index <= before)) return false;
+    before = a.index;
+  }
+  for (const auto& a : answers_) {
+    if (a.data_bytes == 0) continue;
+    std::byte* to = room_for(x, x.place(a.index), a);
+    if (!to) return false;
+    places.push_back({to, a.data_bytes});
+  }
+  return true;
+}
+
+void Connection::answer(Exchange& x, const wire::Header& h, Bytes data, bool placed) {
+  std::size_t at = 0;
+  for (const auto& a : answers_) {
+    for (std::uint32_t n = 0; n < a.run; ++n) {
+      const std::uint32_t k = x.place(a.index + n);
+      Outcome& out = x.outcomes[k];
+      const bool first = out.status == Status::pending;
+      if (first || out.status == Status::ok) out.status = a.status;
+      out.value = adds_up(x.ops[k].code) && !first ? out.value + a.value : a.value;
+      out.time_ns = a.time_ns;
+      if (a.data_bytes == 0) continue;
+      std::byte* to = room_for(x, k, a);
+      if (!to) return close("the server sent more than was asked for");
+      if (!placed) std::memcpy(to, data.data() + at, a.data_bytes);
+      at += a.data_bytes;
+      x.got[k] += a.data_bytes;
+      out.data = {x.ops[k].into.empty() ? out.data.data() : x.ops[k].into.data(), static_cast<std::size_t>(x.got[k])};
+    }
+  }
+  if (h.flags & wire::more) return;
+  exchanges_.erase(x.id);
+  x.wait_us = h.wait_us;
+  x.backend_us = h.backend_us;
+  for (std::uint32_t k = 0; k < x.size(); ++k) x.failed |= x.outcomes[x.place(k)].status == Status::pending;
+  settle(x);
+}
+
+void Connection::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bool placed) {
+  if (h.kind == wire::Kind::reply) {
+    const auto found = exchanges_.find(h.id);
+    if (found == exchanges_.end()) return;  // given up meanwhile
+    Exchange& x = *found->second;
+    lost_ += h.lost;
+    auto read = wire::read_answers(h, table, answers_);
+    if (read && std::any_of(answers_.begin(), answers_.end(), [&](const auto& a) { return a.index + a.run > x.size(); }))
+      read = Error{"store.bad_frame", "a reply to operations that were not sent", ""};
+    if (!read) return close(read.error().what);
+    std::uint32_t sum = wire::crc32c(table);
+    if (h.flags & wire::data_sum) {
+      if (placed) {
+        for (const auto& a : answers_)
+          if (a.data_bytes) sum = wire::crc32c({room_for(x, x.place(a.index), a), a.data_bytes}, sum);
+      } else {
+        sum = wire::crc32c(data, sum);
+      }
+    }
+    if (sum != h.body_crc) return close("a reply's checksum does not fit");
+    answer(x, h, data, placed);
+    return;
+  }
+  if (h.body_crc != wire::crc32c(data)) return close("a frame's checksum does not fit");
+  switch (h.kind) {
+    case wire::Kind::ping:
+      link_->send(plain_frame(wire::Kind::pong, {}, h.id));
+      link_->flush();
+      return;
+    case wire::Kind::goodbye:
+    case wire::Kind::fault: {
+      const auto text = wire::decode_text(data);
+      const std::string_view code = wire::text_value(text, "code"), what = wire::text_value(text, "what"), hint = wire::text_value(text, "hint");
+      failure_ = code.empty() ? Error{"store.disconnected", "the server ended the connection: " + std::string(text_of(data)), "see the server's log"}
+                              : Error{std::string(code), std::string(what), std::string(hint)};
+      return close(failure_.what);
+    }
+    default:
+      last_kind_ = h.kind;
+      last_text_ = text_of(data);
+      heard_one_ = true;
+      lost_ += h.lost;
+  }
+}
+
+void Connection::closed(Link&, const Error* error) {
+  if (error && failure_.code.empty()) failure_ = *error;
+  close("the server ended the connection");
+}
+
+void Connection::close(const std::string& why) {
+  if (!open_) return;
+  open_ = false;
+  if (failure_.code.empty()) failure_ = {"store.disconnected", why, "see the server's log; the next batch connects again"};
+}
+
+void Connection::reap() {
+  if (open_ || !link_) return;
+  // The links go before anyone is told: after that nothing writes to or reads from memory of the batches.
+  own_link_.reset();
+  control_.reset();
+  tcp_.reset();
+  link_ = nullptr;
+  for (auto& [id, x] : std::exchange(exchanges_, {})) {
+    x->failed = true;
+    settle(*x);
+  }
+}
+
+Result<std::string> Connection::status(Deadline deadline) {
+  link_->send(plain_frame(wire::Kind::status, {}));
+  link_->flush();
+  reap();
+  if (auto text = heard(wire::Kind::status, deadline); !text) return text.error();
+  return last_text_;
+}
+
+Result<std::uint64_t> Connection::drain(Deadline deadline) {
+  while (open_ && !exchanges_.empty()) {
+    if (deadline.passed()) {
+      close("flush ran into its deadline");
+      break;
+    }
+    if (link_->progress() == 0 && !exchanges_.empty() && open_) link_->wait(deadline);
+    reap();
+  }
+  reap();
+  if (!open_) return failure_;
+  link_->send(plain_frame(wire::Kind::ping, {}, next_id_++));
+  link_->flush();
+  if (auto pong = heard(wire::Kind::pong, deadline); !pong) return pong.error();
+  return std::exchange(lost_, 0);
+}
+
+}  // namespace sonde::store

@@ -1,0 +1,111 @@
+#include "store/server/lane.hpp"
+
+#include <chrono>
+
+#include "core/clock.hpp"
+
+namespace sonde::store {
+
+Lane::Lane(Role role, std::unique_ptr<Backend> backend, Metrics& metrics)
+    : role_(role), backend_(std::move(backend)), caps_(backend_->caps()), metrics_(metrics), thread_([this] { work(); }) {}
+
+Lane::~Lane() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+  (void)!backend_->settle();
+  if (caps_.durable) (void)!backend_->sync(true);
+}
+
+bool Lane::try_enter() {
+  const std::lock_guard lock(mutex_);
+  if (caps_.concurrent) {
+    ++inside_;
+    return true;
+  }
+  if (working_ || !queue_.empty() || inside_) return false;
+  inside_ = 1;
+  return true;
+}
+
+void Lane::leave() {
+  const std::lock_guard lock(mutex_);
+  if (--inside_ == 0) left_.notify_all();
+}
+
+void Lane::add(Task task) {
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(task));
+  }
+  wake_.notify_one();
+}
+
+std::size_t Lane::waiting() const {
+  const std::lock_guard lock(mutex_);
+  return queue_.size();
+}
+
+std::string Lane::broken() const {
+  const std::lock_guard lock(mutex_);
+  return broken_;
+}
+
+bool Lane::sync() {
+  if (!broken().empty()) return false;
+  const std::int64_t begin = now_ns();
+  auto ok = backend_->sync(false);
+  metrics_.synced[static_cast<std::size_t>(role_)].add(now_ns() - begin);
+  if (ok) return true;
+  metrics_.failed(ok.error().what);
+  const std::lock_guard lock(mutex_);
+  broken_ = ok.error().what;
+  return false;
+}
+
+void Lane::work() {
+  std::unique_lock lock(mutex_);
+  double settled_s = now_s();
+  for (;;) {
+    wake_.wait_for(lock, std::chrono::milliseconds(500), [&] { return stop_ || !queue_.empty(); });
+    if (!queue_.empty()) {
+      working_ = true;
+      // A backend that takes turns: wait for the thread that is inside; nobody new comes in while working_.
+      if (!caps_.concurrent) left_.wait(lock, [&] { return inside_ == 0; });
+      std::deque<Task> tasks = std::move(queue_);
+      queue_.clear();
+      lock.unlock();
+      bool durable = false;
+      for (auto& task : tasks) {
+        task.run();
+        durable |= task.durable;
+        if (!task.durable && task.done && !durable) {
+          task.done(true);
+          task.done = nullptr;
+        }
+      }
+      const bool synced = !durable || sync();
+      for (auto& task : tasks)
+        if (task.done) task.done(!task.durable || synced);
+      tasks.clear();
+      lock.lock();
+      working_ = !queue_.empty();
+      continue;
+    }
+    if (stop_) return;
+    if (now_s() - settled_s > 0.5) {
+      settled_s = now_s();
+      working_ = true;
+      if (!caps_.concurrent) left_.wait(lock, [&] { return inside_ == 0; });
+      lock.unlock();
+      if (auto ok = backend_->settle(); !ok) metrics_.failed(ok.error().what);
+      lock.lock();
+      working_ = !queue_.empty();
+    }
+  }
+}
+
+}  // namespace sonde::store

@@ -1,0 +1,59 @@
+#pragma once
+/// The way to one backend. What the backend can do at once is done by the thread that read it from the network; what has to
+/// reach stable storage, or would have to wait, queues here, and everything that queued meanwhile shares one sync():
+/// group commit. Any-thread.
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "store/backend.hpp"
+#include "store/server/metrics.hpp"
+
+namespace sonde::store {
+
+class Lane {
+ public:
+  /// `run` executes and keeps its answer; `done(synced)` gives it out, after the sync when `durable`.
+  struct Task {
+    std::function<void()> run;
+    std::function<void(bool synced)> done;
+    bool durable = false;
+  };
+
+  Lane(Role role, std::unique_ptr<Backend> backend, Metrics& metrics);
+  /// Works off the queue, settles and syncs what is there.
+  ~Lane();
+
+  Backend& backend() { return *backend_; }
+  const Caps& caps() const { return caps_; }
+
+  /// The backend for the calling thread, at once: false when something waits or works there, so that order and turns are kept.
+  bool try_enter();
+  void leave();
+  void add(Task task);
+  std::size_t waiting() const;
+  /// A sync failed, and nothing that asks for storage can be promised until a restart: the reason.
+  std::string broken() const;
+
+ private:
+  void work();
+  bool sync();
+
+  Role role_;
+  std::unique_ptr<Backend> backend_;
+  Caps caps_;
+  Metrics& metrics_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_, left_;
+  std::deque<Task> queue_;
+  unsigned inside_ = 0;    ///< threads between try_enter and leave
+  bool working_ = false, stop_ = false;
+  std::string broken_;
+  std::thread thread_;
+};
+
+}  // namespace sonde::store

@@ -1,0 +1,206 @@
+#include "store/server/server.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "core/clock.hpp"
+#include "core/json.hpp"
+#include "store/auth.hpp"
+#include "store/server/reactor.hpp"
+
+namespace sonde::store {
+
+namespace {
+
+constexpr Role all_roles[] = {Role::data, Role::kv, Role::db};
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::start(ServerConfig config) {
+  std::unique_ptr<Server> server(new Server);
+  server->config_ = std::move(config);
+  const ServerConfig& c = server->config_;
+  if (c.backends.empty())
+    return Error{"store.no_backend", "the server has no backend, so it would have no role", "give at least one: --backend data=memory, kv=memory or db=sqlite,path=…"};
+  auto address = parse_address(c.listen);
+  if (!address) return address.error();
+  const auto known = auth::methods();
+  if (std::find(known.begin(), known.end(), c.auth) == known.end())
+    return Error{"store.bad_auth", "there is no authentication '" + c.auth + "'", "use none, token or munge"};
+  if (c.auth == "none" && !is_loopback(*address))
+    return Error{"store.not_loopback", "without authentication a server listens on loopback only, and " + address->host + " is not", "add --auth token --token-file FILE, or --auth munge"};
+  if (c.auth == "token") {
+    auto token = auth::read_token(c.token_file);
+    if (!token) return token.error();
+    server->token_ = *token;
+  }
+  for (const auto& spec : c.backends) {
+    auto& lane = server->lanes_[static_cast<std::size_t>(spec.role)];
+    if (lane) return Error{"store.bad_backend", "two backends for the role " + std::string(name_of(spec.role)), "name one a role; start another server for the other"};
+    auto backend = open_backend(spec.role, spec.name, spec.settings);
+    if (!backend) return backend.error();
+    lane = std::make_unique<Lane>(spec.role, std::move(*backend), server->metrics_);
+  }
+  auto listener = tcp_listen(*address, server->port_);
+  if (!listener) return listener.error();
+  server->listener_ = *listener;
+  server->config_.listen = Address{address->host, server->port_}.text();
+  server->wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  server->started_s_ = now_s();
+  for (unsigned k = 0; k < std::max(1u, c.threads); ++k) server->reactors_.push_back(std::make_unique<Reactor>(*server));
+  server->acceptor_ = std::thread([s = server.get()] { s->accept_all(); });
+  return server;
+}
+
+Server::~Server() {
+  stop();
+  if (listener_ >= 0) ::close(listener_);
+  if (wake_ >= 0) ::close(wake_);
+}
+
+std::string Server::address() const { return config_.listen; }
+
+void Server::accept_all() {
+  for (;;) {
+    pollfd ready[2] = {{listener_, POLLIN, 0}, {wake_, POLLIN, 0}};
+    if (::poll(ready, 2, -1) < 0 && errno != EINTR) return;
+    if (stopping()) return;
+    const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (fd < 0) {
+      if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+        metrics_.failed(std::string("cannot accept a connection: ") + std::strerror(errno));
+        ::poll(&ready[1], 1, 100);  // the connection stays in the queue: asking at once again would spin
+      }
+      continue;
+    }
+    serve(fd);
+  }
+}
+
+void Server::serve(int fd) {
+  Reactor* least = reactors_.front().get();
+  std::size_t all = 0;
+  for (auto& r : reactors_) {
+    all += r->sessions();
+    if (r->sessions() < least->sessions()) least = r.get();
+  }
+  if (all < config_.connections) return least->add(fd);
+  ++metrics_.refused;
+  const Outgoing no = plain_frame(wire::Kind::goodbye, bytes_of(wire::encode_text({{"code", "store.unavailable"},
+                                                                                  {"what", "the server has " + std::to_string(all) + " connections, as many as it takes"},
+                                                                                  {"hint", "close some, or start it with more: --connections"}})));
+  (void)!::send(fd, no.head.data(), no.head.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  ::close(fd);
+}
+
+void Server::stop(double grace_s) {
+  if (stopped_) return;
+  stopped_ = true;
+  stopping_ = true;
+  const std::uint64_t one = 1;
+  if (wake_ >= 0) (void)!::write(wake_, &one, sizeof one);
+  if (acceptor_.joinable()) acceptor_.join();
+  const Deadline by = Deadline::in_s(grace_s);
+  for (auto& r : reactors_) r->stop(by);
+  // Lanes first: what they still have posts to reactors, which are only memory now.
+  for (auto& lane : lanes_) lane.reset();
+  reactors_.clear();
+}
+
+std::string Server::status() const {
+  JsonLine json;
+  json.add("version", SONDE_VERSION).add("listen", config_.listen).add("auth", config_.auth).add("up_s", now_s() - started_s_);
+  std::string roles = "[";
+  for (const Role role : all_roles) {
+    const auto k = static_cast<std::size_t>(role);
+    if (!lanes_[k]) continue;
+    const auto spec = std::find_if(config_.backends.begin(), config_.backends.end(), [&](const auto& b) { return b.role == role; });
+    JsonLine one;
+    one.add("role", name_of(role)).add("backend", spec->name).add("detail", lanes_[k]->backend().describe());
+    one.add("messages", metrics_.worked[k].count());
+    one.add("wait_p50_s", metrics_.waited[k].quantile_s(.5)).add("wait_p99_s", metrics_.waited[k].quantile_s(.99));
+    one.add("backend_p50_s", metrics_.worked[k].quantile_s(.5)).add("backend_p99_s", metrics_.worked[k].quantile_s(.99));
+    one.add("syncs", metrics_.synced[k].count()).add("sync_p50_s", metrics_.synced[k].quantile_s(.5)).add("sync_p99_s", metrics_.synced[k].quantile_s(.99));
+    one.add("waiting", lanes_[k]->waiting());
+    if (const std::string broken = lanes_[k]->broken(); !broken.empty()) one.add("broken", broken);
+    roles += (roles.size() > 1 ? "," : "") + one.text();
+  }
+  json.raw("roles", roles + "]");
+  JsonLine operations, outcomes;
+  for (std::size_t k = 0; k < metrics_.operations.size(); ++k)
+    if (const auto n = metrics_.operations[k].load(std::memory_order_relaxed)) operations.add(name_of(static_cast<Code>(k)), n);
+  for (std::size_t k = 0; k < metrics_.outcomes.size(); ++k)
+    if (const auto n = metrics_.outcomes[k].load(std::memory_order_relaxed)) outcomes.add(name_of(static_cast<Status>(k)), n);
+  json.raw("operations", operations.text()).raw("outcomes", outcomes.text());
+  json.add("connections", metrics_.connections.load()).add("connections_ever", metrics_.connections_ever.load()).add("refused", metrics_.refused.load());
+  json.add("frames", metrics_.frames.load()).add("bad_frames", metrics_.bad_frames.load());
+  json.add("bytes_in", metrics_.bytes_in.load()).add("bytes_out", metrics_.bytes_out.load());
+  json.add("last_error", metrics_.last_error()).add("last_error_s_ago", metrics_.last_error_s_ago());
+  return json.text();
+}
+
+std::string Server::metrics_text() const {
+  std::string out;
+  char line[256];
+  const auto family = [&](const char* name, const char* type, const char* help, const char* unit = nullptr) {
+    out += std::string("# TYPE ") + name + ' ' + type + '\n';
+    if (unit) out += std::string("# UNIT ") + name + ' ' + unit + '\n';
+    out += std::string("# HELP ") + name + ' ' + help + '\n';
+  };
+  family("sonde_store_operations", "counter", "Operations executed or refused, by kind.");
+  for (std::size_t k = 0; k < metrics_.operations.size(); ++k)
+    if (const auto n = metrics_.operations[k].load(std::memory_order_relaxed)) {
+      std::snprintf(line, sizeof line, "sonde_store_operations_total{operation=\"%s\"} %llu\n", std::string(name_of(static_cast<Code>(k))).c_str(), static_cast<unsigned long long>(n));
+      out += line;
+    }
+  family("sonde_store_outcomes", "counter", "Operations by their status.");
+  for (std::size_t k = 0; k < metrics_.outcomes.size(); ++k)
+    if (const auto n = metrics_.outcomes[k].load(std::memory_order_relaxed)) {
+      std::snprintf(line, sizeof line, "sonde_store_outcomes_total{status=\"%s\"} %llu\n", std::string(name_of(static_cast<Status>(k))).c_str(), static_cast<unsigned long long>(n));
+      out += line;
+    }
+  const auto counter = [&](const char* name, const char* help, std::uint64_t n, const char* unit = nullptr) {
+    family(name, "counter", help, unit);
+    std::snprintf(line, sizeof line, "%s_total %llu\n", name, static_cast<unsigned long long>(n));
+    out += line;
+  };
+  counter("sonde_store_in_bytes", "Data received, without headers and tables.", metrics_.bytes_in.load(), "bytes");
+  counter("sonde_store_out_bytes", "Data sent, without headers and tables.", metrics_.bytes_out.load(), "bytes");
+  counter("sonde_store_frames", "Frames received.", metrics_.frames.load());
+  counter("sonde_store_bad_frames", "Frames that were malformed or damaged.", metrics_.bad_frames.load());
+  counter("sonde_store_refused", "Connections refused.", metrics_.refused.load());
+  family("sonde_store_connections", "gauge", "Connections open now.");
+  std::snprintf(line, sizeof line, "sonde_store_connections %llu\n", static_cast<unsigned long long>(metrics_.connections.load()));
+  out += line;
+  const auto histogram = [&](const char* name, const char* help, const std::array<Durations, role_count>& by_role) {
+    family(name, "histogram", help, "seconds");
+    for (const Role role : all_roles) {
+      const Durations& d = by_role[static_cast<std::size_t>(role)];
+      if (!lanes_[static_cast<std::size_t>(role)]) continue;
+      std::uint64_t sum = 0;
+      const std::string label = "role=\"" + std::string(name_of(role)) + '"';
+      for (std::size_t k = 0; k < Durations::classes; ++k) {
+        sum += d.in_class(k);
+        if (k + 1 < Durations::classes)
+          std::snprintf(line, sizeof line, "%s_bucket{%s,le=\"%.9g\"} %llu\n", name, label.c_str(), Durations::edge_s(k), static_cast<unsigned long long>(sum));
+        else
+          std::snprintf(line, sizeof line, "%s_bucket{%s,le=\"+Inf\"} %llu\n", name, label.c_str(), static_cast<unsigned long long>(sum));
+        out += line;
+      }
+      std::snprintf(line, sizeof line, "%s_count{%s} %llu\n%s_sum{%s} %.9g\n", name, label.c_str(), static_cast<unsigned long long>(sum), name, label.c_str(), d.sum_s());
+      out += line;
+    }
+  };
+  histogram("sonde_store_wait_seconds", "A message's time in the server before its backend.", metrics_.waited);
+  histogram("sonde_store_backend_seconds", "A message's time in its backend.", metrics_.worked);
+  histogram("sonde_store_sync_seconds", "Time to bring a group of batches to stable storage.", metrics_.synced);
+  return out + "# EOF\n";
+}
+
+}  // namespace sonde::store

@@ -1,0 +1,76 @@
+#pragma once
+/// The storage server: listens, authenticates, and carries batches from links to backends. Any-thread where not said otherwise.
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "store/server/lane.hpp"
+#include "store/store.hpp"
+
+namespace sonde::store {
+
+class Reactor;
+
+struct ServerConfig {
+  std::string listen = "127.0.0.1:5440";  ///< port 0: any
+  std::vector<BackendSpec> backends;      ///< one a role at most; the roles are those that have one
+  std::string auth = "none";              ///< "none" (loopback only), "token", "munge"
+  std::string token_file;
+  std::vector<unsigned> users;            ///< munge: let in beside root and the server's own user
+  unsigned threads = 1;                   ///< that read from and write to connections
+  unsigned connections = 4096;            ///< at most
+  std::size_t frame_data = wire::frame_data_default;
+  unsigned credits = 128;                 ///< messages a client may have under way on a connection
+  double hello_timeout_s = 10;            ///< for a connection to say who it is
+  LinkOptions link;
+};
+
+class Server {
+ public:
+  /// Opens the backends, listens, and serves until stop(). Errors: store.cannot_listen, store.cannot_open, store.bad_token,
+  /// store.not_loopback (an address that others can reach, without authentication), store.no_backend.
+  static Result<std::unique_ptr<Server>> start(ServerConfig config);
+  /// As stop().
+  ~Server();
+
+  std::uint16_t port() const { return port_; }
+  std::string address() const;
+  /// JSON: roles, backends, counts, latencies, connections, last error.
+  std::string status() const;
+  /// The same as OpenMetrics text.
+  std::string metrics_text() const;
+  /// No new connections and requests; what is under way is answered within the grace, then backends are synced and closed.
+  void stop(double grace_s = 5);
+
+  /// Serves a connected socket as if it had been accepted; takes it.
+  void serve(int fd);
+
+  // For sessions.
+  const ServerConfig& config() const { return config_; }
+  const std::string& token() const { return token_; }
+  Metrics& metrics() { return metrics_; }
+  Lane* lane(Role role) { return lanes_[static_cast<std::size_t>(role)].get(); }
+  bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
+
+ private:
+  Server() = default;
+  void accept_all();
+
+  ServerConfig config_;
+  std::string token_;
+  Metrics metrics_;
+  std::array<std::unique_ptr<Lane>, role_count> lanes_;
+  std::vector<std::unique_ptr<Reactor>> reactors_;
+  int listener_ = -1, wake_ = -1;
+  std::uint16_t port_ = 0;
+  double started_s_ = 0;
+  std::atomic<bool> stopping_ = false;
+  bool stopped_ = false;
+  std::thread acceptor_;
+};
+
+}  // namespace sonde::store

@@ -1,0 +1,716 @@
+#include "store/server/session.hpp"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/clock.hpp"
+#include "store/auth.hpp"
+
+namespace sonde::store {
+
+namespace {
+
+constexpr std::size_t backlog_max = 4u << 20;   ///< answers that a slow reader may leave in memory before its reads wait
+constexpr std::size_t backlog_low = 1u << 20;
+constexpr std::size_t queued_max = 8u << 20;    ///< frames of one connection that wait for a backend
+constexpr std::size_t turn_bytes = 8u << 20;    ///< read for one connection before others have their turn
+constexpr std::size_t mixed_reads_max = 64u << 20;
+
+bool writes(Code code) {
+  switch (code) {
+    case Code::object_read:
+    case Code::object_status:
+    case Code::object_list:
+    case Code::kv_get:
+    case Code::kv_scan:
+    case Code::db_describe:
+    case Code::db_query: return false;
+    default: return true;
+  }
+}
+
+Op op_of(const wire::Record& r, Bytes data) {
+  Op op;
+  op.code = r.code;
+  op.flags = r.flags;
+  op.space = r.space;
+  op.key = r.key;
+  op.offset = r.offset;
+  op.length = r.length;
+  op.data = data;
+  return op;
+}
+
+std::string words(const Error& e) { return wire::encode_text({{"code", e.code}, {"what", e.what}, {"hint", e.hint}}); }
+
+}  // namespace
+
+Session::Session(Reactor& reactor, int fd)
+    : reactor_(reactor), server_(reactor.server()), tcp_(std::make_unique<TcpLink>(fd, server_.config().link, *this)), link_(tcp_.get()), since_ns_(now_ns()) {
+  ++server_.metrics().connections;
+  ++server_.metrics().connections_ever;
+}
+
+Session::~Session() { --server_.metrics().connections; }
+
+std::uint32_t Session::events() const {
+  const short wanted = link_ == tcp_.get() ? tcp_->wait_events() : POLLIN;
+  return (wanted & POLLIN ? EPOLLIN : 0u) | (wanted & POLLOUT ? EPOLLOUT : 0u);
+}
+
+bool Session::arm() { return !alive_ || !own_link_ || own_link_->arm(); }
+
+void Session::ready() {
+  for (bool again = true; again && alive_ && !upgrading_;) {
+    link_->progress();
+    if (alive_ && control_ && !control_->heard()) closed(*tcp_, nullptr);
+    if (!alive_ || upgrading_) return;
+    pump();
+    if (!alive_) return;
+    // A client that does not take its answers gets no more until it does. Frames that were received meanwhile lie in the link:
+    // no event will tell of them.
+    const bool full = link_->backlog() > backlog_max || queued_bytes_ > queued_max || !jobs_.empty();
+    again = !full && !receiving_;
+    receiving_ = !full;
+    link_->receive(receiving_);
+  }
+  if (alive_ && !upgrading_) link_->flush();
+}
+
+void Session::pump() {
+  while (alive_ && !jobs_.empty() && link_->backlog() < backlog_low) {
+    Job& job = jobs_.front();
+    const auto message = job.message;
+    const bool ended = run_data(*message, job.frame->records, job.frame->data, job.position, scratch_, [this](Outgoing out) { link_->send(std::move(out)); }, true);
+    if (!ended) {
+      // Its turn is over, whether the client takes what it gets or not: others are served first.
+      link_->flush();
+      if (link_->backlog() < backlog_low) soon();
+      break;
+    }
+    jobs_.pop_front();
+    finish_frame(message);
+  }
+}
+
+void Session::soon() {
+  if (std::exchange(posted_, true)) return;
+  reactor_.post([self = shared_from_this()] {
+    self->posted_ = false;
+    self->ready();
+  });
+}
+
+void Session::goodbye() {
+  if (!alive_) return;
+  tcp_->send(plain_frame(wire::Kind::goodbye, bytes_of(words({"store.unavailable", "the server is shutting down", "connect again when it is back"}))));
+  tcp_->flush();
+  alive_ = false;
+  reactor_.drop(*this);
+}
+
+void Session::refuse(const Error& error, bool fault) {
+  if (!alive_) return;
+  ++(fault ? server_.metrics().bad_frames : server_.metrics().refused);
+  server_.metrics().failed((client_.empty() ? tcp_->peer_host() : client_) + ": " + error.what);
+  tcp_->send(plain_frame(fault ? wire::Kind::fault : wire::Kind::goodbye, bytes_of(words(error))));
+  tcp_->flush();
+  alive_ = false;
+  reactor_.drop(*this);
+}
+
+void Session::closed(Link&, const Error* error) {
+  if (!alive_) return;
+  if (error && error->code == "store.bad_frame") {
+    ++server_.metrics().bad_frames;
+    server_.metrics().failed((client_.empty() ? std::string("a peer") : client_) + ": " + error->what);
+  }
+  alive_ = false;
+  reactor_.drop(*this);
+}
+
+void Session::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bool) {
+  if (!alive_) return;
+  server_.metrics().frames.fetch_add(1, std::memory_order_relaxed);
+  if (h.kind == wire::Kind::request) {
+    if (state_ != State::ready) return refuse({"store.bad_frame", "a request before the connection was welcomed", "both sides must run the same version of Sonde"}, true);
+    return request(h, table, data);
+  }
+  if (h.body_crc != wire::crc32c(data)) return refuse({"store.bad_frame", "a frame's checksum does not fit", "check the network between client and server"}, true);
+  switch (h.kind) {
+    case wire::Kind::hello: {
+      if (state_ != State::hello) break;
+      if (server_.stopping()) return refuse({"store.unavailable", "the server is shutting down", "connect again when it is back"}, false);
+      const auto text = wire::decode_text(data);
+      client_ = wire::text_value(text, "client");
+      client_.resize(std::min<std::size_t>(client_.size(), 128));
+      client_nonce_ = wire::text_value(text, "nonce");
+      wanted_transport_ = wire::text_value(text, "transport");
+      checksum_ = wire::text_value(text, "checksum") != "head";
+      link_options_ = server_.config().link;
+      link_options_.frame_data = server_.config().frame_data;
+      apply_style(wire::text_value(text, "link"), link_options_);
+      tcp_->adopt(link_options_);
+      nonce_ = auth::nonce();
+      state_ = State::proof;
+      tcp_->send(plain_frame(wire::Kind::challenge, bytes_of(wire::encode_text({{"auth", server_.config().auth}, {"nonce", nonce_}}))));
+      tcp_->flush();
+      return;
+    }
+    case wire::Kind::proof:
+      if (state_ != State::proof) break;
+      return welcome(wire::decode_text(data));
+    case wire::Kind::ping:
+      if (state_ != State::ready) break;
+      pings_.push_back(h.id);
+      if (pings_.size() > 64) return refuse({"store.bad_frame", "too many pings at once", ""}, true);
+      if (queued_ == 0 && jobs_.empty()) give_back(0);
+      return;
+    case wire::Kind::pong: return;
+    case wire::Kind::status: {
+      if (state_ != State::ready) break;
+      std::string text = server_.status();
+      tcp_->send(plain_frame(wire::Kind::status, bytes_of(text)));
+      tcp_->flush();
+      return;
+    }
+    case wire::Kind::transport:
+      if (state_ != State::ready || own_link_ || upgrading_) break;
+      return upgrade(data);
+    case wire::Kind::goodbye:
+    case wire::Kind::fault: return closed(*tcp_, nullptr);
+    default: break;
+  }
+  refuse({"store.bad_frame", "a frame of kind " + std::to_string(static_cast<int>(h.kind)) + " where none was expected", "both sides must run the same version of Sonde"}, true);
+}
+
+void Session::welcome(const wire::Text& text) {
+  const ServerConfig& config = server_.config();
+  const Error denied{"store.denied", "the server did not accept who this client says it is", "check the token file, or the MUNGE key and user"};
+  wire::Text welcome;
+  if (config.auth == "token") {
+    if (client_nonce_.size() < 32 || !auth::equal(wire::text_value(text, "proof"), auth::token_proof(server_.token(), "client", client_nonce_, nonce_))) return refuse(denied, false);
+    welcome.emplace_back("proof", auth::token_proof(server_.token(), "server", client_nonce_, nonce_));
+  } else if (config.auth == "munge") {
+    auto user = auth::munge_user(std::string(wire::text_value(text, "proof")), nonce_);
+    if (!user) return refuse(user.error(), false);
+    if (*user != 0 && *user != ::geteuid() && std::find(config.users.begin(), config.users.end(), *user) == config.users.end())
+      return refuse({"store.denied", "the user " + std::to_string(*user) + " may not use this server", "its operator can let you in with --user"}, false);
+  }
+  std::string roles;
+  for (const Role role : {Role::data, Role::kv, Role::db})
+    if (server_.lane(role)) roles += (roles.empty() ? "" : ",") + std::string(name_of(role));
+  welcome.emplace_back("roles", roles);
+  welcome.emplace_back("credits", std::to_string(config.credits));
+  welcome.emplace_back("frame_data", std::to_string(config.frame_data));
+  welcome.emplace_back("version", SONDE_VERSION);
+  state_ = State::ready;
+  tcp_->send(plain_frame(wire::Kind::welcome, bytes_of(wire::encode_text(welcome))));
+  tcp_->flush();
+}
+
+void Session::upgrade(Bytes first) {
+  auto transport = open_transport(wanted_transport_);
+  if (!transport) return refuse(transport.error(), false);
+  transport_ = *transport;
+  // The two halves talk by turns, which an event loop cannot wait for: a thread does, once this call has left the link.
+  upgrading_ = true;
+  tcp_->receive(false);
+  reactor_.watch(*this);
+  reactor_.post([self = shared_from_this(), first = std::vector<std::byte>(first.begin(), first.end())]() mutable {
+    self->reactor_.spawn([self, first = std::move(first)] { self->make_link(first); });
+  });
+}
+
+void Session::make_link(std::vector<std::byte> first) {
+  control_ = std::make_unique<TcpControl>(*tcp_);
+  tcp_->receive(true);
+  auto made = std::make_shared<Result<std::unique_ptr<Link>>>(transport_->accept(*control_, first, link_options_, *this, Deadline::in_s(server_.config().hello_timeout_s)));
+  reactor_.post([self = shared_from_this(), made] {
+    self->upgrading_ = false;
+    if (!*made) {
+      self->tcp_->turn_to(*self);
+      return self->refuse(made->error(), false);
+    }
+    self->own_link_ = std::move(**made);
+    self->link_ = self->own_link_.get();
+    self->reactor_.watch(*self);
+    self->ready();
+  });
+}
+
+bool Session::too_late(const Message& m) const {
+  return m.header.timeout_ms && now_ns() - m.arrived_ns.load(std::memory_order_relaxed) > std::int64_t{m.header.timeout_ms} * 1'000'000;
+}
+
+std::shared_ptr<Arena> Session::take_arena() {
+  for (auto& arena : arenas_)
+    if (arena.use_count() == 1) {
+      arena->clear();
+      return arena;
+    }
+  auto arena = std::make_shared<Arena>(16u << 10);
+  if (arenas_.size() < 16) arenas_.push_back(arena);
+  return arena;
+}
+
+void Session::request(const wire::Header& h, Bytes table, Bytes data) {
+  const std::int64_t now = now_ns();
+  std::uint32_t sum = wire::crc32c(table);
+  if (h.flags & wire::data_sum) sum = wire::crc32c(data, sum);
+  const bool damaged = sum != h.body_crc;
+  if (!damaged)
+    if (auto ok = wire::read_table(h, table, records_); !ok) return refuse(ok.error(), true);
+  server_.metrics().bytes_in.fetch_add(data.size(), std::memory_order_relaxed);
+
+  Lane* lane = server_.lane(h.role);
+  if (!message_) {
+    if (h.part != 0 || h.batch_ops == 0) return refuse({"store.bad_frame", "a message that does not begin with its first frame", ""}, true);
+    message_ = std::make_shared<Message>();
+    message_->header = h;
+    message_->arena = take_arena();
+    if (!lane || (h.safety == Safety::storage && !lane->caps().durable))
+      message_->refused = Status::unsupported;
+    else if (server_.stopping())
+      message_->refused = Status::unavailable;
+  } else if (h.id != message_->header.id || h.part != message_->parts || h.role != message_->header.role || h.safety != message_->header.safety ||
+             h.batch_ops != message_->header.batch_ops || (h.flags ^ message_->header.flags) & wire::no_reply) {
+    return refuse({"store.bad_frame", "a frame that does not continue the message before it", ""}, true);
+  }
+  const std::shared_ptr<Message> message = message_;
+  Message& m = *message;
+  ++m.parts;
+  m.arrived_ns = now;
+  m.complete = !(h.flags & wire::more);
+  if (m.complete) message_.reset();
+  const Emit send = [this](Outgoing out) { link_->send(std::move(out)); };
+  if (damaged) {
+    // Half of it is in the lane already: there is no answer that would be right for all.
+    if (m.queued) return refuse({"store.bad_frame", "a frame's checksum does not fit", "check the network between client and server"}, true);
+    m.refused = Status::corrupt;
+  }
+  if (m.refused != Status::ok) {
+    m.held.clear();
+    if (m.complete) finish_frame(message);
+    return;
+  }
+
+  if (h.role == Role::data) {
+    bool durable = false;
+    if (h.safety == Safety::storage)
+      for (const auto& r : records_) durable |= writes(r.code);
+    auto& outstanding = lane_tasks_[static_cast<std::size_t>(h.role)];
+    if (m.queued || durable || outstanding || !lane->try_enter()) {
+      m.queued = true;
+      hold(m, table, data, std::move(records_));
+      records_ = {};
+      return enqueue(message);
+    }
+    m.wait_ns = std::max<std::int64_t>(m.wait_ns, 0);  // executed where it arrived
+    Position position;
+    bool ended = true;
+    if (too_late(m))
+      for (const auto& r : records_) answer(m, r.index, op_of(r, {}), {Status::timed_out, 0, 0, {}}, send);
+    else
+      ended = run_data(m, records_, data, position, scratch_, send, true);
+    lane->leave();
+    if (ended) return finish_frame(message);
+    // The client has to take what was read before more is: the rest of this frame waits in memory of its own.
+    hold(m, table, data, std::move(records_));
+    records_ = {};
+    jobs_.push_back({message, std::move(m.held.back()), position});
+    m.held.pop_back();
+    soon();
+    receiving_ = false;
+    link_->receive(false);
+    return;
+  }
+
+  // kv and db: all or nothing, so all of it has to be here first.
+  m.held_bytes += table.size() + data.size();
+  if (m.held_bytes > limit::atomic_batch_bytes) {
+    m.refused = Status::too_large;
+    m.held.clear();
+    if (m.complete) finish_frame(message);
+    return;
+  }
+  bool durable = false;
+  if (h.safety == Safety::storage)
+    for (const auto& r : records_) durable |= writes(r.code);
+  m.queued |= durable;
+  auto& outstanding = lane_tasks_[static_cast<std::size_t>(h.role)];
+  if (m.complete && m.parts == 1 && !m.queued && !outstanding && lane->try_enter()) {
+    // The common case: one frame, executed where it lies.
+    m.wait_ns = 0;
+    auto view = std::make_unique<Message::Held>();
+    view->data = data;
+    view->records = std::move(records_);
+    records_ = {};
+    m.held.push_back(std::move(view));
+    if (too_late(m)) {
+      refuse_all(m, Status::timed_out, send);
+    } else {
+      run_atomic(m, scratch_, send);
+    }
+    records_ = std::move(m.held[0]->records);
+    lane->leave();
+    return;
+  }
+  hold(m, table, data, std::move(records_));
+  records_ = {};
+  if (!m.complete) return;
+  if (!m.queued && !outstanding && lane->try_enter()) {
+    m.wait_ns = now_ns() - now;
+    run_atomic(m, scratch_, send);
+    lane->leave();
+    return;
+  }
+  enqueue(message);
+}
+
+void Session::hold(Message& m, Bytes table, Bytes data, std::vector<wire::Record>&& records) {
+  auto held = std::make_unique<Message::Held>();
+  held->table.assign(table.begin(), table.end());
+  held->copy.assign(data.begin(), data.end());
+  held->data = held->copy;
+  held->records = std::move(records);
+  // Names pointed into the frame as it was received: now into the copy.
+  const auto* from = reinterpret_cast<const char*>(table.data());
+  const auto* to = reinterpret_cast<const char*>(held->table.data());
+  for (auto& r : held->records) {
+    r.space = {to + (r.space.data() - from), r.space.size()};
+    r.key = {to + (r.key.data() - from), r.key.size()};
+  }
+  m.held.push_back(std::move(held));
+}
+
+/// Hands what a message holds to its lane: a frame of objects, or a whole batch of kv or db.
+void Session::enqueue(std::shared_ptr<Message> message) {
+  Message& m = *message;
+  const Role role = m.header.role;
+  Lane& lane = *server_.lane(role);
+  std::shared_ptr<Message::Held> frame;
+  std::size_t bytes = m.held_bytes;
+  if (role == Role::data) {
+    frame = std::move(m.held.back());
+    m.held.clear();
+    bytes = frame->table.size() + frame->data.size();
+  }
+  // The pool of arenas is this thread's.
+  if (m.parts == 1 || role != Role::data) m.arena = take_fresh(false);
+  ++lane_tasks_[static_cast<std::size_t>(role)];
+  ++queued_;
+  queued_bytes_ += bytes;
+  struct Result {
+    std::vector<Outgoing> frames;
+    bool complete = false;
+  };
+  auto result = std::make_shared<Result>();
+  result->complete = m.complete;
+  auto self = shared_from_this();
+  Lane::Task task;
+  const bool last = m.complete;
+  task.durable = last && m.header.safety == Safety::storage;
+  task.run = [self, message, frame, result, last] {
+    Message& msg = *message;
+    const Emit collect = [&](Outgoing out) { result->frames.push_back(std::move(out)); };
+    Scratch scratch;
+    if (msg.wait_ns < 0) msg.wait_ns = now_ns() - msg.arrived_ns.load(std::memory_order_relaxed);
+    if (!frame) {
+      if (self->too_late(msg))
+        self->refuse_all(msg, Status::timed_out, collect);
+      else
+        self->run_atomic(msg, scratch, collect);
+      return;
+    }
+    Position position;
+    if (self->too_late(msg))
+      for (const auto& r : frame->records) self->answer(msg, r.index, op_of(r, {}), {Status::timed_out, 0, 0, {}}, collect);
+    else
+      self->run_data(msg, frame->records, frame->data, position, scratch, collect, false);
+    if (last) self->emit_reply(msg, true, collect);
+  };
+  task.done = [self, message, result, role, bytes](bool synced) {
+    self->reactor_.post([self, message, result, role, bytes, synced] {
+      --self->lane_tasks_[static_cast<std::size_t>(role)];
+      --self->queued_;
+      if (self->alive_) {
+        if (!synced && message->header.safety == Safety::storage) {
+          // What was executed cannot be promised: every answer of the message becomes io_error.
+          Message failed;
+          failed.header = message->header;
+          failed.wait_ns = message->wait_ns;
+          failed.backend_ns = message->backend_ns;
+          if (result->complete) self->refuse_all(failed, Status::io_error, [&](Outgoing out) { self->link_->send(std::move(out)); });
+        } else {
+          for (auto& out : result->frames) self->link_->send(std::move(out));
+        }
+        self->lost_ += static_cast<std::uint32_t>(message->header.flags & wire::no_reply ? std::exchange(message->failed, 0) : 0);
+      }
+      self->give_back(bytes);
+    });
+  };
+  lane.add(std::move(task));
+}
+
+void Session::give_back(std::size_t bytes) {
+  queued_bytes_ -= bytes;
+  if (!alive_) return;
+  if (queued_ == 0) {
+    for (const std::uint64_t id : std::exchange(pings_, {})) {
+      Outgoing pong = plain_frame(wire::Kind::pong, {}, id);
+      wire::Header h;
+      h.kind = wire::Kind::pong;
+      h.flags = wire::data_sum;
+      h.id = id;
+      h.lost = std::exchange(lost_, 0);
+      wire::encode(h, pong.head.data());
+      link_->send(std::move(pong));
+    }
+  }
+  link_->flush();
+  if (bytes) ready();
+}
+
+void Session::finish_frame(const std::shared_ptr<Message>& message) {
+  if (!message->complete) return;
+  const Emit send = [this](Outgoing out) { link_->send(std::move(out)); };
+  if (message->refused != Status::ok)
+    refuse_all(*message, message->refused, send);
+  else
+    emit_reply(*message, true, send);
+  if (message->header.flags & wire::no_reply) lost_ += static_cast<std::uint32_t>(message->failed);
+}
+
+void Session::refuse_all(Message& m, Status status, const Emit& emit) {
+  m.answers.clear();
+  m.segments.clear();
+  m.data = 0;
+  m.failed = m.header.batch_ops;
+  server_.metrics().outcomes[static_cast<std::size_t>(status)].fetch_add(m.header.batch_ops, std::memory_order_relaxed);
+  wire::Answer a;
+  a.status = status;
+  a.run = m.header.batch_ops;
+  m.answers.add(a);
+  emit_reply(m, true, emit);
+}
+
+void Session::answer(Message& m, std::uint32_t index, const Op& op, const Outcome& out, const Emit& emit) {
+  server_.metrics().operations[static_cast<std::size_t>(op.code) % 128].fetch_add(1, std::memory_order_relaxed);
+  server_.metrics().outcomes[static_cast<std::size_t>(out.status)].fetch_add(1, std::memory_order_relaxed);
+  if (out.status != Status::ok && out.status != Status::not_found) {
+    ++m.failed;
+    if (out.status == Status::io_error || out.status == Status::no_space || out.status == Status::denied)
+      server_.metrics().failed(std::string(name_of(op.code)) + " of '" + std::string(op.key) + "' in '" + std::string(op.space) + "': " + std::string(explain(out.status)));
+  }
+  if (m.header.flags & wire::no_reply) return;
+  Bytes left = out.status == Status::ok ? out.data : Bytes{};
+  const std::size_t frame_data = server_.config().frame_data;
+  do {
+    if (m.answers.ops() == wire::frame_ops_max || m.answers.bytes() > (256u << 10) || m.data >= frame_data || (m.data && m.data + left.size() > frame_data && left.size() <= frame_data)) emit_reply(m, false, emit);
+    const std::size_t n = std::min(left.size(), frame_data - m.data);
+    wire::Answer a;
+    a.status = out.status;
+    a.index = index;
+    a.value = out.value;
+    a.time_ns = out.time_ns;
+    a.data_bytes = static_cast<std::uint32_t>(n);
+    m.answers.add(a);
+    if (n) {
+      if (!m.segments.empty() && m.segments.back().data() + m.segments.back().size() == left.data())
+        m.segments.back() = {m.segments.back().data(), m.segments.back().size() + n};
+      else
+        m.segments.push_back(left.first(n));
+      m.data += static_cast<std::uint32_t>(n);
+    }
+    left = left.subspan(n);
+  } while (!left.empty());
+}
+
+void Session::emit_reply(Message& m, bool last, const Emit& emit) {
+  if (last && m.wait_ns >= 0) {
+    const auto role = static_cast<std::size_t>(m.header.role);
+    server_.metrics().waited[role].add(m.wait_ns);
+    server_.metrics().worked[role].add(m.backend_ns);
+  }
+  if (m.header.flags & wire::no_reply) return;
+  wire::Header h;
+  h.kind = wire::Kind::reply;
+  h.flags = static_cast<std::uint16_t>((last ? 0 : wire::more) | (checksum_ ? wire::data_sum : 0));
+  h.id = m.header.id;
+  h.ops = m.answers.ops();
+  h.table_bytes = static_cast<std::uint32_t>(m.answers.bytes());
+  h.data_bytes = m.data;
+  h.role = m.header.role;
+  h.safety = m.header.safety;
+  h.part = m.part_out++;
+  h.batch_ops = m.header.batch_ops;
+  h.wait_us = static_cast<std::uint32_t>(std::max<std::int64_t>(m.wait_ns, 0) / 1000);
+  h.backend_us = static_cast<std::uint32_t>(m.backend_ns / 1000);
+  h.body_crc = wire::crc32c(m.answers.table());
+  if (checksum_)
+    for (const Segment& s : m.segments) h.body_crc = wire::crc32c(s, h.body_crc);
+  Outgoing out;
+  out.head.resize(wire::header_bytes + m.answers.bytes());
+  wire::encode(h, out.head.data());
+  if (m.answers.bytes()) std::memcpy(out.head.data() + wire::header_bytes, m.answers.table().data(), m.answers.bytes());
+  out.segments = std::move(m.segments);
+  out.keep = m.arena;
+  out.last = last;
+  server_.metrics().bytes_out.fetch_add(m.data, std::memory_order_relaxed);
+  m.answers.clear();
+  m.segments.clear();
+  m.data = 0;
+  emit(std::move(out));
+}
+
+/// Executes operations on objects from `position` on. False: the client has to read first (bounded only).
+bool Session::run_data(Message& m, std::span<const wire::Record> records, Bytes data, Position& position, Scratch& s, const Emit& emit, bool bounded) {
+  Backend& backend = server_.lane(Role::data)->backend();
+  const std::size_t frame_data = server_.config().frame_data;
+  std::size_t read = 0;
+  while (position.record < records.size()) {
+    if (bounded && (read > turn_bytes || link_->backlog() > backlog_max)) return false;
+    s.ops.clear();
+    s.indexes.clear();
+    std::size_t reads = 0;
+    bool stopped = false;
+    // As many operations as fill one frame of answers; a read that is larger comes in pieces, each a turn of its own.
+    while (position.record < records.size() && !stopped) {
+      const wire::Record& r = records[position.record];
+      Op op = op_of(r, data.subspan(position.data, r.data_bytes));
+      if (const Status status = check(op); status != Status::ok || r.code == Code::sync) {
+        if (!s.ops.empty()) break;
+        Outcome out{status, 0, 0, {}};
+        if (status == Status::ok && !backend.sync(true)) out.status = Status::io_error;
+        answer(m, r.index, op, out, emit);
+        position.data += r.data_bytes;
+        ++position.record;
+        continue;
+      }
+      if (r.code == Code::object_read && m.header.flags & wire::no_reply) op.length = 0;  // nobody will see it
+      if (r.code == Code::object_read && op.length) {
+        if (reads >= frame_data) break;
+        const std::uint64_t left = r.length - position.done;
+        const std::size_t n = static_cast<std::size_t>(std::min<std::uint64_t>(left, frame_data - reads));
+        // A whole one that would fit into a frame of its own is not cut.
+        if (n < left && left <= frame_data && reads) break;
+        op.offset = r.offset + position.done;
+        op.length = n;
+        op.into = m.arena->take(n);
+        reads += n;
+        if (n < left) {
+          s.ops.push_back(op);
+          s.indexes.push_back(r.index);
+          stopped = true;  // whether it goes on is known when this piece is read
+          break;
+        }
+      }
+      s.ops.push_back(op);
+      s.indexes.push_back(r.index);
+      position.data += r.data_bytes;
+      position.done = 0;
+      ++position.record;
+    }
+    if (s.ops.empty()) continue;
+    read += reads;
+    if (!bounded && read > mixed_reads_max) {
+      for (; position.record < records.size(); ++position.record) answer(m, records[position.record].index, op_of(records[position.record], {}), {Status::too_large, 0, 0, {}}, emit);
+      return true;
+    }
+    s.outcomes.assign(s.ops.size(), {});
+    const std::int64_t begin = now_ns();
+    backend.execute(s.ops, m.header.safety, s.outcomes, *m.arena);
+    m.backend_ns += now_ns() - begin;
+    for (std::size_t k = 0; k < s.ops.size(); ++k) answer(m, s.indexes[k], s.ops[k], s.outcomes[k], emit);
+    if (stopped) {
+      const Outcome& piece = s.outcomes.back();
+      const wire::Record& r = records[position.record];
+      position.done += s.ops.back().length;
+      if (piece.status != Status::ok || piece.data.size() < s.ops.back().length || position.done >= r.length) {
+        position.data += r.data_bytes;
+        position.done = 0;
+        ++position.record;
+      }
+    }
+    if (m.data) {
+      // What was read goes out before more is read, in memory that is then its own.
+      const bool all = position.record == records.size() && m.complete;
+      if (!all) {
+        emit_reply(m, false, emit);
+        m.arena = take_fresh(bounded);
+      }
+    }
+  }
+  return true;
+}
+
+/// Executes a batch that is all or nothing, from the frames that its message holds.
+void Session::run_atomic(Message& m, Scratch& s, const Emit& emit) {
+  Backend& backend = server_.lane(m.header.role)->backend();
+  s.ops.assign(m.header.batch_ops, {});
+  std::vector<std::uint8_t> seen(m.header.batch_ops, 0);
+  std::vector<std::vector<Bytes>> pieces;
+  bool sound = true;
+  for (const auto& held : m.held) {
+    std::size_t at = 0;
+    for (const auto& r : held->records) {
+      const Bytes part = held->data.subspan(at, r.data_bytes);
+      at += r.data_bytes;
+      Op& op = s.ops[r.index];
+      if (!seen[r.index]) {
+        op = op_of(r, part);
+        seen[r.index] = 1;
+        continue;
+      }
+      // Another piece of the same operation.
+      if (r.code != op.code || r.key != op.key || r.space != op.space) sound = false;
+      if (pieces.empty()) pieces.resize(m.header.batch_ops);
+      if (pieces[r.index].empty()) pieces[r.index].push_back(op.data);
+      pieces[r.index].push_back(part);
+    }
+  }
+  if (!sound || std::find(seen.begin(), seen.end(), 0) != seen.end()) return refuse_all(m, Status::invalid, emit);
+  for (std::size_t k = 0; k < pieces.size(); ++k) {
+    if (pieces[k].empty()) continue;
+    std::size_t size = 0;
+    for (const Bytes p : pieces[k]) size += p.size();
+    const MutableBytes whole = m.arena->take(size);
+    std::size_t at = 0;
+    for (const Bytes p : pieces[k]) {
+      if (!p.empty()) std::memcpy(whole.data() + at, p.data(), p.size());
+      at += p.size();
+    }
+    s.ops[k].data = whole;
+  }
+  s.outcomes.assign(s.ops.size(), {});
+  bool any_bad = false;
+  for (std::size_t k = 0; k < s.ops.size(); ++k) {
+    Role role = m.header.role;
+    s.outcomes[k].status = !role_of(s.ops[k].code, role) || role != m.header.role ? Status::unsupported : check(s.ops[k]);
+    any_bad |= s.outcomes[k].status != Status::ok;
+  }
+  if (any_bad) {
+    for (auto& out : s.outcomes)
+      if (out.status == Status::ok) out.status = Status::aborted;
+  } else if (s.ops.size() == 1 && s.ops[0].code == Code::sync) {
+    auto ok = backend.sync(true);
+    s.outcomes[0].status = ok ? Status::ok : Status::io_error;
+    if (!ok) server_.metrics().failed(ok.error().what);
+  } else {
+    auto results = std::make_shared<Arena>(16u << 10, limit::atomic_batch_bytes);
+    const std::int64_t begin = now_ns();
+    backend.execute(s.ops, m.header.safety, s.outcomes, *results);
+    m.backend_ns += now_ns() - begin;
+    m.arena = results;  // what was written is no longer needed; what was read is
+  }
+  for (std::size_t k = 0; k < s.ops.size(); ++k) answer(m, static_cast<std::uint32_t>(k), s.ops[k], s.outcomes[k], emit);
+  emit_reply(m, true, emit);
+  if (m.header.flags & wire::no_reply && !m.queued) lost_ += static_cast<std::uint32_t>(m.failed);
+}
+
+}  // namespace sonde::store

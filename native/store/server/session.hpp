@@ -1,0 +1,134 @@
+#pragma once
+/// One connection: who it is, and its messages from the first frame to the answer. Belongs to its reactor's thread.
+
+#include <deque>
+
+#include "store/server/reactor.hpp"
+#include "store/server/server.hpp"
+
+namespace sonde::store {
+
+/// A message as it comes in, and its answer as it grows.
+struct Message {
+  wire::Header header;              ///< of its first frame
+  std::uint32_t parts = 0;
+  std::atomic<std::int64_t> arrived_ns = 0;  ///< its last frame; the lane may be at work on an earlier one
+  std::int64_t wait_ns = -1, backend_ns = 0;
+  bool queued = false;              ///< goes through the lane's queue: all of its frames do
+  std::atomic<bool> complete = false;
+  Status refused = Status::ok;      ///< the whole of it: no backend, shutting down, a damaged frame, too large
+  wire::TableWriter answers;
+  std::vector<Segment> segments;
+  std::uint32_t data = 0;
+  std::uint32_t part_out = 0;
+  std::shared_ptr<Arena> arena;
+  std::uint64_t failed = 0;
+
+  // A kv or db batch in several frames, and whatever has to wait: kept here.
+  struct Held {
+    std::vector<std::byte> table, copy;
+    Bytes data;                     ///< in `copy`, or where the frame was received
+    std::vector<wire::Record> records;
+  };
+  std::vector<std::unique_ptr<Held>> held;
+  std::size_t held_bytes = 0;
+};
+
+/// How far the operations of a frame have been executed.
+struct Position {
+  std::size_t record = 0;
+  std::uint64_t done = 0;     ///< bytes of that record's read
+  std::size_t data = 0;       ///< bytes of the frame's data that earlier records had
+};
+
+class Session final : public Sink, public std::enable_shared_from_this<Session> {
+ public:
+  Session(Reactor& reactor, int fd);
+  ~Session() override;
+
+  /// Something may have come, or may go out.
+  void ready();
+  /// The same, when the link has nothing to sleep on: true when it may sleep now.
+  bool arm();
+  bool needs_arm() const { return own_link_ != nullptr; }
+  /// Descriptors to watch; -1 for none.
+  int fd() const { return tcp_ ? tcp_->wait_fd() : -1; }
+  int own_fd() const { return own_link_ && own_link_->wait_fd() != fd() ? own_link_->wait_fd() : -1; }
+  std::uint32_t events() const;
+  bool alive() const { return alive_; }
+  bool upgrading() const { return upgrading_; }
+  /// Lets the transport's two halves talk, in the thread that calls; the result goes back to the reactor.
+  void make_link(std::vector<std::byte> first);
+  bool busy() const { return queued_ || !jobs_.empty() || message_ != nullptr || upgrading_ || (link_ && link_->backlog()); }
+  void goodbye();
+  bool expired(std::int64_t now_ns, double hello_timeout_s) const { return state_ != State::ready && !upgrading_ && now_ns - since_ns_ > static_cast<std::int64_t>(hello_timeout_s * 1e9); }
+
+  std::uint32_t watched = 0;      ///< what the reactor last asked epoll for
+  std::uint32_t own_watched = 0;
+
+  void frame(Link&, const wire::Header&, Bytes table, Bytes data, bool placed) override;
+  void closed(Link&, const Error* error) override;
+
+ private:
+  enum class State { hello, proof, ready };
+  /// Frames to send: to the link at once, or, off the reactor's thread, collected.
+  using Emit = std::function<void(Outgoing)>;
+
+  void refuse(const Error& error, bool fault);
+  void welcome(const wire::Text& text);
+  void request(const wire::Header&, Bytes table, Bytes data);
+  void hold(Message& message, Bytes table, Bytes data, std::vector<wire::Record>&& records);
+  void finish_frame(const std::shared_ptr<Message>& message);
+  void enqueue(std::shared_ptr<Message> message);
+  void pump();
+  /// Another turn, after others had theirs.
+  void soon();
+
+  struct Scratch {
+    std::vector<Op> ops;
+    std::vector<Outcome> outcomes;
+    std::vector<std::uint32_t> indexes;
+  };
+  bool run_data(Message&, std::span<const wire::Record>, Bytes data, Position&, Scratch&, const Emit&, bool bounded);
+  void run_atomic(Message&, Scratch&, const Emit&);
+  void refuse_all(Message&, Status, const Emit&);
+  void answer(Message&, std::uint32_t index, const Op& op, const Outcome& outcome, const Emit&);
+  void emit_reply(Message&, bool last, const Emit&);
+  std::shared_ptr<Arena> take_arena();
+  /// Of the pool, which belongs to the reactor's thread, or a new one.
+  std::shared_ptr<Arena> take_fresh(bool pooled) { return pooled ? take_arena() : std::make_shared<Arena>(16u << 10); }
+  bool too_late(const Message& message) const;
+  void upgrade(Bytes first);
+  void give_back(std::size_t bytes);
+
+  Reactor& reactor_;
+  Server& server_;
+  std::unique_ptr<TcpLink> tcp_;
+  std::unique_ptr<TcpControl> control_;
+  std::unique_ptr<Link> own_link_;
+  std::shared_ptr<Transport> transport_;
+  Link* link_ = nullptr;
+  State state_ = State::hello;
+  bool alive_ = true, upgrading_ = false, checksum_ = true, receiving_ = true, posted_ = false;
+  std::int64_t since_ns_;
+  LinkOptions link_options_;
+  std::string client_, client_nonce_, nonce_, wanted_transport_;
+
+  std::shared_ptr<Message> message_;                 ///< whose frames are coming in
+  struct Job {
+    std::shared_ptr<Message> message;
+    std::unique_ptr<Message::Held> frame;
+    Position position;
+  };
+  std::deque<Job> jobs_;                             ///< reads that wait for the client to take what was read before
+  std::array<unsigned, role_count> lane_tasks_{};    ///< queued in each lane
+  unsigned queued_ = 0;
+  std::size_t queued_bytes_ = 0;
+  std::vector<std::uint64_t> pings_;                 ///< to be answered when the queue is empty
+  std::uint32_t lost_ = 0;
+  Scratch scratch_;
+  std::vector<wire::Record> records_;
+  std::vector<std::shared_ptr<Arena>> arenas_;
+};
+
+}  // namespace sonde::store

@@ -1,0 +1,183 @@
+// sonde-stored: the storage server. `sonde store serve` starts it; by hand or by systemd it takes the same words.
+// Standard output carries events, one JSON object a line; standard error the log.
+#include <charconv>
+#include <cstdio>
+#include <iostream>
+#include <string_view>
+
+#include "core/json.hpp"
+#include "core/units.hpp"
+#include "service/daemon.hpp"
+#include "service/http.hpp"
+#include "store/auth.hpp"
+#include "store/module.hpp"
+#include "store/server/server.hpp"
+#include "store/transport/tcp.hpp"
+
+namespace {
+
+using namespace sonde;
+using namespace sonde::store;
+
+constexpr const char* usage = R"(sonde-stored: the storage server of Sonde
+
+  sonde-stored --backend ROLE=NAME[,SETTING=VALUE…] [--backend …] [options]
+
+roles and backends
+  data    objects:     null, memory[,limit=4GiB], posix,path=DIR
+  kv      keys:        null, memory[,limit=4GiB], lmdb,path=DIR, rocksdb,path=DIR
+  db      tables:      null, memory, sqlite,path=DIR
+
+options
+  --listen HOST:PORT      where to listen (127.0.0.1:5440; port 0: any, told in the event `ready`)
+  --auth none|token|munge who may connect (none: on loopback only)
+  --token-file FILE       the shared secret of --auth token
+  --user UID              munge: let this user in too; may be repeated
+  --threads N             threads that serve connections (1)
+  --connections N         at most so many (4096)
+  --module FILE           load backends and transports from a shared object; may be repeated
+  --metrics HOST:PORT     OpenMetrics over HTTP at /metrics
+  --metrics-token FILE    scrapers must send it; needed where others can reach the address
+  --no-nodelay, --cork    unoptimised TCP, to show what it costs
+  --spin SECONDS          how long a wait may spin (as the machine allows)
+  --with-parent           end when standard input ends
+  --list                  what this build has, as JSON
+)";
+
+int fail(const Error& error) {
+  std::cerr << "error: store: " << error.what << "\n";
+  if (!error.hint.empty()) std::cerr << "  hint: " << error.hint << "\n";
+  std::cout << JsonLine().add("event", "error").add("code", error.code).add("what", error.what).add("hint", error.hint).text() << std::endl;
+  return error.code == "store.usage" || error.code == "store.bad_backend" || error.code == "store.bad_setting" || error.code == "store.unknown_backend" ? 2 : 3;
+}
+
+Error bad_usage(const std::string& what) { return {"store.usage", what, "see sonde-stored --help"}; }
+
+bool to_number(std::string_view text, unsigned long& out) {
+  const auto [end, why] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return why == std::errc{} && end == text.data() + text.size();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const sigset_t signals = service::claim_signals();
+  ServerConfig config;
+  std::string metrics, metrics_token;
+  bool with_parent = false, list = false;
+  for (int k = 1; k < argc; ++k) {
+    const std::string_view word = argv[k];
+    std::string_view value;
+    bool has_value = false;
+    std::string_view name = word;
+    if (const auto eq = word.find('='); word.starts_with("--") && eq != std::string_view::npos) {
+      name = word.substr(0, eq);
+      value = word.substr(eq + 1);
+      has_value = true;
+    }
+    const auto need = [&]() -> bool {
+      if (has_value) return true;
+      if (k + 1 >= argc) return false;
+      value = argv[++k];
+      return true;
+    };
+    const auto missing = [&] { return fail(bad_usage(std::string(name) + " needs a value")); };
+    unsigned long n = 0;
+    if (name == "--help" || name == "-h") {
+      std::cout << usage;
+      return 0;
+    } else if (name == "--version") {
+      std::cout << SONDE_VERSION << "\n";
+      return 0;
+    } else if (name == "--list") {
+      list = true;
+    } else if (name == "--with-parent") {
+      with_parent = true;
+    } else if (name == "--no-nodelay") {
+      config.link.nodelay = false;
+    } else if (name == "--cork") {
+      config.link.cork = true;
+    } else if (name == "--backend") {
+      if (!need()) return missing();
+      const auto eq = value.find('=');
+      Role role{};
+      bool known = false;
+      for (const Role r : {Role::data, Role::kv, Role::db})
+        if (eq != std::string_view::npos && value.substr(0, eq) == name_of(r)) role = r, known = true;
+      if (!known) return fail(bad_usage("--backend '" + std::string(value) + "' must begin with data=, kv= or db="));
+      auto spec = parse_backend(role, value.substr(eq + 1));
+      if (!spec) return fail(spec.error());
+      config.backends.push_back(*spec);
+    } else if (name == "--listen") {
+      if (!need()) return missing();
+      config.listen = value;
+    } else if (name == "--auth") {
+      if (!need()) return missing();
+      config.auth = value;
+    } else if (name == "--token-file") {
+      if (!need()) return missing();
+      config.token_file = value;
+    } else if (name == "--module") {
+      if (!need()) return missing();
+      if (auto module = load_module(std::string(value)); !module) return fail(module.error());
+    } else if (name == "--metrics") {
+      if (!need()) return missing();
+      metrics = value;
+    } else if (name == "--metrics-token") {
+      if (!need()) return missing();
+      auto token = auth::read_token(std::string(value));
+      if (!token) return fail(token.error());
+      metrics_token = *token;
+    } else if (name == "--spin") {
+      if (!need()) return missing();
+      auto spin = parse_duration(value);
+      if (!spin) return fail(spin.error());
+      config.link.spin_s = *spin;
+    } else if (name == "--user" || name == "--threads" || name == "--connections" || name == "--frame-data") {
+      if (!need()) return missing();
+      if (!to_number(value, n)) return fail(bad_usage(std::string(name) + " needs a number, not '" + std::string(value) + "'"));
+      if (name == "--user") config.users.push_back(static_cast<unsigned>(n));
+      if (name == "--threads") {
+        if (n < 1 || n > 256) return fail(bad_usage("--threads is from 1 to 256"));
+        config.threads = static_cast<unsigned>(n);
+      }
+      if (name == "--connections") {
+        if (n < 1 || n > 1'000'000) return fail(bad_usage("--connections is from 1 to 1000000"));
+        config.connections = static_cast<unsigned>(n);
+      }
+      if (name == "--frame-data") {
+        if (n < 4096 || n > wire::data_bytes_max) return fail(bad_usage("--frame-data is from 4096 to " + std::to_string(wire::data_bytes_max)));
+        config.frame_data = n;
+      }
+    } else {
+      return fail(bad_usage("unknown option '" + std::string(word) + "'"));
+    }
+  }
+  if (list) {
+    JsonLine json;
+    for (const Role role : {Role::data, Role::kv, Role::db}) json.add(name_of(role), backend_names(role));
+    std::cout << json.add("transports", transport_names()).add("auth", auth::methods()).text() << std::endl;
+    return 0;
+  }
+  auto server = Server::start(config);
+  if (!server) return fail(server.error());
+  std::unique_ptr<service::Http> http;
+  if (!metrics.empty()) {
+    auto address = parse_address(metrics);
+    if (!address) return fail(address.error());
+    auto started = service::Http::start({address->host, address->port, metrics_token}, [&] { return (*server)->metrics_text(); });
+    if (!started) return fail(started.error());
+    http = std::move(*started);
+  }
+  JsonLine ready;
+  ready.add("event", "ready").add("listen", (*server)->address()).add("port", (*server)->port()).add("pid", ::getpid());
+  if (http) ready.add("metrics_port", http->port());
+  std::cout << ready.text() << std::endl;
+  service::notify("READY=1");
+  const int signal = service::wait_for_end(signals, with_parent);
+  service::notify("STOPPING=1");
+  http.reset();
+  (*server)->stop();
+  std::cout << JsonLine().add("event", "end").add("signal", signal).text() << std::endl;
+  return 0;
+}
