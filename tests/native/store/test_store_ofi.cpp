@@ -318,6 +318,34 @@ TEST_CASE("a peer over its Control that speaks nonsense is refused") {
   CHECK(made.error().code == "store.bad_frame");
 }
 
+TEST_CASE("a peer whose messages lie is told off, and nothing else happens") {
+  if (!have_ofi()) return;
+  for (const auto& [transport, provider] : {std::pair{"ofi-msg", "tcp"}, {"ofi-rdm", "shm"}})
+    for (int lie = 1; lie <= 7; ++lie) {
+      INFO(transport, " over ", provider, ", lie ", lie);
+      LinkOptions honest = over(provider), liar = honest;
+      liar.more["ofi.strict"] = "1";
+      liar.more["ofi.lie"] = std::to_string(lie);
+      Pair pair(transport, liar, honest);
+      REQUIRE_MESSAGE(pair.client, pair.error);
+      REQUIRE(pair.server);
+      for (std::uint64_t id = 1; id <= 20; ++id) {
+        pair.client->send(small_frame(id));
+        pair.client->flush();
+        pair.server->progress();
+        pair.client->progress();
+      }
+      CHECK(until([&] {
+        pair.server->progress();
+        pair.client->progress();
+        return pair.far_sink.ended;
+      }));
+      CHECK(pair.far_sink.why == "store.bad_frame");
+      CHECK(pair.far_sink.frames < 20);
+      CHECK_FALSE(pair.server->open());
+    }
+}
+
 TEST_CASE("a client that goes in the middle of the handshake does not hold the server") {
   if (!have_ofi()) return;
   for (const auto& [transport, provider, style] : {std::tuple{"ofi-msg", "tcp", "msg"}, {"ofi-rdm", "net", "rdm"}}) {

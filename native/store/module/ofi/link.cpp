@@ -1216,7 +1216,7 @@ void OfiLink::say_goodbye() {
     for (Buffer* buffer : arrived_) give_back(*buffer);
     arrived_.clear();
     if (given_ - given_told_ >= std::max<std::size_t>(1, agreement_.own_buffers / 2)) say(MessageKind::credit);
-    if (turn % 16 == 15) look_after();
+    if (turn % 16 == 0) look_after();
     if (now_ns() - begin > linger_ns) break;
     if (turn < 64) {
       ::sched_yield();

@@ -105,8 +105,9 @@ bool speaks(const Control& control, int ms) {
 }
 
 struct Chosen {
-  bool strict = false, trust = false;
-  std::size_t buffers = 0;
+  bool strict = false;  ///< see strict.hpp
+  bool trust = false;   ///< take the provider without a trial: in the trial itself
+  int lie = 0;
 };
 
 Result<Chosen> read_settings(const LinkOptions& options, const char* name) {
@@ -114,7 +115,8 @@ Result<Chosen> read_settings(const LinkOptions& options, const char* name) {
   Chosen chosen;
   chosen.strict = take_setting(left, "ofi.strict") == "1";
   chosen.trust = take_setting(left, "ofi.trust") == "1";
-  if (auto ok = no_more_settings(left, name, "ofi.strict, ofi.trust"); !ok) return ok.error();
+  chosen.lie = std::atoi(take_setting(left, "ofi.lie").c_str());
+  if (auto ok = no_more_settings(left, name, "none but those of its tests"); !ok) return ok.error();
   return chosen;
 }
 
@@ -321,6 +323,7 @@ class OfiTransport final : public Transport {
     how.rma = flavour_ == Flavour::rma;
     how.node = own_node(control);
     how.strict = chosen.strict;
+    how.lie = chosen.lie;
     return how;
   }
 
