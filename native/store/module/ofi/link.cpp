@@ -31,7 +31,7 @@ constexpr std::int64_t linger_ns = 250'000'000;
 constexpr std::int64_t recent_ns = 1'000'000'000;
 constexpr std::int64_t bell_poll_first_ns = 10'000'000, bell_poll_most_ns = 50'000'000;
 constexpr unsigned look_every = 256;
-constexpr std::int64_t contended_ns = 15'000, contended_rest_ns = 50'000'000;
+constexpr std::int64_t contended_ns = 30'000, contended_rest_ns = 5'000'000;
 
 /// One range of remote memory in an announcement.
 struct Range {
@@ -207,6 +207,7 @@ Result<void> OfiLink::prepare(const Agreement& agreement) {
 
 bool OfiLink::post_receive(Buffer& buffer) {
   buffer.taken = 0;
+  looked_ = false;
   return port_->receive(buffer.at, agreement_.own_bytes, demands_.local_mr ? &receive_memory_->region : nullptr, &buffer.context) == 0;
 }
 
@@ -517,6 +518,7 @@ bool OfiLink::post(Message* m) {
   m->header.released = released_;
   m->header.seen = received_;
   std::memcpy(m->pieces[0].iov_base, &m->header, header_bytes);
+  looked_ = false;
   ssize_t r = -FI_EAGAIN;
   bool injected = false, silent = false;
   if (m->n == 1 && m->pieces[0].iov_len <= demands_.inject && !options_.await && !m->announced) {
@@ -629,6 +631,7 @@ std::size_t OfiLink::collect() {
     }
     if (n < done.size()) break;
   }
+  looked_ = total == 0;
   return total;
 }
 
@@ -939,6 +942,7 @@ void OfiLink::post_reads() {
   while (reading_->posted < reading_->steps.size()) {
     auto& step = *reading_->steps[reading_->posted];
     void* descriptor = step.region.mr ? step.region.descriptor : read_memory_ ? read_memory_->region.descriptor : nullptr;
+    looked_ = false;
     const ssize_t r = port_->read(&step.piece, &descriptor, 1, step.address, step.key, &step.context);
     if (r == -FI_EAGAIN) return;
     if (r != 0) return fail(lost(provider_, "reading remote memory: " + fabric_error(static_cast<int>(r))));
@@ -1130,7 +1134,8 @@ short OfiLink::wait_events() const { return POLLIN; }
 bool OfiLink::arm() {
   if (closed_) return true;
   armed_ = true;
-  if (collect() || anything_to_deliver()) return false;
+  // What has a descriptor shows on it whatever comes from the peer, but not what completed while it was posted.
+  if (((port_->waiting() == Wait::none || !looked_) && collect()) || anything_to_deliver()) return false;
   if (stalled_) {
     pump();
     if (stalled_ && port_->waiting() == Wait::none) return false;
@@ -1158,8 +1163,12 @@ void OfiLink::wait(Deadline deadline) {
       ::sched_yield();  // who else wants this core gets it
       const std::int64_t after = now_ns();
       if (after - now > contended_ns && options_.spin_s < 0) {
-        // It took long to get the core back: others want it, perhaps the peer. A sleeper is woken sooner than a spinner.
-        spin_ns_ = 0;
+        // It took long to get the core back. If the peer had it, well spent; others take it from both.
+        if (collect()) {
+          if (!queue_.empty() || stalled_) pump();
+          return;
+        }
+        spin_ns_ /= 2;
         no_spin_until_ns_ = after + contended_rest_ns;
         break;
       }

@@ -184,6 +184,7 @@ class OfiLink final : public Link {
   bool hello_ = false;
   std::uint64_t hello_token_ = 0;
   bool peer_asleep_ = false, asleep_told_ = false, armed_ = false, control_spoke_ = false;
+  bool looked_ = false;                ///< the queue was empty, and nothing was posted since
   std::int64_t peer_gone_ns_ = 0;
   std::optional<Error> failure_;
   bool poisoned_ = false;
