@@ -530,6 +530,9 @@ bool is_hardware(const std::string& provider) {
 
 std::vector<std::string> list_providers(Style style, bool rma) {
   const OpenLock lock;
+  // Under OpenLock. Asking costs milliseconds, and what a machine has it keeps.
+  static std::map<std::pair<Style, bool>, std::vector<std::string>> known;
+  if (const auto found = known.find({style, rma}); found != known.end()) return found->second;
   const KeepSignals keep;
   const Info hints = hints_for(style, rma);
   fi_info* found = nullptr;
@@ -548,6 +551,7 @@ std::vector<std::string> list_providers(Style style, bool rma) {
     return 6;
   };
   std::stable_sort(names.begin(), names.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+  known[{style, rma}] = names;
   return names;
 }
 
