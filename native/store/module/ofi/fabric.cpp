@@ -40,7 +40,7 @@ std::mutex& open_mutex() {
 
 Error failed(const std::string& provider, const char* what, int number) {
   return {"store.fabric", "the fabric provider '" + provider + "' could not " + what + ": " + fabric_error(number),
-          "choose another with --transport-option provider=NAME, or use --transport tcp"};
+          "choose another provider, or the transport tcp"};
 }
 
 struct FreeInfo {
