@@ -120,6 +120,11 @@ struct LinkOptions {
   Settings more;               ///< of modules
 };
 
+/// How a client wants frames to be sent to it, for its hello: what shows the cost of a choice needs both ends to make it.
+std::string encode_style(const LinkOptions& options);
+/// Takes those of a hello into the server's own; words that are not known are left alone.
+void apply_style(std::string_view text, LinkOptions& options);
+
 /// A provider that was tried.
 struct Found {
   std::string provider;

@@ -26,6 +26,7 @@ struct Server {
   unsigned roles = 0;
   std::mutex mutex;     ///< of the vector, not of the connections
   std::vector<std::shared_ptr<Connection>> connections;
+  std::size_t opening = 0;  ///< connections that are being made
 };
 
 Error nothing_there(Role role) {
@@ -64,7 +65,9 @@ struct Client::Impl {
         held = std::move(turn);
         return c;
       }
-      if (server.connections.size() >= config.connections)
+      if (server.connections.size() + server.opening < config.connections || server.connections.empty())
+        ++server.opening;
+      else
         busy = *std::min_element(server.connections.begin(), server.connections.end(), [](const auto& a, const auto& b) { return a.use_count() < b.use_count(); });
     }
     if (busy) {
@@ -80,11 +83,12 @@ struct Client::Impl {
       return Error{"store.timed_out", "every connection to " + server.address.text() + " is busy", "raise the number of connections, or wait for batches before starting more"};
     }
     auto opened = Connection::open(server.address, config, Deadline::in_s(config.connect_timeout_s));
+    const std::lock_guard lock(server.mutex);
+    --server.opening;
     if (!opened) return opened.error();
     std::shared_ptr<Connection> connection = std::move(*opened);
     held = std::unique_lock(connection->mutex);
     server.roles = connection->roles();
-    const std::lock_guard lock(server.mutex);
     server.connections.push_back(connection);
     return connection;
   }
@@ -109,8 +113,7 @@ struct Client::Impl {
         if (!synced && outcomes[k].status == Status::ok) x.outcomes[x.place(k)].status = Status::io_error;
       }
     }
-    x.end_ns = now_ns();
-    x.backend_us = static_cast<std::uint32_t>((x.end_ns - x.begin_ns) / 1000);
+    x.backend_us = static_cast<std::uint32_t>((now_ns() - x.begin_ns) / 1000);
     x.done.store(true, std::memory_order_release);
   }
 };
@@ -238,6 +241,7 @@ struct Batch::Impl {
         continue;
       }
       part->connection = *connection;
+      x.begin_ns = begin_ns;
       (*connection)->start(x);
     }
     return {};

@@ -22,7 +22,7 @@ struct Exchange {
   Role role{};
   Safety safety{};
   double timeout_s = 0;
-  std::int64_t begin_ns = 0, end_ns = 0;
+  std::int64_t begin_ns = 0;
   std::int64_t serialise_ns = 0;
   std::uint32_t wait_us = 0, backend_us = 0;
   std::uint64_t id = 0;

@@ -102,6 +102,7 @@ void Reactor::stop(Deadline deadline) {
 void Reactor::run() {
   std::vector<epoll_event> events(256);
   std::int64_t looked_ns = now_ns();
+  unsigned turns = 0;
   for (;;) {
     bool rest = true;
     for (std::size_t k = 0; k < polled_.size(); ++k)
@@ -137,7 +138,9 @@ void Reactor::run() {
     }
     for (auto& task : tasks) task();
     tasks.clear();
-    if (const std::int64_t now = now_ns(); now - looked_ns > 1'000'000'000) {
+    // The clock is read when nothing is to be done, or now and then.
+    const bool look = n == 0 || ++turns % 256 == 0;
+    if (const std::int64_t now = look ? now_ns() : looked_ns; now - looked_ns > 1'000'000'000) {
       looked_ns = now;
       std::vector<Session*> late;
       for (auto& [s, own] : sessions_)

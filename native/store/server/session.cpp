@@ -137,6 +137,10 @@ void Session::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bool)
       client_nonce_ = wire::text_value(text, "nonce");
       wanted_transport_ = wire::text_value(text, "transport");
       checksum_ = wire::text_value(text, "checksum") != "head";
+      link_options_ = server_.config().link;
+      link_options_.frame_data = server_.config().frame_data;
+      apply_style(wire::text_value(text, "link"), link_options_);
+      tcp_->adopt(link_options_);
       nonce_ = auth::nonce();
       state_ = State::proof;
       tcp_->send(plain_frame(wire::Kind::challenge, bytes_of(wire::encode_text({{"auth", server_.config().auth}, {"nonce", nonce_}}))));
@@ -211,9 +215,7 @@ void Session::upgrade(Bytes first) {
 void Session::make_link(std::vector<std::byte> first) {
   control_ = std::make_unique<TcpControl>(*tcp_);
   tcp_->receive(true);
-  LinkOptions options = server_.config().link;
-  options.frame_data = server_.config().frame_data;
-  auto made = std::make_shared<Result<std::unique_ptr<Link>>>(transport_->accept(*control_, first, options, *this, Deadline::in_s(server_.config().hello_timeout_s)));
+  auto made = std::make_shared<Result<std::unique_ptr<Link>>>(transport_->accept(*control_, first, link_options_, *this, Deadline::in_s(server_.config().hello_timeout_s)));
   reactor_.post([self = shared_from_this(), made] {
     self->upgrading_ = false;
     if (!*made) {
@@ -294,7 +296,7 @@ void Session::request(const wire::Header& h, Bytes table, Bytes data) {
       records_ = {};
       return enqueue(message);
     }
-    m.wait_ns = m.wait_ns < 0 ? now_ns() - now : m.wait_ns;
+    m.wait_ns = std::max<std::int64_t>(m.wait_ns, 0);  // executed where it arrived
     Position position;
     bool ended = true;
     if (too_late(m))
@@ -328,7 +330,7 @@ void Session::request(const wire::Header& h, Bytes table, Bytes data) {
   auto& outstanding = lane_tasks_[static_cast<std::size_t>(h.role)];
   if (m.complete && m.parts == 1 && !m.queued && !outstanding && lane->try_enter()) {
     // The common case: one frame, executed where it lies.
-    m.wait_ns = now_ns() - now;
+    m.wait_ns = 0;
     auto view = std::make_unique<Message::Held>();
     view->data = data;
     view->records = std::move(records_);

@@ -109,6 +109,7 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   State state_ = State::hello;
   bool alive_ = true, upgrading_ = false, checksum_ = true, receiving_ = true;
   std::int64_t since_ns_;
+  LinkOptions link_options_;
   std::string client_, client_nonce_, nonce_, wanted_transport_;
 
   std::shared_ptr<Message> message_;                 ///< whose frames are coming in

@@ -23,6 +23,8 @@ namespace {
 
 constexpr std::size_t first_capacity = 16u << 10;
 constexpr std::size_t usual_capacity = 512u << 10;  ///< a buffer that keeps filling up grows to this; for one frame it may grow further
+constexpr std::size_t large_frame = 64u << 10;
+constexpr std::size_t large_first = 16u << 10;      ///< enough for header and table of most large frames
 constexpr std::size_t eager_bytes = 64u << 10;      ///< so much is held back by send() before it goes out by itself
 
 void set_option(int fd, int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof value); }
@@ -61,6 +63,23 @@ bool Deadline::passed() const { return at_ns != 0 && now_ns() >= at_ns; }
 
 std::string Address::text() const {
   return (host.find(':') == std::string::npos ? host : '[' + host + ']') + ':' + std::to_string(port);
+}
+
+std::string encode_style(const LinkOptions& o) {
+  std::string text = o.nodelay ? "nodelay" : "";
+  if (o.cork) text += " cork";
+  if (o.gather) text += " gather";
+  if (o.await) text += " await";
+  return text + " style";
+}
+
+void apply_style(std::string_view text, LinkOptions& o) {
+  const std::string words = ' ' + std::string(text) + ' ';
+  if (words.find(" style ") == std::string::npos) return;
+  o.nodelay = words.find(" nodelay ") != std::string::npos;
+  o.cork = words.find(" cork ") != std::string::npos;
+  o.gather = words.find(" gather ") != std::string::npos;
+  o.await = words.find(" await ") != std::string::npos;
 }
 
 Result<Address> parse_address(std::string_view text) {
@@ -175,6 +194,11 @@ TcpLink::TcpLink(int fd, const LinkOptions& options, Sink& sink) : fd_(fd), opti
   set_option(fd_, IPPROTO_TCP, TCP_KEEPINTVL, 10);
   set_option(fd_, IPPROTO_TCP, TCP_KEEPCNT, 3);
   make_room(1);
+}
+
+void TcpLink::adopt(const LinkOptions& options) {
+  options_ = options;
+  set_option(fd_, IPPROTO_TCP, TCP_NODELAY, options_.nodelay);
 }
 
 TcpLink::~TcpLink() {
@@ -314,7 +338,7 @@ void TcpLink::read_some(int flags) {
   }
   if (begin_ == end_) begin_ = end_ = 0;
   if (capacity_ == end_) make_room(1);
-  const ssize_t n = ::recv(fd_, in_.get() + end_, capacity_ - end_, flags);
+  const ssize_t n = ::recv(fd_, in_.get() + end_, room(), flags);
   if (n == 0) eof_ = true;
   if (n < 0 && errno != EAGAIN && errno != EINTR) return fail(lost("receiving", errno));
   if (n <= 0) return;
@@ -322,6 +346,14 @@ void TcpLink::read_some(int flags) {
   end_ += static_cast<std::size_t>(n);
   unparsed_ = true;
   if (end_ == capacity_ && begin_ == 0 && capacity_ < usual_capacity) make_room(capacity_);  // there is more than it holds
+}
+
+std::size_t TcpLink::room() const {
+  const std::size_t all = capacity_ - end_;
+  // Within a large frame no further than its end, and before one (which large ones come behind) no further than its table: what
+  // is read of the next frame would have to be moved to the front when that does not fit.
+  if (rest_) return std::min(all, rest_);
+  return large_ ? std::min(all, large_first) : all;
 }
 
 int TcpLink::deliver() {
@@ -360,6 +392,8 @@ int TcpLink::deliver() {
         placed_header_ = h;
         placed_table_.assign(table.begin(), table.end());
         placing_ = true;
+        rest_ = 0;
+        large_ = h.data_bytes >= large_frame;
         place_at_ = 0;
         place_left_ = h.data_bytes;
         begin_ += head;
@@ -378,8 +412,11 @@ int TcpLink::deliver() {
         break;
       }
       make_room(whole - held);
+      rest_ = h.data_bytes >= large_frame ? whole - held : 0;
       break;
     }
+    rest_ = 0;
+    large_ = h.data_bytes >= large_frame;
     const std::byte* at = in_.get() + begin_;
     begin_ += whole;
     ++frames;
@@ -395,13 +432,16 @@ int TcpLink::progress() {
   int frames = 0;
   if (receiving_) {
     if (unparsed_) frames += deliver();
-    for (int round = 0; round < 8 && open() && receiving_ && !eof_; ++round) {
+    // What wait() received is what was waited for: asking at once again would find nothing, most of the time.
+    if (frames && !eof_) return frames;
+    for (int round = 0; round < 16 && open() && receiving_ && !eof_; ++round) {
       const std::uint64_t before = bytes_in_;
-      const std::size_t room = placing_ ? place_left_ : capacity_ - (begin_ == end_ ? 0 : end_);
+      if (!placing_ && begin_ == end_) begin_ = end_ = 0;
+      const std::size_t asked = placing_ ? place_left_ : room();
       read_some(MSG_DONTWAIT);
       if (!unparsed_ && bytes_in_ == before) break;
       frames += deliver();
-      if (bytes_in_ - before < room) break;  // the socket is empty: no need to ask again
+      if (bytes_in_ - before < asked) break;  // the socket is empty: no need to ask again
     }
     if (eof_ && open()) finish();
   }

@@ -34,6 +34,7 @@ class TcpLink final : public Link {
   ~TcpLink() override;
 
   void turn_to(Sink& sink) { sink_ = &sink; }
+  void adopt(const LinkOptions& options);
   void send(Outgoing frame) override;
   void flush() override;
   std::size_t backlog() const override { return out_bytes_; }
@@ -63,6 +64,7 @@ class TcpLink final : public Link {
   void fail(Error error);
   void finish();
   void make_room(std::size_t need);
+  std::size_t room() const;
 
   int fd_;
   LinkOptions options_;
@@ -72,6 +74,8 @@ class TcpLink final : public Link {
 
   std::unique_ptr<std::byte[]> in_;
   std::size_t capacity_ = 0, begin_ = 0, end_ = 0;  ///< in_[begin_, end_) is received and not delivered
+  std::size_t rest_ = 0;                            ///< of a large frame that is on its way into in_
+  bool large_ = false;                              ///< the frame before was large: so may the next be
   bool unparsed_ = false;                           ///< it may hold a frame
   bool receiving_ = true, closed_ = false, eof_ = false;
   int recv_timeout_ms_ = -1;

@@ -1,0 +1,415 @@
+#include "store/striped.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <ctime>
+#include <numeric>
+
+#include "core/units.hpp"
+
+namespace sonde::store {
+
+namespace {
+
+Error failed(Status status, const char* verb, std::string_view space, std::string_view name) {
+  return {"store." + std::string(name_of(status)), std::string("cannot ") + verb + " '" + std::string(name) + "' in '" + std::string(space) + "': " + std::string(explain(status)), "see the server's status"};
+}
+
+Error bad_distribution(const std::string& text, const std::string& why) {
+  return {"store.bad_distribution", "the distribution '" + text + "' cannot be used: " + why, "write round-robin,block=1MiB,start=0 or single,server=2 or weighted,block=4MiB,weights=1:2:1"};
+}
+
+/// The servers of the blocks of one turn: block b has server turn[b % turn.size()].
+std::vector<unsigned> turn_of(const Distribution& d, unsigned servers) {
+  std::vector<unsigned> turn;
+  if (d.kind == Distribution::Kind::single) {
+    turn.push_back(d.start);
+  } else if (d.kind == Distribution::Kind::round_robin) {
+    for (unsigned k = 0; k < servers; ++k) turn.push_back((d.start + k) % servers);
+  } else {
+    for (unsigned k = 0; k < servers; ++k) turn.insert(turn.end(), d.weights[k], k);
+  }
+  return turn;
+}
+
+/// Where a block lies among those of its server: how many of them come before it.
+struct Layout {
+  std::vector<unsigned> turn;
+  std::vector<std::uint64_t> before;      ///< in this turn, of the same server
+  std::vector<std::uint64_t> per_turn;    ///< by server
+
+  Layout(const Distribution& d, unsigned servers) : turn(turn_of(d, servers)), per_turn(servers) {
+    for (const unsigned server : turn) before.push_back(per_turn[server]++);
+  }
+  std::uint64_t local(std::uint64_t block) const {
+    const std::size_t k = block % turn.size();
+    return block / turn.size() * per_turn[turn[k]] + before[k];
+  }
+};
+
+}  // namespace
+
+std::string Distribution::text() const {
+  switch (kind) {
+    case Kind::single: return "single,server=" + std::to_string(start);
+    case Kind::round_robin: return "round-robin,block=" + std::to_string(block_bytes) + ",start=" + std::to_string(start);
+    case Kind::weighted: break;
+  }
+  std::string list;
+  for (const unsigned w : weights) list += (list.empty() ? "" : ":") + std::to_string(w);
+  return "weighted,block=" + std::to_string(block_bytes) + ",weights=" + list;
+}
+
+Result<Distribution> Distribution::parse(std::string_view text) {
+  Distribution d;
+  const std::string whole(text);
+  for (bool first = true; first || !text.empty(); first = false) {
+    const std::size_t end = std::min(text.find(','), text.size());
+    const std::string_view word = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (first) {
+      if (word == "single")
+        d.kind = Kind::single;
+      else if (word == "round-robin")
+        d.kind = Kind::round_robin;
+      else if (word == "weighted")
+        d.kind = Kind::weighted;
+      else
+        return bad_distribution(whole, "it begins with none of round-robin, single, weighted");
+      continue;
+    }
+    const std::size_t eq = word.find('=');
+    const std::string_view name = word.substr(0, eq);
+    std::string_view value = eq == std::string_view::npos ? std::string_view{} : word.substr(eq + 1);
+    const auto number = [&](unsigned& out) {
+      const auto [stop, why] = std::from_chars(value.data(), value.data() + value.size(), out);
+      return why == std::errc{} && stop == value.data() + value.size();
+    };
+    if (name == "block" && d.kind != Kind::single) {
+      const auto bytes = parse_size(value);
+      if (!bytes) return bytes.error();
+      d.block_bytes = *bytes;
+    } else if ((name == "start" && d.kind == Kind::round_robin) || (name == "server" && d.kind == Kind::single)) {
+      if (!number(d.start)) return bad_distribution(whole, "'" + std::string(value) + "' is no server's number");
+    } else if (name == "weights" && d.kind == Kind::weighted) {
+      while (!value.empty()) {
+        unsigned w = 0;
+        const auto [stop, why] = std::from_chars(value.data(), value.data() + value.size(), w);
+        const bool more = stop != value.data() + value.size();
+        if (why != std::errc{} || (more && *stop != ':') || w > 1000) return bad_distribution(whole, "weights are numbers up to 1000 with colons between them");
+        d.weights.push_back(w);
+        value.remove_prefix(static_cast<std::size_t>(stop - value.data()) + (more ? 1 : 0));
+      }
+    } else {
+      return bad_distribution(whole, "'" + std::string(word) + "' is not known there");
+    }
+  }
+  if (d.block_bytes == 0) return bad_distribution(whole, "a block has at least one byte");
+  return d;
+}
+
+std::vector<Piece> pieces_of(const Distribution& d, unsigned servers, std::uint64_t offset, std::uint64_t bytes) {
+  std::vector<Piece> pieces;
+  if (bytes == 0) return pieces;
+  if (d.kind == Distribution::Kind::single) return {{d.start, offset, 0, bytes}};
+  const Layout layout(d, servers);
+  for (std::uint64_t at = 0; at < bytes;) {
+    const std::uint64_t block = (offset + at) / d.block_bytes, inside = (offset + at) % d.block_bytes;
+    const std::uint64_t n = std::min(bytes - at, d.block_bytes - inside);
+    const unsigned server = layout.turn[block % layout.turn.size()];
+    const std::uint64_t local = layout.local(block) * d.block_bytes + inside;
+    if (!pieces.empty() && pieces.back().server == server && pieces.back().offset + pieces.back().bytes == local)
+      pieces.back().bytes += n;
+    else
+      pieces.push_back({server, local, at, n});
+    at += n;
+  }
+  return pieces;
+}
+
+std::uint64_t whole_size(const Distribution& d, const std::vector<std::uint64_t>& sizes) {
+  if (d.kind == Distribution::Kind::single) return sizes[d.start];
+  const Layout layout(d, static_cast<unsigned>(sizes.size()));
+  std::uint64_t size = 0;
+  for (unsigned server = 0; server < sizes.size(); ++server) {
+    if (sizes[server] == 0 || layout.per_turn[server] == 0) continue;
+    const std::uint64_t local = (sizes[server] - 1) / d.block_bytes, inside = (sizes[server] - 1) % d.block_bytes;
+    const std::uint64_t turns = local / layout.per_turn[server], in_turn = local % layout.per_turn[server];
+    for (std::size_t k = 0; k < layout.turn.size(); ++k)
+      if (layout.turn[k] == server && layout.before[k] == in_turn) size = std::max(size, (turns * layout.turn.size() + k) * d.block_bytes + inside + 1);
+  }
+  return size;
+}
+
+std::vector<std::uint64_t> piece_sizes(const Distribution& d, unsigned servers, std::uint64_t size) {
+  std::vector<std::uint64_t> sizes(servers);
+  if (d.kind == Distribution::Kind::single) {
+    sizes[d.start] = size;
+    return sizes;
+  }
+  const Layout layout(d, servers);
+  const std::uint64_t blocks = size / d.block_bytes, rest = size % d.block_bytes, turns = blocks / layout.turn.size();
+  for (unsigned k = 0; k < servers; ++k) sizes[k] = turns * layout.per_turn[k] * d.block_bytes;
+  for (std::uint64_t b = turns * layout.turn.size(); b < blocks; ++b) sizes[layout.turn[b % layout.turn.size()]] += d.block_bytes;
+  if (rest) sizes[layout.turn[blocks % layout.turn.size()]] += rest;
+  return sizes;
+}
+
+Result<Striped> Striped::make(Client& client, std::string space, std::string name, Distribution d) {
+  const auto servers = static_cast<unsigned>(client.servers(Role::data));
+  if (servers == 0) return Error{"store.no_server", "no server has the role data", "start one with 'sonde store serve --backend data=…'"};
+  if (d.start >= servers) return bad_distribution(d.text(), "there is no server " + std::to_string(d.start) + ": they are numbered from 0 to " + std::to_string(servers - 1));
+  if (d.kind == Distribution::Kind::weighted && (d.weights.size() != servers || std::accumulate(d.weights.begin(), d.weights.end(), 0u) == 0))
+    return bad_distribution(d.text(), "it needs a weight for each of the " + std::to_string(servers) + " servers, not all of them 0");
+  if (d.block_bytes == 0) return bad_distribution(d.text(), "a block has at least one byte");
+  return Striped(client, std::move(space), std::move(name), std::move(d), servers);
+}
+
+Striped::Range Striped::write(Batch& batch, std::uint64_t offset, Bytes data) const {
+  Range range{batch.size(), batch.size()};
+  for (const Piece& p : pieces_of(distribution_, servers_, offset, data.size())) {
+    Op op;
+    op.code = Code::object_write;
+    op.space = space_;
+    op.key = name_;
+    op.offset = p.offset;
+    op.data = data.subspan(p.at, p.bytes);
+    range.last = batch.add(op, static_cast<int>(p.server)) + 1;
+  }
+  return range;
+}
+
+Striped::Range Striped::read(Batch& batch, std::uint64_t offset, MutableBytes into) const {
+  Range range{batch.size(), batch.size()};
+  for (const Piece& p : pieces_of(distribution_, servers_, offset, into.size())) {
+    Op op;
+    op.code = Code::object_read;
+    op.space = space_;
+    op.key = name_;
+    op.offset = p.offset;
+    op.length = p.bytes;
+    op.into = into.subspan(p.at, p.bytes);
+    range.last = batch.add(op, static_cast<int>(p.server)) + 1;
+  }
+  return range;
+}
+
+Result<std::uint64_t> Striped::finish_read(const Batch& batch, Range range, std::uint64_t offset, MutableBytes into) const {
+  const auto pieces = pieces_of(distribution_, servers_, offset, into.size());
+  std::uint64_t end = 0;
+  bool is_short = false, any = pieces.empty();
+  for (std::size_t k = 0; k < pieces.size(); ++k) {
+    const Outcome& out = batch[range.first + k];
+    // A server that has no piece yet is as good as one whose piece is empty, while another one has some.
+    if (out.status != Status::ok && out.status != Status::not_found) return failed(out.status, "read", space_, name_);
+    any |= out.status == Status::ok;
+    const std::uint64_t got = out.status == Status::ok ? out.data.size() : 0;
+    is_short |= got < pieces[k].bytes;
+    if (got) end = pieces[k].at + got;
+    if (got < pieces[k].bytes) std::memset(into.data() + pieces[k].at + got, 0, pieces[k].bytes - got);
+  }
+  if (!is_short) return into.size();
+  // Where it ends, or only a hole: the sizes of all pieces tell.
+  auto info = const_cast<Striped*>(this)->status();
+  if (!info) {
+    if (!any || info.error().code != "store.not_found") return info.error();
+    return end;
+  }
+  return std::max(end, info->size <= offset ? 0 : std::min<std::uint64_t>(into.size(), info->size - offset));
+}
+
+Result<void> Striped::all(Code code, std::uint8_t flags, const std::vector<std::uint64_t>& lengths, Safety safety, bool may_miss) {
+  Batch batch = client_->batch(safety);
+  std::size_t there = 0;
+  for (unsigned k = 0; k < servers_; ++k) {
+    if (distribution_.kind == Distribution::Kind::single && k != distribution_.start) continue;
+    Op op;
+    op.code = code;
+    op.flags = flags;
+    op.space = space_;
+    op.key = name_;
+    op.length = lengths.empty() ? 0 : lengths[k];
+    batch.add(op, static_cast<int>(k));
+  }
+  if (auto ok = batch.run(); !ok) return ok.error();
+  const char* verb = code == Code::object_create ? "create" : code == Code::object_remove ? "remove" : "change the size of";
+  for (std::size_t k = 0; k < batch.size(); ++k) {
+    if (batch[k].status == Status::ok) ++there;
+    if (batch[k].status != Status::ok && !(may_miss && batch[k].status == Status::not_found) && batch[k].status != Status::pending) return failed(batch[k].status, verb, space_, name_);
+  }
+  if (may_miss && there == 0 && safety != Safety::none) return failed(Status::not_found, verb, space_, name_);
+  return {};
+}
+
+Result<void> Striped::create(bool exclusive, Safety safety) { return all(Code::object_create, exclusive ? flag::exclusive : 0, {}, safety, false); }
+Result<void> Striped::remove(Safety safety) { return all(Code::object_remove, 0, {}, safety, true); }
+
+Result<void> Striped::truncate(std::uint64_t size, Safety safety) {
+  if (auto ok = all(Code::object_create, 0, {}, Safety::network, false); !ok) return ok.error();  // a server without a piece must know its length too
+  return all(Code::object_truncate, 0, piece_sizes(distribution_, servers_, size), safety, false);
+}
+
+Result<void> Striped::write(std::uint64_t offset, Bytes data, Safety safety) {
+  if (data.empty()) return create(false, safety);
+  Batch batch = client_->batch(safety);
+  write(batch, offset, data);
+  if (auto ok = batch.run(); !ok) return ok.error();
+  for (std::size_t k = 0; k < batch.size(); ++k)
+    if (batch[k].status != Status::ok && batch[k].status != Status::pending) return failed(batch[k].status, "write", space_, name_);
+  return {};
+}
+
+Result<std::uint64_t> Striped::read(std::uint64_t offset, MutableBytes into) {
+  if (into.empty()) return std::uint64_t{0};
+  Batch batch = client_->batch();
+  const Range range = read(batch, offset, into);
+  if (auto ok = batch.run(); !ok) return ok.error();
+  return finish_read(batch, range, offset, into);
+}
+
+Result<ObjectInfo> Striped::status() {
+  Batch batch = client_->batch();
+  for (unsigned k = 0; k < servers_; ++k) {
+    Op op;
+    op.code = Code::object_status;
+    op.space = space_;
+    op.key = name_;
+    batch.add(op, static_cast<int>(k));
+  }
+  if (auto ok = batch.run(); !ok) return ok.error();
+  std::vector<std::uint64_t> sizes(servers_);
+  ObjectInfo info;
+  bool any = false;
+  for (unsigned k = 0; k < servers_; ++k) {
+    if (batch[k].status == Status::not_found) continue;
+    if (batch[k].status != Status::ok) return failed(batch[k].status, "ask for", space_, name_);
+    any = true;
+    sizes[k] = batch[k].value;
+    info.changed_ns = std::max(info.changed_ns, batch[k].time_ns);
+  }
+  if (!any) return failed(Status::not_found, "ask for", space_, name_);
+  info.size = whole_size(distribution_, sizes);
+  return info;
+}
+
+namespace {
+
+constexpr std::string_view items_space = "sonde.items";
+
+/// A collection's name may not hold the byte that ends it.
+std::string item_key(std::string_view collection, std::string_view name) { return std::string(collection) + '\0' + std::string(name); }
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char ch : text) {
+    if (ch == '\\' || ch == '\n' || ch == '=') {
+      out += '\\';
+      out += ch == '\n' ? 'n' : ch;
+    } else {
+      out += ch;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+/// Lines "distribution=…", "created=…", then the metadata as "m.NAME=VALUE"; backslash, newline and = are escaped.
+std::string Item::encode() const {
+  std::string out = "distribution=" + data_.distribution().text() + "\ncreated=" + std::to_string(created_ns_) + "\n";
+  for (const auto& [name, value] : metadata_) out += "m." + escaped(name) + "=" + escaped(value) + "\n";
+  return out;
+}
+
+Result<Item> Item::create(Client& client, std::string_view collection, std::string_view name, const Distribution& distribution, Metadata metadata, Safety safety) {
+  auto data = Striped::make(client, std::string(collection), std::string(name), distribution);
+  if (!data) return data.error();
+  Item item(client, std::string(collection), std::string(name), *data);
+  timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  item.created_ns_ = std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+  item.metadata_ = std::move(metadata);
+  Batch batch = client.batch(safety);
+  const std::string value = item.encode();
+  batch.put(items_space, item_key(collection, name), bytes_of(value), flag::exclusive);
+  if (auto ok = batch.run(); !ok) return ok.error();
+  if (batch.failed()) return failed(batch[0].status, "create the item", collection, name);
+  if (auto ok = item.data_.create(false, safety); !ok) return ok.error();
+  return item;
+}
+
+Result<Item> Item::open(Client& client, std::string_view collection, std::string_view name) {
+  Batch batch = client.batch();
+  batch.get(items_space, item_key(collection, name));
+  if (auto ok = batch.run(); !ok) return ok.error();
+  if (batch.failed()) return failed(batch[0].status, "open the item", collection, name);
+  Distribution distribution;
+  Metadata metadata;
+  std::int64_t created = 0;
+  std::string_view rest = text_of(batch[0].data);
+  while (!rest.empty()) {
+    std::string key, value;
+    std::string* to = &key;
+    std::size_t k = 0;
+    for (; k < rest.size() && rest[k] != '\n'; ++k) {
+      if (rest[k] == '\\' && k + 1 < rest.size())
+        *to += rest[++k] == 'n' ? '\n' : rest[k];
+      else if (rest[k] == '=' && to == &key)
+        to = &value;
+      else
+        *to += rest[k];
+    }
+    rest.remove_prefix(std::min(k + 1, rest.size()));
+    if (key == "distribution") {
+      auto parsed = Distribution::parse(value);
+      if (!parsed) return parsed.error();
+      distribution = *parsed;
+    } else if (key == "created") {
+      std::from_chars(value.data(), value.data() + value.size(), created);
+    } else if (key.starts_with("m.")) {
+      metadata[key.substr(2)] = value;
+    }
+  }
+  auto data = Striped::make(client, std::string(collection), std::string(name), distribution);
+  if (!data) return data.error();
+  Item item(client, std::string(collection), std::string(name), *data);
+  item.metadata_ = std::move(metadata);
+  item.created_ns_ = created;
+  return item;
+}
+
+Result<std::vector<std::string>> Item::list(Client& client, std::string_view collection, std::string_view prefix) {
+  std::vector<std::string> names;
+  const std::string key = item_key(collection, prefix);
+  auto ok = client.scan(items_space, key, true, [&](std::string_view full, Bytes) {
+    names.emplace_back(full.substr(collection.size() + 1));
+    return true;
+  });
+  if (!ok) return ok.error();
+  return names;
+}
+
+Result<void> Item::remove(Client& client, std::string_view collection, std::string_view name, Safety safety) {
+  auto item = open(client, collection, name);
+  if (!item) return item.error();
+  // Bytes first: a description without bytes can be removed again, bytes without a description would never be found.
+  if (auto ok = item->data_.remove(safety); !ok && ok.error().code != "store.not_found") return ok.error();
+  Batch batch = client.batch(safety);
+  batch.remove(items_space, item_key(collection, name));
+  if (auto ok = batch.run(); !ok) return ok.error();
+  if (batch.failed()) return failed(batch[0].status, "remove the item", collection, name);
+  return {};
+}
+
+Result<void> Item::describe(Metadata metadata, Safety safety) {
+  metadata_ = std::move(metadata);
+  Batch batch = client_->batch(safety);
+  const std::string value = encode();
+  batch.put(items_space, item_key(collection_, name_), bytes_of(value));
+  if (auto ok = batch.run(); !ok) return ok.error();
+  if (batch.failed()) return failed(batch[0].status, "describe the item", collection_, name_);
+  return {};
+}
+
+}  // namespace sonde::store

@@ -1,0 +1,146 @@
+#include <algorithm>
+
+#include "service.hpp"
+#include "store/striped.hpp"
+
+using namespace sonde::store;
+using namespace sonde::store::test;
+
+namespace {
+
+Distribution parsed(std::string_view text) {
+  auto d = Distribution::parse(text);
+  REQUIRE_MESSAGE(d, d.error().what);
+  return *d;
+}
+
+const char* const distributions[] = {"round-robin,block=7,start=1", "single,server=2", "weighted,block=5,weights=1:0:3", "round-robin,block=100000,start=0"};
+
+}  // namespace
+
+TEST_CASE("every byte of a striped object has one place, and none is left out") {
+  for (const char* text : distributions) {
+    CAPTURE(text);
+    const Distribution d = parsed(text);
+    std::map<std::pair<unsigned, std::uint64_t>, std::uint64_t> byte_at;
+    for (std::uint64_t k = 0; k < 500; ++k) {
+      const auto pieces = pieces_of(d, 3, k, 1);
+      REQUIRE(pieces.size() == 1);
+      CHECK(byte_at.emplace(std::pair{pieces[0].server, pieces[0].offset}, k).second);
+    }
+    // A range is the bytes it is made of.
+    for (const auto& [offset, bytes] : {std::pair<std::uint64_t, std::uint64_t>{0, 500}, {3, 97}, {13, 1}, {250, 250}}) {
+      std::uint64_t at = 0;
+      for (const Piece& p : pieces_of(d, 3, offset, bytes)) {
+        CHECK(p.at == at);
+        for (std::uint64_t k = 0; k < p.bytes; ++k) CHECK(byte_at.at({p.server, p.offset + k}) == offset + at + k);
+        at += p.bytes;
+      }
+      CHECK(at == bytes);
+    }
+  }
+}
+
+TEST_CASE("the size of the whole and the sizes of its pieces tell the same") {
+  for (const char* text : distributions) {
+    CAPTURE(text);
+    const Distribution d = parsed(text);
+    for (std::uint64_t size = 0; size < 200; ++size) {
+      const auto sizes = piece_sizes(d, 3, size);
+      CHECK(whole_size(d, sizes) == size);
+      std::uint64_t sum = 0;
+      for (const auto s : sizes) sum += s;
+      CHECK(sum == size);
+    }
+  }
+}
+
+TEST_CASE("a distribution's text is read back, and nonsense is refused with what is allowed") {
+  for (const char* text : distributions) CHECK(parsed(parsed(text).text()).text() == parsed(text).text());
+  for (const char* text : {"", "stripes", "single,block=3", "round-robin,block=0", "weighted,weights=1:x", "round-robin,start=-1", "single,server="}) {
+    CAPTURE(text);
+    CHECK_FALSE(Distribution::parse(text));
+  }
+  Service service(2);
+  auto client = service.client();
+  CHECK_FALSE(Striped::make(client, "s", "o", parsed("single,server=2")));
+  CHECK_FALSE(Striped::make(client, "s", "o", parsed("weighted,weights=1:2:3")));
+  CHECK_FALSE(Striped::make(client, "s", "o", parsed("weighted,weights=0:0")));
+}
+
+TEST_CASE("striped objects hold what was written, with holes, over three servers") {
+  Service service(3);
+  auto client = service.client();
+  for (const char* text : distributions) {
+    CAPTURE(text);
+    auto object = Striped::make(client, "stripes", std::string("o/") + text, parsed(text));
+    REQUIRE(object);
+    CHECK(object->status().error().code == "store.not_found");
+    const auto data = noise(1000, 5);
+    REQUIRE(object->write(50, data));
+    CHECK((*object->status()).size == 1050);
+    std::vector<std::byte> into(2000, std::byte{1});
+    auto n = object->read(0, into);
+    REQUIRE(n);
+    CHECK(*n == 1050);
+    CHECK(std::all_of(into.begin(), into.begin() + 50, [](std::byte b) { return b == std::byte{}; }));
+    CHECK(std::equal(data.begin(), data.end(), into.begin() + 50));
+    // A read that ends within a hole is whole, not short.
+    REQUIRE(object->write(5000, Bytes(data).first(10)));
+    into.assign(100, std::byte{1});
+    CHECK(*object->read(3000, into) == 100);
+    CHECK(std::all_of(into.begin(), into.end(), [](std::byte b) { return b == std::byte{}; }));
+    REQUIRE(object->truncate(60));
+    CHECK((*object->status()).size == 60);
+    into.assign(100, std::byte{1});
+    CHECK(*object->read(0, into) == 60);
+    CHECK(*object->read(60, into) == 0);
+    REQUIRE(object->truncate(300));
+    CHECK(*object->read(0, into) == 100);
+    CHECK(std::all_of(into.begin() + 60, into.end(), [](std::byte b) { return b == std::byte{}; }));
+    REQUIRE(object->remove());
+    CHECK(object->remove().error().code == "store.not_found");
+  }
+}
+
+TEST_CASE("many striped writes and reads share one batch") {
+  Service service(3);
+  auto client = service.client();
+  auto object = Striped::make(client, "stripes", "o", parsed("round-robin,block=64KiB"));
+  REQUIRE(object);
+  const auto data = noise(4'000'000, 6);
+  auto batch = client.batch();
+  for (std::size_t k = 0; k < 1000; ++k) object->write(batch, k * 4000, Bytes(data).subspan(k * 4000, 4000));
+  REQUIRE(batch.run());
+  CHECK(batch.failed() == 0);
+  std::vector<std::byte> into(data.size());
+  CHECK(*object->read(0, into) == data.size());
+  CHECK(into == data);
+}
+
+TEST_CASE("items: made once, opened by anyone, with metadata, listed and removed") {
+  Service service(2);
+  auto client = service.client();
+  auto item = Item::create(client, "runs", "42", parsed("round-robin,block=1KiB"), {{"code", "a=b\\c\nd"}, {"", "empty name"}});
+  REQUIRE(item);
+  CHECK(Item::create(client, "runs", "42", parsed("single,server=0")).error().code == "store.exists");
+  const auto data = noise(10'000, 7);
+  REQUIRE(item->data().write(0, data));
+  auto other_client = service.client();
+  auto same = Item::open(other_client, "runs", "42");
+  REQUIRE(same);
+  CHECK(same->metadata() == item->metadata());
+  CHECK(same->created_ns() == item->created_ns());
+  std::vector<std::byte> into(data.size());
+  CHECK(*same->data().read(0, into) == data.size());
+  CHECK(into == data);
+  REQUIRE(same->describe({{"state", "done"}}));
+  CHECK((*Item::open(client, "runs", "42")).metadata() == Metadata{{"state", "done"}});
+  REQUIRE(Item::create(client, "runs", "7", parsed("single,server=1")));
+  REQUIRE(Item::create(client, "runs2", "1", parsed("single,server=1")));
+  CHECK(*Item::list(client, "runs") == std::vector<std::string>{"42", "7"});
+  CHECK(*Item::list(client, "runs", "4") == std::vector<std::string>{"42"});
+  REQUIRE(Item::remove(client, "runs", "42"));
+  CHECK(Item::open(client, "runs", "42").error().code == "store.not_found");
+  CHECK(Item::remove(client, "runs", "42").error().code == "store.not_found");
+}
