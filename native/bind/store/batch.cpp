@@ -16,12 +16,6 @@ namespace sonde::store::py {
 
 namespace {
 
-Safety safety_named(const std::string& name) {
-  for (const Safety s : {Safety::none, Safety::network, Safety::storage})
-    if (name == name_of(s)) return s;
-  raise({"store.bad_safety", "'" + name + "' is no safety level", "they are none, network and storage"});
-}
-
 /// A batch and all memory that it reads from and writes to. Arrays hold a share of it.
 struct Memory {
   Batch batch;

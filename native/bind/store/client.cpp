@@ -55,13 +55,10 @@ nb::object page(const ClientHolder& holder, bool keys, nb::handle space, nb::han
     bytes += key.size() + value.size();
     return true;
   };
-  Result<void> done;
-  {
-    const nb::gil_scoped_release release;
-    done = keys ? client->scan(own_space, own_prefix, keys_only, add, own_after)
+  held_good(away([&] {
+    return keys ? client->scan(own_space, own_prefix, keys_only, add, own_after)
                 : client->list(own_space, own_prefix, [&](std::string_view name) { return add(name, {}); }, own_after);
-  }
-  held_good(done);
+  }));
   nb::list out;
   for (const auto& [key, value] : page.entries) {
     if (keys && !keys_only)
@@ -87,12 +84,7 @@ ClientHolder::ClientHolder(std::vector<std::string> servers, const std::vector<s
       }
     if (!known) raise({"store.bad_role", "'" + role_name + "' is no role", "the roles are data, kv, db"});
   }
-  std::unique_ptr<Result<Client>> opened;
-  {
-    const nb::gil_scoped_release release;
-    opened = std::make_unique<Result<Client>>(Client::open(std::move(config)));
-  }
-  client_ = std::make_shared<Client>(taken(std::move(*opened)));
+  client_ = std::make_shared<Client>(taken(away([&] { return Client::open(std::move(config)); })));
 }
 
 std::shared_ptr<Client> ClientHolder::client() const {
@@ -121,21 +113,11 @@ void bind_client(nb::module_& m) {
       }, nb::arg("space"), nb::arg("prefix"), nb::arg("after"), "A page of names of objects, and whether more follow.")
       .def("flush", [](const ClientHolder& c) {
         const auto client = c.client();
-        Result<void> done;
-        {
-          const nb::gil_scoped_release release;
-          done = client->flush();
-        }
-        held_good(done);
+        held_good(away([&] { return client->flush(); }));
       })
       .def("sync", [](const ClientHolder& c) {
         const auto client = c.client();
-        Result<void> done;
-        {
-          const nb::gil_scoped_release release;
-          done = client->sync();
-        }
-        held_good(done);
+        held_good(away([&] { return client->sync(); }));
       })
       .def("servers", [](const ClientHolder& c, const std::string& role) {
         for (const Role r : {Role::data, Role::kv, Role::db})
@@ -144,13 +126,8 @@ void bind_client(nb::module_& m) {
       }, nb::arg("role"))
       .def("status", [](const ClientHolder& c) {
         const auto client = c.client();
-        std::unique_ptr<Result<std::vector<ServerInfo>>> asked;
-        {
-          const nb::gil_scoped_release release;
-          asked = std::make_unique<Result<std::vector<ServerInfo>>>(client->status());
-        }
         nb::list out;
-        for (const ServerInfo& info : taken(std::move(*asked))) {
+        for (const ServerInfo& info : taken(away([&] { return client->status(); }))) {
           nb::list roles;
           for (const Role role : info.roles) roles.append(nb::str(name_of(role).data()));
           nb::dict one;

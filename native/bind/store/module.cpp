@@ -29,6 +29,12 @@ void raise(const Error& error) {
   throw nb::python_error();
 }
 
+Safety safety_named(const std::string& name) {
+  for (const Safety s : {Safety::none, Safety::network, Safety::storage})
+    if (name == name_of(s)) return s;
+  raise({"store.bad_safety", "'" + name + "' is no safety level", "they are none, network and storage"});
+}
+
 nb::object name_to_python(std::string_view name) {
   nb::object made = nb::steal(PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), "surrogateescape"));
   if (!made.is_valid()) throw nb::python_error();
@@ -79,6 +85,7 @@ NB_MODULE(_store, m) {
   m.doc() = "Sonde's storage client, natively. sonde.store is the face to use.";
   bind_client(m);
   bind_batch(m);
+  bind_items(m);
   m.def("backends", [](const std::string& role) { return backend_names(role_named(role)); }, nb::arg("role"),
         "Names of the backends of a role that this build and loaded modules have.");
   m.def("transports", [] {

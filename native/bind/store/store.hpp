@@ -76,7 +76,18 @@ class ClientHolder {
   int pid_;
 };
 
+/// Error store.bad_safety.
+Safety safety_named(const std::string& name);
+
+/// Without the GIL, what `work` returns.
+template <typename Work>
+auto away(Work&& work) {
+  const nb::gil_scoped_release release;
+  return work();
+}
+
 void bind_client(nb::module_& m);
 void bind_batch(nb::module_& m);
+void bind_items(nb::module_& m);
 
 }  // namespace sonde::store::py

@@ -33,12 +33,12 @@ from sonde.core.errors import EnvironmentFailure, UsageError, nearest
 from sonde.store.errors import BatchError, of_status
 
 try:
-    from sonde import _store
+    import sonde._store as _store
 except ImportError as error:
     raise EnvironmentFailure(
         "store.not_built",
         "this build of Sonde has no storage client"
-        if "cannot import name" in str(error)
+        if isinstance(error, ModuleNotFoundError)
         else f"the storage client does not load: {error}",
         "'sonde doctor' says what to install; then 'make setup' builds it",
     ) from None
@@ -234,7 +234,9 @@ class Client:
 
     def scan(self, space: Name, prefix: Name = "") -> Iterator[tuple[str, bytes]]:
         """The same with their values."""
-        return self._pages(lambda after: self._native.keys(space, prefix, after, False), lambda entry: entry[0])
+        return self._pages(
+            lambda after: self._native.keys(space, prefix, after, False), lambda entry: entry[0]
+        )
 
     # ---- objects
 
@@ -312,6 +314,48 @@ class Client:
     def objects(self, space: Name, prefix: Name = "") -> Iterator[str]:
         """The names of the objects of a space that begin with `prefix`, in byte order, from all servers."""
         return self._pages(lambda after: self._native.objects(space, prefix, after), lambda name: name)
+
+    # ---- objects over several servers, and items
+
+    def striped(
+        self, space: Name, name: Name, distribution: str = "round-robin,block=1MiB"
+    ) -> _store.Striped:
+        """An object whose blocks lie on several data servers; nothing is sent yet.
+
+        distribution: "round-robin,block=1MiB,start=0", "single,server=2", "weighted,block=4MiB,weights=1:2:1". It is
+        not stored: who reads must name the one that was written with. An item remembers its own.
+        The object's methods: create write(offset, data) read_into(offset, buffer) status truncate remove.
+        """
+        return _store.striped(self._native, space, name, distribution)
+
+    def create_item(
+        self,
+        collection: Name,
+        name: Name,
+        metadata: Mapping[Name, Name] | None = None,
+        distribution: str = "round-robin,block=1MiB",
+        *,
+        safety: Safety | None = None,
+    ) -> _store.Item:
+        """Makes an item: a named, striped object of a collection, with metadata. Exists where there is one.
+
+        The item has `data` (as striped() gives it), `metadata`, `created_ns` and describe(metadata).
+        """
+        return _store.create_item(
+            self._native, collection, name, distribution, dict(metadata or {}), safety or self.safety
+        )
+
+    def item(self, collection: Name, name: Name) -> _store.Item:
+        """An item that is there. NotFound when there is none."""
+        return _store.open_item(self._native, collection, name)
+
+    def items(self, collection: Name, prefix: Name = "") -> Iterator[str]:
+        """The names of a collection that begin with `prefix`, in byte order."""
+        yield from _store.list_items(self._native, collection, prefix)
+
+    def remove_item(self, collection: Name, name: Name, *, safety: Safety | None = None) -> None:
+        """Removes an item with its data. NotFound when there is none."""
+        _store.remove_item(self._native, collection, name, safety or self.safety)
 
     # ---- all of it
 

@@ -51,8 +51,10 @@ class BatchError(StoreError):
 # What a caller wrote wrongly, as against what the machine or the server refused.
 _USAGE = (
     "bad_address",
+    "bad_auth",
     "bad_backend",
     "bad_buffer",
+    "bad_distribution",
     "bad_encoding",
     "bad_name",
     "bad_role",
@@ -64,11 +66,14 @@ _USAGE = (
     "empty_batch",
     "forked",
     "invalid",
+    "no_backend",
+    "not_loopback",
     "not_started",
     "started",
     "too_large",
     "unknown_backend",
     "unknown_transport",
+    "usage",
 )
 _KINDS: dict[str, type[SondeError]] = {
     **{name: UsageError for name in _USAGE},
