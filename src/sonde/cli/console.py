@@ -123,7 +123,9 @@ class Console:
         for piece in stream:
             if guarded and not _is_text(piece):
                 raise UsageError(
-                    "core.binary", "this is no text, and stdout is a terminal", "name a file, or pipe it: ... | od -c"
+                    "core.binary",
+                    "this is no text, and stdout is a terminal",
+                    "name a file, or pipe it: ... | od -c",
                 )
             raw.write(piece)
         raw.flush()

@@ -236,7 +236,7 @@ def _backends(path: Path | None, memory: bool, given: Sequence[str], modules: bo
 
 def _what(chosen: dict[str, str]) -> str:
     """ "objects in /scratch/objects (posix), keys in memory"."""
-    from sonde.store.run import HOLDS
+    from sonde.store.told import HOLDS
 
     parts = []
     for role, text in chosen.items():
@@ -301,7 +301,7 @@ def put(address: str, file: Path, exclusive: bool, **given: Any) -> Outcome:
 
     to, where = parse(address), where_of(given)
     with transfer.source(file) as pieces, where.open(ROLE_OF[to.kind], make=True) as client:
-        stored = transfer.put(client, to, pieces, exclusive, settings().bar("store put", None))
+        stored = transfer.put(client, to, pieces, exclusive)
     return Outcome(
         "store",
         "put",
@@ -444,9 +444,7 @@ def rm(addresses: tuple[str, ...], recursive: bool, force: bool, **given: Any) -
     if absent and not force:
         more = f", and {len(absent) - 1} more" if len(absent) > 1 else ""
         done = f"; {removed} removed" if removed else ""
-        raise errors.NotFound(
-            "store.not_found", f"there is no {absent[0]}{more}{done}", "'sonde store ls' lists what there is"
-        )
+        raise errors.NotFound("store.not_found", f"there is no {absent[0]}{more}{done}", transfer.LS)
     return Outcome(
         "store",
         "rm",
@@ -483,3 +481,36 @@ def stat(address: str, **given: Any) -> Outcome:
     rows += [(name, str(facts[name])) for name in ("changed", "created", "distribution") if name in facts]
     rows += [(f"metadata {name}", value) for name, value in facts.get("metadata", {}).items()]
     return Outcome("store", "stat", str(what), values=facts, tables=[Table("", ("", ""), rows)])
+
+
+@group.command()
+@common()
+@store_options()
+def status(**given: Any) -> Outcome:
+    """What servers do, how long it takes them, and what went wrong last.
+
+    \b
+    sonde store status
+    sonde store status --server n17:5440 --server n18:5440 --json
+    """
+    from dataclasses import asdict
+
+    from sonde.store import told
+
+    where = where_of(given)
+    if where.folder is not None:
+        raise UsageError(
+            "store.no_server", "--embedded has no server, and so no status", "give --server HOST:PORT"
+        )
+    with where.open(()) as client:
+        servers = client.status()
+    return Outcome(
+        "store",
+        "status",
+        told.verdict(servers),
+        findings=[],
+        tables=[table for server in servers for table in told.tables(server)],
+        warnings=told.warnings(servers),
+        sound=not any(told.troubled(server) for server in servers),
+        values={"servers": [asdict(server) for server in servers]},
+    )

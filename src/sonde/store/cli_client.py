@@ -57,11 +57,12 @@ class Where:
         for role in roles:
             if role not in backends:
                 from sonde.core.errors import EnvironmentFailure
+                from sonde.store.told import HOLDS
 
                 keepers = " or ".join(name for name, _ in run.KEEPERS[role])
                 raise EnvironmentFailure(
                     "store.no_backend",
-                    f"this build has nothing that keeps {run.HOLDS[role]} in a folder: {keepers}",
+                    f"this build has nothing that keeps {HOLDS[role]} in a folder: {keepers}",
                     "'sonde doctor' says what to install",
                 )
         options = {name: value for name, value in self.options.items() if name == "timeout_s"}

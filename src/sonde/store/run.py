@@ -28,7 +28,6 @@ KEEPERS = {
     "kv": (("lmdb", "keys"), ("rocksdb", "keys-rocksdb")),
     "db": (("sqlite", "tables"),),
 }
-HOLDS = {"data": "objects", "kv": "keys", "db": "tables"}
 START_S = 30.0  # a large database may have a log to read first
 END_S = 15.0  # what is under way is answered, then everything is synced
 

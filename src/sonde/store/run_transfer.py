@@ -19,12 +19,11 @@ from sonde.store import errors
 from sonde.store.address import Address
 
 if TYPE_CHECKING:
-    from sonde.core.events import Progress
     from sonde.store.client import Batch, Client
 
 PIECE = 8 << 20  # B; what is sent while the next is read
 VALUE = int(_store.LIMITS["value_bytes"])
-STRIPED = "round-robin,block=1MiB"
+LS = "'sonde store ls' lists what there is"
 
 
 @contextmanager
@@ -83,36 +82,35 @@ def sink(file: Path) -> Iterator[Callable[[bytes], object]]:
             part.unlink(missing_ok=True)
 
 
-def put(client: Client, to: Address, pieces: Iterator[bytes], exclusive: bool, progress: Progress) -> int:
+def put(client: Client, to: Address, pieces: Iterator[bytes], exclusive: bool) -> int:
     """Stores pieces under an address; what was there is replaced. Number of bytes stored.
 
     Raises
     ------
     Exists, with exclusive. StoreError: how far it came is told, as an object's pieces are stored one by one.
     """
-    with progress:
-        if to.kind == "kv":
-            return _put_key(client, to, pieces, exclusive)
-        if to.kind == "object":
-            client.create(to.space, to.name, exclusive=exclusive)
-            write = _Written(client, to).write
-            resize = lambda n: client.truncate(to.space, to.name, n)  # noqa: E731
-        else:
-            striped = _item_to_write(client, to, exclusive)
-            safety = client.safety
-            write = lambda at, piece: striped.write(at, piece, safety)  # noqa: E731
-            resize = lambda n: striped.truncate(n, safety)  # noqa: E731
-        at = 0
-        try:
-            for piece in pieces:
-                write(at, piece)
-                at += len(piece)
-            write(at, b"")
-            resize(at)
-        except errors.StoreError as error:
-            error.what += f"; {at} B were written before" if at else ""
-            raise
-        return at
+    if to.kind == "kv":
+        return _put_key(client, to, pieces, exclusive)
+    if to.kind == "object":
+        client.create(to.space, to.name, exclusive=exclusive)
+        write = _Written(client, to).write
+        resize = lambda n: client.truncate(to.space, to.name, n)  # noqa: E731
+    else:
+        striped = _item_to_write(client, to, exclusive)
+        safety = client.safety
+        write = lambda at, piece: striped.write(at, piece, safety)  # noqa: E731
+        resize = lambda n: striped.truncate(n, safety)  # noqa: E731
+    at = 0
+    try:
+        for piece in pieces:
+            write(at, piece)
+            at += len(piece)
+        write(at, b"")
+        resize(at)
+    except errors.StoreError as error:
+        error.what += f"; {at} B were written before" if at else ""
+        raise
+    return at
 
 
 class _Written:
@@ -213,10 +211,11 @@ def stat(client: Client, what: Address) -> dict[str, Any]:
     facts: dict[str, Any] = {"address": str(what)}
     if what.kind == "kv":
         batch = client.batch("network")
-        batch.get(what.space, what.name, bytearray(1))  # the value itself may stay where it is
+        batch.get(what.space, what.name, bytearray(1))  # the rest of the value stays where it is
         batch.run()
-        if batch.failed:
-            batch.check()
+        if batch[0].status == _store.Status.not_found:
+            raise errors.NotFound("store.not_found", f"there is no {what}", LS)
+        batch.check()
         return facts | {"bytes": int(batch[0].value)}
     if what.kind == "object":
         status = client.stat(what.space, what.name)

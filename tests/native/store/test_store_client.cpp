@@ -81,6 +81,13 @@ TEST_CASE("a value larger than any frame comes back whole, into own memory or th
     CHECK(std::ranges::equal(b[0].data, value));
     CHECK(b[1].value == value.size());
     CHECK(into == value);
+    b.clear();
+    std::vector<std::byte> little(1000);
+    b.get("big", "value", little);
+    REQUIRE(b.run());
+    CHECK(b[0].value == value.size());
+    CHECK(b[0].data.size() == little.size());
+    CHECK(std::ranges::equal(little, Bytes(value).first(little.size())));
   });
 }
 
