@@ -201,7 +201,7 @@ class PyBatch {
   }
   std::size_t read_op(Op op, nb::handle space, nb::handle key, nb::handle into) {
     open_now();
-    if (into.is_none()) return plain(op, space, key);
+    if (into.is_none() && op.code == Code::kv_get) return plain(op, space, key);
     Buffer target(into, true);
     op.into = target.room();
     if (op.code == Code::object_read) op.length = op.into.size();
@@ -263,13 +263,13 @@ void bind_batch(nb::module_& m) {
 
   nb::class_<PyBatch>(m, "Batch")
       .def(nb::init<const ClientHolder&, const std::string&>(), nb::arg("client"), nb::arg("safety") = "network")
-      .def("put", &PyBatch::put, nb::arg("space"), nb::arg("key"), nb::arg("value"), nb::arg("exclusive") = false)
+      .def("put", &PyBatch::put, nb::arg("space"), nb::arg("key"), nb::arg("value").none(), nb::arg("exclusive") = false)
       .def("get", &PyBatch::get, nb::arg("space"), nb::arg("key"), nb::arg("into").none() = nb::none())
       .def("remove", &PyBatch::remove, nb::arg("space"), nb::arg("key"))
       .def("create", &PyBatch::create, nb::arg("space"), nb::arg("name"), nb::arg("exclusive") = false)
-      .def("write", &PyBatch::write, nb::arg("space"), nb::arg("name"), nb::arg("offset"), nb::arg("data"), nb::arg("must_exist") = false)
+      .def("write", &PyBatch::write, nb::arg("space"), nb::arg("name"), nb::arg("offset"), nb::arg("data").none(), nb::arg("must_exist") = false)
       .def("read", &PyBatch::read, nb::arg("space"), nb::arg("name"), nb::arg("offset"), nb::arg("length"))
-      .def("read_into", &PyBatch::read_into, nb::arg("space"), nb::arg("name"), nb::arg("offset"), nb::arg("into"))
+      .def("read_into", &PyBatch::read_into, nb::arg("space"), nb::arg("name"), nb::arg("offset"), nb::arg("into").none())
       .def("status", &PyBatch::status, nb::arg("space"), nb::arg("name"))
       .def("truncate", &PyBatch::truncate, nb::arg("space"), nb::arg("name"), nb::arg("size"))
       .def("remove_object", &PyBatch::remove_object, nb::arg("space"), nb::arg("name"))
