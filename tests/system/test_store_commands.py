@@ -19,7 +19,7 @@ import pytest
 
 pytest.importorskip("sonde._store", reason="the store is not built")
 
-from sonde_shell import PROGRAM
+from sonde_shell import PROGRAM, Shell
 from store_service import Service, piped, plain, serving, there
 
 from sonde.core.errors import SondeError
@@ -145,14 +145,13 @@ def connected(*services: Service, **options):
         (("put", "kv:s/k"), 2, "put needs FILE"),
         (("get", "kv:s/none"), 3, "s/none"),
         (("get", "object:s/none"), 3, "s/none"),
-        (("get", "item:s/none", "x"), 3, "s/none"),
+        (("get", "item:s/none", "x"), 3, "none"),
         (("get", "kv:s/k", "."), 2, "is a folder"),
         (("get", "kv:s/there", "no/such/folder"), 3, "no such folder"),
-        (("get", "kv:s/k", "--json"), 2, "both want stdout"),
         (("stat", "kv:s/none"), 3, "there is no kv:s/none"),
         (("ls", "kv:s", "--limit", "0"), 2, "whole numbers from 1 up"),
         (("rm",), 2, "rm needs ADDRESS"),
-        (("status", "--server", "nowhere"), 2, "host:port"),
+        (("status", "--server", "n:1:2"), 2, "host:port"),
         (("status", "--server", "127.0.0.1:1"), 3, "127.0.0.1:1"),
         (("status", "--timeout", "soon"), 2, "--timeout"),
         (("status", "--transport", "pigeon"), 2, "pigeon"),
@@ -165,7 +164,7 @@ def connected(*services: Service, **options):
         (("serve", "--backend", "kv=lmbd,path=x"), 2, "there is no backend 'lmbd'"),
         (("serve", "--backend", "kv=memory,limt=1GiB"), 2, "limt"),
         (("serve", "--backend", "kv=memory", "--backend", "kv=null"), 2, "twice"),
-        (("serve", "--memory", "--listen", "nowhere"), 2, "host:port"),
+        (("serve", "--memory", "--listen", "n:1:2"), 2, "host:port"),
         (("serve", "--memory", "--listen", "0.0.0.0:0"), 2, "--auth token"),
         (("serve", "--memory", "--auth", "token"), 2, "--token-file"),
         (("serve", "--memory", "--auth", "token", "--token-file", "nofile"), 3, "nofile"),
@@ -351,14 +350,26 @@ def test_munge_lets_in_its_own_user(sonde, munge):
 
     if "munge" not in auth_methods():
         pytest.skip("built without MUNGE")
-    sonde.env["MUNGE_SOCKET"] = str(munge)
-    with serving(sonde, "--memory", "--auth", "munge") as running:
-        (sonde.cwd / "f").write_text("1")
-        ran = sonde("store", "put", "kv:s/k", "f", "--server", running.address)
-        if ran.code == 3 and "MUNGE_SOCKET" not in ran.said and "munge" in ran.said.lower():
-            pytest.skip(f"libmunge does not take MUNGE_SOCKET here: {ran.said}")
-        ran.expect(0)
-        sonde.env.pop("MUNGE_SOCKET")
+    here = {"SONDE_MUNGE_SOCKET": str(munge)}
+    (sonde.cwd / "f").write_text("1")
+    with serving(sonde, "--memory", "--auth", "munge", **here) as running:
+        put = ("store", "put", "kv:s/k", "f", "--server", running.address)
+        sonde(*put, **here).expect(0)
+        away = sonde(*put, SONDE_MUNGE_SOCKET="/nonexistent").expect(3)
+        assert "MUNGE gave no credential" in away.said
+        assert "'munge', not 'token'" in sonde(*put, "--auth", "token", **here).expect(3).said
+        if os.geteuid() == 0 and shutil.which("setpriv"):
+            stranger = subprocess.run(
+                ["setpriv", "--reuid=65534", "--clear-groups", str(PROGRAM), *map(str, put)],
+                cwd="/tmp",
+                env=sonde.env | here,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            assert stranger.returncode in (2, 3)
+            assert "Traceback" not in stranger.stderr
 
 
 # ---- how servers and clients end
@@ -501,7 +512,124 @@ def test_three_servers_and_their_clients_agree(sonde):
             assert min(sizes) > 1_000_000, "an item's blocks go to all servers"
 
 
+# ---- on disks
+
+
+def kept(sonde: Shell, folder: object = "data"):
+    from sonde._store import backends
+
+    if "lmdb" not in backends("kv"):
+        pytest.skip("built without LMDB")
+    return serving(sonde, "--path", folder)
+
+
+def test_what_is_stored_is_there_after_kill_9(sonde):
+    (sonde.cwd / "f").write_bytes(np.random.default_rng(6).bytes(3_000_000))
+    with kept(sonde) as running:
+        sonde.env["SONDE_STORE_SERVERS"] = running.address
+        for address in ("kv:s/k", "object:s/o", "item:s/i"):
+            told = sonde("store", "put", address, "f", "--safety", "storage").expect(0)
+            assert "on stable storage" in told.out
+        os.kill(running.pid, signal.SIGKILL)
+        assert running.end(0).code == 3
+    assert (sonde.cwd / "data").stat().st_mode & 0o777 == 0o700
+    with kept(sonde) as running:
+        sonde.env["SONDE_STORE_SERVERS"] = running.address
+        for address in ("kv:s/k", "object:s/o", "item:s/i"):
+            assert piped(sonde, b"", "store", "get", address).stdout == (sonde.cwd / "f").read_bytes()
+        status = sonde("store", "status", COLUMNS="80").expect(0).out
+        assert {"posix", "lmdb"} <= set(status.split())
+
+
+def test_the_files_of_a_server_serve_without_one(sonde):
+    (sonde.cwd / "f").write_text("1")
+    with kept(sonde) as running:
+        sonde("store", "put", "kv:s/k", "f", "--server", running.address).expect(0)
+        running.end().expect(130)
+    assert sonde("store", "get", "kv:s/k", "--embedded", "data").expect(0).out == "1"
+    sonde("store", "put", "object:s/o", "f", "--embedded", "data", "--safety", "storage").expect(0)
+    with kept(sonde) as running:
+        assert sonde("store", "get", "object:s/o", "--server", running.address).expect(0).out == "1"
+
+
+def test_an_embedded_store_is_made_by_put_and_by_nothing_else(sonde):
+    from sonde._store import backends
+
+    if "lmdb" not in backends("kv"):
+        pytest.skip("built without LMDB")
+    (sonde.cwd / "f").write_text("1")
+    sonde("store", "ls", "kv:s", "--embedded", "new").expect(3)
+    assert not (sonde.cwd / "new").exists()
+    sonde("store", "put", "kv:s/k", "f", "--embedded", "new").expect(0)
+    assert sonde("store", "ls", "kv:s", "--embedded", "new").expect(0).out == "kv:s/k\n"
+
+
+def test_a_second_server_on_the_same_folder_is_refused(sonde):
+    with kept(sonde):
+        ran = sonde("store", "serve", "--path", "data", "--listen", "127.0.0.1:0").expect(3)
+        assert str(sonde.cwd / "data") in ran.said or "data" in ran.said
+        assert ran.out == ""
+
+
+@pytest.mark.root
+def test_a_full_disk_is_told_and_the_server_goes_on(sonde):
+    disk = sonde.cwd / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)], capture_output=True, text=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"no tmpfs can be mounted here: {mounted.stderr.strip()}")
+    try:
+        from sonde._store import backends
+
+        assert "posix" in backends("data")
+        with serving(sonde, "--backend", f"data=posix,path={disk}", "--backend", "kv=memory") as running:
+            sonde.env["SONDE_STORE_SERVERS"] = running.address
+            (sonde.cwd / "small").write_bytes(b"s" * 100_000)
+            (sonde.cwd / "large").write_bytes(b"l" * 20_000_000)
+            sonde("store", "put", "object:s/small", "small", "--safety", "storage").expect(0)
+            full = sonde("store", "put", "object:s/large", "large").expect(3)
+            assert "object.write s/large" in full.said
+            assert "full" in full.said
+            assert "make room" in full.said
+            sonde("store", "rm", "object:s/large").expect(0)
+            sonde("store", "put", "object:s/again", "small").expect(0)
+            assert piped(sonde, b"", "store", "get", "object:s/small").stdout == b"s" * 100_000
+            assert "full" in sonde("store", "status").expect(0).out
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=False)
+
+
+def test_a_folder_that_may_not_be_written_is_told_of(sonde):
+    (sonde.cwd / "file").write_text("")
+    ran = sonde("store", "serve", "--path", "file").expect(2)
+    assert "file" in ran.said
+    locked = sonde.cwd / "locked"
+    locked.mkdir(mode=0o500)
+    words = ["store", "serve", "--path", "locked/data", "--listen", "127.0.0.1:0"]
+    if os.geteuid() == 0:
+        if not shutil.which("setpriv"):
+            pytest.skip("root may write anywhere, and there is no setpriv to be someone else")
+        sonde.cwd.chmod(0o755)
+        os.chown(locked, 65534, 65534)
+        command = ["setpriv", "--reuid=65534", "--clear-groups", str(PROGRAM), *words]
+        can = subprocess.run([*command[:3], str(PROGRAM), "--version"], capture_output=True, check=False)
+        inside = subprocess.run([*command[:3], "test", "-x", str(sonde.cwd)], check=False)
+        if can.returncode or inside.returncode:
+            pytest.skip("another user cannot run this installation")
+    else:
+        command = [str(PROGRAM), *words]
+    ran = subprocess.run(
+        command, cwd=sonde.cwd, env=sonde.env, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == 3
+    assert "cannot make locked/data: you have no permission to write there" in plain(ran.stderr)
+
+
 def test_json_of_an_error(sonde, service):
     told = json.loads(sonde("store", "stat", "kv:s/none", "--json").expect(3).out)
     assert told["error"]["code"] == "store.not_found"
     assert (told["room"], told["verb"]) == ("store", "stat")
+    both = json.loads(sonde("store", "get", "kv:s/none", "--json").expect(2).out)
+    assert "both want stdout" in both["error"]["what"]

@@ -94,6 +94,23 @@ NB_MODULE(_store, m) {
       if (name != "tcp") names.push_back(name);
     return names;
   }, "Names of the transports that this build and loaded modules have.");
+  m.def("providers", [](const std::string& transport, double seconds) {
+    std::vector<Found> found;
+    if (transport != "tcp") {
+      auto opened = taken(open_transport(transport));
+      found = away([&] { return opened->probe(Deadline::in_s(seconds)); });
+    }
+    nb::list out;
+    for (const Found& one : found) {
+      nb::dict row;
+      row["provider"] = one.provider;
+      row["works"] = one.works;
+      row["why"] = text(one.why);
+      row["half_round_trip_s"] = one.half_round_trip_s;
+      out.append(row);
+    }
+    return out;
+  }, nb::arg("transport"), nb::arg("seconds"), "Providers of a transport, each tried here.");
   m.def("auth_methods", &auth::methods, "What `auth` may be in this build.");
   m.def("load_module", [](const std::string& path) { held_good([&]() -> sonde::Result<void> {
     auto module = load_module(path);

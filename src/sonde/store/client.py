@@ -119,6 +119,14 @@ def embedded(safety: Safety = "network", **backends: str) -> Client:
     return Client([], [(role, text) for role, text in backends.items()], safety, {})
 
 
+def providers(transport: str, limit_s: float = 15.0) -> list[dict[str, Any]]:
+    """Providers of a transport, each tried on this machine within limit_s.
+
+    Each: provider, works, why (it does not, or what it demands), half_round_trip_s (of 64 B). [] for "tcp".
+    """
+    return list(_store.providers(transport, limit_s))
+
+
 class Batch(_store.Batch):
     """Operations that are sent, executed and answered together; see native/store/store.hpp.
 

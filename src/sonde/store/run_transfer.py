@@ -197,7 +197,7 @@ def pieces(client: Client, what: Address) -> Iterator[bytes]:
 def _size_of_item(data: Any) -> int:
     try:
         return int(data.status()[0])
-    except errors.NotFound:  # described, and never written to
+    except errors.NotFound:  # described, and not yet written to
         return 0
 
 
