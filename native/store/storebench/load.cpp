@@ -22,7 +22,7 @@ namespace sonde::store::bench {
 namespace {
 
 constexpr double not_told = std::numeric_limits<double>::quiet_NaN();
-constexpr std::size_t held_max = 64u << 20;  ///< memory of one load: larger batches use it again from the beginning
+constexpr std::size_t held_max = 64u << 20;  ///< larger batches use their memory again from the beginning
 
 struct Known {
   const char* name;
@@ -54,9 +54,8 @@ Error operation_failed(const Case& what, const Batch& batch) {
 
 class StoreLoad : public Load {
  public:
-  StoreLoad(const Case& what, Client& client, std::string space, Safety safety) : what_(what), client_(client), space_(std::move(space)), safety_(safety) {
-    memory_.resize(std::max(what_.bytes, std::min(what_.bytes * what_.batch, held_max)));
-    for (std::size_t k = 0; k < memory_.size(); ++k) memory_[k] = static_cast<std::byte>(k * 2654435761u >> 13);
+  StoreLoad(const Case& what, Client& client, std::string space, Safety safety, MutableBytes memory)
+      : what_(what), client_(client), space_(std::move(space)), safety_(safety), memory_(memory.first(memory_of(what))) {
     for (std::size_t k = 0; k < what_.depth; ++k) batches_.push_back(client_.batch(safety_));
   }
 
@@ -81,14 +80,18 @@ class StoreLoad : public Load {
 
  protected:
   virtual void fill(Batch& b) = 0;
-  Bytes piece(std::size_t k) const { return Bytes(memory_).subspan(k * what_.bytes % (memory_.size() - what_.bytes + 1) / what_.bytes * what_.bytes, what_.bytes); }
-  MutableBytes room(std::size_t k) { return MutableBytes(memory_).subspan(k * what_.bytes % (memory_.size() - what_.bytes + 1) / what_.bytes * what_.bytes, what_.bytes); }
+  MutableBytes room(std::size_t k) const { return memory_.subspan(k % (memory_.size() / what_.bytes) * what_.bytes, what_.bytes); }
+  Bytes piece(std::size_t k) const { return room(k); }
+  Result<void> all_done(Batch& b) const {
+    if (auto ok = b.run(); !ok) return ok;
+    return b.failed() ? Result<void>(operation_failed(what_, b)) : Result<void>();
+  }
 
   Case what_;
   Client& client_;
   std::string space_;
   Safety safety_;
-  std::vector<std::byte> memory_;
+  MutableBytes memory_;
   std::vector<Batch> batches_;
 };
 
@@ -97,12 +100,9 @@ class ObjectLoad final : public StoreLoad {
   using StoreLoad::StoreLoad;
   Result<void> prepare() override {
     if (what_.operation == "write") return {};
-    for (std::size_t k = 0; k < what_.batch; ++k) {  // in one batch, as reads are
-      if (k == 0) batches_[0].clear();
-      batches_[0].write(space_, "o", k * what_.bytes, piece(k));
-    }
-    if (auto ok = batches_[0].run(); !ok) return ok;
-    return batches_[0].failed() ? Result<void>(operation_failed(what_, batches_[0])) : Result<void>();
+    Batch b = client_.batch();
+    for (std::size_t k = 0; k < what_.batch; ++k) b.write(space_, "o", k * what_.bytes, piece(k));
+    return all_done(b);
   }
   void clean() override {
     Batch b = client_.batch();
@@ -128,8 +128,8 @@ class StripedLoad final : public StoreLoad {
     Distribution distribution;
     distribution.block_bytes = std::max<std::size_t>(what_.bytes, 64u << 10);
     if (what_.client == "item") {
-      (void)!Item::remove(client_, space_, "i");
-      auto item = Item::create(client_, space_, "i", distribution, {{"made-by", "sonde store run"}});
+      auto item = Item::open(client_, space_, "i");
+      if (!item) item = Item::create(client_, space_, "i", distribution, {{"made-by", "sonde store run"}});
       if (!item) return item.error();
       object_.emplace(item->data());
     } else {
@@ -138,9 +138,9 @@ class StripedLoad final : public StoreLoad {
       object_.emplace(*object);
     }
     if (what_.operation == "write") return {};
-    for (std::size_t k = 0; k < what_.batch; ++k)
-      if (auto ok = object_->write(k * what_.bytes, piece(k)); !ok) return ok;
-    return {};
+    Batch b = client_.batch();  // one by one would take minutes where every message waits for an acknowledgement
+    for (std::size_t k = 0; k < what_.batch; ++k) object_->write(b, k * what_.bytes, piece(k));
+    return all_done(b);
   }
   void clean() override {
     if (what_.client == "item")
@@ -162,7 +162,7 @@ class StripedLoad final : public StoreLoad {
 
 class KvLoad final : public StoreLoad {
  public:
-  KvLoad(const Case& what, Client& client, std::string space, Safety safety) : StoreLoad(what, client, std::move(space), safety) {
+  KvLoad(const Case& what, Client& client, std::string space, Safety safety, MutableBytes memory) : StoreLoad(what, client, std::move(space), safety, memory) {
     char name[32];
     for (std::size_t k = 0; k < what_.batch * what_.depth; ++k) {
       std::snprintf(name, sizeof name, "key%08zu", k);
@@ -173,8 +173,7 @@ class KvLoad final : public StoreLoad {
     if (what_.operation == "put") return {};
     Batch b = client_.batch();
     for (std::size_t k = 0; k < keys_.size(); ++k) b.put(space_, keys_[k], piece(k % what_.batch));
-    if (auto ok = b.run(); !ok) return ok;
-    return b.failed() ? Result<void>(operation_failed(what_, b)) : Result<void>();
+    return all_done(b);
   }
   void clean() override {
     Batch b = client_.batch();
@@ -331,14 +330,16 @@ Result<Variant> Variant::parse(std::string_view text) {
   return v;
 }
 
-Result<std::unique_ptr<Load>> make_load(const Case& what, Client& client, const std::string& space, Safety safety) {
+std::size_t memory_of(const Case& what) { return std::min(what.batch, std::max<std::size_t>(1, held_max / what.bytes)) * what.bytes; }
+
+Result<std::unique_ptr<Load>> make_load(const Case& what, Client& client, const std::string& space, Safety safety, MutableBytes memory) {
   std::unique_ptr<Load> load;
   if (what.client == "object")
-    load = std::make_unique<ObjectLoad>(what, client, space, safety);
+    load = std::make_unique<ObjectLoad>(what, client, space, safety, memory);
   else if (what.client == "kv")
-    load = std::make_unique<KvLoad>(what, client, space, safety);
+    load = std::make_unique<KvLoad>(what, client, space, safety, memory);
   else
-    load = std::make_unique<StripedLoad>(what, client, space, safety);
+    load = std::make_unique<StripedLoad>(what, client, space, safety, memory);
   return load;
 }
 

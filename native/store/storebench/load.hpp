@@ -43,8 +43,12 @@ class Load {
   virtual void clean() {}
 };
 
-/// space: where this load may write; nobody else does.
-Result<std::unique_ptr<Load>> make_load(const Case& what, Client& client, const std::string& space, Safety safety);
+/// Memory that a case wants: its data once, of large batches a part that is used again and again.
+std::size_t memory_of(const Case& what);
+
+/// space: where this load may write; loads of the same case on other variants do so too, and find what the first one made.
+/// memory: memory_of(what) bytes or more, of which all loads may have the same, as they run one after the other.
+Result<std::unique_ptr<Load>> make_load(const Case& what, Client& client, const std::string& space, Safety safety, MutableBytes memory);
 
 /// A socket to a process of its own that takes so many bytes and answers with so many: what TCP alone can do.
 class RawPeer {
