@@ -62,7 +62,7 @@ class StoreLoad : public Load {
   Result<void> iterate(Stages& s) override {
     for (auto& b : batches_) {
       b.clear();
-      fill(b);
+      add_operations(b);
       if (what_.depth == 1) break;
       if (auto ok = b.start(); !ok) return ok;
     }
@@ -79,7 +79,7 @@ class StoreLoad : public Load {
   }
 
  protected:
-  virtual void fill(Batch& b) = 0;
+  virtual void add_operations(Batch& b) = 0;
   MutableBytes room(std::size_t k) const { return memory_.subspan(k % (memory_.size() / what_.bytes) * what_.bytes, what_.bytes); }
   Bytes piece(std::size_t k) const { return room(k); }
   Result<void> all_done(Batch& b) const {
@@ -98,8 +98,8 @@ class StoreLoad : public Load {
 class ObjectLoad final : public StoreLoad {
  public:
   using StoreLoad::StoreLoad;
-  Result<void> prepare() override {
-    if (what_.operation == "write") return {};
+  Result<void> prepare(bool fill) override {
+    if (what_.operation == "write" || !fill) return {};
     Batch b = client_.batch();
     for (std::size_t k = 0; k < what_.batch; ++k) b.write(space_, "o", k * what_.bytes, piece(k));
     return all_done(b);
@@ -111,7 +111,7 @@ class ObjectLoad final : public StoreLoad {
   }
 
  private:
-  void fill(Batch& b) override {
+  void add_operations(Batch& b) override {
     for (std::size_t k = 0; k < what_.batch; ++k)
       if (what_.operation == "write")
         b.write(space_, "o", k * what_.bytes, piece(k));
@@ -124,7 +124,7 @@ class ObjectLoad final : public StoreLoad {
 class StripedLoad final : public StoreLoad {
  public:
   using StoreLoad::StoreLoad;
-  Result<void> prepare() override {
+  Result<void> prepare(bool fill) override {
     Distribution distribution;
     distribution.block_bytes = std::max<std::size_t>(what_.bytes, 64u << 10);
     if (what_.client == "item") {
@@ -137,7 +137,7 @@ class StripedLoad final : public StoreLoad {
       if (!object) return object.error();
       object_.emplace(*object);
     }
-    if (what_.operation == "write") return {};
+    if (what_.operation == "write" || !fill) return {};
     Batch b = client_.batch();  // one by one would take minutes where every message waits for an acknowledgement
     for (std::size_t k = 0; k < what_.batch; ++k) object_->write(b, k * what_.bytes, piece(k));
     return all_done(b);
@@ -150,7 +150,7 @@ class StripedLoad final : public StoreLoad {
   }
 
  private:
-  void fill(Batch& b) override {
+  void add_operations(Batch& b) override {
     for (std::size_t k = 0; k < what_.batch; ++k)
       if (what_.operation == "write")
         object_->write(b, k * what_.bytes, piece(k));
@@ -169,8 +169,8 @@ class KvLoad final : public StoreLoad {
       keys_.emplace_back(name);
     }
   }
-  Result<void> prepare() override {
-    if (what_.operation == "put") return {};
+  Result<void> prepare(bool fill) override {
+    if (what_.operation == "put" || !fill) return {};
     Batch b = client_.batch();
     for (std::size_t k = 0; k < keys_.size(); ++k) b.put(space_, keys_[k], piece(k % what_.batch));
     return all_done(b);
@@ -182,7 +182,7 @@ class KvLoad final : public StoreLoad {
   }
 
  private:
-  void fill(Batch& b) override {
+  void add_operations(Batch& b) override {
     const std::size_t first = static_cast<std::size_t>(&b - batches_.data()) * what_.batch;
     for (std::size_t k = 0; k < what_.batch; ++k)
       if (what_.operation == "put")
@@ -196,7 +196,7 @@ class KvLoad final : public StoreLoad {
 class RawLoad final : public Load {
  public:
   RawLoad(const Case& what, RawPeer& peer) : what_(what), peer_(peer) {}
-  Result<void> prepare() override { return {}; }
+  Result<void> prepare(bool) override { return {}; }
   Result<void> iterate(Stages& s) override {
     s = {not_told, not_told, not_told};
     const std::size_t bytes = what_.bytes * what_.batch * what_.depth;
@@ -290,7 +290,7 @@ Result<Case> Case::parse(std::string_view text) {
 Result<Variant> Variant::parse(std::string_view text) {
   const auto bad = [&](const std::string& why) {
     return Error{"store.bad_variant", "'" + std::string(text) + "' is no variant: " + why,
-                 "write NAME=TRANSPORT[,provider=P][,nodelay=no][,cork=yes][,gather=no][,await=yes][,rma=BYTES][,spin=20us][,checksum=head]"};
+                 "write NAME=TRANSPORT[,provider=P][,nodelay=no][,cork=yes][,gather=no][,await=yes][,rma=BYTES][,spin=20us][,checksum=head][,clients=object+kv]"};
   };
   Variant v;
   const std::size_t eq = text.find('=');
@@ -317,6 +317,8 @@ Result<Variant> Variant::parse(std::string_view text) {
       v.link.await = yes;
     else if (name == "checksum" && (value == "all" || value == "head"))
       v.checksum = value == "all";
+    else if (name == "clients" && !value.empty())
+      v.clients = value;
     else if (name == "rma" && to_number(value, bytes))
       v.link.rma_from = static_cast<std::int64_t>(bytes);
     else if (name == "spin") {

@@ -23,6 +23,8 @@ struct Variant {
   std::string name, transport;
   LinkOptions link;
   bool checksum = true;
+  std::string clients;  ///< "object+kv": only their cases are measured on it; empty: all
+  bool takes(const Case& what) const { return clients.empty() || ('+' + clients + '+').find('+' + what.client + '+') != std::string::npos; }
   /// Error: store.bad_variant.
   static Result<Variant> parse(std::string_view text);
 };
@@ -36,8 +38,8 @@ struct Stages {
 class Load {
  public:
   virtual ~Load() = default;
-  /// Whatever has to be there before: objects to be read, keys to be got.
-  virtual Result<void> prepare() = 0;
+  /// Whatever has to be there before: objects to be read, keys to be got. fill: no other load of this case has done so.
+  virtual Result<void> prepare(bool fill) = 0;
   virtual Result<void> iterate(Stages& stages) = 0;
   /// Removes what it made.
   virtual void clean() {}

@@ -107,7 +107,7 @@ def run(
     began = settings().began
     from sonde.core.launch.start import output_path, replaced
     from sonde.store import run_bench as runs
-    from sonde.store.plan import Plan, cases_of, choose_variants, fitting
+    from sonde.store.plan import Plan, cases_of, choose_variants, fitting, measuring_s
 
     there = runs.offers()
     chosen = choose_variants(variants, there.get("transports", ()))
@@ -119,7 +119,8 @@ def run(
     notes += left
     all_of_it = budget_s or DEFAULT_BUDGET_S
     asked = any(option is not None for option in (ops, sizes, batches, depths))
-    fit = cases if asked else fitting(cases, len(chosen), all_of_it - (time.monotonic() - began))
+    time_s = measuring_s(all_of_it - (time.monotonic() - began), len(cases) * len(chosen))
+    fit = cases if asked else fitting(cases, chosen, time_s)
     plan = Plan(
         variants=chosen,
         cases=tuple(fit),

@@ -8,7 +8,6 @@ import xarray as xr
 from sonde.core.errors import DataError, typed
 from sonde.core.figure import Axis, Figure, Kind, Slider
 from sonde.core.section import Fact, Method, Section
-from sonde.core.units import format_size
 from sonde.store import verdict
 from sonde.store.plan import BLOCK, CLIENT_NAMES, READS, TCP, Case
 
@@ -227,9 +226,7 @@ def compared(summary: xr.Dataset) -> Figure | None:
         return None
 
     def label(case: Case) -> str:
-        size = format_size(case.size, exact=True)
-        many = f"{case.batch} × {size}" if case.batch > 1 else size
-        return f"{_kind(case)} {many}" + (f" ({case.depth})" if case.depth > 1 else "")
+        return f"{_kind(case)} {verdict.short_title(case)}"
 
     clients = list(dict.fromkeys(cases[c].client for c in own))
     ordered = sorted(own, key=lambda c: (cases[c].batch > 1, cases[c].depth, cases[c].size, _kind(cases[c]) == "read"))

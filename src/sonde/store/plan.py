@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sonde.core.errors import UsageError, Warning, nearest
@@ -35,10 +35,10 @@ MOST_VALUE, MOST_KV_BATCH = 16 << 20, 32 << 20
 MOST_BYTES, MOST_BATCH, MOST_DEPTH = 1 << 30, 100_000, 1024
 MOST_AT_ONCE = 256 << 20  # bytes of one iteration: of a product of options, what is larger is left out
 
-CELL_S = 0.15  # least time for a cell on the average: a dozen bursts
+EPOCHS = 10  # that a plan should have time for: six give an interval of a ratio
 FEWEST_CASES = 2
-BURST_S = (0.002, 0.02)  # shortest and longest burst
-BURSTS = 12  # of each cell, at least, as far as bursts can be made short enough
+BURST_S = (0.003, 0.02)  # shortest and longest burst
+MOST_VISIT_S = 0.1  # on the average: the probe visits seldom what takes longer
 RESERVE_S, RESERVE_SHARE, RESERVE_CELL_S, RESERVE_MOST = 1.0, 0.05, 0.004, 0.4
 
 
@@ -99,7 +99,8 @@ class Case:
 class Variant:
     """A way to the server. name: unique. style: what is said of it in results, "default" for one that is as it should be.
 
-    transport: "tcp", "ofi-msg", …; "raw-tcp" is no storage system. options: "nodelay=no,gather=no".
+    transport: "tcp", "ofi-msg", …; "raw-tcp" is no storage system. options: "nodelay=no,gather=no". clients: the only
+    ones that are measured on it; () for all.
     """
 
     name: str
@@ -107,11 +108,17 @@ class Variant:
     transport: str
     options: str = ""
     text: str = ""
+    clients: tuple[str, ...] = ()
 
     @property
     def spec(self) -> str:
         """As sonde-storebench takes it."""
-        return f"{self.name}={self.transport}" + (f",{self.options}" if self.options else "")
+        clients = f"clients={'+'.join(self.clients)}" if self.clients else ""
+        return ",".join(filter(None, (f"{self.name}={self.transport}", self.options, clients)))
+
+    def takes(self, case: Case) -> bool:
+        """Whether the case is measured on it."""
+        return not self.clients or case.client in self.clients
 
 
 RAW, TCP = "raw", "tcp"
@@ -176,7 +183,9 @@ def choose_variants(asked: Sequence[str], transports: Sequence[str]) -> tuple[Va
     texts = [part for text in asked for part in (text.split(",") if "=" not in text else [text])]
     if not texts:
         have = {*transports, "raw-tcp"}
-        return tuple(VARIANTS[name] for name in DEFAULT_VARIANTS if VARIANTS[name].transport in have)
+        usual = [VARIANTS[name] for name in DEFAULT_VARIANTS if VARIANTS[name].transport in have]
+        # Mistakes are slow, and cost every client the same: they are shown with objects alone.
+        return tuple(replace(v, clients=("object",)) if v.style in ("plain", "thesis") else v for v in usual)
     chosen: dict[str, Variant] = {}
     for text in texts:
         variant = read_variant(text)
@@ -261,10 +270,33 @@ def cases_of(
     return kept, [Warning("store.cases_left_out", evidence, "name sizes and batches that fit together")]
 
 
-def fitting(cases: Sequence[Case], variants: int, time_s: float) -> list[Case]:
+def measuring_s(left_s: float, cells: int) -> float:
+    """Of `left_s` until a budget is over, what measuring so many cells may take, s."""
+    reserve = RESERVE_S + RESERVE_SHARE * left_s + RESERVE_CELL_S * cells
+    return max(0.5, left_s - min(reserve, RESERVE_MOST * left_s))
+
+
+def visit_s(variant: Variant, case: Case, burst_s: float = BURST_S[0]) -> float:
+    """About what one burst of a cell takes on an ordinary machine, s; of seldom visits the share of an epoch."""
+    operations = case.batch * case.depth
+    one = 30e-6 + operations * (2e-6 + case.size / 1e9)
+    if variant.style == "plain":
+        one += 0.066  # Nagle waits for an acknowledgement that is delayed
+    elif variant.style == "thesis":
+        one += 0.02 * case.depth + 250e-6 * case.batch + case.size * operations / 15e6
+    return min(MOST_VISIT_S, max(one, min(burst_s, 50 * one)))
+
+
+def fitting(cases: Sequence[Case], variants: Sequence[Variant], time_s: float) -> list[Case]:
     """As many of the cases, from the first on, as `time_s` of measuring has time for on all variants."""
-    most = max(FEWEST_CASES, int(time_s / (CELL_S * max(1, variants))))
-    return list(cases[:most])
+    kept: list[Case] = []
+    left_s = time_s / EPOCHS
+    for case in cases:
+        left_s -= sum(visit_s(variant, case) for variant in variants if variant.takes(case))
+        if left_s < 0 and len(kept) >= FEWEST_CASES:
+            break
+        kept.append(case)
+    return kept
 
 
 @dataclass(frozen=True)
@@ -301,18 +333,17 @@ class Plan:
 
     @property
     def cells(self) -> int:
-        return len(self.cases) * len(self.variants)
+        return sum(variant.takes(case) for variant in self.variants for case in self.cases)
 
     def measuring_s(self, left_s: float) -> float:
         """Of `left_s` until the budget is over, what measuring may take: the rest is for sealing and analysis."""
-        reserve = RESERVE_S + RESERVE_SHARE * left_s + RESERVE_CELL_S * self.cells
-        return max(0.5, left_s - min(reserve, RESERVE_MOST * left_s))
+        return measuring_s(left_s, self.cells)
 
     def burst_s(self, time_s: float) -> float:
-        """Length of a burst at most, so that a cell gets BURSTS of them in `time_s`; 0: no limit of time."""
+        """Length of a burst at most, so that a cell gets EPOCHS of them in `time_s`; 0: no limit of time."""
         if time_s <= 0:
             return BURST_S[1]
-        return min(max(time_s / (BURSTS * max(1, self.cells)), BURST_S[0]), BURST_S[1])
+        return min(max(time_s / (2 * EPOCHS * max(1, self.cells)), BURST_S[0]), BURST_S[1])
 
     def argv(self, run_dir: str, time_s: float, addresses: Iterable[str], auth: Sequence[str] = ()) -> list[str]:
         """sonde-storebench's arguments, without its own name. time_s: that measuring may take."""
@@ -332,7 +363,13 @@ class Plan:
         """The plan as run.json keeps it and `StoreSchema.layout` reads it."""
         return {
             "variants": [
-                {"name": v.name, "style": v.style, "transport": v.transport, "options": v.options}
+                {
+                    "name": v.name,
+                    "style": v.style,
+                    "transport": v.transport,
+                    "options": v.options,
+                    "clients": list(v.clients),
+                }
                 for v in self.variants
             ],
             "cases": [case.spec for case in self.cases],
@@ -368,8 +405,8 @@ class Plan:
 
     def full_budget_s(self) -> float:
         """A budget that is enough for all cases, those left out included, s."""
-        cells = (len(self.cases) + len(self.left_out)) * len(self.variants)
-        need = cells * (CELL_S + RESERVE_CELL_S) + RESERVE_S + 2
+        pairs = [(v, case) for v in self.variants for case in (*self.cases, *self.left_out) if v.takes(case)]
+        need = EPOCHS * sum(visit_s(*pair) for pair in pairs) + RESERVE_CELL_S * len(pairs) + RESERVE_S + 2
         return 5 * math.ceil(need / (1 - RESERVE_SHARE) / 5)
 
     def rows(self, time_s: float) -> list[tuple[str, str]]:

@@ -134,9 +134,10 @@ class StoreSchema:
     def layout(self, plan: Mapping[str, Any], files: Sequence[BlockFile], part: str) -> StoreLayout:
         """Counts what the probe's file holds.
 
-        plan: variants, list of {name, style, transport, options}; cases, list of specifications; epoch_length;
-        asked_variants: whether the user named the variants, so that one that is absent is missed. A variant that
-        could not be connected has no row where it was not asked for.
+        plan: variants, list of {name, style, transport, options, clients}, of which `clients` names those that are
+        measured on it ([]: all); cases, list of specifications; epoch_length; asked_variants: whether the user named the
+        variants, so that one that is absent is missed. A variant that could not be connected has no row where it was
+        not asked for.
 
         Raises
         ------
@@ -199,14 +200,15 @@ class StoreSchema:
                     "they are left out; was the folder mixed with that of another run?",
                 )
             )
-        lacking = [f"{variants[kept[v]]['name']}, {plan['cases'][c]}" for v, c in np.argwhere(n == 0)]
+        asked_for = np.array([[not (only := variants[k].get("clients")) or case.client in only for case in cases] for k in kept])
+        lacking = [f"{variants[kept[v]]['name']}, {plan['cases'][c]}" for v, c in np.argwhere((n == 0) & asked_for)]
         if lacking:
             layout.complete = False
             shown = "; ".join(lacking[:4]) + (f" and {len(lacking) - 4} more" if len(lacking) > 4 else "")
             layout.warnings.append(
                 Warning(
                     "store.cells_without_data",
-                    f"{len(lacking)} of {n.size} cells have no data: {shown}",
+                    f"{len(lacking)} of {int(asked_for.sum())} cells have no data: {shown}",
                     "other warnings may say why; else give a longer --budget",
                 )
             )

@@ -171,9 +171,11 @@ def _best_by_size(summary: xr.Dataset, op: str) -> dict[str, Any] | None:
             continue
         size = format_size(case.size, exact=True)
         ratio, low, high = _ratio(summary, v, c)
-        if v == tcp or not ahead(summary, v, c):
-            v = tcp
+        if v == tcp:
             parts.append((size, "tcp"))
+        elif not ahead(summary, v, c):
+            v = tcp
+            parts.append((size, "nothing that is beyond doubt faster than tcp"))
         else:
             parts.append((size, f"{label(summary, v)}, {ratio_text(ratio, low, high)} tcp"))
         evidence.append({"size": case.size, "name": names_of(summary)[v], "ratio_to_tcp": None if v == tcp else ratio})
@@ -327,22 +329,27 @@ def _tables_of(summary: xr.Dataset, client: str, own: Sequence[int]) -> list[Tab
         rows = [
             (_row(cases[c]), *(_short(float(summary[key].values[v, c]) / factor) for v in shown)) for c in own
         ]
-        head = (name, *(names[v] for v in shown))
+        head = ("operation", *(names[v] for v in shown))
         out.append(Table(f"{name.capitalize()}: {unit}", head, rows, tuple(range(1, len(head)))))
     compared = [v for v in range(len(names)) if names[v] != TCP and np.isfinite(summary["ratio_to_tcp"].values[v, own]).any()]
     for first in range(0, len(compared), MOST_COLUMNS):
         part = compared[first : first + MOST_COLUMNS]
         rows = [(_row(cases[c]), *(_compared(summary, v, c) for v in part)) for c in own]
-        head = (name, *(names[v] for v in part))
+        head = ("operation", *(names[v] for v in part))
         note = "~ beside a ratio: its 95 % interval holds 1, or there is none"
         out.append(Table(f"{name.capitalize()}: rate over that of tcp", head, rows, tuple(range(1, len(head))), note))
     return out
 
 
 def _row(case: Case) -> str:
+    return f"{case.op} {short_title(case)}"
+
+
+def short_title(case: Case) -> str:
+    """ "4 KiB", "10k×4KiB", "4 KiB (16)": size, batch and depth in few letters."""
     size = format_size(case.size, exact=True)
-    many = f"{case.batch} × {size}" if case.batch > 1 else size
-    return f"{case.op} {many}" + (f" ({case.depth})" if case.depth > 1 else "")
+    batch = f"{case.batch // 1000}k" if case.batch % 1000 == 0 else str(case.batch)
+    return (f"{batch}×{size.replace(' ', '')}" if case.batch > 1 else size) + (f" ({case.depth})" if case.depth > 1 else "")
 
 
 def _compared(summary: xr.Dataset, v: int, c: int) -> str:

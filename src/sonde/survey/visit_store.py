@@ -28,13 +28,14 @@ class StoreVisit:
         import time
 
         from sonde.store import run_bench as runs
-        from sonde.store.plan import Plan, choose_variants, default_cases, fitting
+        from sonde.store.plan import Plan, choose_variants, default_cases, fitting, measuring_s
 
         there = runs.offers()
         variants = choose_variants((), there.get("transports", ()))
         if call.budget_s < WITH_TIME_S:
             variants = tuple(variant for variant in variants if variant.name not in LEFT_OUT)
-        cases = fitting(default_cases(), len(variants), call.budget_s - (time.monotonic() - call.began))
+        left_s = call.budget_s - (time.monotonic() - call.began)
+        cases = fitting(default_cases(), variants, measuring_s(left_s, len(default_cases())))
         plan = Plan(
             variants=variants,
             cases=tuple(cases),

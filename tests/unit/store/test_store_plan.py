@@ -17,9 +17,13 @@ from sonde.store.plan import (
     choose_variants,
     default_cases,
     fitting,
+    measuring_s,
     read_operations,
     read_variant,
 )
+
+
+EVERY = choose_variants((), ["tcp", "ofi-msg", "ofi-rdm", "ofi-rma"])
 
 
 class TestCases:
@@ -93,6 +97,7 @@ class TestVariants:
     def test_with_libfabric_all_usual_ones_are(self):
         found = choose_variants((), ["tcp", "ofi-msg", "ofi-rdm", "ofi-rma"])
         assert [v.name for v in found] == list(DEFAULT_VARIANTS)
+        assert found[2].spec == "plain=tcp,nodelay=no,gather=no,clients=object"
 
     def test_a_list_may_be_given_at_once_or_again(self):
         assert choose_variants(("raw,tcp", "plain"), []) == tuple(VARIANTS[n] for n in ("raw", "tcp", "plain"))
@@ -132,23 +137,36 @@ class TestPlan:
 
     def test_a_short_budget_measures_what_says_most(self):
         cases = default_cases()
-        few = fitting(cases, 7, 10.0)
+        few = fitting(cases, EVERY, 5.0)
         assert few == cases[: len(few)]
-        assert 2 <= len(few) < len(fitting(cases, 7, 30.0)) < len(cases)
-        assert fitting(cases, 7, 60.0) == cases
+        assert 2 <= len(few) < len(fitting(cases, EVERY, 20.0)) < len(cases)
+        assert fitting(cases, EVERY, measuring_s(60.0, len(cases) * len(EVERY))) == cases
+
+    def test_fewer_variants_leave_time_for_more_cases(self):
+        cases = default_cases()
+        assert len(fitting(cases, EVERY[:2], 5.0)) > len(fitting(cases, EVERY, 5.0))
 
     def test_a_budget_of_nothing_still_has_two_cases(self):
-        assert len(fitting(default_cases(), 7, 0.0)) == 2
+        assert len(fitting(default_cases(), EVERY, 0.0)) == 2
+
+    def test_mistakes_are_shown_with_objects_alone_unless_they_are_asked_for(self):
+        for variant in EVERY:
+            slow = variant.style in ("plain", "thesis")
+            assert variant.takes(Case("kv", "put", 64)) != slow
+            assert variant.takes(Case("object", "write", 64))
+        assert Plan(EVERY, tuple(default_cases())).cells < len(EVERY) * len(default_cases())
+        (plain,) = choose_variants(("plain",), [])
+        assert plain.takes(Case("kv", "put", 64))
 
     def test_what_is_left_out_is_told_with_a_budget_that_has_time_for_it(self):
         cases = default_cases()
-        variants = choose_variants((), ["tcp", "ofi-msg", "ofi-rdm", "ofi-rma"])
-        few = fitting(cases, len(variants), 10.0)
-        plan = Plan(variants, tuple(few), left_out=tuple(cases[len(few) :]))
+        few = fitting(cases, EVERY, 5.0)
+        plan = Plan(EVERY, tuple(few), left_out=tuple(cases[len(few) :]))
         (warning,) = plan.warnings()
         assert warning.code == "store.cases_postponed"
         assert f"--budget {plan.full_budget_s():.0f}s" in warning.hint
-        assert fitting(cases, len(variants), plan.full_budget_s()) == cases
+        time_s = measuring_s(plan.full_budget_s() - 2, len(cases) * len(EVERY))
+        assert fitting(cases, EVERY, time_s) == cases
 
     def test_measuring_never_takes_all_of_the_budget_and_never_none(self):
         plan = Plan(choose_variants((), ["tcp"]), tuple(default_cases()))

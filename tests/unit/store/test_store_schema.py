@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from bench_runs import EPOCH_LENGTH, burst, made, sealed, variants, verdict, wri
 import sonde
 from sonde.core import seal
 from sonde.core.errors import DataError
-from sonde.store.plan import Case, Plan
+from sonde.store.plan import VARIANTS, Case, Plan
 from sonde.store.schema import CONVERGED, NOT_MEASURED, SCHEMA, UNDECIDED, validate
 
 CASES = (Case("object", "write", 4096), Case("kv", "get", 64, 1000), Case("object", "read", 64, 1, 16))
@@ -66,6 +67,10 @@ class TestSealing:
         (warning,) = file.warnings
         assert warning.code == "store.cells_without_data"
         assert "ofi-rdm, kv.get:64:1000:1" in warning.evidence
+
+    def test_a_case_that_a_variant_does_not_take_is_not_missed(self, tmp_path):
+        few = Plan((VARIANTS["tcp"], replace(VARIANTS["plain"], clients=("object",))), CASES)
+        assert sealed(tmp_path, few, made(few, level, 2, skip=[(1, 1)])).complete
 
     def test_a_usual_variant_that_is_absent_has_no_row(self, tmp_path):
         records = made(plan(), level, 2, skip=[(1, 0), (1, 1), (1, 2)])
