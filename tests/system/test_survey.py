@@ -44,7 +44,7 @@ def test_survey_as_json(sonde_mpi):
     assert set(room) >= ROOM
     assert (room["room"], noise["room"], store["room"]) == ("net", "noise", "store")
     assert store["dataset"] == ["here/store.nc"]
-    assert store["verdict"].startswith("object write, 4 KiB: ")
+    assert store["verdict"].startswith("Object write, 4 KiB: ")
     assert store["findings"] == []
     assert "of the 6 rounds that a verdict needs" in noise["skipped"]
     assert room["skipped"] is None
@@ -99,7 +99,7 @@ class TestNoMpi:
         assert "in 1 of 3 rooms" in told
         for room in ("net", "noise"):
             assert f"{room}: skipped: '{self.WHERE}' is not an mpirun" in told
-        assert "store object write, 4 KiB: " in told  # which needs no MPI, and has the time of the others
+        assert "store Object write, 4 KiB: " in told  # which needs no MPI, and has the time of the others
         assert (sonde.cwd / "here" / "report.html").is_file()
 
     def test_survey_as_json(self, sonde):

@@ -7,6 +7,7 @@ import xarray as xr
 
 from sonde.core.errors import DataError, typed
 from sonde.core.figure import Axis, Figure, Kind, Slider
+from sonde.core.outcome import Table
 from sonde.core.section import Fact, Method, Section
 from sonde.store import verdict
 from sonde.store.plan import BLOCK, CLIENT_NAMES, READS, TCP, Case
@@ -34,19 +35,17 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
     if "summary" not in tree.children:
         raise DataError("store.no_summary", f"{dataset} has no /summary", typed("sonde", "data", "validate", dataset))
     summary = tree["summary"].to_dataset().load()
-    lessons = [lesson["text"] for lesson in verdict.lessons(summary)]
     return Section(
         "store",
         "Storage service by transport",
         verdict.sentence(summary, dataset),
-        tables=[verdict.variant_table(summary), *verdict.tables(summary)],
+        tables=[*lessons_table(summary), verdict.variant_table(summary), *verdict.tables(summary)],
         figures=list(figures(summary)),
         facts=facts(summary),
         method=list(METHODS),
         warnings=verdict.warnings(summary),
         runs={
-            "a sample is": "the duration of one iteration: `depth` batches of `batch` operations, answered",
-            **{f"lesson {k}": text for k, text in enumerate(lessons, 1)},
+            "a sample is": "the time until all batches of an iteration are answered",
             **{
                 label: str(tree.attrs[key])
                 for key, label in (("backend", "servers keep data in"), ("safety", "a write is acknowledged at"))
@@ -55,6 +54,12 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
         },
         doubt=verdict.doubt(summary),
     )
+
+
+def lessons_table(summary: xr.Dataset) -> list[Table]:
+    """What the run teaches, a row a lesson; none where it teaches nothing."""
+    rows = [(lesson["text"],) for lesson in verdict.lessons(summary)]
+    return [Table("What this run teaches", ("",), rows)] if rows else []
 
 
 METHODS = (
@@ -117,6 +122,18 @@ def _shown(summary: xr.Dataset, raw: bool = True) -> list[int]:
     return [v for v in there if raw or str(summary["style"].values[v]) != "raw"]
 
 
+SOCKET = "raw: a socket alone"
+
+
+def _hues(summary: xr.Dataset, rows: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Colour and tone of each variant's line. The raw limit is the pale form of tcp, whose limit it is."""
+    raw = np.array([str(summary["style"].values[v]) == "raw" for v in rows])
+    names = verdict.names_of(summary)
+    hue = np.cumsum(~raw) - 1
+    of_tcp = next((int(hue[k]) for k, v in enumerate(rows) if names[v] == TCP), int((~raw).sum()))
+    return np.where(raw, of_tcp, hue), raw.astype(int)
+
+
 def _kind(case: Case) -> str:
     """ "write" of a put, too, so that clients can be laid side by side."""
     return "read" if case.op in READS else "write"
@@ -147,21 +164,23 @@ def by_size(summary: xr.Dataset) -> Figure | None:
                 low[i, j, k] = summary["throughput_low"].values[v, c] / MIB
                 high[i, j, k] = summary["throughput_high"].values[v, c] / MIB
     names = [verdict.label(summary, v) for v in rows]
-    hue = np.arange(len(rows))
+    hue, tone = _hues(summary, rows)
     dims = ("series", "point", "operation")
     nothing = np.full(shape, np.nan)
+    points = np.where(tone[:, None, None] == 1, np.nan, y)  # the raw limit is a line beneath the others
     data = xr.Dataset(
         {
             "x": (("series", "point"), np.tile(x, (2 * len(rows), 1)), {"units": "B"}),
-            "y": (dims, np.concatenate([y, y])),
-            "low": (dims, np.concatenate([low, nothing])),
-            "high": (dims, np.concatenate([high, nothing])),
-            "style": ("series", ["points"] * len(rows) + ["line"] * len(rows)),
+            "y": (dims, np.concatenate([y, points])),
+            "low": (dims, np.concatenate([nothing, low])),
+            "high": (dims, np.concatenate([nothing, high])),
+            "style": ("series", ["line"] * len(rows) + ["points"] * len(rows)),
             "hue": ("series", np.concatenate([hue, hue])),
-            "tone": ("series", [0] * len(rows) + [1] * len(rows)),
+            "tone": ("series", np.concatenate([tone, tone])),
+            "key": ("series", [*(SOCKET if pale else "joined for the eye" for pale in tone), *("" for _ in tone)]),
         },
         coords={
-            "series": [*names, *(f"{name}, joined" for name in names)],
+            "series": [*(f"{name}, joined" for name in names), *names],
             "operation": [f"{CLIENT_NAMES[client]} {op}" for client, op in ops],
         },
     )
@@ -178,41 +197,40 @@ def by_size(summary: xr.Dataset) -> Figure | None:
 
 
 def by_operation(summary: xr.Dataset) -> Figure | None:
-    """Operations of 4 KiB, single and in batches, of each client."""
+    """Operations of 4 KiB, single and in batches, of each client, a group of bars a variant."""
     cases, rows = verdict.cases_of(summary), _shown(summary)
-    chosen: dict[tuple[str, str], int] = {}
+    chosen: dict[tuple[str, str], dict[str, int]] = {}
     for c, case in enumerate(cases):
         if case.size == BLOCK and case.depth == 1 and summary["n"].values[:, c].any():
-            chosen.setdefault((case.client, _kind(case) + ("-batch" if case.batch > 1 else "")), c)
-    kinds = [name for name in ("write", "read", "write-batch", "read-batch") if any(kind == name for _, kind in chosen)]
-    clients = list(dict.fromkeys(client for client, _ in chosen))
+            chosen.setdefault((case.client, case.op), {}).setdefault("batch" if case.batch > 1 else "single", c)
+    kinds = [kind for kind in ("single", "batch") if any(kind in found for found in chosen.values())]
     if not kinds or not rows:
         return None
-    shape = (len(kinds), len(rows), len(clients))
+    shape = (len(rows), len(kinds), len(chosen))
     y, low, high = (np.full(shape, np.nan) for _ in range(3))
-    for (client, kind), c in chosen.items():
-        where = kinds.index(kind), slice(None), clients.index(client)
-        for end, target in (("", y), ("_low", low), ("_high", high)):
-            target[where] = summary[f"throughput{end}"].values[rows, c] / MIB
-    dims = ("bar", "series", "client")
+    for k, found in enumerate(chosen.values()):
+        for kind, c in found.items():
+            for end, target in (("", y), ("_low", low), ("_high", high)):
+                target[:, kinds.index(kind), k] = summary[f"throughput{end}"].values[rows, c] / MIB
+    dims = ("bar", "series", "operation")
     batches = sorted({case.batch for case in cases if case.batch > 1 and case.size == BLOCK})
     of = f" of {' or '.join(map(str, batches))}" if batches else ""
     return Figure(
         "store-operations",
         "Operations of 4 KiB by client",
-        f"What each client moves, one operation at a time and in batches{of}, with 95 % intervals. A write is a put and a "
-        "read a get of the key-value client. Batches hide what a message costs: compare the two halves of a variant.",
+        f"What each variant moves, one operation at a time and in batches{of}, with 95 % intervals. Batches hide what a "
+        "message costs: where the two bars of a variant are far apart, messages are what it spends its time on.",
         Kind.BAR,
         xr.Dataset(
             {"y": (dims, y), "low": (dims, low), "high": (dims, high)},
             coords={
-                "bar": kinds,
-                "series": [verdict.label(summary, v) for v in rows],
-                "client": [CLIENT_NAMES[client] for client in clients],
+                "bar": [verdict.label(summary, v) for v in rows],
+                "series": kinds,
+                "operation": [f"{CLIENT_NAMES[client]} {op}" for client, op in chosen],
             },
         ),
-        {"bar": Axis("operation"), "y": Axis("throughput, MiB/s", log=True)},
-        (Slider("client", "client"),),
+        {"bar": Axis("Variant"), "y": Axis("throughput, MiB/s")},
+        (Slider("operation", "operation"),),
     )
 
 
@@ -231,10 +249,10 @@ def compared(summary: xr.Dataset) -> Figure | None:
     clients = list(dict.fromkeys(cases[c].client for c in own))
     ordered = sorted(own, key=lambda c: (cases[c].batch > 1, cases[c].depth, cases[c].size, _kind(cases[c]) == "read"))
     columns = list(dict.fromkeys(label(cases[c]) for c in ordered))
-    shape = (len(rows), len(columns), len(clients))
+    shape = (len(columns), len(rows), len(clients))
     told = {name: np.full(shape, np.nan) for name in ("value", "low", "high")}
     for c in own:
-        where = slice(None), columns.index(label(cases[c])), clients.index(cases[c].client)
+        where = columns.index(label(cases[c])), slice(None), clients.index(cases[c].client)
         for name, key in (("value", "ratio_to_tcp"), ("low", "ratio_to_tcp_low"), ("high", "ratio_to_tcp_high")):
             told[name][where] = summary[key].values[rows, c]
     dims = ("row", "col", "client")
@@ -242,8 +260,8 @@ def compared(summary: xr.Dataset) -> Figure | None:
     data = xr.Dataset(
         {name: (dims, values, {"long_name": words[name], "units": "1"}) for name, values in told.items()},
         coords={
-            "row": [verdict.label(summary, v) for v in rows],
-            "col": columns,
+            "row": columns,
+            "col": [verdict.names_of(summary)[v] for v in rows],
             "client": [CLIENT_NAMES[client] for client in clients],
         },
     )
@@ -254,7 +272,7 @@ def compared(summary: xr.Dataset) -> Figure | None:
         "once.",
         Kind.MATRIX,
         data,
-        {"row": Axis("variant"), "col": Axis("case"), "value": Axis("rate over that of tcp", log=True, centre=1.0)},
+        {"row": Axis("Case"), "col": Axis("Variant"), "value": Axis("rate over that of tcp", log=True, centre=1.0)},
         (Slider("client", "client"),),
     )
 
@@ -267,13 +285,16 @@ def distribution(summary: xr.Dataset) -> Figure | None:
         return None
     x = summary["quantile"].values[np.ix_(rows, own)]  # variant, case, share
     cases = verdict.cases_of(summary)
+    hue, tone = _hues(summary, rows)
     p = np.broadcast_to(summary["share"].values, (len(rows), summary.sizes["share"]))
     data = xr.Dataset(
         {
             "x": (("series", "point", "operation"), np.moveaxis(x, 1, 2), {"units": "s", "long_name": "duration"}),
             "p": (("series", "point"), p),
             "style": ("series", ["steps"] * len(rows)),
-            "hue": ("series", np.arange(len(rows))),
+            "hue": ("series", hue),
+            "tone": ("series", tone),
+            "key": ("series", [SOCKET if pale else "" for pale in tone]),
         },
         coords={
             "series": [verdict.label(summary, v) for v in rows],
@@ -317,7 +338,7 @@ def stages(summary: xr.Dataset) -> Figure | None:
                 "operation": [cases[c].title for c in own],
             },
         ),
-        {"bar": Axis("variant"), "y": Axis("time", "s")},
+        {"bar": Axis("Variant"), "y": Axis("time", "s")},
         (Slider("operation", "case"),),
     )
 

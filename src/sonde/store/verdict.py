@@ -19,6 +19,7 @@ MATTERS = 0.05  # a ratio nearer to 1 is no difference
 MOST_COLUMNS = 7  # variants of a table that keeps to 80 columns
 ENOUGH = 0.5  # share of cells with an interval below which a run says little
 MIB = float(1 << 20)
+NOTHING = "nothing that is beyond doubt faster than tcp"
 
 
 def cases_of(summary: xr.Dataset) -> list[Case]:
@@ -175,7 +176,7 @@ def _best_by_size(summary: xr.Dataset, op: str) -> dict[str, Any] | None:
             parts.append((size, "tcp"))
         elif not ahead(summary, v, c):
             v = tcp
-            parts.append((size, "nothing that is beyond doubt faster than tcp"))
+            parts.append((size, NOTHING))
         else:
             parts.append((size, f"{label(summary, v)}, {ratio_text(ratio, low, high)} tcp"))
         evidence.append({"size": case.size, "name": names_of(summary)[v], "ratio_to_tcp": None if v == tcp else ratio})
@@ -184,9 +185,14 @@ def _best_by_size(summary: xr.Dataset, op: str) -> dict[str, Any] | None:
     alike: dict[str, list[str]] = {}
     for size, who in parts:
         alike.setdefault(who, []).append(size)
-    text = "; ".join(f"at {_listed(sizes)} {who}" for who, sizes in alike.items())
-    verb = "writes" if op == "write" else "reads"
-    return {"code": "store.best_transport", "text": f"best for {verb} of objects: {text}", "evidence": {"op": op, "by_size": evidence}}
+    what = f"{'writes' if op == 'write' else 'reads'} of objects"
+    if list(alike) == [NOTHING]:
+        text = f"for {what} no transport is beyond doubt faster than tcp"
+    elif list(alike) == ["tcp"]:
+        text = f"for {what} tcp is the fastest at every size"
+    else:
+        text = f"best for {what}: " + "; ".join(f"at {_listed(sizes)} {who}" for who, sizes in alike.items())
+    return {"code": "store.best_transport", "text": text, "evidence": {"op": op, "by_size": evidence}}
 
 
 def _listed(words: Sequence[str]) -> str:
@@ -256,7 +262,8 @@ def sentence(summary: xr.Dataset, dataset: str = "FILE") -> str:
         parts.append(f"{few} of {told['cells']} cells converged: a longer --budget tells more")
     elif told["drift"]:
         parts.append(f"{told['drift']} of {told['cells']} cells drifted")
-    return "; ".join(parts) + "."
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _pace(summary: xr.Dataset) -> str:
