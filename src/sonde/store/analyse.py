@@ -1,8 +1,8 @@
 """From durations to rates, intervals and ratios. Pure.
 
 Two variants are compared epoch by epoch: both were measured in the same fraction of a second, so what the machine
-does to all of them falls out. The ratio is the Hodges-Lehmann shift of the logs of the ratios of epoch medians, with the
-interval of the signed-rank test.
+does to all of them falls out. The ratio is the Hodges-Lehmann shift of the logs of the ratios of epoch medians, with
+the interval of the signed-rank test.
 """
 
 from __future__ import annotations
@@ -79,7 +79,11 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
     coords = {
         "variant": raw["variant"],
         "case": raw["case"],
-        "share": ("share", SHARES, {"units": "1", "long_name": "share of the iterations that took no longer"}),
+        "share": (
+            "share",
+            SHARES,
+            {"units": "1", "long_name": "share of the iterations that took no longer"},
+        ),
     }
     return xr.Dataset(data, coords=coords)
 

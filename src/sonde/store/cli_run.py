@@ -38,8 +38,12 @@ class Counts(HouseType):
 
 @click.command()
 @common("output", "budget", "precision", "seed", "dry_run")
-@click.option("--ops", metavar="LIST", help="Clients and operations: object,kv.get; object striped item kv, or all.")
-@click.option("--sizes", type=SIZES, metavar="SIZES", help="Bytes of an operation: begin:end:step, or a list.")
+@click.option(
+    "--ops", metavar="LIST", help="Clients and operations: object,kv.get; object striped item kv, or all."
+)
+@click.option(
+    "--sizes", type=SIZES, metavar="SIZES", help="Bytes of an operation: begin:end:step, or a list."
+)
 @click.option("--batch", "batches", type=Counts(), metavar="LIST", help="Operations in a batch: 1,10000.")
 @click.option("--depth", "depths", type=Counts(), metavar="LIST", help="Batches under way at once: 1,16.")
 @click.option(
@@ -51,9 +55,15 @@ class Counts(HouseType):
     "again for more.",
 )
 @click.option(
-    "--server", "addresses", multiple=True, metavar="HOST:PORT", help="A server that runs already; again for more."
+    "--server",
+    "addresses",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="A server that runs already; again for more.",
 )
-@click.option("--servers", type=click.IntRange(1, 64), default=1, show_default=True, help="Servers to start here.")
+@click.option(
+    "--servers", type=click.IntRange(1, 64), default=1, show_default=True, help="Servers to start here."
+)
 @click.option(
     "--backend",
     default="null",
@@ -66,10 +76,20 @@ class Counts(HouseType):
     help="When a write is acknowledged.",
 )  # fmt: skip
 @click.option("--token-file", type=click.Path(path_type=Path), metavar="FILE", help="The secret of --server.")
-@click.option("--rule", metavar="RULE", help="When a cell has enough samples: ci:2%, fixed:1000, …; see sonde net rules.")
-@click.option("--cap", type=click.IntRange(min=1), default=20000, show_default=True, help="Samples a cell at most.")
 @click.option(
-    "--epoch-length", type=click.IntRange(1, 100000), default=50, show_default=True, help="Samples of one burst at most."
+    "--rule",
+    metavar="RULE",
+    help="When a cell has enough samples: ci:2%, fixed:1000, …; see sonde net rules.",
+)
+@click.option(
+    "--cap", type=click.IntRange(min=1), default=20000, show_default=True, help="Samples a cell at most."
+)
+@click.option(
+    "--epoch-length",
+    type=click.IntRange(1, 100000),
+    default=50,
+    show_default=True,
+    help="Samples of one burst at most.",
 )
 @TIMEOUT
 def run(
@@ -204,7 +224,13 @@ def show_variants() -> Outcome:
         tables=[Table("Variants of sonde store run", ("name", "is", "transport", "what it is"), rows)],
         values={
             "variants": [
-                {"name": v.name, "variant": v.style, "transport": v.transport, "options": v.options, "text": v.text}
+                {
+                    "name": v.name,
+                    "variant": v.style,
+                    "transport": v.transport,
+                    "options": v.options,
+                    "text": v.text,
+                }
                 for v in VARIANTS.values()
             ]
         },
@@ -214,7 +240,9 @@ def show_variants() -> Outcome:
 @click.command()
 @common()
 @click.argument("file", metavar="FILE.nc", type=click.Path(path_type=Path))
-@click.option("--case", "case", metavar="CASE", help="One case in full: object.write:4096:1:1, or the beginning of it.")
+@click.option(
+    "--case", "case", metavar="CASE", help="One case in full: object.write:4096:1:1, or the beginning of it."
+)
 def show(file: Path, case: str | None) -> Outcome:
     """What a dataset says: rates by client and variant, how they compare."""
     outcome = told_of(file, "show")
@@ -228,7 +256,9 @@ def show(file: Path, case: str | None) -> Outcome:
             found = [c for c, name in enumerate(names) if name == case or name.startswith(case)]
             if not found:
                 raise UsageError(
-                    "store.no_such_case", f"{file} has no case '{case}'; it has: {', '.join(names)}", "name one of them"
+                    "store.no_such_case",
+                    f"{file} has no case '{case}'; it has: {', '.join(names)}",
+                    "name one of them",
                 )
             outcome.tables = [verdict.case_table(summary, c) for c in found]
     return outcome
@@ -243,9 +273,13 @@ def summary_of(tree: xr.DataTree, path: object) -> xr.Dataset:
     """
     room = str(tree.attrs.get("schema", "")).partition("/")[0]
     if room != "store":
-        raise DataError("store.not_store", f"{path} is of room '{room}'", typed("sonde", room or "data", "show", path))
+        raise DataError(
+            "store.not_store", f"{path} is of room '{room}'", typed("sonde", room or "data", "show", path)
+        )
     if "summary" not in tree.children:
-        raise DataError("store.no_summary", f"{path} has no /summary", typed("sonde", "data", "validate", path))
+        raise DataError(
+            "store.no_summary", f"{path} has no /summary", typed("sonde", "data", "validate", path)
+        )
     return tree["summary"].to_dataset().load()
 
 
@@ -288,10 +322,17 @@ def diff(a: Path, b: Path, matters: float) -> Outcome:
 @common()
 @click.argument("file", metavar="FILE.nc", type=click.Path(path_type=Path))
 @click.option(
-    "--against", type=click.Path(path_type=Path), metavar="BASE.nc", help="An earlier run that must not have been faster."
+    "--against",
+    type=click.Path(path_type=Path),
+    metavar="BASE.nc",
+    help="An earlier run that must not have been faster.",
 )
-@click.option("--min-ratio", type=click.FloatRange(min=0), metavar="R", help="Least rate over tcp of default variants.")
-@click.option("--matters", type=SHARE, default="5%", metavar="SHARE", help="Smallest difference to BASE that counts.")
+@click.option(
+    "--min-ratio", type=click.FloatRange(min=0), metavar="R", help="Least rate over tcp of default variants."
+)
+@click.option(
+    "--matters", type=SHARE, default="5%", metavar="SHARE", help="Smallest difference to BASE that counts."
+)
 def check(file: Path, against: Path | None, min_ratio: float | None, matters: float) -> Outcome:
     """Hold a run against an earlier one, or against limits; exit 1 on a finding."""
     import sonde
@@ -299,14 +340,19 @@ def check(file: Path, against: Path | None, min_ratio: float | None, matters: fl
 
     if against is None and min_ratio is None:
         raise UsageError(
-            "store.nothing_to_check", "there is nothing to hold it against", "give --against BASE.nc, or --min-ratio 0.75"
+            "store.nothing_to_check",
+            "there is nothing to hold it against",
+            "give --against BASE.nc, or --min-ratio 0.75",
         )
     outcome = compared(against, file, matters, "check") if against else told_of(file, "check")
     if against is None:
         outcome.tables = []
     if min_ratio is not None:
         with sonde.open(file) as tree:
-            outcome.findings = [*limits.below(summary_of(tree, file), min_ratio, str(file)), *outcome.findings]
+            outcome.findings = [
+                *limits.below(summary_of(tree, file), min_ratio, str(file)),
+                *outcome.findings,
+            ]
     outcome.verdict = f"{len(outcome.findings)} finding{'' if len(outcome.findings) == 1 else 's'} in {file}"
     outcome.exit = Exit.FINDING if outcome.findings else Exit.DONE
     return outcome
@@ -320,9 +366,7 @@ def compared(a: Path, b: Path, matters: float, verb: str) -> Outcome:
 
     with sonde.open(a) as before, sonde.open(b) as after:
         machine = (dataset.attrs(before), dataset.attrs(after))
-        result = limits.diff(
-            summary_of(before, a), summary_of(after, b), (str(a), str(b)), matters, machine
-        )
+        result = limits.diff(summary_of(before, a), summary_of(after, b), (str(a), str(b)), matters, machine)
     return Outcome(
         "store",
         verb,

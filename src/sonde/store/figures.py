@@ -33,7 +33,9 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
     DataError  store.no_summary.
     """
     if "summary" not in tree.children:
-        raise DataError("store.no_summary", f"{dataset} has no /summary", typed("sonde", "data", "validate", dataset))
+        raise DataError(
+            "store.no_summary", f"{dataset} has no /summary", typed("sonde", "data", "validate", dataset)
+        )
     summary = tree["summary"].to_dataset().load()
     return Section(
         "store",
@@ -48,7 +50,10 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
             "a sample is": "the time until all batches of an iteration are answered",
             **{
                 label: str(tree.attrs[key])
-                for key, label in (("backend", "servers keep data in"), ("safety", "a write is acknowledged at"))
+                for key, label in (
+                    ("backend", "servers keep data in"),
+                    ("safety", "a write is acknowledged at"),
+                )
                 if tree.attrs.get(key)
             },
         },
@@ -76,8 +81,8 @@ METHODS = (
     ),
     Method(
         "The raw limit",
-        "A socket between two processes moves the bytes of each case there and back in the same run: what TCP alone can "
-        "do on this machine at that time.",
+        "A socket between two processes moves the bytes of each case there and back in the same run: what TCP alone "
+        "can do on this machine at that time.",
     ),
 )
 
@@ -88,12 +93,18 @@ def facts(summary: xr.Dataset) -> list[Fact]:
     names, cases = verdict.names_of(summary), verdict.cases_of(summary)
     first = next((c for c in range(len(cases)) if summary["n"].values[:, c].any()), None)
     if first is not None:
-        shown = [v for v in dict.fromkeys([names.index(TCP) if TCP in names else 0, verdict.best(summary, first)])]
+        shown = [
+            v for v in dict.fromkeys([names.index(TCP) if TCP in names else 0, verdict.best(summary, first)])
+        ]
         for v in shown:
             if v is None or not summary["n"].values[v, first]:
                 continue
             low, high = (float(summary[f"rate_{end}"].values[v, first]) for end in ("low", "high"))
-            between = f"{verdict.rate_text(low)} to {verdict.rate_text(high)}" if np.isfinite(low) else "no interval"
+            between = (
+                f"{verdict.rate_text(low)} to {verdict.rate_text(high)}"
+                if np.isfinite(low)
+                else "no interval"
+            )
             out.append(
                 Fact(
                     f"{cases[first].title}, {verdict.label(summary, v)}",
@@ -112,7 +123,13 @@ def facts(summary: xr.Dataset) -> list[Fact]:
 
 def figures(summary: xr.Dataset) -> tuple[Figure, ...]:
     """Every figure the summary has the data for, in reading order."""
-    made = (by_size(summary), by_operation(summary), compared(summary), distribution(summary), stages(summary))
+    made = (
+        by_size(summary),
+        by_operation(summary),
+        compared(summary),
+        distribution(summary),
+        stages(summary),
+    )
     return tuple(figure for figure in made if figure is not None)
 
 
@@ -177,7 +194,10 @@ def by_size(summary: xr.Dataset) -> Figure | None:
             "style": ("series", ["line"] * len(rows) + ["points"] * len(rows)),
             "hue": ("series", np.concatenate([hue, hue])),
             "tone": ("series", np.concatenate([tone, tone])),
-            "key": ("series", [*(SOCKET if pale else "joined for the eye" for pale in tone), *("" for _ in tone)]),
+            "key": (
+                "series",
+                [*(SOCKET if pale else "joined for the eye" for pale in tone), *("" for _ in tone)],
+            ),
         },
         coords={
             "series": [*(f"{name}, joined" for name in names), *names],
@@ -202,7 +222,9 @@ def by_operation(summary: xr.Dataset) -> Figure | None:
     chosen: dict[tuple[str, str], dict[str, int]] = {}
     for c, case in enumerate(cases):
         if case.size == BLOCK and case.depth == 1 and summary["n"].values[:, c].any():
-            chosen.setdefault((case.client, case.op), {}).setdefault("batch" if case.batch > 1 else "single", c)
+            chosen.setdefault((case.client, case.op), {}).setdefault(
+                "batch" if case.batch > 1 else "single", c
+            )
     kinds = [kind for kind in ("single", "batch") if any(kind in found for found in chosen.values())]
     if not kinds or not rows:
         return None
@@ -218,8 +240,8 @@ def by_operation(summary: xr.Dataset) -> Figure | None:
     return Figure(
         "store-operations",
         "Operations of 4 KiB by client",
-        f"What each variant moves, one operation at a time and in batches{of}, with 95 % intervals. Batches hide what a "
-        "message costs: where the two bars of a variant are far apart, messages are what it spends its time on.",
+        f"What each variant moves, one operation at a time and in batches{of}, with 95 % intervals. Batches hide what "
+        "a message costs: where the two bars of a variant are far apart, messages are what it spends its time on.",
         Kind.BAR,
         xr.Dataset(
             {"y": (dims, y), "low": (dims, low), "high": (dims, high)},
@@ -247,13 +269,19 @@ def compared(summary: xr.Dataset) -> Figure | None:
         return f"{_kind(case)} {verdict.short_title(case)}"
 
     clients = list(dict.fromkeys(cases[c].client for c in own))
-    ordered = sorted(own, key=lambda c: (cases[c].batch > 1, cases[c].depth, cases[c].size, _kind(cases[c]) == "read"))
+    ordered = sorted(
+        own, key=lambda c: (cases[c].batch > 1, cases[c].depth, cases[c].size, _kind(cases[c]) == "read")
+    )
     columns = list(dict.fromkeys(label(cases[c]) for c in ordered))
     shape = (len(columns), len(rows), len(clients))
     told = {name: np.full(shape, np.nan) for name in ("value", "low", "high")}
     for c in own:
         where = columns.index(label(cases[c])), slice(None), clients.index(cases[c].client)
-        for name, key in (("value", "ratio_to_tcp"), ("low", "ratio_to_tcp_low"), ("high", "ratio_to_tcp_high")):
+        for name, key in (
+            ("value", "ratio_to_tcp"),
+            ("low", "ratio_to_tcp_low"),
+            ("high", "ratio_to_tcp_high"),
+        ):
             told[name][where] = summary[key].values[rows, c]
     dims = ("row", "col", "client")
     words = {"value": "rate over that of tcp", "low": "lower end of its 95 % interval", "high": "upper end"}
@@ -268,11 +296,15 @@ def compared(summary: xr.Dataset) -> Figure | None:
     return Figure(
         "store-ratio",
         "Rate over that of tcp",
-        "1 is as fast as TCP used as it should be, in the same epochs of the same run. (16) counts batches under way at "
-        "once.",
+        "1 is as fast as TCP used as it should be, in the same epochs of the same run. (16) counts batches under way "
+        "at once.",
         Kind.MATRIX,
         data,
-        {"row": Axis("Case"), "col": Axis("Variant"), "value": Axis("rate over that of tcp", log=True, centre=1.0)},
+        {
+            "row": Axis("Case"),
+            "col": Axis("Variant"),
+            "value": Axis("rate over that of tcp", log=True, centre=1.0),
+        },
         (Slider("client", "client"),),
     )
 
@@ -289,7 +321,11 @@ def distribution(summary: xr.Dataset) -> Figure | None:
     p = np.broadcast_to(summary["share"].values, (len(rows), summary.sizes["share"]))
     data = xr.Dataset(
         {
-            "x": (("series", "point", "operation"), np.moveaxis(x, 1, 2), {"units": "s", "long_name": "duration"}),
+            "x": (
+                ("series", "point", "operation"),
+                np.moveaxis(x, 1, 2),
+                {"units": "s", "long_name": "duration"},
+            ),
             "p": (("series", "point"), p),
             "style": ("series", ["steps"] * len(rows)),
             "hue": ("series", hue),
@@ -327,8 +363,8 @@ def stages(summary: xr.Dataset) -> Figure | None:
         "store-stages",
         "Where the time of an iteration goes",
         "Medians over bursts. Serialise is the client building its message, checksums included; wait is the server "
-        "before its backend; wire is all the rest: sending, the way there and back, waking up, receiving. Variants made "
-        "slow on purpose are left out.",
+        "before its backend; wire is all the rest: sending, the way there and back, waking up, receiving. Variants "
+        "made slow on purpose are left out.",
         Kind.BAR,
         xr.Dataset(
             {"y": (("bar", "series", "operation"), y)},
@@ -341,4 +377,3 @@ def stages(summary: xr.Dataset) -> Figure | None:
         {"bar": Axis("Variant"), "y": Axis("time", "s")},
         (Slider("operation", "case"),),
     )
-

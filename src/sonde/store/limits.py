@@ -185,7 +185,12 @@ def _warnings(a: xr.Dataset, b: xr.Dataset, names: tuple[str, str]) -> list[Warn
 
 
 def _table(
-    summary: xr.Dataset, x: np.ndarray, y: np.ndarray, log_ratio: np.ndarray, told: np.ndarray, names: tuple[str, str]
+    summary: xr.Dataset,
+    x: np.ndarray,
+    y: np.ndarray,
+    log_ratio: np.ndarray,
+    told: np.ndarray,
+    names: tuple[str, str],
 ) -> Table:
     """The cells that changed most, those that count first."""
     variants, cases = verdict.names_of(summary), verdict.cases_of(summary)
@@ -219,4 +224,6 @@ def _cut(found: Sequence[Finding], code: str, what: str, dataset: str) -> list[F
 def _changed(machine: tuple[Mapping[str, Any], Mapping[str, Any]]) -> dict[str, str]:
     """What is not the same in both machines: name -> "before → after"."""
     a, b = machine
-    return {name: f"{a[name]} → {b[name]}" for name in _MACHINE if name in a and name in b and a[name] != b[name]}
+    return {
+        name: f"{a[name]} → {b[name]}" for name in _MACHINE if name in a and name in b and a[name] != b[name]
+    }

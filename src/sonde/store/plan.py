@@ -97,7 +97,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Variant:
-    """A way to the server. name: unique. style: what is said of it in results, "default" for one that is as it should be.
+    """A way to the server. name: unique. style: what is said of it in results, "default" for one as it should be.
 
     transport: "tcp", "ofi-msg", …; "raw-tcp" is no storage system. options: "nodelay=no,gather=no". clients: the only
     ones that are measured on it; () for all.
@@ -127,7 +127,7 @@ VARIANTS = {
     for variant in (
         Variant(RAW, "raw", "raw-tcp", text="a socket alone: the same bytes there and back, no storage system"),
         Variant(TCP, "default", "tcp", text="TCP as it should be used; what the others are compared with"),
-        Variant("plain", "plain", "tcp", "nodelay=no,gather=no", "TCP as it is without a thought: small sends, Nagle on"),
+        Variant("plain", "plain", "tcp", "nodelay=no,gather=no", "TCP without a thought: small sends, Nagle on"),
         Variant("ofi-msg", "default", "ofi-msg", text="libfabric messages, provider chosen by where the server is"),
         Variant("ofi-rdm", "default", "ofi-rdm", text="libfabric reliable datagrams, provider chosen likewise"),
         Variant("ofi-rma", "default", "ofi-rma", text="libfabric messages, large data read by the peer"),
@@ -157,7 +157,9 @@ def read_variant(text: str) -> Variant:
             return VARIANTS[name]
         transport, slash, provider = name.partition("/")
         if slash and transport.startswith("ofi-") and re.fullmatch(r"[\w;.-]+", provider):
-            return Variant(name, "provider", transport, f"provider={provider}", f"{transport} over {provider}")
+            return Variant(
+                name, "provider", transport, f"provider={provider}", f"{transport} over {provider}"
+            )
         raise UsageError(
             "store.bad_variant",
             f"'{name}' is no variant{nearest(name, list(VARIANTS))}; there are: {', '.join(VARIANTS)}",
@@ -190,7 +192,9 @@ def choose_variants(asked: Sequence[str], transports: Sequence[str]) -> tuple[Va
     for text in texts:
         variant = read_variant(text)
         if chosen.setdefault(variant.name, variant) != variant:
-            raise UsageError("store.bad_variant", f"two variants are called '{variant.name}'", "give each its own name")
+            raise UsageError(
+                "store.bad_variant", f"two variants are called '{variant.name}'", "give each its own name"
+            )
     return tuple(chosen.values())
 
 
@@ -345,7 +349,9 @@ class Plan:
             return BURST_S[1]
         return min(max(time_s / (2 * EPOCHS * max(1, self.cells)), BURST_S[0]), BURST_S[1])
 
-    def argv(self, run_dir: str, time_s: float, addresses: Iterable[str], auth: Sequence[str] = ()) -> list[str]:
+    def argv(
+        self, run_dir: str, time_s: float, addresses: Iterable[str], auth: Sequence[str] = ()
+    ) -> list[str]:
         """sonde-storebench's arguments, without its own name. time_s: that measuring may take."""
         burst_s = self.burst_s(time_s)
         words = ["--dir", run_dir, "--rule", self.rule, "--seed", str(self.seed), "--cap", str(self.cap)]

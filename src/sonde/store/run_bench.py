@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -28,8 +28,8 @@ from sonde.store.schema import BURST, SCHEMA
 SERVER = "sonde-stored"
 START_S, STOP_S = 20.0, 5.0
 MOST_FAILED = 8  # cases that are named when they fail; more are counted
-# What --backend means: what keeps objects, keys and tables. Keys that nobody keeps could not be got, so with `null` they
-# are kept in memory.
+# What --backend means: what keeps objects, keys and tables. Keys that nobody keeps could not be got, so with `null`
+# they are kept in memory.
 BACKENDS = {
     "null": {"data": "null", "kv": "memory", "db": "null"},
     "memory": {"data": "memory", "kv": "memory", "db": "memory"},
@@ -59,7 +59,12 @@ def offers() -> dict[str, list[str]]:
     """
     try:
         ran = subprocess.run(
-            [str(program()), "--list"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20, check=False
+            [str(program()), "--list"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
         )
         return {name: list(values) for name, values in json.loads(ran.stdout).items()}
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
@@ -188,7 +193,9 @@ def _ready(child: subprocess.Popen[bytes], run_dir: Path) -> Event:
                     os.set_blocking(child.stdout.fileno(), True)
                     return event
                 if event.get("event") == "error":
-                    raise EnvironmentFailure(str(event["code"]), f"the server: {event['what']}", str(event["hint"]))
+                    raise EnvironmentFailure(
+                        str(event["code"]), f"the server: {event['what']}", str(event["hint"])
+                    )
             if not piece:
                 raise _death(child.wait(), run_dir)
     raise EnvironmentFailure(
@@ -203,7 +210,9 @@ def _death(status: int, run_dir: Path) -> EnvironmentFailure:
     if status < 0:
         with suppress(ValueError):
             how = f"was ended by signal {-status} ({signal.Signals(-status).name})"
-    return EnvironmentFailure("store.server_died", f"the server {how} while it was measured", with_tail("", _log(run_dir)))
+    return EnvironmentFailure(
+        "store.server_died", f"the server {how} while it was measured", with_tail("", _log(run_dir))
+    )
 
 
 def _log(run_dir: Path) -> str:
@@ -269,7 +278,10 @@ class Request:
 
     def line(self, run_dir: Path, addresses: Sequence[str]) -> list[str]:
         """The command line of the probe, as a dry run shows it."""
-        return [str(program("sonde-storebench")), *self.plan.argv(str(run_dir), self.left_s(), addresses, self.auth)]
+        return [
+            str(program("sonde-storebench")),
+            *self.plan.argv(str(run_dir), self.left_s(), addresses, self.auth),
+        ]
 
 
 def measure(request: Request, progress: Progress) -> Measured:
@@ -286,7 +298,9 @@ def measure(request: Request, progress: Progress) -> Measured:
         schema=SCHEMA,
         start=prepare_alone("store", "sonde-storebench"),
         ntasks=1,
-        words=lambda folder, time_s: plan.argv(folder, time_s, request.servers or own.addresses, request.auth),
+        words=lambda folder, time_s: plan.argv(
+            folder, time_s, request.servers or own.addresses, request.auth
+        ),
         plan=plan.document(),
         out=request.out,
         command=request.command,
@@ -295,7 +309,7 @@ def measure(request: Request, progress: Progress) -> Measured:
         timeout_s=request.timeout_s,
         attrs=plan.labels() | ({"server": ", ".join(request.servers)} if request.servers else {}),
         warnings=plan.warnings(),
-        **({} if request.servers else {"beside": own.working}),
+        beside=nullcontext if request.servers else own.working,
     )
     try:
         measured = session.run(job, listener)

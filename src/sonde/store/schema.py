@@ -26,7 +26,20 @@ if TYPE_CHECKING:
 NAME = "store/1"
 
 BURST, VERDICT = 0, 1  # kinds of record
-RECORD_FIELDS = ("kind", "variant", "case", "epoch", "n", "code", "t0", "serialise", "wait", "backend", "value", "offset")
+RECORD_FIELDS = (
+    "kind",
+    "variant",
+    "case",
+    "epoch",
+    "n",
+    "code",
+    "t0",
+    "serialise",
+    "wait",
+    "backend",
+    "value",
+    "offset",
+)
 
 # Codes of /raw/status. 1 to 3 are the stopping rule's decisions (native/core/rule.hpp).
 NOT_MEASURED, CONVERGED, CAP, DRIFT, UNDECIDED = 0, 1, 2, 3, 4
@@ -39,9 +52,13 @@ CHUNK = 32768  # samples
 PENDING = 8192  # samples of a cell that are held before they are written
 
 OF_VARIANT: dict[str, Described] = {
-    "style": Described(("variant",), "str", "", "what the variant is: default, plain, thesis, provider, raw, or its own name"),
+    "style": Described(
+        ("variant",), "str", "", "what the variant is: default, plain, thesis, provider, raw, or its own name"
+    ),
     "transport": Described(("variant",), "str", "", "transport"),
-    "provider": Described(("variant",), "str", "", "provider of libfabric that was used; empty where there is none"),
+    "provider": Described(
+        ("variant",), "str", "", "provider of libfabric that was used; empty where there is none"
+    ),
     "detail": Described(("variant",), "str", "", "what the connection is, in its own words"),
     "options": Described(("variant",), "str", "", "how the variant differs from its transport's default"),
 }
@@ -53,7 +70,9 @@ OF_CASE: dict[str, Described] = {
     "depth": Described(("case",), "<i8", "1", "batches under way at once"),
 }
 RAW: dict[str, Described] = {
-    "duration": Described(SERIES, "<f8", "s", "duration of an iteration: `depth` batches of `batch` operations"),
+    "duration": Described(
+        SERIES, "<f8", "s", "duration of an iteration: `depth` batches of `batch` operations"
+    ),
     "epoch": Described(SERIES, "<i4", "1", "burst a sample belongs to; -1 where there is none"),
     "t_start": Described(SERIES, "<f8", "s", "begin of the iteration since measuring began"),
     "n": Described(CELL, "<i4", "1", "samples kept"),
@@ -75,7 +94,8 @@ def _cell(units: str, long_name: str, dtype: str = "<f8") -> Described:
 def _with_ends(name: str, units: str, long_name: str) -> dict[str, Described]:
     ends = {"low": "lower", "high": "upper"}
     return {name: _cell(units, long_name)} | {
-        f"{name}_{end}": _cell(units, f"{word} end of the 95 % interval of the {long_name}") for end, word in ends.items()
+        f"{name}_{end}": _cell(units, f"{word} end of the 95 % interval of the {long_name}")
+        for end, word in ends.items()
     }
 
 
@@ -135,8 +155,8 @@ class StoreSchema:
         """Counts what the probe's file holds.
 
         plan: variants, list of {name, style, transport, options, clients}, of which `clients` names those that are
-        measured on it ([]: all); cases, list of specifications; epoch_length; asked_variants: whether the user named the
-        variants, so that one that is absent is missed. A variant that could not be connected has no row where it was
+        measured on it ([]: all); cases, list of specifications; epoch_length; asked_variants: whether the user named
+        the variants, so that one that is absent is missed. A variant that could not be connected has no row where it was
         not asked for.
 
         Raises
@@ -182,7 +202,10 @@ class StoreSchema:
         layout = StoreLayout(
             dims={"variant": len(kept), "case": len(cases), "sample": longest, "burst": most},
             coords={
-                "variant": ([variants[k]["name"] for k in kept], {"long_name": "variant: how the server was reached"}),
+                "variant": (
+                    [variants[k]["name"] for k in kept],
+                    {"long_name": "variant: how the server was reached"},
+                ),
                 "case": (list(plan["cases"]), {"long_name": "case: client.operation:bytes:batch:depth"}),
             },
             variables={name: _variable(name, what, longest, most) for name, what in RAW.items()},
@@ -200,8 +223,15 @@ class StoreSchema:
                     "they are left out; was the folder mixed with that of another run?",
                 )
             )
-        asked_for = np.array([[not (only := variants[k].get("clients")) or case.client in only for case in cases] for k in kept])
-        lacking = [f"{variants[kept[v]]['name']}, {plan['cases'][c]}" for v, c in np.argwhere((n == 0) & asked_for)]
+        asked_for = np.array(
+            [
+                [not (only := variants[k].get("clients")) or case.client in only for case in cases]
+                for k in kept
+            ]
+        )
+        lacking = [
+            f"{variants[kept[v]]['name']}, {plan['cases'][c]}" for v, c in np.argwhere((n == 0) & asked_for)
+        ]
         if lacking:
             layout.complete = False
             shown = "; ".join(lacking[:4]) + (f" and {len(lacking) - 4} more" if len(lacking) > 4 else "")
@@ -266,10 +296,19 @@ class _Cell:
         if not self.records:
             return
         counts = [int(record["n"]) for record in self.records]
-        samples, bursts = slice(self.sample, self.sample + self.held), slice(self.burst, self.burst + len(counts))
+        samples, bursts = (
+            slice(self.sample, self.sample + self.held),
+            slice(self.burst, self.burst + len(counts)),
+        )
         epochs = np.array([record["epoch"] for record in self.records], np.int32)
-        starts = [record["t0"] + record["offset"][:n].astype(float) for record, n in zip(self.records, counts)]
-        yield "duration", (*self.where, samples), np.concatenate([r["value"][:n] for r, n in zip(self.records, counts)])
+        starts = [
+            record["t0"] + record["offset"][:n].astype(float) for record, n in zip(self.records, counts)
+        ]
+        yield (
+            "duration",
+            (*self.where, samples),
+            np.concatenate([r["value"][:n] for r, n in zip(self.records, counts)]),
+        )
         yield "epoch", (*self.where, samples), np.repeat(epochs, counts)
         yield "t_start", (*self.where, samples), np.concatenate(starts)
         yield "burst_epoch", (*self.where, bursts), epochs
@@ -300,30 +339,42 @@ def _variable(name: str, what: Described, samples: int, bursts: int) -> Any:
         chunks = (1, 1, min(bursts, CHUNK))
     if name in ("epoch", "burst_epoch"):
         fill = -1
-    flags = {"flag_values": np.arange(len(STATUS_NAMES), dtype=np.int8), "flag_meanings": " ".join(STATUS_NAMES)}
+    flags = {
+        "flag_values": np.arange(len(STATUS_NAMES), dtype=np.int8),
+        "flag_meanings": " ".join(STATUS_NAMES),
+    }
     return what.variable(fill, chunks, flags if name == "status" else None)
 
 
 def _facts(
-    variants: Sequence[Mapping[str, Any]], kept: Sequence[int], header: Mapping[str, Any], cases: Sequence[Case]
+    variants: Sequence[Mapping[str, Any]],
+    kept: Sequence[int],
+    header: Mapping[str, Any],
+    cases: Sequence[Case],
 ) -> dict[str, np.ndarray]:
     def of(key: str) -> np.ndarray:
         told = header.get(key) or [""] * len(variants)
         return np.array([str(told[k]) for k in kept], object)
 
     facts = {
-        name: np.array([str(variants[k].get(name, "")) for k in kept], object) for name in ("style", "transport", "options")
+        name: np.array([str(variants[k].get(name, "")) for k in kept], object)
+        for name in ("style", "transport", "options")
     }
     facts |= {"provider": of("providers"), "detail": of("details")}
     facts |= {name: np.array([getattr(case, name) for case in cases], object) for name in ("client", "op")}
-    return facts | {name: np.array([getattr(case, name) for case in cases], np.int64) for name in ("size", "batch", "depth")}
+    return facts | {
+        name: np.array([getattr(case, name) for case in cases], np.int64)
+        for name in ("size", "batch", "depth")
+    }
 
 
 def _case(spec: str) -> Case:
     try:
         return Case.read(spec)
     except UsageError as error:
-        raise DataError("store.plan_mismatch", f"the run's plan holds a case that is none: {error.what}", "") from None
+        raise DataError(
+            "store.plan_mismatch", f"the run's plan holds a case that is none: {error.what}", ""
+        ) from None
 
 
 def _check_header(plan: Mapping[str, Any], file: BlockFile) -> None:

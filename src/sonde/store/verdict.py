@@ -130,8 +130,10 @@ def _short(value: float) -> str:
 
 
 def best(summary: xr.Dataset, c: int) -> int | None:
-    """The fastest variant of a case that is as it should be: default, or a provider that was asked for; None: no data."""
-    there = [v for v in (*styled(summary, "default"), *styled(summary, "provider")) if summary["n"].values[v, c]]
+    """The fastest variant of a case that is as it should be: default, or a provider that was named; None: no data."""
+    there = [
+        v for v in (*styled(summary, "default"), *styled(summary, "provider")) if summary["n"].values[v, c]
+    ]
     return max(there, key=lambda v: float(summary["rate"].values[v, c]), default=None)
 
 
@@ -179,7 +181,9 @@ def _best_by_size(summary: xr.Dataset, op: str) -> dict[str, Any] | None:
             parts.append((size, NOTHING))
         else:
             parts.append((size, f"{label(summary, v)}, {ratio_text(ratio, low, high)} tcp"))
-        evidence.append({"size": case.size, "name": names_of(summary)[v], "ratio_to_tcp": None if v == tcp else ratio})
+        evidence.append(
+            {"size": case.size, "name": names_of(summary)[v], "ratio_to_tcp": None if v == tcp else ratio}
+        )
     if not parts:
         return None
     alike: dict[str, list[str]] = {}
@@ -221,7 +225,11 @@ def _cost(summary: xr.Dataset, v: int, code: str, who: str) -> dict[str, Any] | 
     return {
         "code": code,
         "text": f"{who} is {' and '.join(parts)}",
-        "evidence": {"name": names_of(summary)[v], "provider": str(summary["provider"].values[v]), "worst": evidence},
+        "evidence": {
+            "name": names_of(summary)[v],
+            "provider": str(summary["provider"].values[v]),
+            "worst": evidence,
+        },
     }
 
 
@@ -269,11 +277,15 @@ def sentence(summary: xr.Dataset, dataset: str = "FILE") -> str:
 def _pace(summary: xr.Dataset) -> str:
     """What the first case did over tcp, or over the first variant that has it."""
     names, cases = names_of(summary), cases_of(summary)
-    order = sorted(range(len(names)), key=lambda v: (names[v] != TCP, str(summary["style"].values[v]) == "raw"))
+    order = sorted(
+        range(len(names)), key=lambda v: (names[v] != TCP, str(summary["style"].values[v]) == "raw")
+    )
     for c, case in enumerate(cases):
         for v in order:
             if summary["n"].values[v, c]:
-                return f"{case.title}: {rate_text(float(summary['rate'].values[v, c]))} over {label(summary, v)}"
+                return (
+                    f"{case.title}: {rate_text(float(summary['rate'].values[v, c]))} over {label(summary, v)}"
+                )
     return ""
 
 
@@ -338,13 +350,19 @@ def _tables_of(summary: xr.Dataset, client: str, own: Sequence[int]) -> list[Tab
         ]
         head = ("operation", *(names[v] for v in shown))
         out.append(Table(f"{name.capitalize()}: {unit}", head, rows, tuple(range(1, len(head)))))
-    compared = [v for v in range(len(names)) if names[v] != TCP and np.isfinite(summary["ratio_to_tcp"].values[v, own]).any()]
+    compared = [
+        v
+        for v in range(len(names))
+        if names[v] != TCP and np.isfinite(summary["ratio_to_tcp"].values[v, own]).any()
+    ]
     for first in range(0, len(compared), MOST_COLUMNS):
         part = compared[first : first + MOST_COLUMNS]
         rows = [(_row(cases[c]), *(_compared(summary, v, c) for v in part)) for c in own]
         head = ("operation", *(names[v] for v in part))
         note = "~ beside a ratio: its 95 % interval holds 1, or there is none"
-        out.append(Table(f"{name.capitalize()}: rate over that of tcp", head, rows, tuple(range(1, len(head))), note))
+        out.append(
+            Table(f"{name.capitalize()}: rate over that of tcp", head, rows, tuple(range(1, len(head))), note)
+        )
     return out
 
 
@@ -356,7 +374,9 @@ def short_title(case: Case) -> str:
     """ "4 KiB", "10k×4KiB", "4 KiB (16)": size, batch and depth in few letters."""
     size = format_size(case.size, exact=True)
     batch = f"{case.batch // 1000}k" if case.batch % 1000 == 0 else str(case.batch)
-    return (f"{batch}×{size.replace(' ', '')}" if case.batch > 1 else size) + (f" ({case.depth})" if case.depth > 1 else "")
+    return (f"{batch}×{size.replace(' ', '')}" if case.batch > 1 else size) + (
+        f" ({case.depth})" if case.depth > 1 else ""
+    )
 
 
 def _compared(summary: xr.Dataset, v: int, c: int) -> str:

@@ -33,7 +33,9 @@ def variants(*names: str) -> tuple[Variant, ...]:
     return tuple(VARIANTS[name] for name in names)
 
 
-def burst(variant: int, case: int, epoch: int, values: Sequence[float], stages: Sequence[float] = (1e-6, 2e-6, 3e-6)) -> np.ndarray:
+def burst(
+    variant: int, case: int, epoch: int, values: Sequence[float], stages: Sequence[float] = (1e-6, 2e-6, 3e-6)
+) -> np.ndarray:
     """One record with samples. stages: serialise, wait, backend."""
     record = np.zeros(1, RECORD)
     record["variant"], record["case"], record["epoch"], record["n"] = variant, case, epoch, len(values)
@@ -52,7 +54,12 @@ def verdict(variant: int, case: int, code: int) -> np.ndarray:
 
 
 def made(
-    plan: Plan, level: Level, epochs: int = 20, jitter: float = 0.002, seed: int = 5, skip: Sequence[tuple[int, int]] = ()
+    plan: Plan,
+    level: Level,
+    epochs: int = 20,
+    jitter: float = 0.002,
+    seed: int = 5,
+    skip: Sequence[tuple[int, int]] = (),
 ) -> np.ndarray:
     """Records of a whole run: in each epoch a burst of each cell but those of `skip`, then a verdict `converged`."""
     rng = np.random.default_rng(seed)
@@ -63,7 +70,9 @@ def made(
             v, c = cells[k]
             values = level(v, c, epoch) * (1 + jitter * rng.standard_normal(EPOCH_LENGTH))
             nothing = (np.nan,) * 3
-            out.append(burst(v, c, epoch, values, nothing if plan.variants[v].style == "raw" else (1e-6, 2e-6, 3e-6)))
+            out.append(
+                burst(v, c, epoch, values, nothing if plan.variants[v].style == "raw" else (1e-6, 2e-6, 3e-6))
+            )
     return np.concatenate([*out, *(verdict(v, c, 1) for v, c in cells)])
 
 
@@ -89,7 +98,9 @@ def write(path: Path, plan: Plan, records: np.ndarray, **header: Any) -> None:
     writer.close()
 
 
-def sealed(folder: Path, plan: Plan, records: np.ndarray, name: str = "store", **header: Any) -> seal.SealedFile:
+def sealed(
+    folder: Path, plan: Plan, records: np.ndarray, name: str = "store", **header: Any
+) -> seal.SealedFile:
     """A whole dataset, <folder>/<name>.nc."""
     run_dir = folder / f"{name}.run"
     seal.start_run(
@@ -104,7 +115,9 @@ def sealed(folder: Path, plan: Plan, records: np.ndarray, name: str = "store", *
     return seal.seal(run_dir, folder / f"{name}.nc", SCHEMA, attrs={"stop_reason": "converged"})[0]
 
 
-def summary_of(folder: Path, plan: Plan, records: np.ndarray, name: str = "store", **header: Any) -> xr.Dataset:
+def summary_of(
+    folder: Path, plan: Plan, records: np.ndarray, name: str = "store", **header: Any
+) -> xr.Dataset:
     """/summary of such a dataset."""
     import sonde
 

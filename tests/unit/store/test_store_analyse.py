@@ -9,7 +9,11 @@ from bench_runs import burst, made, summary_of, variants
 from sonde.store.analyse import MOST_PAIRS, paired
 from sonde.store.plan import Case, Plan
 
-CASES = (Case("object", "write", 4096), Case("object", "write", 4096, 100), Case("object", "write", 4096, 1, 4))
+CASES = (
+    Case("object", "write", 4096),
+    Case("object", "write", 4096, 100),
+    Case("object", "write", 4096, 1, 4),
+)
 NAMES = ("raw", "tcp", "plain", "ofi-rdm")
 FACTOR = (0.5, 1.0, 40.0, 0.8)  # duration against tcp
 
@@ -64,7 +68,8 @@ def test_ends_of_an_interval_are_in_order(summary):
         low, middle, high = (summary[f"{name}{end}"].values for end in ("_low", "", "_high"))
         known = np.isfinite(low) & np.isfinite(high)
         assert known.all() or name == "p99"  # of which 336 samples do not tell
-        assert (low[known] <= middle[known]).all() and (middle[known] <= high[known]).all()
+        assert (low[known] <= middle[known]).all()
+        assert (middle[known] <= high[known]).all()
 
 
 def test_stages_are_known_of_the_store_and_not_of_a_socket(summary):
@@ -119,7 +124,8 @@ class TestPaired:
         pairs, (ratio, low, high) = paired(base, other)
         assert pairs == 2
         assert ratio == pytest.approx(2.0)
-        assert np.isnan(low) and np.isnan(high)
+        assert np.isnan(low)
+        assert np.isnan(high)
 
     def test_no_common_epoch_is_no_ratio(self):
         pairs, ratio = paired((np.array([0]), np.array([1.0])), (np.array([1]), np.array([1.0])))
@@ -130,7 +136,9 @@ class TestPaired:
         rng = np.random.default_rng(3)
         epochs = np.arange(40 * MOST_PAIRS)
         base = np.exp(0.1 * rng.standard_normal(len(epochs)))
-        pairs, (ratio, low, high) = paired((epochs, base), (epochs, base / 1.3 * np.exp(0.02 * rng.standard_normal(len(epochs)))))
+        pairs, (ratio, low, high) = paired(
+            (epochs, base), (epochs, base / 1.3 * np.exp(0.02 * rng.standard_normal(len(epochs))))
+        )
         assert pairs == len(epochs)
         assert low < 1.3 < high
         assert ratio == pytest.approx(1.3, rel=0.002)
@@ -141,6 +149,8 @@ class TestPaired:
         for _ in range(400):
             epochs = np.arange(12)
             base = np.exp(rng.standard_normal(12))
-            _, (_, low, high) = paired((epochs, base), (epochs, base / 2 * np.exp(0.1 * rng.standard_normal(12))))
+            _, (_, low, high) = paired(
+                (epochs, base), (epochs, base / 2 * np.exp(0.1 * rng.standard_normal(12)))
+            )
             inside += low <= 2 <= high
         assert inside >= 0.92 * 400

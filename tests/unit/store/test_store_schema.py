@@ -30,7 +30,8 @@ class TestSealing:
     def test_every_sample_is_where_it_belongs(self, tmp_path):
         records = made(plan(), level, epochs=3)
         file = sealed(tmp_path, plan(), records)
-        assert file.complete and not file.warnings
+        assert file.complete
+        assert not file.warnings
         with sonde.open(file.path) as tree:
             raw = tree["raw"].to_dataset().load()
             assert not validate(tree)
@@ -52,7 +53,9 @@ class TestSealing:
         assert raw["detail"].values[2] == "the way of ofi-rdm"
 
     def test_cells_of_unequal_length_are_padded_and_counted(self, tmp_path):
-        records = np.concatenate([burst(0, 0, 0, [1e-5]), *(burst(1, c, e, [1e-5] * 5) for c in range(3) for e in range(4))])
+        records = np.concatenate(
+            [burst(0, 0, 0, [1e-5]), *(burst(1, c, e, [1e-5] * 5) for c in range(3) for e in range(4))]
+        )
         with sonde.open(sealed(tmp_path, plan("raw", "tcp"), records).path) as tree:
             raw = tree["raw"].to_dataset().load()
         assert raw["n"].values.tolist() == [[1, 0, 0], [20, 20, 20]]
@@ -85,7 +88,12 @@ class TestSealing:
 
     def test_one_that_was_asked_for_is_missed(self, tmp_path):
         asked = plan(asked=True)
-        file = sealed(tmp_path, asked, made(asked, level, 2, skip=[(1, 0), (1, 1), (1, 2)]), connected=[True, False, True])
+        file = sealed(
+            tmp_path,
+            asked,
+            made(asked, level, 2, skip=[(1, 0), (1, 1), (1, 2)]),
+            connected=[True, False, True],
+        )
         assert not file.complete
 
     def test_many_samples_come_in_pieces_and_in_order(self, tmp_path):
@@ -99,7 +107,9 @@ class TestSealing:
 
     def test_records_that_make_no_sense_are_left_out_and_counted(self, tmp_path):
         good = made(plan(), level, 2)
-        bad = np.concatenate([burst(9, 0, 0, [1e-5]), burst(0, 9, 0, [1e-5]), burst(0, 0, 0, [1e-5]), verdict(0, 0, 77)])
+        bad = np.concatenate(
+            [burst(9, 0, 0, [1e-5]), burst(0, 9, 0, [1e-5]), burst(0, 0, 0, [1e-5]), verdict(0, 0, 77)]
+        )
         bad["n"][2] = EPOCH_LENGTH + 1
         file = sealed(tmp_path, plan(), np.concatenate([good, bad]))
         assert [w.code for w in file.warnings] == ["store.bad_record"]

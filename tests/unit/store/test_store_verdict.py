@@ -21,7 +21,15 @@ CASES = (
     Case("kv", "get", 4096, 1000),
 )
 NAMES = ("raw", "tcp", "plain", "ofi-msg", "ofi-rdm", "ofi-rma", "thesis")
-FACTOR = {"raw": 0.5, "tcp": 1.0, "plain": 400.0, "ofi-msg": 1.25, "ofi-rdm": 0.4, "ofi-rma": 1.01, "thesis": 10.0}
+FACTOR = {
+    "raw": 0.5,
+    "tcp": 1.0,
+    "plain": 400.0,
+    "ofi-msg": 1.25,
+    "ofi-rdm": 0.4,
+    "ofi-rma": 1.01,
+    "thesis": 10.0,
+}
 
 
 def plan() -> Plan:
@@ -50,11 +58,15 @@ class TestLessons:
         assert write["code"] == read["code"] == "store.best_transport"
         assert "at 64 B tcp" in write["text"]
         assert "at 4 KiB ofi-rdm (shm), 2.5" in write["text"]
-        assert [(row["size"], row["name"]) for row in write["evidence"]["by_size"]] == [(64, "tcp"), (4096, "ofi-rdm")]
+        assert [(row["size"], row["name"]) for row in write["evidence"]["by_size"]] == [
+            (64, "tcp"),
+            (4096, "ofi-rdm"),
+        ]
 
     def test_what_plain_tcp_costs_is_told_apart_for_batches(self, summary):
         (plain,) = [lesson for lesson in verdict.lessons(summary) if lesson["code"] == "store.plain_tcp"]
-        assert "40" in plain["text"] and "times as slow as tcp in single operations" in plain["text"]
+        assert "40" in plain["text"]
+        assert "times as slow as tcp in single operations" in plain["text"]
         assert "no slower in batches" in plain["text"]
 
     def test_so_is_what_awaiting_costs(self, summary):
@@ -81,11 +93,16 @@ class TestRows:
     def test_every_cell_has_one(self, summary):
         rows = verdict.rows(summary)
         assert len(rows) == len(NAMES) * len(CASES)
-        assert len({(row["name"], row["client"], row["op"], row["size"], row["batch"], row["depth"]) for row in rows}) == len(rows)
+        assert len(
+            {(row["name"], row["client"], row["op"], row["size"], row["batch"], row["depth"]) for row in rows}
+        ) == len(rows)
 
     def test_one_default_a_case_and_transport(self, summary):
         rows = [row for row in verdict.rows(summary) if row["variant"] == "default"]
-        keys = [(row["client"], row["op"], row["size"], row["batch"], row["depth"], row["transport"]) for row in rows]
+        keys = [
+            (row["client"], row["op"], row["size"], row["batch"], row["depth"], row["transport"])
+            for row in rows
+        ]
         assert len(set(keys)) == len(keys)
         assert {row["transport"] for row in rows} == {"tcp", "ofi-msg", "ofi-rdm", "ofi-rma"}
 
@@ -96,10 +113,15 @@ class TestRows:
             assert row["mib_s"] == pytest.approx(row["ops_s"] * row["size"] / 2**20)
             assert row["ci"][0] <= row["ops_s"] <= row["ci"][1]
             if row["name"] != "tcp":
-                expected = 1 / (level(NAMES.index(row["name"]), [c.spec for c in CASES].index(spec(row)), 0) / 2e-5) * math.sqrt(row["batch"])
+                expected = (
+                    1
+                    / (level(NAMES.index(row["name"]), [c.spec for c in CASES].index(spec(row)), 0) / 2e-5)
+                    * math.sqrt(row["batch"])
+                )
                 assert row["ratio_to_tcp"] == pytest.approx(expected, rel=0.02)
             else:
-                assert row["ratio_to_tcp"] is None and row["ratio_to_tcp_ci"] is None
+                assert row["ratio_to_tcp"] is None
+                assert row["ratio_to_tcp_ci"] is None
 
     def test_nothing_in_json_is_nan(self, summary):
         import json
@@ -127,7 +149,12 @@ class TestTables:
             return slow + of.batch * of.depth * (1e-7 + of.size / 2.3e9)
 
         told = verdict.tables(summary_of(tmp_path, every, made(every, real, 2)))
-        assert [table.title.partition(":")[0] for table in told[::2]] == ["Object", "Key-value", "Item", "Distributed object"]
+        assert [table.title.partition(":")[0] for table in told[::2]] == [
+            "Object",
+            "Key-value",
+            "Item",
+            "Distributed object",
+        ]
         assert max(map(width, told)) <= 80
 
     def test_a_ratio_that_may_be_1_is_marked(self, summary):
@@ -156,7 +183,9 @@ class TestDegenerate:
 
     def test_nothing_measured_is_said_and_drawn_nowhere(self, nothing):
         assert verdict.sentence(nothing) == "Nothing was measured."
-        assert verdict.rows(nothing) == [] and verdict.lessons(nothing) == [] and verdict.tables(nothing) == []
+        assert verdict.rows(nothing) == []
+        assert verdict.lessons(nothing) == []
+        assert verdict.tables(nothing) == []
         assert not verdict.sound(nothing)
         assert figures.figures(nothing) == ()
         assert [fact.value for fact in figures.facts(nothing)] == ["0 of 0"]
@@ -167,7 +196,8 @@ class TestDegenerate:
         assert verdict.sentence(found) == "Object write, 4 KiB: 125/s over plain."
 
     @pytest.mark.parametrize(
-        ("rate", "text"), [(0.5, "0.500/s"), (999.4, "999/s"), (1000, "1.00 k/s"), (31_234, "31.2 k/s"), (2.5e6, "2.50 M/s")]
+        ("rate", "text"),
+        [(0.5, "0.500/s"), (999.4, "999/s"), (1000, "1.00 k/s"), (31_234, "31.2 k/s"), (2.5e6, "2.50 M/s")],
     )
     def test_rates_have_three_digits(self, rate, text):
         assert verdict.rate_text(rate) == text
@@ -187,7 +217,9 @@ class TestFigures:
     def test_throughput_is_a_line_a_variant(self, summary):
         data = figures.by_size(summary).data
         points = data.isel(series=(data["style"] == "points").values)
-        assert [str(name) for name in points["series"].values] == [verdict.label(summary, v) for v in range(len(NAMES))]
+        assert [str(name) for name in points["series"].values] == [
+            verdict.label(summary, v) for v in range(len(NAMES))
+        ]
         at = points.sel(operation="object write")
         assert np.allclose(at["x"].values[0], [64, 4096])
         assert np.isnan(at["y"].values[0]).all()  # the raw limit is a line only
@@ -196,7 +228,12 @@ class TestFigures:
 
     def test_single_operations_and_batches_stand_side_by_side(self, summary):
         data = figures.by_operation(summary).data
-        assert list(data["operation"].values) == ["object write", "object read", "key-value put", "key-value get"]
+        assert list(data["operation"].values) == [
+            "object write",
+            "object read",
+            "key-value put",
+            "key-value get",
+        ]
         assert list(data["series"].values) == ["single", "batch"]
         assert np.isnan(data["y"].sel(operation="object read", series="batch")).all()
         put = data["y"].sel(operation="key-value put", bar="tcp", series="single")
@@ -208,14 +245,17 @@ class TestFigures:
         assert np.allclose(data["y"].sel(bar="tcp", operation="object write, 4 KiB").sum(), 2e-5, rtol=0.02)
 
     def test_a_section_names_what_a_reader_must_know(self, tmp_path):
-        import sonde
         from bench_runs import sealed
+
+        import sonde
 
         with sonde.open(sealed(tmp_path, plan(), made(plan(), level, 8)).path) as tree:
             section = figures.section(tree, "a.nc")
         assert section.room == "store"
         assert section.doubt == ""
-        assert section.verdict.startswith("Object write, 4 KiB: 50.0 k/s over tcp; best for writes of objects")
+        assert section.verdict.startswith(
+            "Object write, 4 KiB: 50.0 k/s over tcp; best for writes of objects"
+        )
         assert [table.title for table in section.tables[:2]] == ["What this run teaches", "Variants"]
         assert any("no slower in batches" in text for (text,) in section.tables[0].rows)
 
@@ -252,7 +292,9 @@ class TestLimits:
         assert told.value.code == "store.not_comparable"
 
     def test_another_provider_under_the_same_name_is_told(self, summary, tmp_path):
-        again = summary_of(tmp_path, plan(), made(plan(), level, 20), providers=["", "", "", "", "net", "", ""])
+        again = summary_of(
+            tmp_path, plan(), made(plan(), level, 20), providers=["", "", "", "", "net", "", ""]
+        )
         (warning,) = limits.diff(summary, again).warnings
         assert warning.code == "store.other_provider"
 
