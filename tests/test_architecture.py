@@ -108,7 +108,7 @@ def pure(path: PurePosixPath, text: str) -> list[str]:
     found = [
         f"line {line}: imports {name}"
         for line, name in imports(path, tree)
-        if name.split(".")[0] in MACHINE and not name.startswith("os.PathLike")
+        if name.split(".")[0] in MACHINE and not name.startswith(("os.PathLike", "urllib.parse"))
     ]
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
