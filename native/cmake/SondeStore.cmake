@@ -56,6 +56,10 @@ if(SONDE_STORE_ENABLED)
     endif()
   endforeach()
   install(TARGETS sonde_store DESTINATION sonde/lib)
+  # The headers are the manual, and what modules from outside are built with.
+  install(DIRECTORY store core DESTINATION sonde/include FILES_MATCHING PATTERN "*.hpp"
+    PATTERN server EXCLUDE PATTERN client EXCLUDE PATTERN fuzz EXCLUDE PATTERN h5 EXCLUDE PATTERN module EXCLUDE
+    PATTERN storebench EXCLUDE PATTERN stats EXCLUDE PATTERN rules EXCLUDE)
 
   # Libraries that not every client should load: found by libsonde-store in store/ beside itself.
   foreach(module "rocksdb|ROCKSDB" "ofi|LIBFABRIC")

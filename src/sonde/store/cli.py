@@ -14,6 +14,7 @@ from sonde.core.outcome import Outcome, Table
 from sonde.store import cli_run
 from sonde.store.address import Address, parse
 from sonde.store.cli_client import DEFAULT_SERVER, AuthType, Where, store_options, where_of
+from sonde.store.cli_conformance import conformance
 
 ROLE_OF = {"kv": ("kv",), "object": ("data",), "item": ("kv", "data")}
 SAID = {"network": "", "storage": ", on stable storage"}
@@ -517,5 +518,5 @@ def status(**given: Any) -> Outcome:
     )
 
 
-for command in cli_run.COMMANDS:
+for command in (*cli_run.COMMANDS, conformance):
     group.add_command(command)
