@@ -64,7 +64,9 @@ def conformance(module: Path | None, given: tuple[str, ...], flags: bool) -> Out
         if not failed
         else f"{module} breaks {len(failed)} of {len(checks)} promises",
         findings=[
-            Finding("store.nonconforming", f"{event['subject']}: {event['name']}", str(event["message"]), "")
+            Finding(
+                "store.nonconforming", f"{event['subject']}: {event['name']}", {"seen": str(event["message"])}
+            )
             for event in failed
         ],
         tables=_tables(checks, rates),
@@ -98,13 +100,12 @@ def _run(program: Path, module: Path, given: tuple[str, ...]) -> list[dict[str, 
         if event["event"] == "error":
             raise made(str(event["code"]), str(event["what"]), str(event["hint"]))
     if not events or events[-1]["event"] != "end":
+        said = ran.stderr.strip().splitlines()
         last = next((event["name"] for event in reversed(events) if event["event"] == "check"), "")
         raise EnvironmentFailure(
             "store.module_died",
             f"{module} ended the test with status {ran.returncode}" + (f" after '{last}'" if last else ""),
-            ran.stderr.strip().splitlines()[-1]
-            if ran.stderr.strip()
-            else "run it under a debugger: " + " ".join(words),
+            said[-1] if said else f"run it under a debugger: {' '.join(words)}",
         )
     return events
 
