@@ -80,6 +80,8 @@ void Session::ready() {
   }
   if (!alive_ || upgrading_) return;
   link_->flush();
+  // That may have emptied what made it wait: no event would tell.
+  if (!receiving_ && queued_bytes_ <= queued_max && link_->backlog() < backlog_low) soon();
   reactor_.watch(*this);  // whoever called: what could not be sent now must be told of when it can
 }
 
@@ -518,6 +520,7 @@ void Session::answer(Message& m, std::uint32_t index, const Op& op, const Outcom
   }
   if (m.header.flags & wire::no_reply) return;
   Bytes left = out.status == Status::ok ? out.data : Bytes{};
+  if (op.code == Code::kv_get && op.length && left.size() > op.length) left = left.first(op.length);
   const std::size_t frame_data = server_.config().frame_data;
   do {
     if (m.answers.ops() == wire::frame_ops_max || m.answers.bytes() > (256u << 10) || m.data >= frame_data || (m.data && m.data + left.size() > frame_data && left.size() <= frame_data)) emit_reply(m, false, emit);

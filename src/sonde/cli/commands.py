@@ -33,7 +33,7 @@ COMMANDS = {
     ),
     "noise": Command("sonde.noise.cli", "group", "What a monitoring agent costs the jobs beside it.", ROOMS),
     "store": Command(
-        "sonde.store.cli", "group", "What a storage service gains or loses by its transport.", ROOMS
+        "sonde.store.cli", "group", "Keys, objects and tables on servers; what a transport costs.", ROOMS
     ),
     "survey": Command(
         "sonde.survey.cli", "command", "Quick form of every room, ending in one report.", FILES
