@@ -29,8 +29,9 @@ class StoreVisit:
 
         from sonde.store import run_bench as runs
         from sonde.store.plan import Plan, choose_variants, default_cases, fitting, measuring_s
+        from sonde.store.run import has
 
-        there = runs.offers()
+        there = has()
         variants = choose_variants((), there.get("transports", ()))
         if call.budget_s < WITH_TIME_S:
             variants = tuple(variant for variant in variants if variant.name not in LEFT_OUT)
