@@ -172,9 +172,10 @@ def test_a_short_budget_postpones_cases_and_says_so(sonde):
 
 @pytest.mark.parametrize("backend", ["memory", "posix+lmdb"])
 def test_what_servers_keep_is_removed_with_them(sonde, backend):
-    from sonde.store.run_bench import BACKENDS, offers
+    from sonde.store.run import has
+    from sonde.store.run_bench import BACKENDS
 
-    there = offers()
+    there = has()
     if any(text.partition(",")[0] not in there[role] for role, text in BACKENDS[backend].items()):
         pytest.skip(f"this build has no {backend}")
     words = ("--ops", "all", "--sizes", "4KiB", "--batch", "1,16", "--variant", "tcp", "--servers", "2")

@@ -93,7 +93,7 @@ class TestNoMpi:
     WHERE = "/nonexistent/mpi"
 
     def test_survey_skips_rooms_and_says_why(self, sonde):
-        ran = sonde("survey", "-o", "here", "--budget", "5s", "--color", "never", SONDE_MPI=self.WHERE)
+        ran = sonde("survey", "-o", "here", "--budget", "15s", "--color", "never", SONDE_MPI=self.WHERE)
         ran.expect(0)
         told = " ".join(ran.out.split())
         assert "in 1 of 3 rooms" in told
@@ -103,7 +103,7 @@ class TestNoMpi:
         assert (sonde.cwd / "here" / "report.html").is_file()
 
     def test_survey_as_json(self, sonde):
-        ran = sonde("survey", "-o", "here", "--budget", "5s", "--json", SONDE_MPI=self.WHERE).expect(0)
+        ran = sonde("survey", "-o", "here", "--budget", "15s", "--json", SONDE_MPI=self.WHERE).expect(0)
         *others, store = ran.json["rooms"]
         assert len(others) == 2
         for room in others:
@@ -113,7 +113,7 @@ class TestNoMpi:
         assert ran.json["dataset"] == "here/store.nc"
 
     def test_check_is_no_finding(self, sonde):
-        ran = sonde("check", "--budget", "5s", "--color", "never", SONDE_MPI=self.WHERE).expect(0)
+        ran = sonde("check", "--budget", "15s", "--color", "never", SONDE_MPI=self.WHERE).expect(0)
         assert "skipped" in ran.out
         assert "would drain" not in ran.out
 

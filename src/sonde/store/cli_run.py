@@ -128,8 +128,9 @@ def run(
     from sonde.core.launch.start import output_path, replaced
     from sonde.store import run_bench as runs
     from sonde.store.plan import Plan, cases_of, choose_variants, fitting, measuring_s
+    from sonde.store.run import has
 
-    there = runs.offers()
+    there = has()
     chosen = choose_variants(variants, there.get("transports", ()))
     notes: list[Warning] = []
     if addresses and not variants and not all(map(_on_loopback, addresses)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import selectors
 import shutil
@@ -18,14 +17,15 @@ from typing import IO, Any
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, nearest
 from sonde.core.events import Event, Progress
 from sonde.core.events import parse as parse_event
-from sonde.core.launch import libexec, session
+from sonde.core.launch import session
 from sonde.core.launch.process import with_tail
 from sonde.core.launch.session import Job, Measured
 from sonde.core.launch.start import prepare_alone
 from sonde.store.plan import Plan
+from sonde.store.run import program
 from sonde.store.schema import BURST, SCHEMA
 
-SERVER = "sonde-stored"
+PROBE = "sonde-storebench"
 START_S, STOP_S = 20.0, 5.0
 MOST_FAILED = 8  # cases that are named when they fail; more are counted
 # What --backend means: what keeps objects, keys and tables. Keys that nobody keeps could not be got, so with `null`
@@ -38,43 +38,8 @@ BACKENDS = {
 }
 
 
-def program(name: str = SERVER) -> Path:
-    """A program of this room. EnvironmentFailure  store.not_built."""
-    path = libexec() / name
-    if not os.access(path, os.X_OK):
-        raise EnvironmentFailure(
-            "store.not_built",
-            "this build of Sonde has no storage server",
-            "'sonde doctor' says what to install; then 'make setup' builds it",
-        )
-    return path
-
-
-def offers() -> dict[str, list[str]]:
-    """What this build has: backends by role, "transports", "auth".
-
-    Raises
-    ------
-    EnvironmentFailure  store.not_built, store.broken: the server does not start.
-    """
-    try:
-        ran = subprocess.run(
-            [str(program()), "--list"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=False,
-        )
-        return {name: list(values) for name, values in json.loads(ran.stdout).items()}
-    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        raise EnvironmentFailure(
-            "store.broken", f"{SERVER} does not start: {error}", "build it again with 'make setup'"
-        ) from None
-
-
 def backends_of(name: str, there: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """What a server is to keep things in, by role. there: backends by role, of `offers`. A role whose backend this
+    """What a server is to keep things in, by role. there: backends by role, of `run.has`. A role whose backend this
     build lacks is left out where it is not needed.
 
     Raises
@@ -279,7 +244,7 @@ class Request:
     def line(self, run_dir: Path, addresses: Sequence[str]) -> list[str]:
         """The command line of the probe, as a dry run shows it."""
         return [
-            str(program("sonde-storebench")),
+            str(prepare_alone("store", PROBE).program),
             *self.plan.argv(str(run_dir), self.left_s(), addresses, self.auth),
         ]
 
@@ -296,7 +261,7 @@ def measure(request: Request, progress: Progress) -> Measured:
     own = Servers(plan.servers, plan.backends, listener.lost)
     job = Job(
         schema=SCHEMA,
-        start=prepare_alone("store", "sonde-storebench"),
+        start=prepare_alone("store", PROBE),
         ntasks=1,
         words=lambda folder, time_s: plan.argv(
             folder, time_s, request.servers or own.addresses, request.auth

@@ -156,8 +156,8 @@ class StoreSchema:
 
         plan: variants, list of {name, style, transport, options, clients}, of which `clients` names those that are
         measured on it ([]: all); cases, list of specifications; epoch_length; asked_variants: whether the user named
-        the variants, so that one that is absent is missed. A variant that could not be connected has no row where it was
-        not asked for.
+        the variants, so that one that is absent is missed. A variant that could not be connected has no row where it
+        was not asked for.
 
         Raises
         ------

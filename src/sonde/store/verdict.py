@@ -394,7 +394,7 @@ def case_table(summary: xr.Dataset, c: int) -> Table:
         if not summary["n"].values[v, c]:
             continue
         ratio, low, high = _ratio(summary, v, c)
-        ends = f"{_short(low)} to {_short(high)}" if math.isfinite(low) else ""
+        ends = f"{_short(low)}–{_short(high)}" if math.isfinite(low) else ""
         rows.append(
             (
                 name,

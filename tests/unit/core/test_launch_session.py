@@ -8,6 +8,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +261,18 @@ class TestInterrupted:
         assert told.value.code == "lab.interrupted"
         assert sorted(path.name for path in tmp_path.iterdir()) == ["probe.py"]
 
+    def test_between_the_first_look_at_signals_and_the_start_of_the_probe(self, job, tmp_path):
+        class Sooner(NullProgress):
+            def __enter__(self):
+                os.kill(os.getpid(), signal.SIGINT)
+                return super().__enter__()
+
+        listener = Listener()
+        listener.progress = Sooner()
+        with pytest.raises(Interrupted):
+            session.run(job("start()\nwait_for_stop()\nend('interrupted')"), listener)
+        assert [path.name for path in tmp_path.iterdir()] == ["probe.py"]
+
     def test_while_it_is_saved_samples_stay_for_recover(self, job, monkeypatch):
         def too_late(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
@@ -286,6 +299,58 @@ class TestInterrupted:
         thread.start()
         thread.join()
         assert kept[0].stop_reason == "converged"
+
+
+class TestBeside:
+    """What works beside the probe: a server, say."""
+
+    def test_it_is_there_before_the_line_is_made_and_gone_before_the_run_is_sealed(self, job, tmp_path):
+        said: list[str] = []
+
+        @contextmanager
+        def server(run_dir: Path):
+            said.append("up")
+            (run_dir / "kept").mkdir()
+            yield
+            (run_dir / "kept").rmdir()
+            said.append("down")
+
+        asked = job(
+            "start()\nmeasure()\nend()",
+            words=lambda folder, time_s: said.append("line") or [folder, "1"],
+            time_s=lambda: said.append("time") or 1.0,
+            beside=server,
+            schema=fakeroom.Lab(said.append),
+        )
+        session.run(asked, Listener())
+        assert said[:5] == ["up", "time", "line", "down", "layout"]
+        assert not asked.run_dir.exists()
+
+    def test_what_does_not_start_leaves_nothing(self, job, tmp_path):
+        @contextmanager
+        def server(run_dir: Path):
+            (run_dir / "log").write_text("no room\n")
+            raise EnvironmentFailure("lab.server_failed", "the server did not start", log=str(run_dir / "log"))
+            yield
+
+        with pytest.raises(EnvironmentFailure) as told:
+            session.run(job("start()", beside=server), Listener())
+        assert (told.value.code, told.value.log) == ("lab.server_failed", "")
+        assert [path.name for path in tmp_path.iterdir()] == ["probe.py"]
+
+    def test_it_ends_when_the_probe_fails(self, job):
+        ended = []
+
+        @contextmanager
+        def server(run_dir: Path):
+            try:
+                yield
+            finally:
+                ended.append(True)
+
+        with pytest.raises(EnvironmentFailure):
+            session.run(job("raise SystemExit(3)", beside=server), Listener())
+        assert ended == [True]
 
 
 class TestSilence:

@@ -68,6 +68,18 @@ class TestPrepare:
             starts.prepare("lab", "sonde-lab", "local", ())
         assert told.value.code == "lab.no_mpi"
 
+    def test_a_probe_without_mpi_is_one_process_here(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(starts, "libexec", lambda: tmp_path)
+        with pytest.raises(EnvironmentFailure) as told:
+            starts.prepare_alone("lab", "sonde-lab")
+        assert told.value.code == "lab.no_probe"
+        (tmp_path / "sonde-lab").write_text("#!/bin/sh\n")
+        (tmp_path / "sonde-lab").chmod(0o755)
+        alone = starts.prepare_alone("lab", "sonde-lab")
+        assert alone.line(["--dir", "x"], 1, {}) == [str(tmp_path / "sonde-lab"), "--dir", "x"]
+        assert alone.mpi is None
+        assert alone.only_here
+
     def test_an_unknown_launcher_keeps_its_code(self):
         with pytest.raises(UsageError) as told:
             starts.prepare("lab", "sonde-lab", "mpirum", ())

@@ -292,6 +292,11 @@ class TestRooms:
         assert found.weight > 0
         assert all(callable(getattr(found, name)) for name in ("measure", "judge", "compare", "drains"))
 
+    def test_the_usual_budget_of_check_is_enough_for_a_verdict_on_noise(self):
+        from sonde.survey.visit_noise import needed_s
+
+        assert needed_s() <= 39  # of 40 s: rooms before it may overrun a little
+
     def test_a_call_starts_a_program_of_its_room(self, monkeypatch, tmp_path):
         monkeypatch.setenv("SONDE_MPI", "/nonexistent/mpi")
         call = Call("lab", tmp_path, "auto", None, None, 1, (), 10.0, 0.0, lambda *_: NullProgress())

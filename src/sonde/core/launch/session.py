@@ -259,6 +259,8 @@ def listen(line: Sequence[str], run_dir: Path, listener: Listener, time_s: float
         listener.process = process
         listener.heard = time.monotonic()
         watcher.start()
+        if listener.interrupted:  # before there was a process that could have been told
+            process.stop()
         try:
             ending = process.wait(None if time_s == 0 else time_s + timeout_s)
         finally:

@@ -1,0 +1,168 @@
+"""What happens beside the probe: servers that start, do not start, or die; and what is kept of a flood of warnings."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
+from sonde.core.events import NullProgress
+from sonde.core.launch.process import Ending
+from sonde.store import run_bench
+from sonde.store.plan import Case, Plan, choose_variants
+from sonde.store.run_bench import MOST_FAILED, Listener, Request, Servers, backends_of
+from watching import wait_for
+
+HAS = {"data": ["null", "memory", "posix"], "kv": ["null", "memory", "lmdb"], "db": ["null"]}
+
+# A server that says where it listens, makes a file in the folder it was given, and ends with its standard input.
+SERVER = """
+import json, pathlib, sys
+for word in sys.argv[1:]:
+    if "path=" in word:
+        (pathlib.Path(word.partition("path=")[2]) / "kept").write_text("x")
+print(json.dumps({"event": "ready", "listen": "127.0.0.1:7", "port": 7, "pid": 1}), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    """server(script): what is started instead of sonde-stored."""
+
+    def use(script: str) -> None:
+        path = tmp_path / "server"
+        path.write_text(f"#!{sys.executable}\n{script}")
+        path.chmod(0o755)
+        monkeypatch.setattr(run_bench, "program", lambda: path)
+
+    return use
+
+
+@pytest.fixture
+def run_dir(tmp_path) -> Path:
+    folder = tmp_path / "a.run"
+    folder.mkdir()
+    return folder
+
+
+class TestBackends:
+    def test_with_null_keys_are_kept_in_memory_all_the_same(self):
+        assert backends_of("null", HAS) == {"data": "null", "kv": "memory", "db": "null"}
+
+    def test_tables_may_lack_a_backend_for_nothing_here_needs_them(self):
+        assert backends_of("memory", HAS) == {"data": "memory", "kv": "memory"}
+
+    def test_a_misspelt_name_names_the_nearest(self):
+        with pytest.raises(UsageError, match="nearest: memory"):
+            backends_of("memroy", HAS)
+
+    def test_what_this_build_lacks_is_said(self):
+        with pytest.raises(UsageError, match="no backend rocksdb") as told:
+            backends_of("posix+rocksdb", HAS)
+        assert told.value.code == "store.unknown_backend"
+
+
+class TestServers:
+    def test_they_live_as_long_as_the_run_and_their_folders_too(self, server, run_dir):
+        server(SERVER)
+        died: list[SondeError] = []
+        servers = Servers(2, {"data": "posix,path={}/objects", "kv": "lmdb,path={}/keys"}, died.append)
+        with servers.working(run_dir):
+            assert servers.addresses == ["127.0.0.1:7"] * 2
+            for number in range(2):
+                assert wait_for(lambda n=number: (run_dir / f"server-{n}" / "keys" / "kept").exists())
+        assert [child.poll() for child in servers._children] == [0, 0]
+        assert [path.name for path in run_dir.iterdir()] == ["log"]
+        time.sleep(0.1)
+        assert died == []
+
+    def test_one_that_refuses_says_why(self, server, run_dir):
+        server(
+            'print(\'{"event":"error","code":"store.full","what":"no room","hint":"make some"}\', flush=True)'
+        )
+        with pytest.raises(EnvironmentFailure) as told, Servers(1, {}, print).working(run_dir):
+            pass
+        assert (told.value.code, told.value.what, told.value.hint) == (
+            "store.full",
+            "the server: no room",
+            "make some",
+        )
+
+    def test_one_that_ends_before_it_listens_leaves_its_last_words(self, server, run_dir):
+        server("import sys\nsys.stderr.write('no such library\\n')\nsys.exit(7)")
+        with pytest.raises(EnvironmentFailure) as told, Servers(1, {}, print).working(run_dir):
+            pass
+        assert told.value.code == "store.server_died"
+        assert "exit status 7" in told.value.what
+        assert "no such library" in told.value.hint
+
+    def test_one_that_never_listens_is_given_up(self, server, run_dir, monkeypatch):
+        monkeypatch.setattr(run_bench, "START_S", 0.3)
+        server("import sys\nsys.stdin.read()")
+        servers = Servers(1, {}, print)
+        with pytest.raises(EnvironmentFailure) as told, servers.working(run_dir):
+            pass
+        assert told.value.code == "store.server_failed"
+        assert servers._children[0].poll() is not None
+
+    def test_one_that_dies_meanwhile_is_told_once(self, server, run_dir):
+        server(SERVER)
+        died: list[SondeError] = []
+        heard = threading.Event()
+        servers = Servers(2, {}, lambda error: (died.append(error), heard.set())[0])
+        with servers.working(run_dir):
+            for child in servers._children:
+                child.kill()
+            assert heard.wait(30)
+        assert [error.code for error in died] == ["store.server_died"]
+        assert "SIGKILL" in died[0].what
+
+    def test_one_that_does_not_end_is_ended(self, server, run_dir, monkeypatch):
+        monkeypatch.setattr(run_bench, "STOP_S", 0.2)
+        script = SERVER.replace("sys.stdin.read()", "import time; time.sleep(600)")
+        server(f"import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n{script}")
+        servers = Servers(1, {}, print)
+        with servers.working(run_dir):
+            pass
+        assert servers._children[0].poll() == -9
+
+
+class TestListener:
+    def warning(self, code: str) -> dict:
+        return {"event": "warning", "code": code, "evidence": "e", "hint": "h"}
+
+    def test_a_flood_of_failed_cases_is_counted(self):
+        listener = Listener(NullProgress())
+        for _ in range(MOST_FAILED + 5):
+            listener.take(self.warning("store.case_failed"))
+        listener.take(self.warning("store.variant_absent"))
+        listener.take({"event": "end", "stop_reason": "budget", "samples": 1, "elapsed_s": 1.0, "dropped": 0})
+        codes = [warning.code for warning in listener.warnings]
+        assert codes == ["store.case_failed"] * MOST_FAILED + ["store.variant_absent", "store.case_failed"]
+        assert listener.warnings[-1].evidence == "and 5 more cells failed"
+
+    def test_a_dead_server_is_why_a_run_failed(self):
+        listener = Listener(NullProgress())
+        assert listener.stop_reason(Ending("done", 0)) == "failed"  # of a probe that said nothing
+        listener.take({"event": "end", "stop_reason": "budget", "samples": 1, "elapsed_s": 1.0, "dropped": 0})
+        assert listener.stop_reason(Ending("done", 0)) == "budget"
+        listener.lost(EnvironmentFailure("store.server_died", "x"))
+        assert listener.stop_reason(Ending("done", 0)) == "failed"
+
+    def test_a_probe_without_mpi_names_none(self):
+        listener = Listener(NullProgress())
+        listener.take({"event": "start", "ranks": 1, "mpi": "", "mpi_version": "", "oversubscribed": False})
+        assert "mpi_library" not in listener.attrs
+        assert listener.attrs["oversubscribed"] is False
+
+
+def test_time_that_is_gone_is_not_measured_in():
+    plan = Plan(choose_variants((), ["tcp"]), (Case("object", "write", 64),))
+    now = time.monotonic()
+    late, early = (Request(plan, Path("a.nc"), (), 60.0, now - gone).left_s() for gone in (50.0, 0.0))
+    assert late < 10.0 < early < 60.0
