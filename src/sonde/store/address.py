@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from urllib.parse import unquote_to_bytes
 
 from sonde.core.errors import UsageError, nearest
 
@@ -70,7 +69,8 @@ def _read(part: str, text: str) -> bytes:
             f"'{text}' has a '%' without two hexadecimal digits behind it: '{part[bad.start() :][:3]}'",
             "write %25 for the per cent sign itself",
         )
-    return unquote_to_bytes(part.encode("utf-8", "surrogateescape"))
+    raw = part.encode("utf-8", "surrogateescape")
+    return re.sub(rb"%(..)", lambda escaped: bytes.fromhex(escaped[1].decode()), raw)
 
 
 def _shown(raw: bytes, more: str = "") -> str:
