@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <mutex>
 
@@ -44,23 +45,22 @@ Error bad_module(const std::string& path, const std::string& why) {
   return {"store.bad_module", "cannot load the module " + path + ": " + why, "build it as native/store/module.hpp says, with this version's headers"};
 }
 
-/// dlopen that leaves the process its own signals: libinfinipath, which comes with libfabric where it knows PSM, takes
-/// SIGINT and others as it is loaded, and ends the process on them.
-void* open_library(const char* path) {
-  struct sigaction before[32];
-  for (int s = 1; s < 32; ++s) ::sigaction(s, nullptr, &before[s]);
-  void* library = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
+/// dlopen() that leaves the program's signal handlers alone: libraries that come along (PSM's, with libfabric) set their
+/// own as they are loaded, and a server would no longer stop in order at SIGTERM.
+void* open_library(const std::string& path) {
+  std::array<struct sigaction, 32> before;
+  for (int s = 1; s < 32; ++s) sigaction(s, nullptr, &before[s]);
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   for (int s = 1; s < 32; ++s) {
-    struct sigaction now;
-    if (s == SIGKILL || s == SIGSTOP || ::sigaction(s, nullptr, &now) != 0) continue;
-    if (now.sa_handler != before[s].sa_handler || now.sa_flags != before[s].sa_flags) ::sigaction(s, &before[s], nullptr);
+    struct sigaction now {};
+    if (s != SIGKILL && s != SIGSTOP && sigaction(s, nullptr, &now) == 0 && now.sa_handler != before[s].sa_handler) sigaction(s, &before[s], nullptr);
   }
   return library;
 }
 
 /// Registers under registry_mutex.
 Result<const Module*> load(const std::string& path) {
-  void* library = open_library(path.c_str());
+  void* library = open_library(path);
   if (!library) return bad_module(path, dlerror());
   const auto entry = reinterpret_cast<const Module* (*)()>(dlsym(library, "sonde_store_module"));
   if (!entry) return bad_module(path, "it has no symbol sonde_store_module");

@@ -11,6 +11,7 @@ import click
 from sonde.core.errors import Exit, UsageError, Warning, typed
 from sonde.core.options import DURATION, Whole, common, settings
 from sonde.core.outcome import Outcome, Table
+from sonde.store import cli_run
 from sonde.store.address import Address, parse
 from sonde.store.cli_client import DEFAULT_SERVER, AuthType, Where, store_options, where_of
 
@@ -514,3 +515,7 @@ def status(**given: Any) -> Outcome:
         sound=not any(told.troubled(server) for server in servers),
         values={"servers": [asdict(server) for server in servers]},
     )
+
+
+for command in cli_run.COMMANDS:
+    group.add_command(command)
