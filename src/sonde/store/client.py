@@ -30,7 +30,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from sonde.core.errors import EnvironmentFailure, UsageError, nearest
+from sonde.store import tables
 from sonde.store.errors import BatchError, of_status
+from sonde.store.tables import Table
 
 try:
     import sonde._store as _store
@@ -364,6 +366,34 @@ class Client:
     def remove_item(self, collection: Name, name: Name, *, safety: Safety | None = None) -> None:
         """Removes an item with its data. NotFound when there is none."""
         _store.remove_item(self._native, collection, name, safety or self.safety)
+
+    # ---- tables
+
+    def define(
+        self,
+        space: Name,
+        name: Name,
+        fields: Mapping[str, str],
+        indexes: Sequence[str | Sequence[str]] = (),
+        unique: Sequence[str | Sequence[str]] = (),
+        *,
+        safety: Safety | None = None,
+    ) -> Table:
+        """Makes a table, or finds the one that is there if it is the same; else Exists.
+
+        fields: {name: type}; types: boolean int32 uint32 int64 uint64 float32 float64 text blob.
+        indexes: names of fields, or sequences of them. unique: the same, where no two rows may have equal values.
+        """
+        both = [([by] if isinstance(by, str) else list(by), False) for by in indexes]
+        both += [([by] if isinstance(by, str) else list(by), True) for by in unique]
+        schema = _store.Schema(list(fields.items()), both)
+        tables.one(self, "db.define", space, name, schema.encoded(), safety=safety)
+        return tables.Table(self, space, name, schema)
+
+    def table(self, space: Name, name: Name) -> Table:
+        """A table that is there; see tables.py for what it can do. NotFound when there is none."""
+        described = tables.one(self, "db.describe", space, name, b"")
+        return tables.Table(self, space, name, _store.Schema.decoded(described.data))
 
     # ---- all of it
 
