@@ -24,12 +24,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from sonde.core.errors import EnvironmentFailure, UsageError, nearest
+from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, nearest
 from sonde.store import tables
 from sonde.store.errors import BatchError, of_status
 from sonde.store.tables import Table
@@ -159,16 +159,19 @@ class Batch(_store.Batch):
         failed = [int(k) for k in np.flatnonzero((statuses != 0) & (statuses != int(_store.Status.pending)))]
         own = [k for k in failed if self[k].status != _store.Status.aborted]
         first = (own or failed)[0]
-        told = _failure(self, first)
+        told = self._failure(first)
         if len(failed) > 1:
             told.what += f" (operation {first}; {len(failed)} of {len(self)} failed)"
         raise BatchError(told.code, told.what, told.hint, failed) from None
 
+    def fail(self, k: int) -> NoReturn:
+        """Raises what became of one operation that failed: NotFound, Exists, …"""
+        raise self._failure(k)
 
-def _failure(batch: Any, k: int) -> Any:
-    operation, space, key = batch.operation(k)
-    status = batch[k].status
-    return of_status(status.name, f"{operation} {space}/{key}: {_store.explain(status)}")
+    def _failure(self, k: int) -> SondeError:
+        operation, space, key = self.operation(k)
+        status = self[k].status
+        return of_status(status.name, f"{operation} {space}/{key}: {_store.explain(status)}")
 
 
 class Client:
@@ -303,7 +306,7 @@ class Client:
         if data.size % wanted.itemsize:
             raise UsageError(
                 "store.bad_value",
-                f"{data.size} B of {space!s}/{name!s} are no whole number of {wanted} ({wanted.itemsize} B each)",
+                f"{data.size} B of {'/'.join(batch.operation(0)[1:])} are no whole number of {wanted} ({wanted.itemsize} B each)",
                 "read them as dtype='u1', or give another length",
             )
         return data.view(wanted)
@@ -423,7 +426,7 @@ class Client:
         getattr(batch, operation)(*words)
         batch.run()
         if batch.failed:
-            raise _failure(batch, 0)
+            batch.fail(0)
         return batch
 
     @staticmethod

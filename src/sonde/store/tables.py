@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sonde.core.errors import UsageError
-from sonde.store.errors import of_status
 
 if TYPE_CHECKING:
     from sonde.store.client import Client, Name, Safety
@@ -109,15 +108,12 @@ def one(
     safety: Safety | None = None,
 ) -> Any:
     """The result of one operation on a table; raises where it failed."""
-    import sonde._store as _store
-
     reads = operation in ("db.query", "db.describe")
     batch = client.batch("network" if reads else safety)
     batch.table(operation, space, name, data, offset, length)
     batch.run()
     if batch.failed:
-        status = batch[0].status
-        raise of_status(status.name, f"{operation} {space!s}/{name!s}: {_store.explain(status)}")
+        batch.fail(0)
     return batch[0]
 
 

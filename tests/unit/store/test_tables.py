@@ -98,7 +98,7 @@ def test_rows_are_chosen_ordered_and_cut(runs):
     assert [row["step"] for row in runs.select(order=["-step"], limit=3)] == [29, 28, 27]
     both = ("all", [("case", "==", "case 1"), ("any", [("step", "<", 5), ("step", ">=", 28)])])
     assert [row["step"] for row in runs.select(both)] == [1, 4, 28]
-    assert list(runs.select(("step", "==", 3), fields=["case"]))[0].keys() == {"_id", "case"}
+    assert next(iter(runs.select(("step", "==", 3), fields=["case"]))).keys() == {"_id", "case"}
     assert list(runs.select(("all", []), limit=1))
     assert list(runs.select(("any", []))) == []
     assert len(list(runs.select(("small", "is null", None)))) == 30
