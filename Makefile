@@ -1,6 +1,6 @@
 # Sonde: a thin front for deploy/setup, .venv/bin/sonde and the test runners. `make help` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help setup survey test test-all bench-net bench-noise lint clean
+.PHONY: help setup survey test test-all bench-net bench-noise bench-store lint clean
 SHELL := /bin/sh
 
 # Which MPI: empty for the one that is there; see deploy/setup.
@@ -51,6 +51,10 @@ bench-net: ## net beside its peers: every row with its bar, into bench/out/net.j
 bench-noise: ## noise: false alarms, power, time to verdict, into bench/out/noise.json; about 30 minutes, machine left alone
 	@deploy/setup bench
 	@$(use_mpi) $(python) -m bench.noise
+
+bench-store: ## store: transports, hybrid threshold, peers, idle server, into bench/out/store.json; about 15 minutes, machine left alone
+	@deploy/setup bench
+	@$(python) -m bench.store
 
 lint: ## ruff and mypy
 	@deploy/setup test

@@ -31,7 +31,7 @@ constexpr std::int64_t linger_ns = 250'000'000;
 constexpr std::int64_t recent_ns = 1'000'000'000;
 constexpr std::int64_t bell_poll_first_ns = 10'000'000, bell_poll_most_ns = 50'000'000;
 constexpr unsigned look_every = 256;
-constexpr std::int64_t contended_ns = 30'000, contended_rest_ns = 5'000'000;
+constexpr std::int64_t contended_ns = 30'000, contended_rest_ns = 5'000'000, shared_core_ns = 5'000, shared_rest_ns = 50'000'000;
 
 /// One range of remote memory in an announcement.
 struct Range {
@@ -1162,14 +1162,22 @@ void OfiLink::wait(Deadline deadline) {
       }
       ::sched_yield();  // who else wants this core gets it
       const std::int64_t after = now_ns();
-      if (after - now > contended_ns && options_.spin_s < 0) {
-        // It took long to get the core back. If the peer had it, well spent; others take it from both.
+      const bool cheap_sleep = port_->waiting() != Wait::none;
+      if (after - now > (cheap_sleep ? shared_core_ns : contended_ns) && options_.spin_s < 0) {
+        // It took long to get the core back. Where a sleeper has a descriptor it is woken sooner than a spinner gets a core
+        // that it shares, with the peer or with others; where the peer must ring, a look is worth more.
+        if (cheap_sleep) {
+          spin_ns_ = 0;
+          no_spin_until_ns_ = after + shared_rest_ns;
+        }
         if (collect()) {
           if (!queue_.empty() || stalled_) pump();
           return;
         }
-        spin_ns_ /= 2;
-        no_spin_until_ns_ = after + contended_rest_ns;
+        if (!cheap_sleep) {
+          spin_ns_ /= 2;
+          no_spin_until_ns_ = after + contended_rest_ns;
+        }
         break;
       }
       now = after;

@@ -1,0 +1,10 @@
+"""`make bench-store`."""
+
+import sys
+
+from bench import rows
+
+MODULES = ("transports", "hybrid", "peers", "idle")
+
+if __name__ == "__main__":
+    sys.exit(rows.main("store", MODULES))

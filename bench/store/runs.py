@@ -1,0 +1,72 @@
+"""`sonde store run` from a bench: its results, and what of them a bar asks for."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+Result = dict[str, Any]
+
+
+def run(budget: str, **options: str | Sequence[str]) -> list[Result]:
+    """The results of one run. options: of the command, "_" for "-" in names; a sequence gives one several times."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = [str(Path(sys.executable).parent / "sonde")]
+        words += ["store", "run", "--json", "--budget", budget, "-o", str(Path(folder) / "bench.nc")]
+        for name, value in options.items():
+            for one in [value] if isinstance(value, str) else value:
+                words += [f"--{name.replace('_', '-')}", one]
+        ran = subprocess.run(words, capture_output=True, text=True, check=False)
+        if ran.returncode not in (0, 4):
+            raise SystemExit(f"{' '.join(words)}\n{ran.stderr}")
+        told = json.loads(ran.stdout)
+        for warning in told["warnings"]:
+            print(f"  {warning['code']}: {warning['evidence']}", file=sys.stderr)
+        return list(told["results"])
+
+
+def cell(
+    results: Iterable[Result], name: str, op: str, size: int, batch: int = 1, depth: int = 1
+) -> Result | None:
+    """The result of one variant for "object.write" of a size; None when there is none."""
+    client, verb = op.split(".")
+    return next(
+        (
+            r
+            for r in results
+            if (r["name"], r["client"], r["op"], r["size"], r["batch"], r["depth"])
+            == (name, client, verb, size, batch, depth)
+        ),
+        None,
+    )
+
+
+def row(
+    what: str,
+    bar: str,
+    value: float | None,
+    ci: list[float] | None,
+    met: Callable[[float], bool] | None,
+    note: str,
+) -> dict:
+    """A row of the bench; without a value it is neither met nor missed."""
+    return {
+        "what": what,
+        "bar": bar,
+        "value": value,
+        "ci": ci,
+        "met": None if value is None or met is None else bool(met(value)),
+        "note": note,
+    }
+
+
+def shown(size: int, batch: int) -> str:
+    """A case in words: "64 KiB", "1000 x 4 KiB"."""
+    from sonde.core.units import format_size
+
+    return format_size(size) if batch == 1 else f"{batch} x {format_size(size)}"
