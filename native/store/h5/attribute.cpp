@@ -107,7 +107,7 @@ herr_t read(void* opened, hid_t memory_type, void* into, hid_t transfer, void**)
     const ElementLayout layout(type);
     const auto target_size = H5Tget_size(memory_type);
     const bool same = H5Tequal(memory_type, type) > 0;
-    const auto codec = region_codec(self.file);
+    const auto codec = reference_codec(self.file);
     Unpacker unpack(heap_in(attribute.heap), &codec);
     std::vector<std::byte> memory(n * std::max(target_size, layout.memory_bytes()));
     unpack.unpack(layout, reinterpret_cast<const std::byte*>(attribute.data.data()), n, memory.data());
@@ -137,7 +137,7 @@ herr_t write(void* opened, hid_t memory_type, const void* from, hid_t transfer, 
     const auto* source = static_cast<const std::byte*>(from);
     std::vector<std::byte> converted;
     const bool same = H5Tequal(memory_type, type) > 0;
-    const auto codec = region_codec(self.file);
+    const auto codec = reference_codec(self.file);
     if (!same && n > 0) {
       converted.resize(n * std::max(source_size, layout.memory_bytes()));
       std::memcpy(converted.data(), from, n * source_size);

@@ -211,7 +211,7 @@ void* native_object(const void* object) {
   void* native = nullptr;
   guarded_status("native object", H5E_VOL, [&] {
     const auto& handle = *static_cast<const Handle*>(object);
-    native = handle.file->native_of(handle.type);
+    native = handle.file->shadow->native(handle.type);
   });
   return native;
 }
@@ -266,7 +266,6 @@ herr_t text_to_token(void*, H5I_type_t, const char* text, H5O_token_t* token) {
 }
 
 herr_t terminate() {
-  close_scratch_file();
   close_services();
   return 0;
 }

@@ -477,7 +477,7 @@ void DatasetIo::read_stored(hid_t file_space, MutableBytes stored, hid_t transfe
 
 // ---- elements in memory
 
-Unpacker DatasetIo::unpacker(const RegionCodec* regions) {
+Unpacker DatasetIo::unpacker(const ReferenceCodec* references) {
   return Unpacker(
       [this](const std::vector<Unpacker::Want>& wants) {
         // Neighbours in the heap are mostly wanted together: what lies close is read as one piece.
@@ -504,7 +504,7 @@ Unpacker DatasetIo::unpacker(const RegionCodec* regions) {
           }
         }
       },
-      regions);
+      references);
 }
 
 std::vector<std::byte> DatasetIo::read_elements(hid_t file_space, std::uint64_t n, hid_t transfer, Unpacker& unpack) {
@@ -518,7 +518,7 @@ std::vector<std::byte> DatasetIo::read_elements(hid_t file_space, std::uint64_t 
   return elements;
 }
 
-void DatasetIo::write(hid_t memory_type, hid_t memory_space, hid_t file_space, hid_t transfer, const void* from, const RegionCodec* regions) {
+void DatasetIo::write(hid_t memory_type, hid_t memory_space, hid_t file_space, hid_t transfer, const void* from, const ReferenceCodec* references) {
   const auto n = points(file_space);
   const MemorySide memory(memory_space, file_space, n);
   if (n == 0) {
@@ -541,7 +541,7 @@ void DatasetIo::write(hid_t memory_type, hid_t memory_space, hid_t file_space, h
     std::memcpy(gathered.data(), source, n * source_size);
     source = gathered.data();
   }
-  auto old = unpacker(regions);
+  auto old = unpacker(references);
   if (!same) {
     std::vector<std::byte> background;
     if (needs_background(memory_type, type_)) {
@@ -558,7 +558,7 @@ void DatasetIo::write(hid_t memory_type, hid_t memory_space, hid_t file_space, h
   }
   std::vector<std::byte> stored(n * layout_.stored_bytes());
   std::string heap;
-  Packer(object_.heap_end, heap, regions).pack(layout_, source, n, stored.data());
+  Packer(object_.heap_end, heap, references).pack(layout_, source, n, stored.data());
   if (!same) {
     // Conversion made copies of all that is of variable length; what came from the background is among them.
     const hsize_t count = n;
@@ -573,7 +573,7 @@ void DatasetIo::write(hid_t memory_type, hid_t memory_space, hid_t file_space, h
   write_stored(file_space, stored);
 }
 
-void DatasetIo::read(hid_t memory_type, hid_t memory_space, hid_t file_space, hid_t transfer, void* into, const RegionCodec* regions) {
+void DatasetIo::read(hid_t memory_type, hid_t memory_space, hid_t file_space, hid_t transfer, void* into, const ReferenceCodec* references) {
   const auto n = points(file_space);
   const MemorySide memory(memory_space, file_space, n);
   if (n == 0) {
@@ -589,7 +589,7 @@ void DatasetIo::read(hid_t memory_type, hid_t memory_space, hid_t file_space, hi
     read_stored(file_space, {target, n * target_size}, transfer);
     return;
   }
-  auto unpack = unpacker(regions);
+  auto unpack = unpacker(references);
   auto elements = read_elements(file_space, n, transfer, unpack);
   if (!same) {
     elements.resize(n * std::max(target_size, layout_.memory_bytes()));
@@ -616,12 +616,12 @@ void DatasetIo::read(hid_t memory_type, hid_t memory_space, hid_t file_space, hi
   need_ok(H5Dscatter(hand_over, &whole, memory_type, memory.space, into), "to scatter a selection");
 }
 
-std::uint64_t DatasetIo::variable_bytes(hid_t file_space, const RegionCodec* regions) {
+std::uint64_t DatasetIo::variable_bytes(hid_t file_space, const ReferenceCodec* references) {
   const auto n = points(file_space);
   if (n == 0 || layout_.plain()) {
     return 0;
   }
-  auto unpack = unpacker(regions);
+  auto unpack = unpacker(references);
   read_elements(file_space, n, H5P_DATASET_XFER_DEFAULT, unpack);
   const auto total = unpack.handed_out();
   unpack.free_all();

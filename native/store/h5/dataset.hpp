@@ -18,8 +18,8 @@ class DatasetIo : public DatasetState {
  public:
   DatasetIo(Container& container, Object& object);
 
-  void write(hid_t memory_type, hid_t memory_space, hid_t file_space, hid_t transfer, const void* from, const RegionCodec* regions);
-  void read(hid_t memory_type, hid_t memory_space, hid_t file_space, hid_t transfer, void* into, const RegionCodec* regions);
+  void write(hid_t memory_type, hid_t memory_space, hid_t file_space, hid_t transfer, const void* from, const ReferenceCodec* references);
+  void read(hid_t memory_type, hid_t memory_space, hid_t file_space, hid_t transfer, void* into, const ReferenceCodec* references);
   void resize(const std::vector<std::uint64_t>& extent);
   void flush() override;
   void refresh();
@@ -34,7 +34,7 @@ class DatasetIo : public DatasetState {
   void write_raw(const hsize_t* offset, Bytes bytes, std::uint32_t filter_mask);
   ChunkAt chunk_holding(const hsize_t* offset) const;
   /// What H5Dvlen_get_buf_size asks for.
-  std::uint64_t variable_bytes(hid_t file_space, const RegionCodec* regions);
+  std::uint64_t variable_bytes(hid_t file_space, const ReferenceCodec* references);
 
  private:
   struct Piece {
@@ -56,7 +56,7 @@ class DatasetIo : public DatasetState {
   void read_stored(hid_t file_space, MutableBytes stored, hid_t transfer);
   /// Elements of the file's type in memory form. `unpacker` owns what they point to.
   std::vector<std::byte> read_elements(hid_t file_space, std::uint64_t n, hid_t transfer, Unpacker& unpacker);
-  Unpacker unpacker(const RegionCodec* regions);
+  Unpacker unpacker(const ReferenceCodec* references);
   void fill(MutableBytes stored) const;
   std::uint64_t clipped_elements(const ChunkAt& at) const;
   std::vector<std::byte> load(const ChunkAt& at, hid_t transfer);

@@ -78,7 +78,7 @@ void take_layout(Object& object, hid_t creation) {
 }
 
 // One element of the fill value in stored form; empty for zeros.
-std::string fill_of(hid_t creation, hid_t type, const ElementLayout& layout, std::string& heap, const RegionCodec& codec) {
+std::string fill_of(hid_t creation, hid_t type, const ElementLayout& layout, std::string& heap, const ReferenceCodec& codec) {
   H5D_fill_value_t state = H5D_FILL_VALUE_DEFAULT;
   H5Pfill_value_defined(creation, &state);
   if (state != H5D_FILL_VALUE_USER_DEFINED) {
@@ -125,7 +125,7 @@ void* create(void* object, const H5VL_loc_params_t* at, const char* name, hid_t 
         properties = std::move(whole);
       }
       std::string heap;
-      const auto fill = fill_of(creation, own_type, layout, heap, region_codec(from.file));
+      const auto fill = fill_of(creation, own_type, layout, heap, reference_codec(from.file));
 
       const auto made = container.make(Kind::dataset);
       take_space(*made, space);
@@ -167,7 +167,7 @@ herr_t read(std::size_t count, void* datasets[], hid_t memory_types[], hid_t mem
             void**) {
   return guarded_status("dataset read", H5E_DATASET, [&] {
     for (std::size_t k = 0; k < count; ++k) {
-      const auto codec = region_codec(handle(datasets[k]).file);
+      const auto codec = reference_codec(handle(datasets[k]).file);
       handle(datasets[k]).io().read(memory_types[k], memory_spaces[k], file_spaces[k], transfer, into[k], &codec);
     }
   });
@@ -180,7 +180,7 @@ herr_t write(std::size_t count, void* datasets[], hid_t memory_types[], hid_t me
       if (!handle(datasets[k]).container().writable()) {
         fail(Why::read_only, "no write intent on file: it is open read-only; hint: open it with r+ or a");
       }
-      const auto codec = region_codec(handle(datasets[k]).file);
+      const auto codec = reference_codec(handle(datasets[k]).file);
       handle(datasets[k]).io().write(memory_types[k], memory_spaces[k], file_spaces[k], transfer, from[k], &codec);
     }
   });
@@ -339,7 +339,7 @@ herr_t optional(void* dataset, H5VL_optional_args_t* args, hid_t, void**) {
         return answer;
       }
       case H5VL_NATIVE_DATASET_GET_VLEN_BUF_SIZE: {
-        const auto codec = region_codec(self.file);
+        const auto codec = reference_codec(self.file);
         *ask.get_vlen_buf_size.size = io.variable_bytes(ask.get_vlen_buf_size.space_id, &codec);
         return 0;
       }

@@ -86,6 +86,10 @@ ElementLayout::ElementLayout(hid_t type) : memory_bytes_(H5Tget_size(type)) {
                                                                    : sizeof(hdset_reg_ref_t));
   }
   run_to(memory_bytes_);
+  for (auto& at : references_) {
+    const auto run = std::find_if(runs_.begin(), runs_.end(), [&](const Run& r) { return at < r.memory_at + r.bytes; });
+    at = run->stored_at + (at - run->memory_at);
+  }
 }
 
 void ElementLayout::find_slots(hid_t type, std::size_t at) {
@@ -108,9 +112,9 @@ void ElementLayout::find_slots(hid_t type, std::size_t at) {
       break;
     case H5T_ARRAY: {
       const Id base = need_id(H5Tget_super(type), "the base of an array type");
-      const auto before = slots_.size();
+      const auto before = slots_.size() + references_.size();
       find_slots(base, at);
-      if (slots_.size() > before) {
+      if (slots_.size() + references_.size() > before) {
         const auto size = H5Tget_size(base);
         for (std::size_t k = 1, n = H5Tget_size(type) / size; k < n; ++k) {
           find_slots(base, at + k * size);
@@ -121,7 +125,9 @@ void ElementLayout::find_slots(hid_t type, std::size_t at) {
     case H5T_REFERENCE:
       if (H5Tequal(type, H5T_STD_REF_DSETREG) > 0) {
         slots_.push_back({Slot::Kind::region, at, 0, nullptr});
-      } else if (H5Tequal(type, H5T_STD_REF_OBJ) <= 0) {
+      } else if (H5Tequal(type, H5T_STD_REF_OBJ) > 0) {
+        references_.push_back(at);
+      } else {
         fail(Why::unsupported, "the store keeps references of the types H5T_STD_REF_OBJ and H5T_STD_REF_DSETREG, not H5T_STD_REF");
       }
       break;
@@ -140,6 +146,12 @@ void Packer::pack(const ElementLayout& layout, const std::byte* memory, std::siz
   for (std::size_t k = 0; k < n; ++k, memory += layout.memory_bytes_, stored += layout.stored_bytes_) {
     for (const auto& run : layout.runs_) {
       std::memcpy(stored + run.stored_at, memory + run.memory_at, run.bytes);
+    }
+    for (const auto at : layout.references_) {
+      std::uint64_t reference;
+      std::memcpy(&reference, stored + at, sizeof reference);
+      reference = references_->object(reference);
+      std::memcpy(stored + at, &reference, sizeof reference);
     }
     for (const auto& slot : layout.slots_) {
       SlotValue value{0, 0};
@@ -174,7 +186,7 @@ void Packer::pack(const ElementLayout& layout, const std::byte* memory, std::siz
         case ElementLayout::Slot::Kind::region: {
           const bool null = std::all_of(at, at + sizeof(hdset_reg_ref_t), [](std::byte b) { return b == std::byte{0}; });
           if (!null) {
-            const auto encoded = regions_->encode(at);
+            const auto encoded = references_->encode(at);
             value = {append(encoded), encoded.size()};
           }
           break;
@@ -280,7 +292,7 @@ void Unpacker::unpack(const ElementLayout& layout, const std::byte* stored, std:
     level = std::move(next);
   }
   for (const auto& region : regions) {
-    regions_->decode(region.encoded, region.memory);
+    references_->decode(region.encoded, region.memory);
   }
 }
 

@@ -65,7 +65,7 @@ class ElementLayout {
   /// Errors: unsupported, for references of HDF5 1.12's form (H5T_STD_REF): h5py has none of them.
   explicit ElementLayout(hid_t type);
 
-  bool plain() const { return slots_.empty(); }
+  bool plain() const { return slots_.empty() && references_.empty(); }
   std::size_t memory_bytes() const { return memory_bytes_; }
   std::size_t stored_bytes() const { return stored_bytes_; }
 
@@ -84,11 +84,14 @@ class ElementLayout {
 
   std::size_t memory_bytes_ = 0, stored_bytes_ = 0;
   std::vector<Slot> slots_;
+  std::vector<std::size_t> references_;  // where object references are; in memory until runs are known, then stored
   std::vector<Run> runs_;
 };
 
-/// What region references need: they are made and read by HDF5 against a location in their file.
-struct RegionCodec {
+/// What references need. Region references are made and read by HDF5 against a location in their file; a fresh object
+/// reference may name its object by an address in the file's shadow (shadow.hpp), and is stored with its true id.
+struct ReferenceCodec {
+  std::function<std::uint64_t(std::uint64_t reference)> object;
   std::function<std::string(const void* reference)> encode;
   std::function<void(const std::string& encoded, void* reference)> decode;
 };
@@ -96,14 +99,14 @@ struct RegionCodec {
 /// Turns elements in memory into stored ones; `heap` grows by what they point to, and its first byte is at `heap_at`.
 class Packer {
  public:
-  Packer(std::uint64_t heap_at, std::string& heap, const RegionCodec* regions) : heap_at_(heap_at), heap_(heap), regions_(regions) {}
+  Packer(std::uint64_t heap_at, std::string& heap, const ReferenceCodec* references) : heap_at_(heap_at), heap_(heap), references_(references) {}
   void pack(const ElementLayout& layout, const std::byte* memory, std::size_t n, std::byte* stored);
 
  private:
   std::uint64_t append(std::string_view bytes);
   std::uint64_t heap_at_;
   std::string& heap_;
-  const RegionCodec* regions_;
+  const ReferenceCodec* references_;
 };
 
 /// The way back. All memory it hands out is from malloc: who takes the elements frees it (H5Treclaim does), else
@@ -115,7 +118,7 @@ class Unpacker {
     MutableBytes into;
   };
   using ReadHeap = std::function<void(const std::vector<Want>& wants)>;
-  Unpacker(ReadHeap read, const RegionCodec* regions) : read_(std::move(read)), regions_(regions) {}
+  Unpacker(ReadHeap read, const ReferenceCodec* references) : read_(std::move(read)), references_(references) {}
   void unpack(const ElementLayout& layout, const std::byte* stored, std::size_t n, std::byte* memory);
   void free_all();
   std::uint64_t handed_out() const { return handed_out_; }  ///< bytes
@@ -124,7 +127,7 @@ class Unpacker {
   std::byte* allocate(std::size_t bytes);
   std::uint64_t handed_out_ = 0;
   ReadHeap read_;
-  const RegionCodec* regions_;
+  const ReferenceCodec* references_;
   std::vector<void*> blocks_;
 };
 

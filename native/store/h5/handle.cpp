@@ -41,60 +41,8 @@ void close_if_done(const FilePtr& file) {
 // ---- files
 
 FileState::~FileState() {
-  const hid_t transfer = H5P_DATASET_XFER_DEFAULT;
-  if (native_attribute) {
-    H5VLattr_close(native_attribute, H5VL_NATIVE, transfer, nullptr);
-  }
-  if (native_type) {
-    H5VLdatatype_close(native_type, H5VL_NATIVE, transfer, nullptr);
-  }
-  if (native_dataset) {
-    H5VLdataset_close(native_dataset, H5VL_NATIVE, transfer, nullptr);
-  }
-  if (native_group) {
-    H5VLgroup_close(native_group, H5VL_NATIVE, transfer, nullptr);
-  }
-  if (native) {
-    close_memory_file(native);
-  }
-}
-
-void* FileState::native_of(H5I_type_t type) {
-  H5VL_loc_params_t at{};
-  at.type = H5VL_OBJECT_BY_SELF;
-  at.obj_type = H5I_FILE;
-  const hid_t transfer = H5P_DATASET_XFER_DEFAULT;
-  switch (type) {
-    case H5I_FILE:
-      return native;
-    case H5I_GROUP:
-      if (!native_group) {
-        native_group = H5VLgroup_open(native, &at, H5VL_NATIVE, "/", H5P_GROUP_ACCESS_DEFAULT, transfer, nullptr);
-      }
-      return native_group;
-    case H5I_DATASET:
-      if (!native_dataset) {
-        const Id space = need_id(H5Screate(H5S_NULL), "a dataspace");
-        native_dataset = H5VLdataset_create(native, &at, H5VL_NATIVE, "dataset", H5P_LINK_CREATE_DEFAULT, H5T_NATIVE_CHAR, space,
-                                            H5P_DATASET_CREATE_DEFAULT, H5P_DATASET_ACCESS_DEFAULT, transfer, nullptr);
-      }
-      return native_dataset;
-    case H5I_DATATYPE:
-      if (!native_type) {
-        const Id type_id = need_id(H5Tcopy(H5T_NATIVE_CHAR), "a type");
-        native_type = H5VLdatatype_commit(native, &at, H5VL_NATIVE, "type", type_id, H5P_LINK_CREATE_DEFAULT, H5P_DATATYPE_CREATE_DEFAULT,
-                                          H5P_DATATYPE_ACCESS_DEFAULT, transfer, nullptr);
-      }
-      return native_type;
-    case H5I_ATTR:
-      if (!native_attribute) {
-        const Id space = need_id(H5Screate(H5S_NULL), "a dataspace");
-        native_attribute = H5VLattr_create(native, &at, H5VL_NATIVE, "attribute", H5T_NATIVE_CHAR, space, H5P_ATTRIBUTE_CREATE_DEFAULT,
-                                           H5P_ATTRIBUTE_ACCESS_DEFAULT, transfer, nullptr);
-      }
-      return native_attribute;
-    default:
-      return nullptr;
+  if (shadow) {
+    give_back(shadow);
   }
 }
 
@@ -114,7 +62,8 @@ FilePtr open_file(const std::string& name, unsigned intent, hid_t access, bool c
   } else {
     file->container = Container::open(service, whole, intent & H5F_ACC_RDWR);
   }
-  file->native = make_memory_file();
+  file->shadow = take_shadow();
+  file->native = file->shadow->native(H5I_FILE);
   files()[file->native] = file;
   return file;
 }
@@ -405,7 +354,7 @@ Place locate(void* object, const H5VL_loc_params_t* at) {
       return follow(group, name, link, by.lapl_id);
     }
     case H5VL_OBJECT_BY_TOKEN:
-      return {from.file, from.container().object(id_of(*at->loc_data.loc_by_token.token)), ""};
+      return {from.file, from.container().object(id_behind(*from.file, id_of(*at->loc_data.loc_by_token.token))), ""};
   }
   fail(Why::unsupported, "a location of an unknown kind");
 }
@@ -426,6 +375,11 @@ ObjectId id_of(const H5O_token_t& token) {
     id |= ObjectId{token.__data[k]} << (8 * k);
   }
   return id;
+}
+
+ObjectId id_behind(const FileState& file, ObjectId token) {
+  const auto id = file.shadow->object_behind(token);
+  return id ? id : token;
 }
 
 H5I_type_t handle_type(Kind kind) {
@@ -474,10 +428,11 @@ std::string find_path(Container& container, ObjectId id) {
   return {};
 }
 
-RegionCodec region_codec(const FilePtr& file) {
-  // The references themselves are HDF5's, and made against an identifier in the file: one of its root group.
+ReferenceCodec reference_codec(const FilePtr& file) {
+  // Region references are HDF5's, and made against an identifier in the file: one of its root group.
   auto location = [file] { return register_place({file, file->container->object(root_id), "/"}); };
-  RegionCodec codec;
+  ReferenceCodec codec;
+  codec.object = [file](std::uint64_t reference) { return id_behind(*file, reference); };
   codec.encode = [location](const void* reference) {
     const Id at = location();
     const Id object = need_id(H5Rdereference2(at, H5P_DATASET_ACCESS_DEFAULT, H5R_DATASET_REGION1, reference), "a region reference's dataset");

@@ -19,23 +19,20 @@
 namespace sonde::store::h5 {
 
 /// One H5Fopen or H5Fcreate. Lives until its identifier is closed and no handle is left.
-///
-/// HDF5 2.0 and 1.14 still let no connector but their own answer the calls that came before 1.12 (H5Oget_info1, H5Literate1,
-/// H5Rcreate and others), and h5py makes them. The connector therefore presents itself as one that passes through to the
-/// native connector: asked for the objects beneath, it gives objects of a small native file in memory. HDF5 takes from
-/// them what those calls need (how tokens become addresses, a heap for region references) and gets all else from here.
 struct FileState : std::enable_shared_from_this<FileState> {
   std::shared_ptr<Container> container;
   std::string given_name;
   unsigned intent = 0;
   Id access;
-  void* native = nullptr;                     ///< the file in memory; its address is also what HDF5 knows this file by
-  void *native_group = nullptr, *native_dataset = nullptr, *native_type = nullptr, *native_attribute = nullptr;
+  Shadow* shadow = nullptr;
+  void* native = nullptr;                     ///< the shadow's file, which is also what HDF5 knows this file by
   bool has_id = false;
   unsigned handles = 0;
 
+  FileState() = default;
+  FileState(const FileState&) = delete;
+  FileState& operator=(const FileState&) = delete;
   ~FileState();
-  void* native_of(H5I_type_t type);
 };
 using FilePtr = std::shared_ptr<FileState>;
 
@@ -96,13 +93,15 @@ std::vector<std::string> ordered_attributes(Container& container, Object& object
 
 H5O_token_t token_of(ObjectId id);
 ObjectId id_of(const H5O_token_t& token);
+/// The object behind a token or reference, which may be an address in the file's shadow.
+ObjectId id_behind(const FileState& file, ObjectId token);
 H5I_type_t handle_type(Kind kind);
 H5O_type_t object_type(Kind kind);
 /// A new handle, registered with HDF5 as an identifier.
 Id register_place(const Place& place);
 /// A path that leads to the object by hard links, shortest first; empty: none.
 std::string find_path(Container& container, ObjectId id);
-RegionCodec region_codec(const FilePtr& file);
+ReferenceCodec reference_codec(const FilePtr& file);
 void put_text(std::string_view text, char* into, std::size_t room);
 
 }  // namespace sonde::store::h5

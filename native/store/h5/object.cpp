@@ -120,9 +120,16 @@ herr_t specific(void* object, const H5VL_loc_params_t* at, H5VL_object_specific_
       case H5VL_OBJECT_EXISTS:
         *args->args.exists.exists = try_walk(place_of(object), at->loc_data.loc_by_name.name).has_value();
         return 0;
-      case H5VL_OBJECT_LOOKUP:
-        *args->args.lookup.token_ptr = token_of(locate(object, at).object->id);
+      case H5VL_OBJECT_LOOKUP: {
+        // A reference is about to be made. If it is one to a region, HDF5 will look for the dataset in the shadow.
+        const auto place = locate(object, at);
+        auto token = place.object->id;
+        if (place.object->kind == Kind::dataset && place.object->space_class == 1) {
+          token = place.file->shadow->address_for(token, place.object->extent);
+        }
+        *args->args.lookup.token_ptr = token_of(token);
         return 0;
+      }
       case H5VL_OBJECT_VISIT: {
         auto& ask = args->args.visit;
         const auto from = locate(object, at);

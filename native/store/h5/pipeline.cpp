@@ -3,15 +3,10 @@
 #include <H5VLconnector_passthru.h>
 #include <H5VLnative.h>
 
-#include <atomic>
-#include <string>
-
 #include "store/h5/failure.hpp"
 
 namespace sonde::store::h5 {
 namespace {
-
-void* scratch = nullptr;
 
 H5VL_loc_params_t self(H5I_type_t type) {
   H5VL_loc_params_t at{};
@@ -30,37 +25,6 @@ void chunk_operation(void* twin, int operation, H5VL_native_dataset_optional_arg
 
 }  // namespace
 
-void* make_memory_file() {
-  static std::atomic<unsigned> made{0};
-  const Id access = need_id(H5Pcreate(H5P_FILE_ACCESS), "a file access list");
-  need_ok(H5Pset_vol(access, H5VL_NATIVE, nullptr), "its own connector");
-  need_ok(H5Pset_fapl_core(access, 256u << 10, false), "a file in memory");
-  need_ok(H5Pset_fclose_degree(access, H5F_CLOSE_WEAK), "a weak close");
-  const auto name = "sonde-memory-" + std::to_string(++made);
-  void* const file = H5VLfile_create(name.c_str(), H5F_ACC_TRUNC | H5F_ACC_RDWR | H5F_ACC_CREAT, H5P_FILE_CREATE_DEFAULT, access,
-                                     H5P_DATASET_XFER_DEFAULT, nullptr);
-  if (!file) {
-    fail(Why::invalid, "HDF5 refused a file in memory, which the connector needs for filters and old interfaces");
-  }
-  return file;
-}
-
-void close_memory_file(void* file) { H5VLfile_close(file, H5VL_NATIVE, H5P_DATASET_XFER_DEFAULT, nullptr); }
-
-void* scratch_file() {
-  if (!scratch) {
-    scratch = make_memory_file();
-  }
-  return scratch;
-}
-
-void close_scratch_file() {
-  if (scratch) {
-    close_memory_file(scratch);
-    scratch = nullptr;
-  }
-}
-
 Pipeline::Pipeline(hid_t properties, hid_t element, const std::vector<std::uint64_t>& chunk)
     : element_(need_id(H5Tcopy(element), "a copy of a type")), origin_(chunk.size(), 0) {
   const Id creation = need_id(H5Pcopy(properties), "a copy of creation properties");
@@ -72,8 +36,9 @@ Pipeline::Pipeline(hid_t properties, hid_t element, const std::vector<std::uint6
   const Id access = need_id(H5Pcreate(H5P_DATASET_ACCESS), "a dataset access list");
   need_ok(H5Pset_chunk_cache(access, 0, 0, 0), "no chunk cache");  // a write reaches the filters at once
   const Id space = need_id(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr), "the chunk's space");
-  const auto at = self(H5I_FILE);
-  twin_ = H5VLdataset_create(scratch_file(), &at, H5VL_NATIVE, nullptr, H5P_LINK_CREATE_DEFAULT, element_, space, creation, access,
+  static Shadow* const memory = take_shadow();
+  const auto at = self(H5I_GROUP);
+  twin_ = H5VLdataset_create(memory->native(H5I_GROUP), &at, H5VL_NATIVE, nullptr, H5P_LINK_CREATE_DEFAULT, element_, space, creation, access,
                              H5P_DATASET_XFER_DEFAULT, nullptr);
   if (!twin_) {
     fail(Why::unsupported, "HDF5 cannot apply the dataset's filters: one is missing, or does not take this type or chunk");

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "store/h5/datatype.hpp"
+#include "store/h5/shadow.hpp"
 
 namespace sonde::store::h5 {
 
@@ -34,12 +35,5 @@ class Pipeline {
   std::vector<std::uint64_t> origin_;
   void* twin_ = nullptr;  // HDF5's own dataset
 };
-
-/// The file in memory that twins lie in; made when it is first needed.
-void* scratch_file();
-void close_scratch_file();
-/// A file of HDF5's own in memory, and how it is closed. Errors: invalid.
-void* make_memory_file();
-void close_memory_file(void* file);
 
 }  // namespace sonde::store::h5
