@@ -116,7 +116,7 @@ struct Object {
   bool compact = false, filtered = false;
   bool allocated = false;                          ///< contiguous: something was written
   std::uint64_t data_end = 0, heap_end = 0;
-  std::string fill;                                ///< one element in stored form; empty: zeros
+  std::string fill;                                ///< the user's fill value in stored form; empty: none was given
   bool chunks_loaded = false;
   std::map<ChunkAt, Chunk> chunks;
 

@@ -110,6 +110,13 @@ class DatasetIo::Stage {
 
 DatasetIo::DatasetIo(Container& container, Object& object)
     : container_(container), object_(object), type_(decode_type(object.type)), layout_(type_) {
+  if (object_.fill.find_first_not_of('\0') != object_.fill.npos) {
+    // Where filling was ruled out, what was never written may be anything; here it is zeros.
+    const Id list = need_id(H5Pdecode(object_.properties.data()), "to decode creation properties");
+    H5D_fill_time_t when = H5D_FILL_TIME_IFSET;
+    need_ok(H5Pget_fill_time(list, &when), "when to fill");
+    fills_with_zeros_ = when == H5D_FILL_TIME_NEVER;
+  }
   if (!object_.chunk.empty()) {
     chunk_elements_ = product(object_.chunk);
     if (object_.filtered) {
@@ -125,6 +132,20 @@ Id DatasetIo::space() const {
   }
   const std::vector<hsize_t> now(object_.extent.begin(), object_.extent.end()), most(object_.extent_max.begin(), object_.extent_max.end());
   return need_id(H5Screate_simple(static_cast<int>(now.size()), now.data(), most.data()), "a dataspace");
+}
+
+Id DatasetIo::properties(const ReferenceCodec& references) {
+  Id list = object_.properties.empty() ? need_id(H5Pcopy(H5P_DATASET_CREATE_DEFAULT), "a copy of creation properties")
+                                       : need_id(H5Pdecode(object_.properties.data()), "to decode creation properties");
+  if (!object_.fill.empty()) {
+    auto unpack = unpacker(&references);
+    std::vector<std::byte> value(layout_.memory_bytes());
+    unpack.unpack(layout_, reinterpret_cast<const std::byte*>(object_.fill.data()), 1, value.data());
+    const herr_t set = H5Pset_fill_value(list, type_, value.data());
+    unpack.free_all();
+    need_ok(set, "the fill value");
+  }
+  return list;
 }
 
 std::uint64_t DatasetIo::element_count() const { return object_.space_class == 2 ? 0 : product(object_.extent); }
@@ -197,7 +218,7 @@ DatasetIo::Pieces DatasetIo::pieces(hid_t file_space) const {
 }
 
 void DatasetIo::fill(MutableBytes stored) const {
-  if (object_.fill.empty()) {
+  if (fills_with_zeros_) {
     std::memset(stored.data(), 0, stored.size());
     return;
   }
@@ -320,7 +341,7 @@ void DatasetIo::write_stored(hid_t file_space, Bytes stored) {
   if (object_.chunk.empty()) {
     const auto all = element_count();
     if (!object_.allocated) {
-      if (!object_.fill.empty() && points(file_space) < all) {
+      if (!fills_with_zeros_ && points(file_space) < all) {
         const auto n = std::max<std::uint64_t>(1, stage_bytes / size);
         std::vector<std::byte> part(std::min(n, all) * size);
         fill(part);

@@ -26,7 +26,8 @@ class DatasetIo : public DatasetState {
 
   /// A dataspace of the present extent, all selected.
   Id space() const;
-  hid_t type() const { return type_; }
+  /// The creation properties, as they were given.
+  Id properties(const ReferenceCodec& references);
   std::uint64_t storage_bytes();
   /// Chunks that hold something, after flush(); nullptr: none there.
   const Chunk* find_chunk(const hsize_t* offset);
@@ -70,6 +71,7 @@ class DatasetIo : public DatasetState {
   Id type_;
   ElementLayout layout_;
   std::uint64_t chunk_elements_ = 0;
+  bool fills_with_zeros_ = true;
   std::unique_ptr<Pipeline> pipeline_;
   std::map<ChunkAt, Cached> cached_;
   std::uint64_t cached_bytes_ = 0, clock_ = 0;

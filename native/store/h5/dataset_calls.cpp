@@ -77,7 +77,7 @@ void take_layout(Object& object, hid_t creation) {
   object.filtered = filters > 0;
 }
 
-// One element of the fill value in stored form; empty for zeros.
+// One element of the user's fill value in stored form; empty where there is none.
 std::string fill_of(hid_t creation, hid_t type, const ElementLayout& layout, std::string& heap, const ReferenceCodec& codec) {
   H5D_fill_value_t state = H5D_FILL_VALUE_DEFAULT;
   H5Pfill_value_defined(creation, &state);
@@ -88,7 +88,7 @@ std::string fill_of(hid_t creation, hid_t type, const ElementLayout& layout, std
   need_ok(H5Pget_fill_value(creation, type, memory.data()), "the fill value in the dataset's type");
   std::string fill(layout.stored_bytes(), '\0');
   Packer(0, heap, &codec).pack(layout, memory.data(), 1, reinterpret_cast<std::byte*>(fill.data()));
-  return fill.find_first_not_of('\0') == fill.npos ? std::string() : fill;
+  return fill;
 }
 
 void* create(void* object, const H5VL_loc_params_t* at, const char* name, hid_t link_creation, hid_t type, hid_t space, hid_t creation, hid_t,
@@ -127,6 +127,10 @@ void* create(void* object, const H5VL_loc_params_t* at, const char* name, hid_t 
       std::string heap;
       const auto fill = fill_of(creation, own_type, layout, heap, reference_codec(from.file));
 
+      if (!fill.empty()) {
+        // HDF5 encodes a fill value that is a string by its pointer: it is kept apart, and put back by get().
+        need_ok(H5Pset_fill_value(properties, own_type, nullptr), "to take out a fill value");
+      }
       const auto made = container.make(Kind::dataset);
       take_space(*made, space);
       take_layout(*made, creation);
@@ -194,7 +198,7 @@ herr_t get(void* dataset, H5VL_dataset_get_args_t* args, hid_t, void**) {
         args->args.get_dapl.dapl_id = need_id(H5Pcreate(H5P_DATASET_ACCESS), "a property list").release();
         return;
       case H5VL_DATASET_GET_DCPL:
-        args->args.get_dcpl.dcpl_id = decode_properties(self.object->properties, H5P_DATASET_CREATE_DEFAULT).release();
+        args->args.get_dcpl.dcpl_id = self.io().properties(reference_codec(self.file)).release();
         return;
       case H5VL_DATASET_GET_SPACE:
         args->args.get_space.space_id = self.io().space().release();

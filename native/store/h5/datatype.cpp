@@ -41,12 +41,48 @@ std::string encode_type(hid_t type) {
   return out;
 }
 
+namespace {
+
+// A decoded reference inside of a sequence does not know that it is in memory, and compares unequal to its like.
+Id with_known_references(hid_t type) {
+  switch (H5Tget_class(type)) {
+    case H5T_REFERENCE:
+      return need_id(H5Tcopy(H5Tget_size(type) == sizeof(hobj_ref_t)          ? H5T_STD_REF_OBJ
+                             : H5Tget_size(type) == sizeof(hdset_reg_ref_t) ? H5T_STD_REF_DSETREG
+                                                                            : type), "a copy of a type");
+    case H5T_VLEN:
+      return need_id(H5Tvlen_create(with_known_references(need_id(H5Tget_super(type), "a type's base"))), "a sequence type");
+    case H5T_ARRAY: {
+      std::vector<hsize_t> dims(static_cast<std::size_t>(H5Tget_array_ndims(type)));
+      H5Tget_array_dims2(type, dims.data());
+      return need_id(H5Tarray_create2(with_known_references(need_id(H5Tget_super(type), "a type's base")), static_cast<unsigned>(dims.size()),
+                                      dims.data()), "an array type");
+    }
+    case H5T_COMPOUND: {
+      Id out = need_id(H5Tcreate(H5T_COMPOUND, H5Tget_size(type)), "a compound type");
+      for (unsigned k = 0, n = static_cast<unsigned>(H5Tget_nmembers(type)); k < n; ++k) {
+        char* const name = H5Tget_member_name(type, k);
+        const Id member = with_known_references(need_id(H5Tget_member_type(type, k), "a member's type"));
+        const herr_t inserted = H5Tinsert(out, name, H5Tget_member_offset(type, k), member);
+        H5free_memory(name);
+        need_ok(inserted, "a member of a compound type");
+      }
+      return out;
+    }
+    default:
+      return need_id(H5Tcopy(type), "a copy of a type");
+  }
+}
+
+}  // namespace
+
 Id decode_type(const std::string& bytes) {
 #if H5_VERSION_GE(2, 0, 0)
-  return need_id(H5Tdecode2(bytes.data(), bytes.size()), "to decode a datatype");
+  Id type = need_id(H5Tdecode2(bytes.data(), bytes.size()), "to decode a datatype");
 #else
-  return need_id(H5Tdecode(bytes.data()), "to decode a datatype");
+  Id type = need_id(H5Tdecode(bytes.data()), "to decode a datatype");
 #endif
+  return H5Tdetect_class(type, H5T_REFERENCE) > 0 ? with_known_references(type) : std::move(type);
 }
 
 std::string encode_space(hid_t space) {
@@ -123,9 +159,9 @@ void ElementLayout::find_slots(hid_t type, std::size_t at) {
       break;
     }
     case H5T_REFERENCE:
-      if (H5Tequal(type, H5T_STD_REF_DSETREG) > 0) {
+      if (H5Tget_size(type) == sizeof(hdset_reg_ref_t)) {
         slots_.push_back({Slot::Kind::region, at, 0, nullptr});
-      } else if (H5Tequal(type, H5T_STD_REF_OBJ) > 0) {
+      } else if (H5Tget_size(type) == sizeof(hobj_ref_t)) {
         references_.push_back(at);
       } else {
         fail(Why::unsupported, "the store keeps references of the types H5T_STD_REF_OBJ and H5T_STD_REF_DSETREG, not H5T_STD_REF");

@@ -46,7 +46,29 @@ FileState::~FileState() {
   }
 }
 
+namespace {
+
+// A script that asks for a driver of its own means a place that is not the store.
+void check_driver(hid_t access) {
+  const hid_t driver = H5Pget_driver(access);
+  if (driver != H5FD_SEC2 && driver != H5FD_STDIO && driver != H5FD_CORE && driver != H5FD_LOG) {
+    fail(Why::unsupported, "files of this driver (Python objects, split, family, multi, MPI, S3 …) are not for the store; hint: open them in a "
+                           "process without HDF5_VOL_CONNECTOR, or leave the driver out");
+  }
+  void* image = nullptr;
+  std::size_t bytes = 0;
+  if (driver == H5FD_CORE && H5Pget_file_image(access, &image, &bytes) >= 0) {
+    H5free_memory(image);
+    if (bytes > 0) {
+      fail(Why::unsupported, "a file cannot be made from an image in the store; hint: open it in a process without HDF5_VOL_CONNECTOR");
+    }
+  }
+}
+
+}  // namespace
+
 FilePtr open_file(const std::string& name, unsigned intent, hid_t access, bool create, Container::Create how, hid_t properties) {
+  check_driver(access);
   auto file = std::make_shared<FileState>();
   file->given_name = name;
   file->intent = intent & (H5F_ACC_RDWR | H5F_ACC_SWMR_READ | H5F_ACC_SWMR_WRITE);
