@@ -133,7 +133,7 @@ std::uint64_t new_number() {
 // HDF5 reads the class of an error from errno in its text; so does h5py.
 [[noreturn]] void no_such_file(const std::string& name) {
   fail(Why::not_found, "the store has no HDF5 file '" + name + "' (errno = 2, error message = 'No such file or directory'); "
-                       "hint: `sonde store ls h5.files` lists those it has, by absolute path");
+                       "hint: files on disk are not looked at while HDF5_VOL_CONNECTOR names the store");
 }
 
 void run(Batch& batch, const std::string& doing) {

@@ -637,6 +637,24 @@ void DatasetIo::read(hid_t memory_type, hid_t memory_space, hid_t file_space, hi
   need_ok(H5Dscatter(hand_over, &whole, memory_type, memory.space, into), "to scatter a selection");
 }
 
+void DatasetIo::map_references(const std::function<std::uint64_t(std::uint64_t)>& map) {
+  const auto n = element_count();
+  if (n == 0 || (object_.chunk.empty() ? !object_.allocated : object_.data_end == 0)) {
+    return;
+  }
+  std::vector<std::byte> stored(n * layout_.stored_bytes());
+  read_stored(H5S_ALL, stored, H5P_DATASET_XFER_DEFAULT);
+  std::string heap(object_.heap_end, '\0');
+  if (!heap.empty()) {
+    container_.read(object_, Part::heap, {{0, std::as_writable_bytes(std::span(heap))}});
+  }
+  layout_.map_references(stored.data(), n, heap, map);
+  write_stored(H5S_ALL, stored);
+  if (!heap.empty()) {
+    container_.write(object_, Part::heap, {{0, std::as_bytes(std::span(heap))}});
+  }
+}
+
 std::uint64_t DatasetIo::variable_bytes(hid_t file_space, const ReferenceCodec* references) {
   const auto n = points(file_space);
   if (n == 0 || layout_.plain()) {

@@ -34,6 +34,8 @@ class DatasetIo : public DatasetState {
   void read_raw(const Chunk& chunk, void* into);
   void write_raw(const hsize_t* offset, Bytes bytes, std::uint32_t filter_mask);
   ChunkAt chunk_holding(const hsize_t* offset) const;
+  /// After a copy: see ElementLayout::map_references.
+  void map_references(const std::function<std::uint64_t(std::uint64_t)>& map);
   /// What H5Dvlen_get_buf_size asks for.
   std::uint64_t variable_bytes(hid_t file_space, const ReferenceCodec* references);
 

@@ -26,6 +26,12 @@ namespace {
 
 Handle& handle(void* dataset) { return *static_cast<Handle*>(dataset); }
 
+void keep_access(Handle& opened, hid_t access) {
+  if (access > 0 && access != H5P_DATASET_ACCESS_DEFAULT) {
+    opened.access.reset(H5Pcopy(access));
+  }
+}
+
 std::string child_path(const Seat& to) {
   const auto& path = to.group.path;
   return path.empty() ? path : (path.back() == '/' ? path : path + "/") + to.name;
@@ -91,8 +97,8 @@ std::string fill_of(hid_t creation, hid_t type, const ElementLayout& layout, std
   return fill;
 }
 
-void* create(void* object, const H5VL_loc_params_t* at, const char* name, hid_t link_creation, hid_t type, hid_t space, hid_t creation, hid_t,
-             hid_t, void**) {
+void* create(void* object, const H5VL_loc_params_t* at, const char* name, hid_t link_creation, hid_t type, hid_t space, hid_t creation,
+             hid_t access, hid_t, void**) {
   return guarded<void*>("dataset create", H5E_DATASET, nullptr, [&]() -> void* {
     const auto from = locate(object, at);
     Seat to{from, ""};
@@ -143,6 +149,7 @@ void* create(void* object, const H5VL_loc_params_t* at, const char* name, hid_t 
       }
       container.changed(*made);
       auto* const opened = new Handle(H5I_DATASET, from.file, made, name ? child_path(to) : "");
+      keep_access(*opened, access);
       if (!heap.empty()) {
         container.write(*made, Part::heap, {{0, std::as_bytes(std::span(heap))}});
         made->heap_end = heap.size();
@@ -157,13 +164,15 @@ void* create(void* object, const H5VL_loc_params_t* at, const char* name, hid_t 
   });
 }
 
-void* open(void* object, const H5VL_loc_params_t* at, const char* name, hid_t, hid_t, void**) {
+void* open(void* object, const H5VL_loc_params_t* at, const char* name, hid_t access, hid_t, void**) {
   return guarded<void*>("dataset open", H5E_DATASET, nullptr, [&]() -> void* {
     const auto place = name ? walk(locate(object, at), name) : locate(object, at);
     if (place.object->kind != Kind::dataset) {
       fail(Why::type, "'" + std::string(name ? name : place.path) + "' is not a dataset");
     }
-    return new Handle(H5I_DATASET, place.file, place.object, place.path);
+    auto* const opened = new Handle(H5I_DATASET, place.file, place.object, place.path);
+    keep_access(*opened, access);
+    return opened;
   });
 }
 
@@ -195,7 +204,7 @@ herr_t get(void* dataset, H5VL_dataset_get_args_t* args, hid_t, void**) {
     auto& self = handle(dataset);
     switch (args->op_type) {
       case H5VL_DATASET_GET_DAPL:
-        args->args.get_dapl.dapl_id = need_id(H5Pcreate(H5P_DATASET_ACCESS), "a property list").release();
+        args->args.get_dapl.dapl_id = need_id(H5Pcopy(self.access > 0 ? self.access : H5P_DATASET_ACCESS_DEFAULT), "a property list").release();
         return;
       case H5VL_DATASET_GET_DCPL:
         args->args.get_dcpl.dcpl_id = self.io().properties(reference_codec(self.file)).release();

@@ -172,6 +172,35 @@ void ElementLayout::find_slots(hid_t type, std::size_t at) {
   }
 }
 
+void ElementLayout::map_references(std::byte* stored, std::size_t n, std::string& heap,
+                                   const std::function<std::uint64_t(std::uint64_t)>& map) const {
+  auto map_at = [&](std::byte* at) {
+    std::uint64_t id;
+    std::memcpy(&id, at, sizeof id);
+    const auto mapped = id ? map(id) : 0;
+    std::memcpy(at, &mapped, sizeof mapped);
+    return mapped;
+  };
+  for (std::size_t k = 0; k < n; ++k, stored += stored_bytes_) {
+    for (const auto at : references_) {
+      map_at(stored + at);
+    }
+    for (const auto& slot : slots_) {
+      SlotValue value;
+      std::memcpy(&value, stored + slot.stored_at, sizeof value);
+      if (value.position_1 == 0 || slot.kind == Slot::Kind::string) {
+        continue;
+      }
+      auto* const there = reinterpret_cast<std::byte*>(heap.data()) + (value.position_1 - 1);
+      if (slot.kind == Slot::Kind::sequence) {
+        slot.element->map_references(there, value.length, heap, map);
+      } else if (map_at(there) == 0) {  // a region's record begins with its dataset
+        std::memset(stored + slot.stored_at, 0, slot_bytes);
+      }
+    }
+  }
+}
+
 std::uint64_t Packer::append(std::string_view bytes) {
   const auto position = heap_at_ + heap_.size() + 1;
   heap_.append(bytes);

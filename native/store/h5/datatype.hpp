@@ -68,6 +68,8 @@ class ElementLayout {
   bool plain() const { return slots_.empty() && references_.empty(); }
   std::size_t memory_bytes() const { return memory_bytes_; }
   std::size_t stored_bytes() const { return stored_bytes_; }
+  /// Replaces the ids that stored references hold, by what `map` says of them; 0 makes a null reference.
+  void map_references(std::byte* stored, std::size_t n, std::string& heap, const std::function<std::uint64_t(std::uint64_t)>& map) const;
 
  private:
   friend class Packer;

@@ -146,6 +146,9 @@ herr_t optional(void* object, H5VL_optional_args_t* args, hid_t, void**) {
         return;
       case H5VL_NATIVE_FILE_START_SWMR_WRITE:
         // Readers see whole batches anyway; what remains of SWMR is that the flag is seen.
+        if (!(place_of(object).file->intent & H5F_ACC_RDWR)) {
+          fail(Why::read_only, "no write intent on file: it is open read-only; hint: open it with r+ or a");
+        }
         place_of(object).file->intent |= H5F_ACC_SWMR_WRITE;
         return;
       default:

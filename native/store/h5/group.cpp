@@ -118,10 +118,46 @@ class Copier {
         to_.put_attribute(*made, name, attribute);
       }
     }
+    sources_.emplace_back(place, made);
     if (source.kind == Kind::group && !((flags_ & H5O_COPY_SHALLOW_HIERARCHY_FLAG) && depth > 0)) {
       copy_links(place, *made, depth);
     }
     return made;
+  }
+
+  /// References in what was copied lead to the copies; with the flag, what they lead to is copied too. Between files they
+  /// would lead nowhere else.
+  void mend_references() {
+    const bool expand = flags_ & H5O_COPY_EXPAND_REFERENCE_FLAG;
+    if (!expand && &from_.container() == &to_) {
+      return;
+    }
+    for (std::size_t k = 0; k < sources_.size(); ++k) {
+      const auto [place, made] = sources_[k];
+      auto map = [&, source = place](std::uint64_t id) -> std::uint64_t {
+        if (const auto at = done_.find(id); at != done_.end()) {
+          return at->second->id;
+        }
+        if (!expand) {
+          return 0;
+        }
+        const auto copied = copy({source.file, source.container().object(id), ""}, 0);
+        to_.adjust(*copied, 1);  // no link leads to it, so its reference is what keeps it
+        return copied->id;
+      };
+      const auto holds = [](const std::string& type) { return H5Tdetect_class(decode_type(type), H5T_REFERENCE) > 0; };
+      if (made->kind == Kind::dataset && holds(made->type)) {
+        DatasetIo(to_, *made).map_references(map);
+      }
+      for (const auto& [name, attribute] : std::map(to_.attributes(*made))) {
+        if (holds(attribute->type)) {
+          const ElementLayout layout(decode_type(attribute->type));
+          layout.map_references(reinterpret_cast<std::byte*>(attribute->data.data()), attribute->data.size() / layout.stored_bytes(),
+                                attribute->heap, map);
+          to_.store_attribute(*made, name, *attribute);
+        }
+      }
+    }
   }
 
  private:
@@ -140,7 +176,7 @@ class Copier {
       if (target) {
         const auto child = target->file->container == place.file->container || link.kind == Link::Kind::hard
                                ? copy(*target, depth + 1)
-                               : Copier(*target, to_, flags_).copy(*target, depth + 1);
+                               : copy_object(*target, to_, flags_);
         link.kind = Link::Kind::hard;
         link.target = child->id;
         link.path.clear();
@@ -192,11 +228,17 @@ class Copier {
   Container& to_;
   unsigned flags_;
   std::unordered_map<ObjectId, ObjectPtr> done_;
+  std::vector<std::pair<Place, ObjectPtr>> sources_;
 };
 
 }  // namespace
 
-ObjectPtr copy_object(const Place& from, Container& to, unsigned flags) { return Copier(from, to, flags).copy(from, 0); }
+ObjectPtr copy_object(const Place& from, Container& to, unsigned flags) {
+  Copier copier(from, to, flags);
+  auto made = copier.copy(from, 0);
+  copier.mend_references();
+  return made;
+}
 
 // ---- what HDF5 calls
 

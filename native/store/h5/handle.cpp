@@ -235,13 +235,19 @@ Place follow(const Place& group, std::string_view name, const Link& link, hid_t 
     fail(Why::not_found, "too many soft or external links on the way to '" + std::string(name) + "' (at most " + std::to_string(links_max) + ")");
   }
   // As HDF5 does: as it is named, else beside the file that the link is in.
-  unsigned intent = group.file->intent & H5F_ACC_RDWR;
-  Id access = need_id(H5Pcopy(group.file->access), "a copy of access properties");
+  unsigned intent = group.file->intent;
+  Id access;
   if (link_access > 0 && link_access != H5P_LINK_ACCESS_DEFAULT && H5Pisa_class(link_access, H5P_LINK_ACCESS) > 0) {
     unsigned flags = H5F_ACC_DEFAULT;
     if (H5Pget_elink_acc_flags(link_access, &flags) >= 0 && flags != H5F_ACC_DEFAULT) {
-      intent = flags & H5F_ACC_RDWR;
+      intent = flags;
     }
+    if (const hid_t list = H5Pget_elink_fapl(link_access); list > 0) {
+      access.reset(list);
+    }
+  }
+  if (access < 0) {
+    access = need_id(H5Pcopy(group.file->access), "a copy of access properties");
   }
   const auto service = service_of(access);
   const auto beside = (std::filesystem::path(group.container().name()).parent_path() / link.file).string();

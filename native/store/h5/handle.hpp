@@ -46,6 +46,7 @@ struct Handle {
   FilePtr file;
   ObjectPtr object;
   std::string path;                           ///< how it was reached; empty: not known
+  Id access;                                  ///< of a dataset that was opened with properties of its own
   std::string attribute_name;
   std::shared_ptr<Attribute> attribute;
 

@@ -124,7 +124,7 @@ herr_t specific(void* object, const H5VL_loc_params_t* at, H5VL_object_specific_
         // A reference is about to be made. If it is one to a region, HDF5 will look for the dataset in the shadow.
         const auto place = locate(object, at);
         auto token = place.object->id;
-        if (place.object->kind == Kind::dataset && place.object->space_class == 1) {
+        if (place.object->kind == Kind::dataset && place.object->space_class != 2) {
           token = place.file->shadow->address_for(token, place.object->extent);
         }
         *args->args.lookup.token_ptr = token_of(token);

@@ -97,9 +97,12 @@ std::uint64_t Shadow::address_for(std::uint64_t object, const std::vector<std::u
     return twin.address;
   }
   const std::vector<hsize_t> dims(extent.begin(), extent.end()), most(extent.size(), H5S_UNLIMITED), chunk(extent.size(), 1);
-  const Id space = need_id(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), most.data()), "a dataspace");
+  const Id space = need_id(dims.empty() ? H5Screate(H5S_SCALAR) : H5Screate_simple(static_cast<int>(dims.size()), dims.data(), most.data()),
+                           "a dataspace");
   const Id creation = need_id(H5Pcreate(H5P_DATASET_CREATE), "a property list");
-  need_ok(H5Pset_chunk(creation, static_cast<int>(chunk.size()), chunk.data()), "a chunk");
+  if (!dims.empty()) {
+    need_ok(H5Pset_chunk(creation, static_cast<int>(chunk.size()), chunk.data()), "a chunk");
+  }
   const auto at = self(H5I_GROUP);
   const auto name = "twin " + std::to_string(object);  // linked, or it would go with its handle
   Twin twin{need_object(H5VLdataset_create(root_, &at, H5VL_NATIVE, name.c_str(), H5P_LINK_CREATE_DEFAULT, H5T_NATIVE_CHAR, space, creation,
