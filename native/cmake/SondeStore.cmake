@@ -33,7 +33,7 @@ foreach(row "LMDB|LMDB (lmdb.h)|liblmdb-dev" "SQLITE|SQLite (sqlite3.h)|libsqlit
 endforeach()
 
 if(SONDE_STORE_ENABLED)
-  file(GLOB store_sources CONFIGURE_DEPENDS store/*.cpp store/client/*.cpp store/transport/*.cpp
+  file(GLOB store_sources CONFIGURE_DEPENDS store/*.cpp store/client/*.cpp store/transport/*.cpp store/conformance/*.cpp
     store/backend/null.cpp store/backend/memory.cpp store/backend/posix*.cpp)
   add_library(sonde_store SHARED ${store_sources})
   set_target_properties(sonde_store PROPERTIES OUTPUT_NAME sonde-store LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
@@ -77,13 +77,23 @@ if(SONDE_STORE_ENABLED)
   add_library(sonde_service STATIC ${service_sources})
   target_link_libraries(sonde_service PUBLIC sonde_core Threads::Threads)
 
+  # Tries a provider of libfabric where hanging does no harm; the module starts it from beside itself.
+  if(TARGET sonde_store_ofi)
+    add_executable(sonde-ofi-probe store/module/ofi/probe/main.cpp)
+    set_target_properties(sonde-ofi-probe PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib/store")
+    target_link_libraries(sonde-ofi-probe PRIVATE ${CMAKE_DL_LIBS})
+    install(TARGETS sonde-ofi-probe DESTINATION sonde/lib/store)
+    add_executable(sonde-ofi-bench EXCLUDE_FROM_ALL store/module/ofi/bench/main.cpp)
+    target_link_libraries(sonde-ofi-bench PRIVATE sonde_store)
+  endif()
+
   # The server's parts are a library of their own, for its tests.
-  file(GLOB server_sources CONFIGURE_DEPENDS store/server/*.cpp)
+  file(GLOB server_sources CONFIGURE_DEPENDS store/server/*.cpp store/fuzz/hostile.cpp)
   if(server_sources)
     add_library(sonde_store_server STATIC ${server_sources})
     target_link_libraries(sonde_store_server PUBLIC sonde_store)
   endif()
-  foreach(program stored storebench)
+  foreach(program stored storebench storefuzz)
     file(GLOB program_sources CONFIGURE_DEPENDS store/${program}/*.cpp)
     if(program_sources)
       add_executable(sonde-${program} ${program_sources})
@@ -92,6 +102,12 @@ if(SONDE_STORE_ENABLED)
       install(TARGETS sonde-${program} DESTINATION sonde/libexec)
     endif()
   endforeach()
+  if(SONDE_FUZZ)
+    add_executable(sonde-storefuzz-llvm store/fuzz/harness.cpp)
+    set_target_properties(sonde-storefuzz-llvm PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/libexec")
+    target_link_libraries(sonde-storefuzz-llvm PRIVATE sonde_store_server)
+    target_link_options(sonde-storefuzz-llvm PRIVATE -fsanitize=fuzzer)
+  endif()
 endif()
 
 # The HDF5 connector: hdf5/libsonde-h5.so is what HDF5 finds, hdf5/connector/sonde-h5-<version>.so the connector for one

@@ -265,7 +265,8 @@ Result<std::uint64_t> parse_size(std::string_view text) {
       return bad_size(text, "has the unknown unit " + shown(written) + "; allowed: B KiB MiB GiB TiB kB MB GB TB");
     scale = found->scale;
   }
-  const auto product = static_cast<unsigned __int128>(mantissa) * scale;
+  __extension__ typedef unsigned __int128 Wide;
+  const auto product = static_cast<Wide>(mantissa) * scale;
   if (product % denominator != 0) return bad_size(text, "is not a whole number of bytes");
   const auto bytes = product / denominator;
   if (bytes > largest_size) return bad_size(text, "is too large; allowed: up to 2^62 B");

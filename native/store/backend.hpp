@@ -37,6 +37,7 @@ class Backend {
   /// data: each operation by itself; what failed leaves the others alone.
   /// What is read goes to Op::into where that is given (its size bounds the read), else to memory of `arena`.
   /// safety: storage marks what was changed for the next sync(); the caller calls it before it acknowledges.
+  /// Code::sync among them is answered ok and no more: the caller calls sync(true) before it acknowledges the batch.
   /// Never throws, never blocks on the network.
   virtual void execute(std::span<const Op> ops, Safety safety, std::span<Outcome> outcomes, Arena& arena) = 0;
 

@@ -20,11 +20,11 @@ const BackendEntry built_in[] = {
     {"null", bit(Role::data) | bit(Role::kv) | bit(Role::db), open_null},
     {"memory", bit(Role::data), [](Role, const Settings& settings) { return open_memory_data(settings); }},
     {"memory", bit(Role::kv), [](Role, const Settings& settings) { return open_memory_kv(settings); }},
-//    {"posix", bit(Role::data), [](Role, const Settings& settings) { return open_posix(settings); }},
-#ifdef SONDE_HAVE_LMDB_
+    {"posix", bit(Role::data), [](Role, const Settings& settings) { return open_posix(settings); }},
+#ifdef SONDE_HAVE_LMDB
     {"lmdb", bit(Role::kv), [](Role, const Settings& settings) { return open_lmdb(settings); }},
 #endif
-#ifdef SONDE_HAVE_SQLITE_
+#ifdef SONDE_HAVE_SQLITE
     {"memory", bit(Role::db), [](Role, const Settings& settings) { return open_sqlite_memory(settings); }},
     {"sqlite", bit(Role::db), [](Role, const Settings& settings) { return open_sqlite(settings); }},
 #endif

@@ -79,23 +79,24 @@ void Server::accept_all() {
       }
       continue;
     }
-    Reactor* least = reactors_.front().get();
-    std::size_t all = 0;
-    for (auto& r : reactors_) {
-      all += r->sessions();
-      if (r->sessions() < least->sessions()) least = r.get();
-    }
-    if (all >= config_.connections) {
-      ++metrics_.refused;
-      const Outgoing no = plain_frame(wire::Kind::goodbye, bytes_of(wire::encode_text({{"code", "store.unavailable"},
-                                                                                    {"what", "the server has " + std::to_string(all) + " connections, as many as it takes"},
-                                                                                    {"hint", "close some, or start it with more: --connections"}})));
-      (void)!::send(fd, no.head.data(), no.head.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-      ::close(fd);
-      continue;
-    }
-    least->add(fd);
+    serve(fd);
   }
+}
+
+void Server::serve(int fd) {
+  Reactor* least = reactors_.front().get();
+  std::size_t all = 0;
+  for (auto& r : reactors_) {
+    all += r->sessions();
+    if (r->sessions() < least->sessions()) least = r.get();
+  }
+  if (all < config_.connections) return least->add(fd);
+  ++metrics_.refused;
+  const Outgoing no = plain_frame(wire::Kind::goodbye, bytes_of(wire::encode_text({{"code", "store.unavailable"},
+                                                                                  {"what", "the server has " + std::to_string(all) + " connections, as many as it takes"},
+                                                                                  {"hint", "close some, or start it with more: --connections"}})));
+  (void)!::send(fd, no.head.data(), no.head.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  ::close(fd);
 }
 
 void Server::stop(double grace_s) {

@@ -46,6 +46,9 @@ class Server {
   /// No new connections and requests; what is under way is answered within the grace, then backends are synced and closed.
   void stop(double grace_s = 5);
 
+  /// Serves a connected socket as if it had been accepted; takes it.
+  void serve(int fd);
+
   // For sessions.
   const ServerConfig& config() const { return config_; }
   const std::string& token() const { return token_; }

@@ -17,6 +17,7 @@ namespace {
 constexpr std::size_t backlog_max = 4u << 20;   ///< answers that a slow reader may leave in memory before its reads wait
 constexpr std::size_t backlog_low = 1u << 20;
 constexpr std::size_t queued_max = 8u << 20;    ///< frames of one connection that wait for a backend
+constexpr std::size_t turn_bytes = 8u << 20;    ///< read for one connection before others have their turn
 constexpr std::size_t mixed_reads_max = 64u << 20;
 
 bool writes(Code code) {
@@ -85,10 +86,23 @@ void Session::pump() {
     Job& job = jobs_.front();
     const auto message = job.message;
     const bool ended = run_data(*message, job.frame->records, job.frame->data, job.position, scratch_, [this](Outgoing out) { link_->send(std::move(out)); }, true);
-    if (!ended) break;
+    if (!ended) {
+      // Its turn is over, whether the client takes what it gets or not: others are served first.
+      link_->flush();
+      if (link_->backlog() < backlog_low) soon();
+      break;
+    }
     jobs_.pop_front();
     finish_frame(message);
   }
+}
+
+void Session::soon() {
+  if (std::exchange(posted_, true)) return;
+  reactor_.post([self = shared_from_this()] {
+    self->posted_ = false;
+    self->ready();
+  });
 }
 
 void Session::goodbye() {
@@ -310,6 +324,7 @@ void Session::request(const wire::Header& h, Bytes table, Bytes data) {
     records_ = {};
     jobs_.push_back({message, std::move(m.held.back()), position});
     m.held.pop_back();
+    soon();
     receiving_ = false;
     link_->receive(false);
     return;
@@ -557,9 +572,9 @@ void Session::emit_reply(Message& m, bool last, const Emit& emit) {
 bool Session::run_data(Message& m, std::span<const wire::Record> records, Bytes data, Position& position, Scratch& s, const Emit& emit, bool bounded) {
   Backend& backend = server_.lane(Role::data)->backend();
   const std::size_t frame_data = server_.config().frame_data;
-  std::size_t unbounded_reads = 0;
+  std::size_t read = 0;
   while (position.record < records.size()) {
-    if (bounded && link_->backlog() > backlog_max) return false;
+    if (bounded && (read > turn_bytes || link_->backlog() > backlog_max)) return false;
     s.ops.clear();
     s.indexes.clear();
     std::size_t reads = 0;
@@ -577,7 +592,8 @@ bool Session::run_data(Message& m, std::span<const wire::Record> records, Bytes 
         ++position.record;
         continue;
       }
-      if (r.code == Code::object_read) {
+      if (r.code == Code::object_read && m.header.flags & wire::no_reply) op.length = 0;  // nobody will see it
+      if (r.code == Code::object_read && op.length) {
         if (reads >= frame_data) break;
         const std::uint64_t left = r.length - position.done;
         const std::size_t n = static_cast<std::size_t>(std::min<std::uint64_t>(left, frame_data - reads));
@@ -586,7 +602,6 @@ bool Session::run_data(Message& m, std::span<const wire::Record> records, Bytes 
         op.offset = r.offset + position.done;
         op.length = n;
         op.into = m.arena->take(n);
-        if (n == 0) op.into = {};
         reads += n;
         if (n < left) {
           s.ops.push_back(op);
@@ -602,7 +617,8 @@ bool Session::run_data(Message& m, std::span<const wire::Record> records, Bytes 
       ++position.record;
     }
     if (s.ops.empty()) continue;
-    if (!bounded && (unbounded_reads += reads) > mixed_reads_max) {
+    read += reads;
+    if (!bounded && read > mixed_reads_max) {
       for (; position.record < records.size(); ++position.record) answer(m, records[position.record].index, op_of(records[position.record], {}), {Status::too_large, 0, 0, {}}, emit);
       return true;
     }

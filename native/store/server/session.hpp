@@ -81,6 +81,8 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   void finish_frame(const std::shared_ptr<Message>& message);
   void enqueue(std::shared_ptr<Message> message);
   void pump();
+  /// Another turn, after others had theirs.
+  void soon();
 
   struct Scratch {
     std::vector<Op> ops;
@@ -107,7 +109,7 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   std::shared_ptr<Transport> transport_;
   Link* link_ = nullptr;
   State state_ = State::hello;
-  bool alive_ = true, upgrading_ = false, checksum_ = true, receiving_ = true;
+  bool alive_ = true, upgrading_ = false, checksum_ = true, receiving_ = true, posted_ = false;
   std::int64_t since_ns_;
   LinkOptions link_options_;
   std::string client_, client_nonce_, nonce_, wanted_transport_;

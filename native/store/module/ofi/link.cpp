@@ -1,0 +1,1225 @@
+// The engine of every ofi transport: messages, credits, reassembly, remote reads, waiting.
+#include "store/module/ofi/link.hpp"
+
+#include <poll.h>
+#include <rdma/fi_errno.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "core/clock.hpp"
+
+namespace sonde::store::ofi {
+
+namespace {
+
+constexpr std::size_t header_bytes = sizeof(MessageHeader);
+constexpr std::size_t slot_bytes = 32u << 10;     ///< of a message's own memory, header included
+constexpr std::size_t copy_bytes = 8u << 10;      ///< what is left of a frame and no longer is copied: cheaper than a vector
+constexpr std::size_t enrol_bytes = 64u << 10;    ///< pieces from here on are worth a registration of their own
+constexpr std::size_t eager_bytes = 64u << 10;    ///< so much is held back by send() before it goes out by itself
+constexpr std::size_t messages_max = 32, messages_for_control = 4;
+constexpr std::size_t silent_most = 7;             ///< every eighth message completes
+constexpr std::size_t announcements_max = 8, ranges_max = 64;
+constexpr std::uint32_t control_reserve = 2;
+constexpr std::int64_t gone_grace_ns = 100'000'000;  ///< for what a dead peer's last messages may still be in
+constexpr std::int64_t linger_ns = 250'000'000;
+constexpr std::int64_t recent_ns = 1'000'000'000;
+constexpr std::int64_t bell_poll_first_ns = 10'000'000, bell_poll_most_ns = 50'000'000;
+constexpr unsigned look_every = 256;
+
+/// One range of remote memory in an announcement.
+struct Range {
+  std::uint64_t address, key, bytes;
+};
+
+struct Ask {
+  std::uint32_t by_rma, bytes;
+};
+
+Error bad(std::string what) {
+  return {"store.bad_frame", std::move(what), "both sides must run the same version of Sonde"};
+}
+
+Error lost(const std::string& provider, const std::string& why) {
+  return {"store.disconnected", "the connection over '" + provider + "' was lost: " + why, "see the server's log; the next batch connects again"};
+}
+
+bool reached(std::uint32_t count, std::uint32_t number) { return static_cast<std::int32_t>(count - number) >= 0; }
+
+}  // namespace
+
+struct OfiLink::Memory {
+  std::byte* base = nullptr;
+  std::size_t size = 0;
+  Region region;
+};
+
+struct OfiLink::Buffer {
+  Context context;  // first: the provider hands back its address
+  std::byte* at = nullptr;
+  std::size_t taken = 0;  ///< bytes after the header that were delivered
+  MessageHeader header;
+};
+
+struct OfiLink::Frame {
+  Outgoing out;
+  std::size_t bytes = 0, sent = 0;
+};
+
+struct OfiLink::Message {
+  Context context;  // first, as above
+  MessageHeader header;
+  std::byte* slot = nullptr;
+  Memory large;
+  std::array<iovec, 8> pieces;
+  std::array<void*, 8> descriptors;
+  std::size_t n = 0, bytes = 0;
+  std::vector<std::shared_ptr<Frame>> frames;  ///< whose memory this message refers to
+  std::vector<Region> regions;                 ///< of this operation only
+  std::vector<Message*> covers;                ///< that are done when this one is
+  std::uint32_t number = 0;                    ///< of an announcement
+  bool announced = false, complete = false, released = false;
+};
+
+/// Data of an announced frame on its way here.
+struct OfiLink::Reading {
+  struct Step {
+    Context context;  // first, as above
+    iovec piece{};
+    std::uint64_t address = 0, key = 0;
+    Region region;
+  };
+  wire::Header header;
+  Bytes table;
+  bool placed = false;
+  std::vector<iovec> scatter;  ///< where the data goes from `own`, where there are too many places for reads of their own
+  std::vector<std::unique_ptr<Step>> steps;
+  std::size_t posted = 0, outstanding = 0;
+};
+
+struct OfiLink::Measure {
+  Memory memory;
+  bool answered = false, read_done = false;
+  MessageHeader answer;
+  Range range{};
+  Context context;
+};
+
+BufferPlan plan_buffers(const Demands& demands, std::size_t frame_data) {
+  // Pinned memory is dear; a thousand connections share it. Elsewhere a page that no message ever filled is not there.
+  const std::size_t most = std::clamp<std::size_t>(demands.receives / 2, 4, 16);
+  if (demands.local_mr) return {most, 32u << 10};
+  // A frame of the usual size fits into one. Few of the large ones: they are filled in turn, and should stay in a cache.
+  const std::size_t bytes = std::min(frame_data, wire::data_bytes_max) + (16u << 10);
+  return {std::min(most, std::max<std::size_t>(8, (2u << 20) / bytes)), bytes};
+}
+
+OfiLink::OfiLink(std::unique_ptr<Port> port, Control& control, const LinkOptions& options, Sink& sink)
+    : port_(std::move(port)), control_(control), options_(options), sink_(&sink), demands_(port_->demands()), provider_(port_->provider()) {
+  // Sleeping without a descriptor ends with a message over the Control: worth a longer look before it.
+  spin_most_ns_ = port_->waiting() == Wait::none ? 100'000 : 50'000;
+  spin_ns_ = ::sysconf(_SC_NPROCESSORS_ONLN) > 1 ? spin_most_ns_ / 2 : 0;
+}
+
+OfiLink::~OfiLink() {
+  if (port_ && !closed_ && hello_) say_goodbye();
+  shut();
+}
+
+void OfiLink::shut() {
+  if (!port_) return;
+  // First the operations, then the registrations they use, then the domain these belong to, then the memory.
+  port_->stop(agreement_.one_process);
+  for (auto& message : messages_) {
+    for (Region& region : message->regions) port_->strike(region);
+    port_->strike(message->large.region);
+  }
+  if (reading_)
+    for (auto& step : reading_->steps) port_->strike(step->region);
+  for (Memory* memory : {receive_memory_.get(), send_memory_.get(), read_memory_.get(), measure_ ? &measure_->memory : nullptr})
+    if (memory) port_->strike(memory->region);
+  if (agreement_.one_process)
+    retire(std::move(port_), agreement_.token);
+  else
+    port_.reset();
+  for (auto& message : messages_) free_memory(message->large);
+  for (Memory* memory : {receive_memory_.get(), send_memory_.get(), read_memory_.get(), measure_ ? &measure_->memory : nullptr})
+    if (memory) free_memory(*memory);
+  arrived_.clear();
+  early_.clear();
+  unposted_.clear();
+  idle_.clear();
+  announcements_.clear();
+  silent_.clear();
+  stalled_ = nullptr;
+  reading_.reset();
+  measure_.reset();
+  buffers_.clear();
+  messages_.clear();
+  queue_.clear();
+  queued_bytes_ = in_flight_ = 0;
+}
+
+Result<void> OfiLink::allocate(Memory& memory, std::size_t bytes, bool remote) {
+  void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED)
+    return Error{"store.no_memory", "no memory for " + std::to_string(bytes) + " bytes of buffers", "close other connections, or raise the memory limit"};
+  memory.base = static_cast<std::byte*>(base);
+  memory.size = bytes;
+  if (demands_.local_mr || remote) {
+    auto region = port_->enrol(base, bytes, remote);
+    if (!region) {
+      free_memory(memory);
+      return region.error();
+    }
+    memory.region = *region;
+  }
+  return {};
+}
+
+void OfiLink::free_memory(Memory& memory) {
+  if (memory.base) ::munmap(memory.base, memory.size);
+  memory = {};
+}
+
+Result<void> OfiLink::prepare(const Agreement& agreement) {
+  agreement_ = agreement;
+  receive_memory_ = std::make_unique<Memory>();
+  send_memory_ = std::make_unique<Memory>();
+  if (auto ok = allocate(*receive_memory_, agreement_.own_buffers * agreement_.own_bytes); !ok) return ok;
+  if (auto ok = allocate(*send_memory_, (messages_max + messages_for_control) * slot_bytes); !ok) return ok;
+  for (std::size_t k = 0; k < agreement_.own_buffers; ++k) {
+    auto& buffer = buffers_.emplace_back(std::make_unique<Buffer>());
+    buffer->context.op = Context::Op::receive;
+    buffer->at = receive_memory_->base + k * agreement_.own_bytes;
+    if (!post_receive(*buffer))
+      return Error{"store.fabric", "'" + provider_ + "' takes no more than " + std::to_string(k) + " receives", "choose another provider"};
+  }
+  return {};
+}
+
+bool OfiLink::post_receive(Buffer& buffer) {
+  buffer.taken = 0;
+  return port_->receive(buffer.at, agreement_.own_bytes, demands_.local_mr ? &receive_memory_->region : nullptr, &buffer.context) == 0;
+}
+
+Result<void> OfiLink::greet(std::uint64_t token, Deadline deadline) {
+  bool said = false;
+  while (true) {
+    if (!said) said = say(MessageKind::hello, token);
+    collect();
+    if (failure_) return *failure_;
+    if (said && hello_) break;
+    while (true) {
+      const Event event = port_->event(nullptr);
+      if (event == Event::none) break;
+      if (event == Event::shutdown || event == Event::failed) return lost(provider_, "the peer hung up during the greeting");
+    }
+    if (deadline.passed())
+      return Error{"store.timed_out", "no greeting over '" + provider_ + "' in time", "the provider may be blocked between these hosts; try another"};
+    // Nothing is known yet about who has a core: be gentle.
+    const timespec pause{0, 20'000};
+    ::nanosleep(&pause, nullptr);
+  }
+  if (hello_token_ != token) return bad("somebody else answered over '" + provider_ + "'");
+  port_->settle();
+  return {};
+}
+
+// ---- sending
+
+void OfiLink::send(Outgoing frame) {
+  if (closed_ || failure_ || said_bye_) return;
+  auto entry = std::make_shared<Frame>();
+  entry->bytes = frame.head.size();
+  for (const Segment& s : frame.segments) entry->bytes += s.size();
+  entry->out = std::move(frame);
+  queued_bytes_ += entry->bytes;
+  queue_.push_back(std::move(entry));
+  if (queued_bytes_ >= eager_bytes) pump();
+}
+
+void OfiLink::flush() {
+  if (closed_ || queue_.empty()) return;
+  pump();
+  // Whoever sleeps without a descriptor said so before its last look at the queue; this look is ours.
+  if (port_->waiting() == Wait::none) collect();
+}
+
+bool OfiLink::credit_left(bool control) const {
+  return sent_ - peer_given_ + (control ? 0 : control_reserve) < agreement_.peer_buffers;
+}
+
+OfiLink::Message* OfiLink::take_message(bool control) {
+  if (idle_.empty()) {
+    if (messages_.size() >= messages_max + messages_for_control) return nullptr;
+    auto& message = messages_.emplace_back(std::make_unique<Message>());
+    message->context.op = Context::Op::send;
+    message->slot = send_memory_->base + (messages_.size() - 1) * slot_bytes;
+    idle_.push_back(message.get());
+  }
+  if (!control && in_flight_ + silent_.size() >= std::min(messages_max, demands_.sends - 1)) return nullptr;
+  Message* message = idle_.back();
+  idle_.pop_back();
+  message->n = 1;
+  message->bytes = 0;
+  message->pieces[0] = {message->slot, header_bytes};
+  message->descriptors[0] = demands_.local_mr ? send_memory_->region.descriptor : nullptr;
+  message->header = {};
+  message->announced = message->complete = message->released = false;
+  return message;
+}
+
+void OfiLink::recycle(Message* message) {
+  message->frames.clear();
+  for (Region& region : message->regions) port_->strike(region);
+  message->regions.clear();
+  idle_.push_back(message);
+}
+
+void OfiLink::frame_done(Message& message) {
+  (void)message;
+  ++frames_sent_;
+  queue_.pop_front();
+}
+
+void OfiLink::pump() {
+  if (closed_ || failure_ || !port_) return;
+  if (stalled_) {
+    if (!credit_left(false)) return;
+    Message* message = stalled_;
+    stalled_ = nullptr;
+    if (!post(message)) return;
+  }
+  while (!queue_.empty() && credit_left(false)) {
+    if (options_.await && in_flight_) return;
+    Message* message = build();
+    if (!message || !post(message)) return;
+  }
+}
+
+OfiLink::Message* OfiLink::build() {
+  Message* message = take_message(false);
+  if (!message) return nullptr;
+  message->header.kind = static_cast<std::uint8_t>(MessageKind::stream);
+  const std::size_t most = agreement_.peer_bytes - header_bytes;
+  const Frame& frame = *queue_.front();
+  if (!options_.gather) {
+    // One piece a message: the header, the table, a segment.
+    std::size_t at = frame.sent, piece = 0;
+    const std::size_t head = frame.out.head.size();
+    if (at < wire::header_bytes) {
+      piece = std::min(wire::header_bytes, head) - at;
+    } else if (at < head) {
+      piece = head - at;
+    } else {
+      at -= head;
+      for (const Segment& s : frame.out.segments) {
+        if (at < s.size()) {
+          piece = s.size() - at;
+          break;
+        }
+        at -= s.size();
+      }
+    }
+    build_large(*message, std::min(piece, most));
+  } else if (frame.sent == 0 && agreement_.rma_from >= 0 && build_announcement(*message)) {
+  } else if (frame.bytes - frame.sent <= copy_bytes) {
+    build_copies(*message);
+  } else {
+    build_large(*message, std::min(frame.bytes - frame.sent, most));
+  }
+  return message;
+}
+
+/// Calls `use` with each piece of the next `bytes` of a frame.
+template <typename Use>
+static void each_piece(const Outgoing& out, std::size_t skip, std::size_t bytes, Use use) {
+  const auto give = [&](Bytes piece) {
+    if (skip >= piece.size()) {
+      skip -= piece.size();
+      return;
+    }
+    const Bytes part = piece.subspan(skip, std::min(bytes, piece.size() - skip));
+    skip = 0;
+    bytes -= part.size();
+    if (!part.empty()) use(part);
+  };
+  give(out.head);
+  for (const Segment& s : out.segments) {
+    if (!bytes) break;
+    give(s);
+  }
+}
+
+/// Small frames, one behind the other, as many as there are and fit.
+void OfiLink::build_copies(Message& m) {
+  const std::size_t room = std::min(slot_bytes, agreement_.peer_bytes);
+  std::size_t at = header_bytes;
+  while (!queue_.empty()) {
+    Frame& frame = *queue_.front();
+    const std::size_t bytes = frame.bytes - frame.sent;
+    if (bytes > copy_bytes || at + bytes > room) break;
+    each_piece(frame.out, frame.sent, bytes, [&](Bytes part) {
+      std::memcpy(m.slot + at, part.data(), part.size());
+      at += part.size();
+    });
+    queued_bytes_ -= bytes;
+    frame_done(m);
+  }
+  if (at == header_bytes) {
+    // What the peer takes at once is less than one small frame.
+    build_large(m, std::min(queue_.front()->bytes - queue_.front()->sent, agreement_.peer_bytes - header_bytes));
+    return;
+  }
+  m.pieces[0].iov_len = at;
+  m.bytes = at - header_bytes;
+}
+
+/// A piece of one frame, from where it lies if the provider takes so many vectors, else gathered.
+void OfiLink::build_large(Message& m, std::size_t bytes) {
+  const std::shared_ptr<Frame> frame = queue_.front();
+  const std::size_t vectors = std::min(demands_.iovs, m.pieces.size());
+  std::size_t in_slot = header_bytes, n = 1;
+  bool in_place = true;
+  // The frame's head, and whatever small pieces come before the first large one, travel with the message's header.
+  each_piece(frame->out, frame->sent, bytes, [&](Bytes part) {
+    if (!in_place) return;
+    if (n == 1 && part.size() <= copy_bytes && in_slot + part.size() <= slot_bytes) {
+      in_slot += part.size();
+    } else if (n < vectors && (!demands_.local_mr || part.size() >= enrol_bytes)) {
+      ++n;
+    } else {
+      in_place = false;
+    }
+  });
+  std::byte* to = m.slot;
+  if (!in_place) {
+    n = 1;
+    if (header_bytes + bytes > slot_bytes) {
+      if (m.large.size < header_bytes + bytes) {
+        port_->strike(m.large.region);
+        free_memory(m.large);
+        if (auto ok = allocate(m.large, header_bytes + std::max(bytes, agreement_.peer_bytes)); !ok) return fail(ok.error());
+      }
+      to = m.large.base;
+      m.descriptors[0] = demands_.local_mr ? m.large.region.descriptor : nullptr;
+    }
+  }
+  m.n = 1;
+  std::size_t at = header_bytes;
+  each_piece(frame->out, frame->sent, bytes, [&](Bytes part) {
+    if (!in_place || (m.n == 1 && part.size() <= copy_bytes && at + part.size() <= slot_bytes)) {
+      std::memcpy(to + at, part.data(), part.size());
+      at += part.size();
+      return;
+    }
+    m.pieces[m.n] = {const_cast<std::byte*>(part.data()), part.size()};
+    m.descriptors[m.n] = nullptr;
+    if (demands_.local_mr) {
+      auto region = port_->enrol(m.pieces[m.n].iov_base, part.size(), false);
+      if (!region) return fail(region.error());
+      m.regions.push_back(*region);
+      m.descriptors[m.n] = region->descriptor;
+    }
+    ++m.n;
+  });
+  m.pieces[0] = {to, at};
+  m.bytes = bytes;
+  queued_bytes_ -= bytes;
+  frame->sent += bytes;
+  if (m.n > 1) m.frames.push_back(frame);
+  if (frame->sent == frame->bytes) frame_done(m);
+}
+
+/// Head and table now, the data when the peer reads it. False: not this frame, not now.
+bool OfiLink::build_announcement(Message& m) {
+  const std::shared_ptr<Frame> frame = queue_.front();
+  const std::size_t head = frame->out.head.size(), data = frame->bytes - head;
+  if (data == 0 || data < static_cast<std::size_t>(agreement_.rma_from) || announcements_.size() >= announcements_max) return false;
+  const std::size_t room = std::min(slot_bytes, agreement_.peer_bytes) - header_bytes;
+  if (head + 8 + sizeof(Range) > room) return false;
+  std::size_t n = 0, least = data;
+  for (const Segment& s : frame->out.segments)
+    if (!s.empty()) {
+      ++n;
+      least = std::min(least, s.size());
+    }
+  std::vector<Range> ranges;
+  const auto range_of = [&](const Region& region, const void* at, std::size_t bytes) {
+    ranges.push_back({demands_.virtual_addr ? reinterpret_cast<std::uintptr_t>(at) : 0, region.key, bytes});
+  };
+  if (n <= ranges_max && (n == 1 || least >= enrol_bytes) && 8 + n * sizeof(Range) + head <= room) {
+    for (const Segment& s : frame->out.segments) {
+      if (s.empty()) continue;
+      auto region = port_->enrol(const_cast<std::byte*>(s.data()), s.size(), true);
+      if (!region) {
+        for (Region& r : m.regions) port_->strike(r);
+        m.regions.clear();
+        return false;
+      }
+      m.regions.push_back(*region);
+      range_of(*region, s.data(), s.size());
+    }
+  } else {
+    // Many small segments: one contiguous copy is cheaper than a registration and a read for each.
+    if (m.large.size < data || !m.large.region.mr) {
+      port_->strike(m.large.region);
+      free_memory(m.large);
+      if (!allocate(m.large, std::max(data, agreement_.frame_data), true)) return false;
+    }
+    std::size_t at = 0;
+    for (const Segment& s : frame->out.segments) {
+      if (!s.empty()) std::memcpy(m.large.base + at, s.data(), s.size());
+      at += s.size();
+    }
+    range_of(m.large.region, m.large.base, data);
+  }
+  const std::uint32_t counts[2] = {static_cast<std::uint32_t>(head), static_cast<std::uint32_t>(ranges.size())};
+  std::size_t at = header_bytes;
+  const auto put = [&](const void* from, std::size_t bytes) {
+    std::memcpy(m.slot + at, from, bytes);
+    at += bytes;
+  };
+  put(counts, sizeof counts);
+  put(ranges.data(), ranges.size() * sizeof(Range));
+  put(frame->out.head.data(), head);
+  m.pieces[0].iov_len = at;
+  m.bytes = at - header_bytes;
+  m.header.kind = static_cast<std::uint8_t>(MessageKind::announce);
+  m.announced = true;
+  m.number = ++announced_;
+  m.frames.push_back(frame);
+  announcements_.push_back(&m);
+  queued_bytes_ -= frame->bytes;
+  frame->sent = frame->bytes;
+  ++frames_by_rma_;
+  frame_done(m);
+  return true;
+}
+
+bool OfiLink::post(Message* m) {
+  if (failure_) {
+    stalled_ = m;
+    return false;
+  }
+  // Everything that counts is written at the last moment, so that what the provider refused may be overtaken.
+  m->header.bytes = static_cast<std::uint32_t>(m->bytes);
+  m->header.sequence = sent_;
+  m->header.given = given_;
+  m->header.released = released_;
+  m->header.seen = received_;
+  std::memcpy(m->pieces[0].iov_base, &m->header, header_bytes);
+  ssize_t r = -FI_EAGAIN;
+  bool injected = false, silent = false;
+  if (m->n == 1 && m->pieces[0].iov_len <= demands_.inject && !options_.await && !m->announced) {
+    r = port_->inject(m->pieces[0].iov_base, m->pieces[0].iov_len);
+    injected = r == 0;
+  }
+  if (!injected) {
+    // A copy needs no word of its own: its memory is used again once a later message is done.
+    silent = demands_.in_order && m->frames.empty() && m->regions.empty() && !m->announced && !options_.await &&
+             m->header.kind != static_cast<std::uint8_t>(MessageKind::answer) && silent_.size() < std::min(silent_most, demands_.sends / 4);
+    r = port_->send(m->pieces.data(), m->descriptors.data(), m->n, &m->context, !silent);
+    m->context.busy = r == 0;
+  }
+  if (r == -FI_EAGAIN) {
+    stalled_ = m;
+    return false;
+  }
+  if (r != 0) {
+    stalled_ = m;
+    lose("sending: " + fabric_error(static_cast<int>(r)));
+    return false;
+  }
+  ++sent_;
+  ++messages_sent_;
+  given_told_ = given_;
+  released_told_ = released_;
+  asleep_told_ = false;
+  const auto kind = static_cast<MessageKind>(m->header.kind);
+  if (kind != MessageKind::asleep && kind != MessageKind::credit) last_sent_ns_ = now_ns();
+  if (injected) {
+    recycle(m);
+  } else if (silent) {
+    silent_.push_back(m);
+  } else {
+    m->covers = std::move(silent_);
+    silent_.clear();
+    ++in_flight_;
+  }
+  if (peer_asleep_) {
+    peer_asleep_ = false;
+    control_.ring();
+  }
+  return true;
+}
+
+/// A message without content. False: not now.
+bool OfiLink::say(MessageKind kind, std::uint64_t token) {
+  if (failure_ || !credit_left(true)) return false;
+  Message* message = take_message(true);
+  if (!message) return false;
+  message->header.kind = static_cast<std::uint8_t>(kind);
+  message->header.token = token;
+  Message* const waiting = stalled_;
+  const bool ok = post(message);
+  if (!ok) recycle(message);
+  stalled_ = waiting;
+  return ok;
+}
+
+void OfiLink::drop_released() {
+  while (!announcements_.empty() && reached(peer_released_, announcements_.front()->number)) {
+    Message* message = announcements_.front();
+    announcements_.pop_front();
+    message->released = true;
+    if (message->complete) recycle(message);
+  }
+}
+
+// ---- receiving
+
+std::size_t OfiLink::collect() {
+  if (!port_) return 0;
+  std::array<Done, 16> done;
+  std::size_t total = 0;
+  for (int round = 0; round < 4; ++round) {
+    const std::size_t n = port_->poll(done.data(), done.size());
+    total += n;
+    for (std::size_t k = 0; k < n; ++k) {
+      Context* context = done[k].context;
+      if (done[k].error) {
+        if (done[k].error == FI_ETRUNC)
+          fail(bad("a message over '" + provider_ + "' is longer than was agreed"));
+        else
+          lose(done[k].why);
+        if (context) context->busy = false;
+        continue;
+      }
+      if (!context) continue;
+      context->busy = false;
+      switch (context->op) {
+        case Context::Op::receive:
+          arrived(*reinterpret_cast<Buffer*>(context), done[k].bytes);
+          break;
+        case Context::Op::send: {
+          auto* message = reinterpret_cast<Message*>(context);
+          --in_flight_;
+          message->complete = true;
+          for (Message* before : message->covers) recycle(before);
+          message->covers.clear();
+          if (!message->announced || message->released) recycle(message);
+          break;
+        }
+        case Context::Op::read:
+          if (measure_ && context == &measure_->context)
+            measure_->read_done = true;
+          else if (reading_)
+            --reading_->outstanding;
+          break;
+      }
+    }
+    if (n < done.size()) break;
+  }
+  return total;
+}
+
+void OfiLink::arrived(Buffer& buffer, std::size_t bytes) {
+  if (poisoned_) return;
+  MessageHeader& h = buffer.header;
+  if (bytes < header_bytes) return fail(bad("a message of " + std::to_string(bytes) + " bytes over '" + provider_ + "' has no header"));
+  std::memcpy(&h, buffer.at, header_bytes);
+  if (h.magic != MessageHeader{}.magic || h.kind < static_cast<std::uint8_t>(MessageKind::hello) || h.kind > static_cast<std::uint8_t>(MessageKind::answer))
+    return fail(bad("a message over '" + provider_ + "' is not Sonde's"));
+  if (h.bytes != bytes - header_bytes)
+    return fail(bad("a message over '" + provider_ + "' has " + std::to_string(bytes - header_bytes) + " bytes and says " + std::to_string(h.bytes)));
+  if (!reached(sent_, h.given) || !reached(announced_, h.released)) return fail(bad("the peer gives back more than it got over '" + provider_ + "'"));
+  if (h.sequence - next_sequence_ >= agreement_.own_buffers) return fail(bad("a message over '" + provider_ + "' is out of sequence"));
+  ++received_;
+  asleep_told_ = false;
+  if (!reached(peer_given_, h.given)) peer_given_ = h.given;
+  if (!reached(peer_released_, h.released)) {
+    peer_released_ = h.released;
+    drop_released();
+  }
+  if (h.sequence != next_sequence_) {
+    early_.push_back(&buffer);
+    return;
+  }
+  in_turn(buffer);
+  for (bool again = !early_.empty(); again && !poisoned_;) {
+    again = false;
+    for (std::size_t k = 0; k < early_.size(); ++k)
+      if (early_[k]->header.sequence == next_sequence_) {
+        Buffer* next = early_[k];
+        early_.erase(early_.begin() + static_cast<std::ptrdiff_t>(k));
+        in_turn(*next);
+        again = !early_.empty();
+        break;
+      }
+  }
+}
+
+/// What concerns the Link itself is taken at once; the rest waits for deliver().
+void OfiLink::in_turn(Buffer& buffer) {
+  ++next_sequence_;
+  const MessageHeader& h = buffer.header;
+  const auto kind = static_cast<MessageKind>(h.kind);
+  if (kind != MessageKind::asleep) peer_asleep_ = false;
+  switch (kind) {
+    case MessageKind::stream:
+    case MessageKind::announce:
+      arrived_.push_back(&buffer);
+      return;
+    case MessageKind::bye:
+      arrived_.push_back(&buffer);
+      say(MessageKind::bye_seen);
+      return;
+    case MessageKind::hello:
+      hello_ = true;
+      hello_token_ = h.token;
+      break;
+    case MessageKind::asleep:
+      // What was sent after the peer's last look it has not seen, and it will not look again by itself.
+      if (h.seen != sent_)
+        control_.ring();
+      else
+        peer_asleep_ = true;
+      break;
+    case MessageKind::bye_seen:
+      bye_seen_ = true;
+      break;
+    case MessageKind::ask:
+    case MessageKind::answer:
+      answer_measure(buffer);
+      break;
+    case MessageKind::credit:
+      break;
+  }
+  give_back(buffer);
+}
+
+void OfiLink::give_back(Buffer& buffer) {
+  if (!port_) return;
+  if (post_receive(buffer))
+    ++given_;
+  else
+    unposted_.push_back(&buffer);
+}
+
+int OfiLink::deliver() {
+  int frames = 0;
+  while (receiving_ && !closed_ && !arrived_.empty()) {
+    Buffer& buffer = *arrived_.front();
+    const auto kind = static_cast<MessageKind>(buffer.header.kind);
+    if (kind == MessageKind::bye) {
+      peer_said_bye_ = true;
+      arrived_.pop_front();
+      close_now(nullptr);
+      break;
+    }
+    if (!(kind == MessageKind::stream ? take_stream(buffer, frames) : take_announcement(buffer, frames))) break;
+    arrived_.pop_front();
+    give_back(buffer);
+  }
+  return frames;
+}
+
+/// True: the whole message is used up.
+bool OfiLink::take_stream(Buffer& buffer, int& frames) {
+  while (buffer.taken < buffer.header.bytes) {
+    if (!receiving_ || closed_ || poisoned_) return false;
+    const std::byte* at = buffer.at + header_bytes + buffer.taken;
+    const std::size_t left = buffer.header.bytes - buffer.taken;
+    if (part_.empty() && left >= wire::header_bytes) {
+      const auto header = wire::decode(at);
+      if (!header) {
+        fail(header.error());
+        return false;
+      }
+      const std::size_t head = wire::header_bytes + (*header).table_bytes, whole = head + (*header).data_bytes;
+      if (left >= whole) {
+        buffer.taken += whole;
+        ++frames;
+        sink_->frame(*this, *header, {at + wire::header_bytes, (*header).table_bytes}, {at + head, (*header).data_bytes}, false);
+        continue;
+      }
+    }
+    if (!continue_part(buffer, frames)) return false;
+  }
+  return true;
+}
+
+/// A frame over several messages: takes what this one has of it. False: an error, or deliveries are to stop.
+bool OfiLink::continue_part(Buffer& buffer, int& frames) {
+  const std::byte* at = buffer.at + header_bytes + buffer.taken;
+  std::size_t left = buffer.header.bytes - buffer.taken;
+  if (part_placed_) {
+    while (left && place_left_) {
+      iovec& place = places_[place_at_];
+      const std::size_t n = std::min(left, place.iov_len);
+      std::memcpy(place.iov_base, at, n);
+      place.iov_base = static_cast<std::byte*>(place.iov_base) + n;
+      place.iov_len -= n;
+      if (place.iov_len == 0) ++place_at_;
+      at += n;
+      left -= n;
+      place_left_ -= n;
+      buffer.taken += n;
+    }
+    if (place_left_) return true;
+  } else {
+    if (part_.empty()) {
+      part_known_ = false;
+      part_need_ = wire::header_bytes;
+    }
+    const std::size_t n = std::min(left, part_need_ - part_.size());
+    part_.insert(part_.end(), at, at + n);
+    buffer.taken += n;
+    if (part_.size() < part_need_) return true;
+    if (!part_known_) {
+      const auto header = wire::decode(part_.data());
+      if (!header) {
+        fail(header.error());
+        return false;
+      }
+      part_header_ = *header;
+      part_known_ = true;
+      part_need_ += part_header_.table_bytes;
+      if (part_.size() < part_need_) return true;
+    }
+    const std::size_t head = wire::header_bytes + part_header_.table_bytes;
+    if (part_.size() == head && part_header_.data_bytes) {
+      places_.clear();
+      if (sink_->place(*this, part_header_, Bytes(part_).subspan(wire::header_bytes), places_)) {
+        std::size_t room = 0;
+        for (const iovec& place : places_) room += place.iov_len;
+        if (room != part_header_.data_bytes) {
+          fail({"store.internal", "a frame's places hold " + std::to_string(room) + " bytes, its data has " + std::to_string(part_header_.data_bytes), "please report this"});
+          return false;
+        }
+        part_placed_ = true;
+        place_at_ = 0;
+        place_left_ = room;
+      } else {
+        part_need_ = head + part_header_.data_bytes;
+        part_.reserve(part_need_);
+      }
+      return true;
+    }
+  }
+  const std::size_t head = wire::header_bytes + part_header_.table_bytes;
+  const bool placed = part_placed_;
+  std::vector<std::byte> whole;
+  whole.swap(part_);
+  part_placed_ = part_known_ = false;
+  ++frames;
+  const Bytes bytes = whole;
+  sink_->frame(*this, part_header_, bytes.subspan(wire::header_bytes, part_header_.table_bytes), placed ? Bytes{} : bytes.subspan(head), placed);
+  if (whole.capacity() <= 2 * wire::data_bytes_max && part_.empty()) {
+    whole.clear();
+    part_.swap(whole);  // its room serves the next
+  }
+  return true;
+}
+
+bool OfiLink::take_announcement(Buffer& buffer, int& frames) {
+  if (!part_.empty()) {
+    fail(bad("a frame is announced in the middle of another"));
+    return false;
+  }
+  if (!reading_) {
+    const std::byte* at = buffer.at + header_bytes;
+    const std::size_t bytes = buffer.header.bytes;
+    std::uint32_t counts[2];
+    if (bytes < sizeof counts) {
+      fail(bad("an announcement is cut short"));
+      return false;
+    }
+    std::memcpy(counts, at, sizeof counts);
+    const std::size_t head = counts[0], n = counts[1];
+    if (n == 0 || n > ranges_max || head < wire::header_bytes || bytes != sizeof counts + n * sizeof(Range) + head) {
+      fail(bad("an announcement's lengths do not add up"));
+      return false;
+    }
+    std::vector<Range> ranges(n);
+    std::memcpy(ranges.data(), at + sizeof counts, n * sizeof(Range));
+    const std::byte* frame = at + sizeof counts + n * sizeof(Range);
+    const auto header = wire::decode(frame);
+    if (!header) {
+      fail(header.error());
+      return false;
+    }
+    const wire::Header& h = *header;
+    std::uint64_t announced = 0;
+    for (const Range& range : ranges) announced += range.bytes > wire::data_bytes_max ? wire::data_bytes_max + 1 : range.bytes;
+    if (head != wire::header_bytes + h.table_bytes || announced != h.data_bytes) {
+      fail(bad("an announcement's lengths do not add up"));
+      return false;
+    }
+    auto reading = std::make_unique<Reading>();
+    reading->header = h;
+    reading->table = {frame + wire::header_bytes, h.table_bytes};
+    std::vector<iovec> places;
+    reading->placed = sink_->place(*this, h, reading->table, places);
+    std::size_t room = 0;
+    for (const iovec& place : places) room += place.iov_len;
+    if (reading->placed && room != h.data_bytes) {
+      fail({"store.internal", "a frame's places hold " + std::to_string(room) + " bytes, its data has " + std::to_string(h.data_bytes), "please report this"});
+      return false;
+    }
+    const bool own = !reading->placed || places.size() > announcements_max;
+    if (own) {
+      if (reading->placed) reading->scatter = places;
+      if (!read_memory_) read_memory_ = std::make_unique<Memory>();
+      if (read_memory_->size < h.data_bytes) {
+        port_->strike(read_memory_->region);
+        free_memory(*read_memory_);
+        if (auto ok = allocate(*read_memory_, std::max<std::size_t>(h.data_bytes, agreement_.frame_data)); !ok) {
+          fail(ok.error());
+          return false;
+        }
+      }
+      places.assign(1, {read_memory_->base, h.data_bytes});
+    }
+    std::size_t place = 0, used = 0;
+    for (const Range& range : ranges) {
+      for (std::uint64_t done = 0; done < range.bytes;) {
+        while (used == places[place].iov_len) {
+          ++place;
+          used = 0;
+        }
+        const std::size_t n_bytes = std::min<std::size_t>(range.bytes - done, places[place].iov_len - used);
+        auto step = std::make_unique<Reading::Step>();
+        step->context.op = Context::Op::read;
+        step->piece = {static_cast<std::byte*>(places[place].iov_base) + used, n_bytes};
+        step->address = range.address + done;
+        step->key = range.key;
+        if (demands_.local_mr && !own) {
+          auto region = port_->enrol(step->piece.iov_base, n_bytes, false);
+          if (!region) {
+            fail(region.error());
+            return false;
+          }
+          step->region = *region;
+        }
+        used += n_bytes;
+        done += n_bytes;
+        reading->steps.push_back(std::move(step));
+      }
+    }
+    reading_ = std::move(reading);
+  }
+  post_reads();
+  if (poisoned_ || reading_->posted < reading_->steps.size() || reading_->outstanding) return false;
+  const std::unique_ptr<Reading> reading = std::move(reading_);
+  for (auto& step : reading->steps) port_->strike(step->region);
+  Bytes data;
+  if (!reading->placed) data = {read_memory_->base, reading->header.data_bytes};
+  const std::byte* from = reading->scatter.empty() ? nullptr : read_memory_->base;
+  for (const iovec& place : reading->scatter) {
+    std::memcpy(place.iov_base, from, place.iov_len);
+    from += place.iov_len;
+  }
+  ++released_;
+  ++frames;
+  sink_->frame(*this, reading->header, reading->table, data, reading->placed);
+  return true;
+}
+
+void OfiLink::post_reads() {
+  while (reading_->posted < reading_->steps.size()) {
+    auto& step = *reading_->steps[reading_->posted];
+    void* descriptor = step.region.mr ? step.region.descriptor : read_memory_ ? read_memory_->region.descriptor : nullptr;
+    const ssize_t r = port_->read(&step.piece, &descriptor, 1, step.address, step.key, &step.context);
+    if (r == -FI_EAGAIN) return;
+    if (r != 0) return fail(lost(provider_, "reading remote memory: " + fabric_error(static_cast<int>(r))));
+    step.context.busy = true;
+    ++reading_->posted;
+    ++reading_->outstanding;
+  }
+}
+
+// ---- measuring what remote reads gain
+
+void OfiLink::answer_measure(Buffer& buffer) {
+  if (!measure_) return;  // nobody is measuring: a peer that asks later is ignored
+  const auto kind = static_cast<MessageKind>(buffer.header.kind);
+  if (kind == MessageKind::answer) {
+    measure_->answer = buffer.header;
+    if (buffer.header.flags && buffer.header.bytes == sizeof(Range)) std::memcpy(&measure_->range, buffer.at + header_bytes, sizeof(Range));
+    measure_->answered = true;
+    return;
+  }
+  Ask ask;
+  if (buffer.header.bytes != sizeof ask) return fail(bad("a question of the wrong length"));
+  std::memcpy(&ask, buffer.at + header_bytes, sizeof ask);
+  if (ask.bytes > measure_->memory.size || (!ask.by_rma && ask.bytes + header_bytes > agreement_.peer_bytes)) return fail(bad("a question about too much"));
+  Message* m = take_message(true);
+  if (!m) return;
+  m->header.kind = static_cast<std::uint8_t>(MessageKind::answer);
+  m->header.flags = ask.by_rma != 0;
+  if (ask.by_rma) {
+    const Range range{demands_.virtual_addr ? reinterpret_cast<std::uintptr_t>(measure_->memory.base) : 0, measure_->memory.region.key, ask.bytes};
+    std::memcpy(m->slot + header_bytes, &range, sizeof range);
+    m->pieces[0].iov_len = header_bytes + sizeof range;
+    m->bytes = sizeof range;
+  } else {
+    m->pieces[1] = {measure_->memory.base, ask.bytes};
+    m->descriptors[1] = measure_->memory.region.descriptor;
+    m->n = ask.bytes ? 2 : 1;
+    m->bytes = ask.bytes;
+  }
+  if (!post(m) && stalled_ == m) pump();
+}
+
+Result<void> OfiLink::begin_measure() {
+  measure_ = std::make_unique<Measure>();
+  measure_->context.op = Context::Op::read;
+  return allocate(measure_->memory, wire::data_bytes_max, true);
+}
+
+void OfiLink::serve() {
+  collect();
+  if (stalled_) pump();
+}
+
+std::int64_t OfiLink::measure_rma(Deadline deadline) {
+  static constexpr std::array<std::uint32_t, 4> sizes{16u << 10, 64u << 10, 256u << 10, 1u << 20};
+  static constexpr int rounds = 7;
+  std::array<std::array<std::vector<std::int64_t>, 2>, sizes.size()> taken;
+  for (int round = 0; round < rounds; ++round)
+    for (std::size_t s = 0; s < sizes.size(); ++s)
+      for (std::uint32_t by_rma = 0; by_rma < 2; ++by_rma) {
+        if (!by_rma && sizes[s] + header_bytes > agreement_.own_bytes) continue;
+        Message* m = take_message(true);
+        if (!m || failure_ || !credit_left(true)) return -1;
+        const Ask ask{by_rma, sizes[s]};
+        m->header.kind = static_cast<std::uint8_t>(MessageKind::ask);
+        std::memcpy(m->slot + header_bytes, &ask, sizeof ask);
+        m->pieces[0].iov_len = header_bytes + sizeof ask;
+        m->bytes = sizeof ask;
+        measure_->answered = measure_->read_done = false;
+        const std::int64_t begin = now_ns();
+        const auto until = [&](const bool& flag) {
+          while (!flag) {
+            collect();
+            if (stalled_) pump();
+            if (failure_ || deadline.passed()) return false;
+            ::sched_yield();
+          }
+          return true;
+        };
+        if (!post(m) && stalled_ != m) return -1;
+        if (!until(measure_->answered)) return -1;
+        if (by_rma) {
+          iovec piece{measure_->memory.base, sizes[s]};
+          void* descriptor = measure_->memory.region.descriptor;
+          ssize_t r;
+          while ((r = port_->read(&piece, &descriptor, 1, measure_->range.address, measure_->range.key, &measure_->context)) == -FI_EAGAIN && !deadline.passed()) collect();
+          if (r != 0 || !until(measure_->read_done)) return -1;
+        }
+        if (round) taken[s][by_rma].push_back(now_ns() - begin);  // the first round maps and faults
+      }
+  // From the largest size down: where reading is clearly faster, and at every larger size too.
+  std::int64_t from = -1;
+  for (std::size_t s = sizes.size(); s-- > 0;) {
+    auto& [by_message, by_rma] = taken[s];
+    if (by_message.empty()) continue;
+    const auto median = [](std::vector<std::int64_t>& v) {
+      std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
+      return v[v.size() / 2];
+    };
+    if (static_cast<double>(median(by_rma)) > 0.95 * static_cast<double>(median(by_message))) break;
+    from = sizes[s];
+  }
+  return from;
+}
+
+void OfiLink::end_measure() {
+  if (!measure_) return;
+  port_->strike(measure_->memory.region);
+  free_memory(measure_->memory);
+  measure_.reset();
+}
+
+// ---- the state of the Link
+
+/// The stream makes no sense any more: nothing of it is delivered.
+void OfiLink::fail(Error error) {
+  poisoned_ = true;
+  if (!failure_) failure_ = std::move(error);
+}
+
+/// The way is broken: what came over it before counts.
+void OfiLink::lose(const std::string& why) {
+  if (!failure_) failure_ = lost(provider_, why);
+}
+
+void OfiLink::close_now(const Error* error) {
+  if (closed_) return;
+  closed_ = true;
+  queue_.clear();
+  queued_bytes_ = 0;
+  sink_->closed(*this, error);
+}
+
+void OfiLink::look_after() {
+  for (Event event; (event = port_->event(nullptr)) != Event::none;)
+    if ((event == Event::shutdown || event == Event::failed) && !peer_gone_ns_) peer_gone_ns_ = now_ns();
+  if (!peer_gone_ns_ && !control_.heard()) peer_gone_ns_ = now_ns();
+}
+
+int OfiLink::progress() {
+  if (closed_) return 0;
+  const std::size_t got = collect();
+  // After a sleep that no completion ended; where a bell may have ended it; now and then.
+  if ((armed_ && (got == 0 || port_->waiting() == Wait::none)) || control_spoke_ || ++turns_ % look_every == 0 || failure_) {
+    look_after();
+    collect();
+  }
+  armed_ = control_spoke_ = false;
+  for (std::size_t k = unposted_.size(); k-- > 0;)
+    if (post_receive(*unposted_[k])) {
+      ++given_;
+      unposted_.erase(unposted_.begin() + static_cast<std::ptrdiff_t>(k));
+    }
+  const int frames = deliver();
+  if (closed_) {
+    shut();
+    return frames;
+  }
+  pump();
+  // Half of the buffers owed, or the peer's memory held: told on purpose, where no message told it on its way.
+  if (given_ - given_told_ >= std::max<std::size_t>(1, agreement_.own_buffers / 2) || released_told_ != released_) say(MessageKind::credit);
+  if (port_->waiting() == Wait::none && in_flight_) collect();
+  if (failure_ && (poisoned_ || arrived_.empty() || reading_)) {
+    const Error error = *failure_;
+    close_now(&error);
+    shut();
+  } else if (peer_gone_ns_ && arrived_.empty() && now_ns() - peer_gone_ns_ > gone_grace_ns) {
+    const Error error = lost(provider_, "the peer ended without a word");
+    close_now(&error);
+    shut();
+  }
+  return frames;
+}
+
+bool OfiLink::anything_to_deliver() const {
+  if (poisoned_) return true;
+  if (arrived_.empty()) return failure_ || peer_gone_ns_;
+  return receiving_ && !(reading_ && reading_->outstanding && !failure_);
+}
+
+int OfiLink::wait_fd() const {
+  if (!port_) return -1;
+  return port_->waiting() == Wait::none ? control_.fd() : port_->fd();
+}
+
+short OfiLink::wait_events() const { return POLLIN; }
+
+bool OfiLink::arm() {
+  if (closed_) return true;
+  armed_ = true;
+  if (collect() || anything_to_deliver()) return false;
+  if (stalled_) {
+    pump();
+    if (stalled_ && port_->waiting() == Wait::none) return false;
+  }
+  if (port_->waiting() != Wait::none) return port_->may_sleep();
+  if (!asleep_told_) {
+    asleep_told_ = say(MessageKind::asleep);
+    if (collect() || anything_to_deliver()) return false;
+  }
+  return true;
+}
+
+void OfiLink::wait(Deadline deadline) {
+  if (closed_ || (anything_to_deliver() && !peer_gone_ns_)) return;
+  const std::int64_t begin = now_ns();
+  const std::int64_t spin = options_.spin_s >= 0 ? static_cast<std::int64_t>(options_.spin_s * 1e9) : spin_ns_;
+  if (spin > 0 && !peer_gone_ns_) {
+    const std::int64_t until = deadline.at_ns ? std::min(begin + spin, deadline.at_ns) : begin + spin;
+    do {
+      if (collect()) {
+        if (!queue_.empty() || stalled_) pump();
+        return;
+      }
+      ::sched_yield();  // who else wants this core gets it
+    } while (now_ns() < until);
+    if (deadline.passed()) return;
+    spin_ns_ -= spin_ns_ / 4;
+    if (spin_ns_ < 1000) spin_ns_ = 0;
+  }
+  const std::int64_t slept = now_ns();
+  std::int64_t bell_poll = bell_poll_first_ns;
+  while (!deadline.passed()) {
+    if (!arm() && !peer_gone_ns_) break;
+    pollfd waits[2] = {{control_.fd(), POLLIN, 0}, {port_->waiting() == Wait::none ? -1 : port_->fd(), POLLIN, 0}};
+    std::int64_t most = port_->waiting() == Wait::none ? bell_poll : 1'000'000'000;
+    if (peer_gone_ns_) {
+      waits[0].fd = -1;  // its end stays readable for ever
+      most = 5'000'000;
+    }
+    if (deadline.at_ns) most = std::min(most, deadline.at_ns - now_ns());
+    const timespec time{std::max<std::int64_t>(most, 0) / 1'000'000'000, std::max<std::int64_t>(most, 0) % 1'000'000'000};
+    const int ready = ::ppoll(waits, 2, &time, nullptr);
+    control_spoke_ |= waits[0].revents != 0;
+    if (ready > 0 || peer_gone_ns_) break;
+    if (ready < 0 && errno != EINTR) break;
+    if (collect()) break;
+    bell_poll = std::min(2 * bell_poll, bell_poll_most_ns);
+  }
+  // What came soon after falling asleep would have been worth waiting for.
+  if (spin_most_ns_ && options_.spin_s < 0 && now_ns() - slept < spin_most_ns_) spin_ns_ = std::min(spin_most_ns_, 2 * spin_ns_ + 4000);
+}
+
+void OfiLink::say_goodbye() {
+  const std::int64_t begin = now_ns();
+  const bool recent = begin - last_sent_ns_ < recent_ns;
+  bool said = false;
+  // What was taken is to arrive, if the peer takes it; and a socket that closes with something unread throws away what it
+  // had sent. An idle connection has neither.
+  for (unsigned turn = 0;; ++turn) {
+    collect();
+    if (failure_ || peer_gone_ns_) return;
+    for (Buffer* buffer : arrived_) peer_said_bye_ |= static_cast<MessageKind>(buffer->header.kind) == MessageKind::bye;
+    if (peer_said_bye_ && queue_.empty() && !in_flight_) break;
+    pump();
+    const bool drained = queue_.empty() && !stalled_ && !in_flight_ && announcements_.empty();
+    if (drained && !said) {
+      said = said_bye_ = say(MessageKind::bye);
+      continue;
+    }
+    if (said && drained && (bye_seen_ || !recent)) break;
+    // Buffers that wait here for a delivery that will not come are credits the peer may need to go on.
+    for (Buffer* buffer : arrived_) give_back(*buffer);
+    arrived_.clear();
+    if (given_ - given_told_ >= std::max<std::size_t>(1, agreement_.own_buffers / 2)) say(MessageKind::credit);
+    if (turn % 16 == 15) look_after();
+    if (now_ns() - begin > linger_ns) break;
+    if (turn < 64) {
+      ::sched_yield();
+    } else {
+      const timespec pause{0, 50'000};
+      ::nanosleep(&pause, nullptr);
+    }
+  }
+}
+
+LinkInfo OfiLink::info() const {
+  std::string detail = std::to_string(agreement_.own_buffers) + " receives of " + std::to_string(agreement_.own_bytes >> 10) + " KiB";
+  detail += ", inject " + std::to_string(demands_.inject) + " B, " + std::to_string(demands_.iovs) + " vectors";
+  if (const std::string modes = demands_.text(); !modes.empty()) detail += ", honours " + modes;
+  if (agreement_.transport == "ofi-rma") detail += agreement_.rma_from < 0 ? ", never by RMA" : ", by RMA from " + std::to_string(agreement_.rma_from) + " B (" + std::to_string(frames_by_rma_) + " of " + std::to_string(frames_sent_) + " frames)";
+  if (!options_.gather) detail += options_.await ? ", a send a piece, each awaited" : ", a send a piece";
+  return {agreement_.transport, provider_, detail};
+}
+
+}  // namespace sonde::store::ofi

@@ -1,0 +1,200 @@
+#pragma once
+/// Frames over a Port. The frames are a byte stream, cut into messages that each begin with a MessageHeader; a message holds
+/// several small frames or a piece of a large one. Owner-thread.
+///
+/// Receives. A fixed number of buffers is always posted; each side counts what the other has given back, so that no message
+/// ever meets an endpoint without a buffer. Counts ride on every message; one is sent on purpose when half are owed.
+/// Memory. What messages are copied into, and what they are received into, is registered once and for the life of the Link.
+/// Memory of the caller is registered for each operation, where the provider asks for that: nothing here outlives the
+/// mapping it was made for (a provider's own cache of registrations watches the mappings, and makes this cheap).
+/// Remote memory. A frame with at least `rma_from` bytes of data can be announced instead: the peer reads the data and says
+/// so by a count.
+/// Sleep. Where the provider has nothing to sleep on, a sleeper says so in a message, then looks once more. The peer looks at
+/// its queue once after each flush. One of the two sees the other, and the peer rings the Control.
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "store/module/ofi/fabric.hpp"
+#include "store/transport.hpp"
+
+namespace sonde::store::ofi {
+
+/// 32 bytes, little-endian as all of the wire.
+struct MessageHeader {
+  std::uint16_t magic = 0x4f53;
+  std::uint8_t kind = 0;
+  std::uint8_t flags = 0;
+  std::uint32_t bytes = 0;     ///< that follow
+  std::uint32_t sequence = 0;  ///< counts messages: some providers complete receives out of order
+  std::uint32_t given = 0;     ///< receives given back so far
+  std::uint32_t released = 0;  ///< announced frames read so far
+  std::uint32_t seen = 0;      ///< asleep: messages taken from the queue so far
+  std::uint64_t token = 0;     ///< hello
+};
+static_assert(sizeof(MessageHeader) == 32);
+
+enum class MessageKind : std::uint8_t { hello = 1, stream, announce, credit, asleep, bye, bye_seen, ask, answer };
+
+/// What both halves agreed on over the Control.
+struct Agreement {
+  std::string transport;            ///< "ofi-msg" …
+  std::size_t own_buffers = 0;      ///< receives that this side keeps posted
+  std::size_t own_bytes = 0;        ///<   and their size
+  std::size_t peer_buffers = 0;
+  std::size_t peer_bytes = 0;
+  std::uint64_t token = 0;
+  bool one_process = false;         ///< both ends, over memory that they share
+  std::size_t frame_data = 0;       ///< what frames usually hold at most
+  std::int64_t rma_from = -1;       ///< -1: never
+};
+
+struct BufferPlan {
+  std::size_t count, bytes;
+};
+/// How many receives of what size: large ones where memory that is never touched costs nothing, small where it is pinned.
+BufferPlan plan_buffers(const Demands& demands, std::size_t frame_data);
+
+class OfiLink final : public Link {
+ public:
+  OfiLink(std::unique_ptr<Port> port, Control& control, const LinkOptions& options, Sink& sink);
+  ~OfiLink() override;
+  OfiLink(const OfiLink&) = delete;
+  OfiLink& operator=(const OfiLink&) = delete;
+
+  /// Allocates, registers and posts what is received into. The endpoint must be there, not yet connected.
+  Result<void> prepare(const Agreement& agreement);
+  /// Both ends say hello; after it the Link is open. Client and server call it at the same time.
+  Result<void> greet(std::uint64_t token, Deadline deadline);
+  /// Client: least size from which reading by RMA is faster than messages; -1: it never is. The server must serve().
+  std::int64_t measure_rma(Deadline deadline);
+  /// Server: answers what measure_rma asks. One step, without waiting.
+  void serve();
+  Result<void> begin_measure();
+  void end_measure();
+  void set_rma_from(std::int64_t bytes) { agreement_.rma_from = bytes; }
+  std::int64_t rma_from() const { return agreement_.rma_from; }
+  Port& port() { return *port_; }
+
+  void send(Outgoing frame) override;
+  void flush() override;
+  std::size_t backlog() const override { return queued_bytes_; }
+  int progress() override;
+  int wait_fd() const override;
+  short wait_events() const override;
+  bool arm() override;
+  void wait(Deadline deadline) override;
+  void receive(bool on) override { receiving_ = on; }
+  bool open() const override { return !closed_; }
+  LinkInfo info() const override;
+
+ private:
+  struct Buffer;
+  struct Frame;
+  struct Message;
+  struct Reading;
+  struct Memory;
+
+  Result<void> allocate(Memory& memory, std::size_t bytes, bool remote = false);
+  void free_memory(Memory& memory);
+  bool post_receive(Buffer& buffer);
+
+  // sending
+  void pump();
+  Message* build();
+  void build_copies(Message& message);
+  void build_large(Message& message, std::size_t most);
+  bool build_announcement(Message& message);
+  void frame_done(Message& message);
+  bool post(Message* message);
+  bool say(MessageKind kind, std::uint64_t token = 0);
+  Message* take_message(bool control);
+  void recycle(Message* message);
+  void drop_released();
+  bool credit_left(bool control) const;
+
+  // receiving
+  std::size_t collect();
+  void arrived(Buffer& buffer, std::size_t bytes);
+  void in_turn(Buffer& buffer);
+  int deliver();
+  bool take_stream(Buffer& buffer, int& frames);
+  bool take_announcement(Buffer& buffer, int& frames);
+  bool continue_part(Buffer& buffer, int& frames);
+  void post_reads();
+  void give_back(Buffer& buffer);
+
+  void fail(Error error);
+  void lose(const std::string& why);
+  void close_now(const Error* error);
+  void shut();
+  void look_after();
+  void say_goodbye();
+  bool anything_to_deliver() const;
+  void answer_measure(Buffer& buffer);
+
+  std::unique_ptr<Port> port_;
+  Control& control_;
+  LinkOptions options_;
+  Sink* sink_;
+  Agreement agreement_;
+  Demands demands_;
+  std::string provider_;
+
+  // receives
+  std::unique_ptr<Memory> receive_memory_;
+  std::vector<std::unique_ptr<Buffer>> buffers_;
+  std::deque<Buffer*> arrived_;        ///< in order of sequence, without gaps
+  std::vector<Buffer*> early_;         ///< came before their turn
+  std::vector<Buffer*> unposted_;
+  std::uint32_t next_sequence_ = 0;    ///< of the message that joins arrived_ next
+  std::uint32_t given_ = 0, given_told_ = 0;
+  std::uint32_t released_ = 0, released_told_ = 0;
+  bool receiving_ = true;
+  std::vector<std::byte> part_;        ///< header, table and perhaps data of a frame that came in pieces so far
+  bool part_known_ = false, part_placed_ = false;
+  wire::Header part_header_;
+  std::size_t part_need_ = 0;
+  std::vector<iovec> places_;
+  std::size_t place_at_ = 0, place_left_ = 0;
+  std::unique_ptr<Reading> reading_;
+  std::unique_ptr<Memory> read_memory_;
+
+  // sends
+  std::deque<std::shared_ptr<Frame>> queue_;
+  std::size_t queued_bytes_ = 0;
+  std::vector<std::unique_ptr<Message>> messages_;
+  std::vector<Message*> idle_;
+  std::vector<Message*> silent_;       ///< posted without a completion of their own, since the last that has one
+  Message* stalled_ = nullptr;         ///< built, but the provider was full
+  std::size_t in_flight_ = 0;
+  std::unique_ptr<Memory> send_memory_;
+  std::uint32_t sent_ = 0;             ///< messages, hello included
+  std::uint32_t peer_given_ = 0;
+  std::uint32_t peer_released_ = 0, announced_ = 0;
+  std::deque<Message*> announcements_; ///< whose data the peer has not read yet
+  std::int64_t last_sent_ns_ = 0;
+
+  // state
+  bool closed_ = false, said_bye_ = false, peer_said_bye_ = false, bye_seen_ = false;
+  bool hello_ = false;
+  std::uint64_t hello_token_ = 0;
+  bool peer_asleep_ = false, asleep_told_ = false, armed_ = false, control_spoke_ = false;
+  std::int64_t peer_gone_ns_ = 0;
+  std::optional<Error> failure_;
+  bool poisoned_ = false;
+  unsigned turns_ = 0;
+  std::int64_t spin_ns_ = 0, spin_most_ns_ = 0;
+  std::uint32_t received_ = 0;         ///< messages taken from the queue
+  std::uint64_t frames_sent_ = 0, frames_by_rma_ = 0, messages_sent_ = 0;
+
+  // measuring
+  struct Measure;
+  std::unique_ptr<Measure> measure_;
+};
+
+}  // namespace sonde::store::ofi

@@ -1,0 +1,66 @@
+#pragma once
+/// What is measured: one operation of one client, of one size, in batches of a length, so many of them under way. Owner-thread.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "store/striped.hpp"
+
+namespace sonde::store::bench {
+
+/// "object.write:4096:1:1" is client.operation : bytes : operations a batch : batches under way.
+struct Case {
+  std::string client, operation;
+  std::size_t bytes = 0, batch = 1, depth = 1;
+  std::string text() const;
+  /// Error: store.bad_case, with the names that are known.
+  static Result<Case> parse(std::string_view text);
+};
+
+/// "tcp", "shm=ofi-rdm,provider=shm", "plain=tcp,nodelay=no,gather=no", "raw=raw-tcp": a name, and how to connect.
+struct Variant {
+  std::string name, transport;
+  LinkOptions link;
+  bool checksum = true;
+  /// Error: store.bad_variant.
+  static Result<Variant> parse(std::string_view text);
+};
+
+/// Where one iteration's time went, s; NaN where it cannot be told apart.
+struct Stages {
+  double serialise_s, wait_s, backend_s;
+};
+
+/// A case on one variant. An iteration is `depth` batches of `batch` operations.
+class Load {
+ public:
+  virtual ~Load() = default;
+  /// Whatever has to be there before: objects to be read, keys to be got.
+  virtual Result<void> prepare() = 0;
+  virtual Result<void> iterate(Stages& stages) = 0;
+  /// Removes what it made.
+  virtual void clean() {}
+};
+
+/// space: where this load may write; nobody else does.
+Result<std::unique_ptr<Load>> make_load(const Case& what, Client& client, const std::string& space, Safety safety);
+
+/// A socket to a process of its own that takes so many bytes and answers with so many: what TCP alone can do.
+class RawPeer {
+ public:
+  static Result<std::unique_ptr<RawPeer>> start();
+  ~RawPeer();
+  /// Sends a request of `out` bytes and waits for an answer of `in`.
+  Result<void> exchange(std::size_t out, std::size_t in);
+
+ private:
+  RawPeer() = default;
+  int fd_ = -1, pid_ = -1;
+  std::vector<std::byte> memory_;
+};
+
+/// The same bytes as the case has, there and back, without a storage system.
+std::unique_ptr<Load> make_raw_load(const Case& what, RawPeer& peer);
+
+}  // namespace sonde::store::bench

@@ -1,0 +1,326 @@
+// sonde-storebench: measures a storage service from one client: every case on every variant, interleaved.
+//
+// Publishes: events on stdout, a block file in --dir. Consumes: `stop` on stdin. `sonde store run` starts it, with the servers.
+#include <sys/resource.h>
+
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <iostream>
+#include <map>
+
+#include "core/clock.hpp"
+#include "core/control.hpp"
+#include "core/json.hpp"
+#include "core/runner.hpp"
+#include "store/module.hpp"
+#include "store/storebench/load.hpp"
+
+namespace {
+
+using namespace sonde;
+using namespace sonde::store;
+using namespace sonde::store::bench;
+
+struct Options {
+  std::string dir, rule = "ci:2%", token_file, auth;
+  std::vector<std::string> servers;
+  std::vector<Variant> variants;
+  std::vector<Case> cases;
+  Safety safety = Safety::network;
+  std::uint64_t seed = 1, cap = 100000, cap_bytes = 0;
+  std::uint32_t epochs = 100000, epoch_length = 50;
+  double budget_s = 0, burst_s = 0.02, gap_s = 0;
+};
+
+void emit(const JsonLine& line) { std::cout << line.text() << std::endl; }
+void emit_error(const Error& e) { emit(JsonLine().add("event", "error").add("code", e.code).add("what", e.what).add("hint", e.hint)); }
+
+template <typename T>
+bool number(const std::string& text, T& out) {
+  const auto [end, why] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return why == std::errc{} && end == text.data() + text.size();
+}
+
+Result<Options> parse(const std::vector<std::string>& args) {
+  Options o;
+  Error deeper;
+  using Take = std::function<bool(const std::string&)>;
+  const auto into = [](auto& target) { return Take([&target](const std::string& v) { return number(v, target); }); };
+  const std::map<std::string, Take> known{
+      {"--dir", [&](const std::string& v) { o.dir = v; return !v.empty(); }},
+      {"--server", [&](const std::string& v) { o.servers.push_back(v); return !v.empty(); }},
+      {"--auth", [&](const std::string& v) { o.auth = v; return true; }},
+      {"--token-file", [&](const std::string& v) { o.token_file = v; return true; }},
+      {"--module", [&](const std::string& v) {
+         auto module = load_module(v);
+         if (!module) deeper = module.error();
+         return bool(module);
+       }},
+      {"--variant", [&](const std::string& v) {
+         auto variant = Variant::parse(v);
+         if (!variant) deeper = variant.error();
+         if (variant) o.variants.push_back(*variant);
+         return bool(variant);
+       }},
+      {"--case", [&](const std::string& v) {
+         auto what = Case::parse(v);
+         if (!what) deeper = what.error();
+         if (what) o.cases.push_back(*what);
+         return bool(what);
+       }},
+      {"--safety", [&](const std::string& v) {
+         o.safety = v == "storage" ? Safety::storage : Safety::network;
+         return v == "storage" || v == "network";
+       }},
+      {"--rule", [&](const std::string& v) { o.rule = v; return true; }},
+      {"--seed", into(o.seed)},
+      {"--cap", into(o.cap)},
+      {"--cap-bytes", into(o.cap_bytes)},
+      {"--epochs", into(o.epochs)},
+      {"--epoch-length", into(o.epoch_length)},
+      {"--budget-s", into(o.budget_s)},
+      {"--burst-s", into(o.burst_s)},
+      {"--gap-s", into(o.gap_s)},
+  };
+  for (std::size_t k = 0; k < args.size(); k += 2) {
+    const auto it = known.find(args[k]);
+    if (it == known.end() || k + 1 == args.size() || !it->second(args[k + 1])) {
+      if (!deeper.code.empty()) return deeper;
+      return Error{"store.bad_option", "sonde-storebench does not understand '" + args[k] + (k + 1 < args.size() ? " " + args[k + 1] : "") + "'",
+                   "this program is started by `sonde store run`, which should be used instead"};
+    }
+  }
+  if (o.dir.empty() || o.variants.empty() || o.cases.empty())
+    return Error{"store.bad_option", "sonde-storebench needs --dir, --variant and --case", "this program is started by `sonde store run`, which should be used instead"};
+  if (o.epoch_length < 1 || o.epoch_length > 100000 || !(o.burst_s > 0) || !(o.budget_s >= 0))
+    return Error{"store.bad_option", "epoch length must be 1 to 100000 samples, burst and budget positive times", ""};
+  return o;
+}
+
+/// One cell: a case on a variant. A variant that cannot be connected, or a case that fails, is told and left out: what the others
+/// are worth does not depend on it.
+class BenchProbe final : public Probe {
+ public:
+  BenchProbe(const Options& o, RawPeer* raw) : options_(o), raw_(raw) {}
+
+  Result<void> open() {
+    for (const auto& v : options_.variants) {
+      std::unique_ptr<Client> client;
+      if (v.transport != "raw-tcp") {
+        Config config;
+        config.servers = options_.servers;
+        config.transport = v.transport;
+        config.link = v.link;
+        config.checksum = v.checksum;
+        config.auth = options_.auth;
+        config.token_file = options_.token_file;
+        config.connections = 1;  // one client's one way to the server: what is compared
+        auto opened = Client::open(config);
+        if (!opened) {
+          absent(v, opened.error());
+          continue;
+        }
+        client = std::make_unique<Client>(std::move(*opened));
+        auto info = client->status();
+        JsonLine line;
+        line.add("event", "variant").add("name", v.name).add("transport", v.transport);
+        if (info && !info->empty()) line.add("provider", (*info)[0].link.provider).add("detail", (*info)[0].link.detail);
+        emit(line);
+      } else {
+        emit(JsonLine().add("event", "variant").add("name", v.name).add("transport", v.transport).add("provider", "").add("detail", "a socket, no storage system"));
+      }
+      const auto variant = static_cast<std::uint32_t>(&v - options_.variants.data());
+      for (const auto& c : options_.cases) {
+        const auto what = static_cast<std::uint32_t>(&c - options_.cases.data());
+        std::unique_ptr<Load> load;
+        if (client) {
+          auto made = make_load(c, *client, "bench." + v.name + '.' + std::to_string(what), options_.safety);
+          if (!made) return made.error();
+          load = std::move(*made);
+        } else {
+          load = make_raw_load(c, *raw_);
+        }
+        if (auto ok = load->prepare(); !ok) {
+          failed(v, c, ok.error());
+          continue;
+        }
+        // Once for nothing: caches, buffers and connections are as they will be.
+        Stages stages{};
+        if (auto ok = load->iterate(stages); !ok) {
+          failed(v, c, ok.error());
+          continue;
+        }
+        cells_.push_back({variant, what, std::move(load), false});
+      }
+      if (client) clients_.push_back(std::move(client));
+    }
+    if (cells_.empty()) return Error{"store.nothing_to_measure", "no variant could run any case", "see the warnings"};
+    return {};
+  }
+
+  void close() {
+    for (auto& cell : cells_) cell.load->clean();
+    cells_.clear();
+    clients_.clear();
+  }
+
+  std::uint32_t steps() const override { return cells(); }
+  std::uint32_t cells() const override { return static_cast<std::uint32_t>(cells_.size()); }
+  void cells_of(std::uint32_t step, std::vector<std::uint32_t>& out) const override { out.push_back(step); }
+
+  Result<void> measure(const Step& step, std::span<const Decision>, std::vector<Burst>& out) override {
+    Cell& cell = cells_[step.cell];
+    value_.clear();
+    offset_.clear();
+    sums_ = {0, 0, 0};
+    if (cell.broken) return {};
+    const double t0 = now_s();
+    if (began_s_ == 0) began_s_ = t0;
+    for (std::uint32_t k = 0; k < options_.epoch_length; ++k) {
+      Stages stages{};
+      const std::int64_t begin = now_ns();
+      if (auto ok = cell.load->iterate(stages); !ok) {
+        // A fault in one variant must not end the others: what it gave so far stays.
+        failed(options_.variants[cell.variant], options_.cases[cell.what], ok.error());
+        cell.broken = true;
+        break;
+      }
+      const std::int64_t end = now_ns();
+      value_.push_back(static_cast<double>(end - begin) * 1e-9);
+      offset_.push_back(static_cast<float>(static_cast<double>(begin) * 1e-9 - t0));
+      sums_.serialise_s += stages.serialise_s;
+      sums_.wait_s += stages.wait_s;
+      sums_.backend_s += stages.backend_s;
+      if (static_cast<double>(end) * 1e-9 - t0 > options_.burst_s) break;
+    }
+    if (!value_.empty()) out.push_back({step.cell, t0 - began_s_, value_, offset_});
+    return {};
+  }
+
+  void record(const Step& step, const Burst& burst, Decision decision, void* out) const override {
+    const Cell& cell = cells_[burst.cell];
+    const auto n = static_cast<std::uint32_t>(burst.value.size());
+    const std::uint32_t head[6] = {n == 0 ? 1u : 0u, cell.variant, cell.what, step.epoch, n, static_cast<std::uint32_t>(decision)};
+    const double mean = n ? 1.0 / n : 0;
+    const double rest[4] = {burst.t0, sums_.serialise_s * mean, sums_.wait_s * mean, sums_.backend_s * mean};
+    const std::size_t k = options_.epoch_length;
+    auto* bytes = static_cast<std::byte*>(out);
+    std::memset(bytes, 0, record_bytes());
+    std::memcpy(bytes, head, sizeof head);
+    std::memcpy(bytes + sizeof head, rest, sizeof rest);
+    std::memcpy(bytes + sizeof head + sizeof rest, burst.value.data(), n * sizeof(double));
+    std::memcpy(bytes + sizeof head + sizeof rest + k * sizeof(double), burst.offset.data(), n * sizeof(float));
+  }
+
+  RecordSchema schema() const {
+    const std::string k = std::to_string(options_.epoch_length);
+    std::string fields = "[";
+    for (const char* name : {"kind", "variant", "case", "epoch", "n", "code"}) fields += "[\"" + std::string(name) + "\",\"<u4\",[]],";
+    for (const char* name : {"t0", "serialise", "wait", "backend"}) fields += "[\"" + std::string(name) + "\",\"<f8\",[]],";
+    fields += R"(["value","<f8",[)" + k + R"(]],["offset","<f4",[)" + k + "]]]";
+    std::vector<std::string> variants, cases;
+    for (const auto& v : options_.variants) variants.push_back(v.name);
+    for (const auto& c : options_.cases) cases.push_back(c.text());
+    JsonLine header;
+    header.raw("fields", fields).add("schema", "store/1").add("rank", 0).add("ranks", 1);
+    header.add("variants", variants).add("cases", cases).add("epoch_length", options_.epoch_length);
+    return {header.text(), record_bytes()};
+  }
+
+ private:
+  struct Cell {
+    std::uint32_t variant, what;
+    std::unique_ptr<Load> load;
+    bool broken;
+  };
+  std::size_t record_bytes() const { return 6 * 4 + 4 * 8 + std::size_t{options_.epoch_length} * 12; }
+
+  static void absent(const Variant& v, const Error& e) {
+    emit(JsonLine().add("event", "warning").add("code", "variant_absent").add("variant", v.name).add("evidence", v.name + ": " + e.what).add("hint", e.hint));
+  }
+  static void failed(const Variant& v, const Case& c, const Error& e) {
+    emit(JsonLine().add("event", "warning").add("code", "case_failed").add("variant", v.name).add("evidence", v.name + ", " + c.text() + ": " + e.what).add("hint", e.hint));
+  }
+
+  const Options& options_;
+  RawPeer* raw_;
+  std::vector<std::unique_ptr<Client>> clients_;
+  std::vector<Cell> cells_;
+  std::vector<double> value_;
+  std::vector<float> offset_;
+  Stages sums_{};
+  double began_s_ = 0;
+};
+
+int measure(const Options& options, RawPeer* raw) {
+  sonde::Control control(options.budget_s, true);
+  BenchProbe probe(options, raw);
+  const RuleContext rules{options.cap, 0, options.seed};
+  auto rule = make_rule(options.rule, rules);
+  if (!rule) {
+    emit_error(rule.error());
+    return 2;
+  }
+  emit(JsonLine().add("event", "start").add("ranks", 1).add("mpi", "").add("mpi_version", "").add("oversubscribed", false).add("ranks_on_node", 1)
+           .add("clock_cost_s", clock_cost_s()).add("forwarding_ranks", 0));
+  if (auto ok = probe.open(); !ok) {
+    emit_error(ok.error());
+    return 3;
+  }
+  auto sink = FileSink::create(options.dir + "/rank-00000.blk");
+  if (!sink) {
+    emit_error(sink.error());
+    return 3;
+  }
+  const RecordSchema schema = probe.schema();
+  auto writer = RecordWriter::open(*sink, schema, std::max<std::size_t>(64, (std::size_t{4} << 20) / schema.record_bytes), options.cap_bytes);
+  if (!writer) {
+    emit_error(writer.error());
+    return 3;
+  }
+  control.leave_at_least(options.budget_s / 4);
+  Solo team;
+  const Stop stop = run(
+      probe, {options.epochs, options.epoch_length, 0.5, options.gap_s}, options.seed, [&] { return std::move(*make_rule(options.rule, rules)); }, *writer, team, control,
+      [](const Progress& p) {
+        emit(JsonLine().add("event", "progress").add("done", p.steps_done).add("active", p.steps_active).add("steps", p.steps).add("decided", p.cells_decided)
+                 .add("cells", p.cells).add("epoch", p.epoch).add("samples", p.samples).add("elapsed_s", p.elapsed_s));
+      });
+  probe.close();
+  auto synced = sink->sync();
+  if (!synced) emit_error(synced.error());
+  if (stop.reason == StopReason::failed) emit_error(stop.error);
+  rusage use{};
+  getrusage(RUSAGE_SELF, &use);
+  emit(JsonLine().add("event", "end").add("stop_reason", to_string(stop.reason)).add("samples", stop.samples).add("elapsed_s", stop.elapsed_s).add("dropped", stop.dropped)
+           .add("peak_rss_kib", use.ru_maxrss));
+  return synced && stop.reason != StopReason::failed ? 0 : 3;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::string> args(argv + 1, argv + argc);
+  if (args.size() == 1 && args[0] == "--version") {
+    std::cout << SONDE_VERSION << "\n";
+    return 0;
+  }
+  auto options = parse(args);
+  if (!options) {
+    emit_error(options.error());
+    return 2;
+  }
+  std::unique_ptr<RawPeer> raw;
+  for (const auto& v : options->variants)
+    if (v.transport == "raw-tcp" && !raw) {
+      auto started = RawPeer::start();
+      if (!started) {
+        emit_error(started.error());
+        return 3;
+      }
+      raw = std::move(*started);
+    }
+  return measure(*options, raw.get());
+}
