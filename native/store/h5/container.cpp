@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <random>
@@ -19,6 +20,7 @@ constexpr std::string_view directory = "h5.files";
 constexpr std::uint8_t record_version = 1;
 constexpr std::size_t wave_bytes = 4u << 20;    // what is gathered before it is sent; two waves at most are in memory
 constexpr std::size_t wave_ops = 4096;
+constexpr std::size_t pooled_bytes_max = 64u << 10;
 constexpr std::size_t copied_bytes_max = 256u << 10;  // larger writes go from the caller's memory
 constexpr std::size_t batch_bytes = 32u << 20;
 constexpr std::size_t long_name_bytes = 380;
@@ -66,7 +68,9 @@ ChunkAt chunk_at(std::string_view text) {
   return at;
 }
 
-std::string data_name(ObjectId id, Part part) { return hex(id) + static_cast<char>(part); }
+std::string data_name(const Object& object, Part part) {
+  return part == Part::data && object.pool ? hex(object.pool) + 'p' : hex(object.id) + static_cast<char>(part);
+}
 
 std::string encode(std::string_view name, const Link& link) {
   return RecordWriter().number(record_version).number(link.kind).number(link.target).text(link.path).text(link.file).number(link.order)
@@ -219,7 +223,10 @@ std::string absolute_name(const std::string& name) {
 struct Container::Wave {
   Wave(Batch empty) : batch(std::move(empty)) {}
   Batch batch;
-  Arena memory;
+  std::string run_name;                    // what is being gathered of one object, at one place
+  std::uint64_t run_at = 0;
+  std::vector<std::byte> run;
+  std::deque<std::vector<std::byte>> runs;
   std::vector<std::string> values;         // of kv
   std::unordered_set<ObjectId> objects;    // whose data is in it
   std::size_t data_bytes = 0;
@@ -369,7 +376,7 @@ std::string Container::encode_header(const Object& o) const {
         out.number(n);
       }
     }
-    out.number(o.data_end).number(o.heap_end).text(o.fill);
+    out.number(o.data_end).number(o.heap_end).number(o.pool).number(o.pool_at).text(o.fill);
   }
   return out.take();
 }
@@ -408,6 +415,8 @@ void Container::decode_header(Object& o, std::string_view record) {
     }
     o.data_end = in.number<std::uint64_t>();
     o.heap_end = in.number<std::uint64_t>();
+    o.pool = in.number<std::uint64_t>();
+    o.pool_at = in.number<std::uint64_t>();
     o.fill = in.text();
   }
 }
@@ -467,6 +476,7 @@ void Container::launch() {
   if (!filling_) {
     filling_ = std::make_unique<Wave>(service_->client.batch());
   }
+  end_run();
   auto& wave = *filling_;
   wave.values.reserve(puts_.size());
   for (auto& [key, value] : puts_) {
@@ -633,9 +643,9 @@ void Container::remove_object(Object& object) {
     }
     drain();
     auto batch = service_->client.batch();
-    const std::string names[] = {data_name(object.id, Part::data), data_name(object.id, Part::heap)};
+    const std::string names[] = {data_name(object, Part::data), data_name(object, Part::heap)};
     for (std::size_t k = 0; k < 2; ++k) {
-      if (k == 0 ? object.allocated || object.data_end > 0 : object.heap_end > 0) {
+      if (k == 0 ? !object.pool && (object.allocated || object.data_end > 0) : object.heap_end > 0) {
         for (std::uint32_t server = 0; server < stripes_; ++server) {
           batch.add({.code = Code::object_remove, .space = space_, .key = names[k]}, stripes_ > 1 ? static_cast<int>(server) : -1);
         }
@@ -898,10 +908,31 @@ void Container::each_stripe(std::uint64_t offset, std::uint64_t length,
   }
 }
 
+void Container::place(Object& object, std::uint64_t bytes) {
+  if (bytes > 0 && bytes <= pooled_bytes_max) {
+    object.pool = session_;
+    object.pool_at = pool_end_;
+    pool_end_ += bytes;
+  }
+}
+
+void Container::end_run() {
+  auto& wave = *filling_;
+  if (wave.run.empty()) {
+    return;
+  }
+  const Bytes data = wave.runs.emplace_back(std::move(wave.run));
+  wave.run.clear();
+  each_stripe(wave.run_at, data.size(), [&](int server, std::uint64_t local, std::uint64_t at, std::uint64_t n) {
+    wave.batch.add({.code = Code::object_write, .space = space_, .key = wave.run_name, .offset = local, .data = data.subspan(at, n)}, server);
+  });
+}
+
 void Container::write(Object& object, Part part, const std::vector<WritePiece>& pieces) {
   check_writable();
   check_health();
-  const auto name = data_name(object.id, part);
+  const auto name = data_name(object, part);
+  const auto base = part == Part::data ? object.pool_at : 0;
   std::size_t total = 0;
   for (const auto& piece : pieces) {
     total += piece.bytes.size();
@@ -912,12 +943,15 @@ void Container::write(Object& object, Part part, const std::vector<WritePiece>& 
         filling_ = std::make_unique<Wave>(service_->client.batch());
       }
       auto& wave = *filling_;
-      const auto copy = wave.memory.copy(piece.bytes);
-      each_stripe(piece.offset, copy.size(), [&](int server, std::uint64_t local, std::uint64_t at, std::uint64_t n) {
-        wave.batch.add({.code = Code::object_write, .space = space_, .key = name, .offset = local, .data = copy.subspan(at, n)}, server);
-      });
+      const auto at = base + piece.offset;
+      if (wave.run_name != name || wave.run_at + wave.run.size() != at || wave.run.size() >= copied_bytes_max) {
+        end_run();
+        wave.run_name = name;
+        wave.run_at = at;
+      }
+      wave.run.insert(wave.run.end(), piece.bytes.begin(), piece.bytes.end());
       wave.objects.insert(object.id);
-      wave.data_bytes += copy.size();
+      wave.data_bytes += piece.bytes.size();
       if (wave.data_bytes >= wave_bytes || wave.batch.size() >= wave_ops) {
         launch();
       }
@@ -930,7 +964,7 @@ void Container::write(Object& object, Part part, const std::vector<WritePiece>& 
     auto batch = service_->client.batch();
     for (std::size_t bytes = 0; k < pieces.size() && (bytes == 0 || bytes + pieces[k].bytes.size() <= batch_bytes) &&
                                 batch.size() < limit::batch_ops / 2; ++k) {
-      each_stripe(pieces[k].offset, pieces[k].bytes.size(), [&](int server, std::uint64_t local, std::uint64_t at, std::uint64_t n) {
+      each_stripe(base + pieces[k].offset, pieces[k].bytes.size(), [&](int server, std::uint64_t local, std::uint64_t at, std::uint64_t n) {
         batch.add({.code = Code::object_write, .space = space_, .key = name, .offset = local, .data = pieces[k].bytes.subspan(at, n)}, server);
       });
       bytes += pieces[k].bytes.size();
@@ -942,18 +976,62 @@ void Container::write(Object& object, Part part, const std::vector<WritePiece>& 
   }
 }
 
+// Whoever reads small datasets in the order in which they were written gets the next ones with the first.
+bool Container::read_ahead(const Object& object, std::uint64_t at, MutableBytes into) {
+  constexpr std::uint64_t window = 256u << 10;
+  constexpr auto valid = std::chrono::milliseconds(50);
+  const auto now = std::chrono::steady_clock::now();
+  const bool follows = ahead_.pool == object.pool && at >= ahead_.next && at - ahead_.next <= pooled_bytes_max;
+  const bool held = ahead_.pool == object.pool && at >= ahead_.at && at + into.size() <= ahead_.at + ahead_.bytes.size() &&
+                    now - ahead_.read_at < valid;
+  // Only forward: what is read again comes from the server again.
+  const bool again = at < ahead_.next;
+  ahead_.pool = object.pool;
+  ahead_.next = at + into.size();
+  if (!follows) {
+    ahead_.bytes.clear();
+    return false;
+  }
+  if (!held || again) {
+    ahead_.bytes.resize(window);
+    ahead_.at = at;
+    ahead_.read_at = now;
+    auto batch = service_->client.batch();
+    std::vector<std::pair<std::size_t, MutableBytes>> into_window;
+    const auto name = data_name(object, Part::data);
+    each_stripe(at, window, [&](int server, std::uint64_t local, std::uint64_t offset, std::uint64_t n) {
+      const auto part = MutableBytes(ahead_.bytes).subspan(offset, n);
+      into_window.emplace_back(batch.add({.code = Code::object_read, .space = space_, .key = name, .offset = local, .length = n, .into = part},
+                                         server), part);
+    });
+    run(batch, "reading a dataset of '" + name_ + "'");
+    for (const auto& [k, part] : into_window) {
+      need(batch[k], "reading a dataset of '" + name_ + "'");
+      const auto got = batch[k].status == Status::ok ? batch[k].data.size() : 0;
+      std::fill(part.begin() + static_cast<std::ptrdiff_t>(got), part.end(), std::byte{0});
+    }
+  }
+  std::copy_n(ahead_.bytes.begin() + static_cast<std::ptrdiff_t>(at - ahead_.at), into.size(), into.begin());
+  return true;
+}
+
 void Container::read(Object& object, Part part, const std::vector<ReadPiece>& pieces) {
   check_health();
+  if (!writable_ && part == Part::data && object.pool && pieces.size() == 1 &&
+      read_ahead(object, object.pool_at + pieces[0].offset, pieces[0].into)) {
+    return;
+  }
   if ((filling_ && filling_->objects.contains(object.id)) || (flying_ && flying_->objects.contains(object.id))) {
     drain();
   }
-  const auto name = data_name(object.id, part);
+  const auto name = data_name(object, part);
+  const auto base = part == Part::data ? object.pool_at : 0;
   for (std::size_t k = 0; k < pieces.size();) {
     auto batch = service_->client.batch();
     std::vector<MutableBytes> into;
     for (std::size_t bytes = 0; k < pieces.size() && (bytes == 0 || bytes + pieces[k].into.size() <= batch_bytes) &&
                                 into.size() < limit::batch_ops / 2; ++k) {
-      each_stripe(pieces[k].offset, pieces[k].into.size(), [&](int server, std::uint64_t local, std::uint64_t at, std::uint64_t n) {
+      each_stripe(base + pieces[k].offset, pieces[k].into.size(), [&](int server, std::uint64_t local, std::uint64_t at, std::uint64_t n) {
         into.push_back(pieces[k].into.subspan(at, n));
         batch.add({.code = Code::object_read, .space = space_, .key = name, .offset = local, .length = n, .into = into.back()}, server);
       });

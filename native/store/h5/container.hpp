@@ -10,16 +10,19 @@
 ///   a <id> <name>      an attribute, its value included
 ///   c <id> 4.0.7       where the chunk at these chunk coordinates lies in the dataset's data
 ///
-/// Objects: "<id>d" a dataset's data, "<id>h" what its elements of variable length point to.
+/// Objects: "<id>d" a dataset's data, "<id>h" what its elements of variable length point to, "<session>p" the data of all
+/// contiguous datasets of up to 64 KiB that one session made, one behind the other. So thousands of small datasets
+/// are a few large writes to one object. What a removed one had stays unused until the file goes.
 ///
 /// Changes are gathered and sent as one batch when enough have come together, with flush() and at close. So other
 /// processes see what was written after flush() or close(), and read what they open anew; within a process all who
-/// open a file share one Container, and see everything at once. One process may write a file at a time: as with
+/// open a file share one Container, and see everything at once. What a read-only process reads of small datasets may be up
+/// to 50 ms old. One process may write a file at a time: as with
 /// HDF5's own files the user sees to that. A batch that fails is told by every later call and by close().
 ///
 /// Thread rule: HDF5 serialises all calls of its library, and these with them.
 
-#include <compare>
+#include <chrono>
 #include <cstdint>
 #include <list>
 #include <map>
@@ -116,6 +119,7 @@ struct Object {
   bool compact = false, filtered = false;
   bool allocated = false;                          ///< contiguous: something was written
   std::uint64_t data_end = 0, heap_end = 0;
+  std::uint64_t pool = 0, pool_at = 0;             ///< where a small contiguous dataset lies; pool 0: in an object of its own
   std::string fill;                                ///< the user's fill value in stored form; empty: none was given
   bool chunks_loaded = false;
   std::map<ChunkAt, Chunk> chunks;
@@ -182,6 +186,8 @@ class Container : public std::enable_shared_from_this<Container> {
   void put_chunk(Object& dataset, const ChunkAt& at, const Chunk& chunk);
   void remove_chunk(Object& dataset, const ChunkAt& at);
 
+  /// Decides where a contiguous dataset of that many bytes is to lie.
+  void place(Object& object, std::uint64_t bytes);
   /// Large pieces go at once, from the caller's memory; small ones are copied and gathered.
   void write(Object& object, Part part, const std::vector<WritePiece>& pieces);
   void read(Object& object, Part part, const std::vector<ReadPiece>& pieces);
@@ -208,6 +214,8 @@ class Container : public std::enable_shared_from_this<Container> {
                    const std::function<void(int server, std::uint64_t local, std::uint64_t at, std::uint64_t n)>& each) const;
   void check_writable() const;
   void check_health() const;
+  bool read_ahead(const Object& object, std::uint64_t at, MutableBytes into);
+  void end_run();      ///< what was gathered of one object becomes an operation
   void launch();       ///< sends what is gathered, without waiting
   void settle();       ///< waits for what was sent
   void drain() { launch(); settle(); }
@@ -216,6 +224,7 @@ class Container : public std::enable_shared_from_this<Container> {
   std::string name_, space_, properties_;
   std::uint64_t number_ = 0;
   std::uint32_t session_ = 0, next_in_session_ = 0;
+  std::uint64_t pool_end_ = 0;
   std::uint32_t stripes_ = 1;
   std::uint64_t stripe_bytes_ = 1u << 20;
   bool writable_ = false, session_begun_ = false;
@@ -225,6 +234,11 @@ class Container : public std::enable_shared_from_this<Container> {
   std::set<ObjectId> dirty_;
   std::size_t put_bytes_ = 0;
   std::unique_ptr<Wave> filling_, flying_;
+  struct {
+    std::uint64_t pool = 0, at = 0, next = 0;
+    std::vector<std::byte> bytes;
+    std::chrono::steady_clock::time_point read_at;
+  } ahead_;                             ///< of small datasets that are read one after the other
   std::optional<std::string> broken_;  ///< why something written earlier did not arrive
 };
 

@@ -141,6 +141,13 @@ void* create(void* object, const H5VL_loc_params_t* at, const char* name, hid_t 
       take_space(*made, space);
       take_layout(*made, creation);
       common_properties(*made, creation);
+      if (made->chunk.empty()) {
+        std::uint64_t bytes = made->space_class == 2 ? 0 : layout.stored_bytes();
+        for (const auto n : made->extent) {
+          bytes *= n;
+        }
+        container.place(*made, bytes);
+      }
       made->type = encode_type(type);
       made->properties = encode_properties(properties);
       made->fill = fill;

@@ -208,6 +208,7 @@ class Copier {
       for (const auto n : source.extent) {
         data_bytes *= n;
       }
+      to_.place(made, data_bytes);
     }
     made.data_end = source.data_end;
     made.heap_end = source.heap_end;
