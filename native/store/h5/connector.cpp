@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <map>
 
 #include "core/units.hpp"
@@ -72,6 +73,10 @@ void add_servers(Config& config, std::string_view list) {
 
 void add_embedded(Config& config, const std::string& path) {
   const bool memory = path == "memory";
+  std::error_code failed;
+  if (!memory && !std::filesystem::create_directories(path, failed) && failed) {
+    fail(Why::io, "HDF5_VOL_CONNECTOR: embedded=" + path + ": " + failed.message());
+  }
   for (const auto& [role, text] : {std::pair{Role::kv, memory ? std::string("memory") : "lmdb,path=" + path + "/kv"},
                                    std::pair{Role::data, memory ? std::string("memory") : "posix,path=" + path + "/data"}}) {
     auto spec = parse_backend(role, text);

@@ -30,9 +30,7 @@ void close_if_done(const FilePtr& file) {
   if (!file->has_id && file->handles == 0 && files().contains(file->native)) {
     const auto keep = file;  // the argument may be the map's own
     files().erase(keep->native);
-    if (keep->container.use_count() == 1) {
-      keep->container->flush(false);
-    }
+    keep->container->flush(false);
   }
 }
 
