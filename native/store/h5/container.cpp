@@ -353,6 +353,12 @@ void Container::check_health() const {
   }
 }
 
+void Container::mark_broken(const std::string& why) {
+  if (!broken_) {
+    broken_ = why;
+  }
+}
+
 std::string Container::header_key(ObjectId id) const { return 'o' + hex(id); }
 
 std::string Container::encode_file() const {
@@ -518,6 +524,7 @@ void Container::settle() {
 }
 
 void Container::flush(bool durably) {
+  check_health();
   for (auto& [id, object] : objects_) {
     if (object->state) {
       object->state->flush();

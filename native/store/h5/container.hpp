@@ -194,6 +194,8 @@ class Container : public std::enable_shared_from_this<Container> {
 
   /// Everything reaches the servers; `durably`, stable storage too (where the backend can).
   void flush(bool durably);
+  /// From now on every call fails with this, flush() and close among them; the first one counts.
+  void mark_broken(const std::string& why);
   /// Forgets what was read, so that it is read anew; what this process changed is sent before.
   void refresh(Object& object);
 

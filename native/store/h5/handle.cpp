@@ -1,6 +1,7 @@
 #include "store/h5/handle.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <filesystem>
@@ -26,11 +27,19 @@ std::vector<FilePtr>& unclaimed() {
 constexpr std::string_view by_id = "\x01id:";  // a path of the connector's own: leads to an object by its id
 constexpr int links_max = 16;
 
-void close_if_done(const FilePtr& file) {
-  if (!file->has_id && file->handles == 0 && files().contains(file->native)) {
-    const auto keep = file;  // the argument may be the map's own
-    files().erase(keep->native);
+// Lets go of a file that nobody has open any more. Whoever closed it before was told if it could not be flushed.
+void close_if_done(const FilePtr& file) noexcept {
+  if (file->has_id || file->handles > 0 || !files().contains(file->native)) {
+    return;
+  }
+  const auto keep = file;  // the argument may be the map's own
+  files().erase(keep->native);
+  try {
     keep->container->flush(false);
+  } catch (const std::exception& failure) {
+    if (!keep->told) {
+      std::fprintf(stderr, "sonde: error: %s\n", failure.what());  // HDF5 has nobody left to tell
+    }
   }
 }
 
@@ -102,13 +111,16 @@ void close_unclaimed() {
 }
 
 void close_file(const FilePtr& file) {
-  file->has_id = false;
-  const auto keep = file;
-  if (keep->handles > 0) {
-    keep->container->flush(false);
-    return;
+  if (!file->told) {
+    try {
+      file->container->flush(false);
+    } catch (const Failure&) {
+      file->told = true;
+      throw;
+    }
   }
-  close_if_done(keep);
+  file->has_id = false;
+  close_if_done(file);
 }
 
 // ---- handles
@@ -128,20 +140,16 @@ DatasetIo& Handle::io() const {
   return static_cast<DatasetIo&>(*object->state);
 }
 
-void close_handle(Handle* handle) {
+void close_handle(Handle* handle) noexcept {
   const auto file = handle->file;
   const auto object = handle->object;
   delete handle;
-  std::optional<Failure> failure;
   try {
     file->container->release(object);
-  } catch (const Failure& f) {
-    failure = f;
+  } catch (const std::exception& failure) {
+    file->container->mark_broken(failure.what());
   }
   close_if_done(file);
-  if (failure) {
-    throw *failure;
-  }
 }
 
 // ---- places

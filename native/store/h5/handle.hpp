@@ -27,6 +27,7 @@ struct FileState : std::enable_shared_from_this<FileState> {
   Shadow* shadow = nullptr;
   void* native = nullptr;                     ///< the shadow's file, which is also what HDF5 knows this file by
   bool has_id = false;
+  bool told = false;                          ///< that it could not be flushed
   unsigned handles = 0;
 
   FileState() = default;
@@ -73,10 +74,11 @@ std::shared_ptr<Service> service_of(hid_t access);
 FilePtr find_file(const void* native);
 /// Closes files that a link led to and that nothing was opened in. Called when a call from HDF5 ends.
 void close_unclaimed();
-/// HDF5 has closed the identifier of the file. Errors of the last flush are thrown after all is released.
+/// The identifier of the file is to be closed. Throws where what was written cannot be flushed, the first time: HDF5 then
+/// keeps the identifier, and closes it again, at the latest at its end; nothing may be freed before.
 void close_file(const FilePtr& file);
-/// Frees a handle; the same about errors.
-void close_handle(Handle* handle);
+/// Frees a handle. What cannot be written is an error of the file: its next call tells it, or its close.
+void close_handle(Handle* handle) noexcept;
 
 /// The place of a file, an object or the object of an attribute.
 Place place_of(void* object);

@@ -20,7 +20,11 @@ with h5py.File(sys.argv[1], "w") as f:
     a["void"] = np.void(b"\x00\x01\xff")
     a["compound"] = np.array([(1, 2.5, b"x"), (3, 4.5, b"yz")], dtype=[("i", "i4"), ("d", "f8"), ("s", "S3")])
     a.create("enum", [0, 1, 1], dtype=h5py.enum_dtype({"RED": 0, "BLUE": 1}, basetype="i1"))
-    a.create("sequences", np.array([np.arange(3), np.arange(0), np.arange(5)], dtype=object), dtype=h5py.vlen_dtype("i4"))
+    a.create(
+        "sequences",
+        np.array([np.arange(3), np.arange(0), np.arange(5)], dtype=object),
+        dtype=h5py.vlen_dtype("i4"),
+    )
     a["reference"] = f.create_group("target").ref
     a["many"] = np.arange(5000)
     f["target"].attrs["own"] = 1

@@ -27,14 +27,29 @@ def value(x, file):
 def attributes(thing, file, indent):
     for name in thing.attrs:
         attribute = thing.attrs.get_id(name)
-        print(f"{indent}@{name} {attribute.get_type().encode().hex()[:24]} {attribute.shape} {value(thing.attrs[name], file)}")
+        print(
+            f"{indent}@{name} {attribute.get_type().encode().hex()[:24]} {attribute.shape} {value(thing.attrs[name], file)}"
+        )
 
 
 def dump(thing, file, indent="", seen=()):
     attributes(thing, file, indent)
     if isinstance(thing, h5py.Dataset):
-        described = [thing.dtype, thing.shape, thing.maxshape, thing.chunks, thing.compression, thing.compression_opts, thing.shuffle]
-        described += [thing.fletcher32, thing.scaleoffset, h5py.check_string_dtype(thing.dtype), h5py.check_vlen_dtype(thing.dtype)]
+        described = [
+            thing.dtype,
+            thing.shape,
+            thing.maxshape,
+            thing.chunks,
+            thing.compression,
+            thing.compression_opts,
+            thing.shuffle,
+        ]
+        described += [
+            thing.fletcher32,
+            thing.scaleoffset,
+            h5py.check_string_dtype(thing.dtype),
+            h5py.check_vlen_dtype(thing.dtype),
+        ]
         fill = thing.fillvalue
         print(f"{indent}{described} fill {value(fill, file)}")
         print(f"{indent}{value(thing[()], file)}")
@@ -44,7 +59,9 @@ def dump(thing, file, indent="", seen=()):
         for name in thing:
             link = thing.get(name, getlink=True)
             target = getattr(link, "path", "")
-            print(f"{indent}{name} {type(link).__name__} {target} {getattr(link, 'filename', '').rsplit('/')[-1]}")
+            print(
+                f"{indent}{name} {type(link).__name__} {target} {getattr(link, 'filename', '').rsplit('/')[-1]}"
+            )
             child = thing.get(name)
             if child is None:
                 print(f"{indent}  dangling")

@@ -6,12 +6,35 @@ import h5py
 import numpy as np
 
 with h5py.File(sys.argv[1], "w") as f:
-    for kind in ["i1", "u1", "<i2", ">i2", "<u4", ">u4", "i8", "u8", "f2", "<f4", ">f4", "f8", "g", "c8", "c16", "?", "S5", "V7"]:
+    for kind in [
+        "i1",
+        "u1",
+        "<i2",
+        ">i2",
+        "<u4",
+        ">u4",
+        "i8",
+        "u8",
+        "f2",
+        "<f4",
+        ">f4",
+        "f8",
+        "g",
+        "c8",
+        "c16",
+        "?",
+        "S5",
+        "V7",
+    ]:
         values = np.frombuffer(bytes(range(1, 49)) * 8, "u1")[: 3 * np.dtype(kind).itemsize]
-        f["kind " + kind.replace("<", "little ").replace(">", "big ")] = np.frombuffer(values % 2 if kind == "?" else values, kind)
+        f["kind " + kind.replace("<", "little ").replace(">", "big ")] = np.frombuffer(
+            values % 2 if kind == "?" else values, kind
+        )
     text = h5py.string_dtype()
     f.create_dataset("texts", (5,), text)[1:4] = ["ä", "", "long " * 100]
-    f.create_dataset("chunked texts", (10,), text, chunks=(3,), compression="gzip", maxshape=(None,))[2:9] = [str(k) * k for k in range(7)]
+    f.create_dataset("chunked texts", (10,), text, chunks=(3,), compression="gzip", maxshape=(None,))[2:9] = [
+        str(k) * k for k in range(7)
+    ]
     f.create_dataset("texts with fill", (3,), text, fillvalue="none yet")[1] = "one"
     f["fixed utf-8"] = np.array(["é".encode(), b"abc"], dtype=h5py.string_dtype("utf-8", 6))
     f.create_dataset("ascii", data=[b"x", b"yy"], dtype=h5py.string_dtype("ascii"))
@@ -20,7 +43,9 @@ with h5py.File(sys.argv[1], "w") as f:
     d[2] = np.arange(1000)
     d[0] = [9]
     f.create_dataset("sequences of texts", (2,), h5py.vlen_dtype(text))[0] = np.array(["p", "qq"], object)
-    compound = np.dtype([("id", "i4"), ("where", "f8", (3,)), ("name", "S8"), ("inner", [("a", "u1"), ("b", ">f4")])])
+    compound = np.dtype(
+        [("id", "i4"), ("where", "f8", (3,)), ("name", "S8"), ("inner", [("a", "u1"), ("b", ">f4")])]
+    )
     table = np.zeros(6, compound)
     table["id"] = np.arange(6)
     table["where"] = np.arange(18).reshape(6, 3)
@@ -37,7 +62,9 @@ with h5py.File(sys.argv[1], "w") as f:
     m[1] = ("second", 2, np.arange(0, dtype="i2"))
     f.create_dataset("enum", data=[0, 2, 1], dtype=h5py.enum_dtype({"A": 0, "B": 1, "C": 2}, basetype="u1"))
     f.create_dataset("arrays", (3,), np.dtype(("i2", (2, 2))))[1] = [[1, 2], [3, 4]]
-    f["opaque"] = np.array([np.datetime64("2020-01-01"), np.datetime64("2021-06-07")]).astype(h5py.opaque_dtype("M8[D]"))
+    f["opaque"] = np.array([np.datetime64("2020-01-01"), np.datetime64("2021-06-07")]).astype(
+        h5py.opaque_dtype("M8[D]")
+    )
     f["named type"] = np.dtype("f8")
     f["named compound"] = compound
     named = f.create_dataset("of named type", (2,), dtype=f["named type"])

@@ -7,17 +7,41 @@ import numpy as np
 
 rng = np.random.default_rng(1)
 with h5py.File(sys.argv[1], "w") as f:
-    for layout, options in {"contiguous": {}, "chunked": {"chunks": (3, 5, 4)}, "filtered": {"chunks": (4, 4, 4), "compression": "gzip"}}.items():
+    for layout, options in {
+        "contiguous": {},
+        "chunked": {"chunks": (3, 5, 4)},
+        "filtered": {"chunks": (4, 4, 4), "compression": "gzip"},
+    }.items():
         truth = rng.integers(0, 1000, (10, 11, 12))
         d = f.create_dataset(layout, data=truth, **options)
         for s in [
-            np.s_[:], np.s_[...], np.s_[3], np.s_[3, 4, 5], np.s_[2:7], np.s_[:, 3], np.s_[..., 5], np.s_[1:9:2, ::3, 1::4],
-            np.s_[0:0], np.s_[[1, 4, 7]], np.s_[:, [0, 10]], np.s_[2:4, [1, 3, 8], ::2], np.s_[5:6, 5:6, 5:6], np.s_[-1], np.s_[:, -3:],
+            np.s_[:],
+            np.s_[...],
+            np.s_[3],
+            np.s_[3, 4, 5],
+            np.s_[2:7],
+            np.s_[:, 3],
+            np.s_[..., 5],
+            np.s_[1:9:2, ::3, 1::4],
+            np.s_[0:0],
+            np.s_[[1, 4, 7]],
+            np.s_[:, [0, 10]],
+            np.s_[2:4, [1, 3, 8], ::2],
+            np.s_[5:6, 5:6, 5:6],
+            np.s_[-1],
+            np.s_[:, -3:],
         ]:
             assert np.array_equal(d[s], truth[s]), (layout, s)
         mask = truth > 500
         assert np.array_equal(d[mask], truth[mask])
-        for s in [np.s_[3], np.s_[2:7, 1], np.s_[::3, ::2, ::5], np.s_[[0, 5, 9]], np.s_[9, 10, 11], np.s_[4:6, :, [2, 3, 7]]]:
+        for s in [
+            np.s_[3],
+            np.s_[2:7, 1],
+            np.s_[::3, ::2, ::5],
+            np.s_[[0, 5, 9]],
+            np.s_[9, 10, 11],
+            np.s_[4:6, :, [2, 3, 7]],
+        ]:
             new = rng.integers(0, 1000, truth[s].shape)
             d[s] = new
             truth[s] = new
