@@ -172,7 +172,8 @@ def attempt(mode):
 for mode in ["r", "r+", "a", "a", "x", "w-", "r+", "r", "w", "r"]:
     attempt(mode)
 with h5py.File(name, "r") as f:
-    for change in [lambda: f.create_group("x"), lambda: f["w"].attrs.create("x", 1), lambda: f.create_dataset("x", data=1)]:
+    changes = [lambda: f.create_group("x"), lambda: f["w"].attrs.create("x", 1), lambda: f.create_dataset("x", data=1)]
+    for change in changes:
         try:
             change()
         except Exception as error:
@@ -184,7 +185,8 @@ with h5py.File(name, "r") as f:
 """,
     ).stdout.splitlines()
     assert told[:10] == [
-        "r FileNotFoundError 2", "r+ FileNotFoundError 2", "a []", "a ['a']", "x FileExistsError 17", "w- FileExistsError 17",
+        "r FileNotFoundError 2", "r+ FileNotFoundError 2", "a []", "a ['a']",
+        "x FileExistsError 17", "w- FileExistsError 17",
         "r+ ['a']", "r ['a', 'r+']", "w []", "r ['w']",
     ]  # fmt: skip
     assert told[10:] == ["True"] * 4

@@ -17,7 +17,7 @@ with h5py.File(sys.argv[1], "w") as f:
     }.items():
         d = f.create_dataset(name, (0, 8), "f4", maxshape=(None, 16), chunks=(16, 5), fillvalue=-1, **options)
         truth = np.full((0, 8), -1, "f4")
-        for step in range(20):
+        for _ in range(20):
             rows = np.round(rng.random((7, 8)), 2).astype("f4")
             d.resize(d.shape[0] + 7, axis=0)
             d[-7:] = rows

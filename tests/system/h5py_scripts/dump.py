@@ -20,16 +20,16 @@ def value(x, file):
         return str({name: value(x[name], file) for name in x.dtype.names})
     if isinstance(x, (np.ndarray, np.generic)):
         data = np.ascontiguousarray(x)
-        return f"{data.dtype} {data.shape} {hashlib.sha256(data.tobytes()).hexdigest()[:16]} {data.ravel()[:4].tolist()}"
+        digest = hashlib.sha256(data.tobytes()).hexdigest()[:16]
+        return f"{data.dtype} {data.shape} {digest} {data.ravel()[:4].tolist()}"
     return repr(x)
 
 
 def attributes(thing, file, indent):
     for name in thing.attrs:
         attribute = thing.attrs.get_id(name)
-        print(
-            f"{indent}@{name} {attribute.get_type().encode().hex()[:24]} {attribute.shape} {value(thing.attrs[name], file)}"
-        )
+        kind = attribute.get_type().encode().hex()[:24]
+        print(f"{indent}@{name} {kind} {attribute.shape} {value(thing.attrs[name], file)}")
 
 
 def dump(thing, file, indent="", seen=()):
