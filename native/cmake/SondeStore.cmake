@@ -73,6 +73,15 @@ if(SONDE_STORE_ENABLED)
     endif()
   endforeach()
 
+  # The client for Python, apart from _core: `sonde net` needs neither ISA-L nor OpenSSL.
+  if(SKBUILD OR SONDE_BIND)
+    file(GLOB store_bind_sources CONFIGURE_DEPENDS bind/store/*.cpp)
+    nanobind_add_module(_store NOMINSIZE ${store_bind_sources})
+    target_link_libraries(_store PRIVATE sonde_store)
+    set_target_properties(_store PROPERTIES INSTALL_RPATH "$ORIGIN/lib")
+    install(TARGETS _store DESTINATION sonde)
+  endif()
+
   file(GLOB service_sources CONFIGURE_DEPENDS service/*.cpp)
   add_library(sonde_service STATIC ${service_sources})
   target_link_libraries(sonde_service PUBLIC sonde_core Threads::Threads)

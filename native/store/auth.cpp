@@ -83,9 +83,28 @@ bool equal(std::string_view a, std::string_view b) { return a.size() == b.size()
 
 #ifdef SONDE_HAVE_MUNGE
 
+namespace {
+
+/// Where munged listens, if SONDE_MUNGE_SOCKET says that it is not where libmunge was built to look.
+struct MungeContext {
+  munge_ctx_t ctx = nullptr;
+  MungeContext() {
+    if (const char* socket = std::getenv("SONDE_MUNGE_SOCKET"); socket && *socket) {
+      ctx = ::munge_ctx_create();
+      ::munge_ctx_set(ctx, MUNGE_OPT_SOCKET, socket);
+    }
+  }
+  ~MungeContext() {
+    if (ctx) ::munge_ctx_destroy(ctx);
+  }
+};
+
+}  // namespace
+
 Result<std::string> munge_credential(std::string_view server_nonce) {
+  const MungeContext where;
   char* credential = nullptr;
-  const munge_err_t why = ::munge_encode(&credential, nullptr, server_nonce.data(), static_cast<int>(server_nonce.size()));
+  const munge_err_t why = ::munge_encode(&credential, where.ctx, server_nonce.data(), static_cast<int>(server_nonce.size()));
   std::string text = credential ? credential : "";
   std::free(credential);
   if (why != EMUNGE_SUCCESS)
@@ -98,7 +117,8 @@ Result<unsigned> munge_user(const std::string& credential, std::string_view serv
   int size = 0;
   uid_t user = 0;
   gid_t group = 0;
-  const munge_err_t why = ::munge_decode(credential.c_str(), nullptr, &payload, &size, &user, &group);
+  const MungeContext where;
+  const munge_err_t why = ::munge_decode(credential.c_str(), where.ctx, &payload, &size, &user, &group);
   const std::string made_for(static_cast<const char*>(payload ? payload : ""), payload ? static_cast<std::size_t>(size) : 0);
   std::free(payload);
   if (why != EMUNGE_SUCCESS)

@@ -5,7 +5,7 @@
 ///   token   both sides prove that they know a shared secret: HMAC-SHA256 over both sides' fresh nonces. The secret itself
 ///           is never sent
 ///   munge   the client sends a MUNGE credential made for this connection's nonce; the server takes its own user, root and
-///           the users it was told of
+///           the users it was told of. SONDE_MUNGE_SOCKET names the daemon's socket where it is not the usual one
 /// What follows is not encrypted: on a network that others can write to, use a tunnel. Any-thread.
 
 #include <string>

@@ -1,8 +1,10 @@
 // Names of backends and transports, and the modules that bring more of them.
 #include <dirent.h>
 #include <dlfcn.h>
+#include <signal.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <mutex>
 
@@ -43,9 +45,22 @@ Error bad_module(const std::string& path, const std::string& why) {
   return {"store.bad_module", "cannot load the module " + path + ": " + why, "build it as native/store/module.hpp says, with this version's headers"};
 }
 
+/// dlopen() that leaves the program's signal handlers alone: libraries that come along (PSM's, with libfabric) set their
+/// own as they are loaded, and a server would no longer stop in order at SIGTERM.
+void* open_library(const std::string& path) {
+  std::array<struct sigaction, 32> before;
+  for (int s = 1; s < 32; ++s) sigaction(s, nullptr, &before[s]);
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  for (int s = 1; s < 32; ++s) {
+    struct sigaction now {};
+    if (s != SIGKILL && s != SIGSTOP && sigaction(s, nullptr, &now) == 0 && now.sa_handler != before[s].sa_handler) sigaction(s, &before[s], nullptr);
+  }
+  return library;
+}
+
 /// Registers under registry_mutex.
 Result<const Module*> load(const std::string& path) {
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* library = open_library(path);
   if (!library) return bad_module(path, dlerror());
   const auto entry = reinterpret_cast<const Module* (*)()>(dlsym(library, "sonde_store_module"));
   if (!entry) return bad_module(path, "it has no symbol sonde_store_module");

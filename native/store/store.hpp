@@ -98,11 +98,12 @@ class Client {
   Result<void> sync();
 
   /// Calls `each` for the keys of a space that begin with `prefix`, from all servers, in byte order; it returns false to
-  /// stop. Values are empty with keys_only.
+  /// stop. Values are empty with keys_only. `after`: only keys behind that one.
   Result<void> scan(std::string_view space, std::string_view prefix, bool keys_only,
-                    const std::function<bool(std::string_view key, Bytes value)>& each);
+                    const std::function<bool(std::string_view key, Bytes value)>& each, std::string_view after = {});
   /// The same for the names of objects.
-  Result<void> list(std::string_view space, std::string_view prefix, const std::function<bool(std::string_view name)>& each);
+  Result<void> list(std::string_view space, std::string_view prefix, const std::function<bool(std::string_view name)>& each,
+                    std::string_view after = {});
 
   std::size_t servers(Role role) const;
   Result<std::vector<ServerInfo>> status();
@@ -112,7 +113,7 @@ class Client {
   friend class Batch;
   struct Impl;
   explicit Client(std::shared_ptr<Impl> impl);
-  Result<void> scan_all(Code code, std::string_view space, std::string_view prefix, bool keys_only,
+  Result<void> scan_all(Code code, std::string_view space, std::string_view prefix, bool keys_only, std::string_view after,
                         const std::function<bool(std::string_view, Bytes)>& each);
   std::shared_ptr<Impl> impl_;
 };
@@ -150,9 +151,13 @@ class Batch {
   Result<void> wait();
   /// Looks, without waiting, whether it is done.
   bool done();
+  /// Waits for it, but no longer than that, s; whether it is done. For callers who must look at something else meanwhile.
+  bool done_within(double seconds);
 
   std::size_t size() const;
   const Outcome& operator[](std::size_t k) const;
+  /// What was asked for, with the batch's own copy of its names.
+  const Op& op(std::size_t k) const;
   /// Operations whose status is not ok. Under Safety::none they stay `pending`, which does not count.
   std::size_t failed() const;
   Timing timing() const;

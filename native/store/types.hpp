@@ -44,7 +44,7 @@ enum class Code : std::uint8_t {
   object_list = 22,    ///< names of `space` that begin with `key`, after `data`, at most `length` (0: as many as fit)
   // role kv
   kv_put = 48,         ///< `data` under `key`; flag exclusive: Status::exists if there is one
-  kv_get = 49,
+  kv_get = 49,         ///< at most `length` bytes of the value (0: all); Outcome::value: the whole length
   kv_remove = 50,
   kv_scan = 51,        ///< keys of `space` that begin with `key`, in byte order, after `data`, at most `length` pairs
   // role db; schemas, rows and selectors are encoded as db.hpp says

@@ -26,8 +26,11 @@ from sonde.cli.diagnosis import (
     mpi,
     noise,
     rooms,
+    store,
 )
+from sonde.core.errors import EnvironmentFailure, UsageError
 from sonde.core.launch.mpirun import Mpi
+from sonde.store import run
 
 
 @pytest.fixture
@@ -458,6 +461,69 @@ def test_a_missing_library_says_what_to_install(monkeypatch):
     assert rooms.browser(Here(environ={"PATH": ""})).mark == FACT
 
 
+def test_a_store_that_was_not_built_says_what_to_install(tree, monkeypatch):
+    def none():
+        raise EnvironmentFailure("store.not_built", "this build of Sonde has no storage server")
+
+    monkeypatch.setattr(run, "program", none)
+    tree.put("etc/os-release", "ID=debian\n")
+    answer = store.store(tree())
+    assert (answer.mark, answer.values["built"], answer.values["works"]) == (NONE, False, False)
+    assert answer.needs == [Need("store", "apt-get install libisal-dev libssl-dev, then 'make setup'")]
+
+
+def test_what_a_store_was_built_without_is_named(tree, monkeypatch):
+    pytest.importorskip("sonde._store", reason="the store is not built")
+    has = {"data": ["null", "memory", "posix"], "kv": ["null", "memory"], "db": [], "transports": ["tcp"]}
+    monkeypatch.setattr(run, "program", lambda: Path("/opt/sonde-stored"))
+    monkeypatch.setattr(run, "has", lambda: has | {"auth": ["none", "token"]})
+    tree.put("etc/os-release", "ID=arch\n")
+    answer = store.store(tree())
+    assert answer.mark == GOOD
+    assert "keeps data with posix; lets in by token" in answer.text
+    assert Need("transports over libfabric", "pacman -S libfabric, then 'make setup'") in answer.needs
+    assert len(answer.needs) == 5
+
+
+def test_a_store_that_does_not_start_does_not_work(tree, monkeypatch):
+    def broken():
+        raise EnvironmentFailure("store.broken", "sonde-stored does not start: no such library")
+
+    monkeypatch.setattr(run, "program", lambda: Path("/opt/sonde-stored"))
+    monkeypatch.setattr(run, "has", broken)
+    answer = store.store(tree())
+    assert (answer.mark, answer.values["built"], answer.values["works"]) == (NONE, True, False)
+    assert "no such library" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("tried", "mark", "text"),
+    [
+        ([{"provider": "tcp", "works": True, "half_round_trip_s": 5e-6}], GOOD, "64 B one way: tcp 5.00 µs"),
+        ([{"provider": "verbs", "works": False, "half_round_trip_s": 0}], POOR, "no provider"),
+    ],
+)
+def test_providers_are_told_by_what_they_did(tree, monkeypatch, tried, mark, text):
+    pytest.importorskip("sonde._store", reason="the store is not built")
+    from sonde.store import client
+
+    monkeypatch.setattr(client, "providers", lambda transport, limit_s: tried)
+    answer = store.fabric(tree())
+    assert answer.mark == mark
+    assert text in answer.text
+
+
+def test_without_libfabric_there_is_tcp(tree, monkeypatch):
+    pytest.importorskip("sonde._store", reason="the store is not built")
+    from sonde.store import client
+
+    def unknown(transport, limit_s):
+        raise UsageError("store.unknown_transport", "there is no transport ofi-msg")
+
+    monkeypatch.setattr(client, "providers", unknown)
+    assert store.fabric(tree()).mark == FACT
+
+
 def answers(**changed: Answer) -> dict[str, Answer]:
     works = Answer("fine", GOOD, {"works": True, "built": True, "version": "4.1.4"})
     return {name: changed.get(name, works) for name in diagnosis.CHECKS}
@@ -469,7 +535,10 @@ def diagnose(answers):
 
 def test_all_works():
     outcome = diagnose(answers())
-    assert outcome.verdict == "net, noise, data and report work here, with Open MPI 4.1.4 and MPICH 4.1.4."
+    assert (
+        outcome.verdict
+        == "net, noise, store, data and report work here, with Open MPI 4.1.4 and MPICH 4.1.4."
+    )
     assert outcome.exit == 0
     assert outcome.values["rooms"][0] == {"room": "net", "built": True, "works": True, "missing": []}
 
@@ -479,14 +548,14 @@ def test_one_mpi_is_enough_for_net():
         "not installed", NONE, {"works": False, "built": False}, [Need("MPICH", "apt-get install mpich")]
     )
     outcome = diagnose(answers(mpich=absent))
-    assert outcome.verdict == "net, noise, data and report work here, with Open MPI 4.1.4."
+    assert outcome.verdict == "net, noise, store, data and report work here, with Open MPI 4.1.4."
     assert outcome.values["rooms"][0]["missing"] == [{"what": "MPICH", "install": "apt-get install mpich"}]
 
 
 def test_without_mpi_net_does_not_work():
     absent = Answer("not installed", NONE, {"works": False, "built": False}, [Need("MPI", "x")])
     outcome = diagnose(answers(mpich=absent, openmpi=absent))
-    assert outcome.verdict == "data and report work here; net and noise do not."
+    assert outcome.verdict == "store, data and report work here; net and noise do not."
     assert outcome.values["rooms"][0] == {
         "room": "net",
         "built": False,
@@ -497,7 +566,9 @@ def test_without_mpi_net_does_not_work():
 
 def test_without_netcdf_nothing_works():
     broken = Answer("does not load", NONE, {"works": False}, [Need("datasets", "make setup")])
-    assert diagnose(answers(netcdf=broken)).verdict.startswith("Nothing works here")
+    gone = Answer("not built", NONE, {"works": False, "built": False}, [Need("store", "x")])
+    assert diagnose(answers(netcdf=broken, store=gone)).verdict.startswith("Nothing works here")
+    assert diagnose(answers(netcdf=broken)).verdict.startswith("store works here; ")
 
 
 def test_what_is_poor_becomes_a_warning_with_advice():

@@ -41,7 +41,7 @@ class Quota {
   }
   void give(std::uint64_t n) { used_.fetch_sub(n); }
   std::string describe(std::size_t entries, const char* what) const {
-    return std::to_string(entries) + ' ' + what + ", " + format_size(used_.load()) + " of " + format_size(limit_);
+    return std::to_string(entries) + ' ' + what + ", " + format_size(used_.load()) + (limit_ >> 60 ? ", no limit" : " of " + format_size(limit_));
   }
 
  private:

@@ -424,11 +424,12 @@ struct Pages {
 
 }  // namespace
 
-Result<void> Client::scan_all(Code code, std::string_view space, std::string_view prefix, bool keys_only,
+Result<void> Client::scan_all(Code code, std::string_view space, std::string_view prefix, bool keys_only, std::string_view after,
                               const std::function<bool(std::string_view, Bytes)>& each) {
   const Role role = code == Code::kv_scan ? Role::kv : Role::data;
   std::vector<Pages> servers(impl_->count(role));
   if (servers.empty()) return nothing_there(role);
+  for (Pages& p : servers) p.after = after;
   const auto fill = [&](std::size_t k) -> Result<void> {
     Pages& p = servers[k];
     while (p.at == p.entries.size() && p.more) {
@@ -469,12 +470,13 @@ Result<void> Client::scan_all(Code code, std::string_view space, std::string_vie
   }
 }
 
-Result<void> Client::scan(std::string_view space, std::string_view prefix, bool keys_only, const std::function<bool(std::string_view, Bytes)>& each) {
-  return scan_all(Code::kv_scan, space, prefix, keys_only, each);
+Result<void> Client::scan(std::string_view space, std::string_view prefix, bool keys_only,
+                          const std::function<bool(std::string_view, Bytes)>& each, std::string_view after) {
+  return scan_all(Code::kv_scan, space, prefix, keys_only, after, each);
 }
 
-Result<void> Client::list(std::string_view space, std::string_view prefix, const std::function<bool(std::string_view)>& each) {
-  return scan_all(Code::object_list, space, prefix, true, [&](std::string_view name, Bytes) { return each(name); });
+Result<void> Client::list(std::string_view space, std::string_view prefix, const std::function<bool(std::string_view)>& each, std::string_view after) {
+  return scan_all(Code::object_list, space, prefix, true, after, [&](std::string_view name, Bytes) { return each(name); });
 }
 
 Result<std::vector<ServerInfo>> Client::status() {
@@ -560,8 +562,23 @@ bool Batch::done() {
   return all;
 }
 
+bool Batch::done_within(double seconds) {
+  const Deadline until = Deadline::in_s(seconds);
+  while (!done()) {
+    if (!impl_->started || until.passed()) return false;
+    for (auto& part : impl_->parts)
+      if (!part->exchange.done.load(std::memory_order_acquire)) {
+        const std::lock_guard turn(part->connection->mutex);
+        if (!part->exchange.done.load(std::memory_order_acquire)) part->connection->idle(until);
+        break;
+      }
+  }
+  return true;
+}
+
 std::size_t Batch::size() const { return impl_->ops.size(); }
 const Outcome& Batch::operator[](std::size_t k) const { return impl_->outcomes[k]; }
+const Op& Batch::op(std::size_t k) const { return impl_->ops[k]; }
 
 std::size_t Batch::failed() const {
   return static_cast<std::size_t>(std::count_if(impl_->outcomes.begin(), impl_->outcomes.end(), [](const Outcome& o) { return o.status != Status::ok && o.status != Status::pending; }));

@@ -181,7 +181,7 @@ void Connection::start(Exchange& x) {
     r.key = op.key;
     r.index = k;
     r.offset = op.offset;
-    r.length = op.length;
+    r.length = op.code == Code::kv_get ? op.into.size() : op.length;
     Bytes left = op.data;
     do {
       if (table_.ops() == wire::frame_ops_max || table_.bytes() + wire::record_bytes + limit::space_bytes + limit::object_name_bytes + 8 > wire::table_bytes_max ||

@@ -54,10 +54,10 @@ std::string Lane::broken() const {
   return broken_;
 }
 
-bool Lane::sync() {
+bool Lane::sync(bool all) {
   if (!broken().empty()) return false;
   const std::int64_t begin = now_ns();
-  auto ok = backend_->sync(false);
+  auto ok = backend_->sync(all);
   metrics_.synced[static_cast<std::size_t>(role_)].add(now_ns() - begin);
   if (ok) return true;
   metrics_.failed(ok.error().what);
@@ -78,16 +78,17 @@ void Lane::work() {
       std::deque<Task> tasks = std::move(queue_);
       queue_.clear();
       lock.unlock();
-      bool durable = false;
+      bool durable = false, all = false;
       for (auto& task : tasks) {
         task.run();
         durable |= task.durable;
+        all |= task.all;
         if (!task.durable && task.done && !durable) {
           task.done(true);
           task.done = nullptr;
         }
       }
-      const bool synced = !durable || sync();
+      const bool synced = !durable || sync(all);
       for (auto& task : tasks)
         if (task.done) task.done(!task.durable || synced);
       tasks.clear();

@@ -22,6 +22,7 @@ class Lane {
     std::function<void()> run;
     std::function<void(bool synced)> done;
     bool durable = false;
+    bool all = false;  ///< durable: with it everything executed before, under whatever level
   };
 
   Lane(Role role, std::unique_ptr<Backend> backend, Metrics& metrics);
@@ -41,7 +42,7 @@ class Lane {
 
  private:
   void work();
-  bool sync();
+  bool sync(bool all);
 
   Role role_;
   std::unique_ptr<Backend> backend_;

@@ -114,10 +114,7 @@ void Reactor::run() {
     if (!polled_.empty()) {
       const std::vector<Session*> asked = polled_;
       for (Session* s : asked)
-        if (sessions_.contains(s)) {
-          s->ready();
-          watch(*s);
-        }
+        if (sessions_.contains(s)) s->ready();
     }
     for (int k = 0; k < n; ++k) {
       auto* s = static_cast<Session*>(events[static_cast<std::size_t>(k)].data.ptr);
@@ -126,9 +123,7 @@ void Reactor::run() {
         (void)!::read(wake_, &count, sizeof count);
         continue;
       }
-      if (!sessions_.contains(s)) continue;
-      s->ready();
-      if (sessions_.contains(s)) watch(*s);
+      if (sessions_.contains(s)) s->ready();
     }
     std::vector<std::function<void()>> tasks;
     {

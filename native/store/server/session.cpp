@@ -78,7 +78,11 @@ void Session::ready() {
     receiving_ = !full;
     link_->receive(receiving_);
   }
-  if (alive_ && !upgrading_) link_->flush();
+  if (!alive_ || upgrading_) return;
+  link_->flush();
+  // That may have emptied what made it wait: no event would tell.
+  if (!receiving_ && queued_bytes_ <= queued_max && link_->backlog() < backlog_low) soon();
+  reactor_.watch(*this);  // whoever called: what could not be sent now must be told of when it can
 }
 
 void Session::pump() {
@@ -243,6 +247,16 @@ void Session::make_link(std::vector<std::byte> first) {
   });
 }
 
+/// Whether the frame just read has what must not be acknowledged before a sync.
+bool Session::needs_sync(Message& m) const {
+  bool needs = false;
+  for (const auto& r : records_) {
+    m.sync_all |= r.code == Code::sync;
+    needs |= r.code == Code::sync || (m.header.safety == Safety::storage && writes(r.code));
+  }
+  return needs;
+}
+
 bool Session::too_late(const Message& m) const {
   return m.header.timeout_ms && now_ns() - m.arrived_ns.load(std::memory_order_relaxed) > std::int64_t{m.header.timeout_ms} * 1'000'000;
 }
@@ -300,12 +314,10 @@ void Session::request(const wire::Header& h, Bytes table, Bytes data) {
   }
 
   if (h.role == Role::data) {
-    bool durable = false;
-    if (h.safety == Safety::storage)
-      for (const auto& r : records_) durable |= writes(r.code);
+    const bool durable = needs_sync(m);
     auto& outstanding = lane_tasks_[static_cast<std::size_t>(h.role)];
     if (m.queued || durable || outstanding || !lane->try_enter()) {
-      m.queued = true;
+      if (!std::exchange(m.queued, true) && m.data == 0) m.arena = take_fresh(false);
       hold(m, table, data, std::move(records_));
       records_ = {};
       return enqueue(message);
@@ -338,10 +350,7 @@ void Session::request(const wire::Header& h, Bytes table, Bytes data) {
     if (m.complete) finish_frame(message);
     return;
   }
-  bool durable = false;
-  if (h.safety == Safety::storage)
-    for (const auto& r : records_) durable |= writes(r.code);
-  m.queued |= durable;
+  m.queued |= needs_sync(m);
   auto& outstanding = lane_tasks_[static_cast<std::size_t>(h.role)];
   if (m.complete && m.parts == 1 && !m.queued && !outstanding && lane->try_enter()) {
     // The common case: one frame, executed where it lies.
@@ -400,8 +409,7 @@ void Session::enqueue(std::shared_ptr<Message> message) {
     m.held.clear();
     bytes = frame->table.size() + frame->data.size();
   }
-  // The pool of arenas is this thread's.
-  if (m.parts == 1 || role != Role::data) m.arena = take_fresh(false);
+  if (role != Role::data) m.arena = take_fresh(false);  // the pool of arenas is this thread's
   ++lane_tasks_[static_cast<std::size_t>(role)];
   ++queued_;
   queued_bytes_ += bytes;
@@ -414,7 +422,8 @@ void Session::enqueue(std::shared_ptr<Message> message) {
   auto self = shared_from_this();
   Lane::Task task;
   const bool last = m.complete;
-  task.durable = last && m.header.safety == Safety::storage;
+  task.durable = last && (m.header.safety == Safety::storage || m.sync_all);
+  task.all = last && m.sync_all;
   task.run = [self, message, frame, result, last] {
     Message& msg = *message;
     const Emit collect = [&](Outgoing out) { result->frames.push_back(std::move(out)); };
@@ -434,12 +443,12 @@ void Session::enqueue(std::shared_ptr<Message> message) {
       self->run_data(msg, frame->records, frame->data, position, scratch, collect, false);
     if (last) self->emit_reply(msg, true, collect);
   };
-  task.done = [self, message, result, role, bytes](bool synced) {
-    self->reactor_.post([self, message, result, role, bytes, synced] {
+  task.done = [self, message, result, role, bytes, durable = task.durable](bool synced) {
+    self->reactor_.post([self, message, result, role, bytes, durable, synced] {
       --self->lane_tasks_[static_cast<std::size_t>(role)];
       --self->queued_;
       if (self->alive_) {
-        if (!synced && message->header.safety == Safety::storage) {
+        if (!synced && durable) {
           // What was executed cannot be promised: every answer of the message becomes io_error.
           Message failed;
           failed.header = message->header;
@@ -472,8 +481,10 @@ void Session::give_back(std::size_t bytes) {
       link_->send(std::move(pong));
     }
   }
-  link_->flush();
-  if (bytes) ready();
+  if (bytes)
+    ready();
+  else
+    link_->flush();
 }
 
 void Session::finish_frame(const std::shared_ptr<Message>& message) {
@@ -509,6 +520,7 @@ void Session::answer(Message& m, std::uint32_t index, const Op& op, const Outcom
   }
   if (m.header.flags & wire::no_reply) return;
   Bytes left = out.status == Status::ok ? out.data : Bytes{};
+  if (op.code == Code::kv_get && op.length && left.size() > op.length) left = left.first(op.length);
   const std::size_t frame_data = server_.config().frame_data;
   do {
     if (m.answers.ops() == wire::frame_ops_max || m.answers.bytes() > (256u << 10) || m.data >= frame_data || (m.data && m.data + left.size() > frame_data && left.size() <= frame_data)) emit_reply(m, false, emit);
@@ -585,9 +597,7 @@ bool Session::run_data(Message& m, std::span<const wire::Record> records, Bytes 
       Op op = op_of(r, data.subspan(position.data, r.data_bytes));
       if (const Status status = check(op); status != Status::ok || r.code == Code::sync) {
         if (!s.ops.empty()) break;
-        Outcome out{status, 0, 0, {}};
-        if (status == Status::ok && !backend.sync(true)) out.status = Status::io_error;
-        answer(m, r.index, op, out, emit);
+        answer(m, r.index, op, {status, 0, 0, {}}, emit);  // the lane syncs before this goes out
         position.data += r.data_bytes;
         ++position.record;
         continue;
@@ -697,10 +707,6 @@ void Session::run_atomic(Message& m, Scratch& s, const Emit& emit) {
   if (any_bad) {
     for (auto& out : s.outcomes)
       if (out.status == Status::ok) out.status = Status::aborted;
-  } else if (s.ops.size() == 1 && s.ops[0].code == Code::sync) {
-    auto ok = backend.sync(true);
-    s.outcomes[0].status = ok ? Status::ok : Status::io_error;
-    if (!ok) server_.metrics().failed(ok.error().what);
   } else {
     auto results = std::make_shared<Arena>(16u << 10, limit::atomic_batch_bytes);
     const std::int64_t begin = now_ns();

@@ -14,6 +14,7 @@ struct Message {
   std::uint32_t parts = 0;
   std::atomic<std::int64_t> arrived_ns = 0;  ///< its last frame; the lane may be at work on an earlier one
   std::int64_t wait_ns = -1, backend_ns = 0;
+  bool sync_all = false;            ///< Code::sync is in it
   bool queued = false;              ///< goes through the lane's queue: all of its frames do
   std::atomic<bool> complete = false;
   Status refused = Status::ok;      ///< the whole of it: no backend, shutting down, a damaged frame, too large
@@ -97,6 +98,7 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   std::shared_ptr<Arena> take_arena();
   /// Of the pool, which belongs to the reactor's thread, or a new one.
   std::shared_ptr<Arena> take_fresh(bool pooled) { return pooled ? take_arena() : std::make_shared<Arena>(16u << 10); }
+  bool needs_sync(Message& message) const;
   bool too_late(const Message& message) const;
   void upgrade(Bytes first);
   void give_back(std::size_t bytes);

@@ -22,7 +22,7 @@ namespace sonde::store::bench {
 namespace {
 
 constexpr double not_told = std::numeric_limits<double>::quiet_NaN();
-constexpr std::size_t held_max = 64u << 20;  ///< memory of one load: larger batches use it again from the beginning
+constexpr std::size_t held_max = 64u << 20;  ///< larger batches use their memory again from the beginning
 
 struct Known {
   const char* name;
@@ -54,16 +54,15 @@ Error operation_failed(const Case& what, const Batch& batch) {
 
 class StoreLoad : public Load {
  public:
-  StoreLoad(const Case& what, Client& client, std::string space, Safety safety) : what_(what), client_(client), space_(std::move(space)), safety_(safety) {
-    memory_.resize(std::max(what_.bytes, std::min(what_.bytes * what_.batch, held_max)));
-    for (std::size_t k = 0; k < memory_.size(); ++k) memory_[k] = static_cast<std::byte>(k * 2654435761u >> 13);
+  StoreLoad(const Case& what, Client& client, std::string space, Safety safety, MutableBytes memory)
+      : what_(what), client_(client), space_(std::move(space)), safety_(safety), memory_(memory.first(memory_of(what))) {
     for (std::size_t k = 0; k < what_.depth; ++k) batches_.push_back(client_.batch(safety_));
   }
 
   Result<void> iterate(Stages& s) override {
     for (auto& b : batches_) {
       b.clear();
-      fill(b);
+      add_operations(b);
       if (what_.depth == 1) break;
       if (auto ok = b.start(); !ok) return ok;
     }
@@ -80,29 +79,30 @@ class StoreLoad : public Load {
   }
 
  protected:
-  virtual void fill(Batch& b) = 0;
-  Bytes piece(std::size_t k) const { return Bytes(memory_).subspan(k * what_.bytes % (memory_.size() - what_.bytes + 1) / what_.bytes * what_.bytes, what_.bytes); }
-  MutableBytes room(std::size_t k) { return MutableBytes(memory_).subspan(k * what_.bytes % (memory_.size() - what_.bytes + 1) / what_.bytes * what_.bytes, what_.bytes); }
+  virtual void add_operations(Batch& b) = 0;
+  MutableBytes room(std::size_t k) const { return memory_.subspan(k % (memory_.size() / what_.bytes) * what_.bytes, what_.bytes); }
+  Bytes piece(std::size_t k) const { return room(k); }
+  Result<void> all_done(Batch& b) const {
+    if (auto ok = b.run(); !ok) return ok;
+    return b.failed() ? Result<void>(operation_failed(what_, b)) : Result<void>();
+  }
 
   Case what_;
   Client& client_;
   std::string space_;
   Safety safety_;
-  std::vector<std::byte> memory_;
+  MutableBytes memory_;
   std::vector<Batch> batches_;
 };
 
 class ObjectLoad final : public StoreLoad {
  public:
   using StoreLoad::StoreLoad;
-  Result<void> prepare() override {
-    if (what_.operation == "write") return {};
-    for (std::size_t k = 0; k < what_.batch; ++k) {  // in one batch, as reads are
-      if (k == 0) batches_[0].clear();
-      batches_[0].write(space_, "o", k * what_.bytes, piece(k));
-    }
-    if (auto ok = batches_[0].run(); !ok) return ok;
-    return batches_[0].failed() ? Result<void>(operation_failed(what_, batches_[0])) : Result<void>();
+  Result<void> prepare(bool fill) override {
+    if (what_.operation == "write" || !fill) return {};
+    Batch b = client_.batch();
+    for (std::size_t k = 0; k < what_.batch; ++k) b.write(space_, "o", k * what_.bytes, piece(k));
+    return all_done(b);
   }
   void clean() override {
     Batch b = client_.batch();
@@ -111,7 +111,7 @@ class ObjectLoad final : public StoreLoad {
   }
 
  private:
-  void fill(Batch& b) override {
+  void add_operations(Batch& b) override {
     for (std::size_t k = 0; k < what_.batch; ++k)
       if (what_.operation == "write")
         b.write(space_, "o", k * what_.bytes, piece(k));
@@ -124,12 +124,12 @@ class ObjectLoad final : public StoreLoad {
 class StripedLoad final : public StoreLoad {
  public:
   using StoreLoad::StoreLoad;
-  Result<void> prepare() override {
+  Result<void> prepare(bool fill) override {
     Distribution distribution;
     distribution.block_bytes = std::max<std::size_t>(what_.bytes, 64u << 10);
     if (what_.client == "item") {
-      (void)!Item::remove(client_, space_, "i");
-      auto item = Item::create(client_, space_, "i", distribution, {{"made-by", "sonde store run"}});
+      auto item = Item::open(client_, space_, "i");
+      if (!item) item = Item::create(client_, space_, "i", distribution, {{"made-by", "sonde store run"}});
       if (!item) return item.error();
       object_.emplace(item->data());
     } else {
@@ -137,10 +137,10 @@ class StripedLoad final : public StoreLoad {
       if (!object) return object.error();
       object_.emplace(*object);
     }
-    if (what_.operation == "write") return {};
-    for (std::size_t k = 0; k < what_.batch; ++k)
-      if (auto ok = object_->write(k * what_.bytes, piece(k)); !ok) return ok;
-    return {};
+    if (what_.operation == "write" || !fill) return {};
+    Batch b = client_.batch();  // one by one would take minutes where every message waits for an acknowledgement
+    for (std::size_t k = 0; k < what_.batch; ++k) object_->write(b, k * what_.bytes, piece(k));
+    return all_done(b);
   }
   void clean() override {
     if (what_.client == "item")
@@ -150,7 +150,7 @@ class StripedLoad final : public StoreLoad {
   }
 
  private:
-  void fill(Batch& b) override {
+  void add_operations(Batch& b) override {
     for (std::size_t k = 0; k < what_.batch; ++k)
       if (what_.operation == "write")
         object_->write(b, k * what_.bytes, piece(k));
@@ -162,19 +162,18 @@ class StripedLoad final : public StoreLoad {
 
 class KvLoad final : public StoreLoad {
  public:
-  KvLoad(const Case& what, Client& client, std::string space, Safety safety) : StoreLoad(what, client, std::move(space), safety) {
+  KvLoad(const Case& what, Client& client, std::string space, Safety safety, MutableBytes memory) : StoreLoad(what, client, std::move(space), safety, memory) {
     char name[32];
     for (std::size_t k = 0; k < what_.batch * what_.depth; ++k) {
       std::snprintf(name, sizeof name, "key%08zu", k);
       keys_.emplace_back(name);
     }
   }
-  Result<void> prepare() override {
-    if (what_.operation == "put") return {};
+  Result<void> prepare(bool fill) override {
+    if (what_.operation == "put" || !fill) return {};
     Batch b = client_.batch();
     for (std::size_t k = 0; k < keys_.size(); ++k) b.put(space_, keys_[k], piece(k % what_.batch));
-    if (auto ok = b.run(); !ok) return ok;
-    return b.failed() ? Result<void>(operation_failed(what_, b)) : Result<void>();
+    return all_done(b);
   }
   void clean() override {
     Batch b = client_.batch();
@@ -183,7 +182,7 @@ class KvLoad final : public StoreLoad {
   }
 
  private:
-  void fill(Batch& b) override {
+  void add_operations(Batch& b) override {
     const std::size_t first = static_cast<std::size_t>(&b - batches_.data()) * what_.batch;
     for (std::size_t k = 0; k < what_.batch; ++k)
       if (what_.operation == "put")
@@ -197,7 +196,7 @@ class KvLoad final : public StoreLoad {
 class RawLoad final : public Load {
  public:
   RawLoad(const Case& what, RawPeer& peer) : what_(what), peer_(peer) {}
-  Result<void> prepare() override { return {}; }
+  Result<void> prepare(bool) override { return {}; }
   Result<void> iterate(Stages& s) override {
     s = {not_told, not_told, not_told};
     const std::size_t bytes = what_.bytes * what_.batch * what_.depth;
@@ -291,7 +290,7 @@ Result<Case> Case::parse(std::string_view text) {
 Result<Variant> Variant::parse(std::string_view text) {
   const auto bad = [&](const std::string& why) {
     return Error{"store.bad_variant", "'" + std::string(text) + "' is no variant: " + why,
-                 "write NAME=TRANSPORT[,provider=P][,nodelay=no][,cork=yes][,gather=no][,await=yes][,rma=BYTES][,spin=20us][,checksum=head]"};
+                 "write NAME=TRANSPORT[,provider=P][,nodelay=no][,cork=yes][,gather=no][,await=yes][,rma=BYTES][,spin=20us][,checksum=head][,clients=object+kv]"};
   };
   Variant v;
   const std::size_t eq = text.find('=');
@@ -318,6 +317,8 @@ Result<Variant> Variant::parse(std::string_view text) {
       v.link.await = yes;
     else if (name == "checksum" && (value == "all" || value == "head"))
       v.checksum = value == "all";
+    else if (name == "clients" && !value.empty())
+      v.clients = value;
     else if (name == "rma" && to_number(value, bytes))
       v.link.rma_from = static_cast<std::int64_t>(bytes);
     else if (name == "spin") {
@@ -331,14 +332,16 @@ Result<Variant> Variant::parse(std::string_view text) {
   return v;
 }
 
-Result<std::unique_ptr<Load>> make_load(const Case& what, Client& client, const std::string& space, Safety safety) {
+std::size_t memory_of(const Case& what) { return std::min(what.batch, std::max<std::size_t>(1, held_max / what.bytes)) * what.bytes; }
+
+Result<std::unique_ptr<Load>> make_load(const Case& what, Client& client, const std::string& space, Safety safety, MutableBytes memory) {
   std::unique_ptr<Load> load;
   if (what.client == "object")
-    load = std::make_unique<ObjectLoad>(what, client, space, safety);
+    load = std::make_unique<ObjectLoad>(what, client, space, safety, memory);
   else if (what.client == "kv")
-    load = std::make_unique<KvLoad>(what, client, space, safety);
+    load = std::make_unique<KvLoad>(what, client, space, safety, memory);
   else
-    load = std::make_unique<StripedLoad>(what, client, space, safety);
+    load = std::make_unique<StripedLoad>(what, client, space, safety, memory);
   return load;
 }
 

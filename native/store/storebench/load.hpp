@@ -23,6 +23,8 @@ struct Variant {
   std::string name, transport;
   LinkOptions link;
   bool checksum = true;
+  std::string clients;  ///< "object+kv": only their cases are measured on it; empty: all
+  bool takes(const Case& what) const { return clients.empty() || ('+' + clients + '+').find('+' + what.client + '+') != std::string::npos; }
   /// Error: store.bad_variant.
   static Result<Variant> parse(std::string_view text);
 };
@@ -36,15 +38,19 @@ struct Stages {
 class Load {
  public:
   virtual ~Load() = default;
-  /// Whatever has to be there before: objects to be read, keys to be got.
-  virtual Result<void> prepare() = 0;
+  /// Whatever has to be there before: objects to be read, keys to be got. fill: no other load of this case has done so.
+  virtual Result<void> prepare(bool fill) = 0;
   virtual Result<void> iterate(Stages& stages) = 0;
   /// Removes what it made.
   virtual void clean() {}
 };
 
-/// space: where this load may write; nobody else does.
-Result<std::unique_ptr<Load>> make_load(const Case& what, Client& client, const std::string& space, Safety safety);
+/// Memory that a case wants: its data once, of large batches a part that is used again and again.
+std::size_t memory_of(const Case& what);
+
+/// space: where this load may write; loads of the same case on other variants do so too, and find what the first one made.
+/// memory: memory_of(what) bytes or more, of which all loads may have the same, as they run one after the other.
+Result<std::unique_ptr<Load>> make_load(const Case& what, Client& client, const std::string& space, Safety safety, MutableBytes memory);
 
 /// A socket to a process of its own that takes so many bytes and answers with so many: what TCP alone can do.
 class RawPeer {

@@ -3,12 +3,14 @@
 // Publishes: events on stdout, a block file in --dir. Consumes: `stop` on stdin. `sonde store run` starts it, with the servers.
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <iostream>
 #include <map>
+#include <utility>
 
 #include "core/clock.hpp"
 #include "core/control.hpp"
@@ -106,6 +108,12 @@ class BenchProbe final : public Probe {
   BenchProbe(const Options& o, RawPeer* raw) : options_(o), raw_(raw) {}
 
   Result<void> open() {
+    std::size_t memory = 0;
+    for (const auto& c : options_.cases) memory = std::max(memory, memory_of(c));
+    memory_.resize(memory);
+    ways_.resize(options_.variants.size());
+    filled_.resize(options_.cases.size());
+    for (std::size_t k = 0; k < memory_.size(); ++k) memory_[k] = static_cast<std::byte>(k * 2654435761u >> 13);
     for (const auto& v : options_.variants) {
       std::unique_ptr<Client> client;
       if (v.transport != "raw-tcp") {
@@ -117,6 +125,7 @@ class BenchProbe final : public Probe {
         config.auth = options_.auth;
         config.token_file = options_.token_file;
         config.connections = 1;  // one client's one way to the server: what is compared
+        if (options_.budget_s > 0) config.timeout_s = std::clamp(options_.budget_s / 4, 2.0, 30.0);  // none may take all of the time
         auto opened = Client::open(config);
         if (!opened) {
           absent(v, opened.error());
@@ -126,33 +135,32 @@ class BenchProbe final : public Probe {
         auto info = client->status();
         JsonLine line;
         line.add("event", "variant").add("name", v.name).add("transport", v.transport);
+        if (info && !info->empty()) ways_[static_cast<std::size_t>(&v - options_.variants.data())] = {true, (*info)[0].link.provider, (*info)[0].link.detail};
         if (info && !info->empty()) line.add("provider", (*info)[0].link.provider).add("detail", (*info)[0].link.detail);
         emit(line);
       } else {
+        ways_[static_cast<std::size_t>(&v - options_.variants.data())] = {true, "", "a socket, no storage system"};
         emit(JsonLine().add("event", "variant").add("name", v.name).add("transport", v.transport).add("provider", "").add("detail", "a socket, no storage system"));
       }
       const auto variant = static_cast<std::uint32_t>(&v - options_.variants.data());
       for (const auto& c : options_.cases) {
         const auto what = static_cast<std::uint32_t>(&c - options_.cases.data());
+        if (!v.takes(c)) continue;
         std::unique_ptr<Load> load;
         if (client) {
-          auto made = make_load(c, *client, "bench." + v.name + '.' + std::to_string(what), options_.safety);
+          auto made = make_load(c, *client, "bench." + std::to_string(options_.seed) + '.' + std::to_string(what), options_.safety, memory_);
           if (!made) return made.error();
           load = std::move(*made);
         } else {
           load = make_raw_load(c, *raw_);
         }
-        if (auto ok = load->prepare(); !ok) {
+        if (auto ok = load->prepare(client && !filled_[what]); !ok) {
           failed(v, c, ok.error());
           continue;
         }
-        // Once for nothing: caches, buffers and connections are as they will be.
-        Stages stages{};
-        if (auto ok = load->iterate(stages); !ok) {
-          failed(v, c, ok.error());
-          continue;
-        }
-        cells_.push_back({variant, what, std::move(load), false});
+        filled_[what] = filled_[what] || client;
+        waiting();
+        cells_.push_back({variant, what, std::move(load), client != nullptr, false, false, 0});
       }
       if (client) clients_.push_back(std::move(client));
     }
@@ -168,14 +176,19 @@ class BenchProbe final : public Probe {
 
   std::uint32_t steps() const override { return cells(); }
   std::uint32_t cells() const override { return static_cast<std::uint32_t>(cells_.size()); }
-  void cells_of(std::uint32_t step, std::vector<std::uint32_t>& out) const override { out.push_back(step); }
+  /// All variants of a case go on until the last of them is decided: they are compared epoch by epoch. A broken cell is none any
+  /// more, so that nothing waits for its rule.
+  void cells_of(std::uint32_t step, std::vector<std::uint32_t>& out) const override {
+    for (std::uint32_t k = 0; k < cells_.size(); ++k)
+      if (cells_[k].what == cells_[step].what && !cells_[k].broken) out.push_back(k);
+  }
 
-  Result<void> measure(const Step& step, std::span<const Decision>, std::vector<Burst>& out) override {
+  Result<void> measure(const Step& step, std::span<const Decision> decided, std::vector<Burst>& out) override {
     Cell& cell = cells_[step.cell];
     value_.clear();
     offset_.clear();
     sums_ = {0, 0, 0};
-    if (cell.broken) return {};
+    if (cell.broken || overdrawn(cell, decided)) return {};
     const double t0 = now_s();
     if (began_s_ == 0) began_s_ = t0;
     for (std::uint32_t k = 0; k < options_.epoch_length; ++k) {
@@ -188,6 +201,9 @@ class BenchProbe final : public Probe {
         break;
       }
       const std::int64_t end = now_ns();
+      // The first one is for nothing, so that caches, buffers and connections are as they will be; unless it takes so long that
+      // these do not matter.
+      if (!std::exchange(cell.warm, true) && static_cast<double>(end - begin) * 1e-9 < options_.burst_s) continue;
       value_.push_back(static_cast<double>(end - begin) * 1e-9);
       offset_.push_back(static_cast<float>(static_cast<double>(begin) * 1e-9 - t0));
       sums_.serialise_s += stages.serialise_s;
@@ -195,7 +211,10 @@ class BenchProbe final : public Probe {
       sums_.backend_s += stages.backend_s;
       if (static_cast<double>(end) * 1e-9 - t0 > options_.burst_s) break;
     }
+    cell.spent_s += now_s() - t0;
     if (!value_.empty()) out.push_back({step.cell, t0 - began_s_, value_, offset_});
+    if (cell.broken && std::all_of(cells_.begin(), cells_.end(), [](const Cell& c) { return c.broken || !c.store; }))
+      return Error{"store.nothing_left", "every case failed on every variant", "see the warnings, and the server's log"};
     return {};
   }
 
@@ -220,12 +239,19 @@ class BenchProbe final : public Probe {
     for (const char* name : {"kind", "variant", "case", "epoch", "n", "code"}) fields += "[\"" + std::string(name) + "\",\"<u4\",[]],";
     for (const char* name : {"t0", "serialise", "wait", "backend"}) fields += "[\"" + std::string(name) + "\",\"<f8\",[]],";
     fields += R"(["value","<f8",[)" + k + R"(]],["offset","<f4",[)" + k + "]]]";
-    std::vector<std::string> variants, cases;
+    std::vector<std::string> variants, cases, providers, details;
+    std::string connected = "[";
     for (const auto& v : options_.variants) variants.push_back(v.name);
+    for (const auto& way : ways_) {
+      connected += (connected.size() > 1 ? "," : "") + std::string(way.connected ? "true" : "false");
+      providers.push_back(way.provider);
+      details.push_back(way.detail);
+    }
     for (const auto& c : options_.cases) cases.push_back(c.text());
     JsonLine header;
     header.raw("fields", fields).add("schema", "store/1").add("rank", 0).add("ranks", 1);
     header.add("variants", variants).add("cases", cases).add("epoch_length", options_.epoch_length);
+    header.raw("connected", connected + "]").add("providers", providers).add("details", details);
     return {header.text(), record_bytes()};
   }
 
@@ -233,25 +259,57 @@ class BenchProbe final : public Probe {
   struct Cell {
     std::uint32_t variant, what;
     std::unique_ptr<Load> load;
+    bool store;  ///< not the raw limit
     bool broken;
+    bool warm = false;
+    double spent_s = 0;
   };
+  /// A variant that takes seconds for one iteration must not take the time of all others: beyond four times the mean it waits for
+  /// them. Whoever is below the mean is never held back, so that something is measured in every epoch.
+  bool overdrawn(const Cell& cell, std::span<const Decision> decided) const {
+    double spent_s = 0;
+    std::size_t active = 0;
+    for (std::size_t k = 0; k < cells_.size(); ++k)
+      if (!cells_[k].broken && decided[k] == Decision::proceed) {
+        spent_s += cells_[k].spent_s;
+        ++active;
+      }
+    return active > 0 && cell.spent_s > 4 * spent_s / static_cast<double>(active) + options_.burst_s;
+  }
   std::size_t record_bytes() const { return 6 * 4 + 4 * 8 + std::size_t{options_.epoch_length} * 12; }
 
+  /// Says that it lives, while connections and data are made.
+  void waiting() {
+    if (now_s() - said_s_ < 0.2) return;
+    said_s_ = now_s();
+    emit(JsonLine().add("event", "progress").add("done", 0).add("active", cells_.size()).add("steps", cells_.size()).add("decided", 0)
+             .add("cells", options_.variants.size() * options_.cases.size()).add("epoch", 0).add("samples", 0).add("elapsed_s", 0.0));
+  }
+
   static void absent(const Variant& v, const Error& e) {
-    emit(JsonLine().add("event", "warning").add("code", "variant_absent").add("variant", v.name).add("evidence", v.name + ": " + e.what).add("hint", e.hint));
+    emit(JsonLine().add("event", "warning").add("code", "store.variant_absent").add("variant", v.name).add("evidence", v.name + ": " + e.what).add("hint", e.hint));
   }
   static void failed(const Variant& v, const Case& c, const Error& e) {
-    emit(JsonLine().add("event", "warning").add("code", "case_failed").add("variant", v.name).add("evidence", v.name + ", " + c.text() + ": " + e.what).add("hint", e.hint));
+    emit(JsonLine().add("event", "warning").add("code", "store.case_failed").add("variant", v.name).add("evidence", v.name + ", " + c.text() + ": " + e.what).add("hint", e.hint));
   }
+
+  /// How a variant got through to the server.
+  struct Way {
+    bool connected = false;
+    std::string provider, detail;
+  };
 
   const Options& options_;
   RawPeer* raw_;
+  std::vector<Way> ways_;
   std::vector<std::unique_ptr<Client>> clients_;
   std::vector<Cell> cells_;
+  std::vector<std::byte> memory_;
   std::vector<double> value_;
   std::vector<float> offset_;
   Stages sums_{};
-  double began_s_ = 0;
+  std::vector<bool> filled_;  ///< by case: whether what is read is there
+  double began_s_ = 0, said_s_ = 0;
 };
 
 int measure(const Options& options, RawPeer* raw) {

@@ -32,6 +32,9 @@ COMMANDS = {
         "sonde.net.cli", "group", "Latency structure between ranks; how many measurements are enough.", ROOMS
     ),
     "noise": Command("sonde.noise.cli", "group", "What a monitoring agent costs the jobs beside it.", ROOMS),
+    "store": Command(
+        "sonde.store.cli", "group", "Keys, objects and tables on servers; what a transport costs.", ROOMS
+    ),
     "survey": Command(
         "sonde.survey.cli", "command", "Quick form of every room, ending in one report.", FILES
     ),

@@ -6,11 +6,11 @@ import math
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from sonde.cli.faults import Fault
-from sonde.core.errors import Exit
+from sonde.core.errors import Exit, UsageError
 from sonde.core.events import NullProgress, Progress
 from sonde.core.options import Settings
 from sonde.core.outcome import Outcome, Table
@@ -40,13 +40,16 @@ class Console:
     def __init__(self, settings: Settings, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self.settings = settings
         self.out, self.err = out or sys.stdout, err or sys.stderr
-        settings.bar = self.bar
+        settings.bar, settings.say = self.bar, self.say
         for stream in (self.out, self.err):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="replace")  # a terminal without µ must not end a run
 
     def show(self, outcome: Outcome) -> int:
         """Prints a command's result."""
+        if outcome.stream is not None:
+            self._pour(outcome.stream)
+            return self.close(outcome.exit)
         if self.settings.json:
             self._json(
                 outcome.as_json() | ({} if outcome.document is None else {"document": outcome.document})
@@ -106,6 +109,26 @@ class Console:
         """Nobody reads stdout any more: ends quietly, and keeps the interpreter from complaining at exit."""
         os.dup2(os.open(os.devnull, os.O_WRONLY), self.out.fileno())
         return int(Exit.DONE)
+
+    def say(self, text: str) -> None:
+        """A line for a person, at once; a line that begins with a blank is a command to copy, and is not wrapped."""
+        for line in text.splitlines():
+            self.err.write("".join(f"{part}\n" for part in _wrapped(line, _width(self.err))))
+        self.err.flush()
+
+    def _pour(self, stream: Iterable[bytes]) -> None:
+        """Writes bytes to stdout. A terminal is not fed what would garble it, nor asked to show it in part."""
+        raw = self.out.buffer
+        guarded = _is_terminal(self.out)
+        for piece in stream:
+            if guarded and not _is_text(piece):
+                raise UsageError(
+                    "core.binary",
+                    "this is no text, and stdout is a terminal",
+                    "name a file, or pipe it: ... | od -c",
+                )
+            raw.write(piece)
+        raw.flush()
 
     def bar(self, title: str, budget_s: float | None = None) -> Progress:
         """A progress bar on stderr where one is wanted, else something that draws nothing."""
@@ -213,6 +236,12 @@ def _wrapped(line: str, width: int) -> list[str]:
 def _trimmed(line: str) -> str:
     """A line without blanks at its end; a colour that is switched off behind them stays switched off."""
     return re.sub(r"(?: |\x1b\[[0-9;]*m)+$", lambda end: end[0].replace(" ", ""), line)
+
+
+def _is_text(piece: bytes) -> bool:
+    """Whether a terminal can show it. Characters that a piece's ends cut are no fault."""
+    text = piece.decode("utf-8", "replace").strip("\ufffd")
+    return all(char.isprintable() or char in "\t\n\r" for char in text) and "\ufffd" not in text
 
 
 def _is_terminal(stream: TextIO) -> bool:

@@ -16,6 +16,7 @@ from sonde.core.outcome import Outcome, Table
 ROOMS = {
     "net": (("openmpi", "mpich"), ("netcdf",)),
     "noise": (("openmpi", "mpich"), ("netcdf", "noise")),
+    "store": (("store",), ()),
     "data": ((), ("netcdf",)),
     "report": ((), ("netcdf", "report")),
 }
@@ -23,6 +24,7 @@ ROOMS = {
 WANTS = {
     "net": ("openmpi", "mpich", "netcdf"),
     "noise": ("openmpi", "mpich", "netcdf", "noise"),
+    "store": ("store",),
     "data": ("netcdf", "parquet"),
     "report": ("report", "paper", "browser"),
 }

@@ -17,7 +17,7 @@ from sonde.core.errors import DataError, Finding, SondeError, Warning, nearest, 
 if TYPE_CHECKING:
     import xarray as xr
 
-READS = {"net": 1, "noise": 1}  # the newest schema version of each room that this Sonde understands
+READS = {"net": 1, "noise": 1, "store": 1}  # the newest schema version of each room that this Sonde understands
 GROUPS = ("raw", "summary", "env", "warnings")
 ROOT_ATTRIBUTES = (
     "schema",

@@ -31,6 +31,32 @@ PACKAGES = {
         "arch": "hwloc",
         "suse": "hwloc-devel",
     },
+    "store": {
+        "debian": "libisal-dev libssl-dev",
+        "fedora": "isa-l-devel openssl-devel",
+        "arch": "isa-l openssl",
+        "suse": "isa-l-devel libopenssl-devel",
+    },
+    "lmdb": {"debian": "liblmdb-dev", "fedora": "lmdb-devel", "arch": "lmdb", "suse": "lmdb-devel"},
+    "rocksdb": {
+        "debian": "librocksdb-dev",
+        "fedora": "rocksdb-devel",
+        "arch": "rocksdb",
+        "suse": "rocksdb-devel",
+    },
+    "sqlite": {
+        "debian": "libsqlite3-dev",
+        "fedora": "sqlite-devel",
+        "arch": "sqlite",
+        "suse": "sqlite3-devel",
+    },
+    "libfabric": {
+        "debian": "libfabric-dev",
+        "fedora": "libfabric-devel",
+        "arch": "libfabric",
+        "suse": "libfabric-devel",
+    },
+    "munge": {"debian": "libmunge-dev", "fedora": "munge-devel", "arch": "munge", "suse": "munge-devel"},
     "chromium": {
         "debian": "chromium chromium-driver",
         "fedora": "chromium chromedriver",

@@ -234,6 +234,10 @@ PAUSE = Duration(zero=True)  # between two things; none at all is one
 DELAY = Duration(unit="us")  # of a message: taken for seconds, a bare number would never be reached
 
 
+def _unheard(text: str) -> None:
+    pass
+
+
 def _no_bar(title: str, budget_s: float | None = None) -> Progress:
     return NullProgress()
 
@@ -243,6 +247,7 @@ class Settings:
     """What the user asked of the console, wherever on the command line it stood.
 
     bar: given a title and the budget in s, makes something to feed events to; the console puts its own here.
+    say: tells a person on stderr at once what cannot wait for the Outcome: where a service listens.
     began: time.monotonic() at which the program began, loading included; what a --budget counts from.
     output_folder: whether --output ends in a slash, and so means a folder, there or not.
     config: the file that --config names. command: the words of the running command, e.g. ["net", "run"].
@@ -257,6 +262,7 @@ class Settings:
     config: Path | None = None
     command: list[str] = field(default_factory=list)
     bar: Callable[[str, float | None], Progress] = _no_bar
+    say: Callable[[str], None] = _unheard
     rank: dict[str, int] = field(default_factory=dict)  # by option: how strong the source of its value is
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sonde.core.errors import Exit, Finding, Warning
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
 
@@ -38,7 +38,8 @@ class Outcome:
     findings, warnings: typed. values: what the verb measures, merged into the JSON object.
     tables, lines: what a person sees on the terminal; a line that begins with a blank is a command to copy,
     and is not wrapped. sound: False where nothing is wrong but too little is known to say so.
-    document: raw text for stdout instead (CSV, Markdown). exit: the exit code.
+    document: raw text for stdout instead (CSV, Markdown). stream: raw bytes for stdout instead, taken piece by piece
+    while they are written; a terminal gets them only where they are text. exit: the exit code.
     """
 
     room: str
@@ -53,6 +54,7 @@ class Outcome:
     tables: list[Table] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     document: str | None = None
+    stream: Iterable[bytes] | None = None
     sound: bool = True
     exit: Exit = Exit.DONE
 

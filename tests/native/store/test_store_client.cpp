@@ -81,6 +81,13 @@ TEST_CASE("a value larger than any frame comes back whole, into own memory or th
     CHECK(std::ranges::equal(b[0].data, value));
     CHECK(b[1].value == value.size());
     CHECK(into == value);
+    b.clear();
+    std::vector<std::byte> little(1000);
+    b.get("big", "value", little);
+    REQUIRE(b.run());
+    CHECK(b[0].value == value.size());
+    CHECK(b[0].data.size() == little.size());
+    CHECK(std::ranges::equal(little, Bytes(value).first(little.size())));
   });
 }
 
@@ -207,6 +214,18 @@ TEST_CASE("scan and list: all servers, in order, with prefix, over many pages") 
       return ++n < 5;
     }));
     CHECK(n == 5);
+    seen.clear();
+    REQUIRE(client.scan("many", "key/", true, [&](std::string_view key, Bytes) {
+      seen.emplace_back(key);
+      return true;
+    }, "key/02989"));
+    CHECK(seen == std::vector<std::string>(keys.begin() + 2990, keys.end()));
+    seen.clear();
+    REQUIRE(client.list("many", "key/0", [&](std::string_view name) {
+      seen.emplace_back(name);
+      return true;
+    }, "key/00999x"));
+    CHECK(seen == std::vector<std::string>(keys.begin() + 1000, keys.end()));
     REQUIRE(client.scan("none", "", true, [&](std::string_view, Bytes) -> bool {
       FAIL("there is nothing");
       return true;
@@ -232,6 +251,28 @@ TEST_CASE("many batches under way on one connection, answered each") {
     for (int k = 0; k < 100; ++k) b.get("p", "k" + std::to_string(k));
     REQUIRE(b.run());
     for (std::size_t k = 0; k < 100; ++k) CHECK(text(b[k].data) == values[k]);
+  });
+}
+
+TEST_CASE("a batch is waited for in slices, and may be given up in between") {
+  everywhere([](Client& client) {
+    const auto data = noise(2'000'000, 7);
+    auto b = client.batch();
+    b.write("w", "o", 0, data);
+    CHECK_FALSE(b.done_within(0.01));  // not started
+    REQUIRE(b.start());
+    while (!b.done_within(0.05)) {}
+    REQUIRE(b.wait());
+    CHECK(b.failed() == 0);
+    CHECK(b.op(0).key == "o");
+    b.clear();
+    std::vector<std::byte> into(data.size());
+    b.read("w", "o", 0, into);
+    REQUIRE(b.start());
+    b.clear();
+    b.status("w", "o");
+    REQUIRE(b.run());
+    CHECK(b[0].value == data.size());
   });
 }
 

@@ -165,6 +165,26 @@ TEST_CASE("rocksdb: settings that make no sense") {
   CHECK_FALSE(std::filesystem::exists(scratch / "x"));
 }
 
+TEST_CASE("rocksdb: a full disk undoes the batch that does not fit, and no other") {
+  if (!there_is(Role::kv, "rocksdb")) return;
+  const SmallDisk disk(24u << 20);
+  REQUIRE_OR_SKIP(disk.mounted);
+  auto backend = faults::open(Role::kv, "rocksdb", {{"path", disk.scratch / "x"}, {"buffer", "64MiB"}});
+  std::vector<std::string> acknowledged;
+  std::string values(20000, 'v');
+  std::vector<Status> last;
+  for (int k = 0; k < 2000; ++k) {
+    const std::string one = "k" + std::to_string(k), other = "l" + std::to_string(k);
+    last = run(*backend, {put(one, values), put(other, values)});
+    if (last.front() != Status::ok) break;
+    acknowledged.insert(acknowledged.end(), {one, other});
+  }
+  CHECK(last == std::vector<Status>{Status::aborted, Status::no_space});
+  CHECK(acknowledged.size() > 100);
+  for (const auto& key : acknowledged) CHECK((text(*backend, get(key)) == values));
+  CHECK(text(*backend, get("k" + std::to_string(acknowledged.size() / 2))) == "<not_found>");
+}
+
 TEST_CASE("rocksdb: after a sync that failed nothing is claimed stored, until it is opened again") {
   if (!there_is(Role::kv, "rocksdb")) return;
   const Scratch scratch;

@@ -29,6 +29,9 @@ namespace {
 constexpr std::uint32_t api = FI_VERSION(1, 17);
 constexpr std::size_t queue_entries = 512;
 constexpr const char* shm_prefix = "sonde-ofi-";
+/// Each has 16 MiB of shared memory, of which the provider fills 4 to 8 at once, whatever sizes it is asked for (1.17).
+constexpr int shm_ports_max = 64;
+std::atomic<int> shm_ports{0};
 
 std::mutex& open_mutex() {
   static std::mutex mutex;
@@ -37,7 +40,7 @@ std::mutex& open_mutex() {
 
 Error failed(const std::string& provider, const char* what, int number) {
   return {"store.fabric", "the fabric provider '" + provider + "' could not " + what + ": " + fabric_error(number),
-          "choose another with --transport-option provider=NAME, or use --transport tcp"};
+          "choose another provider, or the transport tcp"};
 }
 
 struct FreeInfo {
@@ -100,14 +103,21 @@ class FabricPort final : public Port {
     listener_.reset();
     vector_.reset();
     queue_.reset();
+    unused_.reset();
     domain_.reset();
     events_.reset();
     fabric_.reset();
+    if (counted_) --shm_ports;
   }
 
   Result<void> open() {
     const OpenLock lock;
     const KeepSignals keep;
+    if (only_local(options_.provider)) {
+      counted_ = true;
+      if (++shm_ports > shm_ports_max)
+        return Error{"store.fabric", "this process has " + std::to_string(shm_ports_max) + " connections over shared memory already, each of 8 MB", ""};
+    }
     auto info = find();
     if (!info) return info.error();
     info_ = std::move(*info);
@@ -115,19 +125,18 @@ class FabricPort final : public Port {
     fid_fabric* fabric = nullptr;
     if (const int r = fi_fabric(info_->fabric_attr, &fabric, nullptr)) return failed(options_.provider, "be opened", r);
     fabric_.reset(fabric);
-    // The event queue comes before the domain: a provider that reports its progress there ties each new domain to it.
-    fi_eq_attr eq{};
-    eq.wait_obj = FI_WAIT_FD;
-    fid_eq* events = nullptr;
-    if (fi_eq_open(fabric_.get(), &eq, &events, nullptr) != 0) {
+    if (options_.style == Style::msg) {
+      fi_eq_attr eq{};
       eq.wait_obj = FI_WAIT_NONE;
-      if (const int r = fi_eq_open(fabric_.get(), &eq, &events, nullptr)) {
-        if (options_.style == Style::msg) return failed(options_.provider, "open an event queue", r);
-        events = nullptr;
+      fid_eq* events = nullptr;
+      int r = fi_eq_open(fabric_.get(), &eq, &events, nullptr);
+      if (r != 0) {
+        eq.wait_obj = FI_WAIT_UNSPEC;  // some have no queue without
+        r = fi_eq_open(fabric_.get(), &eq, &events, nullptr);
       }
+      if (r != 0) return failed(options_.provider, "open an event queue", r);
+      events_.reset(events);
     }
-    events_.reset(events);
-    if (events_ && fi_control(&events_->fid, FI_GETWAIT, &events_fd_) != 0) events_fd_ = -1;
     if (options_.style == Style::msg && options_.peer.empty()) return listen();
     if (auto ok = open_domain(); !ok) return ok;
     return open_endpoint(info_.get());
@@ -389,9 +398,10 @@ class FabricPort final : public Port {
     attributes.size = queue_entries;
     attributes.format = FI_CQ_FORMAT_MSG;
     fid_cq* queue = nullptr;
-    // `net` never resets the signal of a queue with a descriptor, so that a sleeper would spin. Its event queue's
-    // descriptor covers the progress of all its domains instead, and costs no signal for each completion.
-    const bool by_progress = options_.provider == "net" && events_fd_ >= 0;
+    // `net` never resets the signal of a queue with a descriptor, so that a sleeper would spin (1.17). The descriptor of
+    // another queue, which nothing ever completes on, covers the domain's progress as well; and that costs no signal for
+    // each completion.
+    const bool by_progress = options_.provider == "net" && find_progress();
     if (!by_progress) {
       attributes.wait_obj = FI_WAIT_FD;
       if (fi_cq_open(domain, &attributes, &queue, nullptr) == 0) {
@@ -409,10 +419,21 @@ class FabricPort final : public Port {
       attributes.wait_obj = FI_WAIT_NONE;
       if (const int r = fi_cq_open(domain, &attributes, &queue, nullptr)) return failed(options_.provider, "open a completion queue", r);
       waiting_ = by_progress ? Wait::progress : Wait::none;
-      fd_ = by_progress ? events_fd_ : -1;
+      fd_ = by_progress ? progress_fd_ : -1;
     }
     queue_.reset(queue);
     return {};
+  }
+
+  bool find_progress() {
+    fi_cq_attr attributes{};
+    attributes.size = 1;
+    attributes.format = FI_CQ_FORMAT_CONTEXT;
+    attributes.wait_obj = FI_WAIT_FD;
+    fid_cq* queue = nullptr;
+    if (fi_cq_open(domain_.get(), &attributes, &queue, nullptr) != 0) return false;
+    unused_.reset(queue);
+    return fi_control(&queue->fid, FI_GETWAIT, &progress_fd_) == 0;
   }
 
   Result<void> open_endpoint(fi_info* info) {
@@ -448,12 +469,13 @@ class FabricPort final : public Port {
   Fid<fid_fabric> fabric_;
   Fid<fid_eq> events_;
   Fid<fid_domain> domain_;
-  Fid<fid_cq> queue_;
+  Fid<fid_cq> queue_, unused_;
   Fid<fid_av> vector_;
   Fid<fid_pep> listener_;
   Fid<fid_ep> endpoint_;
   fi_addr_t peer_ = FI_ADDR_UNSPEC;
-  int events_fd_ = -1, fd_ = -1;
+  bool counted_ = false;
+  int progress_fd_ = -1, fd_ = -1;
   Wait waiting_ = Wait::none;
   std::uint64_t last_key_ = 0;
   std::vector<std::byte> token_;
@@ -508,6 +530,9 @@ bool is_hardware(const std::string& provider) {
 
 std::vector<std::string> list_providers(Style style, bool rma) {
   const OpenLock lock;
+  // Under OpenLock. Asking costs milliseconds, and what a machine has it keeps.
+  static std::map<std::pair<Style, bool>, std::vector<std::string>> known;
+  if (const auto found = known.find({style, rma}); found != known.end()) return found->second;
   const KeepSignals keep;
   const Info hints = hints_for(style, rma);
   fi_info* found = nullptr;
@@ -526,6 +551,7 @@ std::vector<std::string> list_providers(Style style, bool rma) {
     return 6;
   };
   std::stable_sort(names.begin(), names.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+  known[{style, rma}] = names;
   return names;
 }
 

@@ -77,6 +77,7 @@ struct PortOptions {
   std::vector<std::byte> peer;       ///< of Style::msg: where to connect to; empty: wait to be connected to
   std::uint32_t peer_format = 0;
   bool strict = false;               ///< for tests: demand everything, and check
+  int lie = 0;                       ///< for tests, with strict: which field of a message to spoil; 0: none
 };
 
 class Port {

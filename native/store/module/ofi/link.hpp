@@ -184,11 +184,13 @@ class OfiLink final : public Link {
   bool hello_ = false;
   std::uint64_t hello_token_ = 0;
   bool peer_asleep_ = false, asleep_told_ = false, armed_ = false, control_spoke_ = false;
+  bool looked_ = false;                ///< the queue was empty, and nothing was posted since
   std::int64_t peer_gone_ns_ = 0;
   std::optional<Error> failure_;
   bool poisoned_ = false;
   unsigned turns_ = 0;
-  std::int64_t spin_ns_ = 0, spin_most_ns_ = 0;
+  std::int64_t spin_ns_ = 0, spin_most_ns_ = 0, no_spin_until_ns_ = 0;
+  bool spin_may_ = false;
   std::uint32_t received_ = 0;         ///< messages taken from the queue
   std::uint64_t frames_sent_ = 0, frames_by_rma_ = 0, messages_sent_ = 0;
 

@@ -11,6 +11,8 @@
 #include <map>
 #include <mutex>
 
+#include "store/module/ofi/link.hpp"
+
 namespace sonde::store::ofi {
 
 namespace {
@@ -40,7 +42,7 @@ void complain(const std::string& what) {
 
 class StrictPort final : public Port {
  public:
-  StrictPort(std::unique_ptr<Port> below) : below_(std::move(below)), demands_(below_->demands()) {
+  StrictPort(std::unique_ptr<Port> below, int lie) : below_(std::move(below)), demands_(below_->demands()), lie_(lie) {
     scribble_ = !demands_.context;  // a provider that uses the context writes there itself
     below_virtual_ = demands_.virtual_addr;
     demands_.local_mr = demands_.provider_key = demands_.allocated = demands_.context = demands_.receive_data = demands_.async_iov = true;
@@ -135,6 +137,7 @@ class StrictPort final : public Port {
   ssize_t send(const iovec* pieces, void** descriptors, std::size_t n, Context* context, bool completes) override {
     std::array<void*, 8> real{};
     if (!descriptors || !begin(pieces, descriptors, n, context, real.data())) return -FI_EINVAL;
+    spoil(pieces[0].iov_base, pieces[0].iov_len);
     const ssize_t result = finish(below_->send(pieces, real.data(), n, context, completes), context);
     if (result == 0 && !completes) silent_.push_back(context);
     if (result == 0 && completes) {
@@ -150,7 +153,10 @@ class StrictPort final : public Port {
       complain("a message of " + std::to_string(bytes) + " bytes is injected");
       return -FI_EINVAL;
     }
-    return below_->inject(memory, bytes);
+    std::array<std::byte, 64> copy;
+    std::memcpy(copy.data(), memory, bytes);
+    spoil(copy.data(), bytes);
+    return below_->inject(copy.data(), bytes);
   }
 
   ssize_t read(const iovec* pieces, void** descriptors, std::size_t n, std::uint64_t address, std::uint64_t key, Context* context) override {
@@ -213,6 +219,23 @@ class StrictPort final : public Port {
     std::size_t n;
     std::array<std::uint64_t, 8> handles;
   };
+
+  /// The tenth message lies, in the field that a test chose: what a broken or hostile peer sends.
+  void spoil(void* message, std::size_t bytes) {
+    if (lie_ == 0 || ++messages_ != 10 || bytes < sizeof(MessageHeader)) return;
+    MessageHeader header;
+    std::memcpy(&header, message, sizeof header);
+    switch (lie_) {
+      case 1: header.bytes = 0xffff'ffff; break;
+      case 2: header.kind = 200; break;
+      case 3: header.given += 1000; break;
+      case 4: header.sequence += 100; break;
+      case 5: header.magic = 0; break;
+      case 6: header.released += 7; break;
+      default: header.kind = static_cast<std::uint8_t>(MessageKind::announce);  // whose lengths are then those of a frame
+    }
+    std::memcpy(message, &header, sizeof header);
+  }
 
   static Error refuse(const char* what) {
     const std::lock_guard lock(table_mutex);
@@ -277,6 +300,7 @@ class StrictPort final : public Port {
 
   std::unique_ptr<Port> below_;
   Demands demands_;
+  int lie_, messages_ = 0;
   bool scribble_ = true, below_virtual_ = false;
   std::vector<std::uint64_t> own_;
   std::map<Context*, Flying> flying_;
@@ -286,7 +310,7 @@ class StrictPort final : public Port {
 
 }  // namespace
 
-std::unique_ptr<Port> make_strict(std::unique_ptr<Port> below, const PortOptions&) { return std::make_unique<StrictPort>(std::move(below)); }
+std::unique_ptr<Port> make_strict(std::unique_ptr<Port> below, const PortOptions& options) { return std::make_unique<StrictPort>(std::move(below), options.lie); }
 
 std::vector<std::string> strict_complaints() {
   const std::lock_guard lock(table_mutex);

@@ -1,4 +1,4 @@
-"""One run of a room's MPI probe: start, listen, stop in time, seal. What is the room's own, the room hands over.
+"""One run of a room's probe: start, listen, stop in time, seal. What is the room's own, the room hands over.
 
 class Listener(session.Listener):
     room = "net"
@@ -14,7 +14,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,8 @@ class Job:
     time_s     tells how long the probe may measure (s; 0: no limit); asked when it is about to start.
     timeout_s  how long the probe may be silent before it is taken for stuck.
     attrs      root attributes of the room's own. warnings: those known before the start.
+    beside     what works beside the probe, entered with the run's folder before `words` and `time_s` are asked, left
+               before the run is sealed: a server, say. What it keeps in the folder it removes itself.
     """
 
     schema: seal.RoomSchema
@@ -57,6 +59,7 @@ class Job:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     warnings: Sequence[Warning] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+    beside: Callable[[Path], AbstractContextManager[object]] = nullcontext
 
     @property
     def run_dir(self) -> Path:
@@ -105,7 +108,7 @@ class Listener:
                   it fails or is interrupted. None: every record does.
     crowded       what it means that ranks share cores, and what to do.
     dropped       what there are too many of for their files, and what to do.
-    patience      what to do when ranks were silent for longer than --timeout.
+    patience      what to do when ranks were silent for longer than --timeout. who: what the ranks are called then.
     poll_s        how often the parent wakes up to look after the probe: its own work is noise to what is measured.
     """
 
@@ -114,6 +117,7 @@ class Listener:
     crowded: tuple[str, str]
     dropped: tuple[str, str]
     patience = "raise --timeout, or leave out the host that hangs with --hosts '^NAME'"
+    who = "the ranks were"
     poll_s = 0.2
 
     def __init__(self, progress: Progress) -> None:
@@ -200,9 +204,16 @@ def run(job: Job, listener: Listener) -> Measured:
         env=mpi_environment(os.environ) | dict(job.env),
         warnings=job.warnings,
     )
-    time_s = job.time_s()
     with unless_interrupted(run_dir, listener.room, listener.sample_kinds), seal.hold(run_dir) as held:
-        ending = listen(job.line(time_s), run_dir, listener, time_s, job.timeout_s)
+        try:
+            with job.beside(run_dir):
+                time_s = job.time_s()
+                ending = listen(job.line(time_s), run_dir, listener, time_s, job.timeout_s)
+        except SondeError as failed:
+            if nothing_in(run_dir, listener.sample_kinds):  # what works beside the probe did not start
+                forget(run_dir)
+                without_log(failed)
+            raise
         stop_reason = listener.stop_reason(ending)
         error = ending.error or listener.error
         if listener.interrupted and nothing_in(run_dir, listener.sample_kinds):
@@ -260,7 +271,7 @@ def listen(line: Sequence[str], run_dir: Path, listener: Listener, time_s: float
             ending.status,
             EnvironmentFailure(
                 f"{listener.room}.peer_timeout",
-                f"the ranks were silent for {silent:.0f} s, and --timeout is {timeout_s:.0f} s",
+                f"{listener.who} silent for {silent:.0f} s, and --timeout is {timeout_s:.0f} s",
                 with_tail(listener.patience, process.own_log()),
                 str(process.log),
             ),

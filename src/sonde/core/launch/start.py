@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sonde.core import hostlist, seal
 from sonde.core.errors import EnvironmentFailure, UsageError, Warning, typed
-from sonde.core.launch import Launcher, launcher, probe
+from sonde.core.launch import Launcher, launcher, libexec, probe
 from sonde.core.launch.cpus import available
 from sonde.core.launch.mpirun import RESOURCE_MANAGER, Mpi, Mpirun
 
@@ -28,12 +28,15 @@ TRANSPORT_VARIABLES = (
 
 @dataclass(frozen=True)
 class Start:
-    """How the ranks are started. hosts: as the launcher takes them; empty: here. program: the room's probe."""
+    """How the ranks are started. hosts: as the launcher takes them; empty: here. program: the room's probe.
+
+    mpi: None for a probe that needs none, one process on this machine.
+    """
 
     launcher: Launcher
     hosts: tuple[str, ...]
     program: Path
-    mpi: Mpi
+    mpi: Mpi | None
 
     def line(self, words: Sequence[str], ntasks: int, env: Mapping[str, str]) -> list[str]:
         """The command line that starts `ntasks` ranks of the probe with `words`, each with `env` on top."""
@@ -71,6 +74,23 @@ def prepare(room: str, program: str, name: str, hosts: Sequence[str]) -> Start:
         if error.code in ("net.no_mpi", "net.no_probe"):  # net was there first
             error.code = f"{room}.{error.code.partition('.')[2]}"
         raise
+
+
+def prepare_alone(room: str, program: str) -> Start:
+    """A room's probe that needs no MPI: one process here. program: "sonde-storebench".
+
+    Raises
+    ------
+    EnvironmentFailure  <room>.no_probe: it was not built.
+    """
+    path = libexec() / program
+    if not os.access(path, os.X_OK):
+        raise EnvironmentFailure(
+            f"{room}.no_probe",
+            f"there is no {program} in {path.parent}",
+            "'sonde doctor' says what to install; then 'make setup' builds it",
+        )
+    return Start(launcher("local"), (), path, None)
 
 
 def default_ntasks() -> int:

@@ -115,8 +115,9 @@ double run(Link& link, Peer& sink, const Command& c) {
   for (std::uint32_t k = 0; k < c.count; ++k) {
     link.send(frame_of(2, c.size, c.count));
     if (k % 16 == 15) link.flush();
+    // progress() may have sent it all: then nothing would end the wait.
     while (link.backlog() > 2u << 20 && !sink.ended)
-      if (link.progress() == 0) link.wait(Deadline::in_s(5));
+      if (link.progress() == 0 && link.backlog() > 2u << 20) link.wait(Deadline::in_s(5));
   }
   link.flush();
   wait_for(last);

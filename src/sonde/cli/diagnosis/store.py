@@ -1,0 +1,85 @@
+"""What the storage room needs: its server and client, tried with a key and an object, and what else was built in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sonde.cli.diagnosis import FACT, GOOD, NONE, POOR, Answer, Here, Need, check
+from sonde.core import distribution
+from sonde.core.errors import SondeError
+
+# What may be missing: the package's key, its role or kind and name in the server's list, and what it would give.
+OPTIONAL = (
+    ("lmdb", "kv", "lmdb", "keys in LMDB"),
+    ("rocksdb", "kv", "rocksdb", "keys in RocksDB"),
+    ("sqlite", "db", "sqlite", "tables in SQLite"),
+    ("libfabric", "transports", "ofi-msg", "transports over libfabric"),
+    ("munge", "auth", "munge", "authentication by MUNGE"),
+)
+PROBE_S = 15.0
+
+
+@check("store", "Store", "Storage", 30)
+def store(here: Here) -> Answer:
+    """Asks the server what it has, and stores and reads back a key and an object in this process."""
+    from sonde.store import run
+
+    absent = [Need("store", f"{distribution.install('store', here.root)}, then 'make setup'")]
+    values: dict[str, Any] = {"built": False, "works": False}
+    try:
+        program = run.program()
+    except SondeError:
+        return Answer("not built: ISA-L or OpenSSL was not there", NONE, values, absent)
+    values |= {"built": True, "server": str(program)}
+    try:
+        has = run.has()
+        values |= has
+        _try_it()
+    except SondeError as error:
+        return Answer(error.what, NONE, values | {"error": error.what}, [Need("store", "make setup")])
+    values["works"] = True
+    needs = [
+        Need(what, f"{distribution.install(package, here.root)}, then 'make setup'")
+        for package, kind, name, what in OPTIONAL
+        if name not in has.get(kind, ())
+    ]
+    kept = [name for role in run.ROLES for name in has[role] if name not in ("null", "memory")]
+    text = f"a key and an object come back; keeps data with {', '.join(kept) or 'memory only'}"
+    if auth := [name for name in has["auth"] if name != "none"]:
+        text += f"; lets in by {', '.join(auth)}"
+    return Answer(text, GOOD, values, needs)
+
+
+def _try_it() -> None:
+    from sonde.store.client import embedded
+    from sonde.store.errors import made
+
+    with embedded(kv="memory", data="memory") as client:
+        client.put("doctor", "key", b"value")
+        client.write("doctor", "object", b"content")
+        if client.get("doctor", "key") != b"value" or client.read("doctor", "object").tobytes() != b"content":
+            raise made("store.corrupt", "what was stored came back changed")
+
+
+@check("fabric", "Fabric", "Storage", PROBE_S + 15)
+def fabric(here: Here) -> Answer:
+    """Which providers of libfabric carry a message here: each is tried, in a process of its own."""
+    try:
+        from sonde.store.client import providers
+    except SondeError as error:
+        return Answer(error.what, FACT, {"works": False})
+    try:
+        tried = providers("ofi-msg", PROBE_S) + providers("ofi-rdm", PROBE_S)
+    except SondeError:
+        return Answer("libfabric is not built in: tcp only", FACT, {"works": False})
+    values = {"works": any(one["works"] for one in tried), "providers": tried}
+    good = sorted(
+        {one["provider"]: one["half_round_trip_s"] for one in tried if one["works"]}.items(),
+        key=lambda pair: pair[1],
+    )
+    if not good:
+        return Answer("no provider of libfabric carries a message here", POOR, values)
+    from sonde.core.units import format_duration
+
+    shown = ", ".join(f"{name} {format_duration(time_s)}" for name, time_s in good)
+    return Answer(f"64 B one way: {shown}", GOOD, values)

@@ -1,0 +1,84 @@
+"""How keys, objects and items are written on the command line.
+
+    kv:SPACE/KEY          a key; `kv:` may be left out
+    object:SPACE/NAME     an object
+    item:COLLECTION/NAME  an item
+
+A name may hold any byte: %00 to %FF stand for one each, as in URLs, and %25 for the per cent sign itself. The first '/'
+ends the space, which holds one of its own as %2F. What lists print can be typed again.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote_to_bytes
+
+from sonde.core.errors import UsageError, nearest
+
+KINDS = ("kv", "object", "item")
+LIKE = "write kv:SPACE/KEY, object:SPACE/NAME or item:COLLECTION/NAME"
+
+
+@dataclass(frozen=True)
+class Address:
+    """A key, object or item. name: b"" where a whole space is meant. str() is how it is typed."""
+
+    kind: str
+    space: bytes
+    name: bytes
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{_shown(self.space, '/:')}/{_shown(self.name)}"
+
+    def at(self, name: str | bytes) -> Address:
+        """Another name in the same space, as lists give it."""
+        raw = name if isinstance(name, bytes) else name.encode("utf-8", "surrogateescape")
+        return Address(self.kind, self.space, raw)
+
+
+def parse(text: str, whole_space: bool = False) -> Address:
+    """An address from what was typed.
+
+    whole_space: a list, which needs no name: "kv:runs", "kv:runs/" and "kv:runs/42" are all good.
+
+    Raises
+    ------
+    UsageError  store.bad_address: no space, no name, no such kind, or a per cent sign without two digits.
+    """
+    space, slash, name = text.partition("/")
+    head, colon, rest = space.partition(":")
+    kind = "kv"
+    if colon:
+        if head not in KINDS:
+            raise UsageError(
+                "store.bad_address", f"'{text}' begins with '{head}:', no kind{nearest(head, KINDS)}", LIKE
+            )
+        kind, space = head, rest
+    if not space:
+        raise UsageError("store.bad_address", f"'{text}' names no space", LIKE)
+    if not name and not whole_space:
+        what = "ends behind its space" if slash else "names a space only"
+        raise UsageError("store.bad_address", f"'{text}' {what}", LIKE)
+    return Address(kind, _read(space, text), _read(name, text))
+
+
+def _read(part: str, text: str) -> bytes:
+    if bad := re.search("%(?![0-9A-Fa-f]{2})", part):
+        raise UsageError(
+            "store.bad_address",
+            f"'{text}' has a '%' without two hexadecimal digits behind it: '{part[bad.start() :][:3]}'",
+            "write %25 for the per cent sign itself",
+        )
+    return unquote_to_bytes(part.encode("utf-8", "surrogateescape"))
+
+
+def _shown(raw: bytes, more: str = "") -> str:
+    """Printable text as it is; all else, blanks and what has a meaning, as %XX."""
+    text = raw.decode("utf-8", "surrogateescape")
+    return "".join(
+        char
+        if char.isprintable() and char not in " %" + more
+        else "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogateescape"))
+        for char in text
+    )

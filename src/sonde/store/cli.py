@@ -1,0 +1,521 @@
+"""sonde store: the commands. Each returns an Outcome; nothing is printed here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sonde.core.errors import Exit, UsageError, Warning, typed
+from sonde.core.options import DURATION, Whole, common, settings
+from sonde.core.outcome import Outcome, Table
+from sonde.store import cli_run
+from sonde.store.address import Address, parse
+from sonde.store.cli_client import DEFAULT_SERVER, AuthType, Where, store_options, where_of
+
+ROLE_OF = {"kv": ("kv",), "object": ("data",), "item": ("kv", "data")}
+SAID = {"network": "", "storage": ", on stable storage"}
+
+
+@click.group()
+def group() -> None:
+    """Keys, objects, items and tables on servers; what a transport costs them."""
+
+
+# ---- the server
+
+
+@group.command()
+@common()
+@click.option(
+    "--path",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Keep objects, keys and tables in this folder.",
+)
+@click.option("--memory", is_flag=True, help="Keep them in memory: gone when the server ends.")
+@click.option(
+    "--backend",
+    "backends",
+    multiple=True,
+    metavar="ROLE=NAME,...",
+    help="What serves a role: data=posix,path=DIR; kv=lmdb,path=DIR; may be repeated.",
+)
+@click.option(
+    "--listen",
+    default=DEFAULT_SERVER,
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where to listen; port 0: any.",
+)
+@click.option(
+    "--auth",
+    type=AuthType(),
+    default="none",
+    show_default=True,
+    metavar="HOW",
+    help="Who may connect: none (loopback only), token, munge.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    envvar="SONDE_STORE_TOKEN_FILE",
+    metavar="FILE",
+    help="The shared secret; see 'sonde store token'.",
+)
+@click.option(
+    "--user",
+    "users",
+    multiple=True,
+    metavar="USER",
+    help="Let this user in, with --auth munge; may be repeated.",
+)
+@click.option(
+    "--threads",
+    type=Whole(1),
+    default="1",
+    show_default=True,
+    metavar="N",
+    help="Threads that serve connections.",
+)
+@click.option(
+    "--connections",
+    type=Whole(1),
+    default="4096",
+    show_default=True,
+    metavar="N",
+    help="Take at most so many.",
+)
+@click.option(
+    "--module",
+    "modules",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="Load backends and transports from a shared object; may be repeated.",
+)
+@click.option("--metrics", metavar="HOST:PORT", help="OpenMetrics over HTTP, at /metrics.")
+@click.option(
+    "--metrics-token",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="What a scraper must send; needed where others can reach it.",
+)
+@click.option("--spin", "spin_s", type=DURATION, metavar="TIME", help="How long a wait may spin.")
+@click.option("--no-nodelay", is_flag=True, help="Without TCP_NODELAY, to show what it costs.")
+@click.option("--cork", is_flag=True, help="With TCP_CORK.")
+@click.option(
+    "--ready",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write there, as JSON, where it listens, once it does.",
+)
+def serve(
+    path: Path | None,
+    memory: bool,
+    backends: tuple[str, ...],
+    listen: str,
+    auth: str,
+    token_file: Path | None,
+    users: tuple[str, ...],
+    threads: int,
+    connections: int,
+    modules: tuple[Path, ...],
+    metrics: str | None,
+    metrics_token: Path | None,
+    spin_s: float | None,
+    no_nodelay: bool,
+    cork: bool,
+    ready: Path | None,
+) -> Outcome:
+    """Be a storage server, until Ctrl-C.
+
+    It listens on this machine only, unless --auth says who may connect. What ends it, also kill -9 of this
+    command, loses nothing that was acknowledged as stored.
+
+    \b
+    sonde store serve --path /scratch/store
+    sonde store serve --memory --listen 127.0.0.1:0
+    sonde store serve --path /scratch/store --listen 0.0.0.0:5440 --auth munge
+    """
+    from sonde.core.units import format_duration
+    from sonde.store import run
+
+    chosen = _backends(path, memory, backends, bool(modules))
+    words = [word for role, text in chosen.items() for word in ("--backend", f"{role}={text}")]
+    words = [*(word for module in modules for word in ("--module", str(module))), *words]
+    words += ["--listen", listen, "--auth", auth]
+    words += ["--threads", str(threads), "--connections", str(connections)]
+    words += [word for user in users for word in ("--user", str(run.user_number(user)))]
+    for name, value in (
+        ("--token-file", token_file),
+        ("--metrics", metrics),
+        ("--metrics-token", metrics_token),
+    ):
+        words += (
+            [name, str(value)] if value is not None and (name != "--token-file" or auth == "token") else []
+        )
+    words += ["--spin", f"{spin_s}s"] if spin_s is not None else []
+    words += ["--no-nodelay"] * no_nodelay + ["--cork"] * cork
+    if auth == "token" and token_file is None:
+        raise UsageError(
+            "store.no_token", "--auth token needs --token-file", "make one with 'sonde store token FILE'"
+        )
+    say = settings().say
+
+    def told(event: Any) -> None:
+        say(f"listening on {event['listen']}: {_what(chosen)}")
+        if auth != "none":
+            say(f"who connects must prove it by {'the token' if auth == 'token' else 'MUNGE'}")
+        if port := event.get("metrics_port"):
+            host = str(metrics).rpartition(":")[0] or "127.0.0.1"
+            say(f"metrics at http://{host}:{port}/metrics")
+        say("Ctrl-C ends it")
+        if ready is not None:
+            run.write_ready(ready, event)
+
+    ended = run.serve(words, told, say)
+    if ready is not None:
+        ready.unlink(missing_ok=True)
+    return Outcome(
+        "store",
+        "serve",
+        f"the server has ended after {format_duration(ended.served_s)}, and in order",
+        values={"ended": ended.how, "served_s": ended.served_s},
+        exit=Exit.INTERRUPTED if ended.how == "interrupted" else Exit.DONE,
+    )
+
+
+def _backends(path: Path | None, memory: bool, given: Sequence[str], modules: bool) -> dict[str, str]:
+    """The backends of a server, by role."""
+    from sonde.store import run
+
+    has = run.has()
+    chosen: dict[str, str] = {}
+    if path is not None and memory:
+        raise UsageError("store.two_places", "--path and --memory were both given", "give one or the other")
+    if path is not None:
+        chosen = run.kept_in(path, lambda role: has[role])
+    elif memory:
+        chosen = {role: "memory" for role in run.ROLES if "memory" in has[role]}
+    typed_roles = set()
+    for word in given:
+        role, equals, text = word.partition("=")
+        if role not in run.ROLES or not equals:
+            raise UsageError(
+                "store.bad_backend",
+                f"--backend '{word}' must begin with data=, kv= or db=",
+                "write it like kv=lmdb,path=/scratch/keys",
+            )
+        if role in typed_roles:
+            raise UsageError(
+                "store.bad_backend",
+                f"--backend names the role {role} twice",
+                "start another server for the other",
+            )
+        name = text.partition(",")[0]
+        if not modules and name not in has[role]:
+            from sonde.core.errors import nearest
+
+            raise UsageError(
+                "store.unknown_backend",
+                f"there is no backend '{name}' for the role {role}{nearest(name, has[role])}",
+                f"there are: {', '.join(has[role])}; 'sonde doctor' says how to get more",
+            )
+        typed_roles.add(role)
+        chosen[role] = text
+    if not chosen:
+        raise UsageError(
+            "store.no_backend",
+            "it is not said where the server keeps its data",
+            "give --path DIR, or --memory for a trial",
+        )
+    return chosen
+
+
+def _what(chosen: dict[str, str]) -> str:
+    """ "objects in /scratch/objects (posix), keys in memory"."""
+    from sonde.store.told import HOLDS
+
+    parts = []
+    for role, text in chosen.items():
+        name, _, more = text.partition(",")
+        where = next((word[5:] for word in more.split(",") if word.startswith("path=")), "")
+        parts.append(f"{HOLDS[role]} in {f'{where} ({name})' if where else name}")
+    return ", ".join(parts)
+
+
+@group.command()
+@common()
+@click.option("--force", is_flag=True, help="Replace one that is there.")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+def token(file: Path, force: bool) -> Outcome:
+    """Make the shared secret that --auth token asks for.
+
+    Give the file to servers and clients alike. Only its owner may read it. The secret itself is never sent.
+
+    \b
+    sonde store token ~/.sonde-token
+    sonde store serve --path /scratch/store --listen 0.0.0.0:5440 --auth token \\
+      --token-file ~/.sonde-token
+    """
+    from sonde.store import run
+
+    run.make_token(file, force)
+    return Outcome(
+        "store",
+        "token",
+        f"{file} holds a new token",
+        lines=[
+            "Only you may read it. Servers and clients take it with --token-file, or from SONDE_STORE_TOKEN_FILE."
+        ],
+        values={"file": str(file)},
+    )
+
+
+# ---- its clients
+
+ADDRESS = click.argument("address", metavar="ADDRESS")
+
+
+@group.command()
+@common()
+@ADDRESS
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--exclusive", is_flag=True, help="Replace nothing: there must be none of that name yet.")
+@store_options(safety=True)
+def put(address: str, file: Path, exclusive: bool, **given: Any) -> Outcome:
+    """Store a file's content, or what comes on stdin, under a name.
+
+    ADDRESS is kv:SPACE/KEY (up to 16 MiB), object:SPACE/NAME or item:COLLECTION/NAME; FILE may be -. Bytes
+    that are no text are written as %XX in names.
+
+    \b
+    sonde store put kv:runs/42/input input.toml
+    sonde store put object:fields/pressure pressure.bin --safety storage
+    tar c results | sonde store put item:results/42 -
+    """
+    from sonde.core.units import format_size
+    from sonde.store import run_transfer as transfer
+
+    to, where = parse(address), where_of(given)
+    with transfer.source(file) as pieces, where.open(ROLE_OF[to.kind], make=True) as client:
+        stored = transfer.put(client, to, pieces, exclusive)
+    return Outcome(
+        "store",
+        "put",
+        f"{to} holds {format_size(stored)}{SAID[where.safety]}",
+        values={"address": str(to), "bytes": stored, "safety": where.safety},
+    )
+
+
+@group.command()
+@common()
+@ADDRESS
+@click.argument("file", metavar="[FILE]", default="-", type=click.Path(path_type=Path, allow_dash=True))
+@store_options()
+def get(address: str, file: Path, **given: Any) -> Outcome:
+    """Bring what is stored under a name to a file, or to stdout.
+
+    A file that is there is replaced once all has arrived.
+
+    \b
+    sonde store get kv:runs/42/input
+    sonde store get object:fields/pressure pressure.bin
+    sonde store get item:results/42 - | tar x
+    """
+    from sonde.core.units import format_size
+    from sonde.store import run_transfer as transfer
+
+    what, where = parse(address), where_of(given)
+    if str(file) == "-":
+        if settings().json:
+            raise UsageError(
+                "store.two_outputs",
+                "--json and '-' both want stdout",
+                f"name a file: {typed('sonde', 'store', 'get', what, 'FILE', '--json')}",
+            )
+        return Outcome("store", "get", stream=_poured(where, what))
+    if file.is_dir():
+        raise UsageError(
+            "store.bad_file", f"{file} is a folder", f"name a file in it: {typed(file / 'FILE')}"
+        )
+    with where.open(ROLE_OF[what.kind]) as client, transfer.sink(file) as write:
+        n = 0
+        for piece in transfer.pieces(client, what):
+            write(piece)
+            n += len(piece)
+    return Outcome(
+        "store",
+        "get",
+        f"{file} holds the {format_size(n)} of {what}",
+        values={"address": str(what), "bytes": n, "file": str(file)},
+    )
+
+
+def _poured(where: Where, what: Address) -> Iterator[bytes]:
+    from sonde.store import run_transfer as transfer
+
+    with where.open(ROLE_OF[what.kind]) as client:
+        yield from transfer.pieces(client, what)
+
+
+@group.command("ls")
+@common()
+@click.argument("address", metavar="ADDRESS")
+@click.option("-l", "--long", "long_", is_flag=True, help="With sizes; of objects and items also times.")
+@click.option("--limit", type=Whole(1), metavar="N", help="At most so many.")
+@store_options()
+def list_(address: str, long_: bool, limit: int | None, **given: Any) -> Outcome:
+    """List the names that begin with an address, in byte order.
+
+    Each is written so that it can be typed again.
+
+    \b
+    sonde store ls kv:runs/
+    sonde store ls kv:runs/42/ --limit 10
+    sonde store ls object:fields --long
+    """
+    from sonde.store import run_transfer as transfer
+
+    prefix, where = parse(address, whole_space=True), where_of(given)
+    found: list[dict[str, Any]] = []
+    cut = False
+    with where.open(ROLE_OF[prefix.kind]) as client:
+        for entry in transfer.names(client, prefix, long_):
+            if limit is not None and len(found) == limit:
+                cut = True
+                break
+            found.append(entry)
+    outcome = Outcome("store", "ls", values={"prefix": str(prefix), "entries": found, "cut": cut})
+    if not settings().json:
+        outcome.document = _listed(found, long_)
+    if cut:
+        outcome.warnings.append(
+            Warning("store.cut", f"there are more than {limit}", "raise --limit, or give a longer prefix")
+        )
+    elif not found:
+        outcome.warnings.append(Warning("store.nothing", f"there is nothing whose name begins with {prefix}"))
+    return outcome
+
+
+def _listed(found: Sequence[dict[str, Any]], long_: bool) -> str:
+    if not long_:
+        return "".join(f"{entry['address']}\n" for entry in found)
+    widest = max((len(str(entry["bytes"])) for entry in found), default=0)
+    lines = []
+    for entry in found:
+        cells = [
+            f"{entry['bytes']:>{widest}}",
+            *([entry["changed"]] if "changed" in entry else []),
+            entry["address"],
+        ]
+        lines.append("  ".join(cells) + "\n")
+    return "".join(lines)
+
+
+@group.command()
+@common()
+@click.argument("addresses", metavar="ADDRESS...", nargs=-1, required=True)
+@click.option("-r", "--recursive", is_flag=True, help="All whose names begin so.")
+@click.option("-f", "--force", is_flag=True, help="One that is not there is no error.")
+@store_options(safety=True)
+def rm(addresses: tuple[str, ...], recursive: bool, force: bool, **given: Any) -> Outcome:
+    """Remove what is stored under names.
+
+    All are tried; what was not there is told at the end.
+
+    \b
+    sonde store rm kv:runs/42/input object:fields/pressure
+    sonde store rm --recursive kv:runs/42/
+    """
+    from sonde.store import errors
+    from sonde.store import run_transfer as transfer
+
+    targets, where = [parse(address, recursive) for address in addresses], where_of(given)
+    roles = list(dict.fromkeys(role for target in targets for role in ROLE_OF[target.kind]))
+    removed, absent = 0, []
+    with where.open(roles) as client:
+        for target in targets:
+            n, gone = transfer.remove(client, target, recursive)
+            removed += n
+            absent += gone if not recursive or n == 0 else []
+    if absent and not force:
+        more = f", and {len(absent) - 1} more" if len(absent) > 1 else ""
+        done = f"; {removed} removed" if removed else ""
+        raise errors.NotFound("store.not_found", f"there is no {absent[0]}{more}{done}", transfer.LS)
+    return Outcome(
+        "store",
+        "rm",
+        f"{removed} removed",
+        values={"removed": removed, "absent": [str(one) for one in absent]},
+    )
+
+
+@group.command()
+@common()
+@ADDRESS
+@store_options()
+def stat(address: str, **given: Any) -> Outcome:
+    """Size of what is stored under a name; of objects and items also when it changed.
+
+    \b
+    sonde store stat kv:runs/42/input
+    sonde store stat item:results/42 --json
+    """
+    from sonde.core.units import format_size
+    from sonde.store import run_transfer as transfer
+
+    what, where = parse(address), where_of(given)
+    with where.open(ROLE_OF[what.kind]) as client:
+        facts = transfer.stat(client, what)
+    rows = [
+        (
+            "size",
+            f"{format_size(facts['bytes'])} ({facts['bytes']} B)"
+            if facts["bytes"] >= 1024
+            else f"{facts['bytes']} B",
+        )
+    ]
+    rows += [(name, str(facts[name])) for name in ("changed", "created", "distribution") if name in facts]
+    rows += [(f"metadata {name}", value) for name, value in facts.get("metadata", {}).items()]
+    return Outcome("store", "stat", str(what), values=facts, tables=[Table("", ("", ""), rows)])
+
+
+@group.command()
+@common()
+@store_options()
+def status(**given: Any) -> Outcome:
+    """What servers do, how long it takes them, and what went wrong last.
+
+    \b
+    sonde store status
+    sonde store status --server n17:5440 --server n18:5440 --json
+    """
+    from dataclasses import asdict
+
+    from sonde.store import told
+
+    where = where_of(given)
+    if where.folder is not None:
+        raise UsageError(
+            "store.no_server", "--embedded has no server, and so no status", "give --server HOST:PORT"
+        )
+    with where.open(()) as client:
+        servers = client.status()
+    return Outcome(
+        "store",
+        "status",
+        told.verdict(servers),
+        findings=[],
+        tables=[table for server in servers for table in told.tables(server)],
+        warnings=told.warnings(servers),
+        sound=not any(told.troubled(server) for server in servers),
+        values={"servers": [asdict(server) for server in servers]},
+    )
+
+
+for command in cli_run.COMMANDS:
+    group.add_command(command)

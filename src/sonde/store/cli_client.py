@@ -1,0 +1,152 @@
+"""What every verb of `sonde store` that talks to a store has in common: its options, and the client they make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from sonde.core.options import Duration, HouseType
+
+if TYPE_CHECKING:
+    from sonde.store.client import Client
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+DEFAULT_SERVER = "127.0.0.1:5440"
+
+
+class Servers(HouseType):
+    """Servers, separated by commas. Value: tuple of their addresses."""
+
+    name, allowed = "servers", "addresses such as n17:5440, or kv@n17:5440 for one role"
+
+    def read(self, text: str) -> tuple[str, ...]:
+        return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+class AuthType(click.Choice):
+    """none, token or munge."""
+
+    def __init__(self) -> None:
+        super().__init__(["none", "token", "munge"])
+
+
+@dataclass(frozen=True)
+class Where:
+    """Which store is meant, and how it is talked to."""
+
+    servers: tuple[str, ...]
+    folder: Path | None
+    safety: str
+    options: dict[str, Any]
+
+    def open(self, roles: Sequence[str], make: bool = False) -> Client:
+        """A client. roles: those it is for. make: an embedded store that is not there yet is made."""
+        from sonde.store import client
+
+        if self.folder is None:
+            return client.Client(self.servers or (DEFAULT_SERVER,), [], self.safety, self.options)  # type: ignore[arg-type]
+        import sonde._store as _store
+        from sonde.store import run
+
+        backends = run.kept_in(self.folder, _store.backends, roles, make)
+        for role in roles:
+            if role not in backends:
+                from sonde.core.errors import EnvironmentFailure
+                from sonde.store.told import HOLDS
+
+                keepers = " or ".join(name for name, _ in run.KEEPERS[role])
+                raise EnvironmentFailure(
+                    "store.no_backend",
+                    f"this build has nothing that keeps {HOLDS[role]} in a folder: {keepers}",
+                    "'sonde doctor' says what to install",
+                )
+        options = {name: value for name, value in self.options.items() if name == "timeout_s"}
+        return client.Client([], list(backends.items()), self.safety, options)  # type: ignore[arg-type]
+
+
+def store_options(safety: bool = False) -> Callable[[Command], Command]:
+    """Adds the options that say which store; the command receives them as `where`, made by `where_of`."""
+    options = [
+        click.option(
+            "--server",
+            "servers",
+            type=Servers(),
+            multiple=True,
+            envvar="SONDE_STORE_SERVERS",
+            metavar="HOST:PORT",
+            help=f"A server; may be repeated ({DEFAULT_SERVER}). All clients must name the same in the same order.",
+        ),
+        click.option(
+            "--embedded",
+            type=click.Path(path_type=Path, file_okay=False),
+            metavar="DIR",
+            help="No server: the files of one, in this process.",
+        ),
+        click.option("--transport", metavar="NAME", help="tcp, or one that 'sonde doctor' names."),
+        click.option("--provider", metavar="NAME", help="Of a fabric's transport; else chosen by place."),
+        click.option(
+            "--auth", type=AuthType(), metavar="HOW", help="none, token, munge; else what the server asks."
+        ),
+        click.option(
+            "--token-file",
+            type=click.Path(path_type=Path),
+            envvar="SONDE_STORE_TOKEN_FILE",
+            metavar="FILE",
+            help="The shared secret; see 'sonde store token'.",
+        ),
+        click.option(
+            "--timeout",
+            "timeout_s",
+            type=Duration(zero=True),
+            default="30s",
+            show_default=True,
+            metavar="TIME",
+            help="How long one batch may take; 0: no limit.",
+        ),
+    ]
+    if safety:
+        options.append(
+            click.option(
+                "--safety",
+                type=click.Choice(["network", "storage"]),
+                default="network",
+                show_default=True,
+                help="Done when the server has done it, or when it survives power loss.",
+            )
+        )
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def where_of(given: dict[str, Any]) -> Where:
+    """The store that the options of store_options() mean.
+
+    Raises
+    ------
+    UsageError  store.two_stores: --server and --embedded were both given.
+    """
+    servers = tuple(server for group in given["servers"] for server in group)
+    folder = given["embedded"]
+    if folder is not None and servers:
+        context = click.get_current_context(silent=True)
+        typed = context is not None and context.get_parameter_source("servers") in (
+            click.core.ParameterSource.COMMANDLINE,
+        )
+        if typed:
+            from sonde.core.errors import UsageError
+
+            raise UsageError(
+                "store.two_stores", "--server and --embedded were both given", "give one or the other"
+            )
+    options = {name: given[name] for name in ("transport", "provider", "auth", "token_file", "timeout_s")}
+    return Where(servers, folder, given.get("safety", "network"), options)

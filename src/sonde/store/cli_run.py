@@ -1,0 +1,384 @@
+"""sonde store run, show, check, diff: what the choice of a transport costs, measured."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sonde.core.errors import DataError, Exit, UsageError, Warning, typed
+from sonde.core.options import SHARE, SIZES, TIMEOUT, HouseType, common, settings
+from sonde.core.outcome import Outcome, Table
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from sonde.store.run_bench import Request
+
+DEFAULT_BUDGET_S = 60.0
+
+
+class Counts(HouseType):
+    """Whole numbers from 1 up: "1,16". Value: tuple of int, each once."""
+
+    name, allowed = "numbers", "whole numbers from 1 up, comma-separated"
+
+    def read(self, text: str) -> tuple[int, ...]:
+        parts = [part.strip() for part in text.split(",")]
+        if not all(part.isascii() and part.isdigit() and len(part) < 10 and int(part) > 0 for part in parts):
+            raise UsageError(
+                "core.bad_number", f"'{text}' is not allowed; allowed: {self.allowed}", "write it like 1,16"
+            )
+        return tuple(dict.fromkeys(map(int, parts)))
+
+
+@click.command()
+@common("output", "budget", "precision", "seed", "dry_run")
+@click.option(
+    "--ops", metavar="LIST", help="Clients and operations: object,kv.get; object striped item kv, or all."
+)
+@click.option(
+    "--sizes", type=SIZES, metavar="SIZES", help="Bytes of an operation: begin:end:step, or a list."
+)
+@click.option("--batch", "batches", type=Counts(), metavar="LIST", help="Operations in a batch: 1,10000.")
+@click.option("--depth", "depths", type=Counts(), metavar="LIST", help="Batches under way at once: 1,16.")
+@click.option(
+    "--variant",
+    "variants",
+    multiple=True,
+    metavar="NAME",
+    help="raw tcp plain ofi-msg ofi-rdm ofi-rma thesis thesis-tcp, ofi-msg/PROVIDER, or NAME=TRANSPORT,OPTION=…; "
+    "again for more.",
+)
+@click.option(
+    "--server",
+    "addresses",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="A server that runs already; again for more.",
+)
+@click.option(
+    "--servers", type=click.IntRange(1, 64), default=1, show_default=True, help="Servers to start here."
+)
+@click.option(
+    "--backend",
+    default="null",
+    show_default=True,
+    metavar="NAME",
+    help="What they keep things in: null memory posix+lmdb posix+rocksdb.",
+)
+@click.option(
+    "--safety", type=click.Choice(("network", "storage")), default="network", show_default=True,
+    help="When a write is acknowledged.",
+)  # fmt: skip
+@click.option("--token-file", type=click.Path(path_type=Path), metavar="FILE", help="The secret of --server.")
+@click.option(
+    "--rule",
+    metavar="RULE",
+    help="When a cell has enough samples: ci:2%, fixed:1000, …; see sonde net rules.",
+)
+@click.option(
+    "--cap", type=click.IntRange(min=1), default=20000, show_default=True, help="Samples a cell at most."
+)
+@click.option(
+    "--epoch-length",
+    type=click.IntRange(1, 100000),
+    default=50,
+    show_default=True,
+    help="Samples of one burst at most.",
+)
+@TIMEOUT
+def run(
+    output: Path | None,
+    budget_s: float | None,
+    precision: float | None,
+    seed: int | None,
+    dry_run: bool,
+    ops: str | None,
+    sizes: tuple[int, ...] | None,
+    batches: tuple[int, ...] | None,
+    depths: tuple[int, ...] | None,
+    variants: tuple[str, ...],
+    addresses: tuple[str, ...],
+    servers: int,
+    backend: str,
+    safety: str,
+    token_file: Path | None,
+    rule: str | None,
+    cap: int,
+    epoch_length: int,
+    timeout_s: float,
+) -> Outcome:
+    """Measure a storage service over every transport, interleaved in one run.
+
+    Each case (an operation, its size, its batch) is measured on each variant in short bursts, in a new random order
+    each time, beside what a bare socket does with the same bytes. Servers are started here, and keep nothing by
+    default, so that transports are compared and not disks. The default budget is 60 s; Ctrl-C saves what there is.
+
+    \b
+    sonde store run --budget 60s -o store.nc
+    sonde store run --ops object --sizes 4KiB --depth 1,16 --variant tcp,plain
+    sonde store run --backend posix+lmdb --safety storage
+    """
+    began = settings().began
+    from sonde.core.launch.start import output_path, replaced
+    from sonde.store import run_bench as runs
+    from sonde.store.plan import Plan, cases_of, choose_variants, fitting, measuring_s
+
+    there = runs.offers()
+    chosen = choose_variants(variants, there.get("transports", ()))
+    notes: list[Warning] = []
+    if addresses and not variants and not all(map(_on_loopback, addresses)):
+        # The raw limit is measured within this machine; of a way to another one it says nothing.
+        chosen = tuple(variant for variant in chosen if variant.style != "raw")
+    cases, left = cases_of(ops, sizes, batches, depths)
+    notes += left
+    all_of_it = budget_s or DEFAULT_BUDGET_S
+    asked = any(option is not None for option in (ops, sizes, batches, depths))
+    time_s = measuring_s(all_of_it - (time.monotonic() - began), len(cases) * len(chosen))
+    fit = cases if asked else fitting(cases, chosen, time_s)
+    plan = Plan(
+        variants=chosen,
+        cases=tuple(fit),
+        rule=_rule(precision, rule),
+        safety=safety,
+        seed=secrets.randbits(32) if seed is None else seed,
+        cap=cap,
+        epoch_length=epoch_length,
+        servers=len(addresses) or servers,
+        backends={} if addresses else runs.backends_of(backend, there),
+        backend="of the server" if addresses else backend,
+        asked=bool(variants),
+        left_out=tuple(cases[len(fit) :]),
+        notes=tuple(notes),
+    )
+    out = output_path("store", output)
+    auth = ("--auth", "token", "--token-file", str(token_file)) if token_file else ()
+    request = runs.Request(
+        plan, out, ("sonde", *sys.argv[1:]), all_of_it, began, tuple(addresses), auth, timeout_s
+    )
+    gone = replaced(out)
+    if dry_run:
+        outcome = _dry(request)
+        outcome.warnings = [*gone, *outcome.warnings]
+        return outcome
+    measured = runs.measure(request, settings().bar("store run", all_of_it))
+    outcome = told_of(measured.paths[0], "run")
+    outcome.warnings = [*gone, *outcome.warnings]
+    measured.check()
+    if measured.interrupted:
+        outcome.tell_interrupted(measured.paths)
+    elif not outcome.complete:
+        outcome.exit = Exit.INCOMPLETE
+    return outcome
+
+
+def _on_loopback(address: str) -> bool:
+    host = address.rpartition("@")[2].rpartition(":")[0]
+    return host in ("localhost", "[::1]", "::1") or host.startswith("127.")
+
+
+def _rule(precision: float | None, rule: str | None) -> str:
+    if precision is None:
+        return rule or "ci:2%"
+    if rule and rule not in ("ci", f"ci:{precision:g}"):
+        raise UsageError(
+            "store.rule_twice",
+            f"--precision {precision:g} is the rule ci:{precision:g}, but --rule asks for {rule}",
+            "give one of the two",
+        )
+    return f"ci:{precision:g}"
+
+
+def _dry(request: Request) -> Outcome:
+    from sonde.core.seal import run_folder
+
+    plan = request.plan
+    line = request.line(run_folder(request.out), request.servers or ["127.0.0.1:PORT"] * plan.servers)
+    time_s = request.left_s()
+    values = {
+        "variants": [variant.name for variant in plan.variants],
+        "cases": [case.spec for case in plan.cases],
+        "cells": plan.cells,
+        "command": typed(*line),
+    }
+    rows = [*plan.rows(time_s), ("dataset", str(request.out))]
+    return Outcome.dry_run("store", "run", [rows], [line], values, plan.warnings())
+
+
+@click.command("variants")
+@common()
+def show_variants() -> Outcome:
+    """The variants that store run compares, and what each is."""
+    from sonde.store.plan import VARIANTS
+
+    rows = [(v.name, v.style, v.transport, v.text) for v in VARIANTS.values()]
+    return Outcome(
+        "store",
+        "variants",
+        f"{len(rows)} variants",
+        tables=[Table("Variants of sonde store run", ("name", "is", "transport", "what it is"), rows)],
+        values={
+            "variants": [
+                {
+                    "name": v.name,
+                    "variant": v.style,
+                    "transport": v.transport,
+                    "options": v.options,
+                    "text": v.text,
+                }
+                for v in VARIANTS.values()
+            ]
+        },
+    )
+
+
+@click.command()
+@common()
+@click.argument("file", metavar="FILE.nc", type=click.Path(path_type=Path))
+@click.option(
+    "--case", "case", metavar="CASE", help="One case in full: object.write:4096:1:1, or the beginning of it."
+)
+def show(file: Path, case: str | None) -> Outcome:
+    """What a dataset says: rates by client and variant, how they compare."""
+    outcome = told_of(file, "show")
+    if case is not None:
+        import sonde
+        from sonde.store import verdict
+
+        with sonde.open(file) as tree:
+            summary = summary_of(tree, file)
+            names = [str(name) for name in summary["case"].values]
+            found = [c for c, name in enumerate(names) if name == case or name.startswith(case)]
+            if not found:
+                raise UsageError(
+                    "store.no_such_case",
+                    f"{file} has no case '{case}'; it has: {', '.join(names)}",
+                    "name one of them",
+                )
+            outcome.tables = [verdict.case_table(summary, c) for c in found]
+    return outcome
+
+
+def summary_of(tree: xr.DataTree, path: object) -> xr.Dataset:
+    """/summary, read.
+
+    Raises
+    ------
+    DataError  store.no_summary, store.not_store.
+    """
+    room = str(tree.attrs.get("schema", "")).partition("/")[0]
+    if room != "store":
+        raise DataError(
+            "store.not_store", f"{path} is of room '{room}'", typed("sonde", room or "data", "show", path)
+        )
+    if "summary" not in tree.children:
+        raise DataError(
+            "store.no_summary", f"{path} has no /summary", typed("sonde", "data", "validate", path)
+        )
+    return tree["summary"].to_dataset().load()
+
+
+def told_of(path: Path, verb: str) -> Outcome:
+    """What a dataset says of itself."""
+    import sonde
+    from sonde.core import dataset
+    from sonde.store import verdict
+
+    with sonde.open(path) as tree:
+        summary = summary_of(tree, path)
+        warnings = dataset.warnings_of(tree)
+        values = verdict.values(summary) | {"stop_reason": str(tree.attrs.get("stop_reason", "unknown"))}
+        return Outcome(
+            "store",
+            verb,
+            verdict.sentence(summary, str(path)),
+            schema=str(tree.attrs["schema"]),
+            dataset=str(path),
+            complete=bool(tree.attrs.get("complete", 1)),
+            warnings=[*warnings, *verdict.warnings(summary)],
+            values=values,
+            tables=verdict.tables(summary),
+            lines=[lesson["text"] for lesson in values["lessons"]],
+            sound=verdict.sound(summary),
+        )
+
+
+@click.command()
+@common()
+@click.argument("a", metavar="A.nc", type=click.Path(path_type=Path))
+@click.argument("b", metavar="B.nc", type=click.Path(path_type=Path))
+@click.option("--matters", type=SHARE, default="5%", metavar="SHARE", help="Smallest difference that counts.")
+def diff(a: Path, b: Path, matters: float) -> Outcome:
+    """Where B is slower than A, cell by cell, and what changed in the machine; exit 1 when it is."""
+    return compared(a, b, matters, "diff")
+
+
+@click.command()
+@common()
+@click.argument("file", metavar="FILE.nc", type=click.Path(path_type=Path))
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    metavar="BASE.nc",
+    help="An earlier run that must not have been faster.",
+)
+@click.option(
+    "--min-ratio", type=click.FloatRange(min=0), metavar="R", help="Least rate over tcp of default variants."
+)
+@click.option(
+    "--matters", type=SHARE, default="5%", metavar="SHARE", help="Smallest difference to BASE that counts."
+)
+def check(file: Path, against: Path | None, min_ratio: float | None, matters: float) -> Outcome:
+    """Hold a run against an earlier one, or against limits; exit 1 on a finding."""
+    import sonde
+    from sonde.store import limits
+
+    if against is None and min_ratio is None:
+        raise UsageError(
+            "store.nothing_to_check",
+            "there is nothing to hold it against",
+            "give --against BASE.nc, or --min-ratio 0.75",
+        )
+    outcome = compared(against, file, matters, "check") if against else told_of(file, "check")
+    if against is None:
+        outcome.tables = []
+    if min_ratio is not None:
+        with sonde.open(file) as tree:
+            outcome.findings = [
+                *limits.below(summary_of(tree, file), min_ratio, str(file)),
+                *outcome.findings,
+            ]
+    outcome.verdict = f"{len(outcome.findings)} finding{'' if len(outcome.findings) == 1 else 's'} in {file}"
+    outcome.exit = Exit.FINDING if outcome.findings else Exit.DONE
+    return outcome
+
+
+def compared(a: Path, b: Path, matters: float, verb: str) -> Outcome:
+    """Two runs, cell by cell."""
+    import sonde
+    from sonde.core import dataset
+    from sonde.store import limits
+
+    with sonde.open(a) as before, sonde.open(b) as after:
+        machine = (dataset.attrs(before), dataset.attrs(after))
+        result = limits.diff(summary_of(before, a), summary_of(after, b), (str(a), str(b)), matters, machine)
+    return Outcome(
+        "store",
+        verb,
+        result.sentence(str(b)),
+        schema="store/1",
+        dataset=str(b),
+        findings=result.findings,
+        warnings=result.warnings,
+        tables=[result.table],
+        values=result.values(),
+        exit=Exit.FINDING if result.findings else Exit.DONE,
+    )
+
+
+COMMANDS = (run, show, check, diff, show_variants)

@@ -1,0 +1,419 @@
+"""The storage client for Python.
+
+    with sonde.store.connect("127.0.0.1:5440") as client:
+        client.put("runs", "42/input", b"alpha")          # one operation, sent at once
+        client.get("runs", "42/input")                    # b"alpha"
+        client.write("fields", "pressure", array)         # from the array's own memory
+        again = client.read("fields", "pressure", dtype="f8").reshape(array.shape)
+
+        with client.batch(safety="storage") as batch:     # one message for all of it, on stable storage at the end
+            for step in range(1000):
+                batch.put("runs", f"42/step/{step}", results[step])
+
+Spaces, keys and names of objects are str or bytes. A name that is no UTF-8 comes back as a str with lone surrogates, as
+names of files do, and may be given back so. Data is anything with a buffer in one piece: bytes, bytearray, memoryview,
+numpy array. It is not copied; leave it alone until the batch is done. Needs libsonde-store: `sonde doctor` says whether
+this build has it.
+
+A client may be used from any thread, a batch by one thread at a time; both only by the process that made them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from sonde.core.errors import EnvironmentFailure, UsageError, nearest
+from sonde.store.errors import BatchError, of_status
+
+try:
+    import sonde._store as _store
+except ImportError as error:
+    raise EnvironmentFailure(
+        "store.not_built",
+        "this build of Sonde has no storage client"
+        if isinstance(error, ModuleNotFoundError)
+        else f"the storage client does not load: {error}",
+        "'sonde doctor' says what to install; then 'make setup' builds it",
+    ) from None
+
+Name = str | bytes
+Safety = Literal["none", "network", "storage"]
+
+OPTIONS = (
+    "transport",
+    "provider",
+    "auth",
+    "token_file",
+    "checksum",
+    "connect_timeout_s",
+    "timeout_s",
+    "connections",
+    "nodelay",
+    "cork",
+    "spin_s",
+)
+
+
+@dataclass(frozen=True)
+class ObjectStatus:
+    """Of one object. size: B. changed_ns: last change, ns since 1970, as the server's clock has it."""
+
+    size: int
+    changed_ns: int
+
+
+@dataclass(frozen=True)
+class ServerStatus:
+    """Of one server.
+
+    address: "host:port". roles: of data, kv, db. transport, provider, detail: how this client is connected.
+    report: what the server says of itself: roles with latencies (s), operations and outcomes by name,
+    connections, bytes_in, bytes_out, last_error.
+    """
+
+    address: str
+    roles: list[str]
+    transport: str
+    provider: str
+    detail: str
+    report: Mapping[str, Any]
+
+
+def connect(*servers: str, safety: Safety = "network", **options: Any) -> Client:
+    """A client of one or more servers.
+
+    servers: "host:port", "kv@host:port" for one that is to serve this role only. All clients must name the
+    same servers in the same order, as the order says where keys and objects are.
+    safety: what an acknowledgement promises unless an operation asks for another. "none": it is queued;
+    "network": the server has done it, and every client sees it; "storage": it survives power loss.
+    options: transport ("tcp"), provider, auth, token_file, checksum (True), connect_timeout_s (5),
+    timeout_s (30; of a batch, 0: no limit), connections (8; at most, to each server), nodelay, cork, spin_s.
+
+    Raises
+    ------
+    Unreachable, TimedOut, Denied; UsageError for an address or an option that makes no sense.
+    """
+    if not servers:
+        raise UsageError("store.no_server", "no server was named", 'connect("127.0.0.1:5440")')
+    return Client(list(servers), [], safety, options)
+
+
+def embedded(safety: Safety = "network", **backends: str) -> Client:
+    """A client without a server: the backends are in this process.
+
+    backends: by role, `data="posix,path=/scratch/objects"`, `kv="lmdb,path=/scratch/keys"`, `db=...`.
+
+    Raises
+    ------
+    UsageError: no such backend or setting. StoreError  store.cannot_open.
+    """
+    if not backends:
+        raise UsageError("store.no_server", "no backend was named", 'embedded(kv="memory", data="memory")')
+    return Client([], [(role, text) for role, text in backends.items()], safety, {})
+
+
+def providers(transport: str, limit_s: float = 15.0) -> list[dict[str, Any]]:
+    """Providers of a transport, each tried on this machine within limit_s.
+
+    Each: provider, works, why (it does not, or what it demands), half_round_trip_s (of 64 B). [] for "tcp".
+    """
+    return list(_store.providers(transport, limit_s))
+
+
+class Batch(_store.Batch):
+    """Operations that are sent, executed and answered together; see native/store/store.hpp.
+
+    put get remove · create write read read_into status truncate remove_object queue one operation each and
+    return its place. run() sends them and waits; as a context manager a batch runs at the end of the block,
+    and raises BatchError if any operation failed. batch[k] is the outcome of operation k: `status`, `value`,
+    `time_ns`, `data`. `statuses` and `values` are those of all, as arrays.
+    Of kv, all of a batch that goes to one server is done, or nothing; of objects each operation by itself.
+    """
+
+    def __enter__(self) -> Batch:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.clear()  # what failed halfway through being put together is not sent
+        elif len(self):
+            self.run()
+            self.check()
+
+    def check(self) -> None:
+        """Raises BatchError for operations that failed, by the first that did so by its own fault."""
+        if not self.failed:
+            return
+        statuses = self.statuses
+        failed = [int(k) for k in np.flatnonzero((statuses != 0) & (statuses != int(_store.Status.pending)))]
+        own = [k for k in failed if self[k].status != _store.Status.aborted]
+        first = (own or failed)[0]
+        told = _failure(self, first)
+        if len(failed) > 1:
+            told.what += f" (operation {first}; {len(failed)} of {len(self)} failed)"
+        raise BatchError(told.code, told.what, told.hint, failed) from None
+
+
+def _failure(batch: Any, k: int) -> Any:
+    operation, space, key = batch.operation(k)
+    status = batch[k].status
+    return of_status(status.name, f"{operation} {space}/{key}: {_store.explain(status)}")
+
+
+class Client:
+    """A client of servers, or of backends in this process; see connect() and embedded()."""
+
+    def __init__(
+        self,
+        servers: Sequence[str],
+        backends: Sequence[tuple[str, str]],
+        safety: Safety = "network",
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        given = {name: value for name, value in (options or {}).items() if value is not None}
+        for name in given:
+            if name not in OPTIONS:
+                raise UsageError(
+                    "store.bad_value",
+                    f"connect() has no option {name}{nearest(name, OPTIONS)}",
+                    f"allowed: {', '.join(OPTIONS)}",
+                )
+        for name in ("connect_timeout_s", "timeout_s", "spin_s"):
+            if name in given:
+                given[name] = float(given[name])
+        if "token_file" in given:
+            given["token_file"] = str(given["token_file"])
+        self.safety = safety
+        self._native = _store.Client(list(servers), list(backends), given)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connections once the last batch is gone. What is queued under safety "none" may be lost: flush()."""
+        self._native.close()
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._native.closed)
+
+    def batch(self, safety: Safety | None = None) -> Batch:
+        """A batch to be filled and run. safety: see connect()."""
+        return Batch(self._native, safety or self.safety)
+
+    # ---- keys
+
+    def put(
+        self, space: Name, key: Name, value: Any, *, exclusive: bool = False, safety: Safety | None = None
+    ) -> None:
+        """Stores a value of up to 16 MiB under a key. exclusive: there must be none yet (else Exists)."""
+        self._one("put", space, key, value, exclusive, safety=safety)
+
+    def get(self, space: Name, key: Name) -> bytes:
+        """The value of a key, as bytes of its own. A batch's `get` reads without that copy.
+
+        Raises
+        ------
+        NotFound (a KeyError): there is no such key.
+        """
+        return bytes(self._one("get", space, key)[0])
+
+    def remove(self, space: Name, key: Name, *, safety: Safety | None = None) -> None:
+        """Removes a key. NotFound when there is none."""
+        self._one("remove", space, key, safety=safety)
+
+    def keys(self, space: Name, prefix: Name = "") -> Iterator[str]:
+        """The keys of a space that begin with `prefix`, in byte order, from all servers."""
+        return self._pages(lambda after: self._native.keys(space, prefix, after, True), lambda key: key)
+
+    def scan(self, space: Name, prefix: Name = "") -> Iterator[tuple[str, bytes]]:
+        """The same with their values."""
+        return self._pages(
+            lambda after: self._native.keys(space, prefix, after, False), lambda entry: entry[0]
+        )
+
+    # ---- objects
+
+    def create(
+        self, space: Name, name: Name, *, exclusive: bool = False, safety: Safety | None = None
+    ) -> None:
+        """Makes an empty object. exclusive: there must be none yet (else Exists)."""
+        self._one("create", space, name, exclusive, safety=safety)
+
+    def write(
+        self,
+        space: Name,
+        name: Name,
+        data: Any,
+        offset: int = 0,
+        *,
+        must_exist: bool = False,
+        safety: Safety | None = None,
+    ) -> None:
+        """Writes data at an offset (B) of an object, which is made where there is none.
+
+        A gap before the offset reads as zeros. must_exist: NotFound where there is none.
+        """
+        self._one("write", space, name, _checked(offset, "offset"), data, must_exist, safety=safety)
+
+    def read(
+        self,
+        space: Name,
+        name: Name,
+        offset: int = 0,
+        length: int | None = None,
+        *,
+        into: Any = None,
+        dtype: DTypeLike = np.uint8,
+    ) -> NDArray[Any]:
+        """Reads up to `length` bytes from an offset (B): all there is when None. Fewer at the object's end.
+
+        into: where it should go, a writable buffer; its size (B) is then the length. Returns a 1-D array of
+        dtype over the bytes that were read, which shares the memory they arrived in.
+
+        Raises
+        ------
+        NotFound: no such object. UsageError  store.bad_value: what was read is no whole number of dtype.
+        """
+        offset = _checked(offset, "offset")
+        if into is not None:
+            batch = self._one("read_into", space, name, offset, into)
+        else:
+            if length is None:
+                length = max(0, self.stat(space, name).size - offset)
+            batch = self._one("read", space, name, offset, _checked(length, "length"))
+        data: NDArray[np.uint8] = batch[0].data
+        wanted = np.dtype(dtype)
+        if data.size % wanted.itemsize:
+            raise UsageError(
+                "store.bad_value",
+                f"{data.size} B of {space!s}/{name!s} are no whole number of {wanted} ({wanted.itemsize} B each)",
+                "read them as dtype='u1', or give another length",
+            )
+        return data.view(wanted)
+
+    def stat(self, space: Name, name: Name) -> ObjectStatus:
+        """Size and last change of an object. NotFound when there is none."""
+        result = self._one("status", space, name)[0]
+        return ObjectStatus(int(result.value), int(result.time_ns))
+
+    def truncate(self, space: Name, name: Name, size: int, *, safety: Safety | None = None) -> None:
+        """Cuts an object to `size` bytes, or lengthens it with zeros."""
+        self._one("truncate", space, name, _checked(size, "size"), safety=safety)
+
+    def remove_object(self, space: Name, name: Name, *, safety: Safety | None = None) -> None:
+        """Removes an object. NotFound when there is none."""
+        self._one("remove_object", space, name, safety=safety)
+
+    def objects(self, space: Name, prefix: Name = "") -> Iterator[str]:
+        """The names of the objects of a space that begin with `prefix`, in byte order, from all servers."""
+        return self._pages(lambda after: self._native.objects(space, prefix, after), lambda name: name)
+
+    # ---- objects over several servers, and items
+
+    def striped(
+        self, space: Name, name: Name, distribution: str = "round-robin,block=1MiB"
+    ) -> _store.Striped:
+        """An object whose blocks lie on several data servers; nothing is sent yet.
+
+        distribution: "round-robin,block=1MiB,start=0", "single,server=2", "weighted,block=4MiB,weights=1:2:1". It is
+        not stored: who reads must name the one that was written with. An item remembers its own.
+        The object's methods: create write(offset, data) read_into(offset, buffer) status truncate remove.
+        """
+        return _store.striped(self._native, space, name, distribution)
+
+    def create_item(
+        self,
+        collection: Name,
+        name: Name,
+        metadata: Mapping[Name, Name] | None = None,
+        distribution: str = "round-robin,block=1MiB",
+        *,
+        safety: Safety | None = None,
+    ) -> _store.Item:
+        """Makes an item: a named, striped object of a collection, with metadata. Exists where there is one.
+
+        The item has `data` (as striped() gives it), `metadata`, `created_ns` and describe(metadata).
+        """
+        return _store.create_item(
+            self._native, collection, name, distribution, dict(metadata or {}), safety or self.safety
+        )
+
+    def item(self, collection: Name, name: Name) -> _store.Item:
+        """An item that is there. NotFound when there is none."""
+        return _store.open_item(self._native, collection, name)
+
+    def items(self, collection: Name, prefix: Name = "") -> Iterator[str]:
+        """The names of a collection that begin with `prefix`, in byte order."""
+        yield from _store.list_items(self._native, collection, prefix)
+
+    def remove_item(self, collection: Name, name: Name, *, safety: Safety | None = None) -> None:
+        """Removes an item with its data. NotFound when there is none."""
+        _store.remove_item(self._native, collection, name, safety or self.safety)
+
+    # ---- all of it
+
+    def flush(self) -> None:
+        """Sends what is queued. StoreError  store.lost: operations under safety "none" failed since the last flush."""
+        self._native.flush()
+
+    def sync(self) -> None:
+        """Returns when everything done before, by any client, is on stable storage on every server."""
+        self._native.sync()
+
+    def servers(self, role: Literal["data", "kv", "db"]) -> int:
+        """How many servers, or backends, a role has."""
+        return int(self._native.servers(role))
+
+    def status(self) -> list[ServerStatus]:
+        """What each server says of itself; empty for embedded backends."""
+        found = []
+        for one in self._native.status():
+            report = json.loads(one.pop("status") or "{}")
+            found.append(ServerStatus(report=report, **one))
+        return found
+
+    def _one(self, operation: str, *words: Any, safety: Safety | None = None) -> Batch:
+        """A batch of one operation that was run and did not fail."""
+        batch = Batch(self._native, safety or self.safety if operation not in _READS else "network")
+        getattr(batch, operation)(*words)
+        batch.run()
+        if batch.failed:
+            raise _failure(batch, 0)
+        return batch
+
+    @staticmethod
+    def _pages(page: Any, key: Any) -> Iterator[Any]:
+        after: Name = ""
+        more = True
+        while more:
+            entries, more = page(after)
+            yield from entries
+            if entries:
+                after = key(entries[-1])
+
+
+_READS = ("get", "read", "read_into", "status")
+
+
+def _checked(number: int, what: str) -> int:
+    if number < 0:
+        raise UsageError("store.bad_value", f"{what} is {number} B; allowed: 0 B and above")
+    return number
+
+
+__all__ = ["Batch", "Client", "ObjectStatus", "ServerStatus", "connect", "embedded"]

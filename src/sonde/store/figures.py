@@ -1,0 +1,379 @@
+"""The figures of one dataset of the store, and its section of a report. Specifications only: nothing is drawn here."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+
+from sonde.core.errors import DataError, typed
+from sonde.core.figure import Axis, Figure, Kind, Slider
+from sonde.core.outcome import Table
+from sonde.core.section import Fact, Method, Section
+from sonde.store import verdict
+from sonde.store.plan import BLOCK, CLIENT_NAMES, READS, TCP, Case
+
+MIB = verdict.MIB
+STAGES = ("serialise", "wire", "wait", "backend")
+
+
+def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
+    """One dataset's part of a report.
+
+    Parameters
+    ----------
+    tree : group /summary; opened lazily
+    dataset : the file's name, for what to type next
+
+    Returns
+    -------
+    Section. Figures that the data cannot fill are left out.
+
+    Raises
+    ------
+    DataError  store.no_summary.
+    """
+    if "summary" not in tree.children:
+        raise DataError(
+            "store.no_summary", f"{dataset} has no /summary", typed("sonde", "data", "validate", dataset)
+        )
+    summary = tree["summary"].to_dataset().load()
+    return Section(
+        "store",
+        "Storage service by transport",
+        verdict.sentence(summary, dataset),
+        tables=[*lessons_table(summary), verdict.variant_table(summary), *verdict.tables(summary)],
+        figures=list(figures(summary)),
+        facts=facts(summary),
+        method=list(METHODS),
+        warnings=verdict.warnings(summary),
+        runs={
+            "a sample is": "the time until all batches of an iteration are answered",
+            **{
+                label: str(tree.attrs[key])
+                for key, label in (
+                    ("backend", "servers keep data in"),
+                    ("safety", "a write is acknowledged at"),
+                )
+                if tree.attrs.get(key)
+            },
+        },
+        doubt=verdict.doubt(summary),
+    )
+
+
+def lessons_table(summary: xr.Dataset) -> list[Table]:
+    """What the run teaches, a row a lesson; none where it teaches nothing."""
+    rows = [(lesson["text"],) for lesson in verdict.lessons(summary)]
+    return [Table("What this run teaches", ("",), rows)] if rows else []
+
+
+METHODS = (
+    Method(
+        "Median and its interval",
+        "The 95 % interval of a median rests on what differs between epochs, not on samples of one burst.",
+        "Hettmansperger & Sheather, Statistics & Probability Letters 4, 1986",
+    ),
+    Method(
+        "Transports compared",
+        "All variants of a case are measured in every epoch, in a random order; ratios are taken epoch by epoch, and "
+        "their typical value is the Hodges-Lehmann shift of the logs with the signed-rank interval.",
+        "Hollander & Wolfe, Nonparametric Statistical Methods, 1999, 3.3",
+    ),
+    Method(
+        "The raw limit",
+        "A socket between two processes moves the bytes of each case there and back in the same run: what TCP alone "
+        "can do on this machine at that time.",
+    ),
+)
+
+
+def facts(summary: xr.Dataset) -> list[Fact]:
+    """The few numbers a reader looks for first."""
+    out = []
+    names, cases = verdict.names_of(summary), verdict.cases_of(summary)
+    first = next((c for c in range(len(cases)) if summary["n"].values[:, c].any()), None)
+    if first is not None:
+        shown = [
+            v for v in dict.fromkeys([names.index(TCP) if TCP in names else 0, verdict.best(summary, first)])
+        ]
+        for v in shown:
+            if v is None or not summary["n"].values[v, first]:
+                continue
+            low, high = (float(summary[f"rate_{end}"].values[v, first]) for end in ("low", "high"))
+            between = (
+                f"{verdict.rate_text(low)} to {verdict.rate_text(high)}"
+                if np.isfinite(low)
+                else "no interval"
+            )
+            out.append(
+                Fact(
+                    f"{cases[first].title}, {verdict.label(summary, v)}",
+                    verdict.rate_text(float(summary["rate"].values[v, first])),
+                    between,
+                )
+            )
+    half = (summary["median_high"].values - summary["median_low"].values) / (2 * summary["median"].values)
+    half = half[np.isfinite(half)]
+    if half.size:
+        out.append(Fact("known to", f"±{np.median(half):.1%}", f"the worst cell to ±{half.max():.0%}"))
+    told = verdict.counts(summary)
+    out.append(Fact("converged", f"{told['converged']} of {told['cells']}", "cells"))
+    return out
+
+
+def figures(summary: xr.Dataset) -> tuple[Figure, ...]:
+    """Every figure the summary has the data for, in reading order."""
+    made = (
+        by_size(summary),
+        by_operation(summary),
+        compared(summary),
+        distribution(summary),
+        stages(summary),
+    )
+    return tuple(figure for figure in made if figure is not None)
+
+
+def _shown(summary: xr.Dataset, raw: bool = True) -> list[int]:
+    """Rows of the variants that have any data."""
+    there = [v for v in range(summary.sizes["variant"]) if summary["n"].values[v].any()]
+    return [v for v in there if raw or str(summary["style"].values[v]) != "raw"]
+
+
+SOCKET = "raw: a socket alone"
+
+
+def _hues(summary: xr.Dataset, rows: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Colour and tone of each variant's line. The raw limit is the pale form of tcp, whose limit it is."""
+    raw = np.array([str(summary["style"].values[v]) == "raw" for v in rows])
+    names = verdict.names_of(summary)
+    hue = np.cumsum(~raw) - 1
+    of_tcp = next((int(hue[k]) for k, v in enumerate(rows) if names[v] == TCP), int((~raw).sum()))
+    return np.where(raw, of_tcp, hue), raw.astype(int)
+
+
+def _kind(case: Case) -> str:
+    """ "write" of a put, too, so that clients can be laid side by side."""
+    return "read" if case.op in READS else "write"
+
+
+def by_size(summary: xr.Dataset) -> Figure | None:
+    """Throughput of single operations over their size, a line a variant."""
+    cases, rows = verdict.cases_of(summary), _shown(summary)
+    single = {(c.client, c.op, c.size): k for k, c in enumerate(cases) if c.batch == 1 and c.depth == 1}
+    ops = [
+        pair
+        for pair in dict.fromkeys((client, op) for client, op, _ in single)
+        if len({size for client, op, size in single if (client, op) == pair}) >= 2
+    ]
+    if not ops or not rows:
+        return None
+    sizes = sorted({size for _, _, size in single})
+    x = np.array(sizes, float)
+    shape = (len(rows), len(sizes), len(ops))
+    y, low, high = (np.full(shape, np.nan) for _ in range(3))
+    for j, size in enumerate(sizes):
+        for k, (client, op) in enumerate(ops):
+            c = single.get((client, op, size))
+            if c is None:
+                continue
+            for i, v in enumerate(rows):
+                y[i, j, k] = summary["throughput"].values[v, c] / MIB
+                low[i, j, k] = summary["throughput_low"].values[v, c] / MIB
+                high[i, j, k] = summary["throughput_high"].values[v, c] / MIB
+    names = [verdict.label(summary, v) for v in rows]
+    hue, tone = _hues(summary, rows)
+    dims = ("series", "point", "operation")
+    nothing = np.full(shape, np.nan)
+    points = np.where(tone[:, None, None] == 1, np.nan, y)  # the raw limit is a line beneath the others
+    data = xr.Dataset(
+        {
+            "x": (("series", "point"), np.tile(x, (2 * len(rows), 1)), {"units": "B"}),
+            "y": (dims, np.concatenate([y, points])),
+            "low": (dims, np.concatenate([nothing, low])),
+            "high": (dims, np.concatenate([nothing, high])),
+            "style": ("series", ["line"] * len(rows) + ["points"] * len(rows)),
+            "hue": ("series", np.concatenate([hue, hue])),
+            "tone": ("series", np.concatenate([tone, tone])),
+            "key": (
+                "series",
+                [*(SOCKET if pale else "joined for the eye" for pale in tone), *("" for _ in tone)],
+            ),
+        },
+        coords={
+            "series": [*(f"{name}, joined" for name in names), *names],
+            "operation": [f"{CLIENT_NAMES[client]} {op}" for client, op in ops],
+        },
+    )
+    return Figure(
+        "store-size",
+        "Throughput by size and transport",
+        "Single operations, one after the other, with 95 % intervals. Where lines run together the memory or the wire "
+        "decides; where they part, what a message costs does. The raw line is a socket alone.",
+        Kind.SCATTER,
+        data,
+        {"x": Axis("bytes of an operation", "B", log=True), "y": Axis("throughput, MiB/s", log=True)},
+        (Slider("operation", "operation"),),
+    )
+
+
+def by_operation(summary: xr.Dataset) -> Figure | None:
+    """Operations of 4 KiB, single and in batches, of each client, a group of bars a variant."""
+    cases, rows = verdict.cases_of(summary), _shown(summary)
+    chosen: dict[tuple[str, str], dict[str, int]] = {}
+    for c, case in enumerate(cases):
+        if case.size == BLOCK and case.depth == 1 and summary["n"].values[:, c].any():
+            chosen.setdefault((case.client, case.op), {}).setdefault(
+                "batch" if case.batch > 1 else "single", c
+            )
+    kinds = [kind for kind in ("single", "batch") if any(kind in found for found in chosen.values())]
+    if not kinds or not rows:
+        return None
+    shape = (len(rows), len(kinds), len(chosen))
+    y, low, high = (np.full(shape, np.nan) for _ in range(3))
+    for k, found in enumerate(chosen.values()):
+        for kind, c in found.items():
+            for end, target in (("", y), ("_low", low), ("_high", high)):
+                target[:, kinds.index(kind), k] = summary[f"throughput{end}"].values[rows, c] / MIB
+    dims = ("bar", "series", "operation")
+    batches = sorted({case.batch for case in cases if case.batch > 1 and case.size == BLOCK})
+    of = f" of {' or '.join(map(str, batches))}" if batches else ""
+    return Figure(
+        "store-operations",
+        "Operations of 4 KiB by client",
+        f"What each variant moves, one operation at a time and in batches{of}, with 95 % intervals. Batches hide what "
+        "a message costs: where the two bars of a variant are far apart, messages are what it spends its time on.",
+        Kind.BAR,
+        xr.Dataset(
+            {"y": (dims, y), "low": (dims, low), "high": (dims, high)},
+            coords={
+                "bar": [verdict.label(summary, v) for v in rows],
+                "series": kinds,
+                "operation": [f"{CLIENT_NAMES[client]} {op}" for client, op in chosen],
+            },
+        ),
+        {"bar": Axis("Variant"), "y": Axis("throughput, MiB/s")},
+        (Slider("operation", "operation"),),
+    )
+
+
+def compared(summary: xr.Dataset) -> Figure | None:
+    """Rate over that of tcp, every variant and case."""
+    cases = verdict.cases_of(summary)
+    ratio = summary["ratio_to_tcp"].values
+    rows = [v for v in range(len(ratio)) if np.isfinite(ratio[v]).any()]
+    own = [c for c in range(len(cases)) if rows and np.isfinite(ratio[rows, c]).any()]
+    if not rows or not own:
+        return None
+
+    def label(case: Case) -> str:
+        return f"{_kind(case)} {verdict.short_title(case)}"
+
+    clients = list(dict.fromkeys(cases[c].client for c in own))
+    ordered = sorted(
+        own, key=lambda c: (cases[c].batch > 1, cases[c].depth, cases[c].size, _kind(cases[c]) == "read")
+    )
+    columns = list(dict.fromkeys(label(cases[c]) for c in ordered))
+    shape = (len(columns), len(rows), len(clients))
+    told = {name: np.full(shape, np.nan) for name in ("value", "low", "high")}
+    for c in own:
+        where = columns.index(label(cases[c])), slice(None), clients.index(cases[c].client)
+        for name, key in (
+            ("value", "ratio_to_tcp"),
+            ("low", "ratio_to_tcp_low"),
+            ("high", "ratio_to_tcp_high"),
+        ):
+            told[name][where] = summary[key].values[rows, c]
+    dims = ("row", "col", "client")
+    words = {"value": "rate over that of tcp", "low": "lower end of its 95 % interval", "high": "upper end"}
+    data = xr.Dataset(
+        {name: (dims, values, {"long_name": words[name], "units": "1"}) for name, values in told.items()},
+        coords={
+            "row": columns,
+            "col": [verdict.names_of(summary)[v] for v in rows],
+            "client": [CLIENT_NAMES[client] for client in clients],
+        },
+    )
+    return Figure(
+        "store-ratio",
+        "Rate over that of tcp",
+        "1 is as fast as TCP used as it should be, in the same epochs of the same run. (16) counts batches under way "
+        "at once.",
+        Kind.MATRIX,
+        data,
+        {
+            "row": Axis("Case"),
+            "col": Axis("Variant"),
+            "value": Axis("rate over that of tcp", log=True, centre=1.0),
+        },
+        (Slider("client", "client"),),
+    )
+
+
+def distribution(summary: xr.Dataset) -> Figure | None:
+    """Distribution of the durations of each case, a curve a variant."""
+    rows = _shown(summary)
+    own = [c for c in range(summary.sizes["case"]) if summary["n"].values[:, c].any()]
+    if not rows or not own or "quantile" not in summary:
+        return None
+    x = summary["quantile"].values[np.ix_(rows, own)]  # variant, case, share
+    cases = verdict.cases_of(summary)
+    hue, tone = _hues(summary, rows)
+    p = np.broadcast_to(summary["share"].values, (len(rows), summary.sizes["share"]))
+    data = xr.Dataset(
+        {
+            "x": (
+                ("series", "point", "operation"),
+                np.moveaxis(x, 1, 2),
+                {"units": "s", "long_name": "duration"},
+            ),
+            "p": (("series", "point"), p),
+            "style": ("series", ["steps"] * len(rows)),
+            "hue": ("series", hue),
+            "tone": ("series", tone),
+            "key": ("series", [SOCKET if pale else "" for pale in tone]),
+        },
+        coords={
+            "series": [verdict.label(summary, v) for v in rows],
+            "operation": [cases[c].title for c in own],
+        },
+    )
+    return Figure(
+        "store-latency",
+        "Distribution of durations",
+        "Of one iteration: a single operation, or a whole batch. A step to the right that all variants share is the "
+        "machine's doing; one that a variant has alone is its own.",
+        Kind.CDF,
+        data,
+        {"x": Axis("duration", "s", log=True), "p": Axis("share of iterations")},
+        (Slider("operation", "case"),),
+    )
+
+
+def stages(summary: xr.Dataset) -> Figure | None:
+    """Where the time of an iteration goes, for the variants that are as they should be."""
+    rows = [v for v in (*verdict.styled(summary, "default"), *verdict.styled(summary, "provider"))]
+    known = np.isfinite(summary["wire_time"].values)
+    rows = sorted(v for v in rows if known[v].any())
+    own = [c for c in range(summary.sizes["case"]) if rows and known[rows, c].any()]
+    if not rows or not own:
+        return None
+    cases = verdict.cases_of(summary)
+    y = np.stack([summary[f"{stage}_time"].values[np.ix_(rows, own)] for stage in STAGES], axis=1)
+    return Figure(
+        "store-stages",
+        "Where the time of an iteration goes",
+        "Medians over bursts. Serialise is the client building its message, checksums included; wait is the server "
+        "before its backend; wire is all the rest: sending, the way there and back, waking up, receiving. Variants "
+        "made slow on purpose are left out.",
+        Kind.BAR,
+        xr.Dataset(
+            {"y": (("bar", "series", "operation"), y)},
+            coords={
+                "bar": [verdict.label(summary, v) for v in rows],
+                "series": list(STAGES),
+                "operation": [cases[c].title for c in own],
+            },
+        ),
+        {"bar": Axis("Variant"), "y": Axis("time", "s")},
+        (Slider("operation", "case"),),
+    )

@@ -1,0 +1,294 @@
+"""What `sonde store` starts and touches: the server, its folders, token files."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import secrets
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from sonde.core import launch
+from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, reason_not_written
+from sonde.store.errors import made
+
+PROGRAM = "sonde-stored"
+ROLES = ("data", "kv", "db")
+# What keeps a role in a folder: the first that this build has, and what its own folder or file is called there.
+KEEPERS = {
+    "data": (("posix", "objects"),),
+    "kv": (("lmdb", "keys"), ("rocksdb", "keys-rocksdb")),
+    "db": (("sqlite", "tables"),),
+}
+START_S = 30.0  # a large database may have a log to read first
+END_S = 15.0  # what is under way is answered, then everything is synced
+
+
+def program() -> Path:
+    """The server's path. EnvironmentFailure  store.not_built."""
+    path = launch.libexec() / PROGRAM
+    if not os.access(path, os.X_OK):
+        raise EnvironmentFailure(
+            "store.not_built",
+            "this build of Sonde has no storage server",
+            "'sonde doctor' says what to install; then 'make setup' builds it",
+        )
+    return path
+
+
+def has() -> dict[str, list[str]]:
+    """What this build has: backends by role, "transports", "auth".
+
+    Raises
+    ------
+    EnvironmentFailure  store.not_built, store.broken: the server does not start.
+    """
+    words = [str(program()), "--list"]
+    try:
+        ran = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10, check=False
+        )
+        told = json.loads(ran.stdout)
+        return {name: list(values) for name, values in told.items()}
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        raise EnvironmentFailure(
+            "store.broken", f"{PROGRAM} does not start: {error}", "build it again with 'make setup'"
+        ) from None
+
+
+def kept_in(
+    folder: Path, names: Callable[[str], Sequence[str]], roles: Sequence[str] = ROLES, make: bool = True
+) -> dict[str, str]:
+    """Backends that keep their data below `folder`, by role, as --backend takes them.
+
+    names: the backends that there are for a role. make: the folder is made where it is not.
+
+    Raises
+    ------
+    EnvironmentFailure  store.cannot_open: it cannot be made, or is not there. UsageError  store.bad_path.
+    """
+    if "," in str(folder):
+        raise UsageError(
+            "store.bad_path", f"the folder {folder} has a comma in its name", "choose another name"
+        )
+    if not make and not folder.is_dir():
+        raise EnvironmentFailure(
+            "store.cannot_open",
+            f"there is no folder {folder}",
+            "put something into it first, or correct its name",
+        )
+    found = {}
+    for role in roles:
+        there = names(role)
+        keeper = next(((name, below) for name, below in KEEPERS[role] if name in there), None)
+        if keeper:
+            found[role] = f"{keeper[0]},path={folder.resolve() / keeper[1]}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        for text in found.values():
+            Path(text.partition("path=")[2]).mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise EnvironmentFailure(
+            "store.cannot_open",
+            f"cannot make {error.filename}: {reason_not_written(error)}",
+            "make it by hand, or choose another folder",
+        ) from None
+    return found
+
+
+def make_token(path: Path, replace: bool = False) -> None:
+    """Writes a new shared secret of 32 random bytes, in hexadecimal, that only its owner may read.
+
+    Raises
+    ------
+    UsageError  store.exists: there is such a file. EnvironmentFailure  core.cannot_write.
+    """
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_hex(32) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            if replace:
+                os.replace(part, path)
+            else:
+                os.link(part, path)  # which, unlike a rename, replaces nothing
+        finally:
+            part.unlink(missing_ok=True)
+    except FileExistsError:
+        raise UsageError(
+            "store.exists",
+            f"{path} is there already",
+            "servers and clients may be using it; --force replaces it",
+        ) from None
+    except OSError as error:
+        raise EnvironmentFailure(
+            "core.cannot_write", f"cannot write {path}: {reason_not_written(error)}", "choose another place"
+        ) from None
+
+
+def user_number(name: str) -> int:
+    """The number of a user of this machine, given by name or number. UsageError  store.bad_user."""
+    if name.isascii() and name.isdigit():
+        return int(name)
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        raise UsageError(
+            "store.bad_user", f"there is no user '{name}' here", "give the name or number of one"
+        ) from None
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a server ended. how: "interrupted" (Ctrl-C), "stopped" (SIGTERM or SIGHUP). served_s: how long it served."""
+
+    how: str
+    served_s: float
+
+
+def serve(
+    words: Sequence[str],
+    ready: Callable[[Mapping[str, Any]], None],
+    say: Callable[[str], None],
+) -> Ended:
+    """Runs a server with the words of its command line until this process is told to end.
+
+    ready: is given the event of that name: `listen`, `port`, `pid`, `metrics_port`. say: is given the lines of its log.
+    The server ends by itself when this process is gone, however it went.
+
+    Raises
+    ------
+    SondeError: the one with which the server refused to start. EnvironmentFailure  store.server_died.
+    """
+    with _signals() as came:
+        child = subprocess.Popen(
+            [str(program()), *words, "--with-parent"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,  # Ctrl-C reaches this process alone, which then tells it
+        )
+        assert child.stdin
+        assert child.stdout
+        assert child.stderr
+        events: list[dict[str, Any]] = []
+        log: list[str] = []
+        heard = threading.Event()
+        serving = threading.Event()
+
+        def listen(stream: IO[str]) -> None:
+            for line in stream:
+                try:
+                    events.append(json.loads(line))
+                except ValueError:
+                    continue
+                heard.set()
+
+        def keep(stream: IO[str]) -> None:
+            for line in stream:
+                log.append(line.rstrip("\n"))
+                del log[:-50]
+                if serving.is_set():
+                    say(log[-1])
+
+        readers = [
+            threading.Thread(target=listen, args=(child.stdout,), daemon=True),
+            threading.Thread(target=keep, args=(child.stderr,), daemon=True),
+        ]
+        for reader in readers:
+            reader.start()
+        began_s = time.monotonic()
+        try:
+            while not came and child.poll() is None and not _named(events, "ready"):
+                heard.wait(0.05)
+                heard.clear()
+                if time.monotonic() - began_s > START_S:
+                    raise EnvironmentFailure(
+                        "store.server_died", f"{PROGRAM} was not ready within {START_S:g} s", _last(log)
+                    )
+            began_s = time.monotonic()
+            if first := _named(events, "ready"):
+                serving.set()
+                ready(first)
+            while not came and child.poll() is None:
+                time.sleep(0.05)
+        finally:
+            _end(child)
+            for reader in readers:
+                reader.join(2)
+    served_s = time.monotonic() - began_s
+    if error := _named(events, "error"):
+        raise made(str(error.get("code")), str(error.get("what")), str(error.get("hint", "")))
+    if not came or child.returncode:
+        raise _died(child.returncode, log)
+    return Ended("interrupted" if came[0] == signal.SIGINT else "stopped", served_s)
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    """Asks it to end, and waits; what does not end in time is killed."""
+    assert child.stdin
+    with suppress(OSError):
+        child.stdin.close()
+    try:
+        child.wait(END_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """What of Ctrl-C, SIGTERM and SIGHUP came; a second one changes nothing. Where it may not look: nothing."""
+    came: list[int] = []
+    names = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {name: signal.signal(name, lambda number, _: came.append(number)) for name in names}
+    try:
+        yield came
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
+
+
+def _named(events: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any] | None:
+    return next((event for event in events if event.get("event") == name), None)
+
+
+def _last(log: Sequence[str]) -> str:
+    return f"its last words: {log[-1]}" if log else ""
+
+
+def _died(status: int, log: Sequence[str]) -> SondeError:
+    how = f"with exit status {status}"
+    if status < 0:
+        how = f"by signal {-status} ({signal.Signals(-status).name})"
+    return EnvironmentFailure(
+        "store.server_died",
+        f"the server ended {how}",
+        _last(log) or "start it again: what was acknowledged as stored is there",
+    )
+
+
+def write_ready(path: Path, event: Mapping[str, Any]) -> None:
+    """Tells scripts in a file where the server listens, whole or not at all."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_text(json.dumps(dict(event) | {"event": "ready"}) + "\n")
+        os.replace(part, path)
+    except OSError as error:
+        raise EnvironmentFailure(
+            "core.cannot_write", f"cannot write {path}: {reason_not_written(error)}", "choose another place"
+        ) from None

@@ -1,0 +1,282 @@
+"""Files and streams to and from a store: what put, get, ls, rm and stat do with an address."""
+
+from __future__ import annotations
+
+import os
+import stat as stats
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+import sonde._store as _store
+from sonde.core.errors import EnvironmentFailure, UsageError, reason_not_written
+from sonde.store import errors
+from sonde.store.address import Address
+
+if TYPE_CHECKING:
+    from sonde.store.client import Batch, Client
+
+PIECE = 8 << 20  # B; what is sent while the next is read
+VALUE = int(_store.LIMITS["value_bytes"])
+LS = "'sonde store ls' lists what there is"
+
+
+@contextmanager
+def source(file: Path) -> Iterator[Iterator[bytes]]:
+    """The content of a file, or of stdin for "-", in pieces of PIECE bytes; the last may be shorter.
+
+    Raises
+    ------
+    UsageError  store.bad_file: it cannot be read.
+    """
+    try:
+        stream: IO[bytes] = sys.stdin.buffer if str(file) == "-" else file.open("rb")
+    except OSError as error:
+        raise UsageError(
+            "store.bad_file", f"{file} cannot be read: {(error.strerror or str(error)).lower()}", "- is stdin"
+        ) from None
+    try:
+        yield iter(lambda: stream.read(PIECE), b"")
+    except OSError as error:
+        if error.errno is None or isinstance(error, errors.StoreError):
+            raise
+        raise EnvironmentFailure(
+            "store.bad_file", f"{file} cannot be read to its end: {(error.strerror or str(error)).lower()}"
+        ) from None
+    finally:
+        if str(file) != "-":
+            stream.close()
+
+
+@contextmanager
+def sink(file: Path) -> Iterator[Callable[[bytes], object]]:
+    """Something that writes to a file, which is there when all was written, and not before.
+
+    What is no plain file, as /dev/null or a named pipe, is written to as it is.
+
+    Raises
+    ------
+    EnvironmentFailure  core.cannot_write.
+    """
+    part = file.with_name(f".{file.name}.{os.getpid()}.part")
+    plain = True
+    try:
+        plain = not file.exists() or stats.S_ISREG(file.stat().st_mode)
+        with (part if plain else file).open("wb") as stream:
+            yield stream.write
+        if plain:
+            os.replace(part, file)
+    except OSError as error:
+        if isinstance(error, errors.StoreError):
+            raise
+        raise EnvironmentFailure(
+            "core.cannot_write", f"cannot write {file}: {reason_not_written(error)}", "choose another place"
+        ) from None
+    finally:
+        if plain:
+            part.unlink(missing_ok=True)
+
+
+def put(client: Client, to: Address, pieces: Iterator[bytes], exclusive: bool) -> int:
+    """Stores pieces under an address; what was there is replaced. Number of bytes stored.
+
+    Raises
+    ------
+    Exists, with exclusive. StoreError: how far it came is told, as an object's pieces are stored one by one.
+    """
+    if to.kind == "kv":
+        return _put_key(client, to, pieces, exclusive)
+    if to.kind == "object":
+        client.create(to.space, to.name, exclusive=exclusive)
+        write = _Written(client, to).write
+        resize = lambda n: client.truncate(to.space, to.name, n)  # noqa: E731
+    else:
+        striped = _item_to_write(client, to, exclusive)
+        safety = client.safety
+        write = lambda at, piece: striped.write(at, piece, safety)  # noqa: E731
+        resize = lambda n: striped.truncate(n, safety)  # noqa: E731
+    at = 0
+    try:
+        for piece in pieces:
+            write(at, piece)
+            at += len(piece)
+        write(at, b"")
+        resize(at)
+    except errors.StoreError as error:
+        error.what += f"; {at} B were written before" if at else ""
+        raise
+    return at
+
+
+class _Written:
+    """Sends a piece while the next is read."""
+
+    def __init__(self, client: Client, to: Address) -> None:
+        self.client, self.to = client, to
+        self.under_way: Batch | None = None
+
+    def write(self, at: int, piece: bytes) -> None:
+        """b"": waits for the last one."""
+        batch = None
+        if piece:
+            batch = self.client.batch()
+            batch.write(self.to.space, self.to.name, at, piece)
+            batch.start()
+        if self.under_way is not None:
+            self.under_way.wait()
+            self.under_way.check()
+        self.under_way = batch
+
+
+def _put_key(client: Client, to: Address, pieces: Iterator[bytes], exclusive: bool) -> int:
+    value = bytearray()
+    for piece in pieces:
+        value += piece
+        if len(value) > VALUE:
+            raise UsageError(
+                "store.too_large",
+                f"a key's value may have {VALUE >> 20} MiB, and this has more",
+                f"store it as an object: {Address('object', to.space, to.name)}",
+            )
+    client.put(to.space, to.name, value, exclusive=exclusive)
+    return len(value)
+
+
+def _item_to_write(client: Client, to: Address, exclusive: bool) -> Any:
+    if not exclusive:
+        try:
+            return client.item(to.space, to.name).data
+        except errors.NotFound:
+            pass
+    return client.create_item(to.space, to.name).data
+
+
+def pieces(client: Client, what: Address) -> Iterator[bytes]:
+    """What is stored under an address. An object that grows or shrinks meanwhile is read as it is found.
+
+    Raises
+    ------
+    NotFound.
+    """
+    if what.kind == "kv":
+        yield client.get(what.space, what.name)
+        return
+    if what.kind == "item":
+        data = client.item(what.space, what.name).data
+        size = _size_of_item(data)
+        room = np.empty(min(size, PIECE), np.uint8)
+        at = 0
+        while at < size:
+            n = data.read_into(at, room[: size - at])
+            if n == 0:
+                return
+            yield room[:n].tobytes()
+            at += n
+        return
+    size = client.stat(what.space, what.name).size
+    at, ahead = 0, None
+    while at < size or ahead is not None:
+        batch = None
+        if at < size:  # asked for before the piece in hand is written away
+            batch = client.batch()
+            batch.read(what.space, what.name, at, min(PIECE, size - at))
+            batch.start()
+            at += PIECE
+        if ahead is not None:
+            ahead.wait()
+            ahead.check()
+            yield bytes(ahead[0])
+        ahead = batch
+
+
+def _size_of_item(data: Any) -> int:
+    try:
+        return int(data.status()[0])
+    except errors.NotFound:  # described, and not yet written to
+        return 0
+
+
+def stat(client: Client, what: Address) -> dict[str, Any]:
+    """What is known of what is stored under an address: address, bytes, and what its kind has besides.
+
+    Raises
+    ------
+    NotFound.
+    """
+    facts: dict[str, Any] = {"address": str(what)}
+    if what.kind == "kv":
+        batch = client.batch("network")
+        batch.get(what.space, what.name, bytearray(1))  # the rest of the value stays where it is
+        batch.run()
+        if batch[0].status == _store.Status.not_found:
+            raise errors.NotFound("store.not_found", f"there is no {what}", LS)
+        batch.check()
+        return facts | {"bytes": int(batch[0].value)}
+    if what.kind == "object":
+        status = client.stat(what.space, what.name)
+        return facts | {"bytes": status.size, "changed": shown(status.changed_ns)}
+    item = client.item(what.space, what.name)
+    facts["bytes"] = _size_of_item(item.data)
+    if facts["bytes"]:
+        facts["changed"] = shown(int(item.data.status()[1]))
+    return facts | {
+        "created": shown(item.created_ns),
+        "distribution": item.data.distribution,
+        "metadata": item.metadata,
+    }
+
+
+def names(client: Client, prefix: Address, long: bool) -> Iterator[dict[str, Any]]:
+    """What begins with an address, in byte order: its address; with `long` its bytes and last change, too."""
+    if prefix.kind == "kv":
+        if not long:
+            yield from ({"address": str(prefix.at(key))} for key in client.keys(prefix.space, prefix.name))
+            return
+        for key, value in client.scan(prefix.space, prefix.name):
+            yield {"address": str(prefix.at(key)), "bytes": len(value)}
+        return
+    listed = client.objects if prefix.kind == "object" else client.items
+    for name in listed(prefix.space, prefix.name):
+        one = prefix.at(name)
+        if not long:
+            yield {"address": str(one)}
+            continue
+        try:
+            facts: Mapping[str, Any] = stat(client, one)
+        except errors.NotFound:  # removed since it was listed
+            continue
+        yield {name: facts[name] for name in ("address", "bytes", "changed") if name in facts}
+
+
+def remove(client: Client, target: Address, recursive: bool) -> tuple[int, list[Address]]:
+    """Removes one, or all that begin with it: how many were removed, and what was not there."""
+    if not recursive:
+        try:
+            _remove(client, target)
+        except errors.NotFound:
+            return 0, [target]
+        return 1, []
+    listed = {"kv": client.keys, "object": client.objects, "item": client.items}[target.kind]
+    removed = 0
+    for name in listed(target.space, target.name):
+        try:
+            _remove(client, target.at(name))
+            removed += 1
+        except errors.NotFound:
+            continue  # somebody else was quicker
+    return removed, [] if removed else [target]
+
+
+def _remove(client: Client, target: Address) -> None:
+    how = {"kv": client.remove, "object": client.remove_object, "item": client.remove_item}[target.kind]
+    how(target.space, target.name)
+
+
+def shown(time_ns: int) -> str:
+    """UTC, to the second."""
+    return datetime.fromtimestamp(time_ns // 1_000_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,424 @@
+"""store/1: what a dataset of `sonde store run` holds, and how the probe's block file becomes /raw.
+
+ARCHITECTURE.md, "store/1", is the definition; the tables RAW and SUMMARY here say the same as data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sonde.core import described
+from sonde.core.described import Described
+from sonde.core.described import optional as _of
+from sonde.core.errors import DataError, Finding, UsageError, Warning
+from sonde.core.seal import Layout
+from sonde.store.plan import CLIENT_NAMES, Case
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from sonde.core.blocks import BlockFile
+
+NAME = "store/1"
+
+BURST, VERDICT = 0, 1  # kinds of record
+RECORD_FIELDS = (
+    "kind",
+    "variant",
+    "case",
+    "epoch",
+    "n",
+    "code",
+    "t0",
+    "serialise",
+    "wait",
+    "backend",
+    "value",
+    "offset",
+)
+
+# Codes of /raw/status. 1 to 3 are the stopping rule's decisions (native/core/rule.hpp).
+NOT_MEASURED, CONVERGED, CAP, DRIFT, UNDECIDED = 0, 1, 2, 3, 4
+STATUS_NAMES = ("not_measured", "converged", "cap", "drift", "undecided")
+
+CELL = ("variant", "case")
+SERIES, BURSTS = (*CELL, "sample"), (*CELL, "burst")
+STAGES = ("serialise", "wait", "backend")
+CHUNK = 32768  # samples
+PENDING = 8192  # samples of a cell that are held before they are written
+
+OF_VARIANT: dict[str, Described] = {
+    "style": Described(
+        ("variant",), "str", "", "what the variant is: default, plain, thesis, provider, raw, or its own name"
+    ),
+    "transport": Described(("variant",), "str", "", "transport"),
+    "provider": Described(
+        ("variant",), "str", "", "provider of libfabric that was used; empty where there is none"
+    ),
+    "detail": Described(("variant",), "str", "", "what the connection is, in its own words"),
+    "options": Described(("variant",), "str", "", "how the variant differs from its transport's default"),
+}
+OF_CASE: dict[str, Described] = {
+    "client": Described(("case",), "str", "", "client: object, striped, item or kv"),
+    "op": Described(("case",), "str", "", "operation"),
+    "size": Described(("case",), "<i8", "B", "bytes of an operation"),
+    "batch": Described(("case",), "<i8", "1", "operations of a batch"),
+    "depth": Described(("case",), "<i8", "1", "batches under way at once"),
+}
+RAW: dict[str, Described] = {
+    "duration": Described(
+        SERIES, "<f8", "s", "duration of an iteration: `depth` batches of `batch` operations"
+    ),
+    "epoch": Described(SERIES, "<i4", "1", "burst a sample belongs to; -1 where there is none"),
+    "t_start": Described(SERIES, "<f8", "s", "begin of the iteration since measuring began"),
+    "n": Described(CELL, "<i4", "1", "samples kept"),
+    "status": Described(CELL, "|i1", "1", "how measuring a cell ended"),
+    "bursts": Described(CELL, "<i4", "1", "bursts kept"),
+    "burst_epoch": Described(BURSTS, "<i4", "1", "epoch of a burst; -1 where there is none"),
+    "serialise": Described(BURSTS, "<f8", "s", "mean over a burst: building the messages of an iteration"),
+    "wait": Described(BURSTS, "<f8", "s", "mean over a burst: in the server, before the backend"),
+    "backend": Described(BURSTS, "<f8", "s", "mean over a burst: in the backend"),
+    **OF_VARIANT,
+    **OF_CASE,
+}
+
+
+def _cell(units: str, long_name: str, dtype: str = "<f8") -> Described:
+    return _of(CELL, units, long_name, dtype)
+
+
+def _with_ends(name: str, units: str, long_name: str) -> dict[str, Described]:
+    ends = {"low": "lower", "high": "upper"}
+    return {name: _cell(units, long_name)} | {
+        f"{name}_{end}": _cell(units, f"{word} end of the 95 % interval of the {long_name}")
+        for end, word in ends.items()
+    }
+
+
+SUMMARY: dict[str, Described] = {
+    "n": _cell("1", "samples", "<i4"),
+    "epochs": _cell("1", "epochs with samples", "<i4"),
+    "status": _cell("1", "how measuring a cell ended", "|i1"),
+    "steady": _cell("1", "whether the level stayed the same, as far as it can be told", "|i1"),
+    **_with_ends("median", "s", "median duration of an iteration"),
+    **_with_ends("p99", "s", "99 % quantile of the durations"),
+    "mean": _cell("s", "mean duration"),
+    "min": _cell("s", "smallest duration"),
+    **_with_ends("rate", "1/s", "operations a second at the median duration"),
+    **_with_ends("throughput", "B/s", "bytes a second at the median duration"),
+    "mean_rate": _cell("1/s", "all operations over all the time they took"),
+    **_with_ends("ratio_to_tcp", "1", "rate over that of the variant tcp, epoch by epoch"),
+    **_with_ends("ratio_to_raw", "1", "rate over that of the raw limit, epoch by epoch"),
+    "pairs_tcp": _cell("1", "epochs in which both the cell and tcp were measured", "<i4"),
+    "pairs_raw": _cell("1", "epochs in which both the cell and the raw limit were measured", "<i4"),
+    "quantile": _of((*CELL, "share"), "s", "quantiles of the durations"),
+    **{
+        f"{stage}_time": _cell("s", f"{text}, median over bursts")
+        for stage, text in (
+            ("serialise", "building the messages of an iteration"),
+            ("wait", "in the server, before the backend"),
+            ("backend", "in the backend"),
+            ("wire", "all the rest of an iteration: sending, the wire, waking up, receiving"),
+        )
+    },
+    **OF_VARIANT,
+    **OF_CASE,
+}
+"""What /summary may hold. Every variable is optional, and others are allowed beside them."""
+
+
+@dataclass
+class StoreLayout(Layout):
+    """Layout, with what place() needs besides: rows of the variants kept, counts of cells, their facts."""
+
+    rows: dict[int, int] = field(default_factory=dict)
+    n: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.int32))
+    bursts: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.int32))
+    status: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.int8))
+    facts: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+class StoreSchema:
+    """RoomSchema of store/1 (`sonde.core.seal`). Plan keys: docs of `layout`."""
+
+    room = "store"
+    version = 1
+
+    def parts(self, plan: Mapping[str, Any]) -> Sequence[str]:
+        return [""]
+
+    def layout(self, plan: Mapping[str, Any], files: Sequence[BlockFile], part: str) -> StoreLayout:
+        """Counts what the probe's file holds.
+
+        plan: variants, list of {name, style, transport, options, clients}, of which `clients` names those that are
+        measured on it ([]: all); cases, list of specifications; epoch_length; asked_variants: whether the user named
+        the variants, so that one that is absent is missed. A variant that could not be connected has no row where it was
+        not asked for.
+
+        Raises
+        ------
+        DataError  store.no_blocks, store.not_store_blocks, store.plan_mismatch.
+        """
+        if not files:
+            raise DataError(
+                "store.no_blocks",
+                "there is no block file to read",
+                "nothing was measured: look at the run's log, then measure again",
+            )
+        if len(files) > 1:
+            raise DataError(
+                "store.plan_mismatch",
+                f"there are {len(files)} block files, and a run of the store has one",
+                "keep the file of one run in its folder, and only this",
+            )
+        file = files[0]
+        _check_header(plan, file)
+        variants, cases = plan["variants"], [_case(spec) for spec in plan["cases"]]
+        connected = list(file.header.get("connected", [True] * len(variants)))
+        asked = bool(plan.get("asked_variants", False))
+        kept = [k for k in range(len(variants)) if asked or connected[k]]
+        rows = {k: row for row, k in enumerate(kept)}
+        shape = (len(kept), len(cases))
+        n, bursts = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+        status = np.full(shape, NOT_MEASURED, np.int8)
+        bad = 0
+        for records in file:
+            good = _sound(records, len(variants), len(cases), rows)
+            bad += len(records) - int(good.sum())
+            records = records[good]
+            row = np.array([rows[int(k)] for k in records["variant"]], int)
+            burst = records["kind"] == BURST
+            np.add.at(n, (row[burst], records["case"][burst]), records["n"][burst].astype(np.int32))
+            np.add.at(bursts, (row[burst], records["case"][burst]), 1)
+            verdict = records["kind"] == VERDICT
+            status[row[verdict], records["case"][verdict]] = records["code"][verdict]
+        status[n == 0] = NOT_MEASURED
+        status[(n > 0) & (status == NOT_MEASURED)] = UNDECIDED
+        longest, most = max(1, int(n.max(initial=0))), max(1, int(bursts.max(initial=0)))
+        layout = StoreLayout(
+            dims={"variant": len(kept), "case": len(cases), "sample": longest, "burst": most},
+            coords={
+                "variant": (
+                    [variants[k]["name"] for k in kept],
+                    {"long_name": "variant: how the server was reached"},
+                ),
+                "case": (list(plan["cases"]), {"long_name": "case: client.operation:bytes:batch:depth"}),
+            },
+            variables={name: _variable(name, what, longest, most) for name, what in RAW.items()},
+            rows=rows,
+            n=n,
+            bursts=bursts,
+            status=status,
+            facts=_facts(variants, kept, file.header, cases),
+        )
+        if bad:
+            layout.warnings.append(
+                Warning(
+                    "store.bad_record",
+                    f"{bad} records name variants, cases or counts that this run does not have",
+                    "they are left out; was the folder mixed with that of another run?",
+                )
+            )
+        asked_for = np.array(
+            [
+                [not (only := variants[k].get("clients")) or case.client in only for case in cases]
+                for k in kept
+            ]
+        )
+        lacking = [
+            f"{variants[kept[v]]['name']}, {plan['cases'][c]}" for v, c in np.argwhere((n == 0) & asked_for)
+        ]
+        if lacking:
+            layout.complete = False
+            shown = "; ".join(lacking[:4]) + (f" and {len(lacking) - 4} more" if len(lacking) > 4 else "")
+            layout.warnings.append(
+                Warning(
+                    "store.cells_without_data",
+                    f"{len(lacking)} of {int(asked_for.sum())} cells have no data: {shown}",
+                    "other warnings may say why; else give a longer --budget",
+                )
+            )
+        return layout
+
+    def place(
+        self, plan: Mapping[str, Any], layout: Layout, file: BlockFile, part: str
+    ) -> Iterator[tuple[str, tuple[int | slice, ...], np.ndarray]]:
+        """Samples of a cell in the order of time, a few thousand at once."""
+        assert isinstance(layout, StoreLayout)
+        for name, values in layout.facts.items():
+            yield name, (slice(0, len(values)),), values
+        yield "n", (), layout.n
+        yield "bursts", (), layout.bursts
+        yield "status", (), layout.status
+        cells: dict[tuple[int, int], _Cell] = {}
+        for records in file:
+            good = _sound(records, len(plan["variants"]), len(plan["cases"]), layout.rows)
+            for record in records[good & (records["kind"] == BURST)]:
+                where = (layout.rows[int(record["variant"])], int(record["case"]))
+                cell = cells.setdefault(where, _Cell(where))
+                cell.add(record)
+                if cell.held >= PENDING:
+                    yield from cell.pieces()
+        for cell in cells.values():
+            yield from cell.pieces()
+
+    def analyse(self, raw: xr.Dataset) -> xr.Dataset:
+        """/raw to /summary: `sonde.store.analyse.analyse`."""
+        from sonde.store.analyse import analyse
+
+        return analyse(raw)
+
+    def leading_dims(self, tree: xr.DataTree) -> Sequence[tuple[str, ...]]:
+        """Dims of the table that a file of one table is made of, as `data convert` asks."""
+        return [CELL]
+
+    def validate(self, tree: xr.DataTree) -> list[Finding]:
+        """What is wrong with a dataset; [] for a valid one."""
+        return validate(tree)
+
+
+class _Cell:
+    """Samples of one cell that are not yet written, and where they go."""
+
+    def __init__(self, where: tuple[int, int]) -> None:
+        self.where, self.sample, self.burst, self.held = where, 0, 0, 0
+        self.records: list[np.void] = []
+
+    def add(self, record: np.void) -> None:
+        self.records.append(record)
+        self.held += int(record["n"])
+
+    def pieces(self) -> Iterator[tuple[str, tuple[int | slice, ...], np.ndarray]]:
+        if not self.records:
+            return
+        counts = [int(record["n"]) for record in self.records]
+        samples, bursts = (
+            slice(self.sample, self.sample + self.held),
+            slice(self.burst, self.burst + len(counts)),
+        )
+        epochs = np.array([record["epoch"] for record in self.records], np.int32)
+        starts = [
+            record["t0"] + record["offset"][:n].astype(float) for record, n in zip(self.records, counts)
+        ]
+        yield (
+            "duration",
+            (*self.where, samples),
+            np.concatenate([r["value"][:n] for r, n in zip(self.records, counts)]),
+        )
+        yield "epoch", (*self.where, samples), np.repeat(epochs, counts)
+        yield "t_start", (*self.where, samples), np.concatenate(starts)
+        yield "burst_epoch", (*self.where, bursts), epochs
+        for stage in STAGES:
+            yield stage, (*self.where, bursts), np.array([record[stage] for record in self.records])
+        self.sample, self.burst, self.held, self.records = samples.stop, bursts.stop, 0, []
+
+
+def _sound(records: np.ndarray, variants: int, cases: int, rows: Mapping[int, int]) -> np.ndarray:
+    """Which records can be believed."""
+    most = records["value"].shape[1]
+    return np.asarray(
+        (records["variant"] < variants)
+        & np.isin(records["variant"], list(rows))
+        & (records["case"] < cases)
+        & (records["n"] <= most)
+        & np.where(records["kind"] == BURST, records["n"] > 0, records["code"] <= DRIFT)
+        & (records["kind"] <= VERDICT)
+    )
+
+
+def _variable(name: str, what: Described, samples: int, bursts: int) -> Any:
+    chunks: tuple[int, ...] | None = None
+    fill: float | int | None = None
+    if what.dims == SERIES:
+        chunks = (1, 1, min(samples, CHUNK))
+    elif what.dims == BURSTS:
+        chunks = (1, 1, min(bursts, CHUNK))
+    if name in ("epoch", "burst_epoch"):
+        fill = -1
+    flags = {
+        "flag_values": np.arange(len(STATUS_NAMES), dtype=np.int8),
+        "flag_meanings": " ".join(STATUS_NAMES),
+    }
+    return what.variable(fill, chunks, flags if name == "status" else None)
+
+
+def _facts(
+    variants: Sequence[Mapping[str, Any]],
+    kept: Sequence[int],
+    header: Mapping[str, Any],
+    cases: Sequence[Case],
+) -> dict[str, np.ndarray]:
+    def of(key: str) -> np.ndarray:
+        told = header.get(key) or [""] * len(variants)
+        return np.array([str(told[k]) for k in kept], object)
+
+    facts = {
+        name: np.array([str(variants[k].get(name, "")) for k in kept], object)
+        for name in ("style", "transport", "options")
+    }
+    facts |= {"provider": of("providers"), "detail": of("details")}
+    facts |= {name: np.array([getattr(case, name) for case in cases], object) for name in ("client", "op")}
+    return facts | {
+        name: np.array([getattr(case, name) for case in cases], np.int64)
+        for name in ("size", "batch", "depth")
+    }
+
+
+def _case(spec: str) -> Case:
+    try:
+        return Case.read(spec)
+    except UsageError as error:
+        raise DataError(
+            "store.plan_mismatch", f"the run's plan holds a case that is none: {error.what}", ""
+        ) from None
+
+
+def _check_header(plan: Mapping[str, Any], file: BlockFile) -> None:
+    if not set(RECORD_FIELDS) <= set(file.dtype.names or ()):
+        raise DataError(
+            "store.not_store_blocks",
+            f"{file.path.name} was not written by sonde-storebench",
+            "keep the file of one run in its folder, and only this",
+        )
+    for key, wanted in (("variants", [v["name"] for v in plan["variants"]]), ("cases", list(plan["cases"]))):
+        if file.header.get(key) != wanted:
+            raise DataError(
+                "store.plan_mismatch",
+                f"{file.path.name} has other {key} than run.json of its folder",
+                "keep the file of one run in its folder, and only this",
+            )
+
+
+def validate(tree: xr.DataTree) -> list[Finding]:
+    """What is wrong with a dataset of this room; [] for a valid one."""
+    found: list[Finding] = []
+    if "raw" not in tree.children:
+        return [Finding("store.missing", "/raw is missing", {"variable": "raw"})]
+    raw = tree["raw"].to_dataset()
+    found += described.check("store", "/raw", raw, RAW, CELL)
+    if "summary" in tree.children:
+        found += described.check("store", "/summary", tree["summary"].to_dataset(), SUMMARY, CELL)
+    if found:
+        return found
+    unknown = sorted({str(name) for name in raw["client"].values} - set(CLIENT_NAMES))
+    if unknown:
+        found.append(Finding("store.client", f"/raw/client names {', '.join(unknown)}", {"clients": unknown}))
+    n, bursts = raw["n"].values, raw["bursts"].values
+    if (n < 0).any() or (n > raw.sizes["sample"]).any() or (bursts > raw.sizes["burst"]).any():
+        found.append(Finding("store.counts", "/raw/n or /raw/bursts counts more than there is room for", {}))
+        return found
+    for v, c in np.argwhere(n > 0):
+        cell = f"{raw['variant'].values[v]}, {raw['case'].values[c]}"
+        values = raw["duration"][v, c, : n[v, c]].values
+        if not (np.isfinite(values) & (values > 0)).all():
+            found.append(Finding("store.duration", f"{cell}: a duration is not above 0", {"cell": cell}))
+        if (raw["epoch"][v, c, : n[v, c]].values < 0).any():
+            found.append(Finding("store.epoch", f"{cell}: a sample belongs to no epoch", {"cell": cell}))
+    return found
+
+
+SCHEMA = StoreSchema()

@@ -1,0 +1,420 @@
+"""What a summary comes to: one sentence, lessons, warnings, tables and rows. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from sonde.core.errors import Warning
+from sonde.core.outcome import Table
+from sonde.core.units import format_duration, format_size
+from sonde.store.plan import CLIENT_NAMES, TCP, Case
+from sonde.store.schema import CAP, CONVERGED, DRIFT, NOT_MEASURED, UNDECIDED
+
+MATTERS = 0.05  # a ratio nearer to 1 is no difference
+MOST_COLUMNS = 7  # variants of a table that keeps to 80 columns
+ENOUGH = 0.5  # share of cells with an interval below which a run says little
+MIB = float(1 << 20)
+NOTHING = "nothing that is beyond doubt faster than tcp"
+
+
+def cases_of(summary: xr.Dataset) -> list[Case]:
+    """The cases, in their order."""
+    columns = [summary[name].values for name in ("client", "op", "size", "batch", "depth")]
+    return [Case(str(c), str(o), int(s), int(b), int(d)) for c, o, s, b, d in zip(*columns)]
+
+
+def names_of(summary: xr.Dataset) -> list[str]:
+    """Names of the variants, in their order."""
+    return [str(name) for name in summary["variant"].values]
+
+
+def styled(summary: xr.Dataset, style: str) -> list[int]:
+    """Rows of the variants of a style."""
+    return [k for k, name in enumerate(summary["style"].values) if str(name) == style]
+
+
+def counts(summary: xr.Dataset) -> dict[str, int]:
+    """How measuring ended: cells, converged, capped, drift, undecided; cells with data only."""
+    status = summary["status"].values
+    return {
+        "cells": int((status != NOT_MEASURED).sum()),
+        "converged": int((status == CONVERGED).sum()),
+        "capped": int((status == CAP).sum()),
+        "drift": int((status == DRIFT).sum()),
+        "undecided": int((status == UNDECIDED).sum()),
+    }
+
+
+def rows(summary: xr.Dataset) -> list[dict[str, Any]]:
+    """One mapping for each cell with data: the `results` of docs/reference/json.md."""
+    out = []
+    cases = cases_of(summary)
+    for c, case in enumerate(cases):
+        for v, name in enumerate(names_of(summary)):
+            if not summary["n"].values[v, c]:
+                continue
+
+            def of(key: str, v: int = v, c: int = c) -> float | None:
+                value = float(summary[key].values[v, c])
+                return value if math.isfinite(value) else None
+
+            def ends(key: str, factor: float = 1.0, of: Any = of) -> list[float] | None:
+                low, high = of(f"{key}_low"), of(f"{key}_high")
+                return None if low is None or high is None else [low * factor, high * factor]
+
+            moved = of("throughput")
+            out.append(
+                {
+                    "client": case.client,
+                    "op": case.op,
+                    "size": case.size,
+                    "batch": case.batch,
+                    "depth": case.depth,
+                    "transport": str(summary["transport"].values[v]),
+                    "provider": str(summary["provider"].values[v]),
+                    "variant": str(summary["style"].values[v]),
+                    "name": name,
+                    "ops_s": of("rate"),
+                    "mib_s": None if moved is None else moved / MIB,
+                    "ci": ends("rate"),
+                    "mean_ops_s": of("mean_rate"),
+                    "p50_s": of("median"),
+                    "p99_s": of("p99"),
+                    "ratio_to_tcp": of("ratio_to_tcp"),
+                    "ratio_to_tcp_ci": ends("ratio_to_tcp"),
+                    "ratio_to_raw": of("ratio_to_raw"),
+                    "ratio_to_raw_ci": ends("ratio_to_raw"),
+                    "n": int(summary["n"].values[v, c]),
+                    "epochs": int(summary["epochs"].values[v, c]),
+                    "drift": bool(summary["status"].values[v, c] == DRIFT),
+                }
+            )
+    return out
+
+
+def values(summary: xr.Dataset) -> dict[str, Any]:
+    """The numbers of `store run` and `store show` for --json."""
+    return {**counts(summary), "lessons": lessons(summary), "results": rows(summary)}
+
+
+def label(summary: xr.Dataset, v: int) -> str:
+    """A variant with what it runs over: "ofi-rdm (shm)"."""
+    name, provider = names_of(summary)[v], str(summary["provider"].values[v])
+    return f"{name} ({provider})" if provider and provider not in name else name
+
+
+def _ratio(summary: xr.Dataset, v: int, c: int, to: str = "tcp") -> tuple[float, float, float]:
+    low, high = (float(summary[f"ratio_to_{to}_{end}"].values[v, c]) for end in ("low", "high"))
+    return float(summary[f"ratio_to_{to}"].values[v, c]), low, high
+
+
+def ratio_text(ratio: float, low: float = math.nan, high: float = math.nan) -> str:
+    """ "2.31 times (2.2 to 2.4)", "1/850"-like ratios as "0.0012 times"."""
+    text = f"{_short(ratio)} times"
+    return f"{text} ({_short(low)} to {_short(high)})" if math.isfinite(low) and math.isfinite(high) else text
+
+
+def _short(value: float) -> str:
+    """Three significant digits at most, and no exponent."""
+    if not math.isfinite(value):
+        return "–"
+    if value == 0:
+        return "0"
+    digits = max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{value:.{min(digits, 4)}f}" if value < 1000 else f"{value:.0f}"
+
+
+def best(summary: xr.Dataset, c: int) -> int | None:
+    """The fastest variant of a case that is as it should be: default, or a provider that was named; None: no data."""
+    there = [
+        v for v in (*styled(summary, "default"), *styled(summary, "provider")) if summary["n"].values[v, c]
+    ]
+    return max(there, key=lambda v: float(summary["rate"].values[v, c]), default=None)
+
+
+def ahead(summary: xr.Dataset, v: int, c: int) -> bool:
+    """Whether a variant is beyond doubt faster than tcp by more than what matters."""
+    ratio, low, _ = _ratio(summary, v, c)
+    return ratio > 1 + MATTERS and low > 1
+
+
+def lessons(summary: xr.Dataset) -> list[dict[str, Any]]:
+    """What the run teaches, each as {code, text, evidence}: which transport suits, what mistakes cost."""
+    out = [lesson for op in ("write", "read") if (lesson := _best_by_size(summary, op))]
+    for style, code, what in (
+        ("plain", "store.plain_tcp", "TCP without a thought (small sends, Nagle on)"),
+        ("thesis", "store.awaited", "libfabric with each piece awaited"),
+    ):
+        for v in styled(summary, style):
+            provider = str(summary["provider"].values[v])
+            who = f"{what}, provider {provider}," if provider else what
+            if lesson := _cost(summary, v, code, who):
+                out.append(lesson)
+    if lesson := _against_raw(summary):
+        out.append(lesson)
+    return out
+
+
+def _best_by_size(summary: xr.Dataset, op: str) -> dict[str, Any] | None:
+    """Which transport is best for single operations on objects, size by size."""
+    parts, evidence = [], []
+    if TCP not in names_of(summary):
+        return None
+    tcp = names_of(summary).index(TCP)
+    for c, case in sorted(enumerate(cases_of(summary)), key=lambda pair: pair[1].size):
+        if (case.client, case.op, case.batch, case.depth) != ("object", op, 1, 1):
+            continue
+        v = best(summary, c)
+        if v is None:
+            continue
+        size = format_size(case.size, exact=True)
+        ratio, low, high = _ratio(summary, v, c)
+        if v == tcp:
+            parts.append((size, "tcp"))
+        elif not ahead(summary, v, c):
+            v = tcp
+            parts.append((size, NOTHING))
+        else:
+            parts.append((size, f"{label(summary, v)}, {ratio_text(ratio, low, high)} tcp"))
+        evidence.append(
+            {"size": case.size, "name": names_of(summary)[v], "ratio_to_tcp": None if v == tcp else ratio}
+        )
+    if not parts:
+        return None
+    alike: dict[str, list[str]] = {}
+    for size, who in parts:
+        alike.setdefault(who, []).append(size)
+    what = f"{'writes' if op == 'write' else 'reads'} of objects"
+    if list(alike) == [NOTHING]:
+        text = f"for {what} no transport is beyond doubt faster than tcp"
+    elif list(alike) == ["tcp"]:
+        text = f"for {what} tcp is the fastest at every size"
+    else:
+        text = f"best for {what}: " + "; ".join(f"at {_listed(sizes)} {who}" for who, sizes in alike.items())
+    return {"code": "store.best_transport", "text": text, "evidence": {"op": op, "by_size": evidence}}
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _cost(summary: xr.Dataset, v: int, code: str, who: str) -> dict[str, Any] | None:
+    """What a variant costs: its worst case among single operations, and among batches."""
+    parts, evidence = [], []
+    for many, name in ((False, "single operations"), (True, "batches")):
+        told = [
+            (float(summary["ratio_to_tcp"].values[v, c]), case)
+            for c, case in enumerate(cases_of(summary))
+            if (case.batch > 1) == many and np.isfinite(summary["ratio_to_tcp"].values[v, c])
+        ]
+        if not told:
+            continue
+        ratio, case = min(told, key=lambda pair: pair[0])
+        evidence.append({"case": case.spec, "ratio_to_tcp": ratio})
+        if ratio < 1 / (1 + MATTERS):
+            parts.append(f"{_short(1 / ratio)} times as slow as tcp in {name} ({case.title})")
+        else:
+            parts.append(f"no slower in {name}")
+    if not parts:
+        return None
+    return {
+        "code": code,
+        "text": f"{who} is {' and '.join(parts)}",
+        "evidence": {
+            "name": names_of(summary)[v],
+            "provider": str(summary["provider"].values[v]),
+            "worst": evidence,
+        },
+    }
+
+
+def _against_raw(summary: xr.Dataset) -> dict[str, Any] | None:
+    """How far the storage system is from the bare socket."""
+    if TCP not in names_of(summary):
+        return None
+    v = names_of(summary).index(TCP)
+    told = [
+        (case, float(summary["ratio_to_raw"].values[v, c]))
+        for c, case in enumerate(cases_of(summary))
+        if case.client == "object" and case.depth == 1 and np.isfinite(summary["ratio_to_raw"].values[v, c])
+    ]
+    if not told:
+        return None
+    parts = []
+    for many, name in ((False, "single operations"), (True, "batches")):
+        ratios = sorted(ratio for case, ratio in told if (case.batch > 1) == many)
+        if ratios:
+            ends = _short(ratios[0]) if len(ratios) == 1 else f"{_short(ratios[0])} to {_short(ratios[-1])}"
+            parts.append(f"{ends} of a bare socket's rate in {name}")
+    return {
+        "code": "store.against_raw",
+        "text": f"over tcp, objects reach {' and '.join(parts)}",
+        "evidence": {"cases": [{"case": case.spec, "ratio_to_raw": ratio} for case, ratio in told]},
+    }
+
+
+def sentence(summary: xr.Dataset, dataset: str = "FILE") -> str:
+    """The verdict in one sentence."""
+    told = counts(summary)
+    if not told["cells"]:
+        return "Nothing was measured."
+    parts = [_pace(summary)] if _pace(summary) else []
+    parts += [lesson["text"] for lesson in lessons(summary)[:1]]
+    if told["converged"] < told["cells"] * ENOUGH:
+        few = f"only {told['converged']}" if told["converged"] else "none"
+        parts.append(f"{few} of {told['cells']} cells converged: a longer --budget tells more")
+    elif told["drift"]:
+        parts.append(f"{told['drift']} of {told['cells']} cells drifted")
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _pace(summary: xr.Dataset) -> str:
+    """What the first case did over tcp, or over the first variant that has it."""
+    names, cases = names_of(summary), cases_of(summary)
+    order = sorted(
+        range(len(names)), key=lambda v: (names[v] != TCP, str(summary["style"].values[v]) == "raw")
+    )
+    for c, case in enumerate(cases):
+        for v in order:
+            if summary["n"].values[v, c]:
+                return (
+                    f"{case.title}: {rate_text(float(summary['rate'].values[v, c]))} over {label(summary, v)}"
+                )
+    return ""
+
+
+def rate_text(rate: float) -> str:
+    """ "31.2 k/s" """
+    if rate >= 999_500:
+        return f"{_short(rate / 1e6)} M/s"
+    return f"{_short(rate / 1000)} k/s" if rate >= 1000 else f"{_short(rate)}/s"
+
+
+def sound(summary: xr.Dataset) -> bool:
+    """Whether enough is known for the verdict to mean much."""
+    told = counts(summary)
+    known = int((np.isfinite(summary["median_low"].values) & (summary["epochs"].values >= 6)).sum())
+    return bool(told["cells"]) and known >= ENOUGH * told["cells"]
+
+
+def doubt(summary: xr.Dataset) -> str:
+    """Why the numbers say little, in a few words; "" where they are sound."""
+    return "" if sound(summary) else "most cells were measured in too few epochs"
+
+
+def warnings(summary: xr.Dataset) -> list[Warning]:
+    """What a reader of the numbers must know, as far as /summary alone tells."""
+    out = []
+    drifted = np.argwhere(summary["status"].values == DRIFT)
+    if len(drifted):
+        names, cases = names_of(summary), cases_of(summary)
+        first = "; ".join(f"{names[v]}, {cases[c].title}" for v, c in drifted[:3])
+        more = f" and {len(drifted) - 3} more" if len(drifted) > 3 else ""
+        out.append(
+            Warning(
+                "store.drift",
+                f"the level of {len(drifted)} cells kept moving: {first}{more}",
+                "their intervals hold for no time but their own; ratios, taken epoch by epoch, are safer",
+            )
+        )
+    return out
+
+
+def tables(summary: xr.Dataset) -> list[Table]:
+    """For each client what it moves by variant, and how that compares with tcp. They keep to 80 columns."""
+    out: list[Table] = []
+    cases = cases_of(summary)
+    for client in dict.fromkeys(case.client for case in cases):
+        own = [c for c, case in enumerate(cases) if case.client == client and summary["n"].values[:, c].any()]
+        if own:
+            out += _tables_of(summary, client, own)
+    return out
+
+
+def _tables_of(summary: xr.Dataset, client: str, own: Sequence[int]) -> list[Table]:
+    names, cases = names_of(summary), cases_of(summary)
+    kv = client == "kv"
+    name = CLIENT_NAMES[client]
+    unit, key, factor = ("1000/s", "rate", 1e3) if kv else ("MiB/s", "throughput", MIB)
+    out = []
+    for first in range(0, len(names), MOST_COLUMNS):
+        shown = range(first, min(first + MOST_COLUMNS, len(names)))
+        rows = [
+            (_row(cases[c]), *(_short(float(summary[key].values[v, c]) / factor) for v in shown)) for c in own
+        ]
+        head = ("operation", *(names[v] for v in shown))
+        out.append(Table(f"{name.capitalize()}: {unit}", head, rows, tuple(range(1, len(head)))))
+    compared = [
+        v
+        for v in range(len(names))
+        if names[v] != TCP and np.isfinite(summary["ratio_to_tcp"].values[v, own]).any()
+    ]
+    for first in range(0, len(compared), MOST_COLUMNS):
+        part = compared[first : first + MOST_COLUMNS]
+        rows = [(_row(cases[c]), *(_compared(summary, v, c) for v in part)) for c in own]
+        head = ("operation", *(names[v] for v in part))
+        note = "~ beside a ratio: its 95 % interval holds 1, or there is none"
+        out.append(
+            Table(f"{name.capitalize()}: rate over that of tcp", head, rows, tuple(range(1, len(head))), note)
+        )
+    return out
+
+
+def _row(case: Case) -> str:
+    return f"{case.op} {short_title(case)}"
+
+
+def short_title(case: Case) -> str:
+    """ "4 KiB", "10k×4KiB", "4 KiB (16)": size, batch and depth in few letters."""
+    size = format_size(case.size, exact=True)
+    batch = f"{case.batch // 1000}k" if case.batch % 1000 == 0 else str(case.batch)
+    return (f"{batch}×{size.replace(' ', '')}" if case.batch > 1 else size) + (
+        f" ({case.depth})" if case.depth > 1 else ""
+    )
+
+
+def _compared(summary: xr.Dataset, v: int, c: int) -> str:
+    ratio, low, high = _ratio(summary, v, c)
+    if not math.isfinite(ratio):
+        return "–"
+    clear = math.isfinite(low) and (low > 1 or high < 1)
+    return _short(ratio) if clear else f"~{_short(ratio)}"
+
+
+def case_table(summary: xr.Dataset, c: int) -> Table:
+    """One case, all variants: rates, latencies, ratios with their intervals."""
+    rows = []
+    for v, name in enumerate(names_of(summary)):
+        if not summary["n"].values[v, c]:
+            continue
+        ratio, low, high = _ratio(summary, v, c)
+        ends = f"{_short(low)} to {_short(high)}" if math.isfinite(low) else ""
+        rows.append(
+            (
+                name,
+                str(summary["provider"].values[v]),
+                rate_text(float(summary["rate"].values[v, c])),
+                format_duration(float(summary["median"].values[v, c])),
+                format_duration(float(summary["p99"].values[v, c])),
+                _short(ratio),
+                ends,
+                str(int(summary["n"].values[v, c])),
+            )
+        )
+    head = ("variant", "provider", "rate", "median", "99 %", "× tcp", "95 %", "n")
+    return Table(cases_of(summary)[c].title, head, rows, (2, 3, 4, 5, 6, 7))
+
+
+def variant_table(summary: xr.Dataset) -> Table:
+    """Who is who."""
+    rows = [
+        (name, *(str(summary[key].values[v]) for key in ("transport", "provider", "detail")))
+        for v, name in enumerate(names_of(summary))
+    ]
+    return Table("Variants", ("variant", "transport", "provider", "connection"), rows)

@@ -1,0 +1,93 @@
+"""A store to test against: `sonde store serve` in another process, on a port that is free."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sonde_shell import PROGRAM, Ran, Shell, finish
+
+
+@dataclass
+class Service:
+    """A server that is running. ready: what it said of itself when it began."""
+
+    process: subprocess.Popen[str]
+    ready: dict[str, Any]
+
+    @property
+    def address(self) -> str:
+        return str(self.ready["listen"])
+
+    @property
+    def pid(self) -> int:
+        """Of sonde-stored, the child."""
+        return int(self.ready["pid"])
+
+    def end(self, number: int = signal.SIGINT) -> Ran:
+        """Tells `sonde store serve` to end, as Ctrl-C does."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return finish(self.process, 30)
+
+
+@contextmanager
+def serving(sonde: Shell, *words: object, **env: str) -> Iterator[Service]:
+    """A server with these words, which is there when the block begins and gone behind it."""
+    told = sonde.cwd / f"ready-{uuid.uuid4().hex}.json"
+    process = sonde.start("store", "serve", "--listen", "127.0.0.1:0", *words, "--ready", told, **env)
+    try:
+        until = time.monotonic() + 60
+        while not told.exists():
+            if process.poll() is not None or time.monotonic() > until:
+                out, err = (
+                    process.communicate(timeout=5) if process.poll() is not None else ("", "still starting")
+                )
+                pytest.fail(f"no server: exit {process.returncode}\n{out}\n{err}")
+            time.sleep(0.05)
+        yield Service(process, json.loads(told.read_text()))
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.communicate(timeout=30)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+def piped(sonde: Shell, stdin: bytes, *words: object, **env: str) -> subprocess.CompletedProcess[bytes]:
+    """`sonde WORDS` with bytes on its stdin, and bytes from its stdout."""
+    return subprocess.run(
+        [str(PROGRAM), *map(str, words)],
+        cwd=sonde.cwd,
+        env=sonde.env | env,
+        input=stdin,
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def plain(text: str) -> str:
+    """Without line breaks and colours."""
+    return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).split())
+
+
+def there(pid: int) -> bool:
+    """Whether a process is there and not only waiting to be buried."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

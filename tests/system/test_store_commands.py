@@ -1,0 +1,635 @@
+"""`sonde store` as a user meets it: real servers, real files, and what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import secrets
+import shutil
+import signal
+import subprocess
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sonde._store", reason="the store is not built")
+
+from sonde_shell import PROGRAM, Shell
+from store_service import Service, piped, plain, serving, there
+
+from sonde.core.errors import SondeError
+from watching import wait_for
+
+
+@pytest.fixture
+def service(sonde):
+    with serving(sonde, "--memory") as running:
+        sonde.env["SONDE_STORE_SERVERS"] = running.address
+        yield running
+
+
+# ---- what is put comes back
+
+
+def test_a_key_is_put_got_listed_and_removed(sonde, service):
+    (sonde.cwd / "input.toml").write_text("a = 1\n")
+    put = sonde("store", "put", "kv:runs/42/input", "input.toml").expect(0)
+    assert "kv:runs/42/input holds 6 B" in put.out
+    assert sonde("store", "get", "runs/42/input").expect(0).out == "a = 1\n"
+    sonde("store", "get", "kv:runs/42/input", "back.toml").expect(0)
+    assert (sonde.cwd / "back.toml").read_text() == "a = 1\n"
+    assert sonde("store", "ls", "kv:runs").expect(0).out == "kv:runs/42/input\n"
+    assert sonde("store", "ls", "kv:runs", "-l").expect(0).out == "6  kv:runs/42/input\n"
+    assert sonde("store", "stat", "kv:runs/42/input", "--json").expect(0).json["bytes"] == 6
+    assert sonde("store", "rm", "kv:runs/42/input", "--json").expect(0).json["removed"] == 1
+    gone = sonde("store", "get", "kv:runs/42/input").expect(3)
+    assert "runs/42/input" in gone.err
+
+
+@pytest.mark.parametrize("kind", ["object", "item"])
+def test_forty_megabytes_come_back_as_they_were(sonde, service, kind):
+    data = np.random.default_rng(4).bytes(40_000_003)
+    (sonde.cwd / "big").write_bytes(data)
+    sonde("store", "put", f"{kind}:fields/p", "big").expect(0)
+    assert sonde("store", "stat", f"{kind}:fields/p", "--json").expect(0).json["bytes"] == len(data)
+    sonde("store", "get", f"{kind}:fields/p", "back").expect(0)
+    assert (sonde.cwd / "back").read_bytes() == data
+    assert piped(sonde, b"", "store", "get", f"{kind}:fields/p").stdout == data
+    (listed,) = sonde("store", "ls", f"{kind}:fields", "--long", "--json").expect(0).json["entries"]
+    assert listed["address"] == f"{kind}:fields/p"
+    assert listed["bytes"] == len(data)
+    assert listed["changed"].endswith("Z")
+    (sonde.cwd / "small").write_bytes(b"short")
+    sonde("store", "put", f"{kind}:fields/p", "small").expect(0)
+    assert piped(sonde, b"", "store", "get", f"{kind}:fields/p", "-").stdout == b"short"
+    sonde("store", "rm", f"{kind}:fields/p").expect(0)
+    assert sonde("store", "ls", f"{kind}:fields").expect(0).out == ""
+
+
+def test_stdin_and_names_and_values_of_any_bytes(sonde, service):
+    value = bytes(range(256))
+    assert piped(sonde, value, "store", "put", "kv:bin/%00%FF%25%2F", "-").returncode == 0
+    assert piped(sonde, b"", "store", "get", "kv:bin/%00%FF%25%2F").stdout == value
+    (line,) = sonde("store", "ls", "bin").expect(0).out.splitlines()
+    assert piped(sonde, b"", "store", "get", line).stdout == value
+    sonde("store", "rm", line).expect(0)
+
+
+def test_empty_ones_are_no_missing_ones(sonde, service):
+    for address in ("kv:s/k", "object:s/o", "item:s/i"):
+        assert piped(sonde, b"", "store", "put", address, "-").returncode == 0
+        assert sonde("store", "stat", address, "--json").expect(0).json["bytes"] == 0
+        assert piped(sonde, b"", "store", "get", address, "out").returncode == 0
+        assert (sonde.cwd / "out").read_bytes() == b""
+
+
+def test_exclusive_replaces_nothing(sonde, service):
+    (sonde.cwd / "f").write_text("1")
+    (sonde.cwd / "g").write_text("2")
+    for address in ("kv:s/k", "object:s/o", "item:s/i"):
+        sonde("store", "put", address, "f", "--exclusive").expect(0)
+        assert "already" in sonde("store", "put", address, "g", "--exclusive").expect(3).err
+        assert piped(sonde, b"", "store", "get", address).stdout == b"1"
+
+
+def test_removing_all_that_begin_so(sonde, service):
+    with connected(service) as client, client.batch() as batch:
+        for k in range(100):
+            batch.put("s", f"a/{k}", b"")
+        batch.put("s", "b", b"")
+    assert sonde("store", "rm", "-r", "kv:s/a/", "--json").expect(0).json["removed"] == 100
+    assert sonde("store", "ls", "s").expect(0).out == "kv:s/b\n"
+    left = sonde("store", "rm", "kv:s/none", "kv:s/b").expect(3)
+    assert "there is no kv:s/none; 1 removed" in left.said
+    sonde("store", "rm", "--force", "kv:s/none").expect(0)
+    assert "nothing whose name begins with kv:s/" in sonde("store", "ls", "kv:s").expect(0).said
+
+
+def test_a_list_can_be_cut(sonde, service):
+    with connected(service) as client, client.batch() as batch:
+        for k in range(20):
+            batch.put("s", f"{k:02}", b"")
+    cut = sonde("store", "ls", "s", "--limit", "3").expect(0)
+    assert cut.out.splitlines() == ["kv:s/00", "kv:s/01", "kv:s/02"]
+    assert "more than 3" in cut.said
+    assert not sonde("store", "ls", "s", "--limit", "20", "--json").expect(0).json["cut"]
+
+
+def connected(*services: Service, **options):
+    """A client of these servers. Not `sonde`: that is the command line here."""
+    from sonde.store import connect
+
+    return connect(*(service.address for service in services), **options)
+
+
+# ---- what is wrong is told
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("put", "kv:s", "f"), 2, "names a space only"),
+        (("put", "kvv:s/k", "f"), 2, "nearest: kv"),
+        (("put", "kv:s/k", "nofile"), 2, "nofile cannot be read: no such file"),
+        (("put", "kv:s/k", "."), 2, "is a directory"),
+        (("put", "kv:s/%4", "f"), 2, "'%' without two hexadecimal digits"),
+        (("put", "kv:s/" + "k" * 441, "f"), 2, "docs/reference/store.md"),
+        (("put", "kv:s/k", "f", "--safety", "disk"), 2, "allowed: network, storage"),
+        (("put", "kv:s/k", "f", "--safety", "storage"), 3, "memory"),
+        (("put", "kv:s/k", "large"), 2, "store it as an object: object:s/k"),
+        (("put", "kv:s/k"), 2, "put needs FILE"),
+        (("get", "kv:s/none"), 3, "s/none"),
+        (("get", "object:s/none"), 3, "s/none"),
+        (("get", "item:s/none", "x"), 3, "none"),
+        (("get", "kv:s/k", "."), 2, "is a folder"),
+        (("get", "kv:s/there", "no/such/folder"), 3, "no such folder"),
+        (("stat", "kv:s/none"), 3, "there is no kv:s/none"),
+        (("ls", "kv:s", "--limit", "0"), 2, "whole numbers from 1 up"),
+        (("rm",), 2, "rm needs ADDRESS"),
+        (("status", "--server", "n:1:2"), 2, "host:port"),
+        (("status", "--server", "127.0.0.1:1"), 3, "127.0.0.1:1"),
+        (("status", "--timeout", "soon"), 2, "--timeout"),
+        (("status", "--transport", "pigeon"), 2, "pigeon"),
+        (("status", "--embedded", "x"), 2, "no status"),
+        (("get", "kv:s/k", "--embedded", "nowhere"), 3, "there is no folder"),
+        (("get", "kv:s/k", "--embedded", "x", "--server", "a:1"), 2, "both given"),
+        (("serve",), 2, "--path DIR, or --memory"),
+        (("serve", "--path", "x", "--memory"), 2, "both given"),
+        (("serve", "--backend", "kv"), 2, "must begin with data=, kv= or db="),
+        (("serve", "--backend", "kv=lmbd,path=x"), 2, "there is no backend 'lmbd'"),
+        (("serve", "--backend", "kv=memory,limt=1GiB"), 2, "limt"),
+        (("serve", "--backend", "kv=memory", "--backend", "kv=null"), 2, "twice"),
+        (("serve", "--memory", "--listen", "n:1:2"), 2, "host:port"),
+        (("serve", "--memory", "--listen", "0.0.0.0:0"), 2, "--auth token"),
+        (("serve", "--memory", "--auth", "token"), 2, "--token-file"),
+        (("serve", "--memory", "--auth", "token", "--token-file", "nofile"), 3, "nofile"),
+        (("serve", "--memory", "--auth", "munge", "--user", "nobody-of-that-name"), 2, "there is no user"),
+        (("serve", "--memory", "--module", "./none.so"), 3, "none.so"),
+        (("serve", "--memory", "--metrics", "0.0.0.0:0"), 3, "token"),
+        (("serve", "--path", "no/such/folder"), 3, "no such folder"),
+        (("serve", "--memory", "--thread", "2"), 2, "nearest: --threads"),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, tuple) else None,
+)
+def test_bad_input_is_told_and_changes_nothing(sonde, service, words, code, told):
+    (sonde.cwd / "f").write_text("1")
+    (sonde.cwd / "large").write_bytes(bytes((16 << 20) + 1))
+    with connected(service) as client:
+        client.put("s", "there", b"1")
+    before = sorted(sonde.cwd.iterdir())
+    ran = sonde("store", *words).expect(code)
+    assert told in ran.said
+    assert ran.out == ""
+    assert sorted(sonde.cwd.iterdir()) == before
+    with connected(service) as client:
+        assert list(client.scan("s")) == [("there", b"1")]
+
+
+def test_an_unknown_key_in_a_config_names_the_nearest(sonde):
+    (sonde.cwd / "s.toml").write_text('[store.serve]\nmemory = true\nlistn = "127.0.0.1:0"\n')
+    ran = sonde("store", "serve", "--config", "s.toml").expect(2)
+    assert "s.toml:3: unknown key 'listn' in [store.serve] (nearest: listen)" in ran.said
+
+
+def test_a_server_may_be_configured_by_a_file(sonde):
+    (sonde.cwd / "s.toml").write_text('[store.serve]\nbackend = ["kv=memory", "data=null"]\nthreads = 2\n')
+    with serving(sonde, "--config", "s.toml") as running, connected(running) as client:
+        (report,) = [server.report for server in client.status()]
+        assert {role["role"]: role["backend"] for role in report["roles"]} == {"kv": "memory", "data": "null"}
+
+
+def test_bytes_are_kept_from_a_terminal(sonde, service):
+    with connected(service) as client:
+        client.put("s", "text", "Grüße\n".encode())
+        client.put("s", "bytes", bytes(range(256)))
+
+    def on_terminal(address):
+        ours, theirs = pty.openpty()
+        words = [str(PROGRAM), "store", "get", address]
+        child = subprocess.Popen(
+            words, cwd=sonde.cwd, env=sonde.env, stdout=theirs, stderr=subprocess.PIPE, text=True
+        )
+        os.close(theirs)
+        shown = b""
+        try:
+            while piece := os.read(ours, 4096):
+                shown += piece
+        except OSError:  # the other end is closed
+            pass
+        os.close(ours)
+        return child.wait(30), shown, child.stderr.read()
+
+    assert on_terminal("kv:s/text")[:2] == (0, "Grüße\r\n".encode())
+    code, shown, said = on_terminal("kv:s/bytes")
+    assert (code, shown) == (2, b"")
+    assert "stdout is a terminal" in plain(said)
+
+
+# ---- status and metrics
+
+
+def test_status_tells_what_was_done(sonde, service):
+    with connected(service) as client:
+        client.put("s", "k", b"v")
+        client.write("s", "o", b"v")
+    ran = sonde("store", "status", COLUMNS="80").expect(0)
+    assert max(map(len, ran.out.splitlines())) <= 80
+    assert "1 kv.put" in ran.out
+    assert "last error    none" in ran.out
+    (server,) = sonde("store", "status", "--json").expect(0).json["servers"]
+    assert server["address"] == service.address
+    assert server["transport"] == "tcp"
+    assert server["report"]["operations"]["object.write"] == 1
+
+
+def test_status_of_several_servers(sonde, service):
+    with serving(sonde, "--backend", "kv=memory") as other:
+        both = sonde(
+            "store", "status", "--json", SONDE_STORE_SERVERS=f"{service.address},kv@{other.address}"
+        ).expect(0)
+        assert [server["address"] for server in both.json["servers"]] == [service.address, other.address]
+        ran = sonde("store", "status", "--server", f"data@{other.address}").expect(3)
+        assert "data" in ran.said
+
+
+def test_metrics_are_openmetrics(sonde):
+    parser = pytest.importorskip("prometheus_client.openmetrics.parser")
+    with serving(sonde, "--memory", "--metrics", "127.0.0.1:0") as running:
+        with connected(running) as client:
+            client.put("s", "k", b"v" * 1000)
+        url = f"http://127.0.0.1:{running.ready['metrics_port']}/metrics"
+        with urllib.request.urlopen(url, timeout=10) as page:
+            kind, text = page.headers["Content-Type"], page.read().decode()
+    assert kind.startswith("application/openmetrics-text")
+    families = {family.name: family for family in parser.text_string_to_metric_families(text)}
+    (put,) = [
+        sample.value
+        for sample in families["sonde_store_operations"].samples
+        if sample.labels["operation"] == "kv.put"
+    ]
+    assert put == 1
+    assert families["sonde_store_in_bytes"].samples[0].value == 1000
+    assert families["sonde_store_backend_seconds"].type == "histogram"
+
+
+def test_metrics_behind_a_token(sonde):
+    sonde("store", "token", "t").expect(0)
+    with serving(sonde, "--memory", "--metrics", "127.0.0.1:0", "--metrics-token", "t") as running:
+        url = f"http://127.0.0.1:{running.ready['metrics_port']}/metrics"
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(url, timeout=10)
+        assert refused.value.code == 401
+        secret = (sonde.cwd / "t").read_text().strip()
+        asked = urllib.request.Request(url, headers={"Authorization": f"Bearer {secret}"})
+        assert urllib.request.urlopen(asked, timeout=10).status == 200
+
+
+# ---- who may connect
+
+
+def test_a_token_lets_in_who_has_it(sonde):
+    sonde("store", "token", "right").expect(0)
+    sonde("store", "token", "wrong").expect(0)
+    assert (sonde.cwd / "right").stat().st_mode & 0o777 == 0o600
+    again = sonde("store", "token", "right").expect(2)
+    assert "--force replaces it" in again.said
+    with serving(sonde, "--memory", "--auth", "token", "--token-file", "right") as running:
+        server = ("--server", running.address)
+        (sonde.cwd / "f").write_text("1")
+        sonde("store", "put", "kv:s/k", "f", *server, "--token-file", "right").expect(0)
+        assert "--token-file" in sonde("store", "get", "kv:s/k", *server).expect(3).said
+        wrong = sonde("store", "get", "kv:s/k", *server, "--token-file", "wrong").expect(3)
+        assert "token" in wrong.said
+        assert (
+            "munge"
+            in sonde("store", "get", "kv:s/k", *server, "--auth", "munge", "--token-file", "right")
+            .expect(3)
+            .said
+        )
+        assert sonde("store", "get", "kv:s/k", *server, SONDE_STORE_TOKEN_FILE="right").expect(0).out == "1"
+        (sonde.cwd / "right").chmod(0o644)
+        assert "right" in sonde("store", "get", "kv:s/k", *server, "--token-file", "right").expect(3).said
+
+
+@pytest.fixture
+def munge(tmp_path):
+    """MUNGE's daemon with a key of its own; yields its socket."""
+    daemon = shutil.which("munged", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    if daemon is None:
+        pytest.skip("munged is not installed")
+    folder = Path("/tmp") / f"sonde-munge-{secrets.token_hex(4)}"  # a socket's path must be short
+    folder.mkdir(mode=0o755)
+    (folder / "key").write_bytes(secrets.token_bytes(64))
+    (folder / "key").chmod(0o400)
+    names = {"socket": "s", "key-file": "key", "log-file": "log", "pid-file": "pid", "seed-file": "seed"}
+    options = [f"--{option}={folder / name}" for option, name in names.items()]
+    child = subprocess.Popen(
+        [daemon, "--foreground", "--force", *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        if (
+            not wait_for(lambda: (folder / "s").exists() or child.poll() is not None)
+            or child.poll() is not None
+        ):
+            log = (folder / "log").read_text() if (folder / "log").exists() else ""
+            pytest.skip(f"munged does not start here: {log}")
+        yield folder / "s"
+    finally:
+        child.terminate()
+        child.wait(10)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_munge_lets_in_its_own_user(sonde, munge):
+    from sonde._store import auth_methods
+
+    if "munge" not in auth_methods():
+        pytest.skip("built without MUNGE")
+    here = {"SONDE_MUNGE_SOCKET": str(munge)}
+    (sonde.cwd / "f").write_text("1")
+    with serving(sonde, "--memory", "--auth", "munge", **here) as running:
+        put = ("store", "put", "kv:s/k", "f", "--server", running.address)
+        sonde(*put, **here).expect(0)
+        away = sonde(*put, SONDE_MUNGE_SOCKET="/nonexistent").expect(3)
+        assert "MUNGE gave no credential" in away.said
+        assert "'munge', not 'token'" in sonde(*put, "--auth", "token", **here).expect(3).said
+        if os.geteuid() == 0 and shutil.which("setpriv"):
+            stranger = subprocess.run(
+                ["setpriv", "--reuid=65534", "--clear-groups", str(PROGRAM), *map(str, put)],
+                cwd="/tmp",
+                env=sonde.env | here,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            assert stranger.returncode in (2, 3)
+            assert "Traceback" not in stranger.stderr
+
+
+# ---- how servers and clients end
+
+
+def test_ctrl_c_ends_a_server_in_order(sonde):
+    with serving(sonde, "--memory") as running:
+        ran = running.end().expect(130)
+        assert f"listening on {running.address}: objects in memory, keys in memory" in ran.said
+        assert "in order" in ran.out
+        assert not there(running.pid)
+
+
+def test_sigterm_ends_a_server_in_order(sonde):
+    with serving(sonde, "--memory") as running:
+        ran = running.end(signal.SIGTERM).expect(0)
+        assert "in order" in ran.out
+        assert not there(running.pid)
+
+
+def test_a_server_does_not_outlive_its_parent(sonde):
+    with serving(sonde, "--memory") as running:
+        running.process.kill()
+        running.process.wait(10)
+        assert wait_for(lambda: not there(running.pid))
+
+
+def test_a_server_that_dies_is_told_of(sonde):
+    with serving(sonde, "--memory") as running:
+        os.kill(running.pid, signal.SIGKILL)
+        ran = running.end(0)
+        assert ran.code == 3
+        assert "the server ended by signal 9 (SIGKILL)" in ran.said
+
+
+def test_a_server_killed_during_a_put_is_a_clear_error(sonde):
+    with serving(sonde, "--memory") as running:
+        reader, writer = os.pipe()
+        words = [str(PROGRAM), "store", "put", "object:s/o", "-", "--server", running.address]
+        put = subprocess.Popen(
+            words, cwd=sonde.cwd, env=sonde.env, stdin=reader, stderr=subprocess.PIPE, text=True
+        )
+        os.close(reader)
+        stop = threading.Event()
+
+        def feed():
+            try:
+                while not stop.is_set():
+                    os.write(writer, bytes(1 << 20))
+            except OSError:
+                pass
+            os.close(writer)
+
+        feeder = threading.Thread(target=feed)
+        feeder.start()
+        with connected(running) as client:
+            assert wait_for(lambda: any(True for _ in client.objects("s")) and client.stat("s", "o").size > 0)
+        os.kill(running.pid, signal.SIGKILL)
+        _, err = put.communicate(timeout=60)
+        stop.set()
+        feeder.join(30)
+        assert put.returncode == 3
+        assert "Traceback" not in err
+        assert "were written before" in plain(err)
+
+
+def test_a_port_that_is_taken_is_told_of(sonde, service):
+    ran = sonde("store", "serve", "--memory", "--listen", service.address).expect(3)
+    assert service.address in ran.said
+
+
+def test_ctrl_c_ends_a_client_that_waits(sonde):
+    """A server that is stopped answers nobody: Ctrl-C must not have to wait for the timeout."""
+    with serving(sonde, "--memory") as running, connected(running) as client:
+        client.put("s", "k", b"v" * 100)
+        os.kill(running.pid, signal.SIGSTOP)
+        try:
+            began = threading.Event()
+            ended = []
+
+            def interrupt():
+                began.wait()
+                time.sleep(0.3)
+                os.kill(os.getpid(), signal.SIGINT)
+
+            thread = threading.Thread(target=interrupt)
+            thread.start()
+            began.set()
+            with pytest.raises(KeyboardInterrupt):
+                client.get("s", "k")
+            ended.append(True)
+            thread.join()
+        finally:
+            os.kill(running.pid, signal.SIGCONT)
+        assert ended
+        assert client.get("s", "k") == b"v" * 100
+
+
+def test_a_timeout_is_told_and_the_client_goes_on(sonde):
+    with serving(sonde, "--memory") as running, connected(running, timeout_s=0.5) as client:
+        client.put("s", "k", b"v")
+        os.kill(running.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(TimeoutError) as caught:
+                client.get("s", "k")
+            assert isinstance(caught.value, SondeError)
+        finally:
+            os.kill(running.pid, signal.SIGCONT)
+        assert client.get("s", "k") == b"v"
+
+
+def test_what_comes_after_a_restart(sonde):
+    with serving(sonde, "--memory") as running:
+        client = connected(running)
+        client.put("s", "k", b"v")
+        address = running.address
+        running.end().expect(130)
+        with pytest.raises(ConnectionError):
+            client.get("s", "k")
+    with serving(sonde, "--memory", "--listen", address):
+        client.put("s", "k", b"w")
+        assert client.get("s", "k") == b"w"
+
+
+def test_three_servers_and_their_clients_agree(sonde):
+    with serving(sonde, "--memory") as a, serving(sonde, "--memory") as b, serving(sonde, "--memory") as c:
+        sonde.env["SONDE_STORE_SERVERS"] = ",".join(one.address for one in (a, b, c))
+        data = np.random.default_rng(5).bytes(5_000_000)
+        (sonde.cwd / "f").write_bytes(data)
+        for k in range(5):
+            sonde("store", "put", f"kv:s/{k}", "f").expect(0)
+        sonde("store", "put", "item:s/striped", "f").expect(0)
+        assert len(sonde("store", "ls", "s").expect(0).out.splitlines()) == 5
+        assert piped(sonde, b"", "store", "get", "item:s/striped").stdout == data
+        with connected(a, b, c) as client:
+            assert {key: len(value) for key, value in client.scan("s")} == {
+                str(k): len(data) for k in range(5)
+            }
+            sizes = [server.report["bytes_in"] for server in client.status()]
+            assert min(sizes) > 1_000_000, "an item's blocks go to all servers"
+
+
+# ---- on disks
+
+
+def kept(sonde: Shell, folder: object = "data"):
+    from sonde._store import backends
+
+    if "lmdb" not in backends("kv"):
+        pytest.skip("built without LMDB")
+    return serving(sonde, "--path", folder)
+
+
+def test_what_is_stored_is_there_after_kill_9(sonde):
+    (sonde.cwd / "f").write_bytes(np.random.default_rng(6).bytes(3_000_000))
+    with kept(sonde) as running:
+        sonde.env["SONDE_STORE_SERVERS"] = running.address
+        for address in ("kv:s/k", "object:s/o", "item:s/i"):
+            told = sonde("store", "put", address, "f", "--safety", "storage").expect(0)
+            assert "on stable storage" in told.out
+        os.kill(running.pid, signal.SIGKILL)
+        assert running.end(0).code == 3
+    assert (sonde.cwd / "data").stat().st_mode & 0o777 == 0o700
+    with kept(sonde) as running:
+        sonde.env["SONDE_STORE_SERVERS"] = running.address
+        for address in ("kv:s/k", "object:s/o", "item:s/i"):
+            assert piped(sonde, b"", "store", "get", address).stdout == (sonde.cwd / "f").read_bytes()
+        status = sonde("store", "status", COLUMNS="80").expect(0).out
+        assert {"posix", "lmdb"} <= set(status.split())
+
+
+def test_the_files_of_a_server_serve_without_one(sonde):
+    (sonde.cwd / "f").write_text("1")
+    with kept(sonde) as running:
+        sonde("store", "put", "kv:s/k", "f", "--server", running.address).expect(0)
+        running.end().expect(130)
+    assert sonde("store", "get", "kv:s/k", "--embedded", "data").expect(0).out == "1"
+    sonde("store", "put", "object:s/o", "f", "--embedded", "data", "--safety", "storage").expect(0)
+    with kept(sonde) as running:
+        assert sonde("store", "get", "object:s/o", "--server", running.address).expect(0).out == "1"
+
+
+def test_an_embedded_store_is_made_by_put_and_by_nothing_else(sonde):
+    from sonde._store import backends
+
+    if "lmdb" not in backends("kv"):
+        pytest.skip("built without LMDB")
+    (sonde.cwd / "f").write_text("1")
+    sonde("store", "ls", "kv:s", "--embedded", "new").expect(3)
+    assert not (sonde.cwd / "new").exists()
+    sonde("store", "put", "kv:s/k", "f", "--embedded", "new").expect(0)
+    assert sonde("store", "ls", "kv:s", "--embedded", "new").expect(0).out == "kv:s/k\n"
+
+
+def test_a_second_server_on_the_same_folder_is_refused(sonde):
+    with kept(sonde):
+        ran = sonde("store", "serve", "--path", "data", "--listen", "127.0.0.1:0").expect(3)
+        assert str(sonde.cwd / "data") in ran.said or "data" in ran.said
+        assert ran.out == ""
+
+
+@pytest.mark.root
+def test_a_full_disk_is_told_and_the_server_goes_on(sonde):
+    disk = sonde.cwd / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)], capture_output=True, text=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"no tmpfs can be mounted here: {mounted.stderr.strip()}")
+    try:
+        from sonde._store import backends
+
+        assert "posix" in backends("data")
+        with serving(sonde, "--backend", f"data=posix,path={disk}", "--backend", "kv=memory") as running:
+            sonde.env["SONDE_STORE_SERVERS"] = running.address
+            (sonde.cwd / "small").write_bytes(b"s" * 100_000)
+            (sonde.cwd / "large").write_bytes(b"l" * 20_000_000)
+            sonde("store", "put", "object:s/small", "small", "--safety", "storage").expect(0)
+            full = sonde("store", "put", "object:s/large", "large").expect(3)
+            assert "object.write s/large" in full.said
+            assert "full" in full.said
+            assert "make room" in full.said
+            sonde("store", "rm", "object:s/large").expect(0)
+            sonde("store", "put", "object:s/again", "small").expect(0)
+            assert piped(sonde, b"", "store", "get", "object:s/small").stdout == b"s" * 100_000
+            assert "full" in sonde("store", "status").expect(0).out
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=False)
+
+
+def test_a_folder_that_may_not_be_written_is_told_of(sonde):
+    (sonde.cwd / "file").write_text("")
+    ran = sonde("store", "serve", "--path", "file").expect(2)
+    assert "file" in ran.said
+    locked = sonde.cwd / "locked"
+    locked.mkdir(mode=0o500)
+    words = ["store", "serve", "--path", "locked/data", "--listen", "127.0.0.1:0"]
+    if os.geteuid() == 0:
+        if not shutil.which("setpriv"):
+            pytest.skip("root may write anywhere, and there is no setpriv to be someone else")
+        sonde.cwd.chmod(0o755)
+        os.chown(locked, 65534, 65534)
+        command = ["setpriv", "--reuid=65534", "--clear-groups", str(PROGRAM), *words]
+        can = subprocess.run([*command[:3], str(PROGRAM), "--version"], capture_output=True, check=False)
+        inside = subprocess.run([*command[:3], "test", "-x", str(sonde.cwd)], check=False)
+        if can.returncode or inside.returncode:
+            pytest.skip("another user cannot run this installation")
+    else:
+        command = [str(PROGRAM), *words]
+    ran = subprocess.run(
+        command, cwd=sonde.cwd, env=sonde.env, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == 3
+    assert "cannot make locked/data: you have no permission to write there" in plain(ran.stderr)
+
+
+def test_json_of_an_error(sonde, service):
+    told = json.loads(sonde("store", "stat", "kv:s/none", "--json").expect(3).out)
+    assert told["error"]["code"] == "store.not_found"
+    assert (told["room"], told["verb"]) == ("store", "stat")
+    both = json.loads(sonde("store", "get", "kv:s/none", "--json").expect(2).out)
+    assert "both want stdout" in both["error"]["what"]

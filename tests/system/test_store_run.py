@@ -1,0 +1,349 @@
+"""`sonde store run` as a user starts it: short real runs, and what becomes of them when something dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sonde_shell import finish, shell
+
+import sonde as library
+from sonde.core.launch import libexec
+from watching import samples_in, wait_for
+
+pytestmark = pytest.mark.skipif(
+    not os.access(libexec() / "sonde-stored", os.X_OK), reason="this build has no storage server"
+)
+
+SHORT = ("--ops", "object.write,kv", "--sizes", "64,4KiB", "--variant", "raw,tcp,plain", "--seed", "3")
+# Never content, so that whatever ends it is what the test does.
+ENDLESS = (
+    *("--ops", "object", "--sizes", "64,4KiB", "--variant", "raw,tcp", "--rule", "fixed:100000000"),
+    *("--cap", "100000000", "--budget", "3min", "--seed", "3"),
+)
+
+
+def servers(sonde) -> list[int]:
+    return [pid for pid, name in sonde.processes().items() if Path(name).name == "sonde-stored"]
+
+
+def probes(sonde) -> list[int]:
+    return [pid for pid, name in sonde.processes().items() if Path(name).name == "sonde-storebench"]
+
+
+def under_way(sonde, name: str = "a") -> None:
+    """Waits until samples of a run are on the disk."""
+    assert wait_for(lambda: samples_in(sonde.cwd / f"{name}.run") > 200)
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """A whole run, a.nc: the shell in its folder, and what it said."""
+    made = shell(tmp_path_factory.mktemp("store"), None)
+    run = next(made)
+    told = run("store", "run", *SHORT, "--budget", "6s", "-o", "a.nc", "--json").expect(0).json
+    assert run.left() == []
+    yield run, told
+    next(made, None)
+
+
+class TestWholeRun:
+    def test_it_says_what_it_measured(self, ran):
+        _, told = ran
+        assert (told["room"], told["verb"], told["schema"], told["dataset"]) == (
+            "store",
+            "run",
+            "store/1",
+            "a.nc",
+        )
+        assert told["complete"]
+        assert told["stop_reason"] in ("budget", "converged")
+        assert told["cells"] == 3 * 6 == len(told["results"])
+        assert not told["findings"]
+        assert not told["warnings"]
+        keys = {
+            "client",
+            "op",
+            "size",
+            "batch",
+            "depth",
+            "transport",
+            "provider",
+            "variant",
+            "ops_s",
+            "mib_s",
+            "ci",
+        }
+        keys |= {"p50_s", "p99_s", "ratio_to_tcp", "ratio_to_raw"}
+        for row in told["results"]:
+            assert keys <= set(row)
+            assert row["ops_s"] > 0
+            assert 0 < row["p50_s"] <= row["p99_s"]
+            assert row["ops_s"] * row["p50_s"] == pytest.approx(row["batch"] * row["depth"])
+        default = [row for row in told["results"] if row["variant"] == "default"]
+        assert [row["transport"] for row in default] == ["tcp"] * 6
+
+    def test_the_dataset_is_sound_and_says_how_it_came_about(self, ran):
+        run, _ = ran
+        run("data", "validate", "a.nc").expect(0)
+        with library.open(run.cwd / "a.nc") as tree:
+            assert tree.attrs["schema"] == "store/1"
+            assert (tree.attrs["backend"], tree.attrs["safety"], tree.attrs["transport"]) == (
+                "null",
+                "network",
+                "tcp",
+            )
+            assert "mpi_library" not in tree.attrs
+            raw = tree["raw"].to_dataset().load()
+        assert list(raw["variant"].values) == ["raw", "tcp", "plain"]
+        assert (raw["n"] > 0).all()
+        for v, c in np.ndindex(*raw["n"].shape):
+            began = raw["t_start"][v, c, : int(raw["n"][v, c])].values
+            assert (np.diff(began) > 0).all()  # one after the other, in the order of time
+        assert np.isfinite(raw["backend"].sel(variant="tcp")[:, 0]).all()
+        assert np.isnan(raw["backend"].sel(variant="raw")).all()
+
+    def test_show_says_the_same_again(self, ran):
+        run, told = ran
+        again = run("store", "show", "a.nc", "--json").expect(0).json
+        assert again["results"] == told["results"]
+        assert again["verdict"] == told["verdict"]
+        full = run("store", "show", "a.nc", "--case", "object.write:4096:1:1", COLUMNS="80").expect(0).out
+        assert all(name in full for name in ("raw", "tcp", "plain", "object write, 4 KiB"))
+        wrong = run("store", "show", "a.nc", "--case", "item").expect(2)
+        assert "object.write:4096:1:1" in wrong.said
+
+    def test_tables_keep_to_80_columns(self, ran):
+        run, _ = ran
+        out = run("store", "show", "a.nc", COLUMNS="80").expect(0).out
+        assert max(map(len, out.splitlines())) <= 80
+
+    def test_a_run_does_not_differ_from_itself(self, ran):
+        run, _told = ran
+        same = run("store", "diff", "a.nc", "a.nc", "--json").expect(0).json
+        assert (same["slower"], same["faster"], same["median_ratio"]) == (0, 0, 1.0)
+        run("store", "check", "a.nc", "--against", "a.nc").expect(0)
+
+    def test_a_limit_that_nothing_keeps_is_a_finding(self, ran):
+        run, _ = ran
+        run("store", "check", "a.nc").expect(2)
+        kept = run("store", "check", "a.nc", "--min-ratio", "0").expect(0)
+        assert "0 findings" in kept.out
+
+    def test_its_report_has_a_section(self, ran):
+        run, _ = ran
+        run("report", "a.nc", "-o", "a.html").expect(0)
+        page = (run.cwd / "a.html").read_text()
+        for title in (
+            "Storage service by transport",
+            "Throughput by size and transport",
+            "Where the time of an iteration",
+        ):
+            assert title in page
+
+    def test_its_table_can_be_had_as_csv(self, ran):
+        run, _ = ran
+        run("data", "convert", "a.nc", "-o", "a.csv").expect(0)
+        head, *rows = (run.cwd / "a.csv").read_text().splitlines()
+        assert {"variant", "case", "rate [1/s]", "ratio_to_tcp"} <= set(head.split(","))
+        assert len(rows) == 18
+
+
+def test_a_dry_run_starts_nothing(sonde):
+    told = sonde("store", "run", "--budget", "60s", "--dry-run", "--json").expect(0).json
+    assert "object.write:4096:1:1" in told["cases"]
+    assert {"raw", "tcp", "plain"} <= set(told["variants"])
+    assert "sonde-storebench" in told["command"]
+    assert list(sonde.cwd.iterdir()) == []
+
+
+def test_a_short_budget_postpones_cases_and_says_so(sonde):
+    told = (
+        sonde("store", "run", "--budget", "5s", "--variant", "raw,tcp", "-o", "a.nc", "--json").expect(0).json
+    )
+    assert told["warnings"][0]["code"] == "store.cases_postponed"
+    assert told["results"][0]["client"] == "object"
+
+
+@pytest.mark.parametrize("backend", ["memory", "posix+lmdb"])
+def test_what_servers_keep_is_removed_with_them(sonde, backend):
+    from sonde.store.run_bench import BACKENDS, offers
+
+    there = offers()
+    if any(text.partition(",")[0] not in there[role] for role, text in BACKENDS[backend].items()):
+        pytest.skip(f"this build has no {backend}")
+    words = ("--ops", "all", "--sizes", "4KiB", "--batch", "1,16", "--variant", "tcp", "--servers", "2")
+    told = (
+        sonde("store", "run", *words, "--backend", backend, "--budget", "6s", "-o", "a.nc", "--json")
+        .expect(0)
+        .json
+    )
+    assert told["complete"]
+    assert told["cells"] == 16
+    assert [path.name for path in sonde.cwd.iterdir()] == ["a.nc"]
+    with library.open(sonde.cwd / "a.nc") as tree:
+        assert (tree.attrs["backend"], tree.attrs["servers"]) == (backend, 2)
+    assert sonde.left() == []
+
+
+def test_a_server_that_runs_already_is_measured_and_left_alone(sonde):
+    server = subprocess.Popen(
+        [
+            str(libexec() / "sonde-stored"),
+            "--listen",
+            "127.0.0.1:0",
+            "--backend",
+            "data=memory",
+            "--backend",
+            "kv=memory",
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=sonde.env,
+    )
+    try:
+        assert server.stdout is not None
+        listen = json.loads(server.stdout.readline())["listen"]
+        words = ("--ops", "item,kv", "--sizes", "64", "--variant", "raw,tcp", "--budget", "4s", "-o", "a.nc")
+        told = sonde("store", "run", "--server", listen, *words, "--json").expect(0).json
+        assert told["complete"]
+        assert server.poll() is None
+        with library.open(sonde.cwd / "a.nc") as tree:
+            assert tree.attrs["server"] == listen
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+def test_nobody_there_is_an_error_and_leaves_nothing(sonde):
+    ran = sonde(
+        "store",
+        "run",
+        "--server",
+        "127.0.0.1:1",
+        *SHORT[2:],
+        "--ops",
+        "object",
+        "--budget",
+        "4s",
+        "-o",
+        "a.nc",
+    )
+    told = ran.expect(4)  # the raw limit was measured all the same
+    assert "127.0.0.1:1" in told.said
+    alone = sonde(
+        *("store", "run", "--server", "127.0.0.1:1", "--ops", "object", "--sizes", "64"),
+        *("--variant", "tcp", "--budget", "4s", "-o", "b.nc"),
+    ).expect(3)
+    assert "no variant could run any case" in alone.said
+    assert sorted(path.name for path in sonde.cwd.iterdir()) == ["a.nc"]
+
+
+def test_keys_that_nobody_keeps_are_incomplete_not_lost(sonde):
+    """A case that fails costs its own cells only."""
+    server = subprocess.Popen(
+        [
+            str(libexec() / "sonde-stored"),
+            "--listen",
+            "127.0.0.1:0",
+            "--backend",
+            "data=null",
+            "--backend",
+            "kv=null",
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=sonde.env,
+    )
+    try:
+        assert server.stdout is not None
+        listen = json.loads(server.stdout.readline())["listen"]
+        words = ("--ops", "kv", "--sizes", "64", "--variant", "tcp", "--budget", "4s", "-o", "a.nc", "--json")
+        told = sonde("store", "run", "--server", listen, *words).expect(4).json
+        assert not told["complete"]
+        assert [row["op"] for row in told["results"]] == ["put"]
+        assert {"store.case_failed", "store.cells_without_data"} <= {
+            warning["code"] for warning in told["warnings"]
+        }
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+class TestEndings:
+    def test_ctrl_c_saves_what_there_is(self, sonde):
+        process = sonde.start("store", "run", *ENDLESS, "-o", "a.nc", "--json")
+        under_way(sonde)
+        process.send_signal(signal.SIGINT)
+        ran = finish(process).expect(130)
+        assert ran.json["warnings"][0]["code"] == "store.interrupted"
+        with library.open(sonde.cwd / "a.nc") as tree:
+            assert tree.attrs["stop_reason"] == "interrupted"
+            assert int(tree["raw"]["n"].sum()) > 200
+        sonde("data", "validate", "a.nc").expect(0)
+        assert [path.name for path in sonde.cwd.iterdir()] == ["a.nc"]
+        assert sonde.left() == []
+
+    def test_ctrl_c_before_the_first_sample_leaves_nothing(self, sonde):
+        process = sonde.start("store", "run", *ENDLESS, "-o", "a.nc")
+        assert wait_for(lambda: (sonde.cwd / "a.run").exists())
+        process.send_signal(signal.SIGINT)
+        ran = finish(process).expect(130)
+        left = sorted(path.name for path in sonde.cwd.iterdir())
+        assert left in ([], ["a.nc"]), ran.err  # it may have been faster than the signal
+        assert sonde.left() == []
+
+    def test_after_kill_9_recover_saves_every_flushed_sample(self, sonde):
+        words = ("--backend", "memory", "-o", "a.nc")
+        process = sonde.start("store", "run", *ENDLESS, *words)
+        under_way(sonde)
+        process.kill()
+        finish(process)
+        assert wait_for(lambda: not servers(sonde) and not probes(sonde))  # the kernel told them
+        kept = samples_in(sonde.cwd / "a.run")
+        assert kept > 200
+        sonde("data", "recover", "a.run").expect(4)
+        with library.open(sonde.cwd / "a.nc") as tree:
+            assert tree.attrs["stop_reason"] == "killed"
+            assert int(tree["raw"]["n"].sum()) == kept
+            assert "summary" in tree.children
+        sonde("data", "validate", "a.nc").expect(0)
+        assert [path.name for path in sonde.cwd.iterdir()] == ["a.nc"]
+
+    def test_a_server_that_is_killed_ends_the_run_and_what_was_measured_stays(self, sonde):
+        process = sonde.start("store", "run", *ENDLESS, "-o", "a.nc", "--json")
+        under_way(sonde)
+        (server,) = servers(sonde)
+        os.kill(server, signal.SIGKILL)
+        ran = finish(process).expect(3)
+        error = json.loads(ran.out)["error"]
+        assert error["code"] == "store.server_died"
+        assert "SIGKILL" in error["what"]
+        assert "a.nc" in error["hint"]
+        with library.open(sonde.cwd / "a.nc") as tree:
+            assert tree.attrs["stop_reason"] == "failed"
+            assert int(tree["raw"]["n"].sum()) > 200
+        assert sonde.left() == []
+
+    def test_a_probe_that_is_killed_leaves_its_samples_and_no_server(self, sonde):
+        process = sonde.start("store", "run", *ENDLESS, "-o", "a.nc", "--json")
+        under_way(sonde)
+        for pid in probes(sonde):
+            os.kill(pid, signal.SIGKILL)
+        ran = finish(process).expect(3)
+        assert "SIGKILL" in json.loads(ran.out)["error"]["what"]
+        with library.open(sonde.cwd / "a.nc") as tree:
+            assert int(tree["raw"]["n"].sum()) > 200
+        assert sonde.left() == []
+
+    def test_a_server_that_does_not_start_leaves_no_folder(self, sonde):
+        ran = sonde(
+            *("store", "run", "--backend", "posix+nothing", "--budget", "3s", "-o", "a.nc"),
+        ).expect(2)
+        assert "there is no backend 'posix+nothing'" in ran.said
+        assert list(sonde.cwd.iterdir()) == []

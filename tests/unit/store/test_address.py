@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sonde.core.errors import UsageError
+from sonde.store.address import KINDS, Address, parse
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("kv:runs/42/input", Address("kv", b"runs", b"42/input")),
+        ("runs/42", Address("kv", b"runs", b"42")),
+        ("object:fields/pressure", Address("object", b"fields", b"pressure")),
+        ("item:results/a:b", Address("item", b"results", b"a:b")),
+        ("kv:runs/%00%ff%25", Address("kv", b"runs", b"\x00\xff%")),
+        ("kv:a%2Fb/c", Address("kv", b"a/b", b"c")),
+        ("kv:a//", Address("kv", b"a", b"/")),
+        ("kv:größe/µ", Address("kv", "größe".encode(), "µ".encode())),
+    ],
+)
+def test_an_address_is_read(text, address):
+    assert parse(text) == address
+
+
+@pytest.mark.parametrize("text", ["kv:runs", "kv:runs/"])
+def test_a_list_may_name_a_whole_space(text):
+    assert parse(text, whole_space=True) == Address("kv", b"runs", b"")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "names no space"),
+        ("kv:", "names no space"),
+        ("kv:/x", "names no space"),
+        ("runs", "names a space only"),
+        ("runs/", "ends behind its space"),
+        ("objekt:a/b", "nearest: object"),
+        ("kv:a/100%", "'%' without two hexadecimal digits"),
+        ("kv:a/%zz", "'%zz'"),
+    ],
+)
+def test_what_is_no_address_is_refused_with_the_reason(text, why):
+    with pytest.raises(UsageError, match=why) as caught:
+        parse(text)
+    assert caught.value.code == "store.bad_address"
+    assert caught.value.hint
+
+
+@given(
+    st.sampled_from(KINDS),
+    st.binary(min_size=1, max_size=63).filter(lambda s: b"\0" not in s),
+    st.binary(min_size=1, max_size=100),
+)
+def test_every_address_is_read_back_as_it_is_shown(kind, space, name):
+    address = Address(kind, space, name)
+    shown = str(address)
+    assert parse(shown) == address
+    assert shown.isprintable()
+    assert " " not in shown
+
+
+def test_a_name_from_a_list_may_be_no_text():
+    listed = b"\xff\x00a".decode("utf-8", "surrogateescape")
+    assert parse("kv:s/", whole_space=True).at(listed) == Address("kv", b"s", b"\xff\x00a")

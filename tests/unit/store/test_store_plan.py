@@ -1,0 +1,194 @@
+"""Plans of the store's bench: cases, variants, what a budget has time for."""
+
+from __future__ import annotations
+
+import pytest
+
+from sonde.core.errors import UsageError
+from sonde.store.plan import (
+    DEFAULT_VARIANTS,
+    MOST_AT_ONCE,
+    OPERATIONS,
+    VARIANTS,
+    Case,
+    Plan,
+    Variant,
+    cases_of,
+    choose_variants,
+    default_cases,
+    fitting,
+    measuring_s,
+    read_operations,
+    read_variant,
+)
+
+EVERY = choose_variants((), ["tcp", "ofi-msg", "ofi-rdm", "ofi-rma"])
+
+
+class TestCases:
+    def test_a_case_reads_what_it_writes(self):
+        for case in default_cases():
+            assert Case.read(case.spec) == case
+
+    @pytest.mark.parametrize(
+        "text", ["", "object.write", "object.put:1:1:1", "disk.write:1:1:1", "object.write:1:1:1:1"]
+    )
+    def test_what_is_no_case_is_refused(self, text):
+        with pytest.raises(UsageError) as told:
+            Case.read(text)
+        assert told.value.code == "store.bad_case"
+
+    def test_a_title_says_batch_and_depth_only_where_there_are(self):
+        assert Case("object", "write", 4096).title == "object write, 4 KiB"
+        assert Case("kv", "get", 4096, 1000, 16).title == "key-value get, 1000 × 4 KiB, 16 under way"
+
+    def test_the_usual_cases_are_those_of_the_bench_that_is_repeated(self):
+        cases = default_cases()
+        assert len(set(cases)) == len(cases)
+        assert not any(case.refused() for case in cases)
+        for client, ops in OPERATIONS.items():
+            for op in ops:
+                own = {(case.size, case.batch) for case in cases if (case.client, case.op) == (client, op)}
+                assert {(64, 1), (4096, 1), (65536, 1), (4 << 20, 1)} <= own
+                assert (4096, 1000 if client == "kv" else 10_000) in own
+
+    def test_a_client_alone_means_all_it_can_do(self):
+        assert read_operations("kv,object.read") == [("kv", "put"), ("kv", "get"), ("object", "read")]
+        assert len(read_operations("all")) == sum(map(len, OPERATIONS.values()))
+
+    def test_a_misspelt_operation_names_the_nearest(self):
+        with pytest.raises(UsageError, match=r"object\.wriet.*nearest: object\.write"):
+            read_operations("object.wriet")
+
+    def test_options_make_every_case_with_every_other(self):
+        cases, warnings = cases_of("object.write", (64, 4096), (1, 10), (1, 4))
+        assert len(set(cases)) == 8
+        assert not warnings
+
+    def test_of_a_product_what_is_too_large_is_left_out_and_named(self):
+        cases, warnings = cases_of("object,kv", (64, 4 << 20), (1, 10_000), None)
+        assert all(case.size * case.batch * case.depth <= MOST_AT_ONCE for case in cases)
+        assert Case("object", "write", 64, 10_000) in cases
+        assert [w.code for w in warnings] == ["store.cases_left_out"]
+        assert "object.write:4194304:10000:1" in warnings[0].evidence
+
+    def test_nothing_left_is_an_error_that_says_why(self):
+        with pytest.raises(UsageError, match="256 MiB") as told:
+            cases_of("object", (4 << 20,), (10_000,), None)
+        assert told.value.code == "store.no_case"
+
+    @pytest.mark.parametrize(
+        ("case", "why"),
+        [
+            (Case("object", "write", 0), "1 B"),
+            (Case("object", "write", 1, 0), "from 1"),
+            (Case("object", "write", 1, 1, 1025), "1024"),
+            (Case("kv", "put", 17 << 20), "16 MiB"),
+            (Case("kv", "put", 65536, 1000), "32 MiB"),
+        ],
+    )
+    def test_limits_of_the_probe_are_known_before_it_starts(self, case, why):
+        assert why in case.refused()
+
+
+class TestVariants:
+    def test_without_libfabric_only_tcp_is_compared(self):
+        assert [v.name for v in choose_variants((), ["tcp"])] == ["raw", "tcp", "plain"]
+
+    def test_with_libfabric_all_usual_ones_are(self):
+        found = choose_variants((), ["tcp", "ofi-msg", "ofi-rdm", "ofi-rma"])
+        assert [v.name for v in found] == list(DEFAULT_VARIANTS)
+        assert found[2].spec == "plain=tcp,nodelay=no,gather=no,clients=object"
+
+    def test_a_list_may_be_given_at_once_or_again(self):
+        assert choose_variants(("raw,tcp", "plain"), []) == tuple(
+            VARIANTS[n] for n in ("raw", "tcp", "plain")
+        )
+
+    def test_a_provider_is_named_behind_a_slash(self):
+        assert read_variant("ofi-rdm/tcp;ofi_rxm") == Variant(
+            "ofi-rdm/tcp;ofi_rxm", "provider", "ofi-rdm", "provider=tcp;ofi_rxm", "ofi-rdm over tcp;ofi_rxm"
+        )
+
+    def test_a_whole_variant_keeps_its_options(self):
+        (variant,) = choose_variants(("mine=tcp,nodelay=no,cork=yes",), [])
+        assert (variant.spec, variant.style) == ("mine=tcp,nodelay=no,cork=yes", "mine")
+
+    @pytest.mark.parametrize("text", ["tpc", "ofi-msg/", "=tcp", "a b=tcp", "mine="])
+    def test_what_is_no_variant_is_refused(self, text):
+        with pytest.raises(UsageError) as told:
+            read_variant(text)
+        assert told.value.code == "store.bad_variant"
+
+    def test_one_name_for_two_is_refused(self):
+        with pytest.raises(UsageError, match="two variants are called 'tcp'"):
+            choose_variants(("tcp", "tcp=tcp,nodelay=no"), [])
+
+    def test_twice_the_same_is_once(self):
+        assert choose_variants(("tcp,tcp",), []) == (VARIANTS["tcp"],)
+
+
+class TestPlan:
+    def test_the_raw_limit_alone_is_no_comparison(self):
+        with pytest.raises(UsageError) as told:
+            Plan((VARIANTS["raw"],), (Case("object", "write", 64),))
+        assert told.value.code == "store.nothing_to_compare"
+
+    def test_an_unknown_rule_is_refused(self):
+        with pytest.raises(UsageError):
+            Plan((VARIANTS["tcp"],), (Case("object", "write", 64),), rule="magic")
+
+    def test_a_short_budget_measures_what_says_most(self):
+        cases = default_cases()
+        few = fitting(cases, EVERY, 5.0)
+        assert few == cases[: len(few)]
+        assert 2 <= len(few) < len(fitting(cases, EVERY, 20.0)) < len(cases)
+        assert fitting(cases, EVERY, measuring_s(60.0, len(cases) * len(EVERY))) == cases
+
+    def test_fewer_variants_leave_time_for_more_cases(self):
+        cases = default_cases()
+        assert len(fitting(cases, EVERY[:2], 5.0)) > len(fitting(cases, EVERY, 5.0))
+
+    def test_a_budget_of_nothing_still_has_two_cases(self):
+        assert len(fitting(default_cases(), EVERY, 0.0)) == 2
+
+    def test_mistakes_are_shown_with_objects_alone_unless_they_are_asked_for(self):
+        for variant in EVERY:
+            slow = variant.style in ("plain", "thesis")
+            assert variant.takes(Case("kv", "put", 64)) != slow
+            assert variant.takes(Case("object", "write", 64))
+        assert Plan(EVERY, tuple(default_cases())).cells < len(EVERY) * len(default_cases())
+        (plain,) = choose_variants(("plain",), [])
+        assert plain.takes(Case("kv", "put", 64))
+
+    def test_what_is_left_out_is_told_with_a_budget_that_has_time_for_it(self):
+        cases = default_cases()
+        few = fitting(cases, EVERY, 5.0)
+        plan = Plan(EVERY, tuple(few), left_out=tuple(cases[len(few) :]))
+        (warning,) = plan.warnings()
+        assert warning.code == "store.cases_postponed"
+        assert f"--budget {plan.full_budget_s():.0f}s" in warning.hint
+        time_s = measuring_s(plan.full_budget_s() - 2, len(cases) * len(EVERY))
+        assert fitting(cases, EVERY, time_s) == cases
+
+    def test_measuring_never_takes_all_of_the_budget_and_never_none(self):
+        plan = Plan(choose_variants((), ["tcp"]), tuple(default_cases()))
+        for left_s in (-3.0, 0.0, 1.0, 5.0, 60.0, 3600.0):
+            assert plan.measuring_s(left_s) >= 0.5
+            assert plan.measuring_s(left_s) < max(left_s, 0.6)
+
+    def test_bursts_are_short_where_there_are_many_cells(self):
+        plan = Plan(choose_variants((), ["tcp"]), tuple(default_cases()))
+        assert plan.burst_s(1.0) < plan.burst_s(20.0) <= plan.burst_s(0.0)
+
+    def test_the_probe_gets_every_variant_case_and_server(self):
+        plan = Plan(choose_variants((), ["tcp"]), tuple(default_cases()[:3]), seed=9)
+        words = plan.argv("/run", 3.0, ["127.0.0.1:1", "127.0.0.1:2"], ["--auth", "token"])
+        pairs = list(zip(words[::2], words[1::2]))
+        assert len(words) % 2 == 0
+        assert [value for name, value in pairs if name == "--server"] == ["127.0.0.1:1", "127.0.0.1:2"]
+        assert [value for name, value in pairs if name == "--variant"] == [v.spec for v in plan.variants]
+        assert [value for name, value in pairs if name == "--case"] == [c.spec for c in plan.cases]
+        assert {("--dir", "/run"), ("--seed", "9"), ("--auth", "token"), ("--safety", "network")} <= set(
+            pairs
+        )

@@ -1,0 +1,305 @@
+"""What is said of a run: from numbers whose truth is known to words, rows and tables."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from bench_runs import made, summary_of, variants
+
+from sonde.core.outcome import Table
+from sonde.store import figures, limits, verdict
+from sonde.store.plan import Case, Plan, default_cases
+
+CASES = (
+    Case("object", "write", 4096),
+    Case("object", "read", 4096),
+    Case("object", "write", 64),
+    Case("object", "write", 4096, 10_000),
+    Case("kv", "put", 4096),
+    Case("kv", "get", 4096, 1000),
+)
+NAMES = ("raw", "tcp", "plain", "ofi-msg", "ofi-rdm", "ofi-rma", "thesis")
+FACTOR = {
+    "raw": 0.5,
+    "tcp": 1.0,
+    "plain": 400.0,
+    "ofi-msg": 1.25,
+    "ofi-rdm": 0.4,
+    "ofi-rma": 1.01,
+    "thesis": 10.0,
+}
+
+
+def plan() -> Plan:
+    return Plan(variants(*NAMES), CASES)
+
+
+def level(variant: int, case: int, epoch: int) -> float:
+    """ofi-rdm is faster than tcp at 4 KiB only; in batches plain costs nothing."""
+    name, of = NAMES[variant], CASES[case]
+    factor = FACTOR[name]
+    if name == "ofi-rdm" and of.size == 64:
+        factor = 1.5
+    if name == "plain" and of.batch > 1:
+        factor = 1.0
+    return 2e-5 * math.sqrt(of.batch) * factor
+
+
+@pytest.fixture(scope="module")
+def summary(tmp_path_factory):
+    return summary_of(tmp_path_factory.mktemp("runs"), plan(), made(plan(), level, 20))
+
+
+class TestLessons:
+    def test_the_best_transport_is_named_size_by_size(self, summary):
+        write, read = verdict.lessons(summary)[:2]
+        assert write["code"] == read["code"] == "store.best_transport"
+        assert "at 64 B tcp" in write["text"]
+        assert "at 4 KiB ofi-rdm (shm), 2.5" in write["text"]
+        assert [(row["size"], row["name"]) for row in write["evidence"]["by_size"]] == [
+            (64, "tcp"),
+            (4096, "ofi-rdm"),
+        ]
+
+    def test_what_plain_tcp_costs_is_told_apart_for_batches(self, summary):
+        (plain,) = [lesson for lesson in verdict.lessons(summary) if lesson["code"] == "store.plain_tcp"]
+        assert "40" in plain["text"]
+        assert "times as slow as tcp in single operations" in plain["text"]
+        assert "no slower in batches" in plain["text"]
+
+    def test_so_is_what_awaiting_costs(self, summary):
+        (thesis,) = [lesson for lesson in verdict.lessons(summary) if lesson["code"] == "store.awaited"]
+        worst = [row["ratio_to_tcp"] for row in thesis["evidence"]["worst"]]
+        assert np.allclose(worst, 0.1, rtol=0.02)
+
+    def test_the_bare_socket_is_the_measure(self, summary):
+        (raw,) = [lesson for lesson in verdict.lessons(summary) if lesson["code"] == "store.against_raw"]
+        assert np.allclose([row["ratio_to_raw"] for row in raw["evidence"]["cases"]], 0.5, rtol=0.02)
+
+    def test_a_difference_that_is_not_beyond_doubt_is_none(self, tmp_path):
+        few = Plan(variants("tcp", "ofi-rdm"), CASES[:1])
+        records = made(few, lambda v, c, e: 2e-5 * (0.8 if v else 1.0), 3)  # three epochs have no interval
+        (lesson,) = verdict.lessons(summary_of(tmp_path, few, records))
+        assert lesson["text"] == "for writes of objects no transport is beyond doubt faster than tcp"
+
+    def test_without_tcp_there_is_none(self, tmp_path):
+        few = Plan(variants("ofi-msg", "ofi-rdm"), CASES[:2])
+        assert verdict.lessons(summary_of(tmp_path, few, made(few, level, 8))) == []
+
+
+class TestRows:
+    def test_every_cell_has_one(self, summary):
+        rows = verdict.rows(summary)
+        assert len(rows) == len(NAMES) * len(CASES)
+        assert len(
+            {(row["name"], row["client"], row["op"], row["size"], row["batch"], row["depth"]) for row in rows}
+        ) == len(rows)
+
+    def test_one_default_a_case_and_transport(self, summary):
+        rows = [row for row in verdict.rows(summary) if row["variant"] == "default"]
+        keys = [
+            (row["client"], row["op"], row["size"], row["batch"], row["depth"], row["transport"])
+            for row in rows
+        ]
+        assert len(set(keys)) == len(keys)
+        assert {row["transport"] for row in rows} == {"tcp", "ofi-msg", "ofi-rdm", "ofi-rma"}
+
+    def test_numbers_agree_with_each_other(self, summary):
+        for row in verdict.rows(summary):
+            operations = row["batch"] * row["depth"]
+            assert row["ops_s"] == pytest.approx(operations / row["p50_s"])
+            assert row["mib_s"] == pytest.approx(row["ops_s"] * row["size"] / 2**20)
+            assert row["ci"][0] <= row["ops_s"] <= row["ci"][1]
+            if row["name"] != "tcp":
+                expected = (
+                    1
+                    / (level(NAMES.index(row["name"]), [c.spec for c in CASES].index(spec(row)), 0) / 2e-5)
+                    * math.sqrt(row["batch"])
+                )
+                assert row["ratio_to_tcp"] == pytest.approx(expected, rel=0.02)
+            else:
+                assert row["ratio_to_tcp"] is None
+                assert row["ratio_to_tcp_ci"] is None
+
+    def test_nothing_in_json_is_nan(self, summary):
+        import json
+
+        json.dumps(verdict.values(summary), allow_nan=False)
+
+
+def spec(row) -> str:
+    return Case(row["client"], row["op"], row["size"], row["batch"], row["depth"]).spec
+
+
+def width(table: Table) -> int:
+    """Columns of the terminal that a table takes, two blanks of margin and three between columns."""
+    widths = [max(len(line[k]) for line in (table.columns, *table.rows)) for k in range(len(table.columns))]
+    return 2 + sum(widths) + 3 * (len(widths) - 1)
+
+
+class TestTables:
+    def test_they_keep_to_80_columns(self, tmp_path):
+        every = Plan(variants(*NAMES), tuple(default_cases()))
+
+        def real(variant: int, case: int, epoch: int) -> float:
+            of = every.cases[case]
+            slow = {"plain": 0.0437, "thesis": 0.0031}.get(NAMES[variant], 2e-5)
+            return slow + of.batch * of.depth * (1e-7 + of.size / 2.3e9)
+
+        told = verdict.tables(summary_of(tmp_path, every, made(every, real, 2)))
+        assert [table.title.partition(":")[0] for table in told[::2]] == [
+            "Object",
+            "Key-value",
+            "Item",
+            "Distributed object",
+        ]
+        assert max(map(width, told)) <= 80
+
+    def test_a_ratio_that_may_be_1_is_marked(self, summary):
+        table = next(t for t in verdict.tables(summary) if t.title.startswith("Object: rate over"))
+        row = next(line for line in table.rows if line[0] == "write 4 KiB")
+        told = dict(zip(table.columns[1:], row[1:]))
+        assert "tcp" not in told
+        assert not told["ofi-rdm"].startswith("~")
+        assert told["ofi-rdm"].startswith("2.5")
+
+    def test_more_variants_than_a_table_holds_make_another(self, tmp_path):
+        many = Plan((*variants(*NAMES), *variants("thesis-tcp")), CASES[:1])
+        told = verdict.tables(summary_of(tmp_path, many, made(many, lambda v, c, e: 3e-5, 2)))
+        assert len([t for t in told if t.title == "Object: MiB/s"]) == 2
+
+    def test_one_case_in_full(self, summary):
+        table = verdict.case_table(summary, 0)
+        assert table.title == "object write, 4 KiB"
+        assert [row[0] for row in table.rows] == list(NAMES)
+
+
+class TestDegenerate:
+    @pytest.fixture
+    def nothing(self, tmp_path):
+        return summary_of(tmp_path, plan(), np.zeros(0, made(plan(), level, 1).dtype))
+
+    def test_nothing_measured_is_said_and_drawn_nowhere(self, nothing):
+        assert verdict.sentence(nothing) == "Nothing was measured."
+        assert verdict.rows(nothing) == []
+        assert verdict.lessons(nothing) == []
+        assert verdict.tables(nothing) == []
+        assert not verdict.sound(nothing)
+        assert figures.figures(nothing) == ()
+        assert [fact.value for fact in figures.facts(nothing)] == ["0 of 0"]
+
+    def test_one_cell_is_enough_for_a_verdict(self, tmp_path):
+        few = Plan(variants("plain"), CASES[:1])
+        found = summary_of(tmp_path, few, made(few, lambda *_: 8e-3, 20))
+        assert verdict.sentence(found) == "Object write, 4 KiB: 125/s over plain."
+
+    @pytest.mark.parametrize(
+        ("rate", "text"),
+        [(0.5, "0.500/s"), (999.4, "999/s"), (1000, "1.00 k/s"), (31_234, "31.2 k/s"), (2.5e6, "2.50 M/s")],
+    )
+    def test_rates_have_three_digits(self, rate, text):
+        assert verdict.rate_text(rate) == text
+
+
+class TestFigures:
+    def test_every_figure_is_sound(self, summary):
+        from sonde.report import prepare
+
+        made_ = figures.figures(summary)
+        assert [figure.id for figure in made_] == [
+            "store-size", "store-operations", "store-ratio", "store-latency", "store-stages"
+        ]  # fmt: skip
+        for figure in made_:
+            prepare.check(figure)
+
+    def test_throughput_is_a_line_a_variant(self, summary):
+        data = figures.by_size(summary).data
+        points = data.isel(series=(data["style"] == "points").values)
+        assert [str(name) for name in points["series"].values] == [
+            verdict.label(summary, v) for v in range(len(NAMES))
+        ]
+        at = points.sel(operation="object write")
+        assert np.allclose(at["x"].values[0], [64, 4096])
+        assert np.isnan(at["y"].values[0]).all()  # the raw limit is a line only
+        assert len(set(points["hue"].values)) == len(NAMES) - 1
+        assert at["y"].values[1] == pytest.approx([64 / 2e-5 / 2**20, 4096 / 2e-5 / 2**20], rel=0.01)
+
+    def test_single_operations_and_batches_stand_side_by_side(self, summary):
+        data = figures.by_operation(summary).data
+        assert list(data["operation"].values) == [
+            "object write",
+            "object read",
+            "key-value put",
+            "key-value get",
+        ]
+        assert list(data["series"].values) == ["single", "batch"]
+        assert np.isnan(data["y"].sel(operation="object read", series="batch")).all()
+        put = data["y"].sel(operation="key-value put", bar="tcp", series="single")
+        assert float(put) == pytest.approx(4096 / 2e-5 / 2**20, rel=0.01)
+
+    def test_stages_leave_out_what_is_slow_on_purpose(self, summary):
+        data = figures.stages(summary).data
+        assert [str(name) for name in data["bar"].values] == ["tcp", "ofi-msg", "ofi-rdm (shm)", "ofi-rma"]
+        assert np.allclose(data["y"].sel(bar="tcp", operation="object write, 4 KiB").sum(), 2e-5, rtol=0.02)
+
+    def test_a_section_names_what_a_reader_must_know(self, tmp_path):
+        from bench_runs import sealed
+
+        import sonde
+
+        with sonde.open(sealed(tmp_path, plan(), made(plan(), level, 8)).path) as tree:
+            section = figures.section(tree, "a.nc")
+        assert section.room == "store"
+        assert section.doubt == ""
+        assert section.verdict.startswith(
+            "Object write, 4 KiB: 50.0 k/s over tcp; best for writes of objects"
+        )
+        assert [table.title for table in section.tables[:2]] == ["What this run teaches", "Variants"]
+        assert any("no slower in batches" in text for (text,) in section.tables[0].rows)
+
+
+class TestLimits:
+    def test_a_run_does_not_differ_from_itself(self, summary):
+        same = limits.diff(summary, summary)
+        assert (same.slower, same.faster, same.findings) == (0, 0, [])
+        assert same.cells == len(NAMES) * len(CASES)
+        assert same.median_ratio == 1.0
+        assert 0 < same.detectable < 0.1
+
+    def test_what_became_slower_is_found_and_nothing_else(self, summary, tmp_path):
+        worse = made(plan(), lambda v, c, e: level(v, c, e) * (1.3 if (v, c) == (4, 0) else 1.0), 20, seed=8)
+        found = limits.diff(summary, summary_of(tmp_path, plan(), worse), ("a.nc", "b.nc"))
+        assert (found.slower, found.faster) == (1, 0)
+        (finding,) = found.findings
+        assert finding.code == "store.slower"
+        assert finding.text.startswith("ofi-rdm is 30% slower in b.nc in object write, 4 KiB")
+        assert finding.next == "sonde store show b.nc --case object.write:4096:1:1"
+        back = limits.diff(summary_of(tmp_path, plan(), worse, "again"), summary)
+        assert (back.slower, back.faster) == (0, 1)
+
+    def test_a_difference_that_matters_to_nobody_is_none(self, summary, tmp_path):
+        little = made(plan(), lambda v, c, e: level(v, c, e) * 1.03, 20, seed=8)
+        found = limits.diff(summary, summary_of(tmp_path, plan(), little))
+        assert found.slower == 0
+        assert limits.diff(summary, summary_of(tmp_path, plan(), little, "again"), matters=0.01).slower > 0
+
+    def test_runs_without_a_common_case_are_not_compared(self, summary, tmp_path):
+        other = Plan(variants(*NAMES), (Case("item", "read", 64),))
+        with pytest.raises(limits.DataError) as told:
+            limits.diff(summary, summary_of(tmp_path, other, made(other, lambda v, c, e: 1e-5, 3)))
+        assert told.value.code == "store.not_comparable"
+
+    def test_another_provider_under_the_same_name_is_told(self, summary, tmp_path):
+        again = summary_of(
+            tmp_path, plan(), made(plan(), level, 20), providers=["", "", "", "", "net", "", ""]
+        )
+        (warning,) = limits.diff(summary, again).warnings
+        assert warning.code == "store.other_provider"
+
+    def test_what_is_below_a_limit_is_found_in_default_variants_only(self, summary):
+        found = limits.below(summary, 0.9, "a.nc")
+        assert {finding.evidence["name"] for finding in found} == {"ofi-msg", "ofi-rdm"}
+        assert all(finding.evidence["ratio_to_tcp"] < 0.9 for finding in found)
+        assert limits.below(summary, 0.1) == []

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from sonde.store import told
+
+ROLE = {
+    "role": "kv",
+    "backend": "lmdb",
+    "detail": "3 keys",
+    "messages": 4,
+    "wait_p50_s": 1e-6,
+    "wait_p99_s": 2e-6,
+    "backend_p50_s": 4e-6,
+    "backend_p99_s": 8e-6,
+    "syncs": 0,
+    "sync_p50_s": 0,
+    "sync_p99_s": 0,
+}
+
+
+def server(**report):
+    return SimpleNamespace(
+        address="n1:5440",
+        roles=["kv"],
+        transport="tcp",
+        provider="",
+        detail="",
+        report={"up_s": 60.0, "auth": "none", "roles": [ROLE], "operations": {"kv.put": 2, "kv.get": 1}}
+        | report,
+    )
+
+
+def test_all_operations_of_all_servers_are_counted():
+    assert told.verdict([server()]) == "1 server answers; 3 operations so far"
+    assert told.verdict([server(), server()]) == "2 servers answer; 6 operations so far"
+    assert told.verdict([server(operations={})]) == "1 server answers; 0 operations so far"
+
+
+def test_what_never_happened_has_no_time():
+    serves, times, facts = told.tables(server(last_error="disk", last_error_s_ago=2.0, refused=3))
+    assert serves.rows == [("keys", "lmdb", "3 keys")]
+    assert times.rows == [("keys", "4", "1.00 µs", "2.00 µs", "4.00 µs", "8.00 µs", "–", "–")]
+    assert dict(facts.rows)["last error"] == "disk (2.00 s ago)"
+    assert "3 refused" in dict(facts.rows)["connections"]
+
+
+def test_a_server_without_roles_has_tables_too():
+    serves, times, facts = told.tables(server(roles=[], operations=None))
+    assert (serves.rows, times.rows) == ([], [])
+    assert dict(facts.rows)["operations"] == "none"
+
+
+def test_a_broken_backend_and_damaged_frames_are_warned_of():
+    sick = server(roles=[ROLE | {"broken": "sync failed: EIO"}], bad_frames=1)
+    assert told.troubled(sick)
+    assert not told.troubled(server())
+    assert [warning.code for warning in told.warnings([sick, server()])] == [
+        "store.broken",
+        "store.bad_frames",
+    ]
+    assert "EIO" in told.warnings([sick])[0].evidence
