@@ -19,10 +19,14 @@ extern const H5VL_object_class_t object_calls;
 /// Pushes one entry; `major` is HDF5's name of the kind of thing that failed.
 void push_error(const char* function, hid_t major, Why why, const char* text);
 
+/// How deep in calls from HDF5 this thread is: an operation may make HDF5 call again.
+inline thread_local int call_depth = 0;
+
 /// Runs a call; what it throws goes on the error stack, and `bad` to HDF5.
 template <typename R, typename F>
 R guarded(const char* function, hid_t major, R bad, F&& call) noexcept {
   R result = bad;
+  ++call_depth;
   auto run = [&](auto&& part) {
     try {
       part();
@@ -38,10 +42,8 @@ R guarded(const char* function, hid_t major, R bad, F&& call) noexcept {
     }
   };
   run([&] { result = call(); });
-  try {
+  if (--call_depth == 0) {
     close_unclaimed();
-  } catch (const std::exception&) {
-    // A file that a link led to, read-only or unchanged: nothing of it can be lost.
   }
   return result;
 }

@@ -1,6 +1,5 @@
 #include "store/h5/connector.hpp"
 
-#include <pthread.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -157,7 +156,14 @@ std::shared_ptr<Service> open_service(std::string_view settings) {
   return service;
 }
 
-void close_services() { services().clear(); }
+void close_services() {
+  for (auto& [label, service] : services()) {
+    if (!service->ours()) {
+      new std::shared_ptr<Service>(service);  // never to be closed here: its sockets are the parent's too
+    }
+  }
+  services().clear();
+}
 
 std::shared_ptr<Service> service_of(hid_t access) {
   std::string settings;

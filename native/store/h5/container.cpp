@@ -1,7 +1,5 @@
 #include "store/h5/container.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cinttypes>
@@ -238,6 +236,10 @@ Container::Container(std::shared_ptr<Service> service, std::string name, std::st
 
 Container::~Container() {
   // Its owner has flushed it, or been told why that failed. What the network still holds of our memory must be given up first.
+  if (!service_->ours()) {
+    static_cast<void>(flying_.release());
+    static_cast<void>(filling_.release());
+  }
   flying_.reset();
   filling_.reset();
   open_files().erase({service_->label, name_});
@@ -348,6 +350,9 @@ void Container::check_writable() const {
 }
 
 void Container::check_health() const {
+  if (!service_->ours()) {
+    fail(Why::in_use, "'" + name_ + "' was opened before fork(), by the parent process; hint: open it again in the child");
+  }
   if (broken_) {
     fail(Why::io, *broken_);
   }

@@ -22,6 +22,8 @@
 ///
 /// Thread rule: HDF5 serialises all calls of its library, and these with them.
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdint>
 #include <list>
@@ -46,7 +48,10 @@ inline constexpr ObjectId root_id = 1;
 /// Where files are and how they get there: the client and what the connector's own settings say.
 struct Service {
   explicit Service(Client opened) : client(std::move(opened)) {}
+  /// Connections belong to the process that made them: after fork() the child must not touch its parent's.
+  bool ours() const { return process == getpid(); }
   Client client;
+  pid_t process = getpid();
   std::string label;                          ///< the settings it came from; two with the same label are one
   std::uint64_t stripe_bytes = 1u << 20;
   std::uint64_t chunk_cache_bytes = 64u << 20;  ///< of one dataset

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "store/h5/calls.hpp"
 #include "store/h5/codec.hpp"
 #include "store/h5/group.hpp"
 
@@ -33,6 +34,10 @@ void close_if_done(const FilePtr& file) noexcept {
     return;
   }
   const auto keep = file;  // the argument may be the map's own
+  if (call_depth > 1) {
+    unclaimed().push_back(keep);  // the call that is under way may be about to open something in it
+    return;
+  }
   files().erase(keep->native);
   try {
     keep->container->flush(false);
@@ -102,7 +107,7 @@ FilePtr find_file(const void* native) {
   return at == files().end() ? nullptr : at->second;
 }
 
-void close_unclaimed() {
+void close_unclaimed() noexcept {
   const auto files = std::move(unclaimed());
   unclaimed().clear();
   for (const auto& file : files) {

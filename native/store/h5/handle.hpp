@@ -72,8 +72,8 @@ struct Seat {
 FilePtr open_file(const std::string& name, unsigned intent, hid_t access, bool create, Container::Create how, hid_t properties);
 std::shared_ptr<Service> service_of(hid_t access);
 FilePtr find_file(const void* native);
-/// Closes files that a link led to and that nothing was opened in. Called when a call from HDF5 ends.
-void close_unclaimed();
+/// Closes files that a link led to and that nothing was opened in. Called when the outermost call from HDF5 ends.
+void close_unclaimed() noexcept;
 /// The identifier of the file is to be closed. Throws where what was written cannot be flushed, the first time: HDF5 then
 /// keeps the identifier, and closes it again, at the latest at its end; nothing may be freed before.
 void close_file(const FilePtr& file);
