@@ -326,6 +326,28 @@ print([int(h5py.File(f"{{name}}.{{k}}", "r")["mine"][()]) for k in range(3)])
     assert told == ["[0, 0, 0]", "[0, 1, 2]"]
 
 
+def test_a_child_of_fork_leaves_the_files_of_its_parent_alone(server: Server, tmp_path: Path) -> None:
+    told = code(
+        f"servers={server.address}",
+        f"""
+f = h5py.File({str(tmp_path / "x.h5")!r}, "w")
+f["x"] = np.arange(10)
+pid = os.fork()
+if pid == 0:
+    try:
+        f["x"][:]
+    except OSError as error:
+        print("before fork()" in str(error), flush=True)
+    sys.exit(0)  # and all that is open is closed
+os.waitpid(pid, 0)
+f["y"] = f["x"][:] * 2
+f.close()
+print(h5py.File({str(tmp_path / "x.h5")!r}, "r")["y"][9])
+""",
+    ).stdout.splitlines()
+    assert told == ["True", "18"]
+
+
 def test_a_file_made_anew_or_deleted_leaves_nothing_behind(tmp_path: Path) -> None:
     store = tmp_path / "store"
     name = str(tmp_path / "x.h5")
