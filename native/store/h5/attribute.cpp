@@ -116,13 +116,14 @@ herr_t read(void* opened, hid_t memory_type, void* into, hid_t transfer, void**)
       if (needs_background(type, memory_type)) {
         background.assign(static_cast<const std::byte*>(into), static_cast<const std::byte*>(into) + n * target_size);
       }
-      const auto converted = H5Tconvert(type, memory_type, n, memory.data(), background.empty() ? nullptr : background.data(), transfer);
-      unpack.free_all();
-      if (converted < 0) {
+      if (H5Tconvert(type, memory_type, n, memory.data(), background.empty() ? nullptr : background.data(), transfer) < 0) {
         fail(Why::type, "HDF5 cannot convert the attribute's data to the type in memory");
       }
     }
     std::memcpy(into, memory.data(), n * target_size);
+    if (same) {
+      unpack.release();  // it is the caller's now
+    }
   });
 }
 
@@ -148,9 +149,9 @@ herr_t write(void* opened, hid_t memory_type, const void* from, hid_t transfer, 
         unpack.unpack(layout, reinterpret_cast<const std::byte*>(attribute.data.data()), n, background.data());
       }
       if (H5Tconvert(memory_type, type, n, converted.data(), background.empty() ? nullptr : background.data(), transfer) < 0) {
-        unpack.free_all();
         fail(Why::type, "HDF5 cannot convert the data to the attribute's type");
       }
+      unpack.release();  // it is in the converted elements now
       source = converted.data();
     }
     std::string data(n * layout.stored_bytes(), '\0'), heap;

@@ -141,9 +141,7 @@ Id DatasetIo::properties(const ReferenceCodec& references) {
     auto unpack = unpacker(&references);
     std::vector<std::byte> value(layout_.memory_bytes());
     unpack.unpack(layout_, reinterpret_cast<const std::byte*>(object_.fill.data()), 1, value.data());
-    const herr_t set = H5Pset_fill_value(list, type_, value.data());
-    unpack.free_all();
-    need_ok(set, "the fill value");
+    need_ok(H5Pset_fill_value(list, type_, value.data()), "the fill value");
   }
   return list;
 }
@@ -569,9 +567,9 @@ void DatasetIo::write(hid_t memory_type, hid_t memory_space, hid_t file_space, h
       background = read_elements(file_space, n, transfer, old);
     }
     if (H5Tconvert(memory_type, type_, n, gathered.data(), background.empty() ? nullptr : background.data(), transfer) < 0) {
-      old.free_all();
       fail(Why::type, "HDF5 cannot convert the data to the dataset's type");
     }
+    old.release();  // it is in the converted elements now
   }
   if (layout_.plain()) {
     write_stored(file_space, {source, n * layout_.stored_bytes()});
@@ -623,18 +621,19 @@ void DatasetIo::read(hid_t memory_type, hid_t memory_space, hid_t file_space, hi
         need_ok(H5Dgather(memory.space, into, memory_type, background.size(), background.data(), nullptr, nullptr), "to gather a selection");
       }
     }
-    const auto converted = H5Tconvert(type_, memory_type, n, elements.data(), background.empty() ? nullptr : background.data(), transfer);
-    unpack.free_all();
-    if (converted < 0) {
+    if (H5Tconvert(type_, memory_type, n, elements.data(), background.empty() ? nullptr : background.data(), transfer) < 0) {
       fail(Why::type, "HDF5 cannot convert the dataset's data to the type in memory");
     }
   }
   if (memory.contiguous) {
     std::memcpy(target, elements.data(), n * target_size);
-    return;
+  } else {
+    Whole whole{elements.data(), n * target_size};
+    need_ok(H5Dscatter(hand_over, &whole, memory_type, memory.space, into), "to scatter a selection");
   }
-  Whole whole{elements.data(), n * target_size};
-  need_ok(H5Dscatter(hand_over, &whole, memory_type, memory.space, into), "to scatter a selection");
+  if (same) {
+    unpack.release();  // it is the caller's now; a conversion has made copies for the caller
+  }
 }
 
 void DatasetIo::map_references(const std::function<std::uint64_t(std::uint64_t)>& map) {
@@ -662,9 +661,7 @@ std::uint64_t DatasetIo::variable_bytes(hid_t file_space, const ReferenceCodec* 
   }
   auto unpack = unpacker(references);
   read_elements(file_space, n, H5P_DATASET_XFER_DEFAULT, unpack);
-  const auto total = unpack.handed_out();
-  unpack.free_all();
-  return total;
+  return unpack.handed_out();
 }
 
 // ---- extent and raw chunks

@@ -94,6 +94,11 @@ std::string fill_of(hid_t creation, hid_t type, const ElementLayout& layout, std
   need_ok(H5Pget_fill_value(creation, type, memory.data()), "the fill value in the dataset's type");
   std::string fill(layout.stored_bytes(), '\0');
   Packer(0, heap, &codec).pack(layout, memory.data(), 1, reinterpret_cast<std::byte*>(fill.data()));
+  if (!layout.plain()) {
+    const hsize_t one = 1;
+    const Id line = need_id(H5Screate_simple(1, &one, nullptr), "a dataspace");
+    H5Treclaim(type, line, H5P_DEFAULT, memory.data());
+  }
   return fill;
 }
 

@@ -272,11 +272,10 @@ std::byte* Unpacker::allocate(std::size_t bytes) {
   return static_cast<std::byte*>(block);
 }
 
-void Unpacker::free_all() {
+Unpacker::~Unpacker() {
   for (void* const block : blocks_) {
     std::free(block);
   }
-  blocks_.clear();
 }
 
 // Level by level, so that the heap is read once for all that lies on a level, not once for each element.

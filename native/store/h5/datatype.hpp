@@ -111,8 +111,8 @@ class Packer {
   const ReferenceCodec* references_;
 };
 
-/// The way back. All memory it hands out is from malloc: who takes the elements frees it (H5Treclaim does), else
-/// free_all().
+/// The way back. What elements point to is from malloc and goes with the Unpacker, unless it is released to whoever takes
+/// the elements, and frees it (H5Treclaim does).
 class Unpacker {
  public:
   struct Want {
@@ -121,8 +121,11 @@ class Unpacker {
   };
   using ReadHeap = std::function<void(const std::vector<Want>& wants)>;
   Unpacker(ReadHeap read, const ReferenceCodec* references) : read_(std::move(read)), references_(references) {}
+  Unpacker(const Unpacker&) = delete;
+  Unpacker& operator=(const Unpacker&) = delete;
+  ~Unpacker();
   void unpack(const ElementLayout& layout, const std::byte* stored, std::size_t n, std::byte* memory);
-  void free_all();
+  void release() { blocks_.clear(); }
   std::uint64_t handed_out() const { return handed_out_; }  ///< bytes
 
  private:
