@@ -304,9 +304,10 @@ class Client:
         data: NDArray[np.uint8] = batch[0].data
         wanted = np.dtype(dtype)
         if data.size % wanted.itemsize:
+            of = "/".join(batch.operation(0)[1:])
             raise UsageError(
                 "store.bad_value",
-                f"{data.size} B of {'/'.join(batch.operation(0)[1:])} are no whole number of {wanted} ({wanted.itemsize} B each)",
+                f"{data.size} B of {of} are no whole number of {wanted} ({wanted.itemsize} B each)",
                 "read them as dtype='u1', or give another length",
             )
         return data.view(wanted)
