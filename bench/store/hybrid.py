@@ -31,7 +31,7 @@ def rows() -> list[dict]:
                 value = chosen["ops_s"] / max(found) if chosen and found else None
                 out.append(
                     row(
-                        f"{op}, {shown(size, 1)}: ofi-rma ({provider}) with its threshold against the better of messages and reads",
+                        f"{op}, {shown(size, 1)}: ofi-rma ({provider}), its threshold against the better of both",
                         ">= 0.9",
                         value,
                         None,

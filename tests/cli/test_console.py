@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from sonde.cli.console import Console, foreseen, plain
-from sonde.core.errors import Exit, Finding
+from sonde.core.errors import Exit, Finding, UsageError
 from sonde.core.events import NullProgress
 from sonde.core.options import Settings
 from sonde.core.outcome import Outcome, Table
@@ -202,6 +202,59 @@ def test_text_that_looks_like_markup_is_printed_as_it_is():
     text = "[bold]not bold[/bold] :smile: [n01]"
     out = printed(Outcome("net", "run", text, lines=[text], tables=[Table(text, (text,), [(text,)])]))
     assert out.count(text) == 5
+
+
+class Pipe(io.StringIO):
+    """A stream that takes bytes, too; a terminal or not."""
+
+    def __init__(self, terminal: bool) -> None:
+        super().__init__()
+        self.buffer, self.terminal = io.BytesIO(), terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+@pytest.mark.parametrize("pieces", [[b"\x00\xff", b"b"], [], ["µ".encode()[:1], "µ".encode()[1:]]])
+def test_bytes_are_poured_as_they_come(pieces):
+    out = Pipe(terminal=False)
+    Console(Settings(), out, io.StringIO()).show(Outcome("store", "get", stream=iter(pieces)))
+    assert out.buffer.getvalue() == b"".join(pieces)
+    assert out.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("pieces", "text"),
+    [
+        ([b"a\tb\r\n"], True),
+        (["µ".encode()[:1], "µ\n".encode()[1:]], True),
+        ([b"\xff"], False),
+        ([b"\x1b[2J"], False),
+        ([b"a\0"], False),
+        ([b"good ", b"\xc3("], False),
+    ],
+)
+def test_a_terminal_gets_text_only(pieces, text):
+    out = Pipe(terminal=True)
+    console = Console(Settings(), out, io.StringIO())
+    if text:
+        console.show(Outcome("store", "get", stream=iter(pieces)))
+        assert out.buffer.getvalue() == b"".join(pieces)
+    else:
+        with pytest.raises(UsageError, match="stdout is a terminal"):
+            console.show(Outcome("store", "get", stream=iter(pieces)))
+        assert pieces[-1] not in out.buffer.getvalue()
+
+
+def test_what_cannot_wait_is_said_on_stderr_at_once():
+    err = io.StringIO()
+    console = Console(Settings(), io.StringIO(), err)
+    console.settings.say("listening on 127.0.0.1:5440: " + "objects in a folder, " * 5 + "keys")
+    console.settings.say("  sonde store status --server 127.0.0.1:5440" + " --long" * 10)
+    lines = err.getvalue().splitlines()
+    assert max(map(len, lines[:-1])) <= 80
+    assert lines[-1].endswith("--long")
+    assert len(lines[-1]) > 80
 
 
 def test_an_outcome_without_anything_prints_nothing():

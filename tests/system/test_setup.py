@@ -115,6 +115,8 @@ def test_without_apt_it_names_what_is_missing(
     rows = [line.split(maxsplit=1) for line in ran.stdout.replace("  missing ", "").splitlines()]
     assert ["c++", "needed"] in rows
     assert ["hwloc.h", "ranks will not know which cores share a cache"] in rows
+    assert ["isa-l/crc.h", "the store will not be built"] in rows
+    assert ["rdma/fabric.h", "the store will talk over TCP only"] in rows
     assert "error: set-up: cannot go on without c++ python venv Python.h" in ran.stderr
     line = next(line for line in ran.stderr.splitlines() if "hint:" in line)
     assert f"hint: as root: {install} " in line

@@ -230,6 +230,80 @@ def test_bytes_are_kept_from_a_terminal(sonde, service):
     assert "stdout is a terminal" in plain(said)
 
 
+# ---- tables
+
+
+@pytest.fixture
+def lab(sonde):
+    """A server with a table of thirty runs."""
+    from sonde._store import backends
+
+    if "sqlite" not in backends("db"):
+        pytest.skip("built without SQLite")
+    (sonde.cwd / "tables").mkdir()
+    with serving(sonde, "--backend", f"db=sqlite,path={sonde.cwd / 'tables'}") as running:
+        sonde.env["SONDE_STORE_SERVERS"] = running.address
+        with connected(running) as client:
+            runs = client.define(
+                "lab", "runs", {"case": "text", "step": "int64", "residual": "float64", "raw": "blob"}
+            )
+            rows = [
+                {"case": f"cavity {k}", "step": k, "residual": 1 / (k + 1), "raw": bytes([k])}
+                for k in range(30)
+            ]
+            runs.insert([*rows, {"case": "none"}])
+        yield running
+
+
+def test_rows_of_a_table_are_shown(sonde, lab):
+    words = (
+        "store",
+        "query",
+        "lab/runs",
+        "--where",
+        "step >= 10",
+        "--where",
+        "case like cavity 1%",
+        "--order",
+        "-step",
+    )
+    shown = sonde(*words, "--limit", "2", COLUMNS="80").expect(0)
+    assert "2 rows of table:lab/runs, and there are more" in shown.out
+    assert max(map(len, shown.out.splitlines())) <= 80
+    assert shown.out.index("cavity 19") < shown.out.index("cavity 18")
+    assert "raise --limit" in shown.said
+    told = sonde(*words, "--json").expect(0).json
+    assert [row["step"] for row in told["rows"]] == list(range(19, 9, -1))
+    assert told["rows"][0] == {"_id": 20, "case": "cavity 19", "step": 19, "residual": 0.05, "raw": "Ew=="}
+    assert not told["cut"]
+    some = (
+        sonde("store", "query", "lab/runs", "--where", "step is null", "--fields", "case", "--json")
+        .expect(0)
+        .json
+    )
+    assert some["rows"] == [{"_id": 31, "case": "none"}]
+    nothing = sonde("store", "query", "table:lab/runs", "--where", "step > 99").expect(0)
+    assert "0 rows" in nothing.out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("lab/none",), 3, "lab/none"),
+        (("lab",), 2, "names a space only"),
+        (("kv:lab/runs",), 2, "table:SPACE/NAME"),
+        (("lab/runs", "--where", "stp > 1"), 2, "no field 'stp'"),
+        (("lab/runs", "--where", "step"), 2, "no condition"),
+        (("lab/runs", "--order", "stp"), 2, "no field 'stp' (nearest: step)"),
+        (("lab/runs", "--fields", "case,stp"), 2, "no field 'stp'"),
+        (("lab/runs", "--limit", "0"), 2, "from 1 up"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_a_query_that_makes_no_sense_is_told(sonde, lab, words, code, told):
+    assert told in sonde("store", "query", *words).expect(code).said
+
+
 # ---- status and metrics
 
 
@@ -443,6 +517,8 @@ def test_a_port_that_is_taken_is_told_of(sonde, service):
 
 def test_ctrl_c_ends_a_client_that_waits(sonde):
     """A server that is stopped answers nobody: Ctrl-C must not have to wait for the timeout."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        pytest.skip("SIGINT is ignored here, as in a shell's background jobs")
     with serving(sonde, "--memory") as running, connected(running) as client:
         client.put("s", "k", b"v" * 100)
         os.kill(running.pid, signal.SIGSTOP)
@@ -597,6 +673,21 @@ def test_a_full_disk_is_told_and_the_server_goes_on(sonde):
             sonde("store", "put", "object:s/again", "small").expect(0)
             assert piped(sonde, b"", "store", "get", "object:s/small").stdout == b"s" * 100_000
             assert "full" in sonde("store", "status").expect(0).out
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=False)
+
+
+@pytest.mark.root
+def test_a_read_only_file_system_is_told_of(sonde):
+    disk = sonde.cwd / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,ro", "tmpfs", str(disk)], check=False).returncode:
+        pytest.skip("no tmpfs can be mounted here")
+    try:
+        ran = sonde("store", "serve", "--path", "disk/data").expect(3)
+        assert "cannot make disk/data: the file system there is read-only" in ran.said
+        ran = sonde("store", "serve", "--backend", "data=posix,path=disk").expect(3)
+        assert "disk" in ran.said
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=False)
 

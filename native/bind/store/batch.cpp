@@ -64,6 +64,12 @@ class PyBatch {
   std::size_t status(nb::handle space, nb::handle name) { return plain({Code::object_status, 0, {}, {}, 0, 0, {}, {}}, space, name); }
   std::size_t truncate(nb::handle space, nb::handle name, std::uint64_t size) { return plain({Code::object_truncate, 0, {}, {}, 0, size, {}, {}}, space, name); }
   std::size_t remove_object(nb::handle space, nb::handle name) { return plain({Code::object_remove, 0, {}, {}, 0, 0, {}, {}}, space, name); }
+  /// An operation on a table; `data` as db.hpp encodes it.
+  std::size_t table(const std::string& operation, nb::handle space, nb::handle name, nb::handle data, std::uint64_t offset, std::uint64_t length) {
+    for (const Code code : {Code::db_define, Code::db_describe, Code::db_undefine, Code::db_insert, Code::db_update, Code::db_remove, Code::db_query})
+      if (operation == name_of(code)) return write_op({code, 0, {}, {}, offset, length, {}, {}}, space, name, data);
+    raise({"store.bad_value", "'" + operation + "' is no operation on a table", "see Table"});
+  }
 
   void start() {
     free_now();
@@ -273,6 +279,7 @@ void bind_batch(nb::module_& m) {
       .def("status", &PyBatch::status, nb::arg("space"), nb::arg("name"))
       .def("truncate", &PyBatch::truncate, nb::arg("space"), nb::arg("name"), nb::arg("size"))
       .def("remove_object", &PyBatch::remove_object, nb::arg("space"), nb::arg("name"))
+      .def("table", &PyBatch::table, nb::arg("operation"), nb::arg("space"), nb::arg("name"), nb::arg("data"), nb::arg("offset") = 0, nb::arg("length") = 0)
       .def("start", &PyBatch::start)
       .def("wait", &PyBatch::wait)
       .def("run", &PyBatch::run)

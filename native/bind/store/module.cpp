@@ -86,6 +86,7 @@ NB_MODULE(_store, m) {
   bind_client(m);
   bind_batch(m);
   bind_items(m);
+  bind_tables(m);
   m.def("backends", [](const std::string& role) { return backend_names(role_named(role)); }, nb::arg("role"),
         "Names of the backends of a role that this build and loaded modules have.");
   m.def("transports", [] {

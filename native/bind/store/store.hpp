@@ -89,5 +89,6 @@ auto away(Work&& work) {
 void bind_client(nb::module_& m);
 void bind_batch(nb::module_& m);
 void bind_items(nb::module_& m);
+void bind_tables(nb::module_& m);
 
 }  // namespace sonde::store::py

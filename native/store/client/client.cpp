@@ -106,8 +106,9 @@ struct Client::Impl {
       for (const std::uint32_t k : x.places) ops.push_back(x.ops[k]);
       at.backend->execute(x.places.empty() ? x.ops : std::span<const Op>(ops), x.safety, outcomes, *x.arena);
       if (turn) turn.unlock();
-      const bool sync = x.safety == Safety::storage;
-      const bool synced = !sync || bool(at.backend->sync(false));
+      const bool all = std::any_of(x.ops.begin(), x.ops.end(), [](const Op& op) { return op.code == Code::sync; });
+      const bool sync = all || x.safety == Safety::storage;
+      const bool synced = !sync || bool(at.backend->sync(all));
       for (std::uint32_t k = 0; k < x.size(); ++k) {
         x.outcomes[x.place(k)] = outcomes[k];
         if (!synced && outcomes[k].status == Status::ok) x.outcomes[x.place(k)].status = Status::io_error;

@@ -8,15 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "store/conformance/check.hpp"
 #include "store/backend.hpp"
 
 namespace sonde::store::conformance {
-
-struct Check {
-  std::string name;     ///< "kv: an exclusive put that fails undoes its batch"
-  bool passed = false;
-  std::string message;  ///< what was seen instead; empty when passed
-};
 
 /// Opens the backend over what is there, with these settings besides its own. It is called again after the one before was
 /// settled and destroyed, and must then find what that left if its caps() say durable.

@@ -9,15 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "store/conformance/check.hpp"
 #include "store/transport.hpp"
 
 namespace sonde::store::conformance {
-
-struct Check {
-  std::string name;
-  bool passed = false;
-  std::string message;  ///< what was expected and what was seen; empty where it passed
-};
 
 struct TransportPlan {
   LinkOptions options;

@@ -104,17 +104,20 @@ void Reactor::run() {
   std::int64_t looked_ns = now_ns();
   unsigned turns = 0;
   for (;;) {
-    bool rest = true;
-    for (std::size_t k = 0; k < polled_.size(); ++k)
-      if (!polled_[k]->arm()) rest = false;
+    // A fabric's link is asked again and again while something goes on; once it says that it can sleep it costs nothing until
+    // its descriptor wakes it. One without a descriptor of its own is looked at every 20 ms all the same: its bell may be late.
+    bool rest = true, deaf = false;
+    for (Session* s : polled_) {
+      rest &= s->arm();
+      deaf |= s->own_fd() < 0;
+    }
     dropped_.clear();
-    const int wait_ms = !rest ? 0 : !polled_.empty() ? 20 : stopping_ ? 5 : 1000;
+    const int wait_ms = !rest ? 0 : deaf ? 20 : stopping_ ? 5 : 1000;
     const int n = ::epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), wait_ms);
-    // Fabrics that have nothing to sleep on are asked every time.
-    if (!polled_.empty()) {
+    if (!rest || n == 0) {
       const std::vector<Session*> asked = polled_;
       for (Session* s : asked)
-        if (sessions_.contains(s)) s->ready();
+        if (sessions_.contains(s) && (n == 0 || !s->armed())) s->ready();
     }
     for (int k = 0; k < n; ++k) {
       auto* s = static_cast<Session*>(events[static_cast<std::size_t>(k)].data.ptr);

@@ -62,9 +62,13 @@ std::uint32_t Session::events() const {
   return (wanted & POLLIN ? EPOLLIN : 0u) | (wanted & POLLOUT ? EPOLLOUT : 0u);
 }
 
-bool Session::arm() { return !alive_ || !own_link_ || own_link_->arm(); }
+bool Session::arm() {
+  if (!armed_) armed_ = !alive_ || !own_link_ || own_link_->arm();
+  return armed_;
+}
 
 void Session::ready() {
+  armed_ = false;
   for (bool again = true; again && alive_ && !upgrading_;) {
     link_->progress();
     if (alive_ && control_ && !control_->heard()) closed(*tcp_, nullptr);

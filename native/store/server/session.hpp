@@ -49,8 +49,9 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
 
   /// Something may have come, or may go out.
   void ready();
-  /// The same, when the link has nothing to sleep on: true when it may sleep now.
+  /// Of a fabric's link: true when it may sleep now, which then holds until ready().
   bool arm();
+  bool armed() const { return armed_; }
   bool needs_arm() const { return own_link_ != nullptr; }
   /// Descriptors to watch; -1 for none.
   int fd() const { return tcp_ ? tcp_->wait_fd() : -1; }
@@ -111,7 +112,7 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   std::shared_ptr<Transport> transport_;
   Link* link_ = nullptr;
   State state_ = State::hello;
-  bool alive_ = true, upgrading_ = false, checksum_ = true, receiving_ = true, posted_ = false;
+  bool alive_ = true, upgrading_ = false, checksum_ = true, receiving_ = true, posted_ = false, armed_ = false;
   std::int64_t since_ns_;
   LinkOptions link_options_;
   std::string client_, client_nonce_, nonce_, wanted_transport_;

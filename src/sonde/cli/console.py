@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 import os
 import re
@@ -120,8 +121,9 @@ class Console:
         """Writes bytes to stdout. A terminal is not fed what would garble it, nor asked to show it in part."""
         raw = self.out.buffer
         guarded = _is_terminal(self.out)
+        decoder = codecs.getincrementaldecoder("utf-8")()
         for piece in stream:
-            if guarded and not _is_text(piece):
+            if guarded and not _readable(piece, decoder):
                 raise UsageError(
                     "core.binary",
                     "this is no text, and stdout is a terminal",
@@ -238,10 +240,12 @@ def _trimmed(line: str) -> str:
     return re.sub(r"(?: |\x1b\[[0-9;]*m)+$", lambda end: end[0].replace(" ", ""), line)
 
 
-def _is_text(piece: bytes) -> bool:
-    """Whether a terminal can show it. Characters that a piece's ends cut are no fault."""
-    text = piece.decode("utf-8", "replace").strip("\ufffd")
-    return all(char.isprintable() or char in "\t\n\r" for char in text) and "\ufffd" not in text
+def _readable(piece: bytes, decoder: codecs.IncrementalDecoder) -> bool:
+    """Whether a terminal can show it. The decoder keeps a character that a piece's end cuts."""
+    try:
+        return all(char.isprintable() or char in "\t\n\r" for char in decoder.decode(piece))
+    except UnicodeDecodeError:
+        return False
 
 
 def _is_terminal(stream: TextIO) -> bool:

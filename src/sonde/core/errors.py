@@ -15,7 +15,7 @@ class Exit(IntEnum):
     """Exit codes of `sonde`, the same for every command."""
 
     DONE = 0  # a cap or a budget reached is data, not an error
-    FINDING = 1  # only check, diff, noise run
+    FINDING = 1  # only check, diff, noise run, store conformance
     USAGE = 2
     ENVIRONMENT = 3
     INCOMPLETE = 4  # saved, but a requested cell has no data

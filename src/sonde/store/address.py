@@ -11,8 +11,8 @@ ends the space, which holds one of its own as %2F. What lists print can be typed
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote_to_bytes
 
 from sonde.core.errors import UsageError, nearest
 
@@ -37,8 +37,8 @@ class Address:
         return Address(self.kind, self.space, raw)
 
 
-def parse(text: str, whole_space: bool = False) -> Address:
-    """An address from what was typed.
+def parse(text: str, whole_space: bool = False, kinds: Sequence[str] = KINDS) -> Address:
+    """An address from what was typed. kinds: those allowed; the first need not be written.
 
     whole_space: a list, which needs no name: "kv:runs", "kv:runs/" and "kv:runs/42" are all good.
 
@@ -48,18 +48,21 @@ def parse(text: str, whole_space: bool = False) -> Address:
     """
     space, slash, name = text.partition("/")
     head, colon, rest = space.partition(":")
-    kind = "kv"
+    kind = kinds[0]
+    like = LIKE if kinds is KINDS else f"write {kind}:SPACE/NAME"
     if colon:
-        if head not in KINDS:
+        if head not in kinds:
             raise UsageError(
-                "store.bad_address", f"'{text}' begins with '{head}:', no kind{nearest(head, KINDS)}", LIKE
+                "store.bad_address",
+                f"'{text}' begins with '{head}:', no kind{nearest(head, list(kinds))}",
+                like,
             )
         kind, space = head, rest
     if not space:
-        raise UsageError("store.bad_address", f"'{text}' names no space", LIKE)
+        raise UsageError("store.bad_address", f"'{text}' names no space", like)
     if not name and not whole_space:
         what = "ends behind its space" if slash else "names a space only"
-        raise UsageError("store.bad_address", f"'{text}' {what}", LIKE)
+        raise UsageError("store.bad_address", f"'{text}' {what}", like)
     return Address(kind, _read(space, text), _read(name, text))
 
 
@@ -70,7 +73,8 @@ def _read(part: str, text: str) -> bytes:
             f"'{text}' has a '%' without two hexadecimal digits behind it: '{part[bad.start() :][:3]}'",
             "write %25 for the per cent sign itself",
         )
-    return unquote_to_bytes(part.encode("utf-8", "surrogateescape"))
+    raw = part.encode("utf-8", "surrogateescape")
+    return re.sub(rb"%(..)", lambda escaped: bytes.fromhex(escaped[1].decode()), raw)
 
 
 def _shown(raw: bytes, more: str = "") -> str:

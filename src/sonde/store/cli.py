@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from sonde.core.outcome import Outcome, Table
 from sonde.store import cli_run
 from sonde.store.address import Address, parse
 from sonde.store.cli_client import DEFAULT_SERVER, AuthType, Where, store_options, where_of
+from sonde.store.cli_conformance import conformance
 
 ROLE_OF = {"kv": ("kv",), "object": ("data",), "item": ("kv", "data")}
 SAID = {"network": "", "storage": ", on stable storage"}
@@ -486,6 +487,88 @@ def stat(address: str, **given: Any) -> Outcome:
 
 @group.command()
 @common()
+@click.argument("table", metavar="SPACE/TABLE")
+@click.option(
+    "--where",
+    "conditions",
+    multiple=True,
+    metavar="CONDITION",
+    help="As 'step >= 10'; several must all hold.",
+)
+@click.option("--order", metavar="LIST", help="Fields to sort by; - in front of one: descending.")
+@click.option("--fields", metavar="LIST", help="Only these fields.")
+@click.option(
+    "--limit", type=Whole(1), default="100", show_default=True, metavar="N", help="At most so many rows."
+)
+@store_options()
+def query(
+    table: str, conditions: tuple[str, ...], order: str | None, fields: str | None, limit: int, **given: Any
+) -> Outcome:
+    """Show rows of a table.
+
+    A condition is a field, one of == != < <= > >= prefix like, and a value; or a field and 'is null' or
+    'is not null'. In like % stands for any text, _ for one character. _id is a row's number.
+
+    \b
+    sonde store query lab/runs --where 'step >= 10' --where 'case like cav%'
+    sonde store query lab/runs --order -residual,step --fields case,step --json
+    """
+    from sonde.store import run_transfer as transfer
+    from sonde.store.tables import condition
+
+    address, where = parse(table, kinds=("table",)), where_of(given)
+    with where.open(("db",)) as client:
+        found = client.table(address.space, address.name)
+        chosen = ("all", [condition(text, found.fields) for text in conditions]) if conditions else None
+        names = _names(fields, found.fields, "--fields")
+        by = _names(order, (*found.fields, "_id"), "--order")
+        rows = list(found.select(chosen, by, names, limit + 1))
+    cut = len(rows) > limit
+    del rows[limit:]
+    columns = ["_id", *(names or found.fields)]
+    numbers = [
+        k
+        for k, name in enumerate(columns)
+        if found.fields.get(name, "uint64") not in ("text", "blob", "boolean")
+    ]
+    n = len(rows)
+    outcome = Outcome(
+        "store",
+        "query",
+        f"{n} row{'s' * (n != 1)} of {address}" + (", and there are more" if cut else ""),
+        values={
+            "table": str(address),
+            "fields": found.fields,
+            "rows": [{name: transfer.as_json(value) for name, value in row.items()} for row in rows],
+            "cut": cut,
+        },
+    )
+    if rows:
+        cells = [[transfer.as_cell(row[name]) for name in columns] for row in rows]
+        outcome.tables.append(Table("", columns, cells, right=numbers))
+    if cut:
+        outcome.warnings.append(Warning("store.cut", f"there are more than {limit} rows", "raise --limit"))
+    return outcome
+
+
+def _names(text: str | None, known: Iterable[str], option: str) -> list[str]:
+    from sonde.core.errors import nearest
+
+    names = [word.strip() for word in (text or "").split(",") if word.strip()]
+    there = list(known)
+    for name in names:
+        bare = name.removeprefix("-") if option == "--order" else name
+        if bare not in there:
+            raise UsageError(
+                "store.bad_value",
+                f"{option}: the table has no field '{bare}'{nearest(bare, there)}",
+                f"its fields are {', '.join(there)}",
+            )
+    return names
+
+
+@group.command()
+@common()
 @store_options()
 def status(**given: Any) -> Outcome:
     """What servers do, how long it takes them, and what went wrong last.
@@ -517,5 +600,5 @@ def status(**given: Any) -> Outcome:
     )
 
 
-for command in cli_run.COMMANDS:
+for command in (*cli_run.COMMANDS, conformance):
     group.add_command(command)

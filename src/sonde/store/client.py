@@ -24,13 +24,15 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from sonde.core.errors import EnvironmentFailure, UsageError, nearest
+from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, nearest
+from sonde.store import tables
 from sonde.store.errors import BatchError, of_status
+from sonde.store.tables import Table
 
 try:
     import sonde._store as _store
@@ -157,16 +159,19 @@ class Batch(_store.Batch):
         failed = [int(k) for k in np.flatnonzero((statuses != 0) & (statuses != int(_store.Status.pending)))]
         own = [k for k in failed if self[k].status != _store.Status.aborted]
         first = (own or failed)[0]
-        told = _failure(self, first)
+        told = self._failure(first)
         if len(failed) > 1:
             told.what += f" (operation {first}; {len(failed)} of {len(self)} failed)"
         raise BatchError(told.code, told.what, told.hint, failed) from None
 
+    def fail(self, k: int) -> NoReturn:
+        """Raises what became of one operation that failed: NotFound, Exists, …"""
+        raise self._failure(k)
 
-def _failure(batch: Any, k: int) -> Any:
-    operation, space, key = batch.operation(k)
-    status = batch[k].status
-    return of_status(status.name, f"{operation} {space}/{key}: {_store.explain(status)}")
+    def _failure(self, k: int) -> SondeError:
+        operation, space, key = self.operation(k)
+        status = self[k].status
+        return of_status(status.name, f"{operation} {space}/{key}: {_store.explain(status)}")
 
 
 class Client:
@@ -301,7 +306,7 @@ class Client:
         if data.size % wanted.itemsize:
             raise UsageError(
                 "store.bad_value",
-                f"{data.size} B of {space!s}/{name!s} are no whole number of {wanted} ({wanted.itemsize} B each)",
+                f"{data.size} B of {'/'.join(batch.operation(0)[1:])} are no whole number of {wanted} ({wanted.itemsize} B each)",
                 "read them as dtype='u1', or give another length",
             )
         return data.view(wanted)
@@ -365,6 +370,34 @@ class Client:
         """Removes an item with its data. NotFound when there is none."""
         _store.remove_item(self._native, collection, name, safety or self.safety)
 
+    # ---- tables
+
+    def define(
+        self,
+        space: Name,
+        name: Name,
+        fields: Mapping[str, str],
+        indexes: Sequence[str | Sequence[str]] = (),
+        unique: Sequence[str | Sequence[str]] = (),
+        *,
+        safety: Safety | None = None,
+    ) -> Table:
+        """Makes a table, or finds the one that is there if it is the same; else Exists.
+
+        fields: {name: type}; types: boolean int32 uint32 int64 uint64 float32 float64 text blob.
+        indexes: names of fields, or sequences of them. unique: the same, where no two rows may have equal values.
+        """
+        both = [([by] if isinstance(by, str) else list(by), False) for by in indexes]
+        both += [([by] if isinstance(by, str) else list(by), True) for by in unique]
+        schema = _store.Schema(list(fields.items()), both)
+        tables.one(self, "db.define", space, name, schema.encoded(), safety=safety)
+        return tables.Table(self, space, name, schema)
+
+    def table(self, space: Name, name: Name) -> Table:
+        """A table that is there; see tables.py for what it can do. NotFound when there is none."""
+        described = tables.one(self, "db.describe", space, name, b"")
+        return tables.Table(self, space, name, _store.Schema.decoded(described.data))
+
     # ---- all of it
 
     def flush(self) -> None:
@@ -393,7 +426,7 @@ class Client:
         getattr(batch, operation)(*words)
         batch.run()
         if batch.failed:
-            raise _failure(batch, 0)
+            batch.fail(0)
         return batch
 
     @staticmethod

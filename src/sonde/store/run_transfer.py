@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import stat as stats
 import sys
@@ -280,3 +281,22 @@ def _remove(client: Client, target: Address) -> None:
 def shown(time_ns: int) -> str:
     """UTC, to the second."""
     return datetime.fromtimestamp(time_ns // 1_000_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def as_json(value: Any) -> Any:
+    """A field's value as JSON holds it: a blob in base64."""
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
+
+
+def as_cell(value: Any) -> str:
+    """A field's value in a table on the terminal."""
+    if value is None:
+        return "–"
+    if isinstance(value, bytes):
+        shown = value[:16].hex()
+        return f"{shown}… ({len(value)} B)" if len(value) > 16 else shown
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)

@@ -41,7 +41,7 @@ def tables(server: ServerStatus) -> list[Table]:
     )
     times = Table(
         "",
-        ("of a message", "number", "waits", "99 %", "backend", "99 %", "sync", "99 %"),
+        ("what", "messages", "waits", "99 %", "backend", "99 %", "sync", "99 %"),
         [
             (
                 HOLDS.get(role["role"], role["role"]),

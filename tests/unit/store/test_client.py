@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -383,6 +385,24 @@ def test_what_cannot_be_opened_says_why(make, code):
         make()
     assert caught.value.code == code
     assert caught.value.hint
+
+
+def test_libraries_that_are_loaded_leave_signals_alone():
+    """A library below libfabric takes SIGINT when it is loaded: Ctrl-C would end the process without a word."""
+    code = (
+        "import os, signal, sonde._store as s\n"
+        "s.transports()\n"
+        "s.backends('kv')\n"
+        "try:\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    signal.sigtimedwait([], 1)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted')\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ran.returncode, ran.stdout) == (0, "interrupted\n"), ran.stderr
 
 
 def test_memory_cannot_promise_stable_storage(client):

@@ -1,0 +1,1066 @@
+#include "store/h5/container.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cinttypes>
+#include <cstdio>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <random>
+
+#include "store/h5/codec.hpp"
+
+namespace sonde::store::h5 {
+namespace {
+
+constexpr std::string_view directory = "h5.files";
+constexpr std::uint8_t record_version = 1;
+constexpr std::size_t wave_bytes = 4u << 20;    // what is gathered before it is sent; two waves at most are in memory
+constexpr std::size_t wave_ops = 4096;
+constexpr std::size_t pooled_bytes_max = 64u << 10;
+constexpr std::size_t copied_bytes_max = 256u << 10;  // larger writes go from the caller's memory
+constexpr std::size_t batch_bytes = 32u << 20;
+constexpr std::size_t long_name_bytes = 380;
+
+std::string hex(std::uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016" PRIx64, value);
+  return text;
+}
+
+std::uint64_t mix(std::string_view text, std::uint64_t h) {
+  for (const char c : text) {
+    h = (h ^ static_cast<unsigned char>(c)) * 0x9e3779b97f4a7c15u;
+    h ^= h >> 29;
+  }
+  return h;
+}
+
+// A key has at most 440 bytes, an HDF5 name has no such limit: a long one is cut, and told apart by a 128-bit hash.
+std::string named_key(char kind, ObjectId id, std::string_view name) {
+  std::string key = kind + hex(id);
+  if (name.size() <= long_name_bytes) {
+    return key.append(name);
+  }
+  return key.append(name.substr(0, long_name_bytes - 33)).append(1, '\x01').append(hex(mix(name, 1))).append(hex(mix(name, 2)));
+}
+
+std::string chunk_key(ObjectId id, const ChunkAt& at) {
+  std::string key = 'c' + hex(id);
+  for (std::size_t k = 0; k < at.size(); ++k) {
+    key += (k ? "." : "") + std::to_string(at[k]);
+  }
+  return key;
+}
+
+ChunkAt chunk_at(std::string_view text) {
+  ChunkAt at{0};
+  for (const char c : text) {
+    if (c == '.') {
+      at.push_back(0);
+    } else {
+      at.back() = at.back() * 10 + static_cast<std::uint64_t>(c - '0');
+    }
+  }
+  return at;
+}
+
+std::string data_name(const Object& object, Part part) {
+  return part == Part::data && object.pool ? hex(object.pool) + 'p' : hex(object.id) + static_cast<char>(part);
+}
+
+std::string encode(std::string_view name, const Link& link) {
+  return RecordWriter().number(record_version).number(link.kind).number(link.target).text(link.path).text(link.file).number(link.order)
+      .number(link.charset).text(name).take();
+}
+
+Link decode_link(std::string_view record, std::string& name) {
+  RecordReader in(record, "a link");
+  in.number<std::uint8_t>();
+  Link link;
+  link.kind = in.number<Link::Kind>();
+  link.target = in.number<ObjectId>();
+  link.path = in.text();
+  link.file = in.text();
+  link.order = in.number<std::int64_t>();
+  link.charset = in.number<std::uint8_t>();
+  name = in.text();
+  return link;
+}
+
+std::string encode(std::string_view name, const Attribute& a) {
+  return RecordWriter().number(record_version).text(a.type).text(a.space).number(a.named_type).text(a.data).text(a.heap).number(a.order)
+      .number(a.charset).text(name).take();
+}
+
+Attribute decode_attribute(std::string_view record, std::string& name) {
+  RecordReader in(record, "an attribute");
+  in.number<std::uint8_t>();
+  Attribute a;
+  a.type = in.text();
+  a.space = in.text();
+  a.named_type = in.number<ObjectId>();
+  a.data = in.text();
+  a.heap = in.text();
+  a.order = in.number<std::int64_t>();
+  a.charset = in.number<std::uint8_t>();
+  name = in.text();
+  return a;
+}
+
+Chunk decode_chunk(Bytes record) {
+  RecordReader in(text_of(record), "a chunk");
+  Chunk chunk;
+  chunk.offset = in.number<std::uint64_t>();
+  chunk.bytes = in.number<std::uint32_t>();
+  chunk.capacity = in.number<std::uint32_t>();
+  chunk.filter_mask = in.number<std::uint32_t>();
+  return chunk;
+}
+
+std::int64_t now_s() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::uint64_t new_number() {
+  std::random_device device;
+  std::uint64_t number = 0;
+  while (number == 0) {
+    number = (std::uint64_t{device()} << 32) ^ device();
+  }
+  return number;
+}
+
+// HDF5 reads the class of an error from errno in its text; so does h5py.
+[[noreturn]] void no_such_file(const std::string& name) {
+  fail(Why::not_found, "the store has no HDF5 file '" + name + "' (errno = 2, error message = 'No such file or directory'); "
+                       "hint: files on disk are not looked at while HDF5_VOL_CONNECTOR names the store");
+}
+
+void run(Batch& batch, const std::string& doing) {
+  if (auto sent = batch.run(); !sent) {
+    fail(sent.error(), doing);
+  }
+}
+
+void need(const Outcome& outcome, const std::string& doing) {
+  if (outcome.status != Status::ok && outcome.status != Status::not_found) {
+    fail(Why::io, doing + ": " + std::string(explain(outcome.status)) + " [store." + std::string(name_of(outcome.status)) + "]");
+  }
+}
+
+std::string file_key() { return "f"; }
+
+// The files that this process has open, by service and name.
+std::map<std::pair<std::string, std::string>, std::weak_ptr<Container>>& open_files() {
+  static auto* files = new std::map<std::pair<std::string, std::string>, std::weak_ptr<Container>>;
+  return *files;
+}
+
+std::shared_ptr<Container> find_open(const Service& service, const std::string& name) {
+  const auto at = open_files().find({service.label, name});
+  return at == open_files().end() ? nullptr : at->second.lock();
+}
+
+std::optional<std::string> look_up(Service& service, const std::string& name) {
+  auto batch = service.client.batch();
+  batch.get(directory, name);
+  run(batch, "looking for the file '" + name + "' in the store");
+  if (batch[0].status == Status::not_found) {
+    return std::nullopt;
+  }
+  need(batch[0], "looking for the file '" + name + "' in the store");
+  return std::string(text_of(batch[0].data));
+}
+
+// All keys and objects of a file that no name leads to any more.
+void remove_contents(Service& service, const std::string& space) {
+  std::vector<std::string> names;
+  const auto doing = "removing what the file in " + space + " held";
+  auto keep = [&](std::string_view name) {
+    names.emplace_back(name);
+    return true;
+  };
+  if (auto done = service.client.scan(space, "", true, [&](std::string_view key, Bytes) { return keep(key); }); !done) {
+    fail(done.error(), doing);
+  }
+  for (const bool objects : {false, true}) {
+    if (objects) {
+      names.clear();
+      if (auto done = service.client.list(space, "", keep); !done) {
+        fail(done.error(), doing);
+      }
+    }
+    const int servers = objects ? static_cast<int>(service.client.servers(Role::data)) : 1;
+    for (std::size_t k = 0; k < names.size(); k += wave_ops) {
+      auto batch = service.client.batch();
+      for (std::size_t n = k; n < std::min(names.size(), k + wave_ops); ++n) {
+        for (int server = 0; server < servers; ++server) {
+          batch.add({.code = objects ? Code::object_remove : Code::kv_remove, .space = space, .key = names[n]}, objects ? server : -1);
+        }
+      }
+      run(batch, doing);
+    }
+  }
+}
+
+}  // namespace
+
+std::string absolute_name(const std::string& name) {
+  std::error_code ignored;
+  auto path = std::filesystem::absolute(name, ignored).lexically_normal().string();
+  if (path.size() > limit::key_bytes) {
+    fail(Why::invalid, "the file's absolute name has " + std::to_string(path.size()) + " bytes; the store takes at most " +
+                           std::to_string(limit::key_bytes) + "; hint: use a shorter path");
+  }
+  return path;
+}
+
+/// What is sent together, and the memory it is sent from.
+struct Container::Wave {
+  Wave(Batch empty) : batch(std::move(empty)) {}
+  Batch batch;
+  std::string run_name;                    // what is being gathered of one object, at one place
+  std::uint64_t run_at = 0;
+  std::vector<std::byte> run;
+  std::deque<std::vector<std::byte>> runs;
+  std::vector<std::string> values;         // of kv
+  std::unordered_set<ObjectId> objects;    // whose data is in it
+  std::size_t data_bytes = 0;
+  bool started = false;
+};
+
+Container::Container(std::shared_ptr<Service> service, std::string name, std::string space)
+    : service_(std::move(service)), name_(std::move(name)), space_(std::move(space)) {}
+
+Container::~Container() {
+  // Its owner has flushed it, or been told why that failed. What the network still holds of our memory must be given up first.
+  if (!service_->ours()) {
+    static_cast<void>(flying_.release());
+    static_cast<void>(filling_.release());
+  }
+  flying_.reset();
+  filling_.reset();
+  open_files().erase({service_->label, name_});
+}
+
+std::shared_ptr<Container> Container::create(std::shared_ptr<Service> service, const std::string& name, Create how,
+                                             std::string properties, const Object& root) {
+  if (find_open(*service, name)) {
+    fail(Why::in_use, "'" + name + "' is open in this process, so it cannot be made anew; hint: close it first");
+  }
+  const auto before = look_up(*service, name);
+  if (before && how == Create::exclusive) {
+    fail(Why::exists, "the store has a file '" + name + "' already (errno = 17, error message = 'File exists'); "
+                      "hint: open it with r+, or write it anew with w");
+  }
+  const auto number = new_number();
+  const auto space = "h5." + hex(number);
+  std::shared_ptr<Container> made(new Container(service, name, space));
+  made->number_ = number;
+  made->properties_ = std::move(properties);
+  made->session_ = 1;
+  made->session_begun_ = made->writable_ = true;
+  made->stripes_ = static_cast<std::uint32_t>(std::max<std::size_t>(1, service->client.servers(Role::data)));
+  made->stripe_bytes_ = service->stripe_bytes;
+  const auto file_record = made->encode_file();
+  const auto root_record = made->encode_header(root);
+  const auto root_key = made->header_key(root_id);
+  auto batch = service->client.batch();
+  batch.put(space, file_key(), bytes_of(file_record));
+  batch.put(space, root_key, bytes_of(root_record));
+  // Last, and exclusively where that was asked for: of two processes that create the same file, one wins.
+  const auto entry = batch.put(directory, name, bytes_of(space), how == Create::exclusive ? flag::exclusive : std::uint8_t{0});
+  run(batch, "creating '" + name + "'");
+  if (batch[entry].status == Status::exists) {
+    remove_contents(*service, space);
+    fail(Why::exists, "another process has just created '" + name + "' (errno = 17, error message = 'File exists')");
+  }
+  for (std::size_t k = 0; k < batch.size(); ++k) {
+    need(batch[k], "creating '" + name + "'");
+  }
+  if (before) {
+    remove_contents(*service, *before);
+  }
+  open_files()[{service->label, name}] = made;
+  return made;
+}
+
+std::shared_ptr<Container> Container::open(std::shared_ptr<Service> service, const std::string& name, bool writable) {
+  if (auto there = find_open(*service, name)) {
+    if (writable && !there->writable_) {
+      fail(Why::in_use, "'" + name + "' is open read-only in this process, so it cannot be opened for writing; hint: close it first");
+    }
+    return there;
+  }
+  const auto space = look_up(*service, name);
+  if (!space) {
+    no_such_file(name);
+  }
+  auto batch = service->client.batch();
+  batch.get(*space, file_key());
+  run(batch, "opening '" + name + "'");
+  need(batch[0], "opening '" + name + "'");
+  if (batch[0].status == Status::not_found) {
+    fail(Why::io, "'" + name + "' is not whole: its first record is missing; hint: do the servers have the same order as when it was written?");
+  }
+  std::shared_ptr<Container> opened(new Container(service, name, *space));
+  RecordReader in(text_of(batch[0].data), "the file '" + name + "'");
+  if (const auto version = in.number<std::uint8_t>(); version != record_version) {
+    fail(Why::unsupported, "'" + name + "' was written in version " + std::to_string(version) + " of the store's HDF5 layout; this Sonde reads " +
+                               std::to_string(record_version) + "; hint: use the Sonde that wrote it, or a later one");
+  }
+  opened->number_ = in.number<std::uint64_t>();
+  opened->session_ = in.number<std::uint32_t>();
+  opened->stripes_ = in.number<std::uint32_t>();
+  opened->stripe_bytes_ = in.number<std::uint64_t>();
+  opened->properties_ = in.text();
+  opened->writable_ = writable;
+  const auto servers = std::max<std::size_t>(1, service->client.servers(Role::data));
+  if (opened->stripes_ != servers) {
+    fail(Why::invalid, "'" + name + "' is striped over " + std::to_string(opened->stripes_) + " data servers, and " + std::to_string(servers) +
+                           " are named; hint: name all of them, in the order they had when it was written");
+  }
+  open_files()[{service->label, name}] = opened;
+  return opened;
+}
+
+bool Container::exists(Service& service, const std::string& name) { return look_up(service, name).has_value(); }
+
+void Container::remove(const std::shared_ptr<Service>& service, const std::string& name) {
+  if (find_open(*service, name)) {
+    fail(Why::in_use, "'" + name + "' is open in this process, so it cannot be deleted; hint: close it first");
+  }
+  const auto space = look_up(*service, name);
+  if (!space) {
+    no_such_file(name);
+  }
+  auto batch = service->client.batch();
+  batch.remove(directory, name);
+  run(batch, "deleting '" + name + "'");
+  need(batch[0], "deleting '" + name + "'");
+  remove_contents(*service, *space);
+}
+
+void Container::check_writable() const {
+  if (!writable_) {
+    fail(Why::read_only, "'" + name_ + "' is open read-only (no write intent on file); hint: open it with r+ or a");
+  }
+}
+
+void Container::check_health() const {
+  if (!service_->ours()) {
+    fail(Why::in_use, "'" + name_ + "' was opened before fork(), by the parent process; hint: open it again in the child");
+  }
+  if (broken_) {
+    fail(Why::io, *broken_);
+  }
+}
+
+void Container::mark_broken(const std::string& why) {
+  if (!broken_) {
+    broken_ = why;
+  }
+}
+
+std::string Container::header_key(ObjectId id) const { return 'o' + hex(id); }
+
+std::string Container::encode_file() const {
+  return RecordWriter().number(record_version).number(number_).number(session_).number(stripes_).number(stripe_bytes_).text(properties_).take();
+}
+
+std::string Container::encode_header(const Object& o) const {
+  RecordWriter out;
+  out.number(record_version).number(o.kind).number(o.links_to).number(o.changed_s).text(o.properties).text(o.comment)
+      .number<std::uint8_t>(static_cast<std::uint8_t>(o.tracks_times | o.tracks_link_order << 1 | o.indexes_link_order << 2 |
+                                                      o.tracks_attribute_order << 3 | o.compact << 4 | o.allocated << 5 | o.filtered << 6))
+      .number(o.next_link_order).number(o.link_count).number(o.next_attribute_order).number(o.attribute_count);
+  if (o.kind != Kind::group) {
+    out.text(o.type).number(o.named_type);
+  }
+  if (o.kind == Kind::dataset) {
+    out.number(o.space_class);
+    for (const auto* list : {&o.extent, &o.extent_max, &o.chunk}) {
+      out.number(static_cast<std::uint8_t>(list->size()));
+      for (const auto n : *list) {
+        out.number(n);
+      }
+    }
+    out.number(o.data_end).number(o.heap_end).number(o.pool).number(o.pool_at).text(o.fill);
+  }
+  return out.take();
+}
+
+void Container::decode_header(Object& o, std::string_view record) {
+  RecordReader in(record, "an object");
+  in.number<std::uint8_t>();
+  o.kind = in.number<Kind>();
+  o.links_to = in.number<std::uint32_t>();
+  o.changed_s = in.number<std::int64_t>();
+  o.properties = in.text();
+  o.comment = in.text();
+  const auto bits = in.number<std::uint8_t>();
+  o.tracks_times = bits & 1;
+  o.tracks_link_order = bits & 2;
+  o.indexes_link_order = bits & 4;
+  o.tracks_attribute_order = bits & 8;
+  o.compact = bits & 16;
+  o.allocated = bits & 32;
+  o.filtered = bits & 64;
+  o.next_link_order = in.number<std::int64_t>();
+  o.link_count = in.number<std::uint64_t>();
+  o.next_attribute_order = in.number<std::int64_t>();
+  o.attribute_count = in.number<std::uint64_t>();
+  if (o.kind != Kind::group) {
+    o.type = in.text();
+    o.named_type = in.number<ObjectId>();
+  }
+  if (o.kind == Kind::dataset) {
+    o.space_class = in.number<std::uint8_t>();
+    for (auto* list : {&o.extent, &o.extent_max, &o.chunk}) {
+      list->resize(in.number<std::uint8_t>());
+      for (auto& n : *list) {
+        n = in.number<std::uint64_t>();
+      }
+    }
+    o.data_end = in.number<std::uint64_t>();
+    o.heap_end = in.number<std::uint64_t>();
+    o.pool = in.number<std::uint64_t>();
+    o.pool_at = in.number<std::uint64_t>();
+    o.fill = in.text();
+  }
+}
+
+// ---- gathering and sending
+
+void Container::put(std::string key, std::string value) {
+  check_health();
+  if (value.size() > limit::value_bytes) {
+    fail(Why::invalid, "a value of " + std::to_string(value.size()) + " bytes; an attribute takes at most " +
+                           std::to_string(limit::value_bytes >> 20) + " MiB in the store; hint: make it a dataset");
+  }
+  put_bytes_ += key.size() + value.size();
+  puts_[std::move(key)] = std::move(value);
+  if (put_bytes_ >= wave_bytes || puts_.size() >= wave_ops) {
+    launch();
+  }
+}
+
+void Container::erase(std::string key) {
+  check_health();
+  put_bytes_ += key.size();
+  puts_[std::move(key)] = std::nullopt;
+  if (puts_.size() >= wave_ops) {
+    launch();
+  }
+}
+
+void Container::changed(Object& object) {
+  check_writable();
+  check_health();
+  if (object.tracks_times) {
+    object.changed_s = now_s();
+  }
+  if (!object.dirty) {
+    object.dirty = true;
+    dirty_.insert(object.id);
+    if (dirty_.size() >= wave_ops) {
+      launch();
+    }
+  }
+}
+
+void Container::launch() {
+  check_health();
+  for (const auto id : dirty_) {
+    if (const auto at = objects_.find(id); at != objects_.end()) {
+      at->second->dirty = false;
+      puts_[header_key(id)] = encode_header(*at->second);
+    }
+  }
+  dirty_.clear();
+  if (puts_.empty() && !filling_) {
+    return;
+  }
+  settle();
+  if (!filling_) {
+    filling_ = std::make_unique<Wave>(service_->client.batch());
+  }
+  end_run();
+  auto& wave = *filling_;
+  wave.values.reserve(puts_.size());
+  for (auto& [key, value] : puts_) {
+    if (value) {
+      wave.batch.put(space_, key, bytes_of(wave.values.emplace_back(std::move(*value))));
+    } else {
+      wave.batch.remove(space_, key);
+    }
+  }
+  puts_.clear();
+  put_bytes_ = 0;
+  flying_ = std::move(filling_);
+  if (auto sent = flying_->batch.start(); !sent) {
+    broken_ = "writing '" + name_ + "': " + sent.error().what + " [" + sent.error().code + "]; hint: " + sent.error().hint;
+    flying_.reset();
+    check_health();
+  }
+  flying_->started = true;
+}
+
+void Container::settle() {
+  if (!flying_) {
+    return;
+  }
+  const auto wave = std::move(flying_);
+  if (auto done = wave->batch.wait(); !done) {
+    broken_ = "writing '" + name_ + "': " + done.error().what + " [" + done.error().code + "]" +
+              (done.error().hint.empty() ? "" : "; hint: " + done.error().hint) + "; what was written since the last flush may be lost";
+    check_health();
+  }
+  for (std::size_t k = 0; wave->batch.failed() && k < wave->batch.size(); ++k) {
+    const auto status = wave->batch[k].status;
+    if (status != Status::ok && status != Status::not_found && status != Status::aborted && status != Status::pending) {
+      broken_ = "writing '" + name_ + "': " + std::string(explain(status)) + " [store." + std::string(name_of(status)) +
+                "]; what was written since the last flush may be lost";
+      check_health();
+    }
+  }
+}
+
+void Container::flush(bool durably) {
+  check_health();
+  for (auto& [id, object] : objects_) {
+    if (object->state) {
+      object->state->flush();
+    }
+  }
+  drain();
+  // Without a server it is this process that keeps what is not yet on disk from others.
+  if (writable_ && (durably || !service_->client.config().embedded.empty())) {
+    // The memory backend has no stable storage; there flush means that the server has it.
+    if (auto done = service_->client.sync(); !done && done.error().code != "store.unsupported") {
+      fail(done.error(), "flushing '" + name_ + "'");
+    }
+  }
+  constexpr std::size_t cached_max = 100000;
+  if (objects_.size() > cached_max) {
+    std::erase_if(objects_, [](const auto& entry) { return entry.second.use_count() == 1 && entry.second->handles == 0; });
+  }
+}
+
+std::optional<std::string> Container::fetch(const std::string& key) {
+  check_health();
+  if (const auto at = puts_.find(key); at != puts_.end()) {
+    return at->second;
+  }
+  settle();
+  auto batch = service_->client.batch();
+  batch.get(space_, key);
+  run(batch, "reading '" + name_ + "'");
+  if (batch[0].status == Status::not_found) {
+    return std::nullopt;
+  }
+  need(batch[0], "reading '" + name_ + "'");
+  return std::string(text_of(batch[0].data));
+}
+
+// ---- objects
+
+ObjectPtr Container::object(ObjectId id) {
+  if (const auto at = objects_.find(id); at != objects_.end()) {
+    return at->second;
+  }
+  const auto record = fetch(header_key(id));
+  if (!record) {
+    fail(Why::not_found, "'" + name_ + "' has no object " + hex(id) + ": the reference or link is dangling");
+  }
+  auto object = std::make_shared<Object>();
+  object->id = id;
+  decode_header(*object, *record);
+  objects_[id] = object;
+  return object;
+}
+
+ObjectPtr Container::make(Kind kind) {
+  check_writable();
+  check_health();
+  if (!session_begun_) {
+    // Ids of a session that was cut short must not come again: the session's number is stored before the first of them.
+    ++session_;
+    const auto record = encode_file();
+    drain();
+    auto batch = service_->client.batch();
+    batch.put(space_, file_key(), bytes_of(record));
+    run(batch, "writing '" + name_ + "'");
+    need(batch[0], "writing '" + name_ + "'");
+    session_begun_ = true;
+  }
+  auto object = std::make_shared<Object>();
+  object->id = (std::uint64_t{session_} << 32) | ++next_in_session_;
+  object->kind = kind;
+  object->links_loaded = object->attributes_loaded = object->chunks_loaded = true;
+  objects_[object->id] = object;
+  return object;
+}
+
+void Container::adjust(Object& object, int by) {
+  object.links_to = static_cast<std::uint32_t>(std::max(0, static_cast<int>(object.links_to) + by));
+  changed(object);
+  if (object.links_to == 0 && object.handles == 0) {
+    remove_object(object);
+  }
+}
+
+void Container::release(const ObjectPtr& object) {
+  if (--object->handles > 0) {
+    return;
+  }
+  // Removed while it was open, or anonymous and never linked.
+  const bool goes = object->links_to == 0 && writable_ && object->id != root_id;
+  if (object->state) {
+    const auto state = std::move(object->state);
+    if (!goes) {
+      state->flush();
+    }
+  }
+  if (goes) {
+    remove_object(*object);
+  }
+}
+
+void Container::remove_object(Object& object) {
+  const auto keep = objects_.contains(object.id) ? objects_[object.id] : nullptr;
+  if (object.kind == Kind::group) {
+    for (const auto& [name, link] : links(object)) {
+      erase(named_key('l', object.id, name));
+      if (link.kind == Link::Kind::hard && link.target != object.id) {
+        adjust(*this->object(link.target), -1);
+      }
+    }
+  }
+  for (const auto& [name, attribute] : attributes(object)) {
+    erase(named_key('a', object.id, name));
+    if (attribute->named_type) {
+      adjust(*this->object(attribute->named_type), -1);
+    }
+  }
+  if (object.named_type) {
+    adjust(*this->object(object.named_type), -1);
+  }
+  if (object.kind == Kind::dataset) {
+    if (!object.chunk.empty()) {
+      for (const auto& [at, chunk] : chunks(object)) {
+        erase(chunk_key(object.id, at));
+      }
+    }
+    drain();
+    auto batch = service_->client.batch();
+    const std::string names[] = {data_name(object, Part::data), data_name(object, Part::heap)};
+    for (std::size_t k = 0; k < 2; ++k) {
+      if (k == 0 ? !object.pool && (object.allocated || object.data_end > 0) : object.heap_end > 0) {
+        for (std::uint32_t server = 0; server < stripes_; ++server) {
+          batch.add({.code = Code::object_remove, .space = space_, .key = names[k]}, stripes_ > 1 ? static_cast<int>(server) : -1);
+        }
+      }
+    }
+    if (batch.size() > 0) {
+      run(batch, "removing a dataset of '" + name_ + "'");
+    }
+  }
+  erase(header_key(object.id));
+  dirty_.erase(object.id);
+  object.dirty = false;
+  objects_.erase(object.id);
+}
+
+void Container::refresh(Object& object) {
+  if (object.state) {
+    object.state->flush();
+  }
+  drain();
+  const auto record = fetch(header_key(object.id));
+  if (!record) {
+    return;
+  }
+  decode_header(object, *record);
+  object.links_loaded = object.attributes_loaded = object.chunks_loaded = false;
+  object.links.clear();
+  object.by_order.clear();
+  object.attributes.clear();
+  object.chunks.clear();
+}
+
+// ---- links
+
+const Link* Container::find_link(Object& group, std::string_view name) {
+  if (const auto at = group.links.find(name); at != group.links.end()) {
+    return &at->second;
+  }
+  if (group.links_loaded || group.link_count == 0) {
+    return nullptr;
+  }
+  // The first few are asked for one by one; who asks for more is given all.
+  if (group.link_misses++ < 2) {
+    const auto record = fetch(named_key('l', group.id, name));
+    if (!record) {
+      return nullptr;
+    }
+    std::string whole;
+    auto link = decode_link(*record, whole);
+    return &group.links.insert_or_assign(std::move(whole), std::move(link)).first->second;
+  }
+  links(group);
+  prefetch(group, name);
+  const auto at = group.links.find(name);
+  return at == group.links.end() ? nullptr : &at->second;
+}
+
+// The headers of what comes next in the group, in one message: whoever opens two neighbours mostly opens more.
+void Container::prefetch(const Object& group, std::string_view from) {
+  constexpr std::size_t at_once = 256;
+  std::vector<ObjectId> ids;
+  for (auto at = group.links.lower_bound(from); at != group.links.end() && ids.size() < at_once; ++at) {
+    if (at->second.kind == Link::Kind::hard && !objects_.contains(at->second.target)) {
+      ids.push_back(at->second.target);
+    }
+  }
+  if (ids.size() < 2) {
+    return;
+  }
+  settle();
+  auto batch = service_->client.batch();
+  for (const auto id : ids) {
+    batch.get(space_, header_key(id));
+  }
+  run(batch, "reading '" + name_ + "'");
+  for (std::size_t k = 0; k < ids.size(); ++k) {
+    if (batch[k].status == Status::ok && !objects_.contains(ids[k])) {
+      auto object = std::make_shared<Object>();
+      object->id = ids[k];
+      decode_header(*object, text_of(batch[k].data));
+      objects_[ids[k]] = object;
+    }
+  }
+}
+
+const std::map<std::string, Link, std::less<>>& Container::links(Object& group) {
+  if (!group.links_loaded) {
+    if (group.link_count > 0) {
+      drain();
+      group.links.clear();
+      auto done = service_->client.scan(space_, 'l' + hex(group.id), false, [&](std::string_view, Bytes record) {
+        std::string name;
+        auto link = decode_link(text_of(record), name);
+        group.links.insert_or_assign(std::move(name), std::move(link));
+        return true;
+      });
+      if (!done) {
+        fail(done.error(), "listing a group of '" + name_ + "'");
+      }
+    }
+    group.links_loaded = true;
+  }
+  return group.links;
+}
+
+const std::vector<std::string>& Container::links_by_order(Object& group) {
+  links(group);
+  if (group.by_order.size() != group.links.size()) {
+    std::vector<std::pair<std::int64_t, const std::string*>> order;
+    for (const auto& [name, link] : group.links) {
+      order.emplace_back(link.order, &name);
+    }
+    std::sort(order.begin(), order.end());
+    group.by_order.clear();
+    for (const auto& [number, name] : order) {
+      group.by_order.push_back(*name);
+    }
+  }
+  return group.by_order;
+}
+
+void Container::add_link(Object& group, const std::string& name, Link link) {
+  check_writable();
+  link.order = group.next_link_order++;
+  put(named_key('l', group.id, name), encode(name, link));
+  group.links.insert_or_assign(name, std::move(link));
+  group.by_order.clear();
+  ++group.link_count;
+  changed(group);
+}
+
+void Container::remove_link(Object& group, std::string_view name) {
+  check_writable();
+  erase(named_key('l', group.id, name));
+  if (const auto at = group.links.find(name); at != group.links.end()) {
+    group.links.erase(at);
+  }
+  group.by_order.clear();
+  --group.link_count;
+  changed(group);
+}
+
+// ---- attributes
+
+const std::map<std::string, std::shared_ptr<Attribute>, std::less<>>& Container::attributes(Object& object) {
+  if (!object.attributes_loaded) {
+    if (object.attribute_count > 0) {
+      drain();
+      auto done = service_->client.scan(space_, 'a' + hex(object.id), false, [&](std::string_view, Bytes record) {
+        std::string name;
+        auto attribute = decode_attribute(text_of(record), name);
+        object.attributes.emplace(std::move(name), std::make_shared<Attribute>(std::move(attribute)));
+        return true;
+      });
+      if (!done) {
+        fail(done.error(), "reading the attributes of an object of '" + name_ + "'");
+      }
+    }
+    object.attributes_loaded = true;
+  }
+  return object.attributes;
+}
+
+std::shared_ptr<Attribute> Container::find_attribute(Object& object, std::string_view name) {
+  const auto& all = attributes(object);
+  const auto at = all.find(name);
+  return at == all.end() ? nullptr : at->second;
+}
+
+void Container::put_attribute(Object& object, const std::string& name, const std::shared_ptr<Attribute>& attribute) {
+  check_writable();
+  attributes(object);
+  if (!object.attributes.contains(name)) {
+    ++object.attribute_count;
+  }
+  if (attribute->named_type) {
+    adjust(*this->object(attribute->named_type), 1);  // it must outlive its own name
+  }
+  attribute->order = object.next_attribute_order++;
+  store_attribute(object, name, *attribute);
+  object.attributes.insert_or_assign(name, attribute);
+}
+
+void Container::store_attribute(Object& object, std::string_view name, const Attribute& attribute) {
+  check_writable();
+  put(named_key('a', object.id, name), encode(name, attribute));
+  changed(object);
+}
+
+void Container::remove_attribute(Object& object, std::string_view name) {
+  check_writable();
+  attributes(object);
+  erase(named_key('a', object.id, name));
+  const auto at = object.attributes.find(name);
+  const auto named_type = at->second->named_type;
+  object.attributes.erase(at);
+  --object.attribute_count;
+  changed(object);
+  if (named_type) {
+    adjust(*this->object(named_type), -1);
+  }
+}
+
+void Container::rename_attribute(Object& object, const std::string& from, const std::string& to) {
+  check_writable();
+  attributes(object);
+  const auto attribute = object.attributes.find(from)->second;
+  erase(named_key('a', object.id, from));
+  object.attributes.erase(from);
+  object.attributes.insert_or_assign(to, attribute);
+  store_attribute(object, to, *attribute);
+}
+
+// ---- chunks
+
+const std::map<ChunkAt, Chunk>& Container::chunks(Object& dataset) {
+  if (!dataset.chunks_loaded) {
+    if (dataset.data_end > 0) {
+      drain();
+      const auto prefix = 'c' + hex(dataset.id);
+      auto done = service_->client.scan(space_, prefix, false, [&](std::string_view key, Bytes record) {
+        dataset.chunks.insert_or_assign(chunk_at(key.substr(prefix.size())), decode_chunk(record));
+        return true;
+      });
+      if (!done) {
+        fail(done.error(), "reading the chunk index of a dataset of '" + name_ + "'");
+      }
+    }
+    dataset.chunks_loaded = true;
+  }
+  return dataset.chunks;
+}
+
+void Container::put_chunk(Object& dataset, const ChunkAt& at, const Chunk& chunk) {
+  put(chunk_key(dataset.id, at),
+      RecordWriter().number(chunk.offset).number(chunk.bytes).number(chunk.capacity).number(chunk.filter_mask).take());
+  dataset.chunks[at] = chunk;
+}
+
+void Container::remove_chunk(Object& dataset, const ChunkAt& at) {
+  erase(chunk_key(dataset.id, at));
+  dataset.chunks.erase(at);
+}
+
+// ---- data
+
+void Container::each_stripe(std::uint64_t offset, std::uint64_t length,
+                            const std::function<void(int, std::uint64_t, std::uint64_t, std::uint64_t)>& each) const {
+  if (stripes_ == 1) {
+    each(-1, offset, 0, length);
+    return;
+  }
+  // Stripe s lies on server s modulo their number, there one behind the other.
+  for (std::uint64_t done = 0; done < length;) {
+    const auto stripe = (offset + done) / stripe_bytes_;
+    const auto within = (offset + done) % stripe_bytes_;
+    const auto n = std::min(stripe_bytes_ - within, length - done);
+    each(static_cast<int>(stripe % stripes_), stripe / stripes_ * stripe_bytes_ + within, done, n);
+    done += n;
+  }
+}
+
+void Container::place(Object& object, std::uint64_t bytes) {
+  if (bytes > 0 && bytes <= pooled_bytes_max) {
+    object.pool = session_;
+    object.pool_at = pool_end_;
+    pool_end_ += bytes;
+  }
+}
+
+void Container::end_run() {
+  auto& wave = *filling_;
+  if (wave.run.empty()) {
+    return;
+  }
+  const Bytes data = wave.runs.emplace_back(std::move(wave.run));
+  wave.run.clear();
+  each_stripe(wave.run_at, data.size(), [&](int server, std::uint64_t local, std::uint64_t at, std::uint64_t n) {
+    wave.batch.add({.code = Code::object_write, .space = space_, .key = wave.run_name, .offset = local, .data = data.subspan(at, n)}, server);
+  });
+}
+
+void Container::write(Object& object, Part part, const std::vector<WritePiece>& pieces) {
+  check_writable();
+  check_health();
+  const auto name = data_name(object, part);
+  const auto base = part == Part::data ? object.pool_at : 0;
+  std::size_t total = 0;
+  for (const auto& piece : pieces) {
+    total += piece.bytes.size();
+  }
+  if (total <= copied_bytes_max) {
+    for (const auto& piece : pieces) {
+      if (!filling_) {
+        filling_ = std::make_unique<Wave>(service_->client.batch());
+      }
+      auto& wave = *filling_;
+      const auto at = base + piece.offset;
+      if (wave.run_name != name || wave.run_at + wave.run.size() != at || wave.run.size() >= copied_bytes_max) {
+        end_run();
+        wave.run_name = name;
+        wave.run_at = at;
+      }
+      wave.run.insert(wave.run.end(), piece.bytes.begin(), piece.bytes.end());
+      wave.objects.insert(object.id);
+      wave.data_bytes += piece.bytes.size();
+      if (wave.data_bytes >= wave_bytes || wave.batch.size() >= wave_ops) {
+        launch();
+      }
+    }
+    return;
+  }
+  // What was gathered goes first: batches that are under way together have no order.
+  drain();
+  for (std::size_t k = 0; k < pieces.size();) {
+    auto batch = service_->client.batch();
+    for (std::size_t bytes = 0; k < pieces.size() && (bytes == 0 || bytes + pieces[k].bytes.size() <= batch_bytes) &&
+                                batch.size() < limit::batch_ops / 2; ++k) {
+      each_stripe(base + pieces[k].offset, pieces[k].bytes.size(), [&](int server, std::uint64_t local, std::uint64_t at, std::uint64_t n) {
+        batch.add({.code = Code::object_write, .space = space_, .key = name, .offset = local, .data = pieces[k].bytes.subspan(at, n)}, server);
+      });
+      bytes += pieces[k].bytes.size();
+    }
+    run(batch, "writing a dataset of '" + name_ + "'");
+    for (std::size_t n = 0; batch.failed() && n < batch.size(); ++n) {
+      need(batch[n], "writing a dataset of '" + name_ + "'");
+    }
+  }
+}
+
+// Whoever reads small datasets in the order in which they were written gets the next ones with the first.
+bool Container::read_ahead(const Object& object, std::uint64_t at, MutableBytes into) {
+  constexpr std::uint64_t window = 256u << 10;
+  constexpr auto valid = std::chrono::milliseconds(50);
+  const auto now = std::chrono::steady_clock::now();
+  const bool follows = ahead_.pool == object.pool && at >= ahead_.next && at - ahead_.next <= pooled_bytes_max;
+  const bool held = ahead_.pool == object.pool && at >= ahead_.at && at + into.size() <= ahead_.at + ahead_.bytes.size() &&
+                    now - ahead_.read_at < valid;
+  // Only forward: what is read again comes from the server again.
+  const bool again = at < ahead_.next;
+  ahead_.pool = object.pool;
+  ahead_.next = at + into.size();
+  if (!follows) {
+    ahead_.bytes.clear();
+    return false;
+  }
+  if (!held || again) {
+    ahead_.bytes.resize(window);
+    ahead_.at = at;
+    ahead_.read_at = now;
+    auto batch = service_->client.batch();
+    std::vector<std::pair<std::size_t, MutableBytes>> into_window;
+    const auto name = data_name(object, Part::data);
+    each_stripe(at, window, [&](int server, std::uint64_t local, std::uint64_t offset, std::uint64_t n) {
+      const auto part = MutableBytes(ahead_.bytes).subspan(offset, n);
+      into_window.emplace_back(batch.add({.code = Code::object_read, .space = space_, .key = name, .offset = local, .length = n, .into = part},
+                                         server), part);
+    });
+    run(batch, "reading a dataset of '" + name_ + "'");
+    for (const auto& [k, part] : into_window) {
+      need(batch[k], "reading a dataset of '" + name_ + "'");
+      const auto got = batch[k].status == Status::ok ? batch[k].data.size() : 0;
+      std::fill(part.begin() + static_cast<std::ptrdiff_t>(got), part.end(), std::byte{0});
+    }
+  }
+  std::copy_n(ahead_.bytes.begin() + static_cast<std::ptrdiff_t>(at - ahead_.at), into.size(), into.begin());
+  return true;
+}
+
+void Container::read(Object& object, Part part, const std::vector<ReadPiece>& pieces) {
+  check_health();
+  if (!writable_ && part == Part::data && object.pool && pieces.size() == 1 &&
+      read_ahead(object, object.pool_at + pieces[0].offset, pieces[0].into)) {
+    return;
+  }
+  if ((filling_ && filling_->objects.contains(object.id)) || (flying_ && flying_->objects.contains(object.id))) {
+    drain();
+  }
+  const auto name = data_name(object, part);
+  const auto base = part == Part::data ? object.pool_at : 0;
+  for (std::size_t k = 0; k < pieces.size();) {
+    auto batch = service_->client.batch();
+    std::vector<MutableBytes> into;
+    for (std::size_t bytes = 0; k < pieces.size() && (bytes == 0 || bytes + pieces[k].into.size() <= batch_bytes) &&
+                                into.size() < limit::batch_ops / 2; ++k) {
+      each_stripe(base + pieces[k].offset, pieces[k].into.size(), [&](int server, std::uint64_t local, std::uint64_t at, std::uint64_t n) {
+        into.push_back(pieces[k].into.subspan(at, n));
+        batch.add({.code = Code::object_read, .space = space_, .key = name, .offset = local, .length = n, .into = into.back()}, server);
+      });
+      bytes += pieces[k].into.size();
+    }
+    if (batch.size() == 0) {
+      continue;
+    }
+    run(batch, "reading a dataset of '" + name_ + "'");
+    for (std::size_t n = 0; n < into.size(); ++n) {
+      need(batch[n], "reading a dataset of '" + name_ + "'");
+      // Behind the object's end, and where there is none, nothing was ever written.
+      const auto got = batch[n].status == Status::ok ? batch[n].data.size() : 0;
+      std::fill(into[n].begin() + static_cast<std::ptrdiff_t>(got), into[n].end(), std::byte{0});
+    }
+  }
+}
+
+}  // namespace sonde::store::h5

@@ -1,0 +1,780 @@
+#include "store/h5/dataset.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+namespace sonde::store::h5 {
+namespace {
+
+constexpr std::size_t stage_bytes = 8u << 20;
+
+const std::byte* bytes(const void* p) { return static_cast<const std::byte*>(p); }
+
+std::uint64_t product(const std::vector<std::uint64_t>& list) {
+  return std::accumulate(list.begin(), list.end(), std::uint64_t{1}, std::multiplies<>());
+}
+
+// Calls each(first, n) for the runs of elements of a selection, in its order.
+template <typename Each>
+void runs_of(hid_t space, Each&& each) {
+  const Id iterator = need_id(H5Ssel_iter_create(space, 1, H5S_SEL_ITER_SHARE_WITH_DATASPACE), "to walk a selection");
+  constexpr std::size_t at_once = 512;
+  hsize_t first[at_once];
+  std::size_t length[at_once];
+  for (;;) {
+    std::size_t runs = 0, elements = 0;
+    need_ok(H5Ssel_iter_get_seq_list(iterator, at_once, static_cast<std::size_t>(-1) / 2, &runs, &elements, first, length), "to walk a selection");
+    if (elements == 0) {
+      return;
+    }
+    for (std::size_t k = 0; k < runs; ++k) {
+      each(std::uint64_t{first[k]}, std::uint64_t{length[k]});
+    }
+  }
+}
+
+// Elements of memory that a transfer touches: one run, or gathered and scattered by HDF5.
+struct MemorySide {
+  MemorySide(hid_t space_id, hid_t file_space, std::uint64_t points) {
+    // H5S_ALL in memory means the file's selection, in an array of the file's extent.
+    space = space_id == H5S_ALL ? file_space : space_id;
+    if (space == H5S_ALL) {
+      return;
+    }
+    if (const auto n = static_cast<std::uint64_t>(H5Sget_select_npoints(space)); n != points) {
+      fail(Why::invalid, "the selections in memory (" + std::to_string(n) + " elements) and in the file (" + std::to_string(points) +
+                             ") have different sizes");
+    }
+    if (points == 0) {
+      return;
+    }
+    const Id iterator = need_id(H5Ssel_iter_create(space, 1, H5S_SEL_ITER_SHARE_WITH_DATASPACE), "to walk a selection");
+    hsize_t at[2];
+    std::size_t length[2], runs = 0, elements = 0;
+    need_ok(H5Ssel_iter_get_seq_list(iterator, 2, static_cast<std::size_t>(-1) / 2, &runs, &elements, at, length), "to walk a selection");
+    contiguous = runs == 1 && elements == points;
+    first = at[0];
+  }
+  hid_t space = H5S_ALL;
+  bool contiguous = true;
+  std::uint64_t first = 0;
+};
+
+struct Whole {
+  const void* data;
+  std::size_t bytes;
+};
+herr_t hand_over(const void** source, std::size_t* used, void* whole) {
+  *source = static_cast<Whole*>(whole)->data;
+  *used = static_cast<Whole*>(whole)->bytes;
+  return 0;
+}
+
+}  // namespace
+
+Id filtered_type(hid_t type, const ElementLayout& layout) {
+  return layout.plain() ? need_id(H5Tcopy(type), "a copy of a type") : need_id(H5Tcreate(H5T_OPAQUE, layout.stored_bytes()), "an opaque type");
+}
+
+/// Chunks that lie one behind the other in the store are written as one piece.
+class DatasetIo::Stage {
+ public:
+  Stage(Container& container, Object& object) : container_(container), object_(object) {}
+  void add(std::uint64_t offset, Bytes data) {
+    if (!held_.empty() && (offset != at_ + held_.size() || held_.size() + data.size() > stage_bytes)) {
+      finish();
+    }
+    if (held_.empty()) {
+      at_ = offset;
+      if (data.size() >= stage_bytes) {
+        container_.write(object_, Part::data, {{offset, data}});
+        return;
+      }
+    }
+    held_.insert(held_.end(), data.begin(), data.end());
+  }
+  void finish() {
+    if (!held_.empty()) {
+      container_.write(object_, Part::data, {{at_, held_}});
+      held_.clear();
+    }
+  }
+
+ private:
+  Container& container_;
+  Object& object_;
+  std::uint64_t at_ = 0;
+  std::vector<std::byte> held_;
+};
+
+DatasetIo::DatasetIo(Container& container, Object& object)
+    : container_(container), object_(object), type_(decode_type(object.type)), layout_(type_) {
+  if (object_.fill.find_first_not_of('\0') != object_.fill.npos) {
+    // Where filling was ruled out, what was never written may be anything; here it is zeros.
+    const Id list = need_id(H5Pdecode(object_.properties.data()), "to decode creation properties");
+    H5D_fill_time_t when = H5D_FILL_TIME_IFSET;
+    need_ok(H5Pget_fill_time(list, &when), "when to fill");
+    fills_with_zeros_ = when == H5D_FILL_TIME_NEVER;
+  }
+  if (!object_.chunk.empty()) {
+    chunk_elements_ = product(object_.chunk);
+    if (object_.filtered) {
+      const Id properties = need_id(H5Pdecode(object_.properties.data()), "to decode creation properties");
+      pipeline_ = std::make_unique<Pipeline>(properties, filtered_type(type_, layout_), object_.chunk);
+    }
+  }
+}
+
+Id DatasetIo::space() const {
+  if (object_.space_class != 1) {
+    return need_id(H5Screate(object_.space_class == 0 ? H5S_SCALAR : H5S_NULL), "a dataspace");
+  }
+  const std::vector<hsize_t> now(object_.extent.begin(), object_.extent.end()), most(object_.extent_max.begin(), object_.extent_max.end());
+  return need_id(H5Screate_simple(static_cast<int>(now.size()), now.data(), most.data()), "a dataspace");
+}
+
+Id DatasetIo::properties(const ReferenceCodec& references) {
+  Id list = object_.properties.empty() ? need_id(H5Pcopy(H5P_DATASET_CREATE_DEFAULT), "a copy of creation properties")
+                                       : need_id(H5Pdecode(object_.properties.data()), "to decode creation properties");
+  if (!object_.fill.empty()) {
+    auto unpack = unpacker(&references);
+    std::vector<std::byte> value(layout_.memory_bytes());
+    unpack.unpack(layout_, reinterpret_cast<const std::byte*>(object_.fill.data()), 1, value.data());
+    need_ok(H5Pset_fill_value(list, type_, value.data()), "the fill value");
+  }
+  return list;
+}
+
+std::uint64_t DatasetIo::element_count() const { return object_.space_class == 2 ? 0 : product(object_.extent); }
+
+std::uint64_t DatasetIo::points(hid_t file_space) const {
+  if (file_space == H5S_ALL) {
+    return element_count();
+  }
+  std::vector<hsize_t> now(std::max(0, H5Sget_simple_extent_ndims(file_space)));
+  if (object_.space_class == 1) {
+    if (!now.empty()) {
+      H5Sget_simple_extent_dims(file_space, now.data(), nullptr);
+    }
+    if (!std::equal(now.begin(), now.end(), object_.extent.begin(), object_.extent.end())) {
+      fail(Why::invalid, "the file's dataspace is not of the dataset's present extent");
+    }
+  }
+  if (H5Sselect_valid(file_space) <= 0) {
+    fail(Why::invalid, "the selection reaches outside the dataset's extent");
+  }
+  return static_cast<std::uint64_t>(H5Sget_select_npoints(file_space));
+}
+
+void DatasetIo::each_run(hid_t file_space, const std::function<void(std::uint64_t, std::uint64_t)>& each) const {
+  if (file_space == H5S_ALL) {
+    each(0, element_count());
+  } else {
+    runs_of(file_space, each);
+  }
+}
+
+DatasetIo::Pieces DatasetIo::pieces(hid_t file_space) const {
+  Pieces out;
+  const auto rank = object_.extent.size();
+  const auto& extent = object_.extent;
+  const auto& chunk = object_.chunk;
+  ChunkAt at(rank);
+  auto last = out.end();
+  std::uint64_t packed = 0;
+  each_run(file_space, [&](std::uint64_t element, std::uint64_t n) {
+    while (n > 0) {
+      // One row of one chunk at a time.
+      std::uint64_t rest = element, inside = 0, stride = 1, along = 0;
+      for (std::size_t d = rank; d-- > 0;) {
+        const auto coordinate = rest % extent[d];
+        rest /= extent[d];
+        at[d] = coordinate / chunk[d];
+        inside += coordinate % chunk[d] * stride;
+        stride *= chunk[d];
+        if (d == rank - 1) {
+          along = std::min(chunk[d] - coordinate % chunk[d], extent[d] - coordinate);
+        }
+      }
+      const auto take = std::min(n, along);
+      if (last == out.end() || last->first != at) {
+        last = out.try_emplace(at).first;
+      }
+      auto& list = last->second;
+      if (!list.empty() && list.back().in_chunk + list.back().n == inside && list.back().packed + list.back().n == packed) {
+        list.back().n += take;
+      } else {
+        list.push_back({inside, packed, take});
+      }
+      element += take;
+      packed += take;
+      n -= take;
+    }
+  });
+  return out;
+}
+
+void DatasetIo::fill(MutableBytes stored) const {
+  if (fills_with_zeros_) {
+    std::memset(stored.data(), 0, stored.size());
+    return;
+  }
+  for (std::size_t at = 0; at < stored.size(); at += object_.fill.size()) {
+    std::memcpy(stored.data() + at, object_.fill.data(), object_.fill.size());
+  }
+}
+
+std::uint64_t DatasetIo::clipped_elements(const ChunkAt& at) const {
+  std::uint64_t n = 1;
+  for (std::size_t d = 0; d < at.size(); ++d) {
+    n *= std::min(object_.chunk[d], object_.extent[d] - std::min(object_.extent[d], at[d] * object_.chunk[d]));
+  }
+  return n;
+}
+
+// ---- chunks
+
+std::vector<std::byte> DatasetIo::load(const ChunkAt& at, hid_t transfer) {
+  std::vector<std::byte> raw(chunk_elements_ * layout_.stored_bytes());
+  const auto& chunks = container_.chunks(object_);
+  const auto found = chunks.find(at);
+  if (found == chunks.end()) {
+    fill(raw);
+    return raw;
+  }
+  if (!pipeline_) {
+    container_.read(object_, Part::data, {{found->second.offset, raw}});
+    return raw;
+  }
+  std::vector<std::byte> filtered(found->second.bytes);
+  container_.read(object_, Part::data, {{found->second.offset, filtered}});
+  pipeline_->decode(filtered, found->second.filter_mask, raw, transfer);
+  return raw;
+}
+
+void DatasetIo::place(const ChunkAt& at, Bytes data, std::uint32_t filter_mask, Stage& stage) {
+  const auto& chunks = container_.chunks(object_);
+  const auto found = chunks.find(at);
+  Chunk chunk;
+  if (found != chunks.end() && data.size() <= found->second.capacity) {
+    chunk = found->second;
+  } else {
+    // A chunk that has outgrown its place gets a new one; the old is not used again, as in an HDF5 file of old.
+    chunk.offset = object_.data_end;
+    chunk.capacity = static_cast<std::uint32_t>(data.size());
+    object_.data_end += data.size();
+    container_.changed(object_);
+  }
+  const bool same = found != chunks.end() && chunk.bytes == data.size() && chunk.filter_mask == filter_mask && chunk.offset == found->second.offset;
+  chunk.bytes = static_cast<std::uint32_t>(data.size());
+  chunk.filter_mask = filter_mask;
+  if (!same) {
+    container_.put_chunk(object_, at, chunk);
+  }
+  stage.add(chunk.offset, data);
+}
+
+void DatasetIo::store(const ChunkAt& at, Bytes raw, Stage& stage) {
+  if (!pipeline_) {
+    place(at, raw, 0, stage);
+    return;
+  }
+  std::uint32_t mask = 0;
+  const auto filtered = pipeline_->encode(raw, mask);
+  place(at, filtered, mask, stage);
+}
+
+DatasetIo::Cached& DatasetIo::cache(const ChunkAt& at, std::vector<std::byte> raw) {
+  auto [entry, fresh] = cached_.try_emplace(at);
+  if (fresh) {
+    cached_bytes_ += raw.size();
+  }
+  entry->second.raw = std::move(raw);
+  entry->second.used = ++clock_;
+  return entry->second;
+}
+
+void DatasetIo::trim() {
+  const auto most = container_.service().chunk_cache_bytes;
+  if (cached_bytes_ <= most) {
+    return;
+  }
+  flush();
+  std::vector<std::pair<std::uint64_t, ChunkAt>> by_age;
+  for (const auto& [at, entry] : cached_) {
+    by_age.emplace_back(entry.used, at);
+  }
+  std::sort(by_age.begin(), by_age.end());
+  for (const auto& [used, at] : by_age) {
+    if (cached_bytes_ <= most / 2) {
+      break;
+    }
+    cached_bytes_ -= cached_[at].raw.size();
+    cached_.erase(at);
+  }
+}
+
+void DatasetIo::flush() {
+  Stage stage(container_, object_);
+  for (auto& [at, entry] : cached_) {
+    if (entry.dirty) {
+      store(at, entry.raw, stage);
+      entry.dirty = false;
+    }
+  }
+  stage.finish();
+}
+
+void DatasetIo::refresh() {
+  flush();
+  cached_.clear();
+  cached_bytes_ = 0;
+}
+
+// ---- elements in stored form
+
+void DatasetIo::write_stored(hid_t file_space, Bytes stored) {
+  const auto size = layout_.stored_bytes();
+  if (object_.chunk.empty()) {
+    const auto all = element_count();
+    if (!object_.allocated) {
+      if (!fills_with_zeros_ && points(file_space) < all) {
+        const auto n = std::max<std::uint64_t>(1, stage_bytes / size);
+        std::vector<std::byte> part(std::min(n, all) * size);
+        fill(part);
+        for (std::uint64_t at = 0; at < all; at += n) {
+          container_.write(object_, Part::data, {{at * size, Bytes(part).first(std::min(n, all - at) * size)}});
+        }
+      }
+      object_.allocated = true;
+      container_.changed(object_);
+    }
+    std::vector<WritePiece> out;
+    std::uint64_t packed = 0;
+    each_run(file_space, [&](std::uint64_t element, std::uint64_t n) {
+      out.push_back({element * size, stored.subspan(packed * size, n * size)});
+      packed += n;
+      if (out.size() >= (64u << 10)) {
+        container_.write(object_, Part::data, out);
+        out.clear();
+      }
+    });
+    if (!out.empty()) {
+      container_.write(object_, Part::data, out);
+    }
+    return;
+  }
+  Stage stage(container_, object_);
+  std::vector<std::byte> whole;
+  for (const auto& [at, list] : pieces(file_space)) {
+    std::uint64_t covered = 0;
+    for (const auto& piece : list) {
+      covered += piece.n;
+    }
+    auto put = [&](std::vector<std::byte>& raw) {
+      for (const auto& piece : list) {
+        std::memcpy(raw.data() + piece.in_chunk * size, stored.data() + piece.packed * size, piece.n * size);
+      }
+    };
+    if (covered >= clipped_elements(at)) {
+      if (const auto old = cached_.find(at); old != cached_.end()) {
+        cached_bytes_ -= old->second.raw.size();
+        cached_.erase(old);
+      }
+      if (covered == chunk_elements_ && list.size() == 1) {
+        store(at, stored.subspan(list[0].packed * size, list[0].n * size), stage);
+        continue;
+      }
+      whole.resize(chunk_elements_ * size);
+      if (covered < chunk_elements_) {
+        fill(whole);
+      }
+      put(whole);
+      store(at, whole, stage);
+      continue;
+    }
+    const auto there = cached_.find(at);
+    auto& entry = there != cached_.end() ? there->second : cache(at, load(at, H5P_DATASET_XFER_DEFAULT));
+    put(entry.raw);
+    entry.dirty = true;
+    entry.used = ++clock_;
+    if (cached_bytes_ > container_.service().chunk_cache_bytes) {
+      stage.finish();
+      trim();
+    }
+  }
+  stage.finish();
+}
+
+void DatasetIo::read_stored(hid_t file_space, MutableBytes stored, hid_t transfer) {
+  const auto size = layout_.stored_bytes();
+  if (object_.chunk.empty()) {
+    if (!object_.allocated) {
+      fill(stored);
+      return;
+    }
+    std::vector<ReadPiece> wanted;
+    std::uint64_t packed = 0;
+    each_run(file_space, [&](std::uint64_t element, std::uint64_t n) {
+      wanted.push_back({element * size, stored.subspan(packed * size, n * size)});
+      packed += n;
+    });
+    container_.read(object_, Part::data, wanted);
+    return;
+  }
+  const auto all = pieces(file_space);
+  auto copy = [&](const std::vector<Piece>& list, const std::byte* raw) {
+    for (const auto& piece : list) {
+      std::memcpy(stored.data() + piece.packed * size, raw + piece.in_chunk * size, piece.n * size);
+    }
+  };
+  const auto& chunks = container_.chunks(object_);
+  struct Wanted {
+    const ChunkAt* at;
+    const Chunk* chunk;
+    const std::vector<Piece>* list;
+    std::vector<std::byte> bytes;
+    bool direct;
+  };
+  std::vector<Wanted> wanted;
+  std::size_t held = 0;
+  auto fetch = [&] {
+    std::vector<ReadPiece> reads;
+    for (auto& want : wanted) {
+      // A whole chunk without filters goes where it belongs at once.
+      reads.push_back({want.chunk->offset, want.direct ? stored.subspan((*want.list)[0].packed * size, chunk_elements_ * size)
+                                                       : MutableBytes(want.bytes)});
+    }
+    container_.read(object_, Part::data, reads);
+    for (auto& want : wanted) {
+      if (want.direct) {
+        continue;
+      }
+      if (pipeline_) {
+        std::vector<std::byte> raw(chunk_elements_ * size);
+        pipeline_->decode(want.bytes, want.chunk->filter_mask, raw, transfer);
+        want.bytes = std::move(raw);
+      }
+      copy(*want.list, want.bytes.data());
+      std::uint64_t used = 0;
+      for (const auto& piece : *want.list) {
+        used += piece.n;
+      }
+      if (used < clipped_elements(*want.at)) {
+        cache(*want.at, std::move(want.bytes));
+      }
+    }
+    wanted.clear();
+    held = 0;
+    trim();
+  };
+  for (const auto& [at, list] : all) {
+    if (const auto there = cached_.find(at); there != cached_.end()) {
+      there->second.used = ++clock_;
+      copy(list, there->second.raw.data());
+      continue;
+    }
+    const auto found = chunks.find(at);
+    if (found == chunks.end()) {
+      for (const auto& piece : list) {
+        fill(stored.subspan(piece.packed * size, piece.n * size));
+      }
+      continue;
+    }
+    const bool direct = !pipeline_ && list.size() == 1 && list[0].n == chunk_elements_;
+    wanted.push_back({&at, &found->second, &list, std::vector<std::byte>(direct ? 0 : found->second.bytes), direct});
+    held += found->second.bytes;
+    if (held >= 4 * stage_bytes || wanted.size() >= 8192) {
+      fetch();
+    }
+  }
+  if (!wanted.empty()) {
+    fetch();
+  }
+}
+
+// ---- elements in memory
+
+Unpacker DatasetIo::unpacker(const ReferenceCodec* references) {
+  return Unpacker(
+      [this](const std::vector<Unpacker::Want>& wants) {
+        // Neighbours in the heap are mostly wanted together: what lies close is read as one piece.
+        constexpr std::uint64_t gap = 4096;
+        std::vector<const Unpacker::Want*> order;
+        for (const auto& want : wants) {
+          if (!want.into.empty()) {
+            order.push_back(&want);
+          }
+        }
+        std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) { return a->position < b->position; });
+        for (std::size_t k = 0; k < order.size();) {
+          const auto begin = order[k]->position;
+          auto end = begin;
+          std::size_t last = k;
+          while (last < order.size() && order[last]->position <= end + gap && (last == k || end - begin < stage_bytes)) {
+            end = std::max(end, order[last]->position + order[last]->into.size());
+            ++last;
+          }
+          std::vector<std::byte> block(end - begin);
+          container_.read(object_, Part::heap, {{begin, block}});
+          for (; k < last; ++k) {
+            std::memcpy(order[k]->into.data(), block.data() + (order[k]->position - begin), order[k]->into.size());
+          }
+        }
+      },
+      references);
+}
+
+std::vector<std::byte> DatasetIo::read_elements(hid_t file_space, std::uint64_t n, hid_t transfer, Unpacker& unpack) {
+  std::vector<std::byte> stored(n * layout_.stored_bytes());
+  read_stored(file_space, stored, transfer);
+  if (layout_.plain()) {
+    return stored;
+  }
+  std::vector<std::byte> elements(n * layout_.memory_bytes());
+  unpack.unpack(layout_, stored.data(), n, elements.data());
+  return elements;
+}
+
+void DatasetIo::write(hid_t memory_type, hid_t memory_space, hid_t file_space, hid_t transfer, const void* from, const ReferenceCodec* references) {
+  const auto n = points(file_space);
+  const MemorySide memory(memory_space, file_space, n);
+  if (n == 0) {
+    return;
+  }
+  if (!from) {
+    fail(Why::invalid, "no data to write");
+  }
+  const auto source_size = H5Tget_size(memory_type);
+  const std::byte* source = bytes(from) + memory.first * source_size;
+  std::vector<std::byte> gathered;
+  const bool same = H5Tequal(memory_type, type_) > 0;
+  const auto room = n * std::max(source_size, layout_.memory_bytes());
+  if (!memory.contiguous) {
+    gathered.resize(same ? n * source_size : room);
+    need_ok(H5Dgather(memory.space, from, memory_type, n * source_size, gathered.data(), nullptr, nullptr), "to gather a selection");
+    source = gathered.data();
+  } else if (!same) {
+    gathered.resize(room);
+    std::memcpy(gathered.data(), source, n * source_size);
+    source = gathered.data();
+  }
+  auto old = unpacker(references);
+  if (!same) {
+    std::vector<std::byte> background;
+    if (needs_background(memory_type, type_)) {
+      background = read_elements(file_space, n, transfer, old);
+    }
+    if (H5Tconvert(memory_type, type_, n, gathered.data(), background.empty() ? nullptr : background.data(), transfer) < 0) {
+      fail(Why::type, "HDF5 cannot convert the data to the dataset's type");
+    }
+    old.release();  // it is in the converted elements now
+  }
+  if (layout_.plain()) {
+    write_stored(file_space, {source, n * layout_.stored_bytes()});
+    return;
+  }
+  std::vector<std::byte> stored(n * layout_.stored_bytes());
+  std::string heap;
+  Packer(object_.heap_end, heap, references).pack(layout_, source, n, stored.data());
+  if (!same) {
+    // Conversion made copies of all that is of variable length; what came from the background is among them.
+    const hsize_t count = n;
+    const Id line = need_id(H5Screate_simple(1, &count, nullptr), "a dataspace");
+    H5Treclaim(type_, line, H5P_DEFAULT, gathered.data());
+  }
+  if (!heap.empty()) {
+    container_.write(object_, Part::heap, {{object_.heap_end, std::as_bytes(std::span(heap))}});
+    object_.heap_end += heap.size();
+    container_.changed(object_);
+  }
+  write_stored(file_space, stored);
+}
+
+void DatasetIo::read(hid_t memory_type, hid_t memory_space, hid_t file_space, hid_t transfer, void* into, const ReferenceCodec* references) {
+  const auto n = points(file_space);
+  const MemorySide memory(memory_space, file_space, n);
+  if (n == 0) {
+    return;
+  }
+  if (!into) {
+    fail(Why::invalid, "no room to read into");
+  }
+  const auto target_size = H5Tget_size(memory_type);
+  auto* const target = static_cast<std::byte*>(into) + memory.first * target_size;
+  const bool same = H5Tequal(memory_type, type_) > 0;
+  if (same && layout_.plain() && memory.contiguous) {
+    read_stored(file_space, {target, n * target_size}, transfer);
+    return;
+  }
+  auto unpack = unpacker(references);
+  auto elements = read_elements(file_space, n, transfer, unpack);
+  if (!same) {
+    elements.resize(n * std::max(target_size, layout_.memory_bytes()));
+    std::vector<std::byte> background;
+    if (needs_background(type_, memory_type)) {
+      background.resize(n * target_size);
+      if (memory.contiguous) {
+        std::memcpy(background.data(), target, background.size());
+      } else {
+        need_ok(H5Dgather(memory.space, into, memory_type, background.size(), background.data(), nullptr, nullptr), "to gather a selection");
+      }
+    }
+    if (H5Tconvert(type_, memory_type, n, elements.data(), background.empty() ? nullptr : background.data(), transfer) < 0) {
+      fail(Why::type, "HDF5 cannot convert the dataset's data to the type in memory");
+    }
+  }
+  if (memory.contiguous) {
+    std::memcpy(target, elements.data(), n * target_size);
+  } else {
+    Whole whole{elements.data(), n * target_size};
+    need_ok(H5Dscatter(hand_over, &whole, memory_type, memory.space, into), "to scatter a selection");
+  }
+  if (same) {
+    unpack.release();  // it is the caller's now; a conversion has made copies for the caller
+  }
+}
+
+void DatasetIo::map_references(const std::function<std::uint64_t(std::uint64_t)>& map) {
+  const auto n = element_count();
+  if (n == 0 || (object_.chunk.empty() ? !object_.allocated : object_.data_end == 0)) {
+    return;
+  }
+  std::vector<std::byte> stored(n * layout_.stored_bytes());
+  read_stored(H5S_ALL, stored, H5P_DATASET_XFER_DEFAULT);
+  std::string heap(object_.heap_end, '\0');
+  if (!heap.empty()) {
+    container_.read(object_, Part::heap, {{0, std::as_writable_bytes(std::span(heap))}});
+  }
+  layout_.map_references(stored.data(), n, heap, map);
+  write_stored(H5S_ALL, stored);
+  if (!heap.empty()) {
+    container_.write(object_, Part::heap, {{0, std::as_bytes(std::span(heap))}});
+  }
+}
+
+std::uint64_t DatasetIo::variable_bytes(hid_t file_space, const ReferenceCodec* references) {
+  const auto n = points(file_space);
+  if (n == 0 || layout_.plain()) {
+    return 0;
+  }
+  auto unpack = unpacker(references);
+  read_elements(file_space, n, H5P_DATASET_XFER_DEFAULT, unpack);
+  return unpack.handed_out();
+}
+
+// ---- extent and raw chunks
+
+void DatasetIo::resize(const std::vector<std::uint64_t>& extent) {
+  if (object_.chunk.empty()) {
+    fail(Why::invalid, "only chunked datasets can be resized");
+  }
+  bool shrinks = false;
+  for (std::size_t d = 0; d < extent.size(); ++d) {
+    if (object_.extent_max[d] != H5S_UNLIMITED && extent[d] > object_.extent_max[d]) {
+      fail(Why::invalid, "axis " + std::to_string(d) + " would have " + std::to_string(extent[d]) + " elements; the dataset allows " +
+                             std::to_string(object_.extent_max[d]));
+    }
+    shrinks |= extent[d] < object_.extent[d];
+  }
+  if (shrinks) {
+    flush();
+    std::vector<ChunkAt> gone, cut;
+    for (const auto& [at, chunk] : container_.chunks(object_)) {
+      bool outside = false, across = false;
+      for (std::size_t d = 0; d < extent.size(); ++d) {
+        outside |= at[d] * object_.chunk[d] >= extent[d];
+        across |= (at[d] + 1) * object_.chunk[d] > extent[d] && extent[d] < object_.extent[d];
+      }
+      if (outside) {
+        gone.push_back(at);
+      } else if (across) {
+        cut.push_back(at);
+      }
+    }
+    for (const auto& at : gone) {
+      container_.remove_chunk(object_, at);
+      if (const auto there = cached_.find(at); there != cached_.end()) {
+        cached_bytes_ -= there->second.raw.size();
+        cached_.erase(there);
+      }
+    }
+    const auto size = layout_.stored_bytes();
+    for (const auto& at : cut) {
+      // What lies outside now must read as the fill value if the dataset grows again.
+      const auto there = cached_.find(at);
+      auto& entry = there != cached_.end() ? there->second : cache(at, load(at, H5P_DATASET_XFER_DEFAULT));
+      for (std::uint64_t k = 0; k < chunk_elements_; ++k) {
+        std::uint64_t rest = k;
+        bool outside = false;
+        for (std::size_t d = extent.size(); d-- > 0; rest /= object_.chunk[d]) {
+          outside |= at[d] * object_.chunk[d] + rest % object_.chunk[d] >= extent[d];
+        }
+        if (outside) {
+          fill(MutableBytes(entry.raw).subspan(k * size, size));
+        }
+      }
+      entry.dirty = true;
+    }
+  }
+  object_.extent = extent;
+  container_.changed(object_);
+  trim();
+}
+
+std::uint64_t DatasetIo::storage_bytes() {
+  if (object_.chunk.empty()) {
+    return object_.allocated ? element_count() * layout_.stored_bytes() : 0;
+  }
+  flush();
+  std::uint64_t total = 0;
+  for (const auto& [at, chunk] : container_.chunks(object_)) {
+    total += chunk.bytes;
+  }
+  return total;
+}
+
+ChunkAt DatasetIo::chunk_holding(const hsize_t* offset) const {
+  if (object_.chunk.empty()) {
+    fail(Why::invalid, "the dataset is not chunked");
+  }
+  ChunkAt at(object_.chunk.size());
+  for (std::size_t d = 0; d < at.size(); ++d) {
+    if (offset[d] >= object_.extent[d]) {
+      fail(Why::invalid, "the chunk's offset lies outside the dataset's extent");
+    }
+    at[d] = offset[d] / object_.chunk[d];
+  }
+  return at;
+}
+
+const Chunk* DatasetIo::find_chunk(const hsize_t* offset) {
+  const auto at = chunk_holding(offset);
+  flush();
+  const auto& chunks = container_.chunks(object_);
+  const auto found = chunks.find(at);
+  return found == chunks.end() ? nullptr : &found->second;
+}
+
+void DatasetIo::read_raw(const Chunk& chunk, void* into) {
+  container_.read(object_, Part::data, {{chunk.offset, {static_cast<std::byte*>(into), chunk.bytes}}});
+}
+
+void DatasetIo::write_raw(const hsize_t* offset, Bytes data, std::uint32_t filter_mask) {
+  const auto at = chunk_holding(offset);
+  for (std::size_t d = 0; d < at.size(); ++d) {
+    if (offset[d] % object_.chunk[d] != 0) {
+      fail(Why::invalid, "the offset is not the first element of a chunk");
+    }
+  }
+  if (const auto there = cached_.find(at); there != cached_.end()) {
+    cached_bytes_ -= there->second.raw.size();
+    cached_.erase(there);
+  }
+  Stage stage(container_, object_);
+  place(at, data, filter_mask, stage);
+  stage.finish();
+}
+
+}  // namespace sonde::store::h5

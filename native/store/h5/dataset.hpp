@@ -1,0 +1,85 @@
+#pragma once
+/// The bytes of one open dataset: selections, type conversion, chunks, filters, fill values, elements of variable length.
+
+#include <hdf5.h>
+
+#include <functional>
+#include <list>
+#include <memory>
+#include <vector>
+
+#include "store/h5/container.hpp"
+#include "store/h5/datatype.hpp"
+#include "store/h5/pipeline.hpp"
+
+namespace sonde::store::h5 {
+
+class DatasetIo : public DatasetState {
+ public:
+  DatasetIo(Container& container, Object& object);
+
+  void write(hid_t memory_type, hid_t memory_space, hid_t file_space, hid_t transfer, const void* from, const ReferenceCodec* references);
+  void read(hid_t memory_type, hid_t memory_space, hid_t file_space, hid_t transfer, void* into, const ReferenceCodec* references);
+  void resize(const std::vector<std::uint64_t>& extent);
+  void flush() override;
+  void refresh();
+
+  /// A dataspace of the present extent, all selected.
+  Id space() const;
+  /// The creation properties, as they were given.
+  Id properties(const ReferenceCodec& references);
+  std::uint64_t storage_bytes();
+  /// Chunks that hold something, after flush(); nullptr: none there.
+  const Chunk* find_chunk(const hsize_t* offset);
+  void read_raw(const Chunk& chunk, void* into);
+  void write_raw(const hsize_t* offset, Bytes bytes, std::uint32_t filter_mask);
+  ChunkAt chunk_holding(const hsize_t* offset) const;
+  /// After a copy: see ElementLayout::map_references.
+  void map_references(const std::function<std::uint64_t(std::uint64_t)>& map);
+  /// What H5Dvlen_get_buf_size asks for.
+  std::uint64_t variable_bytes(hid_t file_space, const ReferenceCodec* references);
+
+ private:
+  struct Piece {
+    std::uint64_t in_chunk, packed, n;  // elements
+  };
+  using Pieces = std::map<ChunkAt, std::vector<Piece>>;
+  struct Cached {
+    std::vector<std::byte> raw;
+    bool dirty = false;
+    std::uint64_t used = 0;
+  };
+  class Stage;
+
+  std::uint64_t element_count() const;
+  std::uint64_t points(hid_t file_space) const;
+  void each_run(hid_t file_space, const std::function<void(std::uint64_t element, std::uint64_t n)>& each) const;
+  Pieces pieces(hid_t file_space) const;
+  void write_stored(hid_t file_space, Bytes stored);
+  void read_stored(hid_t file_space, MutableBytes stored, hid_t transfer);
+  /// Elements of the file's type in memory form. `unpacker` owns what they point to.
+  std::vector<std::byte> read_elements(hid_t file_space, std::uint64_t n, hid_t transfer, Unpacker& unpacker);
+  Unpacker unpacker(const ReferenceCodec* references);
+  void fill(MutableBytes stored) const;
+  std::uint64_t clipped_elements(const ChunkAt& at) const;
+  std::vector<std::byte> load(const ChunkAt& at, hid_t transfer);
+  void store(const ChunkAt& at, Bytes raw, Stage& stage);
+  void place(const ChunkAt& at, Bytes bytes, std::uint32_t filter_mask, Stage& stage);
+  Cached& cache(const ChunkAt& at, std::vector<std::byte> raw);
+  void trim();
+
+  Container& container_;
+  Object& object_;
+  Id type_;
+  ElementLayout layout_;
+  std::uint64_t chunk_elements_ = 0;
+  bool fills_with_zeros_ = true;
+  std::unique_ptr<Pipeline> pipeline_;
+  std::map<ChunkAt, Cached> cached_;
+  std::uint64_t cached_bytes_ = 0, clock_ = 0;
+};
+
+/// A filtered dataset's pipeline sees elements as they are stored.
+Id filtered_type(hid_t type, const ElementLayout& layout);
+
+}  // namespace sonde::store::h5

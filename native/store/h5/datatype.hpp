@@ -1,0 +1,142 @@
+#pragma once
+/// Elements as they lie in the store. An element whose type has a fixed size is stored as it is in memory. Where it has
+/// parts of variable length (strings, sequences, region references) each such part becomes a slot of 16 bytes, and what
+/// it points to goes to a heap beside the elements:
+///
+///   u64 position in the heap plus 1, 0 for null;   u64 length: elements of a sequence, else bytes
+///
+/// Sequences of elements with slots nest. HDF5's own conversion (H5Tconvert) stands between this and the caller's type,
+/// so what is here is always the file's type, with its pointers into memory.
+
+#include <hdf5.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "store/types.hpp"
+
+namespace sonde::store::h5 {
+
+/// An HDF5 identifier that is released with it; negative: none.
+class Id {
+ public:
+  Id() = default;
+  explicit Id(hid_t id) : id_(id) {}
+  Id(Id&& other) noexcept : id_(other.release()) {}
+  Id& operator=(Id&& other) noexcept {
+    reset(other.release());
+    return *this;
+  }
+  ~Id() { reset(); }
+  operator hid_t() const { return id_; }
+  hid_t release() {
+    const hid_t id = id_;
+    id_ = H5I_INVALID_HID;
+    return id;
+  }
+  void reset(hid_t id = H5I_INVALID_HID) {
+    if (id_ > 0) {
+      H5Idec_ref(id_);
+    }
+    id_ = id;
+  }
+
+ private:
+  hid_t id_ = H5I_INVALID_HID;
+};
+
+/// The identifier, or a Failure that names the call.
+Id need_id(hid_t id, const char* what);
+/// The same for what answers with a negative number.
+void need_ok(herr_t status, const char* what);
+
+std::string encode_type(hid_t type);
+Id decode_type(const std::string& bytes);
+std::string encode_space(hid_t space);
+Id decode_space(const std::string& bytes);
+
+/// Does a conversion need what is in the target already (parts of compound types do)? Error: type, no such conversion.
+bool needs_background(hid_t from, hid_t to);
+
+class ElementLayout {
+ public:
+  /// Errors: unsupported, for references of HDF5 1.12's form (H5T_STD_REF): h5py has none of them.
+  explicit ElementLayout(hid_t type);
+
+  bool plain() const { return slots_.empty() && references_.empty(); }
+  std::size_t memory_bytes() const { return memory_bytes_; }
+  std::size_t stored_bytes() const { return stored_bytes_; }
+  /// Replaces the ids that stored references hold, by what `map` says of them; 0 makes a null reference.
+  void map_references(std::byte* stored, std::size_t n, std::string& heap, const std::function<std::uint64_t(std::uint64_t)>& map) const;
+
+ private:
+  friend class Packer;
+  friend class Unpacker;
+  struct Slot {
+    enum class Kind { string, sequence, region } kind;
+    std::size_t memory_at, stored_at;
+    std::shared_ptr<ElementLayout> element;  // of sequences
+  };
+  struct Run {
+    std::size_t memory_at, stored_at, bytes;
+  };
+  void find_slots(hid_t type, std::size_t at);
+
+  std::size_t memory_bytes_ = 0, stored_bytes_ = 0;
+  std::vector<Slot> slots_;
+  std::vector<std::size_t> references_;  // where object references are; in memory until runs are known, then stored
+  std::vector<Run> runs_;
+};
+
+/// What references need. Region references are made and read by HDF5 against a location in their file; a fresh object
+/// reference may name its object by an address in the file's shadow (shadow.hpp), and is stored with its true id.
+struct ReferenceCodec {
+  std::function<std::uint64_t(std::uint64_t reference)> object;
+  std::function<std::string(const void* reference)> encode;
+  std::function<void(const std::string& encoded, void* reference)> decode;
+};
+
+/// Turns elements in memory into stored ones; `heap` grows by what they point to, and its first byte is at `heap_at`.
+class Packer {
+ public:
+  Packer(std::uint64_t heap_at, std::string& heap, const ReferenceCodec* references) : heap_at_(heap_at), heap_(heap), references_(references) {}
+  void pack(const ElementLayout& layout, const std::byte* memory, std::size_t n, std::byte* stored);
+
+ private:
+  std::uint64_t append(std::string_view bytes);
+  std::uint64_t heap_at_;
+  std::string& heap_;
+  const ReferenceCodec* references_;
+};
+
+/// The way back. What elements point to is from malloc and goes with the Unpacker, unless it is released to whoever takes
+/// the elements, and frees it (H5Treclaim does).
+class Unpacker {
+ public:
+  struct Want {
+    std::uint64_t position;
+    MutableBytes into;
+  };
+  using ReadHeap = std::function<void(const std::vector<Want>& wants)>;
+  Unpacker(ReadHeap read, const ReferenceCodec* references) : read_(std::move(read)), references_(references) {}
+  Unpacker(const Unpacker&) = delete;
+  Unpacker& operator=(const Unpacker&) = delete;
+  ~Unpacker();
+  void unpack(const ElementLayout& layout, const std::byte* stored, std::size_t n, std::byte* memory);
+  void release() { blocks_.clear(); }
+  std::uint64_t handed_out() const { return handed_out_; }  ///< bytes
+
+ private:
+  std::byte* allocate(std::size_t bytes);
+  std::uint64_t handed_out_ = 0;
+  ReadHeap read_;
+  const ReferenceCodec* references_;
+  std::vector<void*> blocks_;
+};
+
+/// Reads from a heap that is a string (attributes).
+Unpacker::ReadHeap heap_in(const std::string& heap);
+
+}  // namespace sonde::store::h5
