@@ -14,7 +14,7 @@ ROOM = {"room", "verdict", "findings", "dataset", "skipped"}
 @pytest.mark.mpi
 def test_survey_ends_with_few_lines_and_a_report(sonde_mpi):
     ran = sonde_mpi(
-        "survey", "-o", "here", "--ntasks", "2", "--budget", "12s", "--seed", "3", COLUMNS="1000"
+        "survey", "-o", "here", "--ntasks", "2", "--budget", "16s", "--seed", "3", COLUMNS="1000"
     ).expect(0)
     lines = [line for line in ran.out.splitlines() if line.strip()]
     assert lines[-1].endswith("here/report.html")  # the last thing said is where to look
@@ -38,7 +38,7 @@ def test_survey_ends_with_few_lines_and_a_report(sonde_mpi):
 
 @pytest.mark.mpi
 def test_survey_as_json(sonde_mpi):
-    told = sonde_mpi("survey", "-o", "here", "--ntasks", "2", "--budget", "8s", "--json").expect(0).json
+    told = sonde_mpi("survey", "-o", "here", "--ntasks", "2", "--budget", "16s", "--json").expect(0).json
     assert (told["verb"], told["report"]) == ("survey", "here/report.html")
     room, noise, store = told["rooms"]
     assert set(room) >= ROOM
@@ -74,7 +74,7 @@ def test_check_against_an_earlier_survey(sonde_mpi):
 
 @pytest.mark.mpi
 def test_with_time_for_all_rooms_noise_says_how_sensitive_the_machine_is(sonde_mpi):
-    words = ("--ntasks", "2", "--budget", "40s", "--seed", "3")
+    words = ("--ntasks", "2", "--budget", "50s", "--seed", "3")
     told = sonde_mpi("survey", "-o", "here", *words, "--json").expect(0).json
     noise = told["rooms"][1]
     assert noise["skipped"] is None

@@ -7,7 +7,6 @@ import xarray as xr
 
 from sonde.core.errors import DataError, typed
 from sonde.core.figure import Axis, Figure, Kind, Slider
-from sonde.core.outcome import Table
 from sonde.core.section import Fact, Method, Section
 from sonde.store import verdict
 from sonde.store.plan import BLOCK, CLIENT_NAMES, READS, TCP, Case
@@ -41,7 +40,7 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
         "store",
         "Storage service by transport",
         verdict.sentence(summary, dataset),
-        tables=[*lessons_table(summary), verdict.variant_table(summary), *verdict.tables(summary)],
+        tables=[verdict.variant_table(summary), *verdict.tables(summary)],
         figures=list(figures(summary)),
         facts=facts(summary),
         method=list(METHODS),
@@ -59,12 +58,6 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
         },
         doubt=verdict.doubt(summary),
     )
-
-
-def lessons_table(summary: xr.Dataset) -> list[Table]:
-    """What the run teaches, a row a lesson; none where it teaches nothing."""
-    rows = [(lesson["text"],) for lesson in verdict.lessons(summary)]
-    return [Table("What this run teaches", ("",), rows)] if rows else []
 
 
 METHODS = (
@@ -156,6 +149,18 @@ def _kind(case: Case) -> str:
     return "read" if case.op in READS else "write"
 
 
+BY_SIZE = (
+    "Single operations, one after the other, with 95 % intervals. Where lines run together the memory or the wire "
+    "decides; where they part, what a message costs does. The raw line is a socket alone."
+)
+
+
+def _told(summary: xr.Dataset) -> list[str]:
+    """What the run teaches, a paragraph a lesson."""
+    texts = [lesson["text"] for lesson in verdict.lessons(summary)]
+    return [f"{text[0].upper()}{text[1:]}." for text in texts]
+
+
 def by_size(summary: xr.Dataset) -> Figure | None:
     """Throughput of single operations over their size, a line a variant."""
     cases, rows = verdict.cases_of(summary), _shown(summary)
@@ -207,8 +212,7 @@ def by_size(summary: xr.Dataset) -> Figure | None:
     return Figure(
         "store-size",
         "Throughput by size and transport",
-        "Single operations, one after the other, with 95 % intervals. Where lines run together the memory or the wire "
-        "decides; where they part, what a message costs does. The raw line is a socket alone.",
+        "\n".join([BY_SIZE, *_told(summary)]),
         Kind.SCATTER,
         data,
         {"x": Axis("bytes of an operation", "B", log=True), "y": Axis("throughput, MiB/s", log=True)},
