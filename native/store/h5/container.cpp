@@ -49,7 +49,7 @@ std::string named_key(char kind, ObjectId id, std::string_view name) {
 std::string chunk_key(ObjectId id, const ChunkAt& at) {
   std::string key = 'c' + hex(id);
   for (std::size_t k = 0; k < at.size(); ++k) {
-    key += (k ? "." : "") + std::to_string(at[k]);
+    key.append(k ? "." : "").append(std::to_string(at[k]));
   }
   return key;
 }

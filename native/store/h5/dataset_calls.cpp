@@ -180,7 +180,7 @@ void* open(void* object, const H5VL_loc_params_t* at, const char* name, hid_t ac
   return guarded<void*>("dataset open", H5E_DATASET, nullptr, [&]() -> void* {
     const auto place = name ? walk(locate(object, at), name) : locate(object, at);
     if (place.object->kind != Kind::dataset) {
-      fail(Why::type, "'" + std::string(name ? name : place.path) + "' is not a dataset");
+      fail(Why::type, (name ? std::string(name) : place.path) + " is not a dataset");
     }
     auto* const opened = new Handle(H5I_DATASET, place.file, place.object, place.path);
     keep_access(*opened, access);
@@ -417,7 +417,7 @@ void* open_type(void* object, const H5VL_loc_params_t* at, const char* name, hid
   return guarded<void*>("datatype open", H5E_DATATYPE, nullptr, [&]() -> void* {
     const auto place = name ? walk(locate(object, at), name) : locate(object, at);
     if (place.object->kind != Kind::datatype) {
-      fail(Why::type, "'" + std::string(name ? name : place.path) + "' is not a committed datatype");
+      fail(Why::type, (name ? std::string(name) : place.path) + " is not a committed datatype");
     }
     return new Handle(H5I_DATATYPE, place.file, place.object, place.path);
   });
