@@ -125,7 +125,9 @@ struct Batch::Impl {
   std::vector<Op> ops;
   std::vector<Outcome> outcomes;
   std::vector<std::int16_t> targets;  ///< server within the role
-  Arena names{4096}, results;
+  Arena names{4096};
+  /// What is read, a part its own: another thread may take in one part's answers while this one takes in another's.
+  std::vector<std::unique_ptr<Arena>> results;
   struct Part {
     Exchange exchange;
     std::shared_ptr<Connection> connection;
@@ -177,7 +179,8 @@ struct Batch::Impl {
     auto part = std::make_unique<Part>();
     part->exchange.ops = ops;
     part->exchange.outcomes = outcomes;
-    part->exchange.arena = &results;
+    if (results.size() == parts.size()) results.push_back(std::make_unique<Arena>());
+    part->exchange.arena = results[parts.size()].get();
     part->exchange.role = role;
     part->exchange.safety = safety;
     part->exchange.timeout_s = client->config.timeout_s;
@@ -603,7 +606,7 @@ void Batch::clear() {
   b.targets.clear();
   b.parts.clear();
   b.names.clear();
-  b.results.clear();
+  for (auto& arena : b.results) arena->clear();
   b.failure = {};
   b.started = b.finished = false;
 }
