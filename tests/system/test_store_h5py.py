@@ -300,11 +300,9 @@ for reading in [lambda: d[:], lambda: f["chunks"][:], lambda: list(f.attrs), lam
     assert server.process.wait(10) == -signal.SIGKILL
 
 
-def test_a_child_of_fork_has_connections_of_its_own(settings: str, tmp_path: Path) -> None:
-    if "embedded" in settings:
-        pytest.skip("an embedded store belongs to one process at a time")
+def test_a_child_of_fork_has_connections_of_its_own(server: Server, tmp_path: Path) -> None:
     told = code(
-        settings,
+        f"servers={server.address}",
         f"""
 name = {str(tmp_path / "fork.h5")!r}
 with h5py.File(name, "w") as f:
