@@ -193,9 +193,11 @@ class KvLoad final : public StoreLoad {
   std::vector<std::string> keys_;
 };
 
+constexpr std::size_t answer_bytes = 96;  ///< a request or an answer without data is a frame of 64 bytes and one record
+
 class RawLoad final : public Load {
  public:
-  RawLoad(const Case& what, RawPeer& peer) : what_(what), peer_(peer) {}
+  RawLoad(const Case& what, RawPeer& peer, MutableBytes memory) : what_(what), peer_(peer), memory_(memory.first(std::max<std::size_t>(memory_of(what), answer_bytes))) {}
   Result<void> prepare(bool) override { return {}; }
   Result<void> iterate(Stages& s) override {
     s = {not_told, not_told, not_told};
@@ -203,13 +205,13 @@ class RawLoad final : public Load {
     bool reads = false;
     for (const auto& k : known)
       if (what_.client + '.' + what_.operation == k.name) reads = k.reads;
-    // A request or an answer without data is a frame of 64 bytes and one record.
-    return reads ? peer_.exchange(96, bytes) : peer_.exchange(bytes, 96);
+    return reads ? peer_.exchange(answer_bytes, bytes, memory_) : peer_.exchange(bytes, answer_bytes, memory_);
   }
 
  private:
   Case what_;
   RawPeer& peer_;
+  MutableBytes memory_;
 };
 
 bool read_all(int fd, void* to, std::size_t n) {
@@ -345,7 +347,7 @@ Result<std::unique_ptr<Load>> make_load(const Case& what, Client& client, const 
   return load;
 }
 
-std::unique_ptr<Load> make_raw_load(const Case& what, RawPeer& peer) { return std::make_unique<RawLoad>(what, peer); }
+std::unique_ptr<Load> make_raw_load(const Case& what, RawPeer& peer, MutableBytes memory) { return std::make_unique<RawLoad>(what, peer, memory); }
 
 Result<std::unique_ptr<RawPeer>> RawPeer::start() {
   std::uint16_t port = 0;
@@ -362,7 +364,6 @@ Result<std::unique_ptr<RawPeer>> RawPeer::start() {
   ::fcntl(peer->fd_, F_SETFL, ::fcntl(peer->fd_, F_GETFL) & ~O_NONBLOCK);
   const int on = 1;
   ::setsockopt(peer->fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  peer->memory_.resize(raw_chunk);
   return peer;
 }
 
@@ -374,23 +375,26 @@ RawPeer::~RawPeer() {
   }
 }
 
-Result<void> RawPeer::exchange(std::size_t out, std::size_t in) {
+Result<void> RawPeer::exchange(std::size_t out, std::size_t in, MutableBytes memory) {
   const Error lost{"store.disconnected", "the raw TCP peer is gone", "run again"};
-  const std::uint64_t sizes[2] = {out, in};
-  // Small ones in one call, as a single message goes.
-  std::size_t first = std::min(out, memory_.size() - sizeof sizes);
-  std::memcpy(memory_.data(), sizes, sizeof sizes);
-  if (!write_all(fd_, memory_.data(), sizeof sizes + first)) return lost;
-  for (std::size_t left = out - first; left;) {
-    const std::size_t n = std::min(left, memory_.size());
-    if (!write_all(fd_, memory_.data(), n)) return lost;
-    left -= n;
-  }
-  for (std::size_t left = in; left;) {
-    const std::size_t n = std::min(left, memory_.size());
-    if (!read_all(fd_, memory_.data(), n)) return lost;
-    left -= n;
-  }
+  std::uint64_t sizes[2] = {out, in};
+  // Its length and small ones in one call, as a single message goes.
+  const std::size_t first = std::min(out, std::min(memory.size(), raw_chunk));
+  iovec pieces[2] = {{sizes, sizeof sizes}, {memory.data(), first}};
+  msghdr message{};
+  message.msg_iov = pieces;
+  message.msg_iovlen = 2;
+  const ssize_t sent = ::sendmsg(fd_, &message, MSG_NOSIGNAL);
+  if (sent < static_cast<ssize_t>(sizeof sizes)) return lost;
+  const auto through = [&](std::size_t done, std::size_t bytes, auto move) {
+    while (done < bytes) {
+      const std::size_t at = done % memory.size(), n = std::min({bytes - done, memory.size() - at, raw_chunk});
+      if (!move(fd_, memory.data() + at, n)) return false;
+      done += n;
+    }
+    return true;
+  };
+  if (!through(static_cast<std::size_t>(sent) - sizeof sizes, out, write_all) || !through(0, in, read_all)) return lost;
   return {};
 }
 

@@ -57,16 +57,16 @@ class RawPeer {
  public:
   static Result<std::unique_ptr<RawPeer>> start();
   ~RawPeer();
-  /// Sends a request of `out` bytes and waits for an answer of `in`.
-  Result<void> exchange(std::size_t out, std::size_t in);
+  /// Sends a request of `out` bytes and waits for an answer of `in`: from and into the client's memory, over and over where that is less.
+  Result<void> exchange(std::size_t out, std::size_t in, MutableBytes memory);
 
  private:
   RawPeer() = default;
   int fd_ = -1, pid_ = -1;
-  std::vector<std::byte> memory_;
 };
 
-/// The same bytes as the case has, there and back, without a storage system.
-std::unique_ptr<Load> make_raw_load(const Case& what, RawPeer& peer);
+/// The same bytes as the case has, there and back, without a storage system; memory as above, for what a socket costs depends on
+/// whether its data is in a cache.
+std::unique_ptr<Load> make_raw_load(const Case& what, RawPeer& peer, MutableBytes memory);
 
 }  // namespace sonde::store::bench

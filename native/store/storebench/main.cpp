@@ -108,7 +108,7 @@ class BenchProbe final : public Probe {
   BenchProbe(const Options& o, RawPeer* raw) : options_(o), raw_(raw) {}
 
   Result<void> open() {
-    std::size_t memory = 0;
+    std::size_t memory = 4096;
     for (const auto& c : options_.cases) memory = std::max(memory, memory_of(c));
     memory_.resize(memory);
     ways_.resize(options_.variants.size());
@@ -152,7 +152,7 @@ class BenchProbe final : public Probe {
           if (!made) return made.error();
           load = std::move(*made);
         } else {
-          load = make_raw_load(c, *raw_);
+          load = make_raw_load(c, *raw_, memory_);
         }
         if (auto ok = load->prepare(client && !filled_[what]); !ok) {
           failed(v, c, ok.error());

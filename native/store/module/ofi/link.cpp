@@ -244,7 +244,10 @@ void OfiLink::send(Outgoing frame) {
   entry->out = std::move(frame);
   queued_bytes_ += entry->bytes;
   queue_.push_back(std::move(entry));
-  if (queued_bytes_ >= eager_bytes) pump();
+  if (queued_bytes_ < eager_bytes) return;
+  // Whoever makes a long answer does not come by here to look: what the peer gave back meanwhile keeps it busy.
+  if (announcements_.size() >= announcements_max || !credit_left(false)) collect();
+  pump();
 }
 
 void OfiLink::flush() {
@@ -1103,8 +1106,8 @@ int OfiLink::progress() {
     return frames;
   }
   pump();
-  // Half of the buffers owed, or the peer's memory held: told on purpose, where no message told it on its way.
-  if (given_ - given_told_ >= std::max<std::size_t>(1, agreement_.own_buffers / 2) || released_told_ != released_) say(MessageKind::credit);
+  // Half of what the peer waits for: told on purpose, where no message told it on its way. The rest is told before a sleep.
+  if (given_ - given_told_ >= std::max<std::size_t>(1, agreement_.own_buffers / 2) || released_ - released_told_ >= announcements_max / 2) say(MessageKind::credit);
   if (port_->waiting() == Wait::none && in_flight_) collect();
   if (failure_ && (poisoned_ || arrived_.empty() || reading_)) {
     const Error error = *failure_;
@@ -1140,10 +1143,14 @@ bool OfiLink::arm() {
     pump();
     if (stalled_ && port_->waiting() == Wait::none) return false;
   }
-  if (port_->waiting() != Wait::none) return port_->may_sleep();
+  if (port_->waiting() != Wait::none) {
+    if (released_told_ != released_) say(MessageKind::credit);
+    return port_->may_sleep();
+  }
   if (!asleep_told_) {
     asleep_told_ = say(MessageKind::asleep);
-    if (collect() || anything_to_deliver()) return false;
+    // A peer that does not know of a sleep ends it only by chance.
+    if (!asleep_told_ || collect() || anything_to_deliver()) return false;
   }
   return true;
 }
