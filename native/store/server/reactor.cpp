@@ -11,7 +11,7 @@
 
 namespace sonde::store {
 
-Reactor::Reactor(Server& server) : server_(server), epoll_(::epoll_create1(EPOLL_CLOEXEC)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+Reactor::Reactor(Server& server) : server_(server), epoll_(::epoll_create1(EPOLL_CLOEXEC)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), spin_(server.config().link.spin_s) {
   epoll_event event{};
   event.events = EPOLLIN;
   ::epoll_ctl(epoll_, EPOLL_CTL_ADD, wake_, &event);
@@ -99,25 +99,50 @@ void Reactor::stop(Deadline deadline) {
   thread_.join();
 }
 
+int Reactor::look(std::vector<epoll_event>& events) {
+  if (!spin_.begin()) return 0;
+  do {
+    const int n = ::epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), 0);
+    if (n > 0) return n;
+    bool came = false;
+    asked_ = polled_;
+    for (Session* s : asked_)
+      if (sessions_.contains(s)) came |= s->ready();
+    if (came) return -1;
+  } while (spin_.again());
+  return 0;
+}
+
 void Reactor::run() {
   std::vector<epoll_event> events(256);
   std::int64_t looked_ns = now_ns();
   unsigned turns = 0;
+  bool worked = false;
   for (;;) {
-    // A fabric's link is asked again and again while something goes on; once it says that it can sleep it costs nothing until
-    // its descriptor wakes it. One without a descriptor of its own is looked at every 20 ms all the same: its bell may be late.
-    bool rest = true, deaf = false;
-    for (Session* s : polled_) {
-      rest &= s->arm();
-      deaf |= s->own_fd() < 0;
-    }
     dropped_.clear();
-    const int wait_ms = !rest ? 0 : deaf ? 20 : stopping_ ? 5 : 1000;
-    const int n = ::epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), wait_ms);
-    if (!rest || n == 0) {
-      const std::vector<Session*> asked = polled_;
-      for (Session* s : asked)
-        if (sessions_.contains(s) && (n == 0 || !s->armed())) s->ready();
+    // Whoever was served a moment ago may ask for more at once.
+    int n = worked ? look(events) : 0;
+    worked = n != 0;
+    n = std::max(n, 0);
+    if (!worked) {
+      // A fabric's link is asked again and again while something goes on; once it says that it can sleep it costs nothing until
+      // its descriptor wakes it. One without a descriptor of its own is looked at every 20 ms all the same: its bell may be late.
+      bool rest = true, deaf = false;
+      for (Session* s : polled_) {
+        rest &= s->arm();
+        deaf |= s->own_fd() < 0;
+      }
+      dropped_.clear();
+      const int wait_ms = !rest ? 0 : deaf ? 20 : stopping_ ? 5 : 1000;
+      const std::int64_t begin = now_ns();
+      n = ::epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), wait_ms);
+      worked = n > 0 || !rest;
+      if (n > 0 && rest) spin_.slept(now_ns() - begin);
+      if (!rest || n == 0) {
+        asked_ = polled_;
+        for (Session* s : asked_)
+          if (sessions_.contains(s) && (n == 0 || !s->armed())) s->ready();
+      }
     }
     for (int k = 0; k < n; ++k) {
       auto* s = static_cast<Session*>(events[static_cast<std::size_t>(k)].data.ptr);
@@ -137,8 +162,8 @@ void Reactor::run() {
     for (auto& task : tasks) task();
     tasks.clear();
     // The clock is read when nothing is to be done, or now and then.
-    const bool look = n == 0 || ++turns % 256 == 0;
-    if (const std::int64_t now = look ? now_ns() : looked_ns; now - looked_ns > 1'000'000'000) {
+    const bool timely = n == 0 || ++turns % 256 == 0;
+    if (const std::int64_t now = timely ? now_ns() : looked_ns; now - looked_ns > 1'000'000'000) {
       looked_ns = now;
       std::vector<Session*> late;
       for (auto& [s, own] : sessions_)
