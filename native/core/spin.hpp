@@ -23,8 +23,8 @@
 namespace sonde {
 
 struct SpinPolicy {
-  std::int64_t most_ns = 50'000;
-  std::int64_t late_ns = 30'000;      ///< a core that was offered comes back later than this: it is wanted
+  std::int64_t most_ns = 50'000;   ///< looking at most
+  std::int64_t late_ns = 200'000;  ///< a core that comes back later than this is wanted: a peer's turn is shorter, a time slice longer
   std::int64_t rest_ns = 1'000'000, rest_most_ns = 256'000'000;  ///< no looking for so long after that
 };
 
@@ -70,7 +70,6 @@ class Spin {
     spin_ns_ = std::min(policy_.most_ns, 2 * spin_ns_ + 4000);
   }
 
- private:
   /// How often another thread took the core from this one.
   static long switches() {
     rusage use{};
@@ -78,6 +77,7 @@ class Spin {
     return use.ru_nivcsw;
   }
 
+ private:
   SpinPolicy policy_;
   long switches_ = 0;
   std::int64_t fixed_ns_, spin_ns_ = 0, last_ = 0, until_ = 0, not_before_ = 0, rest_ns_ = 0;

@@ -67,7 +67,7 @@ TEST_CASE("spin: not on a core that another thread works on") {
     while (!end.load(std::memory_order_relaxed)) {
     }
   });
-  Spin spin(-1, {60'000'000'000, 30'000, 1'000'000'000, 1'000'000'000});
+  Spin spin(-1, {60'000'000'000, 200'000, 1'000'000'000, 1'000'000'000});
   const bool may = spin.begin();
   if (may)
     while (spin.again()) {

@@ -11,6 +11,13 @@
 
 namespace sonde::store {
 
+namespace {
+
+constexpr unsigned look_sample = 8;
+constexpr std::int64_t stay_least_ns = 2'000'000, stay_most_ns = 1'000'000'000;
+
+}  // namespace
+
 Reactor::Reactor(Server& server) : server_(server), epoll_(::epoll_create1(EPOLL_CLOEXEC)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), spin_(server.config().link.spin_s) {
   epoll_event event{};
   event.events = EPOLLIN;
@@ -101,16 +108,35 @@ void Reactor::stop(Deadline deadline) {
 
 int Reactor::look(std::vector<epoll_event>& events) {
   if (!spin_.begin()) return 0;
+  const bool sample = ++looks_ % look_sample == 0;
+  const long switches = sample ? Spin::switches() : 0;
+  int n = 0;
   do {
-    const int n = ::epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), 0);
-    if (n > 0) return n;
+    n = ::epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), 0);
+    if (n > 0) break;
     bool came = false;
     asked_ = polled_;
     for (Session* s : asked_)
       if (sessions_.contains(s)) came |= s->ready();
-    if (came) return -1;
-  } while (spin_.again());
-  return 0;
+    if (came) n = -1;
+  } while (n == 0 && spin_.again());
+  if (sample && n != 0) step_aside(switches);
+  return n;
+}
+
+/// What was awaited came while somebody else ran on this core: most likely the client itself, which the kernel likes to keep close to
+/// whom it wakes. Two that wait without sleeping are better off on two cores, if there are.
+void Reactor::step_aside(long switches) {
+  const std::int64_t now = now_ns();
+  if (Spin::switches() == switches || now < stay_until_ns_) return;
+  cpu_set_t allowed, others;
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < 2) return;
+  others = allowed;
+  CPU_CLR(static_cast<std::size_t>(::sched_getcpu()), &others);
+  if (::sched_setaffinity(0, sizeof others, &others) == 0) ::sched_setaffinity(0, sizeof allowed, &allowed);
+  // Where every core is somebody's this gains nothing: it is tried less and less often.
+  stay_ns_ = now - stay_until_ns_ < 4 * stay_ns_ ? std::min(2 * stay_ns_, stay_most_ns) : stay_least_ns;
+  stay_until_ns_ = now + stay_ns_;
 }
 
 void Reactor::run() {

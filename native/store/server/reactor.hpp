@@ -44,6 +44,7 @@ class Reactor {
   void run();
   /// Looks for a while without sleeping. Number of events; -1: a fabric's link brought something.
   int look(std::vector<epoll_event>& events);
+  void step_aside(long switches);
 
   Server& server_;
   int epoll_ = -1, wake_ = -1;
@@ -56,6 +57,8 @@ class Reactor {
   std::vector<Session*> asked_;                    ///< of them, while they are asked: that may change the others
   std::atomic<std::size_t> count_ = 0;
   Spin spin_;
+  unsigned looks_ = 0;
+  std::int64_t stay_ns_ = 0, stay_until_ns_ = 0;   ///< after it changed its core
   bool stopping_ = false;
   Deadline stop_by_;
   struct Helper {

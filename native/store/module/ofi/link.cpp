@@ -31,8 +31,8 @@ constexpr std::int64_t linger_ns = 250'000'000;
 constexpr std::int64_t recent_ns = 1'000'000'000;
 constexpr std::int64_t bell_poll_first_ns = 10'000'000, bell_poll_most_ns = 50'000'000;
 constexpr unsigned look_every = 256;
-/// Sleeping without a descriptor ends with a message over the Control: worth a longer look before it, and some waiting for a core.
-constexpr SpinPolicy bell_spin{100'000, 30'000, 5'000'000};
+/// Sleeping without a descriptor ends with a message over the Control: worth a longer look before it.
+constexpr SpinPolicy bell_spin{.most_ns = 100'000};
 
 /// One range of remote memory in an announcement.
 struct Range {
