@@ -25,7 +25,7 @@ struct ServerConfig {
   unsigned connections = 4096;            ///< at most
   std::size_t frame_data = wire::frame_data_default;
   unsigned credits = 128;                 ///< messages a client may have under way on a connection
-  double hello_timeout_s = 10;            ///< for a connection to say who it is
+  double hello_timeout_s = 15;            ///< for a connection to say who it is
   LinkOptions link;
 };
 
