@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -192,33 +194,29 @@ def test_what_servers_keep_is_removed_with_them(sonde, backend):
     assert sonde.left() == []
 
 
-def test_a_server_that_runs_already_is_measured_and_left_alone(sonde):
+@contextmanager
+def stored(sonde, backend: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server that keeps objects and keys in a backend, and where it listens."""
+    words = ("--listen", "127.0.0.1:0", "--backend", f"data={backend}", "--backend", f"kv={backend}")
     server = subprocess.Popen(
-        [
-            str(libexec() / "sonde-stored"),
-            "--listen",
-            "127.0.0.1:0",
-            "--backend",
-            "data=memory",
-            "--backend",
-            "kv=memory",
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=sonde.env,
+        [str(libexec() / "sonde-stored"), *words], stdout=subprocess.PIPE, text=True, env=sonde.env
     )
     try:
         assert server.stdout is not None
-        listen = json.loads(server.stdout.readline())["listen"]
+        yield server, json.loads(server.stdout.readline())["listen"]
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+def test_a_server_that_runs_already_is_measured_and_left_alone(sonde):
+    with stored(sonde, "memory") as (server, listen):
         words = ("--ops", "item,kv", "--sizes", "64", "--variant", "raw,tcp", "--budget", "4s", "-o", "a.nc")
         told = sonde("store", "run", "--server", listen, *words, "--json").expect(0).json
         assert told["complete"]
         assert server.poll() is None
         with library.open(sonde.cwd / "a.nc") as tree:
             assert tree.attrs["server"] == listen
-    finally:
-        server.terminate()
-        server.wait(20)
 
 
 def test_nobody_there_is_an_error_and_leaves_nothing(sonde):
@@ -247,23 +245,7 @@ def test_nobody_there_is_an_error_and_leaves_nothing(sonde):
 
 def test_keys_that_nobody_keeps_are_incomplete_not_lost(sonde):
     """A case that fails costs its own cells only."""
-    server = subprocess.Popen(
-        [
-            str(libexec() / "sonde-stored"),
-            "--listen",
-            "127.0.0.1:0",
-            "--backend",
-            "data=null",
-            "--backend",
-            "kv=null",
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=sonde.env,
-    )
-    try:
-        assert server.stdout is not None
-        listen = json.loads(server.stdout.readline())["listen"]
+    with stored(sonde, "null") as (_, listen):
         words = ("--ops", "kv", "--sizes", "64", "--variant", "tcp", "--budget", "4s", "-o", "a.nc", "--json")
         told = sonde("store", "run", "--server", listen, *words).expect(4).json
         assert not told["complete"]
@@ -271,9 +253,6 @@ def test_keys_that_nobody_keeps_are_incomplete_not_lost(sonde):
         assert {"store.case_failed", "store.cells_without_data"} <= {
             warning["code"] for warning in told["warnings"]
         }
-    finally:
-        server.terminate()
-        server.wait(20)
 
 
 class TestEndings:
