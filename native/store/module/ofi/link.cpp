@@ -116,9 +116,9 @@ BufferPlan plan_buffers(const Demands& demands, std::size_t frame_data) {
   // Pinned memory is dear; a thousand connections share it. Elsewhere a page that no message ever filled is not there.
   const std::size_t most = std::clamp<std::size_t>(demands.receives / 2, 4, 16);
   if (demands.local_mr) return {most, 32u << 10};
-  // A frame of the usual size fits into one. Not too many: they are filled in turn, and should stay in a cache.
+  // A frame of the usual size fits into one. Few of the large ones: they are filled in turn, and should stay in a cache.
   const std::size_t bytes = std::min(frame_data, wire::data_bytes_max) + (16u << 10);
-  return {std::min(most, std::max<std::size_t>(8, (4u << 20) / bytes)), bytes};
+  return {std::min(most, std::max<std::size_t>(6, (2u << 20) / bytes)), bytes};
 }
 
 OfiLink::OfiLink(std::unique_ptr<Port> port, Control& control, const LinkOptions& options, Sink& sink)
