@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -60,6 +61,15 @@ std::uint64_t byte_count(const std::string& name, const std::string& value) {
     fail(Why::invalid, "HDF5_VOL_CONNECTOR: " + name + "=" + value + " is no number of bytes; hint: 1MiB, 65536");
   }
   return *parsed;
+}
+
+unsigned connection_count(const std::string& value) {
+  unsigned n = 0;
+  const auto [end, why] = std::from_chars(value.data(), value.data() + value.size(), n);
+  if (why != std::errc{} || end != value.data() + value.size() || n < 1 || n > 1024) {
+    fail(Why::invalid, "HDF5_VOL_CONNECTOR: connections=" + value + " is no number from 1 to 1024");
+  }
+  return n;
 }
 
 void add_servers(Config& config, std::string_view list) {
@@ -125,7 +135,7 @@ std::shared_ptr<Service> open_service(std::string_view settings) {
     } else if (name == "checksum" && (value == "yes" || value == "no")) {
       config.checksum = value == "yes";
     } else if (name == "connections") {
-      config.connections = static_cast<unsigned>(std::min<std::uint64_t>(byte_count(name, value), 1024));
+      config.connections = connection_count(value);
     } else if (name == "flush" && (value == "network" || value == "storage")) {
       flush_durably = value == "storage";
     } else if (name == "provider") {

@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <new>
 
+#include "core/units.hpp"
 #include "store/conformance/pair.hpp"
 #include "store/module.hpp"
 #include "store/module/ofi/raw.hpp"
@@ -150,7 +151,7 @@ class OfiPeer final : public RawPeer {
     return {};
   }
   std::string provider() const override { return end_->provider(); }
-  std::string detail() const override { return "libfabric alone, no storage system"; }
+  std::string detail() const override { return "libfabric alone, messages of " + format_size(end_->piece(), true) + ", no storage system"; }
   Result<void> exchange(MutableBytes memory, std::size_t out, std::size_t in) override { return end_->exchange(memory, out, in); }
 
  private:

@@ -39,8 +39,10 @@ class Counts(HouseType):
 @click.command()
 @common("output", "budget", "precision", "seed", "dry_run")
 @click.option(
-    "--ops", metavar="LIST", help="Clients and operations: object,kv.get; object striped item kv db dataset attribute, hdf5 for the last two, or all.",
-
+    "--ops",
+    metavar="LIST",
+    help="Clients and operations: object,kv.get; of object striped item kv db dataset attribute; hdf5 for the last "
+    "two; or all.",
 )
 @click.option(
     "--sizes", type=SIZES, metavar="SIZES", help="Bytes of an operation: begin:end:step, or a list."
@@ -52,8 +54,8 @@ class Counts(HouseType):
     "variants",
     multiple=True,
     metavar="NAME",
-    help="raw raw-ofi tcp plain ofi-msg ofi-rdm ofi-rma thesis thesis-tcp, ofi-msg/PROVIDER, or NAME=TRANSPORT,OPTION=…; "
-    "again for more.",
+    help="raw raw-ofi tcp plain ofi-msg ofi-rdm ofi-rma thesis thesis-tcp, ofi-msg/PROVIDER, or "
+    "NAME=TRANSPORT,OPTION=…; again for more.",
 )
 @click.option(
     "--server",
@@ -117,8 +119,9 @@ def run(
     """Measure a storage service over every transport, interleaved in one run.
 
     Each case (an operation, its size, its batch) is measured on each variant in short bursts, in a new random order
-    each time, beside what a bare socket does with the same bytes. Servers are started here, and keep nothing by
-    default, so that transports are compared and not disks. The default budget is 60 s; Ctrl-C saves what there is.
+    each time, beside what a bare socket and bare libfabric do with the same bytes. Servers are started here, and keep
+    nothing by default, so that transports are compared and not disks. The default budget is 60 s; Ctrl-C saves what
+    there is.
 
     \b
     sonde store run --budget 60s -o store.nc

@@ -248,7 +248,9 @@ def by_client(summary: xr.Dataset) -> Figure | None:
         return f"{_kind(case)}, batch" if case.batch > 1 else _kind(case)
 
     groups = list(dict.fromkeys((cases[c].client, cases[c].size) for c in own))
-    ordered = sorted(own, key=lambda c: (cases[c].batch > 1, ("write", "read", "update").index(_kind(cases[c]))))
+    ordered = sorted(
+        own, key=lambda c: (cases[c].batch > 1, ("write", "read", "update").index(_kind(cases[c])))
+    )
     bars = list(dict.fromkeys(label(cases[c]) for c in ordered))
     shape = (len(bars), len(rows), len(groups))
     y, low, high = (np.full(shape, np.nan) for _ in range(3))

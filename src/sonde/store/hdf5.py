@@ -14,12 +14,16 @@ from sonde.core.launch import libexec
 PROBE = "sonde-storebench"
 # Packages that bring libhdf5, and a module of each that is linked with it.
 BRINGERS = (("h5py", "h5*.so"), ("netCDF4", "_netCDF4*.so"))
+# Not its companions for C++, Fortran or high-level calls, whose names go on with "_cpp", "_hl" …
+LINKED = re.compile(r"^\s*libhdf5(?:_serial|_openmpi|_mpich)?[-.]\S* => (/\S.*) \(0x", re.MULTILINE)
 HINT = "pip install 'h5py>=3.16' brings the HDF5 2.0 that the connector is built for"
 TRY_S = 20.0
 
 
 def library() -> Path:
-    """The first libhdf5 that works with the store's connector: of h5py, else of netCDF4. Each is tried in a process of its own.
+    """The first libhdf5 that works with the store's connector: of h5py, else of netCDF4.
+
+    Each is tried in a process of its own.
 
     Raises
     ------
@@ -50,12 +54,12 @@ def brought(package: str, module: str) -> Path | None:
     for extension in sorted(Path(spec.origin).parent.glob(module)):
         try:
             told = subprocess.run(
-                ["ldd", str(extension)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TRY_S, check=False
-            ).stdout
+                ["ldd", str(extension)],
+                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TRY_S, check=False,
+            ).stdout  # fmt: skip
         except (OSError, subprocess.TimeoutExpired):
             return None
-        # Not its companions for C++, Fortran or high-level calls, whose names go on with "_hl", "_cpp" …
-        if there := re.search(r"^\s*libhdf5(?:_serial|_openmpi|_mpich)?[-.]\S* => (/\S.*) \(0x", told, re.MULTILINE):
+        if there := LINKED.search(told):
             return Path(there[1])
     return None
 

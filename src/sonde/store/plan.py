@@ -118,8 +118,8 @@ class Case:
 class Variant:
     """A way to the server. name: unique. style: what is said of it in results, "default" for one as it should be.
 
-    transport: "tcp", "ofi-msg", …; "raw-tcp" and "raw-ofi" are no storage system. options: "nodelay=no,gather=no". clients: the only
-    ones that are measured on it; () for all.
+    transport: "tcp", "ofi-msg", …; "raw-tcp" and "raw-ofi" are no storage system. options: "nodelay=no,gather=no".
+    clients: the only ones that are measured on it; () for all it can.
     """
 
     name: str
@@ -316,11 +316,8 @@ def measuring_s(left_s: float, cells: int) -> float:
 def visit_s(variant: Variant, case: Case, burst_s: float = BURST_S[0]) -> float:
     """About what one burst of a cell takes on an ordinary machine, s; of seldom visits the share of an epoch."""
     operations = case.batch * case.depth
-    one = 30e-6 + operations * (2e-6 + case.size / 1e9)
-    if case.client in HDF5:
-        one += 400e-6 + operations * 100e-6
-    elif case.client == "db":
-        one += 100e-6 + operations * 20e-6
+    one = 30e-6 + operations * (2e-6 + case.size / 1.5e9)
+    one += operations * {"dataset": 50e-6, "attribute": 30e-6, "db": 20e-6}.get(case.client, 0.0)
     if variant.style == "plain":
         one += 0.066  # Nagle waits for an acknowledgement that is delayed
     elif variant.style == "thesis":

@@ -30,8 +30,8 @@ PROBE = "sonde-storebench"
 START_S, STOP_S = 20.0, 5.0
 ASK_S = 2.0
 MOST_FAILED = 8  # cases that are named when they fail; more are counted
-# What --backend means: what keeps objects, keys and tables. Keys and rows that nobody keeps could not be found, so with `null`
-# they are kept in memory; rows by SQLite, as everywhere.
+# What --backend means: what keeps objects, keys and tables. Keys and rows that nobody keeps could not be found, so with
+# `null` they are kept in memory; rows by SQLite, as everywhere.
 BACKENDS = {
     "null": {"data": "null", "kv": "memory", "db": "memory"},
     "memory": {"data": "memory", "kv": "memory", "db": "memory"},
@@ -70,7 +70,7 @@ def backends_of(name: str, there: Mapping[str, Sequence[str]]) -> dict[str, str]
 
 
 def roles_of(addresses: Sequence[str], token_file: Path | None) -> set[str] | None:
-    """The roles that servers which run already have among them; None where they cannot be asked: the probe will say why."""
+    """The roles that running servers have among them; None where they cannot be asked: the probe will say why."""
     from sonde.store.client import connect
 
     options = {"auth": "token", "token_file": str(token_file)} if token_file else {}
@@ -101,7 +101,11 @@ def runnable(cases: Sequence[Case], roles: Collection[str] | None) -> tuple[list
             raise UsageError("store.no_case", f"nothing can be measured: the servers {has}", "see --backend")
         evidence = f"{len(out)} cases ({clients}) are left out: the servers {has}"
         notes.append(
-            Warning("store.cases_left_out", evidence, "give them the other roles; 'sonde doctor' says what is missing")
+            Warning(
+                "store.cases_left_out",
+                evidence,
+                "give them the other roles; 'sonde doctor' says what is missing",
+            )
         )
     if not any(case.client in HDF5 for case in kept):
         return kept, notes, ""

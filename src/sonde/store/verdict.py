@@ -16,7 +16,7 @@ from sonde.store.plan import CLIENT_NAMES, COUNTED, RAW_OFI, TCP, Case
 from sonde.store.schema import CAP, CONVERGED, DRIFT, NOT_MEASURED, UNDECIDED
 
 MATTERS = 0.05  # a ratio nearer to 1 is no difference
-MOST_COLUMNS = 7  # variants of a table that keeps to 80 columns
+MOST_COLUMNS = 6  # variants of a table that keeps to 80 columns
 ENOUGH = 0.5  # share of cells with an interval below which a run says little
 MIB = float(1 << 20)
 NOTHING = "nothing that is beyond doubt faster than tcp"
@@ -243,7 +243,7 @@ def _cost(summary: xr.Dataset, v: int, code: str, who: str) -> dict[str, Any] | 
 
 
 def limited_by(summary: xr.Dataset, raw: str) -> int | None:
-    """The variant that a raw limit is the limit of: tcp of a socket's, of libfabric's the first over the same provider."""
+    """The variant that a raw limit is the limit of: of a socket's tcp, of libfabric's one over the same provider."""
     names = names_of(summary)
     if raw != RAW_OFI:
         return names.index(TCP) if TCP in names else None

@@ -1,4 +1,5 @@
-// Requests are a stream of messages of at most piece_bytes, the first with a header of the two lengths; answers are without one.
+// Requests are a stream of messages, the first with a header of the lengths; answers are without one. How long messages are at
+// most is measured at the begin: providers differ, and what is wanted is the most that they give.
 // Each end posts its receives in the order in which messages come: the n-th message is in the n-th of them, whenever its
 // completion is told. The server's receives go round in a small memory, the client's into the memory of its caller.
 //
@@ -7,7 +8,7 @@
 //                         <--  'A' n format address    or 'N' n reason, and the client tries its next
 //   'G' address           -->  … connects …
 //                         <--  'R' n                   or 'N' n reason
-//   an exchange, to see whether it works; 'X' --> where it does not
+//   exchanges, to see whether it works, and with which messages best; 'X' --> where it does not
 //
 // n numbers the attempts: an answer to one that was given up is left alone.
 #include "store/module/ofi/raw.hpp"
@@ -21,6 +22,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <optional>
 
 #include "core/clock.hpp"
@@ -30,13 +32,15 @@ namespace sonde::store::ofi {
 
 namespace {
 
-constexpr std::size_t piece_bytes = 128u << 10, window = 8;
+constexpr std::array<std::size_t, 3> pieces_tried{32u << 10, 128u << 10, 512u << 10};
+constexpr std::size_t piece_max = pieces_tried.back(), window = 8;
+constexpr std::size_t trial_bytes = 2u << 20, trials = 3;
 constexpr std::int64_t spin_most_ns = 100'000, contended_ns = 30'000, shared_core_ns = 5'000, rest_ns = 5'000'000;
 constexpr std::int64_t patience_ns = 30'000'000'000;
 constexpr double attempt_s = 5;
 
 struct Lengths {
-  std::uint64_t out, in;
+  std::uint64_t out, in, piece;
 };
 
 /// A message that is posted. The provider hands back the address of its first member.
@@ -49,8 +53,8 @@ struct Slot {
 };
 
 // Where things lie in the memory of an end.
-constexpr std::size_t receive_bytes = piece_bytes + sizeof(Lengths);
-constexpr std::size_t header_at = window * receive_bytes, joined_at = header_at + sizeof(Lengths), send_at = joined_at + receive_bytes, own_bytes = send_at + piece_bytes;
+constexpr std::size_t receive_bytes = piece_max + sizeof(Lengths);
+constexpr std::size_t header_at = window * receive_bytes, joined_at = header_at + sizeof(Lengths), send_at = joined_at + receive_bytes, own_bytes = send_at + piece_max;
 
 /// Either end.
 class End {
@@ -62,6 +66,7 @@ class End {
   ~End() {
     port_->stop(false);
     for (Region& region : regions_) port_->strike(region);
+    port_.reset();  // before the memory that is posted
   }
   End(const End&) = delete;
   End& operator=(const End&) = delete;
@@ -158,7 +163,7 @@ class End {
 
   std::byte* receive_place(std::size_t k) { return own_.data() + k % window * receive_bytes; }
   std::byte* header_place() { return own_.data() + header_at; }
-  MutableBytes send_memory() { return MutableBytes(own_).subspan(send_at, piece_bytes); }
+  MutableBytes send_memory() { return MutableBytes(own_).subspan(send_at, piece_max); }
   Error fail(Error error) {
     error_ = std::move(error);
     return *error_;
@@ -247,12 +252,29 @@ class RawClient final : public RawEnd {
   RawClient(std::unique_ptr<Port> port, Control& control, RawBells& bells) : end_(std::move(port), control, bells, 0) {}
   End& end() { return end_; }
   const std::string& provider() const override { return end_.port().provider(); }
+  std::size_t piece() const override { return piece_; }
+
+  /// Takes the messages with which much data is fastest, there and back.
+  Result<void> choose_pieces(MutableBytes memory) {
+    std::array<std::int64_t, pieces_tried.size()> best_ns;
+    best_ns.fill(std::numeric_limits<std::int64_t>::max());
+    for (std::size_t trial = 0; trial < trials; ++trial)
+      for (std::size_t k = 0; k < pieces_tried.size(); ++k) {
+        piece_ = pieces_tried[k];
+        const std::int64_t begin = now_ns();
+        for (const auto& [out, in] : {std::pair{trial_bytes, std::size_t{64}}, std::pair{std::size_t{64}, trial_bytes}})
+          if (auto ok = exchange(memory, out, in); !ok) return ok;
+        best_ns[k] = std::min(best_ns[k], now_ns() - begin);
+      }
+    piece_ = pieces_tried[static_cast<std::size_t>(std::min_element(best_ns.begin(), best_ns.end()) - best_ns.begin())];
+    return {};
+  }
 
   Result<void> exchange(MutableBytes memory, std::size_t out, std::size_t in) override {
     // A case of less than a message has the rest in memory of our own.
-    const MutableBytes from = memory.size() < std::min(out, piece_bytes) ? end_.send_memory() : memory;
-    const MutableBytes into = memory.size() < std::min(in, piece_bytes) ? MutableBytes(end_.receive_place(0), piece_bytes) : memory;
-    Way want{into}, give{from};
+    const MutableBytes from = memory.size() < std::min(out, piece_) ? end_.send_memory() : memory;
+    const MutableBytes into = memory.size() < std::min(in, piece_) ? MutableBytes(end_.receive_place(0), piece_max) : memory;
+    Way want{into, piece_}, give{from, piece_};
     std::size_t asked = 0, posted = 0, taken = 0;
     const auto ask = [&]() -> Result<void> {
       for (; asked < in && posted - taken < window; ++posted) {
@@ -263,7 +285,7 @@ class RawClient final : public RawEnd {
       return {};
     };
     if (auto ok = ask(); !ok) return ok;
-    const Lengths lengths{out, in};
+    const Lengths lengths{out, in, piece_};
     std::memcpy(end_.header_place(), &lengths, sizeof lengths);
     std::size_t head = sizeof lengths;
     for (std::size_t sent = 0; sent < out || head; head = 0) {
@@ -284,26 +306,31 @@ class RawClient final : public RawEnd {
   /// Pieces of a memory, one behind the other, from the begin again where no whole one is left.
   struct Way {
     MutableBytes memory;
-    std::size_t at = 0;
+    std::size_t piece, at = 0;
     MutableBytes next(std::size_t left) {
-      const std::size_t bytes = std::min(left, piece_bytes);
+      const std::size_t bytes = std::min(left, piece);
       if (at + bytes > memory.size()) at = 0;
       at += bytes;
       return memory.subspan(at - bytes, bytes);
     }
   };
+  std::size_t piece_ = pieces_tried.front();
   std::array<Slot, window> receives_;
   End end_;  // goes first: what is posted lies in the slots
 };
 
 Result<void> connected(Control& control, Port& port, Event wanted, Deadline deadline) {
-  while (true) {
+  for (int spoken = 0;;) {
     const Event event = port.event(nullptr);
     if (event == wanted) return {};
     if (event == Event::failed || event == Event::shutdown) return Error{"store.fabric", "'" + port.provider() + "' could not connect", "choose another provider"};
     if (deadline.passed()) return Error{"store.timed_out", "'" + port.provider() + "' did not connect in time", "choose another provider"};
     pollfd wait{control.fd(), POLLIN, 0};
-    if (::poll(&wait, 1, 1) > 0) return Error{"store.fabric", "the other end of '" + port.provider() + "' gave up", "choose another provider"};
+    if (::poll(&wait, 1, 1) <= 0) continue;
+    // It gave up, or was connected first and says so: then the event is on its way.
+    const timespec pause{0, 1'000'000};
+    ::nanosleep(&pause, nullptr);
+    if (++spoken > 1000) return Error{"store.fabric", "the other end of '" + port.provider() + "' gave up", "choose another provider"};
   }
 }
 
@@ -372,9 +399,8 @@ Result<std::unique_ptr<RawEnd>> attempt(Control& control, RawBells& bells, const
     if (auto ok = connected(control, client->end().port(), Event::connected, deadline); !ok) return given_up(ok.error());
   }
   if (const auto ready = answer_of(control, 'R', number, deadline); !ready) return given_up(ready.error());
+  if (auto ok = client->choose_pieces(memory); !ok) return given_up(ok.error());
   client->end().port().settle();
-  for (const std::size_t bytes : {std::size_t{64}, 3 * piece_bytes})
-    if (auto ok = client->exchange(memory, bytes, bytes); !ok) return given_up(ok.error());
   return std::unique_ptr<RawEnd>(std::move(client));
 }
 
@@ -427,11 +453,11 @@ Result<void> answer(Control& control, RawBells& bells, const Candidate& candidat
     if (auto ok = connected(control, end.port(), Event::connected, deadline); !ok) return ok;
   }
   if (auto ok = control.send(message('R', number)); !ok) return ok;
-  end.port().settle();
   std::size_t next = 0;
   const auto take = [&](bool idle) { return end.wait([&] { return !slots[next % window].busy; }, idle); };
   while (true) {
     if (auto ok = take(true); !ok) return {};
+    if (next == 0) end.port().settle();
     Lengths lengths;
     std::memcpy(&lengths, end.receive_place(next), sizeof lengths);
     std::uint64_t got = slots[next % window].bytes - sizeof lengths;
@@ -442,7 +468,7 @@ Result<void> answer(Control& control, RawBells& bells, const Candidate& candidat
       if (auto ok = post(next++); !ok) return {};
     }
     for (std::uint64_t left = lengths.in; left;) {
-      const std::size_t bytes = std::min<std::uint64_t>(left, piece_bytes);
+      const std::size_t bytes = std::min({left, lengths.piece, std::uint64_t{piece_max}});
       if (auto ok = end.post_send(nullptr, 0, end.send_memory().data(), bytes); !ok) return {};
       left -= bytes;
     }

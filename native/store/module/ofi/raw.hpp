@@ -24,6 +24,8 @@ class RawEnd {
   /// are more. After an error only the end is left. Errors: store.fabric, store.disconnected, store.timed_out.
   virtual Result<void> exchange(MutableBytes memory, std::size_t out, std::size_t in) = 0;
   virtual const std::string& provider() const = 0;
+  /// Bytes of a message at most.
+  virtual std::size_t piece() const = 0;
 };
 
 struct RawFabric {
