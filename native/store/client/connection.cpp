@@ -266,6 +266,14 @@ std::byte* Connection::room_for(Exchange& x, std::uint32_t k, const wire::Answer
   return const_cast<std::byte*>(x.outcomes[k].data.data()) + got;
 }
 
+/// Neighbours in memory are one place.
+static void join(std::vector<iovec>& places, std::byte* to, std::size_t bytes) {
+  if (!places.empty() && static_cast<std::byte*>(places.back().iov_base) + places.back().iov_len == to)
+    places.back().iov_len += bytes;
+  else
+    places.push_back({to, bytes});
+}
+
 bool Connection::place(Link&, const wire::Header& h, Bytes table, std::vector<iovec>& places) {
   if (h.kind != wire::Kind::reply || h.data_bytes < 4096) return false;
   const auto found = exchanges_.find(h.id);
@@ -282,7 +290,7 @@ bool Connection::place(Link&, const wire::Header& h, Bytes table, std::vector<io
     if (a.data_bytes == 0) continue;
     std::byte* to = room_for(x, x.place(a.index), a);
     if (!to) return false;
-    places.push_back({to, a.data_bytes});
+    join(places, to, a.data_bytes);
   }
   return true;
 }
@@ -320,15 +328,18 @@ void Connection::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bo
     if (found == exchanges_.end()) return;  // given up meanwhile
     Exchange& x = *found->second;
     lost_ += h.lost;
-    auto read = wire::read_answers(h, table, answers_);
+    // place() read the table of what is placed, and nothing else came since.
+    auto read = placed ? Result<void>() : wire::read_answers(h, table, answers_);
     if (read && std::any_of(answers_.begin(), answers_.end(), [&](const auto& a) { return a.index + a.run > x.size(); }))
       read = Error{"store.bad_frame", "a reply to operations that were not sent", ""};
     if (!read) return close(read.error().what);
     std::uint32_t sum = wire::crc32c(table);
     if (h.flags & wire::data_sum) {
       if (placed) {
+        joined_.clear();
         for (const auto& a : answers_)
-          if (a.data_bytes) sum = wire::crc32c({room_for(x, x.place(a.index), a), a.data_bytes}, sum);
+          if (a.data_bytes) join(joined_, room_for(x, x.place(a.index), a), a.data_bytes);
+        for (const iovec& piece : joined_) sum = wire::crc32c({static_cast<const std::byte*>(piece.iov_base), piece.iov_len}, sum);
       } else {
         sum = wire::crc32c(data, sum);
       }

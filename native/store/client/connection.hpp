@@ -98,6 +98,7 @@ class Connection final : public Sink {
   std::int64_t used_ns_ = 0;
   Error failure_;
   std::vector<wire::Answer> answers_;
+  std::vector<iovec> joined_;
   wire::TableWriter table_;
   // Answers that are no replies: of the handshake, status and ping.
   wire::Kind last_kind_ = wire::Kind::request;

@@ -11,7 +11,14 @@
 
 namespace sonde::store {
 
-Reactor::Reactor(Server& server) : server_(server), epoll_(::epoll_create1(EPOLL_CLOEXEC)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+namespace {
+
+constexpr unsigned look_sample = 8;
+constexpr std::int64_t stay_least_ns = 2'000'000, stay_most_ns = 1'000'000'000;
+
+}  // namespace
+
+Reactor::Reactor(Server& server) : server_(server), epoll_(::epoll_create1(EPOLL_CLOEXEC)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), spin_(server.config().link.spin_s) {
   epoll_event event{};
   event.events = EPOLLIN;
   ::epoll_ctl(epoll_, EPOLL_CTL_ADD, wake_, &event);
@@ -99,25 +106,69 @@ void Reactor::stop(Deadline deadline) {
   thread_.join();
 }
 
+int Reactor::look(std::vector<epoll_event>& events) {
+  if (!spin_.begin()) return 0;
+  const bool sample = ++looks_ % look_sample == 0;
+  const long switches = sample ? Spin::switches() : 0;
+  int n = 0;
+  do {
+    n = ::epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), 0);
+    if (n > 0) break;
+    bool came = false;
+    asked_ = polled_;
+    for (Session* s : asked_)
+      if (sessions_.contains(s)) came |= s->ready();
+    if (came) n = -1;
+  } while (n == 0 && spin_.again());
+  if (sample && n != 0) step_aside(switches);
+  return n;
+}
+
+/// What was awaited came while somebody else ran on this core: most likely the client itself, which the kernel likes to keep close to
+/// whom it wakes. Two that wait without sleeping are better off on two cores, if there are.
+void Reactor::step_aside(long switches) {
+  const std::int64_t now = now_ns();
+  if (Spin::switches() == switches || now < stay_until_ns_) return;
+  cpu_set_t allowed, others;
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < 2) return;
+  others = allowed;
+  CPU_CLR(static_cast<std::size_t>(::sched_getcpu()), &others);
+  if (::sched_setaffinity(0, sizeof others, &others) == 0) ::sched_setaffinity(0, sizeof allowed, &allowed);
+  // Where every core is somebody's this gains nothing: it is tried less and less often.
+  stay_ns_ = now - stay_until_ns_ < 4 * stay_ns_ ? std::min(2 * stay_ns_, stay_most_ns) : stay_least_ns;
+  stay_until_ns_ = now + stay_ns_;
+}
+
 void Reactor::run() {
   std::vector<epoll_event> events(256);
   std::int64_t looked_ns = now_ns();
   unsigned turns = 0;
+  bool worked = false;
   for (;;) {
-    // A fabric's link is asked again and again while something goes on; once it says that it can sleep it costs nothing until
-    // its descriptor wakes it. One without a descriptor of its own is looked at every 20 ms all the same: its bell may be late.
-    bool rest = true, deaf = false;
-    for (Session* s : polled_) {
-      rest &= s->arm();
-      deaf |= s->own_fd() < 0;
-    }
     dropped_.clear();
-    const int wait_ms = !rest ? 0 : deaf ? 20 : stopping_ ? 5 : 1000;
-    const int n = ::epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), wait_ms);
-    if (!rest || n == 0) {
-      const std::vector<Session*> asked = polled_;
-      for (Session* s : asked)
-        if (sessions_.contains(s) && (n == 0 || !s->armed())) s->ready();
+    // Whoever was served a moment ago may ask for more at once.
+    int n = worked ? look(events) : 0;
+    worked = n != 0;
+    n = std::max(n, 0);
+    if (!worked) {
+      // A fabric's link is asked again and again while something goes on; once it says that it can sleep it costs nothing until
+      // its descriptor wakes it. One without a descriptor of its own is looked at every 20 ms all the same: its bell may be late.
+      bool rest = true, deaf = false;
+      for (Session* s : polled_) {
+        rest &= s->arm();
+        deaf |= s->own_fd() < 0;
+      }
+      dropped_.clear();
+      const int wait_ms = !rest ? 0 : deaf ? 20 : stopping_ ? 5 : 1000;
+      const std::int64_t begin = now_ns();
+      n = ::epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), wait_ms);
+      worked = n > 0 || !rest;
+      if (n > 0 && rest) spin_.slept(now_ns() - begin);
+      if (!rest || n == 0) {
+        asked_ = polled_;
+        for (Session* s : asked_)
+          if (sessions_.contains(s) && (n == 0 || !s->armed())) s->ready();
+      }
     }
     for (int k = 0; k < n; ++k) {
       auto* s = static_cast<Session*>(events[static_cast<std::size_t>(k)].data.ptr);
@@ -137,8 +188,8 @@ void Reactor::run() {
     for (auto& task : tasks) task();
     tasks.clear();
     // The clock is read when nothing is to be done, or now and then.
-    const bool look = n == 0 || ++turns % 256 == 0;
-    if (const std::int64_t now = look ? now_ns() : looked_ns; now - looked_ns > 1'000'000'000) {
+    const bool timely = n == 0 || ++turns % 256 == 0;
+    if (const std::int64_t now = timely ? now_ns() : looked_ns; now - looked_ns > 1'000'000'000) {
       looked_ns = now;
       std::vector<Session*> late;
       for (auto& [s, own] : sessions_)

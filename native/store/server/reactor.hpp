@@ -1,6 +1,8 @@
 #pragma once
 /// One thread and the connections that it serves.
 
+#include <sys/epoll.h>
+
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -9,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/spin.hpp"
 #include "store/transport/tcp.hpp"
 
 namespace sonde::store {
@@ -39,6 +42,9 @@ class Reactor {
 
  private:
   void run();
+  /// Looks for a while without sleeping. Number of events; -1: a fabric's link brought something.
+  int look(std::vector<epoll_event>& events);
+  void step_aside(long switches);
 
   Server& server_;
   int epoll_ = -1, wake_ = -1;
@@ -48,7 +54,11 @@ class Reactor {
   std::unordered_map<Session*, std::shared_ptr<Session>> sessions_;
   std::vector<std::shared_ptr<Session>> dropped_;  ///< destroyed when no call of theirs is on the stack
   std::vector<Session*> polled_;                   ///< those whose link has to be asked before a sleep
+  std::vector<Session*> asked_;                    ///< of them, while they are asked: that may change the others
   std::atomic<std::size_t> count_ = 0;
+  Spin spin_;
+  unsigned looks_ = 0;
+  std::int64_t stay_ns_ = 0, stay_until_ns_ = 0;   ///< after it changed its core
   bool stopping_ = false;
   Deadline stop_by_;
   struct Helper {

@@ -67,14 +67,15 @@ bool Session::arm() {
   return armed_;
 }
 
-void Session::ready() {
+bool Session::ready() {
   armed_ = false;
+  bool came = false;
   for (bool again = true; again && alive_ && !upgrading_;) {
-    link_->progress();
+    came |= link_->progress() > 0;
     if (alive_ && control_ && !control_->heard()) closed(*tcp_, nullptr);
-    if (!alive_ || upgrading_) return;
+    if (!alive_ || upgrading_) return came;
     pump();
-    if (!alive_) return;
+    if (!alive_) return came;
     // A client that does not take its answers gets no more until it does. Frames that were received meanwhile lie in the link:
     // no event will tell of them.
     const bool full = link_->backlog() > backlog_max || queued_bytes_ > queued_max || !jobs_.empty();
@@ -82,11 +83,12 @@ void Session::ready() {
     receiving_ = !full;
     link_->receive(receiving_);
   }
-  if (!alive_ || upgrading_) return;
+  if (!alive_ || upgrading_) return came;
   link_->flush();
   // That may have emptied what made it wait: no event would tell.
   if (!receiving_ && queued_bytes_ <= queued_max && link_->backlog() < backlog_low) soon();
   reactor_.watch(*this);  // whoever called: what could not be sent now must be told of when it can
+  return came;
 }
 
 void Session::pump() {

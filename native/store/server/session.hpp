@@ -47,8 +47,8 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   Session(Reactor& reactor, int fd);
   ~Session() override;
 
-  /// Something may have come, or may go out.
-  void ready();
+  /// Something may have come, or may go out. Whether a frame came.
+  bool ready();
   /// Of a fabric's link: true when it may sleep now, which then holds until ready().
   bool arm();
   bool armed() const { return armed_; }

@@ -288,9 +288,11 @@ class DbLoad final : public StoreLoad {
   std::vector<db::Blob> encoded_;
 };
 
+constexpr std::size_t answer_bytes = 96;  ///< a request or an answer without data is a frame of 64 bytes and one record
+
 class RawLoad final : public Load {
  public:
-  RawLoad(const Case& what, RawPeer& peer, MutableBytes memory) : what_(what), peer_(peer), memory_(memory.first(memory_of(what))) {}
+  RawLoad(const Case& what, RawPeer& peer, MutableBytes memory) : what_(what), peer_(peer), memory_(memory.first(std::max<std::size_t>(memory_of(what), answer_bytes))) {}
   Result<void> prepare(bool) override { return {}; }
   Result<void> iterate(Stages& s) override {
     s = {not_told, not_told, not_told};
@@ -298,8 +300,7 @@ class RawLoad final : public Load {
     bool reads = false;
     for (const auto& k : known)
       if (what_.client + '.' + what_.operation == k.name) reads = k.reads;
-    // A request or an answer without data is a frame of 64 bytes and one record.
-    return reads ? peer_.exchange(memory_, 96, bytes) : peer_.exchange(memory_, bytes, 96);
+    return reads ? peer_.exchange(answer_bytes, bytes, memory_) : peer_.exchange(bytes, answer_bytes, memory_);
   }
 
  private:

@@ -66,13 +66,14 @@ class RawPeer {
   virtual ~RawPeer() = default;
   /// Before the first exchange. provider: of libfabric, empty chooses. memory: what all exchanges will use. Error: store.no_provider.
   virtual Result<void> connect(const std::string& provider, MutableBytes memory) = 0;
-  /// Sends a request of `out` bytes from `memory` and waits for an answer of `in` into it, from its begin again where they are more.
-  virtual Result<void> exchange(MutableBytes memory, std::size_t out, std::size_t in) = 0;
+  /// Sends a request of `out` bytes and waits for an answer of `in`: from and into the client's memory, over and over where that is less.
+  virtual Result<void> exchange(std::size_t out, std::size_t in, MutableBytes memory) = 0;
   virtual std::string provider() const = 0;
   virtual std::string detail() const = 0;
 };
 
-/// The same bytes as the case has, there and back, without a storage system.
+/// The same bytes as the case has, there and back, without a storage system; memory as above, for what a way costs depends on
+/// whether its data is in a cache.
 std::unique_ptr<Load> make_raw_load(const Case& what, RawPeer& peer, MutableBytes memory);
 
 }  // namespace sonde::store::bench

@@ -103,31 +103,25 @@ class TcpPeer final : public RawPeer {
   std::string provider() const override { return ""; }
   std::string detail() const override { return "a socket, no storage system"; }
 
-  Result<void> exchange(MutableBytes memory, std::size_t out, std::size_t in) override {
+  Result<void> exchange(std::size_t out, std::size_t in, MutableBytes memory) override {
     const Error lost{"store.disconnected", "the raw TCP peer is gone", "run again"};
-    // A case of fewer bytes than a message without data has the rest of it here.
-    std::byte small[96];
-    if (memory.size() < sizeof small) memory = small;
-    const std::uint64_t sizes[2] = {out, in};
-    // In one call with the first of the data, as a single message goes.
-    iovec pieces[2] = {{const_cast<std::uint64_t*>(sizes), sizeof sizes}, {memory.data(), std::min(out, memory.size())}};
+    std::uint64_t sizes[2] = {out, in};
+    // Its length and small ones in one call, as a single message goes.
+    iovec pieces[2] = {{sizes, sizeof sizes}, {memory.data(), std::min({out, memory.size(), raw_chunk})}};
     msghdr message{};
     message.msg_iov = pieces;
     message.msg_iovlen = 2;
-    ssize_t sent;
-    do sent = ::sendmsg(fd_, &message, MSG_NOSIGNAL);
-    while (sent < 0 && errno == EINTR);
+    const ssize_t sent = ::sendmsg(fd_, &message, MSG_NOSIGNAL);
     if (sent < static_cast<ssize_t>(sizeof sizes)) return lost;
-    for (std::size_t at = static_cast<std::size_t>(sent) - sizeof sizes; at < out;) {
-      const std::size_t n = std::min(out - at, memory.size() - at % memory.size());
-      if (!write_all(fd_, memory.data() + at % memory.size(), n)) return lost;
-      at += n;
-    }
-    for (std::size_t at = 0; at < in;) {
-      const std::size_t n = std::min(in - at, memory.size() - at % memory.size());
-      if (!read_all(fd_, memory.data() + at % memory.size(), n)) return lost;
-      at += n;
-    }
+    const auto through = [&](std::size_t done, std::size_t bytes, auto move) {
+      while (done < bytes) {
+        const std::size_t at = done % memory.size(), n = std::min({bytes - done, memory.size() - at, raw_chunk});
+        if (!move(fd_, memory.data() + at, n)) return false;
+        done += n;
+      }
+      return true;
+    };
+    if (!through(static_cast<std::size_t>(sent) - sizeof sizes, out, write_all) || !through(0, in, read_all)) return lost;
     return {};
   }
 
@@ -152,7 +146,7 @@ class OfiPeer final : public RawPeer {
   }
   std::string provider() const override { return end_->provider(); }
   std::string detail() const override { return "libfabric alone, messages of " + format_size(end_->piece(), true) + ", no storage system"; }
-  Result<void> exchange(MutableBytes memory, std::size_t out, std::size_t in) override { return end_->exchange(memory, out, in); }
+  Result<void> exchange(std::size_t out, std::size_t in, MutableBytes memory) override { return end_->exchange(out, in, memory); }
 
  private:
   Child child_;

@@ -184,7 +184,7 @@ Result<int> tcp_listen(const Address& address, std::uint16_t& port) {
                why == EADDRINUSE ? "another server has this port; choose one with --listen HOST:PORT" : "choose an address of this machine with --listen HOST:PORT"};
 }
 
-TcpLink::TcpLink(int fd, const LinkOptions& options, Sink& sink) : fd_(fd), options_(options), sink_(&sink) {
+TcpLink::TcpLink(int fd, const LinkOptions& options, Sink& sink) : fd_(fd), options_(options), sink_(&sink), spin_(options.spin_s) {
   // The socket blocks, and every call that must not says MSG_DONTWAIT: a client that waits for one answer then needs one
   // system call, not poll and recv.
   ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) & ~O_NONBLOCK);
@@ -454,14 +454,16 @@ short TcpLink::wait_events() const {
 
 void TcpLink::wait(Deadline deadline) {
   if (!open() || (unparsed_ && receiving_) || eof_) return;
-  if (options_.spin_s > 0 && receiving_ && out_.empty()) {
-    const std::int64_t until = now_ns() + static_cast<std::int64_t>(options_.spin_s * 1e9);
-    while (!unparsed_ && open() && !eof_ && now_ns() < until) read_some(MSG_DONTWAIT);
-    if (unparsed_ || eof_) return;
+  const bool only_receives = receiving_ && out_.empty();
+  if (only_receives && spin_.begin(deadline.at_ns)) {
+    do {
+      read_some(MSG_DONTWAIT);
+      if (unparsed_ || eof_ || !open()) return;
+    } while (spin_.again());
   }
   const int left = deadline.left_ms();
   if (left == 0) return;
-  if (receiving_ && out_.empty()) {
+  if (only_receives) {
     // Rounded down to a power of two, so that a deadline that comes nearer with every call does not cost a call each;
     // who waits looks at the deadline and comes again.
     const int limit_ms = left < 0 ? 0 : static_cast<int>(std::bit_floor(static_cast<unsigned>(left)));
@@ -470,7 +472,9 @@ void TcpLink::wait(Deadline deadline) {
       const timeval limit{limit_ms / 1000, limit_ms % 1000 * 1000};
       ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     }
+    const std::int64_t begin = now_ns();
     read_some(0);
+    spin_.slept(now_ns() - begin);
     return;
   }
   pollfd wait{fd_, wait_events(), 0};

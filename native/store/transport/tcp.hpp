@@ -3,6 +3,7 @@
 
 #include <deque>
 
+#include "core/spin.hpp"
 #include "store/transport.hpp"
 
 namespace sonde::store {
@@ -79,6 +80,7 @@ class TcpLink final : public Link {
   bool unparsed_ = false;                           ///< it may hold a frame
   bool receiving_ = true, closed_ = false, eof_ = false;
   int recv_timeout_ms_ = -1;
+  Spin spin_;
 
   bool placing_ = false;                            ///< the data of placed_header_ goes to places_
   wire::Header placed_header_;

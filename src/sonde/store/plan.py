@@ -48,9 +48,10 @@ MOST_VALUE, MOST_KV_BATCH, MOST_ATTRIBUTE, LEAST_ROW = 16 << 20, 32 << 20, 8 << 
 MOST_BYTES, MOST_BATCH, MOST_DEPTH = 1 << 30, 100_000, 1024
 MOST_AT_ONCE = 256 << 20  # bytes of one iteration: of a product of options, what is larger is left out
 
-EPOCHS = 10  # that a plan should have time for: six give an interval of a ratio
+EPOCHS = 9  # that a plan should have time for: six give an interval of a ratio
 FEWEST_CASES = 2
 BURST_S = (0.003, 0.02)  # shortest and longest burst
+SETTLE_S = 0.003  # that the probe spends before one, on what is shorter
 MOST_VISIT_S = 0.1  # on the average: the probe visits seldom what takes longer
 RESERVE_S, RESERVE_SHARE, RESERVE_CELL_S, RESERVE_MOST = 1.0, 0.05, 0.004, 0.4
 
@@ -322,7 +323,8 @@ def visit_s(variant: Variant, case: Case, burst_s: float = BURST_S[0]) -> float:
         one += 0.066  # Nagle waits for an acknowledgement that is delayed
     elif variant.style == "thesis":
         one += 0.02 * case.depth + 250e-6 * case.batch + case.size * operations / 15e6
-    return min(MOST_VISIT_S, max(one, min(burst_s, 50 * one)))
+    settle_s = SETTLE_S if one < SETTLE_S else 0.0
+    return min(MOST_VISIT_S, settle_s + max(one, min(burst_s, 50 * one)))
 
 
 def fitting(cases: Sequence[Case], variants: Sequence[Variant], time_s: float) -> list[Case]:

@@ -31,7 +31,8 @@ constexpr std::int64_t linger_ns = 250'000'000;
 constexpr std::int64_t recent_ns = 1'000'000'000;
 constexpr std::int64_t bell_poll_first_ns = 10'000'000, bell_poll_most_ns = 50'000'000;
 constexpr unsigned look_every = 256;
-constexpr std::int64_t contended_ns = 30'000, contended_rest_ns = 5'000'000, shared_core_ns = 5'000, shared_rest_ns = 50'000'000;
+/// Sleeping without a descriptor ends with a message over the Control: worth a longer look before it.
+constexpr SpinPolicy bell_spin{.most_ns = 100'000};
 
 /// One range of remote memory in an announcement.
 struct Range {
@@ -115,18 +116,14 @@ BufferPlan plan_buffers(const Demands& demands, std::size_t frame_data) {
   // Pinned memory is dear; a thousand connections share it. Elsewhere a page that no message ever filled is not there.
   const std::size_t most = std::clamp<std::size_t>(demands.receives / 2, 4, 16);
   if (demands.local_mr) return {most, 32u << 10};
-  // A frame of the usual size fits into one. Few of the large ones: they are filled in turn, and should stay in a cache.
+  // A frame of the usual size fits into one. Not too many: they are filled in turn, and should stay in a cache.
   const std::size_t bytes = std::min(frame_data, wire::data_bytes_max) + (16u << 10);
-  return {std::min(most, std::max<std::size_t>(8, (2u << 20) / bytes)), bytes};
+  return {std::min(most, std::max<std::size_t>(8, (4u << 20) / bytes)), bytes};
 }
 
 OfiLink::OfiLink(std::unique_ptr<Port> port, Control& control, const LinkOptions& options, Sink& sink)
-    : port_(std::move(port)), control_(control), options_(options), sink_(&sink), demands_(port_->demands()), provider_(port_->provider()) {
-  // Sleeping without a descriptor ends with a message over the Control: worth a longer look before it.
-  spin_most_ns_ = port_->waiting() == Wait::none ? 100'000 : 50'000;
-  spin_may_ = ::sysconf(_SC_NPROCESSORS_ONLN) > 1;
-  spin_ns_ = spin_may_ ? spin_most_ns_ / 2 : 0;
-}
+    : port_(std::move(port)), control_(control), options_(options), sink_(&sink), demands_(port_->demands()), provider_(port_->provider()),
+      spin_(options.spin_s, port_->waiting() == Wait::none ? bell_spin : SpinPolicy{}) {}
 
 OfiLink::~OfiLink() {
   if (port_ && !closed_ && hello_) say_goodbye();
@@ -244,7 +241,10 @@ void OfiLink::send(Outgoing frame) {
   entry->out = std::move(frame);
   queued_bytes_ += entry->bytes;
   queue_.push_back(std::move(entry));
-  if (queued_bytes_ >= eager_bytes) pump();
+  if (queued_bytes_ < eager_bytes) return;
+  // Whoever makes a long answer does not come by here to look: what the peer gave back meanwhile keeps it busy.
+  if (announcements_.size() >= announcements_max || !credit_left(false)) collect();
+  pump();
 }
 
 void OfiLink::flush() {
@@ -1103,8 +1103,8 @@ int OfiLink::progress() {
     return frames;
   }
   pump();
-  // Half of the buffers owed, or the peer's memory held: told on purpose, where no message told it on its way.
-  if (given_ - given_told_ >= std::max<std::size_t>(1, agreement_.own_buffers / 2) || released_told_ != released_) say(MessageKind::credit);
+  // Half of what the peer waits for: told on purpose, where no message told it on its way. The rest is told before a sleep.
+  if (given_ - given_told_ >= std::max<std::size_t>(1, agreement_.own_buffers / 2) || released_ - released_told_ >= announcements_max / 2) say(MessageKind::credit);
   if (port_->waiting() == Wait::none && in_flight_) collect();
   if (failure_ && (poisoned_ || arrived_.empty() || reading_)) {
     const Error error = *failure_;
@@ -1140,52 +1140,28 @@ bool OfiLink::arm() {
     pump();
     if (stalled_ && port_->waiting() == Wait::none) return false;
   }
-  if (port_->waiting() != Wait::none) return port_->may_sleep();
+  if (port_->waiting() != Wait::none) {
+    if (released_told_ != released_) say(MessageKind::credit);
+    return port_->may_sleep();
+  }
   if (!asleep_told_) {
     asleep_told_ = say(MessageKind::asleep);
-    if (collect() || anything_to_deliver()) return false;
+    // A peer that does not know of a sleep ends it only by chance.
+    if (!asleep_told_ || collect() || anything_to_deliver()) return false;
   }
   return true;
 }
 
 void OfiLink::wait(Deadline deadline) {
   if (closed_ || (anything_to_deliver() && !peer_gone_ns_)) return;
-  const std::int64_t begin = now_ns();
-  const std::int64_t spin = options_.spin_s >= 0 ? static_cast<std::int64_t>(options_.spin_s * 1e9) : spin_ns_;
-  if (spin > 0 && !peer_gone_ns_) {
-    const std::int64_t until = deadline.at_ns ? std::min(begin + spin, deadline.at_ns) : begin + spin;
-    std::int64_t now = begin;
-    while (true) {
+  if (!peer_gone_ns_ && spin_.begin(deadline.at_ns)) {
+    do {
       if (collect()) {
         if (!queue_.empty() || stalled_) pump();
         return;
       }
-      ::sched_yield();  // who else wants this core gets it
-      const std::int64_t after = now_ns();
-      const bool cheap_sleep = port_->waiting() != Wait::none;
-      if (after - now > (cheap_sleep ? shared_core_ns : contended_ns) && options_.spin_s < 0) {
-        // It took long to get the core back. Where a sleeper has a descriptor it is woken sooner than a spinner gets a core
-        // that it shares, with the peer or with others; where the peer must ring, a look is worth more.
-        if (cheap_sleep) {
-          spin_ns_ = 0;
-          no_spin_until_ns_ = after + shared_rest_ns;
-        }
-        if (collect()) {
-          if (!queue_.empty() || stalled_) pump();
-          return;
-        }
-        if (!cheap_sleep) {
-          spin_ns_ /= 2;
-          no_spin_until_ns_ = after + contended_rest_ns;
-        }
-        break;
-      }
-      now = after;
-      if (now >= until) break;
-    }
+    } while (spin_.again());
     if (deadline.passed()) return;
-    spin_ns_ -= spin_ns_ / 4;
-    if (spin_ns_ < 1000) spin_ns_ = 0;
   }
   const std::int64_t slept = now_ns();
   std::int64_t bell_poll = bell_poll_first_ns;
@@ -1206,9 +1182,7 @@ void OfiLink::wait(Deadline deadline) {
     if (collect()) break;
     bell_poll = std::min(2 * bell_poll, bell_poll_most_ns);
   }
-  // What came soon after falling asleep would have been worth waiting for.
-  const std::int64_t woken = now_ns();
-  if (spin_may_ && woken > no_spin_until_ns_ && options_.spin_s < 0 && woken - slept < spin_most_ns_) spin_ns_ = std::min(spin_most_ns_, 2 * spin_ns_ + 4000);
+  spin_.slept(now_ns() - slept);
 }
 
 void OfiLink::say_goodbye() {

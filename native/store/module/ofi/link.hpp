@@ -19,6 +19,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/spin.hpp"
 #include "store/module/ofi/fabric.hpp"
 #include "store/transport.hpp"
 
@@ -189,8 +190,7 @@ class OfiLink final : public Link {
   std::optional<Error> failure_;
   bool poisoned_ = false;
   unsigned turns_ = 0;
-  std::int64_t spin_ns_ = 0, spin_most_ns_ = 0, no_spin_until_ns_ = 0;
-  bool spin_may_ = false;
+  Spin spin_;
   std::uint32_t received_ = 0;         ///< messages taken from the queue
   std::uint64_t frames_sent_ = 0, frames_by_rma_ = 0, messages_sent_ = 0;
 

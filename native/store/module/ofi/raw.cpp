@@ -15,9 +15,7 @@
 
 #include <poll.h>
 #include <rdma/fi_errno.h>
-#include <sched.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -26,6 +24,7 @@
 #include <optional>
 
 #include "core/clock.hpp"
+#include "core/spin.hpp"
 #include "store/module/ofi/transport.hpp"
 
 namespace sonde::store::ofi {
@@ -35,7 +34,7 @@ namespace {
 constexpr std::array<std::size_t, 3> pieces_tried{32u << 10, 128u << 10, 512u << 10};
 constexpr std::size_t piece_max = pieces_tried.back(), window = 8;
 constexpr std::size_t trial_bytes = 2u << 20, trials = 3;
-constexpr std::int64_t spin_most_ns = 100'000, contended_ns = 30'000, shared_core_ns = 5'000, rest_ns = 5'000'000;
+constexpr SpinPolicy bell_spin{.most_ns = 100'000};  ///< as the transports have it where there is nothing to sleep on
 constexpr std::int64_t patience_ns = 30'000'000'000;
 constexpr double attempt_s = 5;
 
@@ -59,9 +58,8 @@ constexpr std::size_t header_at = window * receive_bytes, joined_at = header_at 
 /// Either end.
 class End {
  public:
-  End(std::unique_ptr<Port> port, Control& control, RawBells& bells, int self) : port_(std::move(port)), control_(control), bells_(bells), self_(self) {
+  End(std::unique_ptr<Port> port, Control& control, RawBells& bells, int self) : port_(std::move(port)), control_(control), bells_(bells), self_(self), spin_(-1, port_->waiting() == Wait::none ? bell_spin : SpinPolicy{}) {
     own_.resize(own_bytes);
-    spin_ns_ = ::sysconf(_SC_NPROCESSORS_ONLN) > 1 ? spin_most_ns / 2 : 0;
   }
   ~End() {
     port_->stop(false);
@@ -136,29 +134,23 @@ class End {
   /// Looks for completions until `done`.
   template <typename Done>
   Result<void> wait(Done done, bool idle = false) {
-    const std::int64_t begin = now_ns();
-    std::int64_t before = begin, slept = 0;
-    const std::int64_t spin = begin < no_spin_until_ns_ ? 0 : spin_ns_;
-    while (true) {
+    const auto over = [&] {
       collect();
-      if (done()) break;
-      if (error_) return *error_;
+      return done() || error_;
+    };
+    const std::int64_t begin = now_ns();
+    while (!over()) {
+      bool found = false;
+      if (spin_.begin())
+        do found = over();
+        while (!found && spin_.again());
+      if (found) break;
       const std::int64_t now = now_ns();
       if (!idle && now - begin > patience_ns) return fail({"store.timed_out", "the other end of '" + port_->provider() + "' said nothing for 30 s", ""});
-      // It took long to get the core back: others want it. Where the peer must ring, a look is worth more than sleep.
-      const bool cheap_sleep = port_->waiting() != Wait::none;
-      if (!slept && now - before > (cheap_sleep ? shared_core_ns : contended_ns) && before != begin) no_spin_until_ns_ = now + rest_ns;
-      if (now - begin < spin && now >= no_spin_until_ns_) {
-        before = now;
-        ::sched_yield();
-        continue;
-      }
-      if (!slept) slept = now;
       sleep(now - begin);
+      spin_.slept(now_ns() - now);
     }
-    if (slept)
-      spin_ns_ = now_ns() - slept < spin_most_ns ? std::min(spin_most_ns, 2 * spin_ns_ + 4000) : spin_ns_ - spin_ns_ / 4;
-    return {};
+    return error_ ? Result<void>(*error_) : Result<void>();
   }
 
   std::byte* receive_place(std::size_t k) { return own_.data() + k % window * receive_bytes; }
@@ -242,7 +234,7 @@ class End {
   std::vector<Region> regions_;
   std::array<Slot, window> sends_;
   std::size_t next_send_ = 0, sending_ = 0;
-  std::int64_t spin_ns_ = 0, no_spin_until_ns_ = 0;
+  Spin spin_;
   bool looked_ = false;
   std::optional<Error> error_;
 };
@@ -263,14 +255,14 @@ class RawClient final : public RawEnd {
         piece_ = pieces_tried[k];
         const std::int64_t begin = now_ns();
         for (const auto& [out, in] : {std::pair{trial_bytes, std::size_t{64}}, std::pair{std::size_t{64}, trial_bytes}})
-          if (auto ok = exchange(memory, out, in); !ok) return ok;
+          if (auto ok = exchange(out, in, memory); !ok) return ok;
         best_ns[k] = std::min(best_ns[k], now_ns() - begin);
       }
     piece_ = pieces_tried[static_cast<std::size_t>(std::min_element(best_ns.begin(), best_ns.end()) - best_ns.begin())];
     return {};
   }
 
-  Result<void> exchange(MutableBytes memory, std::size_t out, std::size_t in) override {
+  Result<void> exchange(std::size_t out, std::size_t in, MutableBytes memory) override {
     // A case of less than a message has the rest in memory of our own.
     const MutableBytes from = memory.size() < std::min(out, piece_) ? end_.send_memory() : memory;
     const MutableBytes into = memory.size() < std::min(in, piece_) ? MutableBytes(end_.receive_place(0), piece_max) : memory;

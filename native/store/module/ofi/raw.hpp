@@ -22,7 +22,7 @@ class RawEnd {
   virtual ~RawEnd() = default;
   /// Sends a request with `out` bytes and waits for an answer of `in`: from and into `memory`, from its begin again where they
   /// are more. After an error only the end is left. Errors: store.fabric, store.disconnected, store.timed_out.
-  virtual Result<void> exchange(MutableBytes memory, std::size_t out, std::size_t in) = 0;
+  virtual Result<void> exchange(std::size_t out, std::size_t in, MutableBytes memory) = 0;
   virtual const std::string& provider() const = 0;
   /// Bytes of a message at most.
   virtual std::size_t piece() const = 0;

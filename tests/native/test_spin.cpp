@@ -1,0 +1,82 @@
+#include <doctest/doctest.h>
+#include <sched.h>
+
+#include <atomic>
+#include <thread>
+
+#include "core/spin.hpp"
+
+using sonde::Spin;
+using sonde::now_ns;
+
+TEST_CASE("spin: never, where it is told so") {
+  Spin spin(0);
+  CHECK_FALSE(spin.begin());
+  spin.slept(10);
+  CHECK_FALSE(spin.begin());
+}
+
+TEST_CASE("spin: a fixed time is looked for whatever comes, and no longer than is wanted") {
+  Spin spin(5e-3);
+  for (int k = 0; k < 3; ++k) {
+    const std::int64_t begin = now_ns();
+    REQUIRE(spin.begin());
+    while (spin.again()) {
+    }
+    CHECK(now_ns() - begin >= 5'000'000);
+  }
+  REQUIRE(spin.begin(now_ns()));
+  CHECK_FALSE(spin.again());
+}
+
+TEST_CASE("spin: looks in vain make it sleep, short sleeps make it look again") {
+  if (::sysconf(_SC_NPROCESSORS_ONLN) < 2) {
+    Spin spin;
+    spin.slept(10);
+    CHECK_FALSE(spin.begin());
+    return;
+  }
+  Spin spin;
+  int looked = 0;
+  for (; spin.begin() && looked < 1000; ++looked)
+    while (spin.again()) {
+    }
+  CHECK(looked > 0);
+  CHECK(looked < 1000);
+  spin.slept(1'000'000'000);
+  CHECK_FALSE(spin.begin());
+  // Somebody may have wanted the core just then: the rest that follows is over soon.
+  const std::int64_t begin = now_ns();
+  do spin.slept(1000);
+  while (!spin.begin() && now_ns() - begin < 10'000'000'000);
+  CHECK(spin.begin());
+}
+
+TEST_CASE("spin: not on a core that another thread works on") {
+  cpu_set_t before, one;
+  REQUIRE(::sched_getaffinity(0, sizeof before, &before) == 0);
+  CPU_ZERO(&one);
+  for (int k = 0; k < CPU_SETSIZE; ++k)
+    if (CPU_ISSET(k, &before)) {
+      CPU_SET(k, &one);
+      break;
+    }
+  REQUIRE(::sched_setaffinity(0, sizeof one, &one) == 0);  // a thread that is started inherits it
+  std::atomic<bool> end = false;
+  std::thread works([&] {
+    while (!end.load(std::memory_order_relaxed)) {
+    }
+  });
+  Spin spin(-1, {60'000'000'000, 200'000, 1'000'000'000, 1'000'000'000});
+  const bool may = spin.begin();
+  if (may)
+    while (spin.again()) {
+    }
+  spin.slept(1000);
+  const bool at_once = spin.begin();
+  end = true;
+  works.join();
+  ::sched_setaffinity(0, sizeof before, &before);
+  CHECK(may == (::sysconf(_SC_NPROCESSORS_ONLN) > 1));
+  CHECK_FALSE(at_once);
+}
