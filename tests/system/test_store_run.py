@@ -343,7 +343,7 @@ class TestDatabase:
             (warning,) = [w for w in told["warnings"] if w["code"] == "store.cases_left_out"]
             assert "database" in warning["evidence"]
             assert "data, kv" in warning["evidence"]
-            assert "nothing can be measured" in measure(sonde, words, "--ops", "db").expect(2).said
+            assert "nothing can be measured" in measure(sonde, words, "--ops", "db").expect(2).out
 
     def test_tables_that_nobody_keeps_are_named(self, sonde):
         with serving(sonde, "data=null", "db=null") as listen:

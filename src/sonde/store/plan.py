@@ -451,7 +451,8 @@ class Plan:
     def full_budget_s(self) -> float:
         """A budget that is enough for all cases, those left out included, s."""
         pairs = [(v, case) for v in self.variants for case in (*self.cases, *self.left_out) if v.takes(case)]
-        need = EPOCHS * sum(visit_s(*pair) for pair in pairs) + RESERVE_CELL_S * len(pairs) + RESERVE_S + 2
+        reserved = RESERVE_CELL_S * len(self.variants) * (len(self.cases) + len(self.left_out))
+        need = EPOCHS * sum(visit_s(*pair) for pair in pairs) + reserved + RESERVE_S + 2
         return 5 * math.ceil(need / (1 - RESERVE_SHARE) / 5)
 
     def rows(self, time_s: float) -> list[tuple[str, str]]:

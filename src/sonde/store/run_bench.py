@@ -73,7 +73,7 @@ def roles_of(addresses: Sequence[str], token_file: Path | None) -> set[str] | No
     """The roles that running servers have among them; None where they cannot be asked: the probe will say why."""
     from sonde.store.client import connect
 
-    options = {"auth": "token", "token_file": str(token_file)} if token_file else {}
+    options: dict[str, Any] = {"auth": "token", "token_file": str(token_file)} if token_file else {}
     try:
         with connect(*addresses, connect_timeout_s=ASK_S, timeout_s=ASK_S, **options) as client:
             return {role for server in client.status() for role in server.roles}
