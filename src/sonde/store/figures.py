@@ -110,7 +110,8 @@ def facts(summary: xr.Dataset) -> list[Fact]:
     half = (summary["median_high"].values - summary["median_low"].values) / (2 * summary["median"].values)
     half = half[np.isfinite(half)]
     if half.size:
-        out.append(Fact("known to", f"±{np.median(half):.1%}", f"the worst cell to ±{half.max():.0%}"))
+        worst = f"the worst cell to ±{half.max():.0%}" if half.max() < 10 else "the worst cell hardly at all"
+        out.append(Fact("known to", f"±{np.median(half):.1%}", worst))
     told = verdict.counts(summary)
     out.append(Fact("converged", f"{told['converged']} of {told['cells']}", "cells"))
     return out

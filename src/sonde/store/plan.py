@@ -53,7 +53,7 @@ FEWEST_CASES = 2
 BURST_S = (0.003, 0.02)  # shortest and longest burst
 SETTLE_S = 0.003  # that the probe spends before one, on what is shorter
 MOST_VISIT_S = 0.1  # on the average: the probe visits seldom what takes longer
-RESERVE_S, RESERVE_SHARE, RESERVE_CELL_S, RESERVE_MOST = 1.0, 0.05, 0.004, 0.4
+RESERVE_S, RESERVE_SHARE, RESERVE_CELL_S, RESERVE_MOST = 1.0, 0.05, 0.006, 0.4
 
 
 @dataclass(frozen=True)

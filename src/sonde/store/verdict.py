@@ -17,6 +17,8 @@ from sonde.store.schema import CAP, CONVERGED, DRIFT, NOT_MEASURED, UNDECIDED
 
 MATTERS = 0.05  # a ratio nearer to 1 is no difference
 MOST_COLUMNS = 6  # variants of a table that keeps to 80 columns
+MOST_WITH_INTERVALS = 5  # of one that keeps to a report's width
+WIDEST = 100.0  # an interval from one end to this many times as much tells nothing
 ENOUGH = 0.5  # share of cells with an interval below which a run says little
 MIB = float(1 << 20)
 NOTHING = "nothing that is beyond doubt faster than tcp"
@@ -369,21 +371,23 @@ def _tables_of(summary: xr.Dataset, client: str, own: Sequence[int], intervals: 
     def cell(v: int, c: int) -> str:
         text = _short(float(summary[key].values[v, c]) / factor)
         low, high = (float(summary[f"{key}_{end}"].values[v, c]) / factor for end in ("low", "high"))
-        return f"{text} ({_short(low)}–{_short(high)})" if intervals and math.isfinite(low + high) else text
+        told = intervals and 0 < low <= high <= WIDEST * low
+        return f"{text} ({_short(low)}–{_short(high)})" if told else text
 
+    most = MOST_WITH_INTERVALS if intervals else MOST_COLUMNS
     out = []
     title = f"{name[0].upper()}{name[1:]}"
-    for shown in _parts([v for v in range(len(names)) if summary["n"].values[v, own].any()]):
+    for shown in _parts([v for v in range(len(names)) if summary["n"].values[v, own].any()], most):
         rows = [(_row(cases[c]), *(cell(v, c) for v in shown)) for c in own]
         head = ("operation", *(names[v] for v in shown))
-        note = "in brackets: 95 % interval" if intervals else ""
+        note = "in brackets: 95 % interval, where one is known" if intervals else ""
         out.append(Table(f"{title}: {unit}", head, rows, tuple(range(1, len(head))), note))
     compared = [
         v
         for v in range(len(names))
         if names[v] != TCP and np.isfinite(summary["ratio_to_tcp"].values[v, own]).any()
     ]
-    for part in _parts(compared):
+    for part in _parts(compared, MOST_COLUMNS):
         rows = [(_row(cases[c]), *(_compared(summary, v, c) for v in part)) for c in own]
         head = ("operation", *(names[v] for v in part))
         note = "~ beside a ratio: its 95 % interval holds 1, or there is none"
@@ -391,9 +395,9 @@ def _tables_of(summary: xr.Dataset, client: str, own: Sequence[int], intervals: 
     return out
 
 
-def _parts(variants: Sequence[int]) -> list[Sequence[int]]:
-    """As many tables as are needed, each of about as many columns."""
-    tables = -(-len(variants) // MOST_COLUMNS)
+def _parts(variants: Sequence[int], most: int) -> list[Sequence[int]]:
+    """As many tables as are needed for `most` columns each, all of about as many."""
+    tables = -(-len(variants) // most)
     return [part.tolist() for part in np.array_split(np.array(variants, int), tables)] if tables else []
 
 

@@ -205,6 +205,16 @@ class TestTables:
         assert middle == pytest.approx(4096 / 2e-5 / 2**20, rel=0.02)
         assert "95 %" in table.note
 
+    def test_an_interval_that_tells_nothing_is_not_shown(self, summary):
+        wide = summary.copy(deep=True)
+        where = NAMES.index("tcp"), 0
+        wide["throughput_high"].values[where] = 1e20
+        (table, *_) = verdict.tables(wide, intervals=True)
+        assert re.fullmatch(r"[\d.]+", table.rows[0][table.columns.index("tcp")])
+        wide["median_high"].values[where] = 1e20
+        (known,) = [fact for fact in figures.facts(wide) if fact.name == "known to"]
+        assert known.note == "the worst cell hardly at all"
+
     def test_a_ratio_that_may_be_1_is_marked(self, summary):
         table = next(t for t in verdict.tables(summary) if t.title.startswith("Object: rate over"))
         row = next(line for line in table.rows if line[0] == "write 4 KiB")
