@@ -10,24 +10,26 @@ BATCHED = [(4096, 1000), (4096, 10_000)]
 BELOW = [case for case in SINGLE if case[0] < 65536]
 ABOVE = [case for case in SINGLE if case[0] >= 65536] + BATCHED
 HELD = ("ofi-msg/net", "ofi-msg/tcp")
-PLACE = ("ofi-rdm", "ofi-msg")
+PLACE = "ofi-rma"  # messages, and remote reads from where they were measured to be faster: whatever the provider can do
+RECORD = ("ofi-rdm", "ofi-msg")
 
 
 def rows() -> list[dict]:
     """Rows of this bench."""
-    variants = ",".join(("raw", "tcp", *PLACE, *HELD, "thesis"))
+    variants = ",".join(("raw", "tcp", PLACE, *RECORD, *HELD, "thesis"))
     sizes = {"ops": "object", "variant": variants, "depth": "1"}
     results = run("150s", sizes="64,4KiB,64KiB,4MiB", batch="1", **sizes)
     results += run("150s", sizes="4KiB", batch="1000,10000", **sizes)
     out = []
-    for name in PLACE:
-        out += _against_tcp(results, name, SINGLE + BATCHED, 1.0, 0.95)
+    out += _against_tcp(results, PLACE, SINGLE + BATCHED, 1.0, 0.95)
+    for name in RECORD:
+        out += _against_tcp(results, name, SINGLE + BATCHED, None, 0)
     for name in HELD:
         out += _against_tcp(results, name, BELOW, 0.75, 0.75)
         out += _against_tcp(results, name, ABOVE, 0.9, 0.9)
     for size, batch, bar in ((4096, 1, 9), (4096, 10_000, 7)):
         for op in OPS:
-            ours, theirs = cell(results, "ofi-rdm", op, size, batch), cell(results, "thesis", op, size, batch)
+            ours, theirs = cell(results, PLACE, op, size, batch), cell(results, "thesis", op, size, batch)
             value = ours["ops_s"] / theirs["ops_s"] if ours and theirs else None
             out.append(
                 row(
@@ -47,7 +49,7 @@ def _provider(result: dict | None) -> str:
 
 
 def _against_tcp(
-    results: list[dict], name: str, cases: list[tuple[int, int]], bar: float, least: float
+    results: list[dict], name: str, cases: list[tuple[int, int]], bar: float | None, least: float
 ) -> list[dict]:
     out = []
     for size, batch in cases:
@@ -56,10 +58,12 @@ def _against_tcp(
             out.append(
                 row(
                     f"{op}, {shown(size, batch)}: {name} against tcp",
-                    f">= {bar:g}" + (f" (tolerance {bar - least:.0%})" if least < bar else ""),
+                    "for the record"
+                    if bar is None
+                    else f">= {bar:g}" + (f" (tolerance {bar - least:.0%})" if least < bar else ""),
                     found and found["ratio_to_tcp"],
                     found and found["ratio_to_tcp_ci"],
-                    lambda v: v >= least,
+                    None if bar is None else lambda v: v >= least,
                     f"{_provider(found)}; null backend, one client, interleaved",
                 )
             )

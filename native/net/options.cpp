@@ -1,9 +1,10 @@
 #include "net/options.hpp"
 
-#include <charconv>
 #include <cmath>
 #include <functional>
 #include <map>
+
+#include "core/number.hpp"
 
 namespace sonde::net {
 
@@ -16,12 +17,6 @@ std::vector<std::string> split(const std::string& text, char at) {
     out.push_back(text.substr(begin, end - begin));
   out.push_back(text.substr(begin));
   return out;
-}
-
-template <typename T>
-bool number(const std::string& text, T& out) {
-  const auto [end, err] = std::from_chars(text.data(), text.data() + text.size(), out);
-  return err == std::errc{} && end == text.data() + text.size();
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
 #include "noise/detour.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cctype>
 #include <functional>
+
+#include "core/number.hpp"
 
 namespace sonde::noise {
 
@@ -26,12 +27,6 @@ std::string_view next_line(std::string_view& text) {
   const std::string_view line = text.substr(0, end);
   text.remove_prefix(std::min(end + 1, text.size()));
   return line;
-}
-
-template <typename T>
-bool number(std::string_view text, T& out) {
-  const auto [end, err] = std::from_chars(text.data(), text.data() + text.size(), out);
-  return err == std::errc{} && end == text.data() + text.size();
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "core/clock.hpp"
+#include "core/number.hpp"
 #include "noise/keeper_process.hpp"
 #include "noise/process_tree.hpp"
 #include "noise/scrape.hpp"
@@ -26,10 +27,7 @@ namespace sonde::noise {
 
 namespace {
 
-bool read_number(std::string_view text, double& out) {
-  const auto [end, err] = std::from_chars(text.data(), text.data() + text.size(), out);
-  return err == std::errc{} && end == text.data() + text.size() && std::isfinite(out);
-}
+bool read_number(std::string_view text, double& out) { return number(text, out) && std::isfinite(out); }
 
 Error bad_option(const std::string& what, const std::string& hint = "") { return {"noise.agent_bad_option", what, hint}; }
 

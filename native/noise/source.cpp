@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <map>
 
+#include "core/number.hpp"
 #include "core/random.hpp"
 #include "core/units.hpp"
 
@@ -19,12 +19,6 @@ namespace {
 constexpr double longest_piece_ns = 50e3;
 constexpr std::size_t shortest_piece = 64;  // words: 8 cache lines, some 20 ns
 constexpr std::int64_t tellable_ns = 2000;  // a shorter piece is mostly the clock's own cost
-
-template <typename T>
-bool number(const std::string& text, T& out) {
-  const auto [end, err] = std::from_chars(text.data(), text.data() + text.size(), out);
-  return err == std::errc{} && end == text.data() + text.size();
-}
 
 std::string percent(double share) {
   char text[32];

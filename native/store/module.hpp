@@ -3,12 +3,13 @@
 ///
 ///   extern "C" const sonde::store::Module* sonde_store_module();
 ///
-/// It is loaded by `--module ./mine.so`. The interface is C++: build it with the headers it will run under; `abi` is
-/// checked before anything else is touched.
+/// It is loaded by `--module ./mine.so`, or from a folder that SONDE_STORE_MODULES names. The interface is C++: build it with the
+/// headers it will run under; `abi` is checked before anything else is touched. docs/howto/store-module.md has an example of each.
 
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/error.hpp"
 #include "store/backend.hpp"
@@ -40,8 +41,9 @@ struct Module {
 /// Errors: store.bad_module (file, reason: no such file, no symbol, another abi, a name that is taken).
 Result<const Module*> load_module(const std::string& path);
 
-/// Where this build's own modules are (ofi, rocksdb: libraries too heavy for everyone): `store/` beside libsonde-store.so,
-/// or what SONDE_STORE_MODULES names. open_backend and open_transport look there for names they do not know.
-std::string module_folder();
+/// Where modules are that nobody need name: `store/` beside libsonde-store.so, which has this build's own (ofi, rocksdb: libraries
+/// too heavy for everyone), then the folders in SONDE_STORE_MODULES, with ':' between them. All that is called sonde-store-*.so
+/// there is loaded when a name is first looked for.
+std::vector<std::string> module_folders();
 
 }  // namespace sonde::store

@@ -40,6 +40,7 @@ struct Loaded {
 std::mutex registry_mutex;
 std::vector<Loaded> modules;
 bool own_modules_loaded = false;
+std::string not_loaded;
 
 Error bad_module(const std::string& path, const std::string& why) {
   return {"store.bad_module", "cannot load the module " + path + ": " + why, "build it as native/store/module.hpp says, with this version's headers"};
@@ -89,19 +90,22 @@ Result<const Module*> load(const std::string& path) {
   return module;
 }
 
-/// This build's own, once; one that does not load (its library was removed) is as if it were not there.
+/// Those in the folders of modules, once. One that does not load (its library was removed) is as if it were not there, until
+/// somebody asks for what it may have had.
 void load_own() {
   if (own_modules_loaded) return;
   own_modules_loaded = true;
-  const std::string folder = module_folder();
-  DIR* dir = opendir(folder.c_str());
-  if (!dir) return;
-  std::vector<std::string> files;
-  while (const dirent* entry = readdir(dir))
-    if (const std::string_view name = entry->d_name; name.starts_with("sonde-store-") && name.ends_with(".so")) files.push_back(folder + '/' + entry->d_name);
-  closedir(dir);
-  std::sort(files.begin(), files.end());
-  for (const auto& file : files) (void)!load(file);
+  for (const auto& folder : module_folders()) {
+    DIR* dir = opendir(folder.c_str());
+    if (!dir) continue;
+    std::vector<std::string> files;
+    while (const dirent* entry = readdir(dir))
+      if (const std::string_view name = entry->d_name; name.starts_with("sonde-store-") && name.ends_with(".so")) files.push_back(folder + '/' + entry->d_name);
+    closedir(dir);
+    std::sort(files.begin(), files.end());
+    for (const auto& file : files)
+      if (auto loaded = load(file); !loaded) not_loaded += "; " + loaded.error().what;
+  }
 }
 
 std::string joined(const std::vector<std::string>& names) {
@@ -112,12 +116,20 @@ std::string joined(const std::vector<std::string>& names) {
 
 }  // namespace
 
-std::string module_folder() {
-  if (const char* folder = std::getenv("SONDE_STORE_MODULES"); folder && *folder) return folder;
+std::vector<std::string> module_folders() {
+  std::vector<std::string> folders;
   Dl_info info;
-  if (!dladdr(reinterpret_cast<const void*>(&module_folder), &info)) return {};
-  const std::string path = info.dli_fname;
-  return path.substr(0, path.rfind('/') + 1) + "store";
+  if (dladdr(reinterpret_cast<const void*>(&module_folders), &info)) {
+    const std::string path = info.dli_fname;
+    folders.push_back(path.substr(0, path.rfind('/') + 1) + "store");
+  }
+  const char* more = std::getenv("SONDE_STORE_MODULES");
+  for (std::string_view left = more ? more : ""; !left.empty();) {
+    const std::size_t end = std::min(left.find(':'), left.size());
+    if (end > 0) folders.emplace_back(left.substr(0, end));
+    left.remove_prefix(std::min(end + 1, left.size()));
+  }
+  return folders;
 }
 
 Result<const Module*> load_module(const std::string& path) {
@@ -149,7 +161,7 @@ Result<std::unique_ptr<Backend>> open_backend(Role role, std::string_view name, 
         if (name == e.name && e.roles & bit(role)) return e.open(role, settings);
   }
   return Error{"store.unknown_backend", "there is no backend '" + std::string(name) + "' for the role " + std::string(name_of(role)),
-               "this build has: " + joined(backend_names(role))};
+               "there are: " + joined(backend_names(role)) + not_loaded};
 }
 
 std::vector<std::string> transport_names() {
@@ -169,7 +181,7 @@ Result<std::shared_ptr<Transport>> open_transport(std::string_view name) {
       for (const auto& e : m.module->transports)
         if (name == e.name) return std::shared_ptr<Transport>(e.make());
   }
-  return Error{"store.unknown_transport", "there is no transport '" + std::string(name) + "'", "this build has: " + joined(transport_names())};
+  return Error{"store.unknown_transport", "there is no transport '" + std::string(name) + "'", "there are: " + joined(transport_names()) + not_loaded};
 }
 
 }  // namespace sonde::store

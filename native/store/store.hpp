@@ -54,7 +54,7 @@ struct Config {
   std::string auth;                ///< "none", "token", "munge"; empty: what the server asks for
   std::string token_file;          ///< of auth token: a file of 16 bytes or more that only its owner may read
   bool checksum = true;            ///< CRC32C of all data, not only of headers and tables
-  double connect_timeout_s = 5;
+  double connect_timeout_s = 15;
   double timeout_s = 30;           ///< of a batch; 0: no limit
   unsigned connections = 8;        ///< at most, to each server
 };

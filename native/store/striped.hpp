@@ -75,6 +75,9 @@ class Striped {
   Striped(Client& client, std::string space, std::string name, Distribution distribution, unsigned servers)
       : client_(&client), space_(std::move(space)), name_(std::move(name)), distribution_(std::move(distribution)), servers_(servers) {}
   Result<void> all(Code code, std::uint8_t flags, const std::vector<std::uint64_t>& lengths, Safety safety, bool may_miss);
+  /// An operation for each piece of a range, of which `fill` names the memory.
+  template <class Fill>
+  Range each_piece(Batch& batch, Code code, std::uint64_t offset, std::size_t bytes, Fill fill) const;
 
   Client* client_;
   std::string space_, name_;

@@ -19,7 +19,7 @@ import pytest
 
 pytest.importorskip("sonde._store", reason="the store is not built")
 
-from sonde_shell import PROGRAM, Shell
+from sonde_shell import PROGRAM, Shell, finish
 from store_service import Service, piped, plain, serving, there
 
 from sonde.core.errors import SondeError
@@ -542,6 +542,45 @@ def test_ctrl_c_ends_a_client_that_waits(sonde):
             os.kill(running.pid, signal.SIGCONT)
         assert ended
         assert client.get("s", "k") == b"v" * 100
+
+
+@pytest.mark.parametrize("kind", ["object", "item"])
+def test_ctrl_c_during_a_put_tells_what_is_there_now(sonde, service, kind):
+    """The pipe stays open behind the first pieces: a put under way, whose end is not in sight."""
+    os.mkfifo(sonde.cwd / "pipe")
+    child = sonde.start("store", "put", f"{kind}:s/o", "pipe")
+    with (sonde.cwd / "pipe").open("wb") as pipe:
+        pipe.write(bytes([7]) * (20 << 20))
+        pipe.flush()
+
+        def stored() -> int:
+            ran = sonde("store", "stat", f"{kind}:s/o", "--json")
+            return ran.json["bytes"] if ran.code == 0 else 0
+
+        assert wait_for(lambda: stored() >= 8 << 20)
+        os.killpg(child.pid, signal.SIGINT)
+        ran = finish(child, 30).expect(130)
+    assert f"interrupted: {kind}:s/o is new up to byte {16 << 20} at most" in ran.said
+    assert ran.out == ""
+    with connected(service) as client:
+        assert client.status()[0].report["last_error"] == ""
+    assert sorted(path.name for path in sonde.cwd.iterdir() if "ready" not in path.name) == ["pipe"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_get_that_is_ended_leaves_the_file_as_it_was(sonde, service, number):
+    (sonde.cwd / "back").write_text("before")
+    with connected(service) as client:
+        client.create("s", "o")
+        client.truncate("s", "o", 16 << 30)  # a hole: more than can be fetched before it is ended
+    child = sonde.start("store", "get", "object:s/o", "back")
+    assert wait_for(lambda: [*sonde.cwd.glob(".back.*.part")])
+    os.killpg(child.pid, number)
+    ran = finish(child, 30)
+    assert ran.code == (130 if number == signal.SIGINT else -signal.SIGTERM)
+    assert "Traceback" not in ran.err
+    assert (sonde.cwd / "back").read_text() == "before"
+    assert [*sonde.cwd.glob(".back.*.part")] == []
 
 
 def test_a_timeout_is_told_and_the_client_goes_on(sonde):

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,27 +41,6 @@ def probes(sonde) -> list[int]:
 def under_way(sonde, name: str = "a") -> None:
     """Waits until samples of a run are on the disk."""
     assert wait_for(lambda: samples_in(sonde.cwd / f"{name}.run") > 200)
-
-
-@contextmanager
-def serving(sonde, *words: str):
-    """A server of one's own: its backends, then options. Gives its address."""
-    backends = [word for word in words if "=" in word]
-    options = [word for word in words if "=" not in word]
-    process = subprocess.Popen(
-        [
-            *(str(libexec() / "sonde-stored"), "--listen", "127.0.0.1:0"),
-            *(part for text in backends for part in ("--backend", text)),
-            *options,
-        ],
-        stdout=subprocess.PIPE, text=True, env=sonde.env, cwd=sonde.cwd,
-    )  # fmt: skip
-    try:
-        assert process.stdout is not None
-        yield json.loads(process.stdout.readline())["listen"]
-    finally:
-        process.terminate()
-        process.wait(20)
 
 
 @pytest.fixture(scope="module")
@@ -215,33 +195,35 @@ def test_what_servers_keep_is_removed_with_them(sonde, backend):
     assert sonde.left() == []
 
 
-def test_a_server_that_runs_already_is_measured_and_left_alone(sonde):
-    server = subprocess.Popen(
+@contextmanager
+def stored(sonde, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server with backends, "kv=memory", and other options, and where it listens."""
+    backends = [word for word in words if "=" in word]
+    options = [word for word in words if "=" not in word]
+    process = subprocess.Popen(
         [
-            str(libexec() / "sonde-stored"),
-            "--listen",
-            "127.0.0.1:0",
-            "--backend",
-            "data=memory",
-            "--backend",
-            "kv=memory",
+            *(str(libexec() / "sonde-stored"), "--listen", "127.0.0.1:0"),
+            *(part for text in backends for part in ("--backend", text)),
+            *options,
         ],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=sonde.env,
-    )
+        stdout=subprocess.PIPE, text=True, env=sonde.env, cwd=sonde.cwd,
+    )  # fmt: skip
     try:
-        assert server.stdout is not None
-        listen = json.loads(server.stdout.readline())["listen"]
+        assert process.stdout is not None
+        yield process, json.loads(process.stdout.readline())["listen"]
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def test_a_server_that_runs_already_is_measured_and_left_alone(sonde):
+    with stored(sonde, "data=memory", "kv=memory") as (server, listen):
         words = ("--ops", "item,kv", "--sizes", "64", "--variant", "raw,tcp", "--budget", "4s", "-o", "a.nc")
         told = sonde("store", "run", "--server", listen, *words, "--json").expect(0).json
         assert told["complete"]
         assert server.poll() is None
         with library.open(sonde.cwd / "a.nc") as tree:
             assert tree.attrs["server"] == listen
-    finally:
-        server.terminate()
-        server.wait(20)
 
 
 def test_nobody_there_is_an_error_and_leaves_nothing(sonde):
@@ -270,23 +252,7 @@ def test_nobody_there_is_an_error_and_leaves_nothing(sonde):
 
 def test_keys_that_nobody_keeps_are_incomplete_not_lost(sonde):
     """A case that fails costs its own cells only."""
-    server = subprocess.Popen(
-        [
-            str(libexec() / "sonde-stored"),
-            "--listen",
-            "127.0.0.1:0",
-            "--backend",
-            "data=null",
-            "--backend",
-            "kv=null",
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=sonde.env,
-    )
-    try:
-        assert server.stdout is not None
-        listen = json.loads(server.stdout.readline())["listen"]
+    with stored(sonde, "data=null", "kv=null") as (_, listen):
         words = ("--ops", "kv", "--sizes", "64", "--variant", "tcp", "--budget", "4s", "-o", "a.nc", "--json")
         told = sonde("store", "run", "--server", listen, *words).expect(4).json
         assert not told["complete"]
@@ -294,9 +260,6 @@ def test_keys_that_nobody_keeps_are_incomplete_not_lost(sonde):
         assert {"store.case_failed", "store.cells_without_data"} <= {
             warning["code"] for warning in told["warnings"]
         }
-    finally:
-        server.terminate()
-        server.wait(20)
 
 
 def results(told: dict, **wanted: object) -> list[dict]:
@@ -335,7 +298,7 @@ class TestDatabase:
         assert row["n"] >= 8  # each of which fills it
 
     def test_servers_without_tables_are_measured_without_them(self, sonde):
-        with serving(sonde, "data=memory", "kv=memory") as listen:
+        with stored(sonde, "data=memory", "kv=memory") as (_, listen):
             words = f"--server {listen} --sizes 64 --variant tcp --budget 4s"
             told = measure(sonde, words, "--ops", "object,db").expect(0).json
             assert told["complete"]
@@ -346,7 +309,7 @@ class TestDatabase:
             assert "nothing can be measured" in measure(sonde, words, "--ops", "db").expect(2).out
 
     def test_tables_that_nobody_keeps_are_named(self, sonde):
-        with serving(sonde, "data=null", "db=null") as listen:
+        with stored(sonde, "data=null", "db=null") as (_, listen):
             words = f"--server {listen} --ops db --sizes 64 --variant tcp --budget 4s"
             told = measure(sonde, words).expect(4).json
             assert [row["op"] for row in told["results"]] == ["insert"]
@@ -390,7 +353,7 @@ class TestHdf5:
     def test_a_file_of_writes_is_made_anew_before_it_grows_large(self, sonde):
         # 17 are more than a file should have, and are written all the same; for twenty times so much there is no room.
         words = "--ops dataset.write --sizes 4MiB --batch 1,17 --variant tcp --rule fixed:20 --budget 30s"
-        with serving(sonde, "data=memory,limit=600MiB", "kv=memory") as listen:
+        with stored(sonde, "data=memory,limit=600MiB", "kv=memory") as (_, listen):
             told = measure(sonde, words, "--server", listen).expect(0).json
         assert [row["n"] >= 20 for row in told["results"]] == [True, True]
 
@@ -408,16 +371,17 @@ class TestHdf5:
 
     def test_a_token_reaches_the_connector_too(self, sonde):
         sonde("store", "token", "secret").expect(0)
-        with serving(
-            sonde, "data=memory", "kv=memory", "--auth", "token", "--token-file", "secret"
-        ) as listen:
+        with stored(sonde, "data=memory", "kv=memory", "--auth", "token", "--token-file", "secret") as (
+            _,
+            listen,
+        ):
             words = f"--server {listen} --token-file secret --ops hdf5 --sizes 64 --variant tcp --budget 4s"
             told = measure(sonde, words).expect(0).json
             assert told["complete"]
             assert len(told["results"]) == 4
 
     def test_keys_that_nobody_keeps_are_no_files(self, sonde):
-        with serving(sonde, "data=memory", "kv=null") as listen:
+        with stored(sonde, "data=memory", "kv=null") as (_, listen):
             words = f"--server {listen} --ops object,dataset --sizes 64 --variant tcp --budget 4s"
             told = measure(sonde, words).expect(4).json
             assert {row["op"] for row in results(told, client="object")} == {"write", "read"}

@@ -1,21 +1,16 @@
 #include "noise/detector/options.hpp"
 
-#include <charconv>
 #include <functional>
 #include <map>
 #include <string_view>
+
+#include "core/number.hpp"
 
 namespace sonde::noise {
 
 namespace {
 
 const char* const not_for_people = "this program is started by `sonde noise run`, which should be used instead";
-
-template <typename T>
-bool number(const std::string& text, T& out) {
-  const auto [end, err] = std::from_chars(text.data(), text.data() + text.size(), out);
-  return err == std::errc{} && end == text.data() + text.size();
-}
 
 template <typename T>
 bool numbers(const std::string& text, std::vector<T>& out) {

@@ -30,6 +30,7 @@
 
 #include "core/units.hpp"
 #include "store/backend/built_in.hpp"
+#include "store/backend/packed_key.hpp"
 #include "store/folder.hpp"
 
 namespace sonde::store {
@@ -42,17 +43,9 @@ constexpr std::uint64_t reserve_pages = 1024;       // LMDB's own: list of free 
 constexpr std::uint64_t allocation_step = 4096;     // pages allocated in the file beyond what is needed at once
 constexpr std::uint64_t map_default = 64ull << 30, map_least = 1ull << 20;
 
-struct Key {
-  Key(std::string_view space, std::string_view key) {
-    bytes[0] = static_cast<char>(space.size());
-    std::memcpy(bytes + 1, space.data(), space.size());
-    if (!key.empty()) std::memcpy(bytes + 1 + space.size(), key.data(), key.size());
-    size = 1 + space.size() + key.size();
-  }
+struct Key : PackedKey {
+  using PackedKey::PackedKey;
   MDB_val val() { return {size, bytes}; }
-  std::string_view view() const { return {bytes, size}; }
-  char bytes[1 + limit::space_bytes + limit::key_bytes];
-  std::size_t size;
 };
 
 std::string_view view(const MDB_val& v) { return {static_cast<const char*>(v.mv_data), v.mv_size}; }

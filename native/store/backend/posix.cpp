@@ -40,6 +40,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "core/number.hpp"
 #include "core/units.hpp"
 #include "store/backend/built_in.hpp"
 #include "store/folder.hpp"
@@ -682,11 +683,8 @@ Result<std::unique_ptr<Backend>> open_posix(const Settings& settings) {
   const std::string path = take_setting(left, "path"), files = take_setting(left, "files");
   if (auto ok = no_more_settings(left, "posix", "path, files"); !ok) return ok.error();
   std::size_t n = 512;
-  if (!files.empty()) {
-    const auto [end, error] = std::from_chars(files.data(), files.data() + files.size(), n);
-    if (error != std::errc{} || end != files.data() + files.size() || n < 1 || n > 1u << 20)
-      return Error{"store.bad_setting", "the backend posix cannot keep '" + files + "' files open", "files is a number from 1 to 1048576"};
-  }
+  if (!files.empty() && (!number(files, n) || n < 1 || n > 1u << 20))
+    return Error{"store.bad_setting", "the backend posix cannot keep '" + files + "' files open", "files is a number from 1 to 1048576"};
   auto folder = Folder::open(path, "posix", format_version);
   if (!folder) return folder.error();
   return std::unique_ptr<Backend>(std::make_unique<Posix>(std::move(*folder), n));

@@ -66,6 +66,7 @@ Result<wire::Text> Connection::heard(wire::Kind kind, Deadline deadline) {
 
 Result<void> Connection::greet(const Address& address, const Config& config, Deadline deadline) {
   checksum_ = config.checksum;
+  gather_ = config.link.gather;
   const std::string own_nonce = auth::nonce();
   wire::Text hello{{"client", client_name()}, {"nonce", own_nonce}, {"auth", config.auth}, {"transport", config.transport}, {"checksum", checksum_ ? "all" : "head"}, {"link", encode_style(config.link)}};
   link_->send(plain_frame(wire::Kind::hello, bytes_of(wire::encode_text(hello))));
@@ -191,8 +192,8 @@ void Connection::start(Exchange& x) {
       r.data_bytes = static_cast<std::uint32_t>(n);
       table_.add(r);
       if (n) {
-        // Neighbours in memory travel as one segment.
-        if (!out.segments.empty() && out.segments.back().data() + out.segments.back().size() == left.data())
+        // Neighbours in memory travel as one segment, unless each piece is to go by itself.
+        if (gather_ && !out.segments.empty() && out.segments.back().data() + out.segments.back().size() == left.data())
           out.segments.back() = {out.segments.back().data(), out.segments.back().size() + n};
         else
           out.segments.push_back(left.first(n));

@@ -94,7 +94,7 @@ class Connection final : public Sink {
   std::uint64_t lost_ = 0;
   unsigned roles_ = 0;
   std::size_t credits_ = 64, frame_data_ = wire::frame_data_default;
-  bool checksum_ = true, open_ = true;
+  bool checksum_ = true, gather_ = true, open_ = true;
   std::int64_t used_ns_ = 0;
   Error failure_;
   std::vector<wire::Answer> answers_;

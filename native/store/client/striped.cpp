@@ -6,6 +6,7 @@
 #include <ctime>
 #include <numeric>
 
+#include "core/number.hpp"
 #include "core/units.hpp"
 
 namespace sonde::store {
@@ -82,16 +83,12 @@ Result<Distribution> Distribution::parse(std::string_view text) {
     const std::size_t eq = word.find('=');
     const std::string_view name = word.substr(0, eq);
     std::string_view value = eq == std::string_view::npos ? std::string_view{} : word.substr(eq + 1);
-    const auto number = [&](unsigned& out) {
-      const auto [stop, why] = std::from_chars(value.data(), value.data() + value.size(), out);
-      return why == std::errc{} && stop == value.data() + value.size();
-    };
     if (name == "block" && d.kind != Kind::single) {
       const auto bytes = parse_size(value);
       if (!bytes) return bytes.error();
       d.block_bytes = *bytes;
     } else if ((name == "start" && d.kind == Kind::round_robin) || (name == "server" && d.kind == Kind::single)) {
-      if (!number(d.start)) return bad_distribution(whole, "'" + std::string(value) + "' is no server's number");
+      if (!number(value, d.start)) return bad_distribution(whole, "'" + std::string(value) + "' is no server's number");
     } else if (name == "weights" && d.kind == Kind::weighted) {
       while (!value.empty()) {
         unsigned w = 0;
@@ -166,33 +163,30 @@ Result<Striped> Striped::make(Client& client, std::string space, std::string nam
   return Striped(client, std::move(space), std::move(name), std::move(d), servers);
 }
 
-Striped::Range Striped::write(Batch& batch, std::uint64_t offset, Bytes data) const {
+template <class Fill>
+Striped::Range Striped::each_piece(Batch& batch, Code code, std::uint64_t offset, std::size_t bytes, Fill fill) const {
   Range range{batch.size(), batch.size()};
-  for (const Piece& p : pieces_of(distribution_, servers_, offset, data.size())) {
+  for (const Piece& p : pieces_of(distribution_, servers_, offset, bytes)) {
     Op op;
-    op.code = Code::object_write;
+    op.code = code;
     op.space = space_;
     op.key = name_;
     op.offset = p.offset;
-    op.data = data.subspan(p.at, p.bytes);
+    fill(op, p);
     range.last = batch.add(op, static_cast<int>(p.server)) + 1;
   }
   return range;
 }
 
+Striped::Range Striped::write(Batch& batch, std::uint64_t offset, Bytes data) const {
+  return each_piece(batch, Code::object_write, offset, data.size(), [&](Op& op, const Piece& p) { op.data = data.subspan(p.at, p.bytes); });
+}
+
 Striped::Range Striped::read(Batch& batch, std::uint64_t offset, MutableBytes into) const {
-  Range range{batch.size(), batch.size()};
-  for (const Piece& p : pieces_of(distribution_, servers_, offset, into.size())) {
-    Op op;
-    op.code = Code::object_read;
-    op.space = space_;
-    op.key = name_;
-    op.offset = p.offset;
+  return each_piece(batch, Code::object_read, offset, into.size(), [&](Op& op, const Piece& p) {
     op.length = p.bytes;
     op.into = into.subspan(p.at, p.bytes);
-    range.last = batch.add(op, static_cast<int>(p.server)) + 1;
-  }
-  return range;
+  });
 }
 
 Result<std::uint64_t> Striped::finish_read(const Batch& batch, Range range, std::uint64_t offset, MutableBytes into) const {

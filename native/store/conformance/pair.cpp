@@ -52,8 +52,9 @@ Result<std::vector<std::byte>> PairControl::receive(Deadline deadline) {
       return message;
     }
     const bool late = deadline.passed();
-    if (!heard()) return Error{"store.disconnected", "the peer is gone", "see the peer's log"};
-    if (!messages_.empty()) continue;
+    const bool there = heard();
+    if (!messages_.empty()) continue;  // its last words, too
+    if (!there) return Error{"store.disconnected", "the peer is gone", "see the peer's log"};
     if (late) return Error{"store.timed_out", "the peer said nothing in time", "is it alive?"};
     pollfd wait{fd_, POLLIN, 0};
     ::poll(&wait, 1, deadline.left_ms());

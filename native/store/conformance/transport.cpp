@@ -453,8 +453,11 @@ std::string both_end(const Both& both) {
   return wrong;
 }
 
-/// A peer that is killed in the middle of a stream: told as an error within a second.
-std::string peer_killed(const Both& both) {
+/// What an end does whose peer is another process, which it may wait for.
+using Survivor = std::function<std::string(End&, pid_t peer, const Deadline&)>;
+
+/// The serving end in a process of its own, which kills itself at the end of `victim`; what `survivor` says of that.
+std::string beside_killed_peer(const Both& both, const std::function<void(End&)>& victim, const Survivor& survivor) {
   const auto [a, b] = PairControl::make_pair();
   if (a < 0) return "no socket pair";
   const Deadline deadline = Deadline::in_s(both.plan.seconds);
@@ -466,13 +469,8 @@ std::string peer_killed(const Both& both) {
     PairControl control(b);
     both.serve(
         control,
-        [](End& end) -> std::string {
-          std::uint64_t id = 0;
-          while (end.sink.frames < 3) {
-            if (end.link.backlog() < 1u << 20) end.send(make_frame(++id, 100'000, 3, 1, nullptr));
-            end.link.flush();
-            end.link.progress();
-          }
+        [&](End& end) -> std::string {
+          victim(end);
           ::kill(::getpid(), SIGKILL);
           return {};
         },
@@ -483,79 +481,66 @@ std::string peer_killed(const Both& both) {
   std::string wrong;
   {
     PairControl control(a);
-    wrong = both.connect(
-        control,
-        [&](End& end) -> std::string {
-          std::uint64_t id = 0;
-          // Until the child is dead: it dies by its own hand after a few frames.
-          int status = 0;
-          while (::waitpid(child, &status, WNOHANG) == 0) {
-            if (deadline.passed()) return "the peer did not come to its end";
-            if (end.link.backlog() < 1u << 20) end.send(make_frame(++id, 30'000, 3, 1, nullptr));
-            end.link.flush();
-            end.link.progress();
-          }
-          const std::int64_t died = now_ns();
-          if (auto trouble = end.until([&] { return end.sink.closings > 0; }, "the link"); !trouble.empty()) return trouble;
-          const double took = static_cast<double>(now_ns() - died) * 1e-9;
-          if (end.sink.failure.empty()) return "a killed peer looks like one that ended in order";
-          if (took > 1.5) return "it took " + std::to_string(took) + " s to see that the peer was killed";
-          if (end.link.open()) return "the link says it is open";
-          end.send(make_frame(++id, 10, 1, 1, nullptr));  // dropped, not a crash
-          end.link.flush();
-          if (end.link.progress() != 0) return "a frame came after the end";
-          return {};
-        },
-        deadline);
+    wrong = both.connect(control, [&](End& end) { return survivor(end, child, deadline); }, deadline);
   }
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   return wrong;
 }
 
+/// A peer that is killed in the middle of a stream: told as an error within a second.
+std::string peer_killed(const Both& both) {
+  return beside_killed_peer(
+      both,
+      [](End& end) {
+        std::uint64_t id = 0;
+        while (end.sink.frames < 3) {
+          if (end.link.backlog() < 1u << 20) end.send(make_frame(++id, 100'000, 3, 1, nullptr));
+          end.link.flush();
+          end.link.progress();
+        }
+      },
+      [](End& end, pid_t peer, const Deadline& deadline) -> std::string {
+        std::uint64_t id = 0;
+        // Until it is dead: it dies by its own hand after a few frames.
+        int status = 0;
+        while (::waitpid(peer, &status, WNOHANG) == 0) {
+          if (deadline.passed()) return "the peer did not come to its end";
+          if (end.link.backlog() < 1u << 20) end.send(make_frame(++id, 30'000, 3, 1, nullptr));
+          end.link.flush();
+          end.link.progress();
+        }
+        const std::int64_t died = now_ns();
+        if (auto trouble = end.until([&] { return end.sink.closings > 0; }, "the link"); !trouble.empty()) return trouble;
+        const double took = static_cast<double>(now_ns() - died) * 1e-9;
+        if (end.sink.failure.empty()) return "a killed peer looks like one that ended in order";
+        if (took > 1.5) return "it took " + std::to_string(took) + " s to see that the peer was killed";
+        if (end.link.open()) return "the link says it is open";
+        end.send(make_frame(++id, 10, 1, 1, nullptr));  // dropped, not a crash
+        end.link.flush();
+        if (end.link.progress() != 0) return "a frame came after the end";
+        return {};
+      });
+}
+
 /// The same of an idle peer: the only sign is the Control.
 std::string idle_peer_killed(const Both& both) {
-  const auto [a, b] = PairControl::make_pair();
-  if (a < 0) return "no socket pair";
-  const Deadline deadline = Deadline::in_s(both.plan.seconds);
-  const pid_t child = ::fork();
-  if (child < 0) return "no second process";
-  if (child == 0) {
-    ::alarm(static_cast<unsigned>(both.plan.seconds) + 1);
-    ::close(a);
-    PairControl control(b);
-    both.serve(
-        control,
-        [](End& end) -> std::string {
-          end.send(make_frame(1, 100, 1, 1, nullptr));
-          end.link.flush();
-          const Deadline soon = Deadline::in_s(0.2);
-          while (!soon.passed()) {
-            end.link.progress();
-            end.link.wait(soon);
-          }
-          ::kill(::getpid(), SIGKILL);
-          return {};
-        },
-        deadline);
-    ::_exit(1);
-  }
-  ::close(b);
-  std::string wrong;
-  {
-    PairControl control(a);
-    wrong = both.connect(
-        control,
-        [&](End& end) -> std::string {
-          if (auto trouble = end.until([&] { return end.sink.frames == 1; }, "the first frame"); !trouble.empty()) return trouble;
-          if (auto trouble = end.until([&] { return end.sink.closings > 0; }, "the link"); !trouble.empty()) return trouble;
-          return end.sink.failure.empty() ? "a killed peer looks like one that ended in order" : "";
-        },
-        deadline);
-  }
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
-  return wrong;
+  return beside_killed_peer(
+      both,
+      [](End& end) {
+        end.send(make_frame(1, 100, 1, 1, nullptr));
+        end.link.flush();
+        const Deadline soon = Deadline::in_s(0.2);
+        while (!soon.passed()) {
+          end.link.progress();
+          end.link.wait(soon);
+        }
+      },
+      [](End& end, pid_t, const Deadline&) -> std::string {
+        if (auto trouble = end.until([&] { return end.sink.frames == 1; }, "the first frame"); !trouble.empty()) return trouble;
+        if (auto trouble = end.until([&] { return end.sink.closings > 0; }, "the link"); !trouble.empty()) return trouble;
+        return end.sink.failure.empty() ? "a killed peer looks like one that ended in order" : "";
+      });
 }
 
 /// A frame whose header is rubbish ends the link with an error at the receiver, and nothing else.

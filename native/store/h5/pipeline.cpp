@@ -4,16 +4,10 @@
 #include <H5VLnative.h>
 
 #include "store/h5/failure.hpp"
+#include "store/h5/shadow.hpp"
 
 namespace sonde::store::h5 {
 namespace {
-
-H5VL_loc_params_t self(H5I_type_t type) {
-  H5VL_loc_params_t at{};
-  at.type = H5VL_OBJECT_BY_SELF;
-  at.obj_type = type;
-  return at;
-}
 
 // The native connector's operations beyond the common ones go by number.
 void chunk_operation(void* twin, int operation, H5VL_native_dataset_optional_args_t& args, hid_t transfer, const char* what) {

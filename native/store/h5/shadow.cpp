@@ -13,13 +13,6 @@
 namespace sonde::store::h5 {
 namespace {
 
-H5VL_loc_params_t self(H5I_type_t type) {
-  H5VL_loc_params_t at{};
-  at.type = H5VL_OBJECT_BY_SELF;
-  at.obj_type = type;
-  return at;
-}
-
 void* need_object(void* object, const char* what) {
   if (!object) {
     fail(Why::invalid, std::string("HDF5 refused ") + what + " in memory, which the connector needs for old interfaces");
@@ -33,6 +26,13 @@ std::vector<Shadow*>& idle() {
 }
 
 }  // namespace
+
+H5VL_loc_params_t self(H5I_type_t type) {
+  H5VL_loc_params_t at{};
+  at.type = H5VL_OBJECT_BY_SELF;
+  at.obj_type = type;
+  return at;
+}
 
 Shadow::Shadow() {
   static unsigned made = 0;

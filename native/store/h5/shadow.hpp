@@ -10,12 +10,16 @@
 /// is just under way. Under HDF5's own lock, as everything here.
 
 #include <H5Ipublic.h>
+#include <H5VLconnector.h>
 
 #include <cstdint>
 #include <map>
 #include <vector>
 
 namespace sonde::store::h5 {
+
+/// For calls of the native connector that mean the object handed to them, not one below it.
+H5VL_loc_params_t self(H5I_type_t type);
 
 class Shadow {
  public:

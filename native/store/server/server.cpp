@@ -1,7 +1,9 @@
 #include "store/server/server.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -19,6 +21,9 @@ namespace sonde::store {
 namespace {
 
 constexpr Role all_roles[] = {Role::data, Role::kv, Role::db};
+constexpr double log_every_s = 60;
+
+int open_spare() { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
 }  // namespace
 
@@ -52,6 +57,7 @@ Result<std::unique_ptr<Server>> Server::start(ServerConfig config) {
   server->listener_ = *listener;
   server->config_.listen = Address{address->host, server->port_}.text();
   server->wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  server->spare_ = open_spare();
   server->started_s_ = now_s();
   for (unsigned k = 0; k < std::max(1u, c.threads); ++k) server->reactors_.push_back(std::make_unique<Reactor>(*server));
   server->acceptor_ = std::thread([s = server.get()] { s->accept_all(); });
@@ -62,6 +68,7 @@ Server::~Server() {
   stop();
   if (listener_ >= 0) ::close(listener_);
   if (wake_ >= 0) ::close(wake_);
+  if (spare_ >= 0) ::close(spare_);
 }
 
 std::string Server::address() const { return config_.listen; }
@@ -73,14 +80,40 @@ void Server::accept_all() {
     if (stopping()) return;
     const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     if (fd < 0) {
-      if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-        metrics_.failed(std::string("cannot accept a connection: ") + std::strerror(errno));
-        ::poll(&ready[1], 1, 100);  // the connection stays in the queue: asking at once again would spin
-      }
+      if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) cannot_accept(errno);
       continue;
     }
     serve(fd);
   }
+}
+
+/// The connection is still in the queue, so that asking for it again at once would spin. It is taken all the same and told why, or
+/// left there for a while.
+void Server::cannot_accept(int error) {
+  Error why{"store.no_descriptor", std::string("cannot accept a connection: ") + std::strerror(error), "free memory on this host"};
+  if (error == EMFILE) {
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    why.what += ": this server may have " + std::to_string(limit.rlim_cur) + " descriptors open, and has";
+    why.hint = "let it have more (ulimit -Hn, LimitNOFILE= of a systemd unit), or have it take fewer connections: --connections";
+  } else if (error == ENFILE) {
+    why.hint = "let this host have more: sysctl fs.file-max";
+  }
+  metrics_.failed(why.what);
+  if (const double now = now_s(); config_.log && (logged_s_ == 0 || now - logged_s_ > log_every_s)) {
+    logged_s_ = now;
+    config_.log(why);
+  }
+  int fd = -1;
+  if (spare_ >= 0) {
+    ::close(spare_);
+    fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+  }
+  if (fd >= 0) refuse(fd, why.what, why.hint);
+  spare_ = open_spare();
+  if (fd >= 0) return;
+  pollfd ended{wake_, POLLIN, 0};
+  ::poll(&ended, 1, 100);
 }
 
 void Server::serve(int fd) {
@@ -91,10 +124,12 @@ void Server::serve(int fd) {
     if (r->sessions() < least->sessions()) least = r.get();
   }
   if (all < config_.connections) return least->add(fd);
+  refuse(fd, "the server has " + std::to_string(all) + " connections, as many as it takes", "close some, or start it with more: --connections");
+}
+
+void Server::refuse(int fd, const std::string& what, const std::string& hint) {
   ++metrics_.refused;
-  const Outgoing no = plain_frame(wire::Kind::goodbye, bytes_of(wire::encode_text({{"code", "store.unavailable"},
-                                                                                  {"what", "the server has " + std::to_string(all) + " connections, as many as it takes"},
-                                                                                  {"hint", "close some, or start it with more: --connections"}})));
+  const Outgoing no = plain_frame(wire::Kind::goodbye, bytes_of(wire::encode_text({{"code", "store.unavailable"}, {"what", what}, {"hint", hint}})));
   (void)!::send(fd, no.head.data(), no.head.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   ::close(fd);
 }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -25,8 +26,9 @@ struct ServerConfig {
   unsigned connections = 4096;            ///< at most
   std::size_t frame_data = wire::frame_data_default;
   unsigned credits = 128;                 ///< messages a client may have under way on a connection
-  double hello_timeout_s = 10;            ///< for a connection to say who it is
+  double hello_timeout_s = 15;            ///< for a connection to say who it is
   LinkOptions link;
+  std::function<void(const Error&)> log;  ///< what no client can be told, once a minute at most; called by any thread
 };
 
 class Server {
@@ -59,6 +61,8 @@ class Server {
  private:
   Server() = default;
   void accept_all();
+  void cannot_accept(int error);
+  void refuse(int fd, const std::string& what, const std::string& hint);
 
   ServerConfig config_;
   std::string token_;
@@ -66,6 +70,8 @@ class Server {
   std::array<std::unique_ptr<Lane>, role_count> lanes_;
   std::vector<std::unique_ptr<Reactor>> reactors_;
   int listener_ = -1, wake_ = -1;
+  int spare_ = -1;              ///< given up to take a connection that there is no descriptor for, and to tell it so
+  double logged_s_ = 0;
   std::uint16_t port_ = 0;
   double started_s_ = 0;
   std::atomic<bool> stopping_ = false;

@@ -539,7 +539,7 @@ void Session::answer(Message& m, std::uint32_t index, const Op& op, const Outcom
     a.data_bytes = static_cast<std::uint32_t>(n);
     m.answers.add(a);
     if (n) {
-      if (!m.segments.empty() && m.segments.back().data() + m.segments.back().size() == left.data())
+      if (link_options_.gather && !m.segments.empty() && m.segments.back().data() + m.segments.back().size() == left.data())
         m.segments.back() = {m.segments.back().data(), m.segments.back().size() + n};
       else
         m.segments.push_back(left.first(n));

@@ -156,10 +156,12 @@ class OfiPeer final : public RawPeer {
   std::unique_ptr<ofi::RawEnd> end_;
 };
 
+/// Of the module that open_transport would take.
 const ofi::RawFabric* load_fabric() {
-  void* const module = ::dlopen((module_folder() + "/sonde-store-ofi.so").c_str(), RTLD_NOW | RTLD_LOCAL);
-  const auto get = module ? reinterpret_cast<const ofi::RawFabric* (*)()>(::dlsym(module, ofi::raw_fabric_symbol)) : nullptr;
-  return get ? get() : nullptr;
+  for (const auto& folder : module_folders())
+    if (void* const module = ::dlopen((folder + "/sonde-store-ofi.so").c_str(), RTLD_NOW | RTLD_LOCAL))
+      if (const auto get = reinterpret_cast<const ofi::RawFabric* (*)()>(::dlsym(module, ofi::raw_fabric_symbol))) return get();
+  return nullptr;
 }
 
 }  // namespace

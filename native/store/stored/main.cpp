@@ -1,11 +1,13 @@
 // sonde-stored: the storage server. `sonde store serve` starts it; by hand or by systemd it takes the same words.
 // Standard output carries events, one JSON object a line; standard error the log.
-#include <charconv>
+#include <sys/resource.h>
+
 #include <cstdio>
 #include <iostream>
 #include <string_view>
 
 #include "core/json.hpp"
+#include "core/number.hpp"
 #include "core/units.hpp"
 #include "service/daemon.hpp"
 #include "service/http.hpp"
@@ -44,19 +46,27 @@ options
   --list                  what this build has, as JSON
 )";
 
+void tell(const Error& error) {
+  std::cerr << "error: store: " << error.what << std::endl;
+  if (!error.hint.empty()) std::cerr << "  hint: " << error.hint << std::endl;
+}
+
 int fail(const Error& error) {
-  std::cerr << "error: store: " << error.what << "\n";
-  if (!error.hint.empty()) std::cerr << "  hint: " << error.hint << "\n";
+  tell(error);
   std::cout << JsonLine().add("event", "error").add("code", error.code).add("what", error.what).add("hint", error.hint).text() << std::endl;
   return error.code == "store.usage" || error.code == "store.bad_backend" || error.code == "store.bad_setting" || error.code == "store.unknown_backend" ? 2 : 3;
 }
 
-Error bad_usage(const std::string& what) { return {"store.usage", what, "see sonde-stored --help"}; }
-
-bool to_number(std::string_view text, unsigned long& out) {
-  const auto [end, why] = std::from_chars(text.data(), text.data() + text.size(), out);
-  return why == std::errc{} && end == text.data() + text.size();
+/// As many descriptors as the system lets this process have. The usual 1024 are for programs that use select(), which this does not;
+/// a connection takes one, over a fabric a dozen.
+void raise_descriptors() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
+
+Error bad_usage(const std::string& what) { return {"store.usage", what, "see sonde-stored --help"}; }
 
 }  // namespace
 
@@ -135,7 +145,7 @@ int main(int argc, char** argv) {
       config.link.spin_s = *spin;
     } else if (name == "--user" || name == "--threads" || name == "--connections" || name == "--frame-data") {
       if (!need()) return missing();
-      if (!to_number(value, n)) return fail(bad_usage(std::string(name) + " needs a number, not '" + std::string(value) + "'"));
+      if (!number(value, n)) return fail(bad_usage(std::string(name) + " needs a number, not '" + std::string(value) + "'"));
       if (name == "--user") config.users.push_back(static_cast<unsigned>(n));
       if (name == "--threads") {
         if (n < 1 || n > 256) return fail(bad_usage("--threads is from 1 to 256"));
@@ -159,6 +169,8 @@ int main(int argc, char** argv) {
     std::cout << json.add("transports", transport_names()).add("auth", auth::methods()).text() << std::endl;
     return 0;
   }
+  raise_descriptors();
+  config.log = tell;
   auto server = Server::start(config);
   if (!server) return fail(server.error());
   std::unique_ptr<service::Http> http;

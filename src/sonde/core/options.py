@@ -370,6 +370,25 @@ TIMEOUT = click.option(
 )
 
 
+# For verbs that hold a run against an earlier one.
+FILE = click.argument("file", metavar="FILE.nc", type=click.Path(path_type=Path))
+A_NC = click.argument("a", metavar="A.nc", type=click.Path(path_type=Path))
+B_NC = click.argument("b", metavar="B.nc", type=click.Path(path_type=Path))
+AGAINST = click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    metavar="BASE.nc",
+    help="An earlier run that this one must not be slower than.",
+)
+MATTERS = click.option(
+    "--matters",
+    type=SHARE,
+    default="5%",
+    metavar="SHARE",
+    help="Smallest difference of two runs that counts.",
+)
+
+
 def common(*names: str) -> Callable[[Command], Command]:
     """Adds the console options, and those of SHARED that are named, to a click command or group.
 

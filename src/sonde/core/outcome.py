@@ -86,6 +86,12 @@ class Outcome:
             warnings=list(warnings),
         )
 
+    def hold(self, found: Sequence[Finding], file: Path) -> None:
+        """What a `check` of a file came to: findings, their number as the verdict, and the exit code."""
+        self.findings = list(found)
+        self.verdict = f"{len(found)} finding{'' if len(found) == 1 else 's'} in {file}"
+        self.exit = Exit.FINDING if found else Exit.DONE
+
     def tell_interrupted(self, paths: Sequence[Path]) -> None:
         """Says that the user ended it early: before the verdict, in a first warning, and by the exit code."""
         self.exit = Exit.INTERRUPTED

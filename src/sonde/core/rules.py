@@ -11,6 +11,7 @@ from functools import cache
 import numpy as np
 
 from sonde import _core
+from sonde.core.errors import UsageError
 
 DECISIONS = tuple(_core.decision_names())  # by code: proceed, converged, cap, drift
 
@@ -51,6 +52,24 @@ def rules() -> tuple[Rule, ...]:
         Rule(name, text, source, tuple(Option(*option) for option in options))
         for name, text, source, options in _core.rule_list()
     )
+
+
+def rule_with(precision: float | None, rule: str | None, default: str, room: str) -> str:
+    """The rule asked for by --rule, or by --precision, which is short for ci; neither: the default.
+
+    Raises
+    ------
+    UsageError  <room>.rule_twice: both were given and contradict each other.
+    """
+    if precision is None:
+        return rule or default
+    if rule and rule not in ("ci", f"ci:{precision:g}"):
+        raise UsageError(
+            f"{room}.rule_twice",
+            f"--precision {precision:g} is the rule ci:{precision:g}, but --rule asks for {rule}",
+            "give one of the two",
+        )
+    return f"ci:{precision:g}"
 
 
 @dataclass(frozen=True)

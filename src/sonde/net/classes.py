@@ -12,7 +12,8 @@ import numpy as np
 from scipy.cluster.hierarchy import linkage, to_tree
 from scipy.special import betainc, gammaln
 
-from sonde.net.pairs import LEAST_ERROR, LEVEL_NAMES, Pairs
+from sonde.core.comparison import LEAST_ERROR
+from sonde.net.pairs import LEVEL_NAMES, Pairs
 
 # Two groups closer than this at every size are one class, however clean the valley.
 LEAST_CLASS_RATIO = 1.10

@@ -11,10 +11,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sonde.core.errors import DataError, Exit, Finding, UsageError, typed
-from sonde.core.options import DELAY, PAUSE, SHARE, SIZE, SIZES, TIMEOUT, common, settings
+from sonde.core.options import (
+    A_NC,
+    AGAINST,
+    B_NC,
+    DELAY,
+    FILE,
+    MATTERS,
+    PAUSE,
+    SHARE,
+    SIZE,
+    SIZES,
+    TIMEOUT,
+    common,
+    settings,
+)
 from sonde.core.outcome import Outcome, Table
 from sonde.net.modes import CHOICES, VALUES, modes, read_modes
-from sonde.net.plan import PAIRINGS, Plan, gap_for, read_pair, read_pairs, rule_with
+from sonde.net.plan import PAIRINGS, Plan, gap_for, read_pair, read_pairs
 
 if TYPE_CHECKING:
     from sonde.net.run import Request
@@ -176,13 +190,14 @@ def run(
     began = settings().began
     from sonde.core import hostlist
     from sonde.core.launch.start import default_ntasks, output_path, prepare, replaced
+    from sonde.core.rules import rule_with
     from sonde.net import run as runs
 
     plan = Plan(
         modes=read_modes(mode),
         sizes=sizes,
         ntasks=default_ntasks() if ntasks is None else ntasks,
-        rule=rule_with(precision, rule),
+        rule=rule_with(precision, rule, "ci:1%", "net"),
         value=value,
         pairing=pairing,
         pairs=read_pairs(pairs) if pairs else (),
@@ -228,7 +243,7 @@ def run(
 
 @group.command()
 @common("output", "launcher", "hosts", "budget", "seed")
-@click.argument("file", metavar="FILE.nc", type=click.Path(path_type=Path))
+@FILE
 @TIMEOUT
 @click.option("--inject-slow", default="", hidden=True, help="As for run.")
 def retest(
@@ -359,13 +374,8 @@ def _pair_tables(path: Path, pair: tuple[int, int]) -> list[Table]:
 
 @group.command()
 @common()
-@click.argument("file", metavar="FILE.nc", type=click.Path(path_type=Path))
-@click.option(
-    "--against",
-    type=click.Path(path_type=Path),
-    metavar="BASE.nc",
-    help="An earlier run that this one must not be slower than.",
-)
+@FILE
+@AGAINST
 @click.option("--max-median", "max_median_s", type=DELAY, metavar="TIME", help="No median above this.")
 @click.option(
     "--up-to", "size_b", type=SIZE, metavar="SIZE", help="--max-median counts up to this message length."
@@ -375,9 +385,7 @@ def _pair_tables(path: Path, pair: tuple[int, int]) -> list[Table]:
 )
 @click.option("--min-converged", type=SHARE, metavar="SHARE", help="Share of cells whose rule was content.")
 @click.option("--slow-links/--no-slow-links", default=True, help="Whether a slow link is a finding.")
-@click.option(
-    "--matters", type=SHARE, default="5%", metavar="SHARE", help="Smallest difference to BASE that counts."
-)
+@MATTERS
 def check(
     file: Path,
     against: Path | None,
@@ -412,23 +420,20 @@ def check(
                 )
             found += result.findings
             outcome.tables = [result.table]
-            outcome.values["detectable"] = result.detectable
+            outcome.values["detectable"] = result.values()["detectable"]
     if slow_links and (told := limits.single_link(summary)):
         outcome.warnings.append(told)
-    outcome.findings = found
-    outcome.verdict = f"{len(found)} finding{'' if len(found) == 1 else 's'} in {file}"
-    if found:
-        outcome.exit = Exit.FINDING
-        if command := drain_command(found):
-            outcome.lines.append(f" would drain: {command}")  # one line: scripts look for it
+    outcome.hold(found, file)
+    if command := drain_command(found):
+        outcome.lines.append(f" would drain: {command}")  # one line: scripts look for it
     return outcome
 
 
 @group.command()
 @common()
-@click.argument("a", metavar="A.nc", type=click.Path(path_type=Path))
-@click.argument("b", metavar="B.nc", type=click.Path(path_type=Path))
-@click.option("--matters", type=SHARE, default="5%", metavar="SHARE", help="Smallest difference that counts.")
+@A_NC
+@B_NC
+@MATTERS
 def diff(a: Path, b: Path, matters: float) -> Outcome:
     """Where B is slower than A, cell by cell, and what changed in the machine; exit 1 when it is."""
     import sonde
@@ -441,30 +446,7 @@ def diff(a: Path, b: Path, matters: float) -> Outcome:
         result = limits.diff(
             summary_of(before).load(), summary_of(after).load(), (str(a), str(b)), matters, machine
         )
-    verdict = (
-        f"{result.slower} of {result.cells} cells are slower in {b}, {result.faster} faster; the middle one takes "
-        f"{result.median_ratio:.3f} times as long (of the middle cell a change of {result.detectable:.1%} would have "
-        "been found)"
-    )
-    return Outcome(
-        "net",
-        "diff",
-        verdict,
-        schema="net/1",
-        dataset=str(b),
-        findings=result.findings,
-        warnings=result.warnings,
-        tables=[result.table],
-        values={
-            "cells": result.cells,
-            "drifted": result.drifted,
-            "slower": result.slower,
-            "faster": result.faster,
-            "median_ratio": result.median_ratio,
-            "detectable": result.detectable,
-        },
-        exit=Exit.FINDING if result.findings else Exit.DONE,
-    )
+    return result.outcome("net", "diff", b)
 
 
 @group.command()
@@ -549,7 +531,7 @@ def replay(files: tuple[Path, ...], rules_: tuple[str, ...], cap: int, seed: int
 
 @group.command()
 @common()
-@click.argument("file", metavar="FILE.nc", type=click.Path(path_type=Path))
+@FILE
 @click.option(
     "--assume",
     type=click.Path(path_type=Path),

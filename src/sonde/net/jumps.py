@@ -13,7 +13,8 @@ import numpy as np
 from scipy import stats as sps
 
 from sonde.core import stats
-from sonde.net.pairs import LEAST_ERROR, Pairs
+from sonde.core.comparison import LEAST_ERROR
+from sonde.net.pairs import Pairs
 
 ALPHA = 0.01
 # A delay is never linear to better than this; smaller steps are not jumps.

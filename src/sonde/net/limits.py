@@ -1,12 +1,6 @@
 """Holding a run against limits, against an earlier run, or against another network. Pure: summaries in, findings out.
 
-Two medians differ when their intervals do not overlap *and* they are apart by more than `matters`: on a
-busy machine
-a difference that matters to nobody is found in every run. Over many cells the test is corrected: a cell
-counts when its
-p passes Benjamini and Hochberg's step over all cells compared (1995), p from the normal law on log medians
-whose
-errors come from the 95 % intervals.
+When two medians differ is `core.comparison`'s; the errors of their logarithms come from what differs between epochs.
 """
 
 from __future__ import annotations
@@ -17,18 +11,25 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from scipy import stats as sps
 
+from sonde.core.comparison import (
+    LEAST_ERROR,
+    MATTERS,
+    MOST_FINDINGS,
+    Cells,
+    Difference,
+    Machines,
+    changed,
+    compare,
+    cut_short,
+)
 from sonde.core.errors import DataError, Finding, Warning, typed
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_size
 from sonde.net import verdict
-from sonde.net.pairs import LEAST_ERROR, centre, log_errors
+from sonde.net.pairs import centre, log_errors
 from sonde.net.schema import CONVERGED, DRIFT, NOT_MEASURED
 
-LEVEL = 0.05  # false-discovery level
-MATTERS = 0.05  # relative difference below which nobody is told
-MOST_FINDINGS = 20
 WIDEST_NAMES = 34  # of two files as heads of a table that keeps to 80 columns
 LISTED = 6  # message sizes that a finding names
 UNKNOWN_LOG_ERROR = 0.05  # of a median without an interval, as in files of other tools
@@ -82,7 +83,7 @@ def _medians(summary: xr.Dataset, limits: Limits, dataset: str) -> list[Finding]
     links = sorted(np.argwhere(over.any(axis=2)).tolist(), key=lambda ab: -worst[ab[0], ab[1]].max())
     limit = format_duration(limits.max_median_s)
     out = []
-    for a, b in links[:MOST_FINDINGS]:
+    for a, b in links:
         s = int(worst[a, b].argmax())
         sizes = [int(one) for one in size[over[a, b]]]
         out.append(
@@ -101,11 +102,7 @@ def _medians(summary: xr.Dataset, limits: Limits, dataset: str) -> list[Finding]
                 typed("sonde", "net", "show", dataset, "--pair", f"{a},{b}"),
             )
         )
-    if len(links) > MOST_FINDINGS:
-        out.append(
-            _more("net.median_over_limit", len(links) - MOST_FINDINGS, f"links are over {limit}", dataset)
-        )
-    return out
+    return cut_short(out, f"links are over {limit}", typed("sonde", "report", dataset))
 
 
 def _also(sizes: Sequence[int], told: int) -> str:
@@ -178,22 +175,8 @@ def _converged(summary: xr.Dataset, limits: Limits, dataset: str) -> list[Findin
     ]
 
 
-@dataclass(frozen=True)
-class Difference:
-    """What two runs differ in. `cells` counts the cells both measured; `slower` and `faster` those of B that differ.
-
-    detectable : the relative difference that the middle cell would have shown with 80 % power.
-    """
-
-    findings: list[Finding]
-    table: Table
-    cells: int
-    slower: int
-    faster: int
-    median_ratio: float
-    detectable: float
-    drifted: int
-    warnings: list[Warning]
+# What of a run may explain a difference, besides the machine.
+MACHINE = ("mpi", "mpi_version", "mpi_library", "transport", "binding", "pairing", "oversubscribed")
 
 
 def diff(
@@ -201,7 +184,7 @@ def diff(
     b: xr.Dataset,
     names: tuple[str, str] = ("A", "B"),
     matters: float = MATTERS,
-    machine: tuple[dict[str, Any], dict[str, Any]] | None = None,
+    machine: Machines | None = None,
 ) -> Difference:
     """Where run B differs from run A, cell by cell, at the sizes that both have.
 
@@ -221,34 +204,14 @@ def diff(
     """
     a, b = _aligned(a, b, names)
     x, y = centre(a), centre(b)
-    both = np.isfinite(x) & np.isfinite(y) & (x > 0) & (y > 0)
-    drifted = both & (_drifted(a) | _drifted(b))
-    both &= ~drifted
-    ratio = np.full(x.shape, np.nan)
-    ratio[both] = y[both] / x[both]
-    error = np.hypot(_log_error(a), _log_error(b))
-    p = np.full(x.shape, np.nan)
-    p[both] = 2 * sps.norm.sf(np.abs(np.log(ratio[both])) / error[both])
-    q = np.full(x.shape, np.nan)
-    if both.any():
-        q[both] = sps.false_discovery_control(p[both])
-    told = both & (q <= LEVEL) & (np.abs(np.log(np.where(both, ratio, 1.0))) > np.log1p(matters))
-    slower, faster = told & (ratio > 1), told & (ratio < 1)
-    evidence = _changed(machine) if machine else {}
-    links, links_slower = both.any(axis=2), slower.any(axis=2)
+    cells = compare(x, y, np.hypot(_log_error(a), _log_error(b)), _drifted(a) | _drifted(b), matters)
+    evidence = changed(machine, MACHINE)
+    links, links_slower = np.any(cells.compared, axis=2), np.any(cells.slower, axis=2)
     if links_slower.sum() >= max(FEWEST_MOVED, links.sum() / 2):
-        found = [_moved(ratio, slower, links, names, evidence)]
+        found = [_moved(cells, links, names, evidence)]
     else:
-        found = _told(a, x, y, ratio, q, slower, names, evidence)
-    middle = float(np.median(ratio[both])) if both.any() else float("nan")
-    # 80 % power at the first step of the correction, which a single differing cell must pass.
-    cut = sps.norm.isf(LEVEL / max(1, int(both.sum())) / 2) + sps.norm.isf(0.2)
-    detectable = float(np.expm1(cut * np.median(error[both]))) if both.any() else float("nan")
-    return Difference(
-        found, _by_size(a, x, y, ratio, slower, faster, names), int(both.sum()), int(slower.sum()),
-        int(faster.sum()),
-        middle, detectable, int(drifted.sum()), _of_both(a, b, int(drifted.sum()), names),
-    )  # fmt: skip
+        found = _told(a, x, y, cells, names, evidence)
+    return Difference.of(cells, found, _by_size(a, x, y, cells, names), _of_both(a, b, cells.drifted, names))
 
 
 # Links that must have got slower together before it is said of the run.
@@ -281,11 +244,9 @@ def _of_both(a: xr.Dataset, b: xr.Dataset, drifted: int, names: tuple[str, str])
     return out
 
 
-def _moved(
-    ratio: np.ndarray, slower: np.ndarray, links: np.ndarray, names: tuple[str, str], evidence: dict[str, Any]
-) -> Finding:
-    moved = int(slower.any(axis=2).sum())
-    middle = float(np.median(ratio[slower]))
+def _moved(cells: Cells, links: np.ndarray, names: tuple[str, str], evidence: dict[str, str]) -> Finding:
+    moved = int(cells.slower.any(axis=2).sum())
+    middle = float(np.median(cells.ratio[cells.slower]))
     return Finding(
         "net.slower",
         f"{moved} of {int(links.sum())} links are slower in {names[1]}, by {middle - 1:.0%} in the middle: the run, "
@@ -333,14 +294,13 @@ def _told(
     summary: xr.Dataset,
     x: np.ndarray,
     y: np.ndarray,
-    ratio: np.ndarray,
-    q: np.ndarray,
-    slower: np.ndarray,
+    cells: Cells,
     names: tuple[str, str],
-    evidence: dict[str, Any],
+    evidence: dict[str, str],
 ) -> list[Finding]:
     """One finding for each link that got slower, with the size at which it did most."""
     out = []
+    ratio, slower = cells.ratio, cells.slower
     links = np.argwhere(slower.any(axis=2))
     worst = np.where(slower, ratio, -np.inf)
     for a, b in sorted(links.tolist(), key=lambda ab: -worst[ab[0], ab[1]].max()):
@@ -357,35 +317,26 @@ def _told(
                     "size": size,
                     "sizes_slower": int(slower[a, b].sum()),
                     "ratio": float(ratio[a, b, s]),
-                    "q": float(q[a, b, s]),
+                    "q": float(cells.q[a, b, s]),
                     **_hosts(summary, a, b),
                     **({"machine": evidence} if evidence else {}),
                 },
                 typed("sonde", "net", "show", names[1], "--pair", f"{a},{b}"),
             )
         )
-    if len(out) > MOST_FINDINGS:
-        rest = len(out) - MOST_FINDINGS
-        out = [*out[:MOST_FINDINGS], _more("net.slower", rest, f"links are slower in {names[1]}", names[1])]
-    return out
-
-
-def _more(code: str, count: int, what: str, dataset: str) -> Finding:
-    return Finding(code, f"{count} more {what}", {"more": count}, typed("sonde", "report", dataset))
+    return cut_short(out, f"links are slower in {names[1]}", typed("sonde", "report", names[1]))
 
 
 def _by_size(
     summary: xr.Dataset,
     x: np.ndarray,
     y: np.ndarray,
-    ratio: np.ndarray,
-    slower: np.ndarray,
-    faster: np.ndarray,
+    cells: Cells,
     names: tuple[str, str],
 ) -> Table:
     rows = []
     for s, size in enumerate(summary["size"].values):
-        there = np.isfinite(ratio[..., s])
+        there = cells.compared[..., s]
         if not there.any():
             continue
         rows.append(
@@ -393,9 +344,9 @@ def _by_size(
                 format_size(int(size), exact=True),
                 format_duration(float(np.median(x[..., s][there]))),
                 format_duration(float(np.median(y[..., s][there]))),
-                f"{np.median(ratio[..., s][there]):.3f}",
-                str(int(slower[..., s].sum())),
-                str(int(faster[..., s].sum())),
+                f"{np.median(cells.ratio[..., s][there]):.3f}",
+                str(int(cells.slower[..., s].sum())),
+                str(int(cells.faster[..., s].sum())),
             )
         )
     short = sum(map(len, names)) <= WIDEST_NAMES
@@ -403,22 +354,6 @@ def _by_size(
     note = "" if short else f"A: {names[0]}\nB: {names[1]}"
     head = ("size", a, b, "ratio", "slower", "faster")
     return Table("Median delay, cells compared one by one", head, rows, (0, 1, 2, 3, 4, 5), note)
-
-
-# What may explain a difference; times, counters and names differ between any two runs.
-_MACHINE = (
-    "kernel", "mpi", "mpi_version", "mpi_library", "transport", "governor", "cpufreq_driver", "turbo", "clock_source",
-    "microcode", "bios", "cpu", "cores", "threads_per_core", "smt", "infiniband", "network", "virtualised",
-    "transparent_hugepages", "numa_balancing", "mitigations", "hostlist", "binding", "pairing", "oversubscribed",
-)  # fmt: skip
-
-
-def _changed(machine: tuple[dict[str, Any], dict[str, Any]]) -> dict[str, str]:
-    """What is not the same in both machines: name -> "before → after"."""
-    a, b = machine
-    return {
-        name: f"{a[name]} → {b[name]}" for name in _MACHINE if name in a and name in b and a[name] != b[name]
-    }
 
 
 def _hosts(summary: xr.Dataset, a: int, b: int) -> dict[str, Any]:

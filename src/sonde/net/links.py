@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats as sps
 
-from sonde.net.pairs import LEAST_ERROR, Pairs, shrunk_errors
+from sonde.core.comparison import LEAST_ERROR
+from sonde.net.pairs import Pairs, shrunk_errors
 
 # A rank's effect needs this many links of one class; with fewer it is 0.
 LEAST_LINKS_OF_RANK = 4

@@ -22,9 +22,10 @@ import numpy as np
 import xarray as xr
 from scipy import stats as sps
 
+from sonde.core.comparison import LEAST_ERROR
 from sonde.core.errors import DataError, Finding, UsageError, Warning, nearest, typed
 from sonde.core.units import format_duration, format_size
-from sonde.net.pairs import LEAST_ERROR, LEVEL_NAMES, centre, log_errors, pairs_of
+from sonde.net.pairs import LEVEL_NAMES, centre, log_errors, pairs_of
 
 MOST_SEGMENTS = 3
 LEAST_POINTS = 3  # sizes in a segment

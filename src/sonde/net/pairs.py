@@ -14,14 +14,12 @@ from scipy import stats as sps
 from scipy.optimize import brentq
 from scipy.special import digamma, polygamma
 
+from sonde.core.comparison import LEAST_ERROR
 from sonde.core.errors import DataError
 
 # Finest first. A pair's topological class is the first of these that its two ranks share.
 LEVELS = ("core", "l3", "numa", "package", "host")
 LEVEL_NAMES = ("same core", "same L3", "same NUMA node", "same package", "same host", "other host")
-
-# No clock and no model is better than this: the floor of every relative error used in a test.
-LEAST_ERROR = 0.002
 
 
 @dataclass(frozen=True)

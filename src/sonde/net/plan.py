@@ -220,21 +220,3 @@ def read_pair(text: str) -> tuple[int, int]:
 def gap_for(budget_s: float | None) -> float:
     """Time between epochs that spreads a run over its budget and still leaves 200 epochs, s; at most 0.25 s."""
     return 0.0 if budget_s is None else min(0.25, budget_s / 200)
-
-
-def rule_with(precision: float | None, rule: str | None) -> str:
-    """The rule asked for by --rule, or by --precision, which is short for ci.
-
-    Raises
-    ------
-    UsageError  net.rule_twice: both were given and contradict each other.
-    """
-    if precision is None:
-        return rule or "ci:1%"
-    if rule and rule not in ("ci", f"ci:{precision:g}"):
-        raise UsageError(
-            "net.rule_twice",
-            f"--precision {precision:g} is the rule ci:{precision:g}, but --rule asks for {rule}",
-            "give one of the two",
-        )
-    return f"ci:{precision:g}"

@@ -13,7 +13,7 @@ from sonde.core.options import DURATION, Whole, common, settings
 from sonde.core.outcome import Outcome, Table
 from sonde.store import cli_run
 from sonde.store.address import Address, parse
-from sonde.store.cli_client import DEFAULT_SERVER, AuthType, Where, store_options, where_of
+from sonde.store.cli_client import DEFAULT_SERVER, TOKEN_FILE, AuthType, Where, store_options, where_of
 from sonde.store.cli_conformance import conformance
 
 ROLE_OF = {"kv": ("kv",), "object": ("data",), "item": ("kv", "data")}
@@ -59,13 +59,7 @@ def group() -> None:
     metavar="HOW",
     help="Who may connect: none (loopback only), token, munge.",
 )
-@click.option(
-    "--token-file",
-    type=click.Path(path_type=Path),
-    envvar="SONDE_STORE_TOKEN_FILE",
-    metavar="FILE",
-    help="The shared secret; see 'sonde store token'.",
-)
+@TOKEN_FILE
 @click.option(
     "--user",
     "users",

@@ -69,6 +69,15 @@ class Where:
         return client.Client([], list(backends.items()), self.safety, options)  # type: ignore[arg-type]
 
 
+TOKEN_FILE = click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    envvar="SONDE_STORE_TOKEN_FILE",
+    metavar="FILE",
+    help="The shared secret; see 'sonde store token'.",
+)
+
+
 def store_options(safety: bool = False) -> Callable[[Command], Command]:
     """Adds the options that say which store; the command receives them as `where`, made by `where_of`."""
     options = [
@@ -92,13 +101,7 @@ def store_options(safety: bool = False) -> Callable[[Command], Command]:
         click.option(
             "--auth", type=AuthType(), metavar="HOW", help="none, token, munge; else what the server asks."
         ),
-        click.option(
-            "--token-file",
-            type=click.Path(path_type=Path),
-            envvar="SONDE_STORE_TOKEN_FILE",
-            metavar="FILE",
-            help="The shared secret; see 'sonde store token'.",
-        ),
+        TOKEN_FILE,
         click.option(
             "--timeout",
             "timeout_s",

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING
 import click
 
 from sonde.core.errors import DataError, Exit, UsageError, Warning, typed
-from sonde.core.options import SHARE, SIZES, TIMEOUT, HouseType, common, settings
+from sonde.core.options import (
+    A_NC,
+    AGAINST,
+    B_NC,
+    FILE,
+    MATTERS,
+    SIZES,
+    TIMEOUT,
+    HouseType,
+    common,
+    settings,
+)
 from sonde.core.outcome import Outcome, Table
 
 if TYPE_CHECKING:
@@ -130,6 +141,7 @@ def run(
     """
     began = settings().began
     from sonde.core.launch.start import output_path, replaced
+    from sonde.core.rules import rule_with
     from sonde.store import run_bench as runs
     from sonde.store.plan import Plan, cases_of, choose_variants, fitting, measuring_s
     from sonde.store.run import has
@@ -153,7 +165,7 @@ def run(
     plan = Plan(
         variants=chosen,
         cases=tuple(fit),
-        rule=_rule(precision, rule),
+        rule=rule_with(precision, rule, "ci:2%", "store"),
         safety=safety,
         seed=secrets.randbits(32) if seed is None else seed,
         cap=cap,
@@ -190,18 +202,6 @@ def run(
 def _on_loopback(address: str) -> bool:
     host = address.rpartition("@")[2].rpartition(":")[0]
     return host in ("localhost", "[::1]", "::1") or host.startswith("127.")
-
-
-def _rule(precision: float | None, rule: str | None) -> str:
-    if precision is None:
-        return rule or "ci:2%"
-    if rule and rule not in ("ci", f"ci:{precision:g}"):
-        raise UsageError(
-            "store.rule_twice",
-            f"--precision {precision:g} is the rule ci:{precision:g}, but --rule asks for {rule}",
-            "give one of the two",
-        )
-    return f"ci:{precision:g}"
 
 
 def _dry(request: Request) -> Outcome:
@@ -249,7 +249,7 @@ def show_variants() -> Outcome:
 
 @click.command()
 @common()
-@click.argument("file", metavar="FILE.nc", type=click.Path(path_type=Path))
+@FILE
 @click.option(
     "--case", "case", metavar="CASE", help="One case in full: object.write:4096:1:1, or the beginning of it."
 )
@@ -320,9 +320,9 @@ def told_of(path: Path, verb: str) -> Outcome:
 
 @click.command()
 @common()
-@click.argument("a", metavar="A.nc", type=click.Path(path_type=Path))
-@click.argument("b", metavar="B.nc", type=click.Path(path_type=Path))
-@click.option("--matters", type=SHARE, default="5%", metavar="SHARE", help="Smallest difference that counts.")
+@A_NC
+@B_NC
+@MATTERS
 def diff(a: Path, b: Path, matters: float) -> Outcome:
     """Where B is slower than A, cell by cell, and what changed in the machine; exit 1 when it is."""
     return compared(a, b, matters, "diff")
@@ -330,19 +330,12 @@ def diff(a: Path, b: Path, matters: float) -> Outcome:
 
 @click.command()
 @common()
-@click.argument("file", metavar="FILE.nc", type=click.Path(path_type=Path))
-@click.option(
-    "--against",
-    type=click.Path(path_type=Path),
-    metavar="BASE.nc",
-    help="An earlier run that must not have been faster.",
-)
+@FILE
+@AGAINST
 @click.option(
     "--min-ratio", type=click.FloatRange(min=0), metavar="R", help="Least rate over tcp of default variants."
 )
-@click.option(
-    "--matters", type=SHARE, default="5%", metavar="SHARE", help="Smallest difference to BASE that counts."
-)
+@MATTERS
 def check(file: Path, against: Path | None, min_ratio: float | None, matters: float) -> Outcome:
     """Hold a run against an earlier one, or against limits; exit 1 on a finding."""
     import sonde
@@ -357,14 +350,11 @@ def check(file: Path, against: Path | None, min_ratio: float | None, matters: fl
     outcome = compared(against, file, matters, "check") if against else told_of(file, "check")
     if against is None:
         outcome.tables = []
+    found = outcome.findings
     if min_ratio is not None:
         with sonde.open(file) as tree:
-            outcome.findings = [
-                *limits.below(summary_of(tree, file), min_ratio, str(file)),
-                *outcome.findings,
-            ]
-    outcome.verdict = f"{len(outcome.findings)} finding{'' if len(outcome.findings) == 1 else 's'} in {file}"
-    outcome.exit = Exit.FINDING if outcome.findings else Exit.DONE
+            found = [*limits.below(summary_of(tree, file), min_ratio, str(file)), *found]
+    outcome.hold(found, file)
     return outcome
 
 
@@ -377,18 +367,7 @@ def compared(a: Path, b: Path, matters: float, verb: str) -> Outcome:
     with sonde.open(a) as before, sonde.open(b) as after:
         machine = (dataset.attrs(before), dataset.attrs(after))
         result = limits.diff(summary_of(before, a), summary_of(after, b), (str(a), str(b)), matters, machine)
-    return Outcome(
-        "store",
-        verb,
-        result.sentence(str(b)),
-        schema="store/1",
-        dataset=str(b),
-        findings=result.findings,
-        warnings=result.warnings,
-        tables=[result.table],
-        values=result.values(),
-        exit=Exit.FINDING if result.findings else Exit.DONE,
-    )
+    return result.outcome("store", verb, b)
 
 
 COMMANDS = (run, show, check, diff, show_variants)

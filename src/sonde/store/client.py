@@ -95,7 +95,7 @@ def connect(*servers: str, safety: Safety = "network", **options: Any) -> Client
     same servers in the same order, as the order says where keys and objects are.
     safety: what an acknowledgement promises unless an operation asks for another. "none": it is queued;
     "network": the server has done it, and every client sees it; "storage": it survives power loss.
-    options: transport ("tcp"), provider, auth, token_file, checksum (True), connect_timeout_s (5),
+    options: transport ("tcp"), provider, auth, token_file, checksum (True), connect_timeout_s (15),
     timeout_s (30; of a batch, 0: no limit), connections (8; at most, to each server), nodelay, cork, spin_s.
 
     Raises

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import os
+import signal
 import stat as stats
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -15,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 import sonde._store as _store
-from sonde.core.errors import EnvironmentFailure, UsageError, reason_not_written
+from sonde.core.errors import EnvironmentFailure, Interrupted, UsageError, reason_not_written
 from sonde.store import errors
 from sonde.store.address import Address
 
@@ -68,7 +70,7 @@ def sink(file: Path) -> Iterator[Callable[[bytes], object]]:
     plain = True
     try:
         plain = not file.exists() or stats.S_ISREG(file.stat().st_mode)
-        with (part if plain else file).open("wb") as stream:
+        with _without(part), (part if plain else file).open("wb") as stream:
             yield stream.write
         if plain:
             os.replace(part, file)
@@ -81,6 +83,31 @@ def sink(file: Path) -> Iterator[Callable[[bytes], object]]:
     finally:
         if plain:
             part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _without(part: Path) -> Iterator[None]:
+    """Removes a file when SIGTERM or SIGHUP ends this process. (Ctrl-C is an exception as any other.)"""
+
+    def end(number: int, _: object) -> None:
+        part.unlink(missing_ok=True)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    # One that is ignored, as SIGHUP under nohup, stays so.
+    before = {
+        number: signal.signal(number, end)
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is signal.SIG_DFL
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def put(client: Client, to: Address, pieces: Iterator[bytes], exclusive: bool) -> int:
@@ -111,6 +138,12 @@ def put(client: Client, to: Address, pieces: Iterator[bytes], exclusive: bool) -
     except errors.StoreError as error:
         error.what += f"; {at} B were written before" if at else ""
         raise
+    except KeyboardInterrupt:
+        raise Interrupted(
+            "store.interrupted",
+            f"interrupted: {to} is new up to byte {at} at most, and behind that as it was",
+            "put it again, or remove it with 'sonde store rm'",
+        ) from None
     return at
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sonde.core.errors import DataError, UsageError
-from sonde.core.rules import DECISIONS, Replay, check_rule, replay, rules
+from sonde.core.rules import DECISIONS, Replay, check_rule, replay, rule_with, rules
 from sonde.core.stats import median
 
 NAMES = [rule.name for rule in rules()]
@@ -230,3 +230,28 @@ def test_clustbench_stops_in_the_first_burst_because_means_are_alike():
     modified = stopped("clustbench-modified", delays, 60)
     assert np.mean([r.decision == "cap" for r in modified]) > 0.9
     assert all(r.n == 1000 for r in modified if r.decision == "cap")
+
+
+# ---- --rule and --precision
+
+
+@pytest.mark.parametrize(
+    ("precision", "rule", "expected"),
+    [
+        (None, None, "ci:1%"),
+        (None, "fixed:100", "fixed:100"),
+        (0.05, None, "ci:0.05"),
+        (0.05, "ci", "ci:0.05"),
+        (0.05, "ci:0.05", "ci:0.05"),
+    ],
+)
+def test_a_rule_and_a_precision_either_or_both_alike(precision, rule, expected):
+    assert rule_with(precision, rule, "ci:1%", "net") == expected
+    check_rule(expected)
+
+
+@pytest.mark.parametrize("rule", ["fixed:100", "ci:1%", "ci:0.05,level=0.9", "cix"])
+def test_a_rule_that_says_otherwise_than_the_precision_is_not_passed_over(rule):
+    with pytest.raises(UsageError, match=f"--rule asks for {rule}") as told:
+        rule_with(0.05, rule, "ci:1%", "store")
+    assert told.value.code == "store.rule_twice"

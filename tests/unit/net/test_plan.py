@@ -9,7 +9,7 @@ from sonde.core.errors import UsageError
 from sonde.net import run
 from sonde.net.cells import FITTED
 from sonde.net.modes import modes, read_modes
-from sonde.net.plan import Plan, gap_for, read_pair, read_pairs, rule_with
+from sonde.net.plan import Plan, gap_for, read_pair, read_pairs
 
 
 def plan(mode: str = "one_to_one", **options) -> Plan:
@@ -223,28 +223,6 @@ class TestGap:
     def test_it_never_falls_as_the_budget_grows(self):
         gaps = [gap_for(budget) for budget in (0.1, 1, 5, 49, 50, 51, 1000)]
         assert all(a <= b for a, b in pairwise(gaps))
-
-
-class TestRule:
-    @pytest.mark.parametrize(
-        ("precision", "rule", "expected"),
-        [
-            (None, None, "ci:1%"),
-            (None, "fixed:100", "fixed:100"),
-            (0.05, None, "ci:0.05"),
-            (0.05, "ci", "ci:0.05"),
-            (0.05, "ci:0.05", "ci:0.05"),
-        ],
-    )
-    def test_either_or_both_alike(self, precision, rule, expected):
-        assert rule_with(precision, rule) == expected
-        assert plan(rule=rule_with(precision, rule)).rule == expected
-
-    @pytest.mark.parametrize("rule", ["fixed:100", "ci:1%", "ci:0.05,level=0.9", "cix"])
-    def test_a_rule_that_says_otherwise_is_not_passed_over(self, rule):
-        with pytest.raises(UsageError, match=f"--rule asks for {rule}") as told:
-            rule_with(0.05, rule)
-        assert told.value.code == "net.rule_twice"
 
 
 class TestNoise:

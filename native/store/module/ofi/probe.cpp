@@ -27,7 +27,8 @@ namespace sonde::store::ofi {
 
 namespace {
 
-constexpr double limit_s = 3;
+constexpr double limit_s = 6;
+constexpr std::int64_t doubt_ns = 60'000'000'000;  ///< after which what did not work is tried again: the machine may have been overloaded
 constexpr int warm_up = 20, round_trips = 200;
 constexpr std::size_t large_bytes = 600'000;
 
@@ -237,6 +238,7 @@ Found probed(Flavour flavour, const Candidate& candidate, Deadline deadline) {
   struct Entry {
     std::mutex mutex;
     bool done = false;
+    std::int64_t at_ns = 0;
     Found found;
   };
   static std::mutex mutex;
@@ -247,7 +249,7 @@ Found probed(Flavour flavour, const Candidate& candidate, Deadline deadline) {
     entry = &cache[std::string(name_of(flavour)) + ' ' + candidate.provider];
   }
   const std::lock_guard lock(entry->mutex);
-  if (entry->done) return entry->found;
+  if (entry->done && (entry->found.works || now_ns() - entry->at_ns < doubt_ns)) return entry->found;
   Found found;
   found.provider = candidate.provider;
   if (deadline.passed()) {
@@ -272,6 +274,7 @@ Found probed(Flavour flavour, const Candidate& candidate, Deadline deadline) {
   // A trial that had too little time says nothing about the provider.
   if (found.works || !cut_short) {
     entry->done = true;
+    entry->at_ns = now_ns();
     entry->found = found;
   }
   return found;

@@ -28,7 +28,7 @@ namespace sonde::store::ofi {
 
 namespace {
 
-constexpr double attempt_s = 5;
+constexpr double attempt_s = 10;
 constexpr int step_ms = 5;        ///< how often the server serves while it waits for the client's last word
 constexpr int brisk_turns = 200;  ///< of a wait for the fabric, before it looks every millisecond only
 

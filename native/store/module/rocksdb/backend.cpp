@@ -30,6 +30,7 @@
 #include <shared_mutex>
 
 #include "core/units.hpp"
+#include "store/backend/packed_key.hpp"
 #include "store/folder.hpp"
 #include "store/module.hpp"
 
@@ -40,17 +41,9 @@ namespace {
 constexpr unsigned format_version = 1;
 constexpr std::uint64_t size_default = 64ull << 20, size_least = 1ull << 20, size_most = 1ull << 40;
 
-struct Key {
-  Key(std::string_view space, std::string_view key) {
-    bytes[0] = static_cast<char>(space.size());
-    std::memcpy(bytes + 1, space.data(), space.size());
-    if (!key.empty()) std::memcpy(bytes + 1 + space.size(), key.data(), key.size());
-    size = 1 + space.size() + key.size();
-  }
+struct Key : PackedKey {
+  using PackedKey::PackedKey;
   rocksdb::Slice slice() const { return {bytes, size}; }
-  std::string_view view() const { return {bytes, size}; }
-  char bytes[1 + limit::space_bytes + limit::key_bytes];
-  std::size_t size;
 };
 
 rocksdb::Slice slice(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }

@@ -1,0 +1,190 @@
+"""One run against another, cell by cell. Pure: medians and their errors in, differences out.
+
+Two medians differ when their difference passes Benjamini and Hochberg's step over all cells compared (1995), p from the
+normal law on log medians, *and* is more than `matters`: on a busy machine a difference that matters to nobody is found
+in every run. What a cell is, which of them drifted, and what a finding says of one is the room's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats as sps
+
+from sonde.core.errors import Exit, Finding, Warning
+from sonde.core.outcome import Outcome, Table
+
+LEVEL = 0.05  # false-discovery level
+MATTERS = 0.05  # relative difference below which nobody is told
+MOST_FINDINGS = 20
+
+# No clock and no model is better than this: the floor of every error of a log median used in a test.
+LEAST_ERROR = 0.002
+
+Machines = tuple[Mapping[str, Any], Mapping[str, Any]]
+
+# What may explain a difference; times, counters and names differ between any two runs.
+_MACHINE = (
+    "kernel", "governor", "cpufreq_driver", "turbo", "clock_source", "microcode", "bios", "cpu", "cores",
+    "threads_per_core", "smt", "infiniband", "network", "virtualised", "transparent_hugepages", "numa_balancing",
+    "mitigations", "hostlist",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Cells:
+    """How the cells of run B stand to those of run A; arrays have the shape of the cells.
+
+    ratio : B over A; NaN where the two were not compared
+    q : p, corrected for their number; NaN where not compared
+    slower, faster : bool, cells of B that differ
+    drifted : cells left out because their level moved in either run
+    median_ratio : of all compared; NaN without any
+    detectable : the relative difference that the middle cell would have shown with 80 % power; NaN without any
+    """
+
+    ratio: np.ndarray
+    q: np.ndarray
+    slower: np.ndarray
+    faster: np.ndarray
+    drifted: int
+    median_ratio: float
+    detectable: float
+
+    @property
+    def compared(self) -> np.ndarray:
+        return np.isfinite(self.ratio)
+
+
+def compare(
+    x: np.ndarray, y: np.ndarray, error: np.ndarray, drifted: np.ndarray, matters: float = MATTERS
+) -> Cells:
+    """Which cells of run B differ from those of run A.
+
+    Parameters
+    ----------
+    x, y : medians of A and B, s, of one shape; what is not finite and above zero in both is not compared
+    error : standard errors of log(y / x); NaN: not compared
+    drifted : bool, cells whose level moved in either: their interval holds for no time but its own
+    matters : relative difference up to which a cell is not told
+
+    Source: Benjamini and Hochberg 1995.
+    """
+    both = np.isfinite(x) & np.isfinite(y) & np.isfinite(error)
+    both[both] = (x[both] > 0) & (y[both] > 0)
+    left_out = both & drifted
+    both &= ~drifted
+    ratio, q = np.full(x.shape, np.nan), np.full(x.shape, np.nan)
+    told = np.zeros(x.shape, bool)
+    middle = detectable = float("nan")
+    if both.any():
+        ratio[both] = y[both] / x[both]
+        log_ratio = np.log(ratio[both])
+        q[both] = sps.false_discovery_control(2 * sps.norm.sf(np.abs(log_ratio) / error[both]))
+        told[both] = (q[both] <= LEVEL) & (np.abs(log_ratio) > np.log1p(matters))
+        middle = float(np.median(ratio[both]))
+        # 80 % power at the first step of the correction, which a single differing cell must pass.
+        cut = sps.norm.isf(LEVEL / int(both.sum()) / 2) + sps.norm.isf(0.2)
+        detectable = float(np.expm1(cut * np.median(error[both])))
+    slower, faster = told & (ratio > 1), told & (ratio < 1)
+    return Cells(ratio, q, slower, faster, int(left_out.sum()), middle, detectable)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What two runs differ in: a room's findings and table, and the numbers of `Cells` behind them."""
+
+    findings: list[Finding]
+    table: Table
+    cells: int
+    slower: int
+    faster: int
+    drifted: int
+    median_ratio: float
+    detectable: float
+    warnings: list[Warning]
+
+    @classmethod
+    def of(
+        cls, cells: Cells, findings: list[Finding], table: Table, warnings: Sequence[Warning] = ()
+    ) -> Difference:
+        n, slower, faster = (int(mask.sum()) for mask in (cells.compared, cells.slower, cells.faster))
+        return cls(
+            findings,
+            table,
+            n,
+            slower,
+            faster,
+            cells.drifted,
+            cells.median_ratio,
+            cells.detectable,
+            [*warnings],
+        )
+
+    def sentence(self, b: str) -> str:
+        """What came of it, in one sentence; b: what the later run is called."""
+        if not self.cells:
+            return f"no cell could be compared: {self.drifted} drifted"
+        return (
+            f"{self.slower} of {self.cells} cells are slower in {b}, {self.faster} faster; the middle one takes "
+            f"{self.median_ratio:.3f} times as long (of the middle cell a change of {self.detectable:.1%} would have "
+            "been found)"
+        )
+
+    def values(self) -> dict[str, Any]:
+        """The same for JSON, which has no NaN: None where no cell was compared."""
+        return {
+            "cells": self.cells,
+            "drifted": self.drifted,
+            "slower": self.slower,
+            "faster": self.faster,
+            "median_ratio": self.median_ratio if self.cells else None,
+            "detectable": self.detectable if self.cells else None,
+        }
+
+    def outcome(self, room: str, verb: str, b: Path) -> Outcome:
+        """What `diff` returns; b: the file of the later run."""
+        return Outcome(
+            room,
+            verb,
+            self.sentence(str(b)),
+            schema=f"{room}/1",
+            dataset=str(b),
+            findings=self.findings,
+            warnings=self.warnings,
+            tables=[self.table],
+            values=self.values(),
+            exit=Exit.FINDING if self.findings else Exit.DONE,
+        )
+
+
+def changed(machines: Machines | None, also: Sequence[str] = ()) -> dict[str, str]:
+    """What may explain a difference: name -> "before → after" of what is not the same in both machines.
+
+    machines : root attributes of both datasets; None: not known, and so {}
+    also : attributes of which the room wants to be told besides
+    """
+    if machines is None:
+        return {}
+    a, b = machines
+    return {
+        name: f"{a[name]} → {b[name]}"
+        for name in (*_MACHINE, *also)
+        if name in a and name in b and a[name] != b[name]
+    }
+
+
+def cut_short(found: Sequence[Finding], what: str, hint: str) -> list[Finding]:
+    """The first MOST_FINDINGS, and one that counts the rest.
+
+    what : what there are more of: "links are slower in b.nc". hint : the command that shows them all
+    """
+    if len(found) <= MOST_FINDINGS:
+        return list(found)
+    rest = len(found) - MOST_FINDINGS
+    more = Finding(found[0].code, f"{rest} more {what}", {"more": rest}, hint)
+    return [*found[:MOST_FINDINGS], more]
