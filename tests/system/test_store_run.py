@@ -320,10 +320,10 @@ class TestDatabase:
 def with_hdf5():
     """Skips where there is no HDF5 with a connector."""
     from sonde.core.errors import EnvironmentFailure
-    from sonde.store import hdf5
+    from sonde.store import run_hdf5
 
     try:
-        hdf5.library()
+        run_hdf5.library()
     except EnvironmentFailure as error:
         pytest.skip(error.what)
 

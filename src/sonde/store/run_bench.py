@@ -21,7 +21,7 @@ from sonde.core.launch import session
 from sonde.core.launch.process import with_tail
 from sonde.core.launch.session import Job, Measured
 from sonde.core.launch.start import prepare_alone
-from sonde.store import hdf5
+from sonde.store import run_hdf5
 from sonde.store.plan import CLIENT_NAMES, HDF5, ROLES, Case, Plan
 from sonde.store.run import program
 from sonde.store.schema import BURST, SCHEMA
@@ -110,7 +110,7 @@ def runnable(cases: Sequence[Case], roles: Collection[str] | None) -> tuple[list
     if not any(case.client in HDF5 for case in kept):
         return kept, notes, ""
     try:
-        return kept, notes, str(hdf5.library())
+        return kept, notes, str(run_hdf5.library())
     except EnvironmentFailure as error:
         out, kept = kept, [case for case in kept if case.client not in HDF5]
         if not kept:

@@ -83,7 +83,7 @@ class TestRunnable:
                     raise EnvironmentFailure("store.no_hdf5", "there is none", "install one")
                 return Path(path)
 
-            monkeypatch.setattr(run_bench.hdf5, "library", look)
+            monkeypatch.setattr(run_bench.run_hdf5, "library", look)
 
         return found
 
@@ -96,7 +96,7 @@ class TestRunnable:
         def never() -> Path:
             raise AssertionError
 
-        monkeypatch.setattr(run_bench.hdf5, "library", never)
+        monkeypatch.setattr(run_bench.run_hdf5, "library", never)
         assert runnable(self.CASES[:2], self.ALL) == (list(self.CASES[:2]), [], "")
 
     def test_without_hdf5_one_warning_says_what_to_install(self, library):

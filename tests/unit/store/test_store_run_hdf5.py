@@ -10,7 +10,7 @@ import pytest
 
 from sonde.core.errors import EnvironmentFailure
 from sonde.core.launch import libexec
-from sonde.store import hdf5
+from sonde.store import run_hdf5 as hdf5
 
 probe = pytest.mark.skipif(
     not os.access(libexec() / "sonde-storebench", os.X_OK), reason="this build has no storage server"
