@@ -235,7 +235,7 @@ def by_size(summary: xr.Dataset) -> Figure | None:
 
 
 def by_client(summary: xr.Dataset) -> Figure | None:
-    """Writing and reading, single and in batches, a mark a variant: on one scale what is fast and what is slow."""
+    """Writing and reading, single and in batches, a row a variant: on one scale what is fast and what is slow."""
     cases, rows = verdict.cases_of(summary), _shown(summary)
     own = [
         c
@@ -259,7 +259,9 @@ def by_client(summary: xr.Dataset) -> Figure | None:
         where = bars.index(label(cases[c])), slice(None), groups.index((cases[c].client, cases[c].size))
         for end, target in (("", y), ("_low", low), ("_high", high)):
             target[where] = summary[f"throughput{end}"].values[rows, c] / MIB
-    dims = ("bar", "series", "client")
+    wide = high > verdict.WIDEST * low  # which tells nothing, and would take all of the scale
+    low[wide] = high[wide] = np.nan
+    order = ("bar", "series", "client")
     return Figure(
         "store-clients",
         "Throughput by operation and variant",
@@ -267,16 +269,19 @@ def by_client(summary: xr.Dataset) -> Figure | None:
         "the others in single operations and level with them in batches spends its time on messages.",
         Kind.BAR,
         xr.Dataset(
-            {"y": (dims, y), "low": (dims, low), "high": (dims, high)},
+            {
+                name: (order, values.swapaxes(0, 1))
+                for name, values in (("y", y), ("low", low), ("high", high))
+            },
             coords={
-                "bar": bars,
-                "series": [verdict.label(summary, v) for v in rows],
+                "bar": [verdict.label(summary, v) for v in rows],
+                "series": bars,
                 "client": [
                     f"{CLIENT_NAMES[client]}, {format_size(size, exact=True)}" for client, size in groups
                 ],
             },
         ),
-        {"bar": Axis("Operation"), "y": Axis("throughput, MiB/s", log=True)},
+        {"bar": Axis("Variant"), "y": Axis("throughput, MiB/s", log=True)},
         (Slider("client", "client"),),
     )
 

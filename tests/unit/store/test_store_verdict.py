@@ -308,15 +308,16 @@ class TestFigures:
         )  # fmt: skip
         some = Plan(variants("raw", "tcp"), cases)
         data = figures.by_client(summary_of(tmp_path, some, made(some, lambda v, c, e: 1e-3, 3))).data
-        assert list(data["bar"].values) == ["write", "read", "update", "write, batch"]
+        assert list(data["series"].values) == ["write", "read", "update", "write, batch"]
+        assert list(data["bar"].values) == ["raw", "tcp"]
         assert list(data["client"].values) == [
             "database, 4 KiB",
             "HDF5 dataset, 4 MiB",
             "HDF5 dataset, 4 KiB",
         ]
-        large = data["y"].sel(client="HDF5 dataset, 4 MiB", bar="write")
-        assert float(large.sel(series="tcp")) == pytest.approx(4000, rel=0.02)
-        assert np.isnan(float(large.sel(series="raw")))
+        large = data["y"].sel(client="HDF5 dataset, 4 MiB", series="write")
+        assert float(large.sel(bar="tcp")) == pytest.approx(4000, rel=0.02)
+        assert np.isnan(float(large.sel(bar="raw")))
 
     def test_single_operations_and_batches_stand_side_by_side(self, summary):
         data = figures.by_operation(summary).data
