@@ -199,8 +199,9 @@ def once(path: PurePosixPath, text: str) -> list[str]:
 
 
 def no_formats(path: PurePosixPath, text: str) -> list[str]:
-    """5. No native program links NetCDF or reads TOML. (The HDF5 connector is loaded by HDF5, and links nothing.)"""
-    library = "(netcdf|toml)" if path.is_relative_to("native/store/h5") else "(netcdf|hdf5|toml)"
+    """5. No native program links NetCDF or reads TOML. (The HDF5 connector and the bench have headers only.)"""
+    headers_only = any(path.is_relative_to(f"native/store/{folder}") for folder in ("h5", "storebench"))
+    library = "(netcdf|toml)" if headers_only else "(netcdf|hdf5|toml)"
     pattern = rf"#\s*include\s*[<\"][^>\"]*{library}|find_package\s*\(\s*{library}|\bnc_(open|create)\b"
     return [
         f"line {number}: {line.strip()}"

@@ -199,6 +199,9 @@ with h5py.File(name, "r") as f:
         ("", ["SONDE_STORE_SERVERS", "sonde store serve"]),
         ("sever=x", ["'sever=x'", "servers=H:P"]),
         ("embedded=memory;stripe=often", ["stripe=often", "1MiB"]),
+        ("embedded=memory;flush=soon", ["'flush=soon' is no setting", "flush=network|storage"]),
+        ("embedded=memory;nodelay=maybe", ["'nodelay=maybe' is no setting", "nodelay=yes|no"]),
+        ("embedded=memory;connections=0", ["connections=0"]),
     ],
 )
 def test_a_store_that_cannot_be_used_is_said_to_be_so(settings: str, words: list[str]) -> None:
@@ -206,6 +209,27 @@ def test_a_store_that_cannot_be_used_is_said_to_be_so(settings: str, words: list
     assert done.returncode == 1
     assert "OSError" in done.stderr
     assert not [word for word in words if word not in done.stderr], done.stderr
+
+
+def test_how_frames_are_sent_and_flush_can_be_chosen(server: Server, tmp_path: Path) -> None:
+    path = str(tmp_path / "x.h5")
+    chosen = f"servers={server.address};flush=network;connections=1;nodelay=no;gather=no;spin=0;checksum=no"
+    wrote = code(
+        chosen, f"f = h5py.File({path!r}, 'w'); f['a'] = np.arange(1000); f.flush(); print(f['a'][-1])"
+    )
+    assert wrote.stdout == "999\n"
+    assert code(f"servers={server.address}", f"print(h5py.File({path!r})['a'][-1])").stdout == "999\n"
+
+
+def test_a_provider_that_is_not_there_is_named(server: Server) -> None:
+    from sonde.store.run import has
+
+    if "ofi-rdm" not in has()["transports"]:
+        pytest.skip("this build has no libfabric")
+    done = code(
+        f"servers={server.address};transport=ofi-rdm;provider=no+such", "h5py.File('x.h5', 'w')", check=False
+    )
+    assert "no provider 'no;such'" in done.stderr
 
 
 def test_servers_come_from_the_environment(server: Server, tmp_path: Path) -> None:

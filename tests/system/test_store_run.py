@@ -180,14 +180,15 @@ def test_what_servers_keep_is_removed_with_them(sonde, backend):
     there = has()
     if any(text.partition(",")[0] not in there[role] for role, text in BACKENDS[backend].items()):
         pytest.skip(f"this build has no {backend}")
-    words = ("--ops", "all", "--sizes", "4KiB", "--batch", "1,16", "--variant", "tcp", "--servers", "2")
+    ops = "object,striped,item,kv,db"
+    words = ("--ops", ops, "--sizes", "4KiB", "--batch", "1,16", "--variant", "tcp", "--servers", "2")
     told = (
         sonde("store", "run", *words, "--backend", backend, "--budget", "6s", "-o", "a.nc", "--json")
         .expect(0)
         .json
     )
     assert told["complete"]
-    assert told["cells"] == 16
+    assert told["cells"] == 22
     assert [path.name for path in sonde.cwd.iterdir()] == ["a.nc"]
     with library.open(sonde.cwd / "a.nc") as tree:
         assert (tree.attrs["backend"], tree.attrs["servers"]) == (backend, 2)
@@ -195,22 +196,28 @@ def test_what_servers_keep_is_removed_with_them(sonde, backend):
 
 
 @contextmanager
-def stored(sonde, backend: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server that keeps objects and keys in a backend, and where it listens."""
-    words = ("--listen", "127.0.0.1:0", "--backend", f"data={backend}", "--backend", f"kv={backend}")
-    server = subprocess.Popen(
-        [str(libexec() / "sonde-stored"), *words], stdout=subprocess.PIPE, text=True, env=sonde.env
-    )
+def stored(sonde, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server with backends, "kv=memory", and other options, and where it listens."""
+    backends = [word for word in words if "=" in word]
+    options = [word for word in words if "=" not in word]
+    process = subprocess.Popen(
+        [
+            *(str(libexec() / "sonde-stored"), "--listen", "127.0.0.1:0"),
+            *(part for text in backends for part in ("--backend", text)),
+            *options,
+        ],
+        stdout=subprocess.PIPE, text=True, env=sonde.env, cwd=sonde.cwd,
+    )  # fmt: skip
     try:
-        assert server.stdout is not None
-        yield server, json.loads(server.stdout.readline())["listen"]
+        assert process.stdout is not None
+        yield process, json.loads(process.stdout.readline())["listen"]
     finally:
-        server.terminate()
-        server.wait(20)
+        process.terminate()
+        process.wait(20)
 
 
 def test_a_server_that_runs_already_is_measured_and_left_alone(sonde):
-    with stored(sonde, "memory") as (server, listen):
+    with stored(sonde, "data=memory", "kv=memory") as (server, listen):
         words = ("--ops", "item,kv", "--sizes", "64", "--variant", "raw,tcp", "--budget", "4s", "-o", "a.nc")
         told = sonde("store", "run", "--server", listen, *words, "--json").expect(0).json
         assert told["complete"]
@@ -245,7 +252,7 @@ def test_nobody_there_is_an_error_and_leaves_nothing(sonde):
 
 def test_keys_that_nobody_keeps_are_incomplete_not_lost(sonde):
     """A case that fails costs its own cells only."""
-    with stored(sonde, "null") as (_, listen):
+    with stored(sonde, "data=null", "kv=null") as (_, listen):
         words = ("--ops", "kv", "--sizes", "64", "--variant", "tcp", "--budget", "4s", "-o", "a.nc", "--json")
         told = sonde("store", "run", "--server", listen, *words).expect(4).json
         assert not told["complete"]
@@ -253,6 +260,157 @@ def test_keys_that_nobody_keeps_are_incomplete_not_lost(sonde):
         assert {"store.case_failed", "store.cells_without_data"} <= {
             warning["code"] for warning in told["warnings"]
         }
+
+
+def results(told: dict, **wanted: object) -> list[dict]:
+    return [row for row in told["results"] if all(row[key] == value for key, value in wanted.items())]
+
+
+def measure(sonde, words: str, *more: str):
+    """A run into a.nc, with words as one types them, and more that have blanks or are made."""
+    return sonde("store", "run", *words.split(), *more, "-o", "a.nc", "--json")
+
+
+def needs_libfabric() -> None:
+    from sonde.store.run import has
+
+    if "ofi-rdm" not in has()["transports"]:
+        pytest.skip("this build has no libfabric")
+
+
+class TestDatabase:
+    def test_rows_are_inserted_found_and_changed(self, sonde):
+        words = "--ops db --sizes 64,4KiB --batch 1,100 --depth 1,2 --variant raw,tcp --budget 7s"
+        told = measure(sonde, words).expect(0).json
+        assert told["complete"]
+        assert {warning["code"] for warning in told["warnings"]} <= {"store.drift"}
+        assert len(told["results"]) == 2 * 3 * 8
+        assert {row["op"] for row in results(told, name="raw")} == {"insert", "query", "update"}
+        with library.open(sonde.cwd / "a.nc") as tree:
+            raw = tree["raw"].to_dataset().load()
+        single = (raw["depth"] == 1).values
+        assert np.isfinite(raw["backend"].sel(variant="tcp")[single, 0]).all()
+        sonde("data", "validate", "a.nc").expect(0)
+
+    def test_inserts_go_on_when_the_table_was_full(self, sonde):
+        words = "--ops db.insert --sizes 1MiB --batch 32 --variant tcp --rule fixed:8 --budget 20s"
+        (row,) = measure(sonde, words).expect(0).json["results"]
+        assert row["n"] >= 8  # each of which fills it
+
+    def test_servers_without_tables_are_measured_without_them(self, sonde):
+        with stored(sonde, "data=memory", "kv=memory") as (_, listen):
+            words = f"--server {listen} --sizes 64 --variant tcp --budget 4s"
+            told = measure(sonde, words, "--ops", "object,db").expect(0).json
+            assert told["complete"]
+            assert {row["client"] for row in told["results"]} == {"object"}
+            (warning,) = [w for w in told["warnings"] if w["code"] == "store.cases_left_out"]
+            assert "database" in warning["evidence"]
+            assert "data, kv" in warning["evidence"]
+            assert "nothing can be measured" in measure(sonde, words, "--ops", "db").expect(2).out
+
+    def test_tables_that_nobody_keeps_are_named(self, sonde):
+        with stored(sonde, "data=null", "db=null") as (_, listen):
+            words = f"--server {listen} --ops db --sizes 64 --variant tcp --budget 4s"
+            told = measure(sonde, words).expect(4).json
+            assert [row["op"] for row in told["results"]] == ["insert"]
+            assert "store.case_failed" in {warning["code"] for warning in told["warnings"]}
+
+
+@pytest.fixture
+def with_hdf5():
+    """Skips where there is no HDF5 with a connector."""
+    from sonde.core.errors import EnvironmentFailure
+    from sonde.store import run_hdf5
+
+    try:
+        run_hdf5.library()
+    except EnvironmentFailure as error:
+        pytest.skip(error.what)
+
+
+@pytest.mark.usefixtures("with_hdf5")
+class TestHdf5:
+    @pytest.mark.parametrize("backend", ["null", "memory", "posix+lmdb"])
+    def test_datasets_and_attributes_are_written_and_read(self, sonde, backend):
+        from sonde.store.run import has
+
+        if "lmdb" in backend and "lmdb" not in has()["kv"]:
+            pytest.skip("this build has no LMDB")
+        # One byte; what lies with others in an object; what is just too large for that.
+        words = (
+            f"--ops hdf5 --sizes 1,64KiB,65537 --batch 1,40 --variant raw,tcp --backend {backend} --budget 7s"
+        )
+        told = measure(sonde, words).expect(0).json
+        assert told["complete"]
+        assert {warning["code"] for warning in told["warnings"]} <= {"store.drift"}
+        assert {row["name"] for row in told["results"]} == {"tcp"}  # a raw limit there is none
+        assert len(told["results"]) == 2 * 2 * 6
+        assert all(row["ratio_to_raw"] is None for row in told["results"])
+        sonde("data", "validate", "a.nc").expect(0)
+        assert [path.name for path in sonde.cwd.iterdir()] == ["a.nc"]
+        assert sonde.left() == []
+
+    def test_a_file_of_writes_is_made_anew_before_it_grows_large(self, sonde):
+        # 17 are more than a file should have, and are written all the same; for twenty times so much there is no room.
+        words = "--ops dataset.write --sizes 4MiB --batch 1,17 --variant tcp --rule fixed:20 --budget 30s"
+        with stored(sonde, "data=memory,limit=600MiB", "kv=memory") as (_, listen):
+            told = measure(sonde, words, "--server", listen).expect(0).json
+        assert [row["n"] >= 20 for row in told["results"]] == [True, True]
+
+    def test_every_variant_has_a_way_of_its_own(self, sonde):
+        """Among them a provider with a ';' in its name, which the connector's settings keep apart with."""
+        from sonde.store.run import has
+
+        fabric = ["ofi-rdm/tcp;ofi_rxm"] if "ofi-rdm" in has()["transports"] else []
+        names = ("tcp", "mine=tcp,cork=yes,spin=20us", *fabric)
+        variants = [word for name in names for word in ("--variant", name)]
+        told = measure(sonde, "--ops hdf5 --sizes 64 --safety storage --budget 9s", *variants).expect(0).json
+        assert told["complete"]
+        assert {row["name"] for row in told["results"]} == {"tcp", "mine", *fabric}
+        assert len(told["results"]) == 4 * (2 + len(fabric))
+
+    def test_a_token_reaches_the_connector_too(self, sonde):
+        sonde("store", "token", "secret").expect(0)
+        with stored(sonde, "data=memory", "kv=memory", "--auth", "token", "--token-file", "secret") as (
+            _,
+            listen,
+        ):
+            words = f"--server {listen} --token-file secret --ops hdf5 --sizes 64 --variant tcp --budget 4s"
+            told = measure(sonde, words).expect(0).json
+            assert told["complete"]
+            assert len(told["results"]) == 4
+
+    def test_keys_that_nobody_keeps_are_no_files(self, sonde):
+        with stored(sonde, "data=memory", "kv=null") as (_, listen):
+            words = f"--server {listen} --ops object,dataset --sizes 64 --variant tcp --budget 4s"
+            told = measure(sonde, words).expect(4).json
+            assert {row["op"] for row in results(told, client="object")} == {"write", "read"}
+            assert results(told, client="dataset", op="read") == []
+
+
+class TestRawLimits:
+    def test_libfabric_alone_is_measured_beside_the_socket(self, sonde):
+        needs_libfabric()
+        # Less than a message without data; a piece and one byte; more than the memory that a case has.
+        words = "--ops object --sizes 1,524289 --batch 1,9 --depth 1,3 --budget 9s"
+        told = measure(sonde, words, "--variant", "raw,raw-ofi,raw-ofi/tcp,tcp,ofi-rdm").expect(0).json
+        assert told["complete"]
+        assert len(told["results"]) == 5 * 16
+        assert {row["provider"] for row in results(told, name="raw-ofi/tcp")} == {"tcp"}
+        (alone,) = {row["provider"] for row in results(told, name="raw-ofi")}
+        (of_store,) = {row["provider"] for row in results(told, name="ofi-rdm")}
+        assert alone == of_store != ""
+        assert all(row["variant"] == "raw" for row in results(told, transport="raw-ofi"))
+        assert all(row["ratio_to_raw_ofi"] for row in results(told, name="ofi-rdm"))
+        assert sonde.left() == []
+
+    def test_a_provider_that_is_not_there_leaves_the_limit_out(self, sonde):
+        needs_libfabric()
+        words = "--ops object --sizes 64 --variant raw-ofi/nothing,tcp --budget 4s"
+        told = measure(sonde, words).expect(4).json
+        (absent,) = [w for w in told["warnings"] if w["code"] == "store.variant_absent"]
+        assert "there is no 'nothing'" in absent["evidence"]
+        assert {row["name"] for row in told["results"]} == {"tcp"}
 
 
 class TestEndings:

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -10,6 +12,7 @@
 #include "core/units.hpp"
 #include "store/h5/calls.hpp"
 #include "store/h5/group.hpp"
+#include "store/link_options.hpp"
 
 namespace sonde::store::h5 {
 
@@ -60,6 +63,15 @@ std::uint64_t byte_count(const std::string& name, const std::string& value) {
   return *parsed;
 }
 
+unsigned connection_count(const std::string& value) {
+  unsigned n = 0;
+  const auto [end, why] = std::from_chars(value.data(), value.data() + value.size(), n);
+  if (why != std::errc{} || end != value.data() + value.size() || n < 1 || n > 1024) {
+    fail(Why::invalid, "HDF5_VOL_CONNECTOR: connections=" + value + " is no number from 1 to 1024");
+  }
+  return n;
+}
+
 void add_servers(Config& config, std::string_view list) {
   while (!list.empty()) {
     const auto end = std::min(list.find(','), list.size());
@@ -96,6 +108,7 @@ std::shared_ptr<Service> open_service(std::string_view settings) {
   }
   Config config;
   std::uint64_t stripe = 1u << 20, chunk_cache = 64u << 20;
+  bool flush_durably = true;
   for (auto rest = settings; !rest.empty();) {
     const auto end = std::min(rest.find_first_of("; "), rest.size());
     const auto item = rest.substr(0, end);
@@ -121,13 +134,24 @@ std::shared_ptr<Service> open_service(std::string_view settings) {
       config.connect_timeout_s = seconds(name, value);
     } else if (name == "checksum" && (value == "yes" || value == "no")) {
       config.checksum = value == "yes";
+    } else if (name == "connections") {
+      config.connections = connection_count(value);
+    } else if (name == "flush" && (value == "network" || value == "storage")) {
+      flush_durably = value == "storage";
+    } else if (name == "provider") {
+      // Of libfabric: "tcp;ofi_rxm" has a ';' of its own.
+      std::string provider = value;
+      std::replace(provider.begin(), provider.end(), '+', ';');
+      config.link.provider = provider;
+    } else if (set_link_option(config.link, name, value)) {
     } else if (name == "stripe") {
       stripe = byte_count(name, value);
     } else if (name == "chunk_cache") {
       chunk_cache = byte_count(name, value);
     } else {
       fail(Why::invalid, "HDF5_VOL_CONNECTOR: '" + std::string(item) + "' is no setting of the sonde connector; those are servers=H:P,… "
-                         "embedded=PATH transport= auth= token= timeout= connect_timeout= checksum=yes|no stripe= chunk_cache=, with ';' between");
+                         "embedded=PATH transport= auth= token= timeout= connect_timeout= checksum=yes|no stripe= chunk_cache= flush=network|storage "
+                         "connections=N " + std::string(link_option_names) + ", with ';' between");
     }
   }
   if (config.servers.empty() && config.embedded.empty()) {
@@ -152,6 +176,7 @@ std::shared_ptr<Service> open_service(std::string_view settings) {
   service->label = label;
   service->stripe_bytes = stripe;
   service->chunk_cache_bytes = chunk_cache;
+  service->flush_durably = flush_durably;
   services()[label] = service;
   return service;
 }

@@ -11,6 +11,9 @@
 ///   auth=NAME token=FILE timeout=S connect_timeout=S checksum=yes|no
 ///   stripe=BYTES         of new files over several data servers (1 MiB)
 ///   chunk_cache=BYTES    of each dataset (64 MiB)
+///   flush=network        H5Fflush waits until every client can see it; storage (the default): until it survives power loss
+///   connections=N        to each server, at most
+///   provider=P nodelay=… and what else link_options.hpp names; '+' stands for the ';' in a provider's name
 
 #include <H5VLconnector.h>
 

@@ -537,7 +537,7 @@ void Container::flush(bool durably) {
   }
   drain();
   // Without a server it is this process that keeps what is not yet on disk from others.
-  if (writable_ && (durably || !service_->client.config().embedded.empty())) {
+  if (writable_ && ((durably && service_->flush_durably) || !service_->client.config().embedded.empty())) {
     // The memory backend has no stable storage; there flush means that the server has it.
     if (auto done = service_->client.sync(); !done && done.error().code != "store.unsupported") {
       fail(done.error(), "flushing '" + name_ + "'");

@@ -55,6 +55,7 @@ struct Service {
   std::string label;                          ///< the settings it came from; two with the same label are one
   std::uint64_t stripe_bytes = 1u << 20;
   std::uint64_t chunk_cache_bytes = 64u << 20;  ///< of one dataset
+  bool flush_durably = true;                  ///< else flush() ends where close() does: when every client can see it
 };
 
 struct Link {

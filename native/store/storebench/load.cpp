@@ -1,21 +1,13 @@
 #include "store/storebench/load.hpp"
 
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <charconv>
 #include <cmath>
-#include <cstring>
+#include <cstdio>
 #include <limits>
 
 #include "core/units.hpp"
-#include "store/transport/tcp.hpp"
+#include "store/db.hpp"
+#include "store/link_options.hpp"
 
 namespace sonde::store::bench {
 
@@ -28,8 +20,12 @@ struct Known {
   const char* name;
   bool reads;
 };
-constexpr Known known[] = {{"object.write", false}, {"object.read", true}, {"striped.write", false}, {"striped.read", true}, {"item.write", false},
-                           {"item.read", true},     {"kv.put", false},     {"kv.get", true}};
+constexpr Known known[] = {{"object.write", false}, {"object.read", true},   {"striped.write", false}, {"striped.read", true},    {"item.write", false},
+                           {"item.read", true},     {"kv.put", false},       {"kv.get", true},         {"db.insert", false},      {"db.query", true},
+                           {"db.update", false},    {"dataset.write", false}, {"dataset.read", true},   {"attribute.write", false}, {"attribute.read", true}};
+constexpr std::size_t row_bytes_min = 64;                                     ///< its typed fields, and some data
+constexpr std::size_t table_rows_max = 20'000, table_bytes_max = 32u << 20;  ///< then it is emptied
+constexpr std::size_t table_rows_min = 1000;                                  ///< where rows are looked for
 
 std::vector<std::string_view> split(std::string_view text, char at) {
   std::vector<std::string_view> out;
@@ -70,6 +66,7 @@ class StoreLoad : public Load {
     for (auto& b : batches_) {
       if (auto ok = what_.depth == 1 ? b.run() : b.wait(); !ok) return ok;
       if (b.failed()) return operation_failed(what_, b);
+      if (auto ok = take(b); !ok) return ok;
       const Timing t = b.timing();
       s.serialise_s += t.serialise_s;
       s.wait_s += t.wait_s;
@@ -80,6 +77,8 @@ class StoreLoad : public Load {
 
  protected:
   virtual void add_operations(Batch& b) = 0;
+  /// What a client does with its answers.
+  virtual Result<void> take(Batch&) { return {}; }
   MutableBytes room(std::size_t k) const { return memory_.subspan(k % (memory_.size() / what_.bytes) * what_.bytes, what_.bytes); }
   Bytes piece(std::size_t k) const { return room(k); }
   Result<void> all_done(Batch& b) const {
@@ -193,6 +192,102 @@ class KvLoad final : public StoreLoad {
   std::vector<std::string> keys_;
 };
 
+/// Rows of a text, two numbers and a blob; found by one of the numbers, which is indexed. Encoding rows and decoding answers is a
+/// client's work, and measured.
+class DbLoad final : public StoreLoad {
+ public:
+  DbLoad(const Case& what, Client& client, std::string space, Safety safety, MutableBytes memory)
+      : StoreLoad(what, client, std::move(space), safety, memory), per_iteration_(what.batch * what.depth),
+        rows_(std::max(per_iteration_, std::min(table_rows_min, std::max<std::size_t>(1, table_bytes_max / what.bytes)))), encoded_(per_iteration_) {
+    const db::Schema schema{{{"name", db::Type::text}, {"step", db::Type::int64}, {"value", db::Type::float64}, {"data", db::Type::blob}}, {{{1}, false}}};
+    schema_ = db::encode(schema);
+  }
+
+  Result<void> prepare(bool fill) override {
+    Batch b = client_.batch();
+    b.add(operation(Code::db_define, schema_));
+    if (auto ok = all_done(b); !ok || what_.operation == "insert" || !fill) return ok;
+    const std::size_t at_once = std::max<std::size_t>(1, table_bytes_max / what_.bytes);
+    for (std::size_t k = 0; k < rows_; k += at_once) {
+      b.clear();
+      std::vector<db::Blob> rows;
+      for (std::size_t n = k; n < std::min(rows_, k + at_once); ++n) rows.push_back(row(n));
+      for (const auto& encoded : rows) b.add(operation(Code::db_insert, encoded));
+      if (auto ok = all_done(b); !ok) return ok;
+    }
+    return {};
+  }
+
+  /// A table that only grows would be another one at the end than at the beginning.
+  Result<void> ready() override {
+    if (what_.operation != "insert" || next_ == 0 || (next_ + per_iteration_ <= table_rows_max && (next_ + per_iteration_) * what_.bytes <= table_bytes_max)) return {};
+    next_ = 0;
+    Batch b = client_.batch();
+    b.add(operation(Code::db_undefine, {}));
+    b.add(operation(Code::db_define, schema_));
+    return all_done(b);
+  }
+
+  void clean() override {
+    Batch b = client_.batch();
+    b.add(operation(Code::db_undefine, {}));
+    (void)!b.run();
+  }
+
+ private:
+  void add_operations(Batch& b) override {
+    const std::size_t first = static_cast<std::size_t>(&b - batches_.data()) * what_.batch;
+    for (std::size_t k = first; k < first + what_.batch; ++k, ++next_) {
+      const std::size_t n = what_.operation == "insert" ? next_ : next_ % rows_;
+      const auto found = db::Selector::where("step", db::Compare::eq, static_cast<std::int64_t>(n));
+      if (what_.operation == "insert") {
+        encoded_[k] = row(n);
+        b.add(operation(Code::db_insert, encoded_[k]));
+      } else if (what_.operation == "query") {
+        encoded_[k] = db::encode(db::Query{found, {}, {}});
+        Op op = operation(Code::db_query, encoded_[k]);
+        op.length = 1;
+        b.add(op);
+      } else {
+        encoded_[k] = db::encode(db::Update{found, {"value", "data"}, {static_cast<double>(next_), data(n)}});
+        b.add(operation(Code::db_update, encoded_[k]));
+      }
+    }
+  }
+
+  Result<void> take(Batch& b) override {
+    for (std::size_t k = 0; k < b.size() && what_.operation != "insert"; ++k) {
+      std::size_t rows = b[k].value;
+      if (what_.operation == "query") {
+        const auto answer = db::decode_answer(b[k].data);
+        if (!answer) return answer.error();
+        rows = (*answer).rows.size();
+      }
+      if (rows != 1) return Error{"store.failed", what_.text() + ": an operation found " + std::to_string(rows) + " rows instead of one", "does the server keep its tables? see its status"};
+    }
+    return {};
+  }
+
+  Op operation(Code code, Bytes data) const { return {.code = code, .space = space_, .key = "rows", .data = data}; }
+
+  db::Blob data(std::size_t n) const {
+    const Bytes bytes = piece(n).first(what_.bytes - std::min<std::size_t>(what_.bytes, row_overhead));
+    return {bytes.begin(), bytes.end()};
+  }
+
+  db::Blob row(std::size_t n) const {
+    char name[24];
+    std::snprintf(name, sizeof name, "row%08zu", n % 100'000'000);
+    return db::encode(db::Rows{{"name", "step", "value", "data"}, {{std::string(name), static_cast<std::int64_t>(n), static_cast<double>(n), data(n)}}});
+  }
+
+  static constexpr std::size_t row_overhead = (5 + 11) + 9 + 9 + 5;  ///< of the values but for the blob's bytes, as db.hpp encodes them
+  static_assert(row_overhead < row_bytes_min);
+  std::size_t per_iteration_, rows_, next_ = 0;
+  db::Blob schema_;
+  std::vector<db::Blob> encoded_;
+};
+
 constexpr std::size_t answer_bytes = 96;  ///< a request or an answer without data is a frame of 64 bytes and one record
 
 class RawLoad final : public Load {
@@ -213,54 +308,6 @@ class RawLoad final : public Load {
   RawPeer& peer_;
   MutableBytes memory_;
 };
-
-bool read_all(int fd, void* to, std::size_t n) {
-  auto* at = static_cast<char*>(to);
-  while (n) {
-    const ssize_t got = ::recv(fd, at, n, 0);
-    if (got <= 0) return false;
-    at += got;
-    n -= static_cast<std::size_t>(got);
-  }
-  return true;
-}
-
-bool write_all(int fd, const void* from, std::size_t n) {
-  const auto* at = static_cast<const char*>(from);
-  while (n) {
-    const ssize_t sent = ::send(fd, at, n, MSG_NOSIGNAL);
-    if (sent <= 0) return false;
-    at += sent;
-    n -= static_cast<std::size_t>(sent);
-  }
-  return true;
-}
-
-constexpr std::size_t raw_chunk = 1u << 20;
-
-[[noreturn]] void serve_raw(int listener) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  int fd;
-  do fd = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
-  while (fd < 0 && (errno == EAGAIN || errno == EINTR));
-  const int on = 1;
-  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  std::vector<char> memory(raw_chunk);
-  for (;;) {
-    std::uint64_t sizes[2];
-    if (!read_all(fd, sizes, sizeof sizes)) ::_exit(0);
-    for (std::uint64_t left = sizes[0]; left;) {
-      const ssize_t got = ::recv(fd, memory.data(), std::min<std::uint64_t>(left, memory.size()), 0);
-      if (got <= 0) ::_exit(0);
-      left -= static_cast<std::uint64_t>(got);
-    }
-    for (std::uint64_t left = sizes[1]; left;) {
-      const std::size_t n = std::min<std::uint64_t>(left, memory.size());
-      if (!write_all(fd, memory.data(), n)) ::_exit(0);
-      left -= n;
-    }
-  }
-}
 
 }  // namespace
 
@@ -284,8 +331,12 @@ Result<Case> Case::parse(std::string_view text) {
   if (!to_number(parts[1], c.bytes) || c.bytes < 1 || c.bytes > (1u << 30)) return bad("bytes are from 1 to 1 GiB");
   if (!to_number(parts[2], c.batch) || c.batch < 1 || c.batch > 100'000) return bad("a batch has from 1 to 100000 operations");
   if (!to_number(parts[3], c.depth) || c.depth < 1 || c.depth > 1024) return bad("from 1 to 1024 batches may be under way");
-  if (c.client == "kv" && c.bytes > limit::value_bytes) return bad("a value has at most " + format_size(limit::value_bytes));
-  if (c.client == "kv" && c.bytes * c.batch > limit::atomic_batch_bytes / 2) return bad("a kv batch has at most " + format_size(limit::atomic_batch_bytes / 2));
+  const bool atomic = c.client == "kv" || c.client == "db";
+  if (atomic && c.bytes > limit::value_bytes) return bad("a value has at most " + format_size(limit::value_bytes));
+  if (atomic && c.bytes * c.batch > limit::atomic_batch_bytes / 2) return bad("a batch of keys or rows has at most " + format_size(limit::atomic_batch_bytes / 2));
+  if (c.client == "db" && c.bytes < row_bytes_min) return bad("a row has at least " + format_size(row_bytes_min));
+  if (c.client == "attribute" && c.bytes > limit::value_bytes / 2) return bad("an attribute has at most " + format_size(limit::value_bytes / 2));
+  if ((c.client == "attribute" || c.client == "dataset") && c.depth > 1) return bad("HDF5 has one operation under way at once");
   return c;
 }
 
@@ -305,33 +356,22 @@ Result<Variant> Variant::parse(std::string_view text) {
     }
     const std::size_t at = word.find('=');
     const std::string_view name = word.substr(0, at), value = at == std::string_view::npos ? std::string_view{} : word.substr(at + 1);
-    const bool yes = value == "yes", no = value == "no";
-    std::size_t bytes = 0;
-    if (name == "provider" && !value.empty())
-      v.link.provider = value;
-    else if (name == "nodelay" && (yes || no))
-      v.link.nodelay = yes;
-    else if (name == "cork" && (yes || no))
-      v.link.cork = yes;
-    else if (name == "gather" && (yes || no))
-      v.link.gather = yes;
-    else if (name == "await" && (yes || no))
-      v.link.await = yes;
-    else if (name == "checksum" && (value == "all" || value == "head"))
+    if (name == "checksum" && (value == "all" || value == "head"))
       v.checksum = value == "all";
     else if (name == "clients" && !value.empty())
       v.clients = value;
-    else if (name == "rma" && to_number(value, bytes))
-      v.link.rma_from = static_cast<std::int64_t>(bytes);
-    else if (name == "spin") {
-      const auto s = parse_duration(value);
-      if (!s) return s.error();
-      v.link.spin_s = *s;
-    } else
+    else if (!set_link_option(v.link, name, value))
       return bad("'" + std::string(word) + "' is not known there");
   }
   if (v.name.empty() || v.transport.empty()) return bad("a name and a transport are needed");
+  if (v.raw() && v.transport != "raw-tcp" && v.transport != "raw-ofi") return bad("raw limits are raw-tcp and raw-ofi");
   return v;
+}
+
+bool Variant::takes(const Case& what) const {
+  // HDF5 has calls, not messages: of a bare way nobody can say which bytes they would be.
+  if (raw() && (what.client == "dataset" || what.client == "attribute")) return false;
+  return clients.empty() || ('+' + clients + '+').find('+' + what.client + '+') != std::string::npos;
 }
 
 std::size_t memory_of(const Case& what) { return std::min(what.batch, std::max<std::size_t>(1, held_max / what.bytes)) * what.bytes; }
@@ -342,60 +382,13 @@ Result<std::unique_ptr<Load>> make_load(const Case& what, Client& client, const 
     load = std::make_unique<ObjectLoad>(what, client, space, safety, memory);
   else if (what.client == "kv")
     load = std::make_unique<KvLoad>(what, client, space, safety, memory);
+  else if (what.client == "db")
+    load = std::make_unique<DbLoad>(what, client, space, safety, memory);
   else
     load = std::make_unique<StripedLoad>(what, client, space, safety, memory);
   return load;
 }
 
 std::unique_ptr<Load> make_raw_load(const Case& what, RawPeer& peer, MutableBytes memory) { return std::make_unique<RawLoad>(what, peer, memory); }
-
-Result<std::unique_ptr<RawPeer>> RawPeer::start() {
-  std::uint16_t port = 0;
-  auto listener = tcp_listen({"127.0.0.1", 0}, port);
-  if (!listener) return listener.error();
-  std::unique_ptr<RawPeer> peer(new RawPeer);
-  // Before any thread is started: a fork of a threaded process could inherit locked locks.
-  peer->pid_ = ::fork();
-  if (peer->pid_ == 0) serve_raw(*listener);
-  auto fd = tcp_connect({"127.0.0.1", port}, Deadline::in_s(5));
-  ::close(*listener);
-  if (!fd) return fd.error();
-  peer->fd_ = *fd;
-  ::fcntl(peer->fd_, F_SETFL, ::fcntl(peer->fd_, F_GETFL) & ~O_NONBLOCK);
-  const int on = 1;
-  ::setsockopt(peer->fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  return peer;
-}
-
-RawPeer::~RawPeer() {
-  if (fd_ >= 0) ::close(fd_);
-  if (pid_ > 0) {
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-  }
-}
-
-Result<void> RawPeer::exchange(std::size_t out, std::size_t in, MutableBytes memory) {
-  const Error lost{"store.disconnected", "the raw TCP peer is gone", "run again"};
-  std::uint64_t sizes[2] = {out, in};
-  // Its length and small ones in one call, as a single message goes.
-  const std::size_t first = std::min(out, std::min(memory.size(), raw_chunk));
-  iovec pieces[2] = {{sizes, sizeof sizes}, {memory.data(), first}};
-  msghdr message{};
-  message.msg_iov = pieces;
-  message.msg_iovlen = 2;
-  const ssize_t sent = ::sendmsg(fd_, &message, MSG_NOSIGNAL);
-  if (sent < static_cast<ssize_t>(sizeof sizes)) return lost;
-  const auto through = [&](std::size_t done, std::size_t bytes, auto move) {
-    while (done < bytes) {
-      const std::size_t at = done % memory.size(), n = std::min({bytes - done, memory.size() - at, raw_chunk});
-      if (!move(fd_, memory.data() + at, n)) return false;
-      done += n;
-    }
-    return true;
-  };
-  if (!through(static_cast<std::size_t>(sent) - sizeof sizes, out, write_all) || !through(0, in, read_all)) return lost;
-  return {};
-}
 
 }  // namespace sonde::store::bench

@@ -24,7 +24,9 @@ struct Variant {
   LinkOptions link;
   bool checksum = true;
   std::string clients;  ///< "object+kv": only their cases are measured on it; empty: all
-  bool takes(const Case& what) const { return clients.empty() || ('+' + clients + '+').find('+' + what.client + '+') != std::string::npos; }
+  /// No storage system: a bare way to another process.
+  bool raw() const { return transport.starts_with("raw-"); }
+  bool takes(const Case& what) const;
   /// Error: store.bad_variant.
   static Result<Variant> parse(std::string_view text);
 };
@@ -40,6 +42,8 @@ class Load {
   virtual ~Load() = default;
   /// Whatever has to be there before: objects to be read, keys to be got. fill: no other load of this case has done so.
   virtual Result<void> prepare(bool fill) = 0;
+  /// What the next iteration needs and is no part of it; called before each, and not measured.
+  virtual Result<void> ready() { return {}; }
   virtual Result<void> iterate(Stages& stages) = 0;
   /// Removes what it made.
   virtual void clean() {}
@@ -52,20 +56,23 @@ std::size_t memory_of(const Case& what);
 /// memory: memory_of(what) bytes or more, of which all loads may have the same, as they run one after the other.
 Result<std::unique_ptr<Load>> make_load(const Case& what, Client& client, const std::string& space, Safety safety, MutableBytes memory);
 
-/// A socket to a process of its own that takes so many bytes and answers with so many: what TCP alone can do.
+/// A process of its own that takes so many bytes and answers with so many: what a socket, or libfabric, can do alone.
 class RawPeer {
  public:
-  static Result<std::unique_ptr<RawPeer>> start();
-  ~RawPeer();
+  /// TCP over loopback. Both start a process by fork(): before there is any thread.
+  static Result<std::unique_ptr<RawPeer>> start_tcp();
+  /// libfabric, loaded with the module `ofi`. Errors: store.unknown_transport, there is no such module.
+  static Result<std::unique_ptr<RawPeer>> start_ofi();
+  virtual ~RawPeer() = default;
+  /// Before the first exchange. provider: of libfabric, empty chooses. memory: what all exchanges will use. Error: store.no_provider.
+  virtual Result<void> connect(const std::string& provider, MutableBytes memory) = 0;
   /// Sends a request of `out` bytes and waits for an answer of `in`: from and into the client's memory, over and over where that is less.
-  Result<void> exchange(std::size_t out, std::size_t in, MutableBytes memory);
-
- private:
-  RawPeer() = default;
-  int fd_ = -1, pid_ = -1;
+  virtual Result<void> exchange(std::size_t out, std::size_t in, MutableBytes memory) = 0;
+  virtual std::string provider() const = 0;
+  virtual std::string detail() const = 0;
 };
 
-/// The same bytes as the case has, there and back, without a storage system; memory as above, for what a socket costs depends on
+/// The same bytes as the case has, there and back, without a storage system; memory as above, for what a way costs depends on
 /// whether its data is in a cache.
 std::unique_ptr<Load> make_raw_load(const Case& what, RawPeer& peer, MutableBytes memory);
 

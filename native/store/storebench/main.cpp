@@ -2,6 +2,7 @@
 //
 // Publishes: events on stdout, a block file in --dir. Consumes: `stop` on stdin. `sonde store run` starts it, with the servers.
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -17,6 +18,7 @@
 #include "core/json.hpp"
 #include "core/runner.hpp"
 #include "store/module.hpp"
+#include "store/storebench/hdf5.hpp"
 #include "store/storebench/load.hpp"
 
 namespace {
@@ -26,7 +28,7 @@ using namespace sonde::store;
 using namespace sonde::store::bench;
 
 struct Options {
-  std::string dir, rule = "ci:2%", token_file, auth;
+  std::string dir, rule = "ci:2%", token_file, auth, hdf5;
   std::vector<std::string> servers;
   std::vector<Variant> variants;
   std::vector<Case> cases;
@@ -55,6 +57,7 @@ Result<Options> parse(const std::vector<std::string>& args) {
       {"--server", [&](const std::string& v) { o.servers.push_back(v); return !v.empty(); }},
       {"--auth", [&](const std::string& v) { o.auth = v; return true; }},
       {"--token-file", [&](const std::string& v) { o.token_file = v; return true; }},
+      {"--hdf5", [&](const std::string& v) { o.hdf5 = v; return !v.empty(); }},
       {"--module", [&](const std::string& v) {
          auto module = load_module(v);
          if (!module) deeper = module.error();
@@ -101,6 +104,15 @@ Result<Options> parse(const std::vector<std::string>& args) {
   return o;
 }
 
+/// Where the HDF5 connector is: lib/hdf5 beside this program's folder.
+std::string plugin_folder() {
+  char path[4096];
+  const ssize_t n = ::readlink("/proc/self/exe", path, sizeof path);
+  std::string folder(path, n > 0 ? static_cast<std::size_t>(n) : 0);
+  folder.resize(std::min(folder.size(), folder.rfind('/')));
+  return folder + "/../lib/hdf5";
+}
+
 /// A burst begins with so much that is not measured, of what is short. Connections adapt how they wait, and the kernel where they
 /// run, within about a millisecond.
 constexpr double settle_s = 3e-3;
@@ -109,7 +121,8 @@ constexpr double settle_s = 3e-3;
 /// are worth does not depend on it.
 class BenchProbe final : public Probe {
  public:
-  BenchProbe(const Options& o, RawPeer* raw) : options_(o), raw_(raw) {}
+  /// peers: by variant; of those that are no raw limit nullptr.
+  BenchProbe(const Options& o, std::vector<Result<std::unique_ptr<RawPeer>>>& peers) : options_(o), peers_(peers) {}
 
   Result<void> open() {
     std::size_t memory = 4096;
@@ -117,11 +130,17 @@ class BenchProbe final : public Probe {
     memory_.resize(memory);
     ways_.resize(options_.variants.size());
     filled_.resize(options_.cases.size());
+    if (std::any_of(options_.cases.begin(), options_.cases.end(), is_hdf5)) {
+      if (options_.hdf5.empty()) return Error{"store.bad_option", "cases of HDF5 need --hdf5", "this program is started by `sonde store run`, which should be used instead"};
+      auto hdf5 = Hdf5::open(options_.hdf5, plugin_folder());
+      if (!hdf5) return hdf5.error();
+      hdf5_ = std::move(*hdf5);
+    }
     for (std::size_t k = 0; k < memory_.size(); ++k) memory_[k] = static_cast<std::byte>(k * 2654435761u >> 13);
     for (const auto& v : options_.variants) {
       std::unique_ptr<Client> client;
-      if (v.transport != "raw-tcp") {
-        Config config;
+      Config config;
+      if (!v.raw()) {
         config.servers = options_.servers;
         config.transport = v.transport;
         config.link = v.link;
@@ -143,20 +162,31 @@ class BenchProbe final : public Probe {
         if (info && !info->empty()) line.add("provider", (*info)[0].link.provider).add("detail", (*info)[0].link.detail);
         emit(line);
       } else {
-        ways_[static_cast<std::size_t>(&v - options_.variants.data())] = {true, "", "a socket, no storage system"};
-        emit(JsonLine().add("event", "variant").add("name", v.name).add("transport", v.transport).add("provider", "").add("detail", "a socket, no storage system"));
+        auto& peer = peers_[static_cast<std::size_t>(&v - options_.variants.data())];
+        if (auto ok = peer ? (*peer)->connect(v.link.provider, memory_) : Result<void>(peer.error()); !ok) {
+          absent(v, ok.error());
+          continue;
+        }
+        ways_[static_cast<std::size_t>(&v - options_.variants.data())] = {true, (*peer)->provider(), (*peer)->detail()};
+        emit(JsonLine().add("event", "variant").add("name", v.name).add("transport", v.transport).add("provider", (*peer)->provider()).add("detail", (*peer)->detail()));
       }
       const auto variant = static_cast<std::uint32_t>(&v - options_.variants.data());
       for (const auto& c : options_.cases) {
         const auto what = static_cast<std::uint32_t>(&c - options_.cases.data());
         if (!v.takes(c)) continue;
         std::unique_ptr<Load> load;
-        if (client) {
-          auto made = make_load(c, *client, "bench." + std::to_string(options_.seed) + '.' + std::to_string(what), options_.safety, memory_);
+        const std::string name = "bench." + std::to_string(options_.seed) + '.' + std::to_string(what);
+        if (client && is_hdf5(c)) {
+          const auto settings = connector_settings(config, options_.safety);
+          if (!settings) return settings.error();
+          const std::string file = '/' + name;
+          load = make_hdf5_load(c, *hdf5_, *settings, file + '.' + std::to_string(variant) + ".h5", file + ".h5", memory_);
+        } else if (client) {
+          auto made = make_load(c, *client, name, options_.safety, memory_);
           if (!made) return made.error();
           load = std::move(*made);
         } else {
-          load = make_raw_load(c, *raw_, memory_);
+          load = make_raw_load(c, **peers_[variant], memory_);
         }
         if (auto ok = load->prepare(client && !filled_[what]); !ok) {
           failed(v, c, ok.error());
@@ -175,6 +205,7 @@ class BenchProbe final : public Probe {
   void close() {
     for (auto& cell : cells_) cell.load->clean();
     cells_.clear();
+    hdf5_.reset();
     clients_.clear();
   }
 
@@ -199,8 +230,10 @@ class BenchProbe final : public Probe {
     bool settling = true;
     for (std::uint32_t k = 0; k < options_.epoch_length;) {
       Stages stages{};
+      auto ok = cell.load->ready();
       const std::int64_t begin = now_ns();
-      if (auto ok = cell.load->iterate(stages); !ok) {
+      if (ok) ok = cell.load->iterate(stages);
+      if (!ok) {
         // A fault in one variant must not end the others: what it gave so far stays.
         failed(options_.variants[cell.variant], options_.cases[cell.what], ok.error());
         cell.broken = true;
@@ -312,8 +345,9 @@ class BenchProbe final : public Probe {
   };
 
   const Options& options_;
-  RawPeer* raw_;
+  std::vector<Result<std::unique_ptr<RawPeer>>>& peers_;
   std::vector<Way> ways_;
+  std::unique_ptr<Hdf5> hdf5_;  ///< outlives the loads
   std::vector<std::unique_ptr<Client>> clients_;
   std::vector<Cell> cells_;
   std::vector<std::byte> memory_;
@@ -324,9 +358,9 @@ class BenchProbe final : public Probe {
   double began_s_ = 0, said_s_ = 0;
 };
 
-int measure(const Options& options, RawPeer* raw) {
+int measure(const Options& options, std::vector<Result<std::unique_ptr<RawPeer>>>& peers) {
   sonde::Control control(options.budget_s, true);
-  BenchProbe probe(options, raw);
+  BenchProbe probe(options, peers);
   const RuleContext rules{options.cap, 0, options.seed};
   auto rule = make_rule(options.rule, rules);
   if (!rule) {
@@ -377,20 +411,24 @@ int main(int argc, char** argv) {
     std::cout << SONDE_VERSION << "\n";
     return 0;
   }
+  if (args.size() == 2 && args[0] == "--try-hdf5") {
+    const auto hdf5 = Hdf5::open(args[1], plugin_folder());
+    if (!hdf5) {
+      emit_error(hdf5.error());
+      return 3;
+    }
+    emit(JsonLine().add("event", "hdf5").add("version", (*hdf5)->version()));
+    return 0;
+  }
   auto options = parse(args);
   if (!options) {
     emit_error(options.error());
     return 2;
   }
-  std::unique_ptr<RawPeer> raw;
+  std::vector<Result<std::unique_ptr<RawPeer>>> peers;
+  // Sockets first: libfabric may start threads, and after it no process should be made by fork().
+  for (const auto& v : options->variants) peers.push_back(v.transport == "raw-tcp" ? RawPeer::start_tcp() : Result<std::unique_ptr<RawPeer>>(nullptr));
   for (const auto& v : options->variants)
-    if (v.transport == "raw-tcp" && !raw) {
-      auto started = RawPeer::start();
-      if (!started) {
-        emit_error(started.error());
-        return 3;
-      }
-      raw = std::move(*started);
-    }
-  return measure(*options, raw.get());
+    if (v.transport == "raw-ofi") peers[static_cast<std::size_t>(&v - options->variants.data())] = RawPeer::start_ofi();
+  return measure(*options, peers);
 }

@@ -15,7 +15,7 @@ import xarray as xr
 
 from sonde.core import stats
 from sonde.store.plan import RAW as RAW_VARIANT
-from sonde.store.plan import TCP
+from sonde.store.plan import RAW_OFI, TCP
 from sonde.store.schema import CELL, NOT_MEASURED, OF_CASE, OF_VARIANT, STAGES, SUMMARY, UNDECIDED
 
 MOST_PAIRS = 120  # of epochs; more are averaged in runs of neighbours, which are alike
@@ -60,7 +60,7 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
         stages = {stage: raw[stage][v, c, : bursts[v, c]].values for stage in STAGES}
         for name, value in _stages(stages, float(out["median"][v, c]), int(raw["depth"].values[c])).items():
             out[name][v, c] = value
-    for against, name in (("tcp", TCP), ("raw", RAW_VARIANT)):
+    for against, name in (("tcp", TCP), ("raw", RAW_VARIANT), ("raw_ofi", RAW_OFI)):
         if name not in variants:
             continue
         base = variants.index(name)

@@ -50,7 +50,10 @@ class Counts(HouseType):
 @click.command()
 @common("output", "budget", "precision", "seed", "dry_run")
 @click.option(
-    "--ops", metavar="LIST", help="Clients and operations: object,kv.get; object striped item kv, or all."
+    "--ops",
+    metavar="LIST",
+    help="Clients and operations: object,kv.get; of object striped item kv db dataset attribute; hdf5 for the last "
+    "two; or all.",
 )
 @click.option(
     "--sizes", type=SIZES, metavar="SIZES", help="Bytes of an operation: begin:end:step, or a list."
@@ -62,8 +65,8 @@ class Counts(HouseType):
     "variants",
     multiple=True,
     metavar="NAME",
-    help="raw tcp plain ofi-msg ofi-rdm ofi-rma thesis thesis-tcp, ofi-msg/PROVIDER, or NAME=TRANSPORT,OPTION=…; "
-    "again for more.",
+    help="raw raw-ofi tcp plain ofi-msg ofi-rdm ofi-rma thesis thesis-tcp, ofi-msg/PROVIDER, or "
+    "NAME=TRANSPORT,OPTION=…; again for more.",
 )
 @click.option(
     "--server",
@@ -127,8 +130,9 @@ def run(
     """Measure a storage service over every transport, interleaved in one run.
 
     Each case (an operation, its size, its batch) is measured on each variant in short bursts, in a new random order
-    each time, beside what a bare socket does with the same bytes. Servers are started here, and keep nothing by
-    default, so that transports are compared and not disks. The default budget is 60 s; Ctrl-C saves what there is.
+    each time, beside what a bare socket and bare libfabric do with the same bytes. Servers are started here, and keep
+    nothing by default, so that transports are compared and not disks. The default budget is 60 s; Ctrl-C saves what
+    there is.
 
     \b
     sonde store run --budget 60s -o store.nc
@@ -148,8 +152,12 @@ def run(
     if addresses and not variants and not all(map(_on_loopback, addresses)):
         # The raw limit is measured within this machine; of a way to another one it says nothing.
         chosen = tuple(variant for variant in chosen if variant.style != "raw")
+    backends = {} if addresses else runs.backends_of(backend, there)
     cases, left = cases_of(ops, sizes, batches, depths)
-    notes += left
+    cases, lacking, hdf5 = runs.runnable(
+        cases, runs.roles_of(addresses, token_file) if addresses else backends
+    )
+    notes += [*left, *lacking]
     all_of_it = budget_s or DEFAULT_BUDGET_S
     asked = any(option is not None for option in (ops, sizes, batches, depths))
     time_s = measuring_s(all_of_it - (time.monotonic() - began), len(cases) * len(chosen))
@@ -163,10 +171,11 @@ def run(
         cap=cap,
         epoch_length=epoch_length,
         servers=len(addresses) or servers,
-        backends={} if addresses else runs.backends_of(backend, there),
+        backends=backends,
         backend="of the server" if addresses else backend,
         asked=bool(variants),
         left_out=tuple(cases[len(fit) :]),
+        hdf5=hdf5,
         notes=tuple(notes),
     )
     out = output_path("store", output)

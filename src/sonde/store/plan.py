@@ -18,29 +18,42 @@ OPERATIONS = {
     "striped": ("write", "read"),
     "item": ("write", "read"),
     "kv": ("put", "get"),
+    "db": ("insert", "query", "update"),
+    "dataset": ("write", "read"),
+    "attribute": ("write", "read"),
 }
-READS = ("read", "get")
+READS = ("read", "get", "query")
 CLIENT_NAMES = {
     "object": "object",
     "striped": "distributed object",
     "item": "item",
     "kv": "key-value",
+    "db": "database",
+    "dataset": "HDF5 dataset",
+    "attribute": "HDF5 attribute",
 }
+HDF5 = ("dataset", "attribute")  # clients that are calls of libhdf5
+GROUPS = {"hdf5": HDF5}  # what --ops takes besides clients
+ROLES = {"kv": ("kv",), "db": ("db",), "dataset": ("kv", "data"), "attribute": ("kv", "data")}
+"""Roles of a server that a client needs; of others data."""
+COUNTED = ("kv", "db", "attribute")
+"""Clients of which people say how many operations a second there are, and not how many bytes."""
 
 BLOCK = 4096  # of batches, as in the bench that this one repeats
-OBJECT_BATCH, KV_BATCH = 10_000, 1000
-SIZES = (64, BLOCK, 65536, 4 << 20)
+OBJECT_BATCH, KV_BATCH = 10_000, 1000  # the latter of rows, datasets and attributes, too
+LARGE = 4 << 20
+SIZES = (64, BLOCK, 65536, LARGE)
 # What the probe takes: a value, the values of a batch, an operation, operations of a batch, batches under way.
-MOST_VALUE, MOST_KV_BATCH = 16 << 20, 32 << 20
+MOST_VALUE, MOST_KV_BATCH, MOST_ATTRIBUTE, LEAST_ROW = 16 << 20, 32 << 20, 8 << 20, 64
 MOST_BYTES, MOST_BATCH, MOST_DEPTH = 1 << 30, 100_000, 1024
 MOST_AT_ONCE = 256 << 20  # bytes of one iteration: of a product of options, what is larger is left out
 
-EPOCHS = 10  # that a plan should have time for: six give an interval of a ratio
+EPOCHS = 9  # that a plan should have time for: six give an interval of a ratio
 FEWEST_CASES = 2
 BURST_S = (0.003, 0.02)  # shortest and longest burst
 SETTLE_S = 0.003  # that the probe spends before one, on what is shorter
 MOST_VISIT_S = 0.1  # on the average: the probe visits seldom what takes longer
-RESERVE_S, RESERVE_SHARE, RESERVE_CELL_S, RESERVE_MOST = 1.0, 0.05, 0.004, 0.4
+RESERVE_S, RESERVE_SHARE, RESERVE_CELL_S, RESERVE_MOST = 1.0, 0.05, 0.006, 0.4
 
 
 @dataclass(frozen=True)
@@ -87,10 +100,16 @@ class Case:
             return f"a batch has from 1 to {MOST_BATCH} operations"
         if not 1 <= self.depth <= MOST_DEPTH:
             return f"from 1 to {MOST_DEPTH} batches may be under way"
-        if self.client == "kv" and self.size > MOST_VALUE:
+        if self.client in ("kv", "db") and self.size > MOST_VALUE:
             return f"a value has at most {format_size(MOST_VALUE)}"
-        if self.client == "kv" and self.size * self.batch > MOST_KV_BATCH:
-            return f"a batch of keys has at most {format_size(MOST_KV_BATCH)}"
+        if self.client in ("kv", "db") and self.size * self.batch > MOST_KV_BATCH:
+            return f"a batch of keys or rows has at most {format_size(MOST_KV_BATCH)}"
+        if self.client == "db" and self.size < LEAST_ROW:
+            return f"a row has at least {format_size(LEAST_ROW)}"
+        if self.client == "attribute" and self.size > MOST_ATTRIBUTE:
+            return f"an attribute has at most {format_size(MOST_ATTRIBUTE)}"
+        if self.client in HDF5 and self.depth > 1:
+            return "HDF5 has one operation under way at once"
         if self.size * self.batch * self.depth > MOST_AT_ONCE:
             return f"at most {format_size(MOST_AT_ONCE)} are moved at once"
         return ""
@@ -100,8 +119,8 @@ class Case:
 class Variant:
     """A way to the server. name: unique. style: what is said of it in results, "default" for one as it should be.
 
-    transport: "tcp", "ofi-msg", …; "raw-tcp" is no storage system. options: "nodelay=no,gather=no". clients: the only
-    ones that are measured on it; () for all.
+    transport: "tcp", "ofi-msg", …; "raw-tcp" and "raw-ofi" are no storage system. options: "nodelay=no,gather=no".
+    clients: the only ones that are measured on it; () for all it can.
     """
 
     name: str
@@ -117,16 +136,27 @@ class Variant:
         clients = f"clients={'+'.join(self.clients)}" if self.clients else ""
         return ",".join(filter(None, (f"{self.name}={self.transport}", self.options, clients)))
 
+    @property
+    def only(self) -> tuple[str, ...]:
+        """The clients that are measured on it; () for all.
+
+        A raw limit has none of HDF5: it has calls, not messages, and nobody can say which bytes they would be.
+        """
+        if self.style != "raw":
+            return self.clients
+        return tuple(client for client in self.clients or OPERATIONS if client not in HDF5)
+
     def takes(self, case: Case) -> bool:
         """Whether the case is measured on it."""
-        return not self.clients or case.client in self.clients
+        return not self.only or case.client in self.only
 
 
-RAW, TCP = "raw", "tcp"
+RAW, RAW_OFI, TCP = "raw", "raw-ofi", "tcp"
 VARIANTS = {
     variant.name: variant
     for variant in (
         Variant(RAW, "raw", "raw-tcp", text="a socket alone: the same bytes there and back, no storage system"),
+        Variant(RAW_OFI, "raw", "raw-ofi", text="libfabric alone likewise, provider chosen as for ofi-rdm"),
         Variant(TCP, "default", "tcp", text="TCP as it should be used; what the others are compared with"),
         Variant("plain", "plain", "tcp", "nodelay=no,gather=no", "TCP without a thought: small sends, Nagle on"),
         Variant("ofi-msg", "default", "ofi-msg", text="libfabric messages, provider chosen by where the server is"),
@@ -142,7 +172,7 @@ VARIANTS = {
         ),
     )
 }  # fmt: skip
-DEFAULT_VARIANTS = (RAW, TCP, "plain", "ofi-msg", "ofi-rdm", "ofi-rma", "thesis")
+DEFAULT_VARIANTS = (RAW, RAW_OFI, TCP, "plain", "ofi-msg", "ofi-rdm", "ofi-rma", "thesis")
 
 
 def read_variant(text: str) -> Variant:
@@ -157,10 +187,9 @@ def read_variant(text: str) -> Variant:
         if name in VARIANTS:
             return VARIANTS[name]
         transport, slash, provider = name.partition("/")
-        if slash and transport.startswith("ofi-") and re.fullmatch(r"[\w;.-]+", provider):
-            return Variant(
-                name, "provider", transport, f"provider={provider}", f"{transport} over {provider}"
-            )
+        if slash and transport.startswith(("ofi-", RAW_OFI)) and re.fullmatch(r"[\w;.-]+", provider):
+            style = "raw" if transport == RAW_OFI else "provider"
+            return Variant(name, style, transport, f"provider={provider}", f"{transport} over {provider}")
         raise UsageError(
             "store.bad_variant",
             f"'{name}' is no variant{nearest(name, list(VARIANTS))}; there are: {', '.join(VARIANTS)}",
@@ -173,7 +202,7 @@ def read_variant(text: str) -> Variant:
             f"'{text}' is no variant: NAME=TRANSPORT and options are wanted",
             "write it like mine=tcp,nodelay=no",
         )
-    return Variant(name, "raw" if transport == "raw-tcp" else name, transport, options)
+    return Variant(name, "raw" if transport in ("raw-tcp", RAW_OFI) else name, transport, options)
 
 
 def choose_variants(asked: Sequence[str], transports: Sequence[str]) -> tuple[Variant, ...]:
@@ -185,7 +214,7 @@ def choose_variants(asked: Sequence[str], transports: Sequence[str]) -> tuple[Va
     """
     texts = [part for text in asked for part in (text.split(",") if "=" not in text else [text])]
     if not texts:
-        have = {*transports, "raw-tcp"}
+        have = {*transports, "raw-tcp"} | ({"raw-ofi"} if "ofi-rdm" in transports else set())
         usual = [VARIANTS[name] for name in DEFAULT_VARIANTS if VARIANTS[name].transport in have]
         # Mistakes are slow, and cost every client the same: they are shown with objects alone.
         return tuple(replace(v, clients=("object",)) if v.style in ("plain", "thesis") else v for v in usual)
@@ -212,6 +241,9 @@ def default_cases() -> list[Case]:
     cases += pair("kv", BLOCK) + pair("kv", BLOCK, KV_BATCH)
     cases += pair("item", BLOCK) + pair("item", BLOCK, OBJECT_BATCH)
     cases += pair("striped", BLOCK) + pair("striped", BLOCK, OBJECT_BATCH)
+    cases += pair("dataset", BLOCK) + pair("dataset", BLOCK, KV_BATCH) + pair("dataset", LARGE)
+    cases += pair("attribute", SIZES[0]) + pair("attribute", SIZES[0], KV_BATCH)
+    cases += pair("db", BLOCK) + pair("db", BLOCK, KV_BATCH)
     cases += pair("object", BLOCK, 1, 16)
     for size in SIZES:
         if size != BLOCK:
@@ -220,7 +252,7 @@ def default_cases() -> list[Case]:
 
 
 def read_operations(text: str) -> list[tuple[str, str]]:
-    """(client, operation) pairs of "object.write,kv" or "all"; a client alone means all it can do.
+    """(client, operation) pairs of "object.write,kv", "hdf5" or "all"; a client alone means all it can do.
 
     Raises
     ------
@@ -229,9 +261,10 @@ def read_operations(text: str) -> list[tuple[str, str]]:
     every = {f"{client}.{op}": (client, op) for client, ops in OPERATIONS.items() for op in ops}
     out: dict[tuple[str, str], None] = {}
     for part in (piece.strip() for piece in text.split(",")):
-        found = [pair for name, pair in every.items() if part in ("all", name, name.partition(".")[0])]
+        clients = GROUPS.get(part, (part,))
+        found = [pair for name, pair in every.items() if part in ("all", name) or pair[0] in clients]
         if not found:
-            known = ["all", *OPERATIONS, *every]
+            known = ["all", *OPERATIONS, *GROUPS, *every]
             raise UsageError(
                 "store.bad_operation",
                 f"'{part}' is no operation{nearest(part, known)}; there are: {', '.join(every)}",
@@ -284,7 +317,8 @@ def measuring_s(left_s: float, cells: int) -> float:
 def visit_s(variant: Variant, case: Case, burst_s: float = BURST_S[0]) -> float:
     """About what one burst of a cell takes on an ordinary machine, s; of seldom visits the share of an epoch."""
     operations = case.batch * case.depth
-    one = 30e-6 + operations * (2e-6 + case.size / 1e9)
+    one = 30e-6 + operations * (2e-6 + case.size / 1.5e9)
+    one += operations * {"dataset": 50e-6, "attribute": 30e-6, "db": 20e-6}.get(case.client, 0.0)
     if variant.style == "plain":
         one += 0.066  # Nagle waits for an acknowledgement that is delayed
     elif variant.style == "thesis":
@@ -311,7 +345,7 @@ class Plan:
 
     backends: by role, as sonde-stored takes them; {} for a server that runs already. servers: how many are started.
     backend: what they are called together. asked: whether the user named the variants. left_out: cases for which there
-    is no time.
+    is no time. hdf5: path of libhdf5, for cases of HDF5.
     """
 
     variants: tuple[Variant, ...]
@@ -326,6 +360,7 @@ class Plan:
     backend: str = ""
     asked: bool = False
     left_out: tuple[Case, ...] = ()
+    hdf5: str = ""
     notes: tuple[Warning, ...] = ()
 
     def __post_init__(self) -> None:
@@ -359,6 +394,8 @@ class Plan:
         words = ["--dir", run_dir, "--rule", self.rule, "--seed", str(self.seed), "--cap", str(self.cap)]
         words += ["--epoch-length", str(self.epoch_length), "--burst-s", f"{burst_s:.6g}"]
         words += ["--budget-s", f"{time_s:.6g}", "--safety", self.safety, *auth]
+        if self.hdf5:
+            words += ["--hdf5", self.hdf5]
         for address in addresses:
             words += ["--server", address]
         for variant in self.variants:
@@ -376,7 +413,7 @@ class Plan:
                     "style": v.style,
                     "transport": v.transport,
                     "options": v.options,
-                    "clients": list(v.clients),
+                    "clients": list(v.only),
                 }
                 for v in self.variants
             ],
@@ -414,7 +451,8 @@ class Plan:
     def full_budget_s(self) -> float:
         """A budget that is enough for all cases, those left out included, s."""
         pairs = [(v, case) for v in self.variants for case in (*self.cases, *self.left_out) if v.takes(case)]
-        need = EPOCHS * sum(visit_s(*pair) for pair in pairs) + RESERVE_CELL_S * len(pairs) + RESERVE_S + 2
+        reserved = RESERVE_CELL_S * len(self.variants) * (len(self.cases) + len(self.left_out))
+        need = EPOCHS * sum(visit_s(*pair) for pair in pairs) + reserved + RESERVE_S + 2
         return 5 * math.ceil(need / (1 - RESERVE_SHARE) / 5)
 
     def rows(self, time_s: float) -> list[tuple[str, str]]:

@@ -8,39 +8,45 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, nearest
+from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, Warning, nearest
 from sonde.core.events import Event, Progress
 from sonde.core.events import parse as parse_event
 from sonde.core.launch import session
 from sonde.core.launch.process import with_tail
 from sonde.core.launch.session import Job, Measured
 from sonde.core.launch.start import prepare_alone
-from sonde.store.plan import Plan
+from sonde.store import run_hdf5
+from sonde.store.plan import CLIENT_NAMES, HDF5, ROLES, Case, Plan
 from sonde.store.run import program
 from sonde.store.schema import BURST, SCHEMA
 
 PROBE = "sonde-storebench"
 START_S, STOP_S = 20.0, 5.0
+ASK_S = 2.0
 MOST_FAILED = 8  # cases that are named when they fail; more are counted
-# What --backend means: what keeps objects, keys and tables. Keys that nobody keeps could not be got, so with `null`
-# they are kept in memory.
+# What --backend means: what keeps objects, keys and tables. Keys and rows that nobody keeps could not be found, so with
+# `null` they are kept in memory; rows by SQLite, as everywhere.
 BACKENDS = {
-    "null": {"data": "null", "kv": "memory", "db": "null"},
+    "null": {"data": "null", "kv": "memory", "db": "memory"},
     "memory": {"data": "memory", "kv": "memory", "db": "memory"},
-    "posix+lmdb": {"data": "posix,path={}/objects", "kv": "lmdb,path={}/keys"},
-    "posix+rocksdb": {"data": "posix,path={}/objects", "kv": "rocksdb,path={}/keys"},
+    "posix+lmdb": {"data": "posix,path={}/objects", "kv": "lmdb,path={}/keys", "db": "sqlite,path={}/tables"},
+    "posix+rocksdb": {
+        "data": "posix,path={}/objects",
+        "kv": "rocksdb,path={}/keys",
+        "db": "sqlite,path={}/tables",
+    },
 }
 
 
 def backends_of(name: str, there: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """What a server is to keep things in, by role. there: backends by role, of `run.has`. A role whose backend this
-    build lacks is left out where it is not needed.
+    build lacks is left out where it is that of tables.
 
     Raises
     ------
@@ -61,6 +67,56 @@ def backends_of(name: str, there: Mapping[str, Sequence[str]]) -> dict[str, str]
             "'sonde doctor' says what to install; --backend memory needs nothing",
         )
     return {role: text for role, text in wanted.items() if role not in lacking}
+
+
+def roles_of(addresses: Sequence[str], token_file: Path | None) -> set[str] | None:
+    """The roles that running servers have among them; None where they cannot be asked: the probe will say why."""
+    from sonde.store.client import connect
+
+    options: dict[str, Any] = {"auth": "token", "token_file": str(token_file)} if token_file else {}
+    try:
+        with connect(*addresses, connect_timeout_s=ASK_S, timeout_s=ASK_S, **options) as client:
+            return {role for server in client.status() for role in server.roles}
+    except SondeError:
+        return None
+
+
+def runnable(cases: Sequence[Case], roles: Collection[str] | None) -> tuple[list[Case], list[Warning], str]:
+    """Of the cases those that servers with these roles, and the HDF5 of this machine, can run.
+
+    roles: None where they are not known, and all are hoped for.
+
+    Returns the cases, a warning for each reason that others are left out, and the path of libhdf5 where it is needed.
+
+    Raises
+    ------
+    UsageError  store.no_case; EnvironmentFailure  store.no_hdf5: nothing is left.
+    """
+    kept = [case for case in cases if roles is None or set(ROLES.get(case.client, ("data",))) <= set(roles)]
+    notes = []
+    if out := [case for case in cases if case not in kept]:
+        clients = ", ".join(dict.fromkeys(CLIENT_NAMES[case.client] for case in out))
+        has = f"have only the role{'s' if len(roles or ()) != 1 else ''} {', '.join(sorted(roles or ()))}"
+        if not kept:
+            raise UsageError("store.no_case", f"nothing can be measured: the servers {has}", "see --backend")
+        evidence = f"{len(out)} cases ({clients}) are left out: the servers {has}"
+        notes.append(
+            Warning(
+                "store.cases_left_out",
+                evidence,
+                "give them the other roles; 'sonde doctor' says what is missing",
+            )
+        )
+    if not any(case.client in HDF5 for case in kept):
+        return kept, notes, ""
+    try:
+        return kept, notes, str(run_hdf5.library())
+    except EnvironmentFailure as error:
+        out, kept = kept, [case for case in kept if case.client not in HDF5]
+        if not kept:
+            raise
+        evidence = f"{len(out) - len(kept)} cases of HDF5 are left out: {error.what}"
+        return kept, [*notes, Warning("store.cases_left_out", evidence, error.hint)], ""
 
 
 @dataclass
@@ -116,8 +172,9 @@ class Servers:
             folder = (run_dir / f"server-{number}").resolve()
             self._folders.append(folder)
             folder.mkdir(mode=0o700)
-            for below in ("objects", "keys"):
-                (folder / below).mkdir(mode=0o700)
+            for text in self.backends.values():
+                if "path={}/" in text:
+                    (folder / text.rpartition("/")[2]).mkdir(mode=0o700)
         for role, text in self.backends.items():
             words += ["--backend", f"{role}={text.format(folder) if '{}' in text else text}"]
         # A session of its own: Ctrl-C reaches Sonde alone, which ends the probe first. When Sonde dies, however, its

@@ -63,7 +63,7 @@ OF_VARIANT: dict[str, Described] = {
     "options": Described(("variant",), "str", "", "how the variant differs from its transport's default"),
 }
 OF_CASE: dict[str, Described] = {
-    "client": Described(("case",), "str", "", "client: object, striped, item or kv"),
+    "client": Described(("case",), "str", "", f"client: {', '.join(CLIENT_NAMES)}"),
     "op": Described(("case",), "str", "", "operation"),
     "size": Described(("case",), "<i8", "B", "bytes of an operation"),
     "batch": Described(("case",), "<i8", "1", "operations of a batch"),
@@ -113,8 +113,10 @@ SUMMARY: dict[str, Described] = {
     "mean_rate": _cell("1/s", "all operations over all the time they took"),
     **_with_ends("ratio_to_tcp", "1", "rate over that of the variant tcp, epoch by epoch"),
     **_with_ends("ratio_to_raw", "1", "rate over that of the raw limit, epoch by epoch"),
+    **_with_ends("ratio_to_raw_ofi", "1", "rate over that of libfabric alone, epoch by epoch"),
     "pairs_tcp": _cell("1", "epochs in which both the cell and tcp were measured", "<i4"),
     "pairs_raw": _cell("1", "epochs in which both the cell and the raw limit were measured", "<i4"),
+    "pairs_raw_ofi": _cell("1", "epochs in which both the cell and libfabric alone were measured", "<i4"),
     "quantile": _of((*CELL, "share"), "s", "quantiles of the durations"),
     **{
         f"{stage}_time": _cell("s", f"{text}, median over bursts")

@@ -12,11 +12,13 @@ import xarray as xr
 from sonde.core.errors import Warning
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_size
-from sonde.store.plan import CLIENT_NAMES, TCP, Case
+from sonde.store.plan import CLIENT_NAMES, COUNTED, RAW_OFI, TCP, Case
 from sonde.store.schema import CAP, CONVERGED, DRIFT, NOT_MEASURED, UNDECIDED
 
 MATTERS = 0.05  # a ratio nearer to 1 is no difference
-MOST_COLUMNS = 7  # variants of a table that keeps to 80 columns
+MOST_COLUMNS = 6  # variants of a table that keeps to 80 columns
+MOST_WITH_INTERVALS = 5  # of one that keeps to a report's width
+WIDEST = 100.0  # an interval from one end to this many times as much tells nothing
 ENOUGH = 0.5  # share of cells with an interval below which a run says little
 MIB = float(1 << 20)
 NOTHING = "nothing that is beyond doubt faster than tcp"
@@ -60,6 +62,8 @@ def rows(summary: xr.Dataset) -> list[dict[str, Any]]:
                 continue
 
             def of(key: str, v: int = v, c: int = c) -> float | None:
+                if key not in summary:  # of a run that is older than this
+                    return None
                 value = float(summary[key].values[v, c])
                 return value if math.isfinite(value) else None
 
@@ -89,6 +93,8 @@ def rows(summary: xr.Dataset) -> list[dict[str, Any]]:
                     "ratio_to_tcp_ci": ends("ratio_to_tcp"),
                     "ratio_to_raw": of("ratio_to_raw"),
                     "ratio_to_raw_ci": ends("ratio_to_raw"),
+                    "ratio_to_raw_ofi": of("ratio_to_raw_ofi"),
+                    "ratio_to_raw_ofi_ci": ends("ratio_to_raw_ofi"),
                     "n": int(summary["n"].values[v, c]),
                     "epochs": int(summary["epochs"].values[v, c]),
                     "drift": bool(summary["status"].values[v, c] == DRIFT),
@@ -155,8 +161,13 @@ def lessons(summary: xr.Dataset) -> list[dict[str, Any]]:
             who = f"{what}, provider {provider}," if provider else what
             if lesson := _cost(summary, v, code, who):
                 out.append(lesson)
-    if lesson := _against_raw(summary):
-        out.append(lesson)
+    if TCP in names_of(summary):
+        told = _against(summary, names_of(summary).index(TCP), "raw", "a bare socket's")
+        out += [told] if told else []
+    fabric = limited_by(summary, RAW_OFI)
+    if fabric is not None:
+        told = _against(summary, fabric, "raw_ofi", "libfabric's own")
+        out += [told] if told else []
     return out
 
 
@@ -233,15 +244,27 @@ def _cost(summary: xr.Dataset, v: int, code: str, who: str) -> dict[str, Any] | 
     }
 
 
-def _against_raw(summary: xr.Dataset) -> dict[str, Any] | None:
-    """How far the storage system is from the bare socket."""
-    if TCP not in names_of(summary):
+def limited_by(summary: xr.Dataset, raw: str) -> int | None:
+    """The variant that a raw limit is the limit of: of a socket's tcp, of libfabric's one over the same provider."""
+    names = names_of(summary)
+    if raw != RAW_OFI:
+        return names.index(TCP) if TCP in names else None
+    if raw not in names:
         return None
-    v = names_of(summary).index(TCP)
+    provider = str(summary["provider"].values[names.index(raw)])
+    like = [v for v in styled(summary, "default") if str(summary["provider"].values[v]) == provider != ""]
+    return min(like, key=lambda v: names[v] != "ofi-rdm", default=None)
+
+
+def _against(summary: xr.Dataset, v: int, limit: str, whose: str) -> dict[str, Any] | None:
+    """How far the storage system is from the bare way. limit: "raw", "raw_ofi"; whose: of whose rate, in words."""
+    key = f"ratio_to_{limit}"
+    if key not in summary:
+        return None
     told = [
-        (case, float(summary["ratio_to_raw"].values[v, c]))
+        (case, float(summary[key].values[v, c]))
         for c, case in enumerate(cases_of(summary))
-        if case.client == "object" and case.depth == 1 and np.isfinite(summary["ratio_to_raw"].values[v, c])
+        if case.client == "object" and case.depth == 1 and np.isfinite(summary[key].values[v, c])
     ]
     if not told:
         return None
@@ -250,11 +273,11 @@ def _against_raw(summary: xr.Dataset) -> dict[str, Any] | None:
         ratios = sorted(ratio for case, ratio in told if (case.batch > 1) == many)
         if ratios:
             ends = _short(ratios[0]) if len(ratios) == 1 else f"{_short(ratios[0])} to {_short(ratios[-1])}"
-            parts.append(f"{ends} of a bare socket's rate in {name}")
+            parts.append(f"{ends} of {whose} rate in {name}")
     return {
-        "code": "store.against_raw",
-        "text": f"over tcp, objects reach {' and '.join(parts)}",
-        "evidence": {"cases": [{"case": case.spec, "ratio_to_raw": ratio} for case, ratio in told]},
+        "code": f"store.against_{limit}",
+        "text": f"over {label(summary, v)}, objects reach {' and '.join(parts)}",
+        "evidence": {"cases": [{"case": case.spec, key: ratio} for case, ratio in told]},
     }
 
 
@@ -326,44 +349,56 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
     return out
 
 
-def tables(summary: xr.Dataset) -> list[Table]:
-    """For each client what it moves by variant, and how that compares with tcp. They keep to 80 columns."""
+def tables(summary: xr.Dataset, intervals: bool = False) -> list[Table]:
+    """For each client what it moves by variant, and how that compares with tcp. They keep to 80 columns.
+
+    intervals: with those of 95 % in brackets; such tables are wider.
+    """
     out: list[Table] = []
     cases = cases_of(summary)
     for client in dict.fromkeys(case.client for case in cases):
         own = [c for c, case in enumerate(cases) if case.client == client and summary["n"].values[:, c].any()]
         if own:
-            out += _tables_of(summary, client, own)
+            out += _tables_of(summary, client, own, intervals)
     return out
 
 
-def _tables_of(summary: xr.Dataset, client: str, own: Sequence[int]) -> list[Table]:
+def _tables_of(summary: xr.Dataset, client: str, own: Sequence[int], intervals: bool) -> list[Table]:
     names, cases = names_of(summary), cases_of(summary)
-    kv = client == "kv"
     name = CLIENT_NAMES[client]
-    unit, key, factor = ("1000/s", "rate", 1e3) if kv else ("MiB/s", "throughput", MIB)
+    unit, key, factor = ("1000/s", "rate", 1e3) if client in COUNTED else ("MiB/s", "throughput", MIB)
+
+    def cell(v: int, c: int) -> str:
+        text = _short(float(summary[key].values[v, c]) / factor)
+        low, high = (float(summary[f"{key}_{end}"].values[v, c]) / factor for end in ("low", "high"))
+        told = intervals and 0 < low <= high <= WIDEST * low
+        return f"{text} ({_short(low)}–{_short(high)})" if told else text
+
+    most = MOST_WITH_INTERVALS if intervals else MOST_COLUMNS
     out = []
-    for first in range(0, len(names), MOST_COLUMNS):
-        shown = range(first, min(first + MOST_COLUMNS, len(names)))
-        rows = [
-            (_row(cases[c]), *(_short(float(summary[key].values[v, c]) / factor) for v in shown)) for c in own
-        ]
+    title = f"{name[0].upper()}{name[1:]}"
+    for shown in _parts([v for v in range(len(names)) if summary["n"].values[v, own].any()], most):
+        rows = [(_row(cases[c]), *(cell(v, c) for v in shown)) for c in own]
         head = ("operation", *(names[v] for v in shown))
-        out.append(Table(f"{name.capitalize()}: {unit}", head, rows, tuple(range(1, len(head)))))
+        note = "in brackets: 95 % interval, where one is known" if intervals else ""
+        out.append(Table(f"{title}: {unit}", head, rows, tuple(range(1, len(head))), note))
     compared = [
         v
         for v in range(len(names))
         if names[v] != TCP and np.isfinite(summary["ratio_to_tcp"].values[v, own]).any()
     ]
-    for first in range(0, len(compared), MOST_COLUMNS):
-        part = compared[first : first + MOST_COLUMNS]
+    for part in _parts(compared, MOST_COLUMNS):
         rows = [(_row(cases[c]), *(_compared(summary, v, c) for v in part)) for c in own]
         head = ("operation", *(names[v] for v in part))
         note = "~ beside a ratio: its 95 % interval holds 1, or there is none"
-        out.append(
-            Table(f"{name.capitalize()}: rate over that of tcp", head, rows, tuple(range(1, len(head))), note)
-        )
+        out.append(Table(f"{title}: rate over that of tcp", head, rows, tuple(range(1, len(head))), note))
     return out
+
+
+def _parts(variants: Sequence[int], most: int) -> list[Sequence[int]]:
+    """As many tables as are needed for `most` columns each, all of about as many."""
+    tables = -(-len(variants) // most)
+    return [part.tolist() for part in np.array_split(np.array(variants, int), tables)] if tables else []
 
 
 def _row(case: Case) -> str:

@@ -64,7 +64,12 @@ def made(
     """Records of a whole run: in each epoch a burst of each cell but those of `skip`, then a verdict `converged`."""
     rng = np.random.default_rng(seed)
     out = []
-    cells = [(v, c) for v in range(len(plan.variants)) for c in range(len(plan.cases)) if (v, c) not in skip]
+    cells = [
+        (v, c)
+        for v, variant in enumerate(plan.variants)
+        for c, case in enumerate(plan.cases)
+        if (v, c) not in skip and variant.takes(case)
+    ]
     for epoch in range(epochs):
         for k in rng.permutation(len(cells)):
             v, c = cells[k]
@@ -87,7 +92,7 @@ def write(path: Path, plan: Plan, records: np.ndarray, **header: Any) -> None:
         "cases": [case.spec for case in plan.cases],
         "epoch_length": EPOCH_LENGTH,
         "connected": [True] * len(plan.variants),
-        "providers": ["shm" if v.name == "ofi-rdm" else "" for v in plan.variants],
+        "providers": ["shm" if v.name in ("ofi-rdm", "raw-ofi") else "" for v in plan.variants],
         "details": [f"the way of {v.name}" for v in plan.variants],
     }
     writer = _core.BlockWriter(str(path), json.dumps(head | header), RECORD.itemsize, 64)

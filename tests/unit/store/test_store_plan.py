@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sonde.core.errors import UsageError
 from sonde.store.plan import (
     DEFAULT_VARIANTS,
+    HDF5,
     MOST_AT_ONCE,
     OPERATIONS,
     VARIANTS,
@@ -46,15 +49,29 @@ class TestCases:
         cases = default_cases()
         assert len(set(cases)) == len(cases)
         assert not any(case.refused() for case in cases)
+        singles = {
+            "db": {(4096, 1)},
+            "dataset": {(4096, 1), (4 << 20, 1)},
+            "attribute": {(64, 1)},
+        }
+        every = {(64, 1), (4096, 1), (65536, 1), (4 << 20, 1)}
         for client, ops in OPERATIONS.items():
             for op in ops:
                 own = {(case.size, case.batch) for case in cases if (case.client, case.op) == (client, op)}
-                assert {(64, 1), (4096, 1), (65536, 1), (4 << 20, 1)} <= own
-                assert (4096, 1000 if client == "kv" else 10_000) in own
+                assert singles.get(client, every) <= own
+                batch = 10_000 if client in ("object", "striped", "item") else 1000
+                assert (64 if client == "attribute" else 4096, batch) in own
 
     def test_a_client_alone_means_all_it_can_do(self):
         assert read_operations("kv,object.read") == [("kv", "put"), ("kv", "get"), ("object", "read")]
         assert len(read_operations("all")) == sum(map(len, OPERATIONS.values()))
+
+    def test_hdf5_means_datasets_and_attributes(self):
+        assert read_operations("hdf5") == [
+            ("dataset", "write"), ("dataset", "read"), ("attribute", "write"), ("attribute", "read")
+        ]  # fmt: skip
+        with pytest.raises(UsageError, match="nearest: hdf5"):
+            read_operations("hfd5")
 
     def test_a_misspelt_operation_names_the_nearest(self):
         with pytest.raises(UsageError, match=r"object\.wriet.*nearest: object\.write"):
@@ -85,6 +102,11 @@ class TestCases:
             (Case("object", "write", 1, 1, 1025), "1024"),
             (Case("kv", "put", 17 << 20), "16 MiB"),
             (Case("kv", "put", 65536, 1000), "32 MiB"),
+            (Case("db", "insert", 63), "64 B"),
+            (Case("db", "query", 17 << 20), "16 MiB"),
+            (Case("db", "update", 65536, 1000), "32 MiB"),
+            (Case("attribute", "write", 9 << 20), "8 MiB"),
+            (Case("dataset", "read", 64, 1, 2), "one operation under way"),
         ],
     )
     def test_limits_of_the_probe_are_known_before_it_starts(self, case, why):
@@ -98,7 +120,19 @@ class TestVariants:
     def test_with_libfabric_all_usual_ones_are(self):
         found = choose_variants((), ["tcp", "ofi-msg", "ofi-rdm", "ofi-rma"])
         assert [v.name for v in found] == list(DEFAULT_VARIANTS)
-        assert found[2].spec == "plain=tcp,nodelay=no,gather=no,clients=object"
+        assert found[3].spec == "plain=tcp,nodelay=no,gather=no,clients=object"
+
+    @pytest.mark.parametrize("name", ["raw", "raw-ofi", "raw-ofi/tcp", "mine=raw-ofi,provider=net"])
+    def test_a_raw_limit_has_messages_and_no_calls_of_hdf5(self, name):
+        (variant,) = choose_variants((name,), [])
+        assert variant.style == "raw"
+        assert variant.takes(Case("db", "insert", 64))
+        assert not any(variant.takes(Case(client, "write", 64)) for client in HDF5)
+        plan = Plan((variant, VARIANTS["tcp"]), (Case("dataset", "write", 64), Case("kv", "put", 64)))
+        assert plan.cells == 3
+        first, second = (row["clients"] for row in plan.document()["variants"])
+        assert set(OPERATIONS) - set(first) == set(HDF5)
+        assert second == []
 
     def test_a_list_may_be_given_at_once_or_again(self):
         assert choose_variants(("raw,tcp", "plain"), []) == tuple(
@@ -189,6 +223,9 @@ class TestPlan:
         assert [value for name, value in pairs if name == "--server"] == ["127.0.0.1:1", "127.0.0.1:2"]
         assert [value for name, value in pairs if name == "--variant"] == [v.spec for v in plan.variants]
         assert [value for name, value in pairs if name == "--case"] == [c.spec for c in plan.cases]
+        assert "--hdf5" not in words
+        with_hdf5 = replace(plan, hdf5="/lib/libhdf5.so").argv("/run", 3.0, [])
+        assert with_hdf5[with_hdf5.index("--hdf5") + 1] == "/lib/libhdf5.so"
         assert {("--dir", "/run"), ("--seed", "9"), ("--auth", "token"), ("--safety", "network")} <= set(
             pairs
         )

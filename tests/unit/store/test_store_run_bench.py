@@ -14,7 +14,7 @@ from sonde.core.events import NullProgress
 from sonde.core.launch.process import Ending
 from sonde.store import run_bench
 from sonde.store.plan import Case, Plan, choose_variants
-from sonde.store.run_bench import MOST_FAILED, Listener, Request, Servers, backends_of
+from sonde.store.run_bench import MOST_FAILED, Listener, Request, Servers, backends_of, runnable
 from watching import wait_for
 
 HAS = {"data": ["null", "memory", "posix"], "kv": ["null", "memory", "lmdb"], "db": ["null"]}
@@ -52,9 +52,11 @@ def run_dir(tmp_path) -> Path:
 
 class TestBackends:
     def test_with_null_keys_are_kept_in_memory_all_the_same(self):
-        assert backends_of("null", HAS) == {"data": "null", "kv": "memory", "db": "null"}
+        all_there = HAS | {"db": ["null", "memory", "sqlite"]}
+        assert backends_of("null", all_there) == {"data": "null", "kv": "memory", "db": "memory"}
+        assert backends_of("posix+lmdb", all_there)["db"] == "sqlite,path={}/tables"
 
-    def test_tables_may_lack_a_backend_for_nothing_here_needs_them(self):
+    def test_tables_may_lack_a_backend_and_are_left_out(self):
         assert backends_of("memory", HAS) == {"data": "memory", "kv": "memory"}
 
     def test_a_misspelt_name_names_the_nearest(self):
@@ -67,11 +69,72 @@ class TestBackends:
         assert told.value.code == "store.unknown_backend"
 
 
+class TestRunnable:
+    CASES = (Case("object", "write", 64), Case("db", "query", 64), Case("dataset", "read", 64))
+    ALL = ("data", "kv", "db")
+
+    @pytest.fixture
+    def library(self, monkeypatch):
+        """library(path): what is found; without one nothing is."""
+
+        def found(path: str | None) -> None:
+            def look() -> Path:
+                if path is None:
+                    raise EnvironmentFailure("store.no_hdf5", "there is none", "install one")
+                return Path(path)
+
+            monkeypatch.setattr(run_bench.run_hdf5, "library", look)
+
+        return found
+
+    def test_what_is_there_is_run(self, library):
+        library("/lib/libhdf5.so")
+        assert runnable(self.CASES, self.ALL) == (list(self.CASES), [], "/lib/libhdf5.so")
+        assert runnable(self.CASES, None)[0] == list(self.CASES)  # of servers that could not be asked
+
+    def test_nobody_looks_for_hdf5_where_no_case_needs_it(self, monkeypatch):
+        def never() -> Path:
+            raise AssertionError
+
+        monkeypatch.setattr(run_bench.run_hdf5, "library", never)
+        assert runnable(self.CASES[:2], self.ALL) == (list(self.CASES[:2]), [], "")
+
+    def test_without_hdf5_one_warning_says_what_to_install(self, library):
+        library(None)
+        kept, (warning,), path = runnable(self.CASES, self.ALL)
+        assert kept == list(self.CASES[:2])
+        assert (warning.code, warning.hint, path) == ("store.cases_left_out", "install one", "")
+        assert "1 cases of HDF5 are left out: there is none" in warning.evidence
+
+    def test_without_hdf5_and_nothing_else_asked_for_it_is_an_error(self, library):
+        library(None)
+        with pytest.raises(EnvironmentFailure) as told:
+            runnable(self.CASES[2:], self.ALL)
+        assert told.value.code == "store.no_hdf5"
+
+    def test_a_role_that_is_lacking_costs_its_own_cases(self, library):
+        library("/lib/libhdf5.so")
+        kept, (warning,), _ = runnable(self.CASES, ("data", "kv"))
+        assert kept == [self.CASES[0], self.CASES[2]]
+        assert "(database)" in warning.evidence
+        assert "data, kv" in warning.evidence
+        kept, (warning,), path = runnable(self.CASES, ("data",))
+        assert (kept, path) == ([self.CASES[0]], "")
+        assert "the role data" in warning.evidence
+
+    def test_no_role_for_anything_is_an_error(self):
+        with pytest.raises(UsageError) as told:
+            runnable(self.CASES[1:2], ("data",))
+        assert told.value.code == "store.no_case"
+
+
 class TestServers:
     def test_they_live_as_long_as_the_run_and_their_folders_too(self, server, run_dir):
         server(SERVER)
         died: list[SondeError] = []
-        servers = Servers(2, {"data": "posix,path={}/objects", "kv": "lmdb,path={}/keys"}, died.append)
+        servers = Servers(
+            2, {"data": "posix,path={}/objects", "kv": "lmdb,path={}/keys", "db": "memory"}, died.append
+        )
         with servers.working(run_dir):
             assert servers.addresses == ["127.0.0.1:7"] * 2
             for number in range(2):

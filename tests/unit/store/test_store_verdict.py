@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from bench_runs import made, summary_of, variants
 
 from sonde.core.outcome import Table
 from sonde.store import figures, limits, verdict
-from sonde.store.plan import Case, Plan, default_cases
+from sonde.store.plan import Case, Plan, choose_variants, default_cases
 
 CASES = (
     Case("object", "write", 4096),
@@ -78,6 +79,32 @@ class TestLessons:
         (raw,) = [lesson for lesson in verdict.lessons(summary) if lesson["code"] == "store.against_raw"]
         assert np.allclose([row["ratio_to_raw"] for row in raw["evidence"]["cases"]], 0.5, rtol=0.02)
 
+    def test_bare_libfabric_is_the_measure_of_the_variant_over_its_provider(self, tmp_path):
+        names = ("raw-ofi", "tcp", "ofi-msg", "ofi-rdm")
+        some = Plan(variants(*names), CASES[:2])
+        found = summary_of(tmp_path, some, made(some, lambda v, c, e: (1e-5, 2e-5, 3e-5, 4e-5)[v], 8))
+        (lesson,) = [one for one in verdict.lessons(found) if one["code"] == "store.against_raw_ofi"]
+        assert lesson["text"].startswith("over ofi-rdm (shm), objects reach 0.2")
+        assert "libfabric's own rate" in lesson["text"]
+        assert np.allclose([row["ratio_to_raw_ofi"] for row in lesson["evidence"]["cases"]], 0.25, rtol=0.02)
+        told = {row["name"]: row["ratio_to_raw_ofi"] for row in verdict.rows(found) if row["op"] == "write"}
+        assert told["tcp"] == pytest.approx(0.5, rel=0.02)
+        assert told["raw-ofi"] is None
+
+    def test_bare_libfabric_over_a_provider_that_no_variant_has_measures_nobody(self, tmp_path):
+        some = Plan(variants("raw-ofi", "tcp", "ofi-msg"), CASES[:1])
+        found = summary_of(tmp_path, some, made(some, lambda v, c, e: 2e-5, 8))
+        assert verdict.limited_by(found, "raw-ofi") is None
+        assert not [one for one in verdict.lessons(found) if one["code"] == "store.against_raw_ofi"]
+        figures.by_size(found)  # and yet is drawn
+
+    def test_a_run_from_before_there_was_that_limit_is_still_told(self, summary):
+        old = summary.drop_vars([name for name in summary if "raw_ofi" in name])
+        assert {row["ratio_to_raw_ofi"] for row in verdict.rows(old)} == {None}
+        assert [one["code"] for one in verdict.lessons(old)] == [
+            one["code"] for one in verdict.lessons(summary)
+        ]
+
     def test_a_difference_that_is_not_beyond_doubt_is_none(self, tmp_path):
         few = Plan(variants("tcp", "ofi-rdm"), CASES[:1])
         records = made(few, lambda v, c, e: 2e-5 * (0.8 if v else 1.0), 3)  # three epochs have no interval
@@ -141,21 +168,52 @@ def width(table: Table) -> int:
 
 class TestTables:
     def test_they_keep_to_80_columns(self, tmp_path):
-        every = Plan(variants(*NAMES), tuple(default_cases()))
+        every = Plan(choose_variants((), ["tcp", "ofi-msg", "ofi-rdm", "ofi-rma"]), tuple(default_cases()))
 
         def real(variant: int, case: int, epoch: int) -> float:
             of = every.cases[case]
-            slow = {"plain": 0.0437, "thesis": 0.0031}.get(NAMES[variant], 2e-5)
+            slow = {"plain": 0.0437, "thesis": 0.0031}.get(every.variants[variant].name, 2e-5)
             return slow + of.batch * of.depth * (1e-7 + of.size / 2.3e9)
 
         told = verdict.tables(summary_of(tmp_path, every, made(every, real, 2)))
-        assert [table.title.partition(":")[0] for table in told[::2]] == [
+        assert list(dict.fromkeys(table.title.partition(":")[0] for table in told)) == [
             "Object",
             "Key-value",
             "Item",
             "Distributed object",
+            "HDF5 dataset",
+            "HDF5 attribute",
+            "Database",
         ]
         assert max(map(width, told)) <= 80
+
+    def test_columns_are_the_variants_that_were_measured(self, tmp_path):
+        cases = (Case("object", "write", 64), Case("db", "query", 64), Case("dataset", "read", 64))
+        every = Plan(choose_variants((), ["tcp", "ofi-rdm"]), cases)
+        told = verdict.tables(summary_of(tmp_path, every, made(every, lambda v, c, e: 3e-5, 2)))
+        columns = {table.title: list(table.columns[1:]) for table in told}
+        assert columns["Object: MiB/s"] == ["raw", "raw-ofi", "tcp", "plain", "ofi-rdm"]
+        assert columns["Database: 1000/s"] == ["raw", "raw-ofi", "tcp", "ofi-rdm"]
+        assert columns["HDF5 dataset: MiB/s"] == ["tcp", "ofi-rdm"]
+        assert columns["HDF5 dataset: rate over that of tcp"] == ["ofi-rdm"]
+
+    def test_in_a_report_they_have_intervals(self, summary):
+        (table, *_) = verdict.tables(summary, intervals=True)
+        cell = table.rows[0][table.columns.index("tcp")]
+        middle, low, high = map(float, re.fullmatch(r"([\d.]+) \(([\d.]+)–([\d.]+)\)", cell).groups())
+        assert low <= middle <= high
+        assert middle == pytest.approx(4096 / 2e-5 / 2**20, rel=0.02)
+        assert "95 %" in table.note
+
+    def test_an_interval_that_tells_nothing_is_not_shown(self, summary):
+        wide = summary.copy(deep=True)
+        where = NAMES.index("tcp"), 0
+        wide["throughput_high"].values[where] = 1e20
+        (table, *_) = verdict.tables(wide, intervals=True)
+        assert re.fullmatch(r"[\d.]+", table.rows[0][table.columns.index("tcp")])
+        wide["median_high"].values[where] = 1e20
+        (known,) = [fact for fact in figures.facts(wide) if fact.name == "known to"]
+        assert known.note == "the worst cell hardly at all"
 
     def test_a_ratio_that_may_be_1_is_marked(self, summary):
         table = next(t for t in verdict.tables(summary) if t.title.startswith("Object: rate over"))
@@ -168,7 +226,9 @@ class TestTables:
     def test_more_variants_than_a_table_holds_make_another(self, tmp_path):
         many = Plan((*variants(*NAMES), *variants("thesis-tcp")), CASES[:1])
         told = verdict.tables(summary_of(tmp_path, many, made(many, lambda v, c, e: 3e-5, 2)))
-        assert len([t for t in told if t.title == "Object: MiB/s"]) == 2
+        of_rates = [t for t in told if t.title == "Object: MiB/s"]
+        assert [len(t.columns) for t in of_rates] == [5, 5]  # of about as many columns each
+        assert [name for t in of_rates for name in t.columns[1:]] == [*NAMES, "thesis-tcp"]
 
     def test_one_case_in_full(self, summary):
         table = verdict.case_table(summary, 0)
@@ -209,7 +269,7 @@ class TestFigures:
 
         made_ = figures.figures(summary)
         assert [figure.id for figure in made_] == [
-            "store-size", "store-operations", "store-ratio", "store-latency", "store-stages"
+            "store-size", "store-clients", "store-operations", "store-ratio", "store-latency", "store-stages"
         ]  # fmt: skip
         for figure in made_:
             prepare.check(figure)
@@ -225,6 +285,39 @@ class TestFigures:
         assert np.isnan(at["y"].values[0]).all()  # the raw limit is a line only
         assert len(set(points["hue"].values)) == len(NAMES) - 1
         assert at["y"].values[1] == pytest.approx([64 / 2e-5 / 2**20, 4096 / 2e-5 / 2**20], rel=0.01)
+
+    def test_a_raw_limit_lies_pale_beneath_the_variant_whose_limit_it_is(self, tmp_path):
+        names = ("raw", "raw-ofi", "tcp", "ofi-msg", "ofi-rdm")
+        two = Plan(variants(*names), (Case("object", "write", 64), Case("object", "write", 4096)))
+        data = figures.by_size(summary_of(tmp_path, two, made(two, lambda v, c, e: 1e-5, 3))).data
+        lines = data.isel(series=(data["style"] == "line").values)
+        hue = dict(zip(names, lines["hue"].values))
+        assert hue["raw"] == hue["tcp"]
+        assert hue["raw-ofi"] == hue["ofi-rdm"]
+        assert len(set(hue.values())) == 3
+        assert list(lines["tone"].values) == [1, 1, 0, 0, 0]
+        assert [str(key) for key in lines["key"].values[:2]] == [
+            "raw: a socket alone", "raw-ofi: libfabric alone"
+        ]  # fmt: skip
+
+    def test_of_a_client_writes_and_reads_single_and_in_batches_stand_together(self, tmp_path):
+        cases = (
+            Case("db", "insert", 4096), Case("db", "query", 4096), Case("db", "update", 4096),
+            Case("dataset", "write", 4 << 20), Case("dataset", "write", 4096, 1000),
+            Case("object", "read", 64), Case("object", "read", 4096, 1, 16),
+        )  # fmt: skip
+        some = Plan(variants("raw", "tcp"), cases)
+        data = figures.by_client(summary_of(tmp_path, some, made(some, lambda v, c, e: 1e-3, 3))).data
+        assert list(data["series"].values) == ["write", "read", "update", "write, batch"]
+        assert list(data["bar"].values) == ["raw", "tcp"]
+        assert list(data["client"].values) == [
+            "database, 4 KiB",
+            "HDF5 dataset, 4 MiB",
+            "HDF5 dataset, 4 KiB",
+        ]
+        large = data["y"].sel(client="HDF5 dataset, 4 MiB", series="write")
+        assert float(large.sel(bar="tcp")) == pytest.approx(4000, rel=0.02)
+        assert np.isnan(float(large.sel(bar="raw")))
 
     def test_single_operations_and_batches_stand_side_by_side(self, summary):
         data = figures.by_operation(summary).data
