@@ -108,6 +108,7 @@ struct OfiLink::Measure {
   Memory memory;
   bool answered = false, read_done = false;
   MessageHeader answer;
+  std::int64_t copied_ns = 0;  ///< what it took to copy the data of the last answer
   Range range{};
   Context context;
 };
@@ -960,6 +961,11 @@ void OfiLink::answer_measure(Buffer& buffer) {
   if (kind == MessageKind::answer) {
     measure_->answer = buffer.header;
     if (buffer.header.flags && buffer.header.bytes == sizeof(Range)) std::memcpy(&measure_->range, buffer.at + header_bytes, sizeof(Range));
+    if (!buffer.header.flags && buffer.header.bytes <= measure_->memory.size) {
+      const std::int64_t begin = now_ns();
+      std::memcpy(measure_->memory.base, buffer.at + header_bytes, buffer.header.bytes);
+      measure_->copied_ns = now_ns() - begin;
+    }
     measure_->answered = true;
     return;
   }
@@ -996,16 +1002,19 @@ void OfiLink::serve() {
   if (stalled_) pump();
 }
 
-std::int64_t OfiLink::measure_rma(Deadline deadline) {
+Thresholds OfiLink::measure_rma(Deadline deadline) {
   static constexpr std::array<std::uint32_t, 4> sizes{16u << 10, 64u << 10, 256u << 10, 1u << 20};
   static constexpr int rounds = 12;
-  std::array<std::array<std::vector<std::int64_t>, 2>, sizes.size()> taken;
+  struct Taken {
+    std::vector<std::int64_t> used, placed, by_rma;
+  };
+  std::array<Taken, sizes.size()> taken;
   for (int round = 0; round < rounds; ++round)
     for (std::size_t s = 0; s < sizes.size(); ++s)
       for (std::uint32_t by_rma = 0; by_rma < 2; ++by_rma) {
         if (!by_rma && sizes[s] + header_bytes > agreement_.own_bytes) continue;
         Message* m = take_message(true);
-        if (!m || failure_ || !credit_left(true)) return -1;
+        if (!m || failure_ || !credit_left(true)) return {};
         const Ask ask{by_rma, sizes[s]};
         m->header.kind = static_cast<std::uint8_t>(MessageKind::ask);
         std::memcpy(m->slot + header_bytes, &ask, sizeof ask);
@@ -1022,31 +1031,41 @@ std::int64_t OfiLink::measure_rma(Deadline deadline) {
           }
           return true;
         };
-        if (!post(m) && stalled_ != m) return -1;
-        if (!until(measure_->answered)) return -1;
+        if (!post(m) && stalled_ != m) return {};
+        if (!until(measure_->answered)) return {};
         if (by_rma) {
           iovec piece{measure_->memory.base, sizes[s]};
           void* descriptor = measure_->memory.region.descriptor;
           ssize_t r;
           while ((r = port_->read(&piece, &descriptor, 1, measure_->range.address, measure_->range.key, &measure_->context)) == -FI_EAGAIN && !deadline.passed()) collect();
-          if (r != 0 || !until(measure_->read_done)) return -1;
+          if (r != 0 || !until(measure_->read_done)) return {};
         }
-        if (round) taken[s][by_rma].push_back(now_ns() - begin);  // the first round maps and faults
+        const std::int64_t all = now_ns() - begin;
+        if (!round) continue;  // the first round maps and faults
+        if (by_rma) {
+          taken[s].by_rma.push_back(all);
+        } else {
+          taken[s].placed.push_back(all);
+          taken[s].used.push_back(all - measure_->copied_ns);
+        }
       }
-  // From the largest size down: where reading is clearly faster, and at every larger size too.
-  std::int64_t from = -1;
-  for (std::size_t s = sizes.size(); s-- > 0;) {
-    auto& [by_message, by_rma] = taken[s];
-    if (by_message.empty()) continue;
-    // By the typical time and by the best: on a busy machine either alone is luck now and then.
-    const auto faster = [&](std::size_t rank) {
-      for (auto* v : {&by_message, &by_rma}) std::nth_element(v->begin(), v->begin() + static_cast<std::ptrdiff_t>(rank), v->end());
-      return static_cast<double>(by_rma[rank]) < 0.9 * static_cast<double>(by_message[rank]);
-    };
-    if (!faster(by_rma.size() / 2) || !faster(0)) break;
-    from = sizes[s];
-  }
-  return from;
+  const auto least = [&](std::vector<std::int64_t> Taken::* way) {
+    // From the largest size down: where reading is clearly faster, and at every larger size too.
+    std::int64_t from = -1;
+    for (std::size_t s = sizes.size(); s-- > 0;) {
+      auto &by_message = taken[s].*way, &by_rma = taken[s].by_rma;
+      if (by_message.empty()) continue;
+      // By the typical time and by the best: on a busy machine either alone is luck now and then.
+      const auto faster = [&](std::size_t rank) {
+        for (auto* v : {&by_message, &by_rma}) std::nth_element(v->begin(), v->begin() + static_cast<std::ptrdiff_t>(rank), v->end());
+        return static_cast<double>(by_rma[rank]) < 0.9 * static_cast<double>(by_message[rank]);
+      };
+      if (!faster(by_rma.size() / 2) || !faster(0)) break;
+      from = sizes[s];
+    }
+    return from;
+  };
+  return {least(&Taken::used), least(&Taken::placed)};
 }
 
 void OfiLink::end_measure() {

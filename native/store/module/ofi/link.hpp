@@ -60,6 +60,12 @@ struct BufferPlan {
 /// How many receives of what size: large ones where memory that is never touched costs nothing, small where it is pinned.
 BufferPlan plan_buffers(const Demands& demands, std::size_t frame_data);
 
+/// Least sizes from which the peer reads data by RMA faster than it takes it from messages; -1: it never does.
+struct Thresholds {
+  std::int64_t used = -1;    ///< where it lies, as a server does what is written
+  std::int64_t placed = -1;  ///< copied to its place, as a client does what it reads
+};
+
 class OfiLink final : public Link {
  public:
   OfiLink(std::unique_ptr<Port> port, Control& control, const LinkOptions& options, Sink& sink);
@@ -71,8 +77,8 @@ class OfiLink final : public Link {
   Result<void> prepare(const Agreement& agreement);
   /// Both ends say hello; after it the Link is open. Client and server call it at the same time.
   Result<void> greet(std::uint64_t token, Deadline deadline);
-  /// Client: least size from which reading by RMA is faster than messages; -1: it never is. The server must serve().
-  std::int64_t measure_rma(Deadline deadline);
+  /// Client: asks the server, which must serve(), for data both ways.
+  Thresholds measure_rma(Deadline deadline);
   /// Server: answers what measure_rma asks. One step, without waiting.
   void serve();
   Result<void> begin_measure();

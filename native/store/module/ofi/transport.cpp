@@ -226,14 +226,17 @@ class OfiTransport final : public Transport {
       if (auto ok = link->port().connect(std::as_bytes(std::span(&agreement.token, 1))); !ok) return give_up(ok.error());
       if (auto ok = await(control, link->port(), Event::connected, nullptr, deadline); !ok) return give_up(ok.error());
     }
+    std::int64_t answers_from = -1;
     if (flavour_ == Flavour::rma)
       if (auto ok = link->begin_measure(); !ok) return give_up(ok.error());
     if (auto ok = link->greet(agreement.token, deadline); !ok) return give_up(ok.error());
     if (flavour_ == Flavour::rma) {
-      link->set_rma_from(options.rma_from >= 0 ? options.rma_from : link->measure_rma(deadline));
+      const Thresholds from = options.rma_from >= 0 ? Thresholds{options.rma_from, options.rma_from} : link->measure_rma(deadline);
+      link->set_rma_from(from.used);
+      answers_from = from.placed;
       link->end_measure();
     }
-    if (auto ok = tell(control, {{"go", "1"}, {"rma_from", std::to_string(link->rma_from())}}); !ok) return broken(ok.error());
+    if (auto ok = tell(control, {{"go", "1"}, {"rma_from", std::to_string(answers_from)}}); !ok) return broken(ok.error());
     return std::unique_ptr<Link>(std::move(link));
   }
 
