@@ -18,6 +18,7 @@ constexpr std::size_t backlog_max = 4u << 20;   ///< answers that a slow reader 
 constexpr std::size_t backlog_low = 1u << 20;
 constexpr std::size_t queued_max = 8u << 20;    ///< frames of one connection that wait for a backend
 constexpr std::size_t turn_bytes = 8u << 20;    ///< read for one connection before others have their turn
+constexpr std::size_t turn_arena_bytes = 256u << 10;
 constexpr std::size_t mixed_reads_max = 64u << 20;
 
 bool writes(Code code) {
@@ -83,6 +84,7 @@ bool Session::ready() {
     receiving_ = !full;
     link_->receive(receiving_);
   }
+  turn_arena_.reset();
   if (!alive_ || upgrading_) return came;
   link_->flush();
   // That may have emptied what made it wait: no event would tell.
@@ -278,6 +280,11 @@ std::shared_ptr<Arena> Session::take_arena() {
   return arena;
 }
 
+std::shared_ptr<Arena> Session::turn_arena() {
+  if (!turn_arena_ || turn_arena_->used() > turn_arena_bytes) turn_arena_ = take_arena();
+  return turn_arena_;
+}
+
 void Session::request(const wire::Header& h, Bytes table, Bytes data) {
   const std::int64_t now = now_ns();
   std::uint32_t sum = wire::crc32c(table);
@@ -292,7 +299,9 @@ void Session::request(const wire::Header& h, Bytes table, Bytes data) {
     if (h.part != 0 || h.batch_ops == 0) return refuse({"store.bad_frame", "a message that does not begin with its first frame", ""}, true);
     message_ = std::make_shared<Message>();
     message_->header = h;
-    message_->arena = take_arena();
+    // Many small answers on their way at once would each hold memory of their own. A message in several frames may go on in a
+    // lane's thread: its memory is not shared.
+    message_->arena = h.flags & wire::more ? take_arena() : turn_arena();
     if (!lane || (h.safety == Safety::storage && !lane->caps().durable))
       message_->refused = Status::unsupported;
     else if (server_.stopping())

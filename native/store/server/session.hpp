@@ -97,6 +97,8 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   void answer(Message&, std::uint32_t index, const Op& op, const Outcome& outcome, const Emit&);
   void emit_reply(Message&, bool last, const Emit&);
   std::shared_ptr<Arena> take_arena();
+  /// For a message of one frame: the same for all of a turn, up to a size.
+  std::shared_ptr<Arena> turn_arena();
   /// Of the pool, which belongs to the reactor's thread, or a new one.
   std::shared_ptr<Arena> take_fresh(bool pooled) { return pooled ? take_arena() : std::make_shared<Arena>(16u << 10); }
   bool needs_sync(Message& message) const;
@@ -132,6 +134,7 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   Scratch scratch_;
   std::vector<wire::Record> records_;
   std::vector<std::shared_ptr<Arena>> arenas_;
+  std::shared_ptr<Arena> turn_arena_;
 };
 
 }  // namespace sonde::store
