@@ -7,8 +7,8 @@
 ///
 /// A sleep that ended soon would have been better spent looking: the time to look doubles, up to `most_ns`. A look that found
 /// nothing shortens it by a quarter. Between looks the core is offered to others; when it comes back late, and the kernel counts
-/// that somebody else had it, there is no looking for a rest, which is longer each time that it was too short. Where only the hypervisor took it, a sleep would be no better:
-/// waking a halted virtual processor takes longest just then.
+/// that somebody else had it, there is no looking for a rest, which is longer each time that it was too short. Where only
+/// the hypervisor took it, a sleep would be no better: waking a halted virtual processor takes longest just then.
 
 #include <sched.h>
 #include <sys/resource.h>

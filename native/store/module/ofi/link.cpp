@@ -31,6 +31,7 @@ constexpr std::int64_t linger_ns = 250'000'000;
 constexpr std::int64_t recent_ns = 1'000'000'000;
 constexpr std::int64_t bell_poll_first_ns = 10'000'000, bell_poll_most_ns = 50'000'000;
 constexpr unsigned look_every = 256;
+constexpr std::int64_t untold_most_ns = 5'000'000;
 /// Sleeping without a descriptor ends with a message over the Control: worth a longer look before it.
 constexpr SpinPolicy bell_spin{.most_ns = 100'000};
 
@@ -1165,8 +1166,15 @@ bool OfiLink::arm() {
   }
   if (!asleep_told_) {
     asleep_told_ = say(MessageKind::asleep);
-    // A peer that does not know of a sleep ends it only by chance.
-    if (!asleep_told_ || collect() || anything_to_deliver()) return false;
+    if (collect() || anything_to_deliver()) return false;
+    // A peer that does not know of a sleep ends it only by chance. One that takes nothing for so long is stopped, or means harm.
+    if (asleep_told_)
+      untold_ns_ = 0;
+    else if (const std::int64_t now = now_ns(); !untold_ns_)
+      untold_ns_ = now;
+    else if (now - untold_ns_ > untold_most_ns)
+      return true;
+    if (!asleep_told_) return false;
   }
   return true;
 }
