@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import click
 from sonde.cli.commands import root
 from sonde.cli.console import Console, foreseen
 from sonde.cli.faults import fault_of
+from sonde.core import interrupt
 from sonde.core.outcome import Outcome
 
 
@@ -30,6 +32,16 @@ def age_s() -> float:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Runs a command line and returns its exit code. words: after the program's name; None: its own."""
+    if words is not None:  # the process is another's, and so are its signals
+        return _main(words)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored, and stays so
+        signal.signal(signal.SIGINT, interrupt.once)
+    code = _main(None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is said: a late Ctrl-C changes no exit code
+    return code
+
+
+def _main(words: Sequence[str] | None) -> int:
     loading_s = age_s() if words is None else 0.0  # else the process is another's
     words = list(sys.argv[1:] if words is None else words)
     if task := os.environ.get("_SONDE_COMPLETE"):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sonde.core import dataset, seal
 from sonde.core.errors import DataError, EnvironmentFailure, UsageError, typed
+from sonde.core.interrupt import put_off
 from sonde.core.launch import remains
 from sonde.data import rooms
 
@@ -38,7 +39,8 @@ def recover(run_dir: Path, out: Path | None = None, analyse: bool = True) -> lis
                     f"{path} is there already, and is not of this run{f' ({part})' if part else ''}",
                     f"choose another name: {typed('sonde', 'data', 'recover', run_dir, '-o', 'ELSEWHERE.nc')}",
                 )
-        return seal.seal(run_dir, target, schema, analyse=analyse, held=held)
+        with put_off(f"data: interrupted; {run_dir} is as it was") as asked:
+            return seal.seal(run_dir, target, schema, analyse=analyse, held=held, progress=asked.leave)
 
 
 def default_target(run_dir: Path) -> Path:

@@ -20,6 +20,7 @@ from sonde.core.errors import (
     typed,
 )
 from sonde.core.events import Event, Progress
+from sonde.core.interrupt import signals
 from sonde.core.launch import libexec, session
 from sonde.core.launch.process import Ending, ProbeProcess, without_log
 from sonde.noise.schema import NAME, SCHEMA
@@ -155,17 +156,20 @@ def measure(
             raise (session.interrupted("noise") if team.interrupted else _nothing(team.warnings))
         if isinstance(error, EnvironmentFailure) and len(team.endings) > 1:
             team.warnings.append(Warning(error.code, error.what, error.hint))
-        files = seal.seal(
-            run_dir,
-            request.out,
-            SCHEMA,
-            attrs={"stop_reason": team.stop_reason(), **known},
-            warnings=team.warnings,
-            held=held,
-        )
+        stop_reason = team.stop_reason()
+        with session.saving(run_dir, "noise") as asked:
+            files = seal.seal(
+                run_dir,
+                request.out,
+                SCHEMA,
+                attrs={"stop_reason": stop_reason, **known},
+                warnings=team.warnings,
+                held=held,
+                progress=asked.leave,
+            )
         if error is not None and not Path(error.log).is_file():
             without_log(error)  # the folder went when the dataset was whole
-    return Measured(files[0], team.stop_reason(), team.interrupted, error, team.ends)
+    return Measured(files[0], stop_reason, team.interrupted or asked.came, error, team.ends)
 
 
 class _Team:
@@ -246,7 +250,7 @@ def _run(request: Request, commands: Sequence[Sequence[str]], run_dir: Path, tea
     threads = [
         threading.Thread(target=follow, args=pair, daemon=True) for pair in zip(request.programs, processes)
     ]
-    with session.signals(ask), team.progress:
+    with signals(ask), team.progress:
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -8,7 +8,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -285,6 +285,54 @@ class TestInterrupted:
         assert told.value.hint == typed("sonde", "data", "recover", asked.run_dir)
         assert not session.nothing_in(asked.run_dir, None)
 
+    def test_ctrl_c_while_it_is_saved_waits_for_a_place_to_leave(self, job):
+        said: list[str] = []
+
+        def step(name: str) -> None:
+            said.append(name)
+            if name == "layout":
+                os.kill(os.getpid(), signal.SIGINT)
+                said.append("went on")
+
+        asked = job("start()\nmeasure()\nend()", schema=fakeroom.Lab(step))
+        with pytest.raises(Interrupted) as told:
+            session.run(asked, Listener())
+        assert "went on" in said
+        assert "analyse" not in said
+        assert told.value.hint == typed("sonde", "data", "recover", asked.run_dir)
+        assert not list(asked.out.parent.glob("*.part"))
+        assert len(seal.seal(asked.run_dir, asked.out, fakeroom.Lab())) == 1
+
+    def test_ctrl_c_when_the_rest_is_quick_gets_the_dataset(self, job):
+        def step(name: str) -> None:
+            if name == "analyse":
+                os.kill(os.getpid(), signal.SIGINT)
+
+        asked = job("start()\nmeasure()\nend()", schema=fakeroom.Lab(step))
+        measured = session.run(asked, Listener())
+        assert (measured.stop_reason, measured.interrupted, measured.error) == ("converged", True, None)
+        assert "median" in dataset.open(asked.out)["summary"]
+
+    def test_a_second_one_ends_the_process_at_once_and_says_where_the_samples_are(self, job, capfd):
+        def step(name: str) -> None:
+            for _ in range(2):
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        asked = job("start()\nmeasure()\nend()", schema=fakeroom.Lab(step))
+        child = os.fork()
+        if child == 0:
+            with suppress(BaseException):
+                session.run(asked, Listener())
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
+        assert typed("sonde", "data", "recover", asked.run_dir) in capfd.readouterr().err
+        assert len(seal.seal(asked.run_dir, asked.out, fakeroom.Lab())) == 1
+
+    def test_ranks_that_were_given_no_time_to_stop_are_not_blamed(self, job):
+        script = "start()\nmeasure()\nsay('ready')\nsay('ready')\ntime.sleep(600)"
+        measured = session.run(job(script), Listener())
+        assert (measured.stop_reason, measured.interrupted, measured.error) == ("interrupted", True, None)
+
     def test_the_room_may_ask_itself(self, job):
         listener = Listener()
         script = "start()\nmeasure()\nsay('enough')\nwait_for_stop()\nend('settled')"
@@ -330,7 +378,9 @@ class TestBeside:
         @contextmanager
         def server(run_dir: Path):
             (run_dir / "log").write_text("no room\n")
-            raise EnvironmentFailure("lab.server_failed", "the server did not start", log=str(run_dir / "log"))
+            raise EnvironmentFailure(
+                "lab.server_failed", "the server did not start", log=str(run_dir / "log")
+            )
             yield
 
         with pytest.raises(EnvironmentFailure) as told:

@@ -147,6 +147,7 @@ class ProbeProcess:
         self._asked: str | None = None  # why we ended it: "stopped" or "timeout"
         self._escalate_at: float | None = None
         self._escalated = 0
+        self._hurried = False  # by the user: ranks that had no time to stop are then not to blame
         self._ending: Ending | None = None
 
     # life
@@ -220,9 +221,10 @@ class ProbeProcess:
             return
         if self._asked is not None:
             self._escalate_at = 0.0
+            self._hurried = self._hurried or reason == "stopped"
             return
-        self._asked = reason
         self._escalate_at = time.monotonic() + self._grace_s
+        self._asked = reason
         assert self._child.stdin is not None
         with suppress(OSError, ValueError):  # it is gone already; wait() finds out how
             os.write(self._child.stdin.fileno(), b"stop\n")
@@ -356,6 +358,8 @@ class ProbeProcess:
 
     def _classify(self, status: int) -> Ending:
         log = self.own_log()
+        if self._escalated > 0 and self._hurried:
+            return Ending("killed", status)
         if self._escalated > 0:
             return Ending("timeout" if self._asked == "timeout" else "killed", status, self._not_answering())
         if self._asked == "killed":

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from sonde.core import provenance, seal
 from sonde.core.blocks import BlockFile
 from sonde.core.errors import DataError, EnvironmentFailure, Interrupted, SondeError, Warning, typed
 from sonde.core.events import Event, Progress
+from sonde.core.interrupt import PutOff, put_off, signals
 from sonde.core.launch.process import Ending, ProbeProcess, with_tail, without_log
 from sonde.core.launch.start import Start, mpi_environment, transport
 
@@ -222,17 +222,19 @@ def run(job: Job, listener: Listener) -> Measured:
         if error is not None and (listener.started is None or nothing_in(run_dir, listener.sample_kinds)):
             forget(run_dir)
             raise without_log(error)
-        files = seal.seal(
-            run_dir,
-            job.out,
-            schema,
-            attrs={"stop_reason": stop_reason} | _storable(listener.attrs),
-            warnings=listener.warnings,
-            held=held,
-        )
+        with saving(run_dir, listener.room) as asked:
+            files = seal.seal(
+                run_dir,
+                job.out,
+                schema,
+                attrs={"stop_reason": stop_reason} | _storable(listener.attrs),
+                warnings=listener.warnings,
+                held=held,
+                progress=asked.leave,
+            )
         if error is not None and not Path(error.log).is_file():
             without_log(error)  # the folder went when the dataset was whole
-    return Measured(files, stop_reason, listener.interrupted, error, listener.attrs)
+    return Measured(files, stop_reason, listener.interrupted or asked.came, error, listener.attrs)
 
 
 def listen(line: Sequence[str], run_dir: Path, listener: Listener, time_s: float, timeout_s: float) -> Ending:
@@ -315,12 +317,21 @@ def unless_interrupted(
             forget(run_dir)
             raise interrupted(room) from None
         if (run_dir / seal.RUN_FILE).exists():
-            raise Interrupted(
-                f"{room}.interrupted",
-                f"interrupted before the dataset was saved; what was measured is in {run_dir}",
-                typed("sonde", "data", "recover", run_dir),
-            ) from None
+            raise Interrupted(f"{room}.interrupted", _not_saved(run_dir), _recover(run_dir)) from None
         raise
+
+
+def saving(run_dir: Path, room: str) -> AbstractContextManager[PutOff]:
+    """Around `seal.seal`, whose `progress` is to call `leave`: a Ctrl-C waits for it, a second one does not."""
+    return put_off(f"{room}: {_not_saved(run_dir)}\n  hint: {_recover(run_dir)}")
+
+
+def _not_saved(run_dir: Path) -> str:
+    return f"interrupted before the dataset was saved; what was measured is in {run_dir}"
+
+
+def _recover(run_dir: Path) -> str:
+    return typed("sonde", "data", "recover", run_dir)
 
 
 def interrupted(room: str) -> Interrupted:
@@ -333,17 +344,3 @@ def interrupted(room: str) -> Interrupted:
 def _storable(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Truth values as 0 and 1: NetCDF attributes know no others."""
     return {name: int(value) if isinstance(value, bool) else value for name, value in facts.items()}
-
-
-@contextmanager
-def signals(handler: Callable[[int, Any], None]) -> Iterator[None]:
-    """SIGINT and SIGTERM go to `handler` meanwhile; only the main thread may ask for that."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, old in before.items():
-            signal.signal(number, old)
