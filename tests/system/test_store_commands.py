@@ -584,7 +584,7 @@ def test_a_get_that_is_ended_leaves_the_file_as_it_was(sonde, service, number):
 
 
 def test_a_timeout_is_told_and_the_client_goes_on(sonde):
-    with serving(sonde, "--memory") as running, connected(running, timeout_s=0.5) as client:
+    with serving(sonde, "--memory") as running, connected(running, timeout_s=4) as client:
         client.put("s", "k", b"v")
         os.kill(running.pid, signal.SIGSTOP)
         try:
