@@ -1,7 +1,5 @@
 #include "store/wire.hpp"
 
-#include <isa-l/crc.h>
-
 #include <bit>
 #include <cstring>
 
@@ -31,11 +29,6 @@ constexpr std::uint8_t bit_same_space = 0x80, bit_same_key = 0x40, record_flags 
 constexpr std::size_t padded(std::size_t n) { return (n + 7) & ~std::size_t{7}; }
 
 }  // namespace
-
-std::uint32_t crc32c(Bytes bytes, std::uint32_t seed) {
-  // ISA-L takes and gives the register; the checksum of the RFC is its complement on both sides.
-  return ~crc32_iscsi(reinterpret_cast<unsigned char*>(const_cast<std::byte*>(bytes.data())), static_cast<int>(bytes.size()), ~seed);
-}
 
 void encode(const Header& h, std::byte* out) {
   std::memset(out, 0, header_bytes);
