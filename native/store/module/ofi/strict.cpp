@@ -139,6 +139,7 @@ class StrictPort final : public Port {
     if (!descriptors || !begin(pieces, descriptors, n, context, real.data())) return -FI_EINVAL;
     spoil(pieces[0].iov_base, pieces[0].iov_len);
     const ssize_t result = finish(below_->send(pieces, real.data(), n, context, completes), context);
+    counted(pieces[0].iov_len, result);
     if (result == 0 && !completes) silent_.push_back(context);
     if (result == 0 && completes) {
       covers_[context] = std::move(silent_);
@@ -156,7 +157,9 @@ class StrictPort final : public Port {
     std::array<std::byte, 64> copy;
     std::memcpy(copy.data(), memory, bytes);
     spoil(copy.data(), bytes);
-    return below_->inject(copy.data(), bytes);
+    const ssize_t result = below_->inject(copy.data(), bytes);
+    counted(bytes, result);
+    return result;
   }
 
   ssize_t read(const iovec* pieces, void** descriptors, std::size_t n, std::uint64_t address, std::uint64_t key, Context* context) override {
@@ -222,7 +225,7 @@ class StrictPort final : public Port {
 
   /// The tenth message lies, in the field that a test chose: what a broken or hostile peer sends.
   void spoil(void* message, std::size_t bytes) {
-    if (lie_ == 0 || ++messages_ != 10 || bytes < sizeof(MessageHeader)) return;
+    if (lie_ == 0 || bytes < sizeof(MessageHeader) || messages_ != 9) return;
     MessageHeader header;
     std::memcpy(&header, message, sizeof header);
     switch (lie_) {
@@ -236,6 +239,9 @@ class StrictPort final : public Port {
     }
     std::memcpy(message, &header, sizeof header);
   }
+
+  /// One that the provider had no room for is sent again, and must lie again.
+  void counted(std::size_t bytes, ssize_t result) { messages_ += result == 0 && bytes >= sizeof(MessageHeader); }
 
   static Error refuse(const char* what) {
     const std::lock_guard lock(table_mutex);
