@@ -129,6 +129,8 @@ class Arena {
   explicit Arena(std::size_t chunk_bytes = 64u << 10, std::size_t limit_bytes = SIZE_MAX) : chunk_bytes_(chunk_bytes), limit_bytes_(limit_bytes) {}
   /// Whether n more bytes are within the limit of what one batch may read: a backend asks before it takes.
   bool fits(std::size_t n) const { return n <= limit_bytes_ - std::min(used_, limit_bytes_); }
+  /// From now on n more bytes and no more: a batch that shares its arena with others has a limit of its own.
+  void allow(std::size_t n) { limit_bytes_ = used_ + n; }
   /// n bytes, not initialised, aligned to 8. n = 0: empty.
   MutableBytes take(std::size_t n);
   Bytes copy(Bytes bytes);

@@ -132,7 +132,8 @@ struct Batch::Impl {
     Exchange exchange;
     std::shared_ptr<Connection> connection;
   };
-  std::vector<std::unique_ptr<Part>> parts;
+  std::vector<std::unique_ptr<Part>> parts, spare_parts;
+  std::vector<std::pair<Part*, std::size_t>> to;  ///< each part's server; while it starts
   bool started = false, finished = false;
   std::int64_t begin_ns = 0, end_ns = 0;
   Error failure;
@@ -176,7 +177,14 @@ struct Batch::Impl {
   }
 
   Part& part_of(Role role) {
-    auto part = std::make_unique<Part>();
+    std::unique_ptr<Part> part;
+    if (spare_parts.empty()) {
+      part = std::make_unique<Part>();
+    } else {
+      part = std::move(spare_parts.back());
+      spare_parts.pop_back();
+      part->exchange.clear();
+    }
     part->exchange.ops = ops;
     part->exchange.outcomes = outcomes;
     if (results.size() == parts.size()) results.push_back(std::make_unique<Arena>());
@@ -206,7 +214,7 @@ struct Batch::Impl {
       sound &= outcomes[k].status == Status::ok;
       outcomes[k].status = outcomes[k].status == Status::ok ? Status::pending : outcomes[k].status;
     }
-    std::vector<std::pair<Part*, std::size_t>> to;
+    to.clear();
     if (one && sound) {
       to.emplace_back(&part_of(first), static_cast<std::size_t>(targets[0]));
     } else {
@@ -604,6 +612,10 @@ void Batch::clear() {
   b.ops.clear();
   b.outcomes.clear();
   b.targets.clear();
+  for (auto& part : b.parts) {
+    part->connection.reset();
+    b.spare_parts.push_back(std::move(part));
+  }
   b.parts.clear();
   b.names.clear();
   for (auto& arena : b.results) arena->clear();

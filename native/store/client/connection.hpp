@@ -29,6 +29,19 @@ struct Exchange {
   bool failed = false;                   ///< the connection broke first
   std::atomic<bool> done = false;
 
+  /// For another message; vectors keep their memory.
+  void clear() {
+    ops = {};
+    outcomes = {};
+    places.clear();
+    got.clear();
+    room.clear();
+    begin_ns = serialise_ns = 0;
+    wait_us = backend_us = 0;
+    id = 0;
+    failed = false;
+    done.store(false, std::memory_order_relaxed);
+  }
   std::uint32_t size() const { return static_cast<std::uint32_t>(places.empty() ? ops.size() : places.size()); }
   std::uint32_t place(std::uint32_t index) const { return places.empty() ? index : places[index]; }
 };

@@ -50,6 +50,22 @@ std::string words(const Error& e) { return wire::encode_text({{"code", e.code}, 
 
 }  // namespace
 
+void Message::clear() {
+  header = {};
+  parts = part_out = data = 0;
+  arrived_ns = 0;
+  wait_ns = -1;
+  backend_ns = 0;
+  sync_all = queued = complete = false;
+  refused = Status::ok;
+  answers.clear();
+  segments.clear();
+  arena.reset();
+  failed = 0;
+  held.clear();
+  held_bytes = 0;
+}
+
 Session::Session(Reactor& reactor, int fd)
     : reactor_(reactor), server_(reactor.server()), tcp_(std::make_unique<TcpLink>(fd, server_.config().link, *this)), link_(tcp_.get()), since_ns_(now_ns()) {
   ++server_.metrics().connections;
@@ -269,6 +285,12 @@ bool Session::too_late(const Message& m) const {
   return m.header.timeout_ms && now_ns() - m.arrived_ns.load(std::memory_order_relaxed) > std::int64_t{m.header.timeout_ms} * 1'000'000;
 }
 
+std::shared_ptr<Message> Session::take_message() {
+  if (!spare_ || spare_.use_count() != 1) return std::make_shared<Message>();
+  spare_->clear();
+  return std::move(spare_);
+}
+
 std::shared_ptr<Arena> Session::take_arena() {
   for (auto& arena : arenas_)
     if (arena.use_count() == 1) {
@@ -297,7 +319,7 @@ void Session::request(const wire::Header& h, Bytes table, Bytes data) {
   Lane* lane = server_.lane(h.role);
   if (!message_) {
     if (h.part != 0 || h.batch_ops == 0) return refuse({"store.bad_frame", "a message that does not begin with its first frame", ""}, true);
-    message_ = std::make_shared<Message>();
+    message_ = take_message();
     message_->header = h;
     // Many small answers on their way at once would each hold memory of their own. A message in several frames may go on in a
     // lane's thread: its memory is not shared.
@@ -345,7 +367,11 @@ void Session::request(const wire::Header& h, Bytes table, Bytes data) {
     else
       ended = run_data(m, records_, data, position, scratch_, send, true);
     lane->leave();
-    if (ended) return finish_frame(message);
+    if (ended) {
+      finish_frame(message);
+      if (m.complete) spare_ = message;  // never in a lane's hands: this thread alone knows it
+      return;
+    }
     // The client has to take what was read before more is: the rest of this frame waits in memory of its own.
     hold(m, table, data, std::move(records_));
     records_ = {};
@@ -370,18 +396,10 @@ void Session::request(const wire::Header& h, Bytes table, Bytes data) {
   if (m.complete && m.parts == 1 && !m.queued && !outstanding && lane->try_enter()) {
     // The common case: one frame, executed where it lies.
     m.wait_ns = 0;
-    auto view = std::make_unique<Message::Held>();
-    view->data = data;
-    view->records = std::move(records_);
-    records_ = {};
-    m.held.push_back(std::move(view));
-    if (too_late(m)) {
-      refuse_all(m, Status::timed_out, send);
-    } else {
-      run_atomic(m, scratch_, send);
-    }
-    records_ = std::move(m.held[0]->records);
+    const FrameView frame{records_, data};
+    run_atomic(m, {&frame, 1}, scratch_, send);
     lane->leave();
+    spare_ = message;
     return;
   }
   hold(m, table, data, std::move(records_));
@@ -389,7 +407,7 @@ void Session::request(const wire::Header& h, Bytes table, Bytes data) {
   if (!m.complete) return;
   if (!m.queued && !outstanding && lane->try_enter()) {
     m.wait_ns = now_ns() - now;
-    run_atomic(m, scratch_, send);
+    run_held(m, scratch_, send);
     lane->leave();
     return;
   }
@@ -448,7 +466,7 @@ void Session::enqueue(std::shared_ptr<Message> message) {
       if (self->too_late(msg))
         self->refuse_all(msg, Status::timed_out, collect);
       else
-        self->run_atomic(msg, scratch, collect);
+        self->run_held(msg, scratch, collect);
       return;
     }
     Position position;
@@ -674,17 +692,24 @@ bool Session::run_data(Message& m, std::span<const wire::Record> records, Bytes 
   return true;
 }
 
-/// Executes a batch that is all or nothing, from the frames that its message holds.
-void Session::run_atomic(Message& m, Scratch& s, const Emit& emit) {
+void Session::run_held(Message& m, Scratch& s, const Emit& emit) {
+  s.frames.clear();
+  for (const auto& held : m.held) s.frames.push_back({held->records, held->data});
+  run_atomic(m, s.frames, s, emit);
+}
+
+/// Executes a batch that is all or nothing.
+void Session::run_atomic(Message& m, std::span<const FrameView> frames, Scratch& s, const Emit& emit) {
   Backend& backend = server_.lane(m.header.role)->backend();
   s.ops.assign(m.header.batch_ops, {});
-  std::vector<std::uint8_t> seen(m.header.batch_ops, 0);
+  s.seen.assign(m.header.batch_ops, 0);
+  auto& seen = s.seen;
   std::vector<std::vector<Bytes>> pieces;
   bool sound = true;
-  for (const auto& held : m.held) {
+  for (const FrameView& frame : frames) {
     std::size_t at = 0;
-    for (const auto& r : held->records) {
-      const Bytes part = held->data.subspan(at, r.data_bytes);
+    for (const auto& r : frame.records) {
+      const Bytes part = frame.data.subspan(at, r.data_bytes);
       at += r.data_bytes;
       Op& op = s.ops[r.index];
       if (!seen[r.index]) {
@@ -723,11 +748,13 @@ void Session::run_atomic(Message& m, Scratch& s, const Emit& emit) {
     for (auto& out : s.outcomes)
       if (out.status == Status::ok) out.status = Status::aborted;
   } else {
-    auto results = std::make_shared<Arena>(16u << 10, limit::atomic_batch_bytes);
+    // Pieces that were put together are no longer needed when they are written; what is read is, until it is sent.
+    auto results = pieces.empty() ? m.arena : std::make_shared<Arena>(16u << 10);
+    results->allow(limit::atomic_batch_bytes);
     const std::int64_t begin = now_ns();
     backend.execute(s.ops, m.header.safety, s.outcomes, *results);
     m.backend_ns += now_ns() - begin;
-    m.arena = results;  // what was written is no longer needed; what was read is
+    m.arena = std::move(results);
   }
   for (std::size_t k = 0; k < s.ops.size(); ++k) answer(m, static_cast<std::uint32_t>(k), s.ops[k], s.outcomes[k], emit);
   emit_reply(m, true, emit);

@@ -33,6 +33,15 @@ struct Message {
   };
   std::vector<std::unique_ptr<Held>> held;
   std::size_t held_bytes = 0;
+
+  /// For another message; vectors keep their memory.
+  void clear();
+};
+
+/// A frame's operations, where they lie.
+struct FrameView {
+  std::span<const wire::Record> records;
+  Bytes data;
 };
 
 /// How far the operations of a frame have been executed.
@@ -90,12 +99,18 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
     std::vector<Op> ops;
     std::vector<Outcome> outcomes;
     std::vector<std::uint32_t> indexes;
+    std::vector<std::uint8_t> seen;
+    std::vector<FrameView> frames;
   };
   bool run_data(Message&, std::span<const wire::Record>, Bytes data, Position&, Scratch&, const Emit&, bool bounded);
-  void run_atomic(Message&, Scratch&, const Emit&);
+  /// What is read goes into the message's arena, which may be shared with others of the turn.
+  void run_atomic(Message&, std::span<const FrameView> frames, Scratch&, const Emit&);
+  /// From the frames that the message holds.
+  void run_held(Message&, Scratch&, const Emit&);
   void refuse_all(Message&, Status, const Emit&);
   void answer(Message&, std::uint32_t index, const Op& op, const Outcome& outcome, const Emit&);
   void emit_reply(Message&, bool last, const Emit&);
+  std::shared_ptr<Message> take_message();
   std::shared_ptr<Arena> take_arena();
   /// For a message of one frame: the same for all of a turn, up to a size.
   std::shared_ptr<Arena> turn_arena();
@@ -120,6 +135,7 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   std::string client_, client_nonce_, nonce_, wanted_transport_;
 
   std::shared_ptr<Message> message_;                 ///< whose frames are coming in
+  std::shared_ptr<Message> spare_;                   ///< one that was dealt with in this thread, to be used again
   struct Job {
     std::shared_ptr<Message> message;
     std::unique_ptr<Message::Held> frame;

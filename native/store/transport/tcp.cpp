@@ -26,6 +26,7 @@ constexpr std::size_t usual_capacity = 512u << 10;  ///< a buffer that keeps fil
 constexpr std::size_t large_frame = 64u << 10;
 constexpr std::size_t large_first = 16u << 10;      ///< enough for header and table of most large frames
 constexpr std::size_t eager_bytes = 64u << 10;      ///< so much is held back by send() before it goes out by itself
+constexpr std::size_t eager_frames = 16;            ///< or so many: the peer has work while more of them are made
 
 void set_option(int fd, int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof value); }
 
@@ -238,7 +239,7 @@ void TcpLink::send(Outgoing frame) {
   for (const Segment& s : frame.segments) bytes += s.size();
   out_.push_back({std::move(frame), 0, bytes});
   out_bytes_ += bytes;
-  if (out_bytes_ >= eager_bytes) push();
+  if (out_bytes_ >= eager_bytes || (!full_ && out_.size() >= eager_frames)) push();
 }
 
 void TcpLink::flush() {
@@ -282,6 +283,7 @@ void TcpLink::push() {
     if (sent < 0) {
       if (errno == EINTR) continue;
       if (errno != EAGAIN) fail(lost("sending", errno));
+      full_ = true;
       return;
     }
     bytes_out_ += static_cast<std::uint64_t>(sent);
@@ -294,7 +296,8 @@ void TcpLink::push() {
       if (out.sent == out.bytes) out_.pop_front();
     }
     if (options_.cork && out_.empty()) set_option(fd_, IPPROTO_TCP, TCP_CORK, 0);
-    if (static_cast<std::size_t>(sent) < offered) return;  // the socket's buffer is full
+    full_ = static_cast<std::size_t>(sent) < offered;
+    if (full_) return;
   }
 }
 

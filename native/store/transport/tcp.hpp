@@ -71,6 +71,7 @@ class TcpLink final : public Link {
   LinkOptions options_;
   Sink* sink_;
   std::deque<Out> out_;
+  bool full_ = false;                               ///< the socket took less than it was offered last
   std::size_t out_bytes_ = 0;
 
   std::unique_ptr<std::byte[]> in_;
