@@ -5,36 +5,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <memory>
-#include <optional>
 #include <set>
 
 namespace sonde::noise {
 
 namespace {
-
-// A file of /proc as far as it fits; nullopt when it cannot be read, which for a process means that it is gone.
-std::optional<std::string> read_text(const std::string& path, std::size_t limit = 4096) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return std::nullopt;
-  std::string text(limit, '\0');
-  std::size_t have = 0;
-  for (ssize_t n; have < limit && (n = ::read(fd, text.data() + have, limit - have)) != 0;) {
-    if (n < 0) {
-      ::close(fd);
-      return std::nullopt;
-    }
-    have += static_cast<std::size_t>(n);
-  }
-  ::close(fd);
-  text.resize(have);
-  return text;
-}
 
 std::vector<pid_t> numbers_in(const std::string& folder) {
   std::vector<pid_t> out;
@@ -83,6 +65,27 @@ std::optional<double> process_clock_s(pid_t pid) {
 }
 
 }  // namespace
+
+std::optional<std::string> read_text(const std::string& path, std::size_t limit) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return std::nullopt;
+  std::string text;
+  std::size_t have = 0;
+  while (have < limit) {
+    if (have == text.size()) text.resize(std::min(limit, std::max<std::size_t>(2 * have, 4096)));
+    const ssize_t n = ::read(fd, text.data() + have, text.size() - have);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      ::close(fd);
+      return std::nullopt;
+    }
+    if (n == 0) break;
+    have += static_cast<std::size_t>(n);
+  }
+  ::close(fd);
+  text.resize(have);
+  return text;
+}
 
 Process read_process(pid_t pid) {
   Process out;

@@ -4,8 +4,10 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,6 +24,10 @@ struct Process {
   double children_s = 0;             ///< CPU of the children it has waited for, to a clock tick
   std::uint64_t rss_bytes = 0;
 };
+
+/// A file of /proc, its first `limit` bytes; nullopt when it cannot be read. Streams do not serve: the file of a process
+/// that goes between open and read fails with ESRCH, for which a stream's buffer throws.
+std::optional<std::string> read_text(const std::string& path, std::size_t limit = 4096);
 
 /// What /proc says of it; pid 0 when it is gone.
 Process read_process(pid_t pid);
