@@ -36,6 +36,18 @@ Process read_process(pid_t pid);
 /// those in `except`. Zombies are among them.
 std::vector<Process> descendants(pid_t root, const std::vector<pid_t>& except = {});
 
+/// A signal to this very process, not to one that has its number by now. False when it is gone, or with errno EPERM
+/// when it is another user's. Where the kernel has no pidfd (before 5.3) a process may still go after it was looked at.
+bool send_signal(const Process& process, int number);
+
+/// SIGKILL to every process of this machine that carries it, but for the caller; how many there were that could be sent it.
+int kill_carriers(std::string_view entry);
+
+/// A wait status in words: "exit status 3", "signal 9 (SIGKILL)".
+std::string status_text(int status);
+/// "signal 9 (SIGKILL)".
+std::string signal_text(int number);
+
 /// Thread ids of a process; none when it is gone.
 std::vector<pid_t> threads_of(pid_t pid);
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
@@ -57,6 +58,8 @@ AgentSpec spec_of(const std::string& command) {
 bool all_stopped(const std::vector<pid_t>& pids) {
   return !pids.empty() && std::all_of(pids.begin(), pids.end(), [](pid_t pid) { return busiest_state(pid) == 'T'; });
 }
+
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 bool is_there(const std::string& path) {
   struct stat found {};
@@ -263,7 +266,7 @@ TEST_CASE("an agent that dies later is noticed by usage, by pause and by resume"
     if (std::string(how) == "usage") {
       auto usage = keeper->usage();
       CHECK_FALSE(usage->alive);
-      CHECK(usage->death == "signal 9");
+      CHECK(usage->death == "signal 9 (SIGKILL)");
     } else {
       const auto done = std::string(how) == "pause" ? keeper->pause() : keeper->resume();
       REQUIRE_FALSE(done);
@@ -448,17 +451,93 @@ TEST_CASE("kill -9 of the keeper: the caller learns of it, and has ended what wa
   const Marked mark;
   auto keeper = Keeper::fork();
   REQUIRE(keeper);
-  REQUIRE(keeper->start(spec_of("(setsid sleep 1000 &); sleep 1000 & exec sleep 1000")));
+  REQUIRE(keeper->start(spec_of("echo all is well; (setsid sleep 1000 &); sleep 1000 & exec sleep 1000")));
   const std::string folder = keeper->usage()->folder;
   CHECK(mark.left().size() == 3);
   ::kill(keeper->pid(), SIGKILL);
   auto usage = keeper->usage();
   REQUIRE_FALSE(usage);
   CHECK(usage.error().code == "noise.agent_keeper_died");
+  CHECK(holds(usage.error().what, "died, with signal 9 (SIGKILL)"));
+  CHECK(holds(usage.error().hint, "short of memory"));
+  CHECK(holds(usage.error().hint, "the agent's log ends with\n    all is well"));
   CHECK(mark.left().empty());
   CHECK_FALSE(is_there(folder));
   CHECK(keeper->pause().error().code == "noise.agent_keeper_died");
   CHECK(keeper->stop());
+}
+
+TEST_CASE("a keeper that is told to end says by whom, also in the middle of a request") {
+  const Marked mark;
+  for (const bool asked : {false, true}) {
+    CAPTURE(asked);
+    auto keeper = Keeper::fork();
+    REQUIRE(keeper);
+    auto spec = spec_of(asked ? "kill -TERM $PPID; sleep 1000" : "sleep 1000");
+    if (asked) spec.ready = "file:{dir}/never";
+    const std::string who = "the agent's keeper (process " + std::to_string(keeper->pid()) + ") was told to end by signal 15 (SIGTERM) from ";
+    auto done = keeper->start(spec);
+    if (!asked) {
+      REQUIRE(done);
+      const pid_t pid = keeper->pid();
+      ::kill(pid, SIGTERM);
+      CHECK(soon([&] { return read_process(pid).state == 'Z'; }));
+      done = keeper->pause();
+    }
+    REQUIRE_FALSE(done);
+    CHECK(done.error().code == "noise.agent_keeper_died");
+    CHECK(holds(done.error().what, who + (asked ? "sh (" : "sonde-native-te (process " + std::to_string(::getpid()) + ")")));
+    CHECK(keeper->pid() == -1);
+    CHECK(mark.left().empty());
+  }
+}
+
+TEST_CASE("what a failing keeper wrote to its stderr is told") {
+  const Marked mark;
+  auto keeper = Keeper::fork();
+  REQUIRE(keeper);
+  auto spec = spec_of("echo 'free(): invalid pointer' > /proc/$PPID/fd/2; kill -KILL $PPID; sleep 1000");
+  spec.ready = "file:{dir}/never";
+  const auto done = keeper->start(spec);
+  REQUIRE_FALSE(done);
+  CHECK(done.error().code == "noise.agent_keeper_died");
+  CHECK(holds(done.error().hint, "it said\n    free(): invalid pointer"));
+  CHECK(mark.left().empty());
+}
+
+TEST_CASE("a keeper that does not answer is ended with its agent, and in which state it was is told") {
+  const Marked mark;
+  auto keeper = Keeper::fork();
+  REQUIRE(keeper);
+  auto spec = spec_of("(setsid sleep 1000 &); sleep 1000");
+  spec.grace_s = 0;
+  spec.ready_deadline_s = 0.5;
+  REQUIRE(keeper->start(spec));
+  ::kill(keeper->pid(), SIGSTOP);
+  const auto done = keeper->usage();
+  REQUIRE_FALSE(done);
+  CHECK(done.error().code == "noise.agent_keeper_silent");
+  CHECK(holds(done.error().what, "did not answer in time (state T) and was ended"));
+  CHECK(mark.left().empty());
+}
+
+TEST_CASE("a signal is for one process, not for the next that gets its number") {
+  const pid_t pid = ::fork();
+  if (pid == 0)
+    while (true) ::pause();
+  Process process = read_process(pid);
+  ++process.started_ticks;
+  errno = 0;
+  CHECK_FALSE(send_signal(process, SIGKILL));
+  CHECK(errno == ESRCH);
+  CHECK(read_process(pid).state != 'Z');
+  --process.started_ticks;
+  CHECK(send_signal(process, SIGKILL));
+  int status = 0;
+  REQUIRE(::waitpid(pid, &status, 0) == pid);
+  CHECK(status_text(status) == "signal 9 (SIGKILL)");
+  CHECK_FALSE(send_signal(process, SIGKILL));
+  CHECK(errno == ESRCH);
 }
 
 TEST_CASE("kill -9 of the caller: the keeper ends the agent, paused or not, and itself") {
