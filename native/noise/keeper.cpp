@@ -135,6 +135,7 @@ Result<Keeper> Keeper::fork() {
   };
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return failed("make a socket");
   const int words = ::memfd_create("sonde-keeper's stderr", MFD_CLOEXEC);  // without one it fails without a word
+  Roll roll;
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
   if (child < 0) {
@@ -148,16 +149,16 @@ Result<Keeper> Keeper::fork() {
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != parent) ::_exit(0);
     ::close(ends[0]);
-    keep(ends[1], words);
+    keep(ends[1], words, roll);
   }
   ::close(ends[1]);
-  return Keeper(child, ends[0], words);
+  return Keeper(child, ends[0], words, std::move(roll));
 }
 
 Keeper::Keeper(Keeper&& other) noexcept
     : pid_(std::exchange(other.pid_, -1)), socket_(std::exchange(other.socket_, -1)), words_(std::exchange(other.words_, -1)),
       grace_s_(other.grace_s_), ready_deadline_s_(other.ready_deadline_s_), log_path_(std::exchange(other.log_path_, {})),
-      log_start_(other.log_start_), folder_(std::exchange(other.folder_, {})) {}
+      log_start_(other.log_start_), roll_(std::move(other.roll_)), folder_(std::exchange(other.folder_, {})) {}
 
 Keeper& Keeper::operator=(Keeper&& other) noexcept {
   if (this != &other) {
@@ -169,6 +170,7 @@ Keeper& Keeper::operator=(Keeper&& other) noexcept {
     ready_deadline_s_ = other.ready_deadline_s_;
     log_path_ = std::exchange(other.log_path_, {});
     log_start_ = other.log_start_;
+    roll_ = std::move(other.roll_);
     folder_ = std::exchange(other.folder_, {});
   }
   return *this;
@@ -312,7 +314,12 @@ void Keeper::sweep() {
   if (folder_.empty()) return;
   const std::string entry = "SONDE_AGENT_DIR=" + folder_;
   const double until = now_s() + kill_deadline_s;
-  while (now_s() < until && kill_carriers(entry) > 0) sleep_until(now_s() + 5e-3);
+  while (now_s() < until) {
+    int left = kill_carriers(entry);
+    for (const auto& process : roll_.there()) left += send_signal(process, SIGKILL) ? 1 : 0;
+    if (left == 0) break;
+    sleep_until(now_s() + 5e-3);
+  }
   remove_folder(folder_);
   folder_.clear();
 }

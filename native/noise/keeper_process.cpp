@@ -88,7 +88,9 @@ class Cores {
 
 class KeeperProcess {
  public:
-  KeeperProcess(int socket, int stderr_fd) : socket_(socket), self_(::getpid()) { settle_in(stderr_fd); }
+  KeeperProcess(int socket, int stderr_fd, Roll& roll) : socket_(socket), self_(::getpid()), roll_(roll) {
+    settle_in(stderr_fd);
+  }
 
   [[noreturn]] void serve() {
     try {
@@ -259,7 +261,9 @@ class KeeperProcess {
     std::vector<pid_t> except;
     if (drive_pid_ > 0) except.push_back(drive_pid_);
     if (stop_pid_ > 0) except.push_back(stop_pid_);
-    return descendants(self_, except);
+    auto found = descendants(self_, except);
+    roll_.write(found);
+    return found;
   }
 
   /// Has it ended by itself? A first process that ends well may have left a daemon; one that ends badly has not
@@ -364,6 +368,7 @@ class KeeperProcess {
                    "the agent was not ready (" + (spec_.ready.empty() ? std::string("alive") : spec_.ready) + ") within " +
                        told(spec_.ready_deadline_s),
                    with_tail("raise the time it may take, or check what says that it is ready")};
+    (void)tree();  // who it is goes onto the roll
     return {};
   }
 
@@ -800,6 +805,7 @@ class KeeperProcess {
   int socket_, signals_ = -1, folder_lock_ = -1;
   pid_t self_, leader_ = -1, drive_pid_ = -1, stop_pid_ = -1;
   int leader_status_ = 0;
+  Roll& roll_;
   bool orphaned_ = false, childless_ = true;
   State state_ = State::none;
   AgentSpec spec_;
@@ -838,8 +844,8 @@ std::string log_tail(const std::string& path, std::int64_t from) {
   return text;
 }
 
-void keep(int socket, int stderr_fd) {
-  KeeperProcess keeper(socket, stderr_fd);
+void keep(int socket, int stderr_fd, Roll& roll) {
+  KeeperProcess keeper(socket, stderr_fd, roll);
   keeper.serve();
 }
 

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "noise/keeper.hpp"
+#include "noise/roll.hpp"
 
 namespace sonde::noise {
 
@@ -80,7 +81,8 @@ void remove_folder(const std::string& folder);
 /// The last lines of a log, each below the other and indented, of what was written behind `from`; "" where nothing was.
 std::string log_tail(const std::string& path, std::int64_t from);
 
-/// Serves requests until the socket ends. stderr: where what a failing keeper may print goes; -1: nowhere. Never returns.
-[[noreturn]] void keep(int socket, int stderr_fd);
+/// Serves requests until the socket ends. stderr_fd: where what a failing keeper may print goes; -1: nowhere. roll: where
+/// it tells its parent whom it has started. Never returns.
+[[noreturn]] void keep(int socket, int stderr_fd, Roll& roll);
 
 }  // namespace sonde::noise

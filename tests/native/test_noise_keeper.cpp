@@ -17,6 +17,7 @@
 #include "core/clock.hpp"
 #include "noise/keeper.hpp"
 #include "noise/process_tree.hpp"
+#include "noise/roll.hpp"
 #include "noise/scrape.hpp"
 
 using namespace sonde;
@@ -465,6 +466,58 @@ TEST_CASE("kill -9 of the keeper: the caller learns of it, and has ended what wa
   CHECK_FALSE(is_there(folder));
   CHECK(keeper->pause().error().code == "noise.agent_keeper_died");
   CHECK(keeper->stop());
+}
+
+TEST_CASE("kill -9 of the keeper: a daemon that shed its environment is ended, too, with what it started since") {
+  const Marked mark;
+  const std::string told = "/tmp/sonde-test-shed-" + std::to_string(::getpid());
+  auto keeper = Keeper::fork();
+  REQUIRE(keeper);
+  auto spec = spec_of("env -i setsid /bin/sh -c 'echo $$ > " + told + "; while :; do /bin/sleep 0.05; done' & exec sleep 1000");
+  spec.ready = "file:" + told;
+  REQUIRE(keeper->start(spec));
+  pid_t daemon = 0;
+  CHECK(soon([&] { return bool(std::ifstream(told) >> daemon); }));
+  ::unlink(told.c_str());
+  CHECK(mark.left().size() == 1);
+  REQUIRE(read_process(daemon).pid == daemon);
+  ::kill(keeper->pid(), SIGKILL);
+  CHECK_FALSE(keeper->usage());
+  CHECK(mark.left().empty());
+  CHECK(soon([&] { return read_process(daemon).pid == 0 || read_process(daemon).state == 'Z'; }));
+  CHECK(descendants(daemon).empty());
+}
+
+TEST_CASE("a roll tells who of it is there, and all below them") {
+  Roll roll;
+  CHECK(roll.there().empty());
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    const pid_t below = ::fork();
+    if (below == 0)
+      while (true) ::pause();
+    if (::write(ends[1], &below, sizeof below) != sizeof below) ::_exit(1);
+    while (true) ::pause();
+  }
+  pid_t below = 0;
+  REQUIRE(::read(ends[0], &below, sizeof below) == sizeof below);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  Process another = read_process(::getpid());
+  ++another.started_ticks;  // had the number before
+  roll.write({another, read_process(pid)});
+  const auto there = roll.there();
+  REQUIRE(there.size() == 2);
+  CHECK(there[0].pid == pid);
+  CHECK(there[1].pid == below);
+  for (const auto& process : there) CHECK(send_signal(process, SIGKILL));
+  ::waitpid(pid, nullptr, 0);
+  CHECK(soon([&] { return read_process(below).pid == 0 || read_process(below).state == 'Z'; }));
+  CHECK(roll.there().empty());
+  roll.write(std::vector<Process>(Roll::most + 1, another));  // more than it holds
+  CHECK(roll.there().empty());
 }
 
 TEST_CASE("a keeper that is told to end says by whom, also in the middle of a request") {
