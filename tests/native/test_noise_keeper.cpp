@@ -539,7 +539,7 @@ TEST_CASE("a keeper that is told to end says by whom, also in the middle of a re
     }
     REQUIRE_FALSE(done);
     CHECK(done.error().code == "noise.agent_keeper_died");
-    CHECK(holds(done.error().what, who + (asked ? "sh (" : "sonde-native-te (process " + std::to_string(::getpid()) + ")")));
+    CHECK(holds(done.error().what, who + (asked ? "sh (" : read_process(::getpid()).command + " (process " + std::to_string(::getpid()) + ")")));
     CHECK(keeper->pid() == -1);
     CHECK(mark.left().empty());
   }
