@@ -79,7 +79,7 @@ TEST_CASE("an agent is started, paused, resumed and stopped, and nothing of it s
   auto keeper = Keeper::fork();
   REQUIRE(keeper);
   REQUIRE(keeper->start(spec_of("while :; do :; done & sleep 1000 & exec sleep 1000")));
-  CHECK(mark.left().size() == 3);
+  CHECK(soon([&] { return mark.left().size() == 3; }));
   auto usage = keeper->usage();
   REQUIRE(usage);
   CHECK(usage->alive);
@@ -259,6 +259,7 @@ TEST_CASE("an agent that dies later is noticed by usage, by pause and by resume"
     auto keeper = Keeper::fork();
     REQUIRE(keeper);
     REQUIRE(keeper->start(spec_of("echo last words; sleep 1000 & exec sleep 1001")));
+    REQUIRE(soon([&] { return keeper->usage()->pids.size() == 2; }));
     if (std::string(how) == "resume") REQUIRE(keeper->pause());
     const auto pids = keeper->usage()->pids;
     REQUIRE(pids.size() == 2);
@@ -294,8 +295,8 @@ TEST_CASE("start-stop: a pause ends the agent, a resume starts it anew in an emp
   CHECK(mark.left().empty());
   CHECK(keeper->usage()->alive);  // as far as is known
   REQUIRE(keeper->resume());
+  CHECK(soon([&] { return keeper->usage()->processes == 1; }));  // touch goes after its file is there
   auto second = keeper->usage();
-  CHECK(second->processes == 1);
   CHECK(second->pids != first->pids);
   CHECK(second->folder == first->folder);
   CHECK(second->cpu_s > first->cpu_s);
@@ -454,7 +455,7 @@ TEST_CASE("kill -9 of the keeper: the caller learns of it, and has ended what wa
   REQUIRE(keeper);
   REQUIRE(keeper->start(spec_of("echo all is well; (setsid sleep 1000 &); sleep 1000 & exec sleep 1000")));
   const std::string folder = keeper->usage()->folder;
-  CHECK(mark.left().size() == 3);
+  CHECK(soon([&] { return mark.left().size() == 3; }));
   ::kill(keeper->pid(), SIGKILL);
   auto usage = keeper->usage();
   REQUIRE_FALSE(usage);
@@ -479,7 +480,7 @@ TEST_CASE("kill -9 of the keeper: a daemon that shed its environment is ended, t
   pid_t daemon = 0;
   CHECK(soon([&] { return bool(std::ifstream(told) >> daemon); }));
   ::unlink(told.c_str());
-  CHECK(mark.left().size() == 1);
+  CHECK(soon([&] { return mark.left().size() == 1; }));
   REQUIRE(read_process(daemon).pid == daemon);
   ::kill(keeper->pid(), SIGKILL);
   CHECK_FALSE(keeper->usage());
@@ -613,7 +614,7 @@ TEST_CASE("kill -9 of the caller: the keeper ends the agent, paused or not, and 
     ::close(ends[0]);
     ::close(ends[1]);
     REQUIRE(keeper > 0);
-    CHECK(mark.left().size() >= 3);
+    CHECK(soon([&] { return mark.left().size() >= 3; }));
     ::kill(rank, SIGKILL);
     ::waitpid(rank, nullptr, 0);
     CHECK(soon([&] { return mark.left().empty(); }));

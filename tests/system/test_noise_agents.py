@@ -150,7 +150,7 @@ def test_a_keeper_that_gets_no_memory_says_so_and_leaves_nobody(scratch: Path) -
     plan = AgentPlan(command, ready="file:{dir}/up", grace_s=0.5).with_changes(pause="start-stop")
     with KeeperProcess(plan) as keeper:
         keeper.ask("start")
-        assert len(keeper.ask("usage")["pids"]) == 2
+        assert wait_for(lambda: len(keeper.ask("usage")["pids"]) == 2)
         resource.prlimit(keeper.pid, resource.RLIMIT_AS, (1 << 20, 1 << 20))
         with pytest.raises(EnvironmentFailure) as raised:
             keeper.ask("pause")
