@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -14,6 +15,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -26,6 +28,8 @@
 namespace sonde::noise {
 
 namespace {
+
+constexpr double death_s = 2;  // from the end of its socket to its own
 
 bool read_number(std::string_view text, double& out) { return number(text, out) && std::isfinite(out); }
 
@@ -130,12 +134,14 @@ Result<Keeper> Keeper::fork() {
                  "check ulimit -u and ulimit -n"};
   };
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return failed("make a socket");
+  const int words = ::memfd_create("sonde-keeper's stderr", MFD_CLOEXEC);  // without one it fails without a word
+  Roll roll;
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
   if (child < 0) {
     const int why = errno;
-    ::close(ends[0]);
-    ::close(ends[1]);
+    for (const int fd : {ends[0], ends[1], words})
+      if (fd >= 0) ::close(fd);
     errno = why;
     return failed("fork");
   }
@@ -143,23 +149,28 @@ Result<Keeper> Keeper::fork() {
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != parent) ::_exit(0);
     ::close(ends[0]);
-    keep(ends[1]);
+    keep(ends[1], words, roll);
   }
   ::close(ends[1]);
-  return Keeper(child, ends[0]);
+  return Keeper(child, ends[0], words, std::move(roll));
 }
 
 Keeper::Keeper(Keeper&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)), socket_(std::exchange(other.socket_, -1)), grace_s_(other.grace_s_),
-      ready_deadline_s_(other.ready_deadline_s_), folder_(std::exchange(other.folder_, {})) {}
+    : pid_(std::exchange(other.pid_, -1)), socket_(std::exchange(other.socket_, -1)), words_(std::exchange(other.words_, -1)),
+      grace_s_(other.grace_s_), ready_deadline_s_(other.ready_deadline_s_), log_path_(std::exchange(other.log_path_, {})),
+      log_start_(other.log_start_), roll_(std::move(other.roll_)), folder_(std::exchange(other.folder_, {})) {}
 
 Keeper& Keeper::operator=(Keeper&& other) noexcept {
   if (this != &other) {
     dismiss();
     pid_ = std::exchange(other.pid_, -1);
     socket_ = std::exchange(other.socket_, -1);
+    words_ = std::exchange(other.words_, -1);
     grace_s_ = other.grace_s_;
     ready_deadline_s_ = other.ready_deadline_s_;
+    log_path_ = std::exchange(other.log_path_, {});
+    log_start_ = other.log_start_;
+    roll_ = std::move(other.roll_);
     folder_ = std::exchange(other.folder_, {});
   }
   return *this;
@@ -180,6 +191,10 @@ Result<void> Keeper::start(const AgentSpec& spec) {
   folder_ = folder;
   grace_s_ = spec.grace_s;
   ready_deadline_s_ = spec.ready_deadline_s;
+  log_path_ = spec.log_path.empty() ? folder + "/agent.log" : spec.log_path;
+  std::error_code none;
+  const auto size = std::filesystem::file_size(log_path_, none);
+  log_start_ = none ? 0 : static_cast<std::int64_t>(size);
   Packer request;
   request.put(Request::start).put(folder).put(spec.command).put(spec.log_path).put(spec.pause).put(spec.ready)
       .put(spec.ready_deadline_s).put(spec.drive).put(spec.drive_period_s).put(spec.drive_phase)
@@ -237,40 +252,62 @@ Result<Usage> Keeper::usage() {
 }
 
 void Keeper::dismiss() {
-  if (socket_ >= 0) ::close(socket_);
-  socket_ = -1;
-  if (pid_ > 0) {
-    const double until = now_s() + (folder_.empty() ? 0 : 2 * grace_s_) + kill_deadline_s + 5;
-    bool killed = false;
-    while (true) {
-      const pid_t gone = ::waitpid(pid_, nullptr, WNOHANG);
-      if (gone == pid_ || (gone < 0 && errno != EINTR)) break;
-      if (now_s() > until && !killed) {
-        ::kill(pid_, SIGKILL);
-        killed = true;
-      }
-      sleep_until(now_s() + 1e-3);
-    }
-  }
-  pid_ = -1;
-  if (!folder_.empty()) sweep();
+  (void)bury((folder_.empty() ? 0 : 2 * grace_s_) + kill_deadline_s + 5);
+  (void)last_words();
+  sweep();
 }
 
-// The keeper did not answer, or is gone: nothing that it started may stay.
-Error Keeper::lost(bool silent) {
-  const std::string who = "the agent's keeper (process " + std::to_string(pid_) + ")";
-  if (pid_ > 0) {
-    ::kill(pid_, SIGKILL);
-    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-    }
-  }
-  pid_ = -1;
+/// Waits for its end, which it comes to by itself once the socket is closed, and after `patience_s` ends it. Returns how it
+/// ended, "" when that is not known.
+std::string Keeper::bury(double patience_s) {
   if (socket_ >= 0) ::close(socket_);
   socket_ = -1;
+  std::string how;
+  const double until = now_s() + patience_s;
+  for (bool killed = false; pid_ > 0;) {
+    int status = 0;
+    const pid_t gone = ::waitpid(pid_, &status, WNOHANG);
+    if (gone == pid_ && !killed) how = status_text(status);
+    if (gone == pid_ || (gone < 0 && errno != EINTR)) break;
+    if (now_s() > until && !killed) {
+      ::kill(pid_, SIGKILL);  // not waited for yet, so its number is still its own
+      killed = true;
+    }
+    sleep_until(now_s() + 1e-3);
+  }
+  pid_ = -1;
+  return how;
+}
+
+// A library that aborts says why at the beginning, and so does a sanitizer.
+std::string Keeper::last_words() {
+  char text[2048];
+  const ssize_t size = words_ < 0 ? 0 : ::pread(words_, text, sizeof text, 0);
+  if (words_ >= 0) ::close(words_);
+  words_ = -1;
+  std::string out;
+  std::string_view left(text, static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+  for (int lines = 0; lines < 8 && !left.empty(); ++lines) {
+    const std::size_t end = std::min(left.find('\n'), left.size());
+    if (end > 0) out += "\n    " + std::string(left.substr(0, std::min<std::size_t>(end, 200)));
+    left.remove_prefix(std::min(end + 1, left.size()));
+  }
+  return out;
+}
+
+/// The keeper is gone, or in `trouble`: nothing that it started may stay. silent: it is there and does not answer.
+Error Keeper::lost(const std::string& trouble, bool silent) {
+  const std::string who = "the agent's keeper (process " + std::to_string(pid_) + ") ";
+  const std::string how = bury(silent ? 0 : death_s);
+  const std::string said = last_words();
+  const std::string tail = folder_.empty() ? "" : log_tail(log_path_, log_start_);  // it may be in the folder
   sweep();
-  if (silent) return {"noise.agent_keeper_silent", who + " did not answer in time, and was ended with its agent", "run it again"};
-  return {"noise.agent_keeper_died", who + " died; what was left of its agent has been ended",
-          "see whether the node was short of memory, and run it again"};
+  std::string hint = how == signal_text(SIGKILL) ? "see whether the node was short of memory (dmesg), and run it again"
+                                                 : "run it again; if this comes back, report it with what is said here";
+  if (!said.empty()) hint += "; it said" + said;
+  if (!tail.empty()) hint += std::string(said.empty() ? "; " : "\n    ") + "the agent's log ends with" + tail;
+  return {how.empty() && silent ? "noise.agent_keeper_silent" : keeper_died,
+          who + (how.empty() ? trouble : "died, with " + how) + "; what was left of its agent has been ended", hint};
 }
 
 void Keeper::sweep() {
@@ -278,12 +315,9 @@ void Keeper::sweep() {
   const std::string entry = "SONDE_AGENT_DIR=" + folder_;
   const double until = now_s() + kill_deadline_s;
   while (now_s() < until) {
-    bool left = false;
-    for (const pid_t pid : carriers(entry)) {
-      if (pid == ::getpid() || read_process(pid).state == 'Z') continue;
-      left = ::kill(pid, SIGKILL) == 0 || left;  // EPERM: the agent changed its user; it cannot be ended by us
-    }
-    if (!left) break;
+    int left = kill_carriers(entry);
+    for (const auto& process : roll_.there()) left += send_signal(process, SIGKILL) ? 1 : 0;
+    if (left == 0) break;
     sleep_until(now_s() + 5e-3);
   }
   remove_folder(folder_);
@@ -291,28 +325,31 @@ void Keeper::sweep() {
 }
 
 Result<std::string> Keeper::ask(const std::string& request, double deadline_s) {
-  if (socket_ < 0)
-    return Error{"noise.agent_keeper_died", "the agent's keeper was dismissed or has died", "start the run again"};
-  if (::send(socket_, request.data(), request.size(), MSG_NOSIGNAL) < 0) return lost(false);
+  if (socket_ < 0) return Error{keeper_died, "the agent's keeper was dismissed or has died", "start the run again"};
+  // One that left has perhaps said why, and that is still there to be read.
+  if (::send(socket_, request.data(), request.size(), MSG_NOSIGNAL) < 0 && errno != EPIPE && errno != ECONNRESET)
+    return lost("could not be asked: " + std::generic_category().message(errno), false);
   const double until = now_s() + deadline_s;
   while (true) {
     pollfd ready{socket_, POLLIN, 0};
     const double left = until - now_s();
-    if (left <= 0) return lost(true);
-    const int n = ::poll(&ready, 1, static_cast<int>(left * 1e3) + 1);
+    const int n = left <= 0 ? 0 : ::poll(&ready, 1, static_cast<int>(left * 1e3) + 1);
     if (n > 0) break;
-    if (n < 0 && errno != EINTR) return lost(true);
+    if (left <= 0 || (n < 0 && errno != EINTR))
+      return lost(std::string("did not answer in time (state ") + read_process(pid_).state + ") and was ended", true);
   }
   std::string answer(packet_bytes, '\0');
   ssize_t size = 0;
-  while ((size = ::recv(socket_, answer.data(), answer.size(), 0)) < 0 && errno == EINTR) {
+  // ECONNRESET is told once, when it left with this request unread.
+  while ((size = ::recv(socket_, answer.data(), answer.size(), 0)) < 0 && (errno == EINTR || errno == ECONNRESET)) {
   }
-  if (size <= 0) return lost(false);
+  if (size <= 0) return lost("closed its socket and was ended", false);
   answer.resize(static_cast<std::size_t>(size));
   if (answer[0] == '+') return answer.substr(1);
   Error error;
   Unpacker(std::string_view(answer).substr(1)).get(error.code).get(error.what).get(error.hint);
-  return error;
+  if (error.code != keeper_died) return error;
+  return Error{error.code, error.what, lost("left", false).hint};
 }
 
 }  // namespace sonde::noise

@@ -3,11 +3,11 @@
 ///
 /// Call Keeper::fork() first thing in main, before MPI_Init: a fork later is unsafe with most fabrics, and would
 /// hand the keeper the rank's registered memory and descriptors. The keeper has its own session, no descriptor of
-/// the rank's but one socket, and all cores the node allows it; it blocks in poll, and wakes for a request, a dead
-/// child or a drive that is due. Everything the agent starts stays below it, for it is a subreaper: what
+/// the rank's but one socket and a file in memory for its stderr, and all cores the node allows it; it blocks in poll,
+/// and wakes for a request, a dead child or a drive that is due. Everything the agent starts stays below it, for it is a subreaper: what
 /// daemonises is handed to the keeper and not to init. When the rank goes, however it goes, the socket ends, and the
-/// keeper ends all it started and leaves. When the keeper itself is killed, the rank finds what is left by
-/// SONDE_AGENT_DIR in the environment; when both are, SONDE_RUN serves Sonde's launcher (core/launch/process.py).
+/// keeper ends all it started and leaves. When the keeper itself is killed, the rank finds what is left by a roll that the
+/// keeper kept, and by SONDE_AGENT_DIR in the environment; when both are, SONDE_RUN serves Sonde's launcher (core/launch/process.py).
 /// What an agent makes others start (systemd, a container's daemon, cron) is not below the keeper and not seen.
 /// Owner-thread.
 ///
@@ -22,9 +22,11 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/error.hpp"
+#include "noise/roll.hpp"
 
 namespace sonde::noise {
 
@@ -70,7 +72,7 @@ struct Drive {
 struct Usage {
   bool alive = false;             ///< started, and not found dead
   bool paused = false;
-  std::string death;              ///< why it is not alive although nobody ended it: "exit status 3", "signal 9"
+  std::string death;              ///< why it is not alive although nobody ended it: "exit status 3", "signal 9 (SIGKILL)"
   double cpu_s = 0;               ///< of all its processes and threads, ended ones included
   double paused_cpu_s = 0;        ///< of that, while it was meant to be paused; 0 where the pause holds
   std::uint64_t wakeups = 0;      ///< times one of its threads was put on a core; a lower bound: what began and
@@ -127,14 +129,19 @@ class Keeper {
   pid_t pid() const { return pid_; }  ///< the keeper's; -1 once dismissed
 
  private:
-  Keeper(pid_t pid, int socket) : pid_(pid), socket_(socket) {}
+  Keeper(pid_t pid, int socket, int words, Roll roll) : pid_(pid), socket_(socket), words_(words), roll_(std::move(roll)) {}
   Result<std::string> ask(const std::string& request, double deadline_s);
-  Error lost(bool silent);
+  Error lost(const std::string& trouble, bool silent);
+  std::string bury(double patience_s);
+  std::string last_words();
   void sweep();
 
   pid_t pid_ = -1;
-  int socket_ = -1;
+  int socket_ = -1, words_ = -1;  // words_: what it wrote to stderr, which is nothing unless it fails
   double grace_s_ = 5, ready_deadline_s_ = 20;
+  std::string log_path_;  // of the agent
+  std::int64_t log_start_ = 0;
+  Roll roll_;
   std::string folder_;  // of the agent that runs; what a killed keeper left is found by it
 };
 

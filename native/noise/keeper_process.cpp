@@ -1,5 +1,6 @@
 // The keeper. Publishes: an answer to each request on its socket. Consumes: requests. When its parent goes silent
-// (the socket ends, or SIGTERM comes) it ends the agent with all it started, removes the scratch folder, and leaves.
+// (the socket ends, or SIGTERM comes) it ends the agent with all it started, removes the scratch folder, and leaves. What
+// makes it leave before its parent wished so, a signal or an exception, it tells as its last answer.
 
 #include "noise/keeper_process.hpp"
 
@@ -24,6 +25,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <deque>
+#include <exception>
 #include <fstream>
 #include <functional>
 #include <set>
@@ -52,11 +54,6 @@ std::string told(double seconds) {
 }
 
 std::string named(const Process& process) { return process.command + " (process " + std::to_string(process.pid) + ")"; }
-
-std::string status_text(int status) {
-  if (WIFSIGNALED(status)) return "signal " + std::to_string(WTERMSIG(status));
-  return "exit status " + std::to_string(WEXITSTATUS(status));
-}
 
 double seconds(const timeval& t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6; }
 double cpu_of(const rusage& used) { return seconds(used.ru_utime) + seconds(used.ru_stime); }
@@ -91,35 +88,67 @@ class Cores {
 
 class KeeperProcess {
  public:
-  explicit KeeperProcess(int socket) : socket_(socket), self_(::getpid()) { settle_in(); }
+  KeeperProcess(int socket, int stderr_fd, Roll& roll) : socket_(socket), self_(::getpid()), roll_(roll) {
+    settle_in(stderr_fd);
+  }
 
   [[noreturn]] void serve() {
+    try {
+      serve_requests();
+    } catch (const std::exception& error) {
+      // Not caught it would end this process there and then, and the agent would go on without it.
+      leaving_ = std::string("failed: ") + error.what();
+    }
+    try {
+      (void)stop();
+    } catch (const std::exception& error) {  // the parent looks for what is left
+      leaving_ += std::string(leaving_.empty() ? "failed" : "; then") + " while it ended the agent: " + error.what();
+    }
+    if (leaving_.empty()) ::_exit(0);
+    const std::string answer = failure({keeper_died,
+                                        "the agent's keeper (process " + std::to_string(self_) + ") " + leaving_ +
+                                            "; the agent has been ended",
+                                        "run it again"});
+    ::send(socket_, answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    ::_exit(1);
+  }
+
+ private:
+  void serve_requests() {
     std::string packet(packet_bytes, '\0');
     while (!orphaned_) {
       if (!step(next_due_s(), Hear::requests)) continue;
       const ssize_t n = ::recv(socket_, packet.data(), packet.size(), 0);
       if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) break;
+      if (n < 0) leaving_ = "could not hear its parent: " + why();
+      if (n <= 0) return;
       const std::string answer = answer_to(std::string_view(packet).substr(0, static_cast<std::size_t>(n)));
-      if (::send(socket_, answer.data(), answer.size(), MSG_NOSIGNAL) < 0) break;
+      if (!leaving_.empty()) return;  // told to end meanwhile: that is why, whatever came of the request
+      if (::send(socket_, answer.data(), answer.size(), MSG_NOSIGNAL) >= 0) continue;
+      if (errno != EPIPE) leaving_ = "could not answer: " + why();
+      return;
     }
-    (void)stop();
-    ::_exit(0);
   }
 
- private:
+  static std::string failure(const Error& error) {
+    return "-" + Packer().put(error.code).put(error.what).put(error.hint).text();
+  }
+
   enum class State : std::uint8_t { none, running, paused, dead };
   enum class Hear : std::uint8_t { requests, end, nothing };  // of the parent, while waiting
 
   // The rank's descriptors must go: its launcher waits for their end, and MPICH's PMI socket tells it by its end
   // that the rank died. So must its binding to a core, which the agent in production has not.
-  void settle_in() {
-    if (socket_ <= 2) socket_ = ::fcntl(socket_, F_DUPFD_CLOEXEC, 3);  // a rank without standard descriptors
+  void settle_in(int stderr_fd) {
+    // A rank without standard descriptors.
+    if (socket_ <= 2) socket_ = ::fcntl(socket_, F_DUPFD_CLOEXEC, 3);
+    if (stderr_fd >= 0 && stderr_fd <= 2) stderr_fd = ::fcntl(stderr_fd, F_DUPFD_CLOEXEC, 3);
     ::setsid();
     ::prctl(PR_SET_NAME, "sonde-keeper");
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     const int null = ::open("/dev/null", O_RDWR);
     for (const int fd : {0, 1, 2}) ::dup2(null, fd);
+    if (stderr_fd >= 0) ::dup2(stderr_fd, 2);
     close_all_but(socket_);
     sigset_t mask;
     sigfillset(&mask);
@@ -189,8 +218,15 @@ class KeeperProcess {
 
   void hear_signals() {
     signalfd_siginfo info;
-    while (::read(signals_, &info, sizeof info) == sizeof info)
-      if (info.ssi_signo != SIGCHLD) orphaned_ = true;
+    while (::read(signals_, &info, sizeof info) == sizeof info) {
+      if (info.ssi_signo == SIGCHLD) continue;
+      orphaned_ = true;
+      if (!leaving_.empty()) continue;
+      leaving_ = "was told to end by " + signal_text(static_cast<int>(info.ssi_signo));
+      if (info.ssi_pid == 0) continue;
+      const Process sender = read_process(static_cast<pid_t>(info.ssi_pid));
+      leaving_ += " from " + (sender.pid != 0 ? named(sender) : "process " + std::to_string(info.ssi_pid));
+    }
     reap();
   }
 
@@ -225,7 +261,9 @@ class KeeperProcess {
     std::vector<pid_t> except;
     if (drive_pid_ > 0) except.push_back(drive_pid_);
     if (stop_pid_ > 0) except.push_back(stop_pid_);
-    return descendants(self_, except);
+    auto found = descendants(self_, except);
+    roll_.write(found);
+    return found;
   }
 
   /// Has it ended by itself? A first process that ends well may have left a daemon; one that ends badly has not
@@ -236,26 +274,8 @@ class KeeperProcess {
     return leader_status_ != 0 || childless_;
   }
 
-  std::string log_tail() const {
-    std::ifstream file(log_path_, std::ios::binary);
-    file.seekg(0, std::ios::end);
-    const auto size = static_cast<std::int64_t>(file.tellg());
-    if (!file || size <= log_start_) return "";
-    const std::int64_t from = std::max(log_start_, size - 8192);
-    file.seekg(from);
-    std::deque<std::string> lines;
-    for (std::string line; std::getline(file, line);) {
-      if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-      lines.push_back(line.substr(0, 200));
-      if (lines.size() > 8) lines.pop_front();
-    }
-    std::string text;
-    for (const auto& line : lines) text += "\n    " + line;
-    return text;
-  }
-
   std::string with_tail(const std::string& hint) const {
-    const std::string tail = log_tail();
+    const std::string tail = log_tail(log_path_, log_start_);
     if (tail.empty()) return hint;
     return hint + (hint.empty() ? "" : "; ") + "its log ends with" + tail;
   }
@@ -348,6 +368,7 @@ class KeeperProcess {
                    "the agent was not ready (" + (spec_.ready.empty() ? std::string("alive") : spec_.ready) + ") within " +
                        told(spec_.ready_deadline_s),
                    with_tail("raise the time it may take, or check what says that it is ready")};
+    (void)tree();  // who it is goes onto the roll
     return {};
   }
 
@@ -466,7 +487,7 @@ class KeeperProcess {
       awake = {};
       for (const auto& process : stopped_) {
         if (process.state == 'Z' || process.state == 'X') continue;
-        if (::kill(process.pid, SIGSTOP) != 0 && errno == EPERM)
+        if (!send_signal(process, SIGSTOP) && errno == EPERM)
           return Error{"noise.agent_not_permitted",
                        "may not pause " + named(process) + " of the agent: it runs as another user",
                        "run Sonde as root, or let the agent keep its user"};
@@ -505,7 +526,7 @@ class KeeperProcess {
   }
 
   void go_on() {
-    for (auto it = stopped_.rbegin(); it != stopped_.rend(); ++it) ::kill(it->pid, SIGCONT);
+    for (auto it = stopped_.rbegin(); it != stopped_.rend(); ++it) send_signal(*it, SIGCONT);
     stopped_.clear();
   }
 
@@ -583,8 +604,8 @@ class KeeperProcess {
       // SIGTERM first: a stopped process that is let go then ends before it does another piece of its work.
       for (const auto& process : tree())
         if (process.state != 'Z' && asked.insert({process.pid, process.started_ticks}).second) {
-          if (::kill(process.pid, SIGTERM) != 0 && errno == EPERM) denied = process;
-          ::kill(process.pid, SIGCONT);
+          if (!send_signal(process, SIGTERM) && errno == EPERM) denied = process;
+          send_signal(process, SIGCONT);
         }
       return false;
     });
@@ -595,7 +616,7 @@ class KeeperProcess {
       for (const auto& process : tree()) {
         if (process.state == 'Z') continue;
         last = process;
-        if (::kill(process.pid, SIGKILL) != 0 && errno == EPERM) denied = process;
+        if (!send_signal(process, SIGKILL) && errno == EPERM) denied = process;
       }
       return false;
     });
@@ -613,8 +634,8 @@ class KeeperProcess {
   }
 
   void kill_below(pid_t root) {
-    for (const auto& process : descendants(root)) ::kill(process.pid, SIGKILL);
-    ::kill(root, SIGKILL);
+    for (const auto& process : descendants(root)) send_signal(process, SIGKILL);
+    ::kill(root, SIGKILL);  // a child of ours that was not waited for: its number is its own
   }
 
   // ---- drives
@@ -778,16 +799,18 @@ class KeeperProcess {
       case Request::place: done = place(in); break;
     }
     if (done) return "+";
-    return "-" + Packer().put(done.error().code).put(done.error().what).put(done.error().hint).text();
+    return failure(done.error());
   }
 
   int socket_, signals_ = -1, folder_lock_ = -1;
   pid_t self_, leader_ = -1, drive_pid_ = -1, stop_pid_ = -1;
   int leader_status_ = 0;
+  Roll& roll_;
   bool orphaned_ = false, childless_ = true;
   State state_ = State::none;
   AgentSpec spec_;
   std::string folder_, log_path_, death_;
+  std::string leaving_;  // why it leaves although its parent is there
   std::int64_t log_start_ = 0;
   Cores allowed_, placed_;
   std::vector<Process> stopped_;
@@ -804,8 +827,25 @@ class KeeperProcess {
 
 }  // namespace
 
-void keep(int socket) {
-  KeeperProcess keeper(socket);
+std::string log_tail(const std::string& path, std::int64_t from) {
+  std::ifstream file(path, std::ios::binary);
+  file.seekg(0, std::ios::end);
+  const auto size = static_cast<std::int64_t>(file.tellg());
+  if (!file || size <= from) return "";
+  file.seekg(std::max(from, size - 8192));
+  std::deque<std::string> lines;
+  for (std::string line; std::getline(file, line);) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    lines.push_back(line.substr(0, 200));
+    if (lines.size() > 8) lines.pop_front();
+  }
+  std::string text;
+  for (const auto& line : lines) text += "\n    " + line;
+  return text;
+}
+
+void keep(int socket, int stderr_fd, Roll& roll) {
+  KeeperProcess keeper(socket, stderr_fd, roll);
   keeper.serve();
 }
 

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "noise/keeper.hpp"
+#include "noise/roll.hpp"
 
 namespace sonde::noise {
 
@@ -21,6 +22,8 @@ inline constexpr std::size_t command_bytes = 100'000;    ///< execve takes 128 K
 inline constexpr std::size_t drives_kept = 2048, pids_told = 256;
 inline constexpr double kill_deadline_s = 5, settle_s = 1, pause_deadline_s = 3;
 inline constexpr const char* folder_prefix = "sonde-agent-";
+/// The error by which the keeper says that it leaves, and by which its parent says that it has left.
+inline constexpr const char* keeper_died = "noise.agent_keeper_died";
 
 class Packer {
  public:
@@ -75,7 +78,11 @@ Result<void> check_spec(const AgentSpec& spec);
 /// Removes a scratch folder with all in it.
 void remove_folder(const std::string& folder);
 
-/// Serves requests until the socket ends. Never returns.
-[[noreturn]] void keep(int socket);
+/// The last lines of a log, each below the other and indented, of what was written behind `from`; "" where nothing was.
+std::string log_tail(const std::string& path, std::int64_t from);
+
+/// Serves requests until the socket ends. stderr_fd: where what a failing keeper may print goes; -1: nowhere. roll: where
+/// it tells its parent whom it has started. Never returns.
+[[noreturn]] void keep(int socket, int stderr_fd, Roll& roll);
 
 }  // namespace sonde::noise

@@ -2,39 +2,32 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <memory>
-#include <optional>
 #include <set>
+
+// Headers of kernels before 5.3 lack them; the numbers are those of every architecture but alpha.
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_pidfd_send_signal
+#define SYS_pidfd_send_signal 424
+#endif
 
 namespace sonde::noise {
 
 namespace {
-
-// A file of /proc as far as it fits; nullopt when it cannot be read, which for a process means that it is gone.
-std::optional<std::string> read_text(const std::string& path, std::size_t limit = 4096) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return std::nullopt;
-  std::string text(limit, '\0');
-  std::size_t have = 0;
-  for (ssize_t n; have < limit && (n = ::read(fd, text.data() + have, limit - have)) != 0;) {
-    if (n < 0) {
-      ::close(fd);
-      return std::nullopt;
-    }
-    have += static_cast<std::size_t>(n);
-  }
-  ::close(fd);
-  text.resize(have);
-  return text;
-}
 
 std::vector<pid_t> numbers_in(const std::string& folder) {
   std::vector<pid_t> out;
@@ -84,6 +77,27 @@ std::optional<double> process_clock_s(pid_t pid) {
 
 }  // namespace
 
+std::optional<std::string> read_text(const std::string& path, std::size_t limit) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return std::nullopt;
+  std::string text;
+  std::size_t have = 0;
+  while (have < limit) {
+    if (have == text.size()) text.resize(std::min(limit, std::max<std::size_t>(2 * have, 4096)));
+    const ssize_t n = ::read(fd, text.data() + have, text.size() - have);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      ::close(fd);
+      return std::nullopt;
+    }
+    if (n == 0) break;
+    have += static_cast<std::size_t>(n);
+  }
+  ::close(fd);
+  text.resize(have);
+  return text;
+}
+
 Process read_process(pid_t pid) {
   Process out;
   const auto text = read_text(place_of(pid) + "/stat");
@@ -106,6 +120,45 @@ std::vector<Process> descendants(pid_t root, const std::vector<pid_t>& except) {
     }
   }
   return out;
+}
+
+bool send_signal(const Process& process, int number) {
+  const int fd = static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0U));
+  if (fd < 0 && errno == ESRCH) return false;
+  // Looked at after it is held: what is held is then what was looked at.
+  const Process now = read_process(process.pid);
+  int why = ESRCH;
+  if (now.pid != 0 && now.started_ticks == process.started_ticks) {
+    const bool sent = fd >= 0 ? ::syscall(SYS_pidfd_send_signal, fd, number, nullptr, 0U) == 0 : ::kill(process.pid, number) == 0;
+    why = sent ? 0 : errno;
+  }
+  if (fd >= 0) ::close(fd);
+  errno = why;
+  return why == 0;
+}
+
+int kill_carriers(std::string_view entry) {
+  int sent = 0;
+  for (const pid_t pid : carriers(entry)) {
+    const Process process = read_process(pid);
+    if (process.pid == 0 || process.state == 'Z' || pid == ::getpid() || !carries(pid, entry)) continue;
+    sent += send_signal(process, SIGKILL) ? 1 : 0;  // EPERM: it changed its user and cannot be ended by us
+  }
+  return sent;
+}
+
+std::string signal_text(int number) {
+#if defined(__GLIBC_PREREQ)
+#if __GLIBC_PREREQ(2, 32)
+  if (const char* name = ::sigabbrev_np(number)) return "signal " + std::to_string(number) + " (SIG" + name + ")";
+#endif
+#endif
+  const char* words = ::strsignal(number);
+  return "signal " + std::to_string(number) + (words ? " (" + std::string(words) + ")" : "");
+}
+
+std::string status_text(int status) {
+  return WIFSIGNALED(status) ? signal_text(WTERMSIG(status)) : "exit status " + std::to_string(WEXITSTATUS(status));
 }
 
 std::vector<pid_t> threads_of(pid_t pid) { return numbers_in(place_of(pid) + "/task"); }

@@ -4,8 +4,10 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,12 +25,28 @@ struct Process {
   std::uint64_t rss_bytes = 0;
 };
 
+/// A file of /proc, its first `limit` bytes; nullopt when it cannot be read. Streams do not serve: the file of a process
+/// that goes between open and read fails with ESRCH, for which a stream's buffer throws.
+std::optional<std::string> read_text(const std::string& path, std::size_t limit = 4096);
+
 /// What /proc says of it; pid 0 when it is gone.
 Process read_process(pid_t pid);
 
 /// All processes below `root`, parents before their children, without `root` itself and without what is below
 /// those in `except`. Zombies are among them.
 std::vector<Process> descendants(pid_t root, const std::vector<pid_t>& except = {});
+
+/// A signal to this very process, not to one that has its number by now. False when it is gone, or with errno EPERM
+/// when it is another user's. Where the kernel has no pidfd (before 5.3) a process may still go after it was looked at.
+bool send_signal(const Process& process, int number);
+
+/// SIGKILL to every process of this machine that carries it, but for the caller; how many there were that could be sent it.
+int kill_carriers(std::string_view entry);
+
+/// A wait status in words: "exit status 3", "signal 9 (SIGKILL)".
+std::string status_text(int status);
+/// "signal 9 (SIGKILL)".
+std::string signal_text(int number);
 
 /// Thread ids of a process; none when it is gone.
 std::vector<pid_t> threads_of(pid_t pid);

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <string_view>
 
@@ -15,10 +13,10 @@ namespace sonde::noise {
 namespace {
 
 constexpr std::string_view folder = "/dev/shm/";
+constexpr std::size_t maps_bytes = std::size_t{1} << 24;  // the kernel allows a process 65530 mappings, if not told otherwise
 
 std::set<std::string> mapped_by(const std::string& process) {
-  std::ifstream file("/proc/" + process + "/maps");
-  return shared_names_in({std::istreambuf_iterator<char>(file), {}});
+  return shared_names_in(read_text("/proc/" + process + "/maps", maps_bytes).value_or(""));
 }
 
 template <typename Use>

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
@@ -16,6 +17,7 @@
 #include "core/clock.hpp"
 #include "noise/keeper.hpp"
 #include "noise/process_tree.hpp"
+#include "noise/roll.hpp"
 #include "noise/scrape.hpp"
 
 using namespace sonde;
@@ -58,6 +60,8 @@ bool all_stopped(const std::vector<pid_t>& pids) {
   return !pids.empty() && std::all_of(pids.begin(), pids.end(), [](pid_t pid) { return busiest_state(pid) == 'T'; });
 }
 
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
 bool is_there(const std::string& path) {
   struct stat found {};
   return ::stat(path.c_str(), &found) == 0;
@@ -75,7 +79,7 @@ TEST_CASE("an agent is started, paused, resumed and stopped, and nothing of it s
   auto keeper = Keeper::fork();
   REQUIRE(keeper);
   REQUIRE(keeper->start(spec_of("while :; do :; done & sleep 1000 & exec sleep 1000")));
-  CHECK(mark.left().size() == 3);
+  CHECK(soon([&] { return mark.left().size() == 3; }));
   auto usage = keeper->usage();
   REQUIRE(usage);
   CHECK(usage->alive);
@@ -255,6 +259,7 @@ TEST_CASE("an agent that dies later is noticed by usage, by pause and by resume"
     auto keeper = Keeper::fork();
     REQUIRE(keeper);
     REQUIRE(keeper->start(spec_of("echo last words; sleep 1000 & exec sleep 1001")));
+    REQUIRE(soon([&] { return keeper->usage()->pids.size() == 2; }));
     if (std::string(how) == "resume") REQUIRE(keeper->pause());
     const auto pids = keeper->usage()->pids;
     REQUIRE(pids.size() == 2);
@@ -263,7 +268,7 @@ TEST_CASE("an agent that dies later is noticed by usage, by pause and by resume"
     if (std::string(how) == "usage") {
       auto usage = keeper->usage();
       CHECK_FALSE(usage->alive);
-      CHECK(usage->death == "signal 9");
+      CHECK(usage->death == "signal 9 (SIGKILL)");
     } else {
       const auto done = std::string(how) == "pause" ? keeper->pause() : keeper->resume();
       REQUIRE_FALSE(done);
@@ -290,8 +295,8 @@ TEST_CASE("start-stop: a pause ends the agent, a resume starts it anew in an emp
   CHECK(mark.left().empty());
   CHECK(keeper->usage()->alive);  // as far as is known
   REQUIRE(keeper->resume());
+  CHECK(soon([&] { return keeper->usage()->processes == 1; }));  // touch goes after its file is there
   auto second = keeper->usage();
-  CHECK(second->processes == 1);
   CHECK(second->pids != first->pids);
   CHECK(second->folder == first->folder);
   CHECK(second->cpu_s > first->cpu_s);
@@ -448,17 +453,145 @@ TEST_CASE("kill -9 of the keeper: the caller learns of it, and has ended what wa
   const Marked mark;
   auto keeper = Keeper::fork();
   REQUIRE(keeper);
-  REQUIRE(keeper->start(spec_of("(setsid sleep 1000 &); sleep 1000 & exec sleep 1000")));
+  REQUIRE(keeper->start(spec_of("echo all is well; (setsid sleep 1000 &); sleep 1000 & exec sleep 1000")));
   const std::string folder = keeper->usage()->folder;
-  CHECK(mark.left().size() == 3);
+  CHECK(soon([&] { return mark.left().size() == 3; }));
   ::kill(keeper->pid(), SIGKILL);
   auto usage = keeper->usage();
   REQUIRE_FALSE(usage);
   CHECK(usage.error().code == "noise.agent_keeper_died");
+  CHECK(holds(usage.error().what, "died, with signal 9 (SIGKILL)"));
+  CHECK(holds(usage.error().hint, "short of memory"));
+  CHECK(holds(usage.error().hint, "the agent's log ends with\n    all is well"));
   CHECK(mark.left().empty());
   CHECK_FALSE(is_there(folder));
   CHECK(keeper->pause().error().code == "noise.agent_keeper_died");
   CHECK(keeper->stop());
+}
+
+TEST_CASE("kill -9 of the keeper: a daemon that shed its environment is ended, too, with what it started since") {
+  const Marked mark;
+  const std::string told = "/tmp/sonde-test-shed-" + std::to_string(::getpid());
+  auto keeper = Keeper::fork();
+  REQUIRE(keeper);
+  auto spec = spec_of("env -i setsid /bin/sh -c 'echo $$ > " + told + "; while :; do /bin/sleep 0.05; done' & exec sleep 1000");
+  spec.ready = "file:" + told;
+  REQUIRE(keeper->start(spec));
+  pid_t daemon = 0;
+  CHECK(soon([&] { return bool(std::ifstream(told) >> daemon); }));
+  ::unlink(told.c_str());
+  CHECK(soon([&] { return mark.left().size() == 1; }));
+  REQUIRE(read_process(daemon).pid == daemon);
+  ::kill(keeper->pid(), SIGKILL);
+  CHECK_FALSE(keeper->usage());
+  CHECK(mark.left().empty());
+  CHECK(soon([&] { return read_process(daemon).pid == 0 || read_process(daemon).state == 'Z'; }));
+  CHECK(descendants(daemon).empty());
+}
+
+TEST_CASE("a roll tells who of it is there, and all below them") {
+  Roll roll;
+  CHECK(roll.there().empty());
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    const pid_t below = ::fork();
+    if (below == 0)
+      while (true) ::pause();
+    if (::write(ends[1], &below, sizeof below) != sizeof below) ::_exit(1);
+    while (true) ::pause();
+  }
+  pid_t below = 0;
+  REQUIRE(::read(ends[0], &below, sizeof below) == sizeof below);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  Process another = read_process(::getpid());
+  ++another.started_ticks;  // had the number before
+  roll.write({another, read_process(pid)});
+  const auto there = roll.there();
+  REQUIRE(there.size() == 2);
+  CHECK(there[0].pid == pid);
+  CHECK(there[1].pid == below);
+  for (const auto& process : there) CHECK(send_signal(process, SIGKILL));
+  ::waitpid(pid, nullptr, 0);
+  CHECK(soon([&] { return read_process(below).pid == 0 || read_process(below).state == 'Z'; }));
+  CHECK(roll.there().empty());
+  roll.write(std::vector<Process>(Roll::most + 1, another));  // more than it holds
+  CHECK(roll.there().empty());
+}
+
+TEST_CASE("a keeper that is told to end says by whom, also in the middle of a request") {
+  const Marked mark;
+  for (const bool asked : {false, true}) {
+    CAPTURE(asked);
+    auto keeper = Keeper::fork();
+    REQUIRE(keeper);
+    auto spec = spec_of(asked ? "kill -TERM $PPID; sleep 1000" : "sleep 1000");
+    if (asked) spec.ready = "file:{dir}/never";
+    const std::string who = "the agent's keeper (process " + std::to_string(keeper->pid()) + ") was told to end by signal 15 (SIGTERM) from ";
+    auto done = keeper->start(spec);
+    if (!asked) {
+      REQUIRE(done);
+      const pid_t pid = keeper->pid();
+      ::kill(pid, SIGTERM);
+      CHECK(soon([&] { return read_process(pid).state == 'Z'; }));
+      done = keeper->pause();
+    }
+    REQUIRE_FALSE(done);
+    CHECK(done.error().code == "noise.agent_keeper_died");
+    CHECK(holds(done.error().what, who + (asked ? "sh (" : read_process(::getpid()).command + " (process " + std::to_string(::getpid()) + ")")));
+    CHECK(keeper->pid() == -1);
+    CHECK(mark.left().empty());
+  }
+}
+
+TEST_CASE("what a failing keeper wrote to its stderr is told") {
+  const Marked mark;
+  auto keeper = Keeper::fork();
+  REQUIRE(keeper);
+  auto spec = spec_of("echo 'free(): invalid pointer' > /proc/$PPID/fd/2; kill -KILL $PPID; sleep 1000");
+  spec.ready = "file:{dir}/never";
+  const auto done = keeper->start(spec);
+  REQUIRE_FALSE(done);
+  CHECK(done.error().code == "noise.agent_keeper_died");
+  CHECK(holds(done.error().hint, "it said\n    free(): invalid pointer"));
+  CHECK(mark.left().empty());
+}
+
+TEST_CASE("a keeper that does not answer is ended with its agent, and in which state it was is told") {
+  const Marked mark;
+  auto keeper = Keeper::fork();
+  REQUIRE(keeper);
+  auto spec = spec_of("(setsid sleep 1000 &); sleep 1000");
+  spec.grace_s = 0;
+  spec.ready_deadline_s = 0.5;
+  REQUIRE(keeper->start(spec));
+  ::kill(keeper->pid(), SIGSTOP);
+  const auto done = keeper->usage();
+  REQUIRE_FALSE(done);
+  CHECK(done.error().code == "noise.agent_keeper_silent");
+  CHECK(holds(done.error().what, "did not answer in time (state T) and was ended"));
+  CHECK(mark.left().empty());
+}
+
+TEST_CASE("a signal is for one process, not for the next that gets its number") {
+  const pid_t pid = ::fork();
+  if (pid == 0)
+    while (true) ::pause();
+  Process process = read_process(pid);
+  ++process.started_ticks;
+  errno = 0;
+  CHECK_FALSE(send_signal(process, SIGKILL));
+  CHECK(errno == ESRCH);
+  CHECK(read_process(pid).state != 'Z');
+  --process.started_ticks;
+  CHECK(send_signal(process, SIGKILL));
+  int status = 0;
+  REQUIRE(::waitpid(pid, &status, 0) == pid);
+  CHECK(status_text(status) == "signal 9 (SIGKILL)");
+  CHECK_FALSE(send_signal(process, SIGKILL));
+  CHECK(errno == ESRCH);
 }
 
 TEST_CASE("kill -9 of the caller: the keeper ends the agent, paused or not, and itself") {
@@ -481,7 +614,7 @@ TEST_CASE("kill -9 of the caller: the keeper ends the agent, paused or not, and 
     ::close(ends[0]);
     ::close(ends[1]);
     REQUIRE(keeper > 0);
-    CHECK(mark.left().size() >= 3);
+    CHECK(soon([&] { return mark.left().size() >= 3; }));
     ::kill(rank, SIGKILL);
     ::waitpid(rank, nullptr, 0);
     CHECK(soon([&] { return mark.left().empty(); }));

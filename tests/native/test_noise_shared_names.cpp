@@ -1,5 +1,13 @@
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <string>
+
+#include "noise/process_tree.hpp"
 #include "noise/shared_names.hpp"
 
 using namespace sonde::noise;
@@ -14,4 +22,47 @@ TEST_CASE("names below /dev/shm among a process's mappings; those that are gone 
       "7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0         [stack]";
   CHECK(shared_names_in(maps) == std::set<std::string>{"agent_ring", "sem.agent (1)"});
   CHECK(shared_names_in("").empty());
+}
+
+// Between open and read of /proc/…/maps the process may go, and its parent wait for it: the read then fails with ESRCH.
+TEST_CASE("a process that ends while its mappings are read has none, and is no reason to end oneself") {
+  struct sigaction ignored {}, before {};
+  ignored.sa_handler = SIG_IGN;  // nobody waits for them: they are gone at once
+  ::sigaction(SIGCHLD, &ignored, &before);
+  SharedNames names;
+  names.begin();
+  for (int k = 0; k < 1000; ++k) {
+    Process brief;
+    brief.pid = ::fork();
+    REQUIRE(brief.pid >= 0);
+    if (brief.pid == 0) {
+      for (volatile int turn = 0; turn < k % 100 * 500;) turn = turn + 1;
+      ::_exit(0);
+    }
+    do CHECK_NOTHROW(names.look({brief}));
+    while (::kill(brief.pid, 0) == 0);
+  }
+  ::sigaction(SIGCHLD, &before, nullptr);
+}
+
+TEST_CASE("what an agent mapped and left is removed, unless another still maps it") {
+  for (const bool held : {false, true}) {
+    CAPTURE(held);
+    const std::string name = "/sonde-test-names-" + std::to_string(::getpid());
+    SharedNames names;
+    names.begin();
+    const int fd = ::shm_open(name.c_str(), O_CREAT | O_RDWR, 0600);
+    REQUIRE(fd >= 0);
+    REQUIRE(::ftruncate(fd, 4096) == 0);
+    void* here = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd, 0);
+    ::close(fd);
+    Process self;
+    self.pid = ::getpid();
+    names.look({self});
+    if (!held) ::munmap(here, 4096);
+    names.remove();
+    CHECK((::access(("/dev/shm" + name).c_str(), F_OK) == 0) == held);
+    if (held) ::munmap(here, 4096);
+    ::shm_unlink(name.c_str());
+  }
 }

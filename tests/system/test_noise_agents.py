@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -132,6 +133,30 @@ def test_nothing_of_a_real_agent_outlives_a_kill_9_of_its_keeper(name: str, scra
         assert keeper.left() == [keeper.process.pid]
         with pytest.raises(EnvironmentFailure):
             keeper.ask("start")
+
+
+MANY_MAPPINGS = """
+import mmap, os, time
+maps = [mmap.mmap(-1, 4096) for _ in range(20000)]
+open(os.environ["SONDE_AGENT_DIR"] + "/up", "w")
+time.sleep(1000)
+"""
+
+
+def test_a_keeper_that_gets_no_memory_says_so_and_leaves_nobody(scratch: Path) -> None:
+    """It reads the mappings of all processes of the agent before it ends them: 2 MB of text."""
+    daemon = "setsid sleep 1000.75 &"
+    command = f"({daemon}) ; exec {sys.executable} -c '{MANY_MAPPINGS}'"
+    plan = AgentPlan(command, ready="file:{dir}/up", grace_s=0.5).with_changes(pause="start-stop")
+    with KeeperProcess(plan) as keeper:
+        keeper.ask("start")
+        assert wait_for(lambda: len(keeper.ask("usage")["pids"]) == 2)
+        resource.prlimit(keeper.pid, resource.RLIMIT_AS, (1 << 20, 1 << 20))
+        with pytest.raises(EnvironmentFailure) as raised:
+            keeper.ask("pause")
+        assert raised.value.code == "noise.agent_keeper_died"
+        assert f"the agent's keeper (process {keeper.pid}) failed: std::bad_alloc" in raised.value.what
+        assert keeper.left() == [keeper.process.pid]
 
 
 def as_nobody(scratch: Path, plan: AgentPlan, commands: str) -> list[dict[str, Any]]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from sonde.core.launch import mpirun as mpirun_module
 from sonde.core.launch.cpus import Cpus
 from sonde.core.launch.local import Local
 from sonde.core.launch.mpirun import Mpi, Mpirun, find_mpi, parse_version, share, split_slots
-from sonde.core.launch.process import explain, parse_event, with_tail
+from sonde.core.launch.process import MARK, explain, marked, parse_event, signal_marked, with_tail
 from sonde.core.launch.srun import Srun, choose_plugin, job_cpus, parse_plugins
 
 TOP = Path(__file__).parents[3]
@@ -686,3 +688,19 @@ def test_hints_name_packages_that_set_up_installs() -> None:
         }
         for what, names in distribution.PACKAGES.items():
             assert set(names[family].split()) <= listed, (family, what)
+
+
+@pytest.mark.parametrize("pidfds", [True, False])
+def test_only_who_carries_the_mark_is_signalled(monkeypatch: pytest.MonkeyPatch, pidfds: bool) -> None:
+    """As after a process went and its number was given to another between look and signal."""
+    if not pidfds:
+        monkeypatch.delattr(os, "pidfd_open")
+    mark = f"test-{os.getpid()}"
+    with subprocess.Popen(["sleep", "1000"], env={**os.environ, MARK: mark}) as child:
+        assert marked(mark) == [child.pid]
+        signal_marked(child.pid, "another", signal.SIGKILL)
+        assert child.poll() is None
+        signal_marked(child.pid, mark, signal.SIGKILL)
+        assert child.wait() == -signal.SIGKILL
+    signal_marked(child.pid, mark, signal.SIGKILL)
+    assert marked(mark) == []

@@ -332,8 +332,7 @@ class ProbeProcess:
                 for pid in left:
                     if number == signal.SIGKILL or pid not in asked:
                         asked.add(pid)
-                        with suppress(ProcessLookupError, PermissionError):
-                            os.kill(pid, number)
+                        signal_marked(pid, self._mark, number)
                 time.sleep(0.02)
 
     def _dismiss_guard(self) -> None:
@@ -397,17 +396,40 @@ class ProbeProcess:
 
 def marked(mark: str) -> list[int]:
     """Process ids of this machine whose environment, at their start, held this run's mark."""
-    needle = f"{MARK}={mark}".encode()
-    found = []
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            try:
-                with open(f"/proc/{entry.name}/environ", "rb") as environ:
-                    if needle in environ.read().split(b"\0"):
-                        found.append(int(entry.name))
-            except OSError:
-                continue  # another user's, or just gone
-    return found
+    numbers = (int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit())
+    return [pid for pid in numbers if _carries(pid, mark)]
+
+
+def _carries(pid: int, mark: str) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as environ:
+            return f"{MARK}={mark}".encode() in environ.read().split(b"\0")
+    except OSError:  # another user's, or just gone
+        return False
+
+
+def signal_marked(pid: int, mark: str, number: int) -> None:
+    """Sends a signal to a process that carries this run's mark: not to another that has its number by now, nor
+    to one that is gone or another user's.
+
+    Where there are no pidfds (Linux before 5.3) it may still go after it was looked at.
+    """
+    held = -1
+    try:
+        if hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal"):
+            with suppress(OSError):
+                held = os.pidfd_open(pid)
+        if not _carries(pid, mark):  # looked at after it is held: what is held is then what was looked at
+            return
+        if held >= 0:
+            signal.pidfd_send_signal(held, number)
+        else:
+            os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return
+    finally:
+        if held >= 0:
+            os.close(held)
 
 
 def with_tail(hint: str, log: str) -> str:
