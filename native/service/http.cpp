@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <thread>
@@ -31,7 +32,36 @@ bool same(const std::string& a, const std::string& b) {
   return differ == 0;
 }
 
+/// The value of a request's field; empty when it has none. name: in small letters.
+std::string field_of(const std::string& request, const std::string& name) {
+  for (std::size_t at = request.find("\r\n"); at != std::string::npos; at = request.find("\r\n", at + 2)) {
+    const std::string line = request.substr(at + 2, request.find("\r\n", at + 2) - at - 2);
+    if (line.size() <= name.size() || line[name.size()] != ':' || strncasecmp(line.c_str(), name.c_str(), name.size()) != 0) continue;
+    const std::size_t begin = line.find_first_not_of(" \t", name.size() + 1);
+    return begin == std::string::npos ? std::string() : line.substr(begin);
+  }
+  return {};
+}
+
 }  // namespace
+
+std::string prometheus_text(const std::string& open_metrics) {
+  std::string out, counter;
+  for (std::size_t at = 0; at < open_metrics.size();) {
+    const std::size_t end = std::min(open_metrics.find('\n', at), open_metrics.size());
+    std::string line = open_metrics.substr(at, end - at);
+    at = end + 1;
+    if (line.rfind("# UNIT ", 0) == 0 || line == "# EOF") continue;
+    if (line.rfind("# TYPE ", 0) == 0) {
+      const std::size_t name_end = line.find(' ', 7);
+      counter = line.compare(name_end + 1, std::string::npos, "counter") == 0 ? line.substr(7, name_end - 7) : "";
+    }
+    const bool about = line.rfind("# TYPE ", 0) == 0 || line.rfind("# HELP ", 0) == 0;
+    if (about && !counter.empty() && line.compare(7, counter.size() + 1, counter + ' ') == 0) line.insert(7 + counter.size(), "_total");
+    out += line + '\n';
+  }
+  return out;
+}
 
 struct Http::Impl {
   HttpConfig config;
@@ -44,14 +74,15 @@ struct Http::Impl {
     const std::size_t end = request.find("\r\n");
     const std::string line = request.substr(0, end);
     if (!config.token.empty()) {
-      std::string given;
-      for (std::size_t at = end; at != std::string::npos; at = request.find("\r\n", at + 2)) {
-        const std::string field = request.substr(at + 2, request.find("\r\n", at + 2) - at - 2);
-        if (field.size() > 22 && strncasecmp(field.c_str(), "authorization: bearer ", 22) == 0) given = field.substr(22);
-      }
-      if (!same(given, config.token)) return page("401 Unauthorized", "text/plain", "a token is needed\n");
+      const std::string given = field_of(request, "authorization");
+      const bool bearer = strncasecmp(given.c_str(), "bearer ", 7) == 0;
+      if (!bearer || !same(given.substr(7), config.token)) return page("401 Unauthorized", "text/plain", "a token is needed\n");
     }
-    if (line.rfind("GET /metrics", 0) == 0) return page("200 OK", "application/openmetrics-text; version=1.0.0; charset=utf-8", metrics());
+    if (line.rfind("GET /metrics", 0) == 0) {
+      if (field_of(request, "accept").find("application/openmetrics-text") != std::string::npos)
+        return page("200 OK", "application/openmetrics-text; version=1.0.0; charset=utf-8", metrics());
+      return page("200 OK", "text/plain; version=0.0.4; charset=utf-8", prometheus_text(metrics()));
+    }
     if (line.rfind("GET /healthz", 0) == 0) return page("200 OK", "text/plain", "ok\n");
     if (line.rfind("GET ", 0) == 0) return page("404 Not Found", "text/plain", "there are /metrics and /healthz\n");
     return page("405 Method Not Allowed", "text/plain", "only GET\n");

@@ -17,9 +17,14 @@ struct HttpConfig {
   std::string token;         ///< asked for as "Authorization: Bearer …"; must be there on addresses that others can reach
 };
 
+/// OpenMetrics 1.0 in Prometheus' text format 0.0.4, where counters are named with their `_total`, and units and the end mark
+/// are unknown.
+std::string prometheus_text(const std::string& open_metrics);
+
 class Http {
  public:
-  /// `metrics` gives the OpenMetrics text; called by the serving thread. Errors: service.cannot_listen, service.not_loopback.
+  /// `metrics` gives the OpenMetrics text; called by the serving thread. Who does not ask for that format gets Prometheus' older
+  /// one, made of it. Errors: service.cannot_listen, service.not_loopback.
   static Result<std::unique_ptr<Http>> start(const HttpConfig& config, std::function<std::string()> metrics);
   ~Http();
   std::uint16_t port() const;

@@ -337,7 +337,8 @@ def test_metrics_are_openmetrics(sonde):
         with connected(running) as client:
             client.put("s", "k", b"v" * 1000)
         url = f"http://127.0.0.1:{running.ready['metrics_port']}/metrics"
-        with urllib.request.urlopen(url, timeout=10) as page:
+        asked = urllib.request.Request(url, headers={"Accept": "application/openmetrics-text;version=1.0.0"})
+        with urllib.request.urlopen(asked, timeout=10) as page:
             kind, text = page.headers["Content-Type"], page.read().decode()
     assert kind.startswith("application/openmetrics-text")
     families = {family.name: family for family in parser.text_string_to_metric_families(text)}
@@ -349,6 +350,26 @@ def test_metrics_are_openmetrics(sonde):
     assert put == 1
     assert families["sonde_store_in_bytes"].samples[0].value == 1000
     assert families["sonde_store_backend_seconds"].type == "histogram"
+
+
+def test_metrics_for_who_asks_for_no_format(sonde):
+    parser = pytest.importorskip("prometheus_client.parser")
+    with serving(sonde, "--memory", "--metrics", "127.0.0.1:0") as running:
+        with connected(running) as client:
+            client.put("s", "k", b"v" * 1000)
+        url = f"http://127.0.0.1:{running.ready['metrics_port']}/metrics"
+        with urllib.request.urlopen(url, timeout=10) as page:
+            kind, text = page.headers["Content-Type"], page.read().decode()
+    assert kind.startswith("text/plain; version=0.0.4")
+    families = {family.name: family for family in parser.text_string_to_metric_families(text)}
+    assert families["sonde_store_in_bytes"].samples[0].value == 1000
+    assert families["sonde_store_in_bytes"].type == "counter"
+    assert all(family.documentation for family in families.values())
+    if promtool := shutil.which("promtool"):
+        told = subprocess.run(
+            [promtool, "check", "metrics"], input=text, capture_output=True, text=True, timeout=60
+        )
+        assert told.returncode == 0, told.stdout + told.stderr
 
 
 def test_metrics_behind_a_token(sonde):

@@ -19,6 +19,7 @@ from sonde.store.plan import RAW_OFI, TCP
 from sonde.store.schema import CELL, NOT_MEASURED, OF_CASE, OF_VARIANT, STAGES, SUMMARY, UNDECIDED
 
 MOST_PAIRS = 120  # of epochs; more are averaged in runs of neighbours, which are alike
+READ_AT_ONCE = 1 << 20  # values; a look into a dataset costs a millisecond, however little it brings
 SHARES = np.unique(
     np.concatenate([[0.001, 0.005, 0.01], np.linspace(0.02, 0.98, 49), [0.99, 0.995, 0.999, 0.9999]])
 )
@@ -50,24 +51,25 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
     operations = (raw["batch"] * raw["depth"]).values
     moved = operations * raw["size"].values
     medians: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
+    series = {name: _Series(raw[name]) for name in ("duration", "epoch", *STAGES)}
     for v, c in np.argwhere(n > 0):
-        x = raw["duration"][v, c, : n[v, c]].values.astype(float)
-        epoch = raw["epoch"][v, c, : n[v, c]].values
+        x = series["duration"].of(v, c, n[v, c]).astype(float)
+        epoch = series["epoch"].of(v, c, n[v, c])
         for name, value in _of_cell(x, epoch, int(operations[c]), int(moved[c])).items():
             out[name][v, c] = value
         quantile[v, c] = np.quantile(x, SHARES)
         medians[v, c] = (np.unique(epoch[epoch >= 0]), stats.epoch_medians(x, epoch))
-        stages = {stage: raw[stage][v, c, : bursts[v, c]].values for stage in STAGES}
+        stages = {stage: series[stage].of(v, c, bursts[v, c]) for stage in STAGES}
         for name, value in _stages(stages, float(out["median"][v, c]), int(raw["depth"].values[c])).items():
             out[name][v, c] = value
     for against, name in (("tcp", TCP), ("raw", RAW_VARIANT), ("raw_ofi", RAW_OFI)):
         if name not in variants:
             continue
         base = variants.index(name)
-        for (v, c), series in medians.items():
+        for (v, c), own in medians.items():
             if v == base or (base, c) not in medians:
                 continue
-            pairs, ratio = paired(medians[base, c], series)
+            pairs, ratio = paired(medians[base, c], own)
             out[f"pairs_{against}"][v, c] = pairs
             for end, value in zip(("", "_low", "_high"), ratio):
                 out[f"ratio_to_{against}{end}"][v, c] = value
@@ -86,6 +88,24 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
         ),
     }
     return xr.Dataset(data, coords=coords)
+
+
+class _Series:
+    """Series of cells, out of a variable over variant, case and another; neighbours are read together."""
+
+    def __init__(self, variable: xr.DataArray) -> None:
+        self._variable = variable
+        self._cases = max(1, READ_AT_ONCE // max(1, variable.shape[2]))
+        self._at: tuple[int, int] | None = None
+        self._values = np.empty((0, 0))
+
+    def of(self, variant: int, case: int, length: int) -> np.ndarray:
+        """The first `length` values of a cell."""
+        first = case - case % self._cases
+        if self._at != (variant, first):
+            self._values = self._variable[variant, first : first + self._cases].values
+            self._at = (variant, first)
+        return self._values[case - first, :length]
 
 
 def _of_cell(x: np.ndarray, epoch: np.ndarray, operations: int, moved: int) -> Mapping[str, float]:

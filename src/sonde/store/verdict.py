@@ -56,15 +56,16 @@ def rows(summary: xr.Dataset) -> list[dict[str, Any]]:
     """One mapping for each cell with data: the `results` of docs/reference/json.md."""
     out = []
     cases = cases_of(summary)
+    known = {str(name): variable.values for name, variable in summary.data_vars.items()}
     for c, case in enumerate(cases):
         for v, name in enumerate(names_of(summary)):
-            if not summary["n"].values[v, c]:
+            if not known["n"][v, c]:
                 continue
 
             def of(key: str, v: int = v, c: int = c) -> float | None:
-                if key not in summary:  # of a run that is older than this
+                if key not in known:  # of a run that is older than this
                     return None
-                value = float(summary[key].values[v, c])
+                value = float(known[key][v, c])
                 return value if math.isfinite(value) else None
 
             def ends(key: str, factor: float = 1.0, of: Any = of) -> list[float] | None:
@@ -79,9 +80,9 @@ def rows(summary: xr.Dataset) -> list[dict[str, Any]]:
                     "size": case.size,
                     "batch": case.batch,
                     "depth": case.depth,
-                    "transport": str(summary["transport"].values[v]),
-                    "provider": str(summary["provider"].values[v]),
-                    "variant": str(summary["style"].values[v]),
+                    "transport": str(known["transport"][v]),
+                    "provider": str(known["provider"][v]),
+                    "variant": str(known["style"][v]),
                     "name": name,
                     "ops_s": of("rate"),
                     "mib_s": None if moved is None else moved / MIB,
@@ -95,9 +96,9 @@ def rows(summary: xr.Dataset) -> list[dict[str, Any]]:
                     "ratio_to_raw_ci": ends("ratio_to_raw"),
                     "ratio_to_raw_ofi": of("ratio_to_raw_ofi"),
                     "ratio_to_raw_ofi_ci": ends("ratio_to_raw_ofi"),
-                    "n": int(summary["n"].values[v, c]),
-                    "epochs": int(summary["epochs"].values[v, c]),
-                    "drift": bool(summary["status"].values[v, c] == DRIFT),
+                    "n": int(known["n"][v, c]),
+                    "epochs": int(known["epochs"][v, c]),
+                    "drift": bool(known["status"][v, c] == DRIFT),
                 }
             )
     return out
