@@ -20,7 +20,8 @@ CUT = "…"  # where a script was cut short for the terminal
 class Table:
     """A table for the terminal: head and rows of ready text; numbers are right-aligned by `right`.
 
-    Without any column's name no head is drawn. A cell that is only ✓, ! or ✗ is drawn in its colour.
+    Without any column's name no head is drawn. A cell that is only ✓, ! or ✗ is drawn in its colour. names: of
+    columns whose head is a name, which is nowhere given a capital letter.
     """
 
     title: str
@@ -28,6 +29,7 @@ class Table:
     rows: Sequence[Sequence[str]]
     right: Sequence[int] = ()  # indices of right-aligned columns
     note: str = ""
+    names: Sequence[int] = ()
 
 
 @dataclass

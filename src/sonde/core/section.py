@@ -40,7 +40,7 @@ class Section:
 
     room: "net". title: what was measured, e.g. "Latency, one_to_one". verdict: one sentence.
     findings: what is wrong, worst first. facts: the few numbers that carry the verdict. tables, figures: in
-    reading order. method: statistics used; the report merges those of all sections by name. runs: extra
+    reading order. numbers: tables of everything that was measured, behind the figures and folded. method: statistics used; the report merges those of all sections by name. runs: extra
     rows about the run (name -> ready text), shown under "What ran". warnings: beyond those the dataset
     keeps in /warnings. doubt: in a few words why "no findings" says little here, "" where it is sound.
     """
@@ -50,6 +50,7 @@ class Section:
     verdict: str
     findings: list[Finding] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
+    numbers: list[Table] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
     method: list[Method] = field(default_factory=list)

@@ -382,7 +382,8 @@ def _tables_of(summary: xr.Dataset, client: str, own: Sequence[int], intervals: 
         rows = [(_row(cases[c]), *(cell(v, c) for v in shown)) for c in own]
         head = ("operation", *(names[v] for v in shown))
         note = "in brackets: 95 % interval, where one is known" if intervals else ""
-        out.append(Table(f"{title}: {unit}", head, rows, tuple(range(1, len(head))), note))
+        of_variants = tuple(range(1, len(head)))
+        out.append(Table(f"{title}: {unit}", head, rows, of_variants, note, of_variants))
     compared = [
         v
         for v in range(len(names))
@@ -392,7 +393,8 @@ def _tables_of(summary: xr.Dataset, client: str, own: Sequence[int], intervals: 
         rows = [(_row(cases[c]), *(_compared(summary, v, c) for v in part)) for c in own]
         head = ("operation", *(names[v] for v in part))
         note = "~ beside a ratio: its 95 % interval holds 1, or there is none"
-        out.append(Table(f"{title}: rate over that of tcp", head, rows, tuple(range(1, len(head))), note))
+        of_variants = tuple(range(1, len(head)))
+        out.append(Table(f"{title}: rate over that of tcp", head, rows, of_variants, note, of_variants))
     return out
 
 
