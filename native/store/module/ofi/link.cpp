@@ -1249,7 +1249,10 @@ LinkInfo OfiLink::info() const {
   std::string detail = std::to_string(agreement_.own_buffers) + " receives of " + std::to_string(agreement_.own_bytes >> 10) + " KiB";
   detail += ", inject " + std::to_string(demands_.inject) + " B, " + std::to_string(demands_.iovs) + " vectors";
   if (const std::string modes = demands_.text(); !modes.empty()) detail += ", honours " + modes;
-  if (agreement_.transport == "ofi-rma") detail += agreement_.rma_from < 0 ? ", never by RMA" : ", by RMA from " + std::to_string(agreement_.rma_from) + " B (" + std::to_string(frames_by_rma_) + " of " + std::to_string(frames_sent_) + " frames)";
+  if (agreement_.transport == "ofi-rma") {
+    detail += agreement_.rma_from < 0 ? ", never by RMA" : ", by RMA from " + std::to_string(agreement_.rma_from) + " B";
+    if (agreement_.rma_from >= 0 && frames_sent_) detail += " (" + std::to_string(frames_by_rma_) + " of " + std::to_string(frames_sent_) + " frames)";
+  }
   if (!options_.gather) detail += options_.await ? ", a send a piece, each awaited" : ", a send a piece";
   return {agreement_.transport, provider_, detail};
 }
