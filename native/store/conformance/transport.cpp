@@ -276,7 +276,8 @@ std::string both_ways(const Both& both) {
   const Half half = [](End& end) -> std::string {
     std::uint64_t id = 0;
     while (id < frames) {
-      end.send(make_frame(++id, 100'000 + 1000 * (id % 7), 4, 2, nullptr));
+      ++id;
+      end.send(make_frame(id, 100'000 + 1000 * (id % 7), 4, 2, nullptr));
       end.link.flush();
       if (auto wrong = stop_in_time(end, 1u << 20); !wrong.empty()) return wrong;
     }
