@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t n) 
   if (!server) std::abort();
   if (n < 1) return 0;
   std::vector<std::byte> stream(n - 1);
-  std::memcpy(stream.data(), bytes + 1, n - 1);
+  if (n > 1) std::memcpy(stream.data(), bytes + 1, n - 1);
   if (bytes[0] & 1)
     for (std::size_t at = 0; stream.size() - at >= wire::header_bytes;) {
       std::byte* head = stream.data() + at;
