@@ -329,19 +329,17 @@ TEST_CASE("a peer whose messages lie is told off, and nothing else happens") {
       Pair pair(transport, liar, honest);
       REQUIRE_MESSAGE(pair.client, pair.error);
       REQUIRE(pair.server);
-      for (std::uint64_t id = 1; id <= 20; ++id) {
-        pair.client->send(small_frame(id));
-        pair.client->flush();
-        pair.server->progress();
-        pair.client->progress();
-      }
+      // Frames that wait for a moment go out together: it takes as many as it takes until there was a tenth message.
+      std::uint64_t id = 0;
       CHECK(until([&] {
+        pair.client->send(small_frame(++id));
+        pair.client->flush();
         pair.server->progress();
         pair.client->progress();
         return pair.far_sink.ended;
       }));
       CHECK(pair.far_sink.why == "store.bad_frame");
-      CHECK(pair.far_sink.frames < 20);
+      CHECK(static_cast<std::uint64_t>(pair.far_sink.frames) < id);
       CHECK_FALSE(pair.server->open());
     }
 }
