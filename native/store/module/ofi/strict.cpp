@@ -139,6 +139,7 @@ class StrictPort final : public Port {
     if (!descriptors || !begin(pieces, descriptors, n, context, real.data())) return -FI_EINVAL;
     spoil(pieces[0].iov_base, pieces[0].iov_len);
     const ssize_t result = finish(below_->send(pieces, real.data(), n, context, completes), context);
+    not_gone(result);
     if (result == 0 && !completes) silent_.push_back(context);
     if (result == 0 && completes) {
       covers_[context] = std::move(silent_);
@@ -156,7 +157,9 @@ class StrictPort final : public Port {
     std::array<std::byte, 64> copy;
     std::memcpy(copy.data(), memory, bytes);
     spoil(copy.data(), bytes);
-    return below_->inject(copy.data(), bytes);
+    const ssize_t result = below_->inject(copy.data(), bytes);
+    not_gone(result);
+    return result;
   }
 
   ssize_t read(const iovec* pieces, void** descriptors, std::size_t n, std::uint64_t address, std::uint64_t key, Context* context) override {
@@ -235,6 +238,11 @@ class StrictPort final : public Port {
       default: header.kind = static_cast<std::uint8_t>(MessageKind::announce);  // whose lengths are then those of a frame
     }
     std::memcpy(message, &header, sizeof header);
+  }
+
+  /// A message that did not go out is written anew when it is tried again: it does not count.
+  void not_gone(ssize_t result) {
+    if (lie_ != 0 && result != 0) --messages_;
   }
 
   static Error refuse(const char* what) {
