@@ -110,11 +110,11 @@ void TableWriter::add(const Record& r) {
   put(out + 24, r.data_bytes);
   put(out + 28, r.index);
   if (!same_space) {
-    std::memcpy(out + record_bytes, r.space.data(), space);
+    if (space) std::memcpy(out + record_bytes, r.space.data(), space);
     space_ = r.space;
   }
   if (!same_key) {
-    std::memcpy(out + record_bytes + space, r.key.data(), key);
+    if (key) std::memcpy(out + record_bytes + space, r.key.data(), key);
     key_ = r.key;
   }
   first_ = false;

@@ -19,7 +19,7 @@ class Null final : public Backend {
       switch (op.code) {
         case Code::object_read: {
           const MutableBytes to = op.into.empty() ? arena.take(op.length) : op.into.first(std::min<std::size_t>(op.into.size(), op.length));
-          std::memset(to.data(), 0, to.size());
+          if (!to.empty()) std::memset(to.data(), 0, to.size());
           out.data = to;
           out.value = to.size();
           break;

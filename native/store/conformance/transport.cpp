@@ -276,7 +276,8 @@ std::string both_ways(const Both& both) {
   const Half half = [](End& end) -> std::string {
     std::uint64_t id = 0;
     while (id < frames) {
-      end.send(make_frame(++id, 100'000 + 1000 * (id % 7), 4, 2, nullptr));
+      ++id;
+      end.send(make_frame(id, 100'000 + 1000 * (id % 7), 4, 2, nullptr));
       end.link.flush();
       if (auto wrong = stop_in_time(end, 1u << 20); !wrong.empty()) return wrong;
     }
@@ -347,10 +348,11 @@ std::string small_pipelined(const Both& both) {
   return both.run(sends, takes(frames));
 }
 
-/// The receiver takes nothing for a while: the sender's backlog must stand, then all must arrive.
+/// The receiver takes nothing until the sender has seen its backlog stand; then all must arrive.
 std::string held_back(const Both& both) {
   constexpr std::size_t frames = 200, bytes = 100'000;
-  const Half sends = [](End& end) -> std::string {
+  std::atomic<bool> seen = false;
+  const Half sends = [&](End& end) -> std::string {
     std::size_t stood = 0;
     for (std::uint64_t id = 1; id <= frames; ++id) end.send(make_frame(id, bytes, 3, 1, nullptr));
     end.link.flush();
@@ -361,13 +363,13 @@ std::string held_back(const Both& both) {
       const timespec nap{0, 1'000'000};
       ::nanosleep(&nap, nullptr);
     }
+    seen = true;
     if (stood == 0) return "20 MB went out while the peer took nothing";
     return end.until([&] { return end.link.backlog() == 0; }, "the backlog");
   };
-  return both.run(sends, [](End& end) -> std::string {
+  return both.run(sends, [&](End& end) -> std::string {
     end.link.receive(false);
-    const Deadline pause = Deadline::in_s(0.5);
-    while (!pause.passed()) {
+    while (!seen && !end.sink.closings && !end.deadline.passed()) {
       end.link.progress();
       const timespec nap{0, 1'000'000};
       ::nanosleep(&nap, nullptr);

@@ -78,33 +78,36 @@ Stream valid_request(std::mt19937_64& random, std::uint64_t id, std::uint16_t fl
   return frame_of(h, table.table(), data, random() % 8 != 0);
 }
 
-/// Reads frames until the peer ends, `n` came, or nothing came for a while. Frames read; -1: the peer ended.
-int read_frames(int fd, int n, int patience_ms, bool& ended) {
+/// What comes back on a connection. Keeps the begin of a frame whose rest has not come yet.
+struct Answers {
+  int fd;
+  bool ended = false;
   Stream in;
-  int frames = 0;
-  ended = false;
-  while (frames < n) {
-    pollfd ready{fd, POLLIN, 0};
-    if (::poll(&ready, 1, patience_ms) <= 0) return frames;
-    std::byte chunk[65536];
-    const ssize_t got = ::recv(fd, chunk, sizeof chunk, 0);
-    if (got <= 0) {
-      ended = true;
-      return frames;
-    }
-    append(in, {chunk, static_cast<std::size_t>(got)});
+
+  /// Reads frames until the peer ends, `n` came, or nothing came for a while. Frames read; -2: the server itself sent nonsense.
+  int read(int n, int patience_ms) {
+    int frames = 0;
     for (;;) {
-      if (in.size() < wire::header_bytes) break;
-      const auto h = wire::decode(in.data());
-      if (!h) return -2;  // the server itself sent nonsense
-      const std::size_t whole = wire::header_bytes + (*h).table_bytes + (*h).data_bytes;
-      if (in.size() < whole) break;
-      in.erase(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(whole));
-      ++frames;
+      std::size_t at = 0;
+      while (frames < n && in.size() - at >= wire::header_bytes) {
+        const auto h = wire::decode(in.data() + at);
+        if (!h) return -2;
+        const std::size_t whole = wire::header_bytes + (*h).table_bytes + (*h).data_bytes;
+        if (in.size() - at < whole) break;
+        at += whole;
+        ++frames;
+      }
+      in.erase(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(at));
+      if (frames == n || ended) return frames;
+      pollfd ready{fd, POLLIN, 0};
+      if (::poll(&ready, 1, patience_ms) <= 0) return frames;
+      std::byte chunk[65536];
+      const ssize_t got = ::recv(fd, chunk, sizeof chunk, 0);
+      ended = got <= 0;
+      if (!ended) append(in, {chunk, static_cast<std::size_t>(got)});
     }
   }
-  return frames;
-}
+};
 
 }  // namespace
 
@@ -121,13 +124,13 @@ int attack(Server& server, Bytes stream, bool welcomed) {
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return 0;
   server.serve(ends[1]);
   const int fd = ends[0];
-  bool ended = false;
+  Answers answers{fd, false, {}};
   int frames = 0;
   if (welcomed) {
     const Outgoing hello = plain_frame(wire::Kind::hello, bytes_of("client=fuzz\nnonce=0\nauth=none\ntransport=tcp\n")), proof = plain_frame(wire::Kind::proof, {});
     (void)!::send(fd, hello.head.data(), hello.head.size(), MSG_NOSIGNAL);
     (void)!::send(fd, proof.head.data(), proof.head.size(), MSG_NOSIGNAL);
-    read_frames(fd, 2, 10'000, ended);
+    answers.read(2, 10'000);
   }
   const double until = now_s() + 10;
   for (std::size_t sent = 0; sent < stream.size() && now_s() < until;) {
@@ -137,7 +140,7 @@ int attack(Server& server, Bytes stream, bool welcomed) {
       continue;
     }
     if (errno != EAGAIN && errno != EINTR) break;  // thrown out: as it should be
-    const int more = read_frames(fd, 200, 1, ended);
+    const int more = answers.read(200, 1);
     if (more == -2) {
       ::close(fd);
       return -2;
@@ -146,8 +149,8 @@ int attack(Server& server, Bytes stream, bool welcomed) {
   }
   ::shutdown(fd, SHUT_WR);
   // Who asks for an exabyte of a sparse object gets it, frame by frame: a few of them will do.
-  while (!ended && frames < 200 && now_s() < until) {
-    const int more = read_frames(fd, 200, 100, ended);
+  while (!answers.ended && frames < 200 && now_s() < until) {
+    const int more = answers.read(200, 100);
     if (more == -2) {
       ::close(fd);
       return -2;
@@ -155,7 +158,28 @@ int attack(Server& server, Bytes stream, bool welcomed) {
     frames += more;
   }
   ::close(fd);
-  return ended || frames >= 200 ? frames : -1;
+  return answers.ended || frames >= 200 ? frames : -1;
+}
+
+std::vector<std::byte> stream_of(Bytes input) {
+  if (input.empty()) return {};
+  Stream stream(input.begin() + 1, input.end());
+  if ((input[0] & std::byte{1}) == std::byte{}) return stream;
+  for (std::size_t at = 0; stream.size() - at >= wire::header_bytes;) {
+    std::byte* head = stream.data() + at;
+    std::memcpy(head, &wire::magic, 4);
+    head[4] = static_cast<std::byte>(wire::version);
+    std::uint32_t table, data;
+    std::memcpy(&table, head + 20, 4);
+    std::memcpy(&data, head + 24, 4);
+    const std::size_t body = std::min<std::size_t>(std::uint64_t{table} + data, stream.size() - at - wire::header_bytes);
+    const std::uint32_t body_sum = wire::crc32c({head + wire::header_bytes, body});
+    std::memcpy(head + 56, &body_sum, 4);
+    const std::uint32_t head_sum = wire::crc32c({head, 60});
+    std::memcpy(head + 60, &head_sum, 4);
+    at += wire::header_bytes + body;
+  }
+  return stream;
 }
 
 std::vector<std::byte> hostile_stream(std::mt19937_64& random, std::size_t frames) {

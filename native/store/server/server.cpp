@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "core/clock.hpp"
 #include "core/json.hpp"
@@ -141,6 +142,8 @@ void Server::stop(double grace_s) {
   const std::uint64_t one = 1;
   if (wake_ >= 0) (void)!::write(wake_, &one, sizeof one);
   if (acceptor_.joinable()) acceptor_.join();
+  // Whoever comes now is told at once that nobody listens, instead of waiting for a word.
+  if (listener_ >= 0) ::close(std::exchange(listener_, -1));
   const Deadline by = Deadline::in_s(grace_s);
   for (auto& r : reactors_) r->stop(by);
   // Lanes first: what they still have posts to reactors, which are only memory now.

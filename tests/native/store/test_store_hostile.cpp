@@ -1,6 +1,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "service.hpp"
@@ -115,6 +118,23 @@ TEST_CASE("thousands of hostile frames: the server lives, and its memory is boun
   for (int k = 0; k < 400; ++k) CHECK(fuzz::attack(*server, fuzz::hostile_stream(random, 1 + random() % 32), random() % 16 != 0) >= 0);
   CHECK(fuzz::alive(*server));
   CHECK(server->metrics().connections <= 1);
+}
+
+TEST_CASE("what the fuzzer begins from, and what it once found, is answered or refused") {
+  const auto server = fuzz::target();
+  REQUIRE(server);
+  std::size_t n = 0;
+  for (const auto& file : std::filesystem::directory_iterator(SONDE_TEST_DATA "/storefuzz")) {
+    if (file.path().extension() == ".md") continue;
+    const std::string name = file.path().filename().string();
+    CAPTURE(name);
+    std::ifstream from(file.path(), std::ios::binary);
+    const std::string input{std::istreambuf_iterator<char>(from), {}};
+    CHECK(fuzz::attack(*server, fuzz::stream_of(bytes_of(input)), true) >= 0);
+    ++n;
+  }
+  CHECK(n > 40);
+  CHECK(fuzz::alive(*server));
 }
 
 TEST_CASE("a thousand idle connections cost others nothing, and one too many is told") {

@@ -650,7 +650,10 @@ void OfiLink::arrived(Buffer& buffer, std::size_t bytes) {
   if (h.sequence - next_sequence_ >= agreement_.own_buffers) return fail(bad("a message over '" + provider_ + "' is out of sequence"));
   ++received_;
   asleep_told_ = false;
-  if (!reached(peer_given_, h.given)) peer_given_ = h.given;
+  if (!reached(peer_given_, h.given)) {
+    peer_given_ = h.given;
+    untold_ns_ = 0;
+  }
   if (!reached(peer_released_, h.released)) {
     peer_released_ = h.released;
     drop_released();
@@ -1156,10 +1159,7 @@ bool OfiLink::arm() {
   armed_ = true;
   // What has a descriptor shows on it whatever comes from the peer, but not what completed while it was posted.
   if (((port_->waiting() == Wait::none || !looked_) && collect()) || anything_to_deliver()) return false;
-  if (stalled_) {
-    pump();
-    if (stalled_ && port_->waiting() == Wait::none) return false;
-  }
+  if (stalled_) pump();
   if (port_->waiting() != Wait::none) {
     if (released_told_ != released_) say(MessageKind::credit);
     return port_->may_sleep();
@@ -1167,16 +1167,15 @@ bool OfiLink::arm() {
   if (!asleep_told_) {
     asleep_told_ = say(MessageKind::asleep);
     if (collect() || anything_to_deliver()) return false;
-    // A peer that does not know of a sleep ends it only by chance. One that takes nothing for so long is stopped, or means harm.
-    if (asleep_told_)
-      untold_ns_ = 0;
-    else if (const std::int64_t now = now_ns(); !untold_ns_)
-      untold_ns_ = now;
-    else if (now - untold_ns_ > untold_most_ns)
-      return true;
-    if (!asleep_told_) return false;
   }
-  return true;
+  if (asleep_told_ && !stalled_) {
+    untold_ns_ = 0;
+    return true;
+  }
+  // A peer that does not know of a sleep ends it only by chance. One that takes nothing for so long is stopped, or means harm.
+  const std::int64_t now = now_ns();
+  if (!untold_ns_) untold_ns_ = now;
+  return now - untold_ns_ > untold_most_ns;
 }
 
 void OfiLink::wait(Deadline deadline) {

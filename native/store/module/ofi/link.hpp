@@ -197,7 +197,7 @@ class OfiLink final : public Link {
   bool poisoned_ = false;
   unsigned turns_ = 0;
   Spin spin_;
-  std::int64_t untold_ns_ = 0;         ///< since when the peer cannot be told of a sleep
+  std::int64_t untold_ns_ = 0;         ///< since when the peer, which takes nothing, cannot be told of a sleep
   std::uint32_t received_ = 0;         ///< messages taken from the queue
   std::uint64_t frames_sent_ = 0, frames_by_rma_ = 0, messages_sent_ = 0;
 

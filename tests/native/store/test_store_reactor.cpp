@@ -1,0 +1,141 @@
+// A server's reactors, lanes and links under clients of every transport at once: what sanitizers should see at work together.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/clock.hpp"
+#include "service.hpp"
+#include "store_faults.hpp"
+
+using namespace sonde;
+using namespace sonde::store;
+using namespace sonde::store::test;
+
+namespace {
+
+struct Way {
+  const char* transport;
+  const char* provider;
+};
+
+std::vector<Way> ways() {
+  std::vector<Way> all{{"tcp", ""}, {"ofi-msg", "net"}, {"ofi-msg", "tcp"}, {"ofi-rdm", "shm"}, {"ofi-rma", "shm"}};
+  const auto names = transport_names();
+  std::erase_if(all, [&](const Way& way) { return std::find(names.begin(), names.end(), way.transport) == names.end(); });
+  if (all.size() == 1) MESSAGE("this build has no libfabric");
+  return all;
+}
+
+Config config_for(const Service& service, const Way& way) {
+  Config config = service.config;
+  config.transport = way.transport;
+  config.link.provider = way.provider;
+  config.connections = 2;
+  config.timeout_s = 120;
+  config.connect_timeout_s = 60;
+  return config;
+}
+
+/// Puts, gets, writes and reads of all sizes under every level, several batches under way. How many went wrong.
+int use(Client& client, const std::string& name, Bytes data) {
+  int wrong = 0;
+  std::vector<Batch> batches;
+  for (const Safety safety : {Safety::network, Safety::storage, Safety::none})
+    for (int k = 0; k < 6; ++k) {
+      batches.push_back(client.batch(safety));
+      Batch& b = batches.back();
+      const std::size_t bytes = k % 2 ? 100 : 150'000;
+      for (int n = 0; n < 4; ++n) b.write(name, "o" + std::to_string(k), static_cast<std::uint64_t>(n) * bytes, data.subspan(static_cast<std::size_t>(n) * bytes, bytes));
+      if (safety != Safety::storage) b.put(name, "k" + std::to_string(k), data.first(50));
+      wrong += !b.start();
+    }
+  for (Batch& b : batches) wrong += !b.wait() || b.failed();
+  wrong += !client.flush();
+  batches.clear();
+  for (int k = 0; k < 6; ++k) {
+    batches.push_back(client.batch());
+    batches.back().read(name, "o" + std::to_string(k), 0, std::uint64_t{1} << 30);
+    batches.back().get(name, "k" + std::to_string(k));
+    wrong += !batches.back().start();
+  }
+  for (int k = 0; k < 6; ++k) {
+    Batch& b = batches[static_cast<std::size_t>(k)];
+    if (!b.wait() || b.failed()) {
+      ++wrong;
+      continue;
+    }
+    const Bytes all = data.first(4 * (k % 2 ? 100 : 150'000));
+    wrong += !std::ranges::equal(b[0].data, all) || !std::ranges::equal(b[1].data, data.first(50));
+  }
+  return wrong;
+}
+
+}  // namespace
+
+TEST_CASE("clients over every transport come, work and go at once, on two reactors") {
+  const faults::Scratch scratch;
+  ServerConfig base;
+  base.threads = 2;
+  Service service(1, {{Role::data, "posix", {{"path", scratch / "data"}}}, {Role::kv, "memory", {}}}, base);
+  const auto data = noise(600'000, 31);
+  std::atomic<int> wrong = 0, not_there = 0;
+  std::vector<std::thread> threads;
+  const auto all = ways();
+  for (std::size_t w = 0; w < all.size(); ++w)
+    threads.emplace_back([&, w] {
+      for (int round = 0; round < 3; ++round) {
+        auto client = Client::open(config_for(service, all[w]));
+        if (!client) {
+          ++not_there;
+          continue;
+        }
+        // Two threads of one client, each with names of its own.
+        const std::string name = "w" + std::to_string(w);
+        std::thread other([&] { wrong += use(*client, name + "b", data); });
+        wrong += use(*client, name + "a", data);
+        other.join();
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  CHECK(not_there == 0);
+  CHECK(wrong == 0);
+  CHECK(service.servers[0]->metrics().bad_frames == 0);
+}
+
+TEST_CASE("a server that stops lets clients of every transport go, in the middle of what they do") {
+  ServerConfig base;
+  base.threads = 2;
+  Service service(1, memory_backends(), base);
+  std::atomic<int> at_work = 0, ended = 0;
+  std::vector<std::thread> threads;
+  const auto data = noise(300'000, 33);
+  for (const Way& way : ways())
+    threads.emplace_back([&, way] {
+      auto client = Client::open(config_for(service, way));
+      bool first = true;
+      for (const double until = now_s() + 60; client && now_s() < until;) {
+        auto b = (*client).batch();
+        b.write("s", way.transport, 0, data);
+        b.put("s", way.transport, bytes_of("v"));
+        b.read("s", way.transport, 0, std::uint64_t{1} << 30);
+        const bool ran = bool(b.run());
+        if (std::exchange(first, false)) ++at_work;
+        if (ran && b.failed() == 0) continue;
+        // Refused, or without a connection: nothing else.
+        bool orderly = true;
+        for (std::size_t k = 0; k < b.size(); ++k)
+          orderly &= b[k].status == Status::ok || b[k].status == Status::unavailable || b[k].status == Status::disconnected || b[k].status == Status::pending || b[k].status == Status::aborted;
+        ended += orderly;
+        return;
+      }
+      if (first) ++at_work;
+    });
+  const double until = now_s() + 60;
+  while (at_work < static_cast<int>(threads.size()) && now_s() < until) std::this_thread::yield();
+  service.servers[0]->stop();
+  for (auto& thread : threads) thread.join();
+  CHECK(ended == static_cast<int>(threads.size()));
+}
