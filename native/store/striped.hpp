@@ -72,6 +72,7 @@ class Striped {
   unsigned servers() const { return servers_; }
 
  private:
+  friend class Item;
   Striped(Client& client, std::string space, std::string name, Distribution distribution, unsigned servers)
       : client_(&client), space_(std::move(space)), name_(std::move(name)), distribution_(std::move(distribution)), servers_(servers) {}
   Result<void> all(Code code, std::uint8_t flags, const std::vector<std::uint64_t>& lengths, Safety safety, bool may_miss);
@@ -79,16 +80,21 @@ class Striped {
   template <class Fill>
   Range each_piece(Batch& batch, Code code, std::uint64_t offset, std::size_t bytes, Fill fill) const;
 
+  /// What errors call it: as its owner does.
+  void call(std::string_view space, std::string_view name) { called_ = {std::string(space), std::string(name)}; }
+  Error failed(Status status, const char* verb) const;
+
   Client* client_;
   std::string space_, name_;
+  std::pair<std::string, std::string> called_{space_, name_};
   Distribution distribution_;
   unsigned servers_;
 };
 
 using Metadata = std::map<std::string, std::string, std::less<>>;
 
-/// A named object of a collection. Its description lies in the kv servers (space "sonde.items"), its bytes, striped, in the data
-/// servers (the collection is the space).
+/// A named object of a collection. Its description lies in the kv servers and its bytes, striped, in the data servers, both in the
+/// space "sonde.items": an object of the collection's and the item's name is another thing.
 class Item {
  public:
   /// Errors: store.exists, store.bad_distribution.
@@ -108,6 +114,7 @@ class Item {
 
  private:
   Item(Client& client, std::string collection, std::string name, Striped data) : client_(&client), collection_(std::move(collection)), name_(std::move(name)), data_(std::move(data)) {}
+  static Result<Striped> bytes_of_item(Client& client, std::string_view collection, std::string_view name, const Distribution& distribution);
   std::string encode() const;
 
   Client* client_;

@@ -142,8 +142,15 @@ Bytes Arena::copy(Bytes bytes) {
   return out;
 }
 
+Bytes Arena::keep(Bytes bytes, std::shared_ptr<const void> owner) {
+  kept_.push_back(std::move(owner));
+  used_ += bytes.size();
+  return bytes;
+}
+
 void Arena::clear(std::size_t keep_bytes) {
   used_ = 0;
+  kept_.clear();
   if (chunks_.empty()) return;
   auto largest = std::max_element(chunks_.begin(), chunks_.end(), [](const Chunk& a, const Chunk& b) { return a.size < b.size; });
   if (largest->size > keep_bytes) {

@@ -134,6 +134,8 @@ class Arena {
   /// n bytes, not initialised, aligned to 8. n = 0: empty.
   MutableBytes take(std::size_t n);
   Bytes copy(Bytes bytes);
+  /// Memory of another owner, which lives on with it: for what is large and need not be copied. It counts as taken.
+  Bytes keep(Bytes bytes, std::shared_ptr<const void> owner);
   /// Forgets what was given. Keeps the largest chunk, if it is at most `keep_bytes`.
   void clear(std::size_t keep_bytes = 2u << 20);
   std::size_t used() const { return used_; }
@@ -144,6 +146,7 @@ class Arena {
     std::size_t size, used;
   };
   std::vector<Chunk> chunks_;
+  std::vector<std::shared_ptr<const void>> kept_;
   std::size_t chunk_bytes_, limit_bytes_;
   std::size_t used_ = 0;
 };

@@ -169,6 +169,7 @@ def connected(*services: Service, **options):
         (("serve", "--memory", "--auth", "token"), 2, "--token-file"),
         (("serve", "--memory", "--auth", "token", "--token-file", "nofile"), 3, "nofile"),
         (("serve", "--memory", "--auth", "munge", "--user", "nobody-of-that-name"), 2, "there is no user"),
+        (("serve", "--memory", "--user", "root"), 2, "--auth munge"),
         (("serve", "--memory", "--module", "./none.so"), 3, "none.so"),
         (("serve", "--memory", "--metrics", "0.0.0.0:0"), 3, "token"),
         (("serve", "--path", "no/such/folder"), 3, "no such folder"),

@@ -1,4 +1,5 @@
 // Python module sonde._store: the storage client without copies. sonde.store.client is its face.
+#include <cstring>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -60,8 +61,22 @@ Name::Name(nb::handle object) : keep_(nb::borrow(object)) {
   text_ = {PyBytes_AS_STRING(keep_.ptr()), static_cast<std::size_t>(PyBytes_GET_SIZE(keep_.ptr()))};
 }
 
+/// Whether what its memory holds are pointers to Python's objects, which mean nothing to anybody else.
+static bool of_objects(nb::handle object) {
+  if (PyMemoryView_Check(object.ptr())) {
+    const char* format = PyMemoryView_GET_BUFFER(object.ptr())->format;
+    return format && std::strcmp(format, "O") == 0;
+  }
+  return std::strncmp(Py_TYPE(object.ptr())->tp_name, "numpy.", 6) == 0 && nb::hasattr(object, "dtype") && nb::cast<bool>(object.attr("dtype").attr("hasobject"));
+}
+
 Buffer::Buffer(nb::handle object, bool writable) {
-  if (PyObject_GetBuffer(object.ptr(), &view_, writable ? PyBUF_WRITABLE : PyBUF_SIMPLE) == 0) return;
+  if (PyObject_GetBuffer(object.ptr(), &view_, writable ? PyBUF_WRITABLE : PyBUF_SIMPLE) == 0) {
+    if (!of_objects(object)) return;
+    PyBuffer_Release(&view_);
+    view_ = {};
+    raise({"store.bad_buffer", "an array of Python objects has no bytes of its own", "give it a type that has, as array.astype('f8'), or pickle it"});
+  }
   PyErr_Clear();
   view_ = {};
   const std::string type = Py_TYPE(object.ptr())->tp_name;

@@ -239,10 +239,24 @@ class MemoryKv final : public Backend {
   }
 
  private:
+  /// Written once: a put makes another one, so that an answer can be sent from here while its key has a new value already.
+  struct Value {
+    std::shared_ptr<const std::byte[]> memory;
+    std::size_t size = 0;
+    Bytes bytes() const { return {memory.get(), size}; }
+  };
+
   struct Undo {
-    std::string name, value;
+    std::string name;
+    Value value;
     bool was_there;
   };
+
+  static Value value_of(Bytes bytes) {
+    auto memory = std::make_shared_for_overwrite<std::byte[]>(bytes.size());
+    if (!bytes.empty()) std::memcpy(memory.get(), bytes.data(), bytes.size());
+    return {std::move(memory), bytes.size()};
+  }
 
   Outcome put(const Op& op, std::vector<Undo>* undo) {
     std::string name = full_name(op.space, op.key);
@@ -251,11 +265,11 @@ class MemoryKv final : public Backend {
     if (!quota_.take(op.data.size() + (found == pairs_.end() ? name.size() : 0))) return {Status::no_space, 0, 0, {}};
     if (found == pairs_.end()) {
       if (undo) undo->push_back({name, {}, false});
-      pairs_.emplace(std::move(name), text_of(op.data));
+      pairs_.emplace(std::move(name), value_of(op.data));
     } else {
-      quota_.give(found->second.size());
+      quota_.give(found->second.size);
       if (undo) undo->push_back({std::move(name), std::move(found->second), true});
-      found->second.assign(text_of(op.data));
+      found->second = value_of(op.data);
     }
     return {Status::ok, 0, 0, {}};
   }
@@ -264,7 +278,7 @@ class MemoryKv final : public Backend {
     std::string name = full_name(op.space, op.key);
     const auto found = pairs_.find(name);
     if (found == pairs_.end()) return {Status::not_found, 0, 0, {}};
-    quota_.give(name.size() + found->second.size());
+    quota_.give(name.size() + found->second.size);
     if (undo) undo->push_back({std::move(name), std::move(found->second), true});
     pairs_.erase(found);
     return {Status::ok, 0, 0, {}};
@@ -273,12 +287,12 @@ class MemoryKv final : public Backend {
   void take_back(Undo& step) {
     const auto found = pairs_.find(step.name);
     if (found != pairs_.end()) {
-      quota_.give(step.name.size() + found->second.size());
+      quota_.give(step.name.size() + found->second.size);
       pairs_.erase(found);
     }
     if (!step.was_there) return;
     // It was within the limit before, and this thread alone writes.
-    (void)quota_.take(step.name.size() + step.value.size());
+    (void)quota_.take(step.name.size() + step.value.size);
     pairs_.emplace(std::move(step.name), std::move(step.value));
   }
 
@@ -288,7 +302,9 @@ class MemoryKv final : public Backend {
     if (op.code != Code::kv_get) return {Status::unsupported, 0, 0, {}};
     const auto found = pairs_.find(full_name(op.space, op.key));
     if (found == pairs_.end()) return {Status::not_found, 0, 0, {}};
-    return give(bytes_of(found->second), op, arena);
+    const Value& value = found->second;
+    if (op.into.empty() && value.size >= kept_from && arena.fits(value.size)) return {Status::ok, value.size, 0, arena.keep(value.bytes(), value.memory)};
+    return give(value.bytes(), op, arena);
   }
 
   Outcome scan(const Op& op, Arena& arena) const {
@@ -297,13 +313,14 @@ class MemoryKv final : public Backend {
     if (!op.data.empty() && at != pairs_.end() && at->first < prefix) at = pairs_.lower_bound(prefix);
     PairPacker packer(op);
     for (; at != pairs_.end() && at->first.starts_with(prefix); ++at)
-      if (!packer.add(std::string_view(at->first).substr(op.space.size() + 1), bytes_of(at->second))) break;
+      if (!packer.add(std::string_view(at->first).substr(op.space.size() + 1), at->second.bytes())) break;
     return packer.finish(arena);
   }
 
+  static constexpr std::size_t kept_from = 1024;  ///< below, a copy costs less than to count who reads
   mutable std::shared_mutex mutex_;
   Quota quota_;
-  std::map<std::string, std::string> pairs_;  // ordered: scans are in byte order
+  std::map<std::string, Value> pairs_;  // ordered: scans are in byte order
 };
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace {
 class Null final : public Backend {
  public:
   explicit Null(Role role) : role_(role) {}
-  Caps caps() const override { return {role_, true, false, true}; }
+  Caps caps() const override { return {role_, true, false, false}; }
 
   void execute(std::span<const Op> ops, Safety, std::span<Outcome> outcomes, Arena& arena) override {
     for (std::size_t k = 0; k < ops.size(); ++k) {

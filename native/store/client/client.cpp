@@ -198,6 +198,8 @@ struct Batch::Impl {
 
   Result<void> start() {
     if (ops.empty()) return Error{"store.empty_batch", "the batch has no operations", "add some before run() or start()"};
+    if (ops.size() > limit::batch_ops)
+      return Error{"store.too_large", "the batch has " + std::to_string(ops.size()) + " operations; allowed: " + std::to_string(limit::batch_ops), "make several batches of them"};
     if (started) return Error{"store.started", "the batch was started already", "call clear() to use it again"};
     begin_ns = now_ns();
     if (auto ok = route(); !ok) return ok.error();

@@ -153,6 +153,8 @@ std::vector<std::uint64_t> piece_sizes(const Distribution& d, unsigned servers, 
   return sizes;
 }
 
+Error Striped::failed(Status status, const char* verb) const { return store::failed(status, verb, called_.first, called_.second); }
+
 Result<Striped> Striped::make(Client& client, std::string space, std::string name, Distribution d) {
   const auto servers = static_cast<unsigned>(client.servers(Role::data));
   if (servers == 0) return Error{"store.no_server", "no server has the role data", "start one with 'sonde store serve --backend data=…'"};
@@ -196,7 +198,7 @@ Result<std::uint64_t> Striped::finish_read(const Batch& batch, Range range, std:
   for (std::size_t k = 0; k < pieces.size(); ++k) {
     const Outcome& out = batch[range.first + k];
     // A server that has no piece yet is as good as one whose piece is empty, while another one has some.
-    if (out.status != Status::ok && out.status != Status::not_found) return failed(out.status, "read", space_, name_);
+    if (out.status != Status::ok && out.status != Status::not_found) return failed(out.status, "read");
     any |= out.status == Status::ok;
     const std::uint64_t got = out.status == Status::ok ? out.data.size() : 0;
     is_short |= got < pieces[k].bytes;
@@ -230,9 +232,9 @@ Result<void> Striped::all(Code code, std::uint8_t flags, const std::vector<std::
   const char* verb = code == Code::object_create ? "create" : code == Code::object_remove ? "remove" : "change the size of";
   for (std::size_t k = 0; k < batch.size(); ++k) {
     if (batch[k].status == Status::ok) ++there;
-    if (batch[k].status != Status::ok && !(may_miss && batch[k].status == Status::not_found) && batch[k].status != Status::pending) return failed(batch[k].status, verb, space_, name_);
+    if (batch[k].status != Status::ok && !(may_miss && batch[k].status == Status::not_found) && batch[k].status != Status::pending) return failed(batch[k].status, verb);
   }
-  if (may_miss && there == 0 && safety != Safety::none) return failed(Status::not_found, verb, space_, name_);
+  if (may_miss && there == 0 && safety != Safety::none) return failed(Status::not_found, verb);
   return {};
 }
 
@@ -250,7 +252,7 @@ Result<void> Striped::write(std::uint64_t offset, Bytes data, Safety safety) {
   write(batch, offset, data);
   if (auto ok = batch.run(); !ok) return ok.error();
   for (std::size_t k = 0; k < batch.size(); ++k)
-    if (batch[k].status != Status::ok && batch[k].status != Status::pending) return failed(batch[k].status, "write", space_, name_);
+    if (batch[k].status != Status::ok && batch[k].status != Status::pending) return failed(batch[k].status, "write");
   return {};
 }
 
@@ -277,12 +279,12 @@ Result<ObjectInfo> Striped::status() {
   bool any = false;
   for (unsigned k = 0; k < servers_; ++k) {
     if (batch[k].status == Status::not_found) continue;
-    if (batch[k].status != Status::ok) return failed(batch[k].status, "ask for", space_, name_);
+    if (batch[k].status != Status::ok) return failed(batch[k].status, "ask for");
     any = true;
     sizes[k] = batch[k].value;
     info.changed_ns = std::max(info.changed_ns, batch[k].time_ns);
   }
-  if (!any) return failed(Status::not_found, "ask for", space_, name_);
+  if (!any) return failed(Status::not_found, "ask for");
   info.size = whole_size(distribution_, sizes);
   return info;
 }
@@ -293,6 +295,9 @@ constexpr std::string_view items_space = "sonde.items";
 
 /// A collection's name may not hold the byte that ends it.
 std::string item_key(std::string_view collection, std::string_view name) { return std::string(collection) + '\0' + std::string(name); }
+
+/// The object that holds an item's bytes. A length in front, because an object's name may hold any byte that could part two.
+std::string bytes_name(std::string_view collection, std::string_view name) { return std::to_string(collection.size()) + ':' + std::string(collection) + std::string(name); }
 
 std::string escaped(std::string_view text) {
   std::string out;
@@ -316,8 +321,14 @@ std::string Item::encode() const {
   return out;
 }
 
+Result<Striped> Item::bytes_of_item(Client& client, std::string_view collection, std::string_view name, const Distribution& distribution) {
+  auto data = Striped::make(client, std::string(items_space), bytes_name(collection, name), distribution);
+  if (data) data->call(collection, name);
+  return data;
+}
+
 Result<Item> Item::create(Client& client, std::string_view collection, std::string_view name, const Distribution& distribution, Metadata metadata, Safety safety) {
-  auto data = Striped::make(client, std::string(collection), std::string(name), distribution);
+  auto data = bytes_of_item(client, collection, name, distribution);
   if (!data) return data.error();
   Item item(client, std::string(collection), std::string(name), *data);
   timespec t;
@@ -365,7 +376,7 @@ Result<Item> Item::open(Client& client, std::string_view collection, std::string
       metadata[key.substr(2)] = value;
     }
   }
-  auto data = Striped::make(client, std::string(collection), std::string(name), distribution);
+  auto data = bytes_of_item(client, collection, name, distribution);
   if (!data) return data.error();
   Item item(client, std::string(collection), std::string(name), *data);
   item.metadata_ = std::move(metadata);

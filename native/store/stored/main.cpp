@@ -169,6 +169,7 @@ int main(int argc, char** argv) {
     std::cout << json.add("transports", transport_names()).add("auth", auth::methods()).text() << std::endl;
     return 0;
   }
+  if (!config.users.empty() && config.auth != "munge") return fail(bad_usage("--user needs --auth munge: without it nobody is asked who they are"));
   raise_descriptors();
   config.log = tell;
   auto server = Server::start(config);

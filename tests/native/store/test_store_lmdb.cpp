@@ -79,6 +79,30 @@ TEST_CASE("lmdb: a database that is none is refused") {
   CHECK(cannot_open(Role::kv, "lmdb", {{"path", scratch / "x"}}).find("LMDB") != std::string::npos);
 }
 
+TEST_CASE("lmdb: a file that was cut short is refused, not met by a signal when it is read") {
+  if (!there_is(Role::kv, "lmdb")) return;
+  const Scratch scratch;
+  {
+    auto backend = open_backend(Role::kv, "lmdb", {{"path", scratch / "x"}});
+    REQUIRE(backend);
+    const std::vector<std::byte> value(100'000, std::byte{7});
+    Op op;
+    op.code = Code::kv_put;
+    op.space = "s";
+    op.key = "k";
+    op.data = value;
+    Outcome outcome;
+    Arena arena;
+    (*backend)->execute({&op, 1}, Safety::storage, {&outcome, 1}, arena);
+    REQUIRE(outcome.status == Status::ok);
+    REQUIRE((*backend)->sync(true));
+  }
+  for (const std::uintmax_t bytes : {60'000u, 8192u, 5000u}) {
+    std::filesystem::resize_file(scratch / "x/data.mdb", bytes);
+    CHECK(cannot_open(Role::kv, "lmdb", {{"path", scratch / "x"}}).find("cut short") != std::string::npos);
+  }
+}
+
 TEST_CASE("lmdb: a full map undoes the batch that does not fit, and no other") {
   if (!there_is(Role::kv, "lmdb")) return;
   const Scratch scratch;

@@ -118,6 +118,39 @@ TEST_CASE("many striped writes and reads share one batch") {
   CHECK(into == data);
 }
 
+TEST_CASE("an item and an object of one name are two things, and so are items of names that join alike") {
+  Service service(2);
+  auto client = service.client();
+  const auto theirs = noise(300, 1), mine = noise(200, 2), other = noise(100, 3);
+  Batch batch = client.batch();
+  batch.write("c", "x", 0, theirs);
+  REQUIRE(batch.run());
+  auto item = Item::create(client, "c", "x", {});
+  REQUIRE(item);
+  CHECK((*item->data().status()).size == 0);
+  REQUIRE(item->data().write(0, mine));
+  auto near = Item::create(client, "c1", "x", {}), far = Item::create(client, "c", "1x", {});
+  REQUIRE(near);
+  REQUIRE(far);
+  REQUIRE(near->data().write(0, other));
+  CHECK((*far->data().status()).size == 0);
+  std::vector<std::byte> into(1000);
+  batch.clear();
+  batch.read("c", "x", 0, into);
+  REQUIRE(batch.run());
+  CHECK(std::vector<std::byte>(batch[0].data.begin(), batch[0].data.end()) == theirs);
+  batch.clear();
+  batch.remove_object("c", "x");
+  REQUIRE(batch.run());
+  CHECK(*item->data().read(0, into) == mine.size());
+  CHECK(std::equal(mine.begin(), mine.end(), into.begin()));
+  REQUIRE(Item::remove(client, "c", "x"));
+  // What goes wrong is told by the item's name.
+  const auto gone = item->data().status();
+  REQUIRE_FALSE(gone);
+  CHECK(gone.error().what.find("'x' in 'c'") != std::string::npos);
+}
+
 TEST_CASE("items: made once, opened by anyone, with metadata, listed and removed") {
   Service service(2);
   auto client = service.client();

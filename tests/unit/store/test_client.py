@@ -218,6 +218,31 @@ def test_a_batch_that_was_interrupted_halfway_is_not_sent(client):
     assert list(client.keys("s")) == []
 
 
+def test_more_operations_than_a_batch_may_have_are_refused_before_anything_is_sent(client):
+    batch = client.batch()
+    for k in range((1 << 20) + 1):
+        batch.get("s", f"{k}")
+    with pytest.raises(SondeError) as caught:
+        batch.run()
+    assert (caught.value.code, "1048576" in str(caught.value)) == ("store.too_large", True)
+    client.put("s", "k", b"v")
+    assert client.get("s", "k") == b"v"
+
+
+def test_arrays_of_python_objects_are_refused(client):
+    things = np.array([{}, []], dtype=object)
+    mixed = np.zeros(2, dtype=[("Order", "f8"), ("thing", "O")])
+    for data in (things, mixed, memoryview(things)):
+        with pytest.raises(SondeError) as caught:
+            client.write("s", "o", data)
+        assert caught.value.code == "store.bad_buffer"
+    with pytest.raises(SondeError):
+        client.read("s", "o", into=things)
+    client.write("s", "o", np.ones(3, dtype=[("Order", "f8")]))
+    client.write("s", "p", np.array(["2026-11-21"], dtype="M8[s]"))
+    assert client.read("s", "p", dtype="M8[s]") == np.datetime64("2026-11-21")
+
+
 def test_an_empty_block_sends_nothing(client):
     with client.batch():
         pass
