@@ -11,7 +11,7 @@ from bench_runs import made, summary_of, variants
 
 from sonde.core.outcome import Table
 from sonde.store import figures, limits, verdict
-from sonde.store.plan import Case, Plan, choose_variants, default_cases
+from sonde.store.plan import Case, Plan, Variant, choose_variants, default_cases
 
 CASES = (
     Case("object", "write", 4096),
@@ -107,9 +107,60 @@ class TestLessons:
 
     def test_a_difference_that_is_not_beyond_doubt_is_none(self, tmp_path):
         few = Plan(variants("tcp", "ofi-rdm"), CASES[:1])
-        records = made(few, lambda v, c, e: 2e-5 * (0.8 if v else 1.0), 3)  # three epochs have no interval
+        (lesson,) = verdict.lessons(summary_of(tmp_path, few, made(few, lambda v, c, e: 2e-5, 20)))
+        assert lesson["text"] == "for writes of objects at 4 KiB no transport is beyond doubt faster than tcp"
+
+    def test_without_an_interval_nothing_is_known(self, tmp_path):
+        few = Plan(variants("tcp", "ofi-rdm"), CASES[:1])
+        for name, factor in (("faster", 0.5), ("slower", 2.0)):
+            level = made(few, lambda v, c, e, f=factor: 2e-5 * (f if v else 1.0), 3)  # six epochs are needed
+            (lesson,) = verdict.lessons(summary_of(tmp_path, few, level, name))
+            assert lesson["text"] == f"for writes of objects at 4 KiB {verdict.UNKNOWN}"
+            assert lesson["evidence"]["by_size"] == [{"size": 4096, "name": None, "ratio_to_tcp": None}]
+
+    def test_nor_with_one_that_holds_everything(self, tmp_path):
+        few = Plan(variants("tcp", "ofi-rdm"), CASES[:1])
+        found = summary_of(tmp_path, few, made(few, lambda v, c, e: 2e-5, 20))
+        found["ratio_to_tcp_low"].values[1, 0], found["ratio_to_tcp_high"].values[1, 0] = 0.1, 9.0
+        (lesson,) = verdict.lessons(found)
+        assert lesson["text"].endswith(verdict.UNKNOWN)
+
+    @pytest.mark.parametrize("rival", ["plain", "thesis", "mine"])
+    def test_against_what_is_slow_on_purpose_nobody_is_the_fastest(self, tmp_path, rival):
+        of = variants(rival) if rival != "mine" else (Variant("mine", "mine", "tcp", "nodelay=no"),)
+        few = Plan((*variants("raw", "tcp"), *of), (CASES[2], CASES[0]))
+        found = summary_of(tmp_path, few, made(few, lambda v, c, e: (1e-5, 2e-5, 8e-3)[v], 20))
+        (lesson,) = [one for one in verdict.lessons(found) if one["code"] == "store.best_transport"]
+        assert lesson["text"] == (
+            f"for writes of objects {verdict.UNKNOWN}: only tcp was measured at 64 B and 4 KiB"
+        )
+        assert lesson["evidence"]["by_size"] == []
+
+    def test_only_sizes_at_which_there_was_a_choice_are_named(self, tmp_path):
+        few = Plan(variants("tcp", "ofi-msg"), (CASES[2], CASES[0]))
+        records = made(few, lambda v, c, e: 2e-5 * (1 + v), 20, skip=[(1, 0)])
         (lesson,) = verdict.lessons(summary_of(tmp_path, few, records))
-        assert lesson["text"] == "for writes of objects no transport is beyond doubt faster than tcp"
+        assert lesson["text"] == "for writes of objects at 4 KiB tcp is the fastest"
+
+    def test_a_variant_of_the_user_can_be_the_best(self, tmp_path):
+        few = Plan((*variants("tcp"), Variant("u", "u", "unix")), CASES[:1])
+        found = summary_of(tmp_path, few, made(few, lambda v, c, e: (2e-5, 1e-5)[v], 20))
+        (lesson,) = verdict.lessons(found)
+        assert lesson["text"].startswith("best for writes of objects at 4 KiB: u, 2.0")
+
+    def test_who_is_not_told_apart_from_the_best_is_named_beside_it(self, tmp_path):
+        few = Plan(variants("tcp", "ofi-msg", "ofi-rma"), CASES[:1])
+        found = summary_of(tmp_path, few, made(few, lambda v, c, e: (2e-5, 1e-5, 1e-5)[v], 20))
+        (lesson,) = verdict.lessons(found)
+        assert " or " in lesson["text"]
+        assert {"ofi-msg", "ofi-rma"} <= set(re.findall(r"[\w-]+", lesson["text"]))
+
+    def test_what_a_mistake_costs_is_about_where_no_interval_is_known(self, tmp_path):
+        few = Plan(variants("tcp", "plain"), (CASES[0], CASES[3]))
+        level = made(few, lambda v, c, e: 2e-5 * (400 if v and c == 0 else 1), 3)
+        (_, cost) = verdict.lessons(summary_of(tmp_path, few, level))
+        assert "about 4" in cost["text"]
+        assert "not beyond doubt slower in batches" in cost["text"]
 
     def test_without_tcp_there_is_none(self, tmp_path):
         few = Plan(variants("ofi-msg", "ofi-rdm"), CASES[:2])
