@@ -134,8 +134,9 @@ class TestWholeRun:
     def test_a_limit_that_nothing_keeps_is_a_finding(self, ran):
         run, _ = ran
         run("store", "check", "a.nc").expect(2)
-        kept = run("store", "check", "a.nc", "--min-ratio", "0").expect(0)
-        assert "0 findings" in kept.out
+        run("store", "check", "a.nc", "--min-ratio", "0").expect(2)
+        kept = run("store", "check", "a.nc", "--min-ratio", "0.01").expect(4)  # nothing is there beside tcp
+        assert "no cell of it has a variant to hold against tcp" in kept.out
 
     def test_its_report_has_a_section(self, ran):
         run, _ = ran

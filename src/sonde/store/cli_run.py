@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,9 +29,11 @@ from sonde.core.outcome import Outcome, Table
 if TYPE_CHECKING:
     import xarray as xr
 
+    from sonde.store.limits import Held
     from sonde.store.run_bench import Request
 
 DEFAULT_BUDGET_S = 60.0
+MOST_RATIO = 10.0  # no transport is so much faster than tcp: who asks for more has mistyped
 
 
 class Counts(HouseType):
@@ -45,6 +48,20 @@ class Counts(HouseType):
                 "core.bad_number", f"'{text}' is not allowed; allowed: {self.allowed}", "write it like 1,16"
             )
         return tuple(dict.fromkeys(map(int, parts)))
+
+
+class Ratio(HouseType):
+    """A limit of a ratio of rates: "0.75". Value: float."""
+
+    name, allowed = "ratio", "above 0, at most 10"
+
+    def read(self, text: str) -> float:
+        with suppress(ValueError):
+            if 0 < (value := float(text)) <= MOST_RATIO:
+                return value
+        raise UsageError(
+            "core.bad_number", f"'{text}' is not allowed; allowed: {self.allowed}", "write it like 0.75"
+        )
 
 
 @click.command()
@@ -333,11 +350,14 @@ def diff(a: Path, b: Path, matters: float) -> Outcome:
 @FILE
 @AGAINST
 @click.option(
-    "--min-ratio", type=click.FloatRange(min=0), metavar="R", help="Least rate over tcp of default variants."
+    "--min-ratio",
+    type=Ratio(),
+    metavar="R",
+    help="Least rate over tcp, of every variant but raw limits and those slow on purpose (plain, thesis).",
 )
 @MATTERS
 def check(file: Path, against: Path | None, min_ratio: float | None, matters: float) -> Outcome:
-    """Hold a run against an earlier one, or against limits; exit 1 on a finding."""
+    """Hold a run against an earlier one, or against limits; exit 1 on a finding, 4 where nothing can be said."""
     import sonde
     from sonde.store import limits
 
@@ -349,13 +369,31 @@ def check(file: Path, against: Path | None, min_ratio: float | None, matters: fl
         )
     outcome = compared(against, file, matters, "check") if against else told_of(file, "check")
     if against is None:
-        outcome.tables = []
-    found = outcome.findings
+        outcome.tables, outcome.lines, outcome.sound = [], [], True
+    found, unsaid = outcome.findings, outcome.exit == Exit.INCOMPLETE
+    held = None
     if min_ratio is not None:
         with sonde.open(file) as tree:
-            found = [*limits.below(summary_of(tree, file), min_ratio, str(file)), *found]
+            held = limits.below(summary_of(tree, file), min_ratio, str(file))
+        found = [*held.findings, *found]
     outcome.hold(found, file)
+    if held is not None:
+        outcome.values |= {"judged": held.judged, "to_judge": held.cells}
+        if held.judged < held.cells or not held.judged:
+            outcome.sound = False
+            outcome.verdict += f"; {_judged(held)}"
+            unsaid |= not held.judged
+    if unsaid and not found:
+        outcome.exit = Exit.INCOMPLETE
     return outcome
+
+
+def _judged(held: Held) -> str:
+    """How much of a run could be held against a limit."""
+    if not held.cells:
+        return "no cell of it has a variant to hold against tcp"
+    many = f"{held.judged} of {held.cells}" if held.judged else f"none of {held.cells}"
+    return f"{many} ratios could be judged: the others have no interval, and a longer --budget gives them one"
 
 
 def compared(a: Path, b: Path, matters: float, verb: str) -> Outcome:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 
 import numpy as np
 import pytest
-from bench_runs import made, summary_of, variants
+from bench_runs import BURST, made, sealed, summary_of, variants
 
 from sonde.core.outcome import Table
 from sonde.store import figures, limits, verdict
@@ -202,8 +203,6 @@ class TestRows:
                 assert row["ratio_to_tcp_ci"] is None
 
     def test_nothing_in_json_is_nan(self, summary):
-        import json
-
         json.dumps(verdict.values(summary), allow_nan=False)
 
 
@@ -389,8 +388,6 @@ class TestFigures:
         assert np.allclose(data["y"].sel(bar="tcp", operation="object write, 4 KiB").sum(), 2e-5, rtol=0.02)
 
     def test_a_section_names_what_a_reader_must_know(self, tmp_path):
-        from bench_runs import sealed
-
         import sonde
 
         with sonde.open(sealed(tmp_path, plan(), made(plan(), level, 8)).path) as tree:
@@ -442,8 +439,63 @@ class TestLimits:
         (warning,) = limits.diff(summary, again).warnings
         assert warning.code == "store.other_provider"
 
-    def test_what_is_below_a_limit_is_found_in_default_variants_only(self, summary):
-        found = limits.below(summary, 0.9, "a.nc")
-        assert {finding.evidence["name"] for finding in found} == {"ofi-msg", "ofi-rdm"}
-        assert all(finding.evidence["ratio_to_tcp"] < 0.9 for finding in found)
-        assert limits.below(summary, 0.1) == []
+    def test_what_is_below_a_limit_is_found_but_not_in_what_is_slow_on_purpose(self, summary):
+        held = limits.below(summary, 0.9, "a.nc")
+        assert {finding.evidence["name"] for finding in held.findings} == {"ofi-msg", "ofi-rdm"}
+        assert all(finding.evidence["ratio_to_tcp"] < 0.9 for finding in held.findings)
+        assert (held.judged, held.cells) == (3 * len(CASES), 3 * len(CASES))
+        assert limits.below(summary, 0.1).findings == []
+
+    def test_what_the_user_named_is_judged_too_unless_it_is_a_mistake(self, tmp_path):
+        own = (Variant("u", "u", "unix"), Variant("slow", "slow", "tcp", "nodelay=no,gather=no"))
+        few = Plan((*variants("tcp"), *own), CASES[:1])
+        held = limits.below(summary_of(tmp_path, few, made(few, lambda v, c, e: 2e-5 * (1 + v), 20)), 0.9)
+        assert [finding.evidence["name"] for finding in held.findings] == ["u"]
+        assert (held.judged, held.cells) == (1, 1)
+
+
+class TestCheck:
+    """The command itself, on files made here."""
+
+    @pytest.fixture
+    def said(self, capsys):
+        from sonde.cli.entry import main
+
+        def said(*words: object) -> tuple[int, dict]:
+            code = main(["store", *map(str, words), "--json"])
+            return code, json.loads(capsys.readouterr().out)
+
+        return said
+
+    def test_a_run_without_any_interval_gets_no_verdict(self, said, tmp_path):
+        few = Plan(variants("tcp", "ofi-msg"), CASES[:2])
+        path = sealed(tmp_path, few, made(few, lambda v, c, e: 2e-5, 3)).path
+        code, told = said("check", path, "--min-ratio", "0.75")
+        assert code == 4
+        assert "none of 2 ratios could be judged" in told["verdict"]
+
+    def test_how_much_could_be_judged_is_said(self, said, tmp_path):
+        few = Plan(variants("tcp", "ofi-msg"), CASES[:2])
+        records = made(few, lambda v, c, e: 2e-5, 20)
+        short = (records["variant"] == 1) & (records["case"] == 1) & (records["epoch"] > 2)
+        path = sealed(tmp_path, few, records[~(short & (records["kind"] == BURST))]).path
+        code, told = said("check", path, "--min-ratio", "0.75")
+        assert code == 0
+        assert "1 of 2 ratios could be judged" in told["verdict"]
+        assert (told["judged"], told["to_judge"]) == (1, 2)
+
+    def test_tcp_alone_has_nothing_to_judge(self, said, tmp_path):
+        few = Plan(variants("raw", "tcp"), CASES[:1])
+        path = sealed(tmp_path, few, made(few, lambda v, c, e: 2e-5, 20)).path
+        assert said("check", path, "--min-ratio", "0.75")[0] == 4
+
+    def test_a_finding_is_one_however_little_was_judged(self, said, tmp_path):
+        few = Plan(variants("tcp", "ofi-msg"), CASES[:1])
+        path = sealed(tmp_path, few, made(few, lambda v, c, e: 2e-5 * (1 + v), 20)).path
+        assert said("check", path, "--min-ratio", "0.75")[0] == 1
+
+    @pytest.mark.parametrize("limit", ["0", "-1", "10.01", "750", "nan", "inf", "much"])
+    def test_a_limit_that_can_mean_nothing_is_refused(self, said, tmp_path, limit):
+        code, told = said("check", tmp_path / "a.nc", "--min-ratio", limit)
+        assert code == 2
+        assert "above 0, at most 10" in json.dumps(told)
