@@ -370,13 +370,15 @@ def check(file: Path, against: Path | None, min_ratio: float | None, matters: fl
     outcome = compared(against, file, matters, "check") if against else told_of(file, "check")
     if against is None:
         outcome.tables, outcome.lines, outcome.sound = [], [], True
-    found, unsaid = outcome.findings, outcome.exit == Exit.INCOMPLETE
+    found, unsaid, told = outcome.findings, outcome.exit == Exit.INCOMPLETE, outcome.verdict
     held = None
     if min_ratio is not None:
         with sonde.open(file) as tree:
             held = limits.below(summary_of(tree, file), min_ratio, str(file))
         found = [*held.findings, *found]
     outcome.hold(found, file)
+    if against is not None and not outcome.sound:
+        outcome.verdict += f"; {told}"
     if held is not None:
         outcome.values |= {"judged": held.judged, "to_judge": held.cells}
         if held.judged < held.cells or not held.judged:

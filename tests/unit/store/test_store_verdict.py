@@ -499,3 +499,14 @@ class TestCheck:
         code, told = said("check", tmp_path / "a.nc", "--min-ratio", limit)
         assert code == 2
         assert "above 0, at most 10" in json.dumps(told)
+
+    def test_against_a_run_too_unsteady_to_show_a_change_nothing_is_said(self, said, tmp_path):
+        few = Plan(variants("tcp", "ofi-msg"), CASES[:1])
+        path = sealed(tmp_path, few, made(few, lambda v, c, e: 2e-5 * 30 ** (e % 2), 6)).path
+        code, told = said("diff", path, path)
+        assert told["detectable"] is None or told["detectable"] > 1
+        assert code == 4
+        code, told = said("check", path, "--against", path)
+        assert code == 4
+        assert "0 findings" in told["verdict"]
+        assert told["verdict"].count(";") >= 1
