@@ -207,7 +207,7 @@ def run(
         return outcome
     measured = runs.measure(request, settings().bar("store run", all_of_it))
     outcome = told_of(measured.paths[0], "run")
-    outcome.warnings = [*gone, *outcome.warnings]
+    outcome.warnings = [*gone, *plan.notes, *outcome.warnings]
     measured.check()
     if measured.interrupted:
         outcome.tell_interrupted(measured.paths)
@@ -234,7 +234,7 @@ def _dry(request: Request) -> Outcome:
         "command": typed(*line),
     }
     rows = [*plan.rows(time_s), ("dataset", str(request.out))]
-    return Outcome.dry_run("store", "run", [rows], [line], values, plan.warnings())
+    return Outcome.dry_run("store", "run", [rows], [line], values, [*plan.notes, *plan.warnings()])
 
 
 @click.command("variants")
@@ -330,7 +330,7 @@ def told_of(path: Path, verb: str) -> Outcome:
             warnings=[*warnings, *verdict.warnings(summary)],
             values=values,
             tables=verdict.tables(summary),
-            lines=[lesson["text"] for lesson in values["lessons"]],
+            lines=[lesson["text"] for lesson in values["lessons"][1:]],  # the first is in the sentence
             sound=verdict.sound(summary),
         )
 

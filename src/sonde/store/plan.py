@@ -345,7 +345,8 @@ class Plan:
 
     backends: by role, as sonde-stored takes them; {} for a server that runs already. servers: how many are started.
     backend: what they are called together. asked: whether the user named the variants. left_out: cases for which there
-    is no time. hdf5: path of libhdf5, for cases of HDF5.
+    is no time. hdf5: path of libhdf5, for cases of HDF5. notes: what whoever starts the run must know, and nobody who
+    reads the file later: what is not installed here.
     """
 
     variants: tuple[Variant, ...]
@@ -435,7 +436,7 @@ class Plan:
 
     def warnings(self) -> list[Warning]:
         """What a reader of the result must know, as far as the plan alone tells."""
-        out = list(self.notes)
+        out = []
         if self.left_out:
             clients = list(dict.fromkeys(case.client for case in self.left_out))
             out.append(

@@ -454,6 +454,31 @@ class TestLimits:
         assert (held.judged, held.cells) == (1, 1)
 
 
+class TestTold:
+    def test_the_first_lesson_is_told_once(self, tmp_path):
+        from sonde.store.cli_run import told_of
+
+        path = sealed(tmp_path, plan(), made(plan(), level, 8)).path
+        told = told_of(path, "show")
+        first, *rest = [lesson["text"] for lesson in told.values["lessons"]]
+        assert first in told.verdict
+        assert told.lines == rest
+
+    def test_what_is_not_installed_where_it_ran_is_no_fact_of_the_file(self, tmp_path):
+        import sonde
+        from sonde.core import dataset
+        from sonde.core.errors import Warning
+        from sonde.store.cli_run import told_of
+
+        note = Warning("store.cases_left_out", "there is no HDF5", "pip install h5py")
+        late = (Case("object", "write", 1 << 20),)
+        few = Plan(variants("tcp", "ofi-msg"), CASES[:1], notes=(note,), left_out=late)
+        path = sealed(tmp_path, few, made(few, level, 8)).path
+        assert [w.code for w in told_of(path, "show").warnings] == ["store.cases_postponed"]
+        with sonde.open(path) as tree:  # of which the report takes them
+            assert [w.code for w in dataset.warnings_of(tree)] == ["store.cases_postponed"]
+
+
 class TestCheck:
     """The command itself, on files made here."""
 
