@@ -227,28 +227,14 @@ def test_a_server_that_runs_already_is_measured_and_left_alone(sonde):
             assert tree.attrs["server"] == listen
 
 
-def test_nobody_there_is_an_error_and_leaves_nothing(sonde):
-    ran = sonde(
-        "store",
-        "run",
-        "--server",
-        "127.0.0.1:1",
-        *SHORT[2:],
-        "--ops",
-        "object",
-        "--budget",
-        "4s",
-        "-o",
-        "a.nc",
-    )
-    told = ran.expect(4)  # the raw limit was measured all the same
-    assert "127.0.0.1:1" in told.said
-    alone = sonde(
-        *("store", "run", "--server", "127.0.0.1:1", "--ops", "object", "--sizes", "64"),
-        *("--variant", "tcp", "--budget", "4s", "-o", "b.nc"),
-    ).expect(3)
-    assert "no variant could run any case" in alone.said
-    assert sorted(path.name for path in sonde.cwd.iterdir()) == ["a.nc"]
+@pytest.mark.parametrize("variants", [("--variant", "tcp"), ("--variant", "raw,tcp,plain"), ()])
+def test_nobody_there_is_an_error_and_leaves_nothing(sonde, variants):
+    words = ("--ops", "object", "--sizes", "64", *variants, "--budget", "4s", "-o", "a.nc")
+    told = sonde("store", "run", "--server", "127.0.0.1:1", *words).expect(3)
+    assert "no variant reached the server at 127.0.0.1:1" in " ".join(told.said.split())
+    assert "sonde store serve" in told.said
+    assert list(sonde.cwd.iterdir()) == []
+    assert sonde.left() == []
 
 
 def test_keys_that_nobody_keeps_are_incomplete_not_lost(sonde):
