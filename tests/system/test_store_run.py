@@ -400,6 +400,18 @@ class TestRawLimits:
         assert {row["name"] for row in told["results"]} == {"tcp"}
 
 
+def test_what_is_slow_on_purpose_and_too_slow_is_left_out_before(sonde):
+    needs_libfabric()
+    words = "--ops object.write --sizes 4KiB --batch 1,10000 --variant tcp,thesis --budget 5s"
+    told = measure(sonde, words).expect(0).json
+    assert told["complete"]
+    (warning,) = [w for w in told["warnings"] if w["code"] == "store.cells_left_out"]
+    assert "thesis, object.write:4096:10000:1" in warning["evidence"]
+    assert {(row["name"], row["batch"]) for row in told["results"]} == {
+        ("tcp", 1), ("tcp", 10000), ("thesis", 1)
+    }  # fmt: skip
+
+
 class TestEndings:
     def test_ctrl_c_saves_what_there_is(self, sonde):
         process = sonde.start("store", "run", *ENDLESS, "-o", "a.nc", "--json")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -160,7 +159,7 @@ def run(
     from sonde.core.launch.start import output_path, replaced
     from sonde.core.rules import rule_with
     from sonde.store import run_bench as runs
-    from sonde.store.plan import Plan, cases_of, choose_variants, fitting, measuring_s
+    from sonde.store.plan import Plan, cases_of, choose_variants, fitting, measuring_s, without_hopeless
     from sonde.store.run import has
 
     there = has()
@@ -179,6 +178,7 @@ def run(
     asked = any(option is not None for option in (ops, sizes, batches, depths))
     time_s = measuring_s(all_of_it - (time.monotonic() - began), len(cases) * len(chosen))
     fit = cases if asked else fitting(cases, chosen, time_s)
+    chosen, hopeless = without_hopeless(chosen, fit, time_s)
     plan = Plan(
         variants=chosen,
         cases=tuple(fit),
@@ -194,6 +194,7 @@ def run(
         left_out=tuple(cases[len(fit) :]),
         hdf5=hdf5,
         notes=tuple(notes),
+        hopeless=tuple(hopeless),
     )
     out = output_path("store", output)
     auth = ("--auth", "token", "--token-file", str(token_file)) if token_file else ()

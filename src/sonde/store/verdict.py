@@ -12,7 +12,7 @@ import xarray as xr
 from sonde.core.errors import Warning
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_size
-from sonde.store.plan import CLIENT_NAMES, COUNTED, RAW_OFI, TCP, Case
+from sonde.store.plan import CLIENT_NAMES, COUNTED, RAW_OFI, SLOW, TCP, Case
 from sonde.store.schema import CAP, CONVERGED, DRIFT, NOT_MEASURED, UNDECIDED
 
 MATTERS = 0.05  # a ratio nearer to 1 is no difference
@@ -21,8 +21,7 @@ MOST_WITH_INTERVALS = 5  # of one that keeps to a report's width
 WIDEST = 100.0  # an interval from one end to this many times as much tells nothing
 ENOUGH = 0.5  # share of cells with an interval below which a run says little
 MIB = float(1 << 20)
-SLOW = ("plain", "thesis")  # styles that are slow on purpose, and how a connection is made so
-MISTAKES = ("nodelay=no", "gather=no", "await=yes")
+MISTAKES = ("nodelay=no", "gather=no", "await=yes")  # options that make a connection slow
 BLUNT = 2.0  # an interval that holds 1 and is wider than this cannot say that two are alike
 NOTHING = "nothing that is beyond doubt faster than tcp"
 UNKNOWN = "too little was measured to say which transport is fastest"
