@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import time
 
 import numpy as np
 import pytest
@@ -535,3 +536,31 @@ class TestCheck:
         assert code == 4
         assert "0 findings" in told["verdict"]
         assert told["verdict"].count(";") >= 1
+
+
+def test_a_dry_run_plans_what_the_run_will_however_long_starting_takes(monkeypatch, capsys, tmp_path):
+    from sonde.cli.entry import main
+    from sonde.store import run, run_bench
+
+    there = {"transports": ["tcp", "ofi-msg", "ofi-rdm", "ofi-rma"], "data": ["null"], "kv": ["memory"]}
+    monkeypatch.setattr(run_bench, "runnable", lambda cases, roles: (list(cases), [], ""))
+    clock, late_s = time.monotonic, 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + late_s)
+    monkeypatch.setattr(run_bench.Request, "line", lambda *_: ["sonde-storebench"])
+    planned = []
+
+    def has() -> dict[str, list[str]]:
+        nonlocal late_s
+        late_s += 3.0 * len(planned)  # a machine with much else to do
+        return there
+
+    monkeypatch.setattr(run, "has", has)
+    for _ in range(3):
+        assert (
+            main(["store", "run", "--budget", "20s", "--dry-run", "--json", "-o", str(tmp_path / "a.nc")])
+            == 0
+        )
+        told = json.loads(capsys.readouterr().out)
+        planned.append((told["variants"], told["cases"], told["cells"]))
+    assert planned[0] == planned[1] == planned[2]
+    assert planned[0][2] > len(planned[0][1]) > 2
