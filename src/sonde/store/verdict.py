@@ -208,8 +208,8 @@ def _best_by_size(summary: xr.Dataset, op: str) -> dict[str, Any] | None:
     if alike:
         text = _told_by_size(what, alike)
     elif alone:
-        only = " and ".join(dict.fromkeys(who for who, _ in alone))
-        text = f"for {what} {UNKNOWN}: only {only} was measured at {_listed([size for _, size in alone])}"
+        who = " and ".join(dict.fromkeys(who for who, _ in alone))
+        text = f"for {what} {UNKNOWN}: at {_listed([size for _, size in alone])} {who} had no rival"
     else:
         return None
     return {"code": "store.best_transport", "text": text, "evidence": {"op": op, "by_size": evidence}}

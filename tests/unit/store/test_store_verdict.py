@@ -134,7 +134,7 @@ class TestLessons:
         found = summary_of(tmp_path, few, made(few, lambda v, c, e: (1e-5, 2e-5, 8e-3)[v], 20))
         (lesson,) = [one for one in verdict.lessons(found) if one["code"] == "store.best_transport"]
         assert lesson["text"] == (
-            f"for writes of objects {verdict.UNKNOWN}: only tcp was measured at 64 B and 4 KiB"
+            f"for writes of objects {verdict.UNKNOWN}: at 64 B and 4 KiB tcp had no rival"
         )
         assert lesson["evidence"]["by_size"] == []
 
