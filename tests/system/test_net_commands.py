@@ -242,6 +242,11 @@ class TestTables:
         assert re.search(r"^ *clustbench-modified +\d", out, re.M)
 
 
+def without_findings(told: dict) -> int:
+    """The exit code of a comparison that found nothing: on a busy machine it may say nothing, too."""
+    return 4 if told["detectable"] is None or told["detectable"] > 1 else 0
+
+
 class TestHold:
     def test_check_without_limits_finds_nothing(self, bench):
         ran = bench("net", "check", "a.nc", "--no-slow-links").expect(0)
@@ -266,17 +271,19 @@ class TestHold:
         bench("net", "check", "a.nc", "--max-median", "1h", "--no-slow-links").expect(0)
 
     def test_check_against_itself(self, bench):
-        told = bench("net", "check", "a.nc", "--against", "a.nc", "--no-slow-links", "--json").expect(0).json
-        assert "detectable" in told
+        ran = bench("net", "check", "a.nc", "--against", "a.nc", "--no-slow-links", "--json")
+        assert ran.code == without_findings(ran.json)
 
     def test_diff_with_itself_finds_nothing(self, bench):
-        told = bench("net", "diff", "a.nc", "a.nc", "--json").expect(0).json
+        ran = bench("net", "diff", "a.nc", "a.nc", "--json")
+        told = ran.json
+        assert ran.code == without_findings(told)
         assert set(told) >= EVERY | {"cells", "slower", "faster", "median_ratio", "detectable"}
         assert (told["slower"], told["faster"], told["median_ratio"]) == (0, 0, 1.0)
 
     def test_diff_says_the_same_in_json_and_by_its_exit_code(self, bench):
         ran = bench("net", "diff", "a.nc", "b.nc", "--json")
-        assert ran.code == (1 if ran.json["findings"] else 0), ran.err
+        assert ran.code == (1 if ran.json["findings"] else without_findings(ran.json)), ran.err
         assert ran.json["cells"] == 2 * len(SIZES)
 
     def test_diff_finds_a_delay_put_in_on_purpose(self, bench):

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstring>
 #include <queue>
 
@@ -280,8 +281,11 @@ struct Batch::Impl {
       if (x.failed && failure.code.empty() && part->connection) {
         const std::lock_guard turn(part->connection->mutex);
         failure = part->connection->failure();
-        if (std::any_of(outcomes.begin(), outcomes.end(), [](const Outcome& o) { return o.status == Status::timed_out; }))
-          failure = {"store.timed_out", "the server did not answer within " + std::to_string(client->config.timeout_s) + " s", "see the server's status; raise --timeout"};
+        if (std::any_of(outcomes.begin(), outcomes.end(), [](const Outcome& o) { return o.status == Status::timed_out; })) {
+          char within[32];
+          std::snprintf(within, sizeof within, "%.3g s", client->config.timeout_s);
+          failure = {"store.timed_out", std::string("the server did not answer within ") + within, "see the server's status; raise --timeout"};
+        }
         if (failure.code.empty()) failure = {"store.bad_frame", "the server left operations of a batch unanswered", "both sides must run the same version of Sonde"};
       }
     }

@@ -343,7 +343,7 @@ Result<Case> Case::parse(std::string_view text) {
 Result<Variant> Variant::parse(std::string_view text) {
   const auto bad = [&](const std::string& why) {
     return Error{"store.bad_variant", "'" + std::string(text) + "' is no variant: " + why,
-                 "write NAME=TRANSPORT[,provider=P][,nodelay=no][,cork=yes][,gather=no][,await=yes][,rma=BYTES][,spin=20us][,checksum=head][,clients=object+kv]"};
+                 "write NAME=TRANSPORT[,provider=P][,nodelay=no][,cork=yes][,gather=no][,await=yes][,rma=BYTES][,spin=20us][,checksum=head][,clients=object+kv][,without=CASE+CASE]"};
   };
   Variant v;
   const std::size_t eq = text.find('=');
@@ -360,6 +360,8 @@ Result<Variant> Variant::parse(std::string_view text) {
       v.checksum = value == "all";
     else if (name == "clients" && !value.empty())
       v.clients = value;
+    else if (name == "without" && !value.empty())
+      v.without = value;
     else if (!set_link_option(v.link, name, value))
       return bad("'" + std::string(word) + "' is not known there");
   }
@@ -371,7 +373,8 @@ Result<Variant> Variant::parse(std::string_view text) {
 bool Variant::takes(const Case& what) const {
   // HDF5 has calls, not messages: of a bare way nobody can say which bytes they would be.
   if (raw() && (what.client == "dataset" || what.client == "attribute")) return false;
-  return clients.empty() || ('+' + clients + '+').find('+' + what.client + '+') != std::string::npos;
+  const auto in = [](const std::string& list, const std::string& word) { return ('+' + list + '+').find('+' + word + '+') != std::string::npos; };
+  return (clients.empty() || in(clients, what.client)) && !in(without, what.text());
 }
 
 std::size_t memory_of(const Case& what) { return std::min(what.batch, std::max<std::size_t>(1, held_max / what.bytes)) * what.bytes; }

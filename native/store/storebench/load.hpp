@@ -24,6 +24,7 @@ struct Variant {
   LinkOptions link;
   bool checksum = true;
   std::string clients;  ///< "object+kv": only their cases are measured on it; empty: all
+  std::string without;  ///< "object.write:4096:10000:1+…": cases that are not measured on it
   /// No storage system: a bare way to another process.
   bool raw() const { return transport.starts_with("raw-"); }
   bool takes(const Case& what) const;

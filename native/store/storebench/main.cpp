@@ -334,8 +334,10 @@ class BenchProbe final : public Probe {
   static void absent(const Variant& v, const Error& e) {
     emit(JsonLine().add("event", "warning").add("code", "store.variant_absent").add("variant", v.name).add("evidence", v.name + ": " + e.what).add("hint", e.hint));
   }
-  static void failed(const Variant& v, const Case& c, const Error& e) {
-    emit(JsonLine().add("event", "warning").add("code", "store.case_failed").add("variant", v.name).add("evidence", v.name + ", " + c.text() + ": " + e.what).add("hint", e.hint));
+  /// A server that is too slow: how long it is waited for follows from the time for all, which alone the user can raise.
+  void failed(const Variant& v, const Case& c, const Error& e) const {
+    const bool late = e.code == "store.timed_out" && options_.budget_s > 0;
+    emit(JsonLine().add("event", "warning").add("code", "store.case_failed").add("variant", v.name).add("evidence", v.name + ", " + c.text() + ": " + e.what).add("hint", late ? "give a longer --budget: an answer is waited for a quarter of it, from 2 to 30 s" : e.hint));
   }
 
   /// How a variant got through to the server.

@@ -18,6 +18,9 @@ from scipy import stats as sps
 from sonde.core.errors import Exit, Finding, Warning
 from sonde.core.outcome import Outcome, Table
 
+BLUNT = (
+    1.0  # a change above this that would be missed is no clean bill: twice as slow is noticed without a tool
+)
 LEVEL = 0.05  # false-discovery level
 MATTERS = 0.05  # relative difference below which nobody is told
 MOST_FINDINGS = 20
@@ -129,11 +132,19 @@ class Difference:
         """What came of it, in one sentence; b: what the later run is called."""
         if not self.cells:
             return f"no cell could be compared: {self.drifted} drifted"
+        found = f"of the middle cell a change of {self.detectable:.1%} would have been found"
+        if self.blunt:
+            found = "the runs are too short or too unsteady to say more: of the middle cell not even twice as long, "
+            found += "only a much larger change, would have been found"
         return (
             f"{self.slower} of {self.cells} cells are slower in {b}, {self.faster} faster; the middle one takes "
-            f"{self.median_ratio:.3f} times as long (of the middle cell a change of {self.detectable:.1%} would have "
-            "been found)"
+            f"{self.median_ratio:.3f} times as long ({found})"
         )
+
+    @property
+    def blunt(self) -> bool:
+        """Whether finding nothing says nothing: no cell could be compared, or only the coarsest change was seen."""
+        return not self.detectable <= BLUNT
 
     def values(self) -> dict[str, Any]:
         """The same for JSON, which has no NaN: None where no cell was compared."""
@@ -158,8 +169,15 @@ class Difference:
             warnings=self.warnings,
             tables=[self.table],
             values=self.values(),
-            exit=Exit.FINDING if self.findings else Exit.DONE,
+            sound=not self.blunt,
+            exit=self.exit(self.findings),
         )
+
+    def exit(self, findings: Sequence[Finding]) -> Exit:
+        """The exit code with these findings, of which a `check` may have more than a comparison's own."""
+        if findings:
+            return Exit.FINDING
+        return Exit.INCOMPLETE if self.blunt else Exit.DONE
 
 
 def changed(machines: Machines | None, also: Sequence[str] = ()) -> dict[str, str]:

@@ -409,6 +409,7 @@ def check(
     outcome = _outcome("check", [file])
     outcome.tables = []
     asked = limits.Limits(max_median_s, size_b, max_ratio, min_converged, slow_links)
+    result = None
     with sonde.open(file) as tree:
         summary = summary_of(tree).load()
         found = limits.check(summary, asked, str(file))
@@ -424,6 +425,11 @@ def check(
     if slow_links and (told := limits.single_link(summary)):
         outcome.warnings.append(told)
     outcome.hold(found, file)
+    if result is not None:
+        outcome.exit = result.exit(found)
+        if result.blunt:
+            outcome.sound = False
+            outcome.verdict += f"; {result.sentence(str(file))}"
     if command := drain_command(found):
         outcome.lines.append(f" would drain: {command}")  # one line: scripts look for it
     return outcome

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
-import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,9 +28,12 @@ from sonde.core.outcome import Outcome, Table
 if TYPE_CHECKING:
     import xarray as xr
 
+    from sonde.store.limits import Held
     from sonde.store.run_bench import Request
 
 DEFAULT_BUDGET_S = 60.0
+START_S = 1.0  # of a budget, that loading and starting take
+MOST_RATIO = 10.0  # no transport is so much faster than tcp: who asks for more has mistyped
 
 
 class Counts(HouseType):
@@ -45,6 +48,20 @@ class Counts(HouseType):
                 "core.bad_number", f"'{text}' is not allowed; allowed: {self.allowed}", "write it like 1,16"
             )
         return tuple(dict.fromkeys(map(int, parts)))
+
+
+class Ratio(HouseType):
+    """A limit of a ratio of rates: "0.75". Value: float."""
+
+    name, allowed = "ratio", "above 0, at most 10"
+
+    def read(self, text: str) -> float:
+        with suppress(ValueError):
+            if 0 < (value := float(text)) <= MOST_RATIO:
+                return value
+        raise UsageError(
+            "core.bad_number", f"'{text}' is not allowed; allowed: {self.allowed}", "write it like 0.75"
+        )
 
 
 @click.command()
@@ -143,7 +160,7 @@ def run(
     from sonde.core.launch.start import output_path, replaced
     from sonde.core.rules import rule_with
     from sonde.store import run_bench as runs
-    from sonde.store.plan import Plan, cases_of, choose_variants, fitting, measuring_s
+    from sonde.store.plan import Plan, cases_of, choose_variants, fitting, measuring_s, without_hopeless
     from sonde.store.run import has
 
     there = has()
@@ -160,8 +177,10 @@ def run(
     notes += [*left, *lacking]
     all_of_it = budget_s or DEFAULT_BUDGET_S
     asked = any(option is not None for option in (ops, sizes, batches, depths))
-    time_s = measuring_s(all_of_it - (time.monotonic() - began), len(cases) * len(chosen))
+    # What is measured follows from what was typed alone, not from how long this took so far: a dry run says the same.
+    time_s = measuring_s(max(all_of_it - START_S, 0.0), len(cases) * len(chosen))
     fit = cases if asked else fitting(cases, chosen, time_s)
+    chosen, hopeless = without_hopeless(chosen, fit, time_s)
     plan = Plan(
         variants=chosen,
         cases=tuple(fit),
@@ -177,6 +196,7 @@ def run(
         left_out=tuple(cases[len(fit) :]),
         hdf5=hdf5,
         notes=tuple(notes),
+        hopeless=tuple(hopeless),
     )
     out = output_path("store", output)
     auth = ("--auth", "token", "--token-file", str(token_file)) if token_file else ()
@@ -190,7 +210,7 @@ def run(
         return outcome
     measured = runs.measure(request, settings().bar("store run", all_of_it))
     outcome = told_of(measured.paths[0], "run")
-    outcome.warnings = [*gone, *outcome.warnings]
+    outcome.warnings = [*gone, *plan.notes, *outcome.warnings]
     measured.check()
     if measured.interrupted:
         outcome.tell_interrupted(measured.paths)
@@ -217,7 +237,7 @@ def _dry(request: Request) -> Outcome:
         "command": typed(*line),
     }
     rows = [*plan.rows(time_s), ("dataset", str(request.out))]
-    return Outcome.dry_run("store", "run", [rows], [line], values, plan.warnings())
+    return Outcome.dry_run("store", "run", [rows], [line], values, [*plan.notes, *plan.warnings()])
 
 
 @click.command("variants")
@@ -313,7 +333,7 @@ def told_of(path: Path, verb: str) -> Outcome:
             warnings=[*warnings, *verdict.warnings(summary)],
             values=values,
             tables=verdict.tables(summary),
-            lines=[lesson["text"] for lesson in values["lessons"]],
+            lines=[lesson["text"] for lesson in values["lessons"][1:]],  # the first is in the sentence
             sound=verdict.sound(summary),
         )
 
@@ -333,11 +353,14 @@ def diff(a: Path, b: Path, matters: float) -> Outcome:
 @FILE
 @AGAINST
 @click.option(
-    "--min-ratio", type=click.FloatRange(min=0), metavar="R", help="Least rate over tcp of default variants."
+    "--min-ratio",
+    type=Ratio(),
+    metavar="R",
+    help="Least rate over tcp, of every variant but raw limits and those slow on purpose (plain, thesis).",
 )
 @MATTERS
 def check(file: Path, against: Path | None, min_ratio: float | None, matters: float) -> Outcome:
-    """Hold a run against an earlier one, or against limits; exit 1 on a finding."""
+    """Hold a run against an earlier one, or against limits; exit 1 on a finding, 4 where nothing can be said."""
     import sonde
     from sonde.store import limits
 
@@ -349,13 +372,33 @@ def check(file: Path, against: Path | None, min_ratio: float | None, matters: fl
         )
     outcome = compared(against, file, matters, "check") if against else told_of(file, "check")
     if against is None:
-        outcome.tables = []
-    found = outcome.findings
+        outcome.tables, outcome.lines, outcome.sound = [], [], True
+    found, unsaid, told = outcome.findings, outcome.exit == Exit.INCOMPLETE, outcome.verdict
+    held = None
     if min_ratio is not None:
         with sonde.open(file) as tree:
-            found = [*limits.below(summary_of(tree, file), min_ratio, str(file)), *found]
+            held = limits.below(summary_of(tree, file), min_ratio, str(file))
+        found = [*held.findings, *found]
     outcome.hold(found, file)
+    if against is not None and not outcome.sound:
+        outcome.verdict += f"; {told}"
+    if held is not None:
+        outcome.values |= {"judged": held.judged, "to_judge": held.cells}
+        if held.judged < held.cells or not held.judged:
+            outcome.sound = False
+            outcome.verdict += f"; {_judged(held)}"
+            unsaid |= not held.judged
+    if unsaid and not found:
+        outcome.exit = Exit.INCOMPLETE
     return outcome
+
+
+def _judged(held: Held) -> str:
+    """How much of a run could be held against a limit."""
+    if not held.cells:
+        return "no cell of it has a variant to hold against tcp"
+    many = f"{held.judged} of {held.cells}" if held.judged else f"none of {held.cells}"
+    return f"{many} ratios could be judged: the others have no interval, and a longer --budget gives them one"
 
 
 def compared(a: Path, b: Path, matters: float, verb: str) -> Outcome:

@@ -5,6 +5,8 @@ When two medians differ is `core.comparison`'s; the errors of their logarithms c
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import xarray as xr
 
@@ -22,6 +24,7 @@ from sonde.core.errors import DataError, Finding, Warning, typed
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration
 from sonde.store import verdict
+from sonde.store.plan import TCP
 from sonde.store.schema import DRIFT
 
 MOST_ROWS = 24
@@ -29,12 +32,26 @@ Z95 = 1.959964
 MACHINE = ("backend", "safety", "servers", "server", "sonde_version")  # may explain a difference, too
 
 
-def below(summary: xr.Dataset, min_ratio: float, dataset: str = "FILE") -> list[Finding]:
-    """Cells of default variants whose rate over tcp is below a limit beyond doubt: their interval ends under it."""
+@dataclass(frozen=True)
+class Held:
+    """Rates over tcp held against a limit. findings: cells below it; of `cells` with data so many could be judged."""
+
+    findings: list[Finding]
+    judged: int
+    cells: int
+
+
+def below(summary: xr.Dataset, min_ratio: float, dataset: str = "FILE") -> Held:
+    """Cells whose rate over tcp is below a limit beyond doubt: their interval ends under it.
+
+    Judged are the variants that are as they should be, those that the user named included; not what is slow on
+    purpose, not the raw limits. A ratio without an interval, of fewer than six epochs, cannot be judged.
+    """
     out = []
     names, cases = verdict.names_of(summary), verdict.cases_of(summary)
     ratio, high = summary["ratio_to_tcp"].values, summary["ratio_to_tcp_high"].values
-    for v in verdict.styled(summary, "default"):
+    own = [v for v in verdict.real(summary) if names[v] != TCP]
+    for v in own:
         for c, case in enumerate(cases):
             if np.isfinite(high[v, c]) and high[v, c] < min_ratio:
                 out.append(
@@ -47,7 +64,8 @@ def below(summary: xr.Dataset, min_ratio: float, dataset: str = "FILE") -> list[
                     )
                 )
     out.sort(key=lambda finding: float(finding.evidence["ratio_to_tcp"]))
-    return cut_short(out, "cells are below the limit", typed("sonde", "store", "show", dataset))
+    out = cut_short(out, "cells are below the limit", typed("sonde", "store", "show", dataset))
+    return Held(out, int(np.isfinite(high[own]).sum()), int((summary["n"].values[own] > 0).sum()))
 
 
 def diff(

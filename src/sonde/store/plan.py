@@ -53,6 +53,10 @@ FEWEST_CASES = 2
 BURST_S = (0.003, 0.02)  # shortest and longest burst
 SETTLE_S = 0.003  # that the probe spends before one, on what is shorter
 MOST_VISIT_S = 0.1  # on the average: the probe visits seldom what takes longer
+PATIENCE, PATIENCE_S = (
+    0.25,
+    (2.0, 30.0),
+)  # the probe's: share of measuring that it waits for an answer; least, most
 RESERVE_S, RESERVE_SHARE, RESERVE_CELL_S, RESERVE_MOST = 1.0, 0.05, 0.006, 0.4
 
 
@@ -120,7 +124,7 @@ class Variant:
     """A way to the server. name: unique. style: what is said of it in results, "default" for one as it should be.
 
     transport: "tcp", "ofi-msg", …; "raw-tcp" and "raw-ofi" are no storage system. options: "nodelay=no,gather=no".
-    clients: the only ones that are measured on it; () for all it can.
+    clients: the only ones that are measured on it; () for all it can. without: specifications of cases that are not.
     """
 
     name: str
@@ -129,12 +133,14 @@ class Variant:
     options: str = ""
     text: str = ""
     clients: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
 
     @property
     def spec(self) -> str:
         """As sonde-storebench takes it."""
         clients = f"clients={'+'.join(self.clients)}" if self.clients else ""
-        return ",".join(filter(None, (f"{self.name}={self.transport}", self.options, clients)))
+        without = f"without={'+'.join(self.without)}" if self.without else ""
+        return ",".join(filter(None, (f"{self.name}={self.transport}", self.options, clients, without)))
 
     @property
     def only(self) -> tuple[str, ...]:
@@ -148,10 +154,11 @@ class Variant:
 
     def takes(self, case: Case) -> bool:
         """Whether the case is measured on it."""
-        return not self.only or case.client in self.only
+        return (not self.only or case.client in self.only) and case.spec not in self.without
 
 
 RAW, RAW_OFI, TCP = "raw", "raw-ofi", "tcp"
+SLOW = ("plain", "thesis")  # styles of variants that are slow on purpose
 VARIANTS = {
     variant.name: variant
     for variant in (
@@ -217,7 +224,7 @@ def choose_variants(asked: Sequence[str], transports: Sequence[str]) -> tuple[Va
         have = {*transports, "raw-tcp"} | ({"raw-ofi"} if "ofi-rdm" in transports else set())
         usual = [VARIANTS[name] for name in DEFAULT_VARIANTS if VARIANTS[name].transport in have]
         # Mistakes are slow, and cost every client the same: they are shown with objects alone.
-        return tuple(replace(v, clients=("object",)) if v.style in ("plain", "thesis") else v for v in usual)
+        return tuple(replace(v, clients=("object",)) if v.style in SLOW else v for v in usual)
     chosen: dict[str, Variant] = {}
     for text in texts:
         variant = read_variant(text)
@@ -314,8 +321,8 @@ def measuring_s(left_s: float, cells: int) -> float:
     return max(0.5, left_s - min(reserve, RESERVE_MOST * left_s))
 
 
-def visit_s(variant: Variant, case: Case, burst_s: float = BURST_S[0]) -> float:
-    """About what one burst of a cell takes on an ordinary machine, s; of seldom visits the share of an epoch."""
+def iteration_s(variant: Variant, case: Case) -> float:
+    """About what one iteration of a cell takes on an ordinary machine, s."""
     operations = case.batch * case.depth
     one = 30e-6 + operations * (2e-6 + case.size / 1.5e9)
     one += operations * {"dataset": 50e-6, "attribute": 30e-6, "db": 20e-6}.get(case.client, 0.0)
@@ -323,8 +330,56 @@ def visit_s(variant: Variant, case: Case, burst_s: float = BURST_S[0]) -> float:
         one += 0.066  # Nagle waits for an acknowledgement that is delayed
     elif variant.style == "thesis":
         one += 0.02 * case.depth + 250e-6 * case.batch + case.size * operations / 15e6
+    return one
+
+
+def visit_s(variant: Variant, case: Case, burst_s: float = BURST_S[0]) -> float:
+    """About what one burst of a cell takes on an ordinary machine, s; of seldom visits the share of an epoch."""
+    one = iteration_s(variant, case)
     settle_s = SETTLE_S if one < SETTLE_S else 0.0
     return min(MOST_VISIT_S, settle_s + max(one, min(burst_s, 50 * one)))
+
+
+def patience_s(time_s: float) -> float:
+    """How long the probe waits for one answer in a run that measures for `time_s`, s: none may take all of it."""
+    return min(max(PATIENCE * time_s, PATIENCE_S[0]), PATIENCE_S[1])
+
+
+def without_hopeless(
+    variants: Sequence[Variant], cases: Sequence[Case], time_s: float
+) -> tuple[tuple[Variant, ...], list[Warning]]:
+    """The variants without the cells that are slow on purpose and so slow that one iteration takes too long.
+
+    A case that nobody else would measure stays. time_s: of measuring. Returns them, and a warning that names the cells.
+    """
+    fair = [variant for variant in variants if variant.style not in (*SLOW, "raw")]
+    kept, left = [], []
+    for variant in variants:
+        specs = tuple(
+            case.spec
+            for case in cases
+            if variant.style in SLOW
+            and variant.takes(case)
+            and iteration_s(variant, case) > patience_s(time_s)
+            and any(other.takes(case) for other in fair)
+        )
+        kept.append(replace(variant, without=specs) if specs else variant)
+        left += [(variant, case) for case in cases if case.spec in specs]
+    if not left:
+        return tuple(kept), []
+    longest_s = max(iteration_s(*cell) for cell in left)
+    cells = "; ".join(f"{variant.name}, {case.spec}" for variant, case in left[:4])
+    more = f" and {len(left) - 4} more" if len(left) > 4 else ""
+    evidence = (
+        f"{len(left)} cell{'s' * (len(left) > 1)} slow on purpose {'are' if len(left) > 1 else 'is'} left out "
+        f"({cells}{more}): one iteration takes about {format_duration(longest_s)}, and an answer is waited for "
+        f"{format_duration(patience_s(time_s))}"
+    )
+    hint = "ask for smaller batches of them"
+    if longest_s <= PATIENCE_S[1]:
+        need_s = (longest_s / PATIENCE + RESERVE_S) / (1 - RESERVE_MOST)  # whatever the number of cells
+        hint = f"give --budget {5 * math.ceil(need_s / 5):.0f}s for all of them"
+    return tuple(kept), [Warning("store.cells_left_out", evidence, hint)]
 
 
 def fitting(cases: Sequence[Case], variants: Sequence[Variant], time_s: float) -> list[Case]:
@@ -345,7 +400,8 @@ class Plan:
 
     backends: by role, as sonde-stored takes them; {} for a server that runs already. servers: how many are started.
     backend: what they are called together. asked: whether the user named the variants. left_out: cases for which there
-    is no time. hdf5: path of libhdf5, for cases of HDF5.
+    is no time. hdf5: path of libhdf5, for cases of HDF5. notes: what whoever starts the run must know, and nobody who
+    reads the file later: what is not installed here. hopeless: of `without_hopeless`, which is kept in the file.
     """
 
     variants: tuple[Variant, ...]
@@ -362,6 +418,7 @@ class Plan:
     left_out: tuple[Case, ...] = ()
     hdf5: str = ""
     notes: tuple[Warning, ...] = ()
+    hopeless: tuple[Warning, ...] = ()
 
     def __post_init__(self) -> None:
         check_rule(self.rule)
@@ -414,6 +471,7 @@ class Plan:
                     "transport": v.transport,
                     "options": v.options,
                     "clients": list(v.only),
+                    "without": list(v.without),
                 }
                 for v in self.variants
             ],
@@ -435,7 +493,7 @@ class Plan:
 
     def warnings(self) -> list[Warning]:
         """What a reader of the result must know, as far as the plan alone tells."""
-        out = list(self.notes)
+        out = [*self.hopeless]
         if self.left_out:
             clients = list(dict.fromkeys(case.client for case in self.left_out))
             out.append(

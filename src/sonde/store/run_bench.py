@@ -244,7 +244,11 @@ def _log(run_dir: Path) -> str:
 
 
 class Listener(session.Listener):
-    """What sonde-storebench says, and the end of a server that should not have ended."""
+    """What sonde-storebench says, and the end of a server that should not have ended.
+
+    servers, variants: HOST:PORT of servers that were named, and the variants that must reach them, raw limits left
+    out. When none of these does there is nothing to measure: the limits alone are those of this machine.
+    """
 
     room = "store"
     sample_kinds = (BURST,)
@@ -252,10 +256,13 @@ class Listener(session.Listener):
     patience = "raise --timeout for very large batches, or look at the server"
     who = "the probe was"
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(
+        self, progress: Progress, servers: Sequence[str] = (), variants: Collection[str] = ()
+    ) -> None:
         super().__init__(progress)
         self.died: SondeError | None = None
         self.failed = 0
+        self.servers, self.hoped = tuple(servers), set(variants)
 
     def take(self, event: Event) -> None:
         if event["event"] == "warning" and event.get("code") == "store.case_failed":
@@ -264,9 +271,22 @@ class Listener(session.Listener):
                 self.progress.show(event)
                 return
         super().take(event)
+        if self.servers and event.get("code") == "store.variant_absent":
+            self._absent(event)
         self.attrs.pop("mpi_library", None)  # which this probe has none of
         if event["event"] == "end" and self.failed > MOST_FAILED:
             self.warn("case_failed", f"and {self.failed - MOST_FAILED} more cells failed", "see those named")
+
+    def _absent(self, event: Event) -> None:
+        """A variant that did not reach its server; EnvironmentFailure  store.unreachable after the last of them."""
+        self.hoped.discard(name := str(event["variant"]))
+        if self.hoped or self.interrupted:
+            return
+        servers = f"server{'s' * (len(self.servers) > 1)} at {', '.join(self.servers)}"
+        why = str(event["evidence"]).removeprefix(f"{name}: ")
+        raise EnvironmentFailure(
+            "store.unreachable", f"no variant reached the {servers}: {why}", str(event["hint"])
+        )
 
     def lost(self, error: SondeError) -> None:
         """Takes the death of a server: the probe is asked to end."""
@@ -311,10 +331,12 @@ def measure(request: Request, progress: Progress) -> Measured:
 
     Raises
     ------
-    As `session.run`; EnvironmentFailure  store.server_died before there was a sample.
+    As `session.run`; EnvironmentFailure  store.server_died before there was a sample, store.unreachable: no variant
+    but raw limits reached a server that was named, and nothing is left.
     """
     plan = request.plan
-    listener = Listener(progress)
+    stored = [variant.name for variant in plan.variants if variant.style != "raw"]
+    listener = Listener(progress, request.servers, stored)
     own = Servers(plan.servers, plan.backends, listener.lost)
     job = Job(
         schema=SCHEMA,

@@ -16,7 +16,7 @@ from sonde.core.described import Described
 from sonde.core.described import optional as _of
 from sonde.core.errors import DataError, Finding, UsageError, Warning
 from sonde.core.seal import Layout
-from sonde.store.plan import CLIENT_NAMES, Case
+from sonde.store.plan import CLIENT_NAMES, SLOW, Case
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -157,9 +157,10 @@ class StoreSchema:
         """Counts what the probe's file holds.
 
         plan: variants, list of {name, style, transport, options, clients}, of which `clients` names those that are
-        measured on it ([]: all); cases, list of specifications; epoch_length; asked_variants: whether the user named
-        the variants, so that one that is absent is missed. A variant that could not be connected has no row where it
-        was not asked for.
+        measured on it ([]: all), and `without` the cases that are not; cases, list of specifications; epoch_length;
+        asked_variants: whether the user named the variants, so that one that is absent is missed. A variant that could
+        not be connected has no row where it was not asked for. A cell that is slow on purpose, and was so slow that it
+        gave nothing, leaves the run complete.
 
         Raises
         ------
@@ -225,25 +226,23 @@ class StoreSchema:
                     "they are left out; was the folder mixed with that of another run?",
                 )
             )
-        asked_for = np.array(
-            [
-                [not (only := variants[k].get("clients")) or case.client in only for case in cases]
-                for k in kept
-            ]
-        )
-        lacking = [
-            f"{variants[kept[v]]['name']}, {plan['cases'][c]}" for v, c in np.argwhere((n == 0) & asked_for)
-        ]
-        if lacking:
+        asked_for = np.array([[_wanted(variants[k], case) for case in cases] for k in kept])
+        styles = [variants[k].get("style") for k in kept]
+        beside = any(
+            style not in (*SLOW, "raw") for style in styles
+        )  # else they are what the run was made for
+        slow = np.array([beside and connected[k] and s in SLOW for k, s in zip(kept, styles)], bool)
+        missing = (n == 0) & asked_for
+        if (lacking := missing & ~slow[:, None]).any():
             layout.complete = False
-            shown = "; ".join(lacking[:4]) + (f" and {len(lacking) - 4} more" if len(lacking) > 4 else "")
-            layout.warnings.append(
-                Warning(
-                    "store.cells_without_data",
-                    f"{len(lacking)} of {int(asked_for.sum())} cells have no data: {shown}",
-                    "other warnings may say why; else give a longer --budget",
-                )
-            )
+            evidence = f"{int(lacking.sum())} of {int(asked_for.sum())} cells have no data: "
+            evidence += _named(lacking, variants, kept, plan["cases"])
+            hint = "other warnings may say why; else give a longer --budget"
+            layout.warnings.append(Warning("store.cells_without_data", evidence, hint))
+        if (hopeless := missing & slow[:, None]).any():
+            evidence = "cells that are slow on purpose were too slow to be measured: "
+            evidence += _named(hopeless, variants, kept, plan["cases"])
+            layout.warnings.append(Warning("store.cells_left_out", evidence, "give a longer --budget"))
         return layout
 
     def place(
@@ -317,6 +316,20 @@ class _Cell:
         for stage in STAGES:
             yield stage, (*self.where, bursts), np.array([record[stage] for record in self.records])
         self.sample, self.burst, self.held, self.records = samples.stop, bursts.stop, 0, []
+
+
+def _wanted(variant: Mapping[str, Any], case: Case) -> bool:
+    """Whether a case was to be measured on a variant of the plan."""
+    only = variant.get("clients")
+    return (not only or case.client in only) and case.spec not in variant.get("without", ())
+
+
+def _named(
+    cells: np.ndarray, variants: Sequence[Mapping[str, Any]], kept: Sequence[int], cases: Sequence[str]
+) -> str:
+    """The first of some cells, and how many more there are."""
+    names = [f"{variants[kept[v]]['name']}, {cases[c]}" for v, c in np.argwhere(cells)]
+    return "; ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def _sound(records: np.ndarray, variants: int, cases: int, rows: Mapping[int, int]) -> np.ndarray:

@@ -12,7 +12,7 @@ import xarray as xr
 from sonde.core.errors import Warning
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_size
-from sonde.store.plan import CLIENT_NAMES, COUNTED, RAW_OFI, TCP, Case
+from sonde.store.plan import CLIENT_NAMES, COUNTED, RAW_OFI, SLOW, TCP, Case
 from sonde.store.schema import CAP, CONVERGED, DRIFT, NOT_MEASURED, UNDECIDED
 
 MATTERS = 0.05  # a ratio nearer to 1 is no difference
@@ -21,7 +21,10 @@ MOST_WITH_INTERVALS = 5  # of one that keeps to a report's width
 WIDEST = 100.0  # an interval from one end to this many times as much tells nothing
 ENOUGH = 0.5  # share of cells with an interval below which a run says little
 MIB = float(1 << 20)
+MISTAKES = ("nodelay=no", "gather=no", "await=yes")  # options that make a connection slow
+BLUNT = 2.0  # an interval that holds 1 and is wider than this cannot say that two are alike
 NOTHING = "nothing that is beyond doubt faster than tcp"
+UNKNOWN = "too little was measured to say which transport is fastest"
 
 
 def cases_of(summary: xr.Dataset) -> list[Case]:
@@ -136,11 +139,20 @@ def _short(value: float) -> str:
     return f"{value:.{min(digits, 4)}f}" if value < 1000 else f"{value:.0f}"
 
 
-def best(summary: xr.Dataset, c: int) -> int | None:
-    """The fastest variant of a case that is as it should be: default, or a provider that was named; None: no data."""
-    there = [
-        v for v in (*styled(summary, "default"), *styled(summary, "provider")) if summary["n"].values[v, c]
+def real(summary: xr.Dataset) -> list[int]:
+    """Rows of the variants that are as they should be: no raw limit, and none that is slow on purpose."""
+    styles = [str(style) for style in summary["style"].values]
+    options = [str(text).split(",") for text in summary["options"].values] if "options" in summary else None
+    return [
+        v
+        for v, style in enumerate(styles)
+        if style not in ("raw", *SLOW) and not (options and set(options[v]) & set(MISTAKES))
     ]
+
+
+def best(summary: xr.Dataset, c: int) -> int | None:
+    """The variant with the highest rate in a case of those that are as they should be; None: no data."""
+    there = [v for v in real(summary) if summary["n"].values[v, c]]
     return max(there, key=lambda v: float(summary["rate"].values[v, c]), default=None)
 
 
@@ -173,42 +185,71 @@ def lessons(summary: xr.Dataset) -> list[dict[str, Any]]:
 
 
 def _best_by_size(summary: xr.Dataset, op: str) -> dict[str, Any] | None:
-    """Which transport is best for single operations on objects, size by size."""
-    parts, evidence = [], []
+    """Which transport is best for single operations on objects, at the sizes at which there was a choice."""
     if TCP not in names_of(summary):
         return None
     tcp = names_of(summary).index(TCP)
+    alike: dict[str, list[str]] = {}
+    evidence, alone = [], []
     for c, case in sorted(enumerate(cases_of(summary)), key=lambda pair: pair[1].size):
         if (case.client, case.op, case.batch, case.depth) != ("object", op, 1, 1):
             continue
-        v = best(summary, c)
-        if v is None:
-            continue
+        there = [v for v in real(summary) if summary["n"].values[v, c]]
         size = format_size(case.size, exact=True)
-        ratio, low, high = _ratio(summary, v, c)
-        if v == tcp:
-            parts.append((size, "tcp"))
-        elif not ahead(summary, v, c):
-            v = tcp
-            parts.append((size, NOTHING))
-        else:
-            parts.append((size, f"{label(summary, v)}, {ratio_text(ratio, low, high)} tcp"))
-        evidence.append(
-            {"size": case.size, "name": names_of(summary)[v], "ratio_to_tcp": None if v == tcp else ratio}
-        )
-    if not parts:
-        return None
-    alike: dict[str, list[str]] = {}
-    for size, who in parts:
-        alike.setdefault(who, []).append(size)
+        if tcp in there and len(there) > 1:
+            who, v = _fastest(summary, c, [v for v in there if v != tcp])
+            alike.setdefault(who, []).append(size)
+            known = None if v is None else names_of(summary)[v]
+            ratio = None if v is None or v == tcp else _ratio(summary, v, c)[0]
+            evidence.append({"size": case.size, "name": known, "ratio_to_tcp": ratio})
+        elif there:
+            alone.append((label(summary, there[0]), size))
     what = f"{'writes' if op == 'write' else 'reads'} of objects"
-    if list(alike) == [NOTHING]:
-        text = f"for {what} no transport is beyond doubt faster than tcp"
-    elif list(alike) == ["tcp"]:
-        text = f"for {what} tcp is the fastest at every size"
+    if alike:
+        text = _told_by_size(what, alike)
+    elif alone:
+        who = " and ".join(dict.fromkeys(who for who, _ in alone))
+        text = f"for {what} {UNKNOWN}: at {_listed([size for _, size in alone])} {who} had no rival"
     else:
-        text = f"best for {what}: " + "; ".join(f"at {_listed(sizes)} {who}" for who, sizes in alike.items())
+        return None
     return {"code": "store.best_transport", "text": text, "evidence": {"op": op, "by_size": evidence}}
+
+
+def _fastest(summary: xr.Dataset, c: int, rivals: Sequence[int]) -> tuple[str, int | None]:
+    """Who is fastest in a case, in words, and the row; tcp's where nobody is faster; None: it is not known.
+
+    rivals: variants with data other than tcp. Only intervals of 95 % are believed: who has none, or one that overlaps
+    that of the fastest, is named beside it.
+    """
+    ratios = {v: _ratio(summary, v, c) for v in rivals}
+    faster = [v for v in rivals if ahead(summary, v, c)]
+    tcp = names_of(summary).index(TCP)
+    if faster:
+        v = max(faster, key=lambda v: ratios[v][0])
+        beside = [r for r in rivals if r != v and not ratios[r][2] < ratios[v][1]]
+        who = " or ".join(label(summary, r) for r in (v, *beside))
+        of_whom = f"{names_of(summary)[v]} " if beside else ""
+        return f"{who}, {of_whom}{ratio_text(*ratios[v])} tcp", v
+    if all(high < 1 for _, _, high in ratios.values()):
+        return "tcp", tcp
+    if all(high <= BLUNT * low for _, low, high in ratios.values() if not high < 1):
+        return NOTHING, tcp
+    return UNKNOWN, None
+
+
+def _told_by_size(what: str, alike: dict[str, list[str]]) -> str:
+    """A sentence on the sizes of which the same is known."""
+    if len(alike) > 1:
+        parts = (f"at {_listed(sizes)} {who}" for who, sizes in alike.items())
+        best = "" if set(alike) <= {NOTHING, UNKNOWN} else "best "
+        return f"{best}for {what}: {'; '.join(parts)}"
+    ((who, sizes),) = alike.items()
+    where = f"for {what} at {_listed(sizes)}"
+    if who == NOTHING:
+        return f"{where} no transport is beyond doubt faster than tcp"
+    if who == "tcp":
+        return f"{where} tcp is the fastest"
+    return f"{where} {who}" if who == UNKNOWN else f"best {where}: {who}"
 
 
 def _listed(words: Sequence[str]) -> str:
@@ -220,18 +261,21 @@ def _cost(summary: xr.Dataset, v: int, code: str, who: str) -> dict[str, Any] | 
     parts, evidence = [], []
     for many, name in ((False, "single operations"), (True, "batches")):
         told = [
-            (float(summary["ratio_to_tcp"].values[v, c]), case)
+            (_ratio(summary, v, c), case)
             for c, case in enumerate(cases_of(summary))
             if (case.batch > 1) == many and np.isfinite(summary["ratio_to_tcp"].values[v, c])
         ]
         if not told:
             continue
-        ratio, case = min(told, key=lambda pair: pair[0])
+        (ratio, _, high), case = min(told, key=lambda pair: pair[0][0])
         evidence.append({"case": case.spec, "ratio_to_tcp": ratio})
-        if ratio < 1 / (1 + MATTERS):
-            parts.append(f"{_short(1 / ratio)} times as slow as tcp in {name} ({case.title})")
-        else:
+        if ratio < 1 / (1 + MATTERS) and not high >= 1:
+            about = "" if math.isfinite(high) else "about "
+            parts.append(f"{about}{_short(1 / ratio)} times as slow as tcp in {name} ({case.title})")
+        elif all(low > 1 / (1 + MATTERS) for (_, low, _), _ in told):
             parts.append(f"no slower in {name}")
+        else:
+            parts.append(f"not beyond doubt slower in {name}")
     if not parts:
         return None
     return {

@@ -100,6 +100,23 @@ def test_a_difference_becomes_an_outcome():
     assert Difference.of(cells, [], TABLE).outcome("net", "diff", Path("b.nc")).exit == Exit.DONE
 
 
+@pytest.mark.parametrize(("error", "exit_"), [(0.01, Exit.DONE), (0.2, Exit.DONE), (1.0, Exit.INCOMPLETE)])
+def test_that_nothing_was_found_says_something_only_where_something_would_have_been(error, exit_):
+    cells = compare(times(1e-6, 1e-6), times(1e-6, 1e-6), times(error, error), NONE[:2])
+    difference = Difference.of(cells, [], TABLE)
+    told = difference.outcome("net", "diff", Path("b.nc"))
+    assert (told.exit, told.sound, difference.blunt) == (exit_, exit_ == Exit.DONE, exit_ != Exit.DONE)
+    assert ("%" in told.verdict) == (exit_ == Exit.DONE)  # nobody wants to read of 1787.2 %
+    assert ("too short or too unsteady" in told.verdict) == (exit_ != Exit.DONE)
+    assert difference.exit([Finding("x.slower", "one is", {}, "")]) == Exit.FINDING
+
+
+def test_without_a_cell_to_compare_there_is_no_clean_bill():
+    cells = compare(times(np.nan), times(1e-6), times(0.01), NONE[:1])
+    told = Difference.of(cells, [], TABLE).outcome("net", "diff", Path("b.nc"))
+    assert (told.exit, told.sound) == (Exit.INCOMPLETE, False)
+
+
 def test_what_changed_in_the_machine_is_named_and_only_that():
     a = {"kernel": "6.1", "governor": "powersave", "created_utc": "1", "mpi": "ompi", "cores": 4}
     b = {"kernel": "6.1", "governor": "performance", "created_utc": "2", "mpi": "mpich"}

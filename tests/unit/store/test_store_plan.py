@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -23,6 +24,7 @@ from sonde.store.plan import (
     measuring_s,
     read_operations,
     read_variant,
+    without_hopeless,
 )
 
 EVERY = choose_variants((), ["tcp", "ofi-msg", "ofi-rdm", "ofi-rma"])
@@ -229,3 +231,48 @@ class TestPlan:
         assert {("--dir", "/run"), ("--seed", "9"), ("--auth", "token"), ("--safety", "network")} <= set(
             pairs
         )
+
+
+class TestHopeless:
+    """What is slow on purpose, and takes longer than an answer is waited for."""
+
+    LONG = Case("object", "write", 4096, 10_000)
+    SHORT = Case("object", "write", 4096)
+
+    def of(self, *names: str) -> tuple[Variant, ...]:
+        return tuple(VARIANTS[name] for name in names)
+
+    def test_its_cell_is_left_out_and_named(self):
+        found, (warning,) = without_hopeless(self.of("raw", "tcp", "thesis"), [self.SHORT, self.LONG], 17.0)
+        assert [variant.without for variant in found] == [(), (), (self.LONG.spec,)]
+        assert found[2].takes(self.SHORT)
+        assert not found[2].takes(self.LONG)
+        assert found[2].spec.endswith(f",without={self.LONG.spec}")
+        assert warning.code == "store.cells_left_out"
+        assert "1 cell slow on purpose is left out (thesis, object.write:4096:10000:1)" in warning.evidence
+        assert not re.search(r"\d\.\d{3}|\d{4} s", warning.evidence)  # three digits are enough
+        plan = Plan(found, (self.SHORT, self.LONG), hopeless=(warning,))
+        assert plan.cells == 5
+        assert plan.warnings() == [warning]
+        assert plan.document()["variants"][2]["without"] == [self.LONG.spec]
+
+    def test_the_budget_of_its_hint_is_enough(self):
+        cases = default_cases()
+        variants = self.of("raw", "tcp", "plain", "thesis")
+        _, (warning,) = without_hopeless(variants, cases, 17.0)
+        budget_s = float(re.search(r"--budget (\d+)s", warning.hint)[1])
+        cells = len(variants) * len(cases)
+        assert without_hopeless(variants, cases, measuring_s(budget_s - 1, cells))[1] == []
+
+    def test_what_no_budget_is_enough_for_is_said(self):
+        huge = Case("object", "write", 4096, 100_000)
+        _, (warning,) = without_hopeless(self.of("tcp", "thesis"), [huge], 3600.0)
+        assert "--budget" not in warning.hint
+
+    def test_alone_it_is_what_the_run_is_made_for(self):
+        for names in (("thesis",), ("raw", "thesis", "plain")):
+            assert without_hopeless(self.of(*names), [self.LONG], 5.0) == (self.of(*names), [])
+
+    def test_what_is_as_it_should_be_is_never_left_out(self):
+        slow = Case("object", "write", 1 << 20, 256)
+        assert without_hopeless(self.of("tcp", "ofi-msg"), [slow], 0.5)[1] == []

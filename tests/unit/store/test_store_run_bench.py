@@ -209,6 +209,27 @@ class TestListener:
         assert codes == ["store.case_failed"] * MOST_FAILED + ["store.variant_absent", "store.case_failed"]
         assert listener.warnings[-1].evidence == "and 5 more cells failed"
 
+    def absent(self, name: str) -> dict:
+        evidence = f"{name}: cannot connect to 127.0.0.1:1: Connection refused"
+        return self.warning("store.variant_absent") | {"variant": name, "evidence": evidence}
+
+    def test_when_no_variant_reaches_a_server_that_was_named_nothing_is_measured(self):
+        listener = Listener(NullProgress(), ("127.0.0.1:1",), ("tcp", "ofi-msg"))
+        for name in ("tcp", "raw-ofi", "tcp"):  # a raw limit needs no server
+            listener.take(self.absent(name))
+        with pytest.raises(EnvironmentFailure) as told:
+            listener.take(self.absent("ofi-msg"))
+        assert told.value.code == "store.unreachable"
+        assert told.value.what == (
+            "no variant reached the server at 127.0.0.1:1: cannot connect to 127.0.0.1:1: Connection refused"
+        )
+        assert told.value.hint == "h"
+
+    def test_of_servers_started_here_a_variant_may_be_absent(self):
+        listener = Listener(NullProgress(), (), ("tcp",))
+        listener.take(self.absent("tcp"))
+        assert [warning.code for warning in listener.warnings] == ["store.variant_absent"]
+
     def test_a_dead_server_is_why_a_run_failed(self):
         listener = Listener(NullProgress())
         assert listener.stop_reason(Ending("done", 0)) == "failed"  # of a probe that said nothing

@@ -153,6 +153,36 @@ class TestSealing:
             assert not validate(tree)
 
 
+class TestSlowOnPurpose:
+    CASES = (Case("object", "write", 4096), Case("object", "write", 4096, 10_000))
+
+    def test_a_cell_without_data_leaves_the_run_complete_but_is_told(self, tmp_path):
+        few = Plan((VARIANTS["tcp"], VARIANTS["thesis"]), self.CASES)
+        file = sealed(tmp_path, few, made(few, lambda v, c, e: 1e-5, 8, skip=[(1, 1)]))
+        assert file.complete
+        (warning,) = file.warnings
+        assert (warning.code, warning.hint) == ("store.cells_left_out", "give a longer --budget")
+        assert "thesis, object.write:4096:10000:1" in warning.evidence
+
+    def test_one_that_was_left_out_before_is_not_missed(self, tmp_path):
+        thesis = replace(VARIANTS["thesis"], without=(self.CASES[1].spec,))
+        few = Plan((VARIANTS["tcp"], thesis), self.CASES)
+        file = sealed(tmp_path, few, made(few, lambda v, c, e: 1e-5, 8))
+        assert file.complete
+        assert not file.warnings
+
+    def test_one_of_tcp_or_of_a_variant_that_is_not_connected_is_missed(self, tmp_path):
+        few = Plan((VARIANTS["tcp"], VARIANTS["thesis"]), self.CASES, asked=True)
+        records = made(few, lambda v, c, e: 1e-5, 8, skip=[(0, 1)])
+        assert not sealed(tmp_path, few, records).complete
+        records = made(few, lambda v, c, e: 1e-5, 8, skip=[(1, 0), (1, 1)])
+        assert not sealed(tmp_path, few, records, "b", connected=[True, False]).complete
+
+    def test_alone_it_is_missed(self, tmp_path):
+        few = Plan((VARIANTS["raw"], VARIANTS["thesis"]), self.CASES)
+        assert not sealed(tmp_path, few, made(few, lambda v, c, e: 1e-5, 8, skip=[(1, 1)])).complete
+
+
 class TestValidate:
     def test_a_duration_of_nothing_is_found(self, tmp_path):
         records = made(plan(), level, 2)

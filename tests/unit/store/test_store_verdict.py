@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
+import time
 
 import numpy as np
 import pytest
-from bench_runs import made, summary_of, variants
+from bench_runs import BURST, made, sealed, summary_of, variants
 
 from sonde.core.outcome import Table
 from sonde.store import figures, limits, verdict
-from sonde.store.plan import Case, Plan, choose_variants, default_cases
+from sonde.store.plan import Case, Plan, Variant, choose_variants, default_cases
 
 CASES = (
     Case("object", "write", 4096),
@@ -107,9 +109,60 @@ class TestLessons:
 
     def test_a_difference_that_is_not_beyond_doubt_is_none(self, tmp_path):
         few = Plan(variants("tcp", "ofi-rdm"), CASES[:1])
-        records = made(few, lambda v, c, e: 2e-5 * (0.8 if v else 1.0), 3)  # three epochs have no interval
+        (lesson,) = verdict.lessons(summary_of(tmp_path, few, made(few, lambda v, c, e: 2e-5, 20)))
+        assert lesson["text"] == "for writes of objects at 4 KiB no transport is beyond doubt faster than tcp"
+
+    def test_without_an_interval_nothing_is_known(self, tmp_path):
+        few = Plan(variants("tcp", "ofi-rdm"), CASES[:1])
+        for name, factor in (("faster", 0.5), ("slower", 2.0)):
+            level = made(few, lambda v, c, e, f=factor: 2e-5 * (f if v else 1.0), 3)  # six epochs are needed
+            (lesson,) = verdict.lessons(summary_of(tmp_path, few, level, name))
+            assert lesson["text"] == f"for writes of objects at 4 KiB {verdict.UNKNOWN}"
+            assert lesson["evidence"]["by_size"] == [{"size": 4096, "name": None, "ratio_to_tcp": None}]
+
+    def test_nor_with_one_that_holds_everything(self, tmp_path):
+        few = Plan(variants("tcp", "ofi-rdm"), CASES[:1])
+        found = summary_of(tmp_path, few, made(few, lambda v, c, e: 2e-5, 20))
+        found["ratio_to_tcp_low"].values[1, 0], found["ratio_to_tcp_high"].values[1, 0] = 0.1, 9.0
+        (lesson,) = verdict.lessons(found)
+        assert lesson["text"].endswith(verdict.UNKNOWN)
+
+    @pytest.mark.parametrize("rival", ["plain", "thesis", "mine"])
+    def test_against_what_is_slow_on_purpose_nobody_is_the_fastest(self, tmp_path, rival):
+        of = variants(rival) if rival != "mine" else (Variant("mine", "mine", "tcp", "nodelay=no"),)
+        few = Plan((*variants("raw", "tcp"), *of), (CASES[2], CASES[0]))
+        found = summary_of(tmp_path, few, made(few, lambda v, c, e: (1e-5, 2e-5, 8e-3)[v], 20))
+        (lesson,) = [one for one in verdict.lessons(found) if one["code"] == "store.best_transport"]
+        assert lesson["text"] == (
+            f"for writes of objects {verdict.UNKNOWN}: at 64 B and 4 KiB tcp had no rival"
+        )
+        assert lesson["evidence"]["by_size"] == []
+
+    def test_only_sizes_at_which_there_was_a_choice_are_named(self, tmp_path):
+        few = Plan(variants("tcp", "ofi-msg"), (CASES[2], CASES[0]))
+        records = made(few, lambda v, c, e: 2e-5 * (1 + v), 20, skip=[(1, 0)])
         (lesson,) = verdict.lessons(summary_of(tmp_path, few, records))
-        assert lesson["text"] == "for writes of objects no transport is beyond doubt faster than tcp"
+        assert lesson["text"] == "for writes of objects at 4 KiB tcp is the fastest"
+
+    def test_a_variant_of_the_user_can_be_the_best(self, tmp_path):
+        few = Plan((*variants("tcp"), Variant("u", "u", "unix")), CASES[:1])
+        found = summary_of(tmp_path, few, made(few, lambda v, c, e: (2e-5, 1e-5)[v], 20))
+        (lesson,) = verdict.lessons(found)
+        assert lesson["text"].startswith("best for writes of objects at 4 KiB: u, 2.0")
+
+    def test_who_is_not_told_apart_from_the_best_is_named_beside_it(self, tmp_path):
+        few = Plan(variants("tcp", "ofi-msg", "ofi-rma"), CASES[:1])
+        found = summary_of(tmp_path, few, made(few, lambda v, c, e: (2e-5, 1e-5, 1e-5)[v], 20))
+        (lesson,) = verdict.lessons(found)
+        assert " or " in lesson["text"]
+        assert {"ofi-msg", "ofi-rma"} <= set(re.findall(r"[\w-]+", lesson["text"]))
+
+    def test_what_a_mistake_costs_is_about_where_no_interval_is_known(self, tmp_path):
+        few = Plan(variants("tcp", "plain"), (CASES[0], CASES[3]))
+        level = made(few, lambda v, c, e: 2e-5 * (400 if v and c == 0 else 1), 3)
+        (_, cost) = verdict.lessons(summary_of(tmp_path, few, level))
+        assert "about 4" in cost["text"]
+        assert "not beyond doubt slower in batches" in cost["text"]
 
     def test_without_tcp_there_is_none(self, tmp_path):
         few = Plan(variants("ofi-msg", "ofi-rdm"), CASES[:2])
@@ -151,8 +204,6 @@ class TestRows:
                 assert row["ratio_to_tcp_ci"] is None
 
     def test_nothing_in_json_is_nan(self, summary):
-        import json
-
         json.dumps(verdict.values(summary), allow_nan=False)
 
 
@@ -338,8 +389,6 @@ class TestFigures:
         assert np.allclose(data["y"].sel(bar="tcp", operation="object write, 4 KiB").sum(), 2e-5, rtol=0.02)
 
     def test_a_section_names_what_a_reader_must_know(self, tmp_path):
-        from bench_runs import sealed
-
         import sonde
 
         with sonde.open(sealed(tmp_path, plan(), made(plan(), level, 8)).path) as tree:
@@ -391,8 +440,127 @@ class TestLimits:
         (warning,) = limits.diff(summary, again).warnings
         assert warning.code == "store.other_provider"
 
-    def test_what_is_below_a_limit_is_found_in_default_variants_only(self, summary):
-        found = limits.below(summary, 0.9, "a.nc")
-        assert {finding.evidence["name"] for finding in found} == {"ofi-msg", "ofi-rdm"}
-        assert all(finding.evidence["ratio_to_tcp"] < 0.9 for finding in found)
-        assert limits.below(summary, 0.1) == []
+    def test_what_is_below_a_limit_is_found_but_not_in_what_is_slow_on_purpose(self, summary):
+        held = limits.below(summary, 0.9, "a.nc")
+        assert {finding.evidence["name"] for finding in held.findings} == {"ofi-msg", "ofi-rdm"}
+        assert all(finding.evidence["ratio_to_tcp"] < 0.9 for finding in held.findings)
+        assert (held.judged, held.cells) == (3 * len(CASES), 3 * len(CASES))
+        assert limits.below(summary, 0.1).findings == []
+
+    def test_what_the_user_named_is_judged_too_unless_it_is_a_mistake(self, tmp_path):
+        own = (Variant("u", "u", "unix"), Variant("slow", "slow", "tcp", "nodelay=no,gather=no"))
+        few = Plan((*variants("tcp"), *own), CASES[:1])
+        held = limits.below(summary_of(tmp_path, few, made(few, lambda v, c, e: 2e-5 * (1 + v), 20)), 0.9)
+        assert [finding.evidence["name"] for finding in held.findings] == ["u"]
+        assert (held.judged, held.cells) == (1, 1)
+
+
+class TestTold:
+    def test_the_first_lesson_is_told_once(self, tmp_path):
+        from sonde.store.cli_run import told_of
+
+        path = sealed(tmp_path, plan(), made(plan(), level, 8)).path
+        told = told_of(path, "show")
+        first, *rest = [lesson["text"] for lesson in told.values["lessons"]]
+        assert first in told.verdict
+        assert told.lines == rest
+
+    def test_what_is_not_installed_where_it_ran_is_no_fact_of_the_file(self, tmp_path):
+        import sonde
+        from sonde.core import dataset
+        from sonde.core.errors import Warning
+        from sonde.store.cli_run import told_of
+
+        note = Warning("store.cases_left_out", "there is no HDF5", "pip install h5py")
+        late = (Case("object", "write", 1 << 20),)
+        few = Plan(variants("tcp", "ofi-msg"), CASES[:1], notes=(note,), left_out=late)
+        path = sealed(tmp_path, few, made(few, level, 8)).path
+        assert [w.code for w in told_of(path, "show").warnings] == ["store.cases_postponed"]
+        with sonde.open(path) as tree:  # of which the report takes them
+            assert [w.code for w in dataset.warnings_of(tree)] == ["store.cases_postponed"]
+
+
+class TestCheck:
+    """The command itself, on files made here."""
+
+    @pytest.fixture
+    def said(self, capsys):
+        from sonde.cli.entry import main
+
+        def said(*words: object) -> tuple[int, dict]:
+            code = main(["store", *map(str, words), "--json"])
+            return code, json.loads(capsys.readouterr().out)
+
+        return said
+
+    def test_a_run_without_any_interval_gets_no_verdict(self, said, tmp_path):
+        few = Plan(variants("tcp", "ofi-msg"), CASES[:2])
+        path = sealed(tmp_path, few, made(few, lambda v, c, e: 2e-5, 3)).path
+        code, told = said("check", path, "--min-ratio", "0.75")
+        assert code == 4
+        assert "none of 2 ratios could be judged" in told["verdict"]
+
+    def test_how_much_could_be_judged_is_said(self, said, tmp_path):
+        few = Plan(variants("tcp", "ofi-msg"), CASES[:2])
+        records = made(few, lambda v, c, e: 2e-5, 20)
+        short = (records["variant"] == 1) & (records["case"] == 1) & (records["epoch"] > 2)
+        path = sealed(tmp_path, few, records[~(short & (records["kind"] == BURST))]).path
+        code, told = said("check", path, "--min-ratio", "0.75")
+        assert code == 0
+        assert "1 of 2 ratios could be judged" in told["verdict"]
+        assert (told["judged"], told["to_judge"]) == (1, 2)
+
+    def test_tcp_alone_has_nothing_to_judge(self, said, tmp_path):
+        few = Plan(variants("raw", "tcp"), CASES[:1])
+        path = sealed(tmp_path, few, made(few, lambda v, c, e: 2e-5, 20)).path
+        assert said("check", path, "--min-ratio", "0.75")[0] == 4
+
+    def test_a_finding_is_one_however_little_was_judged(self, said, tmp_path):
+        few = Plan(variants("tcp", "ofi-msg"), CASES[:1])
+        path = sealed(tmp_path, few, made(few, lambda v, c, e: 2e-5 * (1 + v), 20)).path
+        assert said("check", path, "--min-ratio", "0.75")[0] == 1
+
+    @pytest.mark.parametrize("limit", ["0", "-1", "10.01", "750", "nan", "inf", "much"])
+    def test_a_limit_that_can_mean_nothing_is_refused(self, said, tmp_path, limit):
+        code, told = said("check", tmp_path / "a.nc", "--min-ratio", limit)
+        assert code == 2
+        assert "above 0, at most 10" in json.dumps(told)
+
+    def test_against_a_run_too_unsteady_to_show_a_change_nothing_is_said(self, said, tmp_path):
+        few = Plan(variants("tcp", "ofi-msg"), CASES[:1])
+        path = sealed(tmp_path, few, made(few, lambda v, c, e: 2e-5 * 30 ** (e % 2), 6)).path
+        code, told = said("diff", path, path)
+        assert told["detectable"] is None or told["detectable"] > 1
+        assert code == 4
+        code, told = said("check", path, "--against", path)
+        assert code == 4
+        assert "0 findings" in told["verdict"]
+        assert told["verdict"].count(";") >= 1
+
+
+def test_a_dry_run_plans_what_the_run_will_however_long_starting_takes(monkeypatch, capsys, tmp_path):
+    from sonde.cli.entry import main
+    from sonde.store import run, run_bench
+
+    there = {"transports": ["tcp", "ofi-msg", "ofi-rdm", "ofi-rma"], "data": ["null"], "kv": ["memory"]}
+    monkeypatch.setattr(run_bench, "runnable", lambda cases, roles: (list(cases), [], ""))
+    clock, late_s = time.monotonic, 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + late_s)
+    monkeypatch.setattr(run_bench.Request, "line", lambda *_: ["sonde-storebench"])
+    planned = []
+
+    def has() -> dict[str, list[str]]:
+        nonlocal late_s
+        late_s += 3.0 * len(planned)  # a machine with much else to do
+        return there
+
+    monkeypatch.setattr(run, "has", has)
+    for _ in range(3):
+        assert (
+            main(["store", "run", "--budget", "20s", "--dry-run", "--json", "-o", str(tmp_path / "a.nc")])
+            == 0
+        )
+        told = json.loads(capsys.readouterr().out)
+        planned.append((told["variants"], told["cases"], told["cells"]))
+    assert planned[0] == planned[1] == planned[2]
+    assert planned[0][2] > len(planned[0][1]) > 2
