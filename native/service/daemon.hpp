@@ -15,19 +15,19 @@
 
 namespace sonde::service {
 
-/// Before any thread is started: SIGTERM, SIGINT and SIGHUP reach wait_for_end() alone, SIGPIPE nobody.
-inline sigset_t claim_signals() {
+/// Before any thread is started: SIGTERM, SIGINT and SIGHUP reach wait_for_end() alone, SIGPIPE nobody. Returns the descriptor for
+/// wait_for_end(), or -1: made now, because a busy daemon may have none left later.
+inline int claim_signals() {
   sigset_t set;
   sigemptyset(&set);
   for (const int s : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, s);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
-  return set;
+  return ::signalfd(-1, &set, SFD_CLOEXEC);
 }
 
 /// Returns the signal, or 0 when standard input ended or said `stop` (with_parent: the daemon must not outlive it).
-inline int wait_for_end(const sigset_t& set, bool with_parent) {
-  const int fd = ::signalfd(-1, &set, SFD_CLOEXEC);
+inline int wait_for_end(int fd, bool with_parent) {
   std::string heard;
   for (;;) {
     pollfd ready[2] = {{fd, POLLIN, 0}, {with_parent ? STDIN_FILENO : -1, POLLIN, 0}};

@@ -71,7 +71,7 @@ Error bad_usage(const std::string& what) { return {"store.usage", what, "see son
 }  // namespace
 
 int main(int argc, char** argv) {
-  const sigset_t signals = service::claim_signals();
+  const int signals = service::claim_signals();
   ServerConfig config;
   std::string metrics, metrics_token;
   bool with_parent = false, list = false;
@@ -170,6 +170,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (!config.users.empty() && config.auth != "munge") return fail(bad_usage("--user needs --auth munge: without it nobody is asked who they are"));
+  if (signals < 0) return fail({"store.no_descriptor", std::string("cannot wait for signals: ") + std::strerror(errno), "let it have more descriptors: ulimit -n"});
   raise_descriptors();
   config.log = tell;
   auto server = Server::start(config);

@@ -243,9 +243,9 @@ def _run(request: Request, commands: Sequence[Sequence[str]], run_dir: Path, tea
             team.failed(error)
 
     def ask(_signal: int, _frame: Any) -> None:
-        team.interrupted = True
+        again, team.interrupted = team.interrupted, True
         for process in processes:
-            process.stop()
+            process.hurry() if again else process.stop()
 
     threads = [
         threading.Thread(target=follow, args=pair, daemon=True) for pair in zip(request.programs, processes)

@@ -330,8 +330,8 @@ TEST_CASE("a peer whose messages lie is told off, and nothing else happens") {
       REQUIRE_MESSAGE(pair.client, pair.error);
       REQUIRE(pair.server);
       // The next goes when the one before has arrived: frames that wait would share messages, and the tenth message is what lies.
-      for (std::uint64_t id = 1; id <= 20 && !pair.far_sink.ended; ++id) {
-        pair.client->send(small_frame(id));
+      for (int id = 1; id <= 20 && !pair.far_sink.ended; ++id) {
+        pair.client->send(small_frame(static_cast<std::uint64_t>(id)));
         pair.client->flush();
         CHECK(until([&] {
           pair.server->progress();

@@ -147,7 +147,7 @@ class ProbeProcess:
         self._asked: str | None = None  # why we ended it: "stopped" or "timeout"
         self._escalate_at: float | None = None
         self._escalated = 0
-        self._hurried = False  # by the user: ranks that had no time to stop are then not to blame
+        self._hurried = False
         self._ending: Ending | None = None
 
     # life
@@ -221,7 +221,6 @@ class ProbeProcess:
             return
         if self._asked is not None:
             self._escalate_at = 0.0
-            self._hurried = self._hurried or reason == "stopped"
             return
         self._escalate_at = time.monotonic() + self._grace_s
         self._asked = reason
@@ -229,6 +228,11 @@ class ProbeProcess:
         with suppress(OSError, ValueError):  # it is gone already; wait() finds out how
             os.write(self._child.stdin.fileno(), b"stop\n")
             self._child.stdin.close()
+
+    def hurry(self) -> None:
+        """As a second `stop`, of a user who will not wait: ranks that had no time to stop are not blamed for it."""
+        self._hurried = True
+        self.stop()
 
     def kill(self) -> None:
         """Ends everything and returns when it is over. What the probe had flushed stays on disk."""

@@ -253,8 +253,8 @@ def listen(line: Sequence[str], run_dir: Path, listener: Listener, time_s: float
                 return
 
     def ask(_signal: int, _frame: Any) -> None:
-        listener.interrupted = True
-        process.stop()
+        again, listener.interrupted = listener.interrupted, True
+        process.hurry() if again else process.stop()
 
     watcher = threading.Thread(target=watch, daemon=True)
     with signals(ask), listener.progress, process:
