@@ -331,6 +331,44 @@ def test_status_of_several_servers(sonde, service):
         assert "data" in ran.said
 
 
+def test_status_shows_the_servers_that_answer_when_one_does_not(sonde, service):
+    nobody = "127.0.0.1:1"
+    with serving(sonde, "--backend", "kv=memory") as other:
+        named = f"{service.address},kv@{nobody},{other.address}"
+        ran = sonde("store", "status", COLUMNS="100", SONDE_STORE_SERVERS=named).expect(3)
+        assert f"{service.address}: up" in ran.out
+        assert f"{other.address}: up" in ran.out
+        assert "2 of 3 servers answer" in ran.out
+        assert ran.said.count(f"cannot connect to {nobody}") == 1
+        told = sonde("store", "status", "--json", SONDE_STORE_SERVERS=named).expect(3).json
+        first, silent, last = told["servers"]
+        assert (first["address"], last["address"]) == (service.address, other.address)
+        assert "roles" in first["report"]
+        assert set(silent) == {"address", "error"}
+        assert silent["address"] == nobody
+        assert silent["error"]["code"] == "store.unreachable"
+
+
+def test_status_of_several_servers_none_of_which_answers(sonde):
+    ran = sonde("store", "status", "--server", "127.0.0.1:1,127.0.0.1:2").expect(3)
+    assert "none of 2 servers answers" in ran.out
+    assert "127.0.0.1:1" in ran.said
+    assert "127.0.0.1:2" in ran.said
+
+
+def test_the_timeout_holds_while_connecting(sonde, service):
+    """A server that is stopped takes connections, as its system does so for it, and says nothing."""
+    (sonde.cwd / "f").write_text("1")
+    os.kill(service.pid, signal.SIGSTOP)
+    try:
+        for words in (("put", "kv:s/k", "f"), ("ls", "kv:s"), ("query", "lab/runs"), ("status",)):
+            ran = sonde("store", *words, "--timeout", "200ms").expect(3)
+            assert f"{service.address} did not answer within 200 ms" in ran.said
+            assert "raise --timeout" in ran.said
+    finally:
+        os.kill(service.pid, signal.SIGCONT)
+
+
 def test_metrics_are_openmetrics(sonde):
     parser = pytest.importorskip("prometheus_client.openmetrics.parser")
     with serving(sonde, "--memory", "--metrics", "127.0.0.1:0") as running:

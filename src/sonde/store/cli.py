@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from sonde.core.errors import Exit, UsageError, Warning, typed
+from sonde.core.errors import Exit, SondeError, UsageError, Warning, typed
 from sonde.core.options import DURATION, Whole, common, settings
 from sonde.core.outcome import Outcome, Table
 from sonde.store import cli_run
@@ -567,31 +567,38 @@ def _names(text: str | None, known: Iterable[str], option: str) -> list[str]:
 def status(**given: Any) -> Outcome:
     """What servers do, how long it takes them, and what went wrong last.
 
+    Of several, those that answer are shown, those that do not are named; exit 3 when one does not.
+
     \b
     sonde store status
     sonde store status --server n17:5440 --server n18:5440 --json
     """
-    from dataclasses import asdict
-
     from sonde.store import told
+    from sonde.store.client import ServerStatus
 
     where = where_of(given)
     if where.folder is not None:
         raise UsageError(
             "store.no_server", "--embedded has no server, and so no status", "give --server HOST:PORT"
         )
-    with where.open(()) as client:
-        servers = client.status()
-    return Outcome(
+    asked = dict(where.ask())
+    servers = [said for said in asked.values() if isinstance(said, ServerStatus)]
+    silent = {server: said for server, said in asked.items() if isinstance(said, SondeError)}
+    if silent and len(asked) == 1:
+        raise next(iter(silent.values()))
+    outcome = Outcome(
         "store",
         "status",
-        told.verdict(servers),
+        told.verdict(servers, len(asked)),
         findings=[],
         tables=[table for server in servers for table in told.tables(server)],
-        warnings=told.warnings(servers),
-        sound=not any(told.troubled(server) for server in servers),
-        values={"servers": [asdict(server) for server in servers]},
+        warnings=[*told.silent(silent), *told.warnings(servers)],
+        sound=not silent and not any(told.troubled(server) for server in servers),
+        values={"servers": [told.as_json(server, said) for server, said in asked.items()]},
     )
+    if silent:
+        outcome.exit = Exit.ENVIRONMENT
+    return outcome
 
 
 for command in (*cli_run.COMMANDS, conformance):
