@@ -536,6 +536,32 @@ def test_a_server_that_dies_is_told_of(sonde):
         ran = running.end(0)
         assert ran.code == 3
         assert "the server ended by signal 9 (SIGKILL)" in ran.said
+        assert not [*sonde.cwd.glob("ready-*")]
+
+
+def test_a_server_that_does_not_start_leaves_the_ready_file_of_another(sonde, service):
+    (file,) = sonde.cwd.glob("ready-*")
+    before = file.read_text()
+    words = ("store", "serve", "--memory", "--listen", service.address, "--ready", file)
+    sonde(*words).expect(3)
+    assert file.read_text() == before
+
+
+def heard(running: Service, words: str) -> bool:
+    """Reads what `sonde store serve` says until it says these words."""
+    assert running.process.stderr
+    return any(words in line for line in iter(running.process.stderr.readline, ""))
+
+
+def test_a_second_ctrl_c_wakes_and_ends_a_server_that_is_stopped(sonde):
+    with serving(sonde, "--memory") as running:
+        os.kill(running.pid, signal.SIGSTOP)
+        running.process.send_signal(signal.SIGINT)
+        assert heard(running, f"waiting for sonde-stored (process {running.pid}, which is stopped)")
+        ran = running.end().expect(130)
+        assert "by SIGTERM" in ran.said
+        assert "in order" in ran.out
+        assert not there(running.pid)
 
 
 def test_a_server_killed_during_a_put_is_a_clear_error(sonde):

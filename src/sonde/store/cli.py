@@ -170,10 +170,14 @@ def serve(
         say("Ctrl-C ends it")
         if ready is not None:
             run.write_ready(ready, event)
+            written.append(ready)
 
-    ended = run.serve(words, told, say)
-    if ready is not None:
-        ready.unlink(missing_ok=True)
+    written: list[Path] = []
+    try:
+        ended = run.serve(words, told, say)
+    finally:  # also when the server died
+        for file in written:
+            file.unlink(missing_ok=True)
     return Outcome(
         "store",
         "serve",

@@ -27,7 +27,9 @@ PROGRAM = "sonde-storeconform"
     help="Open backends with it; {tmp} in the value is a fresh folder. May be repeated.",
 )
 @click.option(
-    "--flags", is_flag=True, help="Print what a compiler needs for a module or a C++ client, and do nothing else."
+    "--flags",
+    is_flag=True,
+    help="Print what a compiler needs for a module or a C++ client, and do nothing else.",
 )
 @click.argument("module", required=False, type=click.Path(path_type=Path), metavar="MODULE.so")
 def conformance(module: Path | None, given: tuple[str, ...], flags: bool) -> Outcome:
@@ -65,8 +67,7 @@ def conformance(module: Path | None, given: tuple[str, ...], flags: bool) -> Out
         if not failed
         else f"{module} breaks {len(failed)} of {len(checks)} promises",
         findings=[
-            Finding("store.nonconforming", _seen(event), {"seen": str(event["message"])})
-            for event in failed
+            Finding("store.nonconforming", _seen(event), {"seen": str(event["message"])}) for event in failed
         ],
         tables=_tables(checks, rates),
         values={"module": str(module), "checks": checks, "rates": rates},
