@@ -143,9 +143,13 @@ def connected(*services: Service, **options):
         (("put", "kv:s/k", "f", "--safety", "storage"), 3, "memory"),
         (("put", "kv:s/k", "large"), 2, "store it as an object: object:s/k"),
         (("put", "kv:s/k"), 2, "put needs FILE"),
-        (("get", "kv:s/none"), 3, "s/none"),
-        (("get", "object:s/none"), 3, "s/none"),
-        (("get", "item:s/none", "x"), 3, "none"),
+        (("get", "kv:s/none"), 3, "there is no kv:s/none hint: sonde store ls kv:s/ lists"),
+        (("get", "object:s/none"), 3, "there is no object:s/none"),
+        (("stat", "object:s/none"), 3, "there is no object:s/none"),
+        (("rm", "item:s/none"), 3, "there is no item:s/none"),
+        (("get", "item:s/none", "x"), 3, "there is no item:s/none"),
+        (("put", "kv:s/there", "f", "--exclusive"), 3, "there is kv:s/there already"),
+        (("token", "-"), 2, "not on stdout"),
         (("get", "kv:s/k", "."), 2, "is a folder"),
         (("get", "kv:s/there", "no/such/folder"), 3, "no such folder"),
         (("stat", "kv:s/none"), 3, "there is no kv:s/none"),
@@ -289,9 +293,9 @@ def test_rows_of_a_table_are_shown(sonde, lab):
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (("lab/none",), 3, "lab/none"),
-        (("lab",), 2, "names a space only"),
-        (("kv:lab/runs",), 2, "table:SPACE/NAME"),
+        (("lab/none",), 3, "there is no table:lab/none"),
+        (("lab",), 2, "names a space only hint: write SPACE/TABLE"),
+        (("kv:lab/runs",), 2, "write SPACE/TABLE"),
         (("lab/runs", "--where", "stp > 1"), 2, "no field 'stp'"),
         (("lab/runs", "--where", "step"), 2, "no condition"),
         (("lab/runs", "--order", "stp"), 2, "no field 'stp' (nearest: step)"),
@@ -315,6 +319,8 @@ def test_status_tells_what_was_done(sonde, service):
     assert max(map(len, ran.out.splitlines())) <= 80
     assert "1 kv.put" in ran.out
     assert "last error    none" in ran.out
+    assert "1 key, " in plain(ran.out)
+    assert "1 object, " in plain(ran.out)
     (server,) = sonde("store", "status", "--json").expect(0).json["servers"]
     assert server["address"] == service.address
     assert server["transport"] == "tcp"

@@ -262,6 +262,12 @@ def token(file: Path, force: bool) -> Outcome:
     """
     from sonde.store import run
 
+    if str(file) == "-":
+        raise UsageError(
+            "store.bad_file",
+            "a token is kept in a file that only you may read, not on stdout",
+            "name one: sonde store token ~/.sonde-token",
+        )
     run.make_token(file, force)
     return Outcome(
         "store",
@@ -430,7 +436,6 @@ def rm(addresses: tuple[str, ...], recursive: bool, force: bool, **given: Any) -
     sonde store rm kv:runs/42/input object:fields/pressure
     sonde store rm --recursive kv:runs/42/
     """
-    from sonde.store import errors
     from sonde.store import run_transfer as transfer
 
     targets, where = [parse(address, recursive) for address in addresses], where_of(given)
@@ -444,7 +449,7 @@ def rm(addresses: tuple[str, ...], recursive: bool, force: bool, **given: Any) -
     if absent and not force:
         more = f", and {len(absent) - 1} more" if len(absent) > 1 else ""
         done = f"; {removed} removed" if removed else ""
-        raise errors.NotFound("store.not_found", f"there is no {absent[0]}{more}{done}", transfer.LS)
+        raise transfer.not_there(absent[0], f"{more}{done}")
     return Outcome(
         "store",
         "rm",
@@ -516,7 +521,8 @@ def query(
 
     address, where = parse(table, kinds=("table",)), where_of(given)
     with where.open(("db",)) as client:
-        found = client.table(address.space, address.name)
+        with transfer.about(address):
+            found = client.table(address.space, address.name)
         chosen = ("all", [condition(text, found.fields) for text in conditions]) if conditions else None
         names = _names(fields, found.fields, "--fields")
         by = _names(order, (*found.fields, "_id"), "--order")
