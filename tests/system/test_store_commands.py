@@ -143,9 +143,13 @@ def connected(*services: Service, **options):
         (("put", "kv:s/k", "f", "--safety", "storage"), 3, "memory"),
         (("put", "kv:s/k", "large"), 2, "store it as an object: object:s/k"),
         (("put", "kv:s/k"), 2, "put needs FILE"),
-        (("get", "kv:s/none"), 3, "s/none"),
-        (("get", "object:s/none"), 3, "s/none"),
-        (("get", "item:s/none", "x"), 3, "none"),
+        (("get", "kv:s/none"), 3, "there is no kv:s/none hint: sonde store ls kv:s/ lists"),
+        (("get", "object:s/none"), 3, "there is no object:s/none"),
+        (("stat", "object:s/none"), 3, "there is no object:s/none"),
+        (("rm", "item:s/none"), 3, "there is no item:s/none"),
+        (("get", "item:s/none", "x"), 3, "there is no item:s/none"),
+        (("put", "kv:s/there", "f", "--exclusive"), 3, "there is kv:s/there already"),
+        (("token", "-"), 2, "not on stdout"),
         (("get", "kv:s/k", "."), 2, "is a folder"),
         (("get", "kv:s/there", "no/such/folder"), 3, "no such folder"),
         (("stat", "kv:s/none"), 3, "there is no kv:s/none"),
@@ -290,9 +294,9 @@ def test_rows_of_a_table_are_shown(sonde, lab):
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (("lab/none",), 3, "lab/none"),
-        (("lab",), 2, "names a space only"),
-        (("kv:lab/runs",), 2, "table:SPACE/NAME"),
+        (("lab/none",), 3, "there is no table:lab/none"),
+        (("lab",), 2, "names a space only hint: write SPACE/TABLE"),
+        (("kv:lab/runs",), 2, "write SPACE/TABLE"),
         (("lab/runs", "--where", "stp > 1"), 2, "no field 'stp'"),
         (("lab/runs", "--where", "step"), 2, "no condition"),
         (("lab/runs", "--order", "stp"), 2, "no field 'stp' (nearest: step)"),
@@ -316,6 +320,8 @@ def test_status_tells_what_was_done(sonde, service):
     assert max(map(len, ran.out.splitlines())) <= 80
     assert "1 kv.put" in ran.out
     assert "last error    none" in ran.out
+    assert "1 key, " in plain(ran.out)
+    assert "1 object, " in plain(ran.out)
     (server,) = sonde("store", "status", "--json").expect(0).json["servers"]
     assert server["address"] == service.address
     assert server["transport"] == "tcp"
@@ -330,6 +336,44 @@ def test_status_of_several_servers(sonde, service):
         assert [server["address"] for server in both.json["servers"]] == [service.address, other.address]
         ran = sonde("store", "status", "--server", f"data@{other.address}").expect(3)
         assert "data" in ran.said
+
+
+def test_status_shows_the_servers_that_answer_when_one_does_not(sonde, service):
+    nobody = "127.0.0.1:1"
+    with serving(sonde, "--backend", "kv=memory") as other:
+        named = f"{service.address},kv@{nobody},{other.address}"
+        ran = sonde("store", "status", COLUMNS="100", SONDE_STORE_SERVERS=named).expect(3)
+        assert f"{service.address}: up" in ran.out
+        assert f"{other.address}: up" in ran.out
+        assert "2 of 3 servers answer" in ran.out
+        assert ran.said.count(f"cannot connect to {nobody}") == 1
+        told = sonde("store", "status", "--json", SONDE_STORE_SERVERS=named).expect(3).json
+        first, silent, last = told["servers"]
+        assert (first["address"], last["address"]) == (service.address, other.address)
+        assert "roles" in first["report"]
+        assert set(silent) == {"address", "error"}
+        assert silent["address"] == nobody
+        assert silent["error"]["code"] == "store.unreachable"
+
+
+def test_status_of_several_servers_none_of_which_answers(sonde):
+    ran = sonde("store", "status", "--server", "127.0.0.1:1,127.0.0.1:2").expect(3)
+    assert "none of 2 servers answers" in ran.out
+    assert "127.0.0.1:1" in ran.said
+    assert "127.0.0.1:2" in ran.said
+
+
+def test_the_timeout_holds_while_connecting(sonde, service):
+    """A server that is stopped takes connections, as its system does so for it, and says nothing."""
+    (sonde.cwd / "f").write_text("1")
+    os.kill(service.pid, signal.SIGSTOP)
+    try:
+        for words in (("put", "kv:s/k", "f"), ("ls", "kv:s"), ("query", "lab/runs"), ("status",)):
+            ran = sonde("store", *words, "--timeout", "200ms").expect(3)
+            assert f"{service.address} did not answer within 200 ms" in ran.said
+            assert "raise --timeout" in ran.said
+    finally:
+        os.kill(service.pid, signal.SIGCONT)
 
 
 def test_metrics_are_openmetrics(sonde):
@@ -499,6 +543,32 @@ def test_a_server_that_dies_is_told_of(sonde):
         ran = running.end(0)
         assert ran.code == 3
         assert "the server ended by signal 9 (SIGKILL)" in ran.said
+        assert not [*sonde.cwd.glob("ready-*")]
+
+
+def test_a_server_that_does_not_start_leaves_the_ready_file_of_another(sonde, service):
+    (file,) = sonde.cwd.glob("ready-*")
+    before = file.read_text()
+    words = ("store", "serve", "--memory", "--listen", service.address, "--ready", file)
+    sonde(*words).expect(3)
+    assert file.read_text() == before
+
+
+def heard(running: Service, words: str) -> bool:
+    """Reads what `sonde store serve` says until it says these words."""
+    assert running.process.stderr
+    return any(words in line for line in iter(running.process.stderr.readline, ""))
+
+
+def test_a_second_ctrl_c_wakes_and_ends_a_server_that_is_stopped(sonde):
+    with serving(sonde, "--memory") as running:
+        os.kill(running.pid, signal.SIGSTOP)
+        running.process.send_signal(signal.SIGINT)
+        assert heard(running, f"waiting for sonde-stored (process {running.pid}, which is stopped)")
+        ran = running.end().expect(130)
+        assert "by SIGTERM" in ran.said
+        assert "in order" in ran.out
+        assert not there(running.pid)
 
 
 def test_a_server_killed_during_a_put_is_a_clear_error(sonde):

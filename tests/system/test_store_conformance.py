@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("sonde._store", reason="the store is not built")
 
 from sonde_shell import PROGRAM
-from store_service import serving
+from store_service import plain, serving
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "store-backend" / "rot13.cpp"
@@ -54,6 +54,23 @@ def test_a_broken_promise_is_named(sonde):
     ran = sonde("store", "conformance", module).expect(1)
     assert "breaks" in ran.out
     assert "undo" in ran.out
+    told = sonde("store", "conformance", module, "--json").expect(1).json
+    seen = [check["message"] for check in told["checks"] if not check["passed"]]
+    assert all(seen)
+    shown = plain(ran.out)
+    assert all(plain(message) in shown for message in seen)
+
+
+def test_why_a_backend_does_not_open_is_shown(sonde):
+    source = sonde.cwd / "closed.cpp"
+    text = EXAMPLE.read_text()
+    opens = 'if (auto ok = no_more_settings(settings, "rot13", "none"); !ok) return ok.error();'
+    assert opens in text
+    refuses = 'if (settings.empty()) return Error{"store.bad_setting", "it needs path=DIR", ""};'
+    source.write_text(text.replace(opens, refuses))
+    ran = sonde("store", "conformance", build(sonde, source, "closed.so")).expect(1)
+    assert "kv=rot13: " in ran.out
+    assert "it does not open: it needs path=DIR" in plain(ran.out)
 
 
 def test_what_is_no_module_is_an_error(sonde):

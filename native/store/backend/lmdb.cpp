@@ -166,7 +166,7 @@ class Lmdb final : public Backend {
     else
       mdb_env_stat(env_, &stat);
     const std::uint64_t bytes = (stat.ms_branch_pages + stat.ms_leaf_pages + stat.ms_overflow_pages) * page_bytes_;
-    std::string text = folder_.path() + ", " + std::to_string(stat.ms_entries) + " keys, " + format_size(bytes) + " of a map of " + format_size(map_pages_ * page_bytes_);
+    std::string text = folder_.path() + ", " + std::to_string(stat.ms_entries) + (stat.ms_entries == 1 ? " key, " : " keys, ") + format_size(bytes) + " of a map of " + format_size(map_pages_ * page_bytes_);
     if (failed_) text += "; FAILED (" + failure_ + "), open it again";
     return text;
   }

@@ -41,7 +41,7 @@ class Quota {
   }
   void give(std::uint64_t n) { used_.fetch_sub(n); }
   std::string describe(std::size_t entries, const char* what) const {
-    return std::to_string(entries) + ' ' + what + ", " + format_size(used_.load()) + (limit_ >> 60 ? ", no limit" : " of " + format_size(limit_));
+    return std::to_string(entries) + ' ' + what + (entries == 1 ? ", " : "s, ") + format_size(used_.load()) + (limit_ >> 60 ? ", no limit" : " of " + format_size(limit_));
   }
 
  private:
@@ -88,7 +88,7 @@ class MemoryData final : public Backend {
       const std::lock_guard lock(shard.mutex);
       n += shard.objects.size();
     }
-    return quota_.describe(n, "objects");
+    return quota_.describe(n, "object");
   }
 
  private:
@@ -213,7 +213,7 @@ class MemoryKv final : public Backend {
   Result<void> sync(bool) override { return {}; }
   std::string describe() const override {
     const std::shared_lock lock(mutex_);
-    return quota_.describe(pairs_.size(), "keys");
+    return quota_.describe(pairs_.size(), "key");
   }
 
   void execute(std::span<const Op> ops, Safety, std::span<Outcome> outcomes, Arena& arena) override {

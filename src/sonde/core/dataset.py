@@ -75,6 +75,22 @@ def open(path: str | PathLike[str]) -> xr.DataTree:
     return tree
 
 
+def expect_room(tree: xr.DataTree, room: str) -> None:
+    """Refuses a dataset of another room, and names the command that shows it. One without a schema passes.
+
+    Raises
+    ------
+    DataError  <room>.not_<room>, as net.not_net.
+    """
+    schema = str(tree.attrs.get("schema", ""))
+    its = schema.partition("/")[0]
+    if its and its != room:
+        file = tree.encoding.get("source") or "FILE"
+        raise DataError(
+            f"{room}.not_{room}", f"{file} is {schema}, not {room}/{READS[room]}", typed("sonde", its, "show", file)
+        )
+
+
 def begin() -> None:
     """A command begins: what was opened before has nothing to do with its errors."""
     _opened.clear()

@@ -125,6 +125,7 @@ class Sizes(HouseType):
     """Message lengths: "begin:end:step", the end left out, or a list "8,1KiB". Value: tuple of int, B."""
 
     name, allowed = "sizes", "begin:end:step, or a list such as 8,1KiB,64KiB"
+    largest, largest_is = LARGEST_SIZE, f"{LARGEST_SIZE} B, the most that one MPI message counts"
 
     def read(self, text: str) -> tuple[int, ...]:
         hint = "write begin:end:step, the end left out (0:1000:100), or a list (8,1KiB,64KiB)"
@@ -156,10 +157,8 @@ class Sizes(HouseType):
                 if size in seen:
                     raise bad(f"holds {size} B twice")
                 seen.add(size)
-        if largest > LARGEST_SIZE:
-            raise bad(
-                f"holds {largest} B; allowed: up to {LARGEST_SIZE} B, the most that one MPI message counts"
-            )
+        if largest > self.largest:
+            raise bad(f"holds {largest} B; allowed: up to {self.largest_is}")
         if count > MOST_SIZES:
             raise bad(f"holds {count} sizes; allowed: up to {MOST_SIZES}")
         return tuple(sizes)

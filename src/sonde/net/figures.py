@@ -9,6 +9,7 @@ import xarray as xr
 from scipy.cluster import hierarchy
 from scipy.special import ndtri
 
+from sonde.core.dataset import expect_room
 from sonde.core.figure import Axis, Figure, Kind, Slider
 from sonde.core.section import Fact, Method, Section
 from sonde.core.units import format_duration, format_size
@@ -119,7 +120,13 @@ def figures(tree: xr.DataTree) -> tuple[Figure, ...]:
 
 
 def summary_of(tree: xr.DataTree) -> xr.Dataset:
-    """/summary with root attributes, completed where it comes from another tool and holds statistics only."""
+    """/summary with root attributes, completed where it comes from another tool and holds statistics only.
+
+    Raises
+    ------
+    DataError  net.not_net: a dataset of another room.
+    """
+    expect_room(tree, "net")
     summary = tree["summary"].to_dataset() if "summary" in tree.children else xr.Dataset()
     summary = summary.assign_attrs({**tree.attrs, **summary.attrs})
     return summary if "class_links" in summary else structure(summary)

@@ -35,8 +35,11 @@ def summary_of(tree: xr.DataTree, path: object) -> xr.Dataset:
 
     Raises
     ------
-    DataError  noise.no_summary: nobody has judged this run.
+    DataError  noise.not_noise: of another room; noise.no_summary: nobody has judged this run.
     """
+    from sonde.core import dataset
+
+    dataset.expect_room(tree, "noise")
     if "summary" not in tree.children:
         raise DataError(
             "noise.no_summary", f"{path} has no /summary", typed("sonde", "data", "validate", path)

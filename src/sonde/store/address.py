@@ -49,7 +49,7 @@ def parse(text: str, whole_space: bool = False, kinds: Sequence[str] = KINDS) ->
     space, slash, name = text.partition("/")
     head, colon, rest = space.partition(":")
     kind = kinds[0]
-    like = LIKE if kinds is KINDS else f"write {kind}:SPACE/NAME"
+    like = LIKE if kinds is KINDS else f"write SPACE/{kind.upper()}"
     if colon:
         if head not in kinds:
             raise UsageError(

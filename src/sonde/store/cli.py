@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from sonde.core.errors import Exit, UsageError, Warning, typed
+from sonde.core.errors import Exit, SondeError, UsageError, Warning, typed
 from sonde.core.options import DURATION, Whole, common, settings
 from sonde.core.outcome import Outcome, Table
 from sonde.store import cli_run
@@ -170,10 +170,14 @@ def serve(
         say("Ctrl-C ends it")
         if ready is not None:
             run.write_ready(ready, event)
+            written.append(ready)
 
-    ended = run.serve(words, told, say)
-    if ready is not None:
-        ready.unlink(missing_ok=True)
+    written: list[Path] = []
+    try:
+        ended = run.serve(words, told, say)
+    finally:  # also when the server died
+        for file in written:
+            file.unlink(missing_ok=True)
     return Outcome(
         "store",
         "serve",
@@ -258,6 +262,12 @@ def token(file: Path, force: bool) -> Outcome:
     """
     from sonde.store import run
 
+    if str(file) == "-":
+        raise UsageError(
+            "store.bad_file",
+            "a token is kept in a file that only you may read, not on stdout",
+            "name one: sonde store token ~/.sonde-token",
+        )
     run.make_token(file, force)
     return Outcome(
         "store",
@@ -426,7 +436,6 @@ def rm(addresses: tuple[str, ...], recursive: bool, force: bool, **given: Any) -
     sonde store rm kv:runs/42/input object:fields/pressure
     sonde store rm --recursive kv:runs/42/
     """
-    from sonde.store import errors
     from sonde.store import run_transfer as transfer
 
     targets, where = [parse(address, recursive) for address in addresses], where_of(given)
@@ -440,7 +449,7 @@ def rm(addresses: tuple[str, ...], recursive: bool, force: bool, **given: Any) -
     if absent and not force:
         more = f", and {len(absent) - 1} more" if len(absent) > 1 else ""
         done = f"; {removed} removed" if removed else ""
-        raise errors.NotFound("store.not_found", f"there is no {absent[0]}{more}{done}", transfer.LS)
+        raise transfer.not_there(absent[0], f"{more}{done}")
     return Outcome(
         "store",
         "rm",
@@ -512,7 +521,8 @@ def query(
 
     address, where = parse(table, kinds=("table",)), where_of(given)
     with where.open(("db",)) as client:
-        found = client.table(address.space, address.name)
+        with transfer.about(address):
+            found = client.table(address.space, address.name)
         chosen = ("all", [condition(text, found.fields) for text in conditions]) if conditions else None
         names = _names(fields, found.fields, "--fields")
         by = _names(order, (*found.fields, "_id"), "--order")
@@ -567,31 +577,38 @@ def _names(text: str | None, known: Iterable[str], option: str) -> list[str]:
 def status(**given: Any) -> Outcome:
     """What servers do, how long it takes them, and what went wrong last.
 
+    Of several, those that answer are shown, those that do not are named; exit 3 when one does not.
+
     \b
     sonde store status
     sonde store status --server n17:5440 --server n18:5440 --json
     """
-    from dataclasses import asdict
-
     from sonde.store import told
+    from sonde.store.client import ServerStatus
 
     where = where_of(given)
     if where.folder is not None:
         raise UsageError(
             "store.no_server", "--embedded has no server, and so no status", "give --server HOST:PORT"
         )
-    with where.open(()) as client:
-        servers = client.status()
-    return Outcome(
+    asked = dict(where.ask())
+    servers = [said for said in asked.values() if isinstance(said, ServerStatus)]
+    silent = {server: said for server, said in asked.items() if isinstance(said, SondeError)}
+    if silent and len(asked) == 1:
+        raise next(iter(silent.values()))
+    outcome = Outcome(
         "store",
         "status",
-        told.verdict(servers),
+        told.verdict(servers, len(asked)),
         findings=[],
         tables=[table for server in servers for table in told.tables(server)],
-        warnings=told.warnings(servers),
-        sound=not any(told.troubled(server) for server in servers),
-        values={"servers": [asdict(server) for server in servers]},
+        warnings=[*told.silent(silent), *told.warnings(servers)],
+        sound=not silent and not any(told.troubled(server) for server in servers),
+        values={"servers": [told.as_json(server, said) for server, said in asked.items()]},
     )
+    if silent:
+        outcome.exit = Exit.ENVIRONMENT
+    return outcome
 
 
 for command in (*cli_run.COMMANDS, conformance):

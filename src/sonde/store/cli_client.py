@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,11 +13,13 @@ import click
 from sonde.core.options import Duration, HouseType
 
 if TYPE_CHECKING:
-    from sonde.store.client import Client
+    from sonde.core.errors import SondeError
+    from sonde.store.client import Client, ServerStatus
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 DEFAULT_SERVER = "127.0.0.1:5440"
+CONNECT_S = 15.0  # how long connecting may take where --timeout allows more; as in native/store/store.hpp
 
 
 class Servers(HouseType):
@@ -49,7 +52,9 @@ class Where:
         from sonde.store import client
 
         if self.folder is None:
-            return client.Client(self.servers or (DEFAULT_SERVER,), [], self.safety, self.options)  # type: ignore[arg-type]
+            servers = self.servers or (DEFAULT_SERVER,)
+            with self._in_time(servers):
+                return self._connected(servers)
         import sonde._store as _store
         from sonde.store import run
 
@@ -67,6 +72,56 @@ class Where:
                 )
         options = {name: value for name, value in self.options.items() if name == "timeout_s"}
         return client.Client([], list(backends.items()), self.safety, options)  # type: ignore[arg-type]
+
+    def ask(self) -> Iterator[tuple[str, ServerStatus | SondeError]]:
+        """What each server says of itself, in the order in which they were named, or why it says nothing.
+
+        Raises
+        ------
+        UsageError: of options that no server could be asked with.
+        """
+        from sonde.core.errors import SondeError, UsageError
+
+        for server in self.servers or (DEFAULT_SERVER,):
+            try:
+                with self._in_time((server,)), self._connected((server,)) as client:
+                    (status,) = client.status()
+                yield server, status
+            except UsageError:
+                raise
+            except SondeError as error:
+                yield server, error
+
+    def _connected(self, servers: Sequence[str]) -> Client:
+        from sonde.store import client
+
+        options = self.options | {"connect_timeout_s": self._connect_s()}
+        return client.Client(servers, [], self.safety, options)  # type: ignore[arg-type]
+
+    def _connect_s(self) -> float:
+        """How long connecting may take, s: --timeout, and CONNECT_S at most."""
+        return min(self.options["timeout_s"] or CONNECT_S, CONNECT_S)
+
+    @contextmanager
+    def _in_time(self, servers: Sequence[str]) -> Iterator[None]:
+        """Says of a server that does not answer who it is and how long it had, and only what helps."""
+        from sonde.store.errors import TimedOut
+
+        try:
+            yield
+        except TimedOut as error:
+            from sonde.core.units import format_duration
+
+            who = servers[0] if len(servers) == 1 else f"one of {', '.join(servers)}"
+            limit_s = self._connect_s()
+            hint = error.hint
+            if "--timeout" in hint:
+                hint = "it is stopped, or very busy: see its log" + (
+                    "; or raise --timeout" if limit_s < CONNECT_S else ""
+                )
+            raise TimedOut(
+                error.code, f"{who} did not answer within {format_duration(limit_s)}", hint
+            ) from None
 
 
 TOKEN_FILE = click.option(

@@ -27,7 +27,9 @@ PROGRAM = "sonde-storeconform"
     help="Open backends with it; {tmp} in the value is a fresh folder. May be repeated.",
 )
 @click.option(
-    "--flags", is_flag=True, help="Print what a compiler needs to build a module, and do nothing else."
+    "--flags",
+    is_flag=True,
+    help="Print what a compiler needs for a module or a C++ client, and do nothing else.",
 )
 @click.argument("module", required=False, type=click.Path(path_type=Path), metavar="MODULE.so")
 def conformance(module: Path | None, given: tuple[str, ...], flags: bool) -> Outcome:
@@ -48,6 +50,7 @@ def conformance(module: Path | None, given: tuple[str, ...], flags: bool) -> Out
             "-std=c++20",
             f"-I{libexec.parent / 'include'}",
             f"-L{libexec.parent / 'lib'}",
+            f"-Wl,-rpath,{libexec.parent / 'lib'}",
             "-lsonde-store",
         ]
         return Outcome("store", "conformance", document=" ".join(words) + "\n", values={"flags": words})
@@ -64,10 +67,7 @@ def conformance(module: Path | None, given: tuple[str, ...], flags: bool) -> Out
         if not failed
         else f"{module} breaks {len(failed)} of {len(checks)} promises",
         findings=[
-            Finding(
-                "store.nonconforming", f"{event['subject']}: {event['name']}", {"seen": str(event["message"])}
-            )
-            for event in failed
+            Finding("store.nonconforming", _seen(event), {"seen": str(event["message"])}) for event in failed
         ],
         tables=_tables(checks, rates),
         values={"module": str(module), "checks": checks, "rates": rates},
@@ -75,6 +75,12 @@ def conformance(module: Path | None, given: tuple[str, ...], flags: bool) -> Out
     if failed:
         outcome.exit = Exit.FINDING
     return outcome
+
+
+def _seen(check: dict[str, Any]) -> str:
+    """A failed check: what was promised, and what was seen instead."""
+    promise = f"{check['subject']}: {check['name']}"
+    return f"{promise}: {check['message']}" if check["message"] else promise
 
 
 def _run(program: Path, module: Path, given: tuple[str, ...]) -> list[dict[str, Any]]:

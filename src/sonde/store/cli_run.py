@@ -17,9 +17,9 @@ from sonde.core.options import (
     B_NC,
     FILE,
     MATTERS,
-    SIZES,
     TIMEOUT,
     HouseType,
+    Sizes,
     common,
     settings,
 )
@@ -64,6 +64,13 @@ class Ratio(HouseType):
         )
 
 
+class OperationSizes(Sizes):
+    """Bytes of operations, written as message lengths are. Value: tuple of int, B."""
+
+    # plan.MOST_BYTES, without loading what it needs
+    largest, largest_is = 1 << 30, "1 GiB, the most that one operation moves"
+
+
 @click.command()
 @common("output", "budget", "precision", "seed", "dry_run")
 @click.option(
@@ -73,7 +80,10 @@ class Ratio(HouseType):
     "two; or all.",
 )
 @click.option(
-    "--sizes", type=SIZES, metavar="SIZES", help="Bytes of an operation: begin:end:step, or a list."
+    "--sizes",
+    type=OperationSizes(),
+    metavar="SIZES",
+    help="Bytes of an operation: begin:end:step, or a list.",
 )
 @click.option("--batch", "batches", type=Counts(), metavar="LIST", help="Operations in a batch: 1,10000.")
 @click.option("--depth", "depths", type=Counts(), metavar="LIST", help="Batches under way at once: 1,16.")
@@ -301,11 +311,9 @@ def summary_of(tree: xr.DataTree, path: object) -> xr.Dataset:
     ------
     DataError  store.no_summary, store.not_store.
     """
-    room = str(tree.attrs.get("schema", "")).partition("/")[0]
-    if room != "store":
-        raise DataError(
-            "store.not_store", f"{path} is of room '{room}'", typed("sonde", room or "data", "show", path)
-        )
+    from sonde.core import dataset
+
+    dataset.expect_room(tree, "store")
     if "summary" not in tree.children:
         raise DataError(
             "store.no_summary", f"{path} has no /summary", typed("sonde", "data", "validate", path)

@@ -88,7 +88,7 @@ _KINDS: dict[str, type[SondeError]] = {
 }
 
 HINTS = {
-    "not_found": "keys(), objects() and items() list what there is, as does 'sonde store ls'",
+    "not_found": "'sonde store ls' lists what there is",
     "exists": "leave 'exclusive' out to replace it",
     "invalid": "see the limits of names and sizes in docs/reference/store.md",
     "too_large": "see the limits of names and sizes in docs/reference/store.md; an object has no such limit",

@@ -182,6 +182,16 @@ VARIANTS = {
 DEFAULT_VARIANTS = (RAW, RAW_OFI, TCP, "plain", "ofi-msg", "ofi-rdm", "ofi-rma", "thesis")
 
 
+# What may stand behind a transport, and what its value looks like; as in native/store/storebench/load.cpp.
+VARIANT_OPTIONS = dict.fromkeys(("nodelay", "cork", "gather", "await"), "yes|no") | {
+    "provider": r"[\w;.+-]+",
+    "rma": r"[0-9]+",
+    "spin": r"[0-9].*",
+    "checksum": "all|head",
+    "clients": r"[a-z]+(\+[a-z]+)*",
+}
+
+
 def read_variant(text: str) -> Variant:
     """A variant by name, a transport with a provider ("ofi-msg/net"), or whole: "mine=tcp,nodelay=no".
 
@@ -209,6 +219,16 @@ def read_variant(text: str) -> Variant:
             f"'{text}' is no variant: NAME=TRANSPORT and options are wanted",
             "write it like mine=tcp,nodelay=no",
         )
+    for word in options.split(",") if options else ():
+        option, _, value = word.partition("=")
+        if not value or not re.fullmatch(VARIANT_OPTIONS.get(option, "(?!)"), value):
+            near = "" if option in VARIANT_OPTIONS else nearest(option, list(VARIANT_OPTIONS))
+            raise UsageError(
+                "store.bad_variant",
+                f"'{text}' is no variant: '{word}' is not known there{near}",
+                "options are nodelay=, cork=, gather=, await= (yes or no), provider=P, rma=BYTES, spin=20us, "
+                "checksum=all or head, clients=object+kv",
+            )
     return Variant(name, "raw" if transport in ("raw-tcp", RAW_OFI) else name, transport, options)
 
 

@@ -30,6 +30,8 @@ KEEPERS = {
 }
 START_S = 30.0  # a large database may have a log to read first
 END_S = 15.0  # what is under way is answered, then everything is synced
+SOON_S = 1.0  # what takes longer to end is told of
+GRACE_S = 5.0  # between being told to end by signal and being killed
 
 
 def program() -> Path:
@@ -164,7 +166,8 @@ def serve(
     """Runs a server with the words of its command line until this process is told to end.
 
     ready: is given the event of that name: `listen`, `port`, `pid`, `metrics_port`. say: is given the lines of its log.
-    The server ends by itself when this process is gone, however it went.
+    The server ends by itself when this process is gone, however it went. A second Ctrl-C while it ends sends it
+    SIGTERM, and wakes it for that if it is stopped; a third one kills it.
 
     Raises
     ------
@@ -225,32 +228,74 @@ def serve(
             while not came and child.poll() is None:
                 time.sleep(0.05)
         finally:
-            _end(child)
+            killed = _end(child, came, say)
             for reader in readers:
                 reader.join(2)
     served_s = time.monotonic() - began_s
     if error := _named(events, "error"):
         raise made(str(error.get("code")), str(error.get("what")), str(error.get("hint", "")))
+    if killed:
+        raise EnvironmentFailure(
+            "store.server_died",
+            f"{PROGRAM} did not end when it was told to, and was killed",
+            _last(log) or "start it again: what was acknowledged as stored is there",
+        )
     if not came or child.returncode:
         raise _died(child.returncode, log)
     return Ended("interrupted" if came[0] == signal.SIGINT else "stopped", served_s)
 
 
-def _end(child: subprocess.Popen[str]) -> None:
-    """Asks it to end, and waits; what does not end in time is killed."""
+def _end(child: subprocess.Popen[str], came: list[int], say: Callable[[str], None]) -> bool:
+    """Asks it to end, and waits; True: it had to be killed.
+
+    came: signals that came so far, to which more are added. One more than now makes it urgent, as END_S does; two more,
+    or GRACE_S, kill it.
+    """
     assert child.stdin
     with suppress(OSError):
         child.stdin.close()
+    asked = len(came)
+    began_s = time.monotonic()
+    told = False
+    while not _gone(child):
+        waited_s = time.monotonic() - began_s
+        if len(came) > asked or waited_s > END_S:
+            break
+        if not told and waited_s > SOON_S:
+            told = True
+            say(f"waiting for {_who(child)} to end, for up to {END_S:g} s; Ctrl-C again ends it at once")
+    else:
+        return False
+    asked, began_s = len(came), time.monotonic()
+    say(f"ending {_who(child)} by SIGTERM, and by SIGKILL after {GRACE_S:g} s; Ctrl-C again kills it")
+    child.send_signal(signal.SIGTERM)
+    child.send_signal(signal.SIGCONT)  # one that is stopped gets no other signal
+    while not _gone(child):
+        if len(came) > asked or time.monotonic() - began_s > GRACE_S:
+            child.kill()
+            child.wait()
+            return True
+    return False
+
+
+def _gone(child: subprocess.Popen[str]) -> bool:
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(0.05)
+    return child.returncode is not None
+
+
+def _who(child: subprocess.Popen[str]) -> str:
+    """ "sonde-stored (process 42, which is stopped)"."""
     try:
-        child.wait(END_S)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
+        state = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        state = ""
+    return f"{PROGRAM} (process {child.pid}{', which is stopped' if state in ('T', 't') else ''})"
 
 
 @contextmanager
 def _signals() -> Iterator[list[int]]:
-    """What of Ctrl-C, SIGTERM and SIGHUP came; a second one changes nothing. Where it may not look: nothing."""
+    """What of Ctrl-C, SIGTERM and SIGHUP came, added to as more come. Where it may not look: nothing."""
     came: list[int] = []
     names = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before: dict[int, Any] = {}

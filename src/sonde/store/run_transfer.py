@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 import sonde._store as _store
-from sonde.core.errors import EnvironmentFailure, Interrupted, UsageError, reason_not_written
+from sonde.core.errors import EnvironmentFailure, Interrupted, UsageError, reason_not_written, typed
 from sonde.store import errors
 from sonde.store.address import Address
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 PIECE = 8 << 20  # B; what is sent while the next is read
 VALUE = int(_store.LIMITS["value_bytes"])
-LS = "'sonde store ls' lists what there is"
 
 
 @contextmanager
@@ -110,6 +109,28 @@ def _without(part: Path) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextmanager
+def about(what: Address) -> Iterator[None]:
+    """Says of what is not there, or is there already, how it is typed and what to type next."""
+    try:
+        yield
+    except errors.NotFound:
+        raise not_there(what) from None
+    except errors.Exists:
+        raise errors.Exists(
+            "store.exists", f"there is {what} already", "leave --exclusive out to replace it"
+        ) from None
+
+
+def not_there(what: Address, more: str = "") -> errors.NotFound:
+    """The error for one that is not there. more: what is said behind its address."""
+    if what.kind == "table":
+        hint = "correct its name, or name the servers that it was made on, in the same order"
+    else:
+        hint = f"{typed('sonde', 'store', 'ls', what.at(b''))} lists what there is"
+    return errors.NotFound("store.not_found", f"there is no {what}{more}", hint)
+
+
 def put(client: Client, to: Address, pieces: Iterator[bytes], exclusive: bool) -> int:
     """Stores pieces under an address; what was there is replaced. Number of bytes stored.
 
@@ -120,7 +141,8 @@ def put(client: Client, to: Address, pieces: Iterator[bytes], exclusive: bool) -
     if to.kind == "kv":
         return _put_key(client, to, pieces, exclusive)
     if to.kind == "object":
-        client.create(to.space, to.name, exclusive=exclusive)
+        with about(to):
+            client.create(to.space, to.name, exclusive=exclusive)
         write = _Written(client, to).write
         resize = lambda n: client.truncate(to.space, to.name, n)  # noqa: E731
     else:
@@ -177,7 +199,8 @@ def _put_key(client: Client, to: Address, pieces: Iterator[bytes], exclusive: bo
                 f"a key's value may have {VALUE >> 20} MiB, and this has more",
                 f"store it as an object: {Address('object', to.space, to.name)}",
             )
-    client.put(to.space, to.name, value, exclusive=exclusive)
+    with about(to):
+        client.put(to.space, to.name, value, exclusive=exclusive)
     return len(value)
 
 
@@ -187,7 +210,8 @@ def _item_to_write(client: Client, to: Address, exclusive: bool) -> Any:
             return client.item(to.space, to.name).data
         except errors.NotFound:
             pass
-    return client.create_item(to.space, to.name).data
+    with about(to):
+        return client.create_item(to.space, to.name).data
 
 
 def pieces(client: Client, what: Address) -> Iterator[bytes]:
@@ -198,10 +222,13 @@ def pieces(client: Client, what: Address) -> Iterator[bytes]:
     NotFound.
     """
     if what.kind == "kv":
-        yield client.get(what.space, what.name)
+        with about(what):
+            value = client.get(what.space, what.name)
+        yield value
         return
     if what.kind == "item":
-        data = client.item(what.space, what.name).data
+        with about(what):
+            data = client.item(what.space, what.name).data
         size = _size_of_item(data)
         room = np.empty(min(size, PIECE), np.uint8)
         at = 0
@@ -212,7 +239,8 @@ def pieces(client: Client, what: Address) -> Iterator[bytes]:
             yield room[:n].tobytes()
             at += n
         return
-    size = client.stat(what.space, what.name).size
+    with about(what):
+        size = client.stat(what.space, what.name).size
     at, ahead = 0, None
     while at < size or ahead is not None:
         batch = None
@@ -248,13 +276,15 @@ def stat(client: Client, what: Address) -> dict[str, Any]:
         batch.get(what.space, what.name, bytearray(1))  # the rest of the value stays where it is
         batch.run()
         if batch[0].status == _store.Status.not_found:
-            raise errors.NotFound("store.not_found", f"there is no {what}", LS)
+            raise not_there(what)
         batch.check()
         return facts | {"bytes": int(batch[0].value)}
     if what.kind == "object":
-        status = client.stat(what.space, what.name)
+        with about(what):
+            status = client.stat(what.space, what.name)
         return facts | {"bytes": status.size, "changed": shown(status.changed_ns)}
-    item = client.item(what.space, what.name)
+    with about(what):
+        item = client.item(what.space, what.name)
     facts["bytes"] = _size_of_item(item.data)
     if facts["bytes"]:
         facts["changed"] = shown(int(item.data.status()[1]))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from sonde.core.errors import Warning
+from sonde.core.errors import SondeError, Warning
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_size
 
@@ -15,12 +16,37 @@ if TYPE_CHECKING:
 HOLDS = {"data": "objects", "kv": "keys", "db": "tables"}
 
 
-def verdict(servers: Sequence[ServerStatus]) -> str:
-    """One sentence on all of them."""
+def verdict(servers: Sequence[ServerStatus], asked: int | None = None) -> str:
+    """One sentence on all that answered. asked: how many were; those that answered when None."""
     n = len(servers)
     done = sum(_count(server.report.get("operations")) for server in servers)
-    what = "1 server answers" if n == 1 else f"{n} servers answer"
+    if asked is not None and asked > n:
+        if n == 0:
+            return f"none of {asked} servers answers"
+        what = f"{n} of {asked} servers answer{'s' * (n == 1)}"
+    else:
+        what = "1 server answers" if n == 1 else f"{n} servers answer"
     return f"{what}; {done} operation{'s' * (done != 1)} so far"
+
+
+def silent(servers: Mapping[str, SondeError]) -> list[Warning]:
+    """One for each server that did not answer. servers: why, by address."""
+    return [
+        Warning(
+            error.code,
+            error.what if address in error.what else f"{address} does not answer: {error.what}",
+            error.hint,
+        )
+        for address, error in servers.items()
+    ]
+
+
+def as_json(address: str, said: ServerStatus | SondeError) -> dict[str, Any]:
+    """One server in the JSON of `status`: what it said, or `error` with why it did not."""
+    if isinstance(said, SondeError):
+        host = address.rpartition("@")[2]  # without the role that it was asked for
+        return {"address": host, "error": {"code": said.code, "what": said.what, "hint": said.hint}}
+    return asdict(said)
 
 
 def troubled(server: ServerStatus) -> bool:

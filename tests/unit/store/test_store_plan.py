@@ -8,10 +8,12 @@ from dataclasses import replace
 import pytest
 
 from sonde.core.errors import UsageError
+from sonde.store.cli_run import OperationSizes
 from sonde.store.plan import (
     DEFAULT_VARIANTS,
     HDF5,
     MOST_AT_ONCE,
+    MOST_BYTES,
     OPERATIONS,
     VARIANTS,
     Case,
@@ -31,6 +33,12 @@ EVERY = choose_variants((), ["tcp", "ofi-msg", "ofi-rdm", "ofi-rma"])
 
 
 class TestCases:
+    def test_a_size_beyond_any_operation_is_told_with_the_true_limit(self):
+        assert OperationSizes.largest == MOST_BYTES
+        assert OperationSizes().read("1GiB") == (MOST_BYTES,)
+        with pytest.raises(UsageError, match="allowed: up to 1 GiB"):
+            OperationSizes().read("99GiB")
+
     def test_a_case_reads_what_it_writes(self):
         for case in default_cases():
             assert Case.read(case.spec) == case
@@ -150,11 +158,26 @@ class TestVariants:
         (variant,) = choose_variants(("mine=tcp,nodelay=no,cork=yes",), [])
         assert (variant.spec, variant.style) == ("mine=tcp,nodelay=no,cork=yes", "mine")
 
-    @pytest.mark.parametrize("text", ["tpc", "ofi-msg/", "=tcp", "a b=tcp", "mine="])
+    @pytest.mark.parametrize(
+        "text",
+        [
+            *("tpc", "ofi-msg/", "=tcp", "a b=tcp", "mine="),
+            *("x=tcp,foo=1", "x=tcp,nodelay=maybe", "x=tcp,nodelay", "x=tcp,rma=-1", "x=tcp,,cork=no"),
+        ],
+    )
     def test_what_is_no_variant_is_refused(self, text):
         with pytest.raises(UsageError) as told:
             read_variant(text)
         assert told.value.code == "store.bad_variant"
+
+    def test_a_misspelt_option_is_told_with_the_nearest(self):
+        with pytest.raises(UsageError, match="nearest: nodelay"):
+            read_variant("x=tcp,nodelya=no")
+
+    def test_every_option_that_the_probe_takes_is_taken(self):
+        text = "x=ofi-rdm,nodelay=no,cork=yes,gather=no,await=yes,provider=tcp;ofi_rxm,rma=4096,spin=20us"
+        text += ",checksum=head,clients=object+kv"
+        assert read_variant(text).spec == text
 
     def test_one_name_for_two_is_refused(self):
         with pytest.raises(UsageError, match="two variants are called 'tcp'"):

@@ -35,6 +35,8 @@ def test_all_operations_of_all_servers_are_counted():
     assert told.verdict([server()]) == "1 server answers; 3 operations so far"
     assert told.verdict([server(), server()]) == "2 servers answer; 6 operations so far"
     assert told.verdict([server(operations={})]) == "1 server answers; 0 operations so far"
+    assert told.verdict([server()], 3) == "1 of 3 servers answers; 3 operations so far"
+    assert told.verdict([], 2) == "none of 2 servers answers"
 
 
 def test_what_never_happened_has_no_time():

@@ -120,7 +120,7 @@ class Rocksdb final : public Backend {
     std::uint64_t keys = 0, bytes = 0;
     db_->GetIntProperty(rocksdb::DB::Properties::kEstimateNumKeys, &keys);
     db_->GetIntProperty(rocksdb::DB::Properties::kTotalSstFilesSize, &bytes);
-    return folder_.path() + ", about " + std::to_string(keys) + " keys, " + format_size(bytes) + " in files";
+    return folder_.path() + ", about " + std::to_string(keys) + (keys == 1 ? " key, " : " keys, ") + format_size(bytes) + " in files";
   }
 
  private:
