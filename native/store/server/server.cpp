@@ -84,13 +84,18 @@ void Server::accept_all() {
       if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) cannot_accept(errno);
       continue;
     }
+    // The spare one went to another thread, if only for a moment (the first malloc of a thread reads a file): this one becomes it.
+    if (spare_ < 0 && (spare_ = open_spare()) < 0) {
+      const Error why = no_descriptor(errno);
+      refuse(fd, why.what, why.hint);
+      spare_ = open_spare();
+      continue;
+    }
     serve(fd);
   }
 }
 
-/// The connection is still in the queue, so that asking for it again at once would spin. It is taken all the same and told why, or
-/// left there for a while.
-void Server::cannot_accept(int error) {
+Error Server::no_descriptor(int error) {
   Error why{"store.no_descriptor", std::string("cannot accept a connection: ") + std::strerror(error), "free memory on this host"};
   if (error == EMFILE) {
     rlimit limit{};
@@ -100,6 +105,13 @@ void Server::cannot_accept(int error) {
   } else if (error == ENFILE) {
     why.hint = "let this host have more: sysctl fs.file-max";
   }
+  return why;
+}
+
+/// The connection is still in the queue, so that asking for it again at once would spin. It is taken all the same and told why, or
+/// left there for a while.
+void Server::cannot_accept(int error) {
+  const Error why = no_descriptor(error);
   metrics_.failed(why.what);
   if (const double now = now_s(); config_.log && (logged_s_ == 0 || now - logged_s_ > log_every_s)) {
     logged_s_ = now;

@@ -61,6 +61,8 @@ class Server {
  private:
   Server() = default;
   void accept_all();
+  /// Why a connection cannot be taken, from errno.
+  static Error no_descriptor(int error);
   void cannot_accept(int error);
   void refuse(int fd, const std::string& what, const std::string& hint);
 
