@@ -41,8 +41,9 @@ class Section:
     room: "net". title: what was measured, e.g. "Latency, one_to_one". verdict: one sentence.
     findings: what is wrong, worst first. facts: the few numbers that carry the verdict. tables, figures: in
     reading order. numbers: tables of everything that was measured, behind the figures and folded. method:
-    statistics used; the report merges those of all sections by name. runs: extra rows about the run (name -> ready text), shown under "What ran". warnings: beyond those the dataset
-    keeps in /warnings. doubt: in a few words why "no findings" says little here, "" where it is sound.
+    statistics used; the report merges those of all sections by name. runs: extra rows about the run
+    (name -> ready text), shown under "What ran". warnings: beyond those the dataset keeps in /warnings.
+    doubt: in a few words why "no findings" says little here, "" where it is sound.
     """
 
     room: str
