@@ -679,7 +679,10 @@ def test_a_timeout_is_told_and_the_client_goes_on(sonde):
     with serving(sonde, "--memory") as running, connected(running, timeout_s=4) as client:
         client.put("s", "k", b"v")
         os.kill(running.pid, signal.SIGSTOP)
+        threads = Path(f"/proc/{running.pid}/task")
+        stopped = wait_for(lambda: all("State:\tT" in (t / "status").read_text() for t in threads.iterdir()))
         try:
+            assert stopped
             with pytest.raises(TimeoutError) as caught:
                 client.get("s", "k")
             assert isinstance(caught.value, SondeError)
