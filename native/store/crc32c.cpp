@@ -1,8 +1,8 @@
 /// CRC32C, RFC 3720: ISA-L's, and for what is short one of our own.
 ///
-/// ISA-L takes the widest vectors there are. Where 512 bits are, its code is twice as fast on a buffer by itself, and slower than
-/// the CRC32 instruction between two system calls, where a store's frames are: 0.5 us a call more on a Sapphire Rapids, a third of
-/// the rate of small gets.
+/// ISA-L takes the widest vectors there are. Where 512 bits are, its code is the faster one on a buffer by itself, and the slower
+/// one between two system calls, where a store's frames are. Measured on a Xeon with AVX-512 and VPCLMULQDQ: 0.4 us more for 4 KiB
+/// behind a write(), and a quarter of the rate of gets of 4 KiB, 64 under way.
 
 #include <isa-l/crc.h>
 

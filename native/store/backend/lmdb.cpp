@@ -348,16 +348,17 @@ Result<std::unique_ptr<Backend>> open_lmdb(const Settings& settings) {
   if (!error) error = mdb_env_open(env, path.c_str(), MDB_NOLOCK, 0600);
   std::unique_ptr<Lmdb> backend;
   if (!error) {
-    // Pages that the file does not have are found when they are read, by a signal that ends the process.
+    // Pages that the file does not have are found when they are read, by a signal that ends the process. Where the file system
+    // cannot allocate ahead, a page that was taken and given back before it was written may lie behind a sound file's end.
+    int fd = -1;
     MDB_envinfo info{};
     MDB_stat stat{};
     struct stat file {};
-    if (mdb_env_info(env, &info) == 0 && mdb_env_stat(env, &stat) == 0 && ::stat((path + "/data.mdb").c_str(), &file) == 0) {
-      const std::uint64_t wanted = (std::uint64_t{info.me_last_pgno} + 1) * stat.ms_psize;
-      if (stat.ms_entries && static_cast<std::uint64_t>(file.st_size) < wanted) {
-        mdb_env_close(env);
-        return cannot_open(path, "data.mdb is cut short: it has " + std::to_string(file.st_size) + " bytes of " + std::to_string(wanted), "bring it back from a copy");
-      }
+    const bool known = mdb_env_get_fd(env, &fd) == 0 && mdb_env_info(env, &info) == 0 && mdb_env_stat(env, &stat) == 0 && ::fstat(fd, &file) == 0;
+    const std::uint64_t wanted = (std::uint64_t{info.me_last_pgno} + 1) * stat.ms_psize;
+    if (known && stat.ms_entries && static_cast<std::uint64_t>(file.st_size) < wanted && fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 1) == 0) {
+      mdb_env_close(env);
+      return cannot_open(path, "data.mdb is cut short: it has " + std::to_string(file.st_size) + " bytes of " + std::to_string(wanted), "bring it back from a copy");
     }
     backend = std::make_unique<Lmdb>(std::move(*folder), env);
     env = nullptr;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/clock.hpp"
 #include "store/auth.hpp"
@@ -286,9 +287,16 @@ bool Session::too_late(const Message& m) const {
 }
 
 std::shared_ptr<Message> Session::take_message() {
-  if (!spare_ || spare_.use_count() != 1) return std::make_shared<Message>();
-  spare_->clear();
-  return std::move(spare_);
+  return spare_ ? std::exchange(spare_, nullptr) : std::make_shared<Message>();
+}
+
+void Session::reuse(const std::shared_ptr<Message>& message) {
+  if (message->arena && message->arena->used() > turn_arena_bytes && message->header.role != Role::data) {
+    std::erase(arenas_, message->arena);  // kept for later it would hold all that one large batch read
+    if (turn_arena_ == message->arena) turn_arena_.reset();
+  }
+  message->clear();
+  spare_ = message;
 }
 
 std::shared_ptr<Arena> Session::take_arena() {
@@ -369,7 +377,7 @@ void Session::request(const wire::Header& h, Bytes table, Bytes data) {
     lane->leave();
     if (ended) {
       finish_frame(message);
-      if (m.complete) spare_ = message;  // never in a lane's hands: this thread alone knows it
+      if (m.complete) reuse(message);
       return;
     }
     // The client has to take what was read before more is: the rest of this frame waits in memory of its own.
@@ -399,7 +407,7 @@ void Session::request(const wire::Header& h, Bytes table, Bytes data) {
     const FrameView frame{records_, data};
     run_atomic(m, {&frame, 1}, scratch_, send);
     lane->leave();
-    spare_ = message;
+    reuse(message);
     return;
   }
   hold(m, table, data, std::move(records_));
@@ -409,6 +417,7 @@ void Session::request(const wire::Header& h, Bytes table, Bytes data) {
     m.wait_ns = now_ns() - now;
     run_held(m, scratch_, send);
     lane->leave();
+    reuse(message);
     return;
   }
   enqueue(message);

@@ -111,6 +111,8 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   void answer(Message&, std::uint32_t index, const Op& op, const Outcome& outcome, const Emit&);
   void emit_reply(Message&, bool last, const Emit&);
   std::shared_ptr<Message> take_message();
+  /// For the next one; of this thread alone, never in a lane's hands. What it read is let go of as soon as that is sent.
+  void reuse(const std::shared_ptr<Message>& message);
   std::shared_ptr<Arena> take_arena();
   /// For a message of one frame: the same for all of a turn, up to a size.
   std::shared_ptr<Arena> turn_arena();
