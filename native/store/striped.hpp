@@ -80,13 +80,13 @@ class Striped {
   template <class Fill>
   Range each_piece(Batch& batch, Code code, std::uint64_t offset, std::size_t bytes, Fill fill) const;
 
-  /// What errors call it: as its owner does.
-  void call(std::string_view space, std::string_view name) { called_ = {std::string(space), std::string(name)}; }
+  /// Errors name it as its owner does, not by the objects it is kept in.
+  void show_as(std::string_view space, std::string_view name) { shown_ = {std::string(space), std::string(name)}; }
   Error failed(Status status, const char* verb) const;
 
   Client* client_;
   std::string space_, name_;
-  std::pair<std::string, std::string> called_{space_, name_};
+  std::pair<std::string, std::string> shown_{space_, name_};
   Distribution distribution_;
   unsigned servers_;
 };

@@ -530,6 +530,22 @@ def test_sigterm_ends_a_server_in_order(sonde):
         assert not there(running.pid)
 
 
+def test_a_hang_up_ends_a_server_in_order_but_not_under_nohup(sonde):
+    with serving(sonde, "--memory") as running:
+        assert "in order" in running.end(signal.SIGHUP).out
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup leaves it to what it starts
+    try:
+        with serving(sonde, "--memory") as running:
+            running.process.send_signal(signal.SIGHUP)
+            assert (
+                piped(sonde, b"1", "store", "put", "kv:s/k", "-", "--server", running.address).returncode == 0
+            )
+            assert running.process.poll() is None
+            running.end().expect(130)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_a_server_does_not_outlive_its_parent(sonde):
     with serving(sonde, "--memory") as running:
         running.process.kill()

@@ -153,7 +153,7 @@ std::vector<std::uint64_t> piece_sizes(const Distribution& d, unsigned servers, 
   return sizes;
 }
 
-Error Striped::failed(Status status, const char* verb) const { return store::failed(status, verb, called_.first, called_.second); }
+Error Striped::failed(Status status, const char* verb) const { return store::failed(status, verb, shown_.first, shown_.second); }
 
 Result<Striped> Striped::make(Client& client, std::string space, std::string name, Distribution d) {
   const auto servers = static_cast<unsigned>(client.servers(Role::data));
@@ -323,7 +323,7 @@ std::string Item::encode() const {
 
 Result<Striped> Item::bytes_of_item(Client& client, std::string_view collection, std::string_view name, const Distribution& distribution) {
   auto data = Striped::make(client, std::string(items_space), bytes_name(collection, name), distribution);
-  if (data) data->call(collection, name);
+  if (data) data->show_as(collection, name);
   return data;
 }
 

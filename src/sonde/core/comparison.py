@@ -18,9 +18,7 @@ from scipy import stats as sps
 from sonde.core.errors import Exit, Finding, Warning
 from sonde.core.outcome import Outcome, Table
 
-BLUNT = (
-    1.0  # a change above this that would be missed is no clean bill: twice as slow is noticed without a tool
-)
+BLUNT = 1.0  # a test that misses changes above this clears nothing: twice as slow is noticed without a tool
 LEVEL = 0.05  # false-discovery level
 MATTERS = 0.05  # relative difference below which nobody is told
 MOST_FINDINGS = 20

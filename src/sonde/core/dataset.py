@@ -17,7 +17,11 @@ from sonde.core.errors import DataError, Finding, SondeError, Warning, nearest, 
 if TYPE_CHECKING:
     import xarray as xr
 
-READS = {"net": 1, "noise": 1, "store": 1}  # the newest schema version of each room that this Sonde understands
+READS = {
+    "net": 1,
+    "noise": 1,
+    "store": 1,
+}  # the newest schema version of each room that this Sonde understands
 GROUPS = ("raw", "summary", "env", "warnings")
 ROOT_ATTRIBUTES = (
     "schema",
@@ -87,7 +91,9 @@ def expect_room(tree: xr.DataTree, room: str) -> None:
     if its and its != room:
         file = tree.encoding.get("source") or "FILE"
         raise DataError(
-            f"{room}.not_{room}", f"{file} is {schema}, not {room}/{READS[room]}", typed("sonde", its, "show", file)
+            f"{room}.not_{room}",
+            f"{file} is {schema}, not {room}/{READS[room]}",
+            typed("sonde", its, "show", file),
         )
 
 

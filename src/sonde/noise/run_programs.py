@@ -245,7 +245,7 @@ def _run(request: Request, commands: Sequence[Sequence[str]], run_dir: Path, tea
     def ask(_signal: int, _frame: Any) -> None:
         again, team.interrupted = team.interrupted, True
         for process in processes:
-            process.hurry() if again else process.stop()
+            process.interrupt(again)
 
     threads = [
         threading.Thread(target=follow, args=pair, daemon=True) for pair in zip(request.programs, processes)

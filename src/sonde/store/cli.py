@@ -160,6 +160,8 @@ def serve(
         )
     say = settings().say
 
+    written: list[Path] = []
+
     def told(event: Any) -> None:
         say(f"listening on {event['listen']}: {_what(chosen)}")
         if auth != "none":
@@ -172,7 +174,6 @@ def serve(
             run.write_ready(ready, event)
             written.append(ready)
 
-    written: list[Path] = []
     try:
         ended = run.serve(words, told, say)
     finally:  # also when the server died

@@ -53,10 +53,8 @@ FEWEST_CASES = 2
 BURST_S = (0.003, 0.02)  # shortest and longest burst
 SETTLE_S = 0.003  # that the probe spends before one, on what is shorter
 MOST_VISIT_S = 0.1  # on the average: the probe visits seldom what takes longer
-PATIENCE, PATIENCE_S = (
-    0.25,
-    (2.0, 30.0),
-)  # the probe's: share of measuring that it waits for an answer; least, most
+PATIENCE = 0.25  # the probe's: share of measuring that it waits for an answer
+PATIENCE_S = (2.0, 30.0)  # and how long at least and at most
 RESERVE_S, RESERVE_SHARE, RESERVE_CELL_S, RESERVE_MOST = 1.0, 0.05, 0.006, 0.4
 
 

@@ -10,14 +10,15 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from sonde.core import launch
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, reason_not_written
+from sonde.core.interrupt import signals
 from sonde.store.errors import made
 
 PROGRAM = "sonde-stored"
@@ -32,6 +33,7 @@ START_S = 30.0  # a large database may have a log to read first
 END_S = 15.0  # what is under way is answered, then everything is synced
 SOON_S = 1.0  # what takes longer to end is told of
 GRACE_S = 5.0  # between being told to end by signal and being killed
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def program() -> Path:
@@ -173,7 +175,8 @@ def serve(
     ------
     SondeError: the one with which the server refused to start. EnvironmentFailure  store.server_died.
     """
-    with _signals() as came:
+    came: list[int] = []
+    with signals(lambda number, _: came.append(number), ENDING):
         child = subprocess.Popen(
             [str(program()), *words, "--with-parent"],
             stdin=subprocess.PIPE,
@@ -291,21 +294,6 @@ def _who(child: subprocess.Popen[str]) -> str:
     except (OSError, IndexError):
         state = ""
     return f"{PROGRAM} (process {child.pid}{', which is stopped' if state in ('T', 't') else ''})"
-
-
-@contextmanager
-def _signals() -> Iterator[list[int]]:
-    """What of Ctrl-C, SIGTERM and SIGHUP came, added to as more come. Where it may not look: nothing."""
-    came: list[int] = []
-    names = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before: dict[int, Any] = {}
-    if threading.current_thread() is threading.main_thread():
-        before = {name: signal.signal(name, lambda number, _: came.append(number)) for name in names}
-    try:
-        yield came
-    finally:
-        for name, handler in before.items():
-            signal.signal(name, handler)
 
 
 def _named(events: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any] | None:

@@ -7,7 +7,6 @@ import os
 import signal
 import stat as stats
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ import numpy as np
 
 import sonde._store as _store
 from sonde.core.errors import EnvironmentFailure, Interrupted, UsageError, reason_not_written, typed
+from sonde.core.interrupt import signals
 from sonde.store import errors
 from sonde.store.address import Address
 
@@ -93,20 +93,8 @@ def _without(part: Path) -> Iterator[None]:
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
-    if threading.current_thread() is not threading.main_thread():
+    with signals(end, (signal.SIGTERM, signal.SIGHUP)):
         yield
-        return
-    # One that is ignored, as SIGHUP under nohup, stays so.
-    before = {
-        number: signal.signal(number, end)
-        for number in (signal.SIGTERM, signal.SIGHUP)
-        if signal.getsignal(number) is signal.SIG_DFL
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

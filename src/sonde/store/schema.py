@@ -228,9 +228,8 @@ class StoreSchema:
             )
         asked_for = np.array([[_wanted(variants[k], case) for case in cases] for k in kept])
         styles = [variants[k].get("style") for k in kept]
-        beside = any(
-            style not in (*SLOW, "raw") for style in styles
-        )  # else they are what the run was made for
+        # Where nothing else was measured, they are what the run was made for.
+        beside = any(style not in (*SLOW, "raw") for style in styles)
         slow = np.array([beside and connected[k] and s in SLOW for k, s in zip(kept, styles)], bool)
         missing = (n == 0) & asked_for
         if (lacking := missing & ~slow[:, None]).any():

@@ -22,7 +22,7 @@ WIDEST = 100.0  # an interval from one end to this many times as much tells noth
 ENOUGH = 0.5  # share of cells with an interval below which a run says little
 MIB = float(1 << 20)
 MISTAKES = ("nodelay=no", "gather=no", "await=yes")  # options that make a connection slow
-BLUNT = 2.0  # an interval that holds 1 and is wider than this cannot say that two are alike
+TOO_WIDE = 2.0  # an interval that holds 1 and is wider than this cannot say that two are alike
 NOTHING = "nothing that is beyond doubt faster than tcp"
 UNKNOWN = "too little was measured to say which transport is fastest"
 
@@ -232,7 +232,7 @@ def _fastest(summary: xr.Dataset, c: int, rivals: Sequence[int]) -> tuple[str, i
         return f"{who}, {of_whom}{ratio_text(*ratios[v])} tcp", v
     if all(high < 1 for _, _, high in ratios.values()):
         return "tcp", tcp
-    if all(high <= BLUNT * low for _, low, high in ratios.values() if not high < 1):
+    if all(high <= TOO_WIDE * low for _, low, high in ratios.values() if not high < 1):
         return NOTHING, tcp
     return UNKNOWN, None
 

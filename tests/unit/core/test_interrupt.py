@@ -36,6 +36,20 @@ class TestSignals:
         assert came == list(names)
         assert [signal.getsignal(name) for name in names] == before
 
+    def test_what_is_ignored_stays_so(self):
+        """As SIGHUP under nohup. Not SIGINT, which a shell ignores for what it starts with &."""
+        came: list[int] = []
+        before = {name: signal.signal(name, signal.SIG_IGN) for name in (signal.SIGHUP, signal.SIGINT)}
+        try:
+            with interrupt.signals(lambda number, _: came.append(number), list(before)):
+                for name in before:
+                    os.kill(os.getpid(), name)
+            assert came == [signal.SIGINT]
+            assert {signal.getsignal(name) for name in before} == {signal.SIG_IGN}
+        finally:
+            for name, handler in before.items():
+                signal.signal(name, handler)
+
     def test_another_thread_changes_none(self):
         before, seen = signal.getsignal(signal.SIGINT), []
 

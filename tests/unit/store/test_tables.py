@@ -6,7 +6,14 @@ import pytest
 from sonde.core.errors import UsageError
 from sonde.store.tables import condition
 
-FIELDS = {"case": "text", "step": "int64", "residual": "float64", "done": "boolean", "raw": "blob", "small": "uint32"}
+FIELDS = {
+    "case": "text",
+    "step": "int64",
+    "residual": "float64",
+    "done": "boolean",
+    "raw": "blob",
+    "small": "uint32",
+}
 
 
 @pytest.mark.parametrize(
@@ -70,7 +77,13 @@ def runs(client):
     table = client.define("lab", "runs", FIELDS, indexes=["step"], unique=[("case", "step")])
     table.insert(
         [
-            {"case": f"case {k % 3}", "step": k, "residual": 1.0 / (k + 1), "done": k % 2 == 0, "raw": bytes([k])}
+            {
+                "case": f"case {k % 3}",
+                "step": k,
+                "residual": 1.0 / (k + 1),
+                "done": k % 2 == 0,
+                "raw": bytes([k]),
+            }
             for k in range(30)
         ]
     )
@@ -81,7 +94,14 @@ def test_rows_come_back_as_they_were(client):
     from sonde.store import Exists
 
     table = client.define("lab", "t", FIELDS)
-    row = {"case": "µ", "step": -(2**63), "residual": 0.1, "done": False, "raw": b"\x00\xff", "small": 2**32 - 1}
+    row = {
+        "case": "µ",
+        "step": -(2**63),
+        "residual": 0.1,
+        "done": False,
+        "raw": b"\x00\xff",
+        "small": 2**32 - 1,
+    }
     last = table.insert([row, {"step": np.int64(7), "residual": np.float32(0.5)}])
     first, second = table.select()
     assert {name: first[name] for name in row} == row

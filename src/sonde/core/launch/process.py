@@ -229,9 +229,10 @@ class ProbeProcess:
             os.write(self._child.stdin.fileno(), b"stop\n")
             self._child.stdin.close()
 
-    def hurry(self) -> None:
-        """As a second `stop`, of a user who will not wait: ranks that had no time to stop are not blamed for it."""
-        self._hurried = True
+    def interrupt(self, again: bool) -> None:
+        """`stop`, for a user who asks. `again`: one who will not wait; ranks that had no time to stop are not
+        blamed for it."""
+        self._hurried = again
         self.stop()
 
     def kill(self) -> None:

@@ -254,7 +254,7 @@ def listen(line: Sequence[str], run_dir: Path, listener: Listener, time_s: float
 
     def ask(_signal: int, _frame: Any) -> None:
         again, listener.interrupted = listener.interrupted, True
-        process.hurry() if again else process.stop()
+        process.interrupt(again)
 
     watcher = threading.Thread(target=watch, daemon=True)
     with signals(ask), listener.progress, process:
