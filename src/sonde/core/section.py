@@ -34,6 +34,13 @@ class Method:
     source: str = ""
 
 
+MEDIAN = Method(
+    "Median and its interval",
+    "The 95 % interval of a median rests on what differs between epochs, not on samples of one burst.",
+    "Hettmansperger & Sheather, Statistics & Probability Letters 4, 1986",
+)
+
+
 @dataclass
 class Section:
     """One room's part of a report, from one dataset.

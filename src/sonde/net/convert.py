@@ -14,6 +14,7 @@ from xarray.core import indexing
 
 from sonde.core import hostlist
 from sonde.core.errors import DataError, UsageError, Warning
+from sonde.core.status import CAP, CONVERGED, NOT_MEASURED
 from sonde.net import clustbench, schema
 from sonde.net.clustbench import Counts, Header, Structure, View
 
@@ -354,10 +355,10 @@ def _raw(
     def t_start(spans: tuple[slice, ...]) -> np.ndarray:
         return np.full([span.stop - span.start for span in spans], np.nan)
 
-    status = np.where(n > 0, schema.CONVERGED, schema.NOT_MEASURED).astype(np.int8)
+    status = np.where(n > 0, CONVERGED, NOT_MEASURED).astype(np.int8)
     ruled = amount is not None or (n[n > 0] < repeats).any()
     if ruled:
-        status[n == repeats] = schema.CAP
+        status[n == repeats] = CAP
     attrs["rule"] = "clustbench, which one is not recorded" if ruled else f"fixed:{repeats}"
     values: dict[str, Any] = {"n": n, "status": status, "host": np.asarray(hosts or [""] * ranks, object)}
     values.update({name: np.full(ranks, -1, np.int32) for name in schema.RANK_FACTS})

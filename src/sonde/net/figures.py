@@ -11,12 +11,12 @@ from scipy.special import ndtri
 
 from sonde.core.dataset import expect_room
 from sonde.core.figure import Axis, Figure, Kind, Slider
-from sonde.core.section import Fact, Method, Section
+from sonde.core.section import MEDIAN, Fact, Method, Section
+from sonde.core.status import NOT_MEASURED, STATUS_NAMES
 from sonde.core.units import format_duration, format_size
 from sonde.net import cells, models, verdict
 from sonde.net.analyse import shown_cells, structure
 from sonde.net.pairs import centre
-from sonde.net.schema import NOT_MEASURED, STATUS_NAMES
 
 CELL = ("src", "dst", "size")
 SIZE = Slider("size", "message size", "B")
@@ -133,11 +133,7 @@ def summary_of(tree: xr.DataTree) -> xr.Dataset:
 
 
 METHODS = (
-    Method(
-        "Median and its interval",
-        "The 95 % interval of a median rests on what differs between epochs, not on samples of one burst.",
-        "Hettmansperger & Sheather, Statistics & Probability Letters 4, 1986",
-    ),
+    MEDIAN,
     Method(
         "Slow links",
         "A link is slow when neither class nor ranks explain its delay; 5 % of those named may be false.",

@@ -25,10 +25,10 @@ from sonde.core.comparison import (
 )
 from sonde.core.errors import DataError, Finding, Warning, typed
 from sonde.core.outcome import Table
+from sonde.core.status import CONVERGED, DRIFT, NOT_MEASURED
 from sonde.core.units import format_duration, format_size
 from sonde.net import verdict
 from sonde.net.pairs import centre, log_errors
-from sonde.net.schema import CONVERGED, DRIFT, NOT_MEASURED
 
 WIDEST_NAMES = 34  # of two files as heads of a table that keeps to 80 columns
 LISTED = 6  # message sizes that a finding names

@@ -16,6 +16,7 @@ from sonde.core.described import Described
 from sonde.core.described import optional as _of
 from sonde.core.errors import DataError, Finding, Warning
 from sonde.core.seal import Layout, Variable
+from sonde.core.status import NOT_MEASURED, UNDECIDED, status_flags
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -29,9 +30,6 @@ BURST, VERDICT, CLOCK = 0, 1, 2
 
 RECORD_FIELDS = ("kind", "mode", "src", "dst", "size", "epoch", "n", "code", "t0", "value", "offset")
 
-# Codes of /raw/status. 1 to 3 are the stopping rule's decisions (native/core/rule.hpp).
-NOT_MEASURED, CONVERGED, CAP, DRIFT, UNDECIDED = 0, 1, 2, 3, 4
-STATUS_NAMES = ("not_measured", "converged", "cap", "drift", "undecided")
 
 VALUES = ("rtt_half", "one_way", "recv_duration", "completion", "unknown")  # unknown: only of imports
 
@@ -361,8 +359,7 @@ def raw_variables(
             attrs["value"] = value
             attrs["measured_by"] = CELL[axis]
         if name == "status":
-            attrs["flag_values"] = np.arange(len(STATUS_NAMES), dtype=np.int8)
-            attrs["flag_meanings"] = " ".join(STATUS_NAMES)
+            attrs |= status_flags()
         out[name] = Variable(what.dims, what.dtype, attrs, fill, chunks)
     return out
 

@@ -12,9 +12,9 @@ from scipy.stats import false_discovery_control
 
 from sonde.core.errors import Finding, UsageError, Warning, typed
 from sonde.core.outcome import Table
+from sonde.core.status import status_counts
 from sonde.core.units import format_duration, format_size, parse_duration
 from sonde.net.pairs import centre
-from sonde.net.schema import CAP, CONVERGED, DRIFT, NOT_MEASURED, UNDECIDED
 
 MOST_ROWS = 20
 
@@ -38,14 +38,7 @@ def counts(summary: xr.Dataset) -> dict[str, int]:
     there = np.isfinite(centre(summary))
     if "status" not in summary:
         return {"cells": int(there.sum())}
-    status = summary["status"].transpose("src", "dst", "size").values
-    return {
-        "cells": int((status != NOT_MEASURED).sum()),
-        "converged": int((status == CONVERGED).sum()),
-        "capped": int((status == CAP).sum()),
-        "drift": int((status == DRIFT).sum()),
-        "undecided": int((status == UNDECIDED).sum()),
-    }
+    return status_counts(summary["status"].values)
 
 
 def values(summary: xr.Dataset) -> dict[str, Any]:

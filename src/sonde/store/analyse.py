@@ -14,9 +14,10 @@ import numpy as np
 import xarray as xr
 
 from sonde.core import stats
+from sonde.core.status import NOT_MEASURED, UNDECIDED
 from sonde.store.plan import RAW as RAW_VARIANT
 from sonde.store.plan import RAW_OFI, TCP
-from sonde.store.schema import CELL, NOT_MEASURED, OF_CASE, OF_VARIANT, STAGES, SUMMARY, UNDECIDED
+from sonde.store.schema import CELL, OF_CASE, OF_VARIANT, STAGES, SUMMARY
 
 MOST_PAIRS = 120  # of epochs; more are averaged in runs of neighbours, which are alike
 READ_AT_ONCE = 1 << 20  # values; a look into a dataset costs a millisecond, however little it brings

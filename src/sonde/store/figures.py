@@ -7,7 +7,7 @@ import xarray as xr
 
 from sonde.core.errors import DataError, typed
 from sonde.core.figure import Axis, Figure, Kind, Slider
-from sonde.core.section import Fact, Method, Section
+from sonde.core.section import MEDIAN, Fact, Method, Section
 from sonde.core.units import format_size
 from sonde.store import verdict
 from sonde.store.plan import BLOCK, CLIENT_NAMES, HDF5, READS, TCP, Case
@@ -63,11 +63,7 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
 
 
 METHODS = (
-    Method(
-        "Median and its interval",
-        "The 95 % interval of a median rests on what differs between epochs, not on samples of one burst.",
-        "Hettmansperger & Sheather, Statistics & Probability Letters 4, 1986",
-    ),
+    MEDIAN,
     Method(
         "Transports compared",
         "All variants of a case are measured in every epoch, in a random order; ratios are taken epoch by epoch, and "

@@ -22,10 +22,10 @@ from sonde.core.comparison import (
 )
 from sonde.core.errors import DataError, Finding, Warning, typed
 from sonde.core.outcome import Table
+from sonde.core.status import DRIFT
 from sonde.core.units import format_duration
 from sonde.store import verdict
 from sonde.store.plan import TCP
-from sonde.store.schema import DRIFT
 
 MOST_ROWS = 24
 Z95 = 1.959964

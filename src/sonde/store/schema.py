@@ -16,6 +16,7 @@ from sonde.core.described import Described
 from sonde.core.described import optional as _of
 from sonde.core.errors import DataError, Finding, UsageError, Warning
 from sonde.core.seal import Layout
+from sonde.core.status import DRIFT, NOT_MEASURED, UNDECIDED, status_flags
 from sonde.store.plan import CLIENT_NAMES, SLOW, Case
 
 if TYPE_CHECKING:
@@ -40,10 +41,6 @@ RECORD_FIELDS = (
     "value",
     "offset",
 )
-
-# Codes of /raw/status. 1 to 3 are the stopping rule's decisions (native/core/rule.hpp).
-NOT_MEASURED, CONVERGED, CAP, DRIFT, UNDECIDED = 0, 1, 2, 3, 4
-STATUS_NAMES = ("not_measured", "converged", "cap", "drift", "undecided")
 
 CELL = ("variant", "case")
 SERIES, BURSTS = (*CELL, "sample"), (*CELL, "burst")
@@ -353,11 +350,7 @@ def _variable(name: str, what: Described, samples: int, bursts: int) -> Any:
         chunks = (1, 1, min(bursts, CHUNK))
     if name in ("epoch", "burst_epoch"):
         fill = -1
-    flags = {
-        "flag_values": np.arange(len(STATUS_NAMES), dtype=np.int8),
-        "flag_meanings": " ".join(STATUS_NAMES),
-    }
-    return what.variable(fill, chunks, flags if name == "status" else None)
+    return what.variable(fill, chunks, status_flags() if name == "status" else None)
 
 
 def _facts(

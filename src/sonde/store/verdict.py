@@ -11,9 +11,9 @@ import xarray as xr
 
 from sonde.core.errors import Warning
 from sonde.core.outcome import Table
+from sonde.core.status import DRIFT, status_counts
 from sonde.core.units import format_duration, format_size
 from sonde.store.plan import CLIENT_NAMES, COUNTED, RAW_OFI, SLOW, TCP, Case
-from sonde.store.schema import CAP, CONVERGED, DRIFT, NOT_MEASURED, UNDECIDED
 
 MATTERS = 0.05  # a ratio nearer to 1 is no difference
 MOST_COLUMNS = 6  # variants of a table that keeps to 80 columns
@@ -45,14 +45,7 @@ def styled(summary: xr.Dataset, style: str) -> list[int]:
 
 def counts(summary: xr.Dataset) -> dict[str, int]:
     """How measuring ended: cells, converged, capped, drift, undecided; cells with data only."""
-    status = summary["status"].values
-    return {
-        "cells": int((status != NOT_MEASURED).sum()),
-        "converged": int((status == CONVERGED).sum()),
-        "capped": int((status == CAP).sum()),
-        "drift": int((status == DRIFT).sum()),
-        "undecided": int((status == UNDECIDED).sum()),
-    }
+    return status_counts(summary["status"].values)
 
 
 def rows(summary: xr.Dataset) -> list[dict[str, Any]]:

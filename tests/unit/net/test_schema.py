@@ -16,6 +16,7 @@ from net_blocks import file_of, placed, plan
 from sonde import _core
 from sonde.core import dataset, seal
 from sonde.core.errors import DataError
+from sonde.core.status import CAP, CONVERGED, DRIFT, NOT_MEASURED, UNDECIDED
 from sonde.net import schema
 from sonde.net.schema import SCHEMA, validate
 
@@ -137,9 +138,9 @@ def test_verdicts_become_status_wherever_they_were_written():
         files[0].verdict(0, s, d, 0, code)
     _, arrays = placed(SCHEMA, p, files, MODE)
     assert arrays["status"][..., 0].tolist() == [
-        [schema.NOT_MEASURED, schema.CONVERGED, schema.CAP],
-        [schema.DRIFT, schema.NOT_MEASURED, schema.UNDECIDED],
-        [schema.UNDECIDED, schema.UNDECIDED, schema.NOT_MEASURED],
+        [NOT_MEASURED, CONVERGED, CAP],
+        [DRIFT, NOT_MEASURED, UNDECIDED],
+        [UNDECIDED, UNDECIDED, NOT_MEASURED],
     ]
 
 
@@ -148,7 +149,7 @@ def test_a_verdict_without_samples_is_not_measured():
     files = [file_of(p, 0), file_of(p, 1)]
     files[0].verdict(0, 0, 1, 0, 1)
     _, arrays = placed(SCHEMA, p, files, MODE)
-    assert arrays["status"][0, 1, 0] == schema.NOT_MEASURED
+    assert arrays["status"][0, 1, 0] == NOT_MEASURED
 
 
 def test_the_last_clock_record_of_a_rank_counts():
@@ -187,7 +188,7 @@ def test_a_missing_file_leaves_its_rank_unknown_and_its_cells_named():
     assert arrays["host"].tolist() == ["n000", "n000", ""]
     assert arrays["cpu"].tolist() == [0, 1, -1]
     assert (arrays["n"][:, 2] == 0).all()
-    assert (arrays["status"][:, 2] == schema.NOT_MEASURED).all()
+    assert (arrays["status"][:, 2] == NOT_MEASURED).all()
 
 
 def test_only_requested_pairs_must_have_data():
@@ -325,7 +326,7 @@ def test_a_run_of_two_modes_is_sealed_into_two_datasets(tmp_path):
             assert tree.attrs["rule"] == "fixed:6"
             for name in ("latency", "epoch", "t_start", "n", "host", "cpu"):
                 np.testing.assert_array_equal(tree["raw"][name].values, arrays[name], err_msg=name)
-            assert tree["raw"]["status"].values[0, 1, 0] == (schema.CONVERGED, schema.UNDECIDED)[number]
+            assert tree["raw"]["status"].values[0, 1, 0] == (CONVERGED, UNDECIDED)[number]
 
 
 bursts = st.lists(

@@ -9,10 +9,10 @@ import pytest
 import xarray as xr
 
 from sonde.core.errors import UsageError
+from sonde.core.status import CAP, CONVERGED, DRIFT, NOT_MEASURED, UNDECIDED
 from sonde.core.units import format_duration
 from sonde.net import verdict
 from sonde.net.analyse import analyse, structure
-from sonde.net.schema import CAP, CONVERGED, DRIFT, NOT_MEASURED, UNDECIDED
 from sonde.net.synthetic import Network, summary_of_medians
 
 

@@ -12,8 +12,9 @@ from bench_runs import EPOCH_LENGTH, burst, made, sealed, variants, verdict, wri
 import sonde
 from sonde.core import seal
 from sonde.core.errors import DataError
+from sonde.core.status import CONVERGED, NOT_MEASURED, UNDECIDED
 from sonde.store.plan import VARIANTS, Case, Plan
-from sonde.store.schema import CONVERGED, NOT_MEASURED, SCHEMA, UNDECIDED, validate
+from sonde.store.schema import SCHEMA, validate
 
 CASES = (Case("object", "write", 4096), Case("kv", "get", 64, 1000), Case("object", "read", 64, 1, 16))
 

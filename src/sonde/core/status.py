@@ -1,0 +1,30 @@
+"""How measuring a cell ended: variable `status` of net/1 and store/1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+# 1 to 3 are the stopping rule's decisions (native/core/rule.hpp).
+NOT_MEASURED, CONVERGED, CAP, DRIFT, UNDECIDED = range(5)
+STATUS_NAMES = ("not_measured", "converged", "cap", "drift", "undecided")
+
+
+def status_flags() -> dict[str, Any]:
+    """The variable's attributes after the CF conventions, section 3.5."""
+    return {
+        "flag_values": np.arange(len(STATUS_NAMES), dtype=np.int8),
+        "flag_meanings": " ".join(STATUS_NAMES),
+    }
+
+
+def status_counts(status: np.ndarray) -> dict[str, int]:
+    """Numbers of cells, as --json has them. status: codes, of any shape; a cell has data unless it was not measured."""
+    return {
+        "cells": int((status != NOT_MEASURED).sum()),
+        "converged": int((status == CONVERGED).sum()),
+        "capped": int((status == CAP).sum()),
+        "drift": int((status == DRIFT).sum()),
+        "undecided": int((status == UNDECIDED).sum()),
+    }
