@@ -68,7 +68,7 @@ struct Trace {
 Trace trace(SourceOptions options, FakeClock& clock, double phase_s = 0) {
   auto array = Footprint::make(1000);
   REQUIRE(array);
-  Pieces pieces(1.0);
+  Pieces pieces(100.0);  // ns a word: small ones, as summing takes real time and moves no clock here
   const Grid grid(std::llround(options.period_s * 1e9), std::llround(phase_s * 1e9));
   Trace out;
   out.totals = run_source(options, grid, clock, *array, pieces, [&](const Burst& b, const SourceTotals&) { out.bursts.push_back(b); });
