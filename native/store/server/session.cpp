@@ -442,6 +442,7 @@ void Session::hold(Message& m, Bytes table, Bytes data, std::vector<wire::Record
 /// Hands what a message holds to its lane: a frame of objects, or a whole batch of kv or db.
 void Session::enqueue(std::shared_ptr<Message> message) {
   Message& m = *message;
+  m.queued = true;
   const Role role = m.header.role;
   Lane& lane = *server_.lane(role);
   std::shared_ptr<Message::Held> frame;

@@ -76,21 +76,25 @@ int use(Client& client, const std::string& name, Bytes data) {
 
 /// A server on a disk whose syncs are held, and a batch under Safety::storage in one of them: its lane is at work.
 struct HeldLane {
+  const Role role;
   const faults::Scratch scratch;
-  Service service{1, {{Role::data, "posix", {{"path", scratch / "data"}}}}};
+  Service service{1, {{role, role == Role::kv ? "lmdb" : "posix", {{"path", scratch / "kept"}}}}};
   Client client = service.client();
   Batch first = client.batch(Safety::storage);
   const faults::Syncs syncs;
 
-  HeldLane() {
+  explicit HeldLane(Role role_) : role(role_) {
     faults::Syncs::hold();
-    first.write("s", "first", 0, bytes_of("1"));
+    if (role == Role::kv)
+      first.put("s", "first", bytes_of("1"));
+    else
+      first.write("s", "first", 0, bytes_of("1"));
     REQUIRE(first.start());
     REQUIRE(soon([] { return faults::Syncs::count() > 0; }));
   }
   Server& server() { return *service.servers[0]; }
   bool waits(std::size_t tasks) {
-    return soon([&] { return server().lane(Role::data)->waiting() >= tasks; });
+    return soon([&] { return server().lane(role)->waiting() >= tasks; });
   }
   template <typename Condition>
   static bool soon(Condition condition) {
@@ -168,7 +172,7 @@ TEST_CASE("a server that stops lets clients of every transport go, in the middle
 }
 
 TEST_CASE("a server that stops before its grace is long enough still does what waits in its lanes") {
-  HeldLane held;
+  HeldLane held(Role::data);
   auto other = held.service.client();
   auto second = other.batch(Safety::storage);
   second.write("s", "second", 0, bytes_of("2"));
@@ -179,14 +183,14 @@ TEST_CASE("a server that stops before its grace is long enough still does what w
   std::this_thread::sleep_for(std::chrono::milliseconds(200));  // it now waits for its lane alone
   faults::Syncs::release();
   stopping.join();
-  auto left = faults::open(Role::data, "posix", {{"path", held.scratch / "data"}});
+  auto left = faults::open(Role::data, "posix", {{"path", held.scratch / "kept"}});
   CHECK(faults::text(*left, faults::read("first")) == "1");
   CHECK(faults::text(*left, faults::read("second")) == "2");
 }
 
 TEST_CASE("what fails without acknowledgement is counted once, in however many frames it came and whoever counts meanwhile") {
   constexpr std::size_t operations = 4 * wire::frame_ops_max;
-  HeldLane held;
+  HeldLane held(Role::data);
   auto other = held.client.batch(Safety::none);
   for (std::size_t k = 0; k < operations; ++k) other.create("s", "first", flag::exclusive);
   REQUIRE(other.start());
@@ -196,4 +200,23 @@ TEST_CASE("what fails without acknowledgement is counted once, in however many f
   REQUIRE_FALSE(flushed);
   CHECK(flushed.error().code == "store.lost");
   CHECK(flushed.error().what.starts_with(std::to_string(operations) + ' '));
+}
+
+TEST_CASE("a batch without acknowledgement that only waits for its turn is counted once when it fails") {
+  HeldLane held(Role::kv);
+  auto other = held.client.batch(Safety::none);
+  other.put("s", "first", bytes_of("2"), flag::exclusive);
+  other.put("s", "second", bytes_of("2"));
+  REQUIRE(other.start());
+  auto asking = held.client.batch();
+  asking.get("s", "second");
+  REQUIRE(asking.start());
+  std::thread flushing([&] { (void)asking.wait(); });  // sends both
+  CHECK(held.waits(2));
+  faults::Syncs::release();
+  flushing.join();
+  CHECK(asking[0].status == Status::not_found);
+  const auto flushed = held.client.flush();
+  REQUIRE_FALSE(flushed);
+  CHECK(flushed.error().what.starts_with("2 operations "));
 }
