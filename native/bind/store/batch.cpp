@@ -38,6 +38,7 @@ struct Memory {
 struct Answer {
   std::shared_ptr<Memory> memory;
   Outcome outcome;
+  bool read_only;
 };
 
 class PyBatch {
@@ -130,7 +131,10 @@ class PyBatch {
     free_now();
     const auto n = static_cast<std::ptrdiff_t>(size());
     if (k < -n || k >= n) throw nb::index_error("no such operation in the batch");
-    return {memory_, outcome(static_cast<std::size_t>(k < 0 ? k + n : k))};
+    const auto which = static_cast<std::size_t>(k < 0 ? k + n : k);
+    // Without a server the value may lie in the backend's own memory.
+    const Op& op = memory_->batch.op(which);
+    return {memory_, outcome(which), op.code == Code::kv_get && op.into.empty()};
   }
 
   nb::object operation(std::size_t k) const {
@@ -235,14 +239,15 @@ class PyBatch {
   int pid_ = ::getpid();
 };
 
-nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>> array_of(const Answer& answer) {
+nb::object array_of(const Answer& answer) {
   // The array's owner is a share of the batch's memory, which so outlives the batch.
   auto* share = new std::shared_ptr<Memory>(answer.memory);
   nb::capsule owner(share, [](void* p) noexcept { delete static_cast<std::shared_ptr<Memory>*>(p); });
   const Bytes data = answer.outcome.data;
   static std::uint8_t nothing = 0;  // numpy takes no null pointer for an empty array
   auto* begin = data.empty() ? &nothing : reinterpret_cast<std::uint8_t*>(const_cast<std::byte*>(data.data()));
-  return {begin, {data.size()}, owner};
+  if (answer.read_only) return nb::cast(nb::ndarray<nb::numpy, const std::uint8_t, nb::ndim<1>>(begin, {data.size()}, owner));
+  return nb::cast(nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>(begin, {data.size()}, owner));
 }
 
 }  // namespace
@@ -260,7 +265,7 @@ void bind_batch(nb::module_& m) {
       .def_prop_ro("ok", [](const Answer& a) { return a.outcome.status == Status::ok; })
       .def_prop_ro("value", [](const Answer& a) { return a.outcome.value; }, "Size in bytes, count or id, by operation.")
       .def_prop_ro("time_ns", [](const Answer& a) { return a.outcome.time_ns; }, "Last change of an object, ns since 1970.")
-      .def_prop_ro("data", &array_of, nb::rv_policy::automatic, "What was read, as an array of bytes that shares its memory with the batch.")
+      .def_prop_ro("data", &array_of, "What was read, as an array of bytes that shares its memory with the batch; of a value, read-only.")
       .def("__bytes__", [](const Answer& a) { return nb::bytes(a.outcome.data.data(), a.outcome.data.size()); })
       .def("__repr__", [](const Answer& a) {
         return "<Result " + std::string(name_of(a.outcome.status)) + ", value " + std::to_string(a.outcome.value) + ", " +

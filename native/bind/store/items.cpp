@@ -65,26 +65,35 @@ Metadata metadata_of(const nb::dict& from) {
   return out;
 }
 
+/// One call at a time, of its description and of its data.
 class PyItem {
  public:
   PyItem(std::shared_ptr<Client> client, Item item) : client_(client), item_(std::make_unique<Item>(std::move(item))), data_(std::make_shared<PyStriped>(client, *item_)) {}
   PyStriped& data() { return *data_; }
   nb::dict metadata() const {
+    const Metadata own = away([&] {
+      const std::lock_guard turn(mutex_);
+      return item_->metadata();
+    });
     nb::dict out;
-    for (const auto& [name, value] : item_->metadata()) out[name_to_python(name)] = name_to_python(value);
+    for (const auto& [name, value] : own) out[name_to_python(name)] = name_to_python(value);
     return out;
   }
   std::int64_t created_ns() const { return item_->created_ns(); }
   void describe(const nb::dict& metadata, const std::string& safety) {
     Metadata own = metadata_of(metadata);
     const Safety level = safety_named(safety);
-    held_good(away([&] { return item_->describe(std::move(own), level); }));
+    held_good(away([&] {
+      const std::lock_guard turn(mutex_);
+      return item_->describe(std::move(own), level);
+    }));
   }
 
  private:
   std::shared_ptr<Client> client_;
   std::unique_ptr<Item> item_;
   std::shared_ptr<PyStriped> data_;
+  mutable std::mutex mutex_;  ///< of the metadata; taken without the GIL
 };
 
 }  // namespace

@@ -10,12 +10,7 @@ Lane::Lane(Role role, std::unique_ptr<Backend> backend, Metrics& metrics)
     : role_(role), backend_(std::move(backend)), caps_(backend_->caps()), metrics_(metrics), thread_([this] { work(); }) {}
 
 Lane::~Lane() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  wake_.notify_all();
-  thread_.join();
+  finish();
   (void)!backend_->settle();
   if (caps_.durable) (void)!backend_->sync(true);
 }
@@ -42,6 +37,16 @@ void Lane::add(Task task) {
     queue_.push_back(std::move(task));
   }
   wake_.notify_one();
+}
+
+void Lane::finish() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
 }
 
 std::size_t Lane::waiting() const {

@@ -26,7 +26,7 @@ class Lane {
   };
 
   Lane(Role role, std::unique_ptr<Backend> backend, Metrics& metrics);
-  /// Works off the queue, settles and syncs what is there.
+  /// As finish(), then settles and syncs what is there.
   ~Lane();
 
   Backend& backend() { return *backend_; }
@@ -36,6 +36,8 @@ class Lane {
   bool try_enter();
   void leave();
   void add(Task task);
+  /// Works off the queue. Nobody may add to it any more.
+  void finish();
   std::size_t waiting() const;
   /// A sync failed, and nothing that asks for storage can be promised until a restart: the reason.
   std::string broken() const;

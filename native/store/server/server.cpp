@@ -158,7 +158,9 @@ void Server::stop(double grace_s) {
   if (listener_ >= 0) ::close(std::exchange(listener_, -1));
   const Deadline by = Deadline::in_s(grace_s);
   for (auto& r : reactors_) r->stop(by);
-  // Lanes first: what they still have posts to reactors, which are only memory now.
+  // Lanes first: what they still have asks for its lane, and posts to reactors, which are only memory now.
+  for (auto& lane : lanes_)
+    if (lane) lane->finish();
   for (auto& lane : lanes_) lane.reset();
   reactors_.clear();
 }

@@ -442,6 +442,7 @@ void Session::hold(Message& m, Bytes table, Bytes data, std::vector<wire::Record
 /// Hands what a message holds to its lane: a frame of objects, or a whole batch of kv or db.
 void Session::enqueue(std::shared_ptr<Message> message) {
   Message& m = *message;
+  m.queued = true;
   const Role role = m.header.role;
   Lane& lane = *server_.lane(role);
   std::shared_ptr<Message::Held> frame;
@@ -458,6 +459,7 @@ void Session::enqueue(std::shared_ptr<Message> message) {
   struct Result {
     std::vector<Outgoing> frames;
     bool complete = false;
+    std::uint64_t failed = 0;
   };
   auto result = std::make_shared<Result>();
   result->complete = m.complete;
@@ -476,14 +478,16 @@ void Session::enqueue(std::shared_ptr<Message> message) {
         self->refuse_all(msg, Status::timed_out, collect);
       else
         self->run_held(msg, scratch, collect);
-      return;
+    } else {
+      Position position;
+      if (self->too_late(msg))
+        for (const auto& r : frame->records) self->answer(msg, r.index, op_of(r, {}), {Status::timed_out, 0, 0, {}}, collect);
+      else
+        self->run_data(msg, frame->records, frame->data, position, scratch, collect, false);
+      if (last) self->emit_reply(msg, true, collect);
     }
-    Position position;
-    if (self->too_late(msg))
-      for (const auto& r : frame->records) self->answer(msg, r.index, op_of(r, {}), {Status::timed_out, 0, 0, {}}, collect);
-    else
-      self->run_data(msg, frame->records, frame->data, position, scratch, collect, false);
-    if (last) self->emit_reply(msg, true, collect);
+    // Here, not when it is told: then the message's next frame may be at work.
+    result->failed = std::exchange(msg.failed, 0);
   };
   task.done = [self, message, result, role, bytes, durable = task.durable](bool synced) {
     self->reactor_.post([self, message, result, role, bytes, durable, synced] {
@@ -500,7 +504,7 @@ void Session::enqueue(std::shared_ptr<Message> message) {
         } else {
           for (auto& out : result->frames) self->link_->send(std::move(out));
         }
-        self->lost_ += static_cast<std::uint32_t>(message->header.flags & wire::no_reply ? std::exchange(message->failed, 0) : 0);
+        if (message->header.flags & wire::no_reply) self->lost_ += static_cast<std::uint32_t>(result->failed);
       }
       self->give_back(bytes);
     });

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <cstring>
 #include <fstream>
 #include <mutex>
@@ -19,13 +20,14 @@
 namespace {
 
 std::mutex syncs_mutex;
-bool syncs_noted = false;
+std::condition_variable syncs_released;
+bool syncs_noted = false, syncs_held = false;
 std::size_t syncs_count = 0, syncs_fail_from = ~std::size_t{0};
 std::set<std::pair<dev_t, ino_t>> syncs;
 
 int note(int fd, long call) {
   {
-    const std::lock_guard lock(syncs_mutex);
+    std::unique_lock lock(syncs_mutex);
     if (syncs_noted) {
       if (syncs_count++ >= syncs_fail_from) {
         errno = EIO;
@@ -33,6 +35,7 @@ int note(int fd, long call) {
       }
       struct stat about;
       if (fstat(fd, &about) == 0) syncs.emplace(about.st_dev, about.st_ino);
+      syncs_released.wait(lock, [] { return !syncs_held; });
     }
   }
   return static_cast<int>(syscall(call, fd));
@@ -70,6 +73,7 @@ Syncs::Syncs() {
   syncs.clear();
 }
 Syncs::~Syncs() {
+  release();
   const std::lock_guard lock(syncs_mutex);
   syncs_noted = false;
 }
@@ -92,6 +96,17 @@ void Syncs::clear() {
 void Syncs::fail_from(std::size_t number) {
   const std::lock_guard lock(syncs_mutex);
   syncs_fail_from = number;
+}
+void Syncs::hold() {
+  const std::lock_guard lock(syncs_mutex);
+  syncs_held = true;
+}
+void Syncs::release() {
+  {
+    const std::lock_guard lock(syncs_mutex);
+    syncs_held = false;
+  }
+  syncs_released.notify_all();
 }
 
 std::unique_ptr<Backend> open(Role role, const std::string& name, const Settings& settings) {

@@ -36,7 +36,7 @@ struct SmallDisk {
   }
 
 /// fsync and fdatasync of the whole test program, those of its libraries too. While one is alive, they are noted, and those of
-/// numbers from `fail_from` on fail with EIO.
+/// numbers from `fail_from` on fail with EIO. Those that begin after hold() wait until release().
 struct Syncs {
   Syncs();
   ~Syncs();
@@ -44,6 +44,8 @@ struct Syncs {
   static std::size_t count();
   static void clear();
   static void fail_from(std::size_t number);
+  static void hold();
+  static void release();
 };
 
 std::unique_ptr<Backend> open(Role role, const std::string& name, const Settings& settings);

@@ -1,6 +1,7 @@
 // A server's reactors, lanes and links under clients of every transport at once: what sanitizers should see at work together.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -73,6 +74,36 @@ int use(Client& client, const std::string& name, Bytes data) {
   return wrong;
 }
 
+/// A server on a disk whose syncs are held, and a batch under Safety::storage in one of them: its lane is at work.
+struct HeldLane {
+  const Role role;
+  const faults::Scratch scratch;
+  Service service{1, {{role, role == Role::kv ? "lmdb" : "posix", {{"path", scratch / "kept"}}}}};
+  Client client = service.client();
+  Batch first = client.batch(Safety::storage);
+  const faults::Syncs syncs;
+
+  explicit HeldLane(Role role_) : role(role_) {
+    faults::Syncs::hold();
+    if (role == Role::kv)
+      first.put("s", "first", bytes_of("1"));
+    else
+      first.write("s", "first", 0, bytes_of("1"));
+    REQUIRE(first.start());
+    REQUIRE(soon([] { return faults::Syncs::count() > 0; }));
+  }
+  Server& server() { return *service.servers[0]; }
+  bool waits(std::size_t tasks) {
+    return soon([&] { return server().lane(role)->waiting() >= tasks; });
+  }
+  template <typename Condition>
+  static bool soon(Condition condition) {
+    for (const double until = now_s() + 60; now_s() < until; std::this_thread::yield())
+      if (condition()) return true;
+    return false;
+  }
+};
+
 }  // namespace
 
 TEST_CASE("clients over every transport come, work and go at once, on two reactors") {
@@ -138,4 +169,54 @@ TEST_CASE("a server that stops lets clients of every transport go, in the middle
   service.servers[0]->stop();
   for (auto& thread : threads) thread.join();
   CHECK(ended == static_cast<int>(threads.size()));
+}
+
+TEST_CASE("a server that stops before its grace is long enough still does what waits in its lanes") {
+  HeldLane held(Role::data);
+  auto other = held.service.client();
+  auto second = other.batch(Safety::storage);
+  second.write("s", "second", 0, bytes_of("2"));
+  REQUIRE(second.start());
+  REQUIRE(held.waits(1));
+  std::thread stopping([&] { held.server().stop(0); });
+  CHECK(held.soon([&] { return held.server().stopping(); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // it now waits for its lane alone
+  faults::Syncs::release();
+  stopping.join();
+  auto left = faults::open(Role::data, "posix", {{"path", held.scratch / "kept"}});
+  CHECK(faults::text(*left, faults::read("first")) == "1");
+  CHECK(faults::text(*left, faults::read("second")) == "2");
+}
+
+TEST_CASE("what fails without acknowledgement is counted once, in however many frames it came and whoever counts meanwhile") {
+  constexpr std::size_t operations = 4 * wire::frame_ops_max;
+  HeldLane held(Role::data);
+  auto other = held.client.batch(Safety::none);
+  for (std::size_t k = 0; k < operations; ++k) other.create("s", "first", flag::exclusive);
+  REQUIRE(other.start());
+  CHECK(held.waits(3));  // behind the batch that waits for its sync; the last frame may be held back
+  faults::Syncs::release();
+  const auto flushed = held.client.flush();
+  REQUIRE_FALSE(flushed);
+  CHECK(flushed.error().code == "store.lost");
+  CHECK(flushed.error().what.starts_with(std::to_string(operations) + ' '));
+}
+
+TEST_CASE("a batch without acknowledgement that only waits for its turn is counted once when it fails") {
+  HeldLane held(Role::kv);
+  auto other = held.client.batch(Safety::none);
+  other.put("s", "first", bytes_of("2"), flag::exclusive);
+  other.put("s", "second", bytes_of("2"));
+  REQUIRE(other.start());
+  auto asking = held.client.batch();
+  asking.get("s", "second");
+  REQUIRE(asking.start());
+  std::thread flushing([&] { (void)asking.wait(); });  // sends both
+  CHECK(held.waits(2));
+  faults::Syncs::release();
+  flushing.join();
+  CHECK(asking[0].status == Status::not_found);
+  const auto flushed = held.client.flush();
+  REQUIRE_FALSE(flushed);
+  CHECK(flushed.error().what.starts_with("2 operations "));
 }

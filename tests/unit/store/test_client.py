@@ -302,6 +302,16 @@ def test_arrays_survive_the_clearing_of_their_batch(client):
     assert batch[0].data.tobytes() == b"other"
 
 
+def test_a_value_that_was_got_cannot_be_changed_where_it_lies(client):
+    client.put("s", "k", b"a" * 4096)
+    batch = client.batch()
+    batch.get("s", "k")
+    batch.run()
+    with pytest.raises(ValueError, match="read-only"):
+        batch[0].data[:] = 0
+    assert client.get("s", "k") == b"a" * 4096
+
+
 def test_a_value_is_read_in_part_and_its_length_told(client):
     client.put("s", "k", b"0123456789")
     batch = client.batch()
@@ -344,6 +354,23 @@ def test_items_have_metadata(client):
     client.remove_item("results", "42")
     with pytest.raises(NotFound):
         client.item("results", "42")
+
+
+def test_an_items_metadata_is_whole_while_another_thread_describes_it(client):
+    item = client.create_item("results", "43", {str(n): "0" for n in range(200)})
+
+    def work():
+        for k in range(300):
+            item.describe({str(n): str(k) for n in range(200)})
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    seen = []
+    while thread.is_alive():
+        seen.append(item.metadata)
+    thread.join()
+    assert seen
+    assert all(len(one) == 200 and len(set(one.values())) == 1 for one in seen)
 
 
 def test_a_closed_client_says_so(client):
