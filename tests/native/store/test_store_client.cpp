@@ -471,6 +471,24 @@ TEST_CASE("memory: what its limit refuses leaves nothing, neither an object nor 
   CHECK(std::all_of(into.begin() + static_cast<std::ptrdiff_t>(small.size()), into.end(), [](std::byte b) { return b == std::byte{}; }));
 }
 
+TEST_CASE("a write in pieces of which one in the middle is refused says what stands before it") {
+  ServerConfig base;
+  base.frame_data = 256u << 10;
+  Service service(1, {{Role::data, "memory", {{"limit", "1MiB"}}}}, base);
+  auto client = service.client();
+  const auto bytes = noise(786'432, 1);
+  auto batch = client.batch();
+  batch.write("s", "o", 524'288, Bytes(bytes).subspan(524'288));  // has blocks for the third piece already
+  batch.write("s", "filler", 0, Bytes(bytes).first(327'680));
+  REQUIRE(batch.run());
+  REQUIRE(batch.failed() == 0);
+  batch.clear();
+  batch.write("s", "o", 0, bytes);
+  REQUIRE(batch.run());
+  CHECK(batch[0].status == Status::no_space);
+  CHECK(batch[0].value == 262'144);
+}
+
 TEST_CASE("a server that accepts and says nothing is named, with how long it had and what gives it longer") {
   std::uint16_t port = 0;
   const auto listener = tcp_listen({"127.0.0.1", 0}, port);

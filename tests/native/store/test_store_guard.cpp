@@ -1,9 +1,12 @@
 // A backend that throws, behind the guard, in a client and in a server: nobody but the batch is harmed.
+#include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <new>
 #include <stdexcept>
 
+#include "store/db.hpp"
 #include "store/guard.hpp"
 #include "store_faults.hpp"
 
@@ -132,4 +135,49 @@ TEST_CASE("guard: every other call may throw too, and anything") {
   const auto opened = guarded(std::move(mute), "the backend mute");
   REQUIRE_FALSE(opened);
   CHECK(opened.error().what == "the backend mute threw an exception: not today");
+}
+
+namespace {
+
+/// A write, and in the same batch a read that finds no memory: what `read_written` shows is then what it showed before.
+void undoes_a_batch_without_memory(Backend& backend, const Op& write, const Op& read, const Op& read_written) {
+  const std::string before = text(backend, read_written), kept = text(backend, read);
+  REQUIRE(backend.settle());
+  Arena none(SIZE_MAX);  // no array is that large
+  const Op ops[] = {write, read};
+  std::vector<Outcome> outcomes(2);
+  backend.execute(ops, Safety::network, outcomes, none);
+  CHECK(outcomes[0].status == Status::aborted);
+  CHECK((outcomes[1].status == Status::internal || outcomes[1].status == Status::no_space));
+  CHECK(text(backend, read_written) == before);
+  CHECK(text(backend, read) == kept);
+  CHECK(run(backend, write) == Status::ok);
+  CHECK(text(backend, read_written) != before);
+  CHECK(backend.settle());
+}
+
+}  // namespace
+
+TEST_CASE("guard: memory that runs out within a batch undoes it, in each backend that is atomic") {
+  const auto names = backend_names(Role::kv);
+  for (const char* name : {"memory", "lmdb", "rocksdb"}) {
+    CAPTURE(name);
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      MESSAGE("skipped: this build has no backend " << name);
+      continue;
+    }
+    const Scratch scratch;
+    const auto backend = faults::open(Role::kv, name, std::string_view(name) == "memory" ? Settings{} : Settings{{"path", scratch / "keys"}});
+    REQUIRE(run(*backend, op(Code::kv_put, "old", "value")) == Status::ok);
+    undoes_a_batch_without_memory(*backend, op(Code::kv_put, "new", "value"), op(Code::kv_get, "old"), op(Code::kv_get, "new"));
+  }
+  if (const auto tables = backend_names(Role::db); std::find(tables.begin(), tables.end(), "sqlite") != tables.end()) {
+    const Scratch scratch;
+    const auto backend = faults::open(Role::db, "sqlite", {{"path", scratch / "tables"}});
+    const auto schema = db::encode(db::Schema{{{"n", db::Type::int64}}, {}});
+    const auto row = db::encode(db::Rows{{"n"}, {{std::int64_t{7}}}});
+    const auto query = db::encode(db::Query{{}, {}, {"n"}});
+    REQUIRE(run(*backend, op(Code::db_define, "rows", text_of(schema))) == Status::ok);
+    undoes_a_batch_without_memory(*backend, op(Code::db_insert, "rows", text_of(row)), op(Code::db_describe, "rows"), op(Code::db_query, "rows", text_of(query)));
+  }
 }
