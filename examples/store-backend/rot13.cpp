@@ -31,9 +31,14 @@ class Rot13 final : public Backend {
   // 3. Execute operations in order, give each its outcome; a batch that fails for good is undone.
   void execute(std::span<const Op> ops, Safety, std::span<Outcome> outcomes, Arena& arena) override {
     const std::lock_guard lock(mutex_);
-    const auto before = pairs_;  // an undo log would cost less
+    auto before = pairs_;  // an undo log would cost less
     for (std::size_t k = 0; k < ops.size(); ++k) {
-      outcomes[k] = run(ops[k], arena);
+      try {
+        outcomes[k] = run(ops[k], arena);
+      } catch (...) {  // no memory: the server answers for it, but half a batch may not stay
+        pairs_.swap(before);
+        throw;
+      }
       if (outcomes[k].status == Status::ok || outcomes[k].status == Status::not_found) continue;
       pairs_ = before;
       for (std::size_t other = 0; other < ops.size(); ++other)

@@ -43,8 +43,8 @@ std::string field_of(const std::string& request, const std::string& name) {
   return {};
 }
 
-}  // namespace
-
+/// OpenMetrics 1.0 in Prometheus' text format 0.0.4, where counters are named with their `_total`, and units and the end mark
+/// are unknown.
 std::string prometheus_text(const std::string& open_metrics) {
   std::string out, counter;
   for (std::size_t at = 0; at < open_metrics.size();) {
@@ -62,6 +62,8 @@ std::string prometheus_text(const std::string& open_metrics) {
   }
   return out;
 }
+
+}  // namespace
 
 struct Http::Impl {
   HttpConfig config;

@@ -17,10 +17,6 @@ struct HttpConfig {
   std::string token;         ///< asked for as "Authorization: Bearer …"; must be there on addresses that others can reach
 };
 
-/// OpenMetrics 1.0 in Prometheus' text format 0.0.4, where counters are named with their `_total`, and units and the end mark
-/// are unknown.
-std::string prometheus_text(const std::string& open_metrics);
-
 class Http {
  public:
   /// `metrics` gives the OpenMetrics text; called by the serving thread. Who does not ask for that format gets Prometheus' older

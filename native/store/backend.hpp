@@ -30,7 +30,7 @@ class Backend {
   virtual ~Backend() = default;
   virtual Caps caps() const = 0;
 
-  /// Executes `ops` in order and sets every outcome (as many as ops). Names and lengths have passed check().
+  /// Executes `ops` in order and sets every outcome (as many as ops), which come as `pending`. Names and lengths have passed check().
   /// kv and db: all or nothing. An operation that fails for good (no_space, io_error, too_large, denied, invalid, and
   /// exists of an exclusive put or insert) undoes the batch: it keeps its status, every other gets `aborted`. not_found
   /// undoes nothing. Later operations of a batch see earlier ones.
@@ -38,8 +38,14 @@ class Backend {
   /// What is read goes to Op::into where that is given (its size bounds the read), else to memory of `arena`.
   /// safety: storage marks what was changed for the next sync(); the caller calls it before it acknowledges.
   /// Code::sync among them is answered ok and no more: the caller calls sync(true) before it acknowledges the batch.
-  /// Never throws, never blocks on the network.
+  /// Never blocks on the network, and should not throw. If it does, operations that have no outcome yet, of kv and db the whole
+  /// batch, are answered `internal` and `aborted`, and roll_back() is called.
   virtual void execute(std::span<const Op> ops, Safety safety, std::span<Outcome> outcomes, Arena& arena) = 0;
+
+  /// After execute() has thrown, in its thread and, unless concurrent, its turn: undoes what is left of an atomic batch, ends its
+  /// transaction. Nothing to do where that happens as the stack unwinds. Should it throw too, execute() and sync() are not
+  /// called again: nobody knows what a later batch would be added to.
+  virtual void roll_back() {}
 
   /// What execute() did under Safety::storage reaches stable storage, before this returns. `all`: what it did under
   /// other levels too. May run while another thread is in execute(); what that does meanwhile need not be covered.
@@ -54,8 +60,9 @@ class Backend {
   virtual std::string describe() const = 0;
 };
 
-/// Opens a built-in or loaded backend. Names: null, memory (each role), posix (data), lmdb, rocksdb (kv), sqlite (db).
-/// Errors: store.unknown_backend (lists those of the role), store.bad_setting, store.cannot_open (path and reason).
+/// Opens a built-in or loaded backend, so that no exception of it comes out of any call. Names: null, memory (each role),
+/// posix (data), lmdb, rocksdb (kv), sqlite (db). Errors: store.unknown_backend (lists those of the role), store.bad_module (the
+/// file that should have it did not load), store.bad_setting, store.cannot_open (path and reason, or the exception's text).
 Result<std::unique_ptr<Backend>> open_backend(Role role, std::string_view name, const Settings& settings);
 
 /// Names of the backends of a role that this build and the loaded modules have.

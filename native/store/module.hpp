@@ -17,7 +17,7 @@
 
 namespace sonde::store {
 
-inline constexpr unsigned module_abi = 1;
+inline constexpr unsigned module_abi = 2;
 
 struct BackendEntry {
   const char* name;  ///< what it is called on the command line: letters, digits, '-'
@@ -45,5 +45,9 @@ Result<const Module*> load_module(const std::string& path);
 /// too heavy for everyone), then the folders in SONDE_STORE_MODULES, with ':' between them. All that is called sonde-store-*.so
 /// there is loaded when a name is first looked for.
 std::vector<std::string> module_folders();
+
+/// What in those folders could not be loaded, and folders of SONDE_STORE_MODULES that have nothing to load: store.bad_module, with
+/// the file, the reason and what to do. Loads all that is there.
+std::vector<Error> broken_modules();
 
 }  // namespace sonde::store

@@ -2,14 +2,18 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 
 #include "store/backend/built_in.hpp"
 #include "store/backend/memory.hpp"
+#include "store/guard.hpp"
 #include "store/module.hpp"
 
 namespace sonde::store {
@@ -40,10 +44,17 @@ struct Loaded {
 std::mutex registry_mutex;
 std::vector<Loaded> modules;
 bool own_modules_loaded = false;
-std::string not_loaded;
+/// What the folders have that was not loaded; `stem`: of sonde-store-ofi.so "ofi", empty for a folder.
+struct NotLoaded {
+  std::string stem;
+  Error error;
+};
+std::vector<NotLoaded> not_loaded;
 
-Error bad_module(const std::string& path, const std::string& why) {
-  return {"store.bad_module", "cannot load the module " + path + ": " + why, "build it as native/store/module.hpp says, with this version's headers"};
+constexpr const char* build_again = "build it again with this version's headers: 'sonde store conformance --flags' names them";
+
+Error bad_module(const std::string& path, const std::string& why, const std::string& hint = build_again) {
+  return {"store.bad_module", "cannot load the module " + path + ": " + why, hint};
 }
 
 /// dlopen() that leaves the program's signal handlers alone: libraries that come along (PSM's, with libfabric) set their
@@ -62,11 +73,22 @@ void* open_library(const std::string& path) {
 /// Registers under registry_mutex.
 Result<const Module*> load(const std::string& path) {
   void* library = open_library(path);
-  if (!library) return bad_module(path, dlerror());
+  if (!library) {
+    std::string why = dlerror();
+    if (why.starts_with(path + ": ")) why.erase(0, path.size() + 2);
+    struct stat found {};
+    if (::stat(path.c_str(), &found) != 0) return bad_module(path, std::strerror(errno), "correct its path");
+    return bad_module(path, why, "where it is no shared object, or was built for another machine, build it again; where a library or symbol is missing, install what has it, or take the module away");
+  }
   const auto entry = reinterpret_cast<const Module* (*)()>(dlsym(library, "sonde_store_module"));
-  if (!entry) return bad_module(path, "it has no symbol sonde_store_module");
-  const Module* module = entry();
-  if (!module) return bad_module(path, "sonde_store_module() gave nothing");
+  if (!entry) return bad_module(path, "it has no symbol sonde_store_module", "export it as native/store/module.hpp says; where it is no module of a store, take it away");
+  const Module* module = nullptr;
+  try {
+    module = entry();
+  } catch (...) {
+    return bad_module(path, threw("sonde_store_module()").what, "tell who wrote it");
+  }
+  if (!module) return bad_module(path, "sonde_store_module() gave nothing", "have it return a Module, as native/store/module.hpp says");
   if (module->abi != module_abi) return bad_module(path, "it was built for interface " + std::to_string(module->abi) + ", this is " + std::to_string(module_abi));
   for (const auto& other : modules)
     if (other.module == module) return module;
@@ -79,33 +101,15 @@ Result<const Module*> load(const std::string& path) {
     return false;
   };
   for (const auto& e : module->backends)
-    if (taken(e.name, e.roles)) return bad_module(path, "there is a backend " + std::string(e.name) + " already");
+    if (taken(e.name, e.roles)) return bad_module(path, "there is a backend " + std::string(e.name) + " already", "give it another name, or load one of the two");
   for (const auto& e : module->transports) {
     bool clash = std::string_view(e.name) == "tcp";
     for (const auto& other : modules)
       for (const auto& t : other.module->transports) clash |= std::string_view(t.name) == e.name;
-    if (clash) return bad_module(path, "there is a transport " + std::string(e.name) + " already");
+    if (clash) return bad_module(path, "there is a transport " + std::string(e.name) + " already", "give it another name, or load one of the two");
   }
   modules.push_back({path, module});
   return module;
-}
-
-/// Those in the folders of modules, once. One that does not load (its library was removed) is as if it were not there, until
-/// somebody asks for what it may have had.
-void load_own() {
-  if (own_modules_loaded) return;
-  own_modules_loaded = true;
-  for (const auto& folder : module_folders()) {
-    DIR* dir = opendir(folder.c_str());
-    if (!dir) continue;
-    std::vector<std::string> files;
-    while (const dirent* entry = readdir(dir))
-      if (const std::string_view name = entry->d_name; name.starts_with("sonde-store-") && name.ends_with(".so")) files.push_back(folder + '/' + entry->d_name);
-    closedir(dir);
-    std::sort(files.begin(), files.end());
-    for (const auto& file : files)
-      if (auto loaded = load(file); !loaded) not_loaded += "; " + loaded.error().what;
-  }
 }
 
 std::string joined(const std::vector<std::string>& names) {
@@ -113,6 +117,57 @@ std::string joined(const std::vector<std::string>& names) {
   for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
   return text;
 }
+
+/// Those in the folders of modules, once. What does not load is kept for whoever asks: broken_modules(), or a name that it may
+/// have had.
+void load_own() {
+  if (own_modules_loaded) return;
+  own_modules_loaded = true;
+  constexpr std::string_view before = "sonde-store-", after = ".so";
+  const auto folders = module_folders();
+  for (const auto& folder : folders) {
+    const bool named = &folder != &folders.front();  // the first is this build's own, which need not be there
+    const auto cannot_look = [&](const std::string& why, const std::string& hint) {
+      if (named) not_loaded.push_back({"", {"store.bad_module", "SONDE_STORE_MODULES names " + folder + ": " + why, hint}});
+    };
+    DIR* dir = opendir(folder.c_str());
+    if (!dir) {
+      cannot_look(std::strerror(errno), errno == ENOTDIR ? "name the folder that it is in; a server takes one file by --module" : "name a folder that can be read, or unset the variable");
+      continue;
+    }
+    std::vector<std::string> names;
+    while (const dirent* entry = readdir(dir))
+      if (const std::string_view name = entry->d_name; name.size() > before.size() + after.size() && name.starts_with(before) && name.ends_with(after)) names.emplace_back(name);
+    closedir(dir);
+    if (names.empty()) cannot_look("nothing in it is called sonde-store-*.so", "call the module sonde-store-NAME.so");
+    std::sort(names.begin(), names.end());
+    for (const auto& name : names)
+      if (auto loaded = load(folder + '/' + name); !loaded)
+        not_loaded.push_back({name.substr(before.size(), name.size() - before.size() - after.size()), loaded.error()});
+  }
+}
+
+/// Why there is no such backend or transport: the module that should have it, or what there is and what did not load.
+Error unknown(const char* code, const std::string& what, std::string_view name, const std::vector<std::string>& names) {
+  for (const auto& bad : not_loaded)
+    if (!bad.stem.empty() && (name == bad.stem || name.starts_with(bad.stem + '-'))) return {bad.error.code, what + ": " + bad.error.what, bad.error.hint};
+  std::string hint = "there are: " + joined(names);
+  for (const auto& bad : not_loaded) hint += "; " + bad.error.what;
+  return {code, what, hint};
+}
+
+/// Opens it, whatever its code throws.
+Result<std::unique_ptr<Backend>> open(const BackendEntry& entry, const std::string& path, Role role, const Settings& settings) {
+  const std::string who = "the backend " + std::string(entry.name) + (path.empty() ? "" : " of the module " + path);
+  try {
+    auto opened = entry.open(role, settings);
+    if (!opened) return opened.error();
+    return guarded(std::move(*opened), who);
+  } catch (...) {
+    return threw(who);
+  }
+}
+
 
 }  // namespace
 
@@ -152,16 +207,13 @@ std::vector<std::string> backend_names(Role role) {
 
 Result<std::unique_ptr<Backend>> open_backend(Role role, std::string_view name, const Settings& settings) {
   for (const auto& e : built_in)
-    if (name == e.name && e.roles & bit(role)) return e.open(role, settings);
-  {
-    const std::lock_guard lock(registry_mutex);
-    load_own();
-    for (const auto& m : modules)
-      for (const auto& e : m.module->backends)
-        if (name == e.name && e.roles & bit(role)) return e.open(role, settings);
-  }
-  return Error{"store.unknown_backend", "there is no backend '" + std::string(name) + "' for the role " + std::string(name_of(role)),
-               "there are: " + joined(backend_names(role)) + not_loaded};
+    if (name == e.name && e.roles & bit(role)) return open(e, "", role, settings);
+  const std::vector<std::string> names = backend_names(role);
+  const std::lock_guard lock(registry_mutex);
+  for (const auto& m : modules)
+    for (const auto& e : m.module->backends)
+      if (name == e.name && e.roles & bit(role)) return open(e, m.path, role, settings);
+  return unknown("store.unknown_backend", "there is no backend '" + std::string(name) + "' for the role " + std::string(name_of(role)), name, names);
 }
 
 std::vector<std::string> transport_names() {
@@ -174,14 +226,26 @@ std::vector<std::string> transport_names() {
 }
 
 Result<std::shared_ptr<Transport>> open_transport(std::string_view name) {
-  {
-    const std::lock_guard lock(registry_mutex);
-    load_own();
-    for (const auto& m : modules)
-      for (const auto& e : m.module->transports)
-        if (name == e.name) return std::shared_ptr<Transport>(e.make());
-  }
-  return Error{"store.unknown_transport", "there is no transport '" + std::string(name) + "'", "there are: " + joined(transport_names()) + not_loaded};
+  const std::vector<std::string> names = transport_names();
+  const std::lock_guard lock(registry_mutex);
+  for (const auto& m : modules)
+    for (const auto& e : m.module->transports)
+      if (name == e.name) {
+        try {
+          return std::shared_ptr<Transport>(e.make());
+        } catch (...) {
+          return threw("the transport " + std::string(name) + " of the module " + m.path);
+        }
+      }
+  return unknown("store.unknown_transport", "there is no transport '" + std::string(name) + "'", name, names);
+}
+
+std::vector<Error> broken_modules() {
+  const std::lock_guard lock(registry_mutex);
+  load_own();
+  std::vector<Error> errors;
+  for (const auto& bad : not_loaded) errors.push_back(bad.error);
+  return errors;
 }
 
 }  // namespace sonde::store

@@ -82,7 +82,7 @@ class Striped {
 
   /// Errors name it as its owner does, not by the objects it is kept in.
   void show_as(std::string_view space, std::string_view name) { shown_ = {std::string(space), std::string(name)}; }
-  Error failed(Status status, const char* verb) const;
+  Error failed(const Outcome& outcome, const char* verb) const;
 
   Client* client_;
   std::string space_, name_;
@@ -97,7 +97,8 @@ using Metadata = std::map<std::string, std::string, std::less<>>;
 /// space "sonde.items": an object of the collection's and the item's name is another thing.
 class Item {
  public:
-  /// Errors: store.exists, store.bad_distribution.
+  /// Whole, or as if it had not been tried: where it fails halfway, nobody sees the item and it can be created again.
+  /// Errors: store.exists, store.bad_distribution, store.bad_name (a NUL), store.too_large.
   static Result<Item> create(Client& client, std::string_view collection, std::string_view name, const Distribution& distribution,
                              Metadata metadata = {}, Safety safety = Safety::network);
   /// Error: store.not_found.

@@ -77,6 +77,7 @@ std::string_view name_of(Status status) {
     case Status::unavailable: return "unavailable";
     case Status::timed_out: return "timed_out";
     case Status::disconnected: return "disconnected";
+    case Status::internal: return "internal";
     case Status::pending: return "pending";
   }
   return "?";
@@ -98,9 +99,14 @@ std::string_view explain(Status status) {
     case Status::unavailable: return "the server is shutting down or too busy";
     case Status::timed_out: return "not executed within its deadline";
     case Status::disconnected: return "the connection was lost before the answer; it may or may not have been done";
+    case Status::internal: return "the server's backend threw an exception; see its status";
     case Status::pending: return "not answered yet";
   }
   return "?";
+}
+
+std::string explain(const Outcome& outcome) {
+  return std::string(outcome.status == Status::internal && !outcome.data.empty() ? text_of(outcome.data) : explain(outcome.status));
 }
 
 Status check(const Op& op) {

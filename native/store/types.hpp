@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -86,7 +87,8 @@ enum class Status : std::uint16_t {
   unavailable = 11,   ///< the server is shutting down, or too busy
   timed_out = 12,     ///< not executed within its deadline
   disconnected = 13,  ///< the connection was lost before the answer: it may or may not have been executed
-  pending = 14,       ///< not answered yet; never on the wire
+  internal = 14,      ///< the backend threw an exception; Outcome::data of one operation of the batch: which backend, and the exception's text
+  pending = 15,       ///< not answered yet; never on the wire
 };
 std::string_view name_of(Status status);
 /// A sentence's worth: "no such object or key".
@@ -115,10 +117,13 @@ struct Op {
 
 struct Outcome {
   Status status = Status::pending;
-  std::uint64_t value = 0;    ///< size, count or id: see Code
+  std::uint64_t value = 0;    ///< size, count or id: see Code; of an object_write that failed the bytes from its beginning on that stand
   std::int64_t time_ns = 0;   ///< since 1970, object_status only
-  Bytes data;                 ///< what was read: in Op::into, or in the arena
+  Bytes data;                 ///< what was read: in Op::into, or in the arena; of Status::internal a text, in the arena
 };
+
+/// The same for an outcome: of Status::internal what its backend said, where it is told.
+std::string explain(const Outcome& outcome);
 
 /// Status::ok, or why an operation may not even reach a backend: names and lengths against `limit`.
 Status check(const Op& op);

@@ -485,6 +485,18 @@ def test_what_a_store_was_built_without_is_named(tree, monkeypatch):
     assert len(answer.needs) == 5
 
 
+def test_modules_of_a_store_that_do_not_load_are_named(tree, monkeypatch):
+    pytest.importorskip("sonde._store", reason="the store is not built")
+    broken = [{"what": f"cannot load the module {name}: too short", "hint": "build it again"} for name in "ab"]
+    has = {"data": ["memory"], "kv": ["memory"], "db": [], "transports": ["tcp"], "auth": ["none"]}
+    monkeypatch.setattr(run, "program", lambda: Path("/opt/sonde-stored"))
+    monkeypatch.setattr(run, "has", lambda: has | {"broken_modules": broken})
+    answer = store.store(tree())
+    assert (answer.mark, answer.values["works"]) == (POOR, True)
+    assert all(one["what"] in answer.text for one in broken)
+    assert answer.advice == "build it again"
+
+
 def test_a_store_that_does_not_start_does_not_work(tree, monkeypatch):
     def broken():
         raise EnvironmentFailure("store.broken", "sonde-stored does not start: no such library")

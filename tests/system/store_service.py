@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -65,6 +66,17 @@ def serving(sonde: Shell, *words: object, **env: str) -> Iterator[Service]:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
+
+
+def build_module(sonde: Shell, source: Path, name: str) -> Path:
+    """A module as docs/howto/store-module.md has it built."""
+    flags = sonde("store", "conformance", "--flags").expect(0).out.split()
+    out = sonde.cwd / name
+    compiler = shutil.which("c++") or pytest.skip("no C++ compiler")
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-O1", str(source), *flags, "-o", str(out)], check=True, timeout=200
+    )
+    return out
 
 
 def piped(sonde: Shell, stdin: bytes, *words: object, **env: str) -> subprocess.CompletedProcess[bytes]:

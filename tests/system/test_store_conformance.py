@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("sonde._store", reason="the store is not built")
 
 from sonde_shell import PROGRAM
-from store_service import plain, serving
+from store_service import build_module, plain, serving
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "store-backend" / "rot13.cpp"
@@ -22,18 +22,8 @@ UNIX = ROOT / "examples" / "store-transport" / "unix.cpp"
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", (ROOT / "docs/howto/store-module.md").read_text(), re.S | re.M)
 
 
-def build(sonde, source: Path, name: str) -> Path:
-    flags = sonde("store", "conformance", "--flags").expect(0).out.split()
-    out = sonde.cwd / name
-    compiler = shutil.which("c++") or pytest.skip("no C++ compiler")
-    subprocess.run(
-        [compiler, "-shared", "-fPIC", "-O1", str(source), *flags, "-o", str(out)], check=True, timeout=200
-    )
-    return out
-
-
 def test_the_example_keeps_every_promise_and_is_served(sonde):
-    module = build(sonde, EXAMPLE, "rot13.so")
+    module = build_module(sonde, EXAMPLE, "rot13.so")
     told = sonde("store", "conformance", module, "--json").expect(0).json
     assert len(told["checks"]) > 10
     assert all(check["passed"] for check in told["checks"])
@@ -50,7 +40,7 @@ def test_a_broken_promise_is_named(sonde):
     text = EXAMPLE.read_text()
     assert "pairs_ = before;" in text
     source.write_text(text.replace("pairs_ = before;", ""))
-    module = build(sonde, source, "broken.so")
+    module = build_module(sonde, source, "broken.so")
     ran = sonde("store", "conformance", module).expect(1)
     assert "breaks" in ran.out
     assert "undo" in ran.out
@@ -68,7 +58,7 @@ def test_why_a_backend_does_not_open_is_shown(sonde):
     assert opens in text
     refuses = 'if (settings.empty()) return Error{"store.bad_setting", "it needs path=DIR", ""};'
     source.write_text(text.replace(opens, refuses))
-    ran = sonde("store", "conformance", build(sonde, source, "closed.so")).expect(1)
+    ran = sonde("store", "conformance", build_module(sonde, source, "closed.so")).expect(1)
     assert "kv=rot13: " in ran.out
     assert "it does not open: it needs path=DIR" in plain(ran.out)
 
@@ -109,7 +99,7 @@ def test_every_block_of_the_page_works(sonde):
 
 
 def test_a_transport_from_outside_is_known_to_clients_and_measured(sonde):
-    module = build(sonde, UNIX, "sonde-store-unix.so")
+    module = build_module(sonde, UNIX, "sonde-store-unix.so")
     told = sonde("store", "conformance", module, "--json").expect(0).json
     assert {check["name"] for check in told["checks"]} >= {"rubbish", "peer-killed", "idle-peer-killed"}
     assert {rate["what"] for rate in told["rates"]} == {"write", "write over tcp"}
@@ -129,6 +119,6 @@ def test_why_a_module_of_the_folder_was_not_loaded_is_told(sonde):
     (sonde.cwd / "sonde-store-text.so").write_text("no library")
     with serving(sonde, "--memory") as service:
         words = ("--transport", "text", "--server", service.address)
-        told = sonde("store", "status", *words, SONDE_STORE_MODULES=str(sonde.cwd)).expect(2)
+        told = sonde("store", "status", *words, SONDE_STORE_MODULES=str(sonde.cwd)).expect(3)
     assert "cannot load the module" in told.said
     assert "sonde-store-text.so" in told.said

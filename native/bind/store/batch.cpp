@@ -256,13 +256,13 @@ void bind_batch(nb::module_& m) {
   nb::enum_<Status> status(m, "Status", nb::is_arithmetic(), "What became of an operation; the numbers are those of the wire.");
   for (const Status s : {Status::ok, Status::not_found, Status::exists, Status::invalid, Status::too_large, Status::no_space, Status::denied,
                          Status::io_error, Status::corrupt, Status::unsupported, Status::aborted, Status::unavailable, Status::timed_out,
-                         Status::disconnected, Status::pending})
+                         Status::disconnected, Status::internal, Status::pending})
     status.value(std::string(name_of(s)).c_str(), s);
-  m.def("explain", [](Status s) { return std::string(explain(s)); }, nb::arg("status"), "A sentence's worth: \"no such object or key\".");
 
   nb::class_<Answer>(m, "Result", "What became of one operation of a batch.")
       .def_prop_ro("status", [](const Answer& a) { return a.outcome.status; })
       .def_prop_ro("ok", [](const Answer& a) { return a.outcome.status == Status::ok; })
+      .def_prop_ro("why", [](const Answer& a) { return text(explain(a.outcome)); }, "A sentence's worth: \"no such object or key\".")
       .def_prop_ro("value", [](const Answer& a) { return a.outcome.value; }, "Size in bytes, count or id, by operation.")
       .def_prop_ro("time_ns", [](const Answer& a) { return a.outcome.time_ns; }, "Last change of an object, ns since 1970.")
       .def_prop_ro("data", &array_of, "What was read, as an array of bytes that shares its memory with the batch; of a value, read-only.")

@@ -12,10 +12,6 @@ namespace sonde::store::py {
 
 namespace {
 
-nb::object text(std::string_view s) {
-  return nb::steal(PyUnicode_DecodeUTF8(s.data(), static_cast<Py_ssize_t>(s.size()), "replace"));
-}
-
 Role role_named(const std::string& name) {
   for (const Role role : {Role::data, Role::kv, Role::db})
     if (name == name_of(role)) return role;
@@ -23,6 +19,10 @@ Role role_named(const std::string& name) {
 }
 
 }  // namespace
+
+nb::object text(std::string_view s) {
+  return nb::steal(PyUnicode_DecodeUTF8(s.data(), static_cast<Py_ssize_t>(s.size()), "replace"));
+}
 
 void raise(const Error& error) {
   nb::object made = nb::module_::import_("sonde.store.errors").attr("made")(text(error.code), text(error.what), text(error.hint));

@@ -28,6 +28,8 @@ inline void held_good(const Result<void>& result) {
   if (!result) raise(result.error());
 }
 
+/// A str; what is no UTF-8 in it is replaced.
+nb::object text(std::string_view s);
 /// Bytes from anywhere as a str: what is not UTF-8 becomes lone surrogates (PEP 383), as in names of files.
 nb::object name_to_python(std::string_view name);
 

@@ -118,6 +118,7 @@ class Lmdb final : public Backend {
     }
 
     const bool others = changed_;  // what other batches did is in the open transaction
+    half_ = writes != 0;
     std::vector<Undo> undo;
     for (std::size_t k = 0; k < ops.size(); ++k) {
       int error = 0;
@@ -131,9 +132,11 @@ class Lmdb final : public Backend {
         lose("a write in the open transaction", error);
       else
         writes_ += writes, overflow_ += overflow;
+      half_ = false;
       undone(outcomes, k, status);
       return;
     }
+    half_ = false;
     if (!writes) return;
     changed_ = true;
     writes_ += writes;
@@ -145,6 +148,16 @@ class Lmdb final : public Backend {
       // Nothing of others was in it, and what was committed before is untouched.
       undone(outcomes, last, status_of_commit(error));
     }
+  }
+
+  /// Memory was short within a batch: what it wrote cannot be told from what others did in the same transaction.
+  void roll_back() override {
+    const std::lock_guard lock(mutex_);
+    if (!std::exchange(half_, false)) return;
+    if (changed_)
+      lose("an exception in the open transaction", ENOMEM);
+    else if (txn_)
+      drop();
   }
 
   Result<void> sync(bool) override {
@@ -319,6 +332,7 @@ class Lmdb final : public Backend {
   MDB_txn* txn_ = nullptr;
   MDB_dbi dbi_ = 0;
   bool changed_ = false;  // the open transaction holds what a batch wrote
+  bool half_ = false;     // and what one under way did so far
   std::uint64_t writes_ = 0, overflow_ = 0;                   // of the open transaction
   std::uint64_t depth_ = 1, tree_pages_ = 1, last_page_ = 1;  // of the committed state
   std::uint64_t page_bytes_ = 4096, map_pages_ = 0, allocated_pages_ = 0;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <ctime>
 #include <mutex>
+#include <new>
 #include <shared_mutex>
 #include <unordered_map>
 
@@ -40,6 +41,23 @@ class Quota {
     return false;
   }
   void give(std::uint64_t n) { used_.fetch_sub(n); }
+
+  /// Given back at its end but for what was kept: where memory itself runs out, nothing stays counted.
+  class Share {
+   public:
+    Share(Quota& quota, std::uint64_t n) : quota_(quota), taken_(quota.take(n)), left_(taken_ ? n : 0) {}
+    Share(const Share&) = delete;
+    ~Share() { quota_.give(left_); }
+    bool taken() const { return taken_; }
+    void keep() { left_ = 0; }
+    void keep(std::uint64_t n) { left_ -= n; }
+
+   private:
+    Quota& quota_;
+    bool taken_;
+    std::uint64_t left_;
+  };
+
   std::string describe(std::size_t entries, const char* what) const {
     return std::to_string(entries) + ' ' + what + (entries == 1 ? ", " : "s, ") + format_size(used_.load()) + (limit_ >> 60 ? ", no limit" : " of " + format_size(limit_));
   }
@@ -113,11 +131,9 @@ class MemoryData final : public Backend {
         if (op.code == Code::object_create && is_there) return {op.flags & flag::exclusive ? Status::exists : Status::ok, 0, 0, {}};
         if (!is_there) {
           if (op.flags & flag::must_exist) return {Status::not_found, 0, 0, {}};
-          if (!quota_.take(name.size())) return {Status::no_space, 0, 0, {}};
-          found = shard.objects.try_emplace(name).first;
-          found->second.changed_ns = wall_ns();
+          return make(shard, name, op);
         }
-        return op.code == Code::object_write ? write(found->second, op) : Outcome{Status::ok, 0, 0, {}};
+        return write(found->second, op);
       case Code::object_read: return is_there ? read(found->second, op, arena) : Outcome{Status::not_found, 0, 0, {}};
       case Code::object_status:
         return is_there ? Outcome{Status::ok, found->second.size, found->second.changed_ns, {}} : Outcome{Status::not_found, 0, 0, {}};
@@ -134,18 +150,55 @@ class MemoryData final : public Backend {
     }
   }
 
+  /// A new object, with what is written to it. What is refused leaves none.
+  Outcome make(Shard& shard, const std::string& name, const Op& op) {
+    Quota::Share share(quota_, name.size());
+    if (!share.taken()) return {Status::no_space, 0, 0, {}};
+    Object object;
+    object.changed_ns = wall_ns();
+    const Outcome out = op.code == Code::object_write ? write(object, op) : Outcome{Status::ok, 0, 0, {}};
+    if (out.status != Status::ok) {
+      quota_.give(object.held());
+      return {out.status, 0, 0, {}};
+    }
+    shard.objects.try_emplace(name, std::move(object));
+    share.keep();
+    return out;
+  }
+
+  /// The size that a block has once bytes up to `end` of it are written.
+  static std::size_t grown_size(std::uint64_t number, std::size_t size, std::size_t end) {
+    return size >= end ? size : number == 0 ? std::min(block_bytes, std::max(end, 2 * size)) : block_bytes;
+  }
+
+  /// All of it or nothing, as far as the limit goes: what it takes is counted before the first byte is written.
   Outcome write(Object& object, const Op& op) {
+    std::uint64_t need = 0;
+    for (std::size_t done = 0; done < op.data.size();) {
+      const std::uint64_t at = op.offset + done;
+      const std::size_t inside = at % block_bytes, n = std::min(op.data.size() - done, block_bytes - inside);
+      const auto block = object.blocks.find(at / block_bytes);
+      const std::size_t size = block == object.blocks.end() ? 0 : block->second.size;
+      need += grown_size(at / block_bytes, size, inside + n) - size;
+      done += n;
+    }
+    Quota::Share share(quota_, need);
+    if (!share.taken()) return {Status::no_space, 0, 0, {}};
     for (std::size_t done = 0; done < op.data.size();) {
       const std::uint64_t at = op.offset + done;
       const std::size_t inside = at % block_bytes, n = std::min(op.data.size() - done, block_bytes - inside);
       auto& block = object.blocks[at / block_bytes];
       if (block.size < inside + n) {
-        const std::size_t size = at / block_bytes == 0 ? std::min(block_bytes, std::max(inside + n, 2 * block.size)) : block_bytes;
-        if (!quota_.take(size - block.size)) return {Status::no_space, done, 0, {}};
-        auto grown = std::make_unique_for_overwrite<std::byte[]>(size);
+        const std::size_t size = grown_size(at / block_bytes, block.size, inside + n);
+        std::unique_ptr<std::byte[]> grown(new (std::nothrow) std::byte[size]);
+        if (!grown) {  // what came before it stands
+          if (done) object.size = std::max(object.size, op.offset + done);
+          return {Status::no_space, done, 0, {}};
+        }
         if (block.size) std::memcpy(grown.get(), block.bytes.get(), block.size);
         if (inside > block.size) std::memset(grown.get() + block.size, 0, inside - block.size);
         std::memset(grown.get() + inside + n, 0, size - inside - n);
+        share.keep(size - block.size);
         block = {std::move(grown), size};
       }
       std::memcpy(block.bytes.get() + inside, op.data.data() + done, n);
@@ -228,7 +281,11 @@ class MemoryKv final : public Backend {
     std::vector<Undo> undo;
     for (std::size_t k = 0; k < ops.size(); ++k) {
       const Op& op = ops[k];
-      outcomes[k] = op.code == Code::kv_put ? put(op, ops.size() > 1 ? &undo : nullptr) : op.code == Code::kv_remove ? remove(op, ops.size() > 1 ? &undo : nullptr) : read(op, arena);
+      try {
+        outcomes[k] = op.code == Code::kv_put ? put(op, ops.size() > 1 ? &undo : nullptr) : op.code == Code::kv_remove ? remove(op, ops.size() > 1 ? &undo : nullptr) : read(op, arena);
+      } catch (const std::bad_alloc&) {
+        outcomes[k] = {Status::no_space, 0, 0, {}};
+      }
       const Status status = outcomes[k].status;
       if (status == Status::ok || status == Status::not_found) continue;
       for (auto step = undo.rbegin(); step != undo.rend(); ++step) take_back(*step);
@@ -262,15 +319,18 @@ class MemoryKv final : public Backend {
     std::string name = full_name(op.space, op.key);
     const auto found = pairs_.find(name);
     if (found != pairs_.end() && op.flags & flag::exclusive) return {Status::exists, 0, 0, {}};
-    if (!quota_.take(op.data.size() + (found == pairs_.end() ? name.size() : 0))) return {Status::no_space, 0, 0, {}};
+    Quota::Share share(quota_, op.data.size() + (found == pairs_.end() ? name.size() : 0));
+    if (!share.taken()) return {Status::no_space, 0, 0, {}};
+    Value value = value_of(op.data);
     if (found == pairs_.end()) {
       if (undo) undo->push_back({name, {}, false});
-      pairs_.emplace(std::move(name), value_of(op.data));
+      pairs_.emplace(std::move(name), std::move(value));
     } else {
+      if (undo) undo->push_back({std::move(name), found->second, true});
       quota_.give(found->second.size);
-      if (undo) undo->push_back({std::move(name), std::move(found->second), true});
-      found->second = value_of(op.data);
+      found->second = std::move(value);
     }
+    share.keep();
     return {Status::ok, 0, 0, {}};
   }
 
@@ -278,8 +338,9 @@ class MemoryKv final : public Backend {
     std::string name = full_name(op.space, op.key);
     const auto found = pairs_.find(name);
     if (found == pairs_.end()) return {Status::not_found, 0, 0, {}};
-    quota_.give(name.size() + found->second.size);
-    if (undo) undo->push_back({std::move(name), std::move(found->second), true});
+    const std::size_t held = name.size() + found->second.size;
+    if (undo) undo->push_back({std::move(name), found->second, true});
+    quota_.give(held);
     pairs_.erase(found);
     return {Status::ok, 0, 0, {}};
   }

@@ -141,25 +141,18 @@ class Sqlite final : public Backend {
         if (const int error = run(kept_begin)) return all(status_of(error));
       open_ = true;
       if (const int error = run("SAVEPOINT batch")) return all(status_of(error));
+      half_ = true;
     }
     for (std::size_t k = 0; k < ops.size(); ++k) {
       outcomes[k] = one(ops[k], arena);
       const Status status = outcomes[k].status;
       if (status == Status::ok || status == Status::not_found || status == Status::unsupported) continue;
-      if (writes) {
-        if (defines) tables_.clear();
-        // After a full disk SQLite may have rolled back everything, what others did included.
-        if (sqlite3_get_autocommit(db_)) {
-          open_ = false;
-          if (dirty_) lose("a write in the open transaction", last_error_);
-        } else if (run("ROLLBACK TO batch") || run("RELEASE batch")) {
-          lose("a rollback", last_error_);
-        }
-      }
+      if (writes) take_back(defines);
       undone(outcomes.first(ops.size()), k, status);
       return;
     }
     if (!writes) return;
+    half_ = false;
     if (const int error = run("RELEASE batch")) return lose("a release", error), all(Status::io_error);
     dirty_ = true;
     bytes_ += bytes;
@@ -170,6 +163,11 @@ class Sqlite final : public Backend {
       tables_.clear();
       undone(outcomes.first(ops.size()), last_write, status_of(error));
     }
+  }
+
+  void roll_back() override {
+    const std::lock_guard lock(mutex_);
+    if (half_) take_back(true);
   }
 
   Result<void> sync(bool) override {
@@ -218,6 +216,19 @@ class Sqlite final : public Backend {
 
   static void undone(std::span<Outcome> outcomes, std::size_t failed, Status status) {
     for (std::size_t k = 0; k < outcomes.size(); ++k) outcomes[k] = {k == failed ? status : Status::aborted, 0, 0, {}};
+  }
+
+  /// The batch under way, from its savepoint on.
+  void take_back(bool defines) {
+    half_ = false;
+    if (defines) tables_.clear();
+    // After a full disk SQLite may have rolled back everything, what others did included.
+    if (sqlite3_get_autocommit(db_)) {
+      open_ = false;
+      if (dirty_) lose("a write in the open transaction", last_error_);
+    } else if (run("ROLLBACK TO batch") || run("RELEASE batch")) {
+      lose("a rollback", last_error_);
+    }
   }
 
   void lose(const char* what, int error) {
@@ -650,6 +661,7 @@ class Sqlite final : public Backend {
   Used used_;
   std::unordered_map<std::string, Used::iterator> statements_;
   bool open_ = false, dirty_ = false;  // there is a transaction; it holds what a batch wrote
+  bool half_ = false;                  // and what one under way did so far, from its savepoint on
   std::uint64_t bytes_ = 0, writes_ = 0, committed_pages_ = 0;
   bool failed_ = false;
   int last_error_ = SQLITE_OK;

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <cstring>
 #include <queue>
 
@@ -281,11 +280,8 @@ struct Batch::Impl {
       if (x.failed && failure.code.empty() && part->connection) {
         const std::lock_guard turn(part->connection->mutex);
         failure = part->connection->failure();
-        if (std::any_of(outcomes.begin(), outcomes.end(), [](const Outcome& o) { return o.status == Status::timed_out; })) {
-          char within[32];
-          std::snprintf(within, sizeof within, "%.3g s", client->config.timeout_s);
-          failure = {"store.timed_out", std::string("the server did not answer within ") + within, "see the server's status; raise --timeout"};
-        }
+        if (std::any_of(outcomes.begin(), outcomes.end(), [](const Outcome& o) { return o.status == Status::timed_out; }))
+          failure = part->connection->too_slow(client->config.timeout_s, "timeout_s");
         if (failure.code.empty()) failure = {"store.bad_frame", "the server left operations of a batch unanswered", "both sides must run the same version of Sonde"};
       }
     }
@@ -423,7 +419,7 @@ Result<void> Client::sync() {
       b.impl_->targets.push_back(static_cast<std::int16_t>(k));
       b.impl_->sync_role = role;
       if (auto ok = b.run(); !ok) return ok.error();
-      if (b.failed()) return Error{"store.io_error", "a server could not bring everything to stable storage: " + std::string(explain(b[0].status)), "see its status"};
+      if (b.failed()) return Error{"store.io_error", "a server could not bring everything to stable storage: " + explain(b[0]), "see its status"};
     }
   return {};
 }
@@ -459,7 +455,7 @@ Result<void> Client::scan_all(Code code, std::string_view space, std::string_vie
       op.flags = keys_only ? flag::keys_only : 0;
       b.add(op, static_cast<int>(k));
       if (auto ok = b.run(); !ok) return ok.error();
-      if (b[0].status != Status::ok) return Error{"store." + std::string(name_of(b[0].status)), "cannot list '" + std::string(space) + "': " + std::string(explain(b[0].status)), "see the server's status"};
+      if (b[0].status != Status::ok) return Error{"store." + std::string(name_of(b[0].status)), "cannot list '" + std::string(space) + "': " + explain(b[0]), "see the server's status"};
       p.packed.assign(b[0].data.begin(), b[0].data.end());
       p.more = b[0].time_ns != 0;
       p.at = 0;

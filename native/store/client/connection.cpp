@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "core/clock.hpp"
+#include "core/units.hpp"
 #include "store/auth.hpp"
 
 namespace sonde::store {
@@ -26,14 +27,19 @@ std::string client_name() {
   return std::string(host) + ':' + std::to_string(::getpid());
 }
 
+constexpr const char* connecting = "connect_timeout_s";
+
 bool adds_up(Code code) { return code == Code::object_read || code == Code::object_write; }
 
 }  // namespace
 
 Result<std::unique_ptr<Connection>> Connection::open(const Address& address, const Config& config, Deadline deadline) {
+  const std::int64_t begin_ns = now_ns();
   auto fd = tcp_connect(address, deadline);
   if (!fd) return fd.error();
   std::unique_ptr<Connection> connection(new Connection);
+  connection->address_ = address.text();
+  connection->asked_ns_ = begin_ns;
   connection->tcp_ = std::make_unique<TcpLink>(*fd, config.link, *connection);
   connection->link_ = connection->tcp_.get();
   if (auto ok = connection->greet(address, config, deadline); !ok) return ok.error();
@@ -46,14 +52,20 @@ Connection::~Connection() {
   reap();
 }
 
-Result<wire::Text> Connection::heard(wire::Kind kind, Deadline deadline) {
+Error Connection::too_slow(double seconds, const char* option) const {
+  return {"store.timed_out", "the server at " + address_ + " did not answer within " + format_duration(seconds),
+          std::string("it is stopped, or very busy: see its log; or raise ") + option + " (--timeout on the command line)"};
+}
+
+Result<wire::Text> Connection::heard(wire::Kind kind, Deadline deadline, const char* option) {
   heard_one_ = false;
   while (!heard_one_) {
     if (!open_) return failure_;
     if (deadline.passed()) {
-      close("no answer in time");
+      const Error late = too_slow(static_cast<double>(now_ns() - asked_ns_) * 1e-9, option);
+      close(late.what);
       reap();
-      return Error{"store.timed_out", "the server did not answer in time", "see the server's log; raise --timeout"};
+      return late;
     }
     link_->wait(deadline);
     link_->progress();
@@ -71,7 +83,7 @@ Result<void> Connection::greet(const Address& address, const Config& config, Dea
   wire::Text hello{{"client", client_name()}, {"nonce", own_nonce}, {"auth", config.auth}, {"transport", config.transport}, {"checksum", checksum_ ? "all" : "head"}, {"link", encode_style(config.link)}};
   link_->send(plain_frame(wire::Kind::hello, bytes_of(wire::encode_text(hello))));
   link_->flush();
-  auto challenge = heard(wire::Kind::challenge, deadline);
+  auto challenge = heard(wire::Kind::challenge, deadline, connecting);
   if (!challenge) return challenge.error();
   const std::string method(wire::text_value(*challenge, "auth")), server_nonce(wire::text_value(*challenge, "nonce"));
   wire::Text proof;
@@ -94,7 +106,7 @@ Result<void> Connection::greet(const Address& address, const Config& config, Dea
     return Error{"store.denied", "the server at " + address.text() + " uses the authentication '" + method + "', not '" + config.auth + "'", "leave --auth out, or start the server with --auth " + config.auth};
   link_->send(plain_frame(wire::Kind::proof, bytes_of(wire::encode_text(proof))));
   link_->flush();
-  auto welcome = heard(wire::Kind::welcome, deadline);
+  auto welcome = heard(wire::Kind::welcome, deadline, connecting);
   if (!welcome) return welcome.error();
   if (method == "token" && !auth::equal(wire::text_value(*welcome, "proof"), auth::token_proof(token, "server", own_nonce, server_nonce)))
     return Error{"store.denied", "the server at " + address.text() + " does not know the token: it is not the one that was meant", "check address and token file"};
@@ -289,7 +301,7 @@ bool Connection::place(Link&, const wire::Header& h, Bytes table, std::vector<io
   }
   for (const auto& a : answers_) {
     if (a.data_bytes == 0) continue;
-    std::byte* to = room_for(x, x.place(a.index), a);
+    std::byte* to = a.status == Status::internal ? nullptr : room_for(x, x.place(a.index), a);
     if (!to) return false;
     join(places, to, a.data_bytes);
   }
@@ -303,10 +315,19 @@ void Connection::answer(Exchange& x, const wire::Header& h, Bytes data, bool pla
       const std::uint32_t k = x.place(a.index + n);
       Outcome& out = x.outcomes[k];
       const bool first = out.status == Status::pending;
+      // Of a read or write in pieces the value is what stands from its beginning on: what comes behind a piece that failed is not counted.
+      if (first || !adds_up(x.ops[k].code))
+        out.value = a.value;
+      else if (out.status == Status::ok)
+        out.value += a.value;
       if (first || out.status == Status::ok) out.status = a.status;
-      out.value = adds_up(x.ops[k].code) && !first ? out.value + a.value : a.value;
       out.time_ns = a.time_ns;
       if (a.data_bytes == 0) continue;
+      if (a.status == Status::internal) {  // a text, which goes nowhere that the caller named
+        out.data = x.arena->copy(data.subspan(at, a.data_bytes));
+        at += a.data_bytes;
+        continue;
+      }
       std::byte* to = room_for(x, k, a);
       if (!to) return close("the server sent more than was asked for");
       if (!placed) std::memcpy(to, data.data() + at, a.data_bytes);
@@ -396,17 +417,20 @@ void Connection::reap() {
 }
 
 Result<std::string> Connection::status(Deadline deadline) {
+  asked_ns_ = now_ns();
   link_->send(plain_frame(wire::Kind::status, {}));
   link_->flush();
   reap();
-  if (auto text = heard(wire::Kind::status, deadline); !text) return text.error();
+  if (auto text = heard(wire::Kind::status, deadline, connecting); !text) return text.error();
   return last_text_;
 }
 
 Result<std::uint64_t> Connection::drain(Deadline deadline) {
+  asked_ns_ = now_ns();
   while (open_ && !exchanges_.empty()) {
     if (deadline.passed()) {
-      close("flush ran into its deadline");
+      failure_ = too_slow(static_cast<double>(now_ns() - asked_ns_) * 1e-9, "timeout_s");
+      close(failure_.what);
       break;
     }
     if (link_->progress() == 0 && !exchanges_.empty() && open_) link_->wait(deadline);
@@ -416,7 +440,7 @@ Result<std::uint64_t> Connection::drain(Deadline deadline) {
   if (!open_) return failure_;
   link_->send(plain_frame(wire::Kind::ping, {}, next_id_++));
   link_->flush();
-  if (auto pong = heard(wire::Kind::pong, deadline); !pong) return pong.error();
+  if (auto pong = heard(wire::Kind::pong, deadline, "timeout_s"); !pong) return pong.error();
   return std::exchange(lost_, 0);
 }
 

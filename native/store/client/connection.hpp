@@ -78,6 +78,8 @@ class Connection final : public Sink {
   /// Ends it as soon as no link is at work; what was under way becomes `disconnected`.
   void close(const std::string& why);
   const Error& failure() const { return failure_; }
+  /// The error of a server that has not answered within `seconds`. `option`: which of Config's would let it have longer.
+  Error too_slow(double seconds, const char* option) const;
 
   // Without:
   unsigned roles() const { return roles_; }   ///< bit 1 << Role
@@ -91,7 +93,8 @@ class Connection final : public Sink {
  private:
   Connection() = default;
   Result<void> greet(const Address& address, const Config& config, Deadline deadline);
-  Result<wire::Text> heard(wire::Kind kind, Deadline deadline);
+  /// The next frame that is no reply. `option`: what lets it be waited for longer.
+  Result<wire::Text> heard(wire::Kind kind, Deadline deadline, const char* option);
   std::byte* room_for(Exchange& exchange, std::uint32_t k, const wire::Answer& answer);
   void answer(Exchange& exchange, const wire::Header& header, Bytes data, bool placed);
   void settle(Exchange& exchange);
@@ -108,7 +111,8 @@ class Connection final : public Sink {
   unsigned roles_ = 0;
   std::size_t credits_ = 64, frame_data_ = wire::frame_data_default;
   bool checksum_ = true, gather_ = true, open_ = true;
-  std::int64_t used_ns_ = 0;
+  std::int64_t used_ns_ = 0, asked_ns_ = 0;  ///< asked: since when heard() is waited for
+  std::string address_;
   Error failure_;
   std::vector<wire::Answer> answers_;
   std::vector<iovec> joined_;

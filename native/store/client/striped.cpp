@@ -13,8 +13,8 @@ namespace sonde::store {
 
 namespace {
 
-Error failed(Status status, const char* verb, std::string_view space, std::string_view name) {
-  return {"store." + std::string(name_of(status)), std::string("cannot ") + verb + " '" + std::string(name) + "' in '" + std::string(space) + "': " + std::string(explain(status)), "see the server's status"};
+Error failed(const Outcome& outcome, const char* verb, std::string_view space, std::string_view name) {
+  return {"store." + std::string(name_of(outcome.status)), std::string("cannot ") + verb + " '" + std::string(name) + "' in '" + std::string(space) + "': " + explain(outcome), "see the server's status"};
 }
 
 Error bad_distribution(const std::string& text, const std::string& why) {
@@ -153,7 +153,7 @@ std::vector<std::uint64_t> piece_sizes(const Distribution& d, unsigned servers, 
   return sizes;
 }
 
-Error Striped::failed(Status status, const char* verb) const { return store::failed(status, verb, shown_.first, shown_.second); }
+Error Striped::failed(const Outcome& outcome, const char* verb) const { return store::failed(outcome, verb, shown_.first, shown_.second); }
 
 Result<Striped> Striped::make(Client& client, std::string space, std::string name, Distribution d) {
   const auto servers = static_cast<unsigned>(client.servers(Role::data));
@@ -198,7 +198,7 @@ Result<std::uint64_t> Striped::finish_read(const Batch& batch, Range range, std:
   for (std::size_t k = 0; k < pieces.size(); ++k) {
     const Outcome& out = batch[range.first + k];
     // A server that has no piece yet is as good as one whose piece is empty, while another one has some.
-    if (out.status != Status::ok && out.status != Status::not_found) return failed(out.status, "read");
+    if (out.status != Status::ok && out.status != Status::not_found) return failed(out, "read");
     any |= out.status == Status::ok;
     const std::uint64_t got = out.status == Status::ok ? out.data.size() : 0;
     is_short |= got < pieces[k].bytes;
@@ -232,9 +232,9 @@ Result<void> Striped::all(Code code, std::uint8_t flags, const std::vector<std::
   const char* verb = code == Code::object_create ? "create" : code == Code::object_remove ? "remove" : "change the size of";
   for (std::size_t k = 0; k < batch.size(); ++k) {
     if (batch[k].status == Status::ok) ++there;
-    if (batch[k].status != Status::ok && !(may_miss && batch[k].status == Status::not_found) && batch[k].status != Status::pending) return failed(batch[k].status, verb);
+    if (batch[k].status != Status::ok && !(may_miss && batch[k].status == Status::not_found) && batch[k].status != Status::pending) return failed(batch[k], verb);
   }
-  if (may_miss && there == 0 && safety != Safety::none) return failed(Status::not_found, verb);
+  if (may_miss && there == 0 && safety != Safety::none) return failed({Status::not_found, 0, 0, {}}, verb);
   return {};
 }
 
@@ -252,7 +252,7 @@ Result<void> Striped::write(std::uint64_t offset, Bytes data, Safety safety) {
   write(batch, offset, data);
   if (auto ok = batch.run(); !ok) return ok.error();
   for (std::size_t k = 0; k < batch.size(); ++k)
-    if (batch[k].status != Status::ok && batch[k].status != Status::pending) return failed(batch[k].status, "write");
+    if (batch[k].status != Status::ok && batch[k].status != Status::pending) return failed(batch[k], "write");
   return {};
 }
 
@@ -279,12 +279,12 @@ Result<ObjectInfo> Striped::status() {
   bool any = false;
   for (unsigned k = 0; k < servers_; ++k) {
     if (batch[k].status == Status::not_found) continue;
-    if (batch[k].status != Status::ok) return failed(batch[k].status, "ask for");
+    if (batch[k].status != Status::ok) return failed(batch[k], "ask for");
     any = true;
     sizes[k] = batch[k].value;
     info.changed_ns = std::max(info.changed_ns, batch[k].time_ns);
   }
-  if (!any) return failed(Status::not_found, "ask for");
+  if (!any) return failed({Status::not_found, 0, 0, {}}, "ask for");
   info.size = whole_size(distribution_, sizes);
   return info;
 }
@@ -298,6 +298,21 @@ std::string item_key(std::string_view collection, std::string_view name) { retur
 
 /// The object that holds an item's bytes. A length in front, because an object's name may hold any byte that could part two.
 std::string bytes_name(std::string_view collection, std::string_view name) { return std::to_string(collection.size()) + ':' + std::string(collection) + std::string(name); }
+
+/// What kv or data servers would refuse, before either is asked for anything.
+Result<void> allowed(std::string_view collection, std::string_view name, std::string_view value) {
+  for (const auto& [text, what] : {std::pair(collection, "collection"), std::pair(name, "item")})
+    if (const std::size_t at = text.find('\0'); at != std::string_view::npos)
+      return Error{"store.bad_name", std::string("byte ") + std::to_string(at) + " of the name of the " + what + " is NUL: '" + std::string(text.substr(0, at)) + "…'",
+                   "names of collections and items may have any byte but NUL"};
+  const std::string key = item_key(collection, name);
+  if (key.size() > limit::key_bytes)
+    return Error{"store.too_large", "the names of collection and item have " + std::to_string(key.size() - 1) + " bytes together; allowed: " + std::to_string(limit::key_bytes - 1),
+                 "shorten one of them"};
+  if (value.size() > limit::value_bytes)
+    return Error{"store.too_large", "the metadata of the item takes " + std::to_string(value.size()) + " bytes; allowed: " + std::to_string(limit::value_bytes), "keep what is large in the item's bytes"};
+  return {};
+}
 
 std::string escaped(std::string_view text) {
   std::string out;
@@ -335,12 +350,20 @@ Result<Item> Item::create(Client& client, std::string_view collection, std::stri
   clock_gettime(CLOCK_REALTIME, &t);
   item.created_ns_ = std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
   item.metadata_ = std::move(metadata);
-  Batch batch = client.batch(safety);
   const std::string value = item.encode();
+  if (auto ok = allowed(collection, name, value); !ok) return ok.error();
+  Batch there = client.batch();
+  there.get(items_space, item_key(collection, name));
+  if (auto ok = there.run(); !ok) return ok.error();
+  if (there[0].status == Status::ok) return failed({Status::exists, 0, 0, {}}, "create the item", collection, name);
+  if (there[0].status != Status::not_found) return failed(there[0], "create the item", collection, name);
+  // The description last, for it is what others see: where that fails, empty bytes are left, which the next create takes over. To
+  // remove them could take those of somebody who has made the same item meanwhile.
+  if (auto ok = item.data_.create(false, safety); !ok) return ok.error();
+  Batch batch = client.batch(safety);
   batch.put(items_space, item_key(collection, name), bytes_of(value), flag::exclusive);
   if (auto ok = batch.run(); !ok) return ok.error();
-  if (batch.failed()) return failed(batch[0].status, "create the item", collection, name);
-  if (auto ok = item.data_.create(false, safety); !ok) return ok.error();
+  if (batch.failed()) return failed(batch[0], "create the item", collection, name);
   return item;
 }
 
@@ -348,7 +371,7 @@ Result<Item> Item::open(Client& client, std::string_view collection, std::string
   Batch batch = client.batch();
   batch.get(items_space, item_key(collection, name));
   if (auto ok = batch.run(); !ok) return ok.error();
-  if (batch.failed()) return failed(batch[0].status, "open the item", collection, name);
+  if (batch.failed()) return failed(batch[0], "open the item", collection, name);
   Distribution distribution;
   Metadata metadata;
   std::int64_t created = 0;
@@ -403,7 +426,7 @@ Result<void> Item::remove(Client& client, std::string_view collection, std::stri
   Batch batch = client.batch(safety);
   batch.remove(items_space, item_key(collection, name));
   if (auto ok = batch.run(); !ok) return ok.error();
-  if (batch.failed()) return failed(batch[0].status, "remove the item", collection, name);
+  if (batch.failed()) return failed(batch[0], "remove the item", collection, name);
   return {};
 }
 
@@ -413,7 +436,7 @@ Result<void> Item::describe(Metadata metadata, Safety safety) {
   const std::string value = encode();
   batch.put(items_space, item_key(collection_, name_), bytes_of(value));
   if (auto ok = batch.run(); !ok) return ok.error();
-  if (batch.failed()) return failed(batch[0].status, "describe the item", collection_, name_);
+  if (batch.failed()) return failed(batch[0], "describe the item", collection_, name_);
   return {};
 }
 

@@ -146,7 +146,7 @@ void run(Batch& batch, const std::string& doing) {
 
 void need(const Outcome& outcome, const std::string& doing) {
   if (outcome.status != Status::ok && outcome.status != Status::not_found) {
-    fail(Why::io, doing + ": " + std::string(explain(outcome.status)) + " [store." + std::string(name_of(outcome.status)) + "]");
+    fail(Why::io, doing + ": " + explain(outcome) + " [store." + std::string(name_of(outcome.status)) + "]");
   }
 }
 
@@ -521,7 +521,7 @@ void Container::settle() {
   for (std::size_t k = 0; wave->batch.failed() && k < wave->batch.size(); ++k) {
     const auto status = wave->batch[k].status;
     if (status != Status::ok && status != Status::not_found && status != Status::aborted && status != Status::pending) {
-      broken_ = "writing '" + name_ + "': " + std::string(explain(status)) + " [store." + std::string(name_of(status)) +
+      broken_ = "writing '" + name_ + "': " + explain(wave->batch[k]) + " [store." + std::string(name_of(status)) +
                 "]; what was written since the last flush may be lost";
       check_health();
     }

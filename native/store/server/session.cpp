@@ -10,6 +10,7 @@
 
 #include "core/clock.hpp"
 #include "store/auth.hpp"
+#include "store/guard.hpp"
 
 namespace sonde::store {
 
@@ -258,7 +259,14 @@ void Session::upgrade(Bytes first) {
 void Session::make_link(std::vector<std::byte> first) {
   control_ = std::make_unique<TcpControl>(*tcp_);
   tcp_->receive(true);
-  auto made = std::make_shared<Result<std::unique_ptr<Link>>>(transport_->accept(*control_, first, link_options_, *this, Deadline::in_s(server_.config().hello_timeout_s)));
+  const auto accept = [&]() -> Result<std::unique_ptr<Link>> {
+    try {
+      return transport_->accept(*control_, first, link_options_, *this, Deadline::in_s(server_.config().hello_timeout_s));
+    } catch (...) {  // this thread is ours, and would take the server with it
+      return threw("the transport " + wanted_transport_);
+    }
+  };
+  auto made = std::make_shared<Result<std::unique_ptr<Link>>>(accept());
   reactor_.post([self = shared_from_this(), made] {
     self->upgrading_ = false;
     if (!*made) {
@@ -561,12 +569,14 @@ void Session::answer(Message& m, std::uint32_t index, const Op& op, const Outcom
   server_.metrics().outcomes[static_cast<std::size_t>(out.status)].fetch_add(1, std::memory_order_relaxed);
   if (out.status != Status::ok && out.status != Status::not_found) {
     ++m.failed;
-    if (out.status == Status::io_error || out.status == Status::no_space || out.status == Status::denied)
-      server_.metrics().failed(std::string(name_of(op.code)) + " of '" + std::string(op.key) + "' in '" + std::string(op.space) + "': " + std::string(explain(out.status)));
+    // Of an exception one operation of the batch has the text, which the others must not hide.
+    const bool told = out.status == Status::internal && !out.data.empty();
+    if (told || out.status == Status::io_error || out.status == Status::no_space || out.status == Status::denied)
+      server_.metrics().failed(std::string(name_of(op.code)) + " of '" + std::string(op.key) + "' in '" + std::string(op.space) + "': " + explain(out));
   }
   if (m.header.flags & wire::no_reply) return;
-  Bytes left = out.status == Status::ok ? out.data : Bytes{};
-  if (op.code == Code::kv_get && op.length && left.size() > op.length) left = left.first(op.length);
+  Bytes left = out.status == Status::ok || out.status == Status::internal ? out.data : Bytes{};
+  if (out.status == Status::ok && op.code == Code::kv_get && op.length && left.size() > op.length) left = left.first(op.length);
   const std::size_t frame_data = server_.config().frame_data;
   do {
     if (m.answers.ops() == wire::frame_ops_max || m.answers.bytes() > (256u << 10) || m.data >= frame_data || (m.data && m.data + left.size() > frame_data && left.size() <= frame_data)) emit_reply(m, false, emit);
@@ -754,12 +764,14 @@ void Session::run_atomic(Message& m, std::span<const FrameView> frames, Scratch&
   bool any_bad = false;
   for (std::size_t k = 0; k < s.ops.size(); ++k) {
     Role role = m.header.role;
-    s.outcomes[k].status = !role_of(s.ops[k].code, role) || role != m.header.role ? Status::unsupported : check(s.ops[k]);
-    any_bad |= s.outcomes[k].status != Status::ok;
+    const Status status = !role_of(s.ops[k].code, role) || role != m.header.role ? Status::unsupported : check(s.ops[k]);
+    if (status == Status::ok) continue;
+    s.outcomes[k].status = status;
+    any_bad = true;
   }
   if (any_bad) {
     for (auto& out : s.outcomes)
-      if (out.status == Status::ok) out.status = Status::aborted;
+      if (out.status == Status::pending) out.status = Status::aborted;
   } else {
     // Pieces that were put together are no longer needed when they are written; what is read is, until it is sent.
     auto results = pieces.empty() ? m.arena : std::make_shared<Arena>(16u << 10);

@@ -44,7 +44,7 @@ bool to_number(std::string_view text, std::size_t& out) {
 
 Error operation_failed(const Case& what, const Batch& batch) {
   for (std::size_t k = 0; k < batch.size(); ++k)
-    if (batch[k].status != Status::ok) return {"store." + std::string(name_of(batch[k].status)), what.text() + ": an operation failed: " + std::string(explain(batch[k].status)), "see the server's status"};
+    if (batch[k].status != Status::ok) return {"store." + std::string(name_of(batch[k].status)), what.text() + ": an operation failed: " + explain(batch[k]), "see the server's status"};
   return {"store.failed", what.text() + ": an operation failed", "see the server's status"};
 }
 

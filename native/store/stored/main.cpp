@@ -2,6 +2,8 @@
 // Standard output carries events, one JSON object a line; standard error the log.
 #include <sys/resource.h>
 
+#include <csignal>
+#include <cstdlib>
 #include <cstdio>
 #include <iostream>
 #include <string_view>
@@ -72,6 +74,7 @@ Error bad_usage(const std::string& what) { return {"store.usage", what, "see son
 
 int main(int argc, char** argv) {
   const int signals = service::claim_signals();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file over the limit of this process is an operation's answer, not the end of all
   ServerConfig config;
   std::string metrics, metrics_token;
   bool with_parent = false, list = false;
@@ -166,6 +169,9 @@ int main(int argc, char** argv) {
   if (list) {
     JsonLine json;
     for (const Role role : {Role::data, Role::kv, Role::db}) json.add(name_of(role), backend_names(role));
+    std::string broken;
+    for (const Error& error : broken_modules()) broken += (broken.empty() ? "" : ",") + JsonLine().add("what", error.what).add("hint", error.hint).text();
+    json.raw("broken_modules", '[' + broken + ']');
     std::cout << json.add("transports", transport_names()).add("auth", auth::methods()).text() << std::endl;
     return 0;
   }
@@ -173,6 +179,9 @@ int main(int argc, char** argv) {
   if (signals < 0) return fail({"store.no_descriptor", std::string("cannot wait for signals: ") + std::strerror(errno), "let it have more descriptors: ulimit -n"});
   raise_descriptors();
   config.log = tell;
+  // Not without: it would load what comes with this build too, libraries that most servers never need.
+  if (std::getenv("SONDE_STORE_MODULES"))
+    for (const Error& broken : broken_modules()) tell(broken);
   auto server = Server::start(config);
   if (!server) return fail(server.error());
   std::unique_ptr<service::Http> http;

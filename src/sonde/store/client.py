@@ -170,8 +170,11 @@ class Batch(_store.Batch):
 
     def _failure(self, k: int) -> SondeError:
         operation, space, key = self.operation(k)
-        status = self[k].status
-        return of_status(status.name, f"{operation} {space}/{key}: {_store.explain(status)}")
+        result = self[k]
+        told = f"{operation} {space}/{key}: {result.why}"
+        if operation == "object.write" and result.value:
+            told += f"; {result.value} B of it were written"
+        return of_status(result.status.name, told)
 
 
 class Client:

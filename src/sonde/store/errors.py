@@ -100,6 +100,7 @@ HINTS = {
     "aborted": "correct the operation that failed; nothing of this batch was done on its server",
     "unavailable": "the server is shutting down or too busy; try again",
     "timed_out": "raise the timeout, or ask for less at once",
+    "internal": "a fault in the code of the backend or module that is named: tell who wrote it",
     "disconnected": "it may or may not have been done; see the server's log, then try again",
 }
 

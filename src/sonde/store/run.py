@@ -48,8 +48,8 @@ def program() -> Path:
     return path
 
 
-def has() -> dict[str, list[str]]:
-    """What this build has: backends by role, "transports", "auth".
+def has() -> dict[str, list[Any]]:
+    """What this build has: backends by role, "transports", "auth"; "broken_modules": `what` and `hint` of each.
 
     Raises
     ------
@@ -192,7 +192,8 @@ def serve(
         events: list[dict[str, Any]] = []
         log: list[str] = []
         heard = threading.Event()
-        serving = threading.Event()
+        serving = False
+        turn = threading.Lock()  # of `log` and `serving`: each line is said once
 
         def listen(stream: IO[str]) -> None:
             for line in stream:
@@ -204,10 +205,11 @@ def serve(
 
         def keep(stream: IO[str]) -> None:
             for line in stream:
-                log.append(line.rstrip("\n"))
-                del log[:-50]
-                if serving.is_set():
-                    say(log[-1])
+                with turn:
+                    log.append(line.rstrip("\n"))
+                    del log[:-50]
+                    if serving:
+                        say(log[-1])
 
         readers = [
             threading.Thread(target=listen, args=(child.stdout,), daemon=True),
@@ -226,7 +228,10 @@ def serve(
                     )
             began_s = time.monotonic()
             if first := _named(events, "ready"):
-                serving.set()
+                with turn:  # until now they might have been the reason why it does not start
+                    for line in log:
+                        say(line)
+                    serving = True
                 ready(first)
             while not came and child.poll() is None:
                 time.sleep(0.05)

@@ -8,7 +8,7 @@ import signal
 import stat as stats
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -131,7 +131,7 @@ def put(client: Client, to: Address, pieces: Iterator[bytes], exclusive: bool) -
     if to.kind == "object":
         with about(to):
             client.create(to.space, to.name, exclusive=exclusive)
-        write = _Written(client, to).write
+        write: Callable[[int, bytes], None] = _Written(client, to)
         resize = lambda n: client.truncate(to.space, to.name, n)  # noqa: E731
     else:
         striped = _item_to_write(client, to, exclusive)
@@ -146,7 +146,8 @@ def put(client: Client, to: Address, pieces: Iterator[bytes], exclusive: bool) -
         write(at, b"")
         resize(at)
     except errors.StoreError as error:
-        error.what += f"; {at} B were written before" if at else ""
+        stands = write.stands if isinstance(write, _Written) else at
+        error.what += f"; of the new content the first {stands} B are written" if stands else ""
         raise
     except KeyboardInterrupt:
         raise Interrupted(
@@ -158,13 +159,14 @@ def put(client: Client, to: Address, pieces: Iterator[bytes], exclusive: bool) -
 
 
 class _Written:
-    """Sends a piece while the next is read."""
+    """Sends a piece while the next is read. stands: bytes from the object's beginning on that the server has."""
 
     def __init__(self, client: Client, to: Address) -> None:
         self.client, self.to = client, to
         self.under_way: Batch | None = None
+        self.stands = 0
 
-    def write(self, at: int, piece: bytes) -> None:
+    def __call__(self, at: int, piece: bytes) -> None:
         """b"": waits for the last one."""
         batch = None
         if piece:
@@ -173,6 +175,10 @@ class _Written:
             batch.start()
         if self.under_way is not None:
             self.under_way.wait()
+            if batch is not None and self.under_way.failed:
+                with suppress(errors.StoreError):
+                    batch.wait()  # it is on its way already: what it leaves behind is there before this is told
+            self.stands += int(self.under_way[0].value)
             self.under_way.check()
         self.under_way = batch
 

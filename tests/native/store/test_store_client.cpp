@@ -1,7 +1,10 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <thread>
 
 #include "service.hpp"
+#include "store/transport/tcp.hpp"
 
 using namespace sonde::store;
 using namespace sonde::store::test;
@@ -420,4 +423,84 @@ TEST_CASE("the status of a server names its backends and counts") {
   CHECK(json.find(R"("not_found":1)") != std::string::npos);
   CHECK(json.find(R"("backend":"memory")") != std::string::npos);
   CHECK((*status)[0].link.transport == "tcp");
+}
+
+TEST_CASE("memory: what its limit refuses leaves nothing, neither an object nor a part of one") {
+  Service service(1, {{Role::data, "memory", {{"limit", "1MiB"}}}});
+  auto client = service.client();
+  const auto large = noise(800'000, 1), small = noise(70'000, 2);
+  auto batch = client.batch();
+  batch.write("s", "kept", 0, small);
+  REQUIRE(batch.run());
+  // Of two pieces that only one has room for, neither is there; and what it took is free again, as the next shows.
+  for (int again = 0; again < 3; ++again) {
+    batch.clear();
+    batch.write("s", "new", 200'000, large);
+    batch.status("s", "new");
+    batch.write("s", "kept", 65'000, large);
+    batch.status("s", "kept");
+    REQUIRE(batch.run());
+    if (again == 0) {
+      CHECK(batch[0].status == Status::ok);
+      CHECK(batch[2].status == Status::no_space);
+      CHECK(batch[2].value == 0);
+      CHECK(batch[3].value == small.size());
+      batch.clear();
+      batch.remove_object("s", "new");
+      batch.write("s", "other", 0, large);
+      REQUIRE(batch.run());
+      CHECK(batch.failed() == 0);
+      continue;
+    }
+    CHECK(batch[0].status == Status::no_space);
+    CHECK(batch[0].value == 0);
+    CHECK(batch[1].status == Status::not_found);
+    CHECK(batch[2].status == Status::no_space);
+    CHECK(batch[3].value == small.size());
+  }
+  std::vector<std::string> names;
+  REQUIRE(client.list("s", "", [&](std::string_view name) { return names.emplace_back(name), true; }));
+  CHECK(names == std::vector<std::string>{"kept", "other"});
+  // Nothing of what was refused shows where the object becomes longer.
+  std::vector<std::byte> into(80'000);
+  batch.clear();
+  batch.truncate("s", "kept", into.size());
+  batch.read("s", "kept", 0, into);
+  REQUIRE(batch.run());
+  CHECK(std::equal(small.begin(), small.end(), into.begin()));
+  CHECK(std::all_of(into.begin() + static_cast<std::ptrdiff_t>(small.size()), into.end(), [](std::byte b) { return b == std::byte{}; }));
+}
+
+TEST_CASE("a write in pieces of which one in the middle is refused says what stands before it") {
+  ServerConfig base;
+  base.frame_data = 256u << 10;
+  Service service(1, {{Role::data, "memory", {{"limit", "1MiB"}}}}, base);
+  auto client = service.client();
+  const auto bytes = noise(786'432, 1);
+  auto batch = client.batch();
+  batch.write("s", "o", 524'288, Bytes(bytes).subspan(524'288));  // has blocks for the third piece already
+  batch.write("s", "filler", 0, Bytes(bytes).first(327'680));
+  REQUIRE(batch.run());
+  REQUIRE(batch.failed() == 0);
+  batch.clear();
+  batch.write("s", "o", 0, bytes);
+  REQUIRE(batch.run());
+  CHECK(batch[0].status == Status::no_space);
+  CHECK(batch[0].value == 262'144);
+}
+
+TEST_CASE("a server that accepts and says nothing is named, with how long it had and what gives it longer") {
+  std::uint16_t port = 0;
+  const auto listener = tcp_listen({"127.0.0.1", 0}, port);
+  REQUIRE(listener);
+  Config config;
+  config.servers = {"127.0.0.1:" + std::to_string(port)};
+  config.connect_timeout_s = 0.05;
+  const auto client = Client::open(config);
+  ::close(*listener);
+  REQUIRE_FALSE(client);
+  CHECK(client.error().code == "store.timed_out");
+  CHECK(client.error().what.find("the server at " + config.servers[0] + " did not answer within ") != std::string::npos);
+  CHECK(client.error().what.find(" ms") != std::string::npos);
+  CHECK(client.error().hint.find("connect_timeout_s") != std::string::npos);
 }

@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <thread>
 
+#include "service.hpp"
 #include "store_faults.hpp"
 
 using namespace sonde::store;
@@ -286,3 +288,76 @@ TEST_CASE("posix: threads that write and remove one object never write into one 
 }
 
 TEST_CASE("posix: killed in the middle of stored batches, what was acknowledged is there") { check_kill(Role::data, "posix"); }
+
+namespace {
+
+/// Files of this process end at so many bytes while it lives: a full disk that needs no mount.
+struct FileLimit {
+  explicit FileLimit(rlim_t bytes) : before(signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &limit);
+    const rlimit less{bytes, limit.rlim_max};
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &less) == 0);
+  }
+  ~FileLimit() {
+    setrlimit(RLIMIT_FSIZE, &limit);
+    signal(SIGXFSZ, before);
+  }
+  FileLimit(const FileLimit&) = delete;
+  sighandler_t before;
+  rlimit limit{};
+};
+
+/// What a write says that stands, which is what a read finds from its offset on, also through a server that gets it in pieces.
+void tells_what_stands(const std::string& path, Status status, std::size_t first, std::size_t size) {
+  const auto bytes = test::noise(size, 3);
+  std::vector<std::byte> into(size);
+  for (const bool served : {false, true}) {
+    CAPTURE(served);
+    std::unique_ptr<test::Service> service;
+    Config config;
+    if (served) {
+      ServerConfig small;
+      small.frame_data = 256u << 10;
+      service = std::make_unique<test::Service>(1, std::vector<BackendSpec>{{Role::data, "posix", {{"path", path}}}}, small);
+      config = service->config;
+    } else {
+      config.embedded = {{Role::data, "posix", {{"path", path}}}};
+    }
+    auto client = Client::open(config);
+    REQUIRE(client);
+    auto batch = client->batch();
+    batch.write("s", "o", 0, Bytes(bytes).first(first));
+    batch.write("s", "o", first, Bytes(bytes).subspan(first));
+    REQUIRE(batch.run());
+    CHECK(batch[0].status == Status::ok);
+    CHECK(batch[0].value == first);
+    CHECK(batch[1].status == status);
+    const std::size_t stands = first + batch[1].value;
+    CHECK(stands < size);
+    batch.clear();
+    batch.status("s", "o");
+    batch.read("s", "o", 0, into);
+    REQUIRE(batch.run());
+    CHECK(batch[0].value == stands);
+    CHECK(batch[1].data.size() == stands);
+    CHECK(std::equal(batch[1].data.begin(), batch[1].data.end(), bytes.begin()));
+    batch.clear();
+    batch.remove_object("s", "o");
+    REQUIRE(batch.run());
+    CHECK(batch.failed() == 0);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("posix: a write that did not fit says how many bytes of it stand, on a full disk") {
+  const SmallDisk disk(2u << 20);
+  REQUIRE_OR_SKIP(disk.mounted);
+  tells_what_stands(disk.scratch / "in", Status::no_space, 300'001, 5'000'000);
+}
+
+TEST_CASE("posix: a write that did not fit says how many bytes of it stand, where files may not grow") {
+  const Scratch scratch;
+  const FileLimit limit(1'234'567);
+  tells_what_stands(scratch / "in", Status::too_large, 300'001, 5'000'000);
+}

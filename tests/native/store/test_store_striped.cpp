@@ -177,3 +177,70 @@ TEST_CASE("items: made once, opened by anyone, with metadata, listed and removed
   CHECK(Item::open(client, "runs", "42").error().code == "store.not_found");
   CHECK(Item::remove(client, "runs", "42").error().code == "store.not_found");
 }
+
+namespace {
+
+/// Keys on one server, bytes on another, of which one has so little room that a filler takes all of it.
+struct Mixed {
+  explicit Mixed(Role tight) : kv(1, {spec(Role::kv, tight)}), data(1, {spec(Role::data, tight)}), role(tight) {
+    config.servers = {kv.config.servers[0], data.config.servers[0]};
+  }
+  static BackendSpec spec(Role role, Role tight) { return {role, "memory", role == tight ? Settings{{"limit", "200B"}} : Settings{}}; }
+  Client client() {
+    auto c = Client::open(config);
+    REQUIRE(c);
+    return std::move(*c);
+  }
+  void fill(Client& client) {
+    Batch batch = client.batch();
+    batch.add({role == Role::kv ? Code::kv_put : Code::object_write, 0, "s", "filler", 0, 0, bytes_of(filler), {}});
+    REQUIRE(batch.run());
+    REQUIRE(batch.failed() == 0);
+  }
+  void empty(Client& client) {
+    Batch batch = client.batch();
+    batch.add({role == Role::kv ? Code::kv_remove : Code::object_remove, 0, "s", "filler", 0, 0, {}, {}});
+    REQUIRE(batch.run());
+    REQUIRE(batch.failed() == 0);
+  }
+
+  Service kv, data;
+  Role role;
+  Config config;
+  std::string filler = std::string(190, 'f');
+};
+
+}  // namespace
+
+TEST_CASE("items: what cannot be created whole is as if it had not been tried, and can be created when there is room") {
+  for (const Role tight : {Role::kv, Role::data}) {
+    CAPTURE(name_of(tight));
+    Mixed mixed(tight);
+    auto client = mixed.client();
+    mixed.fill(client);
+    CHECK(Item::create(client, "runs", "42", {}).error().code == "store.no_space");
+    CHECK(Item::open(client, "runs", "42").error().code == "store.not_found");
+    CHECK(Item::list(client, "runs")->empty());
+    mixed.empty(client);
+    const auto item = Item::create(client, "runs", "42", {});
+    REQUIRE_MESSAGE(item, item.error().what);
+    CHECK((*Item::open(client, "runs", "42")->data().status()).size == 0);
+    CHECK(Item::create(client, "runs", "42", {}).error().code == "store.exists");
+  }
+}
+
+TEST_CASE("items: names that a server would refuse are refused before anything is written") {
+  Service service(1);
+  auto client = service.client();
+  const std::string_view nul("a\0b", 3);
+  const std::string long_name(440, 'n');
+  CHECK(Item::create(client, "runs", nul, {}).error().code == "store.bad_name");
+  CHECK(Item::create(client, nul, "42", {}).error().code == "store.bad_name");
+  CHECK(Item::create(client, "runs", nul, {}).error().what.find("byte 1 of the name of the item is NUL") != std::string::npos);
+  CHECK(Item::create(client, "runs", long_name, {}).error().code == "store.too_large");
+  CHECK(Item::create(client, "runs", "42", {}, {{"large", std::string(limit::value_bytes, 'm')}}).error().code == "store.too_large");
+  unsigned seen = 0;
+  REQUIRE(client.scan("sonde.items", "", true, [&](auto, auto) { return ++seen; }));
+  REQUIRE(client.list("sonde.items", "", [&](auto) { return ++seen; }));
+  CHECK(seen == 0);
+}

@@ -20,6 +20,7 @@
 #include <rocksdb/db.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/options.h>
+#include <rocksdb/snapshot.h>
 #include <rocksdb/table.h>
 #include <rocksdb/utilities/write_batch_with_index.h>
 
@@ -27,6 +28,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 
 #include "core/units.hpp"
@@ -81,8 +83,8 @@ class Rocksdb final : public Backend {
       beside.lock();
 
     rocksdb::ReadOptions options;
-    const rocksdb::Snapshot* snapshot = reads && ops.size() > 1 ? db_->GetSnapshot() : nullptr;
-    options.snapshot = snapshot;
+    std::optional<rocksdb::ManagedSnapshot> snapshot;
+    if (reads && ops.size() > 1) options.snapshot = snapshot.emplace(db_.get()).snapshot();
     if (!writes) {
       for (std::size_t k = 0; k < ops.size(); ++k) {
         outcomes[k] = read(ops[k], options, nullptr, arena);
@@ -102,7 +104,6 @@ class Rocksdb final : public Backend {
       }
       write(ops, outcomes, batch);
     }
-    if (snapshot) db_->ReleaseSnapshot(snapshot);
   }
 
   Result<void> sync(bool) override {

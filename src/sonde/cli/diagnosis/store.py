@@ -47,6 +47,10 @@ def store(here: Here) -> Answer:
     text = f"a key and an object come back; keeps data with {', '.join(kept) or 'memory only'}"
     if auth := [name for name in has["auth"] if name != "none"]:
         text += f"; lets in by {', '.join(auth)}"
+    if broken := has.get("broken_modules", ()):
+        text += "".join(f"; {one['what']}" for one in broken)
+        advice = "; ".join(dict.fromkeys(one["hint"] for one in broken))
+        return Answer(text, POOR, values, needs, advice)
     return Answer(text, GOOD, values, needs)
 
 
