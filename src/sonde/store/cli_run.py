@@ -209,9 +209,8 @@ def run(
         hopeless=tuple(hopeless),
     )
     out = output_path("store", output)
-    auth = ("--auth", "token", "--token-file", str(token_file)) if token_file else ()
     request = runs.Request(
-        plan, out, ("sonde", *sys.argv[1:]), all_of_it, began, tuple(addresses), auth, timeout_s
+        plan, out, ("sonde", *sys.argv[1:]), all_of_it, began, tuple(addresses), token_file, timeout_s
     )
     gone = replaced(out)
     if dry_run:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,6 +30,9 @@ from sonde.store.schema import BURST, SCHEMA
 PROBE = "sonde-storebench"
 START_S, STOP_S = 20.0, 5.0
 ASK_S = 2.0
+# Servers are asked whether they are there when no sample came for QUIET_S, and again LOOK_S later; one that says
+# nothing for SILENT_S is taken for stopped, and at once when the budget was over LATE_S ago.
+QUIET_S, LOOK_S, SILENT_S, LATE_S = 3.0, 1.0, 10.0, 1.0
 MOST_FAILED = 8  # cases that are named when they fail; more are counted
 # What --backend means: what keeps objects, keys and tables. Keys and rows that nobody keeps could not be found, so with
 # `null` they are kept in memory; rows by SQLite, as everywhere.
@@ -71,14 +75,32 @@ def backends_of(name: str, there: Mapping[str, Sequence[str]]) -> dict[str, str]
 
 def roles_of(addresses: Sequence[str], token_file: Path | None) -> set[str] | None:
     """The roles that running servers have among them; None where they cannot be asked: the probe will say why."""
+    try:
+        return _asked(addresses, token_file)
+    except SondeError:
+        return None
+
+
+def _answers(address: str, token_file: Path | None) -> bool:
+    """Whether a server says something within ASK_S, be it that it lets nobody in."""
+    from sonde.store.errors import TimedOut, Unreachable
+
+    try:
+        _asked((address,), token_file)
+    except (TimedOut, Unreachable):
+        return False
+    except SondeError:
+        return True
+    return True
+
+
+def _asked(addresses: Sequence[str], token_file: Path | None) -> set[str]:
+    """The roles that running servers have among them. Raises SondeError: one cannot be asked."""
     from sonde.store.client import connect
 
     options: dict[str, Any] = {"auth": "token", "token_file": str(token_file)} if token_file else {}
-    try:
-        with connect(*addresses, connect_timeout_s=ASK_S, timeout_s=ASK_S, **options) as client:
-            return {role for server in client.status() for role in server.roles}
-    except SondeError:
-        return None
+    with connect(*addresses, connect_timeout_s=ASK_S, timeout_s=ASK_S, **options) as client:
+        return {role for server in client.status() for role in server.roles}
 
 
 def runnable(cases: Sequence[Case], roles: Collection[str] | None) -> tuple[list[Case], list[Warning], str]:
@@ -123,13 +145,15 @@ def runnable(cases: Sequence[Case], roles: Collection[str] | None) -> tuple[list
 class Servers:
     """Servers on loopback that live as long as a run. died: called once, from another thread, when one ends by itself.
 
-    backends: as BACKENDS, {} stands for a folder of the server's own, which goes with it.
+    backends: as BACKENDS, {} stands for a folder of the server's own, which goes with it. silent: addresses of those
+    that do not answer any more; nobody waits for them to end.
     """
 
     count: int
     backends: Mapping[str, str]
     died: Callable[[SondeError], None]
     addresses: list[str] = field(default_factory=list)
+    silent: set[str] = field(default_factory=set)
     _children: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _folders: list[Path] = field(default_factory=list)
     _ending: threading.Event = field(default_factory=threading.Event)
@@ -153,6 +177,9 @@ class Servers:
     def stop(self) -> None:
         """Ends them all, in order where they let us, and removes their folders. Safe to call twice."""
         self._ending.set()
+        for child, address in zip(self._children, self.addresses, strict=False):
+            if address in self.silent:
+                child.kill()
         for child in self._children:
             assert child.stdin is not None
             with suppress(OSError):
@@ -262,9 +289,12 @@ class Listener(session.Listener):
         super().__init__(progress)
         self.died: SondeError | None = None
         self.failed = 0
+        self.began = self.alive = time.monotonic()
+        self._samples = 0
         self.servers, self.hoped = tuple(servers), set(variants)
 
     def take(self, event: Event) -> None:
+        self._note(event)
         if event["event"] == "warning" and event.get("code") == "store.case_failed":
             self.failed += 1
             if self.failed > MOST_FAILED:
@@ -288,21 +318,91 @@ class Listener(session.Listener):
             "store.unreachable", f"no variant reached the {servers}: {why}", str(event["hint"])
         )
 
+    def _note(self, event: Event) -> None:
+        """Keeps when a server last did something: a case that failed, or no more samples than before, is no sign."""
+        match event["event"]:
+            case "start":
+                self.began = self.alive = time.monotonic()
+            case "progress":
+                if (samples := event["samples"]) > self._samples or not samples:
+                    self.alive = time.monotonic()
+                self._samples = samples
+            case "variant":
+                self.alive = time.monotonic()
+
     def lost(self, error: SondeError) -> None:
         """Takes the death of a server: the probe is asked to end."""
         self.died = error
+        self.stop()
+
+    def silenced(self, servers: Sequence[str]) -> None:
+        """Takes that servers answer no more. The probe, which waits for them, is ended: what it had written stays."""
+        after, since = self.alive - self.began, time.monotonic() - self.alive
+        many = len(servers) > 1
+        error = EnvironmentFailure(
+            "store.server_silent",
+            f"server{'s' * many} {', '.join(servers)} stopped answering after {after:.0f} s, and "
+            f"{'have' if many else 'has'} said nothing for {since:.0f} s",
+            "see there whether it is stopped ('ps' shows T), or its host is overloaded or gone; then run it again",
+        )
+        self.warn("server_silent", error.what, error.hint)
+        self.lost(error)
         self.stop()
 
     def stop_reason(self, ending: Any) -> str:
         return "failed" if self.died is not None else super().stop_reason(ending)
 
 
+@contextmanager
+def watched(
+    listener: Listener, answers: Callable[[str], bool], servers: Servers, end_s: float
+) -> Iterator[None]:
+    """Looks after servers while they are measured: without answers, a probe would wait for each of its cells in turn.
+
+    answers: whether a server at an address does. servers: their addresses; those that do not answer are told to it, and
+    to the listener. end_s: when the budget ends, on time.monotonic.
+    """
+    over = threading.Event()
+
+    def look() -> None:
+        since: dict[str, float] = {}
+        while not over.wait(min(LOOK_S, QUIET_S)):
+            if (
+                time.monotonic() - listener.alive < QUIET_S
+                or listener.interrupted
+                or listener.died is not None
+            ):
+                since.clear()
+                continue
+            for address in servers.addresses:
+                asked = time.monotonic()
+                if answers(address):
+                    since.pop(address, None)
+                else:
+                    since.setdefault(address, asked)
+            now = time.monotonic()
+            patience_s = SILENT_S if now < end_s + LATE_S else 0.0
+            gone = [address for address, asked in since.items() if now - asked >= patience_s]
+            if gone and now - listener.alive >= QUIET_S and not over.is_set():
+                servers.silent.update(gone)
+                listener.silenced(gone)
+                return
+
+    watcher = threading.Thread(target=look, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
 @dataclass(frozen=True)
 class Request:
     """What is to be measured, with what, into which dataset.
 
-    servers: HOST:PORT of servers that run already; () starts `plan.servers` here. auth: words for the probe.
-    command: what the user typed. budget_s: time for all of it since `began` (time.monotonic).
+    servers: HOST:PORT of servers that run already; () starts `plan.servers` here.
+    token_file: their secret. command: what the user typed. budget_s: time for all of it since `began` (time.monotonic).
     """
 
     plan: Plan
@@ -311,8 +411,13 @@ class Request:
     budget_s: float
     began: float
     servers: tuple[str, ...] = ()
-    auth: tuple[str, ...] = ()
+    token_file: Path | None = None
     timeout_s: float = 60.0
+
+    @property
+    def auth(self) -> tuple[str, ...]:
+        """Words for the probe."""
+        return ("--auth", "token", "--token-file", str(self.token_file)) if self.token_file else ()
 
     def left_s(self) -> float:
         """Time that measuring may take from now on."""
@@ -332,19 +437,28 @@ def measure(request: Request, progress: Progress) -> Measured:
     Raises
     ------
     As `session.run`; EnvironmentFailure  store.server_died before there was a sample, store.unreachable: no variant
-    but raw limits reached a server that was named, and nothing is left.
+    but raw limits reached a server that was named, and nothing is left; store.server_silent: one answers no more, and
+    nothing was measured before.
     """
     plan = request.plan
     stored = [variant.name for variant in plan.variants if variant.style != "raw"]
     listener = Listener(progress, request.servers, stored)
-    own = Servers(plan.servers, plan.backends, listener.lost)
+    own = Servers(plan.servers, plan.backends, listener.lost, list(request.servers))
+
+    @contextmanager
+    def beside(run_dir: Path) -> Iterator[None]:
+        answers = partial(_answers, token_file=request.token_file)
+        with (
+            nullcontext() if request.servers else own.working(run_dir),
+            watched(listener, answers, own, request.began + request.budget_s),
+        ):
+            yield
+
     job = Job(
         schema=SCHEMA,
         start=prepare_alone("store", PROBE),
         ntasks=1,
-        words=lambda folder, time_s: plan.argv(
-            folder, time_s, request.servers or own.addresses, request.auth
-        ),
+        words=lambda folder, time_s: plan.argv(folder, time_s, own.addresses, request.auth),
         plan=plan.document(),
         out=request.out,
         command=request.command,
@@ -353,7 +467,7 @@ def measure(request: Request, progress: Progress) -> Measured:
         timeout_s=request.timeout_s,
         attrs=plan.labels() | ({"server": ", ".join(request.servers)} if request.servers else {}),
         warnings=plan.warnings(),
-        beside=nullcontext if request.servers else own.working,
+        beside=beside,
     )
     try:
         measured = session.run(job, listener)
