@@ -179,7 +179,7 @@ def run(
     if addresses and not variants and not all(map(_on_loopback, addresses)):
         # The raw limit is measured within this machine; of a way to another one it says nothing.
         chosen = tuple(variant for variant in chosen if variant.style != "raw")
-    backends = {} if addresses else runs.backends_of(backend, there)
+    backends = {} if addresses else runs.backends_of(backend, there, safety)
     cases, left = cases_of(ops, sizes, batches, depths)
     cases, lacking, hdf5 = runs.runnable(
         cases, runs.roles_of(addresses, token_file) if addresses else backends

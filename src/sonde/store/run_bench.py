@@ -48,13 +48,14 @@ BACKENDS = {
 }
 
 
-def backends_of(name: str, there: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def backends_of(name: str, there: Mapping[str, Sequence[str]], safety: str = "network") -> dict[str, str]:
     """What a server is to keep things in, by role. there: backends by role, of `run.has`. A role whose backend this
     build lacks is left out where it is that of tables.
 
     Raises
     ------
-    UsageError  store.unknown_backend: it is no name, or not in this build.
+    UsageError  store.unknown_backend: it is no name, or not in this build; store.bad_safety: nothing it keeps is as
+    safe as that.
     """
     if name not in BACKENDS:
         raise UsageError(
@@ -63,7 +64,16 @@ def backends_of(name: str, there: Mapping[str, Sequence[str]]) -> dict[str, str]
             "leave --backend out for null, which shows transports alone",
         )
     wanted = BACKENDS[name]
-    lacking = [role for role, text in wanted.items() if text.partition(",")[0] not in there.get(role, ())]
+    if safety == "storage" and not _durable(name):
+        able = [other for other in BACKENDS if _durable(other) and not _lacking(other, there)]
+        raise UsageError(
+            "store.bad_safety",
+            f"--backend {name} keeps nothing on stable storage, and --safety storage promises that",
+            f"add --backend {' or '.join(able)}, or leave --safety out"
+            if able
+            else "leave --safety out: 'sonde doctor' says what to install for backends that keep things on disk",
+        )
+    lacking = _lacking(name, there)
     if needed := [wanted[role].partition(",")[0] for role in lacking if role != "db"]:
         raise UsageError(
             "store.unknown_backend",
@@ -71,6 +81,17 @@ def backends_of(name: str, there: Mapping[str, Sequence[str]]) -> dict[str, str]
             "'sonde doctor' says what to install; --backend memory needs nothing",
         )
     return {role: text for role, text in wanted.items() if role not in lacking}
+
+
+def _durable(name: str) -> bool:
+    return "{}" in BACKENDS[name]["data"]
+
+
+def _lacking(name: str, there: Mapping[str, Sequence[str]]) -> list[str]:
+    """The roles whose backend this build has not."""
+    return [
+        role for role, text in BACKENDS[name].items() if text.partition(",")[0] not in there.get(role, ())
+    ]
 
 
 def roles_of(addresses: Sequence[str], token_file: Path | None) -> set[str] | None:

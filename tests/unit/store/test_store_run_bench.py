@@ -69,6 +69,18 @@ class TestBackends:
         assert told.value.code == "store.unknown_backend"
 
 
+    @pytest.mark.parametrize("name", ["null", "memory"])
+    def test_what_is_on_no_disk_is_not_promised_to_be(self, name):
+        with pytest.raises(UsageError, match=f"--backend {name} keeps nothing on stable storage") as told:
+            backends_of(name, HAS, "storage")
+        assert told.value.code == "store.bad_safety"
+        assert told.value.hint == "add --backend posix+lmdb, or leave --safety out"
+        with pytest.raises(UsageError) as told:
+            backends_of(name, {"data": ["null"], "kv": ["memory"]}, "storage")
+        assert "sonde doctor" in told.value.hint
+        assert backends_of("posix+lmdb", HAS, "storage")["data"].startswith("posix")
+
+
 class TestRunnable:
     CASES = (Case("object", "write", 64), Case("db", "query", 64), Case("dataset", "read", 64))
     ALL = ("data", "kv", "db")
