@@ -69,6 +69,7 @@ _USAGE = (
     "no_backend",
     "not_loopback",
     "not_started",
+    "other_servers",
     "started",
     "too_large",
     "unknown_backend",
