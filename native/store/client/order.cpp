@@ -7,7 +7,7 @@ namespace sonde::store {
 
 namespace {
 
-/// The servers of a list that may have a role: "kv@n1:5440" has kv only, "n1:5440" may have any.
+/// The servers of a list that may have a role: "data+kv@n1:5440" has these only, "n1:5440" may have any.
 std::vector<std::string_view> with_role(std::string_view list, Role role) {
   std::vector<std::string_view> out;
   while (!list.empty()) {
@@ -16,7 +16,8 @@ std::vector<std::string_view> with_role(std::string_view list, Role role) {
     list.remove_prefix(std::min(end + 1, list.size()));
     const std::size_t at = word.find('@');
     const std::string_view address = at == std::string_view::npos ? word : word.substr(at + 1);
-    if ((at == std::string_view::npos || word.substr(0, at) == name_of(role)) && std::find(out.begin(), out.end(), address) == out.end()) out.push_back(address);
+    const std::string roles = at == std::string_view::npos ? std::string(name_of(role)) : std::string(word.substr(0, at));
+    if (('+' + roles + '+').find('+' + std::string(name_of(role)) + '+') != std::string::npos && std::find(out.begin(), out.end(), address) == out.end()) out.push_back(address);
   }
   return out;
 }

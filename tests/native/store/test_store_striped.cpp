@@ -185,6 +185,7 @@ TEST_CASE("another order of servers is told from another name of the same") {
   CHECK_FALSE(other_order("a:1,b:2", "a:1,b:2"));
   CHECK_FALSE(other_order("a:1,b:2", "10.0.0.1:1,10.0.0.2:2"));
   CHECK_FALSE(other_order("kv@a:1,data@b:2", "data@b:2,kv@a:1"));  // each alone in its role
+  CHECK(other_order("data+kv@a:1,data@b:2", "data@b:2,data+kv@a:1"));
   CHECK(other_order("kv@a:1,data@b:2,c:3", "data@c:3,kv@a:1,b:2"));
   CHECK_FALSE(other_order("", "a:1"));
 }
