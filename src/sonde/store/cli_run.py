@@ -171,8 +171,10 @@ def run(
     from sonde.core.rules import rule_with
     from sonde.store import run_bench as runs
     from sonde.store.plan import Plan, cases_of, choose_variants, fitting, measuring_s, without_hopeless
-    from sonde.store.run import has
+    from sonde.store.run import check_address, has
 
+    for address in addresses:
+        check_address(address)
     there = has()
     chosen = choose_variants(variants, there.get("transports", ()))
     notes: list[Warning] = []

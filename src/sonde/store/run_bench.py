@@ -65,7 +65,7 @@ def backends_of(name: str, there: Mapping[str, Sequence[str]], safety: str = "ne
         )
     wanted = BACKENDS[name]
     if safety == "storage" and not _durable(name):
-        able = [other for other in BACKENDS if _durable(other) and not _lacking(other, there)]
+        able = [other for other in BACKENDS if _durable(other) and not {*_lacking(other, there)} - {"db"}]
         raise UsageError(
             "store.bad_safety",
             f"--backend {name} keeps nothing on stable storage, and --safety storage promises that",
