@@ -436,7 +436,7 @@ def test_a_token_lets_in_who_has_it(sonde):
     sonde("store", "token", "right").expect(0)
     sonde("store", "token", "wrong").expect(0)
     assert (sonde.cwd / "right").stat().st_mode & 0o777 == 0o600
-    again = sonde("store", "token", "right").expect(2)
+    again = sonde("store", "token", "right").expect(3)
     assert "--force replaces it" in again.said
     with serving(sonde, "--memory", "--auth", "token", "--token-file", "right") as running:
         server = ("--server", running.address)
