@@ -319,12 +319,14 @@ std::shared_ptr<Container> Container::open(std::shared_ptr<Service> service, con
   batch.get(*space, file_key());
   run(batch, "opening '" + name + "'");
   need(batch[0], "opening '" + name + "'");
-  const auto order = found_anywhere(service->client, *space, order_key());
-  if (!order) {
-    fail(order.error(), "opening '" + name + "'");
-  }
-  if (*order && other_order(**order, order_of(service->client))) {
-    fail(wrong_order(service->client, "the file", **order), "opening '" + name + "'");
+  if (service->client.config().servers.size() > 1) {
+    const auto order = found_anywhere(service->client, *space, order_key());
+    if (!order) {
+      fail(order.error(), "opening '" + name + "'");
+    }
+    if (*order && other_order(**order, order_of(service->client))) {
+      fail(wrong_order(service->client, "the file", **order), "opening '" + name + "'");
+    }
   }
   if (batch[0].status == Status::not_found) {
     fail(Why::io, "'" + name + "' is not whole: its first record is missing; hint: do the servers have the same order as when it was written?");
