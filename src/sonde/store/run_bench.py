@@ -311,6 +311,9 @@ class Listener(session.Listener):
         self.died: SondeError | None = None
         self.failed = 0
         self.began = self.alive = time.monotonic()
+        self.in_doubt = (
+            False  # a case has failed, and no server has answered since: samples may be those of raw limits
+        )
         self._samples = 0
         self.servers, self.hoped = tuple(servers), set(variants)
 
@@ -341,6 +344,10 @@ class Listener(session.Listener):
 
     def _note(self, event: Event) -> None:
         """Keeps when a server last did something: a case that failed, or no more samples than before, is no sign."""
+        if event["event"] == "warning" and event.get("code") == "store.case_failed":
+            self.in_doubt = True
+        if self.in_doubt:
+            return
         match event["event"]:
             case "start":
                 self.began = self.alive = time.monotonic()
@@ -388,11 +395,8 @@ def watched(
     def look() -> None:
         since: dict[str, float] = {}
         while not over.wait(min(LOOK_S, QUIET_S)):
-            if (
-                time.monotonic() - listener.alive < QUIET_S
-                or listener.interrupted
-                or listener.died is not None
-            ):
+            quiet = listener.in_doubt or time.monotonic() - listener.alive >= QUIET_S
+            if not quiet or listener.interrupted or listener.died is not None:
                 since.clear()
                 continue
             for address in servers.addresses:
@@ -401,10 +405,13 @@ def watched(
                     since.pop(address, None)
                 else:
                     since.setdefault(address, asked)
+            if not since:
+                listener.in_doubt = False
+                continue
             now = time.monotonic()
             patience_s = SILENT_S if now < end_s + LATE_S else 0.0
             gone = [address for address, asked in since.items() if now - asked >= patience_s]
-            if gone and now - listener.alive >= QUIET_S and not over.is_set():
+            if gone and (listener.in_doubt or now - listener.alive >= QUIET_S) and not over.is_set():
                 servers.silent.update(gone)
                 listener.silenced(gone)
                 return

@@ -68,7 +68,6 @@ class TestBackends:
             backends_of("posix+rocksdb", HAS)
         assert told.value.code == "store.unknown_backend"
 
-
     @pytest.mark.parametrize("name", ["null", "memory"])
     def test_what_is_on_no_disk_is_not_promised_to_be(self, name):
         with pytest.raises(UsageError, match=f"--backend {name} keeps nothing on stable storage") as told:
@@ -304,10 +303,21 @@ class TestWatched:
         listener = Listener(NullProgress())
         listener.take(self.progress(5))
         listener.alive = 0.0
-        listener.take({"event": "warning", "code": "store.case_failed", "evidence": "e", "hint": "h"})
         listener.take(self.progress(5))
         assert listener.alive == 0.0
         listener.take(self.progress(6))
+        assert listener.alive > 0.0
+
+    def test_behind_a_case_that_failed_samples_are_none_until_a_server_has_answered(self):
+        """Those of raw limits need no server."""
+        listener, servers = Listener(NullProgress()), Servers(0, {}, print, ["n1:1"])
+        listener.take({"event": "warning", "code": "store.case_failed", "evidence": "e", "hint": "h"})
+        listener.alive = 0.0
+        listener.take(self.progress(7))
+        assert listener.alive == 0.0
+        with watched(listener, lambda _: True, servers, time.monotonic() + 1000):
+            assert wait_for(lambda: not listener.in_doubt)
+        listener.take(self.progress(8))
         assert listener.alive > 0.0
 
 
