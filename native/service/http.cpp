@@ -135,7 +135,7 @@ Result<std::unique_ptr<Http>> Http::start(const HttpConfig& config, std::functio
   in6_addr six{};
   in_addr four{};
   const bool is_six = ::inet_pton(AF_INET6, config.host.c_str(), &six) == 1, is_four = ::inet_pton(AF_INET, config.host.c_str(), &four) == 1;
-  if (!is_six && !is_four) return Error{"service.cannot_listen", "'" + config.host + "' is no address", "give an address, as 127.0.0.1 or ::1"};
+  if (!is_six && !is_four) return Error{"service.bad_address", "'" + config.host + "' is no address", "give an address, as 127.0.0.1 or ::1"};
   const bool loopback = is_six ? IN6_IS_ADDR_LOOPBACK(&six) : ntohl(four.s_addr) >> 24 == 127;
   if (!loopback && config.token.empty())
     return Error{"service.not_loopback", "metrics on " + config.host + " would be open to everyone who reaches it", "listen on 127.0.0.1, or give a token that scrapers must send"};

@@ -20,7 +20,7 @@ struct HttpConfig {
 class Http {
  public:
   /// `metrics` gives the OpenMetrics text; called by the serving thread. Who does not ask for that format gets Prometheus' older
-  /// one, made of it. Errors: service.cannot_listen, service.not_loopback.
+  /// one, made of it. Errors: service.bad_address, service.cannot_listen, service.not_loopback.
   static Result<std::unique_ptr<Http>> start(const HttpConfig& config, std::function<std::string()> metrics);
   ~Http();
   std::uint16_t port() const;

@@ -101,7 +101,7 @@ class Item {
   /// Errors: store.exists, store.bad_distribution, store.bad_name (a NUL), store.too_large.
   static Result<Item> create(Client& client, std::string_view collection, std::string_view name, const Distribution& distribution,
                              Metadata metadata = {}, Safety safety = Safety::network);
-  /// Error: store.not_found.
+  /// Errors: store.not_found; store.other_servers, the client names other servers than whoever made it, or in another order.
   static Result<Item> open(Client& client, std::string_view collection, std::string_view name);
   /// Names of a collection, in byte order.
   static Result<std::vector<std::string>> list(Client& client, std::string_view collection, std::string_view prefix = {});
@@ -123,6 +123,7 @@ class Item {
   Striped data_;
   Metadata metadata_;
   std::int64_t created_ns_ = 0;
+  std::string order_;     ///< of the servers when it was made, as order_of() has it
 };
 
 }  // namespace sonde::store

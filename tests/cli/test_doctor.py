@@ -497,6 +497,24 @@ def test_modules_of_a_store_that_do_not_load_are_named(tree, monkeypatch):
     assert answer.advice == "build it again"
 
 
+def test_a_munged_that_does_not_answer_lets_nobody_in(tree, monkeypatch):
+    pytest.importorskip("sonde._store", reason="the store is not built")
+    has = {"data": ["posix"], "kv": ["lmdb"], "db": ["sqlite"], "transports": ["tcp", "ofi-msg"]}
+    monkeypatch.setattr(run, "program", lambda: Path("/opt/sonde-stored"))
+    monkeypatch.setattr(run, "has", lambda: has | {"auth": ["none", "token", "munge"]})
+    monkeypatch.setenv("SONDE_MUNGE_SOCKET", "/nowhere/munge.socket")
+    answer = store.store(tree())
+    assert answer.text.endswith("munged does not answer; lets in by token")
+    assert answer.values["munge_works"] is False
+    (need,) = [need for need in answer.needs if "MUNGE" in need.what]
+    assert need.install.startswith("systemctl start munge")
+    assert "/nowhere/munge.socket" in need.install
+    monkeypatch.setattr("sonde._store.try_munge", lambda: None)
+    answer = store.store(tree())
+    assert answer.text.endswith("; lets in by token, munge")
+    assert answer.values["munge_works"] is True
+
+
 def test_a_store_that_does_not_start_does_not_work(tree, monkeypatch):
     def broken():
         raise EnvironmentFailure("store.broken", "sonde-stored does not start: no such library")

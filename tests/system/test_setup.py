@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -218,6 +220,21 @@ def test_apt_is_asked_without_daemons_or_questions(checkout: Path, bare: Path, t
     assert any(" update" in call for call in calls[1:])
 
 
+def test_a_step_that_takes_minutes_says_that_it_has_begun(checkout: Path, bare: Path, tmp_path: Path) -> None:
+    program(bare / "apt-get", APT)
+    program(bare / "id", "echo 0")
+    env = {**os.environ, "OS_RELEASE": distribution(tmp_path, "ID=debian")}
+    begun = re.compile(r"^  system packages  installing \d+ …$", re.MULTILINE)
+    assert begun.search(set_up(checkout, **env).stdout)
+    ours, theirs = pty.openpty()  # where the step's own line shows it
+    subprocess.run([checkout / "deploy/setup"], env=env, stdin=subprocess.DEVNULL, stdout=theirs, check=False)
+    os.close(theirs)
+    shown = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    assert "  system packages  …" in shown
+    assert "installing" not in shown
+
+
 def test_a_user_without_sudo_is_told_what_to_type(checkout: Path, bare: Path, tmp_path: Path) -> None:
     program(bare / "apt-get", APT)
     program(bare / "id", "echo 1000")
@@ -284,7 +301,7 @@ def _ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     )
     ran = set_up(top, PYTHON=sys.executable)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "native build" in ran.stdout
+    assert "  native build     compiling; build/setup.log tells how far it is …\n" in ran.stdout
     assert "SONDE_NET             off (asked)" in ran.stdout
     yield top
     shutil.rmtree(folder)

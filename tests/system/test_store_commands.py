@@ -137,8 +137,8 @@ def connected(*services: Service, **options):
     [
         (("put", "kv:s", "f"), 2, "names a space only"),
         (("put", "kvv:s/k", "f"), 2, "nearest: kv"),
-        (("put", "kv:s/k", "nofile"), 2, "nofile cannot be read: no such file"),
-        (("put", "kv:s/k", "."), 2, "is a directory"),
+        (("put", "kv:s/k", "nofile"), 3, "nofile cannot be read: no such file"),
+        (("put", "kv:s/k", "."), 3, "is a directory"),
         (("put", "kv:s/%4", "f"), 2, "'%' without two hexadecimal digits"),
         (("put", "kv:s/" + "k" * 441, "f"), 2, "docs/reference/store.md"),
         (("put", "kv:s/k", "f", "--safety", "disk"), 2, "allowed: network, storage"),
@@ -177,7 +177,7 @@ def connected(*services: Service, **options):
         (("serve", "--memory", "--auth", "munge", "--user", "nobody-of-that-name"), 2, "there is no user"),
         (("serve", "--memory", "--user", "root"), 2, "--auth munge"),
         (("serve", "--memory", "--module", "./none.so"), 3, "none.so"),
-        (("serve", "--memory", "--metrics", "0.0.0.0:0"), 3, "token"),
+        (("serve", "--memory", "--metrics", "0.0.0.0:0"), 2, "token"),
         (("serve", "--path", "no/such/folder"), 3, "no such folder"),
         (("serve", "--memory", "--thread", "2"), 2, "nearest: --threads"),
     ],
@@ -451,7 +451,7 @@ def test_a_token_lets_in_who_has_it(sonde):
     sonde("store", "token", "right").expect(0)
     sonde("store", "token", "wrong").expect(0)
     assert (sonde.cwd / "right").stat().st_mode & 0o777 == 0o600
-    again = sonde("store", "token", "right").expect(2)
+    again = sonde("store", "token", "right").expect(3)
     assert "--force replaces it" in again.said
     with serving(sonde, "--memory", "--auth", "token", "--token-file", "right") as running:
         server = ("--server", running.address)

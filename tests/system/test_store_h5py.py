@@ -11,9 +11,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+from sonde_shell import PROGRAM
 
 from sonde.core.launch import libexec
 
@@ -103,6 +105,14 @@ def run(settings: str | None, *args: str | Path, check: bool = True) -> subproce
     return done
 
 
+def sonde(*words: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """`sonde store WORDS`."""
+    env = environment(None) | env
+    return subprocess.run(
+        [PROGRAM, "store", *words], env=env, capture_output=True, text=True, timeout=240, check=False
+    )
+
+
 def code(settings: str | None, text: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     return run(settings, "-c", "import h5py, sys, os\nimport numpy as np\n" + text, check=check)
 
@@ -190,6 +200,51 @@ with h5py.File(name, "r") as f:
         "r+ ['a']", "r ['a', 'r+']", "w []", "r ['w']",
     ]  # fmt: skip
     assert told[10:] == ["True"] * 4
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[list[str]]:
+    """The addresses of two servers."""
+    if not (libexec() / "sonde-stored").exists():
+        pytest.skip("sonde-stored was not built")
+    servers = [Server(tmp_path / f"server{k}") for k in range(2)]
+    yield [server.address for server in servers]
+    for server in servers:
+        server.kill()
+
+
+def test_files_are_listed_and_removed_from_the_command_line(two: list[str], tmp_path: Path) -> None:
+    store = partial(sonde, SONDE_STORE_SERVERS=",".join(two))
+    settings = f"servers={','.join(two)};stripe=64KiB"
+    first, other = tmp_path / "first.h5", tmp_path / "other.h5"
+    make = "f['x'] = np.arange(100000.); f['small'] = 1; f.close()"
+    for path in (first, other):
+        code(settings, f"f = h5py.File({str(path)!r}, 'w'); {make}")
+    rows = [line.split() for line in store("ls", f"hdf5:{tmp_path}/", "--long").stdout.splitlines()]
+    assert [row[-1] for row in rows] == [f"hdf5:{first}", f"hdf5:{other}"]
+    assert all(800_000 < int(row[0]) < 900_000 for row in rows)
+    space = json.loads(store("stat", f"hdf5:{first}", "--json").stdout)["space"]
+    assert store("ls", f"object:{space}").stdout
+    assert store("rm", f"hdf5:{first}").returncode == 0
+    assert store("ls", "hdf5:").stdout == f"hdf5:{other}\n"
+    assert store("ls", f"object:{space}").stdout == store("ls", f"kv:{space}").stdout == ""
+    read = "print(h5py.File({!r}, 'r')['x'][:].sum())"
+    assert code(settings, read.format(str(other))).stdout == "4999950000.0\n"
+    assert "FileNotFoundError" in code(settings, read.format(str(first)), check=False).stderr
+
+
+def test_a_file_is_refused_to_who_names_its_servers_in_another_order(two: list[str], tmp_path: Path) -> None:
+    there, back = (",".join(order) for order in (two, two[::-1]))
+    for number in range(4):  # wherever their names put them
+        path = str(tmp_path / f"{number}.h5")
+        code(f"servers={there}", f"f = h5py.File({path!r}, 'w'); f['x'] = np.arange(1000000); f.close()")
+        for mode in ("r", "r+", "w"):
+            told = code(f"servers={back}", f"h5py.File({path!r}, {mode!r})", check=False)
+            assert told.returncode == 1
+            assert (
+                f"stored on the servers {', '.join(two)}, and named are {', '.join(two[::-1])}" in told.stderr
+            )
+        assert code(f"servers={there}", f"print(h5py.File({path!r})['x'][-1])").stdout == "999999\n"
 
 
 @pytest.mark.parametrize(

@@ -470,6 +470,31 @@ class TestEndings:
             assert int(tree["raw"]["n"].sum()) > 200
         assert sonde.left() == []
 
+    @pytest.mark.parametrize("named", [True, False])
+    def test_a_server_that_is_stopped_ends_the_run_and_is_named(self, sonde, named):
+        """It answers nothing and refuses nothing, as one whose host hangs."""
+        with stored(sonde, "data=memory", "kv=memory") as (child, listen):
+            where = ("--server", listen) if named else ()
+            process = sonde.start("store", "run", *ENDLESS, *where, "-o", "a.nc", "--json")
+            under_way(sonde)
+            (server,) = [child.pid] if named else [pid for pid in servers(sonde) if pid != child.pid]
+            os.kill(server, signal.SIGSTOP)
+            try:
+                ran = finish(process).expect(3)
+            finally:
+                if named:
+                    os.kill(server, signal.SIGCONT)
+        error = json.loads(ran.out)["error"]
+        assert error["code"] == "store.server_silent"
+        assert f"server {listen if named else '127.0.0.1:'}" in error["what"]
+        assert "stopped answering after" in error["what"]
+        assert "a.nc" in error["hint"]
+        with library.open(sonde.cwd / "a.nc") as tree:
+            assert tree.attrs["stop_reason"] == "failed"
+            assert int(tree["raw"]["n"].sum()) > 200
+            assert "store.server_silent" in tree["warnings"].to_dataset()["code"].values
+        assert sonde.left() == []
+
     def test_a_probe_that_is_killed_leaves_its_samples_and_no_server(self, sonde):
         process = sonde.start("store", "run", *ENDLESS, "-o", "a.nc", "--json")
         under_way(sonde)

@@ -62,9 +62,9 @@ class PyBatch {
   std::size_t read_into(nb::handle space, nb::handle name, std::uint64_t offset, nb::handle into) {
     return read_op({Code::object_read, 0, {}, {}, offset, 0, {}, {}}, space, name, into);
   }
-  std::size_t status(nb::handle space, nb::handle name) { return plain({Code::object_status, 0, {}, {}, 0, 0, {}, {}}, space, name); }
+  std::size_t status(nb::handle space, nb::handle name, int server) { return plain({Code::object_status, 0, {}, {}, 0, 0, {}, {}}, space, name, server); }
   std::size_t truncate(nb::handle space, nb::handle name, std::uint64_t size) { return plain({Code::object_truncate, 0, {}, {}, 0, size, {}, {}}, space, name); }
-  std::size_t remove_object(nb::handle space, nb::handle name) { return plain({Code::object_remove, 0, {}, {}, 0, 0, {}, {}}, space, name); }
+  std::size_t remove_object(nb::handle space, nb::handle name, int server) { return plain({Code::object_remove, 0, {}, {}, 0, 0, {}, {}}, space, name, server); }
   /// An operation on a table; `data` as db.hpp encodes it.
   std::size_t table(const std::string& operation, nb::handle space, nb::handle name, nb::handle data, std::uint64_t offset, std::uint64_t length) {
     for (const Code code : {Code::db_define, Code::db_describe, Code::db_undefine, Code::db_insert, Code::db_update, Code::db_remove, Code::db_query})
@@ -194,12 +194,13 @@ class PyBatch {
 
   Outcome outcome(std::size_t k) const { return started_ ? memory_->batch[k] : Outcome{}; }
 
-  std::size_t plain(Op op, nb::handle space, nb::handle key) {
+  /// server: which of its role, -1 for the one that its name chooses.
+  std::size_t plain(Op op, nb::handle space, nb::handle key, int server = -1) {
     open_now();
     const Name own_space(space), own_key(key);
     op.space = own_space;
     op.key = own_key;
-    return memory_->batch.add(op);
+    return memory_->batch.add(op, server);
   }
   std::size_t write_op(Op op, nb::handle space, nb::handle key, nb::handle data) {
     open_now();
@@ -281,9 +282,9 @@ void bind_batch(nb::module_& m) {
       .def("write", &PyBatch::write, nb::arg("space"), nb::arg("name"), nb::arg("offset"), nb::arg("data").none(), nb::arg("must_exist") = false)
       .def("read", &PyBatch::read, nb::arg("space"), nb::arg("name"), nb::arg("offset"), nb::arg("length"))
       .def("read_into", &PyBatch::read_into, nb::arg("space"), nb::arg("name"), nb::arg("offset"), nb::arg("into").none())
-      .def("status", &PyBatch::status, nb::arg("space"), nb::arg("name"))
+      .def("status", &PyBatch::status, nb::arg("space"), nb::arg("name"), nb::arg("server") = -1)
       .def("truncate", &PyBatch::truncate, nb::arg("space"), nb::arg("name"), nb::arg("size"))
-      .def("remove_object", &PyBatch::remove_object, nb::arg("space"), nb::arg("name"))
+      .def("remove_object", &PyBatch::remove_object, nb::arg("space"), nb::arg("name"), nb::arg("server") = -1)
       .def("table", &PyBatch::table, nb::arg("operation"), nb::arg("space"), nb::arg("name"), nb::arg("data"), nb::arg("offset") = 0, nb::arg("length") = 0)
       .def("start", &PyBatch::start)
       .def("wait", &PyBatch::wait)

@@ -128,6 +128,7 @@ NB_MODULE(_store, m) {
     return out;
   }, nb::arg("transport"), nb::arg("seconds"), "Providers of a transport, each tried here.");
   m.def("auth_methods", &auth::methods, "What `auth` may be in this build.");
+  m.def("try_munge", [] { taken(away([] { return auth::munge_credential("sonde doctor"); })); }, "Has munged make a credential. StoreError  store.no_munge: it does not.");
   m.def("load_module", [](const std::string& path) { held_good([&]() -> sonde::Result<void> {
     auto module = load_module(path);
     if (!module) return module.error();
@@ -155,4 +156,5 @@ NB_MODULE(_store, m) {
   limits["batch_ops"] = limit::batch_ops;
   limits["atomic_batch_bytes"] = limit::atomic_batch_bytes;
   m.attr("LIMITS") = limits;
+  m.attr("CONNECT_S") = Config{}.connect_timeout_s;
 }

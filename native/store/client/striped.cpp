@@ -8,6 +8,7 @@
 
 #include "core/number.hpp"
 #include "core/units.hpp"
+#include "store/order.hpp"
 
 namespace sonde::store {
 
@@ -329,9 +330,11 @@ std::string escaped(std::string_view text) {
 
 }  // namespace
 
-/// Lines "distribution=…", "created=…", then the metadata as "m.NAME=VALUE"; backslash, newline and = are escaped.
+/// Lines "distribution=…", "created=…", "stripes=" the number of data servers, "servers=" their order where there are several,
+/// then the metadata as "m.NAME=VALUE"; backslash, newline and = are escaped.
 std::string Item::encode() const {
-  std::string out = "distribution=" + data_.distribution().text() + "\ncreated=" + std::to_string(created_ns_) + "\n";
+  std::string out = "distribution=" + data_.distribution().text() + "\ncreated=" + std::to_string(created_ns_) + "\nstripes=" + std::to_string(data_.servers()) + "\n";
+  if (!order_.empty()) out += "servers=" + escaped(order_) + "\n";
   for (const auto& [name, value] : metadata_) out += "m." + escaped(name) + "=" + escaped(value) + "\n";
   return out;
 }
@@ -350,6 +353,7 @@ Result<Item> Item::create(Client& client, std::string_view collection, std::stri
   clock_gettime(CLOCK_REALTIME, &t);
   item.created_ns_ = std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
   item.metadata_ = std::move(metadata);
+  if (client.config().servers.size() > 1) item.order_ = order_of(client);
   const std::string value = item.encode();
   if (auto ok = allowed(collection, name, value); !ok) return ok.error();
   Batch there = client.batch();
@@ -367,43 +371,76 @@ Result<Item> Item::create(Client& client, std::string_view collection, std::stri
   return item;
 }
 
-Result<Item> Item::open(Client& client, std::string_view collection, std::string_view name) {
-  Batch batch = client.batch();
-  batch.get(items_space, item_key(collection, name));
-  if (auto ok = batch.run(); !ok) return ok.error();
-  if (batch.failed()) return failed(batch[0], "open the item", collection, name);
+namespace {
+
+/// What an item's record says.
+struct Described {
   Distribution distribution;
   Metadata metadata;
-  std::int64_t created = 0;
-  std::string_view rest = text_of(batch[0].data);
-  while (!rest.empty()) {
+  std::int64_t created_ns = 0;
+  unsigned stripes = 0;  ///< 0: not told
+  std::string order;
+};
+
+Result<Described> described(std::string_view record) {
+  Described out;
+  while (!record.empty()) {
     std::string key, value;
     std::string* to = &key;
     std::size_t k = 0;
-    for (; k < rest.size() && rest[k] != '\n'; ++k) {
-      if (rest[k] == '\\' && k + 1 < rest.size())
-        *to += rest[++k] == 'n' ? '\n' : rest[k];
-      else if (rest[k] == '=' && to == &key)
+    for (; k < record.size() && record[k] != '\n'; ++k) {
+      if (record[k] == '\\' && k + 1 < record.size())
+        *to += record[++k] == 'n' ? '\n' : record[k];
+      else if (record[k] == '=' && to == &key)
         to = &value;
       else
-        *to += rest[k];
+        *to += record[k];
     }
-    rest.remove_prefix(std::min(k + 1, rest.size()));
+    record.remove_prefix(std::min(k + 1, record.size()));
     if (key == "distribution") {
       auto parsed = Distribution::parse(value);
       if (!parsed) return parsed.error();
-      distribution = *parsed;
+      out.distribution = *parsed;
     } else if (key == "created") {
-      std::from_chars(value.data(), value.data() + value.size(), created);
+      std::from_chars(value.data(), value.data() + value.size(), out.created_ns);
+    } else if (key == "stripes") {
+      std::from_chars(value.data(), value.data() + value.size(), out.stripes);
+    } else if (key == "servers") {
+      out.order = value;
     } else if (key.starts_with("m.")) {
-      metadata[key.substr(2)] = value;
+      out.metadata[key.substr(2)] = value;
     }
   }
-  auto data = bytes_of_item(client, collection, name, distribution);
+  return out;
+}
+
+}  // namespace
+
+Result<Item> Item::open(Client& client, std::string_view collection, std::string_view name) {
+  const std::string called = "the item '" + std::string(name) + "' in '" + std::string(collection) + "'", key = item_key(collection, name);
+  Batch batch = client.batch();
+  batch.get(items_space, key);
+  if (auto ok = batch.run(); !ok) return ok.error();
+  if (batch[0].status == Status::not_found && client.servers(Role::kv) > 1) {
+    const auto stray = found_anywhere(client, items_space, key);
+    if (!stray) return stray.error();
+    if (*stray) {
+      const auto there = described(**stray);
+      return there ? wrong_order(client, called, (*there).order) : there.error();
+    }
+  }
+  if (batch.failed()) return failed(batch[0], "open the item", collection, name);
+  auto there = described(text_of(batch[0].data));
+  if (!there) return there.error();
+  const bool spread = (*there).distribution.kind != Distribution::Kind::single;
+  if (other_order((*there).order, order_of(client)) || (spread && (*there).stripes > 1 && (*there).stripes != client.servers(Role::data)))
+    return wrong_order(client, called, (*there).order);
+  auto data = bytes_of_item(client, collection, name, (*there).distribution);
   if (!data) return data.error();
   Item item(client, std::string(collection), std::string(name), *data);
-  item.metadata_ = std::move(metadata);
-  item.created_ns_ = created;
+  item.metadata_ = std::move((*there).metadata);
+  item.created_ns_ = (*there).created_ns;
+  item.order_ = std::move((*there).order);
   return item;
 }
 

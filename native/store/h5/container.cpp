@@ -10,6 +10,7 @@
 #include <random>
 
 #include "store/h5/codec.hpp"
+#include "store/order.hpp"
 
 namespace sonde::store::h5 {
 namespace {
@@ -151,6 +152,7 @@ void need(const Outcome& outcome, const std::string& doing) {
 }
 
 std::string file_key() { return "f"; }
+std::string order_key() { return "s"; }
 
 // The files that this process has open, by service and name.
 std::map<std::pair<std::string, std::string>, std::weak_ptr<Container>>& open_files() {
@@ -165,12 +167,23 @@ std::shared_ptr<Container> find_open(const Service& service, const std::string& 
 
 std::optional<std::string> look_up(Service& service, const std::string& name) {
   auto batch = service.client.batch();
+  const auto doing = "looking for the file '" + name + "' in the store";
   batch.get(directory, name);
-  run(batch, "looking for the file '" + name + "' in the store");
+  run(batch, doing);
+  if (batch[0].status == Status::not_found && service.client.servers(Role::kv) > 1) {
+    const auto stray = found_anywhere(service.client, directory, name);
+    if (!stray) {
+      fail(stray.error(), doing);
+    }
+    if (*stray) {
+      const auto order = found_anywhere(service.client, **stray, order_key());
+      fail(wrong_order(service.client, "the file", order && *order ? **order : std::string()), doing);
+    }
+  }
   if (batch[0].status == Status::not_found) {
     return std::nullopt;
   }
-  need(batch[0], "looking for the file '" + name + "' in the store");
+  need(batch[0], doing);
   return std::string(text_of(batch[0].data));
 }
 
@@ -270,6 +283,10 @@ std::shared_ptr<Container> Container::create(std::shared_ptr<Service> service, c
   auto batch = service->client.batch();
   batch.put(space, file_key(), bytes_of(file_record));
   batch.put(space, root_key, bytes_of(root_record));
+  const auto order = order_of(service->client);
+  if (service->client.config().servers.size() > 1) {
+    batch.put(space, order_key(), bytes_of(order));
+  }
   // Last, and exclusively where that was asked for: of two processes that create the same file, one wins.
   const auto entry = batch.put(directory, name, bytes_of(space), how == Create::exclusive ? flag::exclusive : std::uint8_t{0});
   run(batch, "creating '" + name + "'");
@@ -302,6 +319,15 @@ std::shared_ptr<Container> Container::open(std::shared_ptr<Service> service, con
   batch.get(*space, file_key());
   run(batch, "opening '" + name + "'");
   need(batch[0], "opening '" + name + "'");
+  if (service->client.config().servers.size() > 1) {
+    const auto order = found_anywhere(service->client, *space, order_key());
+    if (!order) {
+      fail(order.error(), "opening '" + name + "'");
+    }
+    if (*order && other_order(**order, order_of(service->client))) {
+      fail(wrong_order(service->client, "the file", **order), "opening '" + name + "'");
+    }
+  }
   if (batch[0].status == Status::not_found) {
     fail(Why::io, "'" + name + "' is not whole: its first record is missing; hint: do the servers have the same order as when it was written?");
   }

@@ -5,6 +5,7 @@
 /// absolute names to them. Keys (ids are 16 hex digits, so that a scan by prefix gives what belongs together):
 ///
 ///   f                  the file: over how many servers it is striped, sessions so far, creation properties
+///   s                  the order of the servers it was made on, where there are several (store/order.hpp)
 ///   o <id>             an object's header: kind, counts, creation properties; of datasets also type, space, layout
 ///   l <id> <name>      a link of a group
 ///   a <id> <name>      an attribute, its value included

@@ -48,7 +48,7 @@ Result<void> resolve(const Address& address, bool passive, Resolved& resolved) {
   hints.ai_flags = AI_NUMERICSERV | (passive ? AI_PASSIVE : 0);
   const int why = ::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &resolved.list);
   if (why == 0) return {};
-  return Error{"store.bad_address", "cannot find the host '" + address.host + "': " + ::gai_strerror(why), "give a host name or address that this machine knows"};
+  return Error{"store.unreachable", "cannot find the host '" + address.host + "': " + ::gai_strerror(why), "give a host name or address that this machine knows"};
 }
 
 }  // namespace

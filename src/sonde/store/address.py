@@ -3,6 +3,7 @@
     kv:SPACE/KEY          a key; `kv:` may be left out
     object:SPACE/NAME     an object
     item:COLLECTION/NAME  an item
+    hdf5:/FILE            an HDF5 file that the connector keeps, by its absolute name
 
 A name may hold any byte: %00 to %FF stand for one each, as in URLs, and %25 for the per cent sign itself. The first '/'
 ends the space, which holds one of its own as %2F. What lists print can be typed again.
@@ -16,19 +17,28 @@ from dataclasses import dataclass
 
 from sonde.core.errors import UsageError, nearest
 
-KINDS = ("kv", "object", "item")
-LIKE = "write kv:SPACE/KEY, object:SPACE/NAME or item:COLLECTION/NAME"
+FORMS = {
+    "kv": "kv:SPACE/KEY",
+    "object": "object:SPACE/NAME",
+    "item": "item:COLLECTION/NAME",
+    "hdf5": "hdf5:/FILE",
+    "table": "SPACE/TABLE",
+}
+KINDS = ("kv", "object", "item", "hdf5")
+HDF5_FILES = b"h5.files"  # the space that holds the names of HDF5 files; as in native/store/h5/container.cpp
 
 
 @dataclass(frozen=True)
 class Address:
-    """A key, object or item. name: b"" where a whole space is meant. str() is how it is typed."""
+    """A key, object, item or HDF5 file. name: b"" where a whole space is meant. str() is how it is typed."""
 
     kind: str
     space: bytes
     name: bytes
 
     def __str__(self) -> str:
+        if self.kind == "hdf5":
+            return f"hdf5:{_shown(self.name)}"
         return f"{self.kind}:{_shown(self.space, '/:')}/{_shown(self.name)}"
 
     def at(self, name: str | bytes) -> Address:
@@ -49,8 +59,15 @@ def parse(text: str, whole_space: bool = False, kinds: Sequence[str] = KINDS) ->
     space, slash, name = text.partition("/")
     head, colon, rest = space.partition(":")
     kind = kinds[0]
-    like = LIKE if kinds is KINDS else f"write SPACE/{kind.upper()}"
+    *forms, last = (FORMS[kind] for kind in kinds)
+    like = f"write {', '.join(forms)}{' or ' * bool(forms)}{last}"
     if colon:
+        if head == "hdf5" and head not in kinds:
+            raise UsageError(
+                "store.bad_address",
+                f"'{text}' is an HDF5 file, whose content only HDF5 programs read and write",
+                "see docs/reference/store-hdf5.md; ls, stat and rm take it",
+            )
         if head not in kinds:
             raise UsageError(
                 "store.bad_address",
@@ -58,12 +75,25 @@ def parse(text: str, whole_space: bool = False, kinds: Sequence[str] = KINDS) ->
                 like,
             )
         kind, space = head, rest
+    if kind == "hdf5":
+        return _file(text, whole_space)
     if not space:
         raise UsageError("store.bad_address", f"'{text}' names no space", like)
     if not name and not whole_space:
         what = "ends behind its space" if slash else "names a space only"
         raise UsageError("store.bad_address", f"'{text}' {what}", like)
     return Address(kind, _read(space, text), _read(name, text))
+
+
+def _file(text: str, whole_space: bool) -> Address:
+    name = text.partition(":")[2]
+    if not name.startswith("/") and (name or not whole_space):
+        raise UsageError(
+            "store.bad_address",
+            f"'{text}' names no HDF5 file: in the store its name is absolute",
+            'write hdf5:/home/a/results.h5, or "hdf5:$PWD/results.h5"',
+        )
+    return Address("hdf5", HDF5_FILES, _read(name, text))
 
 
 def _read(part: str, text: str) -> bytes:

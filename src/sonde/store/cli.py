@@ -16,7 +16,8 @@ from sonde.store.address import Address, parse
 from sonde.store.cli_client import DEFAULT_SERVER, TOKEN_FILE, AuthType, Where, store_options, where_of
 from sonde.store.cli_conformance import conformance
 
-ROLE_OF = {"kv": ("kv",), "object": ("data",), "item": ("kv", "data")}
+ROLE_OF = {"kv": ("kv",), "object": ("data",), "item": ("kv", "data"), "hdf5": ("kv", "data")}
+BYTES = ("kv", "object", "item")  # of which put and get have the content
 SAID = {"network": "", "storage": ", on stable storage"}
 
 
@@ -307,7 +308,7 @@ def put(address: str, file: Path, exclusive: bool, **given: Any) -> Outcome:
     from sonde.core.units import format_size
     from sonde.store import run_transfer as transfer
 
-    to, where = parse(address), where_of(given)
+    to, where = parse(address, kinds=BYTES), where_of(given)
     with transfer.source(file) as pieces, where.open(ROLE_OF[to.kind], make=True) as client:
         stored = transfer.put(client, to, pieces, exclusive)
     return Outcome(
@@ -336,7 +337,7 @@ def get(address: str, file: Path, **given: Any) -> Outcome:
     from sonde.core.units import format_size
     from sonde.store import run_transfer as transfer
 
-    what, where = parse(address), where_of(given)
+    what, where = parse(address, kinds=BYTES), where_of(given)
     if str(file) == "-":
         if settings().json:
             raise UsageError(
@@ -378,12 +379,13 @@ def _poured(where: Where, what: Address) -> Iterator[bytes]:
 def list_(address: str, long_: bool, limit: int | None, **given: Any) -> Outcome:
     """List the names that begin with an address, in byte order.
 
-    Each is written so that it can be typed again.
+    Each is written so that it can be typed again. hdf5: has the files that the HDF5 connector keeps.
 
     \b
     sonde store ls kv:runs/
     sonde store ls kv:runs/42/ --limit 10
     sonde store ls object:fields --long
+    sonde store ls hdf5: --long
     """
     from sonde.store import run_transfer as transfer
 
@@ -432,11 +434,13 @@ def _listed(found: Sequence[dict[str, Any]], long_: bool) -> str:
 def rm(addresses: tuple[str, ...], recursive: bool, force: bool, **given: Any) -> Outcome:
     """Remove what is stored under names.
 
-    All are tried; what was not there is told at the end.
+    All are tried; what was not there is told at the end. An HDF5 file goes with all its parts; nobody may have it
+    open.
 
     \b
     sonde store rm kv:runs/42/input object:fields/pressure
     sonde store rm --recursive kv:runs/42/
+    sonde store rm hdf5:/home/a/results.h5
     """
     from sonde.store import run_transfer as transfer
 

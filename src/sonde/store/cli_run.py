@@ -171,15 +171,17 @@ def run(
     from sonde.core.rules import rule_with
     from sonde.store import run_bench as runs
     from sonde.store.plan import Plan, cases_of, choose_variants, fitting, measuring_s, without_hopeless
-    from sonde.store.run import has
+    from sonde.store.run import check_address, has
 
+    for address in addresses:
+        check_address(address)
     there = has()
     chosen = choose_variants(variants, there.get("transports", ()))
     notes: list[Warning] = []
     if addresses and not variants and not all(map(_on_loopback, addresses)):
         # The raw limit is measured within this machine; of a way to another one it says nothing.
         chosen = tuple(variant for variant in chosen if variant.style != "raw")
-    backends = {} if addresses else runs.backends_of(backend, there)
+    backends = {} if addresses else runs.backends_of(backend, there, safety)
     cases, left = cases_of(ops, sizes, batches, depths)
     cases, lacking, hdf5 = runs.runnable(
         cases, runs.roles_of(addresses, token_file) if addresses else backends
@@ -209,9 +211,8 @@ def run(
         hopeless=tuple(hopeless),
     )
     out = output_path("store", output)
-    auth = ("--auth", "token", "--token-file", str(token_file)) if token_file else ()
     request = runs.Request(
-        plan, out, ("sonde", *sys.argv[1:]), all_of_it, began, tuple(addresses), auth, timeout_s
+        plan, out, ("sonde", *sys.argv[1:]), all_of_it, began, tuple(addresses), token_file, timeout_s
     )
     gone = replaced(out)
     if dry_run:

@@ -55,11 +55,13 @@ _USAGE = (
     "bad_backend",
     "bad_buffer",
     "bad_distribution",
+    "bad_duration",
     "bad_encoding",
     "bad_name",
     "bad_role",
     "bad_safety",
     "bad_setting",
+    "bad_size",
     "bad_value",
     "busy",
     "closed",
@@ -69,6 +71,7 @@ _USAGE = (
     "no_backend",
     "not_loopback",
     "not_started",
+    "other_servers",
     "started",
     "too_large",
     "unknown_backend",
@@ -106,8 +109,11 @@ HINTS = {
 
 
 def made(code: str, what: str, hint: str = "") -> SondeError:
-    """The exception for an error of the native library; a code that is not known makes a StoreError."""
-    return _KINDS.get(code.removeprefix("store."), StoreError)(code, what, hint)
+    """The exception for an error of the native library, be it of another room's part ("core.bad_size").
+
+    A code that is not known makes a StoreError.
+    """
+    return _KINDS.get(code.rpartition(".")[2], StoreError)(code, what, hint)
 
 
 def of_status(status: str, what: str) -> SondeError:

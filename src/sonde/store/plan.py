@@ -235,7 +235,7 @@ def choose_variants(asked: Sequence[str], transports: Sequence[str]) -> tuple[Va
 
     Raises
     ------
-    UsageError  store.bad_variant.
+    UsageError  store.bad_variant, store.unknown_transport.
     """
     texts = [part for text in asked for part in (text.split(",") if "=" not in text else [text])]
     if not texts:
@@ -249,6 +249,13 @@ def choose_variants(asked: Sequence[str], transports: Sequence[str]) -> tuple[Va
         if chosen.setdefault(variant.name, variant) != variant:
             raise UsageError(
                 "store.bad_variant", f"two variants are called '{variant.name}'", "give each its own name"
+            )
+        known = sorted({*transports, *(v.transport for v in VARIANTS.values())})
+        if variant.transport not in known:
+            raise UsageError(
+                "store.unknown_transport",
+                f"'{text}': there is no transport '{variant.transport}'{nearest(variant.transport, known)}",
+                f"there are: {', '.join(known)}; 'sonde doctor' says which of them work here",
             )
     return tuple(chosen.values())
 

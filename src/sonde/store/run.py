@@ -19,7 +19,7 @@ from typing import IO, Any
 from sonde.core import launch
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, reason_not_written
 from sonde.core.interrupt import signals
-from sonde.store.errors import made
+from sonde.store.errors import Exists, made
 
 PROGRAM = "sonde-stored"
 ROLES = ("data", "kv", "db")
@@ -108,12 +108,19 @@ def kept_in(
     return found
 
 
+def check_address(text: str) -> None:
+    """UsageError  store.bad_address: it is no HOST:PORT, or ROLE@HOST:PORT."""
+    import sonde._store as _store
+
+    _store.check_address(text.rpartition("@")[2])
+
+
 def make_token(path: Path, replace: bool = False) -> None:
     """Writes a new shared secret of 32 random bytes, in hexadecimal, that only its owner may read.
 
     Raises
     ------
-    UsageError  store.exists: there is such a file. EnvironmentFailure  core.cannot_write.
+    Exists: there is such a file. EnvironmentFailure  core.cannot_write.
     """
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
@@ -129,7 +136,7 @@ def make_token(path: Path, replace: bool = False) -> None:
         finally:
             part.unlink(missing_ok=True)
     except FileExistsError:
-        raise UsageError(
+        raise Exists(
             "store.exists",
             f"{path} is there already",
             "servers and clients may be using it; --force replaces it",

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,6 +30,9 @@ from sonde.store.schema import BURST, SCHEMA
 PROBE = "sonde-storebench"
 START_S, STOP_S = 20.0, 5.0
 ASK_S = 2.0
+# Servers are asked whether they are there when no sample came for QUIET_S, and again LOOK_S later; one that says
+# nothing for SILENT_S is taken for stopped, and at once when the budget was over LATE_S ago.
+QUIET_S, LOOK_S, SILENT_S, LATE_S = 3.0, 1.0, 10.0, 1.0
 MOST_FAILED = 8  # cases that are named when they fail; more are counted
 # What --backend means: what keeps objects, keys and tables. Keys and rows that nobody keeps could not be found, so with
 # `null` they are kept in memory; rows by SQLite, as everywhere.
@@ -44,13 +48,14 @@ BACKENDS = {
 }
 
 
-def backends_of(name: str, there: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def backends_of(name: str, there: Mapping[str, Sequence[str]], safety: str = "network") -> dict[str, str]:
     """What a server is to keep things in, by role. there: backends by role, of `run.has`. A role whose backend this
     build lacks is left out where it is that of tables.
 
     Raises
     ------
-    UsageError  store.unknown_backend: it is no name, or not in this build.
+    UsageError  store.unknown_backend: it is no name, or not in this build; store.bad_safety: nothing it keeps is as
+    safe as that.
     """
     if name not in BACKENDS:
         raise UsageError(
@@ -59,7 +64,16 @@ def backends_of(name: str, there: Mapping[str, Sequence[str]]) -> dict[str, str]
             "leave --backend out for null, which shows transports alone",
         )
     wanted = BACKENDS[name]
-    lacking = [role for role, text in wanted.items() if text.partition(",")[0] not in there.get(role, ())]
+    if safety == "storage" and not _durable(name):
+        able = [other for other in BACKENDS if _durable(other) and not {*_lacking(other, there)} - {"db"}]
+        raise UsageError(
+            "store.bad_safety",
+            f"--backend {name} keeps nothing on stable storage, and --safety storage promises that",
+            f"add --backend {' or '.join(able)}, or leave --safety out"
+            if able
+            else "leave --safety out: 'sonde doctor' says what to install for backends that keep things on disk",
+        )
+    lacking = _lacking(name, there)
     if needed := [wanted[role].partition(",")[0] for role in lacking if role != "db"]:
         raise UsageError(
             "store.unknown_backend",
@@ -69,16 +83,45 @@ def backends_of(name: str, there: Mapping[str, Sequence[str]]) -> dict[str, str]
     return {role: text for role, text in wanted.items() if role not in lacking}
 
 
+def _durable(name: str) -> bool:
+    return "{}" in BACKENDS[name]["data"]
+
+
+def _lacking(name: str, there: Mapping[str, Sequence[str]]) -> list[str]:
+    """The roles whose backend this build has not."""
+    return [
+        role for role, text in BACKENDS[name].items() if text.partition(",")[0] not in there.get(role, ())
+    ]
+
+
 def roles_of(addresses: Sequence[str], token_file: Path | None) -> set[str] | None:
     """The roles that running servers have among them; None where they cannot be asked: the probe will say why."""
+    try:
+        return _asked(addresses, token_file)
+    except SondeError:
+        return None
+
+
+def _answers(address: str, token_file: Path | None) -> bool:
+    """Whether a server says something within ASK_S, be it that it lets nobody in."""
+    from sonde.store.errors import TimedOut, Unreachable
+
+    try:
+        _asked((address,), token_file)
+    except (TimedOut, Unreachable):
+        return False
+    except SondeError:
+        return True
+    return True
+
+
+def _asked(addresses: Sequence[str], token_file: Path | None) -> set[str]:
+    """The roles that running servers have among them. Raises SondeError: one cannot be asked."""
     from sonde.store.client import connect
 
     options: dict[str, Any] = {"auth": "token", "token_file": str(token_file)} if token_file else {}
-    try:
-        with connect(*addresses, connect_timeout_s=ASK_S, timeout_s=ASK_S, **options) as client:
-            return {role for server in client.status() for role in server.roles}
-    except SondeError:
-        return None
+    with connect(*addresses, connect_timeout_s=ASK_S, timeout_s=ASK_S, **options) as client:
+        return {role for server in client.status() for role in server.roles}
 
 
 def runnable(cases: Sequence[Case], roles: Collection[str] | None) -> tuple[list[Case], list[Warning], str]:
@@ -123,13 +166,15 @@ def runnable(cases: Sequence[Case], roles: Collection[str] | None) -> tuple[list
 class Servers:
     """Servers on loopback that live as long as a run. died: called once, from another thread, when one ends by itself.
 
-    backends: as BACKENDS, {} stands for a folder of the server's own, which goes with it.
+    backends: as BACKENDS, {} stands for a folder of the server's own, which goes with it. silent: addresses of those
+    that do not answer any more; nobody waits for them to end.
     """
 
     count: int
     backends: Mapping[str, str]
     died: Callable[[SondeError], None]
     addresses: list[str] = field(default_factory=list)
+    silent: set[str] = field(default_factory=set)
     _children: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _folders: list[Path] = field(default_factory=list)
     _ending: threading.Event = field(default_factory=threading.Event)
@@ -153,6 +198,9 @@ class Servers:
     def stop(self) -> None:
         """Ends them all, in order where they let us, and removes their folders. Safe to call twice."""
         self._ending.set()
+        for child, address in zip(self._children, self.addresses, strict=False):
+            if address in self.silent:
+                child.kill()
         for child in self._children:
             assert child.stdin is not None
             with suppress(OSError):
@@ -262,9 +310,15 @@ class Listener(session.Listener):
         super().__init__(progress)
         self.died: SondeError | None = None
         self.failed = 0
+        self.began = self.alive = time.monotonic()
+        self.in_doubt = (
+            False  # a case has failed, and no server has answered since: samples may be those of raw limits
+        )
+        self._samples = 0
         self.servers, self.hoped = tuple(servers), set(variants)
 
     def take(self, event: Event) -> None:
+        self._note(event)
         if event["event"] == "warning" and event.get("code") == "store.case_failed":
             self.failed += 1
             if self.failed > MOST_FAILED:
@@ -288,21 +342,95 @@ class Listener(session.Listener):
             "store.unreachable", f"no variant reached the {servers}: {why}", str(event["hint"])
         )
 
+    def _note(self, event: Event) -> None:
+        """Keeps when a server last did something: a case that failed, or no more samples than before, is no sign."""
+        if event["event"] == "warning" and event.get("code") == "store.case_failed":
+            self.in_doubt = True
+        if self.in_doubt:
+            return
+        match event["event"]:
+            case "start":
+                self.began = self.alive = time.monotonic()
+            case "progress":
+                if (samples := event["samples"]) > self._samples or not samples:
+                    self.alive = time.monotonic()
+                self._samples = samples
+            case "variant":
+                self.alive = time.monotonic()
+
     def lost(self, error: SondeError) -> None:
         """Takes the death of a server: the probe is asked to end."""
         self.died = error
+        self.stop()
+
+    def silenced(self, servers: Sequence[str]) -> None:
+        """Takes that servers answer no more. The probe, which waits for them, is ended: what it had written stays."""
+        after, since = self.alive - self.began, time.monotonic() - self.alive
+        many = len(servers) > 1
+        error = EnvironmentFailure(
+            "store.server_silent",
+            f"server{'s' * many} {', '.join(servers)} stopped answering after {after:.0f} s, and "
+            f"{'have' if many else 'has'} said nothing for {since:.0f} s",
+            "see there whether it is stopped ('ps' shows T), or its host is overloaded or gone; then run it again",
+        )
+        self.warn("server_silent", error.what, error.hint)
+        self.lost(error)
         self.stop()
 
     def stop_reason(self, ending: Any) -> str:
         return "failed" if self.died is not None else super().stop_reason(ending)
 
 
+@contextmanager
+def watched(
+    listener: Listener, answers: Callable[[str], bool], servers: Servers, end_s: float
+) -> Iterator[None]:
+    """Looks after servers while they are measured: without answers, a probe would wait for each of its cells in turn.
+
+    answers: whether a server at an address does. servers: their addresses; those that do not answer are told to it, and
+    to the listener. end_s: when the budget ends, on time.monotonic.
+    """
+    over = threading.Event()
+
+    def look() -> None:
+        since: dict[str, float] = {}
+        while not over.wait(min(LOOK_S, QUIET_S)):
+            quiet = listener.in_doubt or time.monotonic() - listener.alive >= QUIET_S
+            if not quiet or listener.interrupted or listener.died is not None:
+                since.clear()
+                continue
+            for address in servers.addresses:
+                asked = time.monotonic()
+                if answers(address):
+                    since.pop(address, None)
+                else:
+                    since.setdefault(address, asked)
+            if not since:
+                listener.in_doubt = False
+                continue
+            now = time.monotonic()
+            patience_s = SILENT_S if now < end_s + LATE_S else 0.0
+            gone = [address for address, asked in since.items() if now - asked >= patience_s]
+            if gone and (listener.in_doubt or now - listener.alive >= QUIET_S) and not over.is_set():
+                servers.silent.update(gone)
+                listener.silenced(gone)
+                return
+
+    watcher = threading.Thread(target=look, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
 @dataclass(frozen=True)
 class Request:
     """What is to be measured, with what, into which dataset.
 
-    servers: HOST:PORT of servers that run already; () starts `plan.servers` here. auth: words for the probe.
-    command: what the user typed. budget_s: time for all of it since `began` (time.monotonic).
+    servers: HOST:PORT of servers that run already; () starts `plan.servers` here.
+    token_file: their secret. command: what the user typed. budget_s: time for all of it since `began` (time.monotonic).
     """
 
     plan: Plan
@@ -311,8 +439,13 @@ class Request:
     budget_s: float
     began: float
     servers: tuple[str, ...] = ()
-    auth: tuple[str, ...] = ()
+    token_file: Path | None = None
     timeout_s: float = 60.0
+
+    @property
+    def auth(self) -> tuple[str, ...]:
+        """Words for the probe."""
+        return ("--auth", "token", "--token-file", str(self.token_file)) if self.token_file else ()
 
     def left_s(self) -> float:
         """Time that measuring may take from now on."""
@@ -332,19 +465,28 @@ def measure(request: Request, progress: Progress) -> Measured:
     Raises
     ------
     As `session.run`; EnvironmentFailure  store.server_died before there was a sample, store.unreachable: no variant
-    but raw limits reached a server that was named, and nothing is left.
+    but raw limits reached a server that was named, and nothing is left; store.server_silent: one answers no more, and
+    nothing was measured before.
     """
     plan = request.plan
     stored = [variant.name for variant in plan.variants if variant.style != "raw"]
     listener = Listener(progress, request.servers, stored)
-    own = Servers(plan.servers, plan.backends, listener.lost)
+    own = Servers(plan.servers, plan.backends, listener.lost, list(request.servers))
+
+    @contextmanager
+    def beside(run_dir: Path) -> Iterator[None]:
+        answers = partial(_answers, token_file=request.token_file)
+        with (
+            nullcontext() if request.servers else own.working(run_dir),
+            watched(listener, answers, own, request.began + request.budget_s),
+        ):
+            yield
+
     job = Job(
         schema=SCHEMA,
         start=prepare_alone("store", PROBE),
         ntasks=1,
-        words=lambda folder, time_s: plan.argv(
-            folder, time_s, request.servers or own.addresses, request.auth
-        ),
+        words=lambda folder, time_s: plan.argv(folder, time_s, own.addresses, request.auth),
         plan=plan.document(),
         out=request.out,
         command=request.command,
@@ -353,7 +495,7 @@ def measure(request: Request, progress: Progress) -> Measured:
         timeout_s=request.timeout_s,
         attrs=plan.labels() | ({"server": ", ".join(request.servers)} if request.servers else {}),
         warnings=plan.warnings(),
-        beside=nullcontext if request.servers else own.working,
+        beside=beside,
     )
     try:
         measured = session.run(job, listener)

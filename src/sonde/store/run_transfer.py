@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from sonde.store.address import Address
 if TYPE_CHECKING:
     from sonde.store.client import Batch, Client
 
+AT_ONCE = 1000  # keys or objects of a batch
 PIECE = 8 << 20  # B; what is sent while the next is read
 VALUE = int(_store.LIMITS["value_bytes"])
 
@@ -34,12 +36,12 @@ def source(file: Path) -> Iterator[Iterator[bytes]]:
 
     Raises
     ------
-    UsageError  store.bad_file: it cannot be read.
+    EnvironmentFailure  store.bad_file: it cannot be read.
     """
     try:
         stream: IO[bytes] = sys.stdin.buffer if str(file) == "-" else file.open("rb")
     except OSError as error:
-        raise UsageError(
+        raise EnvironmentFailure(
             "store.bad_file", f"{file} cannot be read: {(error.strerror or str(error)).lower()}", "- is stdin"
         ) from None
     try:
@@ -273,6 +275,10 @@ def stat(client: Client, what: Address) -> dict[str, Any]:
             raise not_there(what)
         batch.check()
         return facts | {"bytes": int(batch[0].value)}
+    if what.kind == "hdf5":
+        with about(what):
+            space = _space_of_file(client, what)
+        return facts | {"bytes": _bytes_of_file(client, space), "space": space}
     if what.kind == "object":
         with about(what):
             status = client.stat(what.space, what.name)
@@ -291,14 +297,14 @@ def stat(client: Client, what: Address) -> dict[str, Any]:
 
 def names(client: Client, prefix: Address, long: bool) -> Iterator[dict[str, Any]]:
     """What begins with an address, in byte order: its address; with `long` its bytes and last change, too."""
-    if prefix.kind == "kv":
+    if prefix.kind == "kv" or (prefix.kind == "hdf5" and not long):
         if not long:
             yield from ({"address": str(prefix.at(key))} for key in client.keys(prefix.space, prefix.name))
             return
         for key, value in client.scan(prefix.space, prefix.name):
             yield {"address": str(prefix.at(key)), "bytes": len(value)}
         return
-    listed = client.objects if prefix.kind == "object" else client.items
+    listed = {"object": client.objects, "item": client.items, "hdf5": client.keys}[prefix.kind]
     for name in listed(prefix.space, prefix.name):
         one = prefix.at(name)
         if not long:
@@ -319,7 +325,9 @@ def remove(client: Client, target: Address, recursive: bool) -> tuple[int, list[
         except errors.NotFound:
             return 0, [target]
         return 1, []
-    listed = {"kv": client.keys, "object": client.objects, "item": client.items}[target.kind]
+    listed = {"kv": client.keys, "object": client.objects, "item": client.items, "hdf5": client.keys}[
+        target.kind
+    ]
     removed = 0
     for name in listed(target.space, target.name):
         try:
@@ -331,8 +339,62 @@ def remove(client: Client, target: Address, recursive: bool) -> tuple[int, list[
 
 
 def _remove(client: Client, target: Address) -> None:
+    if target.kind == "hdf5":
+        return _remove_file(client, target)
     how = {"kv": client.remove, "object": client.remove_object, "item": client.remove_item}[target.kind]
     how(target.space, target.name)
+
+
+# An HDF5 file is a key that names a space of its own, in which its records and its objects lie, and nothing else
+# (native/store/h5/container.hpp).
+
+
+def _space_of_file(client: Client, file: Address) -> str:
+    return client.get(file.space, file.name).decode()
+
+
+def _bytes_of_file(client: Client, space: str) -> int:
+    """What its records and objects hold on all servers."""
+    records = sum(len(value) for _, value in client.scan(space))
+    return records + sum(_each_part(client, space, "status"))
+
+
+def _remove_file(client: Client, file: Address) -> None:
+    """The name goes first: what is left of a removal that was cut short is found by nobody, and is no file."""
+    space = _space_of_file(client, file)
+    client.remove(file.space, file.name)
+    for keys in _some(client.keys(space)):
+        batch = client.batch()
+        for key in keys:
+            batch.remove(space, key)
+        _run(batch)
+    for _ in _each_part(client, space, "remove_object"):
+        pass
+
+
+def _each_part(client: Client, space: str, operation: str) -> Iterator[int]:
+    """An operation on each object of a space, on every server, as they are striped; what each of them gave."""
+    for names in _some(client.objects(space)):
+        batch = client.batch()
+        for name in names:
+            for server in range(client.servers("data")):
+                getattr(batch, operation)(space, name, server)
+        _run(batch)
+        yield from (int(batch[k].value) for k in range(len(batch)) if batch[k].ok)
+
+
+def _some(names: Iterator[str]) -> Iterator[list[str]]:
+    """All of them, as many at once as one batch should hold."""
+    while some := list(islice(names, AT_ONCE)):
+        yield some
+
+
+def _run(batch: Batch) -> None:
+    """Runs a batch; what is not there, or not on that server, is no fault."""
+    batch.run()
+    for k in np.flatnonzero(batch.statuses):
+        if batch[int(k)].status != _store.Status.not_found:
+            batch.fail(int(k))
 
 
 def shown(time_ns: int) -> str:

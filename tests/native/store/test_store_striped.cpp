@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "service.hpp"
+#include "store/order.hpp"
 #include "store/striped.hpp"
 
 using namespace sonde::store;
@@ -243,4 +244,59 @@ TEST_CASE("items: names that a server would refuse are refused before anything i
   REQUIRE(client.scan("sonde.items", "", true, [&](auto, auto) { return ++seen; }));
   REQUIRE(client.list("sonde.items", "", [&](auto) { return ++seen; }));
   CHECK(seen == 0);
+}
+
+TEST_CASE("another order of servers is told from another name of the same") {
+  CHECK(other_order("a:1,b:2", "b:2,a:1"));
+  CHECK(other_order("a:1,b:2,c:3", "c:3,x:9,a:1"));
+  CHECK_FALSE(other_order("a:1,b:2", "a:1,b:2"));
+  CHECK_FALSE(other_order("a:1,b:2", "10.0.0.1:1,10.0.0.2:2"));
+  CHECK_FALSE(other_order("kv@a:1,data@b:2", "data@b:2,kv@a:1"));  // each alone in its role
+  CHECK(other_order("data+kv@a:1,data@b:2", "data@b:2,data+kv@a:1"));
+  CHECK(other_order("kv@a:1,data@b:2,c:3", "data@c:3,kv@a:1,b:2"));
+  CHECK_FALSE(other_order("", "a:1"));
+}
+
+TEST_CASE("an item that is looked for with the servers in another order is refused, and both orders are named") {
+  for (const unsigned n : {2u, 3u}) {
+    CAPTURE(n);
+    Service service(n);
+    auto client = service.client();
+    const auto bytes = noise(4000, 7);
+    for (int k = 0; k < 8; ++k) {  // wherever their names put them
+      auto item = Item::create(client, "runs", std::to_string(k), parsed("round-robin,block=100"));
+      REQUIRE_MESSAGE(item, item.error().what);
+      REQUIRE((*item).data().write(0, bytes));
+      REQUIRE((*item).describe({{"case", "cavity"}}));
+    }
+    const auto then = service.config.servers;
+    std::rotate(service.config.servers.begin(), service.config.servers.begin() + 1, service.config.servers.end());
+    auto other = service.client();
+    for (int k = 0; k < 8; ++k) {
+      const auto opened = Item::open(other, "runs", std::to_string(k));
+      REQUIRE_FALSE(opened);
+      CHECK(opened.error().code == "store.other_servers");
+      CHECK(opened.error().what.find(then[0] + ", " + then[1]) != std::string::npos);
+      CHECK(opened.error().what.find("named are " + then[1]) != std::string::npos);
+      CHECK(Item::remove(other, "runs", std::to_string(k)).error().code == "store.other_servers");
+    }
+    CHECK(Item::open(other, "runs", "none").error().code == "store.not_found");
+  }
+}
+
+TEST_CASE("an item is refused to who names fewer servers than it lies on") {
+  Service service(3);
+  auto client = service.client();
+  for (int k = 0; k < 8; ++k) REQUIRE(Item::create(client, "runs", std::to_string(k), parsed("round-robin,block=100")));
+  service.config.servers.pop_back();
+  auto fewer = service.client();
+  unsigned refused = 0, gone = 0;
+  for (int k = 0; k < 8; ++k) {
+    const auto opened = Item::open(fewer, "runs", std::to_string(k));
+    REQUIRE_FALSE(opened);
+    refused += opened.error().code == "store.other_servers";
+    gone += opened.error().code == "store.not_found";  // its description is on the server that is not named
+  }
+  CHECK(refused > 0);
+  CHECK(refused + gone == 8);
 }

@@ -29,6 +29,12 @@ def test_connecting_takes_no_longer_than_the_timeout(monkeypatch, timeout_s, con
     assert options["connect_timeout_s"] == connect_s
 
 
+def test_connecting_has_as_long_as_the_library_gives_it():
+    import sonde._store as native
+
+    assert native.CONNECT_S == CONNECT_S
+
+
 @pytest.mark.parametrize(("timeout_s", "helps"), [(2.0, True), (30.0, False), (0.0, False)])
 def test_raising_the_timeout_is_advised_only_where_it_helps(monkeypatch, timeout_s, helps):
     def late(*_):

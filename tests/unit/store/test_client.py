@@ -421,7 +421,7 @@ def test_a_fork_may_not_use_its_parents_client(client):
     ("make", "code"),
     [
         (lambda: sonde.store.connect(), "store.no_server"),
-        (lambda: sonde.store.connect("nowhere"), "store.bad_address"),
+        (lambda: sonde.store.connect("nowhere"), "store.unreachable"),
         (lambda: sonde.store.connect("x@127.0.0.1:1"), "store.bad_address"),
         (lambda: sonde.store.connect("127.0.0.1:1", timeout=3), "store.bad_value"),
         (lambda: sonde.store.connect("127.0.0.1:1"), "store.unreachable"),

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
 from dataclasses import replace
 
 import pytest
 
 from sonde.core.errors import UsageError
+from sonde.core.launch import libexec
 from sonde.store.cli_run import OperationSizes
 from sonde.store.plan import (
     DEFAULT_VARIANTS,
     HDF5,
+    LEAST_ROW,
     MOST_AT_ONCE,
+    MOST_ATTRIBUTE,
+    MOST_BATCH,
     MOST_BYTES,
+    MOST_DEPTH,
+    MOST_KV_BATCH,
+    MOST_VALUE,
     OPERATIONS,
+    VARIANT_OPTIONS,
     VARIANTS,
     Case,
     Plan,
@@ -28,6 +39,7 @@ from sonde.store.plan import (
     read_variant,
     without_hopeless,
 )
+from sonde.store.run_bench import PROBE
 
 EVERY = choose_variants((), ["tcp", "ofi-msg", "ofi-rdm", "ofi-rma"])
 
@@ -299,3 +311,50 @@ class TestHopeless:
     def test_what_is_as_it_should_be_is_never_left_out(self):
         slow = Case("object", "write", 1 << 20, 256)
         assert without_hopeless(self.of("tcp", "ofi-msg"), [slow], 0.5)[1] == []
+
+
+@pytest.mark.skipif(not os.access(libexec() / PROBE, os.X_OK), reason="this build has no storage server")
+class TestAsTheProbeHasIt:
+    """What this module says of cases and variants, held against the program that reads them."""
+
+    def refused(self, *words: str) -> str:
+        """The code of the probe's error: it reads its words in order, and stops at the first that it refuses."""
+        words = (*words, "--rule")
+        ran = subprocess.run([libexec() / PROBE, *words], capture_output=True, text=True, check=False)
+        assert ran.returncode == 2
+        return str(json.loads(ran.stdout)["code"])
+
+    @pytest.mark.parametrize(
+        ("case", "beyond"),
+        [
+            (Case("object", "write", MOST_BYTES), {"size": MOST_BYTES + 1}),
+            (Case("object", "read", 64, MOST_BATCH), {"batch": MOST_BATCH + 1}),
+            (Case("object", "read", 64, 1, MOST_DEPTH), {"depth": MOST_DEPTH + 1}),
+            (Case("kv", "put", MOST_VALUE), {"size": MOST_VALUE + 1}),
+            (Case("kv", "get", 4096, MOST_KV_BATCH // 4096), {"batch": MOST_KV_BATCH // 4096 + 1}),
+            (Case("db", "insert", LEAST_ROW), {"size": LEAST_ROW - 1}),
+            (Case("attribute", "write", MOST_ATTRIBUTE), {"size": MOST_ATTRIBUTE + 1}),
+            (Case("dataset", "read", 64), {"depth": 2}),
+        ],
+    )
+    def test_a_case_at_a_limit_is_taken_and_one_beyond_is_not(self, case, beyond):
+        assert not case.refused() or "moved at once" in case.refused()  # which the probe leaves to its caller
+        assert self.refused("--case", case.spec) == "store.bad_option"  # for want of a --rule
+        more = replace(case, **beyond)
+        assert more.refused()
+        assert "moved at once" not in more.refused()
+        assert self.refused("--case", more.spec) == "store.bad_case"
+
+    @pytest.mark.parametrize("option", VARIANT_OPTIONS)
+    def test_an_option_of_a_variant_is_one_of_the_probe(self, option):
+        value = {
+            "provider": "net;x",
+            "rma": "4096",
+            "spin": "20us",
+            "checksum": "head",
+            "clients": "object+kv",
+        }
+        text = f"mine=tcp,{option}={value.get(option, 'no')}"
+        assert read_variant(text).options == text.partition(",")[2]
+        assert self.refused("--variant", text) == "store.bad_option"  # for want of a --rule
+        assert self.refused("--variant", f"{text},{option}x=1") == "store.bad_variant"

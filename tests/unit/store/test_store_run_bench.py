@@ -14,7 +14,7 @@ from sonde.core.events import NullProgress
 from sonde.core.launch.process import Ending
 from sonde.store import run_bench
 from sonde.store.plan import Case, Plan, choose_variants
-from sonde.store.run_bench import MOST_FAILED, Listener, Request, Servers, backends_of, runnable
+from sonde.store.run_bench import MOST_FAILED, Listener, Request, Servers, backends_of, runnable, watched
 from watching import wait_for
 
 HAS = {"data": ["null", "memory", "posix"], "kv": ["null", "memory", "lmdb"], "db": ["null"]}
@@ -67,6 +67,17 @@ class TestBackends:
         with pytest.raises(UsageError, match="no backend rocksdb") as told:
             backends_of("posix+rocksdb", HAS)
         assert told.value.code == "store.unknown_backend"
+
+    @pytest.mark.parametrize("name", ["null", "memory"])
+    def test_what_is_on_no_disk_is_not_promised_to_be(self, name):
+        with pytest.raises(UsageError, match=f"--backend {name} keeps nothing on stable storage") as told:
+            backends_of(name, HAS, "storage")
+        assert told.value.code == "store.bad_safety"
+        assert told.value.hint == "add --backend posix+lmdb, or leave --safety out"
+        with pytest.raises(UsageError) as told:
+            backends_of(name, {"data": ["null"], "kv": ["memory"]}, "storage")
+        assert "sonde doctor" in told.value.hint
+        assert backends_of("posix+lmdb", HAS, "storage")["data"].startswith("posix")
 
 
 class TestRunnable:
@@ -243,6 +254,71 @@ class TestListener:
         listener.take({"event": "start", "ranks": 1, "mpi": "", "mpi_version": "", "oversubscribed": False})
         assert "mpi_library" not in listener.attrs
         assert listener.attrs["oversubscribed"] is False
+
+
+class TestWatched:
+    """Whether a server that says nothing is noticed, whoever else it is that waits for it."""
+
+    @pytest.fixture(autouse=True)
+    def quick(self, monkeypatch):
+        for name, value in {"QUIET_S": 0.05, "LOOK_S": 0.01, "SILENT_S": 0.1, "LATE_S": 0.0}.items():
+            monkeypatch.setattr(run_bench, name, value)
+
+    def progress(self, samples: int) -> dict:
+        return {"event": "progress", "samples": samples}
+
+    def test_one_that_says_nothing_is_named_and_nobody_waits_for_it_to_end(self):
+        listener, servers = Listener(NullProgress()), Servers(0, {}, print, ["n1:1", "n2:1"])
+        with watched(listener, lambda address: address == "n1:1", servers, time.monotonic() + 1000):
+            assert wait_for(lambda: listener.died is not None)
+        assert listener.died is not None
+        assert listener.died.code == "store.server_silent"
+        assert "server n2:1 stopped answering after 0 s" in listener.died.what
+        assert servers.silent == {"n2:1"}
+        assert [warning.code for warning in listener.warnings] == ["store.server_silent"]
+        assert listener.stop_reason(Ending("killed", -15)) == "failed"
+
+    def test_behind_the_end_of_the_budget_there_is_no_patience(self, monkeypatch):
+        monkeypatch.setattr(run_bench, "SILENT_S", 1e9)
+        listener, servers = Listener(NullProgress()), Servers(0, {}, print, ["n1:1"])
+        with watched(listener, lambda _: False, servers, time.monotonic()):
+            assert wait_for(lambda: listener.died is not None)
+
+    def test_one_that_answers_may_take_its_time(self):
+        listener, servers = Listener(NullProgress()), Servers(0, {}, print, ["n1:1"])
+        asked: list[str] = []
+        with watched(listener, lambda address: asked.append(address) is None, servers, time.monotonic()):
+            assert wait_for(lambda: len(asked) > 20)
+        assert listener.died is None
+
+    def test_nobody_is_asked_while_samples_come(self, monkeypatch):
+        monkeypatch.setattr(run_bench, "QUIET_S", 1e9)
+        listener, servers = Listener(NullProgress()), Servers(0, {}, print, ["n1:1"])
+        asked: list[str] = []
+        with watched(listener, lambda address: asked.append(address) is None, servers, time.monotonic()):
+            time.sleep(0.1)
+        assert asked == []
+
+    def test_only_more_samples_are_a_sign_of_life(self):
+        listener = Listener(NullProgress())
+        listener.take(self.progress(5))
+        listener.alive = 0.0
+        listener.take(self.progress(5))
+        assert listener.alive == 0.0
+        listener.take(self.progress(6))
+        assert listener.alive > 0.0
+
+    def test_behind_a_case_that_failed_samples_are_none_until_a_server_has_answered(self):
+        """Those of raw limits need no server."""
+        listener, servers = Listener(NullProgress()), Servers(0, {}, print, ["n1:1"])
+        listener.take({"event": "warning", "code": "store.case_failed", "evidence": "e", "hint": "h"})
+        listener.alive = 0.0
+        listener.take(self.progress(7))
+        assert listener.alive == 0.0
+        with watched(listener, lambda _: True, servers, time.monotonic() + 1000):
+            assert wait_for(lambda: not listener.in_doubt)
+        listener.take(self.progress(8))
+        assert listener.alive > 0.0
 
 
 def test_time_that_is_gone_is_not_measured_in():

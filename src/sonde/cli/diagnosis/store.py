@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from sonde.cli.diagnosis import FACT, GOOD, NONE, POOR, Answer, Here, Need, check
@@ -46,12 +47,30 @@ def store(here: Here) -> Answer:
     kept = [name for role in run.ROLES for name in has[role] if name not in ("null", "memory")]
     text = f"a key and an object come back; keeps data with {', '.join(kept) or 'memory only'}"
     if auth := [name for name in has["auth"] if name != "none"]:
-        text += f"; lets in by {', '.join(auth)}"
+        if "munge" in auth and (silent := _munge_silent()):
+            auth.remove("munge")
+            needs.append(silent)
+            text += "; munged does not answer"
+        values["munge_works"] = "munge" in auth
+        text += f"; lets in by {', '.join(auth)}" if auth else ""
     if broken := has.get("broken_modules", ()):
         text += "".join(f"; {one['what']}" for one in broken)
         advice = "; ".join(dict.fromkeys(one["hint"] for one in broken))
         return Answer(text, POOR, values, needs, advice)
     return Answer(text, GOOD, values, needs)
+
+
+def _munge_silent() -> Need | None:
+    """What to do where libmunge was built in, but its daemon makes no credential."""
+    from sonde._store import try_munge
+
+    try:
+        try_munge()
+    except SondeError:
+        socket = os.environ.get("SONDE_MUNGE_SOCKET")
+        hint = f", or correct SONDE_MUNGE_SOCKET, which is {socket}" if socket else ""
+        return Need("authentication by MUNGE", f"systemctl start munge{hint}")
+    return None
 
 
 def _try_it() -> None:

@@ -1,0 +1,68 @@
+"""HDF5 files of the connector, as `sonde store ls`, `stat` and `rm` see them; laid out as container.hpp says."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("sonde._store", reason="the store is not built")
+
+from sonde.store import embedded, errors
+from sonde.store import run_transfer as transfer
+from sonde.store.address import parse
+
+FILES = {
+    "/a/one.h5": "h5.0000000000000001",
+    "/a/two.h5": "h5.0000000000000002",
+    "/b.h5": "h5.0000000000000003",
+}
+
+
+@pytest.fixture
+def client():
+    with embedded(kv="memory", data="memory") as client:
+        for number, (name, space) in enumerate(FILES.items(), 1):
+            client.put("h5.files", name, space.encode())
+            client.put(space, "f", b"f" * 10)
+            client.put(space, "o0000000000000001", b"o" * 20)
+            client.write(space, "0000000000000002d", b"d" * 1000 * number)
+            client.write(space, "0000000000000003p", b"p" * 5)
+        yield client
+
+
+def listed(client, text: str, long: bool = False):
+    return list(transfer.names(client, parse(text, whole_space=True), long))
+
+
+def test_they_are_listed_by_the_names_that_programs_give_them(client):
+    assert listed(client, "hdf5:") == [{"address": f"hdf5:{name}"} for name in FILES]
+    assert listed(client, "hdf5:/a/") == [{"address": "hdf5:/a/one.h5"}, {"address": "hdf5:/a/two.h5"}]
+    assert listed(client, "hdf5:/c") == []
+
+
+def test_a_size_is_that_of_all_records_and_objects(client):
+    sizes = [entry["bytes"] for entry in listed(client, "hdf5:/a", long=True)]
+    assert sizes == [1035, 2035]
+    facts = transfer.stat(client, parse("hdf5:/b.h5"))
+    assert facts == {"address": "hdf5:/b.h5", "bytes": 3035, "space": FILES["/b.h5"]}
+
+
+def test_one_is_removed_whole_and_no_other(client, monkeypatch):
+    monkeypatch.setattr(transfer, "AT_ONCE", 1)
+    assert transfer.remove(client, parse("hdf5:/a/one.h5"), False) == (1, [])
+    assert [entry["address"] for entry in listed(client, "hdf5:")] == ["hdf5:/a/two.h5", "hdf5:/b.h5"]
+    gone = FILES["/a/one.h5"]
+    assert list(client.keys(gone)) == list(client.objects(gone)) == []
+    assert transfer.stat(client, parse("hdf5:/a/two.h5"))["bytes"] == 2035
+
+
+def test_all_below_a_folder_are_removed(client):
+    assert transfer.remove(client, parse("hdf5:/a/", True), True) == (2, [])
+    assert [entry["address"] for entry in listed(client, "hdf5:")] == ["hdf5:/b.h5"]
+
+
+def test_one_that_is_not_there_is_told_by_its_name(client):
+    with pytest.raises(errors.NotFound, match=r"there is no hdf5:/none\.h5") as told:
+        transfer.stat(client, parse("hdf5:/none.h5"))
+    assert "sonde store ls hdf5:" in told.value.hint
+    target = parse("hdf5:/none.h5")
+    assert transfer.remove(client, target, False) == (0, [target])
