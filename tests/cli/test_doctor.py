@@ -487,7 +487,9 @@ def test_what_a_store_was_built_without_is_named(tree, monkeypatch):
 
 def test_modules_of_a_store_that_do_not_load_are_named(tree, monkeypatch):
     pytest.importorskip("sonde._store", reason="the store is not built")
-    broken = [{"what": f"cannot load the module {name}: too short", "hint": "build it again"} for name in "ab"]
+    broken = [
+        {"what": f"cannot load the module {name}: too short", "hint": "build it again"} for name in "ab"
+    ]
     has = {"data": ["memory"], "kv": ["memory"], "db": [], "transports": ["tcp"], "auth": ["none"]}
     monkeypatch.setattr(run, "program", lambda: Path("/opt/sonde-stored"))
     monkeypatch.setattr(run, "has", lambda: has | {"broken_modules": broken})
