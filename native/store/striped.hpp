@@ -110,13 +110,14 @@ class Item {
   Striped& data() { return data_; }
   const Metadata& metadata() const { return metadata_; }
   std::int64_t created_ns() const { return created_ns_; }
-  /// Replaces the metadata.
+  /// Replaces the metadata; where that fails, what metadata() says stays too. Errors: store.not_found, it was removed; store.too_large.
   Result<void> describe(Metadata metadata, Safety safety = Safety::network);
 
  private:
   Item(Client& client, std::string collection, std::string name, Striped data) : client_(&client), collection_(std::move(collection)), name_(std::move(name)), data_(std::move(data)) {}
   static Result<Striped> bytes_of_item(Client& client, std::string_view collection, std::string_view name, const Distribution& distribution);
   std::string encode() const;
+  Result<void> put_description(Safety safety);
 
   Client* client_;
   std::string collection_, name_;

@@ -52,6 +52,46 @@ TEST_CASE("spin: looks in vain make it sleep, short sleeps make it look again") 
   CHECK(spin.begin());
 }
 
+TEST_CASE("spin: where both sleep because both do it is tried now and then, and less often when that was in vain") {
+  Spin spin(-1, {.late_ns = 3'600'000'000'000});  // a busy machine changes nothing here
+  while (spin.begin())
+    while (spin.again()) {
+    }
+  const auto sleeps_before_a_try = [&] {
+    int sleeps = 0;
+    while (!spin.begin() && sleeps < 10'000) {
+      spin.slept(100'000);
+      ++sleeps;
+    }
+    return sleeps;
+  };
+  if (::sysconf(_SC_NPROCESSORS_ONLN) < 2) {
+    CHECK(sleeps_before_a_try() == 10'000);
+    return;
+  }
+  CHECK(sleeps_before_a_try() == 16);
+  while (spin.again()) {
+  }
+  CHECK(sleeps_before_a_try() == 32);
+  std::int64_t begin = now_ns();
+  while (now_ns() - begin < 120'000 && spin.again()) {  // the other had to be woken
+  }
+  for (int found = 1; found < 8; ++found) CHECK(spin.begin());
+  begin = now_ns();
+  CHECK(spin.begin());  // not by a try any more: the last of it was short
+  while (spin.again()) {
+  }
+  CHECK(now_ns() - begin >= 150'000);  // which bridges the next such pause
+  int looked = 0;
+  while (spin.begin() && looked++ < 1000)
+    while (spin.again()) {
+    }
+  CHECK(looked > 1);
+  for (int k = 0; k < 1000; ++k) spin.slept(1'000'000);  // much longer: nobody answers that soon
+  CHECK_FALSE(spin.begin());
+  CHECK(sleeps_before_a_try() == 1);  // such sleeps are short ones now
+}
+
 TEST_CASE("spin: not on a core that another thread works on") {
   cpu_set_t before, one;
   REQUIRE(::sched_getaffinity(0, sizeof before, &before) == 0);

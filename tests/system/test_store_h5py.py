@@ -435,10 +435,11 @@ with h5py.File({name!r}, "w") as f:
     f.create_dataset("texts", data=["a"] * 100)
 """
     code(f"embedded={store}", fill)
-    files = {p for p in (store / "data").rglob("*") if "h5." in p.name}
+    files = {p for p in (store / "objects").rglob("*") if "h5." in p.name}
     assert len(files) == 3  # data, the pool of small datasets, texts
+    assert sonde("ls", "hdf5:", "--embedded", store).stdout == f"hdf5:{name}\n"
     code(f"embedded={store}", fill + f"h5py.File({name!r}, 'r+').close()")
-    after = {p for p in (store / "data").rglob("*") if "h5." in p.name}
+    after = {p for p in (store / "objects").rglob("*") if "h5." in p.name}
     assert len(after) == 3
     assert not files & after
     code(
@@ -449,7 +450,7 @@ with h5py.File({name!r}, "r+") as f:
     del f["texts"]
 """,
     )
-    assert len([p for p in (store / "data").rglob("*") if "h5." in p.name]) == 1
+    assert len([p for p in (store / "objects").rglob("*") if "h5." in p.name]) == 1
 
 
 def test_old_time_of_small_reads_is_bounded(server: Server, tmp_path: Path) -> None:

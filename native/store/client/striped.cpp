@@ -5,6 +5,7 @@
 #include <cstring>
 #include <ctime>
 #include <numeric>
+#include <utility>
 
 #include "core/number.hpp"
 #include "core/units.hpp"
@@ -468,11 +469,23 @@ Result<void> Item::remove(Client& client, std::string_view collection, std::stri
 }
 
 Result<void> Item::describe(Metadata metadata, Safety safety) {
-  metadata_ = std::move(metadata);
+  Metadata before = std::exchange(metadata_, std::move(metadata));
+  auto ok = put_description(safety);
+  if (!ok) metadata_ = std::move(before);
+  return ok;
+}
+
+Result<void> Item::put_description(Safety safety) {
+  const std::string key = item_key(collection_, name_), value = encode();
+  if (auto ok = allowed(collection_, name_, value); !ok) return ok;
+  // One that was removed meanwhile stays removed; who removes it at this very moment may find its description again.
+  Batch there = client_->batch();
+  there.add({.code = Code::kv_get, .space = items_space, .key = key, .length = 1});
+  if (auto ok = there.run(); !ok) return ok;
+  if (there.failed()) return failed(there[0], "describe the item", collection_, name_);
   Batch batch = client_->batch(safety);
-  const std::string value = encode();
-  batch.put(items_space, item_key(collection_, name_), bytes_of(value));
-  if (auto ok = batch.run(); !ok) return ok.error();
+  batch.put(items_space, key, bytes_of(value));
+  if (auto ok = batch.run(); !ok) return ok;
   if (batch.failed()) return failed(batch[0], "describe the item", collection_, name_);
   return {};
 }

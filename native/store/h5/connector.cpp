@@ -88,8 +88,9 @@ void add_embedded(Config& config, const std::string& path) {
   if (!memory && !std::filesystem::create_directories(path, failed) && failed) {
     fail(Why::io, "HDF5_VOL_CONNECTOR: embedded=" + path + ": " + failed.message());
   }
-  for (const auto& [role, text] : {std::pair{Role::kv, memory ? std::string("memory") : "lmdb,path=" + path + "/kv"},
-                                   std::pair{Role::data, memory ? std::string("memory") : "posix,path=" + path + "/data"}}) {
+  // The folders of `sonde store --embedded` and `sonde store serve --path`, which so see the same files.
+  for (const auto& [role, text] : {std::pair{Role::kv, memory ? std::string("memory") : "lmdb,path=" + path + "/keys"},
+                                   std::pair{Role::data, memory ? std::string("memory") : "posix,path=" + path + "/objects"}}) {
     auto spec = parse_backend(role, text);
     if (!spec) {
       fail(spec.error(), "HDF5_VOL_CONNECTOR: embedded=" + path);

@@ -6,7 +6,7 @@
 /// Settings are name=value, with ';' between them; without servers= or embedded= they come from SONDE_STORE_SERVERS.
 ///
 ///   servers=H:P,H:P…     as Config::servers; roles kv and data are needed
-///   embedded=PATH        no server: kv in PATH/kv (lmdb), objects in PATH/data (posix); "memory": in this process only
+///   embedded=PATH        no server: kv in PATH/keys (lmdb), objects in PATH/objects (posix); "memory": in this process only
 ///   transport=NAME       tcp and whatever else the server offers
 ///   auth=NAME token=FILE timeout=S connect_timeout=S checksum=yes|no
 ///   stripe=BYTES         of new files over several data servers (1 MiB)

@@ -230,6 +230,21 @@ TEST_CASE("items: what cannot be created whole is as if it had not been tried, a
   }
 }
 
+TEST_CASE("items: a description that is refused changes nothing, and one of an item that was removed does not bring it back") {
+  Service service(2);
+  auto client = service.client();
+  auto item = Item::create(client, "runs", "42", {}, {{"case", "cavity"}});
+  REQUIRE_MESSAGE(item, item.error().what);
+  CHECK((*item).describe({{"large", std::string(limit::value_bytes, 'm')}}).error().code == "store.too_large");
+  CHECK((*item).metadata() == Metadata{{"case", "cavity"}});
+  REQUIRE((*item).describe({{"case", "duct"}}));
+  CHECK(Item::open(client, "runs", "42")->metadata() == Metadata{{"case", "duct"}});
+  REQUIRE(Item::remove(client, "runs", "42"));
+  CHECK((*item).describe({{"case", "pipe"}}).error().code == "store.not_found");
+  CHECK(Item::open(client, "runs", "42").error().code == "store.not_found");
+  CHECK((*item).metadata() == Metadata{{"case", "duct"}});
+}
+
 TEST_CASE("items: names that a server would refuse are refused before anything is written") {
   Service service(1);
   auto client = service.client();
