@@ -71,9 +71,8 @@ def check(
 ) -> Outcome:
     """Hold this machine against limits, or against an earlier survey; exit 1 on a finding.
 
-    Fits Slurm's HealthCheckProgram: done within 60 s by default. It prints, and never runs, the command
-    that would
-    drain the node.
+    Fits Slurm's HealthCheckProgram: done within 60 s by default. It prints, and never runs, the command that
+    would drain the node. Exit 4: one of the surveys is too short or too unsteady for finding nothing to say much.
     """
     began = settings().began
     import tempfile
@@ -104,6 +103,8 @@ def check(
         outcome.exit = Exit.FINDING
         if command := drain_command(surveys.draining(results)):
             outcome.lines.append(f" would drain: {command}")  # one line, for scripts
+    elif not all(result.comparable for result in results):
+        outcome.exit = Exit.INCOMPLETE
     if any(result.interrupted for result in results):
         outcome.exit = Exit.INTERRUPTED
     return outcome

@@ -79,6 +79,14 @@ class Judgement:
     sound: bool = True
 
 
+@dataclass(frozen=True)
+class Compared:
+    """What one dataset says beside an earlier one. doubt: why finding nothing says little, "" where it is sound."""
+
+    findings: Sequence[Finding] = ()
+    doubt: str = ""
+
+
 class Visit(Protocol):
     """The quick form of a room. weight: its share of the time, against those of the other rooms."""
 
@@ -90,7 +98,7 @@ class Visit(Protocol):
     def judge(self, tree: xr.DataTree, name: str) -> Judgement:
         """What an open dataset of the room says. name: its path, for commands to copy."""
 
-    def compare(self, before: xr.DataTree, now: xr.DataTree, names: tuple[str, str]) -> Sequence[Finding]:
+    def compare(self, before: xr.DataTree, now: xr.DataTree, names: tuple[str, str]) -> Compared:
         """What is worse in `now`. names: their paths."""
 
     def drains(self, finding: Finding) -> bool:
@@ -117,6 +125,7 @@ class RoomResult:
     complete: bool = True
     interrupted: bool = False
     sound: bool = True  # False: too little is known for "no findings" to mean much
+    comparable: bool = True  # False: nor does finding nothing beside the earlier survey
 
     def as_json(self) -> dict[str, Any]:
         return {

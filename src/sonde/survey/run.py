@@ -139,7 +139,13 @@ def compare(results: Sequence[RoomResult], against: Path | None) -> None:
         for path in result.datasets:
             with sonde.open(against / path.name) as before, sonde.open(path) as now:
                 names = (str(against / path.name), str(path))
-                result.findings += visit(result.room).compare(before, now, names)
+                compared = visit(result.room).compare(before, now, names)
+            result.findings += compared.findings
+            if compared.doubt:
+                result.sound = result.comparable = False
+                result.warnings.append(
+                    Warning("survey.blunt", compared.doubt, "survey both again with a longer --budget")
+                )
 
 
 def draining(results: Sequence[RoomResult]) -> list[Finding]:

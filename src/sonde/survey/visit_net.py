@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sonde.core.errors import Finding
-from sonde.survey.rooms import Call, Judgement
+from sonde.survey.rooms import Call, Compared, Judgement
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -50,14 +49,15 @@ class NetVisit:
             verdict.sound(summary),
         )
 
-    def compare(self, before: xr.DataTree, now: xr.DataTree, names: tuple[str, str]) -> Sequence[Finding]:
+    def compare(self, before: xr.DataTree, now: xr.DataTree, names: tuple[str, str]) -> Compared:
         from sonde.core import dataset
         from sonde.net import limits
         from sonde.net.figures import summary_of
 
         machine = (dataset.attrs(before), dataset.attrs(now))
         old, new = summary_of(before).load(), summary_of(now).load()
-        return limits.diff(old, new, names, machine=machine).findings
+        found = limits.diff(old, new, names, machine=machine)
+        return Compared(found.findings, found.sentence(names[1]) if found.blunt else "")
 
     def drains(self, finding: Finding) -> bool:
         return True  # a slow link is its hosts' fault, and no other finding names a host

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sonde.core.errors import Finding, UsageError
-from sonde.survey.rooms import ROOMS, Call, Judgement, visit
+from sonde.survey.rooms import ROOMS, Call, Compared, Judgement, visit
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -54,11 +53,11 @@ class NoiseVisit:
             verdict.sound(summary),
         )
 
-    def compare(self, before: xr.DataTree, now: xr.DataTree, names: tuple[str, str]) -> Sequence[Finding]:
+    def compare(self, before: xr.DataTree, now: xr.DataTree, names: tuple[str, str]) -> Compared:
         from sonde.noise import verdict
 
         old, new = (tree["summary"].to_dataset().load() for tree in (before, now))
-        return verdict.worse(old, new, names)
+        return Compared(verdict.worse(old, new, names))
 
     def drains(self, finding: Finding) -> bool:
         return False  # noise is an agent's, which runs on every node: draining one helps nobody

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sonde.core.errors import Finding
-from sonde.survey.rooms import Call, Judgement
+from sonde.survey.rooms import Call, Compared, Judgement
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -56,13 +55,14 @@ class StoreVisit:
         # What a transport is good for is a lesson and no fault of the machine's: `check` must not fail for it.
         return Judgement(verdict.sentence(summary, name), (), verdict.sound(summary))
 
-    def compare(self, before: xr.DataTree, now: xr.DataTree, names: tuple[str, str]) -> Sequence[Finding]:
+    def compare(self, before: xr.DataTree, now: xr.DataTree, names: tuple[str, str]) -> Compared:
         from sonde.core import dataset
         from sonde.store import limits
 
         machine = (dataset.attrs(before), dataset.attrs(now))
         old, new = (tree["summary"].to_dataset().load() for tree in (before, now))
-        return limits.diff(old, new, names, machine=machine).findings
+        found = limits.diff(old, new, names, machine=machine)
+        return Compared(found.findings, found.sentence(names[1]) if found.blunt else "")
 
     def drains(self, finding: Finding) -> bool:
         return False  # a slow transport may be the fault of what was installed, on every host alike

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from sonde.core.errors import (
 from sonde.core.events import NullProgress
 from sonde.core.launch.session import Measured
 from sonde.survey import rooms, run
-from sonde.survey.rooms import Call, Judgement, RoomResult
+from sonde.survey.rooms import Call, Compared, Judgement, RoomResult
 
 BUDGET_S = 1000.0  # so long that the time the tests take is none
 
@@ -38,6 +38,7 @@ class Room:
         self.interrupted = False
         self.error: SondeError | None = None
         self.sound = True
+        self.doubt = ""
 
     def measure(self, call: Call) -> Measured:
         self.calls.append(call)
@@ -53,9 +54,10 @@ class Room:
         found = [Finding(f"{self.name}.found", "it is slow", {"host": self.name})]
         return Judgement(f"{median * 1e6:.0f} µs in {Path(name).name}", found, self.sound)
 
-    def compare(self, before: Any, now: Any, names: tuple[str, str]) -> Sequence[Finding]:
+    def compare(self, before: Any, now: Any, names: tuple[str, str]) -> Compared:
         worse = float(now["summary"]["median"][0, 0] / before["summary"]["median"][0, 0])
-        return [Finding(f"{self.name}.slower", f"{worse:g} times {names[0]}")]
+        found = [Finding(f"{self.name}.slower", f"{worse:g} times {names[0]}")]
+        return Compared(found if worse > 1 else (), self.doubt)
 
     def drains(self, finding: Finding) -> bool:
         return finding.code == self.drained
@@ -255,11 +257,23 @@ class TestCompare:
     def test_a_room_that_the_earlier_survey_did_not_visit_is_said(self, visits, tmp_path):
         visits(Room("net"), Room("noise"))
         self.results(tmp_path / "before", "net")
-        net, noise = self.results(tmp_path / "now", "net", "noise")
+        net, noise = self.results(tmp_path / "now", "net", "noise", scale=2.0)
         run.compare([net, noise], tmp_path / "before")
         assert len(net.findings) == 1
         assert noise.findings == []
         assert [warning.code for warning in noise.warnings] == ["survey.nothing_to_compare"]
+
+    def test_what_can_see_nothing_says_so(self, visits, tmp_path):
+        net, noise = Room("net"), Room("noise")
+        noise.doubt = "too short"
+        visits(net, noise)
+        self.results(tmp_path / "before", "net", "noise")
+        results = self.results(tmp_path / "now", "net", "noise")
+        run.compare(results, tmp_path / "before")
+        assert [result.comparable for result in results] == [True, False]
+        assert not any(result.findings for result in results)
+        (warning,) = results[1].warnings
+        assert (warning.code, warning.evidence) == ("survey.blunt", "too short")
 
     def test_a_folder_that_is_no_survey_is_an_error(self, visits, tmp_path):
         visits(Room("net"))
@@ -271,7 +285,7 @@ class TestCompare:
     def test_a_room_that_was_skipped_now_is_not_compared(self, visits, tmp_path):
         visits(Room("net"), Room("noise"))
         self.results(tmp_path / "before", "net", "noise")
-        (net,) = self.results(tmp_path / "now", "net")
+        (net,) = self.results(tmp_path / "now", "net", scale=2.0)
         skipped = RoomResult("noise", skipped="there is no MPI")
         run.compare([skipped, net], tmp_path / "before")
         assert (skipped.findings, skipped.warnings) == ([], [])
