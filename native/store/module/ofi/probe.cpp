@@ -178,6 +178,7 @@ int probe_here(Flavour flavour, const Candidate& candidate) {
     ::close(mine);
     PairControl control(other);
     ProbeSink sink(true);
+    (void)list_providers(candidate.style, false);  // libfabric wakes up, which takes longest, while it does so over there too
     auto first = control.receive(deadline);
     if (!first) ::_exit(1);
     {
