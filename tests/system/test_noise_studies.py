@@ -19,6 +19,7 @@ pytestmark = pytest.mark.mpi
 QUICK = ("--ntasks", "2", "--block-s", "0.2s", "--seed", "7")
 
 
+@pytest.mark.slow
 def test_a_small_sensitivity(sonde):
     ran = sonde(
         *("noise", "sensitivity", "--levels", "20%,1%", "--period", "100ms", "--budget", "26s", *QUICK),
@@ -55,6 +56,7 @@ def test_the_plan_of_the_whole_study(sonde):
     assert list(sonde.cwd.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_small_stability_of_two_operations(sonde):
     ran = sonde(
         *("noise", "stability", "--op", "alltoall,barrier", "--groups", "2", "--budget", "36s", *QUICK),

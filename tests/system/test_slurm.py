@@ -169,6 +169,7 @@ def test_a_killed_rank_ends_the_step_and_what_was_measured_is_saved(slurm):
         assert tree.attrs["stop_reason"] == "failed"
 
 
+@pytest.mark.slow
 def test_an_agent_is_measured_by_ranks_and_keepers_that_srun_started(slurm):
     words = ("--agent", "while :; do sleep 0.1; done", "--period", "0.1s", "--ntasks", "2", "--budget", "24s")
     ran = slurm("noise", "run", "--launcher", "srun", *words, "-o", "noise.nc", "--json")

@@ -74,6 +74,7 @@ def test_check_against_an_earlier_survey(sonde_mpi):
 
 
 @pytest.mark.mpi
+@pytest.mark.slow
 def test_with_time_for_all_rooms_noise_says_how_sensitive_the_machine_is(sonde_mpi):
     words = ("--ntasks", "2", "--budget", "50s", "--seed", "3")
     told = sonde_mpi("survey", "-o", "here", *words, "--json").expect(0).json

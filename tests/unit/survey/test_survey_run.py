@@ -106,13 +106,14 @@ class TestShares:
         visits(net)
         survey(began=began)
         (call,) = net.calls
-        assert (call.budget_s, call.began) == (BUDGET_S, began)
+        assert call.budget_s == pytest.approx(BUDGET_S)  # the sum of two clock readings is rounded
+        assert call.began == began
 
     def test_rooms_share_by_weight(self, visits, survey):
         net, noise = Room("net", 1.0), Room("noise", 3.0)
         visits(net, noise)
         survey()
-        assert net.calls[0].budget_s == BUDGET_S / 4
+        assert net.calls[0].budget_s == pytest.approx(BUDGET_S / 4)
         assert noise.calls[0].budget_s > BUDGET_S * 0.9  # net was done at once, and left its share
         assert noise.calls[0].began > net.calls[0].began
 
@@ -121,8 +122,8 @@ class TestShares:
         net.ends = fails(NO_MPI)
         visits(net, noise)
         survey()
-        assert net.calls[0].budget_s == BUDGET_S / 2
-        assert BUDGET_S * 0.9 < noise.calls[0].budget_s <= BUDGET_S
+        assert net.calls[0].budget_s == pytest.approx(BUDGET_S / 2)
+        assert BUDGET_S * 0.9 < noise.calls[0].budget_s <= BUDGET_S * 1.001
 
     def test_all_shares_of_weights(self):
         assert run.share([1.0], 40.0) == 40.0
