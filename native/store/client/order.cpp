@@ -49,7 +49,7 @@ bool other_order(std::string_view then, std::string_view now) {
 
 Result<std::optional<std::string>> found_anywhere(Client& client, std::string_view space, std::string_view key) {
   Batch batch = client.batch();
-  for (std::size_t k = 0; k < client.servers(Role::kv); ++k) batch.add({.code = Code::kv_get, .space = space, .key = key}, static_cast<int>(k));
+  for (std::size_t k = 0; k < client.servers(Role::kv); ++k) batch.add({Code::kv_get, 0, space, key, 0, 0, {}, {}}, static_cast<int>(k));
   if (auto ok = batch.run(); !ok) return ok.error();
   for (std::size_t k = 0; k < batch.size(); ++k)
     if (batch[k].status == Status::ok) return std::optional<std::string>(text_of(batch[k].data));

@@ -480,7 +480,7 @@ Result<void> Item::put_description(Safety safety) {
   if (auto ok = allowed(collection_, name_, value); !ok) return ok;
   // One that was removed meanwhile stays removed; who removes it at this very moment may find its description again.
   Batch there = client_->batch();
-  there.add({.code = Code::kv_get, .space = items_space, .key = key, .length = 1});
+  there.add({Code::kv_get, 0, items_space, key, 0, 1, {}, {}});
   if (auto ok = there.run(); !ok) return ok;
   if (there.failed()) return failed(there[0], "describe the item", collection_, name_);
   Batch batch = client_->batch(safety);
