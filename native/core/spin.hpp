@@ -11,10 +11,10 @@
 /// the hypervisor took it, a sleep would be no better: waking a halted virtual processor takes longest just then.
 ///
 /// Two who answer each other can both sleep for longer than they would look only because the other has to be woken first, which
-/// takes 50 to 100 us where idle processors sleep deeply or are virtual. Neither sleep is short, so neither would look ever again. So after
-/// some sleeps that were not much longer, a few waits in a row are looked through up to `reach_ns`. If the last of them was
-/// short, the other looks too by then: it goes on, and from then on `most_ns` is what the longest of them took and half of it, which
-/// bridges the other's waking up after a pause. If not, the next try comes after twice as many such sleeps.
+/// takes 50 to 100 us where idle processors sleep deeply or are virtual. Neither sleep is short, so neither would look ever
+/// again. So after some sleeps that were not much longer, a few waits in a row are looked through up to `reach_ns`. If the last of
+/// them was short, the other looks too by then: it goes on, and from then on `most_ns` is what the longest of them took and half
+/// of it, which bridges the other's waking up after a pause. If not, the next try comes after twice as many such sleeps.
 
 #include <sched.h>
 #include <sys/resource.h>
