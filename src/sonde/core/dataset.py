@@ -97,6 +97,23 @@ def expect_room(tree: xr.DataTree, room: str) -> None:
         )
 
 
+def summary_of(tree: xr.DataTree, room: str, path: object = None) -> xr.Dataset:
+    """/summary of a room's dataset, read. path: how errors call the file; None for its own path.
+
+    Raises
+    ------
+    DataError  those of `expect_room`; core.no_summary, with the reason where the dataset tells one.
+    """
+    expect_room(tree, room)
+    if "summary" in tree.children:
+        return tree["summary"].to_dataset().load()
+    name = path or tree.encoding.get("source") or "FILE"
+    for warning in warnings_of(tree):
+        if warning.code in ("core.analysis_failed", "core.not_analysed"):
+            raise DataError("core.no_summary", f"{name}: {warning.evidence}", warning.hint)
+    raise DataError("core.no_summary", f"{name} has no /summary", typed("sonde", "data", "validate", name))
+
+
 def begin() -> None:
     """A command begins: what was opened before has nothing to do with its errors."""
     _opened.clear()

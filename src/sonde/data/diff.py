@@ -98,7 +98,7 @@ def compare(a: xr.DataTree, b: xr.DataTree, matters: float = 0.05) -> Difference
 
     Raises
     ------
-    DataError  data.other_schema, data.other_kind: not of one schema, or kind; data.no_summary;
+    DataError  data.other_schema, data.other_kind: not of one schema, or kind; core.no_summary;
     data.nothing_shared: no cell in common.
 
     Source: Benjamini & Hochberg 1995 for the control.
@@ -117,14 +117,9 @@ def compare(a: xr.DataTree, b: xr.DataTree, matters: float = 0.05) -> Difference
             f"datasets of kind '{kinds[0]}' and '{kinds[1]}' cannot be compared",
             "give two datasets of one kind",
         )
-    for which, tree in (("first", a), ("second", b)):
-        if "summary" not in tree.children:
-            raise DataError(
-                "data.no_summary", f"the {which} dataset has no /summary", "sonde data validate FILE"
-            )
+    old, new = (dataset.summary_of(tree, dataset.schema_of(tree)[0]) for tree in (a, b))
     found = Difference(machine=machine_changes(dataset.attrs(a), dataset.attrs(b)))
     found.warnings = list(_doubts(a, b))
-    old, new = (tree.children["summary"].to_dataset().load() for tree in (a, b))
     drafts = []
     for name in judged(old):
         if name in judged(new):

@@ -9,7 +9,7 @@ import xarray as xr
 from scipy.cluster import hierarchy
 from scipy.special import ndtri
 
-from sonde.core.dataset import expect_room
+from sonde.core.dataset import summary_of as stored_summary
 from sonde.core.figure import Axis, Figure, Kind, Slider
 from sonde.core.section import MEDIAN, Fact, Method, Section
 from sonde.core.status import NOT_MEASURED, STATUS_NAMES
@@ -124,10 +124,9 @@ def summary_of(tree: xr.DataTree) -> xr.Dataset:
 
     Raises
     ------
-    DataError  net.not_net: a dataset of another room.
+    DataError  net.not_net: a dataset of another room. core.no_summary.
     """
-    expect_room(tree, "net")
-    summary = tree["summary"].to_dataset() if "summary" in tree.children else xr.Dataset()
+    summary = stored_summary(tree, "net")
     summary = summary.assign_attrs({**tree.attrs, **summary.attrs})
     return summary if "class_links" in summary else structure(summary)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy import fft, ndimage, signal, special
+from scipy import fft, ndimage, special
 from scipy import stats as sps
 
 from sonde.core import stats
@@ -23,6 +23,11 @@ LEAST_VALUES = 24
 # Fewer bursts, or shorter ones, say nothing about cycles within them.
 LEAST_BURSTS, LEAST_BURST = 4, 16
 LEAST_WINDOWS = 8
+# More windows than this are compared in groups of neighbours: every one is compared with every other.
+MOST_WINDOWS = 512
+# A spectrum's background is fitted to so many ordinates one by one, to those above them in groups.
+SINGLE_ORDINATES = 4096
+GROUPED_ORDINATES = 1024
 # An outlier lies this many robust sd above what is usual about it.
 OUTLIER_SD = 6.0
 LEAST_OUTLIERS = 6
@@ -92,7 +97,7 @@ def cyclicity(x: np.ndarray, t: np.ndarray | None = None) -> Cycle:
     Cycle; NaN with fewer than LEAST_VALUES values, for a constant series and for times without span.
 
     Source: exponential law of periodogram ordinates over a smooth background, Vaughan, Astronomy &
-    Astrophysics 431, 2005, 391-403; uneven times by Lomb & Scargle (scipy.signal.lombscargle).
+    Astrophysics 431, 2005, 391-403; uneven times by Zechmeister & Kuerster, A&A 496, 2009, 577-584.
     """
     n = len(x)
     if n < LEAST_VALUES or np.ptp(x) == 0:
@@ -108,7 +113,9 @@ def cyclicity(x: np.ndarray, t: np.ndarray | None = None) -> Cycle:
     # Up to what n evenly spaced values would show, four points for each independent frequency.
     oversampling = 4
     frequency = np.arange(oversampling, oversampling * (n // 2) + 1) / (oversampling * span)
-    share = signal.lombscargle(t - t.min(), scores, 2 * np.pi * frequency, normalize=True, floating_mean=True)
+    share = _sine_share(t - t.min(), scores, oversampling * span, frequency.size + oversampling)[
+        oversampling:
+    ]
     # For white noise the share of variance in a fitted sine is beta distributed; this makes it exponential.
     power = -(n - 3) / 2 * np.log1p(-np.clip(share, 0, 1 - 1e-12))
     allowed = frequency >= LEAST_CYCLES / span
@@ -149,7 +156,8 @@ def homogeneity(windows: np.ndarray, seed: int = 0, permutations: int = 499) -> 
 
     Returns
     -------
-    Homogeneity; NaN with fewer than LEAST_WINDOWS windows or windows of fewer than 8 samples.
+    Homogeneity; NaN with fewer than LEAST_WINDOWS windows or windows of fewer than 8 samples. More than
+    MOST_WINDOWS are put together in groups of neighbours, which then are what is compared and counted.
     """
     count, width = windows.shape
     if count < LEAST_WINDOWS or width < 8:
@@ -158,6 +166,12 @@ def homogeneity(windows: np.ndarray, seed: int = 0, permutations: int = 499) -> 
     level = scores.mean(axis=1)
     power = np.abs(np.fft.rfft(scores - level[:, None], axis=1))[:, 1:] ** 2
     shape = np.stack([stats.cumulative_spectrum(row) for row in power])
+    if count > MOST_WINDOWS:
+        begin = np.linspace(0, count, MOST_WINDOWS, endpoint=False).astype(int)
+        held = np.diff(np.append(begin, count))
+        level = np.add.reduceat(level, begin) / held
+        shape = np.add.reduceat(shape, begin) / held[:, None]
+        count = MOST_WINDOWS
     rng = np.random.default_rng(seed)
     orders = np.stack([rng.permutation(count) for _ in range(permutations)])
     level_p = _order_p(np.abs(level[:, None] - level[None, :]), orders)
@@ -313,38 +327,96 @@ def _bonferroni_gamma(ratio: float, tried: float, averaged: int) -> float:
     return float(min(1.0, tried * sps.gamma.sf(ratio, averaged, scale=1 / averaged)))
 
 
-@lru_cache(maxsize=64)
-def _shapes(count: int, lowest: float, highest: float, even: bool) -> np.ndarray:
-    """Spectra that a background may have, (shapes, count): white noise over a Lorentzian of any corner."""
-    frequency = np.linspace(lowest, highest, count)
+def _sine_share(t: np.ndarray, y: np.ndarray, period: float, count: int) -> np.ndarray:
+    """Share of the variance of y that a sine and a constant explain at frequencies 0, 1/period, 2/period...
+
+    Parameters
+    ----------
+    t : (n,) times from 0; y : (n,) mean 0; period : longer than any time; count : of frequencies
+
+    Returns
+    -------
+    (count,) float; meaningless at frequency 0.
+
+    The sums over sines are Fourier transforms of the samples spread over an even grid, as every sample against
+    every frequency takes minutes for ten thousand epochs. Cubic B-splines on a grid four times as fine as
+    needed are right to 1 % at the highest frequency and far better below it.
+    Source: Zechmeister & Kuerster 2009, equations 4 to 15; Greengard & Lee, SIAM Review 46, 2004, 443-454.
+    """
+    length = fft.next_fast_len(8 * count, real=True)
+    at = t * (length / period)
+    cell = np.floor(at).astype(np.int64)
+    u = at - cell
+    spline = ((1 - u) ** 3, 4 - 6 * u**2 + 3 * u**3, 1 + 3 * (u + u**2 - u**3), u**3)
+
+    def sums(weight: np.ndarray, most: int) -> np.ndarray:
+        grid = np.zeros(length)
+        for offset, part in enumerate(spline):
+            grid += np.bincount((cell + offset - 1) % length, weight * part / 6, minlength=length)
+        return np.asarray(np.conj(fft.rfft(grid)[:most]) / np.sinc(np.arange(most) / length) ** 4)
+
+    n = len(t)
+    of_times = sums(np.full(n, 1 / n), 2 * count - 1)
+    of_y = sums(y / n, count)
+    once, twice = of_times[:count], of_times[::2]
+    cc = (1 + twice.real) / 2 - once.real**2
+    ss = (1 - twice.real) / 2 - once.imag**2
+    cs = twice.imag / 2 - once.real * once.imag
+    explained = ss * of_y.real**2 + cc * of_y.imag**2 - 2 * cs * of_y.real * of_y.imag
+    return np.asarray(explained / np.maximum((cc * ss - cs**2) * np.mean(y**2), 1e-12))
+
+
+# What is white in a background, and at which share of the highest frequency its Lorentzian has its corner.
+_WHITE = (1.0, 0.6, 0.3, 0.15, 0.07, 0.03, 0.01, 0.003, 0.001, 0.0)
+_CORNERS = 14
+
+
+def _shape(frequency: np.ndarray, white: float, corner: float, even: bool) -> np.ndarray:
+    """A spectrum that a background may have: white noise over a Lorentzian."""
+    steep = np.sin(np.pi * frequency) if even else frequency
+    return np.asarray(white + (1 - white) / (1 + (steep / corner) ** 2))
+
+
+@lru_cache(maxsize=8)
+def _shapes(
+    count: int, lowest: float, highest: float, even: bool
+) -> tuple[np.ndarray, np.ndarray, list[tuple[float, float]]]:
+    """Where groups of ordinates begin, (groups,); shapes at their middles, (shapes, groups); (white, corner)."""
+    begin = np.arange(count)
+    if count > SINGLE_ORDINATES:
+        grouped = np.geomspace(SINGLE_ORDINATES, count, GROUPED_ORDINATES, endpoint=False)
+        begin = np.unique(np.concatenate([begin[:SINGLE_ORDINATES], grouped.astype(int)]))
+    step = (highest - lowest) / max(count - 1, 1)
+    frequency = lowest + step * (begin + np.append(begin[1:], count) - 1) / 2
     # Evenly spaced samples fold what lies above half their rate: an autoregression's spectrum, not a
     # Lorentzian.
-    steep = np.sin(np.pi * frequency) if even else frequency
-    corner = np.geomspace(steep[0] / 3, steep.max(), 14)
-    white = np.array([0.6, 0.3, 0.15, 0.07, 0.03, 0.01, 0.003, 0.001, 0.0])
-    red = 1 / (1 + (steep / corner[:, None]) ** 2)
-    mixed = white[:, None, None] + (1 - white[:, None, None]) * red
-    return np.concatenate([np.ones((1, count)), mixed.reshape(-1, count)])
+    ends = np.array([lowest, highest])
+    steep = np.sin(np.pi * ends) if even else ends
+    corners = np.geomspace(steep[0] / 3, steep[1], _CORNERS)
+    kinds = [(1.0, float(corners[0])), *((w, float(c)) for w in _WHITE[1:] for c in corners)]
+    return begin, np.stack([_shape(frequency, *kind, even) for kind in kinds]), kinds
 
 
 def _background(power: np.ndarray, frequency: np.ndarray, oversampling: int, averaged: int) -> np.ndarray:
     """The likeliest smooth spectrum under the ordinates, by Whittle's likelihood; the highest one does not
     count.
     """
-    shapes = _shapes(len(power), float(frequency[0]), float(frequency[-1]), oversampling == 1)
-    ratio = np.maximum(power, 1e-12) / shapes
+    even = oversampling == 1
+    begin, shapes, kinds = _shapes(len(power), float(frequency[0]), float(frequency[-1]), even)
+    held = np.diff(np.append(begin, len(power)))
+    ratio = np.maximum(np.add.reduceat(power, begin) / held, 1e-12) / shapes
     peak = ratio.argmax(axis=1)
-    column = np.arange(len(power))
-    kept = np.abs(column[None, :] - peak[:, None]) > oversampling - 1
+    column = np.arange(len(begin))
+    kept = np.where(np.abs(column[None, :] - peak[:, None]) > oversampling - 1, held, 0)
     m = max(len(power) / oversampling, 2.0)
     # Without its highest value the mean of m exponentials is too small by this much.
     lacking = max((m - np.log(m) - 0.5772) / (m - 1), 0.2) if averaged == 1 else 1.0
-    scale = np.where(kept, ratio, 0).sum(axis=1) / kept.sum(axis=1) / lacking
-    loglik = -(np.where(kept, np.log(shapes), 0).sum(axis=1) + kept.sum(axis=1) * np.log(scale))
+    scale = (kept * ratio).sum(axis=1) / kept.sum(axis=1) / lacking
+    loglik = -((kept * np.log(shapes)).sum(axis=1) + kept.sum(axis=1) * np.log(scale))
     # White noise unless red noise is likelier by what two more parameters are worth.
     loglik[1:] -= 2.0 * oversampling / averaged
     best = int(loglik.argmax())
-    return np.asarray(scale[best] * shapes[best])
+    return scale[best] * _shape(frequency, *kinds[best], even)
 
 
 def _order_p(distance: np.ndarray, orders: np.ndarray) -> float:

@@ -10,13 +10,13 @@ from types import ModuleType
 import numpy as np
 import xarray as xr
 
+from sonde.core.dataset import summary_of
 from sonde.core.figure import Axis, Figure, Kind, Slider
 from sonde.core.section import Fact, Method, Section
 from sonde.core.units import format_duration, format_share
 from sonde.noise import studies, study_words, verdict
 from sonde.noise.analyse import CELLS, QUANTILES, WINDOW_AFTER, WINDOW_BEFORE, reader
 from sonde.noise.histogram import quantiles
-from sonde.noise.saved import summary_of
 
 MOST_STALLS = 3000  # drawn, the longest of all
 MOST_RANKS = 64  # bars
@@ -89,9 +89,9 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
 
     Raises
     ------
-    DataError  noise.no_summary: only a run can be told of, and nobody has judged this one.
+    DataError  core.no_summary: only a run can be told of, and nobody has judged this one.
     """
-    summary = summary_of(tree, dataset)
+    summary = summary_of(tree, "noise", dataset)
     kind = str(tree.attrs.get("kind", "run"))
     if kind == "run":
         return run_section(tree, summary)

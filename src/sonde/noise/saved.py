@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sonde.core.errors import DataError, Exit, Warning, typed
+from sonde.core.errors import Exit, Warning
 from sonde.core.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -30,25 +30,8 @@ class Saved:
     stop_reason: str
 
 
-def summary_of(tree: xr.DataTree, path: object) -> xr.Dataset:
-    """/summary, read.
-
-    Raises
-    ------
-    DataError  noise.not_noise: of another room; noise.no_summary: nobody has judged this run.
-    """
-    from sonde.core import dataset
-
-    dataset.expect_room(tree, "noise")
-    if "summary" not in tree.children:
-        raise DataError(
-            "noise.no_summary", f"{path} has no /summary", typed("sonde", "data", "validate", path)
-        )
-    return tree["summary"].to_dataset().load()
-
-
 def read(path: Path) -> Saved:
-    """What the file holds beside its samples. Errors of `sonde.open`, and noise.no_summary."""
+    """What the file holds beside its samples. Errors of `sonde.open` and `dataset.summary_of`."""
     import sonde
     from sonde.core import dataset
 
@@ -56,7 +39,7 @@ def read(path: Path) -> Saved:
         return Saved(
             path,
             str(tree.attrs.get("kind", "run")),
-            summary_of(tree, path),
+            dataset.summary_of(tree, "noise", path),
             dataset.warnings_of(tree),
             bool(tree.attrs.get("complete", 1)),
             str(tree.attrs.get("stop_reason", "unknown")),

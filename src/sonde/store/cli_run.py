@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sonde.core.errors import DataError, Exit, UsageError, Warning, typed
+from sonde.core.errors import Exit, UsageError, Warning, typed
 from sonde.core.options import (
     A_NC,
     AGAINST,
@@ -26,8 +26,6 @@ from sonde.core.options import (
 from sonde.core.outcome import Outcome, Table
 
 if TYPE_CHECKING:
-    import xarray as xr
-
     from sonde.store.limits import Held
     from sonde.store.run_bench import Request
 
@@ -289,10 +287,11 @@ def show(file: Path, case: str | None) -> Outcome:
     outcome = told_of(file, "show")
     if case is not None:
         import sonde
+        from sonde.core import dataset
         from sonde.store import verdict
 
         with sonde.open(file) as tree:
-            summary = summary_of(tree, file)
+            summary = dataset.summary_of(tree, "store", file)
             names = [str(name) for name in summary["case"].values]
             found = [c for c, name in enumerate(names) if name == case or name.startswith(case)]
             if not found:
@@ -305,23 +304,6 @@ def show(file: Path, case: str | None) -> Outcome:
     return outcome
 
 
-def summary_of(tree: xr.DataTree, path: object) -> xr.Dataset:
-    """/summary, read.
-
-    Raises
-    ------
-    DataError  store.no_summary, store.not_store.
-    """
-    from sonde.core import dataset
-
-    dataset.expect_room(tree, "store")
-    if "summary" not in tree.children:
-        raise DataError(
-            "store.no_summary", f"{path} has no /summary", typed("sonde", "data", "validate", path)
-        )
-    return tree["summary"].to_dataset().load()
-
-
 def told_of(path: Path, verb: str) -> Outcome:
     """What a dataset says of itself."""
     import sonde
@@ -329,7 +311,7 @@ def told_of(path: Path, verb: str) -> Outcome:
     from sonde.store import verdict
 
     with sonde.open(path) as tree:
-        summary = summary_of(tree, path)
+        summary = dataset.summary_of(tree, "store", path)
         warnings = dataset.warnings_of(tree)
         values = verdict.values(summary) | {"stop_reason": str(tree.attrs.get("stop_reason", "unknown"))}
         return Outcome(
@@ -371,6 +353,7 @@ def diff(a: Path, b: Path, matters: float) -> Outcome:
 def check(file: Path, against: Path | None, min_ratio: float | None, matters: float) -> Outcome:
     """Hold a run against an earlier one, or against limits; exit 1 on a finding, 4 where nothing can be said."""
     import sonde
+    from sonde.core import dataset
     from sonde.store import limits
 
     if against is None and min_ratio is None:
@@ -386,7 +369,7 @@ def check(file: Path, against: Path | None, min_ratio: float | None, matters: fl
     held = None
     if min_ratio is not None:
         with sonde.open(file) as tree:
-            held = limits.below(summary_of(tree, file), min_ratio, str(file))
+            held = limits.below(dataset.summary_of(tree, "store", file), min_ratio, str(file))
         found = [*held.findings, *found]
     outcome.hold(found, file)
     if against is not None and not outcome.sound:
@@ -418,7 +401,13 @@ def compared(a: Path, b: Path, matters: float, verb: str) -> Outcome:
 
     with sonde.open(a) as before, sonde.open(b) as after:
         machine = (dataset.attrs(before), dataset.attrs(after))
-        result = limits.diff(summary_of(before, a), summary_of(after, b), (str(a), str(b)), matters, machine)
+        result = limits.diff(
+            dataset.summary_of(before, "store", a),
+            dataset.summary_of(after, "store", b),
+            (str(a), str(b)),
+            matters,
+            machine,
+        )
     return result.outcome("store", verb, b)
 
 

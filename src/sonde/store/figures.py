@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from sonde.core.errors import DataError, typed
+from sonde.core.dataset import summary_of
 from sonde.core.figure import Axis, Figure, Kind, Slider
 from sonde.core.section import MEDIAN, Fact, Method, Section
 from sonde.core.units import format_size
@@ -30,13 +30,9 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
 
     Raises
     ------
-    DataError  store.no_summary.
+    DataError  core.no_summary.
     """
-    if "summary" not in tree.children:
-        raise DataError(
-            "store.no_summary", f"{dataset} has no /summary", typed("sonde", "data", "validate", dataset)
-        )
-    summary = tree["summary"].to_dataset().load()
+    summary = summary_of(tree, "store", dataset)
     return Section(
         "store",
         "Storage service by transport",

@@ -331,3 +331,24 @@ def test_warnings_come_back_as_they_were(tmp_path):
     seal.write_dataset(tmp_path / "a.nc", None, None, {"schema": "lab/1"}, warnings=said)
     with dataset.open(tmp_path / "a.nc") as tree:
         assert dataset.warnings_of(tree) == said
+
+
+def test_a_dataset_without_summary_says_what_to_type():
+    with pytest.raises(DataError) as caught:
+        dataset.summary_of(xr.DataTree(), "noise", Path("a b.nc"))
+    assert (caught.value.code, caught.value.hint) == ("core.no_summary", "sonde data validate 'a b.nc'")
+
+
+def test_a_dataset_whose_analysis_failed_says_why():
+    warnings = xr.Dataset(
+        {
+            "code": ("warning", ["core.other", "core.analysis_failed"]),
+            "evidence": ("warning", ["it rained", "/summary could not be computed: MemoryError: 28 GB"]),
+            "hint": ("warning", ["", "look in /raw"]),
+        }
+    )
+    tree = xr.DataTree.from_dict({"/warnings": warnings})
+    with pytest.raises(DataError) as caught:
+        dataset.summary_of(tree, "net", "a.nc")
+    assert str(caught.value).startswith("a.nc: /summary could not be computed: MemoryError: 28 GB")
+    assert caught.value.hint == "look in /raw"

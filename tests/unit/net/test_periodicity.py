@@ -4,10 +4,13 @@ alarms.
 
 import numpy as np
 import pytest
-from scipy.signal import lfilter
+from scipy.signal import lfilter, lombscargle
 
+from sonde.net import periodicity
 from sonde.net.periodicity import (
+    MOST_WINDOWS,
     _paid,
+    _sine_share,
     burst_cyclicity,
     cyclicity,
     homogeneity,
@@ -69,6 +72,45 @@ def test_cycle_at_uneven_times_is_found_in_seconds():
     assert found.period == pytest.approx(3.7, rel=0.05)
 
 
+@pytest.mark.parametrize("n", [24, 61, 600])
+def test_what_a_sine_explains_is_as_scipy_finds_it(n):
+    rng = np.random.default_rng(n)
+    t = np.sort(rng.uniform(0, 60, n))
+    y = rng.standard_normal(n)
+    y -= y.mean()
+    count = 2 * n
+    period = 4 * np.ptp(t)
+    direct = lombscargle(t, y, 2 * np.pi * np.arange(1, count) / period, normalize=True, floating_mean=True)
+    # Below one cycle a sine and a constant are nearly alike, and both ways lose digits.
+    assert _sine_share(t - t[0], y, period, count)[4:] == pytest.approx(direct[3:], abs=1e-3)
+
+
+def test_a_weak_fast_cycle_in_very_many_epochs_is_found():
+    rng = np.random.default_rng(21)
+    t = np.sort(rng.uniform(0, 600, 30_000))
+    x = rng.standard_normal(len(t)) + 0.5 * red(rng, len(t), 0.9)
+    assert cyclicity(x, t).p > 0.01
+    found = cyclicity(x + 0.1 * np.sin(2 * np.pi * t / 0.07), t)
+    assert found.p < 1e-4
+    assert found.period == pytest.approx(0.07, rel=1e-3)
+
+
+def test_a_background_in_groups_of_ordinates_is_that_of_single_ones(monkeypatch):
+    rng = np.random.default_rng(22)
+    series = [regimes(rng, 4000, 30) for _ in range(20)]
+    single = np.array([cyclicity(x).p for x in series])
+    monkeypatch.setattr(periodicity, "SINGLE_ORDINATES", 200)
+    monkeypatch.setattr(periodicity, "GROUPED_ORDINATES", 100)
+    periodicity._shapes.cache_clear()
+    try:
+        grouped = np.array([cyclicity(x).p for x in series])
+    finally:
+        periodicity._shapes.cache_clear()
+    assert np.all(grouped != single)
+    assert np.abs(np.log10(grouped / single)).max() < 0.5
+    assert np.mean(grouped <= 0.05) <= 0.2
+
+
 def test_outliers_make_no_cycle():
     rng = np.random.default_rng(8)
     x = rng.lognormal(0, 0.1, 400)
@@ -127,6 +169,17 @@ def test_a_change_of_level_and_a_change_of_spectrum_are_told_apart():
     found = homogeneity(swinging)
     assert found.shape_p < 0.01
     assert found.level_p > 0.01
+
+
+def test_very_many_windows_are_compared_in_groups():
+    """All with all, twelve thousand would need gigabytes."""
+    rng = np.random.default_rng(23)
+    alike = rng.lognormal(0, 0.3, (12_000, 16))
+    found = homogeneity(alike, permutations=99)
+    assert found.windows == MOST_WINDOWS
+    assert found.p > 0.01
+    alike[8000:] *= 1.1
+    assert homogeneity(alike, permutations=99).level_p == 0.01
 
 
 def test_too_few_windows_say_nothing():

@@ -84,7 +84,7 @@ class TestSection:
         bare = xr.DataTree.from_dict({"/": one.to_dataset(), "/raw": one["raw"].to_dataset()})
         with pytest.raises(DataError) as told:
             figures.section(bare, "a.nc")
-        assert told.value.code == "noise.no_summary"
+        assert told.value.code == "core.no_summary"
         assert "a.nc" in told.value.hint
 
     def test_of_a_survey(self):

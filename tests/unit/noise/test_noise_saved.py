@@ -5,26 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import xarray as xr
 
-import noise_runs
-from sonde.core.errors import DataError, EnvironmentFailure, Exit
+from sonde.core.errors import EnvironmentFailure, Exit
 from sonde.core.outcome import Outcome
 from sonde.core.seal import SealedFile
 from sonde.noise import saved
 from sonde.noise.run_programs import Measured
-
-
-def test_the_summary_is_read():
-    tree = noise_runs.tree(noise_runs.run([0.01], pairs=3))
-    assert "slowdown" in saved.summary_of(tree, "a.nc")
-
-
-def test_a_run_that_nobody_judged_is_told_with_what_to_type():
-    with pytest.raises(DataError) as caught:
-        saved.summary_of(xr.DataTree(), Path("a b.nc"))
-    assert caught.value.code == "noise.no_summary"
-    assert caught.value.hint == "sonde data validate 'a b.nc'"
 
 
 def measured(interrupted: bool = False, error: EnvironmentFailure | None = None) -> Measured:

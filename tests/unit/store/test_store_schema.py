@@ -205,12 +205,12 @@ class TestValidate:
 class TestOtherRooms:
     @pytest.mark.parametrize("room", ["net", "noise"])
     def test_what_reads_another_room_says_whose_file_it_is(self, tmp_path, room):
+        from sonde.core import dataset
         from sonde.net import figures
-        from sonde.noise import saved
 
         file = sealed(tmp_path, plan(), made(plan(), level, epochs=3)).path
         with sonde.open(file) as tree, pytest.raises(DataError) as told:
-            figures.summary_of(tree) if room == "net" else saved.summary_of(tree, file)
+            figures.summary_of(tree) if room == "net" else dataset.summary_of(tree, room)
         assert told.value.code == f"{room}.not_{room}"
         assert f"{file} is store/1, not {room}/1" in told.value.what
         assert told.value.hint == f"sonde store show {file}"
