@@ -6,22 +6,27 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 Result = dict[str, Any]
 
 
-def run(budget: str, **options: str | Sequence[str]) -> list[Result]:
-    """The results of one run. options: of the command, "_" for "-" in names; a sequence gives one several times."""
+def run(
+    budget: str, environment: Mapping[str, str] | None = None, **options: str | Sequence[str]
+) -> list[Result]:
+    """The results of one run, in an environment of its own where one is given.
+
+    options: of the command, "_" for "-" in names; a sequence gives one several times.
+    """
     with tempfile.TemporaryDirectory() as folder:
         words = [str(Path(sys.executable).parent / "sonde")]
         words += ["store", "run", "--json", "--budget", budget, "-o", str(Path(folder) / "bench.nc")]
         for name, value in options.items():
             for one in [value] if isinstance(value, str) else value:
                 words += [f"--{name.replace('_', '-')}", one]
-        ran = subprocess.run(words, capture_output=True, text=True, check=False)
+        ran = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
         if ran.returncode not in (0, 4):
             raise SystemExit(f"{' '.join(words)}\n{ran.stderr}")
         told = json.loads(ran.stdout)
