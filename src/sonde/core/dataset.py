@@ -57,8 +57,9 @@ def open(path: str | PathLike[str]) -> xr.DataTree:
     """
     file = Path(path)
     _recognise(file)
-    import netCDF4
     import xarray as xr
+
+    from sonde.core.netcdf import netCDF4
 
     netCDF4.set_chunk_cache(_CACHE_BYTES, 1009, 0.75)
     try:

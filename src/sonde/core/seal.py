@@ -36,8 +36,9 @@ from sonde.core.errors import DataError, EnvironmentFailure, Warning, reason_not
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import netCDF4
     import xarray as xr
+
+    from sonde.core.netcdf import netCDF4
 
 RUN_FILE = "run.json"
 _LOCK_FILE = ".lock"
@@ -474,8 +475,9 @@ def _defaults() -> dict[str, Any]:
 def _analysed(
     draft: _Draft, root: dict[str, Any], schema: RoomSchema
 ) -> tuple[xr.Dataset | None, list[Warning]]:
-    import netCDF4
     import xarray as xr
+
+    from sonde.core.netcdf import netCDF4
 
     before = netCDF4.get_chunk_cache()
     netCDF4.set_chunk_cache(_READ_CACHE_BYTES, 1009, 0.75)
@@ -625,7 +627,7 @@ class _Draft:
 
     @contextlib.contextmanager
     def opened(self, mode: Literal["w", "a"]) -> Iterator[netCDF4.Dataset]:
-        import netCDF4
+        from sonde.core.netcdf import netCDF4
 
         with self.writing():
             file = netCDF4.Dataset(str(self.part), mode, format="NETCDF4")

@@ -212,7 +212,7 @@ def _is_clustbench(path: Path) -> bool:
         return True
     if head != _HDF5:
         return False
-    import netCDF4
+    from sonde.core.netcdf import netCDF4
 
     with suppress(OSError, RuntimeError), netCDF4.Dataset(str(path)) as nc:
         return "schema" not in nc.ncattrs() and "data" in nc.variables
@@ -257,8 +257,7 @@ def _nothing_there(path: Path, names: list[str]) -> DataError:
 
 
 def _open(path: Path, stack: ExitStack) -> View:
-    import netCDF4
-
+    from sonde.core.netcdf import netCDF4
     from sonde.net import clustbench
     from sonde.net.classic import check_whole
 

@@ -31,7 +31,7 @@ from sonde.core.errors import DataError, nearest
 from sonde.net.classic import ClassicWriter
 
 if TYPE_CHECKING:
-    import netCDF4
+    from sonde.core.netcdf import netCDF4
 
 Form = Literal["v1", "v2", "fixed_length", "spectrum"]
 

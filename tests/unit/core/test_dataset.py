@@ -352,3 +352,26 @@ def test_a_dataset_whose_analysis_failed_says_why():
         dataset.summary_of(tree, "net", "a.nc")
     assert str(caught.value).startswith("a.nc: /summary could not be computed: MemoryError: 28 GB")
     assert caught.value.hint == "look in /raw"
+
+
+@pytest.mark.parametrize("variable", ["HDF5_VOL_CONNECTOR", "HDF5_DRIVER"])
+def test_what_diverts_hdf5_files_of_other_programs_leaves_datasets_alone(
+    sound, tmp_path, monkeypatch, variable
+):
+    """HDF5 would end the process when it begins. It stays set for what the process starts."""
+    monkeypatch.setenv(variable, "nosuch")
+    child = in_child(
+        f"""
+        import os, sonde
+        from sonde.core import seal
+        with sonde.open(sys.argv[1]) as tree:
+            groups = len(tree.children)
+        seal.write_dataset(sys.argv[2], None, None, {{"schema": "lab/1"}})
+        print(groups > 0, os.environ[{variable!r}])
+        """,
+        sound,
+        tmp_path / "own.nc",
+    )
+    said, told = child.communicate(timeout=60)
+    assert (said.split(), told, child.returncode) == (["True", "nosuch"], "", 0)
+    assert (tmp_path / "own.nc").exists()

@@ -17,7 +17,7 @@ AGAIN = "make setup"
 def netcdf(here: Here) -> Answer:
     """Writes a small file, and reads it back."""
     try:
-        import netCDF4
+        from sonde.core.netcdf import netCDF4
     except ImportError as error:
         return Answer(f"does not load: {error}", NONE, {"works": False}, [Need("datasets", AGAIN)])
     values = {
