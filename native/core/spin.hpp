@@ -29,10 +29,10 @@
 namespace sonde {
 
 struct SpinPolicy {
-  std::int64_t most_ns = 50'000;   ///< looking at most
+  std::int64_t most_ns = 150'000;  ///< looking at most: what 64 KiB and back take by any transport, also a slow one
   std::int64_t late_ns = 200'000;  ///< a core that comes back later than this is wanted: a peer's turn is shorter, a time slice longer
   std::int64_t rest_ns = 1'000'000, rest_most_ns = 256'000'000;  ///< no looking for so long after that
-  std::int64_t reach_ns = 10 * most_ns;                          ///< looking at most where it is tried: some such wake-ups in a row
+  std::int64_t reach_ns = 4 * most_ns;                           ///< looking at most where it is tried: some such wake-ups in a row
   unsigned try_after = 16, try_most_after = 4096, tries = 8;     ///< sleeps that end within reach before a try; waits of one
 };
 
