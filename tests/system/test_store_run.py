@@ -458,6 +458,37 @@ class TestEndings:
         sonde("data", "validate", "a.nc").expect(0)
         assert [path.name for path in sonde.cwd.iterdir()] == ["a.nc"]
 
+    def test_after_kill_9_servers_that_were_named_keep_nothing_of_it(self, sonde):
+        folders = {"data": sonde.cwd / "objects", "kv": sonde.cwd / "keys"}
+        for folder in folders.values():
+            folder.mkdir()
+        with stored(sonde, f"data=posix,path={folders['data']}", f"kv=lmdb,path={folders['kv']}") as (
+            _,
+            listen,
+        ):
+            words = (
+                "--ops",
+                "object,item,kv",
+                "--sizes",
+                "4096",
+                "--variant",
+                "tcp",
+                "--rule",
+                "fixed:20000",
+            )
+            process = sonde.start(
+                "store", "run", "--server", listen, *words, "--budget", "100s", "-o", "a.nc"
+            )
+            assert wait_for(lambda: any(path.is_file() for path in folders["data"].glob("*/*")))
+            under_way(sonde)
+            process.kill()
+            finish(process)
+            assert wait_for(lambda: not probes(sonde))
+            assert [path.name for path in folders["data"].glob("*/*") if path.is_file()] == []
+            status = sonde("store", "status", "--server", listen, "--json").expect(0).json
+            (kv,) = (role for role in status["servers"][0]["report"]["roles"] if role["role"] == "kv")
+            assert ", 0 keys," in kv["detail"]
+
     def test_a_server_that_is_killed_ends_the_run_and_what_was_measured_stays(self, sonde):
         process = sonde.start("store", "run", *ENDLESS, "-o", "a.nc", "--json")
         under_way(sonde)

@@ -1,6 +1,7 @@
 // sonde-storebench: measures a storage service from one client: every case on every variant, interleaved.
 //
 // Publishes: events on stdout, a block file in --dir. Consumes: `stop` on stdin. `sonde store run` starts it, with the servers.
+#include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -432,5 +433,12 @@ int main(int argc, char** argv) {
   for (const auto& v : options->variants) peers.push_back(v.transport == "raw-tcp" ? RawPeer::start_tcp() : Result<std::unique_ptr<RawPeer>>(nullptr));
   for (const auto& v : options->variants)
     if (v.transport == "raw-ofi") peers[static_cast<std::size_t>(&v - options->variants.data())] = RawPeer::start_ofi();
+  // When the parent dies the kernel sends SIGTERM, standard input ends, and standard output leads nowhere. The end of input is acted upon
+  // between bursts: what was put on the user's servers is taken away before this program ends. Whoever cannot wait has SIGKILL.
+  struct sigaction nothing{};
+  nothing.sa_handler = [](int) {};
+  nothing.sa_flags = SA_RESTART;
+  ::sigaction(SIGTERM, &nothing, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
   return measure(*options, peers);
 }
