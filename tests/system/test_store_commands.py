@@ -804,7 +804,16 @@ def test_an_embedded_store_is_made_by_put_and_by_nothing_else(sonde):
     (sonde.cwd / "f").write_text("1")
     sonde("store", "ls", "kv:s", "--embedded", "new").expect(3)
     assert not (sonde.cwd / "new").exists()
+    other = sonde.cwd / "other"
+    other.mkdir()
+    for words in (("ls", "kv:s"), ("get", "kv:s/k"), ("stat", "object:s/o"), ("rm", "item:s/i"), ("query", "s/t")):
+        refused = sonde("store", *words, "--embedded", other).expect(3)
+        assert "holds no store" in refused.said
+        assert not list(other.iterdir())
     sonde("store", "put", "kv:s/k", "f", "--embedded", "new").expect(0)
+    before = sorted((sonde.cwd / "new").rglob("*"))
+    assert "holds no objects yet" in sonde("store", "ls", "item:s", "--embedded", "new").expect(3).said
+    assert sorted((sonde.cwd / "new").rglob("*")) == before
     assert sonde("store", "ls", "kv:s", "--embedded", "new").expect(0).out == "kv:s/k\n"
 
 
