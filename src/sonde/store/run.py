@@ -79,7 +79,8 @@ def kept_in(
 
     Raises
     ------
-    EnvironmentFailure  store.cannot_open: it cannot be made, is not there, or holds no store. UsageError  store.bad_path.
+    EnvironmentFailure  store.cannot_open: it cannot be made, is not there, or holds no store.
+    UsageError  store.bad_path.
     """
     if "," in str(folder):
         raise UsageError(
@@ -114,7 +115,7 @@ def kept_in(
 
 
 def _check_held(folder: Path, found: Mapping[str, str]) -> None:
-    """EnvironmentFailure  store.cannot_open: a backend would have to make its part of the store before it can be read."""
+    """EnvironmentFailure  store.cannot_open: a backend would have to make its part of the store to read it."""
     from sonde.store.told import HOLDS
 
     hint = "put something into it first, or correct its name"
