@@ -866,7 +866,13 @@ def test_an_embedded_store_is_made_by_put_and_by_nothing_else(sonde):
     assert not (sonde.cwd / "new").exists()
     other = sonde.cwd / "other"
     other.mkdir()
-    for words in (("ls", "kv:s"), ("get", "kv:s/k"), ("stat", "object:s/o"), ("rm", "item:s/i"), ("query", "s/t")):
+    for words in (
+        ("ls", "kv:s"),
+        ("get", "kv:s/k"),
+        ("stat", "object:s/o"),
+        ("rm", "item:s/i"),
+        ("query", "s/t"),
+    ):
         refused = sonde("store", *words, "--embedded", other).expect(3)
         assert "holds no store" in refused.said
         assert not list(other.iterdir())

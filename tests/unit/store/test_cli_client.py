@@ -41,7 +41,9 @@ def test_connecting_has_as_long_as_the_library_gives_it():
 @pytest.mark.parametrize(("timeout_s", "helps"), [(2.0, True), (30.0, False), (0.0, False)])
 def test_raising_the_timeout_is_advised_only_where_it_helps(monkeypatch, timeout_s, helps):
     def late(*_):
-        raise errors.TimedOut("store.timed_out", "the server did not answer in time", "raise connect_timeout_s")
+        raise errors.TimedOut(
+            "store.timed_out", "the server did not answer in time", "raise connect_timeout_s"
+        )
 
     monkeypatch.setattr(client, "Client", late)
     with pytest.raises(errors.TimedOut) as caught, where(timeout_s).open(("kv",)):
