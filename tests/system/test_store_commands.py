@@ -381,10 +381,21 @@ def test_the_timeout_holds_while_connecting(sonde, service):
         os.kill(service.pid, signal.SIGCONT)
 
 
+def stop(pid: int) -> None:
+    """Stops a process, and returns when no thread of it runs any more: a server that spins answers for a moment yet."""
+    os.kill(pid, signal.SIGSTOP)
+    tasks = Path(f"/proc/{pid}/task")
+    assert wait_for(
+        lambda: all(
+            (task / "stat").read_text().rpartition(")")[2].split()[0] == "T" for task in tasks.iterdir()
+        )
+    )
+
+
 def test_a_batch_that_times_out_names_the_server_and_what_gives_it_longer(service):
     with connected(service, timeout_s=0.3) as client:
         client.put("s", "k", b"1")
-        os.kill(service.pid, signal.SIGSTOP)
+        stop(service.pid)
         try:
             with pytest.raises(TimedOut) as caught:
                 client.get("s", "k")
@@ -690,7 +701,7 @@ def test_ctrl_c_ends_a_client_that_connects(sonde):
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         pytest.skip("SIGINT is ignored here, as in a shell's background jobs")
     with serving(sonde, "--memory") as running:
-        os.kill(running.pid, signal.SIGSTOP)
+        stop(running.pid)
         thread = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
         thread.start()
         try:
