@@ -40,10 +40,11 @@ std::vector<std::string> methods() {
 #endif
 }
 
-Result<std::string> read_token(const std::string& path) {
+Result<std::string> read_token(const std::string& path, bool server) {
   const auto bad = [&](const std::string& why) {
+    // A client that made a token of its own would have one that no server knows.
     return Error{"store.bad_token", "the token file " + path + " cannot be used: " + why,
-                 "make one with: (umask 077; head -c 32 /dev/urandom | base64 > FILE), and give the same to server and clients"};
+                 server ? "'sonde store token " + path + "' makes one (--force replaces it); give a copy to the clients" : "copy the server's token file there, readable by you alone: chmod 600 " + path};
   };
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return bad(std::strerror(errno));
@@ -53,7 +54,8 @@ Result<std::string> read_token(const std::string& path) {
   const ssize_t n = ::read(fd, text, sizeof text);
   ::close(fd);
   if (!seen || n < 0) return bad("it cannot be read");
-  if (info.st_mode & 077) return bad("others than its owner may read or write it (chmod 600)");
+  if (info.st_mode & 077)
+    return Error{"store.bad_token", "the token file " + path + " cannot be used: others than its owner may read or write it", "chmod 600 " + path};
   if (n == static_cast<ssize_t>(sizeof text)) return bad("it is longer than 4095 bytes");
   std::string token(text, static_cast<std::size_t>(n));
   while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();

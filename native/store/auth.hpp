@@ -21,7 +21,8 @@ std::vector<std::string> methods();
 
 /// The shared secret in `path`, trailing newlines left out. Errors: store.bad_token (not there, shorter than 16 bytes, readable or
 /// writable by others than its owner).
-Result<std::string> read_token(const std::string& path);
+/// server: whose the file is, for what to do about it.
+Result<std::string> read_token(const std::string& path, bool server);
 
 /// 32 fresh random bytes, in hexadecimal.
 std::string nonce();

@@ -57,6 +57,7 @@ struct Config {
   double connect_timeout_s = 15;
   double timeout_s = 30;           ///< of a batch; 0: no limit
   unsigned connections = 8;        ///< at most, to each server
+  std::function<bool()> stop;      ///< asked ten times a second while a connection is made; true: Error store.interrupted
 };
 
 /// Where time went, of one batch that went to one server and role: its message's own figures.
@@ -156,6 +157,8 @@ class Batch {
 
   std::size_t size() const;
   const Outcome& operator[](std::size_t k) const;
+  /// explain() of the outcome; where the server or the way to it failed, with the server's address.
+  std::string why(std::size_t k) const;
   /// What was asked for, with the batch's own copy of its names.
   const Op& op(std::size_t k) const;
   /// Operations whose status is not ok. Under Safety::none they stay `pending`, which does not count.

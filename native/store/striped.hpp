@@ -82,7 +82,8 @@ class Striped {
 
   /// Errors name it as its owner does, not by the objects it is kept in.
   void show_as(std::string_view space, std::string_view name) { shown_ = {std::string(space), std::string(name)}; }
-  Error failed(const Outcome& outcome, const char* verb) const;
+  Error failed(const Batch& batch, std::size_t k, const char* verb) const;
+  Error absent(const char* verb) const;
 
   Client* client_;
   std::string space_, name_;

@@ -137,6 +137,9 @@ def connected(*services: Service, **options):
     [
         (("put", "kv:s", "f"), 2, "names a space only"),
         (("put", "kvv:s/k", "f"), 2, "nearest: kv"),
+        (("put", "kv:" + "s" * 70 + "/k", "f"), 2, "the name of the space"),
+        (("put", "kv:h5.files/foo", "f"), 2, "reserved space"),
+        (("put", "kv:sonde.items/foo", "f"), 2, "reserved space"),
         (("put", "kv:s/k", "nofile"), 3, "nofile cannot be read: no such file"),
         (("put", "kv:s/k", "."), 3, "is a directory"),
         (("put", "kv:s/%4", "f"), 2, "'%' without two hexadecimal digits"),
@@ -161,7 +164,7 @@ def connected(*services: Service, **options):
         (("status", "--server", "127.0.0.1:1"), 3, "127.0.0.1:1"),
         (("status", "--timeout", "soon"), 2, "--timeout"),
         (("status", "--transport", "pigeon"), 2, "pigeon"),
-        (("status", "--embedded", "x"), 2, "no status"),
+        (("status", "--embedded", "x"), 2, "--embedded"),
         (("get", "kv:s/k", "--embedded", "nowhere"), 3, "there is no folder"),
         (("get", "kv:s/k", "--embedded", "x", "--server", "a:1"), 2, "both given"),
         (("serve",), 2, "--path DIR, or --memory"),
@@ -378,17 +381,28 @@ def test_the_timeout_holds_while_connecting(sonde, service):
         os.kill(service.pid, signal.SIGCONT)
 
 
+def stop(pid: int) -> None:
+    """Stops a process, and returns when no thread of it runs any more: a server that spins answers for a moment yet."""
+    os.kill(pid, signal.SIGSTOP)
+    tasks = Path(f"/proc/{pid}/task")
+    assert wait_for(
+        lambda: all(
+            (task / "stat").read_text().rpartition(")")[2].split()[0] == "T" for task in tasks.iterdir()
+        )
+    )
+
+
 def test_a_batch_that_times_out_names_the_server_and_what_gives_it_longer(service):
     with connected(service, timeout_s=0.3) as client:
         client.put("s", "k", b"1")
-        os.kill(service.pid, signal.SIGSTOP)
+        stop(service.pid)
         try:
             with pytest.raises(TimedOut) as caught:
                 client.get("s", "k")
         finally:
             os.kill(service.pid, signal.SIGCONT)
     assert caught.value.what == f"the server at {service.address} did not answer within 300 ms"
-    assert "raise timeout_s (--timeout on the command line)" in caught.value.hint
+    assert "raise timeout_s" in caught.value.hint
 
 
 def test_metrics_are_openmetrics(sonde):
@@ -459,7 +473,7 @@ def test_a_token_lets_in_who_has_it(sonde):
         sonde("store", "put", "kv:s/k", "f", *server, "--token-file", "right").expect(0)
         assert "--token-file" in sonde("store", "get", "kv:s/k", *server).expect(3).said
         wrong = sonde("store", "get", "kv:s/k", *server, "--token-file", "wrong").expect(3)
-        assert "token" in wrong.said
+        assert f"{running.address}: the server did not accept" in wrong.said
         assert (
             "munge"
             in sonde("store", "get", "kv:s/k", *server, "--auth", "munge", "--token-file", "right")
@@ -468,7 +482,12 @@ def test_a_token_lets_in_who_has_it(sonde):
         )
         assert sonde("store", "get", "kv:s/k", *server, SONDE_STORE_TOKEN_FILE="right").expect(0).out == "1"
         (sonde.cwd / "right").chmod(0o644)
-        assert "right" in sonde("store", "get", "kv:s/k", *server, "--token-file", "right").expect(3).said
+        open_to_all = sonde("store", "get", "kv:s/k", *server, "--token-file", "right").expect(3)
+        assert "chmod 600 right" in open_to_all.said
+        missing = sonde("store", "get", "kv:s/k", *server, "--token-file", "nofile").expect(3)
+        assert "copy the server's token file" in missing.said
+    serve = ("store", "serve", "--memory", "--auth", "token", "--token-file", "nofile")
+    assert "sonde store token nofile" in sonde(*serve).expect(3).said
 
 
 @pytest.fixture
@@ -513,6 +532,9 @@ def test_munge_lets_in_its_own_user(sonde, munge):
         away = sonde(*put, SONDE_MUNGE_SOCKET="/nonexistent").expect(3)
         assert "MUNGE gave no credential" in away.said
         assert "'munge', not 'token'" in sonde(*put, "--auth", "token", **here).expect(3).said
+        # Also where the client has no munged: what the server asks for is told first.
+        none = sonde(*put, "--auth", "none", SONDE_MUNGE_SOCKET="/nonexistent").expect(3)
+        assert "asks for the authentication 'munge', not 'none'" in none.said
         if os.geteuid() == 0 and shutil.which("setpriv"):
             stranger = subprocess.run(
                 ["setpriv", "--reuid=65534", "--clear-groups", str(PROGRAM), *map(str, put)],
@@ -527,6 +549,35 @@ def test_munge_lets_in_its_own_user(sonde, munge):
             assert "Traceback" not in stranger.stderr
 
 
+def test_a_server_for_munge_does_not_start_where_munged_does_not_answer(sonde):
+    from sonde._store import auth_methods
+
+    if "munge" not in auth_methods():
+        pytest.skip("built without MUNGE")
+    words = ("store", "serve", "--memory", "--listen", "127.0.0.1:0", "--auth", "munge")
+    ran = sonde(*words, SONDE_MUNGE_SOCKET="/nonexistent").expect(3)
+    assert "MUNGE gave no credential" in ran.said
+    assert "'sonde doctor' makes the same trial" in ran.said
+
+
+# ---- what does not fit
+
+
+@pytest.mark.parametrize("kind", ["object", "item"])
+def test_what_does_not_fit_is_told_once_with_its_server_and_leaves_no_half_item(sonde, kind):
+    (sonde.cwd / "m20").write_bytes(bytes(20_000_000))
+    with serving(sonde, "--backend", "data=memory,limit=12MiB", "--backend", "kv=memory") as running:
+        server = ("--server", running.address)
+        ran = sonde("store", "put", f"{kind}:s/a", "m20", *server).expect(3)
+        assert f"is full ({running.address})" in ran.said
+        assert len(re.findall(r"\d+ B", ran.said)) == 1
+        if kind == "item":
+            assert "item:s/a is removed again" in ran.said
+            assert sonde("store", "ls", "item:s", *server).expect(0).out == ""
+            sonde("store", "put", "item:s/a", "m20", "--exclusive", *server).expect(3)
+            assert sonde("store", "ls", "item:s", *server).expect(0).out == ""
+
+
 # ---- how servers and clients end
 
 
@@ -534,6 +585,7 @@ def test_ctrl_c_ends_a_server_in_order(sonde):
     with serving(sonde, "--memory") as running:
         ran = running.end().expect(130)
         assert f"listening on {running.address}: objects in memory, keys in memory" in ran.said
+        assert ran.out.startswith("✓")
         assert "in order" in ran.out
         assert not there(running.pid)
 
@@ -541,6 +593,7 @@ def test_ctrl_c_ends_a_server_in_order(sonde):
 def test_sigterm_ends_a_server_in_order(sonde):
     with serving(sonde, "--memory") as running:
         ran = running.end(signal.SIGTERM).expect(0)
+        assert ran.out.startswith("✓")
         assert "in order" in ran.out
         assert not there(running.pid)
 
@@ -634,11 +687,29 @@ def test_a_server_killed_during_a_put_is_a_clear_error(sonde):
         assert put.returncode == 3
         assert "Traceback" not in err
         assert re.search(r"of the new content the first \d+ B are written", plain(err))
+        assert f"sonde store status --server {running.address}" in plain(err)
+        assert plain(err).count(running.address) == 2
 
 
 def test_a_port_that_is_taken_is_told_of(sonde, service):
     ran = sonde("store", "serve", "--memory", "--listen", service.address).expect(3)
     assert service.address in ran.said
+
+
+def test_ctrl_c_ends_a_client_that_connects(sonde):
+    """A server that is stopped takes a connection, and says nothing: 15 s, unless Ctrl-C is heard."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        pytest.skip("SIGINT is ignored here, as in a shell's background jobs")
+    with serving(sonde, "--memory") as running:
+        stop(running.pid)
+        thread = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
+        thread.start()
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                connected(running, connect_timeout_s=600).close()
+        finally:
+            thread.join()
+            os.kill(running.pid, signal.SIGCONT)
 
 
 def test_ctrl_c_ends_a_client_that_waits(sonde):
@@ -804,7 +875,22 @@ def test_an_embedded_store_is_made_by_put_and_by_nothing_else(sonde):
     (sonde.cwd / "f").write_text("1")
     sonde("store", "ls", "kv:s", "--embedded", "new").expect(3)
     assert not (sonde.cwd / "new").exists()
+    other = sonde.cwd / "other"
+    other.mkdir()
+    for words in (
+        ("ls", "kv:s"),
+        ("get", "kv:s/k"),
+        ("stat", "object:s/o"),
+        ("rm", "item:s/i"),
+        ("query", "s/t"),
+    ):
+        refused = sonde("store", *words, "--embedded", other).expect(3)
+        assert "holds no store" in refused.said
+        assert not list(other.iterdir())
     sonde("store", "put", "kv:s/k", "f", "--embedded", "new").expect(0)
+    before = sorted((sonde.cwd / "new").rglob("*"))
+    assert "holds no objects yet" in sonde("store", "ls", "item:s", "--embedded", "new").expect(3).said
+    assert sorted((sonde.cwd / "new").rglob("*")) == before
     assert sonde("store", "ls", "kv:s", "--embedded", "new").expect(0).out == "kv:s/k\n"
 
 

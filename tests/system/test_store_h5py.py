@@ -472,3 +472,62 @@ print([int(f[str(k)][()]) for k in range(10)], flush=True)
     code(settings, f"f = h5py.File({path!r}, 'r+')\nfor k in range(10): f[str(k)][()] = 7\n")
     time.sleep(0.1)
     assert reader.communicate("go on\n", timeout=60)[0] == f"{[7] * 10}\n"
+
+
+def test_reading_makes_no_embedded_store_and_writing_no_folder_above_it(tmp_path: Path) -> None:
+    told = code(
+        f"embedded={tmp_path}/emb",
+        f"""
+name = {str(tmp_path / "x.h5")!r}
+print(h5py.is_hdf5(name))
+for mode in ("r", "r+"):
+    try:
+        h5py.File(name, mode)
+    except FileNotFoundError as error:
+        print("holds no store" in str(error))
+""",
+    )
+    assert told.stdout.split() == ["False", "True", "True"]
+    assert not (tmp_path / "emb").exists()
+    write = f'h5py.File({str(tmp_path / "x.h5")!r}, "a").close()'
+    deep = code(f"embedded={tmp_path}/nodir/emb", write, check=False)
+    assert deep.returncode
+    assert "make the folder above it first" in deep.stderr
+    assert not (tmp_path / "nodir").exists()
+    code(f"embedded={tmp_path}/emb", write)
+    assert (tmp_path / "emb" / "keys" / "sonde-store").exists()
+
+
+@pytest.mark.parametrize("how", ["flush", "close"])
+def test_a_file_that_is_removed_while_it_is_open_is_told_and_leaves_nothing(
+    server: Server, tmp_path: Path, how: str
+) -> None:
+    name = str(tmp_path / "x.h5")
+    settings = f"servers={server.address}"
+    writer = subprocess.Popen(
+        [sys.executable, "-c", f"""
+import h5py, sys
+import numpy as np
+f = h5py.File({name!r}, "w")
+f["first"] = np.zeros(10**6)
+f.flush()
+print("written", flush=True)
+sys.stdin.readline()
+try:
+    f["second"] = np.zeros(10**6)
+    f.{how}()
+except Exception as error:
+    print("told" if "was removed from the store" in str(error) else error, flush=True)
+sys.stdin.readline()
+"""],
+        env=environment(settings), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert writer.stdin
+    assert writer.stdout
+    assert writer.stdout.readline() == "written\n"
+    assert sonde("rm", f"hdf5:{name}", "--server", server.address).returncode == 0
+    writer.stdin.write("go on\n")
+    writer.stdin.flush()
+    assert writer.stdout.readline() == "told\n"
+    writer.communicate("end\n", timeout=60)
+    assert not [p for p in (server.folder / "data").rglob("*") if "h5." in p.name]

@@ -137,6 +137,12 @@ class PyBatch {
     return {memory_, outcome(which), op.code == Code::kv_get && op.into.empty()};
   }
 
+  nb::object why(std::size_t k) const {
+    free_now();
+    if (k >= size()) throw nb::index_error("no such operation in the batch");
+    return text(memory_->batch.why(k));
+  }
+
   nb::object operation(std::size_t k) const {
     if (k >= size()) throw nb::index_error("no such operation in the batch");
     const Op& op = memory_->batch.op(k);
@@ -190,6 +196,11 @@ class PyBatch {
       what();
     }
     busy_ = false;
+    if (PyErr_Occurred()) {  // a signal came while a connection was made; see Config::stop
+      nb::python_error stopped;
+      clear();
+      throw stopped;
+    }
   }
 
   Outcome outcome(std::size_t k) const { return started_ ? memory_->batch[k] : Outcome{}; }
@@ -292,6 +303,7 @@ void bind_batch(nb::module_& m) {
       .def("done", &PyBatch::done)
       .def("clear", &PyBatch::clear)
       .def("operation", &PyBatch::operation, nb::arg("k"))
+      .def("why", &PyBatch::why, nb::arg("k"), "A sentence's worth, with the server's address where that or the way to it failed.")
       .def("__len__", &PyBatch::size)
       .def("__getitem__", &PyBatch::at, nb::arg("k"))
       .def_prop_ro("statuses", &PyBatch::statuses, nb::rv_policy::automatic)

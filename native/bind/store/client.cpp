@@ -75,6 +75,11 @@ ClientHolder::ClientHolder(std::vector<std::string> servers, const std::vector<s
     : pid_(::getpid()) {
   Config config = config_of(options);
   config.servers = std::move(servers);
+  // Ctrl-C ends the wait for a server that takes the connection and says nothing. What its handler raised stands when the GIL is back.
+  config.stop = [] {
+    const nb::gil_scoped_acquire turn;
+    return PyErr_Occurred() || PyErr_CheckSignals() != 0;
+  };
   for (const auto& [role_name, text] : embedded) {
     bool known = false;
     for (const Role role : {Role::data, Role::kv, Role::db})

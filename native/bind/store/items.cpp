@@ -16,9 +16,10 @@ class PyStriped {
   Striped& it() { return own_ ? *own_ : *borrowed_; }
   template <typename Work>
   auto alone(Work&& work) {
-    const nb::gil_scoped_release release;
-    const std::lock_guard turn(mutex_);
-    return work();
+    return away([&] {
+      const std::lock_guard turn(mutex_);
+      return work();
+    });
   }
 
  public:

@@ -81,11 +81,15 @@ class ClientHolder {
 /// Error store.bad_safety.
 Safety safety_named(const std::string& name);
 
-/// Without the GIL, what `work` returns.
+/// Without the GIL, what `work` returns. Raises what a signal's handler raised meanwhile (Config::stop).
 template <typename Work>
 auto away(Work&& work) {
-  const nb::gil_scoped_release release;
-  return work();
+  auto result = [&] {
+    const nb::gil_scoped_release release;
+    return work();
+  }();
+  if (PyErr_Occurred()) throw nb::python_error();
+  return result;
 }
 
 void bind_client(nb::module_& m);

@@ -282,7 +282,7 @@ struct Batch::Impl {
         failure = part->connection->failure();
         if (std::any_of(outcomes.begin(), outcomes.end(), [](const Outcome& o) { return o.status == Status::timed_out; }))
           failure = part->connection->too_slow(client->config.timeout_s, "timeout_s");
-        if (failure.code.empty()) failure = {"store.bad_frame", "the server left operations of a batch unanswered", "both sides must run the same version of Sonde"};
+        if (failure.code.empty()) failure = part->connection->named({"store.bad_frame", "the server left operations of a batch unanswered", "both sides must run the same version of Sonde"});
       }
     }
     finished = true;
@@ -419,7 +419,7 @@ Result<void> Client::sync() {
       b.impl_->targets.push_back(static_cast<std::int16_t>(k));
       b.impl_->sync_role = role;
       if (auto ok = b.run(); !ok) return ok.error();
-      if (b.failed()) return Error{"store.io_error", "a server could not bring everything to stable storage: " + explain(b[0]), "see its status"};
+      if (b.failed()) return Error{"store.io_error", "a server could not bring everything to stable storage: " + b.why(0), "see its status"};
     }
   return {};
 }
@@ -455,7 +455,7 @@ Result<void> Client::scan_all(Code code, std::string_view space, std::string_vie
       op.flags = keys_only ? flag::keys_only : 0;
       b.add(op, static_cast<int>(k));
       if (auto ok = b.run(); !ok) return ok.error();
-      if (b[0].status != Status::ok) return Error{"store." + std::string(name_of(b[0].status)), "cannot list '" + std::string(space) + "': " + explain(b[0]), "see the server's status"};
+      if (b[0].status != Status::ok) return Error{"store." + std::string(name_of(b[0].status)), "cannot list '" + std::string(space) + "': " + b.why(0), "see the server's status"};
       p.packed.assign(b[0].data.begin(), b[0].data.end());
       p.more = b[0].time_ns != 0;
       p.at = 0;
@@ -591,6 +591,17 @@ bool Batch::done_within(double seconds) {
 
 std::size_t Batch::size() const { return impl_->ops.size(); }
 const Outcome& Batch::operator[](std::size_t k) const { return impl_->outcomes[k]; }
+std::string Batch::why(std::size_t k) const {
+  const Outcome& outcome = impl_->outcomes[k];
+  const std::string text = explain(outcome);
+  const auto& servers = impl_->client->by_role[static_cast<std::size_t>(impl_->role_at(k))];
+  switch (outcome.status) {
+    case Status::ok: case Status::not_found: case Status::exists: case Status::invalid: case Status::too_large: case Status::aborted: case Status::pending: return text;
+    default: break;
+  }
+  const auto target = static_cast<std::size_t>(impl_->targets[k]);
+  return impl_->targets[k] >= 0 && target < servers.size() ? text + " (" + servers[target]->address.text() + ")" : text;
+}
 const Op& Batch::op(std::size_t k) const { return impl_->ops[k]; }
 
 std::size_t Batch::failed() const {

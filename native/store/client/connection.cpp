@@ -35,14 +35,16 @@ bool adds_up(Code code) { return code == Code::object_read || code == Code::obje
 
 Result<std::unique_ptr<Connection>> Connection::open(const Address& address, const Config& config, Deadline deadline) {
   const std::int64_t begin_ns = now_ns();
-  auto fd = tcp_connect(address, deadline);
+  auto fd = tcp_connect(address, deadline, config.stop);
   if (!fd) return fd.error();
   std::unique_ptr<Connection> connection(new Connection);
   connection->address_ = address.text();
   connection->asked_ns_ = begin_ns;
   connection->tcp_ = std::make_unique<TcpLink>(*fd, config.link, *connection);
   connection->link_ = connection->tcp_.get();
+  connection->stop_ = config.stop;
   if (auto ok = connection->greet(address, config, deadline); !ok) return ok.error();
+  connection->stop_ = {};
   connection->used_ns_ = now_ns();
   return connection;
 }
@@ -54,7 +56,13 @@ Connection::~Connection() {
 
 Error Connection::too_slow(double seconds, const char* option) const {
   return {"store.timed_out", "the server at " + address_ + " did not answer within " + format_duration(seconds),
-          std::string("it is stopped, or very busy: see its log; or raise ") + option + " (--timeout on the command line)"};
+          std::string("it is stopped, or very busy: see its log; or raise ") + option};
+}
+
+Error Connection::named(Error error) const {
+  if (error.what.find(address_) == std::string::npos) error.what = address_ + ": " + error.what;
+  if (error.code == "store.disconnected") error.hint = "is it running? sonde store status --server " + address_;
+  return error;
 }
 
 Result<wire::Text> Connection::heard(wire::Kind kind, Deadline deadline, const char* option) {
@@ -67,12 +75,17 @@ Result<wire::Text> Connection::heard(wire::Kind kind, Deadline deadline, const c
       reap();
       return late;
     }
-    link_->wait(deadline);
+    if (stop_ && stop_()) {
+      close("the client was interrupted");
+      reap();
+      return interrupted(*parse_address(address_));
+    }
+    link_->wait(stop_ ? slice(deadline) : deadline);
     link_->progress();
     reap();
   }
   if (last_kind_ != kind)
-    return Error{"store.bad_frame", "the server answered with something that was not asked for", "both sides must run the same version of Sonde"};
+    return named({"store.bad_frame", "the server answered with something that was not asked for", "both sides must run the same version of Sonde"});
   return wire::decode_text(bytes_of(last_text_));
 }
 
@@ -86,12 +99,14 @@ Result<void> Connection::greet(const Address& address, const Config& config, Dea
   auto challenge = heard(wire::Kind::challenge, deadline, connecting);
   if (!challenge) return challenge.error();
   const std::string method(wire::text_value(*challenge, "auth")), server_nonce(wire::text_value(*challenge, "nonce"));
+  if (!config.auth.empty() && config.auth != method)
+    return Error{"store.denied", "the server at " + address.text() + " asks for the authentication '" + method + "', not '" + config.auth + "'", "leave --auth out, or start the server with --auth " + config.auth};
   wire::Text proof;
   std::string token;
   if (method == "token") {
     if (config.token_file.empty())
       return Error{"store.denied", "the server at " + address.text() + " asks for a token", "give the file that it was started with: --token-file FILE"};
-    auto read = auth::read_token(config.token_file);
+    auto read = auth::read_token(config.token_file, false);
     if (!read) return read.error();
     token = *read;
     proof.emplace_back("proof", auth::token_proof(token, "client", own_nonce, server_nonce));
@@ -102,8 +117,6 @@ Result<void> Connection::greet(const Address& address, const Config& config, Dea
   } else if (method != "none") {
     return Error{"store.denied", "the server at " + address.text() + " asks for the authentication '" + method + "', which this client does not know", "use a client of the server's version"};
   }
-  if (!config.auth.empty() && config.auth != method)
-    return Error{"store.denied", "the server at " + address.text() + " uses the authentication '" + method + "', not '" + config.auth + "'", "leave --auth out, or start the server with --auth " + config.auth};
   link_->send(plain_frame(wire::Kind::proof, bytes_of(wire::encode_text(proof))));
   link_->flush();
   auto welcome = heard(wire::Kind::welcome, deadline, connecting);
@@ -123,7 +136,7 @@ Result<void> Connection::greet(const Address& address, const Config& config, Dea
     LinkOptions options = config.link;
     options.frame_data = frame_data_;
     auto link = transport_->connect(*control_, options, *this, deadline);
-    if (!link) return link.error();
+    if (!link) return named(link.error());
     own_link_ = std::move(*link);
     link_ = own_link_.get();
   }
@@ -380,8 +393,8 @@ void Connection::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bo
     case wire::Kind::fault: {
       const auto text = wire::decode_text(data);
       const std::string_view code = wire::text_value(text, "code"), what = wire::text_value(text, "what"), hint = wire::text_value(text, "hint");
-      failure_ = code.empty() ? Error{"store.disconnected", "the server ended the connection: " + std::string(text_of(data)), "see the server's log"}
-                              : Error{std::string(code), std::string(what), std::string(hint)};
+      failure_ = named(code.empty() ? Error{"store.disconnected", "the server ended the connection: " + std::string(text_of(data)), ""}
+                                    : Error{std::string(code), std::string(what), std::string(hint)});
       return close(failure_.what);
     }
     default:
@@ -393,14 +406,14 @@ void Connection::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bo
 }
 
 void Connection::closed(Link&, const Error* error) {
-  if (error && failure_.code.empty()) failure_ = *error;
+  if (error && failure_.code.empty()) failure_ = named(*error);
   close("the server ended the connection");
 }
 
 void Connection::close(const std::string& why) {
   if (!open_) return;
   open_ = false;
-  if (failure_.code.empty()) failure_ = {"store.disconnected", why, "see the server's log; the next batch connects again"};
+  if (failure_.code.empty()) failure_ = named({"store.disconnected", why, ""});
 }
 
 void Connection::reap() {

@@ -78,6 +78,8 @@ class Connection final : public Sink {
   /// Ends it as soon as no link is at work; what was under way becomes `disconnected`.
   void close(const std::string& why);
   const Error& failure() const { return failure_; }
+  /// An error of this connection, which says whose it is.
+  Error named(Error error) const;
   /// The error of a server that has not answered within `seconds`. `option`: which of Config's would let it have longer.
   Error too_slow(double seconds, const char* option) const;
 
@@ -113,6 +115,7 @@ class Connection final : public Sink {
   bool checksum_ = true, gather_ = true, open_ = true;
   std::int64_t used_ns_ = 0, asked_ns_ = 0;  ///< asked: since when heard() is waited for
   std::string address_;
+  std::function<bool()> stop_;  ///< Config's, while it is being made
   Error failure_;
   std::vector<wire::Answer> answers_;
   std::vector<iovec> joined_;

@@ -15,9 +15,11 @@ namespace sonde::store {
 
 namespace {
 
-Error failed(const Outcome& outcome, const char* verb, std::string_view space, std::string_view name) {
-  return {"store." + std::string(name_of(outcome.status)), std::string("cannot ") + verb + " '" + std::string(name) + "' in '" + std::string(space) + "': " + explain(outcome), "see the server's status"};
+Error failed(Status status, const std::string& why, const char* verb, std::string_view space, std::string_view name) {
+  return {"store." + std::string(name_of(status)), std::string("cannot ") + verb + " '" + std::string(name) + "' in '" + std::string(space) + "': " + why, "see the server's status"};
 }
+Error failed(const Batch& batch, std::size_t k, const char* verb, std::string_view space, std::string_view name) { return failed(batch[k].status, batch.why(k), verb, space, name); }
+Error failed(Status status, const char* verb, std::string_view space, std::string_view name) { return failed(status, std::string(explain(status)), verb, space, name); }
 
 Error bad_distribution(const std::string& text, const std::string& why) {
   return {"store.bad_distribution", "the distribution '" + text + "' cannot be used: " + why, "write round-robin,block=1MiB,start=0 or single,server=2 or weighted,block=4MiB,weights=1:2:1"};
@@ -155,7 +157,8 @@ std::vector<std::uint64_t> piece_sizes(const Distribution& d, unsigned servers, 
   return sizes;
 }
 
-Error Striped::failed(const Outcome& outcome, const char* verb) const { return store::failed(outcome, verb, shown_.first, shown_.second); }
+Error Striped::failed(const Batch& batch, std::size_t k, const char* verb) const { return store::failed(batch, k, verb, shown_.first, shown_.second); }
+Error Striped::absent(const char* verb) const { return store::failed(Status::not_found, verb, shown_.first, shown_.second); }
 
 Result<Striped> Striped::make(Client& client, std::string space, std::string name, Distribution d) {
   const auto servers = static_cast<unsigned>(client.servers(Role::data));
@@ -200,7 +203,7 @@ Result<std::uint64_t> Striped::finish_read(const Batch& batch, Range range, std:
   for (std::size_t k = 0; k < pieces.size(); ++k) {
     const Outcome& out = batch[range.first + k];
     // A server that has no piece yet is as good as one whose piece is empty, while another one has some.
-    if (out.status != Status::ok && out.status != Status::not_found) return failed(out, "read");
+    if (out.status != Status::ok && out.status != Status::not_found) return failed(batch, range.first + k, "read");
     any |= out.status == Status::ok;
     const std::uint64_t got = out.status == Status::ok ? out.data.size() : 0;
     is_short |= got < pieces[k].bytes;
@@ -234,9 +237,9 @@ Result<void> Striped::all(Code code, std::uint8_t flags, const std::vector<std::
   const char* verb = code == Code::object_create ? "create" : code == Code::object_remove ? "remove" : "change the size of";
   for (std::size_t k = 0; k < batch.size(); ++k) {
     if (batch[k].status == Status::ok) ++there;
-    if (batch[k].status != Status::ok && !(may_miss && batch[k].status == Status::not_found) && batch[k].status != Status::pending) return failed(batch[k], verb);
+    if (batch[k].status != Status::ok && !(may_miss && batch[k].status == Status::not_found) && batch[k].status != Status::pending) return failed(batch, k, verb);
   }
-  if (may_miss && there == 0 && safety != Safety::none) return failed({Status::not_found, 0, 0, {}}, verb);
+  if (may_miss && there == 0 && safety != Safety::none) return absent(verb);
   return {};
 }
 
@@ -254,7 +257,7 @@ Result<void> Striped::write(std::uint64_t offset, Bytes data, Safety safety) {
   write(batch, offset, data);
   if (auto ok = batch.run(); !ok) return ok.error();
   for (std::size_t k = 0; k < batch.size(); ++k)
-    if (batch[k].status != Status::ok && batch[k].status != Status::pending) return failed(batch[k], "write");
+    if (batch[k].status != Status::ok && batch[k].status != Status::pending) return failed(batch, k, "write");
   return {};
 }
 
@@ -281,12 +284,12 @@ Result<ObjectInfo> Striped::status() {
   bool any = false;
   for (unsigned k = 0; k < servers_; ++k) {
     if (batch[k].status == Status::not_found) continue;
-    if (batch[k].status != Status::ok) return failed(batch[k], "ask for");
+    if (batch[k].status != Status::ok) return failed(batch, k, "ask for");
     any = true;
     sizes[k] = batch[k].value;
     info.changed_ns = std::max(info.changed_ns, batch[k].time_ns);
   }
-  if (!any) return failed({Status::not_found, 0, 0, {}}, "ask for");
+  if (!any) return absent("ask for");
   info.size = whole_size(distribution_, sizes);
   return info;
 }
@@ -360,15 +363,15 @@ Result<Item> Item::create(Client& client, std::string_view collection, std::stri
   Batch there = client.batch();
   there.get(items_space, item_key(collection, name));
   if (auto ok = there.run(); !ok) return ok.error();
-  if (there[0].status == Status::ok) return failed({Status::exists, 0, 0, {}}, "create the item", collection, name);
-  if (there[0].status != Status::not_found) return failed(there[0], "create the item", collection, name);
+  if (there[0].status == Status::ok) return failed(Status::exists, "create the item", collection, name);
+  if (there[0].status != Status::not_found) return failed(there, 0, "create the item", collection, name);
   // The description last, for it is what others see: where that fails, empty bytes are left, which the next create takes over. To
   // remove them could take those of somebody who has made the same item meanwhile.
   if (auto ok = item.data_.create(false, safety); !ok) return ok.error();
   Batch batch = client.batch(safety);
   batch.put(items_space, item_key(collection, name), bytes_of(value), flag::exclusive);
   if (auto ok = batch.run(); !ok) return ok.error();
-  if (batch.failed()) return failed(batch[0], "create the item", collection, name);
+  if (batch.failed()) return failed(batch, 0, "create the item", collection, name);
   return item;
 }
 
@@ -430,7 +433,7 @@ Result<Item> Item::open(Client& client, std::string_view collection, std::string
       return there ? wrong_order(client, called, (*there).order) : there.error();
     }
   }
-  if (batch.failed()) return failed(batch[0], "open the item", collection, name);
+  if (batch.failed()) return failed(batch, 0, "open the item", collection, name);
   auto there = described(text_of(batch[0].data));
   if (!there) return there.error();
   const bool spread = (*there).distribution.kind != Distribution::Kind::single;
@@ -464,7 +467,7 @@ Result<void> Item::remove(Client& client, std::string_view collection, std::stri
   Batch batch = client.batch(safety);
   batch.remove(items_space, item_key(collection, name));
   if (auto ok = batch.run(); !ok) return ok.error();
-  if (batch.failed()) return failed(batch[0], "remove the item", collection, name);
+  if (batch.failed()) return failed(batch, 0, "remove the item", collection, name);
   return {};
 }
 
@@ -482,11 +485,11 @@ Result<void> Item::put_description(Safety safety) {
   Batch there = client_->batch();
   there.add({Code::kv_get, 0, items_space, key, 0, 1, {}, {}});
   if (auto ok = there.run(); !ok) return ok;
-  if (there.failed()) return failed(there[0], "describe the item", collection_, name_);
+  if (there.failed()) return failed(there, 0, "describe the item", collection_, name_);
   Batch batch = client_->batch(safety);
   batch.put(items_space, key, bytes_of(value));
   if (auto ok = batch.run(); !ok) return ok;
-  if (batch.failed()) return failed(batch[0], "describe the item", collection_, name_);
+  if (batch.failed()) return failed(batch, 0, "describe the item", collection_, name_);
   return {};
 }
 

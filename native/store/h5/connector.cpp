@@ -1,13 +1,15 @@
 #include "store/h5/connector.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <map>
+#include <system_error>
 
 #include "core/units.hpp"
 #include "store/h5/calls.hpp"
@@ -82,11 +84,18 @@ void add_servers(Config& config, std::string_view list) {
   }
 }
 
-void add_embedded(Config& config, const std::string& path) {
+// make: a file is about to be made, and with it a store that is not there yet; reading leaves nothing behind.
+void add_embedded(Config& config, const std::string& path, bool make) {
   const bool memory = path == "memory";
-  std::error_code failed;
-  if (!memory && !std::filesystem::create_directories(path, failed) && failed) {
-    fail(Why::io, "HDF5_VOL_CONNECTOR: embedded=" + path + ": " + failed.message());
+  const auto part_there = [&](const char* part) { return access((path + '/' + part + "/sonde-store").c_str(), F_OK) == 0; };
+  if (!memory && !make && !(part_there("keys") && part_there("objects"))) {
+    fail(Why::not_found, "HDF5_VOL_CONNECTOR: embedded=" + path + ": this folder holds no store with HDF5 files "
+                         "(errno = 2, error message = 'No such file or directory'); hint: correct the path, or write a file first");
+  }
+  if (!memory && make && mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    const auto why = errno;
+    fail(Why::io, "HDF5_VOL_CONNECTOR: embedded=" + path + ": cannot make this folder: " + std::generic_category().message(why) +
+                      (why == ENOENT ? "; hint: make the folder above it first" : "; hint: choose another path"));
   }
   // The folders of `sonde store --embedded` and `sonde store serve --path`, which so see the same files.
   for (const auto& [role, text] : {std::pair{Role::kv, memory ? std::string("memory") : "lmdb,path=" + path + "/keys"},
@@ -101,7 +110,7 @@ void add_embedded(Config& config, const std::string& path) {
 
 }  // namespace
 
-std::shared_ptr<Service> open_service(std::string_view settings) {
+std::shared_ptr<Service> open_service(std::string_view settings, bool make) {
   // A child of fork() must not use its parent's connections.
   const auto label = std::to_string(getpid()) + " " + std::string(settings);
   if (const auto at = services().find(label); at != services().end()) {
@@ -122,7 +131,7 @@ std::shared_ptr<Service> open_service(std::string_view settings) {
     if (name == "servers") {
       add_servers(config, value);
     } else if (name == "embedded") {
-      add_embedded(config, value);
+      add_embedded(config, value, make);
     } else if (name == "transport") {
       config.transport = value;
     } else if (name == "auth") {
@@ -191,7 +200,7 @@ void close_services() {
   services().clear();
 }
 
-std::shared_ptr<Service> service_of(hid_t access) {
+std::shared_ptr<Service> service_of(hid_t access, bool make) {
   std::string settings;
   hid_t connector = H5I_INVALID_HID;
   if (H5Pget_vol_id(access, &connector) >= 0) {
@@ -202,7 +211,7 @@ std::shared_ptr<Service> service_of(hid_t access) {
     }
     H5VLclose(connector);
   }
-  return open_service(settings);
+  return open_service(settings, make);
 }
 
 // ---- the table of the connector

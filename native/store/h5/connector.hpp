@@ -29,8 +29,9 @@ namespace sonde::store::h5 {
 /// From the range that HDF5 leaves for connectors that are not registered with it.
 inline constexpr int connector_value = 320;
 
-/// Error: invalid, naming the setting and those that are known.
-std::shared_ptr<Service> open_service(std::string_view settings);
+/// make: an embedded store that is not there yet is made, but not the folder above it. Errors: invalid, naming the setting and
+/// those that are known; not_found, there is no such embedded store.
+std::shared_ptr<Service> open_service(std::string_view settings, bool make);
 void close_services();
 
 bool is_ours(hid_t id);

@@ -145,9 +145,9 @@ void run(Batch& batch, const std::string& doing) {
   }
 }
 
-void need(const Outcome& outcome, const std::string& doing) {
-  if (outcome.status != Status::ok && outcome.status != Status::not_found) {
-    fail(Why::io, doing + ": " + explain(outcome) + " [store." + std::string(name_of(outcome.status)) + "]");
+void need(const Batch& batch, std::size_t k, const std::string& doing) {
+  if (const auto status = batch[k].status; status != Status::ok && status != Status::not_found) {
+    fail(Why::io, doing + ": " + batch.why(k) + " [store." + std::string(name_of(status)) + "]");
   }
 }
 
@@ -183,7 +183,7 @@ std::optional<std::string> look_up(Service& service, const std::string& name) {
   if (batch[0].status == Status::not_found) {
     return std::nullopt;
   }
-  need(batch[0], doing);
+  need(batch, 0, doing);
   return std::string(text_of(batch[0].data));
 }
 
@@ -295,7 +295,7 @@ std::shared_ptr<Container> Container::create(std::shared_ptr<Service> service, c
     fail(Why::exists, "another process has just created '" + name + "' (errno = 17, error message = 'File exists')");
   }
   for (std::size_t k = 0; k < batch.size(); ++k) {
-    need(batch[k], "creating '" + name + "'");
+    need(batch, k, "creating '" + name + "'");
   }
   if (before) {
     remove_contents(*service, *before);
@@ -318,7 +318,7 @@ std::shared_ptr<Container> Container::open(std::shared_ptr<Service> service, con
   auto batch = service->client.batch();
   batch.get(*space, file_key());
   run(batch, "opening '" + name + "'");
-  need(batch[0], "opening '" + name + "'");
+  need(batch, 0, "opening '" + name + "'");
   if (service->client.config().servers.size() > 1) {
     const auto order = found_anywhere(service->client, *space, order_key());
     if (!order) {
@@ -365,7 +365,7 @@ void Container::remove(const std::shared_ptr<Service>& service, const std::strin
   auto batch = service->client.batch();
   batch.remove(directory, name);
   run(batch, "deleting '" + name + "'");
-  need(batch[0], "deleting '" + name + "'");
+  need(batch, 0, "deleting '" + name + "'");
   remove_contents(*service, *space);
 }
 
@@ -382,6 +382,22 @@ void Container::check_health() const {
   if (broken_) {
     fail(Why::io, *broken_);
   }
+}
+
+// `sonde store rm`, or another process that made it anew, has taken the name meanwhile: whatever was written since then would lie
+// where nobody finds it, and be told as stored.
+void Container::check_named() {
+  auto batch = service_->client.batch();
+  batch.get(directory, name_);
+  run(batch, "flushing '" + name_ + "'");
+  need(batch, 0, "flushing '" + name_ + "'");
+  if (batch[0].status == Status::ok && text_of(batch[0].data) == space_) {
+    return;
+  }
+  broken_ = "'" + name_ + "' was removed from the store, or made anew, by another program while it was open here; what was written to it is gone; "
+            "hint: write it again when nobody else removes it";
+  remove_contents(*service_, space_);
+  check_health();
 }
 
 void Container::mark_broken(const std::string& why) {
@@ -547,7 +563,7 @@ void Container::settle() {
   for (std::size_t k = 0; wave->batch.failed() && k < wave->batch.size(); ++k) {
     const auto status = wave->batch[k].status;
     if (status != Status::ok && status != Status::not_found && status != Status::aborted && status != Status::pending) {
-      broken_ = "writing '" + name_ + "': " + explain(wave->batch[k]) + " [store." + std::string(name_of(status)) +
+      broken_ = "writing '" + name_ + "': " + wave->batch.why(k) + " [store." + std::string(name_of(status)) +
                 "]; what was written since the last flush may be lost";
       check_health();
     }
@@ -562,6 +578,9 @@ void Container::flush(bool durably) {
     }
   }
   drain();
+  if (writable_) {
+    check_named();
+  }
   // Without a server it is this process that keeps what is not yet on disk from others.
   if (writable_ && ((durably && service_->flush_durably) || !service_->client.config().embedded.empty())) {
     // The memory backend has no stable storage; there flush means that the server has it.
@@ -587,7 +606,7 @@ std::optional<std::string> Container::fetch(const std::string& key) {
   if (batch[0].status == Status::not_found) {
     return std::nullopt;
   }
-  need(batch[0], "reading '" + name_ + "'");
+  need(batch, 0, "reading '" + name_ + "'");
   return std::string(text_of(batch[0].data));
 }
 
@@ -619,7 +638,7 @@ ObjectPtr Container::make(Kind kind) {
     auto batch = service_->client.batch();
     batch.put(space_, file_key(), bytes_of(record));
     run(batch, "writing '" + name_ + "'");
-    need(batch[0], "writing '" + name_ + "'");
+    need(batch, 0, "writing '" + name_ + "'");
     session_begun_ = true;
   }
   auto object = std::make_shared<Object>();
@@ -1010,7 +1029,7 @@ void Container::write(Object& object, Part part, const std::vector<WritePiece>& 
     }
     run(batch, "writing a dataset of '" + name_ + "'");
     for (std::size_t n = 0; batch.failed() && n < batch.size(); ++n) {
-      need(batch[n], "writing a dataset of '" + name_ + "'");
+      need(batch, n, "writing a dataset of '" + name_ + "'");
     }
   }
 }
@@ -1045,7 +1064,7 @@ bool Container::read_ahead(const Object& object, std::uint64_t at, MutableBytes 
     });
     run(batch, "reading a dataset of '" + name_ + "'");
     for (const auto& [k, part] : into_window) {
-      need(batch[k], "reading a dataset of '" + name_ + "'");
+      need(batch, k, "reading a dataset of '" + name_ + "'");
       const auto got = batch[k].status == Status::ok ? batch[k].data.size() : 0;
       std::fill(part.begin() + static_cast<std::ptrdiff_t>(got), part.end(), std::byte{0});
     }
@@ -1081,7 +1100,7 @@ void Container::read(Object& object, Part part, const std::vector<ReadPiece>& pi
     }
     run(batch, "reading a dataset of '" + name_ + "'");
     for (std::size_t n = 0; n < into.size(); ++n) {
-      need(batch[n], "reading a dataset of '" + name_ + "'");
+      need(batch, n, "reading a dataset of '" + name_ + "'");
       // Behind the object's end, and where there is none, nothing was ever written.
       const auto got = batch[n].status == Status::ok ? batch[n].data.size() : 0;
       std::fill(into[n].begin() + static_cast<std::ptrdiff_t>(got), into[n].end(), std::byte{0});

@@ -223,6 +223,7 @@ class Container : public std::enable_shared_from_this<Container> {
                    const std::function<void(int server, std::uint64_t local, std::uint64_t at, std::uint64_t n)>& each) const;
   void check_writable() const;
   void check_health() const;
+  void check_named();  ///< that the file is still there; removes what was written to one that is not, and throws
   bool read_ahead(const Object& object, std::uint64_t at, MutableBytes into);
   void end_run();      ///< what was gathered of one object becomes an operation
   void launch();       ///< sends what is gathered, without waiting

@@ -119,11 +119,18 @@ herr_t specific(void* object, H5VL_file_specific_args_t* args, hid_t, void**) {
       }
       case H5VL_FILE_IS_ACCESSIBLE: {
         auto& ask = args->args.is_accessible;
-        *ask.accessible = Container::exists(*service_of(ask.fapl_id), absolute_name(ask.filename));
+        try {
+          *ask.accessible = Container::exists(*service_of(ask.fapl_id, false), absolute_name(ask.filename));
+        } catch (const Failure& failure) {
+          if (failure.why() != Why::not_found) {
+            throw;
+          }
+          *ask.accessible = false;
+        }
         return;
       }
       case H5VL_FILE_DELETE:
-        Container::remove(service_of(args->args.del.fapl_id), absolute_name(args->args.del.filename));
+        Container::remove(service_of(args->args.del.fapl_id, false), absolute_name(args->args.del.filename));
         return;
       case H5VL_FILE_IS_EQUAL: {
         const auto other = find_file(args->args.is_equal.obj2);

@@ -85,7 +85,7 @@ FilePtr open_file(const std::string& name, unsigned intent, hid_t access, bool c
   file->given_name = name;
   file->intent = intent & (H5F_ACC_RDWR | H5F_ACC_SWMR_READ | H5F_ACC_SWMR_WRITE);
   file->access = need_id(H5Pcopy(access), "a copy of access properties");
-  const auto service = service_of(access);
+  const auto service = service_of(access, create);
   const auto whole = absolute_name(name);
   if (create) {
     Object root;
@@ -260,7 +260,7 @@ Place follow(const Place& group, std::string_view name, const Link& link, hid_t 
   if (access < 0) {
     access = need_id(H5Pcopy(group.file->access), "a copy of access properties");
   }
-  const auto service = service_of(access);
+  const auto service = service_of(access, false);
   const auto beside = (std::filesystem::path(group.container().name()).parent_path() / link.file).string();
   std::string found;
   for (const auto& candidate : {beside, link.file}) {

@@ -70,7 +70,8 @@ struct Seat {
 };
 
 FilePtr open_file(const std::string& name, unsigned intent, hid_t access, bool create, Container::Create how, hid_t properties);
-std::shared_ptr<Service> service_of(hid_t access);
+/// make: for a file that is to be made. See open_service().
+std::shared_ptr<Service> service_of(hid_t access, bool make);
 FilePtr find_file(const void* native);
 /// Closes files that a link led to and that nothing was opened in. Called when the outermost call from HDF5 ends.
 void close_unclaimed() noexcept;

@@ -42,9 +42,14 @@ Result<std::unique_ptr<Server>> Server::start(ServerConfig config) {
   if (c.auth == "none" && !is_loopback(*address))
     return Error{"store.not_loopback", "without authentication a server listens on loopback only, and " + address->host + " is not", "add --auth token --token-file FILE, or --auth munge"};
   if (c.auth == "token") {
-    auto token = auth::read_token(c.token_file);
+    auto token = auth::read_token(c.token_file, true);
     if (!token) return token.error();
     server->token_ = *token;
+  }
+  // Without munged nobody could ever come in: that is told now, not to each client.
+  if (c.auth == "munge") {
+    auto trial = auth::munge_credential("sonde store serve");
+    if (!trial) return Error{trial.error().code, trial.error().what + "; so nobody could connect", trial.error().hint + " 'sonde doctor' makes the same trial"};
   }
   for (const auto& spec : c.backends) {
     auto& lane = server->lanes_[static_cast<std::size_t>(spec.role)];

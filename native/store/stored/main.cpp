@@ -138,7 +138,7 @@ int main(int argc, char** argv) {
       metrics = value;
     } else if (name == "--metrics-token") {
       if (!need()) return missing();
-      auto token = auth::read_token(std::string(value));
+      auto token = auth::read_token(std::string(value), true);
       if (!token) return fail(token.error());
       metrics_token = *token;
     } else if (name == "--spin") {

@@ -132,7 +132,16 @@ bool is_loopback(const Address& address) {
   return resolved.list != nullptr;
 }
 
-Result<int> tcp_connect(const Address& address, Deadline deadline) {
+Deadline slice(Deadline whole) {
+  const Deadline soon = Deadline::in_s(0.1);
+  return whole.at_ns && whole.at_ns < soon.at_ns ? whole : soon;
+}
+
+Error interrupted(const Address& address) {
+  return {"store.interrupted", "interrupted while connecting to " + address.text(), "nothing was sent to it"};
+}
+
+Result<int> tcp_connect(const Address& address, Deadline deadline, const std::function<bool()>& stop) {
   Resolved resolved;
   if (auto ok = resolve(address, false, resolved); !ok) return ok.error();
   int why = 0;
@@ -146,8 +155,15 @@ Result<int> tcp_connect(const Address& address, Deadline deadline) {
     if (result == EINPROGRESS) {
       pollfd wait{fd, POLLOUT, 0};
       int ready;
-      do ready = ::poll(&wait, 1, deadline.left_ms());
-      while (ready < 0 && errno == EINTR);
+      bool stopped = false;
+      do {
+        ready = ::poll(&wait, 1, stop ? slice(deadline).left_ms() : deadline.left_ms());
+        stopped = ready <= 0 && stop && stop();
+      } while (!stopped && !deadline.passed() && (ready == 0 || (ready < 0 && errno == EINTR)));
+      if (stopped) {
+        ::close(fd);
+        return interrupted(address);
+      }
       socklen_t size = sizeof result;
       if (ready <= 0)
         result = ETIMEDOUT;

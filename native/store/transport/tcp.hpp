@@ -2,6 +2,7 @@
 /// Frames over a TCP socket: the transport `tcp`, and the Control of all others. Owner-thread.
 
 #include <deque>
+#include <functional>
 
 #include "core/spin.hpp"
 #include "store/transport.hpp"
@@ -22,7 +23,11 @@ inline constexpr std::uint16_t default_port = 5440;
 bool is_loopback(const Address& address);
 
 /// A connected socket, close-on-exec. Errors: store.unreachable (address, reason, what to look at), store.timed_out.
-Result<int> tcp_connect(const Address& address, Deadline deadline);
+/// The part of a wait after which somebody may be asked whether it is still wanted, and the error when it is not.
+Deadline slice(Deadline whole);
+Error interrupted(const Address& address);
+/// stop: asked ten times a second, and true gives store.interrupted.
+Result<int> tcp_connect(const Address& address, Deadline deadline, const std::function<bool()>& stop = {});
 /// A listening socket, and the port it got. Errors: store.cannot_listen.
 Result<int> tcp_listen(const Address& address, std::uint16_t& port);
 

@@ -186,7 +186,7 @@ class Console:
         from rich.text import Text
 
         rich = self._rich(self.out)
-        good = outcome.exit == Exit.DONE and not outcome.findings and outcome.sound
+        good = (outcome.exit == Exit.DONE or outcome.meant) and not outcome.findings and outcome.sound
         with rich.capture() as drawn:
             if outcome.verdict:
                 mark, colour = ("✓", "green") if good else ("!", "yellow")

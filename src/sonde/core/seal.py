@@ -433,8 +433,8 @@ def _seal_part(
         told.append(
             Warning(
                 "core.run_was_killed",
-                f"the run ended without a word; {sum(file.records for file in files)} records in "
-                f"{len(files)} files were saved",
+                f"the run ended without a word; {_counted(sum(file.records for file in files), 'record')} in "
+                f"{_counted(len(files), 'file')} were saved",
                 "measure again for what is missing",
             )
         )
@@ -503,6 +503,10 @@ def _analysed(
         ]
     finally:
         netCDF4.set_chunk_cache(*before)
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}{'s' * (n != 1)}"
 
 
 def _folded(warnings: list[Warning], limit: int = 8) -> list[Warning]:

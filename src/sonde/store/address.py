@@ -25,6 +25,7 @@ FORMS = {
     "table": "SPACE/TABLE",
 }
 KINDS = ("kv", "object", "item", "hdf5")
+SPACE_BYTES = 63  # as in native/store/types.hpp
 HDF5_FILES = b"h5.files"  # the space that holds the names of HDF5 files; as in native/store/h5/container.cpp
 
 
@@ -82,7 +83,14 @@ def parse(text: str, whole_space: bool = False, kinds: Sequence[str] = KINDS) ->
     if not name and not whole_space:
         what = "ends behind its space" if slash else "names a space only"
         raise UsageError("store.bad_address", f"'{text}' {what}", like)
-    return Address(kind, _read(space, text), _read(name, text))
+    raw = _read(space, text)
+    if kind != "item" and len(raw) > SPACE_BYTES:  # the limit of a collection is one with its items' names
+        raise UsageError(
+            "store.bad_address",
+            f"the name of the space in '{text}' has {len(raw)} B; allowed: {SPACE_BYTES} B",
+            "choose a shorter space, and put the rest into the name behind the '/'",
+        )
+    return Address(kind, raw, _read(name, text))
 
 
 def _file(text: str, whole_space: bool) -> Address:

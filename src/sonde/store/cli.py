@@ -186,6 +186,7 @@ def serve(
         f"the server has ended after {format_duration(ended.served_s)}, and in order",
         values={"ended": ended.how, "served_s": ended.served_s},
         exit=Exit.INTERRUPTED if ended.how == "interrupted" else Exit.DONE,
+        meant=True,
     )
 
 
@@ -327,7 +328,8 @@ def put(address: str, file: Path, exclusive: bool, **given: Any) -> Outcome:
 def get(address: str, file: Path, **given: Any) -> Outcome:
     """Bring what is stored under a name to a file, or to stdout.
 
-    A file that is there is replaced once all has arrived.
+    A file that is there is replaced once all has arrived. An item whose put did not end is told of where it goes to a
+    file.
 
     \b
     sonde store get kv:runs/42/input
@@ -355,11 +357,22 @@ def get(address: str, file: Path, **given: Any) -> Outcome:
         for piece in transfer.pieces(client, what):
             write(piece)
             n += len(piece)
+        complete = what.kind != "item" or transfer.stat(client, what)["complete"]
     return Outcome(
         "store",
         "get",
         f"{file} holds the {format_size(n)} of {what}",
         values={"address": str(what), "bytes": n, "file": str(file)},
+        warnings=[] if complete else [_unfinished(what)],
+        sound=complete,
+    )
+
+
+def _unfinished(item: Address | str) -> Warning:
+    return Warning(
+        "store.unfinished",
+        f"{item} is not complete: a put of it has not ended",
+        f"put it again, or remove it with {typed('sonde', 'store', 'rm', item)}",
     )
 
 
@@ -401,6 +414,7 @@ def list_(address: str, long_: bool, limit: int | None, **given: Any) -> Outcome
     outcome = Outcome("store", "ls", values={"prefix": str(prefix), "entries": found, "cut": cut})
     if not settings().json:
         outcome.document = _listed(found, long_)
+    outcome.warnings += [_unfinished(entry["address"]) for entry in found if not entry.get("complete", True)]
     if cut:
         outcome.warnings.append(
             Warning("store.cut", f"there are more than {limit}", "raise --limit, or give a longer prefix")
@@ -471,9 +485,12 @@ def rm(addresses: tuple[str, ...], recursive: bool, force: bool, **given: Any) -
 def stat(address: str, **given: Any) -> Outcome:
     """Size of what is stored under a name; of objects and items also when it changed.
 
+    ADDRESS may also be an HDF5 file, hdf5:/FILE. An item whose put did not end is told of.
+
     \b
     sonde store stat kv:runs/42/input
     sonde store stat item:results/42 --json
+    sonde store stat hdf5:/home/a/results.h5
     """
     from sonde.core.units import format_size
     from sonde.store import run_transfer as transfer
@@ -491,7 +508,16 @@ def stat(address: str, **given: Any) -> Outcome:
     ]
     rows += [(name, str(facts[name])) for name in ("changed", "created", "distribution") if name in facts]
     rows += [(f"metadata {name}", value) for name, value in facts.get("metadata", {}).items()]
-    return Outcome("store", "stat", str(what), values=facts, tables=[Table("", ("", ""), rows)])
+    complete = facts.get("complete", True)
+    return Outcome(
+        "store",
+        "stat",
+        str(what),
+        values=facts,
+        tables=[Table("", ("", ""), rows)],
+        warnings=[] if complete else [_unfinished(what)],
+        sound=complete,
+    )
 
 
 @group.command()
@@ -579,7 +605,7 @@ def _names(text: str | None, known: Iterable[str], option: str) -> list[str]:
 
 @group.command()
 @common()
-@store_options()
+@store_options(embedded=False)
 def status(**given: Any) -> Outcome:
     """What servers do, how long it takes them, and what went wrong last.
 
@@ -593,10 +619,6 @@ def status(**given: Any) -> Outcome:
     from sonde.store.client import ServerStatus
 
     where = where_of(given)
-    if where.folder is not None:
-        raise UsageError(
-            "store.no_server", "--embedded has no server, and so no status", "give --server HOST:PORT"
-        )
     asked = dict(where.ask())
     servers = [said for said in asked.values() if isinstance(said, ServerStatus)]
     silent = {server: said for server, said in asked.items() if isinstance(said, SondeError)}

@@ -47,8 +47,19 @@ class Where:
     safety: str
     options: dict[str, Any]
 
-    def open(self, roles: Sequence[str], make: bool = False) -> Client:
-        """A client. roles: those it is for. make: an embedded store that is not there yet is made."""
+    @contextmanager
+    def open(self, roles: Sequence[str], make: bool = False) -> Iterator[Client]:
+        """A client, for a block. roles: those it is for. make: an embedded store that is not there yet is made."""
+        from sonde.store.errors import TimedOut
+
+        try:
+            with self._opened(roles, make) as client:
+                yield client
+        except TimedOut as error:  # its hint names an option of connect()
+            error.hint = error.hint.replace("timeout_s", "--timeout")
+            raise
+
+    def _opened(self, roles: Sequence[str], make: bool) -> Client:
         from sonde.store import client
 
         if self.folder is None:
@@ -115,7 +126,7 @@ class Where:
             who = servers[0] if len(servers) == 1 else f"one of {', '.join(servers)}"
             limit_s = self._connect_s()
             hint = error.hint
-            if "--timeout" in hint:
+            if "timeout_s" in hint:
                 hint = "it is stopped, or very busy: see its log" + (
                     "; or raise --timeout" if limit_s < CONNECT_S else ""
                 )
@@ -133,8 +144,11 @@ TOKEN_FILE = click.option(
 )
 
 
-def store_options(safety: bool = False) -> Callable[[Command], Command]:
-    """Adds the options that say which store; the command receives them as `where`, made by `where_of`."""
+def store_options(safety: bool = False, embedded: bool = True) -> Callable[[Command], Command]:
+    """Adds the options that say which store; the command receives them as `where`, made by `where_of`.
+
+    embedded: a store without a server may be meant.
+    """
     options = [
         click.option(
             "--server",
@@ -167,6 +181,8 @@ def store_options(safety: bool = False) -> Callable[[Command], Command]:
             help="How long one batch may take; 0: no limit.",
         ),
     ]
+    if not embedded:
+        del options[1]
     if safety:
         options.append(
             click.option(
@@ -194,7 +210,7 @@ def where_of(given: dict[str, Any]) -> Where:
     UsageError  store.two_stores: --server and --embedded were both given.
     """
     servers = tuple(server for group in given["servers"] for server in group)
-    folder = given["embedded"]
+    folder = given.get("embedded")
     if folder is not None and servers:
         context = click.get_current_context(silent=True)
         typed = context is not None and context.get_parameter_source("servers") in (

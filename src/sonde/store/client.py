@@ -168,11 +168,12 @@ class Batch(_store.Batch):
         """Raises what became of one operation that failed: NotFound, Exists, …"""
         raise self._failure(k)
 
-    def _failure(self, k: int) -> SondeError:
+    def _failure(self, k: int, written: bool = True) -> SondeError:
+        """written: how much of a write stands is told, too."""
         operation, space, key = self.operation(k)
         result = self[k]
-        told = f"{operation} {space}/{key}: {result.why}"
-        if operation == "object.write" and result.value:
+        told = f"{operation} {space}/{key}: {self.why(k)}"
+        if written and operation == "object.write" and result.value:
             told += f"; {result.value} B of it were written"
         return of_status(result.status.name, told)
 

@@ -29,6 +29,7 @@ KEEPERS = {
     "kv": (("lmdb", "keys"), ("rocksdb", "keys-rocksdb")),
     "db": (("sqlite", "tables"),),
 }
+MARKER = "sonde-store"  # the file by which a backend knows its folder, as in native/store/folder.cpp
 START_S = 30.0  # a large database may have a log to read first
 END_S = 15.0  # what is under way is answered, then everything is synced
 SOON_S = 1.0  # what takes longer to end is told of
@@ -73,11 +74,13 @@ def kept_in(
 ) -> dict[str, str]:
     """Backends that keep their data below `folder`, by role, as --backend takes them.
 
-    names: the backends that there are for a role. make: the folder is made where it is not.
+    names: the backends that there are for a role. make: what is not there yet is made, except the folder above it; else
+    nothing is written.
 
     Raises
     ------
-    EnvironmentFailure  store.cannot_open: it cannot be made, or is not there. UsageError  store.bad_path.
+    EnvironmentFailure  store.cannot_open: it cannot be made, is not there, or holds no store.
+    UsageError  store.bad_path.
     """
     if "," in str(folder):
         raise UsageError(
@@ -95,6 +98,9 @@ def kept_in(
         keeper = next(((name, below) for name, below in KEEPERS[role] if name in there), None)
         if keeper:
             found[role] = f"{keeper[0]},path={folder.resolve() / keeper[1]}"
+    if not make:
+        _check_held(folder, found)
+        return found
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         for text in found.values():
@@ -106,6 +112,20 @@ def kept_in(
             "make it by hand, or choose another folder",
         ) from None
     return found
+
+
+def _check_held(folder: Path, found: Mapping[str, str]) -> None:
+    """EnvironmentFailure  store.cannot_open: a backend would have to make its part of the store to read it."""
+    from sonde.store.told import HOLDS
+
+    hint = "put something into it first, or correct its name"
+    if not any((folder / below / MARKER).exists() for keepers in KEEPERS.values() for _, below in keepers):
+        raise EnvironmentFailure("store.cannot_open", f"the folder {folder} holds no store", hint)
+    for role, text in found.items():
+        if not (Path(text.partition("path=")[2]) / MARKER).exists():
+            raise EnvironmentFailure(
+                "store.cannot_open", f"the store in {folder} holds no {HOLDS[role]} yet", hint
+            )
 
 
 def check_address(text: str) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sonde.store.client import Batch, Client
 
 AT_ONCE = 1000  # keys or objects of a batch
+UNFINISHED = "sonde.unfinished"  # in an item's metadata until the put of it has ended
 PIECE = 8 << 20  # B; what is sent while the next is read
 VALUE = int(_store.LIMITS["value_bytes"])
 
@@ -124,10 +125,16 @@ def not_there(what: Address, more: str = "") -> errors.NotFound:
 def put(client: Client, to: Address, pieces: Iterator[bytes], exclusive: bool) -> int:
     """Stores pieces under an address; what was there is replaced. Number of bytes stored.
 
+    An item that is new and fails while its servers answer is removed again; until all is written it is marked
+    UNFINISHED.
+
     Raises
     ------
     Exists, with exclusive. StoreError: how far it came is told, as an object's pieces are stored one by one.
+    UsageError  store.bad_address: a space that is reserved.
     """
+    _refuse_reserved(to)
+    item, is_new = None, False
     if to.kind == "kv":
         return _put_key(client, to, pieces, exclusive)
     if to.kind == "object":
@@ -136,8 +143,8 @@ def put(client: Client, to: Address, pieces: Iterator[bytes], exclusive: bool) -
         write: Callable[[int, bytes], None] = _Written(client, to)
         resize = lambda n: client.truncate(to.space, to.name, n)  # noqa: E731
     else:
-        striped = _item_to_write(client, to, exclusive)
-        safety = client.safety
+        item, is_new = _item_to_write(client, to, exclusive)
+        striped, safety = item.data, client.safety
         write = lambda at, piece: striped.write(at, piece, safety)  # noqa: E731
         resize = lambda n: striped.truncate(n, safety)  # noqa: E731
     at = 0
@@ -147,9 +154,16 @@ def put(client: Client, to: Address, pieces: Iterator[bytes], exclusive: bool) -
             at += len(piece)
         write(at, b"")
         resize(at)
-    except errors.StoreError as error:
+        if item is not None:
+            item.describe(_without_mark(item), client.safety)
+    except EnvironmentFailure as error:
+        if is_new and _removed_again(client, to, error):
+            error.what += f"; of the new content {at} B were written, and {to} is removed again"
+            raise
         stands = write.stands if isinstance(write, _Written) else at
-        error.what += f"; of the new content the first {stands} B are written" if stands else ""
+        if isinstance(error, errors.StoreError):
+            error.what += f"; of the new content the first {stands} B are written" if stands else ""
+        error.what += f"; {to} is not complete" if item is not None else ""
         raise
     except KeyboardInterrupt:
         raise Interrupted(
@@ -181,7 +195,9 @@ class _Written:
                 with suppress(errors.StoreError):
                     batch.wait()  # it is on its way already: what it leaves behind is there before this is told
             self.stands += int(self.under_way[0].value)
-            self.under_way.check()
+            if self.under_way.failed:
+                # How much of the whole content stands is told by who calls this.
+                raise self.under_way._failure(0, written=False)
         self.under_way = batch
 
 
@@ -200,14 +216,44 @@ def _put_key(client: Client, to: Address, pieces: Iterator[bytes], exclusive: bo
     return len(value)
 
 
-def _item_to_write(client: Client, to: Address, exclusive: bool) -> Any:
+def _item_to_write(client: Client, to: Address, exclusive: bool) -> tuple[Any, bool]:
+    """An item that is marked as unfinished, and whether it is new."""
+    mark: dict[Any, Any] = {UNFINISHED: "put"}
     if not exclusive:
         try:
-            return client.item(to.space, to.name).data
+            item = client.item(to.space, to.name)
         except errors.NotFound:
             pass
+        else:
+            item.describe(dict(item.metadata) | mark, client.safety)
+            return item, False
     with about(to):
-        return client.create_item(to.space, to.name).data
+        return client.create_item(to.space, to.name, mark), True
+
+
+def _without_mark(item: Any) -> dict[str, str]:
+    return {name: value for name, value in item.metadata.items() if name != UNFINISHED}
+
+
+def _removed_again(client: Client, item: Address, why: EnvironmentFailure) -> bool:
+    """Not where a server is silent already: that would only make the user wait a second time."""
+    if isinstance(why, (errors.Unreachable, errors.TimedOut)):
+        return False
+    with suppress(errors.StoreError):
+        client.remove_item(item.space, item.name)
+        return True
+    return False
+
+
+def _refuse_reserved(to: Address) -> None:
+    if to.kind == "item" or not (to.space == b"sonde.items" or to.space.startswith(b"h5.")):
+        return
+    what = "items are described" if to.space == b"sonde.items" else "the HDF5 connector keeps its files"
+    raise UsageError(
+        "store.bad_address",
+        f"{to} is in a reserved space, in which {what}",
+        "choose a space that is neither sonde.items nor begins with h5.",
+    )
 
 
 def pieces(client: Client, what: Address) -> Iterator[bytes]:
@@ -291,7 +337,8 @@ def stat(client: Client, what: Address) -> dict[str, Any]:
     return facts | {
         "created": shown(item.created_ns),
         "distribution": item.data.distribution,
-        "metadata": item.metadata,
+        "metadata": _without_mark(item),
+        "complete": UNFINISHED not in item.metadata,
     }
 
 
@@ -314,7 +361,7 @@ def names(client: Client, prefix: Address, long: bool) -> Iterator[dict[str, Any
             facts: Mapping[str, Any] = stat(client, one)
         except errors.NotFound:  # removed since it was listed
             continue
-        yield {name: facts[name] for name in ("address", "bytes", "changed") if name in facts}
+        yield {name: facts[name] for name in ("address", "bytes", "changed", "complete") if name in facts}
 
 
 def remove(client: Client, target: Address, recursive: bool) -> tuple[int, list[Address]]:

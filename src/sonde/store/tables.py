@@ -127,6 +127,13 @@ def condition(text: str, fields: Mapping[str, str]) -> tuple[str, str, Any]:
     UsageError  store.bad_condition: no such field or comparison, or a value its type cannot be.
     """
     words = "|".join(re.escape(word) for word in COMPARISONS)
+    signs = re.fullmatch(r"\s*\w+\s*([=!<>~&|]+).*", text, re.S)
+    if signs and signs[1] not in (*COMPARISONS, "="):
+        raise UsageError(
+            "store.bad_condition",
+            f"there is no comparison '{signs[1]}' in '{text}'",
+            f"allowed: {', '.join(COMPARISONS)}; a text that begins with a sign stands in quotes",
+        )
     match = re.fullmatch(rf"\s*(\w+)\s*({words}|=)\s*(.*?)\s*", text, re.S)
     if not match:
         raise UsageError(

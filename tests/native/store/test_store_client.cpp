@@ -504,3 +504,43 @@ TEST_CASE("a server that accepts and says nothing is named, with how long it had
   CHECK(client.error().what.find(" ms") != std::string::npos);
   CHECK(client.error().hint.find("connect_timeout_s") != std::string::npos);
 }
+
+TEST_CASE("store: a client that is told to stop does not go on connecting to a server that says nothing") {
+  std::uint16_t port = 0;
+  const auto listener = tcp_listen(*parse_address("127.0.0.1:0"), port);
+  REQUIRE(listener);
+  Config config;
+  config.servers = {"127.0.0.1:" + std::to_string(port)};
+  config.connect_timeout_s = 600;
+  int asked = 0;
+  config.stop = [&] { return ++asked > 2; };
+  const auto client = Client::open(config);
+  ::close(*listener);
+  REQUIRE_FALSE(client);
+  CHECK(client.error().code == "store.interrupted");
+  CHECK(client.error().what.find(config.servers[0]) != std::string::npos);
+}
+
+TEST_CASE("store: what failed at one of two servers names that one") {
+  Service service(2, {{Role::data, "memory", {{"limit", "4MiB"}}}, {Role::kv, "memory", {}}});
+  Client client = service.client();
+  SUBCASE("an operation") {
+    const std::vector<std::byte> much(8u << 20);
+    Batch batch = client.batch();
+    batch.add({Code::object_write, 0, "s", "o", 0, 0, much, {}}, 1);
+    batch.status("s", "nothing");
+    REQUIRE(batch.run());
+    REQUIRE(batch[0].status == Status::no_space);
+    CHECK(batch.why(0).find(service.config.servers[1]) != std::string::npos);
+    CHECK(batch.why(1) == explain(Status::not_found));
+  }
+  SUBCASE("the way to it") {
+    service.servers[1]->stop(0);
+    Batch batch = client.batch();
+    batch.add({Code::object_create, 0, "s", "o", 0, 0, {}, {}}, 1);
+    const auto ran = batch.run();
+    REQUIRE_FALSE(ran);
+    CHECK(ran.error().what.find(service.config.servers[1]) != std::string::npos);
+    CHECK(ran.error().what.find(service.config.servers[0]) == std::string::npos);
+  }
+}

@@ -127,6 +127,10 @@ def test_a_run_that_was_killed_says_so(tmp_path):
     check_whole(sealed.path)
 
 
+def test_one_is_not_told_as_several():
+    assert [seal._counted(n, "file") for n in (0, 1, 2)] == ["0 files", "1 file", "2 files"]
+
+
 def test_how_the_run_ended_may_be_told_to_seal(tmp_path):
     run = make_run(tmp_path / "a.run", ended=False)
     cut = Warning("lab.hot", "it was hot", "cool it")

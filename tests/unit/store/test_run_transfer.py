@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("sonde._store", reason="the store is not built")
 
+from sonde.core.errors import SondeError, UsageError
 from sonde.store import embedded, errors
 from sonde.store import run_transfer as transfer
 from sonde.store.address import parse
@@ -66,3 +67,60 @@ def test_one_that_is_not_there_is_told_by_its_name(client):
     assert "sonde store ls hdf5:" in told.value.hint
     target = parse("hdf5:/none.h5")
     assert transfer.remove(client, target, False) == (0, [target])
+
+
+# ---- items
+
+
+def cut_short(error: Exception):
+    """Pieces of which the second one never comes."""
+    yield b"a" * 1000
+    raise error
+
+
+def put_item(client, pieces) -> int:
+    return transfer.put(client, parse("item:c/i"), pieces, False)
+
+
+def test_an_item_that_is_put_is_complete_and_shows_no_mark(client):
+    assert put_item(client, iter([b"a" * 10])) == 10
+    facts = transfer.stat(client, parse("item:c/i"))
+    assert (facts["complete"], facts["metadata"]) == (True, {})
+    assert dict(client.item("c", "i").metadata) == {}
+
+
+def test_a_new_item_that_cannot_be_finished_is_removed_again(client):
+    with pytest.raises(errors.StoreError) as told:
+        put_item(client, cut_short(errors.StoreError("store.no_space", "full")))
+    assert "1000 B were written, and item:c/i is removed again" in told.value.what
+    assert list(client.items("c")) == []
+
+
+@pytest.mark.parametrize("error", [errors.Unreachable("store.disconnected", "gone"), KeyboardInterrupt()])
+def test_an_item_whose_put_was_cut_off_is_told_apart(client, error):
+    with pytest.raises(SondeError):
+        put_item(client, cut_short(error))
+    assert [(one["bytes"], one["complete"]) for one in listed(client, "item:c", long=True)] == [(1000, False)]
+    assert transfer.stat(client, parse("item:c/i"))["complete"] is False
+    put_item(client, iter([b"b" * 10]))
+    facts = transfer.stat(client, parse("item:c/i"))
+    assert (facts["bytes"], facts["complete"]) == (10, True)
+
+
+def test_an_item_that_was_there_stays_with_its_metadata(client):
+    client.create_item("c", "i", {"case": "cavity"})
+    with pytest.raises(errors.StoreError) as told:
+        put_item(client, cut_short(errors.StoreError("store.no_space", "full")))
+    assert "first 1000 B are written; item:c/i is not complete" in told.value.what
+    facts = transfer.stat(client, parse("item:c/i"))
+    assert (facts["complete"], facts["metadata"]) == (False, {"case": "cavity"})
+    put_item(client, iter([b"b"]))
+    assert dict(client.item("c", "i").metadata) == {"case": "cavity"}
+
+
+@pytest.mark.parametrize("text", ["kv:h5.files/foo", "kv:sonde.items/foo", "object:h5.0000000000000001/x"])
+def test_nothing_is_put_into_a_reserved_space(client, text):
+    with pytest.raises(UsageError, match="reserved space"):
+        transfer.put(client, parse(text), iter([b"1"]), False)
+    assert len(listed(client, "hdf5:")) == len(FILES)
+    assert list(client.keys("sonde.items")) == []

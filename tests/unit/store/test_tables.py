@@ -42,7 +42,8 @@ def test_a_condition_is_read(text, meant):
     [
         ("", "no condition"),
         ("step", "no condition"),
-        ("step ~ 3", "no condition"),
+        ("step ~ 3", "no comparison '~'"),
+        ("step >> 90", "no comparison '>>' in 'step >> 90'"),
         ("stp > 3", "no field 'stp'"),
         ("step > many", "field step is int64"),
         ("done == perhaps", "field done is boolean"),
