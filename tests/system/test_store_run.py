@@ -529,6 +529,33 @@ class TestEndings:
             assert "store.server_silent" in tree["warnings"].to_dataset()["code"].values
         assert sonde.left() == []
 
+    def test_a_named_server_that_is_killed_ends_the_run_and_is_named(self, sonde):
+        """It refuses at once, and every case on it fails: the probe ends first, and knows not why."""
+        with stored(sonde, "data=memory", "kv=memory") as (child, listen):
+            process = sonde.start("store", "run", *ENDLESS, "--server", listen, "-o", "a.nc", "--json")
+            under_way(sonde)
+            child.kill()
+            ran = finish(process).expect(3)
+        error = json.loads(ran.out)["error"]
+        assert error["code"] == "store.server_silent"
+        assert f"server {listen} stopped answering after" in error["what"]
+        assert "a.nc" in error["hint"]
+        with library.open(sonde.cwd / "a.nc") as tree:
+            assert tree.attrs["stop_reason"] == "failed"
+            codes = list(tree["warnings"].to_dataset()["code"].values)
+        assert "store.server_silent" in codes
+        assert "store.case_failed" not in codes
+        assert sonde.left() == []
+
+    def test_an_error_that_says_see_the_warnings_has_them(self, sonde):
+        words = ("--ops", "kv.put", "--sizes", "4KiB", "--variant", "tcp=tcp", "--safety", "storage")
+        with stored(sonde, "data=memory", "kv=memory") as (_, listen):
+            told = sonde("store", "run", *words, "--server", listen, "--budget", "10s").expect(3)
+            told_json = sonde("store", "run", *words, "--server", listen, "--budget", "10s", "--json").expect(3)
+        assert told.err.startswith("warning: tcp, kv.put:4096:1:1: "), told.err
+        assert "see the warnings" in told.err
+        assert [warning["code"] for warning in told_json.json["warnings"]] == ["store.case_failed"]
+
     def test_a_probe_that_is_killed_leaves_its_samples_and_no_server(self, sonde):
         process = sonde.start("store", "run", *ENDLESS, "-o", "a.nc", "--json")
         under_way(sonde)

@@ -220,7 +220,7 @@ def run(
     measured = runs.measure(request, settings().bar("store run", all_of_it))
     outcome = told_of(measured.paths[0], "run")
     outcome.warnings = [*gone, *plan.notes, *outcome.warnings]
-    measured.check()
+    measured.check(outcome.warnings)
     if measured.interrupted:
         outcome.tell_interrupted(measured.paths)
     elif not outcome.complete:
