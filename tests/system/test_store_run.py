@@ -418,13 +418,24 @@ def test_what_is_slow_on_purpose_and_too_slow_is_left_out_before(sonde):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("option", "value"), [("--backend", "memory"), ("--servers", "2")])
+def test_what_is_of_servers_started_here_is_refused_beside_one_that_runs_already(sonde, option, value):
+    words = ("--server", "127.0.0.1:1", option, value, "--json")
+    error = sonde("store", "run", *words).expect(2).json["error"]
+    assert error["code"] == "store.two_stores"
+    assert f"--server and {option} were both given" in error["what"]
+
+
 class TestEndings:
     def test_ctrl_c_saves_what_there_is(self, sonde):
         process = sonde.start("store", "run", *ENDLESS, "-o", "a.nc", "--json")
         under_way(sonde)
         process.send_signal(signal.SIGINT)
         ran = finish(process).expect(130)
-        assert ran.json["warnings"][0]["code"] == "store.interrupted"
+        codes = [warning["code"] for warning in ran.json["warnings"]]
+        assert codes[0] == "store.interrupted"
+        assert "core.run_was_interrupted" not in codes
+        assert "the run was interrupted before its end" in sonde("store", "show", "a.nc").expect(0).err
         with library.open(sonde.cwd / "a.nc") as tree:
             assert tree.attrs["stop_reason"] == "interrupted"
             assert int(tree["raw"]["n"].sum()) > 200
@@ -551,7 +562,9 @@ class TestEndings:
         words = ("--ops", "kv.put", "--sizes", "4KiB", "--variant", "tcp=tcp", "--safety", "storage")
         with stored(sonde, "data=memory", "kv=memory") as (_, listen):
             told = sonde("store", "run", *words, "--server", listen, "--budget", "10s").expect(3)
-            told_json = sonde("store", "run", *words, "--server", listen, "--budget", "10s", "--json").expect(3)
+            told_json = sonde("store", "run", *words, "--server", listen, "--budget", "10s", "--json").expect(
+                3
+            )
         assert told.err.startswith("warning: tcp, kv.put:4096:1:1: "), told.err
         assert "see the warnings" in told.err
         assert [warning["code"] for warning in told_json.json["warnings"]] == ["store.case_failed"]

@@ -315,7 +315,9 @@ class Listener(session.Listener):
             False  # a case has failed, and no server has answered since: samples may be those of raw limits
         )
         self._samples = 0
-        self._followed: list[Warning] = []  # what failed since the last sign of life: of a server that is gone its end
+        self._followed: list[
+            Warning
+        ] = []  # what failed since the last sign of life: of a server that is gone its end
         self.servers, self.hoped = tuple(servers), set(variants)
 
     def take(self, event: Event) -> None:
@@ -372,7 +374,7 @@ class Listener(session.Listener):
         self._followed.clear()
 
     def lost(self, error: SondeError) -> None:
-        """Takes the death of a server: the probe is asked to end. Cases that failed of it alone are not told as well."""
+        """Takes the death of a server: the probe is asked to end. Cases that failed of it are not told as well."""
         self.died = error
         self.failed -= sum(warning in self._followed for warning in self.warnings)
         self.warnings = [warning for warning in self.warnings if warning not in self._followed]
@@ -406,8 +408,8 @@ def watched(
     """Looks after servers while they are measured: without answers, a probe would wait for each of its cells in turn.
 
     answers: whether a server at an address does. servers: their addresses; those that do not answer are told to it, and
-    to the listener. end_s: when the budget ends, on time.monotonic. One that refuses is no reason to wait, and the probe
-    is often done with it first: when cases have failed at the end, the servers are asked once more.
+    to the listener. end_s: when the budget ends, on time.monotonic. With one that refuses, the probe is often done
+    before its silence was long enough: when cases have failed at the end, the servers are asked once more.
     """
     over = threading.Event()
 

@@ -287,7 +287,9 @@ class TestWatched:
     def failed(self, number: int) -> dict:
         return {"event": "warning", "code": "store.case_failed", "evidence": f"case {number}", "hint": "h"}
 
-    def test_one_that_refused_until_the_probe_was_done_is_named_and_not_what_followed_from_it(self, monkeypatch):
+    def test_one_that_refused_until_the_probe_was_done_is_named_and_not_what_followed_from_it(
+        self, monkeypatch
+    ):
         monkeypatch.setattr(run_bench, "LOOK_S", 1e9)
         monkeypatch.setattr(run_bench, "QUIET_S", 1e9)  # the probe is done before anybody looks
         listener, servers = Listener(NullProgress()), Servers(0, {}, print, ["n1:1"])
@@ -300,7 +302,10 @@ class TestWatched:
             listener.take(end)
         assert listener.died is not None
         assert listener.died.what == "server n1:1 stopped answering after 0 s"
-        assert [warning.code for warning in listener.warnings] == ["store.variant_absent", "store.server_silent"]
+        assert [warning.code for warning in listener.warnings] == [
+            "store.variant_absent",
+            "store.server_silent",
+        ]
 
     def test_cases_that_failed_though_the_server_answers_stay_told(self):
         listener, servers = Listener(NullProgress()), Servers(0, {}, print, ["n1:1"])
