@@ -73,7 +73,7 @@ class Console:
             import traceback
 
             self.err.write("".join(traceback.format_exception(error)))
-        told = {"error": fault.as_json(), "room": room, "verb": verb}
+        told: dict[str, Any] = {"error": fault.as_json(), "room": room, "verb": verb}
         if fault.warnings:
             told["warnings"] = [warning.as_json() for warning in fault.warnings]
         if self.settings.json and self._took(told):

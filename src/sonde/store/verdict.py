@@ -25,8 +25,8 @@ MISTAKES = ("nodelay=no", "gather=no", "await=yes")  # options that make a conne
 TOO_WIDE = 2.0  # an interval that holds 1 and is wider than this cannot say that two are alike
 BARE = {"raw": ("raw", "a bare socket"), "raw_ofi": (RAW_OFI, "libfabric alone")}
 """By the ratio's name: the raw limit's variant, and what it is."""
-# How they wait is how they are built (storebench/raw.cpp receives in a blocking call, transport/tcp.cpp spins first); that
-# it is why one of them is slower, no run can tell, and the sentence does not say.
+# So they are built: storebench/raw.cpp receives in a blocking call, transport/tcp.cpp spins first. That this is why one
+# is slower no run can tell, and the sentence does not say.
 SLEEPS = {"raw": ", which sleeps where the store looks for a while first,"}
 NOTHING = "nothing that is beyond doubt faster than tcp"
 UNCLEAR, SLOWER = "~", "*"  # marks in front of a number
@@ -338,8 +338,8 @@ def _against(summary: xr.Dataset, v: int, limit: str, whose: str) -> dict[str, A
     text = f"over {label(summary, v)}, objects reach {' and '.join(parts)}" if parts else ""
     if passed:
         than = "" if parts else f" than objects over {label(summary, v)}"
-        many = f"{len(passed)} of {len(told)} cases"
-        why = f"{BARE[limit][1]}{SLEEPS.get(limit, '')} was slower{than} in {many}, so it is no limit there"
+        cases = f"{len(passed)} of {len(told)} cases"
+        why = f"{BARE[limit][1]}{SLEEPS.get(limit, '')} was slower{than} in {cases}, so it is no limit there"
         text = f"{text}; {why}" if text else why
     return {
         "code": f"store.against_{limit}",
