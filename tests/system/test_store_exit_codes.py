@@ -42,6 +42,8 @@ USAGE = (
     ("run", "--variant", "nope"),
     ("run", "--variant", "x=pigeon"),
     ("run", "--backend", "nope"),
+    ("run", "--server", "127.0.0.1:1", "--backend", "memory"),
+    ("run", "--server", "127.0.0.1:1", "--servers", "2"),
     ("run", "--safety", "storage"),
     ("run", "--rule", "nope"),
     ("run", *SHORT, *BAD_PORT),

@@ -418,13 +418,24 @@ def test_what_is_slow_on_purpose_and_too_slow_is_left_out_before(sonde):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("option", "value"), [("--backend", "memory"), ("--servers", "2")])
+def test_what_is_of_servers_started_here_is_refused_beside_one_that_runs_already(sonde, option, value):
+    words = ("--server", "127.0.0.1:1", option, value, "--json")
+    error = sonde("store", "run", *words).expect(2).json["error"]
+    assert error["code"] == "store.two_stores"
+    assert f"--server and {option} were both given" in error["what"]
+
+
 class TestEndings:
     def test_ctrl_c_saves_what_there_is(self, sonde):
         process = sonde.start("store", "run", *ENDLESS, "-o", "a.nc", "--json")
         under_way(sonde)
         process.send_signal(signal.SIGINT)
         ran = finish(process).expect(130)
-        assert ran.json["warnings"][0]["code"] == "store.interrupted"
+        codes = [warning["code"] for warning in ran.json["warnings"]]
+        assert codes[0] == "store.interrupted"
+        assert "core.run_was_interrupted" not in codes
+        assert "the run was interrupted before its end" in sonde("store", "show", "a.nc").expect(0).err
         with library.open(sonde.cwd / "a.nc") as tree:
             assert tree.attrs["stop_reason"] == "interrupted"
             assert int(tree["raw"]["n"].sum()) > 200
@@ -528,6 +539,35 @@ class TestEndings:
             assert int(tree["raw"]["n"].sum()) > 200
             assert "store.server_silent" in tree["warnings"].to_dataset()["code"].values
         assert sonde.left() == []
+
+    def test_a_named_server_that_is_killed_ends_the_run_and_is_named(self, sonde):
+        """It refuses at once, and every case on it fails: the probe ends first, and knows not why."""
+        with stored(sonde, "data=memory", "kv=memory") as (child, listen):
+            process = sonde.start("store", "run", *ENDLESS, "--server", listen, "-o", "a.nc", "--json")
+            under_way(sonde)
+            child.kill()
+            ran = finish(process).expect(3)
+        error = json.loads(ran.out)["error"]
+        assert error["code"] == "store.server_silent"
+        assert f"server {listen} stopped answering after" in error["what"]
+        assert "a.nc" in error["hint"]
+        with library.open(sonde.cwd / "a.nc") as tree:
+            assert tree.attrs["stop_reason"] == "failed"
+            codes = list(tree["warnings"].to_dataset()["code"].values)
+        assert "store.server_silent" in codes
+        assert "store.case_failed" not in codes
+        assert sonde.left() == []
+
+    def test_an_error_that_says_see_the_warnings_has_them(self, sonde):
+        words = ("--ops", "kv.put", "--sizes", "4KiB", "--variant", "tcp=tcp", "--safety", "storage")
+        with stored(sonde, "data=memory", "kv=memory") as (_, listen):
+            told = sonde("store", "run", *words, "--server", listen, "--budget", "10s").expect(3)
+            told_json = sonde("store", "run", *words, "--server", listen, "--budget", "10s", "--json").expect(
+                3
+            )
+        assert told.err.startswith("warning: tcp, kv.put:4096:1:1: "), told.err
+        assert "see the warnings" in told.err
+        assert [warning["code"] for warning in told_json.json["warnings"]] == ["store.case_failed"]
 
     def test_a_probe_that_is_killed_leaves_its_samples_and_no_server(self, sonde):
         process = sonde.start("store", "run", *ENDLESS, "-o", "a.nc", "--json")

@@ -73,12 +73,17 @@ class Console:
             import traceback
 
             self.err.write("".join(traceback.format_exception(error)))
-        if self.settings.json and self._took({"error": fault.as_json(), "room": room, "verb": verb}):
+        told: dict[str, Any] = {"error": fault.as_json(), "room": room, "verb": verb}
+        if fault.warnings:
+            told["warnings"] = [warning.as_json() for warning in fault.warnings]
+        if self.settings.json and self._took(told):
             pass
         elif fault.exit == Exit.INTERRUPTED:
             bare = fault.what == "interrupted"  # by Python, anywhere
             self.err.write(f"\n{fault.what if bare or not room else f'{room}: {fault.what}'}\n")
         else:
+            for warning in fault.warnings:  # above it: what is read last is what it came to
+                self._message("warning", "33", warning.evidence, [("hint", warning.hint)])
             what = f"{room}: {fault.what}" if room else fault.what
             self._message("error", "1;31", what, [("hint", fault.hint), ("log", fault.log)])
         return self.close(fault.exit)

@@ -5,24 +5,28 @@ from __future__ import annotations
 import errno
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import click
 
 from sonde.core import config
-from sonde.core.errors import Exit, SondeError, nearest
+from sonde.core.errors import Exit, SondeError, Warning, nearest
 from sonde.core.options import SHARED
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What failed, what to type next, where the log is, and with which code to exit. See core/errors.py."""
+    """What failed, what to type next, where the log is, and with which code to exit. See core/errors.py.
+
+    warnings: what was known before it failed.
+    """
 
     code: str
     what: str
     hint: str = ""
     log: str = ""
     exit: Exit = Exit.INTERNAL
+    warnings: list[Warning] = field(default_factory=list)
 
     def as_json(self) -> dict[str, str]:
         return {"code": self.code, "what": self.what, "hint": self.hint, "log": self.log}
@@ -45,7 +49,7 @@ _MACHINE = {
 def fault_of(error: BaseException) -> Fault:
     """What to tell about an exception that left a command."""
     if isinstance(error, SondeError):
-        return Fault(error.code, error.what, error.hint, error.log, error.exit)
+        return Fault(error.code, error.what, error.hint, error.log, error.exit, error.warnings)
     if isinstance(error, click.ClickException):
         return _usage(error)
     if isinstance(error, KeyboardInterrupt | click.Abort):

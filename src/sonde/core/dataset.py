@@ -35,6 +35,12 @@ ROOT_ATTRIBUTES = (
     "job_id",
 )
 
+INTERRUPTED = Warning(
+    "core.run_was_interrupted",
+    "the run was interrupted before its end; this is what was measured until then",
+    "run it again for all of it",
+)
+
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _CLASSIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
 _CACHE_BYTES = 16 << 20  # netCDF-C's own default, 64 MiB for each variable read, would be most of our memory
@@ -176,12 +182,15 @@ def plain(value: Any) -> Any:
 
 
 def warnings_of(tree: xr.DataTree) -> list[Warning]:
-    """What /warnings holds; an empty list when there is no such group."""
-    if "warnings" not in tree.children:
-        return []
-    group = tree["warnings"]
-    columns = [np.asarray(group[name]).tolist() for name in ("code", "evidence", "hint")]
-    return [Warning(str(code), str(evidence), str(hint)) for code, evidence, hint in zip(*columns)]
+    """What /warnings holds, after the word that the run was interrupted where it was: nobody else may remember."""
+    told = []
+    if "warnings" in tree.children:
+        group = tree["warnings"]
+        columns = [np.asarray(group[name]).tolist() for name in ("code", "evidence", "hint")]
+        told = [Warning(str(code), str(evidence), str(hint)) for code, evidence, hint in zip(*columns)]
+    if tree.attrs.get("stop_reason") == "interrupted" and INTERRUPTED.code not in {w.code for w in told}:
+        told.insert(0, INTERRUPTED)
+    return told
 
 
 def pieces(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import IntEnum
@@ -26,7 +27,8 @@ class Exit(IntEnum):
 class SondeError(Exception):
     """What failed, which value, what is allowed (`what`); what to type next (`hint`); where the log is.
 
-    `code` is stable ("net.peer_timeout") and appears in JSON. `exit` is the command's exit code.
+    `code` is stable ("net.peer_timeout") and appears in JSON. `exit` is the command's exit code. warnings: what was
+    known until then, which no outcome is left to tell.
     """
 
     exit: Exit = Exit.ENVIRONMENT
@@ -34,6 +36,13 @@ class SondeError(Exception):
     def __init__(self, code: str, what: str, hint: str = "", log: str = "") -> None:
         super().__init__(what)
         self.code, self.what, self.hint, self.log = code, what, hint, log
+        self.warnings: list[Warning] = []
+
+    def beside(self, warnings: Sequence[Warning]) -> None:
+        """Adds warnings that are to be told with it; what says no more than the error itself, or is there, is not."""
+        for warning in warnings:
+            if warning.evidence != self.what and warning not in self.warnings:
+                self.warnings.append(warning)
 
 
 class UsageError(SondeError):

@@ -102,7 +102,9 @@ class Outcome:
         self.verdict = f"interrupted: {self.verdict}"
         saved = ", ".join(map(str, paths))
         evidence = f"interrupted before the end; what was measured until then is saved in {saved}"
-        self.warnings.insert(0, Warning(f"{self.room}.interrupted", evidence, "run it again for all of it"))
+        told = Warning(f"{self.room}.interrupted", evidence, "run it again for all of it")
+        # What the file says of it to a later reader is the same, said of a run long ago.
+        self.warnings = [told, *(w for w in self.warnings if w.code != "core.run_was_interrupted")]
 
     def as_json(self) -> dict[str, Any]:
         """The object that --json prints. See docs/reference/json.md."""

@@ -80,7 +80,10 @@ class RoomSchema(Protocol):
         """Names of the datasets one run becomes; [""] for one, else e.g. one per mode."""
 
     def layout(self, plan: Mapping[str, Any], files: Sequence[BlockFile], part: str) -> Layout:
-        """Scans the files once (they can be iterated again) and says what /raw will hold."""
+        """Scans the files once (they can be iterated again) and says what /raw will hold.
+
+        plan: the run's, and `stop_reason`, the root attribute.
+        """
 
     def place(
         self, plan: Mapping[str, Any], layout: Layout, file: BlockFile, part: str
@@ -421,7 +424,8 @@ def _seal_part(
     report: Callable[[int], None],
     analyse: bool,
 ) -> SealedFile:
-    layout = schema.layout(run.plan, files, part)
+    stop_reason = str(run.attrs.get("stop_reason", "killed"))
+    layout = schema.layout({**run.plan, "stop_reason": stop_reason}, files, part)
     ended = "stop_reason" in run.attrs
     complete = bool(layout.complete and ended and run.attrs.get("complete", 1))
     told = [
@@ -441,7 +445,7 @@ def _seal_part(
     root = (
         dict.fromkeys(ROOT_ATTRIBUTES, "") | _defaults() | {"schema": run.schema} | run.attrs | layout.attrs
     )
-    root["stop_reason"] = run.attrs.get("stop_reason", "killed")
+    root["stop_reason"] = stop_reason
     root["complete"] = complete
 
     with draft.opened("w") as file:

@@ -1,4 +1,4 @@
-"""How measuring a cell ended: variable `status` of net/1 and store/1."""
+"""How measuring a cell ended: variable `status` of net/1 and store/1; and what ends a run before its cells."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ import numpy as np
 
 # 1 to 3 are the stopping rule's decisions (native/core/rule.hpp).
 NOT_MEASURED, CONVERGED, CAP, DRIFT, UNDECIDED = range(5)
+ENDED_EARLY = {
+    "interrupted": "the run was interrupted",
+    "killed": "the run was killed",
+    "failed": "the run failed",
+    "timeout": "the run was ended because it said nothing",
+}
+"""By root attribute `stop_reason`: why cells have no data, whatever else they may lack."""
 STATUS_NAMES = ("not_measured", "converged", "cap", "drift", "undecided")
 
 

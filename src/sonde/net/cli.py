@@ -233,7 +233,7 @@ def run(
         runs.drop_raw(measured)
     outcome = _outcome("run", measured.paths)
     outcome.warnings = [*gone, *outcome.warnings]
-    measured.check()
+    measured.check(outcome.warnings)
     if measured.interrupted:
         outcome.tell_interrupted(measured.paths)
     elif not outcome.complete:

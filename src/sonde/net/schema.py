@@ -16,7 +16,7 @@ from sonde.core.described import Described
 from sonde.core.described import optional as _of
 from sonde.core.errors import DataError, Finding, Warning
 from sonde.core.seal import Layout, Variable
-from sonde.core.status import NOT_MEASURED, UNDECIDED, status_flags
+from sonde.core.status import ENDED_EARLY, NOT_MEASURED, UNDECIDED, status_flags
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -293,7 +293,9 @@ class NetSchema:
         )
         if np.isfinite(clock_time).any():
             layout.ranks.update(clock)
-        hint = "measure them again with a longer --budget; missing ranks are in the log"
+        early = ENDED_EARLY.get(str(plan.get("stop_reason")))
+        hint = f"{early}: run it again" if early else "measure them again with a longer --budget"
+        hint += "; missing ranks are in the log"
         lacking = without_data(n, sizes, part, hint, plan.get("pairs"))
         if lacking is not None:
             layout.complete = False

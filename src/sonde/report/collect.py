@@ -189,6 +189,8 @@ def section(name: str, tree: xr.DataTree, path: str = "") -> Section:
         ) from error
     made = figures.section(tree, path or name)
     assert isinstance(made, Section)
+    if (reason := str(tree.attrs.get("stop_reason"))) in ("interrupted", "killed"):
+        made.verdict = f"{reason.capitalize()} before its end: {made.verdict}"
     return made
 
 

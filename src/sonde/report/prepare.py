@@ -696,6 +696,12 @@ def keys(curves: Sequence[Curve]) -> dict[str, Curve]:
     return made
 
 
+def own_colour(curves: Sequence[Curve], key: str) -> bool:
+    """Whether all curves of a key are drawn in one colour that was chosen for them: the legend's then, too."""
+    mine = {(curve.hue, curve.tone) for curve in curves if curve.key == key}
+    return len(mine) == 1 and all(hue >= 0 for hue, _ in mine)
+
+
 def _styles(data: xr.Dataset, default: str) -> list[str]:
     n = max(1, data.sizes.get("series", 1))
     if "style" not in data.variables:

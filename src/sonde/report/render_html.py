@@ -617,12 +617,14 @@ def _chart(figure: Figure) -> Drawn:
                     "color": colour,
                 }
             frame["traces"].append(patch)
-    # One entry of the legend for all lines of a key, in no series' colour
+    # One entry of the legend for all lines of a key; in no series' colour where they have several
     keys = prepare.keys(base)
     for key, curve in keys.items():
         line = _stroke(figure.kind, curve) | {"color": "@axis" if curve.tone else "@quiet"}
         if curve.style == "middle":
             line |= {"color": "@ink"}
+        elif prepare.own_colour(base, key):
+            line |= {"color": _tone(curve.colour, bool(curve.tone))}
         traces.append(
             {
                 "type": "scatter",

@@ -322,8 +322,10 @@ def _chart(figure: Figure, frame: int, sheet: Sheet, axes: Axes) -> None:
                 ends = np.nan_to_num(np.stack([curve.y - curve.low, curve.high - curve.y])).clip(min=0)
                 axes.errorbar(curve.x, curve.y, ends, fmt="none", ecolor=colour, elinewidth=0.8, capsize=2)
     for key, curve in prepare.keys(curves).items():
-        grey = "#a9aeb3" if curve.tone else "#1d2328" if curve.style == "middle" else "#545e68"
-        axes.plot([], [], color=grey, label=_plain(key), **_stroke(figure.kind, curve))
+        shade = "#a9aeb3" if curve.tone else "#1d2328" if curve.style == "middle" else "#545e68"
+        if curve.style != "middle" and prepare.own_colour(curves, key):
+            shade = palette.LIGHT[curve.colour % len(palette.LIGHT)][curve.tone]
+        axes.plot([], [], color=shade, label=_plain(key), **_stroke(figure.kind, curve))
     for k, (low, high) in enumerate(c.bands):
         label = _plain(c.band_name) if c.band_name and not k else None
         axes.axvspan(low, high, color="#e9eaea", linewidth=0, zorder=0, label=label)

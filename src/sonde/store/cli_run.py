@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from sonde.core.errors import Exit, UsageError, Warning, typed
 from sonde.core.options import (
@@ -173,6 +174,8 @@ def run(
 
     for address in addresses:
         check_address(address)
+    if addresses:
+        _refuse_own_servers()
     there = has()
     chosen = choose_variants(variants, there.get("transports", ()))
     notes: list[Warning] = []
@@ -220,12 +223,24 @@ def run(
     measured = runs.measure(request, settings().bar("store run", all_of_it))
     outcome = told_of(measured.paths[0], "run")
     outcome.warnings = [*gone, *plan.notes, *outcome.warnings]
-    measured.check()
+    measured.check(outcome.warnings)
     if measured.interrupted:
         outcome.tell_interrupted(measured.paths)
     elif not outcome.complete:
         outcome.exit = Exit.INCOMPLETE
     return outcome
+
+
+def _refuse_own_servers() -> None:
+    """UsageError  store.two_stores: options of servers that are started here, beside --server."""
+    context = click.get_current_context()
+    for name in ("servers", "backend"):
+        if context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
+            raise UsageError(
+                "store.two_stores",
+                f"--server and --{name} were both given, and a server that runs already is as it is",
+                f"leave out --{name}, or --server: 'sonde store status' says what a server keeps its data in",
+            )
 
 
 def _on_loopback(address: str) -> bool:

@@ -28,6 +28,7 @@ from sonde.store import verdict
 from sonde.store.plan import TCP
 
 MOST_ROWS = 24
+MARK = "!"
 Z95 = 1.959964
 MACHINE = ("backend", "safety", "servers", "server", "sonde_version")  # may explain a difference, too
 
@@ -161,11 +162,13 @@ def _table(summary: xr.Dataset, x: np.ndarray, y: np.ndarray, cells: Cells, name
             format_duration(float(x[v, c])),
             format_duration(float(y[v, c])),
             f"{cells.ratio[v, c]:.3f}",
-            "!" if told[v, c] else "",
+            MARK if told[v, c] else "",
         )
         for v, c in where[:MOST_ROWS]
     ]
     note = f"A: {names[0]}\nB: {names[1]}"
+    if any(row[-1] for row in rows):
+        note += f"\n{MARK} at the end of a row: slower or faster beyond doubt, and by more than matters"
     if len(where) > MOST_ROWS:
         note += f"\nand {len(where) - MOST_ROWS} cells that changed less"
     return Table("Median duration", ("variant", "case", "A", "B", "ratio", ""), rows, (2, 3, 4), note)

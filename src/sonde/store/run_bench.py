@@ -315,21 +315,30 @@ class Listener(session.Listener):
             False  # a case has failed, and no server has answered since: samples may be those of raw limits
         )
         self._samples = 0
+        self._followed: list[
+            Warning
+        ] = []  # what failed since the last sign of life: of a server that is gone its end
         self.servers, self.hoped = tuple(servers), set(variants)
 
     def take(self, event: Event) -> None:
         self._note(event)
-        if event["event"] == "warning" and event.get("code") == "store.case_failed":
-            self.failed += 1
-            if self.failed > MOST_FAILED:
-                self.progress.show(event)
-                return
+        failed = event["event"] == "warning" and event.get("code") == "store.case_failed"
+        if failed and self.died is not None:
+            return
+        self.failed += failed
+        if failed and self.failed > MOST_FAILED:
+            self.progress.show(event)
+            return
         super().take(event)
+        if failed:
+            self._followed.append(self.warnings[-1])
         if self.servers and event.get("code") == "store.variant_absent":
             self._absent(event)
         self.attrs.pop("mpi_library", None)  # which this probe has none of
-        if event["event"] == "end" and self.failed > MOST_FAILED:
+        if event["event"] == "end" and self.failed > MOST_FAILED and not self.died:
             self.warn("case_failed", f"and {self.failed - MOST_FAILED} more cells failed", "see those named")
+            if self.in_doubt:
+                self._followed.append(self.warnings[-1])
 
     def _absent(self, event: Event) -> None:
         """A variant that did not reach its server; EnvironmentFailure  store.unreachable after the last of them."""
@@ -358,24 +367,35 @@ class Listener(session.Listener):
             case "variant":
                 self.alive = time.monotonic()
 
+    def answered(self, asked_s: float) -> None:
+        """Takes that all servers answered, when they were asked at `asked_s` (time.monotonic)."""
+        self.alive = max(self.alive, asked_s)
+        self.in_doubt = False
+        self._followed.clear()
+
     def lost(self, error: SondeError) -> None:
-        """Takes the death of a server: the probe is asked to end."""
+        """Takes the death of a server: the probe is asked to end. Cases that failed of it are not told as well."""
         self.died = error
+        self.failed -= sum(warning in self._followed for warning in self.warnings)
+        self.warnings = [warning for warning in self.warnings if warning not in self._followed]
+        self.warnings.append(Warning(error.code, error.what, error.hint))
         self.stop()
 
     def silenced(self, servers: Sequence[str]) -> None:
         """Takes that servers answer no more. The probe, which waits for them, is ended: what it had written stays."""
         after, since = self.alive - self.began, time.monotonic() - self.alive
         many = len(servers) > 1
-        error = EnvironmentFailure(
-            "store.server_silent",
-            f"server{'s' * many} {', '.join(servers)} stopped answering after {after:.0f} s, and "
-            f"{'have' if many else 'has'} said nothing for {since:.0f} s",
-            "see there whether it is stopped ('ps' shows T), or its host is overloaded or gone; then run it again",
+        what = f"server{'s' * many} {', '.join(servers)} stopped answering after {after:.0f} s"
+        if since >= 1:
+            what += f", and {'have' if many else 'has'} said nothing for {since:.0f} s"
+        self.lost(
+            EnvironmentFailure(
+                "store.server_silent",
+                what,
+                "see there whether it has ended or is stopped ('ps' shows T), or its host is overloaded or gone; then "
+                "run it again",
+            )
         )
-        self.warn("server_silent", error.what, error.hint)
-        self.lost(error)
-        self.stop()
 
     def stop_reason(self, ending: Any) -> str:
         return "failed" if self.died is not None else super().stop_reason(ending)
@@ -388,9 +408,14 @@ def watched(
     """Looks after servers while they are measured: without answers, a probe would wait for each of its cells in turn.
 
     answers: whether a server at an address does. servers: their addresses; those that do not answer are told to it, and
-    to the listener. end_s: when the budget ends, on time.monotonic.
+    to the listener. end_s: when the budget ends, on time.monotonic. With one that refuses, the probe is often done
+    before its silence was long enough: when cases have failed at the end, the servers are asked once more.
     """
     over = threading.Event()
+
+    def silence(gone: Sequence[str]) -> None:
+        servers.silent.update(gone)
+        listener.silenced(gone)
 
     def look() -> None:
         since: dict[str, float] = {}
@@ -399,6 +424,7 @@ def watched(
             if not quiet or listener.interrupted or listener.died is not None:
                 since.clear()
                 continue
+            began = time.monotonic()
             for address in servers.addresses:
                 asked = time.monotonic()
                 if answers(address):
@@ -406,14 +432,13 @@ def watched(
                 else:
                     since.setdefault(address, asked)
             if not since:
-                listener.in_doubt = False
+                listener.answered(began)
                 continue
             now = time.monotonic()
             patience_s = SILENT_S if now < end_s + LATE_S else 0.0
             gone = [address for address, asked in since.items() if now - asked >= patience_s]
             if gone and (listener.in_doubt or now - listener.alive >= QUIET_S) and not over.is_set():
-                servers.silent.update(gone)
-                listener.silenced(gone)
+                silence(gone)
                 return
 
     watcher = threading.Thread(target=look, daemon=True)
@@ -423,6 +448,10 @@ def watched(
     finally:
         over.set()
         watcher.join()
+    if listener.in_doubt and not listener.interrupted and listener.died is None:
+        gone = [address for address in servers.addresses if not answers(address)]
+        if gone and listener.died is None:  # one started here is told by its end, which may come meanwhile
+            silence(gone)
 
 
 @dataclass(frozen=True)
@@ -501,6 +530,7 @@ def measure(request: Request, progress: Progress) -> Measured:
         measured = session.run(job, listener)
     except EnvironmentFailure:
         if listener.died is not None and not listener.interrupted:
+            listener.died.beside([*plan.warnings(), *listener.warnings])
             raise listener.died from None  # what the probe then met is only what followed
         raise
     if listener.died is not None:

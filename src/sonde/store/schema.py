@@ -16,7 +16,7 @@ from sonde.core.described import Described
 from sonde.core.described import optional as _of
 from sonde.core.errors import DataError, Finding, UsageError, Warning
 from sonde.core.seal import Layout
-from sonde.core.status import DRIFT, NOT_MEASURED, UNDECIDED, status_flags
+from sonde.core.status import DRIFT, ENDED_EARLY, NOT_MEASURED, UNDECIDED, status_flags
 from sonde.store.plan import CLIENT_NAMES, SLOW, Case
 
 if TYPE_CHECKING:
@@ -227,13 +227,16 @@ class StoreSchema:
         styles = [variants[k].get("style") for k in kept]
         # Where nothing else was measured, they are what the run was made for.
         beside = any(style not in (*SLOW, "raw") for style in styles)
-        slow = np.array([beside and connected[k] and s in SLOW for k, s in zip(kept, styles)], bool)
+        early = ENDED_EARLY.get(str(plan.get("stop_reason")), "")
+        patient = beside and not early  # of a run that ended early nobody knows what was too slow
+        slow = np.array([patient and connected[k] and s in SLOW for k, s in zip(kept, styles)], bool)
         missing = (n == 0) & asked_for
         if (lacking := missing & ~slow[:, None]).any():
             layout.complete = False
-            evidence = f"{int(lacking.sum())} of {int(asked_for.sum())} cells have no data: "
+            evidence = f"{int(lacking.sum())} of {int(asked_for.sum())} cells have no data"
+            evidence += f", as {early}: " if early else ": "
             evidence += _named(lacking, variants, kept, plan["cases"])
-            hint = "other warnings may say why; else give a longer --budget"
+            hint = "run it again" if early else "other warnings may say why; else give a longer --budget"
             layout.warnings.append(Warning("store.cells_without_data", evidence, hint))
         if (hopeless := missing & slow[:, None]).any():
             evidence = "cells that are slow on purpose were too slow to be measured: "

@@ -333,6 +333,18 @@ def test_warnings_come_back_as_they_were(tmp_path):
         assert dataset.warnings_of(tree) == said
 
 
+def test_that_a_run_was_interrupted_is_told_once_however_often_it_is_written(tmp_path):
+    kept = [Warning("lab.some", "evidence", "hint")]
+    for _ in range(2):
+        path = tmp_path / "a.nc"
+        seal.write_dataset(
+            path, None, None, {"schema": "lab/1", "seed": 1, "stop_reason": "interrupted"}, {}, kept
+        )
+        with sonde.open(path) as tree:
+            kept = dataset.warnings_of(tree)
+        assert [warning.code for warning in kept] == ["core.run_was_interrupted", "lab.some"]
+
+
 def test_a_dataset_without_summary_says_what_to_type():
     with pytest.raises(DataError) as caught:
         dataset.summary_of(xr.DataTree(), "noise", Path("a b.nc"))

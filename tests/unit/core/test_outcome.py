@@ -35,7 +35,9 @@ def test_what_is_only_for_a_person_is_not_in_json(key):
 def test_an_interruption_stands_before_all_else() -> None:
     from pathlib import Path
 
-    outcome = Outcome("lab", "run", "2 cells", warnings=[Warning("lab.other", "", "")])
+    from sonde.core.dataset import INTERRUPTED
+
+    outcome = Outcome("lab", "run", "2 cells", warnings=[INTERRUPTED, Warning("lab.other", "", "")])
     outcome.tell_interrupted([Path("a.nc"), Path("b.nc")])
     assert (outcome.exit, outcome.verdict) == (Exit.INTERRUPTED, "interrupted: 2 cells")
     assert [warning.code for warning in outcome.warnings] == ["lab.interrupted", "lab.other"]

@@ -22,6 +22,12 @@ def test_the_room_says_the_section_and_the_report_its_verdict(lab, dataset):
     assert [m.name for m in report.method] == ["Interval of a median", "Slow links", "Latency model"]
 
 
+def test_a_run_that_was_interrupted_says_so_in_its_section_and_in_the_warnings(lab, dataset):
+    report = collected(dataset(stop_reason="interrupted"))
+    assert report.verdict.startswith("Interrupted before its end: All 12 pairs")
+    assert "core.run_was_interrupted" in {warning.code for warning in report.warnings}
+
+
 def test_what_ran_and_on_what_machine_come_from_the_root_and_env(lab, dataset):
     report = collected(dataset())
     assert report.runs == [

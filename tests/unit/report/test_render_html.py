@@ -516,6 +516,19 @@ def test_the_legend_says_each_kind_of_line_once():
     assert [t["line"]["dash"] for t in data if "line" in t] == ["solid", "dash", "solid", "solid", "dash"]
 
 
+def test_a_key_whose_lines_have_one_colour_has_it_too():
+    x = (("series", "point"), np.tile([1.0, 2.0], (3, 1)))
+    data = xr.Dataset(
+        {"x": x, "y": x, "style": ("series", ["line"] * 3), "hue": ("series", [0, 0, 1])}
+        | {"tone": ("series", [0, 1, 1]), "key": ("series", ["joined", "raw: alone", "raw-ofi: alone"])}
+    )
+    figure = Figure("f", "t", "c", Kind.SCATTER, data, {"x": Axis("x", "B"), "y": Axis("y", "s")})
+    drawn, legend = np.split(np.array(render_html.draw(figure).plotly()["data"]), 2)
+    assert [t["line"]["color"] for t in legend] == [t["line"]["color"] for t in drawn]
+    assert len({t["line"]["color"] for t in legend}) == 3
+    assert [t["name"] for t in legend] == ["joined", "raw: alone", "raw-ofi: alone"]
+
+
 def test_a_caption_may_have_paragraphs():
     figure = dressed()
     figure = Figure(figure.id, "t", "first\nsecond", figure.kind, figure.data, figure.axes)

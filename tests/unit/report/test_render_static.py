@@ -11,7 +11,7 @@ import xarray as xr
 import report_demo as demo
 from sonde.core.errors import EnvironmentFailure, UsageError
 from sonde.core.figure import Axis, Figure, Kind
-from sonde.report import prepare, render_static
+from sonde.report import palette, prepare, render_static
 
 matplotlib = pytest.importorskip("matplotlib")
 
@@ -138,3 +138,4 @@ def test_the_legend_says_each_kind_of_line_once():
     f = demo.model()
     axes = render_static.draw(Figure(f.id, "", "", f.kind, data, f.axes)).axes[0]
     assert [t.get_text() for t in axes.get_legend().get_texts()] == ["measured, 95 % interval", "fit"]
+    assert axes.get_legend().get_lines()[1].get_color() == palette.LIGHT[0][0]  # as the one line of this key

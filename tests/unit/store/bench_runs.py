@@ -104,7 +104,12 @@ def write(path: Path, plan: Plan, records: np.ndarray, **header: Any) -> None:
 
 
 def sealed(
-    folder: Path, plan: Plan, records: np.ndarray, name: str = "store", **header: Any
+    folder: Path,
+    plan: Plan,
+    records: np.ndarray,
+    name: str = "store",
+    stop_reason: str = "converged",
+    **header: Any,
 ) -> seal.SealedFile:
     """A whole dataset, <folder>/<name>.nc."""
     run_dir = folder / f"{name}.run"
@@ -117,7 +122,7 @@ def sealed(
         warnings=plan.warnings(),
     )
     write(run_dir / "rank-00000.blk", plan, records, **header)
-    return seal.seal(run_dir, folder / f"{name}.nc", SCHEMA, attrs={"stop_reason": "converged"})[0]
+    return seal.seal(run_dir, folder / f"{name}.nc", SCHEMA, attrs={"stop_reason": stop_reason})[0]
 
 
 def summary_of(

@@ -284,6 +284,46 @@ class TestWatched:
         with watched(listener, lambda _: False, servers, time.monotonic()):
             assert wait_for(lambda: listener.died is not None)
 
+    def failed(self, number: int) -> dict:
+        return {"event": "warning", "code": "store.case_failed", "evidence": f"case {number}", "hint": "h"}
+
+    def test_one_that_refused_until_the_probe_was_done_is_named_and_not_what_followed_from_it(
+        self, monkeypatch
+    ):
+        monkeypatch.setattr(run_bench, "LOOK_S", 1e9)
+        monkeypatch.setattr(run_bench, "QUIET_S", 1e9)  # the probe is done before anybody looks
+        listener, servers = Listener(NullProgress()), Servers(0, {}, print, ["n1:1"])
+        with watched(listener, lambda _: False, servers, time.monotonic() + 1000):
+            listener.take({"event": "warning", "code": "store.variant_absent", "evidence": "e", "hint": "h"})
+            for number in range(MOST_FAILED + 1):
+                listener.take(self.failed(number))
+            listener.take({"event": "error", "code": "store.nothing_left", "what": "w", "hint": "h"})
+            end = {"event": "end", "stop_reason": "failed", "samples": 1, "elapsed_s": 1.0, "dropped": 0}
+            listener.take(end)
+        assert listener.died is not None
+        assert listener.died.what == "server n1:1 stopped answering after 0 s"
+        assert [warning.code for warning in listener.warnings] == [
+            "store.variant_absent",
+            "store.server_silent",
+        ]
+
+    def test_cases_that_failed_though_the_server_answers_stay_told(self):
+        listener, servers = Listener(NullProgress()), Servers(0, {}, print, ["n1:1"])
+        with watched(listener, lambda _: True, servers, time.monotonic() + 1000):
+            listener.take(self.failed(1))
+            assert wait_for(lambda: not listener.in_doubt)
+        listener.lost(EnvironmentFailure("store.server_died", "x"))
+        assert [warning.evidence for warning in listener.warnings] == ["case 1", "x"]
+        listener.take(self.failed(2))  # which is but what followed
+        assert len(listener.warnings) == 2
+
+    def test_an_answer_is_a_sign_of_life_where_samples_are_seldom(self):
+        """Else a server that is stopped later would be said to have been silent since the last sample."""
+        listener, servers = Listener(NullProgress()), Servers(0, {}, print, ["n1:1"])
+        listener.alive = 0.0
+        with watched(listener, lambda _: True, servers, time.monotonic() + 1000):
+            assert wait_for(lambda: listener.alive > 0.0)
+
     def test_one_that_answers_may_take_its_time(self):
         listener, servers = Listener(NullProgress()), Servers(0, {}, print, ["n1:1"])
         asked: list[str] = []

@@ -165,6 +165,17 @@ class TestSlowOnPurpose:
         assert (warning.code, warning.hint) == ("store.cells_left_out", "give a longer --budget")
         assert "thesis, object.write:4096:10000:1" in warning.evidence
 
+    def test_after_an_interruption_nobody_knows_that_it_was_too_slow(self, tmp_path):
+        few = Plan((VARIANTS["tcp"], VARIANTS["thesis"]), self.CASES)
+        records = made(few, lambda v, c, e: 1e-5, 8, skip=[(1, 1)])
+        file = sealed(tmp_path, few, records, stop_reason="interrupted")
+        assert not file.complete
+        (warning,) = file.warnings
+        assert (warning.code, warning.hint) == ("store.cells_without_data", "run it again")
+        assert warning.evidence == (
+            "1 of 4 cells have no data, as the run was interrupted: thesis, object.write:4096:10000:1"
+        )
+
     def test_one_that_was_left_out_before_is_not_missed(self, tmp_path):
         thesis = replace(VARIANTS["thesis"], without=(self.CASES[1].spec,))
         few = Plan((VARIANTS["tcp"], thesis), self.CASES)

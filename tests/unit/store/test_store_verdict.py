@@ -107,6 +107,45 @@ class TestLessons:
             one["code"] for one in verdict.lessons(summary)
         ]
 
+    def test_a_limit_that_is_exceeded_is_called_none_and_marked(self, tmp_path):
+        some = Plan(variants("raw", "raw-ofi", "tcp", "ofi-rdm"), CASES[:4])
+        slow = {
+            (0, 0): 4e-5,
+            (0, 1): 2.02e-5,
+            (1, 2): 6e-5,
+        }  # raw, 4 KiB written: half as fast; read: about as fast
+        told = summary_of(
+            tmp_path, some, made(some, lambda v, c, e: slow.get((v, c), (1e-5, 1e-5, 2e-5, 2e-5)[v]), 8)
+        )
+        texts = {one["code"]: one["text"] for one in verdict.lessons(told)}
+        assert re.fullmatch(
+            r"over tcp, objects reach 0\.5\d* to 1\.01 of a bare socket's rate in single operations and 0\.\d+ of a "
+            "bare socket's rate in batches; a bare socket, which sleeps where the store looks for a while first, was "
+            "slower in 1 of 4 cases, so it is no limit there",
+            texts["store.against_raw"],
+        ), texts["store.against_raw"]
+        assert "; libfabric alone was slower in 1 of 4 cases" in texts["store.against_raw_ofi"]
+        table = next(t for t in verdict.tables(told) if t.title == "Object: MiB/s")
+        marked = {(row[0], n) for row in table.rows for n, cell in zip(table.columns, row) if cell[0] == "*"}
+        assert marked == {("write 4 KiB", "raw"), ("write 64 B", "raw-ofi")}
+        assert table.note == "* beside a raw limit: slower than the variant whose limit it is, so none there"
+
+    def test_one_that_is_exceeded_everywhere_is_said_to_be_none(self, tmp_path):
+        some = Plan(variants("raw", "tcp"), CASES[:2])
+        told = summary_of(tmp_path, some, made(some, lambda v, c, e: (4e-5, 1e-5)[v], 8))
+        (text,) = [one["text"] for one in verdict.lessons(told) if one["code"] == "store.against_raw"]
+        assert text.endswith("was slower than objects over tcp in 2 of 2 cases, so it is no limit there")
+        assert "reach" not in text
+
+    def test_without_objects_the_client_with_the_most_data_is_told_of(self, tmp_path):
+        keys = Plan(
+            variants("tcp", "ofi-rdm"), (Case("db", "query", 64), *(Case("kv", "get", s) for s in (64, 4096)))
+        )
+        told = summary_of(tmp_path, keys, made(keys, lambda v, c, e: (2e-5, 1e-5)[v], 8))
+        (lesson,) = [one for one in verdict.lessons(told) if one["code"] == "store.best_transport"]
+        assert lesson["text"].startswith("best for key-value get at 64 B and 4 KiB: ofi-rdm")
+        assert "ofi-rdm (shm)" in verdict.sentence(told)
+
     def test_a_difference_that_is_not_beyond_doubt_is_none(self, tmp_path):
         few = Plan(variants("tcp", "ofi-rdm"), CASES[:1])
         (lesson,) = verdict.lessons(summary_of(tmp_path, few, made(few, lambda v, c, e: 2e-5, 20)))
@@ -274,6 +313,14 @@ class TestTables:
         assert not told["ofi-rdm"].startswith("~")
         assert told["ofi-rdm"].startswith("2.5")
 
+    def test_a_mark_is_explained_where_there_is_one_and_only_there(self, tmp_path):
+        some = Plan(variants("tcp", "ofi-msg"), CASES[:1])
+        for k, (factor, marked) in enumerate(((2.0, False), (1.0, True))):
+            records = made(some, lambda v, c, e, factor=factor: 2e-5 * (factor if v else 1), 8)
+            table = verdict.tables(summary_of(tmp_path, some, records, f"run{k}"))[1]
+            assert table.rows[0][1].startswith("~") is marked
+            assert ("~ beside a ratio" in table.note) is marked
+
     def test_more_variants_than_a_table_holds_make_another(self, tmp_path):
         many = Plan((*variants(*NAMES), *variants("thesis-tcp")), CASES[:1])
         told = verdict.tables(summary_of(tmp_path, many, made(many, lambda v, c, e: 3e-5, 2)))
@@ -420,6 +467,17 @@ class TestLimits:
         assert finding.next == "sonde store show b.nc --case object.write:4096:1:1"
         back = limits.diff(summary_of(tmp_path, plan(), worse, "again"), summary)
         assert (back.slower, back.faster) == (0, 1)
+
+    def test_the_mark_of_what_changed_is_explained_where_there_is_one(self, summary, tmp_path):
+        slower = summary_of(
+            tmp_path,
+            plan(),
+            made(plan(), lambda v, c, e: level(v, c, e) * (2 if (v, c) == (1, 0) else 1), 20, seed=6),
+        )
+        for other, marked in ((summary, False), (slower, True)):
+            table = limits.diff(summary, other).table
+            assert any(row[-1] == "!" for row in table.rows) is marked
+            assert ("! at the end of a row" in table.note) is marked
 
     def test_a_difference_that_matters_to_nobody_is_none(self, summary, tmp_path):
         little = made(plan(), lambda v, c, e: level(v, c, e) * 1.03, 20, seed=8)

@@ -88,9 +88,13 @@ class Measured:
     def paths(self) -> list[Path]:
         return [file.path for file in self.files]
 
-    def check(self) -> Measured:
-        """Itself; raises `error` when there is one, with the word where what was measured before it is."""
+    def check(self, warnings: Sequence[Warning] = ()) -> Measured:
+        """Itself; raises `error` when there is one, with the word where what was measured before it is.
+
+        warnings: those of the dataset, which are told with it.
+        """
         if self.error is not None:
+            self.error.beside(warnings)
             kept = f"what was measured is in {', '.join(map(str, self.paths))}"
             self.error.hint = "; ".join(filter(None, (kept, self.error.hint)))
             raise self.error
@@ -219,6 +223,8 @@ def run(job: Job, listener: Listener) -> Measured:
         if listener.interrupted and nothing_in(run_dir, listener.sample_kinds):
             forget(run_dir)
             raise interrupted(listener.room)
+        if error is not None:
+            error.beside([*job.warnings, *listener.warnings])
         if error is not None and (listener.started is None or nothing_in(run_dir, listener.sample_kinds)):
             forget(run_dir)
             raise without_log(error)
