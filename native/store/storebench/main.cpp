@@ -406,6 +406,8 @@ int measure(const Options& options, std::vector<Result<std::unique_ptr<RawPeer>>
   return synced && stop.reason != StopReason::failed ? 0 : 3;
 }
 
+pid_t parent;
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -433,12 +435,18 @@ int main(int argc, char** argv) {
   for (const auto& v : options->variants) peers.push_back(v.transport == "raw-tcp" ? RawPeer::start_tcp() : Result<std::unique_ptr<RawPeer>>(nullptr));
   for (const auto& v : options->variants)
     if (v.transport == "raw-ofi") peers[static_cast<std::size_t>(&v - options->variants.data())] = RawPeer::start_ofi();
-  // When the parent dies the kernel sends SIGTERM, standard input ends, and standard output leads nowhere. The end of input is acted upon
-  // between bursts: what was put on the user's servers is taken away before this program ends. Whoever cannot wait has SIGKILL.
-  struct sigaction nothing{};
-  nothing.sa_handler = [](int) {};
-  nothing.sa_flags = SA_RESTART;
-  ::sigaction(SIGTERM, &nothing, nullptr);
+  // A parent that dies is told by SIGTERM, by the end of standard input, and by a standard output that leads nowhere. The end of input is
+  // acted upon between bursts: what was put on the user's servers is taken away before this program ends. A parent that
+  // lives and sends it means what it says.
+  parent = ::getppid();
+  struct sigaction told{};
+  told.sa_handler = [](int number) {
+    if (::getppid() != parent) return;
+    ::signal(number, SIG_DFL);
+    ::raise(number);
+  };
+  told.sa_flags = SA_RESTART;
+  ::sigaction(SIGTERM, &told, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
   return measure(*options, peers);
 }
