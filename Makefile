@@ -34,7 +34,7 @@ survey: ## measure this machine and write a report
 	@deploy/setup
 	@$(use_mpi) .venv/bin/sonde survey -o $(OUT)
 
-test: ## all tests but the slow ones (under 15 minutes on two cores)
+test: ## all tests but the slow ones (half an hour on two cores)
 	@deploy/setup test
 	@$(native_tests)
 	@$(use_mpi) $(pytest) -m "not slow" $(ARGS)

@@ -437,16 +437,19 @@ int main(int argc, char** argv) {
     if (v.transport == "raw-ofi") peers[static_cast<std::size_t>(&v - options->variants.data())] = RawPeer::start_ofi();
   // A parent that dies is told by SIGTERM, by the end of standard input, and by a standard output that leads nowhere. The end of input is
   // acted upon between bursts: what was put on the user's servers is taken away before this program ends. A parent that
-  // lives and sends it means what it says.
+  // lives and sends it means what it says. Which of the two it is shows a second later: the kernel sends the signal when
+  // the thread that started this process is gone, and the others of a process that was killed may not be gone yet.
   parent = ::getppid();
   struct sigaction told{};
-  told.sa_handler = [](int number) {
-    if (::getppid() != parent) return;
-    ::signal(number, SIG_DFL);
-    ::raise(number);
-  };
   told.sa_flags = SA_RESTART;
+  told.sa_handler = [](int) { ::alarm(1); };
   ::sigaction(SIGTERM, &told, nullptr);
+  told.sa_handler = [](int) {
+    if (::getppid() != parent) return;
+    ::signal(SIGTERM, SIG_DFL);
+    ::raise(SIGTERM);
+  };
+  ::sigaction(SIGALRM, &told, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
   return measure(*options, peers);
 }

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +137,8 @@ def measure(
         seed=request.seed,
         hostlist=hostlist.fold([host.partition(":")[0] for host in request.hosts] or [socket.gethostname()]),
     )
-    seal.start_run(
+    begin = partial(
+        seal.start_run,
         run_dir,
         room="noise",
         schema=NAME,
@@ -145,7 +147,7 @@ def measure(
         warnings=request.warnings,
     )
     team = _Team(progress, request.programs[0].label)
-    with session.unless_interrupted(run_dir, "noise", forget=_forget), seal.hold(run_dir) as held:
+    with session.unless_interrupted(run_dir, "noise", begin, forget=_forget), seal.hold(run_dir) as held:
         _run(request, commands, run_dir, team)
         error = team.error()
         known = dict(after(team.said)) if after else {}

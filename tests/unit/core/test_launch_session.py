@@ -261,6 +261,32 @@ class TestInterrupted:
         assert told.value.code == "lab.interrupted"
         assert sorted(path.name for path in tmp_path.iterdir()) == ["probe.py"]
 
+    def test_while_the_folder_is_made(self, job, tmp_path, monkeypatch):
+        write = seal._write_run
+
+        def signalled(folder: Path, run: seal.Run) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            write(folder, run)
+
+        monkeypatch.setattr(seal, "_write_run", signalled)
+        with pytest.raises(Interrupted) as told:
+            session.run(job("start()\nwait_for_stop()\nend('interrupted')"), Listener())
+        assert told.value.code == "lab.interrupted"
+        assert [path.name for path in tmp_path.iterdir()] == ["probe.py"]
+
+    def test_another_runs_folder_is_let_be(self, job, monkeypatch):
+        asked = job("")
+        asked.run_dir.mkdir()
+        (asked.run_dir / seal.RUN_FILE).write_text("{}")
+
+        def interrupted(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(seal, "start_run", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            session.run(asked, Listener())
+        assert (asked.run_dir / seal.RUN_FILE).exists()
+
     def test_between_the_first_look_at_signals_and_the_start_of_the_probe(self, job, tmp_path):
         class Sooner(NullProgress):
             def __enter__(self):

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -198,7 +199,8 @@ def run(job: Job, listener: Listener) -> Measured:
         "oversubscribed": placement.oversubscribed,
         **job.attrs,
     }
-    seal.start_run(
+    begin = partial(
+        seal.start_run,
         run_dir,
         room=schema.room,
         schema=f"{schema.room}/{schema.version}",
@@ -208,7 +210,7 @@ def run(job: Job, listener: Listener) -> Measured:
         env=mpi_environment(os.environ) | dict(job.env),
         warnings=job.warnings,
     )
-    with unless_interrupted(run_dir, listener.room, listener.sample_kinds), seal.hold(run_dir) as held:
+    with unless_interrupted(run_dir, listener.room, begin, listener.sample_kinds), seal.hold(run_dir) as held:
         try:
             with job.beside(run_dir):
                 time_s = job.time_s()
@@ -313,18 +315,30 @@ def forget(run_dir: Path) -> None:
 
 @contextmanager
 def unless_interrupted(
-    run_dir: Path, room: str, kinds: Sequence[int] | None = None, forget: Callable[[Path], None] = forget
+    run_dir: Path,
+    room: str,
+    begin: Callable[[], None],
+    kinds: Sequence[int] | None = None,
+    forget: Callable[[Path], None] = forget,
 ) -> Iterator[None]:
-    """A Ctrl-C before programs listen, or while they are saved; what holds samples stays, for `recover`."""
+    """A Ctrl-C before programs listen, or while they are saved; what holds samples stays, for `recover`.
+
+    begin: makes the folder with its run.json; a signal waits until it did, as nobody could tell whose half a folder is.
+    """
+    begun = False
     try:
+        with put_off(f"{room}: interrupted; remove {run_dir} if it is there") as asked:
+            begin()
+            begun = True
+        asked.leave()
         yield
     except KeyboardInterrupt:
-        if (run_dir / seal.RUN_FILE).exists() and nothing_in(run_dir, kinds):
+        if not begun or not (run_dir / seal.RUN_FILE).exists():
+            raise
+        if nothing_in(run_dir, kinds):
             forget(run_dir)
             raise interrupted(room) from None
-        if (run_dir / seal.RUN_FILE).exists():
-            raise Interrupted(f"{room}.interrupted", _not_saved(run_dir), _recover(run_dir)) from None
-        raise
+        raise Interrupted(f"{room}.interrupted", _not_saved(run_dir), _recover(run_dir)) from None
 
 
 def saving(run_dir: Path, room: str) -> AbstractContextManager[PutOff]:
