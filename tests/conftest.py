@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,6 +27,9 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # As a shell starts what a script puts behind &; what tests start would inherit it, and no Ctrl-C reach it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "hardware(reason): needs hardware that no set-up can bring")
 
 
