@@ -20,6 +20,7 @@ from sonde.core.launch.local import Local
 from sonde.core.launch.mpirun import Mpi, Mpirun, find_mpi, parse_version, share, split_slots
 from sonde.core.launch.process import MARK, explain, marked, parse_event, signal_marked, with_tail
 from sonde.core.launch.srun import Srun, choose_plugin, job_cpus, parse_plugins
+from watching import wait_for
 
 TOP = Path(__file__).parents[3]
 OPENMPI4 = Mpi("openmpi", "Open MPI", "4.1.4", Path("/opt/openmpi/bin/mpirun"))
@@ -696,11 +697,16 @@ def test_only_who_carries_the_mark_is_signalled(monkeypatch: pytest.MonkeyPatch,
     if not pidfds:
         monkeypatch.delattr(os, "pidfd_open")
     mark = f"test-{os.getpid()}"
-    with subprocess.Popen(["sleep", "1000"], env={**os.environ, MARK: mark}) as child:
-        assert marked(mark) == [child.pid]
+    child = subprocess.Popen(["sleep", "1000"], env={**os.environ, MARK: mark})
+    try:
+        # While the kernel is still replacing the program, its environment reads empty.
+        assert wait_for(lambda: marked(mark) == [child.pid])
         signal_marked(child.pid, "another", signal.SIGKILL)
         assert child.poll() is None
         signal_marked(child.pid, mark, signal.SIGKILL)
         assert child.wait() == -signal.SIGKILL
+    finally:
+        child.kill()
+        child.wait()
     signal_marked(child.pid, mark, signal.SIGKILL)
     assert marked(mark) == []
