@@ -108,13 +108,14 @@ class Browser:
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def requests(self):
-        """URLs of every request the page made, the page itself left out."""
+        """URLs of every request the page made, the page itself left out, and what Chromium's own first page shows."""
         made = []
         for entry in self.driver.get_log("performance"):
             message = json.loads(entry["message"])["message"]
             if message["method"] == "Network.requestWillBeSent":
                 made.append(message["params"]["request"]["url"])
-        return [url for url in made if not url.startswith(("data:", "blob:")) and not url.endswith(".html")]
+        ours = [url for url in made if not url.startswith(("data:", "blob:", "chrome:"))]
+        return [url for url in ours if not url.endswith(".html")]
 
 
 @pytest.fixture(scope="module")

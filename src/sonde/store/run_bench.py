@@ -19,7 +19,7 @@ from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, Warnin
 from sonde.core.events import Event, Progress
 from sonde.core.events import parse as parse_event
 from sonde.core.launch import session
-from sonde.core.launch.process import with_tail
+from sonde.core.launch.process import with_tail, without_log
 from sonde.core.launch.session import Job, Measured
 from sonde.core.launch.start import prepare_alone
 from sonde.store import run_hdf5
@@ -528,7 +528,10 @@ def measure(request: Request, progress: Progress) -> Measured:
     )
     try:
         measured = session.run(job, listener)
-    except EnvironmentFailure:
+    except EnvironmentFailure as failed:
+        if failed.code == "store.unreachable":  # what there may be is of raw limits
+            session.forget(job.run_dir)
+            without_log(failed)
         if listener.died is not None and not listener.interrupted:
             listener.died.beside([*plan.warnings(), *listener.warnings])
             raise listener.died from None  # what the probe then met is only what followed
