@@ -107,7 +107,8 @@ inline std::uint8_t read_after(Frame& frame, const Function& function, std::uint
       break;
   }
   if (rule->size.from == From::result) frame.size = failed ? 0 : value;
-  if (rule->size.from == From::result_product) frame.size = value * frame.size;
+  if (rule->size.from == From::result_product) frame.size = failed ? 0 : value * frame.size;
+  if (rule->size.from == From::out) frame.size = failed ? 0 : pointed(frame.size, rule->size.width);
   if (rule->file.from == From::result) frame.handle = value;
   if (rule->file.from == From::out) frame.handle = failed ? 0 : pointed(frame.handle, rule->file.width);
   return failed ? flag_failed : 0;
