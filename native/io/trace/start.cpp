@@ -75,12 +75,16 @@ const char* rank_of_environment() {
   return "-1";
 }
 
+/// A child after fork knows the functions that its parent had found by then, under the parent's numbers.
 void name_process() {
   char program[2048], quoted[4096], name[512];
   const ssize_t got = ::readlink("/proc/self/exe", program, sizeof program - 1);
   program[got > 0 ? got : 0] = 0;
   quote(quoted, sizeof quoted, program);
   quote(name, sizeof name, host);
+  char parent[sizeof process.prefix];
+  std::strcpy(parent, process.prefix);
+  const char* inherits = std::strrchr(parent, '/');
   process.pid = sys::process_id();
   process.threads = 0;
   const auto began = static_cast<unsigned long long>(now_ns());
@@ -92,9 +96,9 @@ void name_process() {
   std::snprintf(process.header, sizeof process.header,
                 "{\"fields\":[[\"begin\",\"<u8\"],[\"end\",\"<u8\"],[\"size\",\"<u8\"],[\"offset\",\"<u8\"],[\"file\",\"<u4\"],[\"function\",\"<u2\"],"
                 "[\"depth\",\"u1\"],[\"flags\",\"u1\"]],\"schema\":\"io/1\",\"host\":\"%s\",\"pid\":%u,\"parent\":%d,\"rank\":%d,\"program\":\"%s\","
-                "\"ticks\":\"%s\",\"began_ticks\":%llu,\"began_ns\":%llu,\"began_utc_ns\":%lld",
+                "\"ticks\":\"%s\",\"began_ticks\":%llu,\"began_ns\":%llu,\"began_utc_ns\":%lld,\"inherits\":\"%s\",\"inherited\":%u",
                 name, process.pid, static_cast<int>(::getppid()), std::atoi(rank_of_environment()), quoted, to_string(tick_kind), began_ticks, began,
-                static_cast<long long>(wall.tv_sec) * 1'000'000'000 + wall.tv_nsec);
+                static_cast<long long>(wall.tv_sec) * 1'000'000'000 + wall.tv_nsec, inherits ? inherits + 1 : "", inherits ? counts().functions : 0u);
 }
 
 const void* mapped(const char* path, bool shared, std::size_t least, std::size_t* bytes) {
