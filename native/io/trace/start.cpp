@@ -87,8 +87,9 @@ void name_process() {
   const char* inherits = std::strrchr(parent, '/');
   process.pid = sys::process_id();
   process.threads = 0;
-  const auto began = static_cast<unsigned long long>(now_ns());
-  const auto began_ticks = static_cast<unsigned long long>(ticks());
+  const auto [began_ns, began_at] = both_clocks(ticks);
+  const auto began = static_cast<unsigned long long>(began_ns);
+  const auto began_ticks = static_cast<unsigned long long>(began_at);
   timespec wall;
   ::clock_gettime(CLOCK_REALTIME, &wall);
   // exec keeps the number of a process, and its image's files must not be taken for the next one's.
@@ -178,6 +179,10 @@ __attribute__((constructor)) void begin() {
   ::pthread_atfork(nullptr, nullptr, in_child);
   patch_objects(*table, reinterpret_cast<const void*>(&begin));
   tracing = true;
+}
+
+__attribute__((destructor)) void end() {
+  if (tracing) note_clocks();
 }
 
 }  // namespace

@@ -52,6 +52,12 @@ void drop(ThreadFile& file, std::uint32_t block) {
   file.used[block] = 0;
 }
 
+void note_clocks(ThreadFile& file) {
+  const auto [ns, at] = both_clocks(ticks, 3);
+  file.last_ns = static_cast<std::uint64_t>(ns);
+  file.last_ticks = static_cast<std::uint64_t>(at);
+}
+
 /// The full block goes to the file; records of signal handlers meanwhile to the other. `block` has been left already.
 void append(Thread& thread, std::uint32_t block) {
   ThreadFile& file = *thread.file;
@@ -74,8 +80,7 @@ void append(Thread& thread, std::uint32_t block) {
   file.appended += length;
   ++file.sequence;
   file.used[block] = 0;
-  file.last_ns = static_cast<std::uint64_t>(now_ns());
-  file.last_ticks = static_cast<std::uint64_t>(ticks());
+  note_clocks(file);
 }
 
 /// Where the stack lies that `sp` points into, from /proc/self/maps. The main thread's grows downwards.
@@ -264,8 +269,7 @@ Thread* begin_thread(std::uint64_t sp) {
   file.tid = sys::thread_id();
   file.depth = 0;
   find_stack(sp, file.stack_low, file.stack_high);
-  file.last_ns = static_cast<std::uint64_t>(now_ns());
-  file.last_ticks = static_cast<std::uint64_t>(ticks());
+  note_clocks(file);
   if (Record* record = reserve(*thread)) *record = {file.last_ticks, file.last_ns, file.tid, 0, 0, thread_function, 0, 0};
   // May allocate, and use any register: the thread's files must be found when it ends.
   thread->busy = true;
@@ -282,6 +286,10 @@ void end_thread() {
   if (thread == nullptr) return;
   thread->file->depth = 0;
   to_pool(thread);
+}
+
+void note_clocks() {
+  if (current != nullptr) note_clocks(*current->file);
 }
 
 void forget_threads() {

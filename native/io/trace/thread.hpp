@@ -34,6 +34,9 @@ int begin_ends();
 /// This thread ends: what it has goes to the file, which the next thread that begins goes on with.
 void end_thread();
 
+/// Reads both clocks for the calling thread, whose time may end here: how long ticks are shows by the longest time between two readings.
+void note_clocks();
+
 /// In a child after fork: the parent's files are the parent's, also those of its other threads.
 void forget_threads();
 

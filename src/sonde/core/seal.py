@@ -71,7 +71,11 @@ class Layout:
 
 
 class RoomSchema(Protocol):
-    """What a room tells `seal` about its records. All methods are pure."""
+    """What a room tells `seal` about its records. All methods are pure.
+
+    One whose writers cannot finish their files themselves has besides `close(folder, ended)`: it makes the block files in a
+    run's folder whole, however often it is called, and returns what the plan gains and warnings. ended: the run noted how.
+    """
 
     room: str
     version: int
@@ -348,6 +352,10 @@ def seal(
                 f"{folder} was recorded as {run.schema}; this Sonde writes {schema.room}/{schema.version}",
                 "save it with the Sonde that recorded it",
             )
+        if (close := getattr(schema, "close", None)) is not None:
+            gained, said = close(folder, "stop_reason" in run.attrs)
+            run.plan |= gained
+            run.warnings += said
         sealed, parts = [], []
         try:
             files, unread = _block_files(folder)

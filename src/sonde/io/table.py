@@ -63,8 +63,17 @@ def compiled(layers: Sequence[Layer], most_bytes: int = 0) -> bytes:
 
 def rule_layers(layers: Sequence[Layer]) -> list[int]:
     """For each rule of the table, in its order, the number of its layer."""
+    return [number for number, _ in _of_rules(layers)]
+
+
+def rule_kinds(layers: Sequence[Layer]) -> list[str]:
+    """For each rule of the table, in its order, what its functions do."""
+    return [kind for _, kind in _of_rules(layers)]
+
+
+def _of_rules(layers: Sequence[Layer]) -> list[tuple[int, str]]:
     return [
-        number
+        (number, function.kind)
         for number, layer in enumerate(layers)
         for function in layer.functions
         for _ in range(len(function.libraries) * len(function.names))
