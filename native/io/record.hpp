@@ -27,8 +27,9 @@ static_assert(sizeof(Record) == 40);
 
 inline constexpr std::uint8_t flag_failed = 1, flag_thrown = 2, flag_entry_only = 4, flag_clock = 8;
 
-/// `function` of records that are no call: a note is a Note and the slots of text that follow it; another thread, whose number is
-/// `size`, goes on in this file, for files of threads that ended are used again.
+/// `function` of records that are no call. A note is a Note and the slots of text that follow it. The other one tells `begin` ticks and
+/// `end` ns of CLOCK_MONOTONIC of one moment; where `size` is not 0, the thread of that number goes on in this file, for files of
+/// threads that ended are used again.
 inline constexpr std::uint16_t note_function = 0xffff, thread_function = 0xfffe;
 
 /// What a file that was opened is called.

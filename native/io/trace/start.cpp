@@ -95,8 +95,8 @@ void name_process() {
   // exec keeps the number of a process, and its image's files must not be taken for the next one's.
   std::snprintf(process.prefix, sizeof process.prefix, "%s/%s-%u-%llx", folder, host, process.pid, began & 0xffffffffffull);
   std::snprintf(process.header, sizeof process.header,
-                "{\"fields\":[[\"begin\",\"<u8\"],[\"end\",\"<u8\"],[\"size\",\"<u8\"],[\"offset\",\"<u8\"],[\"file\",\"<u4\"],[\"function\",\"<u2\"],"
-                "[\"depth\",\"u1\"],[\"flags\",\"u1\"]],\"schema\":\"io/1\",\"host\":\"%s\",\"pid\":%u,\"parent\":%d,\"rank\":%d,\"program\":\"%s\","
+                "{\"fields\":[[\"begin\",\"<u8\",[]],[\"end\",\"<u8\",[]],[\"size\",\"<u8\",[]],[\"offset\",\"<u8\",[]],[\"file\",\"<u4\",[]],[\"function\",\"<u2\",[]],"
+                "[\"depth\",\"|u1\",[]],[\"flags\",\"|u1\",[]]],\"schema\":\"io/1\",\"host\":\"%s\",\"pid\":%u,\"parent\":%d,\"rank\":%d,\"program\":\"%s\","
                 "\"ticks\":\"%s\",\"began_ticks\":%llu,\"began_ns\":%llu,\"began_utc_ns\":%lld,\"inherits\":\"%s\",\"inherited\":%u",
                 name, process.pid, static_cast<int>(::getppid()), std::atoi(rank_of_environment()), quoted, to_string(tick_kind), began_ticks, began,
                 static_cast<long long>(wall.tv_sec) * 1'000'000'000 + wall.tv_nsec, inherits ? inherits + 1 : "", inherits ? counts().functions : 0u);

@@ -55,7 +55,7 @@ def _stretches(raw: xr.Dataset, thread: int) -> Iterator[dict[str, np.ndarray]]:
             length *= 2
         if stop < end:
             stop = at + int(outer[-1]) + 1
-        names = ("begin", "duration", "size", "file", "function", "flags")
+        names = ("begin", "duration", "size", "file_index", "function_index", "flags")
         yield {"depth": depth[: stop - at], **{name: raw[name][at:stop].values for name in names}}
         at = stop
 
@@ -90,14 +90,14 @@ class _Walk:
     def take(self, thread: int, calls: dict[str, np.ndarray]) -> None:
         """Adds calls of a thread, none of which is within a call that is not among them."""
         process = int(self.process_of[thread])
-        known = calls["function"] >= 0
+        known = calls["function_index"] >= 0
         if not known.all():
             calls = {name: values[known] for name, values in calls.items()}
         if not len(calls["begin"]):
             return
         tree = nested(calls["begin"], calls["duration"], calls["depth"])
         calls = {name: values[tree.order] for name, values in calls.items()}
-        function = calls["function"].astype(np.int64)
+        function = calls["function_index"].astype(np.int64)
         layer = self.layer_of[function]
         duration, self_ns = calls["duration"].astype(np.float64), tree.self_ns.astype(np.float64)
         size = np.maximum(calls["size"], 0).astype(np.float64)
@@ -170,8 +170,8 @@ class _Walk:
         place3 = (layer[sized], direction[sized], size_class(calls["size"][sized]))
         np.add.at(self.requests[..., 0], place3, 1)
         np.add.at(self.requests[..., 1], place3, size[sized])
-        named = moved & (calls["file"] >= 0)
-        place_file = (calls["file"][named], layer[named], direction[named])
+        named = moved & (calls["file_index"] >= 0)
+        place_file = (calls["file_index"][named], layer[named], direction[named])
         for k, values in enumerate((1.0, size[named], duration[named])):
             np.add.at(self.of_file[..., k], place_file, values)
 

@@ -10,7 +10,7 @@ import numpy as np
 RECORD = np.dtype(
     [
         ("begin", "<u8"), ("end", "<u8"), ("size", "<u8"), ("offset", "<u8"), ("file", "<u4"), ("function", "<u2"),
-        ("depth", "u1"), ("flags", "u1"),
+        ("depth", "|u1"), ("flags", "|u1"),
     ]
 )  # fmt: skip
 UNKNOWN = np.uint64(2**64 - 1)

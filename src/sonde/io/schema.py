@@ -33,8 +33,8 @@ EVENT: dict[str, Described] = {
     "duration": Described(("event",), "<i8", "ns", "time from the begin of a call to its end"),
     "size": Described(("event",), "<i8", "B", "bytes asked for, or moved where the result tells; -1 unknown"),
     "offset": Described(("event",), "<i8", "B", "where in the file; -1 unknown"),
-    "file": Described(("event",), "<i4", "1", "which of `path`; -1 unknown"),
-    "function": Described(("event",), "<i2", "1", "which of `function_name`"),
+    "file_index": Described(("event",), "<i4", "1", "which of `path`; -1 unknown"),
+    "function_index": Described(("event",), "<i2", "1", "which of `function_name`"),
     "depth": Described(("event",), "|u1", "1", "traced calls around it in its thread, at most 255"),
     "flags": Described(("event",), "|u1", "1", "how a call ended"),
 }
@@ -296,8 +296,8 @@ def _columns(
         "duration": np.maximum(end.round().astype(np.int64) - begin_ns, 0),
         "size": _known(calls["size"]),
         "offset": _known(calls["offset"]),
-        "file": _paths(layout, one.process, calls, layout.layer_of[found]),
-        "function": found,
+        "file_index": _paths(layout, one.process, calls, layout.layer_of[found]),
+        "function_index": found,
         "depth": calls["depth"],
         "flags": calls["flags"],
     }
