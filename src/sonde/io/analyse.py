@@ -15,7 +15,7 @@ import numpy as np
 from sonde.io.events import ENTRY_ONLY, FAILED, THROWN, UNFINISHED
 from sonde.io.layers import KINDS
 from sonde.io.nest import Nested, nested
-from sonde.io.summary import BINS, CLASSES, SUMMARY
+from sonde.io.summary import BINS, CLASSES, NAMES, SUMMARY
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -34,7 +34,7 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
     for thread in range(raw.sizes["thread"]):
         for calls in _stretches(raw, thread):
             walk.take(thread, calls)
-    tables = walk.tables()
+    tables = {**{name: raw[name].values for name in NAMES}, **walk.tables()}
     return xr.Dataset(
         {name: (SUMMARY[name].dims, values, SUMMARY[name].attrs()) for name, values in tables.items()}
     )

@@ -97,8 +97,14 @@ def line(request: Request, folder: Path) -> list[str]:
         there = Path(command[0])
         if there.exists():
             what = "is a folder" if there.is_dir() else "is not executable"
-            raise UsageError("io.no_program", f"'{command[0]}' {what}", "give a program and its arguments after --")
-        names = {entry.name for entry in there.parent.iterdir()} if there.parent.is_dir() and "/" in command[0] else ()
+            raise UsageError(
+                "io.no_program", f"'{command[0]}' {what}", "give a program and its arguments after --"
+            )
+        names = (
+            {entry.name for entry in there.parent.iterdir()}
+            if there.parent.is_dir() and "/" in command[0]
+            else ()
+        )
         raise UsageError(
             "io.no_program",
             f"there is no program '{command[0]}'{nearest(there.name, tuple(names))}",
@@ -131,7 +137,10 @@ def trace(request: Request, output: IO[Any] | None = None) -> Traced:
     clocks = [_clock(host)]
     plan = {
         "layers": [{"name": layer.name, "title": layer.title} for layer in request.layers],
-        "rules": [list(pair) for pair in zip(rule_layers(request.layers), map(KINDS.index, rule_kinds(request.layers)))],
+        "rules": [
+            list(pair)
+            for pair in zip(rule_layers(request.layers), map(KINDS.index, rule_kinds(request.layers)))
+        ],
         "clocks": clocks,
     }
     begin = partial(
@@ -155,7 +164,9 @@ def trace(request: Request, output: IO[Any] | None = None) -> Traced:
         except OSError as error:
             _forget(run_dir)
             raise EnvironmentFailure(
-                "core.cannot_write", f"cannot write into {run_dir}: {reason_not_written(error)}", "choose another --output"
+                "core.cannot_write",
+                f"cannot write into {run_dir}: {reason_not_written(error)}",
+                "choose another --output",
             ) from None
         status, asked = _run(words, env, output)
         plan["clocks"].append(_clock(host))

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sonde.core.described import Described
 from sonde.core.described import optional as _of
+from sonde.io.schema import OF_FUNCTION, OF_LAYER, OF_PATH, RAW
 
 BINS = 400  # of the timeline
 CLASSES = 64  # of sizes and durations, by powers of two
 DIRECTIONS = ("read", "write")
+
+NAMES = (
+    *OF_LAYER, *OF_FUNCTION, *OF_PATH, "process_host", "process_pid", "process_rank", "process_program", "process_dropped",
+)  # fmt: skip
+"""What is copied from /raw: the tables that the others are read by."""
 
 _CALLS, _LAYERS = ("process", "function"), ("process", "layer")
 _REQUESTS, _SIZES = ("process", "layer", "direction"), ("layer", "direction", "size_class")
 _FILES, _NODE = ("file", "layer", "direction"), ("node",)
 
 SUMMARY: dict[str, Described] = {
+    **{name: replace(what, required=False) for name, what in RAW.items() if name in NAMES},
     "calls": _of(_CALLS, "1", "calls", "<i8"),
     "failed": _of(_CALLS, "1", "calls that failed, or were left by an exception", "<i8"),
     "unfinished": _of(_CALLS, "1", "calls whose end is not known", "<i8"),
