@@ -23,6 +23,8 @@ enum class From : std::uint8_t {
   result,          ///< what the function returned
   result_product,  ///< what it returned × argument a
   text,            ///< argument a points to a NUL-terminated string
+  hdf5,            ///< elements selected × bytes of one: arguments a..a+3 are a dataset, the type and space in memory, the space in the file
+  hdf5_attribute,  ///< the same of an attribute in argument a, whose type in memory is argument a + 1
 };
 
 /// Widths of what a pointer points to, or a register holds: arguments narrower than 64 bits leave the rest undefined.

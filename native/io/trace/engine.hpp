@@ -26,6 +26,19 @@ extern bool tracing;
 extern int (*mpi_type_size)(std::uint64_t type, int* bytes);
 extern std::uint64_t (*mpi_type_f2c)(std::int32_t type);
 
+/// What an HDF5 library tells of a request: the one that the traced function belongs to, for a process may hold several.
+struct Hdf5 {
+  std::uint64_t low, high;  ///< where its code lies
+  int (*valid)(std::int64_t);
+  std::size_t (*type_bytes)(std::int64_t);
+  std::int64_t (*points)(std::int64_t);
+  std::int64_t (*dataset_space)(std::int64_t);
+  std::int64_t (*attribute_space)(std::int64_t);
+  int (*close_space)(std::int64_t);
+};
+inline constexpr unsigned most_hdf5 = 4;
+extern Hdf5 hdf5[most_hdf5];
+
 /// The registers as a thunk keeps them, then the caller's stack.
 struct Arguments {
 #if defined(__x86_64__)

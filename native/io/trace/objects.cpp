@@ -9,7 +9,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "io/trace/engine.hpp"
 #include "io/trace/process.hpp"
@@ -346,6 +348,29 @@ void find_mpi(const Object& object) {
   ::dlclose(handle);
 }
 
+/// The n-th library that looks like HDF5.
+void find_hdf5(const Object& object, unsigned& n) {
+  if (std::strncmp(object.name, "libhdf5", 7) != 0 || n == most_hdf5) return;
+  void* handle = ::dlopen(object.path, RTLD_LAZY | RTLD_NOLOAD);
+  if (handle == nullptr) return;
+  const auto find = [&](auto& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(handle, name));
+    return function != nullptr && object.holds(reinterpret_cast<std::uint64_t>(function), PF_X);
+  };
+  Hdf5 found{~std::uint64_t{0}, 0, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
+  if (find(found.valid, "H5Iis_valid") && find(found.type_bytes, "H5Tget_size") && find(found.points, "H5Sget_select_npoints") &&
+      find(found.dataset_space, "H5Dget_space") && find(found.attribute_space, "H5Aget_space") && find(found.close_space, "H5Sclose")) {
+    for (unsigned k = 0; k < object.segment_count; ++k) {
+      const auto& s = object.segments[k];
+      if (s.p_type != PT_LOAD || (s.p_flags & PF_X) == 0) continue;
+      found.low = std::min<std::uint64_t>(found.low, object.base + s.p_vaddr);
+      found.high = std::max<std::uint64_t>(found.high, object.base + s.p_vaddr + s.p_memsz);
+    }
+    hdf5[n++] = found;
+  }
+  ::dlclose(handle);
+}
+
 template <typename Do>
 void each_object(Do act) {
   const auto step = [](dl_phdr_info* info, std::size_t, void* what) {
@@ -375,6 +400,8 @@ void look_again() {
     if (!is_ours(object) && !is_loader(object)) find_functions(*the_table, object);
   });
   if (mpi_type_size == nullptr) each_object(find_mpi);
+  unsigned n = 0;
+  each_object([&](const Object& object) { find_hdf5(object, n); });
   const bool more = known.functions != before;
   each_object([&](const Object& object) {
     if (is_ours(object) || is_loader(object)) return;

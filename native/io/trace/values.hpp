@@ -34,6 +34,9 @@ inline std::uint64_t pointed(std::uint64_t address, Width width) {
 /// Of one element of an MPI datatype, 0 where nobody can tell.
 std::uint64_t datatype_bytes(Thread& thread, std::uint64_t type, bool fortran);
 
+/// Of a request to HDF5; `unknown` where nobody can tell.
+std::uint64_t hdf5_bytes(Thread& thread, const Function& function, const Value& value, const Arguments& arguments);
+
 inline std::uint64_t iovec_bytes(std::uint64_t vector, std::uint64_t count) {
   if (vector < 4096 || count > 1024) return 0;
   const auto* pairs = reinterpret_cast<const std::uint64_t*>(vector);
@@ -43,7 +46,7 @@ inline std::uint64_t iovec_bytes(std::uint64_t vector, std::uint64_t count) {
 }
 
 /// A value that is there before the call; `unknown` for those that come with it.
-inline std::uint64_t before(Thread& thread, const Value& value, const Arguments& arguments) {
+inline std::uint64_t before(Thread& thread, const Function& function, const Value& value, const Arguments& arguments) {
   switch (value.from) {
     case From::arg:
       return widened(arguments[value.a], value.width);
@@ -62,6 +65,9 @@ inline std::uint64_t before(Thread& thread, const Value& value, const Arguments&
     case From::text:
     case From::out:
       return arguments[value.a];
+    case From::hdf5:
+    case From::hdf5_attribute:
+      return hdf5_bytes(thread, function, value, arguments);
     case From::none:
     case From::result:
       break;
@@ -81,9 +87,9 @@ inline void read_before(Thread& thread, Frame& frame, const Function& function, 
     thread.busy = false;
     return;
   }
-  frame.size = before(thread, rule->size, arguments);
-  frame.offset = before(thread, rule->offset, arguments);
-  frame.handle = rule->file.from == From::none ? 0 : before(thread, rule->file, arguments);
+  frame.size = before(thread, function, rule->size, arguments);
+  frame.offset = before(thread, function, rule->offset, arguments);
+  frame.handle = rule->file.from == From::none ? 0 : before(thread, function, rule->file, arguments);
   if (rule->path.from != From::none) [[unlikely]] frame.path = arguments[rule->path.a];
 }
 

@@ -42,10 +42,12 @@ _FORMS = {
     r"result(?::(\w+))?": "result",
     r"result \* arg\((\d+)\)": "result_product",
     r"text\((\d+)\)": "text",
+    r"hdf5\((\d+)\)": "hdf5",
+    r"hdf5_attribute\((\d+)\)": "hdf5_attribute",
 }
 EXAMPLES = (
     "arg(2), arg(2):i32, ref(1), out(4), arg(1) * arg(2), arg(3):i32 * mpi(4), ref(2):i32 * mpi_ref(3), "
-    "iov(1, 2), result, result * arg(1), text(0)"
+    "iov(1, 2), result, result * arg(1), text(0), hdf5(0), hdf5_attribute(0)"
 )
 
 

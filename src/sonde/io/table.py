@@ -12,6 +12,7 @@ MAGIC = b"SONDELYR"
 VERSION = 1
 HOWS = (
     "none", "arg", "ref", "out", "product", "mpi", "mpi_ref", "iov", "result", "result_product", "text",
+    "hdf5", "hdf5_attribute",
 )  # fmt: skip
 _HEADER = struct.Struct("<8sIIIIQ")
 _RULE = struct.Struct("<IIHBBB3x")
