@@ -13,9 +13,23 @@ bool tracing;
 
 namespace {
 
-/// Frames above the stack pointer of a new call belong to calls that longjmp left behind.
-void drop_stale(ThreadFile& file, std::uint64_t sp) {
-  while (file.depth != 0 && file.frames[file.depth - 1].sp <= sp - 8) --file.depth;
+void keep(Thread& thread, const Frame& frame, std::uint64_t end, std::uint8_t flags) {
+  Record* record = reserve(thread);
+  if (record == nullptr) return;
+  *record = Record{frame.begin, end, frame.size, frame.offset, folded(frame.handle), frame.function, frame.depth, flags};
+}
+
+/// Frames whose calls longjmp left behind, as the stack pointer of a new call shows, which would return to `back`. One at the very
+/// place of the new call is left behind, too, unless the function jumped to the new one instead of calling it.
+void drop_stale(Thread& thread, std::uint64_t sp, std::uint64_t back) {
+  ThreadFile& file = *thread.file;
+  const bool jumped = back == reinterpret_cast<std::uint64_t>(&sonde_io_returned);
+  while (file.depth != 0) {
+    const Frame& frame = file.frames[file.depth - 1];
+    if (frame.sp > sp || (frame.sp == sp && jumped)) return;
+    --file.depth;
+    if (functions[frame.function].rule != nullptr) keep(thread, frame, frame.begin, flag_entry_only);
+  }
 }
 
 void keep_note(Thread& thread, const Frame& frame) {
@@ -29,12 +43,6 @@ void keep_note(Thread& thread, const Frame& frame) {
   note = Note{frame.begin, frame.handle, length, 0, folded(frame.handle), note_function, frame.depth, 0};
   char* to = reinterpret_cast<char*>(at + 1);
   for (std::uint32_t k = 0; k < length; ++k) to[k] = text[k];
-}
-
-void keep(Thread& thread, const Frame& frame, std::uint64_t end, std::uint8_t flags) {
-  Record* record = reserve(thread);
-  if (record == nullptr) return;
-  *record = Record{frame.begin, end, frame.size, frame.offset, folded(frame.handle), frame.function, frame.depth, flags};
 }
 
 }  // namespace
@@ -60,7 +68,7 @@ extern "C" __attribute__((visibility("hidden"))) Entry sonde_io_enter(std::uint3
   if (thread->busy) return {nullptr, function.target};
   ThreadFile& file = *thread->file;
   const bool own_stack = sp > file.stack_low && sp <= file.stack_high;
-  if (own_stack) drop_stale(file, sp);
+  if (own_stack) drop_stale(*thread, sp, arguments->back);
   if (!own_stack || file.depth == most_frames) [[unlikely]] {
     Frame frame{};
     frame.function = static_cast<std::uint16_t>(number);
@@ -94,25 +102,29 @@ extern "C" __attribute__((visibility("hidden"))) std::uint64_t sonde_io_exit(Fra
   return function.after ? function.after(*frame, result) : result;
 }
 
-/// Not linked: libgcc_s would come into every program, where only those that unwind have it.
-static _Unwind_Word frame_address(_Unwind_Context* context) {
-  static _Unwind_Word (*get_cfa)(_Unwind_Context*);
-  if (get_cfa == nullptr) {
+/// The frame of the thunk that is being unwound: what rbx (3, by DWARF's numbers) is there. Not linked: libgcc_s would come into every
+/// program, where only those that unwind have it.
+static std::uint64_t frame_address(_Unwind_Context* context) {
+  static _Unwind_Word (*get_register)(_Unwind_Context*, int);
+  if (get_register == nullptr) {
     void* library = ::dlopen("libgcc_s.so.1", RTLD_LAZY | RTLD_NOLOAD);
     if (library == nullptr) return 0;
-    get_cfa = reinterpret_cast<_Unwind_Word (*)(_Unwind_Context*)>(::dlsym(library, "_Unwind_GetCFA"));
+    get_register = reinterpret_cast<_Unwind_Word (*)(_Unwind_Context*, int)>(::dlsym(library, "_Unwind_GetGR"));
     ::dlclose(library);
   }
-  return get_cfa ? get_cfa(context) : 0;
+  return get_register ? get_register(context, 3) : 0;
 }
 
 /// Unwinding passes a thunk: the call has ended by an exception, or its thread is cancelled.
 extern "C" __attribute__((visibility("hidden"))) _Unwind_Reason_Code sonde_io_personality(int, _Unwind_Action actions, std::uint64_t,
                                                                                           _Unwind_Exception*, _Unwind_Context* context) {
-  const _Unwind_Word at = (actions & _UA_CLEANUP_PHASE) && current != nullptr ? frame_address(context) : 0;
-  if (at != 0) {
+  const std::uint64_t at = (actions & _UA_CLEANUP_PHASE) && current != nullptr ? frame_address(context) : 0;
+  if (at == 0) return _URC_CONTINUE_UNWIND;
+  Thread& thread = *current;
+  const auto first = reinterpret_cast<std::uint64_t>(thread.file->frames);
+  // Not where the thunk itself is unwound before it has a frame, as from a handler of a signal.
+  if (at >= first && at < first + sizeof thread.file->frames) {
     Frame& frame = *reinterpret_cast<Frame*>(at);
-    Thread& thread = *current;
     thread.file->depth = frame.depth;
     if (functions[frame.function].rule != nullptr) keep(thread, frame, ticks(), flag_thrown);
   }

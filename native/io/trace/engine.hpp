@@ -56,6 +56,8 @@ struct Arguments {
 }  // namespace sonde::io
 
 extern "C" char sonde_io_thunks[] __attribute__((visibility("hidden")));
+/// Where traced functions return to.
+extern "C" char sonde_io_returned[] __attribute__((visibility("hidden")));
 
 namespace sonde::io {
 

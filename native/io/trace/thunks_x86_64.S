@@ -91,7 +91,9 @@ sonde_io_body:
         cmpq    $0, frame_via(%rbx)
         jne     .Lvia
         call    *%r11
-.Lreturned:
+        .globl  sonde_io_returned
+        .hidden sonde_io_returned
+sonde_io_returned:
         pushq   frame_back(%rbx)
         pushq   %rax
         pushq   %rdx
@@ -120,7 +122,7 @@ sonde_io_body:
         jmp     *%r11
 .Lvia_returned:
         addq    $8, %rsp
-        jmp     .Lreturned
+        jmp     sonde_io_returned
 .Lplain:
         .cfi_restore_state
         restore_arguments
