@@ -59,7 +59,7 @@ static_assert(sizeof(BlockHeader) == 24);
 struct Frame {
   std::uint64_t rbx;     ///< the register that the thunk borrows; its place is known to the thunk and its unwind table
   std::uint64_t back;    ///< the caller's return address; so is its
-  std::uint64_t sp;      ///< the stack pointer after the return; so is its
+  std::uint64_t sp;      ///< the stack pointer after the return; so is its. `unfilled` until all of the frame is filled in
   std::uint64_t begin;   ///< ticks
   std::uint64_t size, offset, handle;
   std::uint64_t via;     ///< a return instruction of the caller's object, for functions that look who calls; 0; known to the thunk, too
@@ -70,12 +70,14 @@ struct Frame {
 };
 static_assert(sizeof(Frame) == 80);
 
+inline constexpr std::uint64_t unfilled = ~std::uint64_t{0};
+inline constexpr std::uint8_t frame_recorded = 128;  ///< in `flags`: its call has ended by an exception, and has its record
 inline constexpr unsigned most_frames = 128;
 
 /// `<thread>.tail`, mapped.
 struct ThreadFile {
   char magic[8];                                ///< "SONDETHR"
-  std::uint32_t version, pid, tid, depth;       ///< depth: frames in use
+  std::uint32_t version, pid, tid, depth;       ///< depth: frames in use; those behind them are `unfilled`
   std::uint32_t current, sequence;              ///< block being filled; blocks appended
   std::uint64_t dropped;                        ///< records
   std::uint64_t last_ticks, last_ns;            ///< one moment by both clocks (CLOCK_MONOTONIC), at the last append

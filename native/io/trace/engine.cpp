@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <unwind.h>
 
+#include <atomic>
+
 #include "io/trace/thread.hpp"
 #include "io/trace/values.hpp"
 
@@ -19,16 +21,30 @@ void keep(Thread& thread, const Frame& frame, std::uint64_t end, std::uint8_t fl
   *record = Record{frame.begin, end, frame.size, frame.offset, folded(frame.handle), frame.function, frame.depth, flags};
 }
 
-/// Frames whose calls longjmp left behind, as the stack pointer of a new call shows, which would return to `back`. One at the very
-/// place of the new call is left behind, too, unless the function jumped to the new one instead of calling it.
-void drop_stale(Thread& thread, std::uint64_t sp, std::uint64_t back) {
+/// Whether the call was left by longjmp, or by a change of stacks, as a new call shows that will return to where the stack is at `sp`:
+/// the stack has been cut above the old one; or its return address there, which is ours while it is under way, has been written over
+/// by a later call. A function that jumps to another instead of calling it leaves it alone. It is the caller's before the call and
+/// after it, which is when a signal's handler may look, from further down; of the loader's functions it lies elsewhere.
+bool left(const Frame& frame, std::uint64_t sp) {
+  if (frame.sp < sp) return true;
+  if (frame.sp == unfilled) return false;
+  const std::uint64_t back = reinterpret_cast<const std::uint64_t*>(frame.sp)[-1];
+  const bool ours = back == reinterpret_cast<std::uint64_t>(&sonde_io_returned);
+  return frame.sp == sp ? !ours : !ours && back != frame.back && frame.via == 0;
+}
+
+// A signal's handler may make traced calls between any two instructions here. It finds the frame that was being taken or given back
+// either free or taken, and leaves `depth` as it was, or smaller if it found frames that were left.
+
+void drop_left(Thread& thread, std::uint64_t sp) {
   ThreadFile& file = *thread.file;
-  const bool jumped = back == reinterpret_cast<std::uint64_t>(&sonde_io_returned);
-  while (file.depth != 0) {
-    const Frame& frame = file.frames[file.depth - 1];
-    if (frame.sp > sp || (frame.sp == sp && jumped)) return;
-    --file.depth;
-    if (functions[frame.function].rule != nullptr) keep(thread, frame, frame.begin, flag_entry_only);
+  for (std::uint32_t depth; (depth = file.depth) != 0;) {
+    Frame& last = file.frames[depth - 1];
+    if (!left(last, sp)) return;
+    const Frame frame = last;
+    last.sp = unfilled;
+    if (!std::atomic_ref(file.depth).compare_exchange_strong(depth, depth - 1, std::memory_order_relaxed)) continue;
+    if (functions[frame.function].rule != nullptr && !(frame.flags & frame_recorded)) keep(thread, frame, frame.begin, flag_entry_only);
   }
 }
 
@@ -68,38 +84,43 @@ extern "C" __attribute__((visibility("hidden"))) Entry sonde_io_enter(std::uint3
   if (thread->busy) return {nullptr, function.target};
   ThreadFile& file = *thread->file;
   const bool own_stack = sp > file.stack_low && sp <= file.stack_high;
-  if (own_stack) drop_stale(*thread, sp, arguments->back);
-  if (!own_stack || file.depth == most_frames) [[unlikely]] {
+  if (own_stack) drop_left(*thread, sp);
+  const std::uint32_t depth = own_stack ? take(file.depth, 1) : most_frames;
+  if (depth >= most_frames) [[unlikely]] {
+    if (own_stack) take(file.depth, ~0u);
     Frame frame{};
     frame.function = static_cast<std::uint16_t>(number);
-    frame.depth = static_cast<std::uint8_t>(file.depth);
+    frame.depth = static_cast<std::uint8_t>(file.depth < most_frames ? file.depth : most_frames);
     read_before(*thread, frame, function, *arguments);
     frame.begin = ticks();
     keep(*thread, frame, frame.begin, flag_entry_only);
     return {nullptr, function.target};
   }
-  Frame& frame = file.frames[file.depth];
-  frame.sp = sp;
+  Frame& frame = file.frames[depth];
   frame.back = arguments->back;
   frame.function = static_cast<std::uint16_t>(number);
-  frame.depth = static_cast<std::uint8_t>(file.depth);
+  frame.depth = static_cast<std::uint8_t>(depth);
   frame.flags = 0;
   read_before(*thread, frame, function, *arguments);
-  ++file.depth;
   frame.begin = ticks();
+  std::atomic_signal_fence(std::memory_order_release);
+  frame.sp = sp;
   return {&frame, function.target};
 }
 
 extern "C" __attribute__((visibility("hidden"))) std::uint64_t sonde_io_exit(Frame* frame, std::uint64_t result) {
   const std::uint64_t end = ticks();
   Thread& thread = *current;
-  const Function& function = functions[frame->function];
-  thread.file->depth = frame->depth;
-  const std::uint8_t flags = read_after(*frame, function, result);
-  if (function.rule == nullptr) return function.after(*frame, result);
-  if (frame->path != 0 && !(flags & flag_failed)) [[unlikely]] keep_note(thread, *frame);
-  keep(thread, *frame, end, flags);
-  return function.after ? function.after(*frame, result) : result;
+  Frame mine = *frame;
+  frame->sp = unfilled;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  thread.file->depth = mine.depth;
+  const Function& function = functions[mine.function];
+  const std::uint8_t flags = read_after(mine, function, result);
+  if (function.rule == nullptr) return function.after(mine, result);
+  if (mine.path != 0 && !(flags & flag_failed)) [[unlikely]] keep_note(thread, mine);
+  keep(thread, mine, end, flags);
+  return function.after ? function.after(mine, result) : result;
 }
 
 /// The frame of the thunk that is being unwound: what rbx (3, by DWARF's numbers) is there. Not linked: libgcc_s would come into every
@@ -125,8 +146,9 @@ extern "C" __attribute__((visibility("hidden"))) _Unwind_Reason_Code sonde_io_pe
   // Not where the thunk itself is unwound before it has a frame, as from a handler of a signal.
   if (at >= first && at < first + sizeof thread.file->frames) {
     Frame& frame = *reinterpret_cast<Frame*>(at);
-    thread.file->depth = frame.depth;
-    if (functions[frame.function].rule != nullptr) keep(thread, frame, ticks(), flag_thrown);
+    // The frame stays taken: who unwinds reads it again after this. The next call finds it left.
+    if (functions[frame.function].rule != nullptr && !(frame.flags & frame_recorded)) keep(thread, frame, ticks(), flag_thrown);
+    frame.flags |= frame_recorded;
   }
   return _URC_CONTINUE_UNWIND;
 }

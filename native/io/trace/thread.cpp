@@ -171,6 +171,11 @@ void to_pool(Thread* thread) {
   pool_held.store(false, std::memory_order_release);
 }
 
+void free_frames(ThreadFile& file) {
+  file.depth = 0;
+  for (Frame& frame : file.frames) frame.sp = unfilled;
+}
+
 Thread* new_thread() {
   if (!granted(sizeof(ThreadFile) + sizeof process.header)) return nullptr;
   const std::uint32_t number = std::atomic_ref(process.threads).fetch_add(1, std::memory_order_relaxed);
@@ -220,16 +225,6 @@ Thread* new_thread() {
   return thread;
 }
 
-std::uint32_t take(std::uint32_t& used, std::uint32_t count) {
-#if defined(__x86_64__)
-  // One instruction, so that a signal's handler comes before or after it; no lock, for nobody else writes here.
-  asm volatile("xaddl %0, %1" : "+r"(count), "+m"(used)::"cc");
-  return count;
-#else
-  return std::atomic_ref(used).fetch_add(count, std::memory_order_relaxed);
-#endif
-}
-
 }  // namespace
 
 Record* reserve(Thread& thread, std::uint32_t count) {
@@ -267,7 +262,7 @@ Thread* begin_thread(std::uint64_t sp) {
   }
   ThreadFile& file = *thread->file;
   file.tid = sys::thread_id();
-  file.depth = 0;
+  free_frames(file);
   find_stack(sp, file.stack_low, file.stack_high);
   note_clocks(file);
   if (Record* record = reserve(*thread)) *record = {file.last_ticks, file.last_ns, file.tid, 0, 0, thread_function, 0, 0};
@@ -284,7 +279,7 @@ void end_thread() {
   Thread* thread = current;
   current = nullptr;
   if (thread == nullptr) return;
-  thread->file->depth = 0;
+  free_frames(*thread->file);
   to_pool(thread);
 }
 

@@ -2,6 +2,7 @@
 /// A thread's part of the trace: its shadow stack and the blocks it writes. Made at its first traced call. Owner-thread and signal-safe:
 /// a handler that interrupts an append writes into the other block.
 
+#include <atomic>
 #include <cstdint>
 
 #include "io/record.hpp"
@@ -27,6 +28,17 @@ Thread* begin_thread(std::uint64_t sp);
 /// Room for `count` records in a row in the current block; null: dropped and counted. The records exist at once, as what `Record{}` and
 /// a zero begin are: the caller fills them.
 Record* reserve(Thread& thread, std::uint32_t count = 1);
+
+/// Adds to a number of this thread's, and returns what it was before.
+inline std::uint32_t take(std::uint32_t& used, std::uint32_t count) {
+#if defined(__x86_64__)
+  // One instruction, so that a signal's handler comes before or after it; no lock, for nobody else writes here.
+  asm volatile("xaddl %0, %1" : "+r"(count), "+m"(used)::"cc", "memory");
+  return count;
+#else
+  return std::atomic_ref(used).fetch_add(count, std::memory_order_relaxed);
+#endif
+}
 
 /// Once, before the first thread begins: makes the key whose destructor ends them. 0, or an error number.
 int begin_ends();

@@ -95,20 +95,21 @@ sonde_io_body:
         .hidden sonde_io_returned
 sonde_io_returned:
         pushq   frame_back(%rbx)
-        pushq   %rax
-        pushq   %rdx
-        subq    $8, %rsp
+        pushq   frame_rbx(%rbx)
+        .cfi_def_cfa rsp, 16            // from here on nothing is read from the frame: sonde_io_exit gives it back
+        .cfi_offset rip, -8
+        .cfi_offset rbx, -16
+        .cfi_restore rsp
+        keep    rax
+        keep    rdx
         movq    %rbx, %rdi
         movq    %rax, %rsi
         call    sonde_io_exit           // rax: what to return
+        restore rdx
         addq    $8, %rsp
-        popq    %rdx
-        addq    $8, %rsp
-        movq    frame_rbx(%rbx), %rbx
-        .cfi_def_cfa rsp, 8
+        .cfi_adjust_cfa_offset -8
+        restore rbx
         .cfi_restore rbx
-        .cfi_offset rip, -8
-        .cfi_restore rsp
         ret
 .Lvia:
         .cfi_def_cfa rbx, 0

@@ -164,7 +164,7 @@ def start_run(
             f"{typed('sonde', 'data', 'recover', folder)}, or choose another name with --output",
         ) from None
     except OSError as error:
-        raise _cannot_write(folder, error, "choose another folder with --output") from None
+        raise cannot_write(folder, error, "choose another folder with --output") from None
     _write_run(folder, Run(room, schema, dict(attrs), dict(plan), dict(env or {}), list(warnings)))
 
 
@@ -238,7 +238,7 @@ def _write_json(path: Path, said: Any, hint: str) -> None:
         part.replace(path)
         _sync_folder(path.parent)
     except OSError as error:
-        raise _cannot_write(path, error, hint) from None
+        raise cannot_write(path, error, hint) from None
 
 
 @dataclass
@@ -268,7 +268,7 @@ def hold(run_dir: str | PathLike[str]) -> Iterator[Hold]:
     except OSError as error:
         # ENOSPC: no room even for an empty file; what is to be read is there all the same.
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT):
-            raise _cannot_write(folder, error, "check the folder's permissions") from None
+            raise cannot_write(folder, error, "check the folder's permissions") from None
         yield Hold(folder, error.errno in (errno.ENOSPC, errno.EDQUOT))
         return
     try:
@@ -639,7 +639,7 @@ class _Draft:
         try:
             yield
         except (OSError, RuntimeError) as error:
-            raise _cannot_write(self.target, error, self._hint, probe=True) from error
+            raise cannot_write(self.target, error, self._hint, probe=True) from error
 
     @contextlib.contextmanager
     def opened(self, mode: Literal["w", "a"]) -> Iterator[netCDF4.Dataset]:
@@ -674,10 +674,12 @@ class _Draft:
             self.part.unlink()
 
 
-def _cannot_write(
+def cannot_write(
     path: Path, error: OSError | RuntimeError, hint: str, probe: bool = False
 ) -> EnvironmentFailure:
-    """probe: the error is netCDF's, whose number is not to be believed (a full disk may be EACCES)."""
+    """core.disk_full or core.cannot_write, for an error in writing `path`.
+
+    probe: the error is netCDF's, whose number is not to be believed (a full disk may be EACCES)."""
     full = (errno.ENOSPC, errno.EDQUOT)
     number = getattr(error, "errno", None)
     if number not in full and probe and _is_full(path.parent):

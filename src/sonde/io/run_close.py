@@ -7,6 +7,7 @@ It may be cut short and begun again at any moment.
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
@@ -17,13 +18,15 @@ from typing import Any
 import numpy as np
 
 from sonde.core.blocks import BLOCK_MAGIC
-from sonde.core.errors import EnvironmentFailure, Warning, reason_not_written
-from sonde.io.events import CALL_NUMBERS, CLOCK, RECORD, UNFINISHED
+from sonde.core.errors import EnvironmentFailure, Warning
+from sonde.core.seal import cannot_write
+from sonde.io.events import CALL_NUMBERS, CLOCK, RECORD, UNFINISHED, UNKNOWN
 
 TAIL_BYTES = 49152
 BLOCK_BYTES = 16384
 BLOCK_RECORDS = 409
 _MOST_FRAMES = 128
+_FRAME_RECORDED = 128
 _BLOCK_HEAD = struct.Struct("<4sIIIQ")
 # ThreadFile of native/io/record.hpp up to its frames.
 _TAIL = struct.Struct("<8sIIIIIIQQQIIQQQ")
@@ -49,7 +52,7 @@ def close(folder: Path, ended: bool = True) -> tuple[dict[str, Any], list[Warnin
     Raises
     ------
     EnvironmentFailure  io.still_running: a traced process still writes, and the command may not be over;
-    core.cannot_write.
+    core.disk_full, core.cannot_write.
     """
     warnings: list[Warning] = []
     if living := _living(folder):
@@ -71,11 +74,8 @@ def close(folder: Path, ended: bool = True) -> tuple[dict[str, Any], list[Warnin
         try:
             warnings += _finish(tail)
         except OSError as error:
-            raise EnvironmentFailure(
-                "core.cannot_write",
-                f"cannot write {tail.with_suffix('.blk')}: {reason_not_written(error)}",
-                "free space there, or copy the folder to another place and recover it there",
-            ) from None
+            hint = f"recover it elsewhere: copy {folder} to where there is room"
+            raise cannot_write(tail.with_suffix(".blk"), error, hint) from None
     tables: list[list[tuple[int, int, str, str]]] = []
     table_of: dict[str, int] = {}
     for path in sorted(folder.glob("*.functions")):
@@ -108,6 +108,9 @@ def _finish(tail: Path) -> list[Warning]:
     ]
     records[-1] = _written(records[-1], last_ticks)
     frames = np.frombuffer(kept, _FRAME, min(depth, _MOST_FRAMES), _FRAMES_AT)
+    frames = frames[
+        (frames["sp"] != UNKNOWN) & ((frames["flags"] & _FRAME_RECORDED) == 0)
+    ]  # filled in, and not told yet
     under_way = np.zeros(len(frames), RECORD)
     for name in ("begin", "size", "offset", "function", "depth"):
         under_way[name] = frames[name]
@@ -117,17 +120,37 @@ def _finish(tail: Path) -> list[Warning]:
     clock["begin"], clock["end"], clock["size"], clock["function"] = last_ticks, last_ns, 0, CLOCK
     # Inner calls are recorded before those around them, as they end first.
     last = np.concatenate([*records, under_way[::-1], clock])
-    with path.open("r+b") as file:
+    with path.open("r+b", buffering=0) as file:
         file.truncate(appended)
         _set_checksums(file.fileno(), appended)
-        head = _BLOCK_HEAD.pack(BLOCK_MAGIC, 0, sequence, len(last), dropped)
-        crc = zlib.crc32(last.tobytes(), zlib.crc32(head[8:]))
-        file.seek(appended)
-        file.write(_BLOCK_HEAD.pack(BLOCK_MAGIC, crc, sequence, len(last), dropped) + last.tobytes())
-        file.flush()
-        os.fsync(file.fileno())
-    tail.unlink()
+        crc = zlib.crc32(
+            last.tobytes(), zlib.crc32(_BLOCK_HEAD.pack(BLOCK_MAGIC, 0, sequence, len(last), dropped)[8:])
+        )
+        block = _BLOCK_HEAD.pack(BLOCK_MAGIC, crc, sequence, len(last), dropped) + last.tobytes()
+        try:
+            _append(file.fileno(), appended, block)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            tail.unlink()  # there is no other room: a kill in this moment would cost what it holds
+            try:
+                _append(file.fileno(), appended, block)
+            except OSError:
+                tail.write_bytes(kept)
+                raise
+    tail.unlink(missing_ok=True)
     return []
+
+
+def _append(descriptor: int, at: int, block: bytes) -> None:
+    try:
+        done = 0
+        while done < len(block):
+            done += os.pwrite(descriptor, block[done:], at + done)
+        os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, at)
+        raise
 
 
 def _living(folder: Path) -> list[str]:

@@ -168,7 +168,11 @@ def trace(request: Request, output: IO[Any] | None = None) -> Traced:
                 f"cannot write into {run_dir}: {reason_not_written(error)}",
                 "choose another --output",
             ) from None
-        status, asked = _run(words, env, output)
+        try:
+            status, asked = _run(words, env, output)
+        except UsageError:  # it was never started
+            _forget(run_dir)
+            raise
         plan["clocks"].append(_clock(host))
         interrupted = asked and status in (130, 143, 128 + signal.SIGHUP)
         stop_reason = "interrupted" if interrupted else "ended"
