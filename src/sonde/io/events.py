@@ -68,7 +68,7 @@ def pieces(blocks: Iterable[np.ndarray]) -> Iterator[Piece]:
         count += len(block)
         if count >= PIECE:
             piece, rest = _piece(np.concatenate(held))
-            held, count = [rest], len(rest)
+            held, count = ([rest] if len(rest) else []), len(rest)
             yield piece
     if held:
         records = np.concatenate(held)
