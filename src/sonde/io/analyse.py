@@ -1,8 +1,7 @@
 """/raw of io/1 to /summary: where the time went, layer by layer. Pure.
 
 Everything comes from one walk over the calls of each thread, put into each other by their times (`sonde.io.nest`). A
-node is a path of calls: a function, called within another, called within …; the tables by function, layer, rank and file
-are sums over nodes or over calls.
+node is a path of calls: a function, called within another, called within …; the other tables are sums over calls.
 """
 
 from __future__ import annotations
@@ -259,7 +258,7 @@ def _span(raw: xr.Dataset, begins: list[int]) -> tuple[int, int]:
 
 
 def _outermost(tree: Nested, layer: np.ndarray) -> np.ndarray:
-    """Calls that have no call of their own layer around them, at whatever distance: what enters the layer from above."""
+    """Calls that have none of their own layer around them, at whatever distance: what enters the layer from above."""
     inside = np.zeros(len(layer), np.int64)  # bits of the layers around a call
     outermost = np.ones(len(layer), bool)
     for level in range(1, int(tree.level.max()) + 1):

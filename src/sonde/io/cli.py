@@ -90,8 +90,9 @@ def run(
 ) -> Outcome:
     """Traces a command, mpirun lines included, and says where its time went.
 
-    The program is the one that you have: nothing is recompiled or linked. It keeps its standard streams; with --json its
-    standard output goes to standard error, so that the result stands alone. Sonde ends with the command's exit status.
+    The program is the one that you have: nothing is recompiled or linked. It keeps its standard streams; with --json
+    its standard output goes to standard error, so that the result stands alone. Sonde ends with the command's exit
+    status.
     """
     from sonde.core.launch.start import output_path
     from sonde.io import run_trace

@@ -10,7 +10,8 @@ import numpy as np
 
 from sonde.core.errors import Warning
 
-LEAST_NS = 1_000_000  # between two readings of both clocks that are to tell how long a tick is: each is right to some 50 ns
+# Between two readings of both clocks that are to tell how long a tick is: each is right to some 50 ns.
+LEAST_NS = 1_000_000
 
 
 @dataclass
@@ -39,7 +40,7 @@ class Clocks:
         self._first = ""
 
     def add(self, host: str, ticks: int, ns: int, utc_ns: int | None = None) -> None:
-        """One moment on a host by its ticks and its monotonic clock, and by its clock of the day where that was read."""
+        """One moment on a host by ticks and monotonic clock, and by its clock of the day where that was read."""
         one = self._hosts.setdefault(host, _Host())
         one.ticks.append(ticks)
         one.ns.append(ns)
@@ -63,8 +64,8 @@ class Clocks:
                 self.warnings.append(
                     Warning(
                         "io.tick_unknown",
-                        f"{name} was traced for less than {LEAST_NS / 1e6:g} ms, too short to tell how long its clock's "
-                        f"ticks are; those of other hosts are taken, {usual:.6g} ns",
+                        f"{name} was traced for less than {LEAST_NS / 1e6:g} ms, too short to tell how long its "
+                        f"clock's ticks are; those of other hosts are taken, {usual:.6g} ns",
                         "durations on it may be off by as much as processors differ",
                     )
                 )
@@ -89,7 +90,7 @@ class Clocks:
         return np.asarray(since * one.ns_per_tick + one.zero_ns)
 
     def offset_s(self, host: str) -> float:
-        """What the host's clock of the day was found to show more than the first host's, s; 0 where nothing but it tells."""
+        """What its clock of the day was found to show more than the first host's, s; 0 where nothing else tells."""
         return 0.0
 
     def error_s(self, host: str) -> float:

@@ -1,4 +1,4 @@
-"""What an executable is, as far as it decides whether the tracer can enter it. Reads the ELF header and program headers."""
+"""What an executable is, as far as it decides whether the tracer can enter it. Reads ELF and program headers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _INTERPRETER, _X86_64 = 3, 62
 
 @dataclass(frozen=True)
 class Program:
-    """kind : "elf", "script" or "other". machine : of an ELF file. static: it names no loader. setuid: with another's rights."""
+    """kind : "elf", "script", "other". machine : of an ELF file. static : it has no loader. setuid."""
 
     kind: str
     machine: int = 0

@@ -1,4 +1,4 @@
-"""What the tracer's block files say: calls, names of files, and which thread made them. Laid out in native/io/record.hpp."""
+"""What the tracer's block files say: calls, names of files, threads. Laid out in native/io/record.hpp."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def nested(begin: np.ndarray, duration: np.ndarray, depth: np.ndarray) -> Nested
         before[0] = np.iinfo(np.int64).min
         np.maximum.accumulate(ends[:-1], out=before[1:])
         outer = ends > before
-        # One that ends with another that began earlier, or at once with it, is within it, but for two that took no time.
+        # One that ends with another that began earlier, or with it, is within it, but for two that took no time.
         outer |= (ends == before) & (first[left] >= before)
         mine = left[outer]
         level[mine] = step

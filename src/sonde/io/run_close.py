@@ -1,8 +1,8 @@
 """What a traced program left is made whole: its block files get their checksums, and what still lay in mapped memory.
 
 The tracer computes no checksums, appends only full blocks, and runs no code when its program is killed
-(native/io/record.hpp says why). Closing reads that, writes each thread's last block, and takes calls that were under way.
-It may be cut short and begun again at any moment.
+(native/io/record.hpp says why). Closing reads that, writes each thread's last block, and takes calls that were under
+way. It may be cut short and begun again at any moment.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _SHARED = struct.Struct("<8sQQQ")
 def close(folder: Path, ended: bool = True) -> tuple[dict[str, Any], list[Warning]]:
     """Makes the block files in a run's folder whole. Returns what the run's plan gains, and what is to be said.
 
-    The plan gains `tables`, lists of (number, rule, symbol, library), and `table_of`, which of them a process has, by the
-    name its files begin with.
+    The plan gains `tables`, lists of (number, rule, symbol, library), and `table_of`, which of them a process has, by
+    the name its files begin with.
 
     ended : the command that was traced is over; what it left running is told of, and its trace taken as far as it is
 
@@ -56,7 +56,8 @@ def close(folder: Path, ended: bool = True) -> tuple[dict[str, Any], list[Warnin
     """
     warnings: list[Warning] = []
     if living := _living(folder):
-        what = f"{'processes' if len(living) > 1 else 'process'} {', '.join(living[:5])}{', …' if len(living) > 5 else ''}"
+        named = ", ".join(living[:5]) + (", …" if len(living) > 5 else "")
+        what = f"{'processes' if len(living) > 1 else 'process'} {named}"
         if not ended:
             raise EnvironmentFailure(
                 "io.still_running",
@@ -72,7 +73,7 @@ def close(folder: Path, ended: bool = True) -> tuple[dict[str, Any], list[Warnin
         )
     for tail in sorted(folder.glob("*.tail")):
         try:
-            warnings += _finish(tail)
+            _finish(tail)
         except OSError as error:
             hint = f"recover it elsewhere: copy {folder} to where there is room"
             raise cannot_write(tail.with_suffix(".blk"), error, hint) from None
@@ -89,12 +90,12 @@ def close(folder: Path, ended: bool = True) -> tuple[dict[str, Any], list[Warnin
     return {"tables": tables, "table_of": table_of}, warnings
 
 
-def _finish(tail: Path) -> list[Warning]:
-    """One thread's block file: cut behind its last whole block, checksums set, what was mapped appended; then no tail."""
+def _finish(tail: Path) -> None:
+    """One thread's block file: cut behind its last whole block, checksums set, what was mapped appended."""
     path = tail.with_suffix(".blk")
     kept = tail.read_bytes()
     if len(kept) < TAIL_BYTES or not kept.startswith(b"SONDETHR") or not path.exists():
-        return []  # its thread was about to begin: it has recorded nothing
+        return  # its thread was about to begin: it has recorded nothing
     (_, _, _, tid, depth, current, sequence, dropped, last_ticks, last_ns, used0, used1, _, _, appended) = (
         _TAIL.unpack_from(kept)
     )
@@ -139,7 +140,6 @@ def _finish(tail: Path) -> list[Warning]:
                 tail.write_bytes(kept)
                 raise
     tail.unlink(missing_ok=True)
-    return []
 
 
 def _append(descriptor: int, at: int, block: bytes) -> None:

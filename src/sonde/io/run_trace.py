@@ -30,8 +30,8 @@ TABLE = "table"
 # Programs that only start others: their own calls would stand in the trace as if they were the job's.
 STARTERS = (
     *COMMANDS, "orterun", "orted", "prte", "prted", "prterun", "hydra_pmi_proxy", "hydra_bstrap_proxy", "srun",
-    "slurmstepd", "env", "timeout", "nice", "nohup", "time", "setsid", "stdbuf", "taskset", "numactl", "sh", "bash", "dash",
-    "zsh", "ssh", "rsh",
+    "slurmstepd", "env", "timeout", "nice", "nohup", "time", "setsid", "stdbuf", "taskset", "numactl", "sh", "bash",
+    "dash", "zsh", "ssh", "rsh",
 )  # fmt: skip
 
 
@@ -173,7 +173,7 @@ def trace(request: Request, output: IO[Any] | None = None) -> Traced:
         except UsageError:  # it was never started
             _forget(run_dir)
             raise
-        plan["clocks"].append(_clock(host))
+        clocks.append(_clock(host))
         interrupted = asked and status in (130, 143, 128 + signal.SIGHUP)
         stop_reason = "interrupted" if interrupted else "ended"
         warnings = _of_status(status, request.command, interrupted)
@@ -273,7 +273,7 @@ def _nothing(request: Request, status: int) -> EnvironmentFailure:
 
 
 def _forget(run_dir: Path) -> None:
-    """Removes the folder of a run that traced nothing; a file that is not the tracer's stays, and the folder with it."""
+    """Removes the folder of a run that traced nothing; a file that is not the tracer's stays, and so it does."""
     for pattern in (TABLE, "*.tail", "*.functions", "*.shared", "*.refused"):
         for path in run_dir.glob(pattern):
             path.unlink(missing_ok=True)

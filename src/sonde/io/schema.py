@@ -310,8 +310,8 @@ def _known(values: np.ndarray) -> np.ndarray:
 
 
 def _paths(layout: IoLayout, process: int, calls: np.ndarray, layers: np.ndarray) -> np.ndarray:
-    """Which file each call worked on: the last that was opened under its handle before it ended, in its layer or another,
-    by its process or one that it was forked from."""
+    """Which file each call worked on: the last that was opened under its handle before it began, in its layer or
+    another, by its process or one that it was forked from."""
     found = np.full(len(calls), -1, np.int32)
     keys = layers.astype(np.int64) << 32 | calls["file"].astype(np.int64)
     for key in np.unique(keys[calls["file"] != 0]).tolist():
@@ -356,7 +356,7 @@ class _Functions:
     def _table(
         self, plan: Mapping[str, Any], headers: Mapping[str, Mapping[str, Any]], name: str
     ) -> list[tuple[int, int, str, str]]:
-        """What a process's numbers mean, one by one: its own, after those that it had of the process it was forked from."""
+        """What a process's numbers mean: its own, after those that it has of the process it was forked from."""
         parent, count = headers[name].get("inherits", ""), int(headers[name].get("inherited", 0))
         own = _numbered(plan, name)
         if parent and parent != name:
@@ -417,13 +417,15 @@ class _Functions:
 
 def _numbered(plan: Mapping[str, Any], name: str) -> list[tuple[int, int, str, str]]:
     table = plan.get("table_of", {}).get(name)
-    return [] if table is None else [tuple(entry) for entry in plan["tables"][table]]
+    if table is None:
+        return []
+    return [(int(own), int(rule), symbol, library) for own, rule, symbol, library in plan["tables"][table]]
 
 
 def _parents(
     order: Sequence[str], headers: Mapping[str, Mapping[str, Any]], number: Mapping[str, int]
 ) -> list[int]:
-    """For each process the one that it was forked from, or the one that started its program, as far as it was traced."""
+    """For each process the one that it was forked from, or that started its program; -1 where that was not traced."""
     by_pid = {(headers[name]["host"], headers[name]["pid"]): number[name] for name in order}
     found = []
     for name in order:

@@ -13,7 +13,8 @@ CLASSES = 64  # of sizes and durations, by powers of two
 DIRECTIONS = ("read", "write")
 
 NAMES = (
-    *OF_LAYER, *OF_FUNCTION, *OF_PATH, "process_host", "process_pid", "process_rank", "process_program", "process_dropped",
+    *OF_LAYER, *OF_FUNCTION, *OF_PATH, "process_host", "process_pid", "process_rank", "process_program",
+    "process_dropped",
 )  # fmt: skip
 """What is copied from /raw: the tables that the others are read by."""
 

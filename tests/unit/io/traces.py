@@ -55,7 +55,8 @@ def note(begin: int, handle: int, name: str) -> np.ndarray:
 def header(pid: int = 100, host: str = "n1", rank: int = -1, **more: Any) -> dict[str, Any]:
     return {
         "fields": FIELDS, "schema": NAME, "host": host, "pid": pid, "parent": 1, "rank": rank, "program": "/bin/prog",
-        "ticks": "tsc", "began_ticks": 0, "began_ns": 0, "began_utc_ns": 10**18, "inherits": "", "inherited": 0, "number": 0,
+        "ticks": "tsc", "began_ticks": 0, "began_ns": 0, "began_utc_ns": 10**18, "inherits": "", "inherited": 0,
+        "number": 0,
     } | more  # fmt: skip
 
 
