@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sonde_shell import PROGRAM, Shell, finish
-from watching import wait_for
 
 import sonde as library
+from watching import wait_for
 
 DATA = Path(__file__).parents[1] / "data" / "io"
 MAP = DATA / "fake.toml"

@@ -96,7 +96,7 @@ def _finish(tail: Path) -> None:
     kept = tail.read_bytes()
     if len(kept) < TAIL_BYTES or not kept.startswith(b"SONDETHR") or not path.exists():
         return  # its thread was about to begin: it has recorded nothing
-    (_, _, _, tid, depth, current, sequence, dropped, last_ticks, last_ns, used0, used1, _, _, appended) = (
+    (_, _, _, _, depth, current, sequence, dropped, last_ticks, last_ns, used0, used1, _, _, appended) = (
         _TAIL.unpack_from(kept)
     )
     current &= 1

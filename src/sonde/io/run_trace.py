@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -240,10 +241,8 @@ def _of_status(status: int, command: Sequence[str], interrupted: bool) -> list[W
         return []
     how = f"with exit status {status}"
     if status > 128:
-        try:
+        with suppress(ValueError):
             how = f"by signal {status - 128} ({signal.Signals(status - 128).name})"
-        except ValueError:
-            pass
     return [
         Warning(
             "io.command_failed",

@@ -388,7 +388,8 @@ class _Functions:
             mine = np.full(1 << 16, -1, np.int16)
             for number, rule, symbol, library in table:
                 if rule < len(self.rules):
-                    mine[number] = place.get((*self.rules[rule], symbol, library), -1)
+                    layer, kind = self.rules[rule]
+                    mine[number] = place.get((layer, kind, symbol, library), -1)
             numbers[name] = mine
         return numbers
 
