@@ -73,7 +73,7 @@ class Layout:
 class RoomSchema(Protocol):
     """What a room tells `seal` about its records. All methods are pure.
 
-    One whose writers cannot finish their files themselves has besides `close(folder, ended)`: it makes the block files in
+    One whose writers cannot finish their files themselves has besides `close(folder, ended)`: it makes block files in
     a run's folder whole, however often it is called; it returns what the plan gains, and warnings. ended: the run noted
     how.
     """

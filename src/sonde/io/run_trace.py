@@ -21,8 +21,8 @@ from sonde.core.errors import EnvironmentFailure, UsageError, Warning, nearest, 
 from sonde.core.interrupt import signals
 from sonde.core.launch import session
 from sonde.core.launch.mpirun import COMMANDS
-from sonde.io.elf import Program, why_not
 from sonde.io.layers import KINDS, Layer
+from sonde.io.run_elf import Program, why_not
 from sonde.io.schema import NAME, SCHEMA
 from sonde.io.table import compiled, rule_kinds, rule_layers
 

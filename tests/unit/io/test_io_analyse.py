@@ -7,56 +7,13 @@ import random
 import numpy as np
 import pytest
 import traces
+from calls_within import tree_of
 from traces import PREAD, PWRITE, WRITE_ALL, call
 
 import sonde
 from sonde.io import analyse, words
 from sonde.io.analyse import size_class
 from sonde.io.events import FAILED
-from sonde.io.nest import nested
-
-
-def tree_of(seed: int, begin: int = 10):
-    """Calls within calls, in the order in which they end: (begin, end, depth, parent's place or -1)."""
-    rng, calls, clock = random.Random(seed), [], [begin]
-
-    def one(depth: int) -> int:
-        clock[0] += rng.randint(1, 5)
-        start, inner = clock[0], []
-        for _ in range(rng.randint(0, 3) if depth < 5 else 0):
-            inner.append(one(depth + 1))
-        clock[0] += rng.randint(1, 9)
-        calls.append([start, clock[0], depth, -1])
-        for k in inner:
-            calls[k][3] = len(calls) - 1
-        return len(calls) - 1
-
-    for _ in range(4):
-        one(0)
-    return np.array(calls)
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_calls_are_put_into_each_other_by_their_times(seed):
-    calls = tree_of(seed)
-    duration = calls[:, 1] - calls[:, 0]
-    found = nested(calls[:, 0], duration, calls[:, 2])
-    assert sorted(found.order) == list(range(len(calls)))
-    assert (np.diff(calls[found.order, 0]) > 0).all()
-    above = np.where(found.parent >= 0, found.order[found.parent], -1)
-    assert above.tolist() == calls[found.order, 3].tolist()
-    assert found.level.tolist() == calls[found.order, 2].tolist()
-    own = duration.copy()
-    for k, parent in enumerate(calls[:, 3]):
-        if parent >= 0:
-            own[parent] -= duration[k]
-    assert found.self_ns.tolist() == own[found.order].tolist()
-
-
-def test_calls_that_overlap_stand_beside_each_other():
-    found = nested(np.array([0, 5, 6]), np.array([10, 10, 2]), np.zeros(3, int))
-    assert found.parent.tolist() == [-1, -1, 1]
-    assert found.self_ns.tolist() == [10, 8, 2]
 
 
 @pytest.fixture
