@@ -398,3 +398,59 @@ class TestTime:
         assert summary["busy"].values.sum() == pytest.approx(own, rel=1e-6)
         assert summary["node_self_time"].values.sum() == pytest.approx(own, rel=1e-9)
         assert np.isclose(summary["layer_self_time"].values.sum(), own)
+
+
+class TestLayers:
+    def test_list_tells_all_layers_and_one_in_full(self, sonde):
+        names = [layer["layer"] for layer in sonde("io", "layers", "list", "--json").expect(0).json["layers"]]
+        assert names.index("hdf5") < names.index("mpiio") < names.index("posix")
+        one = sonde("io", "layers", "list", "mpiio", "--json").expect(0).json["layer"]
+        assert {
+            "names": ["MPI_File_sync"],
+            "kind": "sync",
+            "size": "",
+            "offset": "",
+            "file": "arg(0)",
+            "path": "",
+        } in one["functions"]
+        error = sonde("io", "layers", "list", "mpiioo", "--json").expect(2).json["error"]
+        assert "nearest: mpiio" in error["what"]
+
+    def test_check_of_a_program_tells_what_its_libraries_export(self, sonde, programs):
+        told = sonde("io", "layers", "check", "--map", MAP, programs / "calls", "--json").expect(0).json
+        found = {one["layer"]: one for one in told["found"]}
+        assert Path(found["fake"]["library"]).name == "libfake.so"
+        assert "fake_write" in found["fake"]["functions"]
+        assert "pwrite" in found["posix"]["functions"]
+
+    def test_a_name_that_is_nowhere_is_a_finding_and_a_warning(self, sonde, programs):
+        text = MAP.read_text().replace('"fake_write"', '"fake_write", "fake_raed"')
+        (sonde.cwd / "own.toml").write_text(text)
+        told = (
+            sonde("io", "layers", "check", "--map", "own.toml", programs / "libfake.so", "--json")
+            .expect(1)
+            .json
+        )
+        (finding,) = told["findings"]
+        assert "'fake_raed' (nearest: fake_real)" in finding["text"]
+        line = ("--", programs / "calls", "arguments")
+        told = (
+            sonde("io", "run", "--map", "own.toml", "--layers", "fake", "--json", "-o", "a.nc", *line)
+            .expect(0)
+            .json
+        )
+        assert codes(told) == ["io.not_exported"]
+        assert "(nearest: fake_real)" in told["warnings"][0]["evidence"]
+
+    def test_new_writes_a_map_that_can_be_used_at_once(self, sonde, programs):
+        made = sonde("io", "layers", "new", programs / "libfake.so", "--layer", "mine").expect(0)
+        (sonde.cwd / "mine.toml").write_text(made.out)
+        line = ("--", programs / "calls", "arguments")
+        words = ("--map", "mine.toml", "--layers", "mine", "--json", "-o", "a.nc")
+        assert len(counts(sonde("io", "run", *words, *line).expect(0).json)) == 7
+        error = (
+            sonde("io", "layers", "new", programs / "libfake.so", "--names", "no*", "--json")
+            .expect(2)
+            .json["error"]
+        )
+        assert error["code"] == "io.nothing_exported"

@@ -21,6 +21,10 @@ def group() -> None:
     """Where the time goes in the parallel I/O stack, layer by layer; nothing is recompiled."""
 
 
+# Commands that have a module of their own: (module, command).
+ELSEWHERE: tuple[tuple[str, str], ...] = (("cli_layers", "layers"),)
+
+
 class Names(HouseType):
     """Names of layers: "mpiio,posix". Value: tuple of str."""
 
@@ -59,7 +63,8 @@ MAPS = click.option(
 )
 
 
-def _layers(names: tuple[str, ...] | None, maps: tuple[Path, ...]) -> list[Layer]:
+def chosen(names: tuple[str, ...] | None, maps: tuple[Path, ...]) -> list[Layer]:
+    """The layers of a command."""
     from sonde.io import run_maps
 
     return run_maps.chosen(names or (), maps)
@@ -99,7 +104,7 @@ def run(
 
     request = run_trace.Request(
         command,
-        _layers(names, maps),
+        chosen(names, maps),
         output_path("io", output),
         most_bytes,
         ["sonde", *sys.argv[1:]],
@@ -151,3 +156,14 @@ def told_of(path: Path, verb: str) -> Outcome:
             values=words.values(summary) | {"stop_reason": str(tree.attrs.get("stop_reason", "unknown"))},
             tables=words.tables(summary),
         )
+
+
+def _mount() -> None:
+    """Adds the commands of the modules that import this one."""
+    from importlib import import_module
+
+    for module, name in ELSEWHERE:
+        group.add_command(getattr(import_module(f"sonde.io.{module}"), name))
+
+
+_mount()

@@ -81,13 +81,16 @@ class Function:
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer's map. after : layers that call this one, nearest last; they decide how layers are ordered."""
+    """One layer's map. after : layers that call this one, nearest last; they decide how layers are ordered. note : what
+    a reader of the map should know."""
 
     name: str
     title: str
     functions: tuple[Function, ...]
     after: tuple[str, ...] = ()
     source: str = ""
+    note: str = ""
+    shipped: bool = False
 
 
 def parse(text: str, source: str) -> Layer:
@@ -123,7 +126,7 @@ def parse(text: str, source: str) -> Layer:
         for number, entry in enumerate(entries, 1)
     )
     after = _words(table.get("after", []), source, "after")
-    return Layer(name, str(table.get("title", name)), functions, after, source)
+    return Layer(name, str(table.get("title", name)), functions, after, source, str(table.get("note", "")))
 
 
 def _function(

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _HEADER = struct.Struct("<4sBB10xHHIQQQIHHHHHH")
-_INTERPRETER, _X86_64 = 3, 62
+X86_64 = 62
+_INTERPRETER = 3
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def why_not(program: Program) -> str:
     """Why the tracer cannot enter it, to follow its name; "" where it can."""
     if program.setuid:
         return "runs with another user's rights, and the loader then preloads nothing"
-    if program.kind == "elf" and program.machine != _X86_64:
+    if program.kind == "elf" and program.machine != X86_64:
         return "is not for x86-64"
     if program.kind == "elf" and program.static:
         return "is statically linked, and has no calls between libraries that could be taken"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
@@ -16,7 +17,7 @@ def shipped() -> list[Layer]:
     """The maps that come with Sonde, from the application down."""
     folder = resources.files("sonde.io") / "maps"
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda f: f.name)
-    return ordered(parse(file.read_text("utf-8"), file.name) for file in files)
+    return ordered(replace(parse(file.read_text("utf-8"), file.name), shipped=True) for file in files)
 
 
 def chosen(words: Sequence[str], files: Iterable[Path] = ()) -> list[Layer]:

@@ -177,7 +177,7 @@ def trace(request: Request, output: IO[Any] | None = None) -> Traced:
         clocks.append(_clock(host))
         interrupted = asked and status in (130, 143, 128 + signal.SIGHUP)
         stop_reason = "interrupted" if interrupted else "ended"
-        warnings = _of_status(status, request.command, interrupted)
+        warnings = [*_of_status(status, request.command, interrupted), *_not_exported(request, run_dir)]
         if not any(run_dir.glob("*.blk")):
             _forget(run_dir)
             raise _nothing(request, status)
@@ -249,6 +249,30 @@ def _of_status(status: int, command: Sequence[str], interrupted: bool) -> list[W
             f"'{Path(command[0]).name}' ended {how}; this is what it did until then",
             "its own words, above, say why",
         )
+    ]
+
+
+def _not_exported(request: Request, run_dir: Path) -> list[Warning]:
+    """Functions that a map of the user's names, and that no library of the traced processes which it is for exports."""
+    own = [layer for layer in request.layers if not layer.shipped]
+    if not own:
+        return []
+    from sonde.io import run_exports
+
+    seen = {
+        Path(line.rstrip("\n").split("\t")[3])
+        for table in run_dir.glob("*.functions")
+        for line in table.read_text("utf-8", "replace").splitlines()
+        if line.count("\t") == 3
+    }
+    lost = run_exports.nowhere(run_exports.found_in(own, sorted(path for path in seen if path.exists())))
+    return [
+        Warning(
+            "io.not_exported",
+            f"no library of the traced programs exports '{name}'{near}, which a layer map names",
+            "correct the map, or delete the name",
+        )
+        for name, near in lost.items()
     ]
 
 
