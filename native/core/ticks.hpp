@@ -77,26 +77,28 @@ inline std::int64_t ticks() {
   return now_ns();
 }
 
+/// One moment by both clocks: CLOCK_MONOTONIC in ns, and read(). The closest of `tries`: an interruption between the two
+/// readings would count as time.
+template <typename Read>
+std::pair<std::int64_t, std::int64_t> both_clocks(Read&& read, int tries = 20) {
+  std::int64_t ns = 0, at = 0, narrowest = INT64_MAX;
+  for (int k = 0; k < tries; ++k) {
+    const std::int64_t a = now_ns();
+    const auto t = static_cast<std::int64_t>(read());
+    const std::int64_t b = now_ns();
+    if (b - a < narrowest) narrowest = b - a, ns = a + (b - a) / 2, at = t;
+  }
+  return {ns, at};
+}
+
 /// Seconds of one tick of read(), from two readings `apart_s` apart against CLOCK_MONOTONIC; right to about
 /// 50 ns / apart_s.
 template <typename Read>
 double seconds_of_tick(Read&& read, double apart_s) {
-  // Each end is the closest of several tries: an interruption between the two readings would count as speed.
-  auto both = [&] {
-    std::int64_t ns = 0, narrowest = INT64_MAX;
-    std::int64_t at = 0;
-    for (int k = 0; k < 20; ++k) {
-      const std::int64_t a = now_ns();
-      const auto t = static_cast<std::int64_t>(read());
-      const std::int64_t b = now_ns();
-      if (b - a < narrowest) narrowest = b - a, ns = a + (b - a) / 2, at = t;
-    }
-    return std::pair{ns, at};
-  };
-  const auto first = both();
+  const auto first = both_clocks(read);
   while (static_cast<double>(now_ns() - first.first) < apart_s * 1e9) {
   }
-  const auto last = both();
+  const auto last = both_clocks(read);
   return static_cast<double>(last.first - first.first) * 1e-9 / static_cast<double>(last.second - first.second);
 }
 

@@ -32,6 +32,9 @@ COMMANDS = {
         "sonde.net.cli", "group", "Latency structure between ranks; how many measurements are enough.", ROOMS
     ),
     "noise": Command("sonde.noise.cli", "group", "What a monitoring agent costs the jobs beside it.", ROOMS),
+    "io": Command(
+        "sonde.io.cli", "group", "Where the time goes in the parallel I/O stack, layer by layer.", ROOMS
+    ),
     "store": Command(
         "sonde.store.cli", "group", "Keys, objects and tables on servers; what a transport costs.", ROOMS
     ),

@@ -128,7 +128,7 @@ class BlockFile:
                     "core.records_dropped",
                     f"{self.path.name}: {self.dropped} records were dropped for want of room; "
                     f"{self.records} were kept",
-                    "raise --cap, or ask for fewer sizes or samples",
+                    "give it more room (--cap, --max-trace, a larger disk), or record less",
                 )
             )
         return found

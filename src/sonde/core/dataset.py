@@ -21,6 +21,7 @@ READS = {
     "net": 1,
     "noise": 1,
     "store": 1,
+    "io": 1,
 }  # the newest schema version of each room that this Sonde understands
 GROUPS = ("raw", "summary", "env", "warnings")
 ROOT_ATTRIBUTES = (

@@ -71,7 +71,12 @@ class Layout:
 
 
 class RoomSchema(Protocol):
-    """What a room tells `seal` about its records. All methods are pure."""
+    """What a room tells `seal` about its records. All methods are pure.
+
+    One whose writers cannot finish their files themselves has besides `close(folder, ended)`: it makes block files in
+    a run's folder whole, however often it is called; it returns what the plan gains, and warnings. ended: the run noted
+    how.
+    """
 
     room: str
     version: int
@@ -160,7 +165,7 @@ def start_run(
             f"{typed('sonde', 'data', 'recover', folder)}, or choose another name with --output",
         ) from None
     except OSError as error:
-        raise _cannot_write(folder, error, "choose another folder with --output") from None
+        raise cannot_write(folder, error, "choose another folder with --output") from None
     _write_run(folder, Run(room, schema, dict(attrs), dict(plan), dict(env or {}), list(warnings)))
 
 
@@ -234,7 +239,7 @@ def _write_json(path: Path, said: Any, hint: str) -> None:
         part.replace(path)
         _sync_folder(path.parent)
     except OSError as error:
-        raise _cannot_write(path, error, hint) from None
+        raise cannot_write(path, error, hint) from None
 
 
 @dataclass
@@ -264,7 +269,7 @@ def hold(run_dir: str | PathLike[str]) -> Iterator[Hold]:
     except OSError as error:
         # ENOSPC: no room even for an empty file; what is to be read is there all the same.
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT):
-            raise _cannot_write(folder, error, "check the folder's permissions") from None
+            raise cannot_write(folder, error, "check the folder's permissions") from None
         yield Hold(folder, error.errno in (errno.ENOSPC, errno.EDQUOT))
         return
     try:
@@ -348,6 +353,10 @@ def seal(
                 f"{folder} was recorded as {run.schema}; this Sonde writes {schema.room}/{schema.version}",
                 "save it with the Sonde that recorded it",
             )
+        if (close := getattr(schema, "close", None)) is not None:
+            gained, said = close(folder, "stop_reason" in run.attrs)
+            run.plan |= gained
+            run.warnings += said
         sealed, parts = [], []
         try:
             files, unread = _block_files(folder)
@@ -631,7 +640,7 @@ class _Draft:
         try:
             yield
         except (OSError, RuntimeError) as error:
-            raise _cannot_write(self.target, error, self._hint, probe=True) from error
+            raise cannot_write(self.target, error, self._hint, probe=True) from error
 
     @contextlib.contextmanager
     def opened(self, mode: Literal["w", "a"]) -> Iterator[netCDF4.Dataset]:
@@ -666,10 +675,12 @@ class _Draft:
             self.part.unlink()
 
 
-def _cannot_write(
+def cannot_write(
     path: Path, error: OSError | RuntimeError, hint: str, probe: bool = False
 ) -> EnvironmentFailure:
-    """probe: the error is netCDF's, whose number is not to be believed (a full disk may be EACCES)."""
+    """core.disk_full or core.cannot_write, for an error in writing `path`.
+
+    probe: the error is netCDF's, whose number is not to be believed (a full disk may be EACCES)."""
     full = (errno.ENOSPC, errno.EDQUOT)
     number = getattr(error, "errno", None)
     if number not in full and probe and _is_full(path.parent):

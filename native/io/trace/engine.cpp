@@ -1,0 +1,154 @@
+#include "io/trace/engine.hpp"
+
+#include <dlfcn.h>
+#include <unwind.h>
+
+#include <atomic>
+
+#include "io/trace/thread.hpp"
+#include "io/trace/values.hpp"
+
+namespace sonde::io {
+
+Function functions[most_functions];
+bool tracing;
+
+namespace {
+
+void keep(Thread& thread, const Frame& frame, std::uint64_t end, std::uint8_t flags) {
+  Record* record = reserve(thread);
+  if (record == nullptr) return;
+  *record = Record{frame.begin, end, frame.size, frame.offset, folded(frame.handle), frame.function, frame.depth, flags};
+}
+
+/// Whether the call was left by longjmp, or by a change of stacks, as a new call shows that will return to where the stack is at `sp`:
+/// the stack has been cut above the old one; or its return address there, which is ours while it is under way, has been written over
+/// by a later call. A function that jumps to another instead of calling it leaves it alone. It is the caller's before the call and
+/// after it, which is when a signal's handler may look, from further down; of the loader's functions it lies elsewhere.
+bool left(const Frame& frame, std::uint64_t sp) {
+  if (frame.sp < sp) return true;
+  if (frame.sp == unfilled) return false;
+  const std::uint64_t back = reinterpret_cast<const std::uint64_t*>(frame.sp)[-1];
+  const bool ours = back == reinterpret_cast<std::uint64_t>(&sonde_io_returned);
+  return frame.sp == sp ? !ours : !ours && back != frame.back && frame.via == 0;
+}
+
+// A signal's handler may make traced calls between any two instructions here. It finds the frame that was being taken or given back
+// either free or taken, and leaves `depth` as it was, or smaller if it found frames that were left.
+
+void drop_left(Thread& thread, std::uint64_t sp) {
+  ThreadFile& file = *thread.file;
+  for (std::uint32_t depth; (depth = file.depth) != 0;) {
+    Frame& last = file.frames[depth - 1];
+    if (!left(last, sp)) return;
+    const Frame frame = last;
+    last.sp = unfilled;
+    if (!std::atomic_ref(file.depth).compare_exchange_strong(depth, depth - 1, std::memory_order_relaxed)) continue;
+    if (functions[frame.function].rule != nullptr && !(frame.flags & frame_recorded)) keep(thread, frame, frame.begin, flag_entry_only);
+  }
+}
+
+void keep_note(Thread& thread, const Frame& frame) {
+  const char* text = reinterpret_cast<const char*>(frame.path);
+  std::uint32_t length = 0;
+  while (length < longest_path && text[length] != 0) ++length;
+  const std::uint32_t slots = 1 + (length + sizeof(Record) - 1) / sizeof(Record);
+  Record* at = reserve(thread, slots);
+  if (at == nullptr) return;
+  Note& note = *reinterpret_cast<Note*>(at);
+  note = Note{frame.begin, frame.handle, length, 0, folded(frame.handle), note_function, frame.depth, 0};
+  char* to = reinterpret_cast<char*>(at + 1);
+  for (std::uint32_t k = 0; k < length; ++k) to[k] = text[k];
+}
+
+}  // namespace
+}  // namespace sonde::io
+
+using sonde::ticks;
+using namespace sonde::io;
+
+struct Entry {
+  Frame* frame;
+  void* target;
+};
+
+extern "C" __attribute__((visibility("hidden"))) Entry sonde_io_enter(std::uint32_t number, const Arguments* arguments) {
+  const Function& function = functions[number];
+  Thread* thread = current;
+  const std::uint64_t sp = arguments->sp();
+  if (!tracing) [[unlikely]] return {nullptr, function.target};
+  if (thread == nullptr) [[unlikely]] {
+    thread = begin_thread(sp);
+    if (thread == nullptr) return {nullptr, function.target};
+  }
+  if (thread->busy) return {nullptr, function.target};
+  ThreadFile& file = *thread->file;
+  const bool own_stack = sp > file.stack_low && sp <= file.stack_high;
+  if (own_stack) drop_left(*thread, sp);
+  const std::uint32_t depth = own_stack ? take(file.depth, 1) : most_frames;
+  if (depth >= most_frames) [[unlikely]] {
+    if (own_stack) take(file.depth, ~0u);
+    Frame frame{};
+    frame.function = static_cast<std::uint16_t>(number);
+    frame.depth = static_cast<std::uint8_t>(file.depth < most_frames ? file.depth : most_frames);
+    read_before(*thread, frame, function, *arguments);
+    frame.begin = ticks();
+    keep(*thread, frame, frame.begin, flag_entry_only);
+    return {nullptr, function.target};
+  }
+  Frame& frame = file.frames[depth];
+  frame.back = arguments->back;
+  frame.function = static_cast<std::uint16_t>(number);
+  frame.depth = static_cast<std::uint8_t>(depth);
+  frame.flags = 0;
+  read_before(*thread, frame, function, *arguments);
+  frame.begin = ticks();
+  std::atomic_signal_fence(std::memory_order_release);
+  frame.sp = sp;
+  return {&frame, function.target};
+}
+
+extern "C" __attribute__((visibility("hidden"))) std::uint64_t sonde_io_exit(Frame* frame, std::uint64_t result) {
+  const std::uint64_t end = ticks();
+  Thread& thread = *current;
+  Frame mine = *frame;
+  frame->sp = unfilled;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  thread.file->depth = mine.depth;
+  const Function& function = functions[mine.function];
+  const std::uint8_t flags = read_after(mine, function, result);
+  if (function.rule == nullptr) return function.after(mine, result);
+  if (mine.path != 0 && !(flags & flag_failed)) [[unlikely]] keep_note(thread, mine);
+  keep(thread, mine, end, flags);
+  return function.after ? function.after(mine, result) : result;
+}
+
+/// The frame of the thunk that is being unwound: what rbx (3, by DWARF's numbers) is there. Not linked: libgcc_s would come into every
+/// program, where only those that unwind have it.
+static std::uint64_t frame_address(_Unwind_Context* context) {
+  static _Unwind_Word (*get_register)(_Unwind_Context*, int);
+  if (get_register == nullptr) {
+    void* library = ::dlopen("libgcc_s.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    if (library == nullptr) return 0;
+    get_register = reinterpret_cast<_Unwind_Word (*)(_Unwind_Context*, int)>(::dlsym(library, "_Unwind_GetGR"));
+    ::dlclose(library);
+  }
+  return get_register ? get_register(context, 3) : 0;
+}
+
+/// Unwinding passes a thunk: the call has ended by an exception, or its thread is cancelled.
+extern "C" __attribute__((visibility("hidden"))) _Unwind_Reason_Code sonde_io_personality(int, _Unwind_Action actions, std::uint64_t,
+                                                                                          _Unwind_Exception*, _Unwind_Context* context) {
+  const std::uint64_t at = (actions & _UA_CLEANUP_PHASE) && current != nullptr ? frame_address(context) : 0;
+  if (at == 0) return _URC_CONTINUE_UNWIND;
+  Thread& thread = *current;
+  const auto first = reinterpret_cast<std::uint64_t>(thread.file->frames);
+  // Not where the thunk itself is unwound before it has a frame, as from a handler of a signal.
+  if (at >= first && at < first + sizeof thread.file->frames) {
+    Frame& frame = *reinterpret_cast<Frame*>(at);
+    // The frame stays taken: who unwinds reads it again after this. The next call finds it left.
+    if (functions[frame.function].rule != nullptr && !(frame.flags & frame_recorded)) keep(thread, frame, ticks(), flag_thrown);
+    frame.flags |= frame_recorded;
+  }
+  return _URC_CONTINUE_UNWIND;
+}

@@ -1,0 +1,67 @@
+#pragma once
+/// What the thunks call, and what they need to know of a function. Any-thread, signal-safe.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "io/record.hpp"
+#include "io/table.hpp"
+
+namespace sonde::io {
+
+inline constexpr unsigned most_functions = SONDE_IO_THUNKS;
+
+/// A function that is traced: where it is, and how it is read.
+struct Function {
+  void* target;
+  const Rule* rule;
+  /// What to do to its result where that is a matter of the tracer's own (dlopen, dlsym); null for others.
+  std::uint64_t (*after)(const Frame& frame, std::uint64_t result);
+};
+
+extern Function functions[most_functions];
+/// Whether calls are recorded: cleared before anything of the tracer goes away.
+extern bool tracing;
+/// Reads MPI_Type_size, MPI_Type_f2c of the library that the program uses; null: sizes of datatypes are unknown.
+extern int (*mpi_type_size)(std::uint64_t type, int* bytes);
+extern std::uint64_t (*mpi_type_f2c)(std::int32_t type);
+
+/// What an HDF5 library tells of a request: the one that the traced function belongs to, for a process may hold several.
+struct Hdf5 {
+  std::uint64_t low, high;  ///< where its code lies
+  int (*valid)(std::int64_t);
+  std::size_t (*type_bytes)(std::int64_t);
+  std::int64_t (*points)(std::int64_t);
+  std::int64_t (*dataset_space)(std::int64_t);
+  std::int64_t (*attribute_space)(std::int64_t);
+  int (*close_space)(std::int64_t);
+};
+inline constexpr unsigned most_hdf5 = 4;
+extern Hdf5 hdf5[most_hdf5];
+
+/// The registers as a thunk keeps them, then the caller's stack.
+struct Arguments {
+#if defined(__x86_64__)
+  std::uint64_t r10, r9, r8, rcx, rdx, rsi, rdi, rax, back;
+  std::uint64_t stack[1];  ///< the seventh argument and on
+
+  std::uint64_t operator[](unsigned n) const {
+    const std::uint64_t* registers = &r10;
+    return n < 6 ? registers[6 - n] : stack[n - 6];
+  }
+  std::uint64_t sp() const { return reinterpret_cast<std::uint64_t>(stack); }
+#endif
+};
+
+}  // namespace sonde::io
+
+extern "C" char sonde_io_thunks[] __attribute__((visibility("hidden")));
+/// Where traced functions return to.
+extern "C" char sonde_io_returned[] __attribute__((visibility("hidden")));
+
+namespace sonde::io {
+
+inline constexpr std::size_t thunk_bytes = 16;
+inline void* thunk(unsigned number) { return sonde_io_thunks + thunk_bytes * number; }
+
+}  // namespace sonde::io

@@ -1,0 +1,499 @@
+#include "io/trace/objects.hpp"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <link.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "io/trace/engine.hpp"
+#include "io/trace/process.hpp"
+#include "io/trace/system.hpp"
+#include "io/trace/thread.hpp"
+
+namespace sonde::io {
+
+namespace {
+
+#if defined(__x86_64__)
+constexpr std::uint32_t word_64 = R_X86_64_64, global_data = R_X86_64_GLOB_DAT, jump_slot = R_X86_64_JUMP_SLOT, relative = R_X86_64_RELATIVE;
+#elif defined(__aarch64__)
+constexpr std::uint32_t word_64 = R_AARCH64_ABS64, global_data = R_AARCH64_GLOB_DAT, jump_slot = R_AARCH64_JUMP_SLOT, relative = R_AARCH64_RELATIVE;
+#endif
+
+/// A loaded object's dynamic section, addresses as they are in memory.
+struct Object {
+  std::uintptr_t base = 0;
+  const char* path = "";
+  const char* name = "";  ///< without folders
+  const ElfW(Sym)* symbols = nullptr;
+  const char* strings = nullptr;
+  std::uint32_t symbol_count = 0;
+  const ElfW(Rela)* plain = nullptr;
+  const ElfW(Rela)* plt = nullptr;
+  const ElfW(Relr)* packed = nullptr;
+  std::size_t plain_count = 0, plt_count = 0, packed_count = 0;
+  const ElfW(Phdr)* segments = nullptr;
+  unsigned segment_count = 0;
+
+  bool holds(std::uintptr_t address, unsigned flags) const {
+    for (unsigned k = 0; k < segment_count; ++k) {
+      const auto& s = segments[k];
+      const std::uintptr_t at = base + s.p_vaddr;
+      if (s.p_type == PT_LOAD && (s.p_flags & flags) == flags && address >= at && address < at + s.p_memsz) return true;
+    }
+    return false;
+  }
+};
+
+// GNU hash tables do not say how many symbols there are: the last chain's end does.
+std::uint32_t count_symbols(const std::uint32_t* gnu) {
+  const std::uint32_t buckets = gnu[0], first = gnu[1], filter = gnu[2];
+  const auto* bucket = reinterpret_cast<const std::uint32_t*>(reinterpret_cast<const std::uint64_t*>(gnu + 4) + filter);
+  const std::uint32_t* chain = bucket + buckets;
+  std::uint32_t last = 0;
+  for (std::uint32_t k = 0; k < buckets; ++k) last = bucket[k] > last ? bucket[k] : last;
+  if (last < first) return first;
+  while ((chain[last - first] & 1) == 0) ++last;
+  return last + 1;
+}
+
+bool read_object(const dl_phdr_info& info, Object& object) {
+  object.base = info.dlpi_addr;
+  object.path = info.dlpi_name ? info.dlpi_name : "";
+  const char* slash = std::strrchr(object.path, '/');
+  object.name = slash ? slash + 1 : object.path;
+  object.segments = info.dlpi_phdr;
+  object.segment_count = info.dlpi_phnum;
+  const ElfW(Dyn)* dynamic = nullptr;
+  for (unsigned k = 0; k < info.dlpi_phnum; ++k)
+    if (info.dlpi_phdr[k].p_type == PT_DYNAMIC) dynamic = reinterpret_cast<const ElfW(Dyn)*>(info.dlpi_addr + info.dlpi_phdr[k].p_vaddr);
+  if (dynamic == nullptr) return false;
+  const std::uint32_t *gnu = nullptr, *old = nullptr;
+  for (; dynamic->d_tag != DT_NULL; ++dynamic) {
+    // The C library has put the base into these already; musl and the vDSO have not.
+    std::uintptr_t at = dynamic->d_un.d_ptr;
+    if (at < info.dlpi_addr) at += info.dlpi_addr;
+    switch (dynamic->d_tag) {
+      case DT_SYMTAB: object.symbols = reinterpret_cast<const ElfW(Sym)*>(at); break;
+      case DT_STRTAB: object.strings = reinterpret_cast<const char*>(at); break;
+      case DT_GNU_HASH: gnu = reinterpret_cast<const std::uint32_t*>(at); break;
+      case DT_HASH: old = reinterpret_cast<const std::uint32_t*>(at); break;
+      case DT_RELA: object.plain = reinterpret_cast<const ElfW(Rela)*>(at); break;
+      case DT_RELASZ: object.plain_count = dynamic->d_un.d_val / sizeof(ElfW(Rela)); break;
+      case DT_JMPREL: object.plt = reinterpret_cast<const ElfW(Rela)*>(at); break;
+      case DT_PLTRELSZ: object.plt_count = dynamic->d_un.d_val / sizeof(ElfW(Rela)); break;
+      case DT_RELR: object.packed = reinterpret_cast<const ElfW(Relr)*>(at); break;
+      case DT_RELRSZ: object.packed_count = dynamic->d_un.d_val / sizeof(ElfW(Relr)); break;
+      default: break;
+    }
+  }
+  if (object.symbols == nullptr || object.strings == nullptr) return false;
+  object.symbol_count = gnu ? count_symbols(gnu) : old ? old[1] : 0;
+  return true;
+}
+
+// ---- what is known ------------------------------------------------------------------------------
+
+pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+Counts known;
+
+/// Objects that were looked at. An address says more than a path: one file may be loaded twice, another in its place.
+struct Seen {
+  std::uintptr_t base;
+  const ElfW(Sym)* symbols;
+  bool here;
+};
+Seen seen[4096];
+std::uint32_t seen_count;
+
+/// address -> number + 1; open addressing.
+constexpr std::uint32_t places = 4 * most_functions;
+struct Place {
+  std::uint64_t address;
+  std::uint32_t number_and_one;
+} place[places];
+/// Hashes of names that functions have, one bit each: most unresolved slots are somebody else's.
+std::uint64_t name_bits[1024];
+
+std::uint32_t hashed(const char* name) {
+  std::uint32_t h = 5381;
+  for (; *name; ++name) h = h * 33 + static_cast<unsigned char>(*name);
+  return h;
+}
+
+std::uint32_t at(std::uint64_t address) { return static_cast<std::uint32_t>((address * 0x9e3779b97f4a7c15u) >> 40) % places; }
+
+std::uint32_t number_of(std::uint64_t address) {
+  for (std::uint32_t k = at(address); place[k].number_and_one != 0; k = (k + 1) % places)
+    if (place[k].address == address) return place[k].number_and_one;
+  return 0;
+}
+
+void keep_function(std::uint32_t number, std::uint32_t rule, const char* name, const Object& object) {
+  char path[4096], line[4096 + 512];
+  Words(path, sizeof path) << process.prefix << ".functions";
+  const int fd = sys::open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return;
+  Words words(line, sizeof line);
+  words << std::uint64_t{number} << "\t" << std::uint64_t{rule} << "\t" << name << "\t" << object.path << "\n";
+  sys::write(fd, line, static_cast<std::size_t>(words.end() - line));
+  sys::close(fd);
+}
+
+void add(const Object& object, const char* name, std::uint64_t address, const Rule* rule, std::uint32_t rule_number,
+         std::uint64_t (*after)(const Frame&, std::uint64_t)) {
+  const std::uint32_t h = hashed(name);
+  name_bits[h / 64 % 1024] |= std::uint64_t{1} << h % 64;
+  if (number_of(address) != 0) return;
+  if (known.functions == most_functions) {
+    ++known.full;
+    return;
+  }
+  const std::uint32_t number = known.functions++;
+  functions[number] = {reinterpret_cast<void*>(address), rule, after};
+  std::uint32_t k = at(address);
+  while (place[k].number_and_one != 0) k = (k + 1) % places;
+  place[k] = {address, number + 1};
+  if (rule != nullptr) keep_function(number, rule_number, name, object);
+}
+
+
+// ---- finding functions --------------------------------------------------------------------------
+
+/// Functions that return twice, or whose frame somebody else measures: they cannot be called from a thunk.
+constexpr const char* never_traced[] = {"setjmp",     "_setjmp",     "__sigsetjmp", "sigsetjmp", "vfork",       "__vfork",    "getcontext", "swapcontext",
+                                        "makecontext", "clone",       "__clone",     "clone3",    "mcount",      "_mcount",    "__fentry__", "__cyg_profile_func_enter",
+                                        "__cyg_profile_func_exit", "__tls_get_addr", "_dl_runtime_resolve"};
+
+bool is_denied(const char* name) {
+  for (const char* one : never_traced)
+    if (std::strcmp(one, name) == 0) return true;
+  return false;
+}
+
+bool is_pattern(const char* text) { return std::strpbrk(text, "*?[") != nullptr; }
+
+/// The name that a rule means by a library: without folders, as the file is called.
+bool matches(const char* pattern, const char* name) {
+  return is_pattern(pattern) ? ::fnmatch(pattern, name, 0) == 0 : std::strcmp(pattern, name) == 0;
+}
+
+/// Where a symbol leads: an IFUNC's resolver is asked by the loader, so that it is asked once and with what it expects.
+std::uint64_t address_of(const Object& object, const ElfW(Sym)& symbol, const char* name) {
+  const unsigned type = ELF64_ST_TYPE(symbol.st_info);
+  if (type == STT_FUNC) return object.base + symbol.st_value;
+  void* handle = ::dlopen(object.path[0] ? object.path : nullptr, RTLD_LAZY | RTLD_NOLOAD);
+  if (handle == nullptr) return 0;
+  void* found = ::dlsym(handle, name);
+  ::dlclose(handle);
+  return reinterpret_cast<std::uint64_t>(found);
+}
+
+std::uint64_t after_dlopen(const Frame& frame, std::uint64_t result);
+std::uint64_t after_dlsym(const Frame& frame, std::uint64_t result);
+std::uint64_t after_dlclose(const Frame& frame, std::uint64_t result);
+
+void add_loader(const Object& object) {
+  const struct {
+    const char* name;
+    std::uint64_t (*after)(const Frame&, std::uint64_t);
+  } own[] = {{"dlopen", after_dlopen}, {"dlmopen", after_dlopen}, {"dlsym", after_dlsym}, {"dlvsym", after_dlsym}, {"dlclose", after_dlclose}};
+  for (std::uint32_t k = 0; k < object.symbol_count; ++k) {
+    const auto& symbol = object.symbols[k];
+    if (symbol.st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbol.st_info) != STT_FUNC) continue;
+    const char* name = object.strings + symbol.st_name;
+    for (const auto& one : own)
+      if (std::strcmp(name, one.name) == 0) add(object, name, object.base + symbol.st_value, nullptr, 0, one.after);
+  }
+}
+
+void find_functions(const TableHeader& table, const Object& object) {
+  const auto* rules = reinterpret_cast<const Rule*>(&table + 1);
+  const char* text = reinterpret_cast<const char*>(rules + table.rules);
+  if (std::strncmp(object.name, "libc.so", 7) == 0 || std::strncmp(object.name, "libdl.so", 8) == 0) add_loader(object);
+  for (std::uint32_t r = 0; r < table.rules; ++r) {
+    const Rule& rule = rules[r];
+    if (!matches(text + rule.library, object.name)) continue;
+    const char* wanted = text + rule.name;
+    for (std::uint32_t k = 0; k < object.symbol_count; ++k) {
+      const auto& symbol = object.symbols[k];
+      const unsigned type = ELF64_ST_TYPE(symbol.st_info);
+      if (symbol.st_shndx == SHN_UNDEF || (type != STT_FUNC && type != STT_GNU_IFUNC)) continue;
+      const char* name = object.strings + symbol.st_name;
+      if (!matches(wanted, name) || is_denied(name)) continue;
+      if (const std::uint64_t address = address_of(object, symbol, name)) add(object, name, address, &rule, r, nullptr);
+    }
+  }
+}
+
+// ---- patching -----------------------------------------------------------------------------------
+
+/// Slots that were made read-only after relocation are opened a page at a time.
+class Pages {
+ public:
+  explicit Pages(const Object& object) : object_(object) {}
+  ~Pages() { close(); }
+  void store(void** slot, void* value) {
+    const std::uintptr_t page = reinterpret_cast<std::uintptr_t>(slot) & ~(size_ - 1);
+    if (page != open_) {
+      close();
+      // Only what the loader itself made read-only; text is never written.
+      if (!object_.holds(reinterpret_cast<std::uintptr_t>(slot), PF_W)) return;
+      if (hardened(reinterpret_cast<std::uintptr_t>(slot))) {
+        if (::mprotect(reinterpret_cast<void*>(page), size_, PROT_READ | PROT_WRITE) != 0) return;
+        protect_ = true;
+      }
+      open_ = page;
+    }
+    __atomic_store_n(slot, value, __ATOMIC_RELEASE);
+    ++known.slots;
+  }
+
+ private:
+  bool hardened(std::uintptr_t address) const {
+    for (unsigned k = 0; k < object_.segment_count; ++k) {
+      const auto& s = object_.segments[k];
+      if (s.p_type != PT_GNU_RELRO) continue;
+      const std::uintptr_t begin = (object_.base + s.p_vaddr) & ~(size_ - 1), end = (object_.base + s.p_vaddr + s.p_memsz) & ~(size_ - 1);
+      if (address >= begin && address < end) return true;
+    }
+    return false;
+  }
+  void close() {
+    if (open_ != 0 && protect_) ::mprotect(reinterpret_cast<void*>(open_), size_, PROT_READ);
+    open_ = 0;
+    protect_ = false;
+  }
+  const Object& object_;
+  const std::uintptr_t size_ = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  std::uintptr_t open_ = 0;
+  bool protect_ = false;
+};
+
+/// What an unresolved slot will lead to: the loader has not been asked yet.
+std::uint64_t resolved(const Object& object, const char* name) {
+  const std::uint32_t h = hashed(name);
+  if ((name_bits[h / 64 % 1024] & std::uint64_t{1} << h % 64) == 0) return 0;
+  void* found = ::dlsym(RTLD_DEFAULT, name);
+  if (found == nullptr && object.path[0] != 0) {
+    if (void* handle = ::dlopen(object.path, RTLD_LAZY | RTLD_NOLOAD)) {
+      found = ::dlsym(handle, name);
+      ::dlclose(handle);
+    }
+  }
+  return reinterpret_cast<std::uint64_t>(found);
+}
+
+void patch(const Object& object) {
+  Pages pages(object);
+  const auto by_value = [&](void** slot) {
+    if (const std::uint32_t n = number_of(reinterpret_cast<std::uint64_t>(*slot))) pages.store(slot, thunk(n - 1));
+  };
+  const auto one = [&](const ElfW(Rela)& entry) {
+    const auto type = static_cast<std::uint32_t>(ELF64_R_TYPE(entry.r_info));
+    if (type != word_64 && type != global_data && type != jump_slot && type != relative) return;
+    auto** slot = reinterpret_cast<void**>(object.base + entry.r_offset);
+    const auto value = reinterpret_cast<std::uint64_t>(*slot);
+    if (type == jump_slot && ELF64_R_SYM(entry.r_info) != 0 && number_of(value) == 0 && object.holds(value, PF_X)) {
+      // Still leads back into this object's own PLT.
+      const auto& symbol = object.symbols[ELF64_R_SYM(entry.r_info)];
+      if (symbol.st_shndx != SHN_UNDEF && object.base + symbol.st_value == value) return;
+      if (const std::uint64_t target = resolved(object, object.strings + symbol.st_name))
+        if (const std::uint32_t n = number_of(target)) pages.store(slot, thunk(n - 1));
+      return;
+    }
+    by_value(slot);
+  };
+  for (std::size_t k = 0; k < object.plt_count; ++k) one(object.plt[k]);
+  for (std::size_t k = 0; k < object.plain_count; ++k) one(object.plain[k]);
+  // Packed relative relocations: an address, then bit maps of the 63 words that follow each.
+  std::uintptr_t where = 0;
+  for (std::size_t k = 0; k < object.packed_count; ++k) {
+    const ElfW(Relr) entry = object.packed[k];
+    if ((entry & 1) == 0) {
+      where = object.base + entry;
+      by_value(reinterpret_cast<void**>(where));
+      where += sizeof(void*);
+    } else {
+      for (unsigned bit = 1; bit < 64; ++bit)
+        if (entry >> bit & 1) by_value(reinterpret_cast<void**>(where + (bit - 1) * sizeof(void*)));
+      where += 63 * sizeof(void*);
+    }
+  }
+}
+
+// ---- walking ------------------------------------------------------------------------------------
+
+const TableHeader* the_table;
+const void* the_own;
+
+bool is_ours(const Object& object) { return object.holds(reinterpret_cast<std::uintptr_t>(the_own), 0); }
+bool is_loader(const Object& object) { return std::strncmp(object.name, "ld-linux", 8) == 0 || std::strncmp(object.name, "ld-musl", 7) == 0; }
+
+/// Only the program's own MPI knows how long its datatypes are.
+void find_mpi(const Object& object) {
+  if (std::strncmp(object.name, "libmpi", 6) != 0 || mpi_type_size != nullptr) return;
+  void* handle = ::dlopen(object.path, RTLD_LAZY | RTLD_NOLOAD);
+  if (handle == nullptr) return;
+  mpi_type_f2c = reinterpret_cast<std::uint64_t (*)(std::int32_t)>(::dlsym(handle, "PMPI_Type_f2c"));
+  mpi_type_size = reinterpret_cast<int (*)(std::uint64_t, int*)>(::dlsym(handle, "PMPI_Type_size"));
+  ::dlclose(handle);
+}
+
+/// The n-th library that looks like HDF5.
+void find_hdf5(const Object& object, unsigned& n) {
+  if (std::strncmp(object.name, "libhdf5", 7) != 0 || n == most_hdf5) return;
+  void* handle = ::dlopen(object.path, RTLD_LAZY | RTLD_NOLOAD);
+  if (handle == nullptr) return;
+  const auto find = [&](auto& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(handle, name));
+    return function != nullptr && object.holds(reinterpret_cast<std::uint64_t>(function), PF_X);
+  };
+  Hdf5 found{~std::uint64_t{0}, 0, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
+  if (find(found.valid, "H5Iis_valid") && find(found.type_bytes, "H5Tget_size") && find(found.points, "H5Sget_select_npoints") &&
+      find(found.dataset_space, "H5Dget_space") && find(found.attribute_space, "H5Aget_space") && find(found.close_space, "H5Sclose")) {
+    for (unsigned k = 0; k < object.segment_count; ++k) {
+      const auto& s = object.segments[k];
+      if (s.p_type != PT_LOAD || (s.p_flags & PF_X) == 0) continue;
+      found.low = std::min<std::uint64_t>(found.low, object.base + s.p_vaddr);
+      found.high = std::max<std::uint64_t>(found.high, object.base + s.p_vaddr + s.p_memsz);
+    }
+    hdf5[n++] = found;
+  }
+  ::dlclose(handle);
+}
+
+template <typename Do>
+void each_object(Do act) {
+  const auto step = [](dl_phdr_info* info, std::size_t, void* what) {
+    Object object;
+    if (read_object(*info, object)) (*static_cast<Do*>(what))(object);
+    return 0;
+  };
+  ::dl_iterate_phdr(step, &act);
+}
+
+void look_again() {
+  ::pthread_mutex_lock(&lock);
+  const std::uint32_t before = known.functions;
+  bool fresh[sizeof seen / sizeof *seen] = {};
+  for (std::uint32_t k = 0; k < seen_count; ++k) seen[k].here = false;
+  each_object([&](const Object& object) {
+    for (std::uint32_t k = 0; k < seen_count; ++k)
+      if (seen[k].base == object.base && seen[k].symbols == object.symbols) {
+        seen[k].here = true;
+        return;
+      }
+    if (seen_count == sizeof seen / sizeof *seen) return;
+    fresh[seen_count] = true;
+    seen[seen_count++] = {object.base, object.symbols, true};
+    ++known.objects;
+    // The loader's own functions are called with the loader's lock held.
+    if (!is_ours(object) && !is_loader(object)) find_functions(*the_table, object);
+  });
+  if (mpi_type_size == nullptr) each_object(find_mpi);
+  unsigned n = 0;
+  each_object([&](const Object& object) { find_hdf5(object, n); });
+  const bool more = known.functions != before;
+  each_object([&](const Object& object) {
+    if (is_ours(object) || is_loader(object)) return;
+    for (std::uint32_t k = 0; k < seen_count; ++k)
+      if (seen[k].base == object.base && seen[k].symbols == object.symbols && (more || fresh[k])) patch(object);
+  });
+  ::pthread_mutex_unlock(&lock);
+}
+
+struct Quiet {
+  Thread& thread = *current;
+  Quiet() { thread.busy = true; }
+  ~Quiet() { thread.busy = false; }
+};
+
+std::uint64_t after_dlopen(const Frame&, std::uint64_t result) {
+  if (result == 0) return result;
+  const Quiet quiet;
+  look_again();
+  return result;
+}
+
+std::uint64_t after_dlsym(const Frame&, std::uint64_t result) { return instead(result); }
+
+std::uint64_t after_dlclose(const Frame&, std::uint64_t result) {
+  const Quiet quiet;
+  forget_objects();
+  return result;
+}
+
+}  // namespace
+
+void patch_objects(const TableHeader& table, const void* own) {
+  the_table = &table;
+  the_own = own;
+  look_again();
+}
+
+void forget_objects() {
+  ::pthread_mutex_lock(&lock);
+  for (std::uint32_t k = 0; k < seen_count; ++k) seen[k].here = false;
+  each_object([](const Object& object) {
+    for (std::uint32_t k = 0; k < seen_count; ++k)
+      if (seen[k].base == object.base && seen[k].symbols == object.symbols) seen[k].here = true;
+  });
+  std::uint32_t kept = 0;
+  bool gone = false;
+  for (std::uint32_t k = 0; k < seen_count; ++k) {
+    if (seen[k].here) {
+      seen[kept++] = seen[k];
+    } else {
+      gone = true;
+    }
+  }
+  seen_count = kept;
+  if (gone) {
+    // Numbers stay taken, for records have them; addresses that nobody holds any more lead nowhere.
+    for (std::uint32_t k = 0; k < places; ++k) place[k] = {};
+    for (std::uint32_t number = 0; number < known.functions; ++number) {
+      const auto address = reinterpret_cast<std::uint64_t>(functions[number].target);
+      bool held = false;
+      each_object([&](const Object& object) { held |= object.holds(address, PF_X); });
+      if (!held) continue;
+      std::uint32_t k = at(address);
+      while (place[k].number_and_one != 0) k = (k + 1) % places;
+      place[k] = {address, number + 1};
+    }
+  }
+  ::pthread_mutex_unlock(&lock);
+}
+
+std::uint64_t instead(std::uint64_t address) {
+  ::pthread_mutex_lock(&lock);
+  const std::uint32_t n = address ? number_of(address) : 0;
+  ::pthread_mutex_unlock(&lock);
+  return n == 0 ? address : reinterpret_cast<std::uint64_t>(thunk(n - 1));
+}
+
+const void* return_in(const void* address) {
+  const void* found = nullptr;
+  each_object([&](const Object& object) {
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    for (unsigned k = 0; found == nullptr && k < object.segment_count; ++k) {
+      const auto& s = object.segments[k];
+      const std::uintptr_t begin = object.base + s.p_vaddr, end = begin + s.p_filesz;
+      if (s.p_type == PT_LOAD && (s.p_flags & PF_X) && at >= begin && at < end)
+        found = std::memchr(reinterpret_cast<const void*>(begin), 0xc3, end - begin);
+    }
+  });
+  return found;
+}
+
+const Counts& counts() { return known; }
+
+}  // namespace sonde::io

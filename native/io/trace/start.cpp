@@ -1,0 +1,189 @@
+/// The tracer begins: a preloaded library's constructor. Whatever is not as it should be, the program runs as if nobody looked, and
+/// says nothing: its output may be somebody's data. Why not stands in `<folder>/<host>-<pid>.refused`.
+
+#include <cpuid.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "core/ticks.hpp"
+#include "io/trace/engine.hpp"
+#include "io/trace/objects.hpp"
+#include "io/trace/process.hpp"
+#include "io/trace/system.hpp"
+#include "io/trace/thread.hpp"
+#include "io/trace/values.hpp"
+
+namespace sonde::io {
+
+Process process;
+
+namespace {
+
+char folder[2048], host[256];
+
+void refuse(const char* why) {
+  char path[4096];
+  std::snprintf(path, sizeof path, "%s/%s-%u.refused", folder, host, sys::process_id());
+  const int fd = sys::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (fd < 0) return;
+  sys::write(fd, why, std::strlen(why));
+  sys::write(fd, "\n", 1);
+  sys::close(fd);
+}
+
+/// JSON's quotes and backslashes, and what is no text at all.
+void quote(char* to, std::size_t room, const char* text) {
+  char* end = to + room - 7;
+  for (; *text && to < end; ++text) {
+    const unsigned char c = static_cast<unsigned char>(*text);
+    if (c == '"' || c == '\\') *to++ = '\\';
+    if (c < 0x20) {
+      to += std::snprintf(to, 7, "\\u%04x", c);
+    } else {
+      *to++ = static_cast<char>(c);
+    }
+  }
+  *to = 0;
+}
+
+/// Whether this executable is one of those that only start others: `:`-separated names in SONDE_IO_SKIP.
+bool skipped(const char* program) {
+  const char* name = std::strrchr(program, '/');
+  name = name ? name + 1 : program;
+  const char* list = std::getenv("SONDE_IO_SKIP");
+  const std::size_t length = std::strlen(name);
+  for (const char* at = list; at && *at;) {
+    const char* end = std::strchr(at, ':');
+    const std::size_t size = end ? static_cast<std::size_t>(end - at) : std::strlen(at);
+    if (size == length && std::memcmp(at, name, size) == 0) return true;
+    at = end ? end + 1 : nullptr;
+  }
+  return false;
+}
+
+const char* rank_of_environment() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "PALS_RANKID"})
+    if (const char* value = std::getenv(name)) return value;
+  return "-1";
+}
+
+/// A child after fork knows the functions that its parent had found by then, under the parent's numbers.
+void name_process() {
+  char program[2048], quoted[4096], name[512];
+  const ssize_t got = ::readlink("/proc/self/exe", program, sizeof program - 1);
+  program[got > 0 ? got : 0] = 0;
+  quote(quoted, sizeof quoted, program);
+  quote(name, sizeof name, host);
+  char parent[sizeof process.prefix];
+  std::strcpy(parent, process.prefix);
+  const char* inherits = std::strrchr(parent, '/');
+  process.pid = sys::process_id();
+  process.threads = 0;
+  const auto [began_ns, began_at] = both_clocks(ticks);
+  const auto began = static_cast<unsigned long long>(began_ns);
+  const auto began_ticks = static_cast<unsigned long long>(began_at);
+  timespec wall;
+  ::clock_gettime(CLOCK_REALTIME, &wall);
+  // exec keeps the number of a process, and its image's files must not be taken for the next one's.
+  std::snprintf(process.prefix, sizeof process.prefix, "%s/%s-%u-%llx", folder, host, process.pid, began & 0xffffffffffull);
+  std::snprintf(process.header, sizeof process.header,
+                "{\"fields\":[[\"begin\",\"<u8\",[]],[\"end\",\"<u8\",[]],[\"size\",\"<u8\",[]],[\"offset\",\"<u8\",[]],[\"file\",\"<u4\",[]],[\"function\",\"<u2\",[]],"
+                "[\"depth\",\"|u1\",[]],[\"flags\",\"|u1\",[]]],\"schema\":\"io/1\",\"host\":\"%s\",\"pid\":%u,\"parent\":%d,\"rank\":%d,\"program\":\"%s\","
+                "\"ticks\":\"%s\",\"began_ticks\":%llu,\"began_ns\":%llu,\"began_utc_ns\":%lld,\"inherits\":\"%s\",\"inherited\":%u",
+                name, process.pid, static_cast<int>(::getppid()), std::atoi(rank_of_environment()), quoted, to_string(tick_kind), began_ticks, began,
+                static_cast<long long>(wall.tv_sec) * 1'000'000'000 + wall.tv_nsec, inherits ? inherits + 1 : "", inherits ? counts().functions : 0u);
+}
+
+const void* mapped(const char* path, bool shared, std::size_t least, std::size_t* bytes) {
+  const int fd = ::open(path, (shared ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+  if (fd < 0) return nullptr;
+  struct stat found;
+  void* at = MAP_FAILED;
+  if (::fstat(fd, &found) == 0 && static_cast<std::size_t>(found.st_size) >= least) {
+    *bytes = static_cast<std::size_t>(found.st_size);
+    at = ::mmap(nullptr, *bytes, shared ? PROT_READ | PROT_WRITE : PROT_READ, shared ? MAP_SHARED : MAP_PRIVATE, fd, 0);
+  }
+  ::close(fd);
+  return at == MAP_FAILED ? nullptr : at;
+}
+
+bool is_table(const TableHeader& table, std::size_t bytes) {
+  if (std::memcmp(table.magic, table_magic, sizeof table_magic) != 0 || table.version != table_version) return false;
+  const std::size_t rules = std::size_t{table.rules} * sizeof(Rule);
+  if (bytes != sizeof table + rules + table.text_bytes || table.text_bytes == 0) return false;
+  const auto* first = reinterpret_cast<const Rule*>(&table + 1);
+  const char* text = reinterpret_cast<const char*>(first + table.rules);
+  if (text[table.text_bytes - 1] != 0) return false;
+  for (std::uint32_t k = 0; k < table.rules; ++k)
+    if (first[k].library >= table.text_bytes || first[k].name >= table.text_bytes) return false;
+  return true;
+}
+
+void measure_vectors() {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || (c & (1u << 27)) == 0) return;  // OSXSAVE
+  if (__get_cpuid_count(13, 0, &a, &b, &c, &d)) sonde_io_vector_bytes = b;
+#endif
+}
+
+/// The node's account of what was written; made by whoever comes first.
+Shared* shared_account() {
+  char path[4096];
+  std::snprintf(path, sizeof path, "%s/%s.shared", folder, host);
+  const int fd = ::open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return nullptr;
+  void* at = MAP_FAILED;
+  if (::ftruncate(fd, 4096) == 0 && sys::fallocate(fd, 4096) == 0) at = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  ::close(fd);
+  if (at == MAP_FAILED) return nullptr;
+  auto* shared = static_cast<Shared*>(at);
+  std::memcpy(shared->magic, "SONDESHR", 8);
+  return shared;
+}
+
+void in_child() {
+  forget_threads();
+  name_process();
+}
+
+__attribute__((constructor)) void begin() {
+  const char* where = std::getenv("SONDE_IO_FOLDER");
+  const char* table_path = std::getenv("SONDE_IO_TABLE");
+  char program[4096];
+  const ssize_t got = ::readlink("/proc/self/exe", program, sizeof program - 1);
+  program[got > 0 ? got : 0] = 0;
+  if (where == nullptr || table_path == nullptr || std::strlen(where) >= sizeof folder || skipped(program)) return;
+  std::strcpy(folder, where);
+  if (::gethostname(host, sizeof host - 1) != 0) std::strcpy(host, "unknown");
+  for (char* at = host; *at; ++at)
+    if (*at == '/') *at = '_';
+  std::size_t bytes = 0;
+  const auto* table = static_cast<const TableHeader*>(mapped(table_path, false, sizeof(TableHeader), &bytes));
+  if (table == nullptr) return refuse("the layer table cannot be read");
+  if (!is_table(*table, bytes)) return refuse("the layer table is damaged, or of another version of Sonde");
+  process.shared = shared_account();
+  process.most_bytes = table->most_bytes;
+  if (process.shared == nullptr) return refuse("the trace's folder cannot be written");
+  name_process();
+  measure_vectors();
+  if (begin_ends() != 0) return refuse("no key is left that tells when a thread ends");
+  ::pthread_atfork(nullptr, nullptr, in_child);
+  patch_objects(*table, reinterpret_cast<const void*>(&begin));
+  tracing = true;
+}
+
+__attribute__((destructor)) void end() {
+  if (tracing) note_clocks();
+}
+
+}  // namespace
+}  // namespace sonde::io

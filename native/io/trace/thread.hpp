@@ -1,0 +1,55 @@
+#pragma once
+/// A thread's part of the trace: its shadow stack and the blocks it writes. Made at its first traced call. Owner-thread and signal-safe:
+/// a handler that interrupts an append writes into the other block.
+
+#include <atomic>
+#include <cstdint>
+
+#include "io/record.hpp"
+
+namespace sonde::io {
+
+struct Thread {
+  ThreadFile* file;
+  int fd;                        ///< of the block file; -1: appends fail, and are counted
+  std::uint64_t device, inode;   ///< of the block file: a program that closes all its descriptors may get this number again
+  std::uint32_t number;          ///< in this process, for names
+  bool busy;                     ///< inside the tracer: calls made meanwhile are nobody's
+  bool appending;
+  Thread* next;                  ///< among those that are free
+};
+
+/// This thread's; null before its first traced call, and where one could not be made.
+extern constinit thread_local Thread* current __attribute__((tls_model("initial-exec")));
+
+/// Makes one, with its files. Null when nothing can be written; `refused` counts.
+Thread* begin_thread(std::uint64_t sp);
+
+/// Room for `count` records in a row in the current block; null: dropped and counted. The records exist at once, as what `Record{}` and
+/// a zero begin are: the caller fills them.
+Record* reserve(Thread& thread, std::uint32_t count = 1);
+
+/// Adds to a number of this thread's, and returns what it was before.
+inline std::uint32_t take(std::uint32_t& used, std::uint32_t count) {
+#if defined(__x86_64__)
+  // One instruction, so that a signal's handler comes before or after it; no lock, for nobody else writes here.
+  asm volatile("xaddl %0, %1" : "+r"(count), "+m"(used)::"cc", "memory");
+  return count;
+#else
+  return std::atomic_ref(used).fetch_add(count, std::memory_order_relaxed);
+#endif
+}
+
+/// Once, before the first thread begins: makes the key whose destructor ends them. 0, or an error number.
+int begin_ends();
+
+/// This thread ends: what it has goes to the file, which the next thread that begins goes on with.
+void end_thread();
+
+/// Reads both clocks for the calling thread, whose time may end here: how long ticks are shows by the longest time between two readings.
+void note_clocks();
+
+/// In a child after fork: the parent's files are the parent's, also those of its other threads.
+void forget_threads();
+
+}  // namespace sonde::io

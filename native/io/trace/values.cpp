@@ -1,0 +1,82 @@
+#include "io/trace/values.hpp"
+
+#include "io/trace/objects.hpp"
+
+std::uint32_t sonde_io_vector_bytes;
+
+namespace sonde::io {
+
+int (*mpi_type_size)(std::uint64_t type, int* bytes);
+std::uint64_t (*mpi_type_f2c)(std::int32_t type);
+Hdf5 hdf5[most_hdf5];
+
+namespace {
+
+struct Question {
+  std::uint64_t type;
+  int bytes;
+  bool fortran;
+};
+
+void ask(void* what) {
+  auto& question = *static_cast<Question*>(what);
+  if (question.fortran) question.type = mpi_type_f2c(static_cast<std::int32_t>(question.type));
+  if (mpi_type_size(question.type, &question.bytes) != 0) question.bytes = 0;
+}
+
+struct Selection {
+  const Hdf5* library;
+  std::int64_t object, type, memory, file;
+  bool attribute;
+  std::uint64_t bytes;
+};
+
+/// Identifiers of spaces that are none: all of the dataset; as much as the file's selection.
+constexpr std::int64_t all = 0, block = 1;
+
+void ask_hdf5(void* what) {
+  auto& selection = *static_cast<Selection*>(what);
+  const Hdf5& library = *selection.library;
+  // Asked of anything else, HDF5 would print its error where the program prints its own.
+  if (library.valid(selection.object) <= 0 || library.valid(selection.type) <= 0) return;
+  std::int64_t space = selection.memory == all || selection.memory == block ? selection.file : selection.memory;
+  std::int64_t own = -1;
+  if (selection.attribute || space == all) space = own = selection.attribute ? library.attribute_space(selection.object) : library.dataset_space(selection.object);
+  if (library.valid(space) > 0) {
+    const std::int64_t points = library.points(space);
+    if (points >= 0) selection.bytes = static_cast<std::uint64_t>(points) * library.type_bytes(selection.type);
+  }
+  if (own >= 0) library.close_space(own);
+}
+
+}  // namespace
+
+std::uint64_t hdf5_bytes(Thread& thread, const Function& function, const Value& value, const Arguments& arguments) {
+  const auto at = reinterpret_cast<std::uint64_t>(function.target);
+  const auto id = [&](unsigned n) { return static_cast<std::int64_t>(arguments[n]); };
+  for (const Hdf5& library : hdf5) {
+    if (at < library.low || at >= library.high || sonde_io_vector_bytes == 0) continue;
+    const bool attribute = value.from == From::hdf5_attribute;
+    Selection selection{&library, id(value.a), id(value.a + 1u), attribute ? all : id(value.a + 2u), attribute ? all : id(value.a + 3u), attribute, unknown};
+    thread.busy = true;
+    sonde_io_with_vectors(ask_hdf5, &selection);
+    thread.busy = false;
+    return selection.bytes;
+  }
+  return unknown;
+}
+
+std::uint64_t via(std::uint64_t caller) {
+  return reinterpret_cast<std::uint64_t>(return_in(reinterpret_cast<const void*>(caller)));
+}
+
+std::uint64_t datatype_bytes(Thread& thread, std::uint64_t type, bool fortran) {
+  if (mpi_type_size == nullptr || (fortran && mpi_type_f2c == nullptr) || sonde_io_vector_bytes == 0) return 0;
+  Question question{type, 0, fortran};
+  thread.busy = true;
+  sonde_io_with_vectors(ask, &question);
+  thread.busy = false;
+  return question.bytes > 0 ? static_cast<std::uint64_t>(question.bytes) : 0;
+}
+
+}  // namespace sonde::io

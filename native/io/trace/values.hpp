@@ -1,0 +1,123 @@
+#pragma once
+/// Reading a call's size, offset and file as its rule says. Inlined into the engine: this is its hot path.
+
+#include "core/ticks.hpp"
+#include "io/trace/engine.hpp"
+#include "io/trace/thread.hpp"
+
+extern "C" {
+void sonde_io_with_vectors(void (*call)(void*), void* what) __attribute__((visibility("hidden")));
+extern std::uint32_t sonde_io_vector_bytes __attribute__((visibility("hidden")));
+}
+
+namespace sonde::io {
+
+/// Longer names lose their end.
+inline constexpr std::uint32_t longest_path = 4000;
+
+/// A handle in 32 bits: descriptors and Fortran's integers as they are, pointers by what tells them apart.
+inline std::uint32_t folded(std::uint64_t handle) {
+  return static_cast<std::uint32_t>(handle) ^ static_cast<std::uint32_t>(handle >> 32) * 0x9e3779b1u;
+}
+
+inline std::uint64_t widened(std::uint64_t value, Width width) {
+  if (width == Width::i32) return static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int32_t>(value)));
+  return width == Width::u32 ? static_cast<std::uint32_t>(value) : value;
+}
+
+inline std::uint64_t pointed(std::uint64_t address, Width width) {
+  if (address < 4096) return unknown;
+  if (width == Width::i64) return *reinterpret_cast<const std::uint64_t*>(address);
+  return widened(*reinterpret_cast<const std::uint32_t*>(address), width);
+}
+
+/// Of one element of an MPI datatype, 0 where nobody can tell.
+std::uint64_t datatype_bytes(Thread& thread, std::uint64_t type, bool fortran);
+
+/// Of a request to HDF5; `unknown` where nobody can tell.
+std::uint64_t hdf5_bytes(Thread& thread, const Function& function, const Value& value, const Arguments& arguments);
+
+inline std::uint64_t iovec_bytes(std::uint64_t vector, std::uint64_t count) {
+  if (vector < 4096 || count > 1024) return 0;
+  const auto* pairs = reinterpret_cast<const std::uint64_t*>(vector);
+  std::uint64_t sum = 0;
+  for (std::uint64_t k = 0; k < count; ++k) sum += pairs[2 * k + 1];
+  return sum;
+}
+
+/// A value that is there before the call; `unknown` for those that come with it.
+inline std::uint64_t before(Thread& thread, const Function& function, const Value& value, const Arguments& arguments) {
+  switch (value.from) {
+    case From::arg:
+      return widened(arguments[value.a], value.width);
+    case From::ref:
+      return pointed(arguments[value.a], value.width);
+    case From::product:
+      return arguments[value.a] * arguments[value.b];
+    case From::mpi:
+      return widened(arguments[value.a], value.width) * datatype_bytes(thread, arguments[value.b], false);
+    case From::mpi_ref:
+      return pointed(arguments[value.a], value.width) * datatype_bytes(thread, pointed(arguments[value.b], Width::i32), true);
+    case From::iov:
+      return iovec_bytes(arguments[value.a], widened(arguments[value.b], Width::i32));
+    case From::result_product:
+      return arguments[value.a];
+    case From::text:
+    case From::out:
+      return arguments[value.a];
+    case From::hdf5:
+    case From::hdf5_attribute:
+      return hdf5_bytes(thread, function, value, arguments);
+    case From::none:
+    case From::result:
+      break;
+  }
+  return unknown;
+}
+
+/// For the loader's functions: see the thunks.
+std::uint64_t via(std::uint64_t caller);
+
+inline void read_before(Thread& thread, Frame& frame, const Function& function, const Arguments& arguments) {
+  const Rule* rule = function.rule;
+  frame.path = frame.via = 0;
+  if (rule == nullptr) [[unlikely]] {
+    thread.busy = true;
+    frame.via = via(arguments.back);
+    thread.busy = false;
+    return;
+  }
+  frame.size = before(thread, function, rule->size, arguments);
+  frame.offset = before(thread, function, rule->offset, arguments);
+  frame.handle = rule->file.from == From::none ? 0 : before(thread, function, rule->file, arguments);
+  if (rule->path.from != From::none) [[unlikely]] frame.path = arguments[rule->path.a];
+}
+
+/// What only the result tells. Returns the record's flags.
+inline std::uint8_t read_after(Frame& frame, const Function& function, std::uint64_t result) {
+  const Rule* rule = function.rule;
+  if (rule == nullptr) [[unlikely]] return 0;
+  const std::uint64_t value = widened(result, rule->result);
+  bool failed = false;
+  switch (rule->fails) {
+    case Fails::never:
+      break;
+    case Fails::negative:
+      failed = static_cast<std::int64_t>(value) < 0;
+      break;
+    case Fails::nonzero:
+      failed = value != 0;
+      break;
+    case Fails::null:
+      failed = value == 0;
+      break;
+  }
+  if (rule->size.from == From::result) frame.size = failed ? 0 : value;
+  if (rule->size.from == From::result_product) frame.size = failed ? 0 : value * frame.size;
+  if (rule->size.from == From::out) frame.size = failed ? 0 : pointed(frame.size, rule->size.width);
+  if (rule->file.from == From::result) frame.handle = value;
+  if (rule->file.from == From::out) frame.handle = failed ? 0 : pointed(frame.handle, rule->file.width);
+  return failed ? flag_failed : 0;
+}
+
+}  // namespace sonde::io

@@ -1,0 +1,275 @@
+"""/raw of io/1 to /summary: where the time went, layer by layer. Pure.
+
+Everything comes from one walk over the calls of each thread, put into each other by their times (`sonde.io.nest`). A
+node is a path of calls: a function, called within another, called within …; the other tables are sums over calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sonde.io.events import ENTRY_ONLY, FAILED, THROWN, UNFINISHED
+from sonde.io.layers import KINDS
+from sonde.io.nest import Nested, nested
+from sonde.io.summary import BINS, CLASSES, NAMES, SUMMARY
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+CHUNK = 1 << 20  # calls that are looked at together
+READ, WRITE = KINDS.index("read"), KINDS.index("write")
+_DIRECTIONS = np.full(len(KINDS), -1, np.int8)
+_DIRECTIONS[[READ, WRITE]] = 0, 1
+
+
+def analyse(raw: xr.Dataset) -> xr.Dataset:
+    """What /summary holds: `sonde.io.summary`. Memory: some 200 MB beside the tables, however many calls there are."""
+    import xarray as xr
+
+    walk = _Walk(raw)
+    for thread in range(raw.sizes["thread"]):
+        for calls in _stretches(raw, thread):
+            walk.take(thread, calls)
+    tables = {**{name: raw[name].values for name in NAMES}, **walk.tables()}
+    return xr.Dataset(
+        {name: (SUMMARY[name].dims, values, SUMMARY[name].attrs()) for name, values in tables.items()}
+    )
+
+
+def _stretches(raw: xr.Dataset, thread: int) -> Iterator[dict[str, np.ndarray]]:
+    """A thread's calls, cut where none was under way: events are in the order in which they ended."""
+    at = int(raw["thread_first"][thread])
+    end = at + int(raw["thread_events"][thread])
+    while at < end:
+        length = CHUNK
+        while True:
+            stop = min(at + length, end)
+            depth = raw["depth"][at:stop].values
+            outer = np.flatnonzero(depth == 0)
+            if stop == end or outer.size:
+                break
+            length *= 2
+        if stop < end:
+            stop = at + int(outer[-1]) + 1
+        names = ("begin", "duration", "size", "file_index", "function_index", "flags")
+        yield {"depth": depth[: stop - at], **{name: raw[name][at:stop].values for name in names}}
+        at = stop
+
+
+class _Walk:
+    """Sums over all calls."""
+
+    def __init__(self, raw: xr.Dataset) -> None:
+        self.layer_of = raw["function_layer"].values.astype(np.int64)
+        self.kind_of = raw["function_kind"].values.astype(np.int64)
+        self.process_of = raw["thread_process"].values.astype(np.int64)
+        self.layers, self.functions = raw.sizes["layer"], raw.sizes["function"]
+        self.processes, self.files = raw.sizes["process"], raw.sizes["file"]
+        begins = [int(raw["begin"][:1].values[0])] if raw.sizes["event"] else [0]
+        self.begin, self.end = _span(raw, begins)
+        self.edges = np.linspace(self.begin, max(self.end, self.begin + 1), BINS + 1)
+        self.nodes: dict[tuple[int, int], int] = {}
+        self.node_sums = np.zeros((0, 5))
+        shape = (self.processes, self.functions)
+        self.calls, self.failed = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        self.bytes, self.unknown = np.zeros(shape), np.zeros(shape, np.int64)
+        self.time, self.self_time = np.zeros(shape), np.zeros(shape)
+        self.longest = np.zeros(shape)
+        self.durations = np.zeros((self.functions, CLASSES), np.int64)
+        self.entered = np.zeros((self.processes, self.layers, 2, 3))  # calls, bytes, time
+        self.layer_time = np.zeros((self.processes, self.layers))
+        self.requests = np.zeros((self.layers, 2, CLASSES, 2))  # calls, bytes
+        self.of_file = np.zeros((self.files, self.layers, 2, 3))
+        self.busy = np.zeros((self.processes, self.layers + 1, BINS))
+        self.traced = np.zeros(self.processes)
+
+    def take(self, thread: int, calls: dict[str, np.ndarray]) -> None:
+        """Adds calls of a thread, none of which is within a call that is not among them."""
+        process = int(self.process_of[thread])
+        known = calls["function_index"] >= 0
+        if not known.all():
+            calls = {name: values[known] for name, values in calls.items()}
+        if not len(calls["begin"]):
+            return
+        tree = nested(calls["begin"], calls["duration"], calls["depth"])
+        calls = {name: values[tree.order] for name, values in calls.items()}
+        function = calls["function_index"].astype(np.int64)
+        layer = self.layer_of[function]
+        duration, self_ns = calls["duration"].astype(np.float64), tree.self_ns.astype(np.float64)
+        size = np.maximum(calls["size"], 0).astype(np.float64)
+        self._by_function(process, function, calls, duration, self_ns, size)
+        self._by_node(tree, function, duration, self_ns, size)
+        outermost = _outermost(tree, layer)
+        self._by_layer(process, layer, self.kind_of[function], outermost, calls, duration, size)
+        above = np.where(tree.parent >= 0, layer[tree.parent], self.layers)
+        self._by_time(process, layer, above, calls["begin"], calls["duration"])
+        self.traced[process] += duration[tree.level == 0].sum()
+
+    def _by_function(
+        self,
+        process: int,
+        function: np.ndarray,
+        calls: dict[str, np.ndarray],
+        duration: np.ndarray,
+        self_ns: np.ndarray,
+        size: np.ndarray,
+    ) -> None:
+        def summed(values: np.ndarray | None = None) -> np.ndarray:
+            return np.bincount(function, values, minlength=self.functions)
+
+        self.calls[process] += summed().astype(np.int64)
+        self.failed[process] += summed((calls["flags"] & (FAILED | THROWN)) != 0).astype(np.int64)
+        self.unknown[process] += summed((calls["flags"] & (ENTRY_ONLY | UNFINISHED)) != 0).astype(np.int64)
+        self.bytes[process] += summed(size)
+        self.time[process] += summed(duration)
+        self.self_time[process] += summed(self_ns)
+        np.maximum.at(self.longest[process], function, duration)
+        np.add.at(self.durations, (function, size_class(calls["duration"])), 1)
+
+    def _by_node(
+        self, tree: Nested, function: np.ndarray, duration: np.ndarray, self_ns: np.ndarray, size: np.ndarray
+    ) -> None:
+        node = np.full(len(function), -1, np.int64)
+        for level in range(int(tree.level.max()) + 1):
+            mine = np.flatnonzero(tree.level == level)
+            parent = tree.parent[mine]
+            above = np.where(parent >= 0, node[parent], -1)
+            pairs, place = np.unique(np.stack([above, function[mine]]), axis=1, return_inverse=True)
+            ids = [
+                self.nodes.setdefault((int(up), int(what)), len(self.nodes))
+                for up, what in zip(pairs[0], pairs[1])
+            ]
+            node[mine] = np.array(ids, np.int64)[place.reshape(-1)]
+        if len(self.nodes) > len(self.node_sums):
+            more = np.zeros((len(self.nodes) - len(self.node_sums), 5))
+            self.node_sums = np.concatenate([self.node_sums, more])
+        for k, values in enumerate((None, size, duration, self_ns)):
+            self.node_sums[:, k] += np.bincount(node, values, minlength=len(self.nodes))
+
+    def _by_layer(
+        self,
+        process: int,
+        layer: np.ndarray,
+        kind: np.ndarray,
+        outermost: np.ndarray,
+        calls: dict[str, np.ndarray],
+        duration: np.ndarray,
+        size: np.ndarray,
+    ) -> None:
+        self.layer_time[process] += np.bincount(layer[outermost], duration[outermost], minlength=self.layers)
+        direction = _DIRECTIONS[kind]
+        moved = outermost & (direction >= 0)
+        place = (layer[moved], direction[moved])
+        for k, values in enumerate((1.0, size[moved], duration[moved])):
+            np.add.at(self.entered[process, :, :, k], place, values)
+        sized = moved & (calls["size"] >= 0)
+        place3 = (layer[sized], direction[sized], size_class(calls["size"][sized]))
+        np.add.at(self.requests[..., 0], place3, 1)
+        np.add.at(self.requests[..., 1], place3, size[sized])
+        named = moved & (calls["file_index"] >= 0)
+        place_file = (calls["file_index"][named], layer[named], direction[named])
+        for k, values in enumerate((1.0, size[named], duration[named])):
+            np.add.at(self.of_file[..., k], place_file, values)
+
+    def _by_time(
+        self, process: int, layer: np.ndarray, above: np.ndarray, begin: np.ndarray, duration: np.ndarray
+    ) -> None:
+        """Time in each layer itself, over time: a call adds to its layer, and takes from the one around it."""
+        self._cover(process, layer, begin, duration, 1.0)
+        self._cover(process, above, begin, duration, -1.0)
+
+    def _cover(
+        self, process: int, row: np.ndarray, begin: np.ndarray, duration: np.ndarray, sign: float
+    ) -> None:
+        width = self.edges[1] - self.edges[0]
+        first = np.clip(((begin - self.begin) / width).astype(np.int64), 0, BINS - 1)
+        last = np.clip(((begin + duration - self.begin) / width).astype(np.int64), 0, BINS - 1)
+        busy = self.busy[process].reshape(-1)
+        base = row * BINS
+        short = first == last
+        busy += sign * np.bincount(base[short] + first[short], duration[short], minlength=busy.size)
+        if short.all():
+            return
+        first, last, base = first[~short], last[~short], base[~short]
+        begin, end = begin[~short], begin[~short] + duration[~short]
+        head = self.edges[first + 1] - begin
+        tail = end - self.edges[last]
+        busy += sign * np.bincount(base + first, head, minlength=busy.size)
+        busy += sign * np.bincount(base + last, tail, minlength=busy.size)
+        whole = np.zeros((self.layers + 1, BINS + 1)).reshape(-1)
+        wide = row[~short] * (BINS + 1)
+        whole += np.bincount(wide + first + 1, minlength=whole.size)
+        whole -= np.bincount(wide + last, minlength=whole.size)
+        covered = np.cumsum(whole.reshape(-1, BINS + 1), axis=1)[:, :BINS]
+        busy += sign * width * covered.reshape(-1)
+
+    def tables(self) -> dict[str, np.ndarray]:
+        parents = np.array([up for up, _ in self.nodes], np.int64)
+        nodes = np.array([what for _, what in self.nodes], np.int64)
+        ns = 1e-9
+        return {
+            "calls": self.calls,
+            "failed": self.failed,
+            "unfinished": self.unknown,
+            "bytes": self.bytes.astype(np.int64),
+            "time": self.time * ns,
+            "self_time": self.self_time * ns,
+            "longest": self.longest * ns,
+            "durations": self.durations,
+            "layer_time": self.layer_time * ns,
+            "layer_self_time": np.stack(
+                [self.self_time[:, self.layer_of == layer].sum(axis=1) for layer in range(self.layers)],
+                axis=1,
+            )
+            * ns
+            if self.layers
+            else np.zeros((self.processes, 0)),
+            "requests": self.entered[..., 0].astype(np.int64),
+            "request_bytes": self.entered[..., 1].astype(np.int64),
+            "request_time": self.entered[..., 2] * ns,
+            "request_sizes": self.requests[..., 0].astype(np.int64),
+            "request_size_bytes": self.requests[..., 1].astype(np.int64),
+            "file_requests": self.of_file[..., 0].astype(np.int64),
+            "file_bytes": self.of_file[..., 1].astype(np.int64),
+            "file_time": self.of_file[..., 2] * ns,
+            "node_parent": parents,
+            "node_function": nodes,
+            "node_calls": self.node_sums[:, 0].astype(np.int64),
+            "node_bytes": self.node_sums[:, 1].astype(np.int64),
+            "node_time": self.node_sums[:, 2] * ns,
+            "node_self_time": self.node_sums[:, 3] * ns,
+            "busy": np.maximum(self.busy[:, : self.layers], 0) * ns,
+            "bin_begin": (self.edges[:-1]) * ns,
+            "traced_time": self.traced * ns,
+        }
+
+
+def _span(raw: xr.Dataset, begins: list[int]) -> tuple[int, int]:
+    """First begin and last end, ns."""
+    first, last = begins[0], begins[0]
+    for at in range(0, raw.sizes["event"], CHUNK):
+        begin = raw["begin"][at : at + CHUNK].values
+        end = begin + raw["duration"][at : at + CHUNK].values
+        first, last = min(first, int(begin.min())), max(last, int(end.max()))
+    return first, last
+
+
+def _outermost(tree: Nested, layer: np.ndarray) -> np.ndarray:
+    """Calls that have none of their own layer around them, at whatever distance: what enters the layer from above."""
+    inside = np.zeros(len(layer), np.int64)  # bits of the layers around a call
+    outermost = np.ones(len(layer), bool)
+    for level in range(1, int(tree.level.max()) + 1):
+        mine = np.flatnonzero((tree.level == level) & (tree.parent >= 0))
+        parent = tree.parent[mine]
+        inside[mine] = inside[parent] | (np.int64(1) << layer[parent])
+        outermost[mine] = (inside[mine] >> layer[mine]) & 1 == 0
+    return outermost
+
+
+def size_class(values: np.ndarray) -> np.ndarray:
+    """0 for 0, else one more than the whole part of log2: class k holds 2^(k-1) up to 2^k - 1."""
+    _, exponent = np.frexp(np.maximum(values, 0).astype(np.float64))
+    return np.minimum(exponent, CLASSES - 1)

@@ -1,0 +1,98 @@
+"""Ticks of many processes on many hosts to one time: ns since the first process began."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from statistics import median_low
+
+import numpy as np
+
+from sonde.core.errors import Warning
+
+# Between two readings of both clocks that are to tell how long a tick is: each is right to some 50 ns.
+LEAST_NS = 1_000_000
+
+
+@dataclass
+class _Host:
+    ticks: list[int] = field(default_factory=list)
+    ns: list[int] = field(default_factory=list)
+    began_ns: list[int] = field(
+        default_factory=list
+    )  # of processes, and how much more the clock of the day said then
+    day_ns: list[int] = field(default_factory=list)
+    ns_per_tick: float = float("nan")
+    zero_ticks: int = 0
+    zero_ns: int = 0  # of zero_ticks, since the first process began
+
+
+class Clocks:
+    """Filled by `add`; after `settle` it converts.
+
+    Hosts are put together by their clocks of the day, which a time service keeps together to some 0.1 ms in a cluster.
+    """
+
+    def __init__(self) -> None:
+        self.warnings: list[Warning] = []
+        self.zero_utc_ns = 0
+        self._hosts: dict[str, _Host] = {}
+        self._first = ""
+
+    def add(self, host: str, ticks: int, ns: int, utc_ns: int | None = None) -> None:
+        """One moment on a host by ticks and monotonic clock, and by its clock of the day where that was read."""
+        one = self._hosts.setdefault(host, _Host())
+        one.ticks.append(ticks)
+        one.ns.append(ns)
+        if utc_ns is not None:
+            one.began_ns.append(ns)
+            one.day_ns.append(utc_ns - ns)
+
+    def settle(self, hosts: Iterable[str]) -> None:
+        """hosts: of the processes, the first being the one that the others' clocks are told against."""
+        names = list(dict.fromkeys(hosts))
+        self._first = names[0] if names else ""
+        for name in names:
+            self._rate(name)
+        known = [self._hosts[name].ns_per_tick for name in names]
+        usual = float(np.nanmedian(known)) if np.isfinite(known).any() else 1.0
+        starts = []
+        for name in names:
+            one = self._hosts[name]
+            if not np.isfinite(one.ns_per_tick):
+                one.ns_per_tick = usual
+                self.warnings.append(
+                    Warning(
+                        "io.tick_unknown",
+                        f"{name} was traced for less than {LEAST_NS / 1e6:g} ms, too short to tell how long its "
+                        f"clock's ticks are; those of other hosts are taken, {usual:.6g} ns",
+                        "durations on it may be off by as much as processors differ",
+                    )
+                )
+            day = median_low(one.day_ns)
+            starts.append(min(one.began_ns) + day)
+            one.zero_ticks, one.zero_ns = one.ticks[0], one.ns[0] + day
+        self.zero_utc_ns = min(starts, default=0)
+        for name in names:
+            self._hosts[name].zero_ns -= self.zero_utc_ns
+
+    def _rate(self, name: str) -> None:
+        one = self._hosts[name]
+        low, high = int(np.argmin(one.ns)), int(np.argmax(one.ns))
+        elapsed_ns, elapsed = one.ns[high] - one.ns[low], one.ticks[high] - one.ticks[low]
+        if elapsed_ns >= LEAST_NS and elapsed > 0:
+            one.ns_per_tick = elapsed_ns / elapsed
+
+    def ns(self, host: str, ticks: np.ndarray | int) -> np.ndarray:
+        """Time since the first process began, ns, as floats; of an int an array without dims."""
+        one = self._hosts[host]
+        since = np.asarray(ticks, np.uint64).astype(np.int64) - np.int64(one.zero_ticks)
+        return np.asarray(since * one.ns_per_tick + one.zero_ns)
+
+    def offset_s(self, host: str) -> float:
+        """What its clock of the day was found to show more than the first host's, s; 0 where nothing else tells."""
+        return 0.0
+
+    def error_s(self, host: str) -> float:
+        """Error of `offset_s`, s: 0 on the first host, NaN where nothing but clocks of the day tells."""
+        return 0.0 if host == self._first else float("nan")

@@ -1,0 +1,107 @@
+"""What the tracer's block files say: calls, names of files, threads. Laid out in native/io/record.hpp."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+RECORD = np.dtype(
+    [
+        ("begin", "<u8"), ("end", "<u8"), ("size", "<u8"), ("offset", "<u8"), ("file", "<u4"), ("function", "<u2"),
+        ("depth", "|u1"), ("flags", "|u1"),
+    ]
+)  # fmt: skip
+UNKNOWN = np.uint64(2**64 - 1)
+NOTE, CLOCK = 0xFFFF, 0xFFFE  # numbers of functions that are none
+CALL_NUMBERS = CLOCK  # those below are calls
+
+FAILED, THROWN, ENTRY_ONLY, UNFINISHED = 1, 2, 4, 16  # flags of a record
+FLAGS = {
+    FAILED: "failed",
+    THROWN: "left by an exception or cancellation",
+    ENTRY_ONLY: "only its beginning is known",
+    UNFINISHED: "under way when its process ended",
+}
+
+PIECE = 1 << 16  # records that are looked at together
+
+
+@dataclass(frozen=True)
+class Note:
+    """A file that was opened. call : position of the call among a piece's; handle : folded, as records have it."""
+
+    call: int
+    handle: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Clock:
+    """One moment by both clocks. thread : its number where it goes on from the call at `call`, 0 where none begins."""
+
+    call: int
+    thread: int
+    ticks: int
+    ns: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A stretch of a block file. calls : RECORD, in the order in which they ended."""
+
+    calls: np.ndarray
+    notes: list[Note]
+    clocks: list[Clock]
+
+
+def pieces(blocks: Iterable[np.ndarray]) -> Iterator[Piece]:
+    """The records of a block file, told apart. blocks: as BlockFile gives them; no note goes over a block's end.
+
+    A note and its call are always in one piece.
+    """
+    held: list[np.ndarray] = []
+    count = 0
+    for block in blocks:
+        held.append(block)
+        count += len(block)
+        if count >= PIECE:
+            piece, rest = _piece(np.concatenate(held))
+            held, count = ([rest] if len(rest) else []), len(rest)
+            yield piece
+    if held:
+        records = np.concatenate(held)
+        piece, rest = _piece(records)
+        if len(rest):  # names of files whose calls are lost
+            piece, _ = _piece(records, cut=False)
+        yield piece
+
+
+def _piece(records: np.ndarray, cut: bool = True) -> tuple[Piece, np.ndarray]:
+    """cut: notes behind the last call are left for the next piece, which has their call."""
+    numbers = records["function"]
+    special = np.flatnonzero(numbers >= CALL_NUMBERS)
+    is_call = numbers < CALL_NUMBERS
+    notes: list[Note] = []
+    clocks: list[Clock] = []
+    text_ends, calls, counted, rest = 0, 0, 0, len(records)
+    for at in special.tolist():
+        if at < text_ends:
+            continue  # a part of a name that looks like a number
+        calls += int(np.count_nonzero(is_call[counted:at]))
+        counted = at + 1
+        is_call[at] = False
+        record = records[at]
+        if numbers[at] == CLOCK:
+            clocks.append(Clock(calls, int(record["size"]), int(record["begin"]), int(record["end"])))
+            continue
+        length = min(int(record["size"]), (len(records) - at - 1) * RECORD.itemsize)
+        text_ends = counted = at + 1 + -(-length // RECORD.itemsize)
+        is_call[at + 1 : text_ends] = False
+        if cut and text_ends == len(records):
+            rest = at
+            break
+        name = records[at + 1 : text_ends].tobytes()[:length].decode("utf-8", "replace")
+        notes.append(Note(calls, int(record["file"]), name))
+    return Piece(records[:rest][is_call[:rest]], notes, clocks), records[rest:]

@@ -1,0 +1,246 @@
+"""Layer maps: which functions of which libraries belong to a layer, and where among their arguments stand the bytes,
+the offset and the file. Maps are TOML; docs/reference/layer-maps.md tells the whole of it.
+
+    layer = "mpiio"
+    title = "MPI-IO"
+    libraries = ["libmpi.so*"]
+    fails = "nonzero"                  # of all functions here that say nothing else
+
+    [[functions]]
+    names = ["MPI_File_write_at", "MPI_File_write_at_all"]
+    kind = "write"
+    size = "arg(3):i32 * mpi(4)"
+    offset = "arg(1)"
+    file = "arg(0)"
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sonde.core.errors import UsageError, nearest
+
+KINDS = ("other", "open", "close", "read", "write", "sync", "meta", "seek", "communicate", "wait")
+FAILS = ("never", "negative", "nonzero", "null")
+WIDTHS = ("i32", "u32", "i64")
+MAP_KEYS = ("layer", "title", "after", "libraries", "fails", "result", "functions", "note")
+FUNCTION_KEYS = ("names", "kind", "size", "offset", "file", "path", "fails", "result", "libraries")
+MOST_ARGUMENTS = 16
+
+# What a value may be -> how the tracer knows it (native/io/table.hpp). "N" stands for the position of an argument.
+_FORMS = {
+    r"arg\((\d+)\)(?::(\w+))?": "arg",
+    r"ref\((\d+)\)(?::(\w+))?": "ref",
+    r"out\((\d+)\)(?::(\w+))?": "out",
+    r"arg\((\d+)\) \* arg\((\d+)\)": "product",
+    r"arg\((\d+)\)(?::(\w+))? \* mpi\((\d+)\)": "mpi",
+    r"ref\((\d+)\)(?::(\w+))? \* mpi_ref\((\d+)\)": "mpi_ref",
+    r"iov\((\d+), ?(\d+)\)": "iov",
+    r"result(?::(\w+))?": "result",
+    r"result \* arg\((\d+)\)": "result_product",
+    r"text\((\d+)\)": "text",
+    r"hdf5\((\d+)\)": "hdf5",
+    r"hdf5_attribute\((\d+)\)": "hdf5_attribute",
+}
+EXAMPLES = (
+    "arg(2), arg(2):i32, ref(1), out(4), arg(1) * arg(2), arg(3):i32 * mpi(4), ref(2):i32 * mpi_ref(3), "
+    "iov(1, 2), result, result * arg(1), text(0), hdf5(0), hdf5_attribute(0)"
+)
+
+
+@dataclass(frozen=True)
+class Value:
+    """Where a number or a name is found: `how` as in native/io/table.hpp, arguments a and b, width of what is read."""
+
+    how: str = "none"
+    a: int = 0
+    b: int = 0
+    width: str = "i64"
+
+
+NOTHING = Value()
+
+
+@dataclass(frozen=True)
+class Function:
+    """Functions that are read alike. names : globs of symbols; libraries : globs of file names."""
+
+    names: tuple[str, ...]
+    libraries: tuple[str, ...]
+    kind: str = "other"
+    fails: str = "never"
+    result: str = "i64"
+    size: Value = NOTHING
+    offset: Value = NOTHING
+    file: Value = NOTHING
+    path: Value = NOTHING
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer's map. after : layers that call this one, nearest last; they decide how layers are ordered. note : what
+    a reader of the map should know."""
+
+    name: str
+    title: str
+    functions: tuple[Function, ...]
+    after: tuple[str, ...] = ()
+    source: str = ""
+    note: str = ""
+    shipped: bool = False
+
+
+def parse(text: str, source: str) -> Layer:
+    """A layer map.
+
+    Parameters
+    ----------
+    text : TOML; source : the file's name, for errors
+
+    Raises
+    ------
+    UsageError  io.bad_map: no TOML, an unknown key or value, a function without names or libraries; says which and
+    what is allowed.
+    """
+    import tomllib
+
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _bad(source, f"no TOML: {error}", "see docs/reference/layer-maps.md") from None
+    _known(table, MAP_KEYS, source, "")
+    name = table.get("layer")
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_]{0,30}", name):
+        raise _bad(
+            source, f"layer is {name!r}, not a name", 'as layer = "lustre": small letters, digits and _'
+        )
+    common = _words(table.get("libraries", []), source, "libraries")
+    entries = table.get("functions", [])
+    if not isinstance(entries, list) or not entries:
+        raise _bad(source, "it names no functions", "add [[functions]] with names = [...]")
+    functions = tuple(
+        _function(entry, f"functions {number}", source, common, table)
+        for number, entry in enumerate(entries, 1)
+    )
+    after = _words(table.get("after", []), source, "after")
+    return Layer(name, str(table.get("title", name)), functions, after, source, str(table.get("note", "")))
+
+
+def _function(
+    entry: Any, where: str, source: str, common: tuple[str, ...], table: Mapping[str, Any]
+) -> Function:
+    if not isinstance(entry, dict):
+        raise _bad(source, f"{where} is no table", "write [[functions]]")
+    names = _words(entry.get("names", []), source, f"{where}: names")
+    if names:
+        where = f"{where} ({names[0]})"
+    _known(entry, FUNCTION_KEYS, source, where)
+    if not names:
+        raise _bad(source, f"{where} has no names", 'as names = ["llapi_*"]')
+    libraries = _words(entry.get("libraries", []), source, f"{where}: libraries") or common
+    if not libraries:
+        raise _bad(
+            source, f"{where} is of no library", 'as libraries = ["liblustreapi.so*"], above all or here'
+        )
+    chosen = {
+        key: _one_of(str(entry.get(key, table.get(key, default))), allowed, source, f"{where}: {key}")
+        for key, default, allowed in (
+            ("kind", "other", KINDS),
+            ("fails", "never", FAILS),
+            ("result", "i64", WIDTHS),
+        )
+    }
+    values = {
+        key: value(str(entry[key]), source, f"{where}: {key}")
+        for key in ("size", "offset", "file", "path")
+        if key in entry
+    }
+    for key, allowed in (
+        ("offset", ("arg", "ref")),
+        ("file", ("arg", "ref", "out", "result")),
+        ("path", ("text",)),
+    ):
+        if key in values and values[key].how not in allowed:
+            raise _bad(
+                source, f"{where}: {key} cannot be {entry[key]!r}", f"it is one of {', '.join(allowed)}"
+            )
+    if "size" in values and values["size"].how == "text":
+        raise _bad(source, f"{where}: size cannot be {entry['size']!r}", f"it is one of {EXAMPLES}")
+    return Function(names, libraries, **chosen, **values)  # type: ignore[arg-type]
+
+
+def value(text: str, source: str = "", where: str = "") -> Value:
+    """What "arg(3):i32 * mpi(4)" means. UsageError io.bad_map for what means nothing."""
+    for form, how in _FORMS.items():
+        if (match := re.fullmatch(form, text.strip())) is None:
+            continue
+        numbers = [int(group) for group in match.groups() if group and group.isdigit()]
+        widths = [group for group in match.groups() if group and not group.isdigit()]
+        if any(number >= MOST_ARGUMENTS for number in numbers):
+            raise _bad(source, f"{where}: {text!r} names an argument that no function has", "the first is 0")
+        width = widths[0] if widths else "i64"
+        _one_of(width, WIDTHS, source, where)
+        a, b = (*numbers, 0, 0)[:2]
+        return Value(how, a, b, width)
+    raise _bad(source, f"{where}: {text!r} means nothing", f"as {EXAMPLES}")
+
+
+def _known(table: Mapping[str, Any], keys: tuple[str, ...], source: str, where: str) -> None:
+    for key in table:
+        if key not in keys:
+            place = f"{where}: " if where else ""
+            raise _bad(
+                source, f"{place}unknown key '{key}'{nearest(key, keys)}", f"known are {', '.join(keys)}"
+            )
+
+
+def _one_of(word: str, allowed: tuple[str, ...], source: str, where: str) -> str:
+    if word not in allowed:
+        raise _bad(
+            source, f"{where} is '{word}'{nearest(word, allowed)}", f"it is one of {', '.join(allowed)}"
+        )
+    return word
+
+
+def _words(given: Any, source: str, where: str) -> tuple[str, ...]:
+    if isinstance(given, str):
+        given = [given]
+    if not isinstance(given, list) or not all(isinstance(word, str) and word for word in given):
+        raise _bad(source, f"{where} is no list of names", 'as ["libmpi.so*"]')
+    return tuple(given)
+
+
+def _bad(source: str, what: str, hint: str) -> UsageError:
+    return UsageError("io.bad_map", f"{source}: {what}", hint)
+
+
+def ordered(layers: Iterable[Layer]) -> list[Layer]:
+    """Layers from the application down: whoever is named in `after` comes first; else as they were given.
+
+    Raises
+    ------
+    UsageError  io.bad_map: two have one name, or they call each other in a circle.
+    """
+    left = list(layers)
+    names = [layer.name for layer in left]
+    for layer in left:
+        if names.count(layer.name) > 1:
+            raise _bad(
+                layer.source, f"a second map of the layer '{layer.name}'", "give one of them another name"
+            )
+    done: list[Layer] = []
+    while left:
+        waiting = {layer.name for layer in left}
+        ready = next((layer for layer in left if not waiting & set(layer.after)), None)
+        if ready is None:
+            raise _bad(
+                left[0].source,
+                f"the layers {', '.join(sorted(waiting))} are after each other",
+                "mend `after`",
+            )
+        left.remove(ready)
+        done.append(ready)
+    return done

@@ -1,0 +1,252 @@
+"""What a traced program left is made whole: its block files get their checksums, and what still lay in mapped memory.
+
+The tracer computes no checksums, appends only full blocks, and runs no code when its program is killed
+(native/io/record.hpp says why). Closing reads that, writes each thread's last block, and takes calls that were under
+way. It may be cut short and begun again at any moment.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sonde.core.blocks import BLOCK_MAGIC
+from sonde.core.errors import EnvironmentFailure, Warning
+from sonde.core.seal import cannot_write
+from sonde.io.events import CALL_NUMBERS, CLOCK, RECORD, UNFINISHED, UNKNOWN
+
+TAIL_BYTES = 49152
+BLOCK_BYTES = 16384
+BLOCK_RECORDS = 409
+_MOST_FRAMES = 128
+_FRAME_RECORDED = 128
+_BLOCK_HEAD = struct.Struct("<4sIIIQ")
+# ThreadFile of native/io/record.hpp up to its frames.
+_TAIL = struct.Struct("<8sIIIIIIQQQIIQQQ")
+_FRAME = np.dtype(
+    [
+        ("rbx", "<u8"), ("back", "<u8"), ("sp", "<u8"), ("begin", "<u8"), ("size", "<u8"), ("offset", "<u8"),
+        ("handle", "<u8"), ("via", "<u8"), ("path", "<u8"), ("function", "<u2"), ("depth", "u1"), ("flags", "u1"),
+        ("reserved", "<u4"),
+    ]
+)  # fmt: skip
+_FRAMES_AT, _BLOCKS_AT = 4096, TAIL_BYTES - 2 * BLOCK_BYTES
+_SHARED = struct.Struct("<8sQQQ")
+
+
+def close(folder: Path, ended: bool = True) -> tuple[dict[str, Any], list[Warning]]:
+    """Makes the block files in a run's folder whole. Returns what the run's plan gains, and what is to be said.
+
+    The plan gains `tables`, lists of (number, rule, symbol, library), and `table_of`, which of them a process has, by
+    the name its files begin with.
+
+    ended : the command that was traced is over; what it left running is told of, and its trace taken as far as it is
+
+    Raises
+    ------
+    EnvironmentFailure  io.still_running: a traced process still writes, and the command may not be over;
+    core.disk_full, core.cannot_write.
+    """
+    warnings: list[Warning] = []
+    if living := _living(folder):
+        named = ", ".join(living[:5]) + (", …" if len(living) > 5 else "")
+        what = f"{'processes' if len(living) > 1 else 'process'} {named}"
+        if not ended:
+            raise EnvironmentFailure(
+                "io.still_running",
+                f"{folder} is still written by {what}",
+                "wait for the program to end, or end it; then recover again",
+            )
+        warnings.append(
+            Warning(
+                "io.still_running",
+                f"{what} still ran when the command was over; what they did later is not in the trace",
+                "trace a command that waits for what it starts",
+            )
+        )
+    for tail in sorted(folder.glob("*.tail")):
+        try:
+            _finish(tail)
+        except OSError as error:
+            hint = f"recover it elsewhere: copy {folder} to where there is room"
+            raise cannot_write(tail.with_suffix(".blk"), error, hint) from None
+    tables: list[list[tuple[int, int, str, str]]] = []
+    table_of: dict[str, int] = {}
+    for path in sorted(folder.glob("*.functions")):
+        table = _functions(path)
+        if table not in tables:
+            tables.append(table)
+        table_of[path.name.removesuffix(".functions")] = tables.index(table)
+    warnings += _refused(folder)
+    for path in sorted(folder.glob("*.shared")):
+        warnings += _account(path)
+    return {"tables": tables, "table_of": table_of}, warnings
+
+
+def _finish(tail: Path) -> None:
+    """One thread's block file: cut behind its last whole block, checksums set, what was mapped appended."""
+    path = tail.with_suffix(".blk")
+    kept = tail.read_bytes()
+    if len(kept) < TAIL_BYTES or not kept.startswith(b"SONDETHR") or not path.exists():
+        return  # its thread was about to begin: it has recorded nothing
+    (_, _, _, _, depth, current, sequence, dropped, last_ticks, last_ns, used0, used1, _, _, appended) = (
+        _TAIL.unpack_from(kept)
+    )
+    current &= 1
+    used = (used0, used1)
+    records = [
+        np.frombuffer(
+            kept, RECORD, min(used[k], BLOCK_RECORDS), _BLOCKS_AT + k * BLOCK_BYTES + _BLOCK_HEAD.size
+        )
+        for k in (current ^ 1, current)  # the one that is being filled is the later
+    ]
+    records[-1] = _written(records[-1], last_ticks)
+    frames = np.frombuffer(kept, _FRAME, min(depth, _MOST_FRAMES), _FRAMES_AT)
+    frames = frames[
+        (frames["sp"] != UNKNOWN) & ((frames["flags"] & _FRAME_RECORDED) == 0)
+    ]  # filled in, and not told yet
+    under_way = np.zeros(len(frames), RECORD)
+    for name in ("begin", "size", "offset", "function", "depth"):
+        under_way[name] = frames[name]
+    under_way["file"] = _folded(frames["handle"])
+    under_way["flags"] = UNFINISHED
+    clock = np.zeros(1, RECORD)
+    clock["begin"], clock["end"], clock["size"], clock["function"] = last_ticks, last_ns, 0, CLOCK
+    # Inner calls are recorded before those around them, as they end first.
+    last = np.concatenate([*records, under_way[::-1], clock])
+    with path.open("r+b", buffering=0) as file:
+        file.truncate(appended)
+        _set_checksums(file.fileno(), appended)
+        crc = zlib.crc32(
+            last.tobytes(), zlib.crc32(_BLOCK_HEAD.pack(BLOCK_MAGIC, 0, sequence, len(last), dropped)[8:])
+        )
+        block = _BLOCK_HEAD.pack(BLOCK_MAGIC, crc, sequence, len(last), dropped) + last.tobytes()
+        try:
+            _append(file.fileno(), appended, block)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            tail.unlink()  # there is no other room: a kill in this moment would cost what it holds
+            try:
+                _append(file.fileno(), appended, block)
+            except OSError:
+                tail.write_bytes(kept)
+                raise
+    tail.unlink(missing_ok=True)
+
+
+def _append(descriptor: int, at: int, block: bytes) -> None:
+    try:
+        done = 0
+        while done < len(block):
+            done += os.pwrite(descriptor, block[done:], at + done)
+        os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, at)
+        raise
+
+
+def _living(folder: Path) -> list[str]:
+    """Traced processes of this host that are still there: "4711 (python3)"."""
+    host, found = socket.gethostname().replace("/", "_"), []
+    begun = {path.stem.rsplit("-", 2)[0].rpartition("-")[::2] for path in folder.glob("*.tail")}
+    for name, rest in sorted(begun):
+        if name != host or not rest.isdigit():
+            continue
+        try:
+            maps = Path(f"/proc/{rest}/maps").read_text("utf-8", "replace")
+            command = Path(f"/proc/{rest}/comm").read_text("utf-8", "replace").strip()
+        except OSError:
+            continue
+        if str(folder.resolve()) in maps:  # it maps its tails: it is no other process of the same number
+            found.append(f"{rest} ({command})")
+    return found
+
+
+def _written(records: np.ndarray, since: int) -> np.ndarray:
+    """Without the place that was taken by a record which a kill came before: it holds what was there two blocks ago."""
+    end = len(records)
+    while end and records["function"][end - 1] < CALL_NUMBERS and records["end"][end - 1] < since:
+        end -= 1
+    return records[:end]
+
+
+def _folded(handle: np.ndarray) -> np.ndarray:
+    """As `folded` of native/io/trace/values.hpp."""
+    low, high = handle.astype("<u4"), (handle >> np.uint64(32)).astype("<u4")
+    return low ^ (high * np.uint32(0x9E3779B1))
+
+
+def _set_checksums(descriptor: int, end: int) -> None:
+    head = os.pread(descriptor, 24, 0)
+    at = 24 + struct.unpack_from("<I", head, 12)[0]
+    while at < end:
+        block = os.pread(descriptor, BLOCK_BYTES, at)
+        if len(block) < _BLOCK_HEAD.size:
+            return
+        _, _, _, count, _ = _BLOCK_HEAD.unpack_from(block)
+        length = _BLOCK_HEAD.size + count * RECORD.itemsize
+        if not block.startswith(BLOCK_MAGIC) or length > len(block):
+            return  # whoever reads the file finds that, and says where
+        crc = zlib.crc32(block[_BLOCK_HEAD.size : length], zlib.crc32(block[8 : _BLOCK_HEAD.size]))
+        os.pwrite(descriptor, struct.pack("<I", crc), at + 4)
+        at += length
+
+
+def _functions(path: Path) -> list[tuple[int, int, str, str]]:
+    table = []
+    for line in path.read_text("utf-8", "replace").splitlines():
+        match line.split("\t"):
+            case [number, rule, symbol, library] if number.isdigit() and rule.isdigit():
+                table.append((int(number), int(rule), symbol, library))
+    return table
+
+
+def _refused(folder: Path) -> list[Warning]:
+    """Programs that the tracer let run untraced, and why, said once a reason."""
+    reasons: dict[str, list[str]] = {}
+    for path in sorted(folder.glob("*.refused")):
+        for line in path.read_text("utf-8", "replace").splitlines():
+            reasons.setdefault(line, []).append(path.name.removesuffix(".refused"))
+    return [
+        Warning(
+            "io.not_traced",
+            f"{len(names)} {'processes were' if len(names) > 1 else 'process was'} not traced: {reason} "
+            f"({', '.join(names[:3])}{', …' if len(names) > 3 else ''})",
+            "'sonde io layers check' tells what can be traced here",
+        )
+        for reason, names in reasons.items()
+    ]
+
+
+def _account(path: Path) -> list[Warning]:
+    """What a node's processes could not keep."""
+    kept = path.read_bytes()[: _SHARED.size]
+    if len(kept) < _SHARED.size or not kept.startswith(b"SONDESHR"):
+        return []
+    _, _, refused, dropped = _SHARED.unpack(kept)
+    host, found = path.name.removesuffix(".shared"), []
+    if dropped:
+        found.append(
+            Warning(
+                "io.trace_full",
+                f"{dropped} calls on {host} found the trace at its limit and are not in it",
+                "raise --max-trace, or trace fewer layers with --layers",
+            )
+        )
+    if refused:
+        found.append(
+            Warning(
+                "io.threads_not_traced",
+                f"{refused} times a thread on {host} could not be given a file to write to, and was not traced",
+                "free space where the run's folder is, or raise --max-trace",
+            )
+        )
+    return found

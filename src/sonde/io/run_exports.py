@@ -1,0 +1,161 @@
+"""What the libraries of this machine export, and which of it layer maps name."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from sonde.core.errors import EnvironmentFailure, UsageError, nearest
+from sonde.io.layers import Layer
+from sonde.io.run_elf import X86_64, Program
+
+# Where plug-ins lie, below a library's own folder: they are loaded by path, and no cache knows them.
+PLUGINS = ("openmpi*/lib/openmpi*", "openmpi*", "*.libs", "ompi*/lib/openmpi*", "pmix*/lib")
+_MAGIC = b"\x7fELF"
+
+
+@dataclass(frozen=True)
+class Found:
+    """Functions of a layer's map that a library exports. missing : names without wildcards that it does not export."""
+
+    layer: Layer
+    library: Path
+    names: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+def functions(path: Path) -> dict[str, int]:
+    """Names and addresses of the functions that a library exports; those of each version of a name, the name once.
+
+    Raises
+    ------
+    UsageError  io.not_a_library: it cannot be read, or is no ELF file.
+    """
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.sections import SymbolTableSection
+
+    try:
+        with path.open("rb") as file:
+            if file.read(4) != _MAGIC:
+                raise ELFError("it is no ELF file")
+            file.seek(0)
+            table = ELFFile(file).get_section_by_name(".dynsym")
+            if not isinstance(table, SymbolTableSection):
+                return {}
+            return {
+                symbol.name: symbol["st_value"]
+                for symbol in table.iter_symbols()
+                if symbol["st_shndx"] != "SHN_UNDEF"
+                and symbol["st_info"]["type"] in ("STT_FUNC", "STT_LOOS")  # LOOS: an indirect function
+                and symbol.name
+            }
+    except OSError as error:
+        what = f"cannot read {path}: {error.strerror}"
+    except (ELFError, ValueError, KeyError) as error:
+        what = f"{path} is no library: {error}"
+    raise UsageError("io.not_a_library", what, "give a shared library, or a program that is linked with some")
+
+
+def found_in(layers: Sequence[Layer], paths: Iterable[Path]) -> list[Found]:
+    """For each library, what each layer's map names of it; libraries that no map is for are left out."""
+    found = []
+    for path in paths:
+        wanted = [(layer, _wanted(layer, path.name)) for layer in layers]
+        if not any(names for _, names in wanted):
+            continue
+        exported = functions(path)
+        for layer, globs in wanted:
+            names = sorted({name for name in exported for glob in globs if fnmatchcase(name, glob)})
+            missing = sorted(glob for glob in globs if not _is_glob(glob) and glob not in exported)
+            if globs:
+                found.append(Found(layer, path, tuple(names), tuple(missing)))
+    return found
+
+
+def nowhere(found: Iterable[Found]) -> dict[str, str]:
+    """Names that none of a layer's libraries exports, and the nearest that one does: {"pwirte": " (nearest: pwrite)"}.
+
+    Only of layers of which something is exported.
+    """
+    by_layer: dict[str, list[Found]] = {}
+    for one in found:
+        by_layer.setdefault(one.layer.name, []).append(one)
+    lost = {}
+    for group in by_layer.values():
+        exported = {name for one in group for name in one.names}
+        if exported:
+            every = {name for one in group for name in functions(one.library)}
+            for name in sorted({name for one in group for name in one.missing} - exported):
+                lost[name] = nearest(name, tuple(every))
+    return lost
+
+
+def _wanted(layer: Layer, library: str) -> list[str]:
+    return [
+        name
+        for function in layer.functions
+        if any(fnmatchcase(library, glob) for glob in function.libraries)
+        for name in function.names
+    ]
+
+
+def _is_glob(name: str) -> bool:
+    return bool(set("*?[") & set(name))
+
+
+def of_program(path: Path) -> list[Path]:
+    """The libraries that the loader brings to a program or library, and itself; not plug-ins that it loads later.
+
+    Raises
+    ------
+    EnvironmentFailure  io.cannot_list: the loader does not list them.
+    """
+    env = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    try:
+        ran = subprocess.run(
+            ["ldd", str(path)], capture_output=True, text=True, check=False, timeout=20, env=env
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EnvironmentFailure(
+            "io.cannot_list", f"cannot run ldd: {error}", "name the libraries themselves"
+        ) from None
+    listed = [Path(match) for match in re.findall(r"(?:=> |^\s*)(/\S+)", ran.stdout, re.MULTILINE)]
+    return [path, *dict.fromkeys(one for one in listed if one.exists())]
+
+
+def of_machine(layers: Sequence[Layer]) -> list[Path]:
+    """Libraries here whose names some map asks for: of the loader's cache, their plug-ins, those of this Python."""
+    globs = {glob for layer in layers for function in layer.functions for glob in function.libraries}
+    seen: dict[Path, None] = {}
+    for path in _candidates():
+        if any(fnmatchcase(path.name, glob) for glob in globs) and Program.read(path).machine == X86_64:
+            seen.setdefault(path.resolve())
+    return sorted(seen)
+
+
+def _candidates() -> Iterator[Path]:
+    folders: dict[Path, None] = {}
+    for tool in ("ldconfig", "/sbin/ldconfig"):
+        try:
+            ran = subprocess.run([tool, "-p"], capture_output=True, text=True, check=False, timeout=20)
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        for match in re.findall(r"=> (/\S+)", ran.stdout):
+            folders.setdefault(Path(match).parent)
+            yield Path(match)
+        break
+    folders.update(
+        dict.fromkeys(Path(entry) for entry in os.environ.get("LD_LIBRARY_PATH", "").split(":") if entry)
+    )
+    folders.update(dict.fromkeys(Path(entry) for entry in sys.path if entry.endswith("site-packages")))
+    folders.setdefault(Path(sys.prefix) / "lib")
+    for folder in folders:
+        for glob in ("", *PLUGINS):
+            yield from (folder.glob(f"{glob}/*.so*") if glob else folder.glob("*.so*"))

@@ -1,0 +1,459 @@
+"""io/1: what a trace of `sonde io` holds, and how the tracer's files become /raw.
+
+ARCHITECTURE.md, "io/1", is the definition; the table RAW here says the same as data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sonde.core import described
+from sonde.core.described import Described
+from sonde.core.errors import DataError, Finding, Warning
+from sonde.core.seal import Layout
+from sonde.io.clock import Clocks
+from sonde.io.events import ENTRY_ONLY, FLAGS, RECORD, UNFINISHED, UNKNOWN, Piece, pieces
+from sonde.io.layers import KINDS
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from sonde.core.blocks import BlockFile
+
+NAME = "io/1"
+CHUNK = 1 << 16  # events
+
+EVENT: dict[str, Described] = {
+    "begin": Described(("event",), "<i8", "ns", "begin of a call since the first process began"),
+    "duration": Described(("event",), "<i8", "ns", "time from the begin of a call to its end"),
+    "size": Described(("event",), "<i8", "B", "bytes asked for, or moved where the result tells; -1 unknown"),
+    "offset": Described(("event",), "<i8", "B", "where in the file; -1 unknown"),
+    "file_index": Described(("event",), "<i4", "1", "which of `path`; -1 unknown"),
+    "function_index": Described(("event",), "<i2", "1", "which of `function_name`"),
+    "depth": Described(("event",), "|u1", "1", "traced calls around it in its thread, at most 255"),
+    "flags": Described(("event",), "|u1", "1", "how a call ended"),
+}
+OF_LAYER: dict[str, Described] = {
+    "layer_name": Described(("layer",), "str", "", "name of a layer, from the application down"),
+    "layer_title": Described(("layer",), "str", "", "what a layer is called"),
+    "layer_watched": Described(("layer",), "<i4", "1", "functions of a layer that were found and watched"),
+}
+OF_FUNCTION: dict[str, Described] = {
+    "function_name": Described(("function",), "str", "", "symbol of a function that was called"),
+    "function_library": Described(("function",), "str", "", "library that defines it"),
+    "function_layer": Described(("function",), "<i2", "1", "its layer"),
+    "function_kind": Described(("function",), "|i1", "1", "what it does"),
+    "function_engine": Described(("function",), "|i1", "1", "how its calls were seen"),
+}
+OF_PROCESS: dict[str, Described] = {
+    "process_host": Described(("process",), "str", "", "host of a process"),
+    "process_pid": Described(("process",), "<i4", "1", "its number there"),
+    "process_parent": Described(("process",), "<i4", "1", "number of the process that started it"),
+    "process_rank": Described(("process",), "<i4", "1", "its MPI rank; -1 none"),
+    "process_program": Described(("process",), "str", "", "its executable"),
+    "process_begin": Described(("process",), "<i8", "ns", "when its tracing began since the first process began"),
+    "process_dropped": Described(("process",), "<i8", "1", "calls that found no room"),
+    "clock_offset": Described(("process",), "<f8", "s", "clock of its host minus that of the first process's host"),
+    "clock_error": Described(("process",), "<f8", "s", "error of that; NaN where hosts trust their time service"),
+}  # fmt: skip
+OF_THREAD: dict[str, Described] = {
+    "thread_process": Described(("thread",), "<i4", "1", "process of a thread"),
+    "thread_number": Described(("thread",), "<i4", "1", "its number in its system"),
+    "thread_first": Described(("thread",), "<i8", "1", "its first event"),
+    "thread_events": Described(("thread",), "<i8", "1", "its events, in the order in which they ended"),
+}
+OF_PATH: dict[str, Described] = {"path": Described(("file",), "str", "", "name by which a file was opened")}
+RAW = {**EVENT, **OF_LAYER, **OF_FUNCTION, **OF_PROCESS, **OF_THREAD, **OF_PATH}
+
+ENGINES = ("interposition", "uprobe", "tracepoint", "profile")
+RANKLESS = -1
+
+
+@dataclass
+class _File:
+    """One block file, as layout found it."""
+
+    process: int
+    first: int = 0
+    events: int = 0
+    threads: list[tuple[int, int]] = field(default_factory=list)  # (first event, number) within the file
+
+
+@dataclass
+class _Opened:
+    """Files that a process opened, by handle, in time. key : (layer, handle)."""
+
+    by_handle: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=dict)  # (ticks, file)
+
+    def add(self, layer: int, handle: int, ticks: int, file: int) -> None:
+        self.by_handle.setdefault((layer, handle), []).append((ticks, file))
+
+
+@dataclass
+class IoLayout(Layout):
+    """Layout of a trace, with what place() needs besides."""
+
+    files: dict[str, _File] = field(default_factory=dict)
+    numbers: dict[str, np.ndarray] = field(
+        default_factory=dict
+    )  # process's prefix -> function by its own number
+    layer_of: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int16))
+    opened: list[_Opened] = field(default_factory=list)
+    parents: list[int] = field(default_factory=list)
+    clocks: Clocks = field(default_factory=Clocks)
+    hosts: list[str] = field(default_factory=list)
+    tables: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+class IoSchema:
+    """RoomSchema of io/1 (`sonde.core.seal`). Plan keys: docs of `layout`."""
+
+    room = "io"
+    version = 1
+
+    def close(self, folder: Path, ended: bool) -> tuple[dict[str, Any], list[Warning]]:
+        """Makes the tracer's files whole before they are read: `sonde.io.run_close.close`."""
+        from sonde.io.run_close import close
+
+        return close(folder, ended)
+
+    def parts(self, plan: Mapping[str, Any]) -> Sequence[str]:
+        """One dataset, however many processes there are."""
+        return [""]
+
+    def layout(self, plan: Mapping[str, Any], files: Sequence[BlockFile], part: str) -> IoLayout:
+        """Counts what the files hold.
+
+        Parameters
+        ----------
+        plan : layers [{name, title}] from the application down; rules [[layer, kind]] as the tracer numbers them;
+               tables, table_of (`run_close.close`); clocks [[host, ticks, ns]] read where the run was started
+        files : a block file a thread
+
+        Raises
+        ------
+        DataError  io.not_io_blocks.
+        """
+        names = [_prefix(file) for file in files]
+        for file in files:
+            if file.dtype != RECORD or not {"host", "pid", "ticks", "began_ticks"} <= set(file.header):
+                raise DataError(
+                    "io.not_io_blocks",
+                    f"{file.path.name} was not written by the tracer",
+                    "keep the files of one run in its folder, and only these",
+                )
+        headers = {name: file.header for name, file in zip(names, files)}
+        order = sorted(headers, key=lambda name: _of_process(headers[name]))
+        number = {name: k for k, name in enumerate(order)}
+        functions = _Functions(plan, headers)
+        clocks = Clocks()
+        for host, ticks, ns in plan.get("clocks", []):
+            clocks.add(str(host), int(ticks), int(ns))
+        for name in order:
+            header = headers[name]
+            clocks.add(header["host"], header["began_ticks"], header["began_ns"], header["began_utc_ns"])
+        opened = [_Opened() for _ in order]
+        paths: dict[str, int] = {}
+        made: dict[str, _File] = {}
+        dropped = np.zeros(len(order), np.int64)
+        by_process = sorted(zip(names, files), key=lambda pair: (number[pair[0]], _number(pair[1])))
+        for name, file in by_process:
+            made[file.path.name] = one = _File(number[name])
+            for piece in pieces(file):
+                functions.count(name, piece.calls)
+                for clock in piece.clocks:
+                    clocks.add(file.header["host"], clock.ticks, clock.ns)
+                    if clock.thread:
+                        one.threads.append((one.events + clock.call, clock.thread))
+                for note in piece.notes:
+                    if note.call < len(piece.calls):
+                        call = piece.calls[note.call]
+                        layer = functions.layer(name, int(call["function"]))
+                        path = paths.setdefault(note.name, len(paths))
+                        opened[one.process].add(layer, note.handle, int(call["begin"]), path)
+                one.events += len(piece.calls)
+            dropped[one.process] += file.dropped
+        events = 0
+        for one in made.values():
+            one.first = events
+            events += one.events
+        clocks.settle([headers[name]["host"] for name in order])
+        layout = IoLayout(
+            dims={},
+            coords={},
+            variables={},
+            files=made,
+            numbers=functions.settled(),
+            layer_of=functions.layers(),
+            opened=opened,
+            parents=_parents(order, headers, number),
+            clocks=clocks,
+            hosts=[headers[name]["host"] for name in order],
+        )
+        threads = [
+            (one.process, tid, one.first + first, _next(one, k) - first)
+            for one in made.values()
+            for k, (first, tid) in enumerate(one.threads)
+        ]
+        began = [clocks.ns(headers[name]["host"], headers[name]["began_ticks"]) for name in order]
+        layout.tables = {
+            **functions.columns(),
+            "layer_name": _texts(layer["name"] for layer in plan["layers"]),
+            "layer_title": _texts(layer["title"] for layer in plan["layers"]),
+            "layer_watched": functions.watched(),
+            "process_host": _texts(layout.hosts),
+            "process_pid": np.array([headers[name]["pid"] for name in order], np.int32),
+            "process_parent": np.array([headers[name]["parent"] for name in order], np.int32),
+            "process_rank": np.array([headers[name]["rank"] for name in order], np.int32),
+            "process_program": _texts(headers[name]["program"] for name in order),
+            "process_begin": np.array(began, np.float64).round().astype(np.int64),
+            "process_dropped": dropped,
+            "clock_offset": np.array([clocks.offset_s(host) for host in layout.hosts]),
+            "clock_error": np.array([clocks.error_s(host) for host in layout.hosts]),
+            **dict(zip(OF_THREAD, np.array(threads, np.int64).reshape(-1, 4).T)),
+            "path": _texts(paths),
+        }
+        layout.dims = {
+            "event": events,
+            **{
+                dim: len(layout.tables[name])
+                for dim, name in (
+                    ("layer", "layer_name"),
+                    ("function", "function_name"),
+                    ("process", "process_pid"),
+                    ("thread", "thread_number"),
+                    ("file", "path"),
+                )
+            },
+        }
+        flags = {
+            "flag_masks": np.array(list(FLAGS), np.uint8),
+            "flag_meanings": " ".join(word.replace(" ", "_") for word in FLAGS.values()),
+        }
+        kinds = {"flag_values": np.arange(len(KINDS), dtype=np.int8), "flag_meanings": " ".join(KINDS)}
+        engines = {"flag_values": np.arange(len(ENGINES), dtype=np.int8), "flag_meanings": " ".join(ENGINES)}
+        special = {"flags": flags, "function_kind": kinds, "function_engine": engines}
+        layout.variables = {
+            name: what.variable(chunks=(CHUNK,) if name in EVENT else None, attrs=special.get(name))
+            for name, what in RAW.items()
+        }
+        layout.attrs = {"began_utc_ns": clocks.zero_utc_ns}
+        layout.warnings = [*clocks.warnings, *functions.warnings]
+        return layout
+
+    def place(
+        self, plan: Mapping[str, Any], layout: Layout, file: BlockFile, part: str
+    ) -> Iterator[tuple[str, tuple[int | slice, ...], np.ndarray]]:
+        """Pieces of /raw from one file; the small tables come with the first."""
+        assert isinstance(layout, IoLayout)
+        one = layout.files[file.path.name]
+        if file.path.name == next(iter(layout.files)):
+            for name, values in layout.tables.items():
+                if len(values):
+                    yield name, (slice(0, len(values)),), values
+        at = one.first
+        host, functions = layout.hosts[one.process], layout.numbers[_prefix(file)]
+        for piece in pieces(file):
+            if not len(piece.calls):
+                continue
+            where = (slice(at, at := at + len(piece.calls)),)
+            for name, values in _columns(layout, one, host, functions, piece).items():
+                yield name, where, values
+
+    def analyse(self, raw: xr.Dataset) -> xr.Dataset:
+        """/raw to /summary: `sonde.io.analyse.analyse`."""
+        from sonde.io.analyse import analyse
+
+        return analyse(raw)
+
+    def validate(self, tree: xr.DataTree) -> list[Finding]:
+        """What is wrong with a dataset; [] for a valid one."""
+        return described.check("io", "/raw", tree["raw"].to_dataset(), RAW) if "raw" in tree.children else []
+
+
+SCHEMA = IoSchema()
+
+
+def _columns(
+    layout: IoLayout, one: _File, host: str, functions: np.ndarray, piece: Piece
+) -> dict[str, np.ndarray]:
+    calls = piece.calls
+    begin = layout.clocks.ns(host, calls["begin"])
+    end = layout.clocks.ns(host, calls["end"])
+    unfinished = (calls["flags"] & UNFINISHED) != 0
+    if unfinished.any():  # until the last that is known of its process
+        end[unfinished] = layout.clocks.ns(host, max(int(calls["end"].max()), int(calls["begin"].max())))
+    end[(calls["flags"] & ENTRY_ONLY) != 0] = begin[(calls["flags"] & ENTRY_ONLY) != 0]
+    begin_ns = begin.round().astype(np.int64)
+    found = functions[calls["function"]]
+    return {
+        "begin": begin_ns,
+        "duration": np.maximum(end.round().astype(np.int64) - begin_ns, 0),
+        "size": _known(calls["size"]),
+        "offset": _known(calls["offset"]),
+        "file_index": _paths(layout, one.process, calls, layout.layer_of[found]),
+        "function_index": found,
+        "depth": calls["depth"],
+        "flags": calls["flags"],
+    }
+
+
+def _known(values: np.ndarray) -> np.ndarray:
+    """Unknown, and what no size can be, as -1."""
+    signed = values.astype(np.int64)
+    return np.where((values == UNKNOWN) | (signed < 0), np.int64(-1), signed)
+
+
+def _paths(layout: IoLayout, process: int, calls: np.ndarray, layers: np.ndarray) -> np.ndarray:
+    """Which file each call worked on: the last that was opened under its handle before it began, in its layer or
+    another, by its process or one that it was forked from."""
+    found = np.full(len(calls), -1, np.int32)
+    keys = layers.astype(np.int64) << 32 | calls["file"].astype(np.int64)
+    for key in np.unique(keys[calls["file"] != 0]).tolist():
+        mine = np.flatnonzero(keys == key)
+        openings = _openings(layout, process, int(key >> 32), int(key & 0xFFFFFFFF))
+        if not openings:
+            continue
+        ticks = np.array([tick for tick, _ in openings], np.uint64)
+        files = np.array([-1, *(file for _, file in openings)], np.int32)
+        found[mine] = files[np.searchsorted(ticks, calls["begin"][mine], side="right")]
+    return found
+
+
+def _openings(layout: IoLayout, process: int, layer: int, handle: int) -> list[tuple[int, int]]:
+    seen: set[int] = set()
+    while process >= 0 and process not in seen:
+        seen.add(process)
+        known = layout.opened[process].by_handle
+        if (layer, handle) in known:
+            return sorted(known[layer, handle])
+        others = [entry for (_, other), entries in known.items() if other == handle for entry in entries]
+        if others:
+            return sorted(others)
+        process = layout.parents[process]
+    return []
+
+
+class _Functions:
+    """The functions of all processes under one numbering: by layer, then as they were first met."""
+
+    def __init__(self, plan: Mapping[str, Any], headers: Mapping[str, Mapping[str, Any]]) -> None:
+        self.rules: list[list[int]] = plan["rules"]
+        self.layer_count = len(plan["layers"])
+        self.warnings: list[Warning] = []
+        self.tables: dict[str, list[tuple[int, int, str, str]]] = {}
+        self.called: dict[str, np.ndarray] = {}
+        for name in headers:
+            self.tables[name] = self._table(plan, headers, name)
+            self.called[name] = np.zeros(1 << 16, bool)
+        self._order: list[tuple[int, int, str, str]] = []
+
+    def _table(
+        self, plan: Mapping[str, Any], headers: Mapping[str, Mapping[str, Any]], name: str
+    ) -> list[tuple[int, int, str, str]]:
+        """What a process's numbers mean: its own, after those that it has of the process it was forked from."""
+        parent, count = headers[name].get("inherits", ""), int(headers[name].get("inherited", 0))
+        own = _numbered(plan, name)
+        if parent and parent != name:
+            theirs = self._table(plan, headers, parent) if parent in headers else _numbered(plan, parent)
+            return [entry for entry in theirs if entry[0] < count] + own
+        return own
+
+    def count(self, name: str, calls: np.ndarray) -> None:
+        self.called[name][calls["function"]] = True
+
+    def layer(self, name: str, number: int) -> int:
+        for own, rule, _, _ in self.tables[name]:
+            if own == number and rule < len(self.rules):
+                return self.rules[rule][0]
+        return -1
+
+    def settled(self) -> dict[str, np.ndarray]:
+        """For each process, its own numbers to those of the dataset; -1 for what it never called."""
+        found: dict[tuple[int, int, str, str], None] = {}
+        for name, table in self.tables.items():
+            for number, rule, symbol, library in table:
+                if self.called[name][number] and rule < len(self.rules):
+                    layer, kind = self.rules[rule]
+                    found.setdefault((layer, kind, symbol, library))
+        self._order = sorted(found, key=lambda entry: entry[0])
+        place = {entry: k for k, entry in enumerate(self._order)}
+        numbers = {}
+        for name, table in self.tables.items():
+            mine = np.full(1 << 16, -1, np.int16)
+            for number, rule, symbol, library in table:
+                if rule < len(self.rules):
+                    layer, kind = self.rules[rule]
+                    mine[number] = place.get((layer, kind, symbol, library), -1)
+            numbers[name] = mine
+        return numbers
+
+    def layers(self) -> np.ndarray:
+        return np.array([layer for layer, _, _, _ in self._order], np.int16)
+
+    def columns(self) -> dict[str, np.ndarray]:
+        return {
+            "function_name": _texts(symbol for _, _, symbol, _ in self._order),
+            "function_library": _texts(library for _, _, _, library in self._order),
+            "function_layer": self.layers(),
+            "function_kind": np.array([kind for _, kind, _, _ in self._order], np.int8),
+            "function_engine": np.zeros(len(self._order), np.int8),
+        }
+
+    def watched(self) -> np.ndarray:
+        """Functions that were found, of each layer, in any process."""
+        found = {
+            (self.rules[rule][0], symbol, library)
+            for table in self.tables.values()
+            for _, rule, symbol, library in table
+            if rule < len(self.rules)
+        }
+        return np.bincount([layer for layer, _, _ in found], minlength=self.layer_count).astype(np.int32)
+
+
+def _numbered(plan: Mapping[str, Any], name: str) -> list[tuple[int, int, str, str]]:
+    table = plan.get("table_of", {}).get(name)
+    if table is None:
+        return []
+    return [(int(own), int(rule), symbol, library) for own, rule, symbol, library in plan["tables"][table]]
+
+
+def _parents(
+    order: Sequence[str], headers: Mapping[str, Mapping[str, Any]], number: Mapping[str, int]
+) -> list[int]:
+    """For each process the one that it was forked from, or that started its program; -1 where that was not traced."""
+    by_pid = {(headers[name]["host"], headers[name]["pid"]): number[name] for name in order}
+    found = []
+    for name in order:
+        header = headers[name]
+        parent = number.get(header.get("inherits", ""), by_pid.get((header["host"], header["parent"]), -1))
+        found.append(parent if parent != number[name] else -1)
+    return found
+
+
+def _next(one: _File, k: int) -> int:
+    return one.threads[k + 1][0] if k + 1 < len(one.threads) else one.events
+
+
+def _of_process(header: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Ranks first, in order; then the others by host and time."""
+    rank = int(header["rank"])
+    return (rank == RANKLESS, rank, str(header["host"]), int(header["began_ns"]), int(header["pid"]))
+
+
+def _prefix(file: BlockFile) -> str:
+    """The name that all files of a process begin with: "<host>-<pid>-<hex>" of "<host>-<pid>-<hex>-<number>.blk"."""
+    return file.path.stem.rpartition("-")[0]
+
+
+def _number(file: BlockFile) -> int:
+    return int(file.header.get("number", 0))
+
+
+def _texts(words: Any) -> np.ndarray:
+    return np.array(list(words), dtype=object)

@@ -1,0 +1,85 @@
+"""Layer maps as the tracer reads them: one binary table, laid out in native/io/table.hpp."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from sonde.core.errors import UsageError
+from sonde.io.layers import FAILS, KINDS, WIDTHS, Layer, Value
+
+MAGIC = b"SONDELYR"
+VERSION = 1
+HOWS = (
+    "none", "arg", "ref", "out", "product", "mpi", "mpi_ref", "iov", "result", "result_product", "text",
+    "hdf5", "hdf5_attribute",
+)  # fmt: skip
+_HEADER = struct.Struct("<8sIIIIQ")
+_RULE = struct.Struct("<IIHBBB3x")
+
+
+def compiled(layers: Sequence[Layer], most_bytes: int = 0) -> bytes:
+    """The table of these layers, in this order: the number of a rule's layer is its position.
+
+    Parameters
+    ----------
+    layers : where two rules mean one function, the earlier counts
+    most_bytes : what all processes of a node may write; 0 for no limit
+
+    Raises
+    ------
+    UsageError  io.bad_map: a name with a NUL, or more layers than a table can number.
+    """
+    if len(layers) > 0xFFFF:
+        raise UsageError("io.bad_map", f"{len(layers)} layers are too many", "65535 are allowed")
+    text, places = bytearray(b"\0"), dict[str, int]()
+
+    def place(word: str) -> int:
+        if "\0" in word:
+            raise UsageError("io.bad_map", f"the name {word!r} holds a NUL", "no symbol does")
+        if word not in places:
+            places[word] = len(text)
+            text.extend(word.encode() + b"\0")
+        return places[word]
+
+    rules = bytearray()
+    count = 0
+    for number, layer in enumerate(layers):
+        for function in layer.functions:
+            for library in function.libraries:
+                for name in function.names:
+                    rules += _RULE.pack(
+                        place(library),
+                        place(name),
+                        number,
+                        KINDS.index(function.kind),
+                        FAILS.index(function.fails),
+                        WIDTHS.index(function.result),
+                    )
+                    for value in (function.size, function.offset, function.file, function.path):
+                        rules += _packed(value)
+                    count += 1
+    return _HEADER.pack(MAGIC, VERSION, count, len(text), 0, most_bytes) + bytes(rules) + bytes(text)
+
+
+def rule_layers(layers: Sequence[Layer]) -> list[int]:
+    """For each rule of the table, in its order, the number of its layer."""
+    return [number for number, _ in _of_rules(layers)]
+
+
+def rule_kinds(layers: Sequence[Layer]) -> list[str]:
+    """For each rule of the table, in its order, what its functions do."""
+    return [kind for _, kind in _of_rules(layers)]
+
+
+def _of_rules(layers: Sequence[Layer]) -> list[tuple[int, str]]:
+    return [
+        (number, function.kind)
+        for number, layer in enumerate(layers)
+        for function in layer.functions
+        for _ in range(len(function.libraries) * len(function.names))
+    ]
+
+
+def _packed(value: Value) -> bytes:
+    return bytes((HOWS.index(value.how), value.a, value.b, WIDTHS.index(value.width)))

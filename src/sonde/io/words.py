@@ -1,0 +1,236 @@
+"""What a /summary of io/1 says, in words and tables. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sonde.core.outcome import Table
+from sonde.core.units import format_duration, format_share, format_size
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+FUNCTIONS_SHOWN = 15
+RANKS_SHOWN = 16
+
+
+def sentence(summary: xr.Dataset) -> str:
+    """Where most of the traced time was spent."""
+    total = float(summary["traced_time"].sum())
+    who = _who(summary)
+    calls = int(summary["calls"].sum())
+    if not calls or total <= 0:
+        return f"{who} made {calls} traced calls, which took no time that can be told"
+    layer_time = summary["layer_self_time"].values.sum(axis=0)
+    layer = int(layer_time.argmax())
+    own = summary["self_time"].values.sum(axis=0)
+    inside = np.where(summary["function_layer"].values == layer, own, -1.0)
+    function = int(inside.argmax())
+    return (
+        f"{who} spent {format_duration(total)} in {_counted(calls, 'traced call')}: "
+        f"{format_share(layer_time[layer] / total)} of it in {summary['layer_title'].values[layer]}, "
+        f"{format_share(own[function] / total)} in {summary['function_name'].values[function]}"
+    )
+
+
+def values(summary: xr.Dataset) -> dict[str, Any]:
+    """The same as data: `layers`, `functions` in the order of their own time, `ranks`."""
+    return {
+        "traced_s": float(summary["traced_time"].sum()),
+        "layers": [_layer_value(summary, k) for k in range(summary.sizes["layer"])],
+        "functions": [_function_value(summary, k) for k in _functions(summary)],
+        "processes": [_process_value(summary, k) for k in range(summary.sizes["process"])],
+        "files": _files(summary),
+    }
+
+
+def tables(summary: xr.Dataset) -> list[Table]:
+    """Layers, functions, ranks where there are several."""
+    found = [_layers_table(summary), _functions_table(summary)]
+    if summary.sizes["process"] > 1:
+        found.append(_processes_table(summary))
+    return found
+
+
+def _who(summary: xr.Dataset) -> str:
+    ranks = summary["process_rank"].values
+    count = len(np.unique(ranks[ranks >= 0]))
+    others = int((ranks < 0).sum())
+    words = [_counted(count, "rank")] if count else []
+    if others:
+        name = str(summary["process_program"].values[ranks < 0][0]).rpartition("/")[2]
+        words.append(
+            name if not count and others == 1 else _counted(others, "other process" if count else "process")
+        )
+    return " and ".join(words) or "no process"
+
+
+def _layer_value(summary: xr.Dataset, layer: int) -> dict[str, Any]:
+    total = float(summary["traced_time"].sum())
+    own = float(summary["layer_self_time"].values[:, layer].sum())
+    mine = summary["function_layer"].values == layer
+    moved = {}
+    for direction, name in enumerate(("read", "write")):
+        requests = int(summary["requests"].values[:, layer, direction].sum())
+        moved[name] = {
+            "requests": requests,
+            "bytes": int(summary["request_bytes"].values[:, layer, direction].sum()),
+            "time_s": float(summary["request_time"].values[:, layer, direction].sum()),
+        }
+    return {
+        "layer": str(summary["layer_name"].values[layer]),
+        "title": str(summary["layer_title"].values[layer]),
+        "watched": int(summary["layer_watched"].values[layer]),
+        "functions": int((summary["calls"].values.sum(axis=0)[mine] > 0).sum()),
+        "calls": int(summary["calls"].values[:, mine].sum()),
+        "time_s": float(summary["layer_time"].values[:, layer].sum()),
+        "self_s": own,
+        "share": own / total if total > 0 else None,
+        **moved,
+    }
+
+
+def _functions(summary: xr.Dataset) -> list[int]:
+    own = summary["self_time"].values.sum(axis=0)
+    return [int(k) for k in np.argsort(-own, kind="stable")]
+
+
+def _function_value(summary: xr.Dataset, k: int) -> dict[str, Any]:
+    layer = int(summary["function_layer"].values[k])
+    return {
+        "function": str(summary["function_name"].values[k]),
+        "layer": str(summary["layer_name"].values[layer]),
+        "library": str(summary["function_library"].values[k]),
+        "calls": int(summary["calls"].values[:, k].sum()),
+        "failed": int(summary["failed"].values[:, k].sum()),
+        "unfinished": int(summary["unfinished"].values[:, k].sum()),
+        "bytes": int(summary["bytes"].values[:, k].sum()),
+        "time_s": float(summary["time"].values[:, k].sum()),
+        "self_s": float(summary["self_time"].values[:, k].sum()),
+        "longest_s": float(summary["longest"].values[:, k].max()),
+    }
+
+
+def _process_value(summary: xr.Dataset, k: int) -> dict[str, Any]:
+    return {
+        "host": str(summary["process_host"].values[k]),
+        "pid": int(summary["process_pid"].values[k]),
+        "rank": int(summary["process_rank"].values[k]),
+        "program": str(summary["process_program"].values[k]),
+        "calls": int(summary["calls"].values[k].sum()),
+        "traced_s": float(summary["traced_time"].values[k]),
+        "dropped": int(summary["process_dropped"].values[k]),
+        "layers": {
+            str(name): float(own)
+            for name, own in zip(summary["layer_name"].values, summary["layer_self_time"].values[k])
+        },
+    }
+
+
+def _files(summary: xr.Dataset) -> list[dict[str, Any]]:
+    found = []
+    for k, path in enumerate(summary["path"].values if summary.sizes["file"] else ()):
+        for layer, name in enumerate(summary["layer_name"].values):
+            requests = summary["file_requests"].values[k, layer]
+            if requests.any():
+                bytes_ = summary["file_bytes"].values[k, layer]
+                found.append(
+                    {
+                        "path": str(path),
+                        "layer": str(name),
+                        **{
+                            direction: {"requests": int(requests[d]), "bytes": int(bytes_[d])}
+                            for d, direction in enumerate(("read", "write"))
+                        },
+                    }
+                )
+    return found
+
+
+def _layers_table(summary: xr.Dataset) -> Table:
+    rows = []
+    for k in range(summary.sizes["layer"]):
+        value = _layer_value(summary, k)
+        if value["calls"]:
+            rows.append(
+                (
+                    value["title"],
+                    f"{value['calls']}",
+                    _requests(value["read"]),
+                    _requests(value["write"]),
+                    format_duration(value["self_s"]),
+                    format_share(value["share"]) if value["share"] is not None else "–",
+                )
+            )
+    unseen = [
+        str(summary["layer_title"].values[k])
+        for k in range(summary.sizes["layer"])
+        if summary["layer_watched"].values[k] == 0
+    ]
+    note = "Reads and writes: what entered a layer from above, as requests × their mean size."
+    if unseen:
+        note += f" Of no library here: {', '.join(unseen)}."
+    return Table(
+        "Layers, from the program down",
+        ("layer", "calls", "read", "written", "time in it", "share"),
+        rows,
+        right=(1, 2, 3, 4, 5),
+        note=note,
+    )
+
+
+def _requests(moved: dict[str, Any]) -> str:
+    if not moved["requests"]:
+        return ""
+    return f"{moved['requests']} × {format_size(round(moved['bytes'] / moved['requests']))}"
+
+
+def _functions_table(summary: xr.Dataset) -> Table:
+    total = float(summary["traced_time"].sum())
+    order = _functions(summary)
+    rows = []
+    for k in order[:FUNCTIONS_SHOWN]:
+        value = _function_value(summary, k)
+        rows.append(
+            (
+                value["function"],
+                value["layer"],
+                f"{value['calls']}",
+                format_duration(value["time_s"]),
+                format_duration(value["self_s"]),
+                format_share(value["self_s"] / total) if total > 0 else "–",
+                format_duration(value["longest_s"]),
+            )
+        )
+    more = len(order) - len(rows)
+    return Table(
+        "Functions, by the time in themselves",
+        ("function", "layer", "calls", "time", "in itself", "share", "longest"),
+        rows,
+        right=(2, 3, 4, 5, 6),
+        note=f"and {more} more with less time: --all" if more > 0 else "",
+    )
+
+
+def _processes_table(summary: xr.Dataset) -> Table:
+    own = summary["layer_self_time"].values
+    used = [k for k in range(summary.sizes["layer"]) if own[:, k].sum() > 0]
+    rows = []
+    for k in range(min(summary.sizes["process"], RANKS_SHOWN)):
+        value = _process_value(summary, k)
+        rank = f"{value['rank']}" if value["rank"] >= 0 else value["program"].rpartition("/")[2]
+        rows.append((rank, value["host"], *(format_duration(own[k, layer]) for layer in used)))
+    more = summary.sizes["process"] - len(rows)
+    return Table(
+        "Time in each layer itself, by rank",
+        ("rank", "host", *(str(summary["layer_name"].values[k]) for k in used)),
+        rows,
+        right=tuple(range(2, 2 + len(used))),
+        note=f"and {more} more processes: --all" if more > 0 else "",
+    )
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 'es' if what.endswith('s') else 's'}"

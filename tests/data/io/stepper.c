@@ -1,0 +1,57 @@
+/* A signal after each single instruction of two traced calls: for k = 0, 1, 2 … a child is stepped k instructions on and then handed
+ * a signal, whose handler makes a traced call. Prints how many children there were; ends with 1 where one did not end well. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int quiet, data;
+static volatile int handled;
+static void handler(int number) {
+  (void)number;
+  write(quiet, "x", 1);
+  handled = handled + 1;
+}
+
+int main(int argc, char** argv) {
+  if (argc < 2) return 64;
+  data = open(argv[1], O_RDWR | O_CREAT, 0600);
+  quiet = open("/dev/null", O_WRONLY);
+  signal(SIGUSR1, handler);
+  for (int k = 0;; ++k) {
+    const pid_t child = fork();
+    if (child == 0) {
+      pwrite(data, "w", 1, 0); /* its files are made here: that is not looked into */
+      ptrace(PTRACE_TRACEME, 0, 0, 0);
+      raise(SIGSTOP);
+      pwrite(data, "a", 1, 0);
+      pwrite(data, "b", 1, 1);
+      raise(SIGSTOP);
+      _exit(handled == 1 ? 0 : 1);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    int over = 0;
+    for (int step = 0; step < k && !over; ++step) {
+      ptrace(PTRACE_SINGLESTEP, child, 0, 0);
+      waitpid(child, &status, 0);
+      over = !WIFSTOPPED(status) || WSTOPSIG(status) != SIGTRAP;
+    }
+    if (over) { /* both calls were */
+      kill(child, SIGKILL);
+      waitpid(child, &status, 0);
+      printf("%d\n", k);
+      return 0;
+    }
+    ptrace(PTRACE_CONT, child, 0, SIGUSR1);
+    waitpid(child, &status, 0);
+    ptrace(PTRACE_CONT, child, 0, 0);
+    waitpid(child, &status, 0);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+      fprintf(stderr, "after %d instructions: status %#x\n", k, status);
+      return 1;
+    }
+  }
+}

@@ -1,0 +1,456 @@
+"""`sonde io run` on real programs: they behave as without it, every call is counted, and the trace outlives them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sonde_shell import PROGRAM, Shell, finish
+
+import sonde as library
+from watching import wait_for
+
+DATA = Path(__file__).parents[1] / "data" / "io"
+MAP = DATA / "fake.toml"
+LAYERS = ("--map", MAP, "--layers", "fake,posix")
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """A folder with `calls`, and libfake.so, which it is linked with."""
+    folder = tmp_path_factory.mktemp("programs")
+    shared = ["cc", "-O1", "-shared", "-fPIC", "-o", folder / "libfake.so", DATA / "fake.c"]
+    linked = ["-L", folder, "-lfake", f"-Wl,-rpath,{folder}", "-ldl", "-lpthread"]
+    program = ["c++", "-O1", "-std=c++17", "-w", "-o", folder / "calls", DATA / "calls.cpp", *linked]
+    for line in (shared, program):
+        subprocess.run(list(map(str, line)), check=True)
+    return folder
+
+
+def traced(sonde: Shell, programs: Path, mode: str, *words: object, code: int = 0, n: int = 50):
+    """What `calls MODE data N` printed under the tracer, and the outcome."""
+    line = (programs / "calls", mode, "data", n, *words)
+    ran = sonde("io", "run", *LAYERS, "--json", "-o", "a.nc", "--", *line).expect(code)
+    return ran.err, ran.json
+
+
+def counts(told: dict) -> dict[str, int]:
+    return {one["function"]: one["calls"] for one in told["functions"]}
+
+
+def ended_otherwise(told: dict) -> dict[str, tuple[int, int]]:
+    """Functions with calls that failed or whose end is not known."""
+    found = {one["function"]: (one["failed"], one["unfinished"]) for one in told["functions"]}
+    return {name: pair for name, pair in found.items() if any(pair)}
+
+
+def codes(told: dict) -> list[str]:
+    return [warning["code"] for warning in told["warnings"]]
+
+
+WORK = {"open": 1, "pwrite": 50, "pread": 50, "fsync": 1, "close": 1}
+
+
+class TestPrograms:
+    def test_calls_sizes_offsets_and_files(self, sonde, programs):
+        _, told = traced(sonde, programs, "plain")
+        assert counts(told) == WORK
+        assert codes(told) == []
+        posix = next(layer for layer in told["layers"] if layer["layer"] == "posix")
+        assert (posix["write"]["requests"], posix["write"]["bytes"]) == (50, 50 * 4096)
+        assert told["files"] == [
+            {
+                "path": "data",
+                "layer": "posix",
+                "read": {"requests": 50, "bytes": 50 * 4096},
+                "write": {"requests": 50, "bytes": 50 * 4096},
+            }
+        ]
+        with library.open(sonde.cwd / "a.nc") as tree:
+            raw = tree["raw"].to_dataset().load()
+        names = raw["function_name"].values[raw["function_index"].values]
+        assert raw["offset"].values[names == "pwrite"].tolist() == [4096 * k for k in range(50)]
+        assert set(raw["size"].values[names == "pread"]) == {4096}
+        assert (raw["begin"].values >= 0).all()
+        assert (raw["duration"].values > 0).all()
+        assert [path.name for path in sonde.cwd.iterdir()] == ["data", "a.nc"] or sorted(
+            path.name for path in sonde.cwd.iterdir()
+        ) == ["a.nc", "data"]
+
+    def test_counts_are_those_of_strace(self, sonde, programs):
+        strace = shutil.which("strace")
+        if strace is None:
+            pytest.skip("no strace: apt install strace")
+        for mode in ("plain", "threads", "fork", "descriptors"):
+            (sonde.cwd / "data").unlink(missing_ok=True)
+            _, told = traced(sonde, programs, mode)
+            log = sonde.cwd / "strace"
+            only = ("-P", "data", "-P", "data.child")  # not what the loader reads
+            line = [strace, "-f", *only, "-o", str(log), str(programs / "calls"), mode, "data", "50"]
+            subprocess.run(line, cwd=sonde.cwd, check=True, stderr=subprocess.DEVNULL)
+            lines = log.read_text().splitlines()
+            seen = [match[1] for line in lines if (match := re.match(r"\d+ +(\w+)\(", line))]
+            ours = counts(told)
+            for name, call in (("pwrite", "pwrite64"), ("pread", "pread64"), ("fsync", "fsync")):
+                assert ours[name] == seen.count(call) > 0, (mode, name)
+            opened = [line for line in lines if "openat(" in line and '"data' in line]
+            assert ours["open"] == len(opened) > 0, mode
+
+    def test_threads_have_their_own_calls(self, sonde, programs):
+        _, told = traced(sonde, programs, "threads")
+        assert counts(told) == {name: 4 * n for name, n in WORK.items()}
+        with library.open(sonde.cwd / "a.nc") as tree:
+            raw = tree["raw"].to_dataset().load()
+        with_calls = raw["thread_events"].values[raw["thread_events"].values > 0]
+        assert with_calls.tolist() == [103] * 4
+        assert len(set(raw["thread_number"].values[raw["thread_events"].values > 0])) == 4
+
+    def test_a_forked_child_is_a_process_of_its_own(self, sonde, programs):
+        _, told = traced(sonde, programs, "fork")
+        assert counts(told) == {name: 3 * n for name, n in WORK.items()}
+        assert sorted(process["calls"] for process in told["processes"]) == [103, 206]
+        assert sorted({one["path"] for one in told["files"]}) == ["data", "data.child"]
+
+    def test_exec_goes_on_as_another_process(self, sonde, programs):
+        _, told = traced(sonde, programs, "exec")
+        assert counts(told) == {name: 2 * n for name, n in WORK.items()}
+        first, second = told["processes"]
+        assert first["pid"] == second["pid"]
+
+    def test_arguments_and_results_of_every_kind_come_through(self, sonde, programs):
+        plain = subprocess.run([programs / "calls", "arguments"], capture_output=True, text=True, check=True)
+        said, told = traced(sonde, programs, "arguments")
+        assert said == plain.stdout != ""
+        assert len(counts(told)) == 7
+        assert set(counts(told).values()) == {1}
+
+    def test_exceptions(self, sonde, programs):
+        said, told = traced(sonde, programs, "exceptions")
+        assert said == "50\n"
+        assert counts(told)["fake_deep"] == 50
+        assert ended_otherwise(told) == {"fake_deep": (50, 0)}
+        assert counts(told)["pwrite"] == 3
+        depths(sonde)
+
+    def test_longjmp(self, sonde, programs):
+        said, told = traced(sonde, programs, "longjmp")
+        assert said == "50\n"
+        assert counts(told)["fake_deep"] == 50
+        assert ended_otherwise(told) == {"fake_deep": (0, 50)}
+        assert counts(told)["pwrite"] == 3
+        depths(sonde)
+
+    def test_threads_that_are_cancelled(self, sonde, programs):
+        _, told = traced(sonde, programs, "cancel")
+        assert counts(told)["fake_call"] == 50
+        assert ended_otherwise(told) == {"fake_call": (50, 0)}
+
+    def test_stacks_that_a_program_makes_itself(self, sonde, programs):
+        _, told = traced(sonde, programs, "contexts")
+        assert counts(told) == {name: 2 * n for name, n in WORK.items()}
+
+    def test_a_handler_of_signals_in_the_midst_of_calls(self, sonde, programs):
+        said, told = traced(sonde, programs, "signals", n=40_000)
+        assert counts(told)["pwrite"] == 40_000
+        assert counts(told).get("write", 0) == int(said) > 0
+        assert ended_otherwise(told) == {}
+
+    @pytest.mark.slow
+    def test_a_signal_after_each_single_instruction_of_the_tracer(self, sonde, programs):
+        subprocess.run(["cc", "-O1", "-w", "-o", "stepper", DATA / "stepper.c"], cwd=sonde.cwd, check=True)
+        told = sonde("io", "run", *LAYERS, "--json", "-o", "a.nc", "--", "./stepper", "data").expect(0)
+        children = int(told.err)
+        assert children > 300  # the tracer's own instructions are in it
+        calls = [process["calls"] for process in told.json["processes"]]
+        assert sorted(calls) == sorted(
+            [2, 3, *[4] * children]
+        )  # the parent, the last child, which was not signalled
+        assert ended_otherwise(told.json) == {}
+
+    def test_a_library_that_is_loaded_later_and_found_by_name(self, sonde, programs):
+        _, told = traced(sonde, programs, "dlopen", programs / "libfake.so")
+        assert counts(told)["fake_write"] == 50
+        assert counts(told)["pwrite"] == 100  # 50 of them within fake_write
+        fake = next(layer for layer in told["layers"] if layer["layer"] == "fake")
+        assert fake["write"] == {"requests": 50, "bytes": 50 * 512, "time_s": fake["write"]["time_s"]}
+        assert 0 < fake["self_s"] < fake["time_s"]
+
+    def test_a_program_that_closes_all_descriptors(self, sonde, programs):
+        _, told = traced(sonde, programs, "descriptors", n=2000)  # more than a block holds
+        assert counts(told)["pwrite"] == counts(told)["pread"] == 2000
+
+
+def depths(sonde: Shell) -> None:
+    """After whatever left calls behind, none is taken to be within them."""
+    with library.open(sonde.cwd / "a.nc") as tree:
+        raw = tree["raw"].to_dataset().load()
+    names = raw["function_name"].values[raw["function_index"].values]
+    assert set(raw["depth"].values[names == "pwrite"]) == {0}
+
+
+class TestEndings:
+    @pytest.mark.parametrize(
+        ("mode", "status"), [("exit", 7), ("kill", 128 + signal.SIGKILL), ("abort", 128 + signal.SIGABRT)]
+    )
+    def test_every_call_is_kept_however_the_program_ends(self, sonde, programs, mode, status):
+        for n in (50, 1000):  # less and more than a block holds
+            (sonde.cwd / "data").unlink(missing_ok=True)
+            _, told = traced(sonde, programs, mode, code=status, n=n)
+            assert counts(told) == {"open": 1, "pwrite": n}
+            assert codes(told) == ["io.command_failed"]
+            assert told["status"] == status
+
+    def test_what_was_under_way_is_told(self, sonde, programs):
+        process = sonde.start(
+            "io", "run", *LAYERS, "--json", "-o", "a.nc", "--", programs / "calls", "stuck", "data", 5
+        )
+        assert wait_for(
+            lambda: (sonde.cwd / "data").exists() and (sonde.cwd / "data").stat().st_size == 5 * 4096
+        )
+        (pid,) = [p for p, name in sonde.processes().items() if name.endswith("/calls")]
+        assert wait_for(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S")
+        os.kill(pid, signal.SIGKILL)
+        told = finish(process).expect(137).json
+        assert ended_otherwise(told) == {"read": (0, 1)}
+
+    def test_ctrl_c_is_the_program_s_and_its_trace_is_kept(self, sonde, programs):
+        process = sonde.start(
+            "io", "run", *LAYERS, "--json", "-o", "a.nc", "--", programs / "calls", "stuck", "data", 5
+        )
+        assert wait_for(
+            lambda: (sonde.cwd / "data").exists() and (sonde.cwd / "data").stat().st_size == 5 * 4096
+        )
+        process.send_signal(signal.SIGINT)
+        told = finish(process).expect(130).json
+        assert counts(told)["pwrite"] == 5
+        assert told["stop_reason"] == "interrupted"
+        assert sonde.left() == []
+
+    def test_when_sonde_is_killed_the_program_goes_on_and_recover_waits_for_it(self, sonde, programs):
+        process = sonde.start(
+            "io", "run", *LAYERS, "-o", "a.nc", "--", programs / "calls", "stuck", "data", 5
+        )
+        assert wait_for(
+            lambda: (sonde.cwd / "data").exists() and (sonde.cwd / "data").stat().st_size == 5 * 4096
+        )
+        process.kill()  # its pipes stay open in the program
+        assert process.wait(30) == -signal.SIGKILL
+        (pid,) = [p for p, name in sonde.processes().items() if name.endswith("/calls")]
+        error = sonde("data", "recover", "a.run", "--json").expect(3).json["error"]
+        assert error["code"] == "io.still_running"
+        assert f"process {pid} (calls)" in error["what"]
+        os.kill(pid, signal.SIGTERM)
+        assert wait_for(lambda: not Path(f"/proc/{pid}").exists())
+        sonde("data", "recover", "a.run").expect(4)
+        told = sonde("io", "show", "a.nc", "--json").expect(0).json
+        assert counts(told) == {
+            "open": 1,
+            "pwrite": 5,
+            "pread": 5,
+            "fsync": 1,
+            "close": 1,
+            "read": 1,
+            "fflush": 1,
+        }
+        assert "core.run_was_killed" in codes(told)
+
+    def test_what_a_command_leaves_running_is_told(self, sonde, programs):
+        script = f"{programs}/calls stuck data 5 >/dev/null 2>&1 & while [ ! -s data ]; do :; done; sleep 0.3"
+        ran = sonde("io", "run", *LAYERS, "--json", "-o", "a.nc", "--", "sh", "-c", script).expect(0)
+        assert "io.still_running" in codes(ran.json)
+        assert counts(ran.json)["pwrite"] == 5
+
+
+class TestLimits:
+    def test_max_trace_bounds_the_disk_and_counts_what_is_dropped(self, sonde, programs):
+        words = ("--max-trace", "200KiB", "--json", "-o", "a.nc")
+        told = (
+            sonde("io", "run", *LAYERS, *words, "--", programs / "calls", "plain", "data", 9000)
+            .expect(0)
+            .json
+        )
+        kept = sum(counts(told).values())
+        assert 0 < kept < 200 * 1024 / 40 + 2 * 409
+        (warning,) = (one for one in told["warnings"] if one["code"] == "io.trace_full")
+        dropped = int(warning["evidence"].split()[0])
+        assert kept + dropped == 2 * 9000 + 3
+        assert sum(process["dropped"] for process in told["processes"]) == dropped
+
+    @pytest.mark.root
+    def test_a_full_disk_costs_the_trace_and_not_the_program(self, sonde, programs):
+        with small_disk(sonde.cwd / "small", 400) as small:
+            line = (programs / "calls", "plain", "data", 20_000)
+            ran = sonde("io", "run", *LAYERS, "--json", "-o", small / "a.nc", "--", *line)
+            assert (sonde.cwd / "data").stat().st_size == 20_000 * 4096
+            assert "Traceback" not in ran.err
+            assert ran.code == 3
+            assert ran.json["error"]["code"] == "core.disk_full"
+            folder = small / "a.run"
+            assert folder.exists()
+            sonde("data", "recover", folder, "-o", sonde.cwd / "b.nc").expect(4)  # how it ended found no room
+        told = sonde("io", "show", "b.nc", "--json").expect(0).json
+        kept = sum(counts(told).values())
+        assert 1000 < kept < 40_003
+        assert sum(process["dropped"] for process in told["processes"]) == 40_003 - kept
+
+
+@contextmanager
+def small_disk(where: Path, kilobytes: int):
+    where.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(where)], check=True)
+    try:
+        yield where
+    finally:
+        subprocess.run(["umount", str(where)], check=True)
+
+
+class TestStreams:
+    def test_streams_and_status_are_the_program_s(self, sonde, tmp_path):
+        given = os.urandom(100_000)
+        line = [
+            PROGRAM,
+            "io",
+            "run",
+            "-o",
+            "a.nc",
+            "--",
+            "sh",
+            "-c",
+            "cat >copy; echo said; echo cried >&2; exit 9",
+        ]
+        ran = subprocess.run(line, cwd=sonde.cwd, env=sonde.env, input=given, capture_output=True)
+        assert ran.returncode == 9
+        assert (sonde.cwd / "copy").read_bytes() == given
+        assert ran.stdout.startswith(b"said\n")
+        assert b"cried\n" in ran.stderr
+        assert b"ended with exit status 9" in ran.stderr.replace(b"\n", b" ").replace(b"  ", b" ")
+
+    def test_json_stands_alone_on_standard_output(self, sonde):
+        ran = sonde("io", "run", "--json", "-o", "a.nc", "--", "ls", "/").expect(0)
+        json.loads(ran.out)
+        assert "tmp" in ran.err
+
+
+class TestRefusals:
+    def test_no_such_program(self, sonde):
+        error = sonde("io", "run", "--json", "--", "nosuchprogram").expect(2).json["error"]
+        assert error["code"] == "io.no_program"
+        assert list(sonde.cwd.iterdir()) == []
+
+    def test_what_is_no_program(self, sonde):
+        (sonde.cwd / "folder").mkdir()
+        (sonde.cwd / "text").write_text("no program")
+        (sonde.cwd / "script").write_text("#!/nowhere/at/all\n")
+        (sonde.cwd / "script").chmod(0o755)
+        for name, word in (
+            ("folder", "is a folder"),
+            ("text", "is not executable"),
+            ("script", "cannot start"),
+        ):
+            error = sonde("io", "run", "--json", "-o", "a.nc", "--", f"./{name}").expect(2).json["error"]
+            assert word in error["what"]
+        assert sorted(path.name for path in sonde.cwd.iterdir()) == ["folder", "script", "text"]
+
+    def test_a_statically_linked_program_is_told_as_such(self, sonde):
+        (sonde.cwd / "s.c").write_text("int main(void) { return 3; }\n")
+        subprocess.run(["cc", "-static", "-o", "static", "s.c"], cwd=sonde.cwd, check=True)
+        error = sonde("io", "run", "--json", "-o", "a.nc", "--", "./static").expect(3).json["error"]
+        assert error["code"] == "io.nothing_traced"
+        assert "statically linked" in error["what"]
+        assert "exit status 3" in error["what"]
+        assert not (sonde.cwd / "a.run").exists()
+
+    def test_a_program_that_calls_nothing_of_the_layers(self, sonde):
+        error = (
+            sonde("io", "run", "--json", "--layers", "hdf5", "-o", "a.nc", "--", "true")
+            .expect(3)
+            .json["error"]
+        )
+        assert error["code"] == "io.nothing_traced"
+        assert "function of hdf5" in error["what"]
+
+    def test_a_bad_map_or_layer(self, sonde):
+        (sonde.cwd / "m.toml").write_text(
+            'layer = "x"\nlibraries = ["libc.so.6"]\n[[functions]]\nnames = ["a"]\nsiez = "arg(0)"\n'
+        )
+        error = sonde("io", "run", "--json", "--map", "m.toml", "--", "true").expect(2).json["error"]
+        assert (error["code"], "nearest: size" in error["what"]) == ("io.bad_map", True)
+        error = sonde("io", "run", "--json", "--layers", "possix", "--", "true").expect(2).json["error"]
+        assert (error["code"], "nearest: posix" in error["what"]) == ("io.no_such_layer", True)
+
+
+class TestTime:
+    def test_self_times_add_up_to_the_time_in_traced_calls(self, sonde, programs):
+        _, told = traced(sonde, programs, "threads", n=400)
+        own = sum(layer["self_s"] for layer in told["layers"])
+        assert own == pytest.approx(told["traced_s"], rel=1e-9)
+        assert sum(one["self_s"] for one in told["functions"]) == pytest.approx(own, rel=1e-9)
+        with library.open(sonde.cwd / "a.nc") as tree:
+            summary = tree["summary"].to_dataset().load()
+        assert summary["busy"].values.sum() == pytest.approx(own, rel=1e-6)
+        assert summary["node_self_time"].values.sum() == pytest.approx(own, rel=1e-9)
+        assert np.isclose(summary["layer_self_time"].values.sum(), own)
+
+
+class TestLayers:
+    def test_list_tells_all_layers_and_one_in_full(self, sonde):
+        names = [layer["layer"] for layer in sonde("io", "layers", "list", "--json").expect(0).json["layers"]]
+        assert names.index("hdf5") < names.index("mpiio") < names.index("posix")
+        one = sonde("io", "layers", "list", "mpiio", "--json").expect(0).json["layer"]
+        assert {
+            "names": ["MPI_File_sync"],
+            "kind": "sync",
+            "size": "",
+            "offset": "",
+            "file": "arg(0)",
+            "path": "",
+        } in one["functions"]
+        error = sonde("io", "layers", "list", "mpiioo", "--json").expect(2).json["error"]
+        assert "nearest: mpiio" in error["what"]
+
+    def test_check_of_a_program_tells_what_its_libraries_export(self, sonde, programs):
+        told = sonde("io", "layers", "check", "--map", MAP, programs / "calls", "--json").expect(0).json
+        found = {one["layer"]: one for one in told["found"]}
+        assert Path(found["fake"]["library"]).name == "libfake.so"
+        assert "fake_write" in found["fake"]["functions"]
+        assert "pwrite" in found["posix"]["functions"]
+
+    def test_a_name_that_is_nowhere_is_a_finding_and_a_warning(self, sonde, programs):
+        text = MAP.read_text().replace('"fake_write"', '"fake_write", "fake_raed"')
+        (sonde.cwd / "own.toml").write_text(text)
+        told = (
+            sonde("io", "layers", "check", "--map", "own.toml", programs / "libfake.so", "--json")
+            .expect(1)
+            .json
+        )
+        (finding,) = told["findings"]
+        assert "'fake_raed' (nearest: fake_real)" in finding["text"]
+        line = ("--", programs / "calls", "arguments")
+        told = (
+            sonde("io", "run", "--map", "own.toml", "--layers", "fake", "--json", "-o", "a.nc", *line)
+            .expect(0)
+            .json
+        )
+        assert codes(told) == ["io.not_exported"]
+        assert "(nearest: fake_real)" in told["warnings"][0]["evidence"]
+
+    def test_new_writes_a_map_that_can_be_used_at_once(self, sonde, programs):
+        made = sonde("io", "layers", "new", programs / "libfake.so", "--layer", "mine").expect(0)
+        (sonde.cwd / "mine.toml").write_text(made.out)
+        line = ("--", programs / "calls", "arguments")
+        words = ("--map", "mine.toml", "--layers", "mine", "--json", "-o", "a.nc")
+        assert len(counts(sonde("io", "run", *words, *line).expect(0).json)) == 7
+        error = (
+            sonde("io", "layers", "new", programs / "libfake.so", "--names", "no*", "--json")
+            .expect(2)
+            .json["error"]
+        )
+        assert error["code"] == "io.nothing_exported"

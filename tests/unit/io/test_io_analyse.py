@@ -1,0 +1,152 @@
+"""Time, requests and paths of calls, against sums that can be done by hand or by other means."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import traces
+from calls_within import tree_of
+from traces import PREAD, PWRITE, WRITE_ALL, call
+
+import sonde
+from sonde.io import analyse, words
+from sonde.io.analyse import size_class
+from sonde.io.events import FAILED
+
+
+@pytest.fixture
+def summary(tmp_path):
+    """summary({pid: records}) of a run's /summary."""
+
+    def make(processes, **plan):
+        folder = traces.run(tmp_path / "a.run", plan)
+        for pid, records in processes.items():
+            traces.add(folder, records, pid=pid, rank=pid)
+        with sonde.open(traces.sealed(folder)) as tree:
+            return tree["summary"].to_dataset().load()
+
+    return make
+
+
+def test_time_by_layer_function_and_path(summary):
+    s = summary(
+        {
+            0: [
+                call(PWRITE, 200, 500, 1, size=10),
+                call(PWRITE, 600, 700, 1, size=30),
+                call(WRITE_ALL, 100, 1000, size=40),
+            ]
+        }
+    )
+    assert s["function_name"].values.tolist() == ["MPI_File_write", "pwrite"]
+    assert s["calls"].values.tolist() == [[1, 2]]
+    assert s["bytes"].values.tolist() == [[40, 40]]
+    assert np.allclose(s["time"].values, [[900e-9, 400e-9]])
+    assert np.allclose(s["self_time"].values, [[500e-9, 400e-9]])
+    assert np.allclose(s["longest"].values, [[900e-9, 300e-9]])
+    assert np.allclose(s["layer_time"].values, [[900e-9, 400e-9]])
+    assert np.allclose(s["layer_self_time"].values, [[500e-9, 400e-9]])
+    assert s["node_parent"].values.tolist() == [-1, 0]
+    assert s["node_function"].values.tolist() == [0, 1]
+    assert s["node_calls"].values.tolist() == [1, 2]
+    assert np.allclose(s["node_self_time"].values, [500e-9, 400e-9])
+    assert float(s["traced_time"][0]) == pytest.approx(900e-9)
+
+
+def test_what_enters_a_layer_is_counted_once_however_deep_it_calls_itself(summary):
+    inner = [call(PWRITE, 300, 400, 2, size=8), call(PWRITE, 200, 500, 1, size=8)]
+    s = summary({0: [*inner, call(WRITE_ALL, 100, 1000, size=8), call(PREAD, 1100, 1200, size=5)]})
+    requests = {
+        (str(layer), str(way)): int(s["requests"].values[0, k, d])
+        for k, layer in enumerate(s["layer_name"].values)
+        for d, way in enumerate(("read", "write"))
+    }
+    assert requests == {
+        ("mpiio", "read"): 0,
+        ("mpiio", "write"): 1,
+        ("posix", "read"): 1,
+        ("posix", "write"): 1,
+    }
+    assert s["request_bytes"].values[0].tolist() == [[0, 8], [5, 8]]
+    assert np.allclose(s["request_time"].values[0], [[0, 900e-9], [100e-9, 300e-9]])
+    assert np.allclose(s["layer_time"].values, [[900e-9, 400e-9]])
+    assert int(s["calls"].values[0, 1]) == 2
+
+
+def test_failures_and_sizes_that_nobody_knows(summary):
+    s = summary(
+        {0: [call(PWRITE, 1, 2, flags=FAILED), call(PWRITE, 3, 4, size=0), call(PWRITE, 5, 9, size=4096)]}
+    )
+    assert s["failed"].values.tolist() == [[1]]
+    sizes = s["request_sizes"].values[1, 1]
+    assert {k: int(n) for k, n in enumerate(sizes) if n} == {0: 1, 13: 1}
+    assert int(s["requests"].values[0, 1, 1]) == 3
+
+
+def test_size_classes():
+    given = np.array([0, 1, 2, 3, 4, 4095, 4096, 2**40])
+    assert size_class(given).tolist() == [0, 1, 2, 2, 3, 12, 13, 41]
+
+
+def test_time_over_the_run_is_shared_out_exactly(summary):
+    rng, records, clock = random.Random(3), [], 0
+    for _ in range(60):
+        begin = clock + rng.randint(1, 400)
+        clock = begin + rng.randint(1, 3000)
+        if rng.random() < 0.5 and clock - begin > 10:
+            records.append(call(PWRITE, begin + 2, clock - 3, 1))
+            records.append(call(WRITE_ALL, begin, clock))
+        else:
+            records.append(call(PREAD, begin, clock))
+    s = summary({0: records, 1: records[::2]})
+    assert np.allclose(s["busy"].values.sum(axis=2), s["layer_self_time"].values)
+    # By hand: each ns of the run belongs to the innermost call that covers it.
+    edges = np.append(s["bin_begin"].values, s["bin_begin"].values[-1] * 2 - s["bin_begin"].values[-2]) * 1e9
+    owner = np.full(int(edges[-1]) + 2, -1)
+    for record in sorted((r[0] for r in records), key=lambda r: r["depth"]):
+        owner[int(record["begin"]) : int(record["end"])] = 0 if record["function"] == WRITE_ALL else 1
+    for layer in (0, 1):
+        covered = np.concatenate([[0], np.cumsum(owner == layer)])
+        at = np.interp(edges, np.arange(len(covered)), covered)
+        assert np.allclose(s["busy"].values[0, layer], np.diff(at) * 1e-9, atol=2e-12)
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 50])
+def test_pieces_of_a_thread_make_no_difference(summary, tmp_path, monkeypatch, chunk):
+    calls = tree_of(5)
+    kinds = (WRITE_ALL, PWRITE, PREAD)
+    records = [
+        call(kinds[k % 3], begin, end, depth, size=k) for k, (begin, end, depth, _) in enumerate(calls)
+    ]
+    whole = summary({0: records})
+    monkeypatch.setattr(analyse, "CHUNK", chunk)
+    with sonde.open(tmp_path / "a.nc") as tree:
+        pieces = analyse.analyse(tree["raw"].to_dataset())
+    for name in ("calls", "bytes", "self_time", "layer_time", "requests", "busy", "request_sizes"):
+        assert np.allclose(pieces[name].values, whole[name].values)
+    assert sorted(pieces["node_calls"].values) == sorted(whole["node_calls"].values)
+
+
+class TestWords:
+    def test_the_sentence_names_layer_and_function(self, summary):
+        s = summary({0: [call(PWRITE, 200, 900, 1, size=10), call(WRITE_ALL, 100, 1000, size=40)]})
+        assert words.sentence(s) == (
+            "1 rank spent 900 ns in 2 traced calls: 78 % of it in POSIX, 78 % in pwrite"
+        )
+
+    def test_tables_name_requests_by_count_and_mean_size(self, summary):
+        s = summary({0: [call(PWRITE, k * 10, k * 10 + 5, size=4096) for k in range(1, 5)]})
+        layers = words.tables(s)[0]
+        assert layers.rows == [("POSIX", "4", "", "4 × 4 KiB", "20.0 ns", "100 %")]
+
+    def test_a_layer_that_no_library_has_is_told(self, summary):
+        s = summary({0: [call(PWRITE, 1, 2)]}, layers=[*traces.LAYERS, {"name": "hdf5", "title": "HDF5"}])
+        assert "Of no library here: HDF5." in words.tables(s)[0].note
+
+    def test_nothing_called(self, summary):
+        s = summary({0: []})
+        assert words.sentence(s) == "1 rank made 0 traced calls, which took no time that can be told"
+        words.tables(s)
+        words.values(s)

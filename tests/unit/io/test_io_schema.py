@@ -1,0 +1,184 @@
+"""From the tracer's files to /raw."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import traces
+from traces import OPEN, PREAD, PWRITE, WRITE_ALL, call, note, thread
+
+import sonde
+from sonde.core.errors import DataError
+from sonde.io.events import ENTRY_ONLY, UNFINISHED
+from sonde.io.schema import SCHEMA
+
+
+def raw_of(folder):
+    with sonde.open(traces.sealed(folder)) as tree:
+        assert SCHEMA.validate(tree) == []
+        return tree["raw"].to_dataset().load()
+
+
+@pytest.fixture
+def run(tmp_path):
+    return traces.run(tmp_path / "a.run")
+
+
+def names(raw):
+    return [str(name) for name in raw["function_name"].values[raw["function_index"].values]]
+
+
+def test_a_call_becomes_an_event(run):
+    traces.add(run, [call(PWRITE, 2000, 2500, depth=1, size=64, offset=128), call(WRITE_ALL, 1000, 4000)])
+    raw = raw_of(run)
+    assert names(raw) == ["pwrite", "MPI_File_write"]
+    assert raw["begin"].values.tolist() == [2000, 1000]
+    assert raw["duration"].values.tolist() == [500, 3000]
+    assert raw["size"].values.tolist() == [64, -1]
+    assert raw["offset"].values.tolist() == [128, -1]
+    assert raw["depth"].values.tolist() == [1, 0]
+    assert raw["layer_name"].values.tolist() == ["mpiio", "posix"]
+    assert raw["layer_watched"].values.tolist() == [1, 3]
+    assert raw["function_name"].values.tolist() == [
+        "MPI_File_write",
+        "pwrite",
+    ]  # those that were called, by layer
+
+
+def test_ranks_come_first_and_in_order(run):
+    for pid, rank in ((11, 1), (12, -1), (10, 0)):
+        traces.add(run, [call(PWRITE, 10, 20)], pid=pid, rank=rank)
+    raw = raw_of(run)
+    assert raw["process_rank"].values.tolist() == [0, 1, -1]
+    assert raw["process_pid"].values.tolist() == [10, 11, 12]
+    assert raw["thread_first"].values.tolist() == [0, 1, 2]
+    assert raw["thread_process"].values.tolist() == [0, 1, 2]
+
+
+def test_a_file_that_another_thread_goes_on_with(run):
+    traces.add(run, [call(PWRITE, 10, 20), call(PWRITE, 30, 40), thread(77, 50, 50), call(PREAD, 60, 70)])
+    raw = raw_of(run)
+    assert raw["thread_number"].values.tolist() == [101, 77]
+    assert raw["thread_events"].values.tolist() == [2, 1]
+
+
+class TestFiles:
+    def test_the_last_that_was_opened_under_a_handle_before_a_call(self, run):
+        traces.add(
+            run,
+            [
+                call(PWRITE, 1, 2, file=3),
+                note(10, 3, "one"), call(OPEN, 10, 12, file=3), call(PWRITE, 20, 21, file=3),
+                note(30, 3, "two"), call(OPEN, 30, 32, file=3), call(PWRITE, 40, 41, file=3),
+                call(PWRITE, 50, 51, file=4), call(PWRITE, 60, 61),
+            ],
+        )  # fmt: skip
+        raw = raw_of(run)
+        paths = ["?" if k < 0 else raw["path"].values[k] for k in raw["file_index"].values]
+        assert paths == ["?", "one", "one", "two", "two", "?", "?"]
+
+    def test_a_handle_of_another_layer_is_another_file_where_both_were_opened(self, run):
+        functions = traces.FUNCTIONS + "4\t4\tMPI_File_open\tlibmpi.so\n"
+        folder = run
+        plan = {"layers": traces.LAYERS, "rules": [*traces.RULES, [0, 1]]}
+        (folder / "run.json").unlink()
+        folder.rmdir()
+        traces.run(folder, plan)
+        traces.add(
+            folder,
+            [
+                note(10, 3, "posix file"), call(OPEN, 10, 12, file=3), note(14, 3, "mpi file"), call(4, 14, 16, file=3),
+                call(PWRITE, 20, 21, file=3), call(WRITE_ALL, 30, 31, file=3),
+            ],
+            functions,
+        )  # fmt: skip
+        raw = raw_of(folder)
+        assert raw["path"].values[raw["file_index"].values].tolist()[-2:] == ["posix file", "mpi file"]
+
+    def test_a_child_knows_what_its_parent_had_open(self, run):
+        parent = traces.add(run, [note(10, 3, "f"), call(OPEN, 10, 12, file=3)])
+        traces.add(
+            run,
+            [call(PWRITE, 50, 51, file=3)],
+            "",
+            pid=101,
+            parent=100,
+            inherits=parent,
+            inherited=4,
+            began_ns=40,
+        )
+        raw = raw_of(run)
+        assert names(raw) == ["open", "pwrite"]
+        assert raw["path"].values[raw["file_index"].values].tolist() == ["f", "f"]
+
+
+class TestTime:
+    def test_ticks_are_as_long_as_both_clocks_say(self, tmp_path):
+        folder = traces.run(
+            tmp_path / "a.run", {"clocks": [["n1", 0, 5000], ["n1", 3 * 10**9, 10**9 + 5000]]}
+        )
+        traces.add(folder, [call(PWRITE, 3000, 6000)], began_ns=5000)
+        raw = raw_of(folder)
+        assert raw["begin"].values.tolist() == [1000]
+        assert raw["duration"].values.tolist() == [1000]
+
+    def test_hosts_are_put_together_by_their_clocks_of_the_day(self, run):
+        day = 10**18
+        traces.add(run, [call(PWRITE, 10, 20), thread(0, 10**9, 10**9)], began_utc_ns=day)
+        more = {
+            "host": "n2",
+            "pid": 5,
+            "rank": 0,
+            "began_ticks": 7000,
+            "began_ns": 100,
+            "began_utc_ns": day + 5000,
+        }
+        traces.add(run, [call(PWRITE, 7300, 7400), thread(0, 7000 + 10**9, 100 + 10**9)], **more)
+        raw = raw_of(run)
+        assert raw["process_host"].values.tolist() == ["n2", "n1"]
+        assert raw["begin"].values.tolist() == [5300, 10]
+        assert raw["process_begin"].values.tolist() == [5000, 0]
+
+    def test_a_host_that_was_seen_too_shortly_is_told(self, run):
+        traces.add(run, [call(PWRITE, 10, 20)], host="n9", pid=5)
+        traces.add(run, [call(PWRITE, 10, 20)])
+        path = traces.sealed(run)
+        with sonde.open(path) as tree:
+            codes = list(tree["warnings"]["code"].values)
+            assert codes == ["io.tick_unknown"]
+            assert tree["raw"]["duration"].values.tolist() == [10, 10]
+
+    def test_a_call_under_way_ends_with_the_last_that_is_known(self, run):
+        flags = {"flags": UNFINISHED}
+        traces.add(run, [call(PWRITE, 10, 20), call(PREAD, 900, 950), call(PWRITE, 700, 0, **flags)])
+        assert raw_of(run)["duration"].values.tolist() == [10, 50, 250]
+
+    def test_of_a_call_whose_end_is_not_known_there_is_no_duration(self, run):
+        traces.add(run, [call(PWRITE, 10, 10, flags=ENTRY_ONLY)])
+        assert raw_of(run)["duration"].values.tolist() == [0]
+
+
+def test_a_size_that_is_none_is_unknown(run):
+    traces.add(run, [call(PWRITE, 10, 20, size=2**64 - 5)])
+    assert raw_of(run)["size"].values.tolist() == [-1]
+
+
+def test_a_function_that_no_table_names_is_left_out_of_sums(run):
+    traces.add(run, [call(900, 10, 20), call(PWRITE, 30, 40)])
+    with sonde.open(traces.sealed(run)) as tree:
+        assert tree["raw"]["function_index"].values.tolist() == [-1, 0]
+        assert int(tree["summary"]["calls"].sum()) == 1
+
+
+def test_a_file_of_another_room_is_refused(run):
+    head = traces.header() | {"fields": [["a", "<u4", []]]}
+    (run / "x-1-1-0.blk").write_bytes(traces.block_file(head, [np.zeros(1, [("a", "<u4")])]))
+    with pytest.raises(DataError) as told:
+        traces.sealed(run)
+    assert told.value.code == "io.not_io_blocks"
+
+
+def test_a_process_that_called_nothing(run):
+    traces.add(run, [])
+    raw = raw_of(run)
+    assert dict(raw.sizes) | {"event": 0, "function": 0} == dict(raw.sizes)
