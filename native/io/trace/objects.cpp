@@ -13,6 +13,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "core/ticks.hpp"
 #include "io/trace/engine.hpp"
 #include "io/trace/process.hpp"
 #include "io/trace/system.hpp"
@@ -413,8 +414,12 @@ void look_again() {
 
 struct Quiet {
   Thread& thread = *current;
+  std::uint64_t begin = static_cast<std::uint64_t>(ticks());
   Quiet() { thread.busy = true; }
-  ~Quiet() { thread.busy = false; }
+  ~Quiet() {
+    thread.busy = false;
+    note_own(thread, begin);
+  }
 };
 
 std::uint64_t after_dlopen(const Frame&, std::uint64_t result) {

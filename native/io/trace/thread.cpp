@@ -236,13 +236,21 @@ Record* reserve(Thread& thread, std::uint32_t count) {
       return reinterpret_cast<Record*>(file.blocks[block] + sizeof(BlockHeader)) + at;
     take(file.used[block], 0u - count);
     if (thread.appending) break;
+    const auto begin = static_cast<std::uint64_t>(ticks());
     thread.appending = true;
     file.current = block ^ 1;
     append(thread, block);
     thread.appending = false;
+    note_own(thread, begin);
   }
   file.dropped += count;
   return nullptr;
+}
+
+void note_own(Thread& thread, std::uint64_t begin) {
+  const std::uint32_t depth = thread.file->depth;
+  if (Record* record = reserve(thread))
+    *record = {begin, static_cast<std::uint64_t>(ticks()), unknown, unknown, 0, own_function, static_cast<std::uint8_t>(depth < 255 ? depth : 255), 0};
 }
 
 int begin_ends() {
@@ -251,6 +259,7 @@ int begin_ends() {
 
 Thread* begin_thread(std::uint64_t sp) {
   if (beginning) return nullptr;  // a signal's handler, while the thread's files are being made
+  const auto begin = static_cast<std::uint64_t>(ticks());
   beginning = true;
   Thread* thread = from_pool();
   const bool again = thread != nullptr;
@@ -272,6 +281,7 @@ Thread* begin_thread(std::uint64_t sp) {
   sonde_io_with_vectors([](void* what) { ::pthread_setspecific(ends, what); }, thread);
   thread->busy = false;
   beginning = false;
+  note_own(*thread, begin);
   return thread;
 }
 

@@ -40,6 +40,9 @@ inline std::uint32_t take(std::uint32_t& used, std::uint32_t count) {
 #endif
 }
 
+/// Records the tracer's own work since `begin`, ticks.
+void note_own(Thread& thread, std::uint64_t begin);
+
 /// Once, before the first thread begins: makes the key whose destructor ends them. 0, or an error number.
 int begin_ends();
 

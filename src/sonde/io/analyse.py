@@ -14,11 +14,13 @@ import numpy as np
 from sonde.io.events import ENTRY_ONLY, FAILED, THROWN, UNFINISHED
 from sonde.io.layers import KINDS
 from sonde.io.nest import Nested, nested
+from sonde.io.schema import OWN_NAME
 from sonde.io.summary import BINS, CLASSES, NAMES, SUMMARY
 
 if TYPE_CHECKING:
     import xarray as xr
 
+_NAMES = ("begin", "duration", "size", "file_index", "function_index", "flags")
 CHUNK = 1 << 20  # calls that are looked at together
 READ, WRITE = KINDS.index("read"), KINDS.index("write")
 _DIRECTIONS = np.full(len(KINDS), -1, np.int8)
@@ -30,13 +32,70 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
     import xarray as xr
 
     walk = _Walk(raw)
-    for thread in range(raw.sizes["thread"]):
-        for calls in _stretches(raw, thread):
-            walk.take(thread, calls)
+    for entries in _threads(raw):
+        for calls in _merged(raw, entries):
+            walk.take(entries[0], calls)
     tables = {**{name: raw[name].values for name in NAMES}, **walk.tables()}
     return xr.Dataset(
         {name: (SUMMARY[name].dims, values, SUMMARY[name].attrs()) for name, values in tables.items()}
     )
+
+
+def _threads(raw: xr.Dataset) -> list[list[int]]:
+    """Entries of `thread` that are one thread, seen by several engines; the outermost engine's first."""
+    processes, numbers = raw["thread_process"].values.tolist(), raw["thread_number"].values.tolist()
+    engine = raw["function_engine"].values
+    found: dict[tuple[int, int], list[int]] = {}
+    for entry, key in enumerate(zip(processes, numbers)):
+        found.setdefault(key, []).append(entry)
+    for entries in found.values():
+        entries.sort(key=lambda entry: _engine_of(raw, engine, entry))
+    return list(found.values())
+
+
+def _engine_of(raw: xr.Dataset, engine: np.ndarray, entry: int) -> int:
+    """Which engine saw a thread's first call: an entry is of one engine alone."""
+    if not int(raw["thread_events"][entry]):
+        return 0
+    function = int(raw["function_index"][int(raw["thread_first"][entry])])
+    return int(engine[function]) if function >= 0 else 0
+
+
+def _merged(raw: xr.Dataset, entries: list[int]) -> Iterator[dict[str, np.ndarray]]:
+    """Calls of one thread, cut where none was under way, as all engines saw them."""
+    others = [_Rest(raw, entry) for entry in entries[1:]]
+    for calls in _stretches(raw, entries[0]):
+        end = int((calls["begin"] + calls["duration"]).max())
+        yield _joined([calls, *(other.until(end) for other in others)])
+    last = [other.until(None) for other in others]
+    if any(len(calls["begin"]) for calls in last):
+        yield _joined(last)
+
+
+def _joined(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    if len(parts) == 1:
+        return parts[0]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+class _Rest:
+    """Calls of an entry of `thread` that have not been taken yet."""
+
+    def __init__(self, raw: xr.Dataset, entry: int) -> None:
+        self.pieces = _stretches(raw, entry)
+        self.held: dict[str, np.ndarray] = {name: np.zeros(0, np.int64) for name in ("depth", *_NAMES)}
+
+    def until(self, end: int | None) -> dict[str, np.ndarray]:
+        """Those that began before `end`, ns; None: all."""
+        while end is None or not len(self.held["begin"]) or int(self.held["begin"][-1]) < end:
+            more = next(self.pieces, None)
+            if more is None:
+                break
+            self.held = _joined([self.held, more])
+        count = len(self.held["begin"]) if end is None else int(np.searchsorted(self.held["begin"], end))
+        taken = {name: values[:count] for name, values in self.held.items()}
+        self.held = {name: values[count:] for name, values in self.held.items()}
+        return taken
 
 
 def _stretches(raw: xr.Dataset, thread: int) -> Iterator[dict[str, np.ndarray]]:
@@ -54,8 +113,7 @@ def _stretches(raw: xr.Dataset, thread: int) -> Iterator[dict[str, np.ndarray]]:
             length *= 2
         if stop < end:
             stop = at + int(outer[-1]) + 1
-        names = ("begin", "duration", "size", "file_index", "function_index", "flags")
-        yield {"depth": depth[: stop - at], **{name: raw[name][at:stop].values for name in names}}
+        yield {"depth": depth[: stop - at], **{name: raw[name][at:stop].values for name in _NAMES}}
         at = stop
 
 
@@ -64,6 +122,7 @@ class _Walk:
 
     def __init__(self, raw: xr.Dataset) -> None:
         self.layer_of = raw["function_layer"].values.astype(np.int64)
+        self.own = raw["function_name"].values == OWN_NAME
         self.kind_of = raw["function_kind"].values.astype(np.int64)
         self.process_of = raw["thread_process"].values.astype(np.int64)
         self.layers, self.functions = raw.sizes["layer"], raw.sizes["function"]
@@ -95,6 +154,9 @@ class _Walk:
         if not len(calls["begin"]):
             return
         tree = nested(calls["begin"], calls["duration"], calls["depth"])
+        if (alien := self._alien(tree, calls)) is not None:
+            calls = {name: values[~alien] for name, values in calls.items()}
+            tree = nested(calls["begin"], calls["duration"], calls["depth"])
         calls = {name: values[tree.order] for name, values in calls.items()}
         function = calls["function_index"].astype(np.int64)
         layer = self.layer_of[function]
@@ -107,6 +169,21 @@ class _Walk:
         above = np.where(tree.parent >= 0, layer[tree.parent], self.layers)
         self._by_time(process, layer, above, calls["begin"], calls["duration"])
         self.traced[process] += duration[tree.level == 0].sum()
+
+    def _alien(self, tree: Nested, calls: dict[str, np.ndarray]) -> np.ndarray | None:
+        """Calls within the tracer's own work, as the kernel sees its writes: not the program's. None: no such."""
+        own = self.own[calls["function_index"][tree.order]]
+        if not own.any():
+            return None
+        within = np.zeros(len(own), bool)
+        for level in range(1, int(tree.level.max()) + 1):
+            mine = np.flatnonzero((tree.level == level) & (tree.parent >= 0))
+            within[mine] = (own | within)[tree.parent[mine]]
+        if not within.any():
+            return None
+        found = np.zeros(len(own), bool)
+        found[tree.order] = within
+        return found
 
     def _by_function(
         self,

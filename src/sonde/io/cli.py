@@ -63,17 +63,18 @@ MAPS = click.option(
 )
 
 
-def chosen(names: tuple[str, ...] | None, maps: tuple[Path, ...]) -> list[Layer]:
+def chosen(names: tuple[str, ...] | None, maps: tuple[Path, ...], kernel: bool = False) -> list[Layer]:
     """The layers of a command."""
     from sonde.io import run_maps
 
-    return run_maps.chosen(names or (), maps)
+    return run_maps.chosen(names or (), maps, kernel)
 
 
 @group.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @common("output", "launcher", "dry_run")
 @LAYERS
 @MAPS
+@click.option("--kernel", is_flag=True, help="System calls as the kernel sees them, too; takes root.")
 @click.option(
     "--max-trace",
     "most_bytes",
@@ -90,6 +91,7 @@ def run(
     dry_run: bool,
     names: tuple[str, ...] | None,
     maps: tuple[Path, ...],
+    kernel: bool,
     most_bytes: int,
     command: tuple[str, ...],
 ) -> Outcome:
@@ -104,7 +106,7 @@ def run(
 
     request = run_trace.Request(
         command,
-        chosen(names, maps),
+        chosen(names, maps, kernel),
         output_path("io", output),
         most_bytes,
         ["sonde", *sys.argv[1:]],

@@ -16,6 +16,7 @@ RECORD = np.dtype(
 UNKNOWN = np.uint64(2**64 - 1)
 NOTE, CLOCK = 0xFFFF, 0xFFFE  # numbers of functions that are none
 CALL_NUMBERS = CLOCK  # those below are calls
+OWN = 0xFFFD  # the tracer's own work
 
 FAILED, THROWN, ENTRY_ONLY, UNFINISHED = 1, 2, 4, 16  # flags of a record
 FLAGS = {

@@ -17,7 +17,7 @@ from sonde.core.described import Described
 from sonde.core.errors import DataError, Finding, Warning
 from sonde.core.seal import Layout
 from sonde.io.clock import Clocks
-from sonde.io.events import ENTRY_ONLY, FLAGS, RECORD, UNFINISHED, UNKNOWN, Piece, pieces
+from sonde.io.events import ENTRY_ONLY, FLAGS, OWN, RECORD, UNFINISHED, UNKNOWN, pieces
 from sonde.io.layers import KINDS
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ RAW = {**EVENT, **OF_LAYER, **OF_FUNCTION, **OF_PROCESS, **OF_THREAD, **OF_PATH}
 
 ENGINES = ("interposition", "uprobe", "tracepoint", "profile")
 RANKLESS = -1
+OWN_NAME = "(own work)"  # of the tracer, as a function
 
 
 @dataclass
@@ -81,7 +82,16 @@ class _File:
     process: int
     first: int = 0
     events: int = 0
-    threads: list[tuple[int, int]] = field(default_factory=list)  # (first event, number) within the file
+    threads: list[tuple[int, int, int]] = field(
+        default_factory=list
+    )  # (first event within the file, number, process)
+    # Of a file of what the kernel saw: the images that ran under the process's number, and when each began, in ticks.
+    images: list[int] = field(default_factory=list)
+    began: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
+
+    def image_of(self, calls: np.ndarray) -> np.ndarray:
+        """Which of `images` made each call; -1 for none: a call of what was there before the traced program."""
+        return np.searchsorted(self.began, calls["begin"], side="right") - 1
 
 
 @dataclass
@@ -91,6 +101,7 @@ class _Opened:
     by_handle: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=dict)  # (ticks, file)
 
     def add(self, layer: int, handle: int, ticks: int, file: int) -> None:
+        """file: -1 where the handle is given back: what it means then was opened by somebody unseen."""
         self.by_handle.setdefault((layer, handle), []).append((ticks, file))
 
 
@@ -131,7 +142,8 @@ class IoSchema:
 
         Parameters
         ----------
-        plan : layers [{name, title}] from the application down; rules [[layer, kind]] as the tracer numbers them;
+        plan : layers [{name, title}] from the application down; rules [[layer, kind]] as the tracer numbers them; own,
+               the layer of the tracer's own work, if there is one;
                tables, table_of (`run_close.close`); clocks [[host, ticks, ns]] read where the run was started
         files : a block file a thread
 
@@ -148,34 +160,55 @@ class IoSchema:
                     "keep the files of one run in its folder, and only these",
                 )
         headers = {name: file.header for name, file in zip(names, files)}
-        order = sorted(headers, key=lambda name: _of_process(headers[name]))
+        images = {name: _images(headers, name) for name in headers}
+        order = sorted(
+            (name for name in headers if not images[name]), key=lambda name: _of_process(headers[name])
+        )
         number = {name: k for k, name in enumerate(order)}
         functions = _Functions(plan, headers)
         clocks = Clocks()
         for host, ticks, ns in plan.get("clocks", []):
             clocks.add(str(host), int(ticks), int(ns))
-        for name in order:
+        for name in headers:
             header = headers[name]
-            clocks.add(header["host"], header["began_ticks"], header["began_ns"], header["began_utc_ns"])
+            utc_ns = header["began_utc_ns"] if name in number else None
+            clocks.add(header["host"], header["began_ticks"], header["began_ns"], utc_ns)
         opened = [_Opened() for _ in order]
         paths: dict[str, int] = {}
         made: dict[str, _File] = {}
         dropped = np.zeros(len(order), np.int64)
+        for name in headers:
+            if images[name]:
+                number[name] = number[images[name][0]]
         by_process = sorted(zip(names, files), key=lambda pair: (number[pair[0]], _number(pair[1])))
         for name, file in by_process:
             made[file.path.name] = one = _File(number[name])
+            if images[name]:
+                one.images = [number[image] for image in images[name]]
+                ready = [
+                    headers[image].get("ready_ticks", headers[image]["began_ticks"]) for image in images[name]
+                ]
+                one.began = np.array(ready, np.uint64)
+                _count_images(one, functions, name, file)
+                dropped[one.process] += file.dropped
+                continue
             for piece in pieces(file):
                 functions.count(name, piece.calls)
                 for clock in piece.clocks:
                     clocks.add(file.header["host"], clock.ticks, clock.ns)
                     if clock.thread:
-                        one.threads.append((one.events + clock.call, clock.thread))
+                        one.threads.append((one.events + clock.call, clock.thread, one.process))
                 for note in piece.notes:
                     if note.call < len(piece.calls):
                         call = piece.calls[note.call]
                         layer = functions.layer(name, int(call["function"]))
                         path = paths.setdefault(note.name, len(paths))
                         opened[one.process].add(layer, note.handle, int(call["begin"]), path)
+                for call in piece.calls[
+                    functions.closes(name)[piece.calls["function"]] & (piece.calls["file"] != 0)
+                ]:
+                    layer = functions.layer(name, int(call["function"]))
+                    opened[one.process].add(layer, int(call["file"]), int(call["end"]), -1)
                 one.events += len(piece.calls)
             dropped[one.process] += file.dropped
         events = 0
@@ -196,9 +229,9 @@ class IoSchema:
             hosts=[headers[name]["host"] for name in order],
         )
         threads = [
-            (one.process, tid, one.first + first, _next(one, k) - first)
+            (process, tid, one.first + first, _next(one, k) - first)
             for one in made.values()
-            for k, (first, tid) in enumerate(one.threads)
+            for k, (first, tid, process) in enumerate(one.threads)
         ]
         began = [clocks.ns(headers[name]["host"], headers[name]["began_ticks"]) for name in order]
         layout.tables = {
@@ -259,11 +292,10 @@ class IoSchema:
         at = one.first
         host, functions = layout.hosts[one.process], layout.numbers[_prefix(file)]
         for piece in pieces(file):
-            if not len(piece.calls):
-                continue
-            where = (slice(at, at := at + len(piece.calls)),)
-            for name, values in _columns(layout, one, host, functions, piece).items():
-                yield name, where, values
+            for process, calls in _by_image(one, piece.calls):
+                where = (slice(at, at := at + len(calls)),)
+                for name, values in _columns(layout, process, host, functions, calls).items():
+                    yield name, where, values
 
     def analyse(self, raw: xr.Dataset) -> xr.Dataset:
         """/raw to /summary: `sonde.io.analyse.analyse`."""
@@ -279,10 +311,47 @@ class IoSchema:
 SCHEMA = IoSchema()
 
 
+def _count_images(one: _File, functions: _Functions, name: str, file: BlockFile) -> None:
+    """Shares the calls of a thread that the kernel saw out among the images of its process."""
+    counts = np.zeros(len(one.images), np.int64)
+    for piece in pieces(file):
+        for process, calls in _by_image(one, piece.calls):
+            functions.count(name, calls)
+            counts[one.images.index(process)] += len(calls)
+    for process, count in zip(one.images, counts.tolist()):
+        if count:
+            one.threads.append((one.events, _number(file), process))
+            one.events += count
+
+
+def _by_image(one: _File, calls: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Calls by the process that made them, in order."""
+    if not len(calls):
+        return
+    if not one.images:
+        yield one.process, calls
+        return
+    image = np.maximum.accumulate(one.image_of(calls))
+    for k in np.unique(image[image >= 0]).tolist():
+        yield one.images[k], calls[image == k]
+
+
+def _images(headers: Mapping[str, Mapping[str, Any]], name: str) -> list[str]:
+    """Of a process as the kernel saw it: the traced programs that ran under its number, one after another."""
+    header = headers[name]
+    if not header.get("watched"):
+        return []
+    same = [
+        other
+        for other, theirs in headers.items()
+        if not theirs.get("watched") and (theirs["host"], theirs["pid"]) == (header["host"], header["pid"])
+    ]
+    return sorted(same, key=lambda other: int(headers[other]["began_ticks"]))
+
+
 def _columns(
-    layout: IoLayout, one: _File, host: str, functions: np.ndarray, piece: Piece
+    layout: IoLayout, process: int, host: str, functions: np.ndarray, calls: np.ndarray
 ) -> dict[str, np.ndarray]:
-    calls = piece.calls
     begin = layout.clocks.ns(host, calls["begin"])
     end = layout.clocks.ns(host, calls["end"])
     unfinished = (calls["flags"] & UNFINISHED) != 0
@@ -296,7 +365,7 @@ def _columns(
         "duration": np.maximum(end.round().astype(np.int64) - begin_ns, 0),
         "size": _known(calls["size"]),
         "offset": _known(calls["offset"]),
-        "file_index": _paths(layout, one.process, calls, layout.layer_of[found]),
+        "file_index": _paths(layout, process, calls, layout.layer_of[found]),
         "function_index": found,
         "depth": calls["depth"],
         "flags": calls["flags"],
@@ -343,20 +412,23 @@ class _Functions:
     """The functions of all processes under one numbering: by layer, then as they were first met."""
 
     def __init__(self, plan: Mapping[str, Any], headers: Mapping[str, Mapping[str, Any]]) -> None:
-        self.rules: list[list[int]] = plan["rules"]
+        self.rules: list[list[int]] = [*plan["rules"], [plan.get("own", 0), 0]]
         self.layer_count = len(plan["layers"])
         self.warnings: list[Warning] = []
         self.tables: dict[str, list[tuple[int, int, str, str]]] = {}
         self.called: dict[str, np.ndarray] = {}
         for name in headers:
-            self.tables[name] = self._table(plan, headers, name)
+            self.tables[name] = [*self._table(plan, headers, name), (OWN, len(self.rules) - 1, OWN_NAME, "")]
             self.called[name] = np.zeros(1 << 16, bool)
         self._order: list[tuple[int, int, str, str]] = []
+        self._closes: dict[str, np.ndarray] = {}
 
     def _table(
         self, plan: Mapping[str, Any], headers: Mapping[str, Mapping[str, Any]], name: str
     ) -> list[tuple[int, int, str, str]]:
         """What a process's numbers mean: its own, after those that it has of the process it was forked from."""
+        if headers[name].get("watched"):
+            return _numbered(plan, "watch")
         parent, count = headers[name].get("inherits", ""), int(headers[name].get("inherited", 0))
         own = _numbered(plan, name)
         if parent and parent != name:
@@ -366,6 +438,15 @@ class _Functions:
 
     def count(self, name: str, calls: np.ndarray) -> None:
         self.called[name][calls["function"]] = True
+
+    def closes(self, name: str) -> np.ndarray:
+        """Which of a process's numbers are of functions that give a handle back."""
+        if name not in self._closes:
+            found = np.zeros(1 << 16, bool)
+            for number, rule, _, _ in self.tables[name]:
+                found[number] = rule < len(self.rules) and self.rules[rule][1] == KINDS.index("close")
+            self._closes[name] = found
+        return self._closes[name]
 
     def layer(self, name: str, number: int) -> int:
         for own, rule, _, _ in self.tables[name]:
@@ -402,7 +483,7 @@ class _Functions:
             "function_library": _texts(library for _, _, _, library in self._order),
             "function_layer": self.layers(),
             "function_kind": np.array([kind for _, kind, _, _ in self._order], np.int8),
-            "function_engine": np.zeros(len(self._order), np.int8),
+            "function_engine": np.array([_engine(library) for _, _, _, library in self._order], np.int8),
         }
 
     def watched(self) -> np.ndarray:
@@ -410,10 +491,14 @@ class _Functions:
         found = {
             (self.rules[rule][0], symbol, library)
             for table in self.tables.values()
-            for _, rule, symbol, library in table
-            if rule < len(self.rules)
+            for own, rule, symbol, library in table
+            if rule < len(self.rules) and own != OWN
         }
         return np.bincount([layer for layer, _, _ in found], minlength=self.layer_count).astype(np.int32)
+
+
+def _engine(library: str) -> int:
+    return ENGINES.index("tracepoint" if library == "kernel" else "interposition")
 
 
 def _numbered(plan: Mapping[str, Any], name: str) -> list[tuple[int, int, str, str]]:

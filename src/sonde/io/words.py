@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 FUNCTIONS_SHOWN = 15
 RANKS_SHOWN = 16
+TRACER = "tracer"  # the layer of the tracer's own work
 
 
 def sentence(summary: xr.Dataset) -> str:
@@ -167,7 +168,7 @@ def _layers_table(summary: xr.Dataset) -> Table:
     unseen = [
         str(summary["layer_title"].values[k])
         for k in range(summary.sizes["layer"])
-        if summary["layer_watched"].values[k] == 0
+        if summary["layer_watched"].values[k] == 0 and summary["layer_name"].values[k] != TRACER
     ]
     note = "Reads and writes: what entered a layer from above, as requests × their mean size."
     if unseen:

@@ -77,6 +77,20 @@ class TestFiles:
         paths = ["?" if k < 0 else raw["path"].values[k] for k in raw["file_index"].values]
         assert paths == ["?", "one", "one", "two", "two", "?", "?"]
 
+    def test_a_handle_that_was_closed_means_nothing_until_it_is_opened_again(self, run):
+        functions = traces.FUNCTIONS + "4\t4\tclose\tlibc.so\n"
+        (run / "run.json").unlink()
+        run.rmdir()
+        traces.run(run, {"rules": [*traces.RULES, [1, 2]]})
+        records = [
+            note(10, 3, "one"), call(OPEN, 10, 12, file=3), call(4, 20, 22, file=3), call(PWRITE, 30, 31, file=3),
+            note(40, 3, "two"), call(OPEN, 40, 42, file=3), call(PWRITE, 50, 51, file=3),
+        ]  # fmt: skip
+        traces.add(run, records, functions)
+        raw = raw_of(run)
+        paths = ["?" if k < 0 else raw["path"].values[k] for k in raw["file_index"].values]
+        assert paths == ["one", "one", "?", "two", "two"]
+
     def test_a_handle_of_another_layer_is_another_file_where_both_were_opened(self, run):
         functions = traces.FUNCTIONS + "4\t4\tMPI_File_open\tlibmpi.so\n"
         folder = run
