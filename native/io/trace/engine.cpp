@@ -17,7 +17,10 @@ namespace {
 
 void keep(Thread& thread, const Frame& frame, std::uint64_t end, std::uint8_t flags) {
   Record* record = reserve(thread);
-  if (record == nullptr) return;
+  if (record == nullptr) [[unlikely]] {
+    std::atomic_ref(thread.file->dropped).fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
   *record = Record{frame.begin, end, frame.size, frame.offset, folded(frame.handle), frame.function, frame.depth, flags};
 }
 

@@ -47,9 +47,20 @@ int open_again(Thread& thread) {
   return static_cast<int>(high);
 }
 
-void drop(ThreadFile& file, std::uint32_t block) {
-  file.dropped += file.used[block];
+/// Empties a block that goes nowhere. Returns how many calls of the program it held.
+std::uint64_t drop(ThreadFile& file, std::uint32_t block) {
+  const auto* records = reinterpret_cast<const Record*>(file.blocks[block] + sizeof(BlockHeader));
+  std::uint64_t calls = 0;
+  for (std::uint32_t k = 0; k < file.used[block]; ++k) {
+    if (records[k].function == note_function) {
+      k += static_cast<std::uint32_t>((reinterpret_cast<const Note&>(records[k]).bytes + sizeof(Record) - 1) / sizeof(Record));
+    } else if (records[k].function < own_function) {
+      ++calls;
+    }
+  }
+  std::atomic_ref(file.dropped).fetch_add(calls, std::memory_order_relaxed);
   file.used[block] = 0;
+  return calls;
 }
 
 void note_clocks(ThreadFile& file) {
@@ -63,8 +74,7 @@ void append(Thread& thread, std::uint32_t block) {
   ThreadFile& file = *thread.file;
   std::byte* bytes = file.blocks[block];
   if (!granted(block_bytes)) {
-    std::atomic_ref<std::uint64_t>(process.shared->dropped_cap).fetch_add(file.used[block], std::memory_order_relaxed);
-    drop(file, block);
+    std::atomic_ref<std::uint64_t>(process.shared->dropped_cap).fetch_add(drop(file, block), std::memory_order_relaxed);
     return;
   }
   if (thread.fd < 0 || !still_ours(thread)) thread.fd = open_again(thread);
@@ -243,7 +253,6 @@ Record* reserve(Thread& thread, std::uint32_t count) {
     thread.appending = false;
     note_own(thread, begin);
   }
-  file.dropped += count;
   return nullptr;
 }
 

@@ -25,7 +25,7 @@ extern constinit thread_local Thread* current __attribute__((tls_model("initial-
 /// Makes one, with its files. Null when nothing can be written; `refused` counts.
 Thread* begin_thread(std::uint64_t sp);
 
-/// Room for `count` records in a row in the current block; null: dropped and counted. The records exist at once, as what `Record{}` and
+/// Room for `count` records in a row in the current block; null: there is none, and a call must be counted as dropped. The records exist at once, as what `Record{}` and
 /// a zero begin are: the caller fills them.
 Record* reserve(Thread& thread, std::uint32_t count = 1);
 

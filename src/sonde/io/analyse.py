@@ -123,6 +123,7 @@ class _Walk:
     def __init__(self, raw: xr.Dataset) -> None:
         self.layer_of = raw["function_layer"].values.astype(np.int64)
         self.own = raw["function_name"].values == OWN_NAME
+        self.engine = raw["function_engine"].values
         self.kind_of = raw["function_kind"].values.astype(np.int64)
         self.process_of = raw["thread_process"].values.astype(np.int64)
         self.layers, self.functions = raw.sizes["layer"], raw.sizes["function"]
@@ -176,8 +177,10 @@ class _Walk:
         if not own.any():
             return None
         within = np.zeros(len(own), bool)
+        # Not what a signal's handler does that comes meanwhile, which libraries between it and the kernel show.
+        seen_by_kernel = self.engine[calls["function_index"][tree.order]] != 0
         for level in range(1, int(tree.level.max()) + 1):
-            mine = np.flatnonzero((tree.level == level) & (tree.parent >= 0))
+            mine = np.flatnonzero((tree.level == level) & (tree.parent >= 0) & seen_by_kernel)
             within[mine] = (own | within)[tree.parent[mine]]
         if not within.any():
             return None

@@ -19,13 +19,13 @@ TRACER = "tracer"  # the layer of the tracer's own work
 
 def sentence(summary: xr.Dataset) -> str:
     """Where most of the traced time was spent."""
-    total = float(summary["traced_time"].sum())
+    total = traced_s(summary)
     who = _who(summary)
-    calls = int(summary["calls"].sum())
+    calls = int(summary["calls"].values[:, _program(summary)].sum())
     if not calls or total <= 0:
         return f"{who} made {calls} traced calls, which took no time that can be told"
     layer_time = summary["layer_self_time"].values.sum(axis=0)
-    layer = int(layer_time.argmax())
+    layer = int(np.where(summary["layer_name"].values == TRACER, -1.0, layer_time).argmax())
     own = summary["self_time"].values.sum(axis=0)
     inside = np.where(summary["function_layer"].values == layer, own, -1.0)
     function = int(inside.argmax())
@@ -39,7 +39,7 @@ def sentence(summary: xr.Dataset) -> str:
 def values(summary: xr.Dataset) -> dict[str, Any]:
     """The same as data: `layers`, `functions` in the order of their own time, `ranks`."""
     return {
-        "traced_s": float(summary["traced_time"].sum()),
+        "traced_s": traced_s(summary),
         "layers": [_layer_value(summary, k) for k in range(summary.sizes["layer"])],
         "functions": [_function_value(summary, k) for k in _functions(summary)],
         "processes": [_process_value(summary, k) for k in range(summary.sizes["process"])],
@@ -53,6 +53,17 @@ def tables(summary: xr.Dataset) -> list[Table]:
     if summary.sizes["process"] > 1:
         found.append(_processes_table(summary))
     return found
+
+
+def traced_s(summary: xr.Dataset) -> float:
+    """Time in traced calls, of all threads, s; the tracer's own work left out."""
+    ours = summary["layer_name"].values == TRACER
+    return float(summary["layer_self_time"].values[:, ~ours].sum())
+
+
+def _program(summary: xr.Dataset) -> np.ndarray:
+    """Functions that are the program's."""
+    return summary["layer_name"].values[summary["function_layer"].values] != TRACER
 
 
 def _who(summary: xr.Dataset) -> str:
@@ -69,7 +80,7 @@ def _who(summary: xr.Dataset) -> str:
 
 
 def _layer_value(summary: xr.Dataset, layer: int) -> dict[str, Any]:
-    total = float(summary["traced_time"].sum())
+    total = traced_s(summary)
     own = float(summary["layer_self_time"].values[:, layer].sum())
     mine = summary["function_layer"].values == layer
     moved = {}
@@ -120,7 +131,7 @@ def _process_value(summary: xr.Dataset, k: int) -> dict[str, Any]:
         "pid": int(summary["process_pid"].values[k]),
         "rank": int(summary["process_rank"].values[k]),
         "program": str(summary["process_program"].values[k]),
-        "calls": int(summary["calls"].values[k].sum()),
+        "calls": int(summary["calls"].values[k, _program(summary)].sum()),
         "traced_s": float(summary["traced_time"].values[k]),
         "dropped": int(summary["process_dropped"].values[k]),
         "layers": {
@@ -189,7 +200,7 @@ def _requests(moved: dict[str, Any]) -> str:
 
 
 def _functions_table(summary: xr.Dataset) -> Table:
-    total = float(summary["traced_time"].sum())
+    total = traced_s(summary)
     order = _functions(summary)
     rows = []
     for k in order[:FUNCTIONS_SHOWN]:
