@@ -236,7 +236,7 @@ class TestKernel:
         (run / "n1-100-cd-0.blk").write_bytes(traces.block_file(later, blocks))
         self.watched(run, [call(0, 600, 700), call(0, 1500, 1600), call(0, 6100, 6200)])
         raw = raw_of(run)
-        events = dict(zip(raw["thread_process"].values.tolist(), [[], []]))
+        events: dict[int, list[int]] = {0: [], 1: []}
         for k in range(raw.sizes["thread"]):
             first = int(raw["thread_first"][k])
             here = slice(first, first + int(raw["thread_events"][k]))
