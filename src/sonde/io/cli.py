@@ -139,11 +139,22 @@ def show(file: Path) -> Outcome:
     return told_of(file, "show")
 
 
+@group.command()
+@common()
+@FILE
+def check(file: Path) -> Outcome:
+    """Whether a trace shows something that somebody may want to change; exit 1 when it does."""
+    outcome = told_of(file, "check")
+    outcome.exit = Exit.FINDING if outcome.findings else outcome.exit
+    return outcome
+
+
 def told_of(path: Path, verb: str) -> Outcome:
     """What a dataset says of itself."""
     import sonde
     from sonde.core import dataset
     from sonde.io import words
+    from sonde.io.findings import findings
 
     with sonde.open(path) as tree:
         summary = dataset.summary_of(tree, "io", path)
@@ -154,6 +165,7 @@ def told_of(path: Path, verb: str) -> Outcome:
             schema=str(tree.attrs["schema"]),
             dataset=str(path),
             complete=bool(tree.attrs.get("complete", 1)),
+            findings=findings(summary),
             warnings=dataset.warnings_of(tree),
             values=words.values(summary) | {"stop_reason": str(tree.attrs.get("stop_reason", "unknown"))},
             tables=words.tables(summary),
