@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import json
 import os
 import re
@@ -12,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as parquet
 import pytest
 from sonde_shell import PROGRAM, Shell, finish
 
@@ -458,3 +461,39 @@ class TestLayers:
             .json["error"]
         )
         assert error["code"] == "io.nothing_exported"
+
+
+class TestConvert:
+    def test_every_form_holds_every_call(self, sonde, programs):
+        _, told = traced(sonde, programs, "threads")
+        events = sum(one["calls"] for one in told["functions"])
+        for name in ("a.json", "b.json.gz", "c.csv", "d.parquet"):
+            made = sonde("io", "convert", "a.nc", "-o", name, "--json").expect(0).json
+            assert made["events"] == events
+        calls = [
+            event
+            for event in json.loads((sonde.cwd / "a.json").read_text())["traceEvents"]
+            if event["ph"] == "X"
+        ]
+        packed = json.loads(gzip.decompress((sonde.cwd / "b.json.gz").read_bytes()))
+        assert len(calls) == events
+        assert [event for event in packed["traceEvents"] if event["ph"] == "X"] == calls
+        lines = list(csv.DictReader((sonde.cwd / "c.csv").read_text().splitlines()))
+        table = parquet.read_table(sonde.cwd / "d.parquet").to_pylist()
+        assert [line["function"] for line in lines] == [row["function"] for row in table]
+        assert sum(row["size"] for row in table if row["function"] == "pwrite") == 200 * 4096
+        assert (
+            sonde("io", "convert", "a.nc", "--to", "csv").expect(0).out == (sonde.cwd / "c.csv").read_text()
+        )
+
+    def test_what_cannot_be_written_leaves_nothing(self, sonde, programs):
+        traced(sonde, programs, "plain")
+        error = sonde("io", "convert", "a.nc", "-o", "nowhere/a.csv", "--json").expect(3).json["error"]
+        assert error["code"] == "core.cannot_write"
+        error = sonde("io", "convert", "a.nc", "-o", "a.txt", "--json").expect(2).json["error"]
+        assert "--to perfetto" in error["hint"]
+        assert (
+            sonde("io", "convert", "a.nc", "--to", "parquet", "--json").expect(2).json["error"]["code"]
+            == "io.no_output"
+        )
+        assert not list(sonde.cwd.glob("*.part"))

@@ -22,7 +22,7 @@ def group() -> None:
 
 
 # Commands that have a module of their own: (module, command).
-ELSEWHERE: tuple[tuple[str, str], ...] = (("cli_layers", "layers"),)
+ELSEWHERE: tuple[tuple[str, str], ...] = (("cli_convert", "convert"), ("cli_layers", "layers"))
 
 
 class Names(HouseType):
