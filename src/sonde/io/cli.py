@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sonde.core.errors import Exit, UsageError
-from sonde.core.options import FILE, HouseType, common, settings
+from sonde.core.options import A_NC, B_NC, FILE, MATTERS, HouseType, common, settings
 from sonde.core.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -147,6 +147,34 @@ def check(file: Path) -> Outcome:
     outcome = told_of(file, "check")
     outcome.exit = Exit.FINDING if outcome.findings else outcome.exit
     return outcome
+
+
+@group.command()
+@common()
+@A_NC
+@B_NC
+@MATTERS
+def diff(a: Path, b: Path, matters: float) -> Outcome:
+    """Two traces: which layers take longer in B, and which get other requests; exit 1 when some do."""
+    import sonde
+    from sonde.core import dataset
+    from sonde.io import compare
+
+    with sonde.open(a) as first, sonde.open(b) as second:
+        before, after = (dataset.summary_of(tree, "io", path) for tree, path in ((first, a), (second, b)))
+        found = compare.findings(before, after, matters)
+        return Outcome(
+            "io",
+            "diff",
+            compare.sentence(before, after),
+            schema=str(second.attrs["schema"]),
+            dataset=str(b),
+            findings=found,
+            warnings=[*dataset.warnings_of(first), *dataset.warnings_of(second), compare.ONCE],
+            values=compare.values(before, after),
+            tables=compare.tables(before, after),
+            exit=Exit.FINDING if found else Exit.DONE,
+        )
 
 
 def told_of(path: Path, verb: str) -> Outcome:
