@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sonde.core.errors import EnvironmentFailure, UsageError, Warning, typed
-from sonde.core.options import RATE, DURATION, Whole, common, settings
+from sonde.core.options import DURATION, RATE, Whole, common, settings
 from sonde.core.outcome import Outcome, Table
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ def _name(required: bool = True, text: str = "The cluster's name.") -> Callable[
 @click.option(
     "--delay", "delay_s", type=DURATION, metavar="TIME", help="How late is what goes into each link: 1ms."
 )
-@click.option("--prefix", metavar="TEXT", help="Host names are this and a number, instead of NAME-0, NAME-1, ...")
+@click.option(
+    "--prefix", metavar="TEXT", help="Host names are this and a number, instead of NAME-0, NAME-1, ..."
+)
 @click.option("--subnet", default="10.77.0.0/24", show_default=True, metavar="NET", help="Their addresses.")
 @click.option(
     "--private",
@@ -154,7 +156,8 @@ def exec_(
     outcome.values = {
         "command": list(words),
         "nodes": [
-            _node(cluster.plan, end.node) | {"status": end.status, "out": end.out, "err": end.err} for end in ended
+            _node(cluster.plan, end.node) | {"status": end.status, "out": end.out, "err": end.err}
+            for end in ended
         ],
     }
     return outcome
@@ -200,7 +203,9 @@ def status(name: str | None) -> Outcome:
         if told[-1]["state"] != "up":
             outcome.warnings.append(_left(told[-1]))
     states = [one["state"] for one in told]
-    outcome.verdict = f"{states.count('up')} of {len(told)} clusters are up" if told else "there is no cluster here"
+    outcome.verdict = (
+        f"{states.count('up')} of {len(told)} clusters are up" if told else "there is no cluster here"
+    )
     outcome.sound = all(state == "up" for state in states)
     return outcome
 

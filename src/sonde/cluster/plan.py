@@ -122,7 +122,8 @@ def _addresses(subnet: str, nodes: int) -> tuple[str, ...]:
         raise bad("is no subnet, or has bits set behind its prefix") from None
     if network.version != 4 or "/" not in subnet:
         raise bad("is not allowed; allowed: subnets of IPv4, an address, a slash and the prefix's length")
-    if network.is_multicast or network.is_loopback or network.is_unspecified or network.is_link_local:
+    first = network.network_address
+    if first.is_multicast or first.is_loopback or first.is_link_local or first.is_reserved or first.packed[0] == 0:
         raise bad("is not for hosts; allowed: private subnets, as in 10.0.0.0/8 or 192.168.0.0/16")
     room = max(0, network.num_addresses - 2)  # the first and the last are the subnet's own and its broadcast
     if nodes > room:
@@ -133,7 +134,12 @@ def _addresses(subnet: str, nodes: int) -> tuple[str, ...]:
 def _private(folder: str) -> str:
     path = PurePosixPath(folder)
     clean = str(path)
-    if not path.is_absolute() or ".." in path.parts or clean in _NOT_PRIVATE or clean.startswith(("/proc/", "/sys/")):
+    if (
+        not path.is_absolute()
+        or ".." in path.parts
+        or clean in _NOT_PRIVATE
+        or clean.startswith(("/proc/", "/sys/"))
+    ):
         raise UsageError(
             "cluster.bad_private",
             f"nodes cannot each have a folder '{folder}' of their own; allowed: full paths, but not "
@@ -203,7 +209,11 @@ def orders(cluster: Plan, hosts: str) -> dict[str, Any]:
         "namespaces": list(NAMESPACES),
         "first_fd": FIRST_FD,
         "nodes": [
-            {"hostname": cluster.hostnames[node], "ip": _node_links(cluster, node), "tc": _limits(cluster, DEVICE)}
+            {
+                "hostname": cluster.hostnames[node],
+                "ip": _node_links(cluster, node),
+                "tc": _limits(cluster, DEVICE),
+            }
             for node in cluster.nodes
         ],
         "bridge_before": f"link set lo up\nlink add name {BRIDGE} type bridge\nlink set {BRIDGE} up\n",
@@ -236,7 +246,9 @@ def _limits(cluster: Plan, device: str, delay: bool = True) -> str:
     if cluster.rate is not None:
         burst = burst_bytes(cluster)
         limit = burst + round(cluster.rate / 8 * _QUEUE_S)
-        lines.append(f"qdisc add dev {device} {place} tbf rate {cluster.rate}bit burst {burst}b limit {limit}b\n")
+        lines.append(
+            f"qdisc add dev {device} {place} tbf rate {cluster.rate}bit burst {burst}b limit {limit}b\n"
+        )
     return "".join(lines)
 
 
@@ -258,7 +270,7 @@ def agent(cluster: Plan) -> str:
     cluster's pid namespace already, where the keeper is process 1.
     """
     cases = "\n".join(
-        f"  {host} | {address}) set -- {' '.join(enter('/proc/1', node)[1:])} -- /bin/sh -c \"$*\" ;;"
+        f'  {host} | {address}) set -- {" ".join(enter("/proc/1", node)[1:])} -- /bin/sh -c "$*" ;;'
         for node, (host, address) in enumerate(zip(cluster.hostnames, cluster.addresses))
     )
     return f"""#!/bin/sh
@@ -275,7 +287,7 @@ exec nsenter "$@"
 
 
 def describe(cluster: Plan) -> str:
-    """ "5 nodes at 1 Gbit/s, 1 ms late"."""
+    """ "5 nodes at 1 Gbit/s, 1.00 ms late"."""
     count = len(cluster.hostnames)
     text = f"{count} node{'' if count == 1 else 's'}"
     if cluster.rate is not None:

@@ -33,13 +33,19 @@ from sonde.cluster import mpi, plan
 from sonde.cluster.plan import Plan
 from sonde.core import distribution, units
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, nearest, reason_not_written, typed
-from sonde.core.launch.process import MARK, die_with_parent, sweep
+from sonde.core.launch.process import MARK, die_with_parent, marked, signal_marked, sweep
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 STATE = Path("/run/sonde-cluster")
-PROGRAMS = {"ip": "iproute2", "tc": "iproute2", "nsenter": "util-linux", "setpriv": "util-linux", "env": "coreutils"}
+PROGRAMS = {
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "nsenter": "util-linux",
+    "setpriv": "util-linux",
+    "env": "coreutils",
+}
 # capabilities(7): CAP_SYS_CHROOT is for entering a mount namespace.
 _CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_CHROOT": 18, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21}
 _LOCK_S = 30.0  # how long another command may build or end the same cluster; 254 nodes take some seconds
@@ -298,7 +304,8 @@ def check_here() -> None:
     held = int(_field(os.getpid(), "CapEff") or "0", 16)
     lacking = [name for name, bit in _CAPABILITIES.items() if not held >> bit & 1]
     if lacking or os.geteuid() != 0:
-        what = f"this process has no {', '.join(lacking)}" if lacking else f"this process is user {os.geteuid()}"
+        user = os.geteuid()
+        what = f"this process has no {', '.join(lacking)}" if user == 0 else f"this process is user {user}"
         raise EnvironmentFailure(
             "cluster.no_permission",
             f"network namespaces need root; {what}",
@@ -306,7 +313,9 @@ def check_here() -> None:
         )
     for program, package in PROGRAMS.items():
         if not shutil.which(program, path=_path(os.environ)):
-            hint = distribution.install("iproute2") if package == "iproute2" else f"install the package {package}"
+            hint = f"install the package {package}"
+            if package in distribution.PACKAGES:
+                hint = distribution.install(package)
             raise EnvironmentFailure("cluster.no_program", f"there is no program '{program}' here", hint)
 
 
@@ -345,9 +354,15 @@ class NodeProcess(subprocess.Popen[Any]):
         )
 
     def send_signal(self, sig: int) -> None:
-        if self.poll() is None:
+        if self.poll() is not None:
+            return
+        if self.own_group:
             with suppress(ProcessLookupError):
-                (os.killpg if self.own_group else os.kill)(self.pid, sig)
+                os.killpg(self.pid, sig)
+            return
+        for pid in marked(self.mark):
+            if pid != self.pid:
+                signal_marked(pid, self.mark, sig)
 
     def sweep(self) -> None:
         """Ends it and all that came of it, daemons too."""
@@ -402,7 +417,8 @@ class Cluster:
         Raises
         ------
         UsageError  cluster.bad_*, cluster.in_use, core.bad_rate.
-        EnvironmentFailure  cluster.no_permission, cluster.no_program, cluster.no_kernel, cluster.not_built, cluster.busy.
+        EnvironmentFailure  cluster.no_permission, cluster.no_program, cluster.no_kernel, cluster.not_built,
+        cluster.busy.
         """
         wanted = plan.plan(
             name,
@@ -414,10 +430,12 @@ class Cluster:
             private=private,
         )
         check_here()
-        for folder in wanted.private:
-            if not Path(folder).is_dir():
+        for path in wanted.private:
+            if not Path(path).is_dir():
                 raise UsageError(
-                    "cluster.bad_private", f"there is no folder {folder} here", "make it, or leave --private out"
+                    "cluster.bad_private",
+                    f"there is no folder {path} here",
+                    "make it, or leave --private out",
                 )
         with _held(name, make=True) as folder:
             if folder is None:

@@ -120,17 +120,21 @@ def together(
                 processes.append(process)
                 head = f"{cluster.hostname(node):<{width}} | ".encode()
                 for to, pipe in ((1, process.stdout), (2, process.stderr)):
+                    assert pipe
                     take = kept[node, to].append if keep else _Lines(to, head).take
                     selector.register(pipe, selectors.EVENT_READ, take)
-            _pump(selector, lambda: ending.pass_on(processes), lambda: all(p.poll() is not None for p in processes))
+            _pump(
+                selector,
+                lambda: ending.pass_on(processes),
+                lambda: all(p.poll() is not None for p in processes),
+            )
         except BaseException:
             for process in processes:
                 process.sweep()
             raise
         finally:
-            for process in processes:
-                for pipe in (process.stdout, process.stderr):
-                    pipe.close()
+            for key in list(selector.get_map().values()):
+                key.fileobj.close()  # type: ignore[union-attr]
         ending.clear(processes)
     texts = {key: b"".join(pieces).decode("utf-8", "replace") for key, pieces in kept.items()}
     return [
@@ -148,7 +152,9 @@ def _pump(selector: selectors.BaseSelector, look: Callable[[], None], over: Call
             piece = os.read(key.fd, 1 << 16)
             try:
                 key.data(piece)
-            except BrokenPipeError:  # nobody reads our stdout: the command is told so as it would be without us
+            except (
+                BrokenPipeError
+            ):  # nobody reads our stdout: the command is told so as it would be without us
                 piece = b""
             if not piece:
                 selector.unregister(key.fileobj)

@@ -1,8 +1,8 @@
 """The process that a virtual cluster lives by, the first of a pid namespace: all that runs in the cluster dies with it.
 
 It builds the nodes, then sleeps. Nothing of them has a name outside: their namespaces stay because this process holds
-descriptors of them, so that SIGKILL, however it comes, takes all away. Started by run.py as a file, with nothing but the
-standard library to load. What is said, a line each:
+descriptors of them, so that SIGKILL, however it comes, takes all away. Started by run.py as a file, with nothing but
+the standard library to load. What is said, a line each:
 
   it      {"pid": 4711}       its process id outside, while it waits
   run.py  what to build       plan.orders
@@ -61,13 +61,15 @@ def _batch(program: str, text: str, inside: tuple[str, ...] = ()) -> None:
     if not text:
         return
     words = [*inside, program, "-batch", "-"]
-    ran = subprocess.run(words, input=text, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    ran = subprocess.run(
+        words, input=text, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
+    )
     if ran.returncode != 0:
         raise Failed(program, ran.stderr.strip())
 
 
 def _without_ipv6() -> None:
-    """Devices to come have no IPv6: its announcements would be traffic that nobody sent. lo, which is there, keeps it."""
+    """Devices to come have no IPv6, whose announcements would be traffic that nobody sent. lo, which is there, has."""
     with suppress(FileNotFoundError), open("/proc/sys/net/ipv6/conf/default/disable_ipv6", "w") as setting:
         setting.write("1")
 

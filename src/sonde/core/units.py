@@ -63,7 +63,9 @@ def parse_rate(text: str) -> int:
         hint = "write it like 1gbit or 100mbit; kibit, mibit, gibit count in powers of 1024"
         if re.fullmatch(r"[\d.]+ ?[kmgt]?i?b?ps", text.strip(), re.IGNORECASE):
             hint = "'bps' is bits to some programs and bytes to tc: " + hint
-        raise UsageError("core.bad_rate", f"'{text}' is no rate; allowed: a number and kbit, mbit, gbit", hint)
+        raise UsageError(
+            "core.bad_rate", f"'{text}' is no rate; allowed: a number and kbit, mbit, gbit", hint
+        )
     value = round(float(found[1]) * (1024 if found[3] else 1000) ** _POWERS[(found[2] or "").lower()])
     if not LEAST_RATE <= value <= MOST_RATE:
         raise UsageError(
