@@ -104,7 +104,7 @@ CLOCKS = {"now", "utcnow", "today"}
 
 
 def pure(path: PurePosixPath, text: str) -> list[str]:
-    """2. Outside run.py, cli.py and client.py modules of a room or of cluster touch no process, socket, clock or file."""
+    """2. Outside run.py, cli.py and client.py modules of rooms and cluster touch no process, socket, clock, file."""
     if path.parts[2] not in (*ROOMS, *BELOW) or TOUCHES_MACHINE.fullmatch(path.name) or len(path.parts) < 4:
         return []
     tree = ast.parse(text)

@@ -238,13 +238,12 @@ def _seen(kept: Kept, outcome: Outcome) -> dict[str, Any]:
         rows.append(
             (
                 *(str(node), made.hostnames[node], made.addresses[node], str(len(processes[node]))),
-                *(format_size(counted.bytes_in), str(counted.packets_in)),
-                *(format_size(counted.bytes_out), str(counted.packets_out)),
+                *(format_size(counted.bytes_in), format_size(counted.bytes_out)),
             )
         )
-    columns = ("node", "host name", "address", "processes", "in", "packets", "out", "packets")
+    columns = ("node", "host name", "address", "processes", "in", "out")
     title = f"{made.name}: {plan.describe(made)}, since {kept.created_utc}"
-    outcome.tables.append(Table(title, columns, rows, right=(0, 3, 4, 5, 6, 7)))
+    outcome.tables.append(Table(title, columns, rows, right=(0, 3, 4, 5)))
     return one
 
 

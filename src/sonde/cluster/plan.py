@@ -123,7 +123,13 @@ def _addresses(subnet: str, nodes: int) -> tuple[str, ...]:
     if network.version != 4 or "/" not in subnet:
         raise bad("is not allowed; allowed: subnets of IPv4, an address, a slash and the prefix's length")
     first = network.network_address
-    if first.is_multicast or first.is_loopback or first.is_link_local or first.is_reserved or first.packed[0] == 0:
+    if (
+        first.is_multicast
+        or first.is_loopback
+        or first.is_link_local
+        or first.is_reserved
+        or first.packed[0] == 0
+    ):
         raise bad("is not for hosts; allowed: private subnets, as in 10.0.0.0/8 or 192.168.0.0/16")
     room = max(0, network.num_addresses - 2)  # the first and the last are the subnet's own and its broadcast
     if nodes > room:

@@ -22,7 +22,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -33,7 +33,7 @@ from sonde.cluster import mpi, plan
 from sonde.cluster.plan import Plan
 from sonde.core import distribution, units
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, nearest, reason_not_written, typed
-from sonde.core.launch.process import MARK, die_with_parent, marked, signal_marked, sweep
+from sonde.core.launch.process import MARK, die_with_parent, sweep
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -52,8 +52,9 @@ _LOCK_S = 30.0  # how long another command may build or end the same cluster; 25
 _BUILD_S = 120.0
 _GRACE_S = 5.0  # between SIGTERM and SIGKILL for what runs in the nodes
 _GONE_S = 30.0  # a process that waits for a device can be ended once the device answers
-# nsenter, which waits for the command, must outlive what the command is told; the command itself ignores none.
-_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+# What a terminal sends to nsenter, too, which waits for the command and must outlive it; the command ignores none.
+# nsenter ends by the signal that its command died of, but by one that it ignores: its status is then 1.
+_BY_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 
 
 # ---- the keeper
@@ -312,14 +313,14 @@ def check_here() -> None:
             "run it as root, with sudo; in a container, one that is given these capabilities",
         )
     for program, package in PROGRAMS.items():
-        if not shutil.which(program, path=_path(os.environ)):
+        if not shutil.which(program, path=program_path(os.environ)):
             hint = f"install the package {package}"
             if package in distribution.PACKAGES:
                 hint = distribution.install(package)
             raise EnvironmentFailure("cluster.no_program", f"there is no program '{program}' here", hint)
 
 
-def _path(environ: Mapping[str, str]) -> str:
+def program_path(environ: Mapping[str, str]) -> str:
     """Where programs are looked for: ip and tc are where an ordinary user does not look."""
     return f"{environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 
@@ -349,20 +350,23 @@ class NodeProcess(subprocess.Popen[Any]):
         env = cluster.environment(keywords.pop("env", None) or os.environ) | {MARK: self.mark}
         self.own_group: bool = keywords.setdefault("start_new_session", True)
         cwd = keywords.pop("cwd", None) or os.getcwd()
-        super().__init__(
-            cluster.enter(node, command, cwd), env=env, preexec_fn=_prepare(os.getpid()), **keywords
-        )
+        prepare = _prepare(os.getpid(), () if self.own_group else _BY_TERMINAL)
+        super().__init__(cluster.enter(node, command, cwd), env=env, preexec_fn=prepare, **keywords)
 
     def send_signal(self, sig: int) -> None:
         if self.poll() is not None:
             return
-        if self.own_group:
+        which = (
+            2 if self.own_group else 1
+        )  # fields of stat: process group, parent; in ours there are others, too
+        told = [
+            pid
+            for pid in _processes()
+            if pid != self.pid and (fields := _stat(pid)) and fields[which] == str(self.pid)
+        ]
+        for pid in told or [self.pid]:  # nsenter, where it has not started the command yet
             with suppress(ProcessLookupError):
-                os.killpg(self.pid, sig)
-            return
-        for pid in marked(self.mark):
-            if pid != self.pid:
-                signal_marked(pid, self.mark, sig)
+                os.kill(pid, sig)
 
     def sweep(self) -> None:
         """Ends it and all that came of it, daemons too."""
@@ -370,11 +374,11 @@ class NodeProcess(subprocess.Popen[Any]):
         self.wait()
 
 
-def _prepare(parent: int) -> Any:
+def _prepare(parent: int, ignored: Sequence[int]) -> Callable[[], None]:
     die = die_with_parent(parent, signal.SIGKILL)
 
     def ask() -> None:
-        for number in _IGNORED:
+        for number in ignored:
             signal.signal(number, signal.SIG_IGN)
         die()
 
@@ -517,7 +521,7 @@ class Cluster:
 
     def environment(self, around: Mapping[str, str]) -> dict[str, str]:
         """What a command in a node has in its environment: that of the caller, and what mpirun must know."""
-        return mpi.environment(self.plan, str(self.folder / "agent"), around) | {"PATH": _path(around)}
+        return mpi.environment(self.plan, str(self.folder / "agent"), around) | {"PATH": program_path(around)}
 
     def enter(self, node: int, command: Sequence[str], cwd: str | os.PathLike[str]) -> list[str]:
         """The words that run a command in a node."""
@@ -654,7 +658,7 @@ def _build(wanted: Plan, folder: Path) -> Kept:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,  # a Ctrl-C in the terminal is not for it
-            env={"PATH": _path(os.environ), "LC_ALL": "C"},
+            env={"PATH": program_path(os.environ), "LC_ALL": "C"},
         )
         told = _heard(process)
         keeper = Keeper.of(int(told["pid"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ MADE = plan.plan("test", 3, subnet="10.9.0.0/24")
 
 
 def pairs(line):
-    return list(zip(line, line[1:]))
+    return list(pairwise(line))
 
 
 def test_every_launcher_has_the_agent_and_the_network():
@@ -48,9 +49,7 @@ def test_ranks_are_spread_evenly_and_not_bound(found, flag):
 
 
 def test_only_mpich_is_told_which_provider_to_take():
-    assert ["-genv", "FI_PROVIDER", "tcp"] == (line := mpi.line(MPICH, ["a"], ["test-0"], 1))[
-        (at := line.index("FI_PROVIDER") - 1) : at + 3
-    ]
+    assert " -genv FI_PROVIDER tcp " in " ".join(mpi.line(MPICH, ["a"], ["test-0"], 1))
     assert "FI_PROVIDER" not in " ".join(mpi.line(OPENMPI, ["a"], ["test-0"], 1))
 
 

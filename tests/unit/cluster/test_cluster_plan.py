@@ -52,7 +52,8 @@ def test_bad_numbers_of_nodes_are_refused(nodes):
 
 
 @pytest.mark.parametrize(
-    "subnet", ["", "10.0.0.0", "10.0.0.1/24", "fd00::/64", "127.0.0.0/8", "224.0.0.0/8", "0.0.0.0/8", "10.0.0.0/30"]
+    "subnet",
+    ["", "10.0.0.0", "10.0.0.1/24", "fd00::/64", "127.0.0.0/8", "224.0.0.0/8", "0.0.0.0/8", "10.0.0.0/30"],
 )
 def test_bad_subnets_are_refused(subnet):
     with pytest.raises(UsageError) as caught:
@@ -164,4 +165,6 @@ def test_the_agent_names_a_host_that_is_not_there(tmp_path):
 
 def test_a_cluster_is_described_in_words():
     assert plan.describe(plan.plan("test", 1)) == "1 node"
-    assert plan.describe(plan.plan("test", 5, rate=10**9, delay_s=1e-3)) == "5 nodes at 1 Gbit/s, 1.00 ms late"
+    assert (
+        plan.describe(plan.plan("test", 5, rate=10**9, delay_s=1e-3)) == "5 nodes at 1 Gbit/s, 1.00 ms late"
+    )

@@ -45,13 +45,13 @@ def leave(state: Path, name: str, pid: int, complete: bool = True) -> Path:
 
 def test_what_is_kept_is_read_back(state):
     folder = leave(state, "a", 4711)
-    assert run.kept_in(folder) == Kept(
-        plan.plan("a", 2), Keeper(4711, 1), True, "2026-01-01T00:00:00+00:00"
-    )
+    assert run.kept_in(folder) == Kept(plan.plan("a", 2), Keeper(4711, 1), True, "2026-01-01T00:00:00+00:00")
     assert run.names() == ["a"]
 
 
-@pytest.mark.parametrize("text", ["", "{", "{}", "[]", '{"pid": "x"}', '{"plan": {}, "pid": 1, "started": 1}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "{}", "[]", '{"pid": "x"}', '{"plan": {}, "pid": 1, "started": 1}']
+)
 def test_what_is_no_state_is_none(state, text):
     folder = leave(state, "a", 1)
     (folder / "state.json").write_text(text)
@@ -143,7 +143,9 @@ def test_the_lock_goes_with_a_process_that_is_killed(state):
         "import sys, time; from pathlib import Path; from sonde.cluster import run; run.STATE = Path(sys.argv[1])\n"
         "with run._held('a', make=True): print('held', flush=True); time.sleep(1000)"
     )
-    with subprocess.Popen([sys.executable, "-c", code, str(state)], stdout=subprocess.PIPE, text=True) as other:
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(state)], stdout=subprocess.PIPE, text=True
+    ) as other:
         assert other.stdout
         assert other.stdout.readline() == "held\n"
         other.kill()

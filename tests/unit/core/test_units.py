@@ -73,7 +73,9 @@ def test_rates_are_read_as_tc_reads_them(text, rate):
     assert parse_rate(text) == rate
 
 
-@pytest.mark.parametrize("text", ["", "fast", "-1gbit", "1000", "1g", "1gb", "999bit", "2tbit", "٣gbit", "1ibit"])
+@pytest.mark.parametrize(
+    "text", ["", "fast", "-1gbit", "1000", "1g", "1gb", "999bit", "2tbit", "٣gbit", "1ibit"]
+)
 def test_what_is_no_rate_is_a_usage_error(text):
     with pytest.raises(UsageError) as caught:
         parse_rate(text)
