@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import select
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import termios
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
@@ -198,6 +202,14 @@ def test_a_signal_of_a_node_to_all_ends_neither_the_keeper_nor_the_nodes(three):
     assert three.run(0, ["hostname"]).stdout == f"{three.name}-0\n"
 
 
+def test_a_cluster_is_not_ended_from_its_own_nodes(three):
+    """There its keeper has another number: it must not be taken for one that has died."""
+    ran = three.run(0, [str(PROGRAM), "cluster", "down", "--name", three.name], check=False)
+    assert ran.returncode == 3
+    assert "where processes have other numbers" in " ".join(ran.stderr.split())
+    assert Cluster.find(three.name).keeper == three.keeper
+
+
 # ---- limits and counters
 
 
@@ -280,6 +292,42 @@ def test_the_exit_code_is_the_commands(sonde: Shell, three):
     assert sonde("cluster", "exec", "--name", name, "--all", "--", "sh", "-c", worst).code == 3
     assert sonde("cluster", "exec", "--name", name, "--nodes", "0,2", "--", "sh", "-c", worst).code == 2
     assert sonde("cluster", "exec", "--name", name, "--nodes", "0,3", "--", "true").code == 2
+
+
+def test_a_shell_at_a_terminal_has_ctrl_c_to_itself(sonde: Shell, three):
+    here, there = os.openpty()
+    fcntl.ioctl(here, termios.TIOCSWINSZ, struct.pack("4H", 31, 97, 0, 0))
+    words = [str(PROGRAM), "cluster", "exec", "--name", three.name, "--node", "1", "--", "sh", "-i"]
+    take = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+    process = subprocess.Popen(
+        [sys.executable, "-c", take, *words],
+        stdin=there,
+        stdout=there,
+        stderr=there,
+        env=sonde.env,
+        start_new_session=True,
+    )
+    os.close(there)
+    seen = ""
+
+    def told(text: str) -> bool:
+        nonlocal seen
+        while select.select([here], [], [], 0)[0]:
+            seen += os.read(here, 1 << 16).decode()
+        return text in seen
+
+    os.write(here, b"hostname; stty size\n")
+    assert wait_for(lambda: told(f"{three.name}-1\r\n31 97\r\n"))
+    os.write(here, b"sleep 1000\n")
+    assert wait_for(lambda: any(command(pid).startswith("sleep") for pid in three.keeper.inside()))
+    os.write(here, b"\x03")
+    assert wait_for(lambda: not any(command(pid).startswith("sleep") for pid in three.keeper.inside()))
+    os.write(here, b"echo still $((1 + 1))\n")
+    assert wait_for(lambda: told("still 2"))
+    os.write(here, b"exit 5\n")
+    assert process.wait(30) == 5
+    os.close(here)
+    assert three.keeper.inside() == []
 
 
 def test_what_comes_on_stdin_goes_to_the_one_node(three, sonde: Shell):

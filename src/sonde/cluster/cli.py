@@ -199,7 +199,10 @@ def status(name: str | None) -> Outcome:
         if kept is None:
             told.append({"name": each, "state": "gone"})
         else:
-            told.append(_seen(kept, outcome))
+            try:
+                told.append(_seen(kept, outcome))
+            except EnvironmentFailure:  # it ended while it was looked at
+                told.append({"name": each, "state": "gone"})
         if told[-1]["state"] != "up":
             outcome.warnings.append(_left(told[-1]))
     states = [one["state"] for one in told]
@@ -212,6 +215,10 @@ def status(name: str | None) -> Outcome:
 
 def _left(one: dict[str, Any]) -> Warning:
     name = one["name"]
+    if one["state"] == "elsewhere":
+        return Warning(
+            "cluster.elsewhere", f"of the cluster '{name}', built elsewhere, nothing is known here"
+        )
     what = {
         "gone": f"the cluster '{name}' has ended, and its folder is left",
         "building": f"the cluster '{name}' is being built, or its 'up' was killed",

@@ -22,9 +22,9 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -52,9 +52,6 @@ _LOCK_S = 30.0  # how long another command may build or end the same cluster; 25
 _BUILD_S = 120.0
 _GRACE_S = 5.0  # between SIGTERM and SIGKILL for what runs in the nodes
 _GONE_S = 30.0  # a process that waits for a device can be ended once the device answers
-# What a terminal sends to nsenter, too, which waits for the command and must outlive it; the command ignores none.
-# nsenter ends by the signal that its command died of, but by one that it ignores: its status is then 1.
-_BY_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 
 
 # ---- the keeper
@@ -166,16 +163,25 @@ def _processes() -> list[int]:
 
 @dataclass(frozen=True)
 class Kept:
-    """What the folder of a cluster says. complete: it was built, and its creator has said so."""
+    """What the folder of a cluster says. complete: it was built, and its creator has said so.
+
+    space: the pid namespace in which the keeper has its number. In another, as in a container or in a node of a
+    cluster, nothing can be known of it.
+    """
 
     plan: Plan
     keeper: Keeper
     complete: bool
     created_utc: str
+    space: str
 
     @property
     def state(self) -> str:
-        """ "up", "building" (or left by a killed `up`, which is known once the folder's lock is free), "gone"."""
+        """ "up", "building" (or left by a killed `up`, which is known once the folder's lock is free), "gone",
+        "elsewhere".
+        """
+        if self.space != _link("self", "pid"):
+            return "elsewhere"
         if not self.keeper.alive:
             return "gone"
         return "up" if self.complete else "building"
@@ -260,6 +266,7 @@ def _keep(folder: Path, kept: Kept) -> None:
         "started": kept.keeper.started,
         "complete": kept.complete,
         "created_utc": kept.created_utc,
+        "space": kept.space,
     }
     _write(folder / "state.json", json.dumps(told))
 
@@ -269,7 +276,8 @@ def kept_in(folder: Path) -> Kept | None:
     try:
         told = json.loads((folder / "state.json").read_text())
         keeper = Keeper(int(told["pid"]), int(told["started"]))
-        return Kept(Plan.from_json(told["plan"]), keeper, bool(told["complete"]), str(told["created_utc"]))
+        words = (str(told["created_utc"]), str(told["space"]))
+        return Kept(Plan.from_json(told["plan"]), keeper, bool(told["complete"]), *words)
     except PermissionError as error:
         raise EnvironmentFailure(
             "cluster.no_permission", f"cannot read {error.filename}", "run it as root"
@@ -348,22 +356,20 @@ class NodeProcess(subprocess.Popen[Any]):
     def __init__(self, cluster: Cluster, node: int, command: Sequence[str], **keywords: Any) -> None:
         self.mark = uuid.uuid4().hex
         env = cluster.environment(keywords.pop("env", None) or os.environ) | {MARK: self.mark}
-        self.own_group: bool = keywords.setdefault("start_new_session", True)
         cwd = keywords.pop("cwd", None) or os.getcwd()
-        prepare = _prepare(os.getpid(), () if self.own_group else _BY_TERMINAL)
-        super().__init__(cluster.enter(node, command, cwd), env=env, preexec_fn=prepare, **keywords)
+        super().__init__(
+            cluster.enter(node, command, cwd),
+            env=env,
+            start_new_session=True,  # a terminal's Ctrl-C would end nsenter, which waits for the command
+            preexec_fn=die_with_parent(os.getpid(), signal.SIGKILL),
+            **keywords,
+        )
 
     def send_signal(self, sig: int) -> None:
         if self.poll() is not None:
             return
-        which = (
-            2 if self.own_group else 1
-        )  # fields of stat: process group, parent; in ours there are others, too
-        told = [
-            pid
-            for pid in _processes()
-            if pid != self.pid and (fields := _stat(pid)) and fields[which] == str(self.pid)
-        ]
+        # Fields 1 and 2 of stat: parent and process group.
+        told = [pid for pid in _processes() if pid != self.pid and str(self.pid) in _stat(pid)[1:3]]
         for pid in told or [self.pid]:  # nsenter, where it has not started the command yet
             with suppress(ProcessLookupError):
                 os.kill(pid, sig)
@@ -372,17 +378,6 @@ class NodeProcess(subprocess.Popen[Any]):
         """Ends it and all that came of it, daemons too."""
         sweep(self.mark)
         self.wait()
-
-
-def _prepare(parent: int, ignored: Sequence[int]) -> Callable[[], None]:
-    die = die_with_parent(parent, signal.SIGKILL)
-
-    def ask() -> None:
-        for number in ignored:
-            signal.signal(number, signal.SIG_IGN)
-        die()
-
-    return ask
 
 
 class Cluster:
@@ -422,7 +417,7 @@ class Cluster:
         ------
         UsageError  cluster.bad_*, cluster.in_use, core.bad_rate.
         EnvironmentFailure  cluster.no_permission, cluster.no_program, cluster.no_kernel, cluster.not_built,
-        cluster.busy.
+        cluster.busy, cluster.elsewhere.
         """
         wanted = plan.plan(
             name,
@@ -445,6 +440,8 @@ class Cluster:
             if folder is None:
                 raise EnvironmentFailure("core.cannot_write", f"there is no folder {STATE.parent}", "make it")
             there = kept_in(folder)
+            if there and there.state == "elsewhere":
+                raise _elsewhere(name)
             if there and there.state == "up":
                 raise UsageError(
                     "cluster.in_use",
@@ -462,7 +459,8 @@ class Cluster:
 
         Raises
         ------
-        UsageError  cluster.unknown, cluster.bad_name. EnvironmentFailure  cluster.gone, cluster.building.
+        UsageError  cluster.unknown, cluster.bad_name. EnvironmentFailure  cluster.gone, cluster.building,
+        cluster.elsewhere.
         """
         plan.check_name(name)
         known = names()
@@ -474,12 +472,10 @@ class Cluster:
                 f"there is no cluster '{name}'{nearest(name, known)}; {is_up}",
                 f"build it: {typed('sonde', 'cluster', 'up', '--name', name, '--nodes', 3)}",
             )
+        if kept.state == "elsewhere":
+            raise _elsewhere(name)
         if kept.state == "gone":
-            raise EnvironmentFailure(
-                "cluster.gone",
-                f"the cluster '{name}' has ended: its keeper, process {kept.keeper.pid}, was killed",
-                f"remove what is left: {typed('sonde', 'cluster', 'down', '--name', name)}",
-            )
+            raise _gone(name, kept.keeper)
         if kept.state == "building":
             raise EnvironmentFailure(
                 "cluster.building",
@@ -534,7 +530,7 @@ class Cluster:
         ]
 
     def popen(self, node: int, command: Sequence[str], **keywords: Any) -> NodeProcess:
-        """Starts a command in a node. keywords: as subprocess.Popen takes them, but preexec_fn."""
+        """Starts a command in a node. keywords: those of subprocess.Popen, but preexec_fn and start_new_session."""
         return NodeProcess(self, node, command, **keywords)
 
     def run(
@@ -582,18 +578,21 @@ class Cluster:
         """What went over a node's link; seen from the bridge's end of it, where in is out."""
         device = plan.port(self._checked(node))
         # proc(5), /proc/pid/net/dev: eight numbers of what was received, eight of what was sent.
-        for line in Path(f"{self.keeper.proc}/net/dev").read_text().splitlines():
-            name, colon, rest = line.partition(":")
-            if colon and name.strip() == device:
-                told = [int(word) for word in rest.split()]
-                return Counters(told[8], told[9], told[0], told[1])
-        raise EnvironmentFailure("cluster.gone", f"the link of node {node} has gone")
+        with suppress(OSError):
+            for line in Path(f"{self.keeper.proc}/net/dev").read_text().splitlines():
+                name, colon, rest = line.partition(":")
+                if colon and name.strip() == device:
+                    told = [int(word) for word in rest.split()]
+                    return Counters(told[8], told[9], told[0], told[1])
+        raise _gone(self.plan.name, self.keeper)
 
     def processes(self) -> dict[int, list[int]]:
         """Process ids, here, of what runs in the cluster, by node; what has left its node's network is node -1's."""
-        place = {
-            os.readlink(f"{self.keeper.proc}/fd/{plan.fd(node, 'net')}"): node for node in self.plan.nodes
-        }
+        try:
+            held = [os.readlink(f"{self.keeper.proc}/fd/{plan.fd(node, 'net')}") for node in self.plan.nodes]
+        except OSError:
+            raise _gone(self.plan.name, self.keeper) from None
+        place = {space: node for node, space in enumerate(held)}
         found: dict[int, list[int]] = {node: [] for node in self.plan.nodes}
         for pid in self.keeper.inside():
             if space := _link(pid, "net"):
@@ -608,7 +607,8 @@ def down(name: str, only: Keeper | None = None) -> str:
 
     Raises
     ------
-    UsageError  cluster.bad_name. EnvironmentFailure  cluster.no_permission, cluster.busy, cluster.will_not_end.
+    UsageError  cluster.bad_name. EnvironmentFailure  cluster.no_permission, cluster.busy, cluster.will_not_end,
+    cluster.elsewhere.
     """
     plan.check_name(name)
     if not (STATE / name).exists():
@@ -620,6 +620,8 @@ def down(name: str, only: Keeper | None = None) -> str:
         kept = kept_in(folder)
         if only and kept and kept.keeper != only:
             return "none"
+        if kept and kept.state == "elsewhere":
+            raise _elsewhere(name)
         was_up = kept is not None and kept.state == "up"
         if kept and kept.keeper.alive:
             kept.keeper.calm()
@@ -628,13 +630,29 @@ def down(name: str, only: Keeper | None = None) -> str:
         return "ended" if was_up else "removed"
 
 
+def _gone(name: str, keeper: Keeper) -> EnvironmentFailure:
+    return EnvironmentFailure(
+        "cluster.gone",
+        f"the cluster '{name}' has ended: its keeper, process {keeper.pid}, was killed",
+        f"remove what is left: {typed('sonde', 'cluster', 'down', '--name', name)}",
+    )
+
+
+def _elsewhere(name: str) -> EnvironmentFailure:
+    return EnvironmentFailure(
+        "cluster.elsewhere",
+        f"the cluster '{name}' was built where processes have other numbers, as in a container or in a cluster's node",
+        f"end it there; if that place is no more, remove the folder {STATE / name}",
+    )
+
+
 def stale() -> list[str]:
     """Names of clusters that have ended, or were never complete, and of which something is left."""
     found = []
     for name in names():
         with _held(name, make=False) as folder:
             kept = kept_in(folder) if folder else None
-            if folder and (kept is None or kept.state != "up"):
+            if folder and (kept is None or kept.state in ("gone", "building")):
                 found.append(name)
     return found
 
@@ -665,7 +683,7 @@ def _build(wanted: Plan, folder: Path) -> Kept:
         if keeper is None:
             raise _not_built("its keeper has died")
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        kept = Kept(wanted, keeper, False, created)
+        kept = Kept(wanted, keeper, False, created, _link("self", "pid"))
         _keep(folder, kept)
         _say(process, json.dumps(plan.orders(wanted, str(hosts))))
         _heard(process)
@@ -673,7 +691,7 @@ def _build(wanted: Plan, folder: Path) -> Kept:
         assert process.stdout
         if process.stdout.read() or not keeper.alive:  # end of file: it is on its own
             raise _not_built("its keeper has died")
-        kept = Kept(wanted, keeper, True, created)
+        kept = replace(kept, complete=True)
         _keep(folder, kept)
         return kept
     except BaseException:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import select
 import selectors
 import signal
 import subprocess
+import termios
 import time
+import tty
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,10 +40,9 @@ class Ending:
     themselves at first, and SIGKILL after a grace. tell: is given what a person at a terminal must know.
     """
 
-    def __init__(self, tell: Callable[[str], None], by_terminal: bool = False) -> None:
+    def __init__(self, tell: Callable[[str], None]) -> None:
         self.came: list[int] = []
         self.tell = tell
-        self._by_terminal = by_terminal
         self._passed = 0
         self._kill_at_s: float | None = None
 
@@ -51,8 +54,6 @@ class Ending:
         while self._passed < len(self.came):
             number = self.came[self._passed]
             self._passed += 1
-            if number == signal.SIGINT and self._by_terminal:
-                continue  # the terminal has told the command, which may be a shell, and goes on
             firmly = signal.SIGTERM if number == signal.SIGINT else signal.SIGKILL
             told = (number, firmly, signal.SIGKILL)[min(self._passed, 3) - 1]
             if number == signal.SIGINT and self._passed == 1:
@@ -65,7 +66,7 @@ class Ending:
 
     def clear(self, processes: Sequence[NodeProcess]) -> None:
         """After the end: whoever interrupted a command wants nothing of it to stay, daemons neither."""
-        if self.came and not self._by_terminal:
+        if self.came:
             for process in processes:
                 process.sweep()
 
@@ -76,14 +77,13 @@ def _send(processes: Sequence[NodeProcess], number: int) -> None:
 
 
 def attached(cluster: Cluster, node: int, command: Sequence[str], tell: Callable[[str], None]) -> Ended:
-    """Runs a command in a node with this process's own stdin, stdout and stderr.
-
-    At a terminal it stays in this process's group, so that shells and editors work, and Ctrl-C reaches it from there.
-    """
-    terminal = os.isatty(0)
-    ending = Ending(tell, terminal)
+    """Runs a command in a node with this process's own stdin, stdout and stderr; at a terminal in one of its own."""
+    ending = Ending(tell)
     with signals(ending.note, ENDING):
-        process = cluster.popen(node, command, start_new_session=not terminal)
+        if os.isatty(0) and os.isatty(1):
+            process = _at_terminal(cluster, node, command, ending)
+        else:
+            process = cluster.popen(node, command)
         try:
             while process.poll() is None:
                 ending.pass_on([process])
@@ -94,6 +94,60 @@ def attached(cluster: Cluster, node: int, command: Sequence[str], tell: Callable
             raise
         ending.clear([process])
     return Ended(node, _status(process.returncode))
+
+
+def _at_terminal(cluster: Cluster, node: int, command: Sequence[str], ending: Ending) -> NodeProcess:
+    """Runs a command in a terminal of its own, and hands on what is typed and printed until it ends.
+
+    Shells want to be first in a session that has a terminal, and in another pid namespace ours is not to be had. What
+    is typed, Ctrl-C too, is theirs.
+    """
+    here, there = os.openpty()
+    resized = [True]
+    before = termios.tcgetattr(0)
+    old = signal.signal(signal.SIGWINCH, lambda *_: resized.append(True))
+    try:
+        process = cluster.popen(node, ["setsid", "--ctty", *command], stdin=there, stdout=there, stderr=there)
+        os.close(there)
+        try:
+            tty.setraw(0, termios.TCSADRAIN)  # what was typed already is not lost
+            sources = [0, here]
+            while here in sources:
+                if resized:
+                    resized.clear()
+                    fcntl.ioctl(here, termios.TIOCSWINSZ, fcntl.ioctl(0, termios.TIOCGWINSZ, bytes(8)))
+                ended = process.poll() is not None
+                ready = select.select(sources, [], [], 0 if ended else 0.1)[0]
+                for source in ready:
+                    if piece := _piece(source):
+                        _write(here if source == 0 else 1, piece)
+                    else:
+                        sources.remove(source)
+                if ended and here not in ready:  # what runs on in the background may hold the terminal
+                    break
+                ending.pass_on([process])
+        except BaseException:
+            process.sweep()
+            raise
+        return process
+    finally:
+        signal.signal(signal.SIGWINCH, old)
+        termios.tcsetattr(0, termios.TCSADRAIN, before)
+        os.close(here)
+
+
+def _piece(source: int) -> bytes:
+    """What can be read; nothing at the end, which a terminal that nobody holds any more tells by an error."""
+    try:
+        return os.read(source, 1 << 16)
+    except OSError:
+        return b""
+
+
+def _write(to: int, text: bytes) -> None:
+    left = memoryview(text)
+    while left:
+        left = left[os.write(to, left) :]
 
 
 def together(
@@ -177,9 +231,7 @@ class _Lines:
         if self._rest and (not piece or len(self._rest) > _LINE_BYTES):
             lines.append(self._rest)
             self._rest = b""
-        left = memoryview(b"".join(self._head + line + b"\n" for line in lines))
-        while left:
-            left = left[os.write(self._to, left) :]
+        _write(self._to, b"".join(self._head + line + b"\n" for line in lines))
 
 
 def _status(code: int) -> int:

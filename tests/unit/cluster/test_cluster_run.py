@@ -34,18 +34,22 @@ def child():
         process.kill()
 
 
-def leave(state: Path, name: str, pid: int, complete: bool = True) -> Path:
+CREATED = "2026-01-01T00:00:00+00:00"
+
+
+def leave(state: Path, name: str, pid: int, complete: bool = True, space: str = "") -> Path:
     """What an `up` writes that was killed, or whose keeper was."""
     folder = state / name
     folder.mkdir(parents=True)
-    run._keep(folder, Kept(plan.plan(name, 2), Keeper(pid, 1), complete, "2026-01-01T00:00:00+00:00"))
+    where = space or os.readlink("/proc/self/ns/pid")
+    run._keep(folder, Kept(plan.plan(name, 2), Keeper(pid, 1), complete, CREATED, where))
     (folder / "hosts").write_text("")
     return folder
 
 
 def test_what_is_kept_is_read_back(state):
-    folder = leave(state, "a", 4711)
-    assert run.kept_in(folder) == Kept(plan.plan("a", 2), Keeper(4711, 1), True, "2026-01-01T00:00:00+00:00")
+    folder = leave(state, "a", 4711, space="pid:[1]")
+    assert run.kept_in(folder) == Kept(plan.plan("a", 2), Keeper(4711, 1), True, CREATED, "pid:[1]")
     assert run.names() == ["a"]
 
 
@@ -95,6 +99,18 @@ def test_a_cluster_that_is_not_there_is_told_with_the_nearest(state):
         Cluster.find("io-study")
     assert gone.value.code == "cluster.gone"
     assert "cluster down --name io-study" in gone.value.hint
+
+
+def test_a_cluster_of_another_pid_namespace_is_left_alone(state):
+    """Its keeper has another number here, or none, which says nothing of it."""
+    folder = leave(state, "a", 1, space="pid:[1]")
+    for do in (lambda: Cluster.find("a"), lambda: run.down("a"), lambda: Cluster.up("a", 2)):
+        with pytest.raises(EnvironmentFailure) as caught:
+            do()
+        assert caught.value.code == "cluster.elsewhere"
+        assert str(folder) in caught.value.hint
+    assert run.stale() == []
+    assert run.kept_in(folder)
 
 
 def test_two_commands_do_not_build_and_end_the_same_cluster_at_once(state, monkeypatch):

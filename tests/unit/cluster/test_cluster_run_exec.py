@@ -79,12 +79,3 @@ def test_a_command_that_does_not_end_by_sigterm_is_killed_after_the_grace(monkey
     ending.note(signal.SIGTERM, None)
     ending.pass_on([process])
     assert process.signals == [signal.SIGTERM, signal.SIGKILL]
-
-
-def test_what_the_terminal_has_told_is_not_told_twice():
-    ending, process = Ending(lambda text: None, by_terminal=True), Told()
-    ending.note(signal.SIGINT, None)
-    ending.note(signal.SIGTERM, None)
-    ending.pass_on([process])
-    assert process.signals[-1:] != [signal.SIGINT]
-    assert len(process.signals) == 1
