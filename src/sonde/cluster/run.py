@@ -44,6 +44,7 @@ PROGRAMS = {
     "tc": "iproute2",
     "nsenter": "util-linux",
     "setpriv": "util-linux",
+    "setsid": "util-linux",
     "env": "coreutils",
 }
 # capabilities(7): CAP_SYS_CHROOT is for entering a mount namespace.

@@ -62,7 +62,7 @@ def parse_rate(text: str) -> int:
     if not found:
         hint = "write it like 1gbit or 100mbit; kibit, mibit, gibit count in powers of 1024"
         if re.fullmatch(r"[\d.]+ ?[kmgt]?i?b?ps", text.strip(), re.IGNORECASE):
-            hint = "'bps' is bits to some programs and bytes to tc: " + hint
+            hint = "write it like 10mbit: 'bps' is bytes to tc, and bits to other programs"
         raise UsageError(
             "core.bad_rate", f"'{text}' is no rate; allowed: a number and kbit, mbit, gbit", hint
         )
