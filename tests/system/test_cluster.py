@@ -443,6 +443,14 @@ def test_daemons_outlive_their_command_and_end_with_the_cluster(sonde: Shell, na
     assert traces(name) == []
 
 
+@pytest.mark.parametrize("daemon", ["sleep 1000", "sh -c 'while sleep 0.01; do echo x; done'"])
+def test_a_daemon_that_keeps_stdout_keeps_no_exec(sonde: Shell, name, daemon):
+    with Cluster.up(name, 2):
+        start = f"setsid {daemon} & printf started; sleep 0.5"
+        ran = sonde("cluster", "exec", "--name", name, "--all", "--", "sh", "-c", start).expect(0)
+        assert f"{name}-1 | started" in ran.out
+
+
 def test_orphans_leave_no_zombies(three):
     three.run(0, ["sh", "-c", "(sleep 0.1 &) ; true"])
     assert wait_for(lambda: not three.keeper.inside())

@@ -73,7 +73,7 @@ class Keeper:
         except OSError:
             return None
         fields = _stat(pid)
-        if not fields or fields[0] in "ZX" or len(numbers) < 2 or numbers[-1] != "1":
+        if not fields or fields[0] in "ZX" or len(numbers) != 2 or numbers[1] != "1":
             return None
         return cls(pid, int(fields[19]))
 

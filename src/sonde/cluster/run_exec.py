@@ -20,6 +20,7 @@ from sonde.core.interrupt import signals
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _GRACE_S = 5.0  # between SIGTERM, or SIGHUP, and SIGKILL
+_DRAIN_S = 1.0  # for what commands have printed, once they are over
 _LINE_BYTES = 1 << 16  # a longer line is printed in pieces
 
 
@@ -198,26 +199,31 @@ def together(
 
 
 def _pump(selector: selectors.BaseSelector, look: Callable[[], None], over: Callable[[], bool]) -> None:
-    """Hands on what comes until all commands are over. A daemon that one of them left may hold a pipe open for ever."""
+    """Hands on what comes until all commands are over, and what is there by then.
+
+    A daemon that one of them left may hold a pipe open, or write into it, for ever.
+    """
+    until_s = None
     while True:
-        ended = over()
-        ready = selector.select(0 if ended else 0.1) if selector.get_map() else []
+        if until_s is None and over():
+            until_s = time.monotonic() + _DRAIN_S
+        ready = selector.select(0.1 if until_s is None else 0) if selector.get_map() else []
         for key, _ in ready:
             piece = os.read(key.fd, 1 << 16)
             try:
                 key.data(piece)
-            except (
-                BrokenPipeError
-            ):  # nobody reads our stdout: the command is told so as it would be without us
+            except BrokenPipeError:  # nobody reads our stdout: the command learns it as it would without us
                 piece = b""
             if not piece:
                 selector.unregister(key.fileobj)
                 key.fileobj.close()  # type: ignore[union-attr]
-        if ended and not ready:
-            return
-        if not ended and not selector.get_map():
+        if until_s is not None and (not ready or time.monotonic() > until_s):
+            break
+        if until_s is None and not selector.get_map():
             time.sleep(0.02)
         look()
+    for key in selector.get_map().values():
+        key.data(b"")
 
 
 class _Lines:
