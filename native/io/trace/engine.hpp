@@ -11,15 +11,30 @@ namespace sonde::io {
 
 inline constexpr unsigned most_functions = SONDE_IO_THUNKS;
 
+/// A value that lies in a register, or is none: read without a branch, ((bits at `at`, widened by `shift`) & keep) | set.
+struct Reading {
+  std::uint32_t at = 0;  ///< B from the begin of Arguments
+  std::uint32_t shift = 0;
+  std::uint64_t keep = 0, set = 0;
+};
+
 /// A function that is traced: where it is, and how it is read.
-struct Function {
+struct alignas(128) Function {
   void* target;
   const Rule* rule;
   /// What to do to its result where that is a matter of the tracer's own (dlopen, dlsym); null for others.
   std::uint64_t (*after)(const Frame& frame, std::uint64_t result);
+  Reading size, offset, file;
+  bool quick;             ///< these, and the result, tell all that its rule asks for
+  bool size_is_result, file_is_result;
+  std::uint8_t shift;     ///< that widens the result
+  std::uint8_t failures;  ///< bits: 0 a negative result is a failure, 1 a positive one, 2 zero
 };
+static_assert(sizeof(Function) == 128);
 
 extern Function functions[most_functions];
+/// Fills in how a function is read, by its rule.
+void prepare(Function& function);
 /// Whether calls are recorded: cleared before anything of the tracer goes away.
 extern bool tracing;
 /// Reads MPI_Type_size, MPI_Type_f2c of the library that the program uses; null: sizes of datatypes are unknown.

@@ -159,7 +159,11 @@ void add(const Object& object, const char* name, std::uint64_t address, const Ru
     return;
   }
   const std::uint32_t number = known.functions++;
-  functions[number] = {reinterpret_cast<void*>(address), rule, after};
+  functions[number] = {};
+  functions[number].target = reinterpret_cast<void*>(address);
+  functions[number].rule = rule;
+  functions[number].after = after;
+  prepare(functions[number]);
   std::uint32_t k = at(address);
   while (place[k].number_and_one != 0) k = (k + 1) % places;
   place[k] = {address, number + 1};

@@ -27,7 +27,8 @@ Thread* begin_thread(std::uint64_t sp);
 
 /// Room for `count` records in a row in the current block; null: there is none, and a call must be counted as dropped. The records exist at once, as what `Record{}` and
 /// a zero begin are: the caller fills them.
-Record* reserve(Thread& thread, std::uint32_t count = 1);
+inline Record* reserve(Thread& thread, std::uint32_t count = 1);
+Record* reserve_slowly(Thread& thread, std::uint32_t count);
 
 /// Adds to a number of this thread's, and returns what it was before.
 inline std::uint32_t take(std::uint32_t& used, std::uint32_t count) {
@@ -38,6 +39,15 @@ inline std::uint32_t take(std::uint32_t& used, std::uint32_t count) {
 #else
   return std::atomic_ref(used).fetch_add(count, std::memory_order_relaxed);
 #endif
+}
+
+inline Record* reserve(Thread& thread, std::uint32_t count) {
+  ThreadFile& file = *thread.file;
+  const std::uint32_t block = file.current, at = take(file.used[block], count);
+  if (at + count <= block_records) [[likely]]
+    return reinterpret_cast<Record*>(file.blocks[block] + sizeof(BlockHeader)) + at;
+  take(file.used[block], 0u - count);
+  return reserve_slowly(thread, count);
 }
 
 /// Records the tracer's own work since `begin`, ticks.
