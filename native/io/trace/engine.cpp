@@ -81,7 +81,7 @@ void keep_note(Thread& thread, const Frame& frame) {
   give_back(thread, *frame);
   const std::uint8_t flags = read_after(mine, function, result);
   if (function.rule == nullptr) return function.after(mine, result);
-  if (!(flags & flag_failed)) keep_note(thread, mine);
+  if (mine.path != 0 && !(flags & flag_failed)) keep_note(thread, mine);
   keep(thread, mine, end, flags);
   return function.after ? function.after(mine, result) : result;
 }
