@@ -1169,7 +1169,7 @@ def _paths(tree: Icicle, frame: int) -> Table | None:
                 "\u2003" * tree.levels[node] + name,
                 tree.hue_names[hue] if 0 <= hue < len(tree.hue_names) else "",
                 scale.quantity(tree.frames[frame][node] / tree.value.factor, tree.value.si),
-                *(scale.quantity(told.values[frame][node], told.unit) for told in tree.told),
+                *(scale.rounded(told.values[frame][node], told.unit) for told in tree.told),
             ]
         )
     head = ["", "", tree.value.label, *(capital(told.label) for told in tree.told)]

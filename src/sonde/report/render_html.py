@@ -1009,7 +1009,7 @@ def _icicle(figure: Figure) -> Drawn:
     for k, values in enumerate(tree.frames):
         told = [
             [
-                f"{prepare.capital(told.label)} {scale.quantity(told.values[k][node], told.unit)}"
+                f"{prepare.capital(told.label)} {scale.rounded(told.values[k][node], told.unit)}"
                 for told in tree.told
                 if np.isfinite(told.values[k][node])
             ]
