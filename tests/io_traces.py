@@ -13,7 +13,7 @@ import xarray as xr
 
 from sonde.io.analyse import analyse
 from sonde.io.layers import KINDS
-from sonde.io.schema import RAW
+from sonde.io.schema import OWN_NAME, RAW
 
 LAYERS = {
     "hdf5": "HDF5",
@@ -22,6 +22,7 @@ LAYERS = {
     "gfapi": "GlusterFS client (libgfapi)",
     "mpi": "MPI messages",
     "posix": "POSIX and C library",
+    "tracer": "Sonde's tracer",
 }
 FUNCTIONS = {  # name -> layer, kind
     "H5Dwrite": ("hdf5", "write"),
@@ -36,6 +37,7 @@ FUNCTIONS = {  # name -> layer, kind
     "pread": ("posix", "read"),
     "open": ("posix", "open"),
     "lseek": ("posix", "seek"),
+    OWN_NAME: ("tracer", "other"),
 }
 KIB, MIB = 1 << 10, 1 << 20
 US = 1000  # ns

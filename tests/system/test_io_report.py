@@ -36,7 +36,7 @@ def test_several_traces_share_a_page(sonde: Shell):
     trace(sonde, "one.nc")
     trace(sonde, "two.nc", "dd", "if=out", "of=/dev/null", "bs=32k")
     ran = sonde("report", "one.nc", "two.nc", "-o", "both.html", "--json").expect(0)
-    assert ran.json["verdict"] == "No findings in 2 datasets."
+    assert "2 datasets" in ran.json["verdict"]
     page = (sonde.cwd / "both.html").read_text()
     assert page.count('class="figure icicle"') == 2
     assert 'id="io-2-io-paths"' in page

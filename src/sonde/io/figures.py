@@ -16,6 +16,7 @@ from sonde.core.outcome import Table
 from sonde.core.section import Fact, Method, Section
 from sonde.core.units import format_duration, format_share, format_size
 from sonde.io import words
+from sonde.io.findings import findings
 from sonde.io.summary import DIRECTIONS
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
         "io",
         f"I/O of {program(summary)}",
         f"{words.sentence(summary)}.",
+        findings=findings(summary),
         tables=[layers, *([_files_table(files, FILES)] if files else [])],
         numbers=[
             functions_table(summary),
@@ -102,18 +104,17 @@ def program(summary: xr.Dataset) -> str:
 def facts(summary: xr.Dataset) -> list[Fact]:
     """The few numbers a reader looks for first."""
     out = []
-    traced = summary["traced_time"].values
-    calls = int(summary["calls"].sum())
-    each = f", {format_duration(traced.sum() / calls)} each" if calls else ""
-    out.append(Fact("time in traced calls", format_duration(float(traced.sum())), f"{calls} calls{each}"))
-    own = summary["layer_self_time"].values.sum(axis=0)
+    ours = summary["layer_name"].values == words.TRACER
+    total = words.traced_s(summary)
+    calls = int(summary["calls"].values[:, ~ours[summary["function_layer"].values]].sum())
+    each = f", {format_duration(total / calls)} each" if calls else ""
+    out.append(Fact("time in traced calls", format_duration(total), f"{calls} calls{each}"))
+    own = np.where(ours, 0.0, summary["layer_self_time"].values.sum(axis=0))
     for layer in np.argsort(-own, kind="stable")[:2].tolist():
-        if own[layer] > 0 and traced.sum() > 0:
+        if own[layer] > 0:
             title = str(summary["layer_title"].values[layer])
             out.append(
-                Fact(
-                    f"in {title} itself", format_share(own[layer] / traced.sum()), format_duration(own[layer])
-                )
+                Fact(f"in {title} itself", format_share(own[layer] / total), format_duration(own[layer]))
             )
     for direction in (1, 0):
         moved = summary["request_bytes"].values[:, :, direction].sum(axis=0)
@@ -128,6 +129,7 @@ def facts(summary: xr.Dataset) -> list[Fact]:
                     f"{requests[low]} × {format_size(round(moved[low] / requests[low]))}",
                 )
             )
+    traced = summary["layer_self_time"].values[:, ~ours].sum(axis=1)
     ranks = np.flatnonzero(summary["process_rank"].values >= 0)
     if ranks.size > 1 and traced[ranks].mean() > 0:
         ratio = traced[ranks].max() / traced[ranks].mean()
@@ -208,6 +210,7 @@ def paths(summary: xr.Dataset) -> Figure | None:
         "part with nothing under it spent its time in itself; wide parts of another colour below it are time "
         "that another layer took. Paths "
         f"under {format_share(NARROW, trim=True)} of the one around them are drawn as one."
+        + _own_work(summary)
         + _unseen(summary),
         Kind.ICICLE,
         data,
@@ -230,9 +233,16 @@ def _titles_by_hue(summary: xr.Dataset) -> tuple[str, ...]:
     return tuple(str(title) for title in summary["layer_title"].values[_called(summary)])
 
 
+def _own_work(summary: xr.Dataset) -> str:
+    if not _called(summary)[summary["layer_name"].values == words.TRACER].any():
+        return ""
+    return " What Sonde's tracer did for itself stands where it did it, and is left out of all numbers above."
+
+
 def _unseen(summary: xr.Dataset) -> str:
     """A paragraph on layers whose functions are in no library of the program: of them nothing can be seen."""
-    unseen = [str(title) for title in summary["layer_title"].values[summary["layer_watched"].values == 0]]
+    none = (summary["layer_watched"].values == 0) & (summary["layer_name"].values != words.TRACER)
+    unseen = [str(title) for title in summary["layer_title"].values[none]]
     return (
         f"\nNot in this program, or built so that nothing of it is seen: {', '.join(unseen)}."
         if unseen
@@ -424,8 +434,10 @@ def by_rank(summary: xr.Dataset) -> Figure | None:
 def durations(summary: xr.Dataset) -> Figure | None:
     """Distribution of the durations of calls, of the functions that took most time in themselves."""
     counts = summary["durations"].values  # function, class
-    own = summary["self_time"].values.sum(axis=0)
-    shown = [k for k in np.argsort(-own, kind="stable").tolist() if counts[k].sum() >= 2][:FUNCTIONS]
+    ours = summary["layer_name"].values[summary["function_layer"].values] == words.TRACER
+    own = np.where(ours, -1.0, summary["self_time"].values.sum(axis=0))
+    shown = [k for k in np.argsort(-own, kind="stable").tolist() if counts[k].sum() >= 2 and own[k] >= 0]
+    shown = shown[:FUNCTIONS]
     if not shown:
         return None
     # Class k ends below 2^k ns; what took no time that the clock could tell counts as 1 ns. A curve goes from the
@@ -464,7 +476,7 @@ def durations(summary: xr.Dataset) -> Figure | None:
 
 def functions_table(summary: xr.Dataset) -> Table:
     """Every function with all that is known of it."""
-    total = float(summary["traced_time"].sum())
+    total = words.traced_s(summary)
     calls, failed, moved, time, own = (
         summary[name].values.sum(axis=0) for name in ("calls", "failed", "bytes", "time", "self_time")
     )

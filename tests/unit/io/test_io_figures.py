@@ -8,6 +8,7 @@ from sonde.core.errors import DataError
 from sonde.core.figure import Kind
 from sonde.io import figures
 from sonde.io.analyse import analyse
+from sonde.io.schema import OWN_NAME
 from sonde.report import collect, prepare, render_html
 
 RANKS, ROUNDS = 4, 3
@@ -366,6 +367,31 @@ def test_facts_tell_time_layers_bytes_and_balance(section):
     threads = [(k, [Call("pwrite", 0, (1 + 3 * (k == 2)) * US, 1)]) for k in range(3)]
     uneven = figures.facts(analyse(traces.raw(threads, [0, 1, 2])))[-1]
     assert (uneven.value, uneven.note) == ("2.00", "rank 2 spent most")
+
+
+def test_the_tracers_own_work_is_shown_and_counted_nowhere():
+    own = [Call(OWN_NAME, (200 + 50 * k) * US, 40 * US) for k in range(3)]
+    writes = [Call("pwrite", 0, 30 * US, 10), Call("pwrite", 60 * US, 30 * US, 10)]
+    threads = [(0, writes), (1, [*writes, *own])]
+    summary = analyse(traces.raw(threads, [0, 1]))
+    told = figures.facts(summary)
+    assert (told[0].value, told[0].note) == ("120 µs", "4 calls, 30.0 µs each")
+    assert [fact.name for fact in told if "itself" in fact.name] == ["in POSIX and C library itself"]
+    assert (told[-1].value, told[-1].note) == ("1.00", "all ranks spent as much")
+    assert figures.durations(summary).data["series"].values.tolist() == ["pwrite (posix)"]
+    table = figures.functions_table(summary)
+    assert {row[0]: row[7] for row in table.rows}["pwrite"] == "100 %"
+    figure = figures.paths(summary)
+    assert "tracer" in figure.caption
+    assert OWN_NAME in figure.data["label"].values
+    assert "tracer" not in figures.paths(analyse(traces.raw(threads[:1], [0]))).caption
+
+
+def test_findings_stand_in_the_section(section):
+    (found,) = [
+        one for one in section.findings if one.code == "io.collective_exchange" and "writes" in one.text
+    ]
+    assert found.next.startswith("try ")
 
 
 def test_controls_have_positions_that_can_be_asked_for(section):

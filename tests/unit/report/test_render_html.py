@@ -486,6 +486,17 @@ def test_many_findings_are_folded_but_complete():
     assert len([a for a in seen.all("ol") if a.get("class") == "findings"]) == 2
 
 
+def test_advice_is_no_command_to_copy():
+    found = [
+        Finding("a", "x", {}, "sonde net show a.nc"),
+        Finding("b", "y", {}, "try larger buffers: --sizes 1MiB"),
+    ]
+    seen = Page(render_html.render(Report("t", "v", [Section("io", "t", "v", findings=found)])))
+    assert [a["data-copy"] for a in seen.all("button") if "data-copy" in a] == ["sonde net show a.nc"]
+    assert "try larger buffers:" in seen.text
+    assert seen.text.count("To look closer") == 1
+
+
 def test_a_report_of_nothing_is_a_page():
     seen = Page(render_html.render(Report("t", page.verdict_of([]))))
     assert "Nothing was measured." in seen.text
