@@ -30,7 +30,7 @@ def sentence(summary: xr.Dataset) -> str:
     inside = np.where(summary["function_layer"].values == layer, own, -1.0)
     function = int(inside.argmax())
     return (
-        f"{who} spent {format_duration(total)} in {_counted(calls, 'traced call')}: "
+        f"{who} spent {format_duration(total)} in {counted(calls, 'traced call')}: "
         f"{format_share(layer_time[layer] / total)} of it in {summary['layer_title'].values[layer]}, "
         f"{format_share(own[function] / total)} in {summary['function_name'].values[function]}"
     )
@@ -70,11 +70,11 @@ def _who(summary: xr.Dataset) -> str:
     ranks = summary["process_rank"].values
     count = len(np.unique(ranks[ranks >= 0]))
     others = int((ranks < 0).sum())
-    words = [_counted(count, "rank")] if count else []
+    words = [counted(count, "rank")] if count else []
     if others:
         name = str(summary["process_program"].values[ranks < 0][0]).rpartition("/")[2]
         words.append(
-            name if not count and others == 1 else _counted(others, "other process" if count else "process")
+            name if not count and others == 1 else counted(others, "other process" if count else "process")
         )
     return " and ".join(words) or "no process"
 
@@ -244,5 +244,5 @@ def _processes_table(summary: xr.Dataset) -> Table:
     )
 
 
-def _counted(n: int, what: str) -> str:
+def counted(n: int, what: str) -> str:
     return f"{n} {what}{'' if n == 1 else 'es' if what.endswith('s') else 's'}"
