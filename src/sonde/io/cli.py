@@ -134,9 +134,10 @@ def run(
 @group.command()
 @common()
 @FILE
-def show(file: Path) -> Outcome:
+@click.option("--all", "every", is_flag=True, help="All functions and all processes.")
+def show(file: Path, every: bool) -> Outcome:
     """What a trace says: time, calls and requests by layer, function and rank."""
-    return told_of(file, "show")
+    return told_of(file, "show", every)
 
 
 @group.command()
@@ -177,8 +178,8 @@ def diff(a: Path, b: Path, matters: float) -> Outcome:
         )
 
 
-def told_of(path: Path, verb: str) -> Outcome:
-    """What a dataset says of itself."""
+def told_of(path: Path, verb: str, every: bool = False) -> Outcome:
+    """What a dataset says of itself. every: without leaving rows out."""
     import sonde
     from sonde.core import dataset
     from sonde.io import words
@@ -196,7 +197,7 @@ def told_of(path: Path, verb: str) -> Outcome:
             findings=findings(summary),
             warnings=dataset.warnings_of(tree),
             values=words.values(summary) | {"stop_reason": str(tree.attrs.get("stop_reason", "unknown"))},
-            tables=words.tables(summary),
+            tables=words.tables(summary, every),
         )
 
 

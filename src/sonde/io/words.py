@@ -47,11 +47,11 @@ def values(summary: xr.Dataset) -> dict[str, Any]:
     }
 
 
-def tables(summary: xr.Dataset) -> list[Table]:
-    """Layers, functions, ranks where there are several."""
-    found = [_layers_table(summary), _functions_table(summary)]
+def tables(summary: xr.Dataset, every: bool = False) -> list[Table]:
+    """Layers, functions, ranks where there are several. every: all rows of all of them."""
+    found = [_layers_table(summary), _functions_table(summary, every)]
     if summary.sizes["process"] > 1:
-        found.append(_processes_table(summary))
+        found.append(_processes_table(summary, every))
     return found
 
 
@@ -142,22 +142,17 @@ def _process_value(summary: xr.Dataset, k: int) -> dict[str, Any]:
 
 
 def _files(summary: xr.Dataset) -> list[dict[str, Any]]:
+    if not summary.sizes["file"]:
+        return []
+    paths, names = summary["path"].values, summary["layer_name"].values
+    requests, bytes_ = summary["file_requests"].values, summary["file_bytes"].values
     found = []
-    for k, path in enumerate(summary["path"].values if summary.sizes["file"] else ()):
-        for layer, name in enumerate(summary["layer_name"].values):
-            requests = summary["file_requests"].values[k, layer]
-            if requests.any():
-                bytes_ = summary["file_bytes"].values[k, layer]
-                found.append(
-                    {
-                        "path": str(path),
-                        "layer": str(name),
-                        **{
-                            direction: {"requests": int(requests[d]), "bytes": int(bytes_[d])}
-                            for d, direction in enumerate(("read", "write"))
-                        },
-                    }
-                )
+    for k, layer in np.argwhere(requests.any(axis=2)).tolist():
+        moved = {
+            direction: {"requests": int(requests[k, layer, d]), "bytes": int(bytes_[k, layer, d])}
+            for d, direction in enumerate(("read", "write"))
+        }
+        found.append({"path": str(paths[k]), "layer": str(names[layer]), **moved})
     return found
 
 
@@ -199,11 +194,11 @@ def _requests(moved: dict[str, Any]) -> str:
     return f"{moved['requests']} × {format_size(round(moved['bytes'] / moved['requests']))}"
 
 
-def _functions_table(summary: xr.Dataset) -> Table:
+def _functions_table(summary: xr.Dataset, every: bool = False) -> Table:
     total = traced_s(summary)
     order = _functions(summary)
     rows = []
-    for k in order[:FUNCTIONS_SHOWN]:
+    for k in order if every else order[:FUNCTIONS_SHOWN]:
         value = _function_value(summary, k)
         rows.append(
             (
@@ -226,11 +221,11 @@ def _functions_table(summary: xr.Dataset) -> Table:
     )
 
 
-def _processes_table(summary: xr.Dataset) -> Table:
+def _processes_table(summary: xr.Dataset, every: bool = False) -> Table:
     own = summary["layer_self_time"].values
     used = [k for k in range(summary.sizes["layer"]) if own[:, k].sum() > 0]
     rows = []
-    for k in range(min(summary.sizes["process"], RANKS_SHOWN)):
+    for k in range(summary.sizes["process"] if every else min(summary.sizes["process"], RANKS_SHOWN)):
         value = _process_value(summary, k)
         rank = f"{value['rank']}" if value["rank"] >= 0 else value["program"].rpartition("/")[2]
         rows.append((rank, value["host"], *(format_duration(own[k, layer]) for layer in used)))

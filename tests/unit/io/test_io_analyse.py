@@ -141,6 +141,15 @@ class TestWords:
         layers = words.tables(s)[0]
         assert layers.rows == [("POSIX", "4", "", "4 × 4 KiB", "20.0 ns", "100 %")]
 
+    def test_rows_that_are_left_out_are_counted_and_can_be_had(self, summary, monkeypatch):
+        monkeypatch.setattr(words, "FUNCTIONS_SHOWN", 1)
+        s = summary({0: [call(PWRITE, 1, 9), call(PREAD, 10, 12), call(WRITE_ALL, 20, 21)]})
+        short, whole = words.tables(s)[1], words.tables(s, every=True)[1]
+        assert [row[0] for row in short.rows] == ["pwrite"]
+        assert "and 2 more" in short.note
+        assert [row[0] for row in whole.rows] == ["pwrite", "pread", "MPI_File_write"]
+        assert whole.note == ""
+
     def test_a_layer_that_no_library_has_is_told(self, summary):
         s = summary({0: [call(PWRITE, 1, 2)]}, layers=[*traces.LAYERS, {"name": "hdf5", "title": "HDF5"}])
         assert "Of no library here: HDF5." in words.tables(s)[0].note
