@@ -17,6 +17,7 @@
 #include "core/clock.hpp"
 #include "core/units.hpp"
 #include "io/load/grid.hpp"
+#include "io/load/layout.hpp"
 #include "io/load/workload.hpp"
 #include "mpi/polite.hpp"
 #include "mpi/program.hpp"
@@ -303,11 +304,7 @@ class BtRun {
     results_.steps = o.size ? ((o.size - 1) / dump_bytes + 1) * o.interval : o.steps ? o.steps : o.problem == 'S' ? 60 : 200;
     results_.dumps = bt_dumps(results_.steps, o.interval);
     results_.bytes = results_.dumps * dump_bytes;
-    path_ = o.file;
-    if (!shared_) {
-      const std::string number = std::to_string(team.rank());
-      path_ += "." + std::string(number.size() < 4 ? 4 - number.size() : 0, '0') + number;
-    }
+    path_ = shared_ ? o.file : numbered(o.file, team.rank(), 4);
   }
 
   int run() {

@@ -2,6 +2,7 @@
 /// Which bytes of which file a task moves, in which order: IOR's arithmetic, without any I/O. Any-thread.
 
 #include <cstdint>
+#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,13 +65,18 @@ inline std::string folder_of(const std::string& path) {
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
+/// "out.00000003": `path` and a number with at least so many digits.
+inline std::string numbered(const std::string& path, int number, int digits) {
+  char text[24];
+  std::snprintf(text, sizeof text, ".%0*d", digits, number);
+  return path + text;
+}
+
 /// The file of task `owner` in repetition `repetition`: IOR's names.
 inline std::string file_name(const Options& o, std::uint64_t repetition, int owner) {
   std::string name = o.file;
-  if (o.multi_file) name += "." + std::to_string(repetition);
-  if (!o.per_process) return name;
-  const std::string number = std::to_string(owner);
-  return name + "." + std::string(number.size() < 8 ? 8 - number.size() : 0, '0') + number;
+  if (o.multi_file) name = numbered(name, static_cast<int>(repetition), 1);
+  return o.per_process ? numbered(name, owner, 8) : name;
 }
 
 }  // namespace sonde::ioload

@@ -1,7 +1,7 @@
 // sonde-ioload: makes the parallel I/O of IOR or of NAS BT-IO, measures it and verifies the data.
 //
 // Publishes: tables on stdout, errors and warnings on stderr (rank 0), one JSON document with --json. Consumes: nothing. People type
-// its options, other than those of the probes (docs/adr/0012-ioload.md). SIGINT and SIGTERM remove the file that is being written,
+// its options, other than those of the probes (docs/adr/0013-ioload.md). SIGINT and SIGTERM remove the file that is being written,
 // but with -k. A kill -9 leaves it.
 
 #include <mpi.h>

@@ -56,7 +56,7 @@ Take flag(bool& target) {
 Take size(std::uint64_t& target, std::uint64_t least) {
   return [&target, least](const std::string& v) -> std::optional<std::string> {
     const auto bytes = ior_size(v);
-    if (!bytes) return "is no size: " + bytes.error().what + "; write it like 4096, 256k, 1m or 2g (powers of 1024)";
+    if (!bytes) return "is " + quoted(v) + "; allowed: bytes, or with k, m, g or t powers of 1024";
     target = *bytes;
     if (target < least) return "is " + quoted(v) + "; allowed: " + format_size(least) + " and above";
     return {};
@@ -74,7 +74,7 @@ Take whole(std::uint64_t& target, std::uint64_t least, std::uint64_t most) {
 Take seconds(double& target) {
   return [&target](const std::string& v) -> std::optional<std::string> {
     const auto parsed = parse_duration(v);
-    if (!parsed) return "is no duration: " + parsed.error().what + "; write it like 30 (seconds), 1.5s or 2min";
+    if (!parsed) return "is " + quoted(v) + "; allowed: seconds, or a duration with its unit, up to 36525 d";
     target = *parsed;
     return {};
   };
@@ -167,6 +167,16 @@ std::string shown(const Option& option) {
   return option.letter ? std::string("-") + option.letter + " (--" + option.name + ")" : "--" + option.name;
 }
 
+/// How the option may be written: "-t 256k".
+std::string example(const Option& option) {
+  constexpr std::pair<std::string_view, const char*> values[] = {{"SIZE", "1m"}, {"TIME", "30s"}, {"N", "4"},        {"API", "MPIIO"},
+                                                                 {"CLASS", "A"}, {"MODE", "simple"}, {"FILE", "out"}};
+  std::string text = option.letter ? std::string("-") + option.letter : "--" + option.name;
+  for (const auto& [what, value] : values)
+    if (option.value == what) text += std::string(" ") + value;
+  return text;
+}
+
 /// The name that `given` was meant to be: one that begins so, or differs in one letter. Empty: none.
 std::string nearest(const std::string& given, const std::vector<Option>& options) {
   for (const Option& option : options)
@@ -218,7 +228,7 @@ Result<Options> parse_options(const std::vector<std::string>& args) {
   std::vector<std::pair<std::string, int>> given;
   auto use = [&](const Option& option, const std::string& value) -> std::optional<Error> {
     given.emplace_back(option.letter ? std::string("-") + option.letter : "--" + option.name, option.of);
-    if (const auto wrong = option.take(value)) return bad(shown(option) + " " + *wrong);
+    if (const auto wrong = option.take(value)) return bad(shown(option) + " " + *wrong, "write it like " + example(option));
     return {};
   };
   for (std::size_t k = 0; k < args.size(); ++k) {
@@ -235,7 +245,7 @@ Result<Options> parse_options(const std::vector<std::string>& args) {
       }
       if (it->value.empty() && equals != std::string::npos) return bad("--" + name + " takes no value", "write --" + name);
       if (!it->value.empty() && equals == std::string::npos && k + 1 == args.size())
-        return bad("--" + name + " needs a value, " + it->value, "write --" + name + " " + it->value);
+        return bad("--" + name + " needs a value, " + it->value, "write it like " + example(*it));
       const std::string value = it->value.empty() ? "" : equals != std::string::npos ? arg.substr(equals + 1) : args[++k];
       if (auto error = use(*it, value)) return *error;
       continue;
@@ -256,7 +266,7 @@ Result<Options> parse_options(const std::vector<std::string>& args) {
       if (value.starts_with('=')) value.erase(0, 1);
       if (at + 1 == arg.size()) {
         if (k + 1 == args.size())
-          return bad(shown(*it) + " needs a value, " + it->value, std::string("write -") + it->letter + " " + it->value);
+          return bad(shown(*it) + " needs a value, " + it->value, "write it like " + example(*it));
         value = args[++k];
       }
       if (auto error = use(*it, value)) return *error;
@@ -344,7 +354,9 @@ Result<void> add_hints(const std::vector<std::string>& environment, std::string_
     if (line.empty() || line[0] == '#') continue;
     if (line.starts_with("setenv ") || line.starts_with("setenv\t") || line.starts_with("export ")) line = strip(line.substr(7));
     const std::size_t at = line.find_first_of("= \t");
-    const std::string name = line.substr(0, at), value = at == std::string::npos ? "" : strip(line.substr(at + 1));
+    const std::string name = line.substr(0, at);
+    std::string value = at == std::string::npos ? "" : strip(line.substr(at));
+    if (value.starts_with('=')) value = strip(value.substr(1));
     if (name.starts_with(other)) continue;
     if (!name.starts_with(prefix) || name.size() == prefix.size() || value.empty())
       return Error{"ioload.bad_hint", "line " + std::to_string(number) + " of " + std::string(file_name) + " is no hint: '" + line.substr(0, 60) + "'",
