@@ -32,6 +32,7 @@ std::string reason() {
 class Hdf5 final : public Access {
  public:
   Hdf5(const Options& o, const Layout& layout, MPI_Comm comm) : layout_(layout), comm_(comm), block_(o.block), segments_(o.segments), hints_(o.hints) {
+    H5dont_atexit();  // where a job is given up its files stay open, and closing them would wait for all ranks
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
     int size = 1;
     MPI_Comm_size(comm, &size);

@@ -24,11 +24,11 @@ namespace {
 using namespace sonde;
 using namespace sonde::ioload;
 
-/// What a launcher calls this rank, before MPI says so; 0 where nobody tells.
+/// What a launcher calls this rank, before MPI says so; -1 where nobody tells.
 int told_rank() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
     if (const char* value = std::getenv(name)) return std::atoi(value);
-  return 0;
+  return -1;
 }
 
 /// Open MPI gives cores away while it waits when it is told so before it starts; MPICH is told by polite.hpp's variable.
@@ -118,14 +118,13 @@ int main(int argc, char** argv) {
   const std::vector<std::string> args(argv + 1, argv + argc);
   std::vector<std::string> command{"sonde-ioload"};
   command.insert(command.end(), args.begin(), args.end());
-  // A mistake is told before MPI starts, by one rank; all the others end as silently with the same code.
   auto options = parse_options(args);
-  if (!options) {
-    if (told_rank() == 0) tell(options.error());
+  if (!options && told_rank() < 0) {
+    tell(options.error());
     return exit_usage;
   }
-  if (options->help || options->version) {
-    if (told_rank() != 0) return exit_done;
+  if (options && (options->help || options->version)) {
+    if (told_rank() > 0) return exit_done;
     if (options->help) {
       std::fputs(help_text().c_str(), stdout);
     } else {
@@ -139,7 +138,14 @@ int main(int argc, char** argv) {
   int code = exit_done;
   {
     MpiTeam team(MPI_COMM_WORLD);
-    code = work(*options, command, team);
+    if (options) {
+      code = work(*options, command, team);
+    } else {
+      if (team.rank() == 0) tell(options.error());
+      code = exit_usage;
+    }
+    // A launcher ends the others as soon as one rank ends with an error; rank 0's words are to be out by then.
+    team.barrier();
   }
   MPI_Finalize();
   return code;
