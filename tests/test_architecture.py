@@ -206,7 +206,9 @@ def no_formats(path: PurePosixPath, text: str) -> list[str]:
     sonde-ioload makes the I/O of programs that use HDF5, so it uses HDF5.)
     """
     allowed = ("native/store/h5", "native/store/storebench", "native/io/load")
-    library = "(netcdf|toml)" if any(path.is_relative_to(folder) for folder in allowed) else "(netcdf|hdf5|toml)"
+    library = (
+        "(netcdf|toml)" if any(path.is_relative_to(folder) for folder in allowed) else "(netcdf|hdf5|toml)"
+    )
     pattern = rf"#\s*include\s*[<\"][^>\"]*{library}|find_package\s*\(\s*{library}|\bnc_(open|create)\b"
     return [
         f"line {number}: {line.strip()}"
