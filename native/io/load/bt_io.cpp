@@ -387,6 +387,9 @@ class BtRun {
     errors.note(dumps.close());
     io_s += now_s() - closing_s;
     const double total_s = now_s() - began_s;
+    if (shared_) polite::barrier(team_.comm());
+    if (!errors.any() && (!shared_ || team_.rank() == 0))
+      errors.note(all_there(path_, shared_ ? results_.bytes : results_.dumps * solution.own_points() * bt_point_bytes));
     if (auto failed = first_error(errors.first(), team_)) return failed;
     results_.io_s = largest(io_s, team_);
     results_.total_s = largest(total_s, team_);

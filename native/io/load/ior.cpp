@@ -1,7 +1,5 @@
 // IOR's workload: phases of opening, moving and closing, each timed on every rank from one barrier on.
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <new>
@@ -52,6 +50,7 @@ class IorRun {
 
   int run() {
     const bool speaks = team_.rank() == 0;
+    if (const auto made = make_access(o_, layout_, team_.comm()); !made) return end(made.error());
     if (auto failed = all_have_buffer()) return end(*failed);
     if (speaks) {
       print_start(c_, file_name(o_, 0, 0));
@@ -108,7 +107,7 @@ class IorRun {
     std::optional<Error> error;
     try {
       buffer_.resize(o_.transfer / 8);
-      if (o_.random) order_.reserve(layout_.pieces());
+      if (o_.random) order_.resize(layout_.pieces());
     } catch (const std::bad_alloc&) {
       error = Error{"ioload.no_memory", "there is no memory for -t " + std::to_string(o_.transfer) + " B", "take a smaller -t, or with -z a larger one"};
     }
@@ -124,7 +123,7 @@ class IorRun {
 
   /// All pieces that `owner` has, in the order in which they are moved.
   void put_in_order(int owner) {
-    if (o_.random) order_ = random_order(layout_.pieces(), o_.seed, owner);
+    if (o_.random) draw_order(order_, o_.seed, owner);
   }
   Piece piece(std::uint64_t k) const { return layout_.piece(o_.random ? order_[k] : k); }
 
@@ -159,8 +158,7 @@ class IorRun {
     const std::string path = file_name(o_, repetition, owner);
     const Pattern pattern(o_.seed, o_.per_process ? static_cast<std::uint64_t>(owner) : 0);
     put_in_order(owner);
-    auto made = make_access(o_, layout_, team_.comm());
-    if (!made) return first_error(&made.error(), team_);  // as on every rank
+    auto made = make_access(o_, layout_, team_.comm());  // which `run` has seen to be possible
     Access& access = **made;
     Errors errors;
 
@@ -199,7 +197,9 @@ class IorRun {
     const double close_end = watch.now();
 
     if (writes && !o_.per_process) polite::barrier(team_.comm());
-    if (writes && !errors.any()) errors.note(all_there(path));
+    // HDF5's files have a form of their own, and with -D nobody knows how long the file should be.
+    if (writes && !errors.any() && o_.api != Api::hdf5 && !(o_.stonewall_s > 0) && (o_.per_process || team_.rank() == 0))
+      errors.note(all_there(path, layout_.file_bytes()));
     if (auto failed = first_error(errors.first(), team_)) {
       (void)file_.remove();
       return failed;
@@ -234,18 +234,6 @@ class IorRun {
     team_.wait(request);
   }
 
-  /// An MPI library may lose the error of a full disk; the length of the file then tells. Not of HDF5, whose files have a form of
-  /// their own, nor with -D, where nobody knows how long the file should be.
-  Result<void> all_there(const std::string& path) {
-    if (o_.api == Api::hdf5 || o_.stonewall_s > 0) return {};
-    if (!o_.per_process && team_.rank() != 0) return {};
-    struct stat found {};
-    if (::stat(path.c_str(), &found) != 0) return file_error("write", path, errno);
-    const std::uint64_t due = layout_.file_bytes();
-    if (static_cast<std::uint64_t>(found.st_size) >= due) return {};
-    return file_error("write", path, "no call failed, but of " + std::to_string(due) + " B there are " + std::to_string(found.st_size), ENOSPC);
-  }
-
   /// Reads what was written, or what was read, again and compares; not timed.
   std::optional<Error> check(bool after_write, std::uint64_t repetition, int shift, std::uint64_t& wrong) {
     const int owner = (team_.rank() + shift) % team_.size();
@@ -256,7 +244,6 @@ class IorRun {
     const Pattern pattern(o_.seed, o_.per_process ? static_cast<std::uint64_t>(owner) : 0);
     put_in_order(owner);
     auto made = make_access(o_, layout_, team_.comm());
-    if (!made) return first_error(&made.error(), team_);
     Access& access = **made;
     Errors errors;
     const bool opened = open(access, result.file, Purpose::read, owner, errors);

@@ -43,13 +43,12 @@ class Layout {
   std::uint64_t tasks_, transfer_, block_, segments_;
 };
 
-/// The order in which the pieces of `owner` are moved with -z: drawn by Fisher and Yates' method, the same for whoever reads them.
-inline std::vector<std::uint32_t> random_order(std::uint64_t pieces, std::uint64_t seed, int owner) {
-  std::vector<std::uint32_t> order(pieces);
+/// Fills `order` with the order in which the pieces of `owner`, as many as it has elements, are moved with -z: drawn by Fisher and
+/// Yates' method, the same for whoever reads them.
+inline void draw_order(std::vector<std::uint32_t>& order, std::uint64_t seed, int owner) {
   for (std::size_t k = 0; k < order.size(); ++k) order[k] = static_cast<std::uint32_t>(k);
   Random numbers(Random(seed ^ 0x6f72646572ull).next() + static_cast<std::uint64_t>(owner));
   for (std::size_t k = order.size(); k > 1; --k) std::swap(order[k - 1], order[numbers.below(k)]);
-  return order;
 }
 
 /// By how many ranks further on the data lie that a task reads with -C. As IOR does: so many nodes on, where ranks fill one node

@@ -104,6 +104,14 @@ void TestFile::leave() {
   guard("");
 }
 
+Result<void> all_there(const std::string& path, std::uint64_t due_bytes) {
+  struct stat found {};
+  if (::stat(path.c_str(), &found) != 0) return file_error("write", path, errno);
+  if (static_cast<std::uint64_t>(found.st_size) >= due_bytes) return {};
+  return file_error("write", path,
+                    "no call failed, but of " + std::to_string(due_bytes) + " B there are " + std::to_string(found.st_size), ENOSPC);
+}
+
 int first_wrong_of_all(const std::optional<Mismatch>& mine, std::string& file, Mismatch& first, MpiTeam& team) {
   const int rank = reduced(mine ? team.rank() : team.size(), MPI_INT, MPI_MIN, team);
   if (rank == team.size()) return -1;

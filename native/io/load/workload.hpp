@@ -1,5 +1,5 @@
 #pragma once
-/// The two workloads, and what they share: agreeing on errors, removing files. Every function is collective. Owner-thread.
+/// The two workloads, and what they share: agreeing on errors, removing files. Collective where nothing else is said. Owner-thread.
 
 #include <functional>
 #include <map>
@@ -65,6 +65,9 @@ class TestFile {
   MpiTeam* team_;
   std::string path_;
 };
+
+/// An MPI library may lose the error of a full disk; the length of the file then tells. Of this rank alone, after closing.
+Result<void> all_there(const std::string& path, std::uint64_t due_bytes);
 
 /// The first wrong word that any rank found: of the lowest rank that found one. -1 and unchanged arguments where none did.
 int first_wrong_of_all(const std::optional<Mismatch>& mine, std::string& file, Mismatch& first, MpiTeam& team);
