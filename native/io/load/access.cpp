@@ -1,7 +1,11 @@
 #include "io/load/access.hpp"
 
+#include <sys/statvfs.h>
+
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 
 namespace sonde::ioload {
 
@@ -51,12 +55,23 @@ Error file_error(const std::string& verb, const std::string& path, int number) {
   return file_error(verb, path, std::strerror(number), number);
 }
 
+bool disk_is_full(const std::string& path, std::uint64_t bytes) {
+  struct statvfs space {};
+  return ::statvfs(folder_of(path).c_str(), &space) == 0 && space.f_bavail * space.f_frsize < bytes;
+}
+
+int likely_errno(const std::string& verb, const std::string& path, int number) {
+  constexpr int of_files[] = {ENOSPC, EDQUOT, EFBIG, ENOENT, ENOTDIR, EISDIR, EACCES, EPERM, EROFS, EIO, ENAMETOOLONG, ELOOP, ESTALE, EMFILE, ENFILE};
+  if (std::find(std::begin(of_files), std::end(of_files), number) != std::end(of_files)) return number;
+  return verb != "read" && disk_is_full(path, 4096) ? ENOSPC : 0;
+}
+
 Result<void> mpi_judge(const std::string& verb, const std::string& path, int code, int number) {
   if (code == MPI_SUCCESS) return {};
   int error_class = MPI_ERR_OTHER;
   MPI_Error_class(code, &error_class);
   if (const int meant = errno_of(error_class)) number = meant;
-  if (number) return file_error(verb, path, number);
+  if ((number = likely_errno(verb, path, number)) != 0) return file_error(verb, path, number);
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
   MPI_Error_string(code, text, &length);
@@ -69,6 +84,7 @@ Result<void> mpi_judge(const std::string& verb, const std::string& path, int cod
   MPI_Get_elements_x(&status, MPI_BYTE, &moved);
   if (moved >= 0 && static_cast<std::uint64_t>(moved) == bytes) return {};
   const std::string part = std::to_string(moved) + " of " + std::to_string(bytes) + " B were moved";
+  number = verb == "read" ? 0 : likely_errno(verb, path, number);  // a file that ends sets no errno
   return file_error(verb, path, number ? std::strerror(number) + (" (" + part + ")") : part, number);
 }
 

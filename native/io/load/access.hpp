@@ -63,6 +63,13 @@ Result<void> mpi_judge(const std::string& verb, const std::string& path, int cod
 /// The same of a transfer. One that moved fewer than `bytes` without calling it an error is one: a full disk may show so.
 Result<void> mpi_judge(const std::string& verb, const std::string& path, int code, int number, const MPI_Status& status, std::uint64_t bytes);
 
+/// `number` where a file operation sets it, else 0: what a library did besides may have left anything in errno. Where a failed `verb`
+/// writes and the number says nothing, but the disk is full, ENOSPC.
+int likely_errno(const std::string& verb, const std::string& path, int number);
+
+/// Whether the file system that `path` is on has less than `bytes` left.
+bool disk_is_full(const std::string& path, std::uint64_t bytes);
+
 std::unique_ptr<Access> make_posix(const Layout& layout);
 std::unique_ptr<Access> make_mpiio(const Options& options, const Layout& layout, MPI_Comm comm);
 /// Null where this program was built without a parallel HDF5 for its MPI.

@@ -387,8 +387,8 @@ class BtRun {
     errors.note(dumps.close());
     io_s += now_s() - closing_s;
     const double total_s = now_s() - began_s;
-    if (shared_) polite::barrier(team_.comm());
-    if (!errors.any() && (!shared_ || team_.rank() == 0))
+    if (auto failed = first_error(errors.first(), team_)) return failed;
+    if (!shared_ || team_.rank() == 0)
       errors.note(all_there(path_, shared_ ? results_.bytes : results_.dumps * solution.own_points() * bt_point_bytes));
     if (auto failed = first_error(errors.first(), team_)) return failed;
     results_.io_s = largest(io_s, team_);

@@ -50,15 +50,14 @@ class Hdf5 final : public Access {
     H5Pset_fapl_mpio(access, comm_, info);
     errno = 0;
     file_ = purpose == Purpose::write ? H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access) : H5Fopen(path.c_str(), H5F_ACC_RDONLY, access);
-    const int number = errno;
+    Result<void> all = file_ < 0 ? failed("open", errno) : Result<void>{};
     H5Pclose(access);
     if (info != MPI_INFO_NULL) MPI_Info_free(&info);
-    if (file_ < 0) return failed("open", number);
+    if (!all) return all;
     const hsize_t bytes = layout_.segment_bytes();
     const hid_t space = H5Screate_simple(1, &bytes, nullptr), creation = H5Pcreate(H5P_DATASET_CREATE);
     H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER);
     H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY);
-    Result<void> all;
     for (std::uint64_t s = 0; s < segments_ && all; ++s) {
       char name[32];
       std::snprintf(name, sizeof name, "segment-%08llu", static_cast<unsigned long long>(s));
@@ -104,8 +103,10 @@ class Hdf5 final : public Access {
   bool opens_together() const override { return together_; }
 
  private:
+  /// At once after the call that failed: the next call of HDF5 clears what it says of it.
   Result<void> failed(const char* verb, int number) {
     const std::string why = reason();
+    number = likely_errno(verb, path_, number);
     return number ? file_error(verb, path_, number) : file_error(verb, path_, why, 0);
   }
 
@@ -116,12 +117,10 @@ class Hdf5 final : public Access {
     H5Sselect_hyperslab(file, H5S_SELECT_SET, &begin, nullptr, &count, nullptr);
     const hid_t memory = H5Screate_simple(1, &count, nullptr);
     errno = 0;
-    const herr_t code = call(set, memory, file);
-    const int number = errno;
+    const Result<void> moved = call(set, memory, file) < 0 ? failed(verb, errno) : Result<void>{};
     H5Sclose(memory);
     H5Sclose(file);
-    if (code < 0) return failed(verb, number);
-    return {};
+    return moved;
   }
 
   Layout layout_;

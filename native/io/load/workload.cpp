@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #include "io/load/cleanup.hpp"
@@ -69,6 +70,15 @@ void give_up(const Error& error, MpiTeam& team, const std::function<void()>& tid
   std::_Exit(exit_failed);
 }
 
+void give_up_alone(const Error& error, MpiTeam& team, const std::string& path, bool keep) {
+  if (keep || ::unlink(path.c_str()) == 0)
+    tell({error.code, "rank " + std::to_string(team.rank()) + ": " + error.what, error.hint});
+  else
+    ::sleep(1);  // whoever removed it is telling, and is to come to an end of that
+  MPI_Abort(team.comm(), exit_failed);
+  std::_Exit(exit_failed);
+}
+
 Result<void> TestFile::prepare(const std::string& path) {
   path_ = path;
   std::optional<Error> error;
@@ -108,8 +118,9 @@ Result<void> all_there(const std::string& path, std::uint64_t due_bytes) {
   struct stat found {};
   if (::stat(path.c_str(), &found) != 0) return file_error("write", path, errno);
   if (static_cast<std::uint64_t>(found.st_size) >= due_bytes) return {};
-  return file_error("write", path,
-                    "no call failed, but of " + std::to_string(due_bytes) + " B there are " + std::to_string(found.st_size), ENOSPC);
+  const std::string lost = "no call failed, but of " + std::to_string(due_bytes) + " B there are " + std::to_string(found.st_size);
+  const int number = likely_errno("write", path, 0);
+  return file_error("write", path, number ? std::strerror(number) + (" (" + lost + ")") : lost, number);
 }
 
 int first_wrong_of_all(const std::optional<Mismatch>& mine, std::string& file, Mismatch& first, MpiTeam& team) {

@@ -47,6 +47,10 @@ class Errors {
 /// can go on. The last resort. `error` is told by rank 0. `tidy` removes files.
 [[noreturn]] void give_up(const Error& error, MpiTeam& team, const std::function<void()>& tidy);
 
+/// The same by one rank alone, where the others wait in a call of HDF5's for this one, which HDF5 has let return with an error. Of
+/// several such ranks the one that removes `path` tells; with -k (`keep`) each does.
+[[noreturn]] void give_up_alone(const Error& error, MpiTeam& team, const std::string& path, bool keep);
+
 /// The file that one rank, or all together, make, and whose removal is seen to.
 class TestFile {
  public:
@@ -66,7 +70,8 @@ class TestFile {
   std::string path_;
 };
 
-/// An MPI library may lose the error of a full disk; the length of the file then tells. Of this rank alone, after closing.
+/// An MPI library may lose the error of a full disk; the length of the file then tells. Of this rank alone, after closing, where
+/// no rank has another error.
 Result<void> all_there(const std::string& path, std::uint64_t due_bytes);
 
 /// The first wrong word that any rank found: of the lowest rank that found one. -1 and unchanged arguments where none did.
