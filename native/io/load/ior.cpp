@@ -189,7 +189,7 @@ class IorRun {
         well = errors.note(access.read(next, buffer_));
       }
       moved += well;
-      if (!well && together && o_.api == Api::hdf5) give_up_alone(*errors.first(), team_, path, o_.keep || !writes);
+      if (!well && together && o_.api == Api::hdf5) give_up_alone(*errors.first(), team_, path, file_.is_mine());
       if (!well && !together) break;
     }
     if (writes && o_.fsync && opened && (access.opens_together() || !errors.any())) errors.note(access.sync());
@@ -284,7 +284,7 @@ class IorRun {
     for (std::uint64_t k = 0; opened && k < pieces; ++k) {
       const Piece next = piece(k);
       const bool well = errors.note(access.read(next, buffer_));
-      if (!well && together && o_.api == Api::hdf5) give_up_alone(*errors.first(), team_, result.file, true);
+      if (!well && together && o_.api == Api::hdf5) give_up_alone(*errors.first(), team_, result.file, file_.is_mine());
       if (!well && !together) break;
       if (!well) continue;
       ++read;

@@ -70,8 +70,8 @@ void give_up(const Error& error, MpiTeam& team, const std::function<void()>& tid
   std::_Exit(exit_failed);
 }
 
-void give_up_alone(const Error& error, MpiTeam& team, const std::string& path, bool keep) {
-  if (keep || ::unlink(path.c_str()) == 0)
+void give_up_alone(const Error& error, MpiTeam& team, const std::string& path, bool removes) {
+  if (!removes || ::unlink(path.c_str()) == 0)
     tell({error.code, "rank " + std::to_string(team.rank()) + ": " + error.what, error.hint});
   else
     ::sleep(1);  // whoever removed it is telling, and is to come to an end of that

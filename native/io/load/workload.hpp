@@ -48,8 +48,8 @@ class Errors {
 [[noreturn]] void give_up(const Error& error, MpiTeam& team, const std::function<void()>& tidy);
 
 /// The same by one rank alone, where the others wait in a call of HDF5's for this one, which HDF5 has let return with an error. Of
-/// several such ranks the one that removes `path` tells; with -k (`keep`) each does.
-[[noreturn]] void give_up_alone(const Error& error, MpiTeam& team, const std::string& path, bool keep);
+/// several such ranks the one that removes `path` tells; where it stays (`removes` is false) each does.
+[[noreturn]] void give_up_alone(const Error& error, MpiTeam& team, const std::string& path, bool removes);
 
 /// The file that one rank, or all together, make, and whose removal is seen to.
 class TestFile {
@@ -63,6 +63,8 @@ class TestFile {
   Result<void> remove();
   /// From now on it stays.
   void leave();
+  /// Whether `remove` would remove it.
+  bool is_mine() const { return mine_; }
 
  private:
   bool keep_, existing_, shared_, mine_ = false;
