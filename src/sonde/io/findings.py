@@ -54,6 +54,24 @@ class _Trace:
         self.calls = s["calls"].values.sum(axis=0)
         self.requests = s["requests"].values.sum(axis=0)  # layer, direction
         self.bytes = s["request_bytes"].values.sum(axis=0)
+        self._keep_to_the_files()
+
+    def _keep_to_the_files(self) -> None:
+        """Where MPI-IO or HDF5 worked on named files, the layers below count in those alone: programs and libraries
+        read much else while they start."""
+        of_file, bytes_ = (self.summary[name].values for name in ("file_requests", "file_bytes"))
+        for name in ("mpiio", "hdf5"):
+            if (top := self.number(name)) is None or not len(of_file):
+                continue
+            shared = of_file[:, top].sum(axis=1) > 0
+            if shared.any() and any(
+                of_file[shared][:, k].any() for k in map(self.number, FILE_LAYERS) if k is not None
+            ):
+                for k in map(self.number, FILE_LAYERS):
+                    if k is not None:
+                        self.requests[k] = of_file[shared][:, k].sum(axis=0)
+                        self.bytes[k] = bytes_[shared][:, k].sum(axis=0)
+                return
 
     def share(self, time_s: float) -> float:
         return time_s / self.total if self.total > 0 else 0.0
@@ -144,8 +162,7 @@ def _sieving(trace: _Trace) -> list[Finding]:
         return []
     found = []
     asked_read, asked_write = (int(n) for n in trace.bytes[top])
-    files = _of_same_files(trace, top, low)
-    moved_read, moved_write = (int(n) for n in files)
+    moved_read, moved_write = (int(n) for n in trace.bytes[low])
     extra = moved_read - asked_read
     if asked_write and extra > (MORE_BYTES - 1) * asked_write and asked_read < moved_read / MORE_BYTES:
         found.append(
@@ -173,17 +190,6 @@ def _sieving(trace: _Trace) -> list[Finding]:
             )
         )
     return found
-
-
-def _of_same_files(trace: _Trace, top: int, low: int) -> np.ndarray:
-    """Bytes (read, written) of a layer in files that another layer worked on, too; in all where none is known."""
-    bytes_ = trace.summary["file_bytes"].values
-    shared = (
-        trace.summary["file_requests"].values[:, top].sum(axis=1) > 0 if len(bytes_) else np.zeros(0, bool)
-    )
-    if not shared.any() or not bytes_[shared, low].any():
-        return np.asarray(trace.bytes[low])
-    return np.asarray(bytes_[shared, low].sum(axis=0))
 
 
 def _share_of(trace: _Trace, layer: int, direction: str) -> float:
@@ -287,16 +293,18 @@ def _of_kind(trace: _Trace, kinds: tuple[str, ...]) -> tuple[float, int]:
 def _uneven(trace: _Trace) -> list[Finding]:
     """Ranks that spend more time in a layer than others."""
     s = trace.summary
-    ranks = s["process_rank"].values >= 0
-    if ranks.sum() < 2:
+    of_process = s["process_rank"].values
+    ranks = np.unique(of_process[of_process >= 0])  # one may have run several programs, one after another
+    if len(ranks) < 2:
         return []
     found = []
     for k, layer in enumerate(trace.layers):
-        of_rank = s["layer_self_time"].values[ranks, k]
+        own = s["layer_self_time"].values[:, k]
+        of_rank = np.array([own[of_process == rank].sum() for rank in ranks])
         mean, most = float(of_rank.mean()), float(of_rank.max())
         if layer == "tracer" or trace.share(float(of_rank.sum())) < MATTERS or most < UNEVEN * mean:
             continue
-        rank = int(s["process_rank"].values[ranks][of_rank.argmax()])
+        rank = int(ranks[of_rank.argmax()])
         found.append(
             Finding(
                 "io.uneven",

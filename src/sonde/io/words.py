@@ -222,20 +222,24 @@ def _functions_table(summary: xr.Dataset, every: bool = False) -> Table:
 
 
 def _processes_table(summary: xr.Dataset, every: bool = False) -> Table:
+    """By rank, or by program where there are none: a rank may have run several programs, one after another."""
     own = summary["layer_self_time"].values
     used = [k for k in range(summary.sizes["layer"]) if own[:, k].sum() > 0]
+    groups: dict[tuple[str, str], list[int]] = {}
+    for k in range(summary.sizes["process"]):
+        rank, program = int(summary["process_rank"].values[k]), str(summary["process_program"].values[k])
+        name = f"{rank}" if rank >= 0 else program.rpartition("/")[2]
+        groups.setdefault((name, str(summary["process_host"].values[k])), []).append(k)
     rows = []
-    for k in range(summary.sizes["process"] if every else min(summary.sizes["process"], RANKS_SHOWN)):
-        value = _process_value(summary, k)
-        rank = f"{value['rank']}" if value["rank"] >= 0 else value["program"].rpartition("/")[2]
-        rows.append((rank, value["host"], *(format_duration(own[k, layer]) for layer in used)))
-    more = summary.sizes["process"] - len(rows)
+    for (name, host), members in list(groups.items())[: None if every else RANKS_SHOWN]:
+        rows.append((name, host, *(format_duration(own[members, layer].sum()) for layer in used)))
+    more = len(groups) - len(rows)
     return Table(
         "Time in each layer itself, by rank",
         ("rank", "host", *(str(summary["layer_name"].values[k]) for k in used)),
         rows,
         right=tuple(range(2, 2 + len(used))),
-        note=f"and {more} more processes: --all" if more > 0 else "",
+        note=f"and {more} more: --all" if more > 0 else "",
     )
 
 
