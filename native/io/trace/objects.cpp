@@ -30,30 +30,6 @@ constexpr std::uint32_t word_64 = R_AARCH64_ABS64, global_data = R_AARCH64_GLOB_
 #endif
 
 /// A loaded object's dynamic section, addresses as they are in memory.
-struct Object {
-  std::uintptr_t base = 0;
-  const char* path = "";
-  const char* name = "";  ///< without folders
-  const ElfW(Sym)* symbols = nullptr;
-  const char* strings = nullptr;
-  std::uint32_t symbol_count = 0;
-  const ElfW(Rela)* plain = nullptr;
-  const ElfW(Rela)* plt = nullptr;
-  const ElfW(Relr)* packed = nullptr;
-  std::size_t plain_count = 0, plt_count = 0, packed_count = 0;
-  const ElfW(Phdr)* segments = nullptr;
-  unsigned segment_count = 0;
-
-  bool holds(std::uintptr_t address, unsigned flags) const {
-    for (unsigned k = 0; k < segment_count; ++k) {
-      const auto& s = segments[k];
-      const std::uintptr_t at = base + s.p_vaddr;
-      if (s.p_type == PT_LOAD && (s.p_flags & flags) == flags && address >= at && address < at + s.p_memsz) return true;
-    }
-    return false;
-  }
-};
-
 // GNU hash tables do not say how many symbols there are: the last chain's end does.
 std::uint32_t count_symbols(const std::uint32_t* gnu) {
   const std::uint32_t buckets = gnu[0], first = gnu[1], filter = gnu[2];
@@ -66,6 +42,33 @@ std::uint32_t count_symbols(const std::uint32_t* gnu) {
   return last + 1;
 }
 
+struct Object {
+  std::uintptr_t base = 0;
+  const char* path = "";
+  const char* name = "";  ///< without folders
+  const ElfW(Sym)* symbols = nullptr;
+  const char* strings = nullptr;
+  const std::uint32_t *gnu_hash = nullptr, *old_hash = nullptr;
+  const ElfW(Rela)* plain = nullptr;
+  const ElfW(Rela)* plt = nullptr;
+  const ElfW(Relr)* packed = nullptr;
+  std::size_t plain_count = 0, plt_count = 0, packed_count = 0;
+  const ElfW(Phdr)* segments = nullptr;
+  unsigned segment_count = 0;
+
+  /// Walks through the hash table: for objects whose symbols are wanted.
+  std::uint32_t symbol_count() const { return gnu_hash ? count_symbols(gnu_hash) : old_hash ? old_hash[1] : 0; }
+
+  bool holds(std::uintptr_t address, unsigned flags) const {
+    for (unsigned k = 0; k < segment_count; ++k) {
+      const auto& s = segments[k];
+      const std::uintptr_t at = base + s.p_vaddr;
+      if (s.p_type == PT_LOAD && (s.p_flags & flags) == flags && address >= at && address < at + s.p_memsz) return true;
+    }
+    return false;
+  }
+};
+
 bool read_object(const dl_phdr_info& info, Object& object) {
   object.base = info.dlpi_addr;
   object.path = info.dlpi_name ? info.dlpi_name : "";
@@ -77,7 +80,6 @@ bool read_object(const dl_phdr_info& info, Object& object) {
   for (unsigned k = 0; k < info.dlpi_phnum; ++k)
     if (info.dlpi_phdr[k].p_type == PT_DYNAMIC) dynamic = reinterpret_cast<const ElfW(Dyn)*>(info.dlpi_addr + info.dlpi_phdr[k].p_vaddr);
   if (dynamic == nullptr) return false;
-  const std::uint32_t *gnu = nullptr, *old = nullptr;
   for (; dynamic->d_tag != DT_NULL; ++dynamic) {
     // The C library has put the base into these already; musl and the vDSO have not.
     std::uintptr_t at = dynamic->d_un.d_ptr;
@@ -85,8 +87,8 @@ bool read_object(const dl_phdr_info& info, Object& object) {
     switch (dynamic->d_tag) {
       case DT_SYMTAB: object.symbols = reinterpret_cast<const ElfW(Sym)*>(at); break;
       case DT_STRTAB: object.strings = reinterpret_cast<const char*>(at); break;
-      case DT_GNU_HASH: gnu = reinterpret_cast<const std::uint32_t*>(at); break;
-      case DT_HASH: old = reinterpret_cast<const std::uint32_t*>(at); break;
+      case DT_GNU_HASH: object.gnu_hash = reinterpret_cast<const std::uint32_t*>(at); break;
+      case DT_HASH: object.old_hash = reinterpret_cast<const std::uint32_t*>(at); break;
       case DT_RELA: object.plain = reinterpret_cast<const ElfW(Rela)*>(at); break;
       case DT_RELASZ: object.plain_count = dynamic->d_un.d_val / sizeof(ElfW(Rela)); break;
       case DT_JMPREL: object.plt = reinterpret_cast<const ElfW(Rela)*>(at); break;
@@ -96,9 +98,7 @@ bool read_object(const dl_phdr_info& info, Object& object) {
       default: break;
     }
   }
-  if (object.symbols == nullptr || object.strings == nullptr) return false;
-  object.symbol_count = gnu ? count_symbols(gnu) : old ? old[1] : 0;
-  return true;
+  return object.symbols != nullptr && object.strings != nullptr;
 }
 
 // ---- what is known ------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ void add_loader(const Object& object) {
     const char* name;
     std::uint64_t (*after)(const Frame&, std::uint64_t);
   } own[] = {{"dlopen", after_dlopen}, {"dlmopen", after_dlopen}, {"dlsym", after_dlsym}, {"dlvsym", after_dlsym}, {"dlclose", after_dlclose}};
-  for (std::uint32_t k = 0; k < object.symbol_count; ++k) {
+  for (std::uint32_t k = 0, count = object.symbol_count(); k < count; ++k) {
     const auto& symbol = object.symbols[k];
     if (symbol.st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbol.st_info) != STT_FUNC) continue;
     const char* name = object.strings + symbol.st_name;
@@ -224,11 +224,18 @@ void find_functions(const TableHeader& table, const Object& object) {
   const auto* rules = reinterpret_cast<const Rule*>(&table + 1);
   const char* text = reinterpret_cast<const char*>(rules + table.rules);
   if (std::strncmp(object.name, "libc.so", 7) == 0 || std::strncmp(object.name, "libdl.so", 8) == 0) add_loader(object);
+  std::uint32_t count = 0, library = ~0u;
+  bool meant = false;
   for (std::uint32_t r = 0; r < table.rules; ++r) {
     const Rule& rule = rules[r];
-    if (!matches(text + rule.library, object.name)) continue;
+    if (rule.library != library) {  // rules of one library follow each other, and share its name
+      library = rule.library;
+      meant = matches(text + library, object.name);
+    }
+    if (!meant) continue;
+    if (count == 0) count = object.symbol_count();
     const char* wanted = text + rule.name;
-    for (std::uint32_t k = 0; k < object.symbol_count; ++k) {
+    for (std::uint32_t k = 0; k < count; ++k) {
       const auto& symbol = object.symbols[k];
       const unsigned type = ELF64_ST_TYPE(symbol.st_info);
       if (symbol.st_shndx == SHN_UNDEF || (type != STT_FUNC && type != STT_GNU_IFUNC)) continue;
@@ -389,7 +396,7 @@ void each_object(Do act) {
 void look_again() {
   ::pthread_mutex_lock(&lock);
   const std::uint32_t before = known.functions;
-  bool fresh[sizeof seen / sizeof *seen] = {};
+  bool fresh[sizeof seen / sizeof *seen] = {}, any = false;
   for (std::uint32_t k = 0; k < seen_count; ++k) seen[k].here = false;
   each_object([&](const Object& object) {
     for (std::uint32_t k = 0; k < seen_count; ++k)
@@ -398,12 +405,16 @@ void look_again() {
         return;
       }
     if (seen_count == sizeof seen / sizeof *seen) return;
-    fresh[seen_count] = true;
+    fresh[seen_count] = any = true;
     seen[seen_count++] = {object.base, object.symbols, true};
     ++known.objects;
     // The loader's own functions are called with the loader's lock held.
     if (!is_ours(object) && !is_loader(object)) find_functions(*the_table, object);
   });
+  if (!any) {
+    ::pthread_mutex_unlock(&lock);
+    return;
+  }
   if (mpi_type_size == nullptr) each_object(find_mpi);
   unsigned n = 0;
   each_object([&](const Object& object) { find_hdf5(object, n); });
@@ -469,11 +480,14 @@ void forget_objects() {
   if (gone) {
     // Numbers stay taken, for records have them; addresses that nobody holds any more lead nowhere.
     for (std::uint32_t k = 0; k < places; ++k) place[k] = {};
+    bool held[most_functions] = {};
+    each_object([&](const Object& object) {
+      for (std::uint32_t number = 0; number < known.functions; ++number)
+        held[number] = held[number] || object.holds(reinterpret_cast<std::uint64_t>(functions[number].target), PF_X);
+    });
     for (std::uint32_t number = 0; number < known.functions; ++number) {
+      if (!held[number]) continue;
       const auto address = reinterpret_cast<std::uint64_t>(functions[number].target);
-      bool held = false;
-      each_object([&](const Object& object) { held |= object.holds(address, PF_X); });
-      if (!held) continue;
       std::uint32_t k = at(address);
       while (place[k].number_and_one != 0) k = (k + 1) % places;
       place[k] = {address, number + 1};
