@@ -179,6 +179,11 @@ def _layers_table(summary: xr.Dataset) -> Table:
     note = "Reads and writes: what entered a layer from above, as requests × their mean size."
     if unseen:
         note += f" Of no library here: {', '.join(unseen)}."
+    calls = {
+        str(name): _layer_value(summary, k)["calls"] for k, name in enumerate(summary["layer_name"].values)
+    }
+    if calls.get("mpiio") and not calls.get("romio") and not calls.get("ompio"):
+        note += " This MPI keeps the functions below MPI-IO to itself, as MPICH does: their time is MPI-IO's own here."
     return Table(
         "Layers, from the program down",
         ("layer", "calls", "read", "written", "time in it", "share"),

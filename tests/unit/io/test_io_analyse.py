@@ -21,7 +21,9 @@ def summary(tmp_path):
     """summary({pid: records}) of a run's /summary."""
 
     def make(processes, **plan):
-        folder = traces.run(tmp_path / "a.run", plan)
+        folder = traces.run(
+            tmp_path / "a.run", plan
+        )
         for pid, records in processes.items():
             traces.add(folder, records, pid=pid, rank=pid)
         with sonde.open(traces.sealed(folder)) as tree:
@@ -153,6 +155,14 @@ class TestWords:
     def test_a_layer_that_no_library_has_is_told(self, summary):
         s = summary({0: [call(PWRITE, 1, 2)]}, layers=[*traces.LAYERS, {"name": "hdf5", "title": "HDF5"}])
         assert "Of no library here: HDF5." in words.tables(s)[0].note
+
+    def test_an_mpi_that_hides_what_is_below_mpi_io_is_told(self, summary):
+        romio = [*traces.LAYERS, {"name": "romio", "title": "ROMIO"}]
+        s = summary({0: [call(WRITE_ALL, 1, 9)]}, layers=romio)
+        assert "keeps the functions below MPI-IO to itself" in words.tables(s)[0].note
+        rules = [*traces.RULES[:3], [2, 0]]
+        other = summary({0: [call(PREAD, 3, 5, 1), call(WRITE_ALL, 1, 9)]}, layers=romio, rules=rules)
+        assert "to itself" not in words.tables(other)[0].note
 
     def test_nothing_called(self, summary):
         s = summary({0: []})
