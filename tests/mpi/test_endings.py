@@ -139,7 +139,7 @@ def test_one_rank_is_an_error_that_says_what_to_do(sonde_net):
 
 
 def test_a_folder_that_is_not_there_is_an_error(sonde_net):
-    process, heard = sonde_net(2, wait=False, modes="one_to_one", sizes="8", dir="/nonexistent/sonde")
+    process, heard = sonde_net(2, wait=False, modes="one_to_one", sizes="8", dir="/proc/nonexistent/sonde")
     with process:
         process.wait(60)
     assert heard.event("error")["code"] == "core.cannot_write"

@@ -214,10 +214,10 @@ TEST_CASE("an agent that ends at once is told with its status and its last words
   const auto well = keeper->start(spec_of("true"));
   REQUIRE_FALSE(well);
   CHECK(well.error().what.find("exit status 0") != std::string::npos);
-  const auto missing = keeper->start(spec_of("exec /nonexistent/agent"));
+  const auto missing = keeper->start(spec_of("exec /proc/nonexistent/agent"));
   REQUIRE_FALSE(missing);
   CHECK(missing.error().hint.find("PATH") != std::string::npos);
-  CHECK(missing.error().hint.find("/nonexistent/agent") != std::string::npos);
+  CHECK(missing.error().hint.find("/proc/nonexistent/agent") != std::string::npos);
   REQUIRE(keeper->start(spec_of("exec sleep 1000")));  // and the keeper serves on
 }
 
@@ -666,14 +666,14 @@ TEST_CASE("no scratch folder and no log are errors that name the path") {
   auto keeper = Keeper::fork();
   REQUIRE(keeper);
   auto spec = spec_of("exec sleep 1000");
-  spec.log_path = "/nonexistent/agent.log";
+  spec.log_path = "/proc/nonexistent/agent.log";
   auto done = keeper->start(spec);
   REQUIRE_FALSE(done);
   CHECK(done.error().code == "noise.agent_no_log");
-  CHECK(done.error().what.find("/nonexistent/agent.log") != std::string::npos);
+  CHECK(done.error().what.find("/proc/nonexistent/agent.log") != std::string::npos);
   const char* before = std::getenv("TMPDIR");
   const std::string kept = before ? before : "";
-  ::setenv("TMPDIR", "/nonexistent", 1);
+  ::setenv("TMPDIR", "/proc/nonexistent", 1);
   done = keeper->start(spec_of("exec sleep 1000"));
   kept.empty() ? ::unsetenv("TMPDIR") : ::setenv("TMPDIR", kept.c_str(), 1);
   REQUIRE_FALSE(done);

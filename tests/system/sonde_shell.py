@@ -24,6 +24,10 @@ from watching import wait_for
 PROGRAM = Path(sys.executable).with_name("sonde")
 MARK = "SONDE_TEST_STARTED_BY"
 
+# Where a command looks for its user's settings, and finds none. It is a real folder that goes with the tests, since
+# matplotlib makes one inside for its own settings: as root also below a name that only seemed to be free.
+NO_SETTINGS = tempfile.TemporaryDirectory(prefix="sonde-no-settings-")
+
 # Never content, so that whatever ends it is what the test does.
 ENDLESS = (
     *("--ntasks", "2", "--sizes", "8,1024", "--rule", "fixed:100000000", "--cap", "100000000"),
@@ -135,7 +139,7 @@ def environment(mpi: Mpi | None, mark: str, more: Mapping[str, str] = {}) -> dic
         if not name.startswith(("SLURM_", "SONDE_", "OMPI_", "MPI_", "NO_COLOR", "COLUMNS"))
     }
     chosen = {"SONDE_MPI": str(mpi.mpirun)} if mpi else {}
-    return kept | chosen | {"XDG_CONFIG_HOME": "/nonexistent", MARK: mark} | dict(more)
+    return kept | chosen | {"XDG_CONFIG_HOME": NO_SETTINGS.name, MARK: mark} | dict(more)
 
 
 def shell(cwd: Path, mpi: Mpi | None) -> Iterator[Shell]:

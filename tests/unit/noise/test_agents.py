@@ -36,10 +36,10 @@ def test_a_script_without_its_program_ends_with_the_status_of_a_missing_command(
     for tool in ("grep", "sed", "mkdir", "id", "touch", "cat"):
         (tools / tool).symlink_to(f"/bin/{tool}" if Path(f"/bin/{tool}").exists() else f"/usr/bin/{tool}")
     # The places of daemons are put on PATH by the script itself, so these must not be looked at either.
-    script = plan_for(name).command.replace("/usr/local/sbin:/usr/sbin:/sbin", "/nonexistent")
+    script = plan_for(name).command.replace("/usr/local/sbin:/usr/sbin:/sbin", "/proc/nonexistent")
     ran = subprocess.run(
         ["/bin/sh", "-c", script],
-        env={"PATH": str(tools), "SONDE_AGENT_DIR": str(tmp_path), "PCP_DIR": "/nonexistent"},
+        env={"PATH": str(tools), "SONDE_AGENT_DIR": str(tmp_path), "PCP_DIR": "/proc/nonexistent"},
         capture_output=True,
         text=True,
     )
