@@ -11,11 +11,11 @@ namespace sonde::io {
 
 inline constexpr unsigned most_functions = SONDE_IO_THUNKS;
 
-/// A value that lies in a register, or is none: read without a branch, ((bits at `at`, widened by `shift`) & keep) | set.
+/// A value that lies in a register, or is none: read without a branch, ((bits at `at` & keep) ^ sign) - less. With `sign` and `less` the
+/// sign's bit of a narrow number its sign is extended; with `keep` 0 the value is -less whatever lies there.
 struct Reading {
-  std::uint32_t at = 0;  ///< B from the begin of Arguments
-  std::uint32_t shift = 0;
-  std::uint64_t keep = 0, set = 0;
+  std::uint64_t at = 0;  ///< B from the begin of Arguments
+  std::uint64_t keep = 0, sign = 0, less = 0;
 };
 
 /// A function that is traced: where it is, and how it is read.
@@ -25,9 +25,9 @@ struct alignas(128) Function {
   /// What to do to its result where that is a matter of the tracer's own (dlopen, dlsym); null for others.
   std::uint64_t (*after)(const Frame& frame, std::uint64_t result);
   Reading size, offset, file;
-  bool quick;             ///< these, and the result, tell all that its rule asks for
+  bool quick;             ///< these, and the result, tell all that its rule asks for, and time is a register of the processor
   bool size_is_result, file_is_result;
-  std::uint8_t shift;     ///< that widens the result
+  bool narrow;            ///< its result is an i32
   std::uint8_t failures;  ///< bits: 0 a negative result is a failure, 1 a positive one, 2 zero
 };
 static_assert(sizeof(Function) == 128);

@@ -241,9 +241,7 @@ Record* reserve_slowly(Thread& thread, std::uint32_t count) {
   ThreadFile& file = *thread.file;
   for (int tries = 0; tries < 2; ++tries) {
     const std::uint32_t block = file.current;
-    const std::uint32_t at = take(file.used[block], count);
-    if (at + count <= block_records) return reinterpret_cast<Record*>(file.blocks[block] + sizeof(BlockHeader)) + at;
-    take(file.used[block], 0u - count);
+    if (Record* found = reserve_quickly(file, count)) return found;
     if (thread.appending) break;
     const auto begin = static_cast<std::uint64_t>(ticks());
     thread.appending = true;

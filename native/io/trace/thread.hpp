@@ -41,13 +41,18 @@ inline std::uint32_t take(std::uint32_t& used, std::uint32_t count) {
 #endif
 }
 
-inline Record* reserve(Thread& thread, std::uint32_t count) {
-  ThreadFile& file = *thread.file;
+/// As reserve(); null where the current block has no room for them.
+inline Record* reserve_quickly(ThreadFile& file, std::uint32_t count = 1) {
   const std::uint32_t block = file.current, at = take(file.used[block], count);
   if (at + count <= block_records) [[likely]]
     return reinterpret_cast<Record*>(file.blocks[block] + sizeof(BlockHeader)) + at;
   take(file.used[block], 0u - count);
-  return reserve_slowly(thread, count);
+  return nullptr;
+}
+
+inline Record* reserve(Thread& thread, std::uint32_t count) {
+  Record* const found = reserve_quickly(*thread.file, count);
+  return found != nullptr ? found : reserve_slowly(thread, count);
 }
 
 /// Records the tracer's own work since `begin`, ticks.

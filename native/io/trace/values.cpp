@@ -71,11 +71,12 @@ namespace {
 /// False where more than a register is needed.
 bool in_register(const Value& value, std::uint64_t otherwise, Reading& reading, bool& is_result) {
   is_result = value.from == From::result;
-  reading = {0, 0, 0, otherwise};
+  reading = {0, 0, 0, 0 - otherwise};
   if (value.from == From::none || is_result) return !is_result || value.width != Width::u32;
-  if (value.from != From::arg || value.a > 5 || value.width == Width::u32) return false;
+  if (value.from != From::arg || value.a > 5) return false;
   // Arguments: r10 r9 r8 rcx rdx rsi rdi
-  reading = {(6u - value.a) * 8u, value.width == Width::i32 ? 32u : 0u, ~std::uint64_t{0}, 0};
+  const std::uint64_t sign = value.width == Width::i32 ? 0x80000000u : 0;
+  reading = {(6u - value.a) * 8u, value.width == Width::i64 ? ~std::uint64_t{0} : 0xffffffffu, sign, sign};
   return true;
 }
 
@@ -90,10 +91,10 @@ void prepare(Function& function) {
                         in_register(rule.offset, unknown, function.offset, unused) & in_register(rule.file, 0, function.file, function.file_is_result);
   // Widths of what the result tells beside failures are those of the result, or it is not quick.
   const auto same = [&](const Value& value) { return value.from != From::result || value.width == Width::i64 || value.width == rule.result; };
-  function.shift = rule.result == Width::i32 ? 32 : 0;
+  function.narrow = rule.result == Width::i32;
   constexpr std::uint8_t masks[] = {0, 1, 3, 4};
   function.failures = masks[static_cast<unsigned>(rule.fails)];
-  function.quick = readable && !unused && same(rule.size) && same(rule.file) && rule.result != Width::u32 && rule.path.from == From::none && function.after == nullptr;
+  function.quick = tick_kind == register_ticks && readable && !unused && same(rule.size) && same(rule.file) && rule.result != Width::u32 && rule.path.from == From::none && function.after == nullptr;
 }
 
 std::uint64_t via(std::uint64_t caller) {

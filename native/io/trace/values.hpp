@@ -77,7 +77,7 @@ inline std::uint64_t before(Thread& thread, const Function& function, const Valu
 
 inline std::uint64_t quickly(const Reading& reading, const Arguments& arguments) {
   const auto bits = *reinterpret_cast<const std::uint64_t*>(reinterpret_cast<const char*>(&arguments) + reading.at);
-  return (static_cast<std::uint64_t>(static_cast<std::int64_t>(bits << reading.shift) >> reading.shift) & reading.keep) | reading.set;
+  return ((bits & reading.keep) ^ reading.sign) - reading.less;
 }
 
 /// For the loader's functions: see the thunks.
