@@ -100,6 +100,7 @@ def raw(
         "process_begin": [0] * n,
         "process_dropped": [0] * n,
         "clock_offset": [0.0] * n,
+        "clock_drift": [0.0] * n,
         "clock_error": [0.0] * n,
         "thread_process": [process for process, _ in threads],
         "thread_number": [2000 + k for k in range(len(threads))],

@@ -26,6 +26,13 @@ FLAGS = {
     UNFINISHED: "under way when its process ended",
 }
 
+
+def folded(handle: np.ndarray) -> np.ndarray:
+    """Handles in 32 bits, as records have them: `folded` of native/io/trace/values.hpp."""
+    low, high = handle.astype("<u4"), (handle >> np.uint64(32)).astype("<u4")
+    return low ^ (high * np.uint32(0x9E3779B1))
+
+
 PIECE = 1 << 16  # records that are looked at together
 
 

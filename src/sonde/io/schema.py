@@ -17,7 +17,8 @@ from sonde.core.described import Described
 from sonde.core.errors import DataError, Finding, Warning
 from sonde.core.seal import Layout
 from sonde.io.clock import Clocks
-from sonde.io.events import ENTRY_ONLY, FLAGS, OWN, RECORD, UNFINISHED, UNKNOWN, pieces
+from sonde.io.collectives import ASKING, SYNCHRONISING, Calls, plain
+from sonde.io.events import ENTRY_ONLY, FAILED, FLAGS, OWN, RECORD, THROWN, UNFINISHED, UNKNOWN, pieces
 from sonde.io.layers import KINDS
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ OF_PROCESS: dict[str, Described] = {
     "process_begin": Described(("process",), "<i8", "ns", "when its tracing began since the first process began"),
     "process_dropped": Described(("process",), "<i8", "1", "calls that found no room"),
     "clock_offset": Described(("process",), "<f8", "s", "clock of its host minus that of the first process's host"),
+    "clock_drift": Described(("process",), "<f8", "1", "how much faster its host's clock runs than the first's"),
     "clock_error": Described(("process",), "<f8", "s", "error of that; NaN where hosts trust their time service"),
 }  # fmt: skip
 OF_THREAD: dict[str, Described] = {
@@ -72,6 +74,7 @@ RAW = {**EVENT, **OF_LAYER, **OF_FUNCTION, **OF_PROCESS, **OF_THREAD, **OF_PATH}
 
 ENGINES = ("interposition", "uprobe", "tracepoint", "profile")
 RANKLESS = -1
+_BETWEEN_RANKS = (KINDS.index("communicate"), KINDS.index("wait"))
 OWN_NAME = "(own work)"  # of the tracer, as a function
 
 
@@ -114,6 +117,7 @@ class IoLayout(Layout):
         default_factory=dict
     )  # process's prefix -> function by its own number
     layer_of: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int16))
+    kind_of: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int8))
     opened: list[_Opened] = field(default_factory=list)
     parents: list[int] = field(default_factory=list)
     clocks: Clocks = field(default_factory=Clocks)
@@ -177,6 +181,8 @@ class IoSchema:
         paths: dict[str, int] = {}
         made: dict[str, _File] = {}
         dropped = np.zeros(len(order), np.int64)
+        heard: dict[str, Calls] = {}
+        several = len({header["host"] for header in headers.values()}) > 1
         for name in headers:
             if images[name]:
                 number[name] = number[images[name][0]]
@@ -194,6 +200,8 @@ class IoSchema:
                 continue
             for piece in pieces(file):
                 functions.count(name, piece.calls)
+                if several:
+                    functions.hear(name, piece.calls, heard.setdefault(name, Calls(file.header["host"])))
                 for clock in piece.clocks:
                     clocks.add(file.header["host"], clock.ticks, clock.ns)
                     if clock.thread:
@@ -216,6 +224,7 @@ class IoSchema:
             one.first = events
             events += one.events
         clocks.settle([headers[name]["host"] for name in order])
+        clocks.align(_of_ranks(headers, order, heard))
         layout = IoLayout(
             dims={},
             coords={},
@@ -223,6 +232,7 @@ class IoSchema:
             files=made,
             numbers=functions.settled(),
             layer_of=functions.layers(),
+            kind_of=functions.kinds(),
             opened=opened,
             parents=_parents(order, headers, number),
             clocks=clocks,
@@ -247,6 +257,7 @@ class IoSchema:
             "process_begin": np.array(began, np.float64).round().astype(np.int64),
             "process_dropped": dropped,
             "clock_offset": np.array([clocks.offset_s(host) for host in layout.hosts]),
+            "clock_drift": np.array([clocks.drift(host) for host in layout.hosts]),
             "clock_error": np.array([clocks.error_s(host) for host in layout.hosts]),
             **dict(zip(OF_THREAD, np.array(threads, np.int64).reshape(-1, 4).T)),
             "path": _texts(paths),
@@ -311,6 +322,19 @@ class IoSchema:
 SCHEMA = IoSchema()
 
 
+def _of_ranks(
+    headers: Mapping[str, Mapping[str, Any]], order: Sequence[str], heard: Mapping[str, Calls]
+) -> list[Calls]:
+    """Collective calls of all ranks, in order; [] where there are none, one is missing, or two have one number."""
+    of_rank = {
+        name: int(headers[name]["rank"])
+        for name in order
+        if name in heard and heard[name].begin and int(headers[name]["rank"]) != RANKLESS
+    }
+    ranks = sorted(of_rank.values())
+    return [heard[name] for name in of_rank] if ranks == list(range(len(ranks))) else []
+
+
 def _count_images(one: _File, functions: _Functions, name: str, file: BlockFile) -> None:
     """Shares the calls of a thread that the kernel saw out among the images of its process."""
     counts = np.zeros(len(one.images), np.int64)
@@ -365,7 +389,7 @@ def _columns(
         "duration": np.maximum(end.round().astype(np.int64) - begin_ns, 0),
         "size": _known(calls["size"]),
         "offset": _known(calls["offset"]),
-        "file_index": _paths(layout, process, calls, layout.layer_of[found]),
+        "file_index": _paths(layout, process, calls, found),
         "function_index": found,
         "depth": calls["depth"],
         "flags": calls["flags"],
@@ -378,13 +402,14 @@ def _known(values: np.ndarray) -> np.ndarray:
     return np.where((values == UNKNOWN) | (signed < 0), np.int64(-1), signed)
 
 
-def _paths(layout: IoLayout, process: int, calls: np.ndarray, layers: np.ndarray) -> np.ndarray:
+def _paths(layout: IoLayout, process: int, calls: np.ndarray, functions: np.ndarray) -> np.ndarray:
     """Which file each call worked on: the last that was opened under its handle before it began, in its layer or
-    another, by its process or one that it was forked from."""
+    another, by its process or one that it was forked from. What ranks tell each other has communicators for handles."""
     found = np.full(len(calls), -1, np.int32)
-    keys = layers.astype(np.int64) << 32 | calls["file"].astype(np.int64)
-    for key in np.unique(keys[calls["file"] != 0]).tolist():
-        mine = np.flatnonzero(keys == key)
+    keys = layout.layer_of[functions].astype(np.int64) << 32 | calls["file"].astype(np.int64)
+    of_file = (calls["file"] != 0) & ~np.isin(layout.kind_of[functions], _BETWEEN_RANKS)
+    for key in np.unique(keys[of_file]).tolist():
+        mine = np.flatnonzero((keys == key) & of_file)
         openings = _openings(layout, process, int(key >> 32), int(key & 0xFFFFFFFF))
         if not openings:
             continue
@@ -422,6 +447,7 @@ class _Functions:
             self.called[name] = np.zeros(1 << 16, bool)
         self._order: list[tuple[int, int, str, str]] = []
         self._closes: dict[str, np.ndarray] = {}
+        self._synchronising: dict[str, np.ndarray] = {}
 
     def _table(
         self, plan: Mapping[str, Any], headers: Mapping[str, Mapping[str, Any]], name: str
@@ -438,6 +464,25 @@ class _Functions:
 
     def count(self, name: str, calls: np.ndarray) -> None:
         self.called[name][calls["function"]] = True
+
+    def hear(self, name: str, calls: np.ndarray, to: Calls) -> None:
+        """Adds what tells of the clocks of hosts: a process's collective calls."""
+        if name not in self._synchronising:
+            found = np.full(1 << 16, -1, np.int8)
+            for own, _, symbol, _ in self.tables[name]:
+                word = plain(symbol)
+                if word in SYNCHRONISING:
+                    found[own] = SYNCHRONISING.index(word)
+                elif word == ASKING:
+                    found[own] = len(SYNCHRONISING)
+            self._synchronising[name] = found
+        which = self._synchronising[name][calls["function"]]
+        ended = (calls["flags"] & (FAILED | THROWN | ENTRY_ONLY | UNFINISHED)) == 0
+        asked = calls[(which == len(SYNCHRONISING)) & ended]
+        to.ranks.update(zip(asked["offset"].tolist(), asked["file"].tolist()))
+        mine = (which >= 0) & (which < len(SYNCHRONISING)) & ended & (calls["size"] != 0)
+        if mine.any():
+            to.add(calls[mine], which[mine])
 
     def closes(self, name: str) -> np.ndarray:
         """Which of a process's numbers are of functions that give a handle back."""
@@ -477,12 +522,15 @@ class _Functions:
     def layers(self) -> np.ndarray:
         return np.array([layer for layer, _, _, _ in self._order], np.int16)
 
+    def kinds(self) -> np.ndarray:
+        return np.array([kind for _, kind, _, _ in self._order], np.int8)
+
     def columns(self) -> dict[str, np.ndarray]:
         return {
             "function_name": _texts(symbol for _, _, symbol, _ in self._order),
             "function_library": _texts(library for _, _, _, library in self._order),
             "function_layer": self.layers(),
-            "function_kind": np.array([kind for _, kind, _, _ in self._order], np.int8),
+            "function_kind": self.kinds(),
             "function_engine": np.array([_engine(library) for _, _, _, library in self._order], np.int8),
         }
 

@@ -14,7 +14,7 @@ DIRECTIONS = ("read", "write")
 
 NAMES = (
     *OF_LAYER, *OF_FUNCTION, *OF_PATH, "process_host", "process_pid", "process_rank", "process_program",
-    "process_dropped",
+    "process_dropped", "clock_offset", "clock_drift", "clock_error",
 )  # fmt: skip
 """What is copied from /raw: the tables that the others are read by."""
 

@@ -43,6 +43,7 @@ def values(summary: xr.Dataset) -> dict[str, Any]:
         "layers": [_layer_value(summary, k) for k in range(summary.sizes["layer"])],
         "functions": [_function_value(summary, k) for k in _functions(summary)],
         "processes": [_process_value(summary, k) for k in range(summary.sizes["process"])],
+        "hosts": _hosts(summary),
         "files": _files(summary),
     }
 
@@ -226,6 +227,40 @@ def _functions_table(summary: xr.Dataset, every: bool = False) -> Table:
     )
 
 
+def _hosts(summary: xr.Dataset) -> list[dict[str, Any]]:
+    """Each host, and what its clock was found to show more than the first process's host's; error None: not known."""
+    hosts, first = np.unique(summary["process_host"].values.astype(str), return_index=True)
+    found = []
+    for host, k in zip(hosts.tolist(), first.tolist()):
+        error = float(summary["clock_error"].values[k])
+        found.append(
+            {
+                "host": host,
+                "clock_offset_s": float(summary["clock_offset"].values[k]),
+                "clock_drift": float(summary["clock_drift"].values[k]),
+                "clock_error_s": error if np.isfinite(error) else None,
+            }
+        )
+    return found
+
+
+def _clocks(summary: xr.Dataset) -> str:
+    """How well times of several hosts may be compared; "" for one."""
+    hosts = _hosts(summary)
+    if len(hosts) < 2:
+        return ""
+    unknown = [one["host"] for one in hosts if one["clock_error_s"] is None]
+    if not unknown:
+        worst = max(one["clock_error_s"] for one in hosts)
+        furthest = max(abs(one["clock_offset_s"]) for one in hosts)
+        return (
+            f"clocks of {len(hosts)} hosts, up to {format_duration(furthest)} apart, were put together by the "
+            f"collective calls of the ranks, to {format_duration(worst)}"
+        )
+    named = ", ".join(unknown[:3]) + (", …" if len(unknown) > 3 else "")
+    return f"times of {named} rest on the clock of the day there: a time service is right to a millisecond or so"
+
+
 def _processes_table(summary: xr.Dataset, every: bool = False) -> Table:
     """By rank, or by program where there are none: a rank may have run several programs, one after another."""
     own = summary["layer_self_time"].values
@@ -244,7 +279,7 @@ def _processes_table(summary: xr.Dataset, every: bool = False) -> Table:
         ("rank", "host", *(str(summary["layer_name"].values[k]) for k in used)),
         rows,
         right=tuple(range(2, 2 + len(used))),
-        note=f"and {more} more: --all" if more > 0 else "",
+        note="; ".join(filter(None, (f"and {more} more: --all" if more > 0 else "", _clocks(summary)))),
     )
 
 
