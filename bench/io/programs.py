@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sonde.core import launch
 from sonde.io import run_maps, run_trace
 from sonde.io.layers import Layer, parse
 from sonde.io.table import compiled
@@ -40,6 +41,11 @@ def workshop() -> Iterator[Path]:
         subprocess.run([*build, folder / "many", HERE / "many.c", *link], check=True)
         subprocess.run([*build, folder / "small", HERE / "small.c"], check=True)
         yield folder
+
+
+def load(flavour: str) -> Path:
+    """sonde-ioload, built for an MPI."""
+    return launch.libexec() / flavour / "sonde-ioload"
 
 
 def nothing() -> list[Layer]:

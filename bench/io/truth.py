@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 import sonde
-from bench.io.programs import row
+from bench.io.programs import load, row
+from sonde.core.launch.mpirun import Mpirun
 from sonde.io.events import RECORD
 
 PROGRAM = """
@@ -67,7 +70,39 @@ def rows() -> list[dict]:
         ]
         if shutil.which("strace"):
             out.append(_against_strace(folder, line, names, here))
+        out.append(_against_pmpi(folder))
     return out
+
+
+def _against_pmpi(folder: Path) -> dict:
+    """Calls of MPI by two ranks, counted by a library of MPI's profiling interface in one run, traced in another."""
+    what, bar = "hit counts against MPI's profiling interface, same program", "equal"
+    if not shutil.which("mpicc.openmpi"):
+        return row(what, bar, None, None, "Open MPI's compiler is not there")
+    library, counted = folder / "libcount.so", folder / "count"
+    here = Path(__file__).parent
+    subprocess.run(["mpicc.openmpi", "-O1", "-shared", "-fPIC", "-o", library, here / "count.c"], check=True)
+    work = [load("openmpi"), "-a", "MPIIO", "-c", "-t", "64k", "-b", "1m", "-i", "3", "-o", folder / "data"]
+    start = Mpirun("openmpi").command
+    preloaded = start(list(map(str, work)), (), 2, {"LD_PRELOAD": str(library), "COUNT_FILE": str(counted)})
+    subprocess.run(preloaded, check=True, capture_output=True, timeout=300)
+    theirs: Counter[str] = Counter()
+    for rank in range(2):
+        for text in Path(f"{counted}.{rank}").read_text().splitlines():
+            theirs[text.split()[0]] += int(text.split()[1])
+    plain = start(list(map(str, work)), (), 2, {})
+    sonde_io = [Path(sys.executable).with_name("sonde"), "io", "run", "--json", "-o", folder / "b.nc", "--"]
+    told = json.loads(
+        subprocess.run([*map(str, sonde_io), *plain], capture_output=True, text=True, check=True).stdout
+    )
+    ours: Counter[str] = Counter()
+    for one in told["functions"]:
+        ours[one["function"]] += one["calls"]
+    wrong = [f"{name}: {ours[name]}, counted {n}" for name, n in theirs.items() if ours[name] != n]
+    note = (
+        f"functions that differ; {sum(theirs.values())} calls of {sum(map(bool, theirs.values()))} functions"
+    )
+    return row(what, bar, float(len(wrong)), not wrong, note + (f": {'; '.join(wrong)}" if wrong else ""))
 
 
 def _size(path: Path, raw) -> dict:
