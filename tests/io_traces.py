@@ -99,6 +99,8 @@ def raw(
         "process_program": programs or ["/home/user/bin/app"] * n,
         "process_begin": [0] * n,
         "process_dropped": [0] * n,
+        "call_cost": [0.0] * n,
+        "call_cost_inside": [0.0] * n,
         "clock_offset": [0.0] * n,
         "clock_drift": [0.0] * n,
         "clock_error": [0.0] * n,

@@ -154,7 +154,7 @@ void add(const Object& object, const char* name, std::uint64_t address, const Ru
   const std::uint32_t h = hashed(name);
   name_bits[h / 64 % 1024] |= std::uint64_t{1} << h % 64;
   if (number_of(address) != 0) return;
-  if (known.functions == most_functions) {
+  if (known.functions == cost_function) {  // the last is not the program's
     ++known.full;
     return;
   }

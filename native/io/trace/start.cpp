@@ -105,7 +105,9 @@ void name_process() {
 /// Everything is in its place: what the kernel sees from now on is the program's, and no longer the loader's or ours.
 void note_ready() {
   const std::size_t length = std::strlen(process.header);
-  std::snprintf(process.header + length, sizeof process.header - length, ",\"ready_ticks\":%llu", static_cast<unsigned long long>(ticks()));
+  std::snprintf(process.header + length, sizeof process.header - length, ",\"cost_calls\":%u,\"cost_ticks\":%llu,\"cost_inside_ticks\":%llu,\"ready_ticks\":%llu",
+                cost_calls, static_cast<unsigned long long>(process.cost.all), static_cast<unsigned long long>(process.cost.inside),
+                static_cast<unsigned long long>(ticks()));
 }
 
 const void* mapped(const char* path, bool shared, std::size_t least, std::size_t* bytes) {
@@ -185,6 +187,7 @@ __attribute__((constructor)) void begin() {
   if (begin_ends() != 0) return refuse("no key is left that tells when a thread ends");
   ::pthread_atfork(nullptr, nullptr, in_child);
   patch_objects(*table, reinterpret_cast<const void*>(&begin));
+  process.cost = measure_cost();
   note_ready();
   tracing = true;
 }

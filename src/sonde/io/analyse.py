@@ -145,6 +145,8 @@ class _Walk:
         self.of_file = np.zeros((self.files, self.layers, 2, 3))
         self.busy = np.zeros((self.processes, self.layers + 1, BINS))
         self.traced = np.zeros(self.processes)
+        self.cost = raw["call_cost"].values, raw["call_cost_inside"].values
+        self.tracing = np.zeros(self.processes)
 
     def take(self, thread: int, calls: dict[str, np.ndarray]) -> None:
         """Adds calls of a thread, none of which is within a call that is not among them."""
@@ -161,7 +163,10 @@ class _Walk:
         calls = {name: values[tree.order] for name, values in calls.items()}
         function = calls["function_index"].astype(np.int64)
         layer = self.layer_of[function]
-        duration, self_ns = calls["duration"].astype(np.float64), tree.self_ns.astype(np.float64)
+        duration, self_ns = (
+            calls["duration"].astype(np.float64),
+            self._own_ns(process, tree, function, calls["flags"]),
+        )
         size = np.maximum(calls["size"], 0).astype(np.float64)
         self._by_function(process, function, calls, duration, self_ns, size)
         self._by_node(tree, function, duration, self_ns, size)
@@ -170,6 +175,19 @@ class _Walk:
         above = np.where(tree.parent >= 0, layer[tree.parent], self.layers)
         self._by_time(process, layer, above, calls["begin"], calls["duration"])
         self.traced[process] += duration[tree.level == 0].sum()
+
+    def _own_ns(self, process: int, tree: Nested, function: np.ndarray, flags: np.ndarray) -> np.ndarray:
+        """Time in each call itself, less what tracing took there: its own part within it, the rest around it."""
+        own_ns = tree.self_ns.astype(np.float64)
+        inside = float(self.cost[1][process])
+        around = float(self.cost[0][process]) - inside
+        interposed = (self.engine[function] == 0) & ~self.own[function] & ((flags & ENTRY_ONLY) == 0)
+        took = np.where(interposed, inside, 0.0)
+        within = interposed & (tree.parent >= 0)
+        np.add.at(took, tree.parent[within], around)
+        took = np.minimum(took, own_ns)
+        self.tracing[process] += took.sum()
+        return own_ns - took
 
     def _alien(self, tree: Nested, calls: dict[str, np.ndarray]) -> np.ndarray | None:
         """Calls within the tracer's own work, as the kernel sees its writes: not the program's. None: no such."""
@@ -287,6 +305,8 @@ class _Walk:
         busy += sign * width * covered.reshape(-1)
 
     def tables(self) -> dict[str, np.ndarray]:
+        if self.own.any():  # the time is no layer's of the program, and is not lost
+            self.self_time[:, np.flatnonzero(self.own)[0]] += self.tracing
         parents = np.array([up for up, _ in self.nodes], np.int64)
         nodes = np.array([what for _, what in self.nodes], np.int64)
         ns = 1e-9
@@ -323,6 +343,7 @@ class _Walk:
             "node_self_time": self.node_sums[:, 3] * ns,
             "busy": np.maximum(self.busy[:, : self.layers], 0) * ns,
             "bin_begin": (self.edges[:-1]) * ns,
+            "tracing_time": self.tracing * ns,
             "traced_time": self.traced * ns,
         }
 

@@ -140,13 +140,19 @@ class Clocks:
         since = np.asarray(ticks, np.uint64).astype(np.int64) - np.int64(one.zero_ticks)
         return np.asarray(self._corrected(one, since * one.ns_per_tick + one.zero_ns) - self._shift_ns)
 
+    def ns_per_tick(self, host: str) -> float:
+        """How long a tick is on a host."""
+        return self._hosts[host].ns_per_tick
+
     def offset_s(self, host: str) -> float:
         """What its clock of the day showed more than the first host's when the first process began, s; 0 where nothing
         tells."""
         put = self._hosts[host].line
         if put is None:
             return 0.0
-        shown = (self._shift_ns + put.offset) / (1 - put.drift)  # by its own clock, when the first host's showed _shift_ns
+        shown = (self._shift_ns + put.offset) / (
+            1 - put.drift
+        )  # by its own clock, when the first host's showed _shift_ns
         return (shown - self._shift_ns) / 1e9
 
     def drift(self, host: str) -> float:

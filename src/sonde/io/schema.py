@@ -59,6 +59,8 @@ OF_PROCESS: dict[str, Described] = {
     "process_program": Described(("process",), "str", "", "its executable"),
     "process_begin": Described(("process",), "<i8", "ns", "when its tracing began since the first process began"),
     "process_dropped": Described(("process",), "<i8", "1", "calls that found no room"),
+    "call_cost": Described(("process",), "<f8", "ns", "what tracing adds to a call that is interposed, at least"),
+    "call_cost_inside": Described(("process",), "<f8", "ns", "how much of that lies within the call's own duration"),
     "clock_offset": Described(("process",), "<f8", "s", "clock of its host minus that of the first process's host"),
     "clock_drift": Described(("process",), "<f8", "1", "how much faster its host's clock runs than the first's"),
     "clock_error": Described(("process",), "<f8", "s", "error of that; NaN where hosts trust their time service"),
@@ -256,6 +258,10 @@ class IoSchema:
             "process_program": _texts(headers[name]["program"] for name in order),
             "process_begin": np.array(began, np.float64).round().astype(np.int64),
             "process_dropped": dropped,
+            **{
+                name: np.array([_cost_ns(headers[process], clocks, key) for process in order])
+                for name, key in (("call_cost", "cost_ticks"), ("call_cost_inside", "cost_inside_ticks"))
+            },
             "clock_offset": np.array([clocks.offset_s(host) for host in layout.hosts]),
             "clock_drift": np.array([clocks.drift(host) for host in layout.hosts]),
             "clock_error": np.array([clocks.error_s(host) for host in layout.hosts]),
@@ -320,6 +326,12 @@ class IoSchema:
 
 
 SCHEMA = IoSchema()
+
+
+def _cost_ns(header: Mapping[str, Any], clocks: Clocks, key: str) -> float:
+    """What the process measured at its start, of one call; 0 where it did not."""
+    calls = int(header.get("cost_calls", 0))
+    return float(header.get(key, 0)) * clocks.ns_per_tick(header["host"]) / calls if calls else 0.0
 
 
 def _of_ranks(

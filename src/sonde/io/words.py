@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 FUNCTIONS_SHOWN = 15
 RANKS_SHOWN = 16
+SAID = 0.005  # of the traced time, from which on what tracing took is told
 TRACER = "tracer"  # the layer of the tracer's own work
 
 
@@ -44,6 +45,7 @@ def values(summary: xr.Dataset) -> dict[str, Any]:
         "functions": [_function_value(summary, k) for k in _functions(summary)],
         "processes": [_process_value(summary, k) for k in range(summary.sizes["process"])],
         "hosts": _hosts(summary),
+        "tracing": dict(zip(("call_cost_ns", "taken_off_s"), tracing(summary))),
         "files": _files(summary),
     }
 
@@ -60,6 +62,11 @@ def traced_s(summary: xr.Dataset) -> float:
     """Time in traced calls, of all threads, s; the tracer's own work left out."""
     ours = summary["layer_name"].values == TRACER
     return float(summary["layer_self_time"].values[:, ~ours].sum())
+
+
+def tracing(summary: xr.Dataset) -> tuple[float, float]:
+    """What tracing adds to a call, ns, the median of all processes; what of it was taken off the times of calls, s."""
+    return float(np.median(summary["call_cost"].values)), float(summary["tracing_time"].values.sum())
 
 
 def _program(summary: xr.Dataset) -> np.ndarray:
@@ -185,6 +192,9 @@ def _layers_table(summary: xr.Dataset) -> Table:
     }
     if calls.get("mpiio") and not calls.get("romio") and not calls.get("ompio"):
         note += " This MPI keeps the functions below MPI-IO to itself, as MPICH does: their time is MPI-IO's own here."
+    cost_ns, took_s = tracing(summary)
+    if took_s >= SAID * traced_s(summary):
+        note += f" Tracing takes {format_duration(cost_ns * 1e-9)} a call: {format_duration(took_s)} are taken off."
     return Table(
         "Layers, from the program down",
         ("layer", "calls", "read", "written", "time in it", "share"),
@@ -258,7 +268,9 @@ def _clocks(summary: xr.Dataset) -> str:
             f"collective calls of the ranks, to {format_duration(worst)}"
         )
     named = ", ".join(unknown[:3]) + (", …" if len(unknown) > 3 else "")
-    return f"times of {named} rest on the clock of the day there: a time service is right to a millisecond or so"
+    return (
+        f"times of {named} rest on the clock of the day there: a time service is right to a millisecond or so"
+    )
 
 
 def _processes_table(summary: xr.Dataset, every: bool = False) -> Table:

@@ -10,10 +10,12 @@ import traces
 from calls_within import tree_of
 from traces import PREAD, PWRITE, WRITE_ALL, call
 
+import io_traces
 import sonde
 from sonde.io import analyse, words
 from sonde.io.analyse import size_class
 from sonde.io.events import FAILED
+from sonde.io.schema import OWN_NAME
 
 
 @pytest.fixture
@@ -21,9 +23,7 @@ def summary(tmp_path):
     """summary({pid: records}) of a run's /summary."""
 
     def make(processes, **plan):
-        folder = traces.run(
-            tmp_path / "a.run", plan
-        )
+        folder = traces.run(tmp_path / "a.run", plan)
         for pid, records in processes.items():
             traces.add(folder, records, pid=pid, rank=pid)
         with sonde.open(traces.sealed(folder)) as tree:
@@ -129,6 +129,34 @@ def test_pieces_of_a_thread_make_no_difference(summary, tmp_path, monkeypatch, c
     for name in ("calls", "bytes", "self_time", "layer_time", "requests", "busy", "request_sizes"):
         assert np.allclose(pieces[name].values, whole[name].values)
     assert sorted(pieces["node_calls"].values) == sorted(whole["node_calls"].values)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_what_tracing_took_is_taken_off_the_calls_it_was_spent_in(tmp_path, own):
+    """100 ns a call, 30 of them within what is recorded as its own time."""
+    write = io_traces.Call("MPI_File_write_at_all", 0, 10_000)
+    write.within = [io_traces.Call("pwrite", 1000 * k, 400) for k in range(1, 6)]
+    calls = [write, io_traces.Call("pread", 20_000, 20)]  # shorter than that: no time is less than none
+    if own:
+        calls.append(io_traces.Call(OWN_NAME, 30_000, 50))
+    raw = io_traces.raw([(0, calls)], [0])
+    raw["call_cost"][:], raw["call_cost_inside"][:] = 100.0, 30.0
+    s = analyse.analyse(raw)
+    at = {str(name): k for k, name in enumerate(s["function_name"].values)}
+    own_ns = s["self_time"].values[0] * 1e9
+    assert own_ns[at["pwrite"]] == pytest.approx(5 * (400 - 30))
+    assert own_ns[at["MPI_File_write_at_all"]] == pytest.approx(10_000 - 5 * 400 - 30 - 5 * 70)
+    assert own_ns[at["pread"]] == 0
+    assert s["time"].values[0, at["MPI_File_write_at_all"]] == pytest.approx(10_000e-9)
+    took_ns = 5 * 30 + 30 + 5 * 70 + 20
+    assert s["tracing_time"].values[0] * 1e9 == pytest.approx(took_ns)
+    assert s["node_self_time"].values.sum() == pytest.approx(
+        s["self_time"].values.sum() - took_ns * 1e-9 * own
+    )
+    if own:
+        assert own_ns[at[OWN_NAME]] == pytest.approx(50 + took_ns)
+    assert "Tracing takes 100 ns a call: 550 ns are taken off." in words.tables(s)[0].note
+    assert words.values(s)["tracing"] == pytest.approx({"call_cost_ns": 100, "taken_off_s": took_ns * 1e-9})
 
 
 class TestWords:
