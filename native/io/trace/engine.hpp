@@ -44,7 +44,7 @@ extern std::uint64_t (*mpi_type_f2c)(std::int32_t type);
 /// What an HDF5 library tells of a request: the one that the traced function belongs to, for a process may hold several.
 struct Hdf5 {
   std::uint64_t low, high;  ///< where its code lies
-  int (*valid)(std::int64_t);
+  int (*kind)(std::int64_t);  ///< positive of what there is; H5Iis_valid of 1.10 denies the types that HDF5 made itself
   std::size_t (*type_bytes)(std::int64_t);
   std::int64_t (*points)(std::int64_t);
   std::int64_t (*dataset_space)(std::int64_t);

@@ -370,7 +370,7 @@ void find_hdf5(const Object& object, unsigned& n) {
     return function != nullptr && object.holds(reinterpret_cast<std::uint64_t>(function), PF_X);
   };
   Hdf5 found{~std::uint64_t{0}, 0, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
-  if (find(found.valid, "H5Iis_valid") && find(found.type_bytes, "H5Tget_size") && find(found.points, "H5Sget_select_npoints") &&
+  if (find(found.kind, "H5Iget_type") && find(found.type_bytes, "H5Tget_size") && find(found.points, "H5Sget_select_npoints") &&
       find(found.dataset_space, "H5Dget_space") && find(found.attribute_space, "H5Aget_space") && find(found.close_space, "H5Sclose")) {
     for (unsigned k = 0; k < object.segment_count; ++k) {
       const auto& s = object.segments[k];

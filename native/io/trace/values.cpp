@@ -38,11 +38,11 @@ void ask_hdf5(void* what) {
   auto& selection = *static_cast<Selection*>(what);
   const Hdf5& library = *selection.library;
   // Asked of anything else, HDF5 would print its error where the program prints its own.
-  if (library.valid(selection.object) <= 0 || library.valid(selection.type) <= 0) return;
+  if (library.kind(selection.object) <= 0 || library.kind(selection.type) <= 0) return;
   std::int64_t space = selection.memory == all || selection.memory == block ? selection.file : selection.memory;
   std::int64_t own = -1;
   if (selection.attribute || space == all) space = own = selection.attribute ? library.attribute_space(selection.object) : library.dataset_space(selection.object);
-  if (library.valid(space) > 0) {
+  if (library.kind(space) > 0) {
     const std::int64_t points = library.points(space);
     if (points >= 0) selection.bytes = static_cast<std::uint64_t>(points) * library.type_bytes(selection.type);
   }
