@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import select
+import shlex
 import shutil
 import signal
 import socket
@@ -281,6 +282,26 @@ def test_from_up_to_down(sonde: Shell, name):
     assert traces(name) == []
     assert "nothing was to be done" in sonde("cluster", "down", "--name", name).expect(0).out
     sonde("cluster", "exec", "--name", name, "--", "true").expect(2)
+
+
+def test_in_a_chroot_nodes_are_in_it_as_well(name, tmp_path):
+    """As containers and build services have them: there the mount namespace's own root is another than ours."""
+    inside, sonde_there = tmp_path / "root", shlex.quote(str(PROGRAM))
+    inside.mkdir()
+    # The host's folders with a file that is there in the chroot alone.
+    script = f"""
+        mount --rbind / {inside} && cd {inside} && mount -t proc proc proc && mount -t tmpfs run run &&
+        mount -t tmpfs tmp mnt && touch mnt/inside && exec chroot . sh -c '
+        {sonde_there} cluster up --name {name} --nodes 2 >/dev/null &&
+        {sonde_there} cluster exec --name {name} --all -- sh -c "hostname; ls /mnt; pwd"
+        {sonde_there} cluster down --name {name} >/dev/null'
+    """
+    words = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", script]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+    assert ran.returncode == 0, ran.stderr
+    told = sorted(ran.stdout.splitlines())
+    assert told == sorted(f"{name}-{k} | {word}" for k in range(2) for word in (f"{name}-{k}", "inside", "/"))
+    assert traces(name) == []
 
 
 def test_the_exit_code_is_the_commands(sonde: Shell, three):

@@ -15,6 +15,7 @@ from sonde.core.errors import UsageError
 MOST_NODES = 254
 DEFAULT_SUBNET = "10.77.0.0/24"
 NAMESPACES = ("net", "uts", "ipc", "mnt")  # what each node has of its own, as /proc/PID/ns calls them
+_HELD = (*NAMESPACES, "root")  # descriptors that the keeper has of each node, in this order
 FIRST_FD = 16  # below it the keeper has its pipes
 DEVICE = "eth0"  # of a node; its other end is a port of the bridge, "node3"
 BRIDGE = "bridge"
@@ -191,8 +192,9 @@ def _span(cluster: Plan) -> str:
 
 
 def fd(node: int, kind: str) -> int:
-    """The keeper's descriptor that holds a namespace of a node: what there is no process in stays by it."""
-    return FIRST_FD + len(NAMESPACES) * node + NAMESPACES.index(kind)
+    """The keeper's descriptor that holds a namespace of a node, or "root", its root folder: what there is no process in
+    stays by it."""
+    return FIRST_FD + len(_HELD) * node + _HELD.index(kind)
 
 
 def port(node: int) -> str:
@@ -203,7 +205,10 @@ def port(node: int) -> str:
 def enter(keeper: str, node: int) -> list[str]:
     """The beginning of a command that runs in a node. keeper: its folder in /proc."""
     flags = {"mnt": "mount"}
-    return ["nsenter", *(f"--{flags.get(kind, kind)}={keeper}/fd/{fd(node, kind)}" for kind in NAMESPACES)]
+    # Who enters a mount namespace stands at its very root, outside of the chroot that all of this may be in.
+    root = f"{keeper}/fd/{fd(node, 'root')}"
+    held = (f"--{flags.get(kind, kind)}={keeper}/fd/{fd(node, kind)}" for kind in NAMESPACES)
+    return ["nsenter", *held, f"--root={root}", f"--wd={root}"]
 
 
 def orders(cluster: Plan, hosts: str) -> dict[str, Any]:

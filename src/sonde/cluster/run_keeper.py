@@ -77,7 +77,8 @@ def _without_ipv6() -> None:
 def build(orders: dict[str, Any]) -> None:
     """Makes all of it, in this process's own namespaces and in those of the nodes."""
     kinds = orders["namespaces"]
-    most = orders["first_fd"] + len(kinds) * len(orders["nodes"]) + 16
+    each = len(kinds) + 1  # and the root folder
+    most = orders["first_fd"] + each * len(orders["nodes"]) + 16
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < most:
         try:
@@ -91,6 +92,7 @@ def build(orders: dict[str, Any]) -> None:
     _mount(orders["hosts"], "/etc/hosts", None, _MS_BIND)
     _without_ipv6()
     home = {kind: os.open(f"/proc/self/ns/{kind}", os.O_RDONLY) for kind in kinds}
+    root = os.open("/", os.O_PATH | os.O_DIRECTORY)
     kept = orders["first_fd"]
     for node in orders["nodes"]:
         _unshare(*kinds)
@@ -99,17 +101,22 @@ def build(orders: dict[str, Any]) -> None:
             # trusted.* attributes, which GlusterFS keeps its own in, are there on a tmpfs.
             _mount("sonde-cluster", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777")
         _without_ipv6()
-        for kind in kinds:
-            found = os.open(f"/proc/self/ns/{kind}", os.O_RDONLY)
+        for found in (
+            *(os.open(f"/proc/self/ns/{kind}", os.O_RDONLY) for kind in kinds),
+            os.open("/", os.O_PATH | os.O_DIRECTORY),
+        ):
             os.dup2(found, kept, inheritable=False)
             os.close(found)
             kept += 1
         for kind in kinds:
             _call("setns", home[kind], _CLONE[kind])
+        # In a chroot the mount namespace has led out of it, to a /proc where process 1 is another.
+        os.fchdir(root)
+        os.chroot(".")
 
     _batch("ip", orders["bridge_before"])
     for index, node in enumerate(orders["nodes"]):
-        number = orders["first_fd"] + len(kinds) * index + kinds.index("net")
+        number = orders["first_fd"] + each * index + kinds.index("net")
         inside = ("nsenter", f"--net=/proc/1/fd/{number}")
         _batch("ip", node["ip"], inside)
         _batch("tc", node["tc"], inside)

@@ -126,11 +126,13 @@ def test_a_delay_is_on_the_way_out_of_a_node_only_and_the_rate_below_it():
     assert plan.orders(plan.plan("test", 1), "/hosts")["tc"] == ""
 
 
-def test_every_namespace_of_every_node_has_a_descriptor_of_its_own():
+def test_every_namespace_and_the_root_of_every_node_has_a_descriptor_of_its_own():
     made = plan.plan("test", 254)
-    numbers = [plan.fd(node, kind) for node in made.nodes for kind in NAMESPACES]
-    assert numbers == list(range(plan.FIRST_FD, plan.FIRST_FD + 4 * 254))
-    assert f"--mount=/proc/7/fd/{plan.fd(2, 'mnt')}" in plan.enter("/proc/7", 2)
+    numbers = [plan.fd(node, kind) for node in made.nodes for kind in (*NAMESPACES, "root")]
+    assert numbers == list(range(plan.FIRST_FD, plan.FIRST_FD + 5 * 254))
+    entering = plan.enter("/proc/7", 2)
+    assert f"--mount=/proc/7/fd/{plan.fd(2, 'mnt')}" in entering
+    assert f"--root=/proc/7/fd/{plan.fd(2, 'root')}" in entering
 
 
 def test_the_hosts_file_has_all_nodes():
