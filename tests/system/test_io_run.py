@@ -186,6 +186,18 @@ class TestPrograms:
         assert fake["write"] == {"requests": 50, "bytes": 50 * 512, "time_s": fake["write"]["time_s"]}
         assert 0 < fake["self_s"] < fake["time_s"]
 
+    def test_a_function_in_two_versions_stays_the_one_that_the_program_was_linked_with(self, sonde):
+        """As glfs_fsync of libgfapi: who calls the other version passes it arguments that are not there."""
+        source = DATA / "versions.c"
+        (sonde.cwd / "map").write_text("FAKE_1 { global: fake_versioned; local: *; };\nFAKE_2 {} FAKE_1;\n")
+        shared = ["cc", "-O1", "-shared", "-fPIC", "-DLIBRARY", "-Wl,--version-script=map", "-o", "libfake.so", source]
+        linked = ["-Wl,-z,lazy", "-L.", "-lfake", f"-Wl,-rpath,{sonde.cwd}"]
+        for line in (shared, ["cc", "-O1", "-o", "versions", source, *linked]):
+            subprocess.run(list(map(str, line)), cwd=sonde.cwd, check=True)
+        told = sonde("io", "run", *LAYERS, "--json", "-o", "a.nc", "--", "./versions").expect(0)
+        assert told.err == "41\n"
+        assert counts(told.json)["fake_versioned"] == 1
+
     def test_a_program_that_closes_all_descriptors(self, sonde, programs):
         _, told = traced(sonde, programs, "descriptors", n=2000)  # more than a block holds
         assert counts(told)["pwrite"] == counts(told)["pread"] == 2000

@@ -49,6 +49,8 @@ struct Object {
   const ElfW(Sym)* symbols = nullptr;
   const char* strings = nullptr;
   const std::uint32_t *gnu_hash = nullptr, *old_hash = nullptr;
+  const ElfW(Half)* versions = nullptr;    ///< of each symbol the number of its version; null: no versions here
+  const ElfW(Verneed)* needed = nullptr;  ///< versions that symbols of other objects are wanted in
   const ElfW(Rela)* plain = nullptr;
   const ElfW(Rela)* plt = nullptr;
   const ElfW(Relr)* packed = nullptr;
@@ -58,6 +60,20 @@ struct Object {
 
   /// Walks through the hash table: for objects whose symbols are wanted.
   std::uint32_t symbol_count() const { return gnu_hash ? count_symbols(gnu_hash) : old_hash ? old_hash[1] : 0; }
+
+  /// The version in which this object wants a symbol of another; null: any.
+  const char* version_of(std::uint32_t symbol) const {
+    if (versions == nullptr || needed == nullptr) return nullptr;
+    const unsigned number = versions[symbol] & 0x7fff;  // the highest bit: hidden from those who name no version
+    for (const auto* need = needed;; need = reinterpret_cast<const ElfW(Verneed)*>(reinterpret_cast<const char*>(need) + need->vn_next)) {
+      const auto* one = reinterpret_cast<const ElfW(Vernaux)*>(reinterpret_cast<const char*>(need) + need->vn_aux);
+      for (unsigned k = 0; k < need->vn_cnt; ++k) {
+        if ((one->vna_other & 0x7fff) == number) return strings + one->vna_name;
+        one = reinterpret_cast<const ElfW(Vernaux)*>(reinterpret_cast<const char*>(one) + one->vna_next);
+      }
+      if (need->vn_next == 0) return nullptr;
+    }
+  }
 
   bool holds(std::uintptr_t address, unsigned flags) const {
     for (unsigned k = 0; k < segment_count; ++k) {
@@ -88,6 +104,8 @@ bool read_object(const dl_phdr_info& info, Object& object) {
       case DT_SYMTAB: object.symbols = reinterpret_cast<const ElfW(Sym)*>(at); break;
       case DT_STRTAB: object.strings = reinterpret_cast<const char*>(at); break;
       case DT_GNU_HASH: object.gnu_hash = reinterpret_cast<const std::uint32_t*>(at); break;
+      case DT_VERSYM: object.versions = reinterpret_cast<const ElfW(Half)*>(at); break;
+      case DT_VERNEED: object.needed = reinterpret_cast<const ElfW(Verneed)*>(at); break;
       case DT_HASH: object.old_hash = reinterpret_cast<const std::uint32_t*>(at); break;
       case DT_RELA: object.plain = reinterpret_cast<const ElfW(Rela)*>(at); break;
       case DT_RELASZ: object.plain_count = dynamic->d_un.d_val / sizeof(ElfW(Rela)); break;
@@ -290,14 +308,18 @@ class Pages {
   bool protect_ = false;
 };
 
-/// What an unresolved slot will lead to: the loader has not been asked yet.
-std::uint64_t resolved(const Object& object, const char* name) {
+/// What an unresolved slot will lead to: the loader has not been asked yet. The version counts: another one of the same name may take
+/// other arguments, as glfs_fsync does.
+std::uint64_t resolved(const Object& object, std::uint32_t symbol) {
+  const char* name = object.strings + object.symbols[symbol].st_name;
   const std::uint32_t h = hashed(name);
   if ((name_bits[h / 64 % 1024] & std::uint64_t{1} << h % 64) == 0) return 0;
-  void* found = ::dlsym(RTLD_DEFAULT, name);
+  const char* version = object.version_of(symbol);
+  const auto look = [&](void* handle) { return version ? ::dlvsym(handle, name, version) : ::dlsym(handle, name); };
+  void* found = look(RTLD_DEFAULT);
   if (found == nullptr && object.path[0] != 0) {
     if (void* handle = ::dlopen(object.path, RTLD_LAZY | RTLD_NOLOAD)) {
-      found = ::dlsym(handle, name);
+      found = look(handle);
       ::dlclose(handle);
     }
   }
@@ -318,7 +340,7 @@ void patch(const Object& object) {
       // Still leads back into this object's own PLT.
       const auto& symbol = object.symbols[ELF64_R_SYM(entry.r_info)];
       if (symbol.st_shndx != SHN_UNDEF && object.base + symbol.st_value == value) return;
-      if (const std::uint64_t target = resolved(object, object.strings + symbol.st_name))
+      if (const std::uint64_t target = resolved(object, static_cast<std::uint32_t>(ELF64_R_SYM(entry.r_info))))
         if (const std::uint32_t n = number_of(target)) pages.store(slot, thunk(n - 1));
       return;
     }
