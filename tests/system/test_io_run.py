@@ -198,6 +198,16 @@ class TestPrograms:
         assert told.err == "41\n"
         assert counts(told.json)["fake_versioned"] == 1
 
+    @pytest.mark.parametrize("binding", ["lazy", "now"])
+    def test_a_program_at_a_fixed_place_that_has_its_own_address_of_a_function(self, sonde, programs, binding):
+        """As Debian's python3 of fsync: asked for the function, the loader answers with that address."""
+        linked = ["-no-pie", f"-Wl,-z,{binding}", "-L", programs, "-lfake", f"-Wl,-rpath,{programs}"]
+        line = ["cc", "-O1", "-fno-pie", "-o", sonde.cwd / "pointers", DATA / "pointers.c", *linked]
+        subprocess.run(list(map(str, line)), check=True)
+        told = sonde("io", "run", *LAYERS, "--json", "-o", "a.nc", "--", "./pointers").expect(0)
+        assert told.err == "55\n"
+        assert counts(told.json)["fake_many"] == 15
+
     def test_a_program_that_closes_all_descriptors(self, sonde, programs):
         _, told = traced(sonde, programs, "descriptors", n=2000)  # more than a block holds
         assert counts(told)["pwrite"] == counts(told)["pread"] == 2000

@@ -308,6 +308,15 @@ class Pages {
   bool protect_ = false;
 };
 
+/// Whether this is the way to a function in the table of a program at a fixed place, which has it for the function's address wherever
+/// that is taken. The loader does not follow it when it resolves a slot.
+bool is_way(void* address) {
+  Dl_info info;
+  const ElfW(Sym)* symbol = nullptr;
+  return address != nullptr && ::dladdr1(address, &info, reinterpret_cast<void**>(const_cast<ElfW(Sym)**>(&symbol)), RTLD_DL_SYMENT) != 0 &&
+         symbol != nullptr && symbol->st_shndx == SHN_UNDEF;
+}
+
 /// What an unresolved slot will lead to: the loader has not been asked yet. The version counts: another one of the same name may take
 /// other arguments, as glfs_fsync does.
 std::uint64_t resolved(const Object& object, std::uint32_t symbol) {
@@ -317,6 +326,7 @@ std::uint64_t resolved(const Object& object, std::uint32_t symbol) {
   const char* version = object.version_of(symbol);
   const auto look = [&](void* handle) { return version ? ::dlvsym(handle, name, version) : ::dlsym(handle, name); };
   void* found = look(RTLD_DEFAULT);
+  if (is_way(found)) found = look(RTLD_NEXT);  // behind the program, which has none of its own
   if (found == nullptr && object.path[0] != 0) {
     if (void* handle = ::dlopen(object.path, RTLD_LAZY | RTLD_NOLOAD)) {
       found = look(handle);
