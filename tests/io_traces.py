@@ -31,6 +31,7 @@ FUNCTIONS = {  # name -> layer, kind
     "MPI_File_read_at_all": ("mpiio", "read"),
     "ADIOI_GEN_WriteStridedColl": ("romio", "write"),
     "ADIOI_GEN_ReadStridedColl": ("romio", "read"),
+    "MPI_Init": ("mpi", "other"),
     "MPI_Alltoallv": ("mpi", "communicate"),
     "MPI_Waitall": ("mpi", "wait"),
     "pwrite": ("posix", "write"),

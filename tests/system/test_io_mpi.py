@@ -19,7 +19,10 @@ pytestmark = pytest.mark.mpi
 DATA = Path(__file__).parents[1] / "data" / "io"
 KIB = 1024
 # What Open MPI is told, and the layer that is then below MPI-IO.
-STACKS = {"openmpi": {"romio": ("--mca", "io", "romio321"), "ompio": ("--mca", "io", "ompio")}, "mpich": {"": ()}}
+STACKS = {
+    "openmpi": {"romio": ("--mca", "io", "romio321"), "ompio": ("--mca", "io", "ompio")},
+    "mpich": {"": ()},
+}
 # Functions there that each collective write goes through.
 INSIDE = {"romio": ("ADIOI_GEN_WriteStridedColl",), "ompio": ("mca_common_ompio_file_write_at_all",), "": ()}
 

@@ -425,7 +425,9 @@ def test_a_real_trace_is_drawn(browser, sonde):
     browser.open(sonde.cwd / "dd.html")
     assert browser.complaints() == []
     assert browser.js("return document.querySelectorAll('.plot .failed').length") == 0
-    assert "write" in labels_drawn(browser)  # reading zeros may take too little time to have room for its name
+    assert "write" in labels_drawn(
+        browser
+    )  # reading zeros may take too little time to have room for its name
     told = browser.js(
         "return Array.from(document.querySelectorAll('#io-io-sizes .annotation-text'), (t) => t.textContent)"
     )

@@ -175,7 +175,20 @@ def test_a_traced_program_is_started_by_srun(slurm, mpi):
     """`sonde io run -- srun …`: the tracer goes along, and srun itself is not part of the trace."""
     load = launch.libexec() / mpi.flavour / "sonde-ioload"
     kind = "pmix" if mpi.flavour == "openmpi" else "pmi2"
-    line = ["srun", f"--mpi={kind}", "--ntasks=2", "--overcommit", load, "-a", "POSIX", "-F", "-t", "64k", "-b", "256k"]
+    line = [
+        "srun",
+        f"--mpi={kind}",
+        "--ntasks=2",
+        "--overcommit",
+        load,
+        "-a",
+        "POSIX",
+        "-F",
+        "-t",
+        "64k",
+        "-b",
+        "256k",
+    ]
     told = slurm("io", "run", "--json", "-o", "io.nc", "--", *line, "-o", "data").expect(0).json
     ranks = sorted(one["rank"] for one in told["processes"] if one["rank"] >= 0)
     assert ranks == [0, 1]

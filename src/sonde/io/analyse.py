@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sonde.io import aside
+from sonde.io.collectives import plain
 from sonde.io.events import ENTRY_ONLY, FAILED, THROWN, UNFINISHED
 from sonde.io.layers import KINDS
 from sonde.io.nest import Nested, nested
-from sonde.io.schema import OWN_NAME
+from sonde.io.schema import OWN_NAME, UNSEEN
 from sonde.io.summary import BINS, CLASSES, NAMES, SUMMARY
 
 if TYPE_CHECKING:
@@ -35,10 +37,42 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
     for entries in _threads(raw):
         for calls in _merged(raw, entries):
             walk.take(entries[0], calls)
-    tables = {**{name: raw[name].values for name in NAMES}, **walk.tables()}
+    tables = _called({**_names(raw), **walk.tables()})
     return xr.Dataset(
         {name: (SUMMARY[name].dims, values, SUMMARY[name].attrs()) for name, values in tables.items()}
     )
+
+
+def _names(raw: xr.Dataset) -> dict[str, np.ndarray]:
+    """The tables that the others are read by: each function a second time, as of what is beside the program's I/O."""
+    tables = {name: raw[name].values for name in NAMES}
+    for name in NAMES:
+        if raw[name].dims == ("function",):
+            tables[name] = np.tile(tables[name], 2)
+    layers, functions = raw.sizes["layer"], raw.sizes["function"]
+    tables["function_layer"][functions:] = layers
+    for name, value in (("layer_name", aside.LAYER), ("layer_title", aside.TITLE), ("layer_watched", 1)):
+        tables[name] = np.append(tables[name], np.array([value], tables[name].dtype))
+    return tables
+
+
+def _called(tables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Without functions that have no call, and the last layer, what is beside, where nothing is."""
+    kept = np.flatnonzero(tables["calls"].any(axis=0))
+    place = np.full(tables["calls"].shape[1], -1, np.int64)
+    place[kept] = np.arange(len(kept))
+    layers = len(tables["layer_name"])
+    beside = bool((tables["function_layer"][kept] == layers - 1).any())
+    out = {}
+    for name, values in tables.items():
+        for axis, dim in enumerate(SUMMARY[name].dims):
+            if dim == "function":
+                values = values.take(kept, axis)
+            elif dim == "layer" and not beside:
+                values = values.take(np.arange(layers - 1), axis)
+        out[name] = values
+    out["node_function"] = place[tables["node_function"]]
+    return out
 
 
 def _threads(raw: xr.Dataset) -> list[list[int]]:
@@ -121,12 +155,23 @@ class _Walk:
     """Sums over all calls."""
 
     def __init__(self, raw: xr.Dataset) -> None:
-        self.layer_of = raw["function_layer"].values.astype(np.int64)
-        self.own = raw["function_name"].values == OWN_NAME
-        self.engine = raw["function_engine"].values
-        self.kind_of = raw["function_kind"].values.astype(np.int64)
+        # Each function stands there twice: as the program's, and as of what is beside its I/O, a layer of its own.
+        self.known, self.layers = raw.sizes["function"], raw.sizes["layer"] + 1
+        self.functions = 2 * self.known
+        of_layer = raw["function_layer"].values.astype(np.int64)
+        self.layer_of = np.append(of_layer, np.full(self.known, self.layers - 1))
+        self.own = np.tile(raw["function_name"].values == OWN_NAME, 2)
+        self.engine = np.tile(raw["function_engine"].values, 2)
+        self.kind_of = np.tile(raw["function_kind"].values.astype(np.int64), 2)
+        self.starting = np.array(
+            [plain(str(name)) in aside.STARTING for name in raw["function_name"].values], bool
+        )
+        by_file = np.flatnonzero(np.isin(raw["layer_name"].values.astype(str), aside.BY_FILE))
+        self.by_file = np.isin(of_layer, by_file)
+        messages = np.flatnonzero(raw["layer_name"].values.astype(str) == "mpi")
+        self.of_library = ~self.by_file & ~np.isin(of_layer, messages)
+        self.beside = np.array([aside.is_beside(str(path)) for path in raw["path"].values], bool)
         self.process_of = raw["thread_process"].values.astype(np.int64)
-        self.layers, self.functions = raw.sizes["layer"], raw.sizes["function"]
         self.processes, self.files = raw.sizes["process"], raw.sizes["file"]
         begins = [int(raw["begin"][:1].values[0])] if raw.sizes["event"] else [0]
         self.begin, self.end = _span(raw, begins)
@@ -162,6 +207,7 @@ class _Walk:
             tree = nested(calls["begin"], calls["duration"], calls["depth"])
         calls = {name: values[tree.order] for name, values in calls.items()}
         function = calls["function_index"].astype(np.int64)
+        function += self.known * self._is_beside(tree, function, calls["file_index"])
         layer = self.layer_of[function]
         duration, self_ns = (
             calls["duration"].astype(np.float64),
@@ -175,6 +221,19 @@ class _Walk:
         above = np.where(tree.parent >= 0, layer[tree.parent], self.layers)
         self._by_time(process, layer, above, calls["begin"], calls["duration"])
         self.traced[process] += duration[tree.level == 0].sum()
+
+    def _is_beside(self, tree: Nested, function: np.ndarray, file: np.ndarray) -> np.ndarray:
+        """Calls that are no part of the program's I/O, with all within them: `sonde.io.aside`."""
+        # Of a library that is traced for its I/O, what it reads is that, whoever opened it.
+        above = np.where(tree.parent >= 0, self.of_library[function[tree.parent]], False)
+        found = self.by_file[function] & (file == UNSEEN) & ~above
+        named = file >= 0
+        found[named] |= self.by_file[function[named]] & self.beside[file[named]]
+        found |= self.starting[function]
+        for level in range(1, int(tree.level.max()) + 1):
+            mine = np.flatnonzero((tree.level == level) & (tree.parent >= 0))
+            found[mine] |= found[tree.parent[mine]]
+        return found & ~self.own[function]
 
     def _own_ns(self, process: int, tree: Nested, function: np.ndarray, flags: np.ndarray) -> np.ndarray:
         """Time in each call itself, less what tracing took there: its own part within it, the rest around it."""

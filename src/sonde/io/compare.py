@@ -13,7 +13,7 @@ import numpy as np
 from sonde.core.errors import Finding, Warning
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_share, format_size
-from sonde.io.words import TRACER, traced_s
+from sonde.io.words import BESIDE, traced_s
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -37,7 +37,7 @@ def of_layers(summary: xr.Dataset) -> dict[str, dict[str, float]]:
     layer_of = summary["function_layer"].values
     for k, name in enumerate(summary["layer_name"].values):
         count = int(calls[layer_of == k].sum())
-        if count and name != TRACER:
+        if count and name not in BESIDE:
             found[str(name)] = {
                 "self_s": float(summary["layer_self_time"].values[:, k].sum()),
                 "calls": count,
@@ -57,7 +57,7 @@ def of_functions(summary: xr.Dataset) -> dict[tuple[str, str], dict[str, float]]
         "bytes": summary["bytes"].values.sum(axis=0),
     }
     for k, name in enumerate(summary["function_name"].values):
-        if layers[k] != TRACER:
+        if layers[k] not in BESIDE:
             one = found.setdefault((str(layers[k]), str(name)), dict.fromkeys(sums, 0.0))
             for what, values in sums.items():
                 one[what] += float(values[k])

@@ -15,7 +15,7 @@ from sonde.core.figure import Axis, Figure, Kind, Slider
 from sonde.core.outcome import Table
 from sonde.core.section import Fact, Method, Section
 from sonde.core.units import format_duration, format_share, format_size
-from sonde.io import words
+from sonde.io import aside, words
 from sonde.io.findings import findings
 from sonde.io.summary import DIRECTIONS
 
@@ -104,7 +104,7 @@ def program(summary: xr.Dataset) -> str:
 def facts(summary: xr.Dataset) -> list[Fact]:
     """The few numbers a reader looks for first."""
     out = []
-    ours = summary["layer_name"].values == words.TRACER
+    ours = words.beside(summary)
     total = words.traced_s(summary)
     calls = int(summary["calls"].values[:, ~ours[summary["function_layer"].values]].sum())
     each = f", {format_duration(total / calls)} each" if calls else ""
@@ -234,9 +234,17 @@ def _titles_by_hue(summary: xr.Dataset) -> tuple[str, ...]:
 
 
 def _own_work(summary: xr.Dataset) -> str:
-    if not _called(summary)[summary["layer_name"].values == words.TRACER].any():
+    called = _called(summary)
+    names = summary["layer_name"].values.astype(str)[called & words.beside(summary)].tolist()
+    told = {
+        words.TRACER: "what Sonde's tracer did for itself",
+        aside.LAYER: "start-up and files of the system",
+    }
+    found = [told[name] for name in told if name in names]
+    if not found:
         return ""
-    return " What Sonde's tracer did for itself stands where it did it, and is left out of all numbers above."
+    text = " and ".join(found)
+    return f" {text[0].upper()}{text[1:]} stand where they were, and are left out of all numbers above."
 
 
 def _unseen(summary: xr.Dataset) -> str:
@@ -434,7 +442,7 @@ def by_rank(summary: xr.Dataset) -> Figure | None:
 def durations(summary: xr.Dataset) -> Figure | None:
     """Distribution of the durations of calls, of the functions that took most time in themselves."""
     counts = summary["durations"].values  # function, class
-    ours = summary["layer_name"].values[summary["function_layer"].values] == words.TRACER
+    ours = words.beside(summary)[summary["function_layer"].values]
     own = np.where(ours, -1.0, summary["self_time"].values.sum(axis=0))
     shown = [k for k in np.argsort(-own, kind="stable").tolist() if counts[k].sum() >= 2 and own[k] >= 0]
     shown = shown[:FUNCTIONS]

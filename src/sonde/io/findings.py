@@ -15,6 +15,7 @@ import numpy as np
 from sonde.core.errors import Finding
 from sonde.core.units import format_duration, format_share, format_size
 from sonde.io.layers import KINDS
+from sonde.io.words import BESIDE, beside_s
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -48,7 +49,7 @@ class _Trace:
         self.kind_of = s["function_kind"].values.astype(int)
         own = s["layer_self_time"].values.sum(axis=0)
         self.own = {name: float(own[k]) for k, name in enumerate(self.layers)}
-        self.total = sum(time for name, time in self.own.items() if name != "tracer")
+        self.total = sum(time for name, time in self.own.items() if name not in BESIDE)
         self.self_time = s["self_time"].values.sum(axis=0)
         self.time = s["time"].values.sum(axis=0)
         self.calls = s["calls"].values.sum(axis=0)
@@ -302,7 +303,7 @@ def _uneven(trace: _Trace) -> list[Finding]:
         own = s["layer_self_time"].values[:, k]
         of_rank = np.array([own[of_process == rank].sum() for rank in ranks])
         mean, most = float(of_rank.mean()), float(of_rank.max())
-        if layer == "tracer" or trace.share(float(of_rank.sum())) < MATTERS or most < UNEVEN * mean:
+        if layer in BESIDE or trace.share(float(of_rank.sum())) < MATTERS or most < UNEVEN * mean:
             continue
         rank = int(ranks[of_rank.argmax()])
         found.append(
@@ -324,14 +325,18 @@ def _uneven(trace: _Trace) -> list[Finding]:
 
 def _overhead(trace: _Trace) -> list[Finding]:
     """The tracer's own work."""
-    share = trace.share(trace.own.get("tracer", 0.0))
+    own = trace.own.get("tracer", 0.0)
+    everything = trace.total + beside_s(
+        trace.summary
+    )  # much of it goes into finding what is loaded at start-up
+    share = own / everything if everything > 0 else 0.0
     if share < OVERHEAD:
         return []
     return [
         Finding(
             "io.tracer_overhead",
             f"the tracer's own work took {format_share(share)} as long as the traced calls",
-            {"share": share, "time_s": trace.own["tracer"]},
+            {"share": share, "time_s": own},
             "trace fewer layers, --layers, or write the trace to memory: -o /dev/shm/…",
         )
     ]

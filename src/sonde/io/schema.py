@@ -34,7 +34,12 @@ EVENT: dict[str, Described] = {
     "duration": Described(("event",), "<i8", "ns", "time from the begin of a call to its end"),
     "size": Described(("event",), "<i8", "B", "bytes asked for, or moved where the result tells; -1 unknown"),
     "offset": Described(("event",), "<i8", "B", "where in the file; -1 unknown"),
-    "file_index": Described(("event",), "<i4", "1", "which of `path`; -1 unknown"),
+    "file_index": Described(
+        ("event",),
+        "<i4",
+        "1",
+        "which of `path`; -1 none, or unknown; -2 a descriptor that none was seen to open: a socket, a pipe",
+    ),
     "function_index": Described(("event",), "<i2", "1", "which of `function_name`"),
     "depth": Described(("event",), "|u1", "1", "traced calls around it in its thread, at most 255"),
     "flags": Described(("event",), "|u1", "1", "how a call ended"),
@@ -76,6 +81,8 @@ RAW = {**EVENT, **OF_LAYER, **OF_FUNCTION, **OF_PROCESS, **OF_THREAD, **OF_PATH}
 
 ENGINES = ("interposition", "uprobe", "tracepoint", "profile")
 RANKLESS = -1
+UNSEEN = -2  # in `file_index`
+_DESCRIPTORS = 1 << 16  # handles below are descriptors, above pointers
 _BETWEEN_RANKS = (KINDS.index("communicate"), KINDS.index("wait"))
 OWN_NAME = "(own work)"  # of the tracer, as a function
 
@@ -104,6 +111,7 @@ class _Opened:
     """Files that a process opened, by handle, in time. key : (layer, handle)."""
 
     by_handle: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=dict)  # (ticks, file)
+    blind: bool = False  # files were opened whose handles are not known
 
     def add(self, layer: int, handle: int, ticks: int, file: int) -> None:
         """file: -1 where the handle is given back: what it means then was opened by somebody unseen."""
@@ -215,10 +223,14 @@ class IoSchema:
                         path = paths.setdefault(note.name, len(paths))
                         opened[one.process].add(layer, note.handle, int(call["begin"]), path)
                 for call in piece.calls[
-                    functions.closes(name)[piece.calls["function"]] & (piece.calls["file"] != 0)
+                    functions.of_kind(name, "close")[piece.calls["function"]] & (piece.calls["file"] != 0)
                 ]:
                     layer = functions.layer(name, int(call["function"]))
                     opened[one.process].add(layer, int(call["file"]), int(call["end"]), -1)
+                entered = (piece.calls["flags"] & ENTRY_ONLY) != 0
+                opened[one.process].blind |= bool(
+                    functions.of_kind(name, "open")[piece.calls["function"][entered]].any()
+                )
                 one.events += len(piece.calls)
             dropped[one.process] += file.dropped
         events = 0
@@ -428,6 +440,9 @@ def _paths(layout: IoLayout, process: int, calls: np.ndarray, functions: np.ndar
         ticks = np.array([tick for tick, _ in openings], np.uint64)
         files = np.array([-1, *(file for _, file in openings)], np.int32)
         found[mine] = files[np.searchsorted(ticks, calls["begin"][mine], side="right")]
+    # Above the three that a program is given: sockets, pipes, and what else nobody was seen to open.
+    if not layout.opened[process].blind:
+        found[of_file & (found == -1) & (calls["file"] > 2) & (calls["file"] < _DESCRIPTORS)] = UNSEEN
     return found
 
 
@@ -458,7 +473,7 @@ class _Functions:
             self.tables[name] = [*self._table(plan, headers, name), (OWN, len(self.rules) - 1, OWN_NAME, "")]
             self.called[name] = np.zeros(1 << 16, bool)
         self._order: list[tuple[int, int, str, str]] = []
-        self._closes: dict[str, np.ndarray] = {}
+        self._of_kind: dict[tuple[str, str], np.ndarray] = {}
         self._synchronising: dict[str, np.ndarray] = {}
 
     def _table(
@@ -496,14 +511,14 @@ class _Functions:
         if mine.any():
             to.add(calls[mine], which[mine])
 
-    def closes(self, name: str) -> np.ndarray:
-        """Which of a process's numbers are of functions that give a handle back."""
-        if name not in self._closes:
+    def of_kind(self, name: str, kind: str) -> np.ndarray:
+        """Which of a process's numbers are of functions that open, or give a handle back."""
+        if (name, kind) not in self._of_kind:
             found = np.zeros(1 << 16, bool)
             for number, rule, _, _ in self.tables[name]:
-                found[number] = rule < len(self.rules) and self.rules[rule][1] == KINDS.index("close")
-            self._closes[name] = found
-        return self._closes[name]
+                found[number] = rule < len(self.rules) and self.rules[rule][1] == KINDS.index(kind)
+            self._of_kind[name, kind] = found
+        return self._of_kind[name, kind]
 
     def layer(self, name: str, number: int) -> int:
         for own, rule, _, _ in self.tables[name]:

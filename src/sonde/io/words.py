@@ -8,6 +8,7 @@ import numpy as np
 
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_share, format_size
+from sonde.io import aside
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -16,6 +17,7 @@ FUNCTIONS_SHOWN = 15
 RANKS_SHOWN = 16
 SAID = 0.005  # of the traced time, from which on what tracing took is told
 TRACER = "tracer"  # the layer of the tracer's own work
+BESIDE = (TRACER, aside.LAYER)  # layers that are no part of the program's I/O
 
 
 def sentence(summary: xr.Dataset) -> str:
@@ -23,10 +25,14 @@ def sentence(summary: xr.Dataset) -> str:
     total = traced_s(summary)
     who = _who(summary)
     calls = int(summary["calls"].values[:, _program(summary)].sum())
+    if (not calls or total <= 0) and (other := beside_s(summary)) > 0:
+        return (
+            f"{who} spent {format_duration(other)} in starting and in files of the system, and none in others"
+        )
     if not calls or total <= 0:
         return f"{who} made {calls} traced calls, which took no time that can be told"
     layer_time = summary["layer_self_time"].values.sum(axis=0)
-    layer = int(np.where(summary["layer_name"].values == TRACER, -1.0, layer_time).argmax())
+    layer = int(np.where(beside(summary), -1.0, layer_time).argmax())
     own = summary["self_time"].values.sum(axis=0)
     inside = np.where(summary["function_layer"].values == layer, own, -1.0)
     function = int(inside.argmax())
@@ -59,9 +65,19 @@ def tables(summary: xr.Dataset, every: bool = False) -> list[Table]:
 
 
 def traced_s(summary: xr.Dataset) -> float:
-    """Time in traced calls, of all threads, s; the tracer's own work left out."""
-    ours = summary["layer_name"].values == TRACER
-    return float(summary["layer_self_time"].values[:, ~ours].sum())
+    """Time in traced calls of the program's I/O, of all threads, s."""
+    return float(summary["layer_self_time"].values[:, ~beside(summary)].sum())
+
+
+def beside_s(summary: xr.Dataset) -> float:
+    """Time in traced calls that are no part of it: start-up, files of the system."""
+    mine = summary["layer_name"].values == aside.LAYER
+    return float(summary["layer_self_time"].values[:, mine].sum())
+
+
+def beside(summary: xr.Dataset) -> np.ndarray:
+    """Which layers are no part of the program's I/O: left out of totals and shares."""
+    return np.isin(summary["layer_name"].values.astype(str), BESIDE)
 
 
 def tracing(summary: xr.Dataset) -> tuple[float, float]:
@@ -70,8 +86,8 @@ def tracing(summary: xr.Dataset) -> tuple[float, float]:
 
 
 def _program(summary: xr.Dataset) -> np.ndarray:
-    """Functions that are the program's."""
-    return summary["layer_name"].values[summary["function_layer"].values] != TRACER
+    """Functions that are of the program's I/O."""
+    return ~beside(summary)[summary["function_layer"].values]
 
 
 def _who(summary: xr.Dataset) -> str:
@@ -107,14 +123,15 @@ def _layer_value(summary: xr.Dataset, layer: int) -> dict[str, Any]:
         "calls": int(summary["calls"].values[:, mine].sum()),
         "time_s": float(summary["layer_time"].values[:, layer].sum()),
         "self_s": own,
-        "share": own / total if total > 0 else None,
+        "share": own / total if total > 0 and not beside(summary)[layer] else None,
         **moved,
     }
 
 
 def _functions(summary: xr.Dataset) -> list[int]:
+    """By their own time, those first that are of the program's I/O."""
     own = summary["self_time"].values.sum(axis=0)
-    return [int(k) for k in np.argsort(-own, kind="stable")]
+    return [int(k) for k in np.lexsort((-own, ~_program(summary)))]
 
 
 def _function_value(summary: xr.Dataset, k: int) -> dict[str, Any]:
@@ -212,7 +229,7 @@ def _requests(moved: dict[str, Any]) -> str:
 
 def _functions_table(summary: xr.Dataset, every: bool = False) -> Table:
     total = traced_s(summary)
-    order = _functions(summary)
+    order, mine = _functions(summary), _program(summary)
     rows = []
     for k in order if every else order[:FUNCTIONS_SHOWN]:
         value = _function_value(summary, k)
@@ -223,7 +240,7 @@ def _functions_table(summary: xr.Dataset, every: bool = False) -> Table:
                 f"{value['calls']}",
                 format_duration(value["time_s"]),
                 format_duration(value["self_s"]),
-                format_share(value["self_s"] / total) if total > 0 else "–",
+                format_share(value["self_s"] / total) if total > 0 and mine[k] else "–",
                 format_duration(value["longest_s"]),
             )
         )

@@ -264,3 +264,15 @@ class TestKernel:
         calls = dict(zip(s["function_name"].values.astype(str), s["calls"].values[0].tolist()))
         assert calls == {"pwrite": 2, "pwrite64": 2, "(own work)": 1}
         assert np.allclose(s["layer_self_time"].values[0], [0, 300e-9, 900e-9, 800e-9])
+
+
+def test_a_descriptor_that_nobody_was_seen_to_open(run):
+    known = [note(10, 5, "data"), call(OPEN, 10, 20, file=5), call(PWRITE, 30, 40, file=5)]
+    others = [call(PREAD, 50, 60, file=7), call(PREAD, 70, 80, file=2), call(PREAD, 90, 95)]
+    traces.add(run, [*known, *others])
+    assert raw_of(run)["file_index"].values.tolist() == [0, 0, -2, -1, -1]
+
+
+def test_where_it_is_not_known_what_was_opened_no_descriptor_is_unseen(run):
+    traces.add(run, [call(OPEN, 10, 10, flags=4), call(PREAD, 50, 60, file=7)])
+    assert raw_of(run)["file_index"].values.tolist() == [-1, -1]
