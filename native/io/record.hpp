@@ -48,6 +48,11 @@ struct Note {
 };
 static_assert(sizeof(Note) == sizeof(Record));
 
+/// A handle in 32 bits: descriptors and Fortran's integers as they are, pointers by what tells them apart.
+inline std::uint32_t folded(std::uint64_t handle) {
+  return static_cast<std::uint32_t>(handle) ^ static_cast<std::uint32_t>(handle >> 32) * 0x9e3779b1u;
+}
+
 /// 24 B of block header and 409 records are four pages.
 inline constexpr std::size_t block_records = 409, block_bytes = 24 + block_records * sizeof(Record);
 static_assert(block_bytes == 16384);

@@ -30,6 +30,11 @@ enum class From : std::uint8_t {
 /// Widths of what a pointer points to, or a register holds: arguments narrower than 64 bits leave the rest undefined.
 enum class Width : std::uint8_t { i32, u32, i64 };
 
+inline std::uint64_t widened(std::uint64_t value, Width width) {
+  if (width == Width::i32) return static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int32_t>(value)));
+  return width == Width::u32 ? static_cast<std::uint32_t>(value) : value;
+}
+
 struct Value {
   From from;
   std::uint8_t a, b;  ///< positions among the integer arguments, from 0; the seventh and later lie on the stack

@@ -113,62 +113,157 @@ TEST_CASE("io: a page that is cut short or damaged ends where it does") {
   }
 }
 
+namespace {
+
+struct Kept {
+  std::int32_t thread;
+  Record record;
+  std::string path;
+};
+
+Watched watched(std::uint16_t function, bool size_is_result = false) {
+  Watched one;
+  one.function = function;
+  if (size_is_result) one.size.part.from = Part::result;
+  return one;
+}
+
+}  // namespace
+
 TEST_CASE("io: entries and exits become calls") {
-  std::vector<std::pair<std::int32_t, Record>> kept;
-  auto keep = [&](std::int32_t thread, const Record& record) { kept.emplace_back(thread, record); };
+  std::vector<Kept> kept;
+  auto keep = [&](std::int32_t thread, const Record& record, std::uint64_t, const std::string& path) { kept.push_back({thread, record, path}); };
   Calls<decltype(keep)> calls(keep);
-  const auto enter = [&](std::uint64_t time, int thread, std::uint16_t function, std::uint64_t size = unknown, bool by_result = false) {
-    calls.take({time, thread, function, false, size, 64, 5, by_result});
+  const Watched seven = watched(7), seven_by_result = watched(7, true), eight = watched(8), eight_by_result = watched(8, true), nine = watched(9);
+  const auto enter = [&](std::uint64_t time, int thread, const Watched& what, std::uint64_t stack = 0, std::uint64_t size = unknown) {
+    calls.take({time, thread, &what, false, stack, size, unknown, 64, 5, {}});
   };
-  const auto leave = [&](std::uint64_t time, int thread, std::uint16_t function, std::int64_t result) {
-    calls.take({time, thread, function, true, static_cast<std::uint64_t>(result), unknown, unknown, false});
+  const auto leave = [&](std::uint64_t time, int thread, const Watched& what, std::int64_t result, std::uint64_t stack = 0) {
+    calls.take({time, thread, &what, true, stack, static_cast<std::uint64_t>(result), unknown, unknown, unknown, {}});
   };
+  const auto flags = [&](std::size_t k) { return kept.at(k).record.flags; };
 
   SUBCASE("by thread, one within another, with what came back") {
-    enter(10, 1, 7, 100);
-    enter(11, 2, 7, unknown, true);
-    enter(12, 1, 8, unknown, true);
-    leave(13, 1, 8, -5);
-    leave(14, 2, 7, 4096);
-    leave(20, 1, 7, 0);
+    enter(10, 1, seven, 0, 100);
+    enter(11, 2, seven_by_result);
+    enter(12, 1, eight_by_result);
+    leave(13, 1, eight_by_result, -5);
+    leave(14, 2, seven_by_result, 4096);
+    leave(20, 1, seven, 0);
     REQUIRE(kept.size() == 3);
-    CHECK((kept[0].first == 1 && kept[0].second.function == 8 && kept[0].second.depth == 1 && kept[0].second.flags == flag_failed && kept[0].second.size == 0));
-    CHECK((kept[1].first == 2 && kept[1].second.size == 4096 && kept[1].second.flags == 0 && kept[1].second.offset == 64 && kept[1].second.file == 5));
-    CHECK((kept[2].second.begin == 10 && kept[2].second.end == 20 && kept[2].second.depth == 0 && kept[2].second.size == 100));
+    CHECK((kept[0].thread == 1 && kept[0].record.function == 8 && kept[0].record.depth == 1 && flags(0) == flag_failed && kept[0].record.size == 0));
+    CHECK((kept[1].thread == 2 && kept[1].record.size == 4096 && flags(1) == 0 && kept[1].record.offset == 64 && kept[1].record.file == 5));
+    CHECK((kept[2].record.begin == 10 && kept[2].record.end == 20 && kept[2].record.depth == 0 && kept[2].record.size == 100));
   }
   SUBCASE("an exit without its entry is none") {
-    leave(5, 1, 7, 0);
-    enter(6, 1, 7);
-    leave(7, 1, 9, 0);
-    leave(8, 1, 7, 0);
+    leave(5, 1, seven, 0);
+    enter(6, 1, seven);
+    leave(7, 1, nine, 0);
+    leave(8, 1, seven, 0);
     REQUIRE(kept.size() == 1);
-    CHECK(kept[0].second.begin == 6);
+    CHECK(kept[0].record.begin == 6);
   }
   SUBCASE("what was left by a jump, and what is under way at the end") {
-    enter(1, 1, 7);
-    enter(2, 1, 8);
-    leave(3, 1, 7, 0);
-    enter(4, 1, 9);
+    enter(1, 1, seven);
+    enter(2, 1, eight);
+    leave(3, 1, seven, 0);
+    enter(4, 1, nine);
     calls.end();
     REQUIRE(kept.size() == 3);
-    CHECK((kept[0].second.function == 8 && kept[0].second.flags == flag_entry_only && kept[0].second.end == 2));
-    CHECK((kept[1].second.function == 7 && kept[1].second.flags == 0));
-    CHECK((kept[2].second.function == 9 && kept[2].second.flags == flag_unfinished));
+    CHECK((kept[0].record.function == 8 && flags(0) == flag_entry_only && kept[0].record.end == 2));
+    CHECK((kept[1].record.function == 7 && flags(1) == 0));
+    CHECK((kept[2].record.function == 9 && flags(2) == flag_unfinished));
+    CHECK(calls.left() == 1);
+  }
+  SUBCASE("of a recursion of which only the outer calls are seen to end, each ends with its own frame") {
+    for (std::uint64_t k = 0; k < 5; ++k) enter(10 + k, 1, seven, 0x9000 - 0x10 * k);
+    leave(20, 1, seven, 0, 0x9000 - 0x10 + 8);  // the second
+    leave(21, 1, seven, 0, 0x9000 + 8);
+    REQUIRE(kept.size() == 5);
+    for (std::size_t k = 0; k < 3; ++k) CHECK(flags(k) == flag_entry_only);
+    CHECK((kept[3].record.begin == 11 && kept[3].record.end == 20 && flags(3) == 0));
+    CHECK((kept[4].record.begin == 10 && kept[4].record.end == 21 && kept[4].record.depth == 0));
+    CHECK(calls.left() == 3);
+  }
+  SUBCASE("what longjmp left is over when its caller, or one above it, calls again") {
+    for (int k = 0; k < 3; ++k) enter(1, 1, seven, 0x9000);
+    enter(2, 1, eight, 0x9100);
+    leave(3, 1, eight, 0, 0x9108);
+    CHECK(kept.size() == 4);
+    CHECK((kept[3].record.function == 8 && kept[3].record.depth == 0 && flags(3) == 0));
+  }
+  SUBCASE("a function that is jumped to at another's end is within it") {
+    enter(1, 1, seven, 0x9000);
+    enter(2, 1, eight, 0x9000);
+    leave(3, 1, eight, 0, 0x9008);
+    leave(4, 1, seven, 0, 0x9008);
+    REQUIRE(kept.size() == 2);
+    CHECK((kept[0].record.function == 8 && kept[0].record.depth == 1 && flags(0) == 0));
+    CHECK((kept[1].record.function == 7 && kept[1].record.end == 4 && flags(1) == 0));
+  }
+  SUBCASE("calls on two stacks end each by itself") {
+    enter(1, 1, seven, 0x7f0000000000);
+    enter(2, 1, eight, 0x100000);  // a fiber's stack
+    leave(3, 1, seven, 0, 0x7f0000000008);
+    leave(4, 1, eight, 0, 0x100008);
+    REQUIRE(kept.size() == 2);
+    CHECK((kept[0].record.function == 7 && flags(0) == 0 && kept[0].record.end == 3));
+    CHECK((kept[1].record.function == 8 && flags(1) == 0 && kept[1].record.end == 4));
+  }
+  SUBCASE("failures, widths, products and names are as the map says") {
+    Watched opens = watched(1);
+    opens.fails = Fails::null;
+    opens.file.from = Part::result;
+    Watched reads = watched(2, true);
+    reads.fails = Fails::never;
+    reads.result.width = Width::u32;
+    Watched writes = watched(3);
+    writes.fails = Fails::nonzero;
+    writes.result.width = Width::i32;
+    Watched begins = watched(4);
+    begins.entry_only = true;
+    calls.take({1, 1, &opens, false, 0x9000, unknown, unknown, unknown, unknown, "data"});
+    leave(2, 1, opens, 0x123400000000, 0x9008);
+    calls.take({3, 1, &opens, false, 0x9000, unknown, unknown, unknown, unknown, "nowhere"});
+    leave(4, 1, opens, 0, 0x9008);
+    calls.take({5, 1, &reads, false, 0x9000, unknown, 8, unknown, unknown, {}});
+    leave(6, 1, reads, 0x500000002, 0x9008);
+    calls.take({7, 1, &writes, false, 0x9000, 10, 4, unknown, unknown, {}});
+    leave(8, 1, writes, 0x100000000, 0x9008);
+    calls.take({9, 1, &begins, false, 0x9000, 3, unknown, unknown, unknown, {}});
+    REQUIRE(kept.size() == 5);
+    CHECK((kept[0].path == "data" && kept[0].record.file == folded(0x123400000000) && flags(0) == 0));
+    CHECK((kept[1].path.empty() && kept[1].record.file == 0 && flags(1) == flag_failed));
+    CHECK((kept[2].record.size == 16 && flags(2) == 0));
+    CHECK((kept[3].record.size == 40 && flags(3) == 0));
+    CHECK((kept[4].record.size == 3 && flags(4) == flag_entry_only && kept[4].record.end == 9));
+    CHECK(calls.left() == 0);  // nobody looked for its end
   }
 }
 
 TEST_CASE("io: the specification of what is watched") {
   auto spec = parse_spec(
       "tracing /sys/kernel/tracing/instances/a b\nfolder /tmp/x\nhost n1\nmost 1000\nskip sh\nskip my prog\ncalls 21 22\n"
-      "call 3 17 r @40 @16\nprobe 4 100 101 - - -\n");
+      "attached 70 /usr/bin/a server\nthread 71 70\ncall 3 17 r @40 @16:i32\n"
+      "entry 100 24\nentry 102 28\nexit 101 40\n"
+      "probe 4 all both 16 32 @24:i32 null @28*@36 - r @44\nprobe 5 attached entry 16 0 - never @24:u32 - - -\n");
   REQUIRE(spec);
   CHECK(spec->tracing == "/sys/kernel/tracing/instances/a b");
   CHECK((spec->most_bytes == 1000 && spec->enter == 21 && spec->exit == 22));
   CHECK(spec->skipped == std::set<std::string, std::less<>>{"sh", "my prog"});
+  CHECK((spec->attached.at(70) == "/usr/bin/a server" && spec->threads.at(71) == 70));
   const Watched& call = spec->calls.at(17);
-  CHECK((call.function == 3 && call.size.from == Where::result && call.offset.at == 40 && call.file.from == Where::entry));
-  CHECK((spec->entries.at(100).function == 4 && spec->exits.at(101).function == 4));
-  for (const char* bad : {"call 3 17 r", "call x 17 r - -", "call 3 17 @x - -", "call 3 17 @99999 - -", "nonsense 1", "calls 1", "probe 1 2 r - -"}) {
+  CHECK((call.function == 3 && call.size.part.from == Part::result && call.offset.at == 40 && call.file.from == Part::entry && call.file.width == Width::i32));
+  const Watched& probe = spec->probes.at(4);
+  CHECK((probe.function == 4 && !probe.attached_only && !probe.entry_only && probe.entry_stack == 16 && probe.exit_stack == 32 && probe.path == 44));
+  CHECK((probe.fails == Fails::null && probe.result.at == 24 && probe.result.width == Width::i32 && probe.file.from == Part::result));
+  CHECK((probe.size.part.at == 28 && probe.size.factor.at == 36 && probe.offset.from == Part::none));
+  CHECK((spec->entries == std::map<std::uint32_t, std::uint32_t>{{100, 24}, {102, 28}} && spec->exits.at(101) == 40));
+  const Watched& entry = spec->probes.at(5);
+  CHECK((entry.attached_only && entry.entry_only && entry.size.part.width == Width::u32));
+  for (const char* bad : {"call 3 17 r", "call x 17 r - -", "call 3 17 @x - -", "call 3 17 @99999 - -", "nonsense 1", "calls 1", "probe 1 2 r - -", "attached 5", "thread 5",
+                          "probe 4 some both 16 32 @24 null - - - -", "probe 4 all both 16 32 r null - - - -", "probe 4 all both 16 32 @24 odd - - - -",
+                          "probe 4 all both 16 32 @24 null - - -", "probe 4 all both 16 32 @24:i16 null - - - -", "probe 4 all 1 16 32 @24 null - - - -", "entry 7", "exit x 8", "call 3 17 @8*- - -"}) {
     const auto refused = parse_spec("tracing a\nfolder b\nhost c\n" + std::string(bad) + "\n");
     REQUIRE(!refused);
     CHECK(refused.error().what.find(bad) != std::string::npos);

@@ -15,16 +15,6 @@ namespace sonde::io {
 /// Longer names lose their end.
 inline constexpr std::uint32_t longest_path = 4000;
 
-/// A handle in 32 bits: descriptors and Fortran's integers as they are, pointers by what tells them apart.
-inline std::uint32_t folded(std::uint64_t handle) {
-  return static_cast<std::uint32_t>(handle) ^ static_cast<std::uint32_t>(handle >> 32) * 0x9e3779b1u;
-}
-
-inline std::uint64_t widened(std::uint64_t value, Width width) {
-  if (width == Width::i32) return static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int32_t>(value)));
-  return width == Width::u32 ? static_cast<std::uint32_t>(value) : value;
-}
-
 inline std::uint64_t pointed(std::uint64_t address, Width width) {
   if (address < 4096) return unknown;
   if (width == Width::i64) return *reinterpret_cast<const std::uint64_t*>(address);

@@ -3,9 +3,12 @@
 
 #include <cstdint>
 #include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "io/record.hpp"
+#include "io/watch/spec.hpp"
 
 namespace sonde::io {
 
@@ -15,13 +18,14 @@ inline constexpr std::uint8_t flag_unfinished = 16;
 struct Event {
   std::uint64_t time;
   std::int32_t thread;
-  std::uint16_t function;
+  const Watched* what;
   bool exit;
-  std::uint64_t size, offset, file;  ///< `unknown`; of an exit `size` is what was returned
-  bool size_is_result;               ///< of an entry: its size comes with the exit
+  std::uint64_t stack;                        ///< pointer when the event came; 0: not told, as of system calls
+  std::uint64_t size, factor, offset, file;   ///< `unknown`; of an exit `size` is what was returned
+  std::string path;
 };
 
-/// Keep: void(std::int32_t thread, const Record&).
+/// Keep: void(std::int32_t thread, const Record&, std::uint64_t handle, const std::string& path), path "" but of a file that was opened.
 template <typename Keep>
 class Calls {
  public:
@@ -31,39 +35,106 @@ class Calls {
   void take(const Event& event) {
     std::vector<Event>& open = open_[event.thread];
     if (!event.exit) {
-      open.push_back(event);
-      return;
-    }
-    // An exit without its entry was under way when watching began; entries without an exit within it were left by a jump.
-    for (std::size_t k = open.size(); k-- > 0;) {
-      if (open[k].function != event.function) continue;
-      while (open.size() > k + 1) {
-        keep_(event.thread, record(open.back(), open.size() - 1, open.back().time, flag_entry_only));
-        open.pop_back();
+      leave_behind(open, event);
+      if (event.what->entry_only) {
+        keep(event, open.size(), event.time, flag_entry_only);
+      } else {
+        open.push_back(event);
       }
-      Event& entry = open.back();
-      const auto result = static_cast<std::int64_t>(event.size);
-      if (entry.size_is_result) entry.size = result < 0 ? 0 : event.size;
-      keep_(event.thread, record(entry, k, event.time, result < 0 ? flag_failed : 0));
-      open.pop_back();
       return;
     }
+    for (std::size_t k = open.size(); k-- > 0;) {
+      if (!belongs(open[k], event)) continue;
+      // Entries without an exit within it were left by a jump. Those on another stack are of somebody else, and go on.
+      for (std::size_t inner = open.size(); inner-- > k + 1;)
+        if (open[k].stack == 0 || open[inner].stack == 0 || below(open[inner], open[k])) forget(open, inner);
+      Event entry = std::move(open[k]);
+      open.erase(open.begin() + static_cast<std::ptrdiff_t>(k));
+      end(entry, event, k);
+      return;
+    }
+    // An exit without its entry was under way when watching began.
   }
 
   /// No more comes: what is under way is told as such.
   void end() {
     for (auto& [thread, open] : open_)
-      for (; !open.empty(); open.pop_back()) keep_(thread, record(open.back(), open.size() - 1, 0, flag_unfinished));
+      for (; !open.empty(); open.pop_back()) keep(open.back(), open.size() - 1, 0, flag_unfinished);
   }
 
+  /// Calls of which only the beginning is known, though the end was looked for.
+  std::uint64_t left() const { return left_; }
+
  private:
-  static Record record(const Event& entry, std::size_t depth, std::uint64_t end, std::uint8_t flags) {
-    return {entry.time, end, entry.size, entry.offset, entry.file == unknown ? 0 : static_cast<std::uint32_t>(entry.file), entry.function,
-            static_cast<std::uint8_t>(depth < 255 ? depth : 255), flags};
+  /// Further apart are the frames of two stacks; further than a caller's frame, those of two fibers.
+  static constexpr std::uint64_t stack_bytes = 8u << 20, frame_bytes = 16u << 10;
+
+  /// x86-64: the call has taken its return address from the stack when it is seen to end. A uprobe that replaced it remembers 64 of a
+  /// thread at most, so that of a recursion that goes deeper the innermost do not end: not the last entry, but the one of this frame.
+  static bool belongs(const Event& entry, const Event& exit) {
+    return entry.what->function == exit.what->function && (exit.stack == 0 || entry.stack + 8 == exit.stack);
+  }
+
+  static bool below(const Event& inner, const Event& outer) { return inner.stack <= outer.stack && outer.stack - inner.stack < stack_bytes; }
+
+  /// A frame that a new one takes the place of was left without an exit. Of two at one place the second was jumped to by the first,
+  /// as a compiler ends a function, but for one that is called again.
+  void leave_behind(std::vector<Event>& open, const Event& event) {
+    if (event.stack == 0) return;
+    while (!open.empty()) {
+      const Event& last = open.back();
+      if (last.stack == 0 || event.stack < last.stack || event.stack - last.stack >= frame_bytes) return;
+      if (event.stack == last.stack && event.what->function != last.what->function) {
+        std::size_t same = open.size();
+        while (same > 0 && open[same - 1].stack == event.stack && open[same - 1].what->function != event.what->function) --same;
+        if (same == 0 || open[same - 1].stack != event.stack) return;
+      }
+      forget(open, open.size() - 1);
+    }
+  }
+
+  void forget(std::vector<Event>& open, std::size_t k) {
+    ++left_;
+    keep(open[k], k, open[k].time, flag_entry_only);
+    open.erase(open.begin() + static_cast<std::ptrdiff_t>(k));
+  }
+
+  static bool failed(Fails fails, std::uint64_t result) {
+    switch (fails) {
+      case Fails::negative:
+        return static_cast<std::int64_t>(result) < 0;
+      case Fails::nonzero:
+        return result != 0;
+      case Fails::null:
+        return result == 0;
+      case Fails::never:
+        break;
+    }
+    return false;
+  }
+
+  void end(Event& entry, const Event& exit, std::size_t depth) {
+    const Watched& what = *entry.what;
+    const std::uint64_t result = widened(exit.size, what.result.width);
+    const bool bad = failed(what.fails, result);
+    if (what.size.part.from == Part::result) entry.size = bad ? 0 : result;
+    if (what.file.from == Part::result) entry.file = bad ? unknown : result;
+    if (bad) entry.path.clear();
+    keep(entry, depth, exit.time, bad ? flag_failed : std::uint8_t{0});
+  }
+
+  void keep(const Event& entry, std::size_t depth, std::uint64_t end, std::uint8_t flags) {
+    const std::uint64_t size = entry.factor == unknown || entry.size == unknown ? entry.size : entry.size * entry.factor;
+    const std::uint64_t handle = entry.file == unknown ? 0 : entry.file;
+    const bool known = (flags & ~flag_failed) == 0;
+    keep_(entry.thread,
+          Record{entry.time, end, size, entry.offset, folded(handle), entry.what->function, static_cast<std::uint8_t>(depth < 255 ? depth : 255), flags},
+          handle, known ? entry.path : std::string());
   }
 
   Keep keep_;
   std::map<std::int32_t, std::vector<Event>> open_;
+  std::uint64_t left_ = 0;
 };
 
 }  // namespace sonde::io

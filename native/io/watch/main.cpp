@@ -5,7 +5,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +18,7 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <set>
 #include <sstream>
 
 #include "core/block.hpp"
@@ -93,10 +94,13 @@ struct Thread {
 
 class Watch {
  public:
-  explicit Watch(const Spec& spec) : spec_(spec), calls_([this](std::int32_t thread, const Record& record) { keep(thread, record); }) {
+  explicit Watch(const Spec& spec) : spec_(spec), calls_([this](std::int32_t thread, const Record& record, std::uint64_t handle, const std::string& path) { keep(thread, record, handle, path); }) {
     const auto [ns, at] = both_clocks(ticks);
     began_ns_ = ns;
     began_ticks_ = at;
+    process_ = spec.threads;
+    program_ = spec.attached;
+    for (const auto& [process, program] : spec.attached) attached_.insert(process);
   }
 
   Result<void> open() {
@@ -127,7 +131,7 @@ class Watch {
   }
 
   JsonLine told() const {
-    return JsonLine().add("event", "end").add("stop_reason", "ended").add("calls", kept_).add("threads", files_).add("lost", lost_).add("dropped", dropped_).add("lost_unknown", lost_unknown_).add("failed", failed_);
+    return JsonLine().add("event", "end").add("stop_reason", "ended").add("calls", kept_).add("threads", files_).add("lost", lost_).add("dropped", dropped_).add("lost_unknown", lost_unknown_).add("failed", failed_).add("entries", entries_).add("left", calls_.left());
   }
 
  private:
@@ -160,26 +164,42 @@ class Watch {
       constexpr std::uint64_t clone_thread = 0x10000;
       changes_.push_back({time, thread, at<std::int32_t>(data, spec_.task_pid, 0), (at<std::uint64_t>(data, spec_.task_flags, 0) & clone_thread) != 0, {}});
     } else if (type == spec_.exec) {
-      const auto where = at<std::uint32_t>(data, spec_.exec_name, 0);
-      const std::size_t from = where & 0xffff, length = where >> 16;
-      if (length != 0 && from + length <= data.size())
-        changes_.push_back({time, thread, 0, false, {reinterpret_cast<const char*>(data.data()) + from, length - 1}});
+      if (std::string program = text(data, spec_.exec_name); !program.empty()) changes_.push_back({time, thread, 0, false, std::move(program)});
     } else if (const auto entry = spec_.entries.find(type); entry != spec_.entries.end()) {
-      enter(time, thread, entry->second, data);
+      if (const Watched* probe = probe_at(data, entry->second)) enter(time, thread, *probe, data);
     } else if (const auto exit = spec_.exits.find(type); exit != spec_.exits.end()) {
-      // common (8), the function, where it returned to (8 each), then what was asked for
-      leave(time, thread, exit->second, at<std::uint64_t>(data, 24, 0));
+      if (const Watched* probe = probe_at(data, exit->second)) leave(time, thread, *probe, part(data, probe->result), at<std::uint64_t>(data, probe->exit_stack, 0));
     }
   }
 
-  void enter(std::uint64_t time, std::int32_t thread, const Watched& watched, std::span<const std::byte> data) {
-    const auto value = [&](const Where& where) { return where.from == Where::entry ? at<std::uint64_t>(data, where.at, unknown) : unknown; };
-    waiting_.push_back({time, thread, watched.function, false, value(watched.size), value(watched.offset), value(watched.file),
-                        watched.size.from == Where::result});
+  const Watched* probe_at(std::span<const std::byte> data, std::uint32_t place) const {
+    const auto found = spec_.probes.find(at<std::uint32_t>(data, place, ~std::uint32_t{0}));
+    return found == spec_.probes.end() ? nullptr : &found->second;
   }
 
-  void leave(std::uint64_t time, std::int32_t thread, const Watched& watched, std::uint64_t result) {
-    waiting_.push_back({time, thread, watched.function, true, result, unknown, unknown, false});
+  static std::uint64_t part(std::span<const std::byte> data, const Part& part) {
+    if (part.from != Part::entry) return unknown;
+    if (part.width == Width::i64) return at<std::uint64_t>(data, part.at, unknown);
+    return widened(at<std::uint32_t>(data, part.at, ~std::uint32_t{0}), part.width);
+  }
+
+  /// Text of an event: where it stands is told in the low half of a word, how long it is, its NUL included, in the high half.
+  static std::string text(std::span<const std::byte> data, std::uint32_t place) {
+    const auto where = at<std::uint32_t>(data, place, 0);
+    const std::size_t from = where & 0xffff, length = where >> 16;
+    if (length == 0 || from + length > data.size()) return {};
+    return {reinterpret_cast<const char*>(data.data()) + from, length - 1};
+  }
+
+  void enter(std::uint64_t time, std::int32_t thread, const Watched& watched, std::span<const std::byte> data) {
+    std::string path = watched.path == 0 ? std::string() : text(data, watched.path);
+    if (path == "(fault)") path.clear();  // the kernel's word for a pointer that led nowhere
+    waiting_.push_back({time, thread, &watched, false, watched.entry_stack == 0 ? 0 : at<std::uint64_t>(data, watched.entry_stack, 0),
+                        part(data, watched.size.part), part(data, watched.size.factor), part(data, watched.offset), part(data, watched.file), std::move(path)});
+  }
+
+  void leave(std::uint64_t time, std::int32_t thread, const Watched& watched, std::uint64_t result, std::uint64_t stack = 0) {
+    waiting_.push_back({time, thread, &watched, true, stack, result, unknown, unknown, unknown, {}});
   }
 
   void settle(std::uint64_t until) {
@@ -192,11 +212,18 @@ class Watch {
     };
     for (; done < waiting_.size() && waiting_[done].time <= until; ++done) {
       change_until(waiting_[done].time);
-      calls_.take(waiting_[done]);
+      take(waiting_[done]);
     }
     change_until(until);
     waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(done));
     changes_.erase(changes_.begin(), changes_.begin() + static_cast<std::ptrdiff_t>(changed));
+  }
+
+  void take(const Event& event) {
+    const std::int32_t process = process_of(event.thread);
+    if (!event.exit && event.what->entry_stack != 0 && !left_out(process)) ++entries_;
+    // What a library exports is interposed where a program was started under the tracer.
+    if (!event.what->attached_only || attached_.contains(process)) calls_.take(event);
   }
 
   std::int32_t process_of(std::int32_t thread) const {
@@ -213,30 +240,48 @@ class Watch {
     } else {
       process_[change.child] = change.child;
       if (const auto known = program_.find(process); known != program_.end()) program_[change.child] = known->second;
+      if (attached_.contains(process)) {
+        attached_.insert(change.child);
+      } else {
+        attached_.erase(change.child);
+      }
     }
   }
 
   /// A child that is no program of its own yet is still ours; some programs only start others.
   bool left_out(std::int32_t process) const {
+    if (spec_.attached.contains(process)) return false;
     const auto known = program_.find(process);
     return known == program_.end() || spec_.skipped.contains(std::string_view(known->second).substr(known->second.rfind('/') + 1));
   }
 
-  void keep(std::int32_t id, const Record& record) {
+  void keep(std::int32_t id, const Record& record, std::uint64_t handle, const std::string& path) {
     if (left_out(process_of(id))) return;
     Thread& thread = threads_[id];
     if (!thread.writer && !begin(id, thread)) {
       ++failed_;
       return;
     }
-    if (thread.writer->room() == 0) flush(thread);
-    if (void* to = thread.writer->reserve()) {
-      std::memcpy(to, &record, sizeof record);
-      thread.writer->commit();
-      ++kept_;
-    } else {
-      ++dropped_;
+    // A file's name stands before the call that opened it, in the same block.
+    std::size_t slots = path.empty() ? 0 : 1 + (path.size() + sizeof(Record) - 1) / sizeof(Record);
+    if (thread.writer->room() < slots + 1) flush(thread);
+    if (thread.writer->room() < slots + 1) slots = 0;
+    if (slots != 0) {
+      const Note note{record.begin, handle, path.size(), 0, record.file, note_function, record.depth, 0};
+      put(*thread.writer, reinterpret_cast<const std::byte*>(&note), sizeof note);
+      for (std::size_t done = 0; done < path.size(); done += sizeof(Record))
+        put(*thread.writer, reinterpret_cast<const std::byte*>(path.data()) + done, std::min(sizeof(Record), path.size() - done));
     }
+    ++(put(*thread.writer, reinterpret_cast<const std::byte*>(&record), sizeof record) ? kept_ : dropped_);
+  }
+
+  static bool put(RecordWriter& writer, const std::byte* from, std::size_t bytes) {
+    auto* to = static_cast<std::byte*>(writer.reserve());
+    if (to == nullptr) return false;
+    std::memset(to, 0, sizeof(Record));
+    std::memcpy(to, from, bytes);
+    writer.commit();
+    return true;
   }
 
   /// At the limit nothing is flushed any more; what finds no room is counted in the thread's last block.
@@ -282,20 +327,21 @@ class Watch {
   std::vector<int> cpus_;
   std::vector<std::byte> page_ = std::vector<std::byte>(page_bytes);
   std::vector<Event> waiting_;
-  Calls<std::function<void(std::int32_t, const Record&)>> calls_;
+  Calls<std::function<void(std::int32_t, const Record&, std::uint64_t, const std::string&)>> calls_;
   std::vector<Change> changes_;
-  std::map<std::int32_t, std::int32_t> process_;  // of threads that began while it was watched
+  std::map<std::int32_t, std::int32_t> process_;  // of threads that began while it was watched, or were attached to
   std::map<std::int32_t, std::string> program_;   // of processes
+  std::set<std::int32_t> attached_;
   std::map<std::int32_t, Thread> threads_;
   std::int64_t began_ns_ = 0, began_ticks_ = 0;
-  std::uint64_t kept_ = 0, lost_ = 0, dropped_ = 0, written_ = 0, failed_ = 0, files_ = 0;
+  std::uint64_t kept_ = 0, lost_ = 0, dropped_ = 0, written_ = 0, failed_ = 0, files_ = 0, entries_ = 0;
   bool lost_unknown_ = false;
 };
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) return fail({"io.bad_spec", "it takes one specification", "start it by sonde io run --kernel"}, 2);
+  if (argc != 2) return fail({"io.bad_spec", "it takes one specification", "start it by sonde io run"}, 2);
   if (std::string_view(argv[1]) == "--version") {
     std::cout << SONDE_VERSION << "\n";
     return 0;
@@ -304,12 +350,17 @@ int main(int argc, char** argv) {
     for (const auto& [name, number] : known_calls) std::cout << name << " " << number << "\n";
     return 0;
   }
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  ::signal(SIGINT, SIG_IGN);  // a terminal's is meant for the program that is watched
+  // A terminal's Ctrl-C is meant for the program that is watched. When Sonde is killed, standard input ends.
+  ::signal(SIGINT, SIG_IGN);
   ::signal(SIGPIPE, SIG_IGN);
   auto spec = parse_spec(whole(argv[1]));
   if (!spec) return fail(spec.error(), 2);
   Watch watch(*spec);
+  rlimit files;
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;  // a file a thread
+    ::setrlimit(RLIMIT_NOFILE, &files);
+  }
   if (auto opened = watch.open(); !opened) return fail(opened.error(), 3);
   emit(JsonLine().add("event", "start").add("ticks", to_string(tick_kind)));
   Control control(0, true);
@@ -317,6 +368,8 @@ int main(int argc, char** argv) {
     ::usleep(pause_us);
     watch.drain();
   }
+  // Sonde may have been killed; a probe that stays on costs every program that comes by.
+  std::ofstream(spec->tracing + "/events/enable") << "0\n";
   watch.drain();
   watch.end();
   emit(watch.told());

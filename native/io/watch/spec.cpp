@@ -1,6 +1,8 @@
 #include "io/watch/spec.hpp"
 
+#include <initializer_list>
 #include <sstream>
+#include <type_traits>
 
 #include "core/number.hpp"
 
@@ -8,20 +10,63 @@ namespace sonde::io {
 
 namespace {
 
-bool where(const std::string& word, Where& out) {
+bool one_of(std::string_view word, std::initializer_list<std::string_view> allowed, auto& out) {
+  std::uint8_t k = 0;
+  for (const std::string_view one : allowed) {
+    if (one == word) {
+      out = static_cast<std::remove_reference_t<decltype(out)>>(k);
+      return true;
+    }
+    ++k;
+  }
+  return false;
+}
+
+bool part(std::string_view word, Part& out) {
   if (word == "-") return true;
   if (word == "r") {
-    out.from = Where::result;
+    out.from = Part::result;
     return true;
   }
-  if (word.size() < 2 || word[0] != '@' || !number(std::string_view(word).substr(1), out.at) || out.at > 4096) return false;
-  out.from = Where::entry;
+  if (const std::size_t colon = word.find(':'); colon != word.npos) {
+    if (!one_of(word.substr(colon + 1), {"i32", "u32", "i64"}, out.width)) return false;
+    word = word.substr(0, colon);
+  }
+  if (word.size() < 2 || word[0] != '@' || !number(word.substr(1), out.at) || out.at > 4096) return false;
+  out.from = Part::entry;
   return true;
+}
+
+bool where(std::string_view word, Where& out) {
+  const std::size_t times = word.find('*');
+  if (times == word.npos) return part(word, out.part);
+  return part(word.substr(0, times), out.part) && part(word.substr(times + 1), out.factor) && out.part.from != Part::none && out.factor.from == Part::entry;
 }
 
 bool watched(std::istringstream& words, Watched& out) {
   std::string size, offset, file;
-  return words >> size >> offset >> file && where(size, out.size) && where(offset, out.offset) && where(file, out.file);
+  return words >> size >> offset >> file && where(size, out.size) && part(offset, out.offset) && part(file, out.file);
+}
+
+bool probe(std::istringstream& words, Spec& spec) {
+  Watched one;
+  std::string scope, seen, result, fails, path;
+  if (!(words >> one.function >> scope >> seen >> one.entry_stack >> one.exit_stack >> result >> fails) || !watched(words, one) || !(words >> path)) return false;
+  Part text;
+  if (!one_of(scope, {"all", "attached"}, one.attached_only) || !one_of(seen, {"both", "entry"}, one.entry_only) ||
+      !one_of(fails, {"never", "negative", "nonzero", "null"}, one.fails) || !part(result, one.result) || one.result.from == Part::result ||
+      !part(path, text) || text.from == Part::result)
+    return false;
+  one.path = text.at;
+  spec.probes[one.function] = one;
+  return true;
+}
+
+bool event(std::istringstream& words, std::map<std::uint32_t, std::uint32_t>& into) {
+  std::uint32_t number = 0, at = 0;
+  if (!(words >> number >> at)) return false;
+  into[number] = at;
+  return true;
 }
 
 bool take(std::istringstream& words, Spec& spec) {
@@ -41,21 +86,23 @@ bool take(std::istringstream& words, Spec& spec) {
   if (word == "calls") return static_cast<bool>(words >> spec.enter >> spec.exit);
   if (word == "task") return static_cast<bool>(words >> spec.task >> spec.task_pid >> spec.task_flags);
   if (word == "exec") return static_cast<bool>(words >> spec.exec >> spec.exec_name);
-  Watched one;
+  std::int32_t thread = 0, process = 0;
+  if (word == "attached") return words >> process && rest(spec.attached[process]);
+  if (word == "thread") {
+    if (!(words >> thread >> process)) return false;
+    spec.threads[thread] = process;
+    return true;
+  }
   if (word == "call") {
+    Watched one;
     std::int64_t call = 0;
     if (!(words >> one.function >> call) || !watched(words, one)) return false;
     spec.calls[call] = one;
     return true;
   }
-  if (word == "probe") {
-    std::uint32_t enter = 0, exit = 0;
-    if (!(words >> one.function >> enter >> exit) || !watched(words, one)) return false;
-    spec.entries[enter] = one;
-    spec.exits[exit] = one;
-    return true;
-  }
-  return false;
+  if (word == "entry") return event(words, spec.entries);
+  if (word == "exit") return event(words, spec.exits);
+  return word == "probe" && probe(words, spec);
 }
 
 }  // namespace
@@ -66,10 +113,10 @@ Result<Spec> parse_spec(std::string_view text) {
   for (std::string line; std::getline(lines, line);) {
     if (line.empty()) continue;
     std::istringstream words(line);
-    if (!take(words, spec)) return Error{"io.bad_spec", "'" + line + "' is not understood", "start it by sonde io run --kernel"};
+    if (!take(words, spec)) return Error{"io.bad_spec", "'" + line + "' is not understood", "start it by sonde io run"};
   }
   if (spec.tracing.empty() || spec.folder.empty() || spec.host.empty())
-    return Error{"io.bad_spec", "tracing, folder and host must be told", "start it by sonde io run --kernel"};
+    return Error{"io.bad_spec", "tracing, folder and host must be told", "start it by sonde io run"};
   return spec;
 }
 

@@ -78,7 +78,7 @@ class Outcome:
         A word of several lines, a script, is shown by its first: a terminal would be full of it.
         """
         shown = [[_first_line(word) for word in line] for line in commands]
-        lines = ["It would start:", *(f"  {shlex.join(line)}" for line in shown)]
+        lines = ["It would start:", *(f"  {shlex.join(line)}" for line in shown)] if shown else []
         if shown != [list(line) for line in commands]:
             lines.append(f"Scripts are cut short at {CUT}; --json has the whole command.")
         return cls(

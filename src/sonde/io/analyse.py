@@ -76,60 +76,58 @@ def _called(tables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _threads(raw: xr.Dataset) -> list[list[int]]:
-    """Entries of `thread` that are one thread, seen by several engines; the outermost engine's first."""
+    """Entries of `thread` that are one thread, seen by several engines."""
     processes, numbers = raw["thread_process"].values.tolist(), raw["thread_number"].values.tolist()
-    engine = raw["function_engine"].values
     found: dict[tuple[int, int], list[int]] = {}
     for entry, key in enumerate(zip(processes, numbers)):
         found.setdefault(key, []).append(entry)
-    for entries in found.values():
-        entries.sort(key=lambda entry: _engine_of(raw, engine, entry))
     return list(found.values())
 
 
-def _engine_of(raw: xr.Dataset, engine: np.ndarray, entry: int) -> int:
-    """Which engine saw a thread's first call: an entry is of one engine alone."""
-    if not int(raw["thread_events"][entry]):
-        return 0
-    function = int(raw["function_index"][int(raw["thread_first"][entry])])
-    return int(engine[function]) if function >= 0 else 0
-
-
 def _merged(raw: xr.Dataset, entries: list[int]) -> Iterator[dict[str, np.ndarray]]:
-    """Calls of one thread, cut where none was under way, as all engines saw them."""
-    others = [_Rest(raw, entry) for entry in entries[1:]]
-    for calls in _stretches(raw, entries[0]):
-        end = int((calls["begin"] + calls["duration"]).max())
-        yield _joined([calls, *(other.until(end) for other in others)])
-    last = [other.until(None) for other in others]
-    if any(len(calls["begin"]) for calls in last):
-        yield _joined(last)
+    """Calls of one thread as all engines saw them, cut where none was under way."""
+    sources = {entry: _stretches(raw, entry) for entry in entries}
+    if len(sources) == 1:
+        yield from sources[entries[0]]
+        return
+    known = dict.fromkeys(entries, -1)  # all of an entry that began before has been taken
+    held: dict[str, np.ndarray] | None = None
+    while sources:
+        behind = min(sources, key=known.__getitem__)
+        more = next(sources[behind], None)
+        if more is None:
+            del sources[behind]
+        else:
+            known[behind] = max(known[behind], int((more["begin"] + more["duration"]).max()))
+            held = more if held is None else _joined([held, more])
+        if held is not None and sources:
+            done, held = _cut(held, min(known[entry] for entry in sources))
+            if done is not None:
+                yield done
+    if held is not None:
+        yield held
+
+
+def _cut(
+    calls: dict[str, np.ndarray], until: int
+) -> tuple[dict[str, np.ndarray] | None, dict[str, np.ndarray] | None]:
+    """Calls before the last moment up to `until`, ns, in which none was under way, and the others."""
+    order = np.argsort(calls["begin"], kind="stable")
+    begin, end = calls["begin"][order], (calls["begin"] + calls["duration"])[order]
+    ends = np.maximum.accumulate(end)
+    gaps = np.flatnonzero((begin[1:] > ends[:-1]) & (ends[:-1] < until))
+    first = int(gaps[-1]) + 1 if gaps.size else (len(order) if ends[-1] < until else 0)
+    done, rest = order[:first], order[first:]
+    return (
+        {name: values[done] for name, values in calls.items()} if len(done) else None,
+        {name: values[rest] for name, values in calls.items()} if len(rest) else None,
+    )
 
 
 def _joined(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     if len(parts) == 1:
         return parts[0]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-class _Rest:
-    """Calls of an entry of `thread` that have not been taken yet."""
-
-    def __init__(self, raw: xr.Dataset, entry: int) -> None:
-        self.pieces = _stretches(raw, entry)
-        self.held: dict[str, np.ndarray] = {name: np.zeros(0, np.int64) for name in ("depth", *_NAMES)}
-
-    def until(self, end: int | None) -> dict[str, np.ndarray]:
-        """Those that began before `end`, ns; None: all."""
-        while end is None or not len(self.held["begin"]) or int(self.held["begin"][-1]) < end:
-            more = next(self.pieces, None)
-            if more is None:
-                break
-            self.held = _joined([self.held, more])
-        count = len(self.held["begin"]) if end is None else int(np.searchsorted(self.held["begin"], end))
-        taken = {name: values[:count] for name, values in self.held.items()}
-        self.held = {name: values[count:] for name, values in self.held.items()}
-        return taken
 
 
 def _stretches(raw: xr.Dataset, thread: int) -> Iterator[dict[str, np.ndarray]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sonde.core.errors import Exit, UsageError
-from sonde.core.options import A_NC, B_NC, FILE, MATTERS, HouseType, common, settings
+from sonde.core.options import A_NC, B_NC, FILE, MATTERS, Duration, HouseType, common, settings
 from sonde.core.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -50,6 +50,22 @@ class Bytes(HouseType):
         return parse_size(text)
 
 
+class Processes(HouseType):
+    """Numbers of processes: "4711,4712". Value: tuple of int."""
+
+    name, allowed = "processes", "numbers of processes, comma-separated"
+
+    def read(self, text: str) -> tuple[int, ...]:
+        numbers = [part.strip() for part in text.split(",") if part.strip()]
+        if not numbers or not all(
+            number.isascii() and number.isdigit() and int(number) for number in numbers
+        ):
+            raise UsageError(
+                "io.no_process", f"'{text}' does not name processes", "by number, as --attach 4711,4712"
+            )
+        return tuple(map(int, numbers))
+
+
 LAYERS = click.option(
     "--layers", "names", type=Names(), metavar="NAMES", help="Trace these layers: mpiio,posix."
 )
@@ -76,6 +92,22 @@ def chosen(names: tuple[str, ...] | None, maps: tuple[Path, ...], kernel: bool =
 @MAPS
 @click.option("--kernel", is_flag=True, help="System calls as the kernel sees them, too; takes root.")
 @click.option(
+    "--uprobes",
+    is_flag=True,
+    help="Functions that cannot be interposed, too: not exported, or linked statically. Takes root, and 1.6 us a call.",
+)
+@click.option(
+    "-p",
+    "--attach",
+    type=Processes(),
+    default=(),
+    metavar="PID[,PID...]",
+    help="Processes that run already, by uprobes; until they end, Ctrl-C, or the end of COMMAND. Takes root.",
+)
+@click.option(
+    "--for", "seconds", type=Duration(), metavar="TIME", help="How long to trace what --attach names."
+)
+@click.option(
     "--max-trace",
     "most_bytes",
     type=Bytes(),
@@ -84,7 +116,7 @@ def chosen(names: tuple[str, ...] | None, maps: tuple[Path, ...], kernel: bool =
     metavar="SIZE",
     help="What the trace may take on a node's disk; 0: all of it.",
 )
-@click.argument("command", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("command", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
 def run(
     output: Path | None,
     launcher: str,
@@ -92,6 +124,9 @@ def run(
     names: tuple[str, ...] | None,
     maps: tuple[Path, ...],
     kernel: bool,
+    uprobes: bool,
+    attach: tuple[int, ...],
+    seconds: float | None,
     most_bytes: int,
     command: tuple[str, ...],
 ) -> Outcome:
@@ -104,6 +139,18 @@ def run(
     from sonde.core.launch.start import output_path
     from sonde.io import run_trace
 
+    if not command and not attach:
+        raise UsageError(
+            "io.no_program",
+            "there is nothing to trace",
+            "give a program and its arguments after --, or --attach PID",
+        )
+    if seconds is not None and (command or not attach):
+        raise UsageError(
+            "io.for_without_attach",
+            "--for is how long processes are traced that --attach names; a command is traced to its end",
+            "leave one of them out; 'timeout 30s COMMAND' ends a command",
+        )
     request = run_trace.Request(
         command,
         chosen(names, maps, kernel),
@@ -111,20 +158,38 @@ def run(
         most_bytes,
         ["sonde", *sys.argv[1:]],
         launcher,
+        uprobes,
+        attach,
+        seconds,
     )
     if dry_run:
         from sonde.core import seal
 
         folder = seal.run_folder(request.out)
         words = run_trace.line(request, folder)
+        watching = run_trace.Watching.of(request)
+        rows = [("layers", ", ".join(layer.name for layer in request.layers)), ("dataset", str(request.out))]
+        rows += [("process", f"{one.number} {one.program}") for one in watching.processes]
+        if attach or uprobes:
+            rows.append(("probes", f"{len(watching.probes)}"))
+        started = [
+            "env",
+            *(f"{name}={value}" for name, value in run_trace.environment(folder).items()),
+            *words,
+        ]
         return Outcome.dry_run(
             "io",
             "run",
-            [[("layers", ", ".join(layer.name for layer in request.layers)), ("dataset", str(request.out))]],
-            [["env", *(f"{name}={value}" for name, value in run_trace.environment(folder).items()), *words]],
-            {"layers": [layer.name for layer in request.layers], "dataset": str(request.out)},
+            [rows],
+            [started] if words else [],
+            {
+                "layers": [layer.name for layer in request.layers],
+                "dataset": str(request.out),
+                "probes": [[str(one.file.path), one.symbol] for one in watching.probes],
+            },
+            watching.warnings,
         )
-    done = run_trace.trace(request, sys.stderr if settings().json else None)
+    done = run_trace.trace(request, sys.stderr if settings().json else None, settings().say)
     outcome = told_of(done.file.path, "run")
     outcome.values["status"] = done.status
     outcome.exit = Exit.INTERRUPTED if done.interrupted else done.status

@@ -28,7 +28,7 @@ FLAGS = {
 
 
 def folded(handle: np.ndarray) -> np.ndarray:
-    """Handles in 32 bits, as records have them: `folded` of native/io/trace/values.hpp."""
+    """Handles in 32 bits, as records have them: `folded` of native/io/record.hpp."""
     low, high = handle.astype("<u4"), (handle >> np.uint64(32)).astype("<u4")
     return low ^ (high * np.uint32(0x9E3779B1))
 

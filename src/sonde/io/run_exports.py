@@ -130,18 +130,19 @@ def of_program(path: Path) -> list[Path]:
     return [path, *dict.fromkeys(one for one in listed if one.exists())]
 
 
-def of_machine(layers: Sequence[Layer]) -> list[Path]:
-    """Libraries here whose names some map asks for: of the loader's cache, their plug-ins, those of this Python."""
+def of_machine(layers: Sequence[Layer], more: Iterable[Path] = ()) -> list[Path]:
+    """Libraries here whose names some map asks for: of the loader's cache, their plug-ins, those of this Python, and of
+    `more` folders."""
     globs = {glob for layer in layers for function in layer.functions for glob in function.libraries}
     seen: dict[Path, None] = {}
-    for path in _candidates():
+    for path in _candidates(more):
         if any(fnmatchcase(path.name, glob) for glob in globs) and Program.read(path).machine == X86_64:
             seen.setdefault(path.resolve())
     return sorted(seen)
 
 
-def _candidates() -> Iterator[Path]:
-    folders: dict[Path, None] = {}
+def _candidates(more: Iterable[Path]) -> Iterator[Path]:
+    folders: dict[Path, None] = dict.fromkeys(more)
     for tool in ("ldconfig", "/sbin/ldconfig"):
         try:
             ran = subprocess.run([tool, "-p"], capture_output=True, text=True, check=False, timeout=20)

@@ -9,8 +9,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,8 @@ from sonde.core.errors import EnvironmentFailure, UsageError, Warning, nearest, 
 from sonde.core.interrupt import signals
 from sonde.core.launch import session
 from sonde.core.launch.mpirun import COMMANDS
-from sonde.io import run_watch
+from sonde.core.units import format_duration
+from sonde.io import run_attach, run_probe, run_watch
 from sonde.io.layers import KINDS, Layer
 from sonde.io.run_elf import Program, why_not
 from sonde.io.schema import NAME, SCHEMA
@@ -41,8 +42,10 @@ STARTERS = (
 class Request:
     """What is to be traced.
 
-    command : the user's, word by word. layers: from the application down. out: the dataset. most_bytes: of the trace
-    on each node; 0 for no limit. launcher: "auto" or the one whose line `command` is. typed: what was typed to Sonde.
+    command : the user's, word by word; () where only `attach` is traced. layers: from the application down. out: the
+    dataset. most_bytes: of the trace on each node; 0 for no limit. launcher: "auto" or the one whose line `command` is.
+    typed: what was typed to Sonde. uprobes: functions that cannot be interposed, too. attach: numbers of processes that
+    run. seconds: how long, where there is no command; None for as long as they run.
     """
 
     command: Sequence[str]
@@ -51,12 +54,15 @@ class Request:
     most_bytes: int
     typed: Sequence[str]
     launcher: str = "auto"
+    uprobes: bool = False
+    attach: Sequence[int] = ()
+    seconds: float | None = None
     attrs: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Traced:
-    """How it went. status: the command's, as a shell tells it (128 and more: by a signal)."""
+    """How it went. status: the command's, as a shell tells it (128 and more: by a signal); 0 where there is none."""
 
     file: seal.SealedFile
     status: int
@@ -94,6 +100,8 @@ def line(request: Request, folder: Path) -> list[str]:
     UsageError  io.no_program. EnvironmentFailure  io.not_built. Errors of `Launcher.inject`.
     """
     command = list(request.command)
+    if not command:
+        return []
     found = shutil.which(command[0])
     if found is None:
         there = Path(command[0])
@@ -121,20 +129,75 @@ def line(request: Request, folder: Path) -> list[str]:
     return launch.launcher(how).inject(command, environment(folder))
 
 
-def trace(request: Request, output: IO[Any] | None = None) -> Traced:
-    """Runs the command to its end, and makes its trace a dataset, however it ended.
+@dataclass(frozen=True)
+class Watching:
+    """What the kernel is asked to tell of a run besides system calls."""
+
+    processes: Sequence[run_attach.Process] = ()
+    probes: Sequence[run_probe.Probe] = ()
+    warnings: Sequence[Warning] = ()
+
+    @classmethod
+    def of(cls, request: Request) -> Watching:
+        """Looks for functions to probe in what is to be traced.
+
+        Raises
+        ------
+        UsageError  io.no_process, io.own_process. EnvironmentFailure  io.no_root, io.other_namespace, io.cannot_attach,
+        io.nothing_to_probe.
+        """
+        if not request.attach and not request.uprobes:
+            return cls()
+        run_attach.check_rights()
+        processes = [run_attach.process(number) for number in dict.fromkeys(request.attach)]
+        attached = run_probe.different(file for one in processes for file in one.files)
+        probes = run_probe.of_files(request.layers, attached.values(), attached=True)
+        if request.uprobes and request.command:
+            started = run_probe.different(
+                run_probe.files_of_command(request.command, request.layers, STARTERS)
+            )
+            others = [file for key, file in started.items() if key not in attached]
+            probes += run_probe.of_files(request.layers, others, attached=False)
+        warnings = []
+        if not probes:
+            layers = ", ".join(layer.name for layer in request.layers if layer.name != run_watch.KERNEL)
+            why = "; a program without symbols (stripped) tells none"
+            if processes:
+                named = ", ".join(f"{one.number} ({Path(one.program).name})" for one in processes)
+                what = f"in process {named} no function of {layers} can be found{why}"
+                if not run_watch.asked(request.layers):
+                    raise EnvironmentFailure(
+                        "io.nothing_to_probe", what, "--kernel shows its system calls, which need no symbols"
+                    )
+            else:
+                what = (
+                    "--uprobes found nothing to do: what this command runs, and the libraries here, hold no function "
+                    f"of {layers} that cannot be interposed{why}"
+                )
+            warnings.append(
+                Warning("io.nothing_to_probe", what, "system calls, with --kernel, need no symbols")
+            )
+        return cls(processes, probes, warnings)
+
+
+def trace(
+    request: Request, output: IO[Any] | None = None, say: Callable[[str], None] = lambda _: None
+) -> Traced:
+    """Runs the command to its end, or watches processes that run, and makes the trace a dataset, however it ended.
 
     Standard input and error are the command's; so is standard output, unless `output` is given instead. Ctrl-C is the
     command's, too: it ends, or does not, and its trace is kept. When this process is killed the command goes on, and
-    `sonde data recover` makes the dataset.
+    `sonde data recover` makes the dataset. Without a command Ctrl-C is the way to end, as `say` is told once it begins.
 
     Raises
     ------
     UsageError  io.no_program. EnvironmentFailure  io.nothing_traced, io.not_built, core.cannot_write, core.disk_full.
+    Errors of `Watching.of` and `run_watch.watching`.
     """
     run_dir = seal.run_folder(request.out)
+    run_watch.remove_stale()
     words = line(request, run_dir)  # may refuse: before anything is made
-    env = os.environ | environment(run_dir)
+    watching = Watching.of(request)
     host = socket.gethostname()
     clocks = [_clock(host)]
     plan = {
@@ -147,7 +210,9 @@ def trace(request: Request, output: IO[Any] | None = None) -> Traced:
             [number, KINDS.index(function.kind)] for number, function, _, _ in rule_names(request.layers)
         ],
         "clocks": clocks,
+        "open": [[host, one.number, handle, name] for one in watching.processes for handle, name in one.open],
     }
+    traced = [*request.command] or [f"{one.number} {one.program}" for one in watching.processes]
     begin = partial(
         seal.start_run,
         run_dir,
@@ -156,8 +221,9 @@ def trace(request: Request, output: IO[Any] | None = None) -> Traced:
         attrs={
             **provenance.attrs(command=request.typed, seed=0, hostlist=host),
             "kernel": int(run_watch.asked(request.layers)),
+            "uprobes": len(watching.probes),
             "run_id": secrets.token_hex(8),
-            "traced": " ".join(request.command),
+            "traced": " ".join(traced),
             "max_trace": request.most_bytes,
             **request.attrs,
         },
@@ -175,17 +241,24 @@ def trace(request: Request, output: IO[Any] | None = None) -> Traced:
                 "choose another --output",
             ) from None
         try:
-            with _watching(request, run_dir, host) as watched:
-                status, asked = _run(words, env, output)
+            if words:
+                with _watching(request, watching, run_dir, host) as watched:
+                    status, asked = _run(words, os.environ | environment(run_dir), output)
+                stop_reason = "ended"
+            else:
+                status, asked = 0, False
+                with _told_to_end() as told, _watching(request, watching, run_dir, host) as watched:
+                    say(_begun(watching, request.seconds))
+                    stop_reason = _wait(watching.processes, request.seconds, told)
         except (UsageError, EnvironmentFailure):  # it was never started
             _forget(run_dir)
             raise
         clocks.append(_clock(host))
         interrupted = asked and status in (130, 143, 128 + signal.SIGHUP)
-        stop_reason = "interrupted" if interrupted else "ended"
         warnings = [
+            *watching.warnings,
             *watched.warnings,
-            *_of_status(status, request.command, interrupted),
+            *(_of_status(status, request.command, interrupted) if words else []),
             *_not_exported(request, run_dir),
         ]
         if not any(run_dir.glob("*.blk")):
@@ -196,7 +269,7 @@ def trace(request: Request, output: IO[Any] | None = None) -> Traced:
                 run_dir,
                 request.out,
                 SCHEMA,
-                attrs={"stop_reason": stop_reason, "status": status},
+                attrs={"stop_reason": "interrupted" if interrupted else stop_reason, "status": status},
                 warnings=warnings,
                 held=held,
                 progress=leaving.leave,
@@ -204,10 +277,37 @@ def trace(request: Request, output: IO[Any] | None = None) -> Traced:
     return Traced(files[0], status, interrupted)
 
 
-def _watching(request: Request, run_dir: Path, host: str) -> AbstractContextManager[run_watch.Watched]:
-    if not run_watch.asked(request.layers):
+def _watching(
+    request: Request, watching: Watching, run_dir: Path, host: str
+) -> AbstractContextManager[run_watch.Watched]:
+    if not run_watch.asked(request.layers) and not watching.probes and not watching.processes:
         return nullcontext(run_watch.Watched())
-    return run_watch.watching(request.layers, run_dir, host, request.most_bytes, STARTERS)
+    return run_watch.watching(
+        request.layers, run_dir, host, request.most_bytes, STARTERS, watching.probes, watching.processes
+    )
+
+
+def _begun(watching: Watching, seconds: float | None) -> str:
+    names = ", ".join(f"{one.number} ({Path(one.program).name})" for one in watching.processes)
+    end = "Ctrl-C ends it" if seconds is None else f"for {format_duration(seconds)}, or until Ctrl-C"
+    files = run_probe.different(probe.file for probe in watching.probes)
+    others = run_probe.others_running(files, [one.number for one in watching.processes])
+    slowed = f"; {others} other processes run the same files, and are slowed, too" if others else ""
+    return f"tracing {names}: {len(watching.probes)} functions probed; {end}{slowed}"
+
+
+@contextmanager
+def _told_to_end() -> Iterator[Callable[[], bool]]:
+    """Whether a signal told this process to end, which is then done in order."""
+    came: list[int] = []
+    with signals(lambda number, _: came.append(number), (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)):
+        yield lambda: bool(came)
+
+
+def _wait(processes: Sequence[run_attach.Process], seconds: float | None, told: Callable[[], bool]) -> str:
+    """Until they end, for so long, or until `told`. Why: "ended", "budget", "stopped"."""
+    with run_attach.ends_of(processes) as wait:
+        return wait(seconds, told)
 
 
 def _clock(host: str) -> list[Any]:
@@ -281,6 +381,15 @@ def _not_exported(request: Request, run_dir: Path) -> list[Warning]:
         for line in table.read_text("utf-8", "replace").splitlines()
         if line.count("\t") == 3
     }
+    probed = (
+        {
+            line.split("\t")[2]
+            for line in (run_dir / "watch.functions").read_text("utf-8", "replace").splitlines()
+            if line.count("\t") == 3
+        }
+        if (run_dir / "watch.functions").exists()
+        else set()
+    )
     lost = run_exports.nowhere(run_exports.found_in(own, sorted(path for path in seen if path.exists())))
     return [
         Warning(
@@ -289,11 +398,19 @@ def _not_exported(request: Request, run_dir: Path) -> list[Warning]:
             "correct the map, or delete the name",
         )
         for name, near in lost.items()
+        if name not in probed
     ]
 
 
 def _nothing(request: Request, status: int) -> EnvironmentFailure:
     """Why there is no trace: the first program of the line that the tracer cannot enter, or that it called nothing."""
+    if not request.command:
+        return EnvironmentFailure(
+            "io.nothing_traced",
+            f"nothing was traced: no function of {', '.join(layer.name for layer in request.layers)} was called in "
+            "that time",
+            "trace longer, or when there is work; --kernel shows system calls, too",
+        )
     for word in request.command:
         found = shutil.which(word)
         reason = why_not(Program.read(Path(found))) if found and Path(found).name not in STARTERS else ""
@@ -301,7 +418,9 @@ def _nothing(request: Request, status: int) -> EnvironmentFailure:
             return EnvironmentFailure(
                 "io.nothing_traced",
                 f"nothing was traced (exit status {status}): {found} {reason}",
-                "'strace -f' and uprobes can see into such a program; its libraries cannot be interposed",
+                "it names no function that a map does, as a stripped one does not; --kernel shows its system calls"
+                if request.uprobes
+                else "as root --uprobes sees functions that it holds and names, and --kernel its system calls",
             )
     return EnvironmentFailure(
         "io.nothing_traced",

@@ -1,7 +1,8 @@
-"""What only the kernel sees: system calls, while a command runs. Through tracefs, which takes root.
+"""What only the kernel sees: system calls, and functions under uprobes, while a command runs or in processes that run
+already. Through tracefs, which takes root.
 
-An instance of tracefs of our own holds the ring buffer; sonde-io-watch empties it. The instance goes with the run, and
-one whose Sonde was killed goes with the next.
+An instance of tracefs of our own holds the ring buffer; sonde-io-watch empties it. Instance and probes go with the run,
+and those whose Sonde was killed go with the next.
 """
 
 from __future__ import annotations
@@ -18,15 +19,21 @@ from typing import Any
 
 from sonde.core import launch
 from sonde.core.errors import EnvironmentFailure, Warning
+from sonde.io import run_probe
 from sonde.io.layers import Layer, Value
+from sonde.io.run_attach import Process, check_rights
+from sonde.io.run_probe import Probe, Probes
 from sonde.io.table import rule_names
 
 PROGRAM = "sonde-io-watch"
+INSTANCE = "sonde-"  # what our instances are called, before the process that made them
 KERNEL = "kernel"  # the library of system calls in layer maps
 PLACES = (Path("/sys/kernel/tracing"), Path("/sys/kernel/debug/tracing"))
-EVENTS = ("raw_syscalls/sys_enter", "raw_syscalls/sys_exit", "task/task_newtask", "sched/sched_process_exec")
+CALLS = ("raw_syscalls/sys_enter", "raw_syscalls/sys_exit")
+TASKS = ("task/task_newtask", "sched/sched_process_exec")
 BUFFER_KIB = 8192  # of each processor: what comes between two looks, 20 ms apart, must fit
 END_S = 30.0
+WITHOUT = "trace without it: leave out --kernel, --uprobes and --attach"
 
 
 @dataclass
@@ -50,19 +57,34 @@ def known_calls() -> dict[str, int]:
 
 @contextmanager
 def watching(
-    layers: Sequence[Layer], folder: Path, host: str, most_bytes: int, skipped: Sequence[str]
+    layers: Sequence[Layer],
+    folder: Path,
+    host: str,
+    most_bytes: int,
+    skipped: Sequence[str],
+    probes: Sequence[Probe] = (),
+    processes: Sequence[Process] = (),
 ) -> Iterator[Watched]:
-    """System calls of children that this process starts meanwhile, and of theirs, go into `folder`.
+    """Calls of children that this process starts meanwhile, of theirs, and of `processes`, go into `folder`: system
+    calls where a layer is of the kernel, and functions that `probes` are of.
 
     Raises
     ------
-    EnvironmentFailure  io.no_tracefs, io.no_root, io.cannot_watch.
+    EnvironmentFailure  io.no_tracefs, io.no_root, io.cannot_watch, io.other_namespace, io.no_uprobes.
     """
     told = Watched()
-    with _instance() as instance:
-        spec = _spec(layers, instance, folder, host, most_bytes, skipped)
+    with _instance() as (instance, placed):
+        placed.add(probes)
+        # Of what runs already, who begins from here on is told by events, and who was there is listed.
+        threads = _follow(instance, processes, {})
+        if processes:
+            _tell_tasks(instance)
+            threads = _follow(instance, processes, threads)
         path = folder / "watch.spec"
-        path.write_text(spec)
+        spec = _spec(layers, instance, folder, host, most_bytes, skipped, placed)
+        spec += [f"attached {one.number} {one.program}" for one in processes]
+        spec += [f"thread {thread} {process}" for thread, process in threads.items()]
+        path.write_text("\n".join(spec) + "\n")
         child = subprocess.Popen(
             [str(_program()), str(path)],
             stdin=subprocess.PIPE,
@@ -70,19 +92,49 @@ def watching(
             text=True,
             start_new_session=True,
         )
+        calls = CALLS if asked(layers) else ()
         try:
             _first_word(child)
             # This process's children are watched from their first instruction; its own calls are left out.
-            _write(instance / "set_event_pid", f"{os.getpid()}\n")
-            for event in EVENTS:
+            run_probe.append(instance / "set_event_pid", str(os.getpid()))
+            _tell_tasks(instance)
+            for event in calls:
                 _write(instance / "events" / event / "enable", "1\n")
+            placed.on(instance)
             yield told
         finally:
-            for event in EVENTS:
+            placed.off(instance)
+            for event in (*calls, *TASKS):
                 with suppress(EnvironmentFailure):
                     _write(instance / "events" / event / "enable", "0\n")
-            told.warnings += _ended(child)
+            last, warnings = _ended(child)
+            lost = bool(not last or last["lost"] or last["lost_unknown"])
+            told.warnings += warnings + placed.warnings(last.get("entries", 0), lost)
             path.unlink(missing_ok=True)
+
+
+def _tell_tasks(instance: Path) -> None:
+    """Has events told of threads and processes that begin, and of programs that they become."""
+    for event in TASKS:
+        _write(instance / "events" / event / "enable", "1\n")
+
+
+def _follow(instance: Path, processes: Sequence[Process], known: dict[int, int]) -> dict[int, int]:
+    """Has events told of threads of `processes` that are not known yet. All of them, with their process."""
+    found = dict(known)
+    while True:
+        new = {
+            thread: one.number
+            for one in processes
+            for thread in run_probe.each_thread(one.number)
+            if thread not in found
+        }
+        if not new:
+            return found
+        for thread in new:
+            with suppress(OSError):  # it has ended
+                run_probe.append(instance / "set_event_pid", str(thread))
+        found |= new
 
 
 def _program() -> Path:
@@ -95,43 +147,66 @@ def _program() -> Path:
 
 
 def _spec(
-    layers: Sequence[Layer], instance: Path, folder: Path, host: str, most_bytes: int, skipped: Sequence[str]
-) -> str:
+    layers: Sequence[Layer],
+    instance: Path,
+    folder: Path,
+    host: str,
+    most_bytes: int,
+    skipped: Sequence[str],
+    placed: Probes,
+) -> list[str]:
     """What sonde-io-watch reads (native/io/watch/spec.hpp); writes the table of functions beside it."""
-    calls = known_calls()
-    enter, leave, task, exec_ = (_number(instance, event) for event in EVENTS)
+    task, exec_ = (_number(instance, event) for event in TASKS)
     lines = [
         f"tracing {instance}",
         f"folder {folder.resolve()}",
         f"host {host}",
         f"most {most_bytes}",
         *(f"skip {name}" for name in skipped),
-        f"calls {enter} {leave}",
-        f"task {task} {_place(instance, EVENTS[2], 'pid')} {_place(instance, EVENTS[2], 'clone_flags')}",
-        f"exec {exec_} {_place(instance, EVENTS[3], 'filename')}",
+        f"task {task} {_place(instance, TASKS[0], 'pid')} {_place(instance, TASKS[0], 'clone_flags')}",
+        f"exec {exec_} {_place(instance, TASKS[1], 'filename')}",
     ]
     table: list[str] = []
-    ids: list[int] = []
-    for rule, (_, function, library, name) in enumerate(rule_names(layers)):
-        if library == KERNEL and name in calls:
-            number = len(table)
-            table.append(f"{number}\t{rule}\t{name}\t{KERNEL}\n")
-            ids.append(calls[name])
-            values = " ".join(map(_where, (function.size, function.offset, function.file)))
-            lines.append(f"call {number} {calls[name]} {values}")
+    fields = {
+        event: {name: _place(instance, event, name) for name in _names(instance, event)}
+        for event in (*placed.entries.values(), *placed.exits.values())
+    }
+    for kind, events in (("entry", placed.entries), ("exit", placed.exits)):
+        lines += [
+            f"{kind} {_number(instance, event)} {fields[event]['function']}" for event in events.values()
+        ]
+    for number, definition in placed.known.items():
+        probe = definition.probe
+        entry, exit_ = placed.entry_event(definition), placed.exit_event(definition)
+        lines.append(definition.line(number, fields[entry], fields.get(exit_, {})))
+        table.append(f"{number}\t{probe.rule}\t{probe.symbol}\t{probe.file.path}\n")
+    if asked(layers):
+        calls = known_calls()
+        enter, leave = (_number(instance, event) for event in CALLS)
+        lines.append(f"calls {enter} {leave}")
+        ids: list[int] = []
+        first = max(placed.known, default=-1) + 1
+        for rule, (_, function, library, name) in enumerate(rule_names(layers)):
+            if library == KERNEL and name in calls:
+                number = first + len(ids)
+                table.append(f"{number}\t{rule}\t{name}\t{KERNEL}\n")
+                ids.append(calls[name])
+                values = " ".join(map(_where, (function.size, function.offset, function.file)))
+                lines.append(f"call {number} {calls[name]} {values}")
+        wanted = " || ".join(f"id == {number}" for number in sorted(set(ids)))
+        own = f"common_pid != {os.getpid()}"
+        for event in CALLS:
+            _write(instance / "events" / event / "filter", f"{own} && ({wanted})\n")
     (folder / "watch.functions").write_text("".join(table))
-    wanted = " || ".join(f"id == {number}" for number in sorted(set(ids)))
-    own = f"common_pid != {os.getpid()}"
-    for event in EVENTS[:2]:
-        _write(instance / "events" / event / "filter", f"{own} && ({wanted})\n")
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _where(value: Value) -> str:
     """Where raw_syscalls has it: its six arguments follow common fields and the call's number."""
     if value.how == "result":
         return "r"
-    return f"@{16 + 8 * value.a}" if value.how == "arg" and value.a < 6 else "-"
+    width = "" if value.width == "i64" else f":{value.width}"
+    return f"@{16 + 8 * value.a}{width}" if value.how == "arg" and value.a < 6 else "-"
 
 
 def _number(instance: Path, event: str) -> int:
@@ -144,38 +219,42 @@ def _place(instance: Path, event: str, name: str) -> int:
     found = re.search(rf"field:[^;]*\b{name}(?:\[[^;]*\])?;\s*offset:(\d+);", text)
     if found is None:
         raise EnvironmentFailure(
-            "io.cannot_watch", f"the kernel's event {event} has no field {name}", "leave out --kernel"
+            "io.cannot_watch", f"the kernel's event {event} has no field {name}", WITHOUT
         )
     return int(found[1])
 
 
+def _names(instance: Path, event: str) -> list[str]:
+    """Fields of an event of uprobes, but those that all events have."""
+    text = (instance / "events" / event / "format").read_text()
+    return [name for name in re.findall(r"(\w+);\s*offset:", text) if not name.startswith(("common_", "__"))]
+
+
 @contextmanager
-def _instance() -> Iterator[Path]:
-    """A tracefs instance of our own, and the clock that the tracer's ticks are of."""
+def _instance() -> Iterator[tuple[Path, Probes]]:
+    """A tracefs instance of our own, with the clock that the tracer's ticks are of, and room for probes."""
     from sonde._core import tick_kind
 
-    if os.geteuid() != 0:
-        raise EnvironmentFailure(
-            "io.no_root",
-            "the kernel shows its system calls to root only",
-            "run it as root, or leave out --kernel",
-        )
+    check_rights()
     with _tracefs() as tracefs:
         _remove_stale(tracefs)
-        instance = tracefs / "instances" / f"sonde-{os.getpid()}"
+        mark = f"{os.getpid()}_{_began(os.getpid())}"
+        instance = tracefs / "instances" / f"{INSTANCE}{mark}"
         try:
             instance.mkdir()
         except OSError as error:
             raise EnvironmentFailure(
-                "io.no_tracefs", f"cannot make {instance}: {error.strerror}", "leave out --kernel"
+                "io.no_tracefs", f"cannot make {instance}: {error.strerror}", WITHOUT
             ) from None
+        placed = Probes(tracefs, mark)
         try:
             _write(instance / "trace_clock", "x86-tsc\n" if tick_kind() == "tsc" else "mono\n")
             _write(instance / "buffer_size_kb", f"{BUFFER_KIB}\n")
             _write(instance / "options/event-fork", "1\n")
-            yield instance
+            yield instance, placed
         finally:
             _remove(instance)
+            run_probe.remove(tracefs, placed.group)
 
 
 @contextmanager
@@ -193,7 +272,7 @@ def _tracefs() -> Iterator[Path]:
         raise EnvironmentFailure(
             "io.no_tracefs",
             f"tracefs cannot be mounted at {place}: {made.stderr.strip() or 'this kernel has none'}",
-            "leave out --kernel; calls that go through the C library are in the layer posix",
+            f"{WITHOUT}; calls that go through the C library are in the layer posix",
         )
     try:
         yield place
@@ -201,11 +280,37 @@ def _tracefs() -> Iterator[Path]:
         subprocess.run(["umount", str(place)], capture_output=True, check=False)  # another may use it by now
 
 
+def remove_stale() -> None:
+    """What a Sonde left that was killed: probes that are on cost every program that comes by."""
+    if os.geteuid() == 0:
+        for place in PLACES:
+            if (place / "instances").is_dir():
+                _remove_stale(place)
+                return
+
+
 def _remove_stale(tracefs: Path) -> None:
-    for path in (tracefs / "instances").glob("sonde-*"):
-        number = path.name.removeprefix("sonde-")
-        if number.isdigit() and not Path(f"/proc/{number}").exists():
+    for path in (tracefs / "instances").glob(f"{INSTANCE}*"):
+        if _is_over(path.name.removeprefix(INSTANCE)):
             _remove(path)
+    for group in run_probe.groups(tracefs):
+        if _is_over(group.removeprefix(run_probe.GROUP)):
+            run_probe.remove(tracefs, group)
+
+
+def _is_over(mark: str) -> bool:
+    """Whether the process of a mark, its number and when it began, is gone."""
+    number, _, began = mark.partition("_")
+    return number.isdigit() and (now := _began(int(number))) != began and not (now and not began)
+
+
+def _began(process: int) -> str:
+    """When a process began, in the kernel's ticks; "" of none."""
+    try:
+        told = Path(f"/proc/{process}/stat").read_text("utf-8", "replace")
+    except OSError:
+        return ""
+    return told.rpartition(")")[2].split()[19]
 
 
 def _remove(instance: Path) -> None:
@@ -222,7 +327,7 @@ def _write(path: Path, text: str) -> None:
         raise EnvironmentFailure(
             "io.cannot_watch",
             f"cannot write '{text.strip()[:60]}' to {path}: {error.strerror}",
-            "leave out --kernel",
+            WITHOUT,
         ) from None
 
 
@@ -235,12 +340,12 @@ def _first_word(child: subprocess.Popen[str]) -> None:
         raise EnvironmentFailure(
             str(event.get("code", "io.cannot_watch")),
             str(event.get("what", f"{PROGRAM} ended with status {child.returncode}")),
-            str(event.get("hint", "leave out --kernel")),
+            str(event.get("hint", WITHOUT)),
         )
 
 
-def _ended(child: subprocess.Popen[str]) -> list[Warning]:
-    """Has it take the rest, and tells what was lost."""
+def _ended(child: subprocess.Popen[str]) -> tuple[dict[str, Any], list[Warning]]:
+    """Has it take the rest. Its last words, {} where it had none, and what was lost."""
     try:
         out, _ = child.communicate("stop\n", timeout=END_S)
     except subprocess.TimeoutExpired:
@@ -250,11 +355,12 @@ def _ended(child: subprocess.Popen[str]) -> list[Warning]:
         (json.loads(line) for line in reversed(out.splitlines()) if line.startswith("{")), {}
     )
     if last.get("event") != "end":
-        return [
+        return {}, [
             Warning(
                 "io.watch_died",
-                f"{PROGRAM} ended with status {child.returncode} before it was told to; system calls may be missing",
-                "run it again; leave out --kernel to trace without it",
+                f"{PROGRAM} ended with status {child.returncode} before it was told to; calls that the kernel saw "
+                "may be missing",
+                "run it again; leave out --kernel and --uprobes to trace without it",
             )
         ]
     found = []
@@ -271,8 +377,17 @@ def _ended(child: subprocess.Popen[str]) -> list[Warning]:
         found.append(
             Warning(
                 "io.watch_failed",
-                f"{last['failed']} times a file for system calls could not be written",
+                f"{last['failed']} times a file for system calls and uprobes could not be written",
                 "free space",
             )
         )
-    return found
+    if last["left"]:
+        found.append(
+            Warning(
+                "io.ends_not_seen",
+                f"of {last['left']} calls that the kernel saw only the beginning is known: they were left by "
+                "longjmp, or more than 64 deep",
+                "they are counted, and have no time",
+            )
+        )
+    return last, found

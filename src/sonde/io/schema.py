@@ -85,6 +85,7 @@ UNSEEN = -2  # in `file_index`
 _DESCRIPTORS = 1 << 16  # handles below are descriptors, above pointers
 _BETWEEN_RANKS = (KINDS.index("communicate"), KINDS.index("wait"))
 OWN_NAME = "(own work)"  # of the tracer, as a function
+_ANY_LAYER = -1  # of files that were open before: by whatever they were opened, descriptors are everybody's
 
 
 @dataclass
@@ -158,7 +159,8 @@ class IoSchema:
         ----------
         plan : layers [{name, title}] from the application down; rules [[layer, kind]] as the tracer numbers them; own,
                the layer of the tracer's own work, if there is one;
-               tables, table_of (`run_close.close`); clocks [[host, ticks, ns]] read where the run was started
+               tables, table_of (`run_close.close`); clocks [[host, ticks, ns]] read where the run was started;
+               open [[host, pid, handle, path]], what processes had open when they were attached to
         files : a block file a thread
 
         Raises
@@ -189,6 +191,10 @@ class IoSchema:
             clocks.add(header["host"], header["began_ticks"], header["began_ns"], utc_ns)
         opened = [_Opened() for _ in order]
         paths: dict[str, int] = {}
+        for host, pid, handle, path in plan.get("open", []):
+            for name, k in number.items():
+                if (headers[name]["host"], headers[name]["pid"]) == (host, pid):
+                    opened[k].add(_ANY_LAYER, int(handle), 0, paths.setdefault(str(path), len(paths)))
         made: dict[str, _File] = {}
         dropped = np.zeros(len(order), np.int64)
         heard: dict[str, Calls] = {}
@@ -451,11 +457,13 @@ def _openings(layout: IoLayout, process: int, layer: int, handle: int) -> list[t
     while process >= 0 and process not in seen:
         seen.add(process)
         known = layout.opened[process].by_handle
-        if (layer, handle) in known:
-            return sorted(known[layer, handle])
-        others = [entry for (_, other), entries in known.items() if other == handle for entry in entries]
-        if others:
-            return sorted(others)
+        own = known.get((layer, handle), [])
+        if any(file >= 0 for _, file in own):
+            return sorted([*own, *known.get((_ANY_LAYER, handle), [])])
+        # One that names no files, as system calls do, works on those that others opened.
+        every = [entry for (_, other), entries in known.items() if other == handle for entry in entries]
+        if every:
+            return sorted(every)
         process = layout.parents[process]
     return []
 
@@ -468,11 +476,12 @@ class _Functions:
         self.layer_count = len(plan["layers"])
         self.warnings: list[Warning] = []
         self.tables: dict[str, list[tuple[int, int, str, str]]] = {}
+        self.watched_by_kernel = {name for name in headers if headers[name].get("watched")}
         self.called: dict[str, np.ndarray] = {}
         for name in headers:
             self.tables[name] = [*self._table(plan, headers, name), (OWN, len(self.rules) - 1, OWN_NAME, "")]
             self.called[name] = np.zeros(1 << 16, bool)
-        self._order: list[tuple[int, int, str, str]] = []
+        self._order: list[tuple[int, int, str, str, int]] = []  # layer, kind, symbol, library, engine
         self._of_kind: dict[tuple[str, str], np.ndarray] = {}
         self._synchronising: dict[str, np.ndarray] = {}
 
@@ -528,12 +537,12 @@ class _Functions:
 
     def settled(self) -> dict[str, np.ndarray]:
         """For each process, its own numbers to those of the dataset; -1 for what it never called."""
-        found: dict[tuple[int, int, str, str], None] = {}
+        found: dict[tuple[int, int, str, str, int], None] = {}
         for name, table in self.tables.items():
             for number, rule, symbol, library in table:
                 if self.called[name][number] and rule < len(self.rules):
                     layer, kind = self.rules[rule]
-                    found.setdefault((layer, kind, symbol, library))
+                    found.setdefault((layer, kind, symbol, library, self._engine(name, library)))
         self._order = sorted(found, key=lambda entry: entry[0])
         place = {entry: k for k, entry in enumerate(self._order)}
         numbers = {}
@@ -542,23 +551,29 @@ class _Functions:
             for number, rule, symbol, library in table:
                 if rule < len(self.rules):
                     layer, kind = self.rules[rule]
-                    mine[number] = place.get((layer, kind, symbol, library), -1)
+                    mine[number] = place.get((layer, kind, symbol, library, self._engine(name, library)), -1)
             numbers[name] = mine
         return numbers
 
     def layers(self) -> np.ndarray:
-        return np.array([layer for layer, _, _, _ in self._order], np.int16)
+        return np.array([entry[0] for entry in self._order], np.int16)
+
+    def _engine(self, name: str, library: str) -> int:
+        """What saw the calls of a function of a process."""
+        if name not in self.watched_by_kernel:
+            return ENGINES.index("interposition")
+        return ENGINES.index("tracepoint" if library == "kernel" else "uprobe")
 
     def kinds(self) -> np.ndarray:
-        return np.array([kind for _, kind, _, _ in self._order], np.int8)
+        return np.array([entry[1] for entry in self._order], np.int8)
 
     def columns(self) -> dict[str, np.ndarray]:
         return {
-            "function_name": _texts(symbol for _, _, symbol, _ in self._order),
-            "function_library": _texts(library for _, _, _, library in self._order),
+            "function_name": _texts(entry[2] for entry in self._order),
+            "function_library": _texts(entry[3] for entry in self._order),
             "function_layer": self.layers(),
             "function_kind": self.kinds(),
-            "function_engine": np.array([_engine(library) for _, _, _, library in self._order], np.int8),
+            "function_engine": np.array([entry[4] for entry in self._order], np.int8),
         }
 
     def watched(self) -> np.ndarray:
@@ -570,10 +585,6 @@ class _Functions:
             if rule < len(self.rules) and own != OWN
         }
         return np.bincount([layer for layer, _, _ in found], minlength=self.layer_count).astype(np.int32)
-
-
-def _engine(library: str) -> int:
-    return ENGINES.index("tracepoint" if library == "kernel" else "interposition")
 
 
 def _numbered(plan: Mapping[str, Any], name: str) -> list[tuple[int, int, str, str]]:

@@ -9,6 +9,7 @@ import numpy as np
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_share, format_size
 from sonde.io import aside
+from sonde.io.schema import ENGINES
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -140,6 +141,7 @@ def _function_value(summary: xr.Dataset, k: int) -> dict[str, Any]:
         "function": str(summary["function_name"].values[k]),
         "layer": str(summary["layer_name"].values[layer]),
         "library": str(summary["function_library"].values[k]),
+        "engine": ENGINES[int(summary["function_engine"].values[k])],
         "calls": int(summary["calls"].values[:, k].sum()),
         "failed": int(summary["failed"].values[:, k].sum()),
         "unfinished": int(summary["unfinished"].values[:, k].sum()),
@@ -250,7 +252,19 @@ def _functions_table(summary: xr.Dataset, every: bool = False) -> Table:
         ("function", "layer", "calls", "time", "in itself", "share", "longest"),
         rows,
         right=(2, 3, 4, 5, 6),
-        note=f"and {more} more with less time: --all" if more > 0 else "",
+        note="; ".join(
+            filter(None, (f"and {more} more with less time: --all" if more > 0 else "", _probed(summary)))
+        ),
+    )
+
+
+def _probed(summary: xr.Dataset) -> str:
+    """What is not right with the times of functions under uprobes, where there are any."""
+    probed = int((summary["function_engine"].values == ENGINES.index("uprobe")).sum())
+    return (
+        f"times of {counted(probed, 'function')} hold what uprobes cost, microseconds a call"
+        if probed
+        else ""
     )
 
 

@@ -262,3 +262,38 @@ class TestWords:
         assert words.sentence(s) == "1 rank made 0 traced calls, which took no time that can be told"
         words.tables(s)
         words.values(s)
+
+
+def test_calls_that_several_engines_saw_are_within_each_other_however_long_the_trace(tmp_path, monkeypatch):
+    """The outermost is seen by a uprobe, those within by interposition and again by the kernel."""
+    monkeypatch.setattr(analyse, "CHUNK", 16)
+    plan = {
+        "rules": [*traces.RULES, [0, 0], [1, 1]],
+        "layers": [*traces.LAYERS],
+    }
+    folder = traces.run(tmp_path / "a.run", plan)
+    inner = [call(PWRITE, 1000 + 100 * k, 1050 + 100 * k) for k in range(100)]
+    name = traces.add(folder, inner, pid=100)
+    watched = "0\t4\touter\tlib.so\n1\t5\tpwrite64\tkernel\n"
+    (folder / "watch.functions").write_text(watched)
+    seen = [call(1, 1010 + 100 * k, 1040 + 100 * k, 1) for k in range(100)]
+    outer = [*seen, call(0, 900, 20000)]
+    head = traces.header(pid=100, watched=1, number=101)
+    (folder / "n1-100-watch-101.blk").write_bytes(
+        traces.block_file(head, [np.concatenate([traces.thread(101), *outer])])
+    )
+    assert name != "n1-100-watch"
+    with sonde.open(traces.sealed(folder)) as tree:
+        raw, s = (tree[group].to_dataset().load() for group in ("raw", "summary"))
+    engines = dict(zip(raw["function_name"].values.tolist(), raw["function_engine"].values.tolist()))
+    assert engines == {"outer": 1, "pwrite": 0, "pwrite64": 2}
+    names = s["function_name"].values.astype(str)[s["node_function"].values]
+    tree_of_names = {
+        (str(names[k]), str(names[up]) if up >= 0 else ""): int(s["node_calls"].values[k])
+        for k, up in enumerate(s["node_parent"].values.tolist())
+    }
+    assert tree_of_names == {("outer", ""): 1, ("pwrite", "outer"): 100, ("pwrite64", "pwrite"): 100}
+    own = dict(zip(s["function_name"].values.tolist(), s["self_time"].values.sum(axis=0).tolist()))
+    assert own["outer"] == pytest.approx((19100 - 100 * 50) * 1e-9)
+    assert own["pwrite"] == pytest.approx(100 * 20e-9)
+    assert "times of 1 function hold what uprobes cost" in words.tables(s)[1].note

@@ -12,7 +12,7 @@ from sonde.core.errors import EnvironmentFailure
 from sonde.io import run_maps, run_watch
 from sonde.io.layers import Value
 
-END = {"event": "end", "lost": 0, "lost_unknown": False, "dropped": 0, "failed": 0}
+END = {"event": "end", "lost": 0, "lost_unknown": False, "dropped": 0, "failed": 0, "left": 0}
 
 
 def program(script: str) -> subprocess.Popen[str]:
@@ -27,16 +27,18 @@ def program(script: str) -> subprocess.Popen[str]:
         ({"lost": 12}, "io.kernel_events_lost", "12 events"),
         ({"lost": 12, "lost_unknown": True}, "io.kernel_events_lost", "12 and more events"),
         ({"failed": 3}, "io.watch_failed", "3 times"),
+        ({"left": 5}, "io.ends_not_seen", "of 5 calls"),
     ],
 )
 def test_what_was_lost_is_told(end, code, words):
-    said = run_watch._ended(program(f"import json; input(); print(json.dumps({END | end!r}))"))
+    _, said = run_watch._ended(program(f"import json; input(); print(json.dumps({END | end!r}))"))
     assert [warning.code for warning in said] == ([code] if code else [])
     assert all(words in warning.evidence for warning in said)
 
 
 def test_a_watcher_that_dies_is_told():
-    (warning,) = run_watch._ended(program("raise SystemExit(9)"))
+    last, (warning,) = run_watch._ended(program("raise SystemExit(9)"))
+    assert last == {}
     assert warning.code == "io.watch_died"
     assert "status 9" in warning.evidence
 
@@ -81,6 +83,7 @@ def test_every_call_of_the_kernel_s_map_has_a_number_here():
         (Value(), "-"),
         (Value("result"), "r"),
         (Value("arg", 3), "@40"),
+        (Value("arg", 0, width="i32"), "@16:i32"),
         (Value("arg", 7), "-"),
         (Value("iov", 1, 2), "-"),
     ],
