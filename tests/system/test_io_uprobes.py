@@ -286,6 +286,16 @@ class TestAttach:
         assert left() == []
         assert sonde.left() == []
 
+    def test_unless_it_is_named_the_c_library_of_all_programs_is_left_alone(self, sonde, programs):
+        with serving(sonde, programs / "server") as server:
+            process = attached(sonde, "--attach", server.pid, "--map", MAP, "--json", "-o", "a.nc")
+            served(server, "1 5 data")
+            process.send_signal(signal.SIGINT)
+            told = finish(process).expect(0).json
+        assert counts(told)["held_chunk"] == counts(told, "kernel")["pwrite64"] == 5
+        assert counts(told, "posix") == {}
+        assert "io.probes_hit_elsewhere" not in [warning["code"] for warning in told["warnings"]]
+
     def test_until_it_ends_or_for_a_time(self, sonde, programs):
         with serving(sonde, programs / "server") as server:
             ran = sonde("io", "run", "--attach", server.pid, *HELD, "--for", "0.2s", "-o", "a.nc").expect(3)

@@ -151,9 +151,13 @@ def run(
             "--for is how long processes are traced that --attach names; a command is traced to its end",
             "leave one of them out; 'timeout 30s COMMAND' ends a command",
         )
+    # Probes in the C library are everybody's on this machine: unless somebody names it, what is attached to is seen by
+    # its system calls instead, which the kernel tells of it alone.
+    spared = ("posix",) if attach and names is None else ()
+    layers = chosen(names, maps, kernel or bool(spared))
     request = run_trace.Request(
         command,
-        chosen(names, maps, kernel),
+        layers if command else [layer for layer in layers if layer.name not in spared],
         output_path("io", output),
         most_bytes,
         ["sonde", *sys.argv[1:]],
@@ -161,6 +165,7 @@ def run(
         uprobes,
         attach,
         seconds,
+        spared,
     )
     if dry_run:
         from sonde.core import seal

@@ -45,7 +45,8 @@ class Request:
     command : the user's, word by word; () where only `attach` is traced. layers: from the application down. out: the
     dataset. most_bytes: of the trace on each node; 0 for no limit. launcher: "auto" or the one whose line `command` is.
     typed: what was typed to Sonde. uprobes: functions that cannot be interposed, too. attach: numbers of processes that
-    run. seconds: how long, where there is no command; None for as long as they run.
+    run. seconds: how long, where there is no command; None for as long as they run. spared: names of layers that are
+    not probed in these.
     """
 
     command: Sequence[str]
@@ -57,6 +58,7 @@ class Request:
     uprobes: bool = False
     attach: Sequence[int] = ()
     seconds: float | None = None
+    spared: Sequence[str] = ()
     attrs: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -151,7 +153,8 @@ class Watching:
         run_attach.check_rights()
         processes = [run_attach.process(number) for number in dict.fromkeys(request.attach)]
         attached = run_probe.different(file for one in processes for file in one.files)
-        probes = run_probe.of_files(request.layers, attached.values(), attached=True)
+        wanted = [layer for layer in request.layers if layer.name not in request.spared]
+        probes = run_probe.of_files(wanted, attached.values(), attached=True)
         if request.uprobes and request.command:
             started = run_probe.different(
                 run_probe.files_of_command(request.command, request.layers, STARTERS)
