@@ -89,6 +89,8 @@ Result<Header> decode(const std::byte* in) {
   return h;
 }
 
+std::uint64_t id_of(const std::byte* in) { return get<std::uint64_t>(in + 8); }
+
 void TableWriter::clear() {
   table_.clear();
   ops_ = 0;

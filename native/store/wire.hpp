@@ -95,6 +95,8 @@ std::uint32_t crc32c(Bytes bytes, std::uint32_t seed = 0);
 void encode(const Header& header, std::byte* out);
 /// Error store.bad_frame: magic, version, checksum, unknown kind, role or safety, reserved bits, a length over its limit.
 Result<Header> decode(const std::byte* in);
+/// Of a header that is sound.
+std::uint64_t id_of(const std::byte* in);
 
 /// A frame's table as it is built; knows the record before, so that equal names are sent once.
 class TableWriter {

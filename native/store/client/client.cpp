@@ -101,14 +101,16 @@ struct Client::Impl {
     } else {
       std::unique_lock turn(at.turn, std::defer_lock);
       if (!at.caps.concurrent) turn.lock();
-      std::vector<Op> ops;
+      std::vector<Op> some;
       std::vector<Outcome> outcomes(x.size());
-      for (const std::uint32_t k : x.places) ops.push_back(x.ops[k]);
-      at.backend->execute(x.places.empty() ? x.ops : std::span<const Op>(ops), x.safety, outcomes, *x.arena);
+      for (const std::uint32_t k : x.places) some.push_back(x.ops[k]);
+      const std::span<const Op> ops = x.places.empty() ? x.ops : std::span<const Op>(some);
+      execute(*at.backend, ops, x.safety, outcomes, *x.arena);
       if (turn) turn.unlock();
       const bool all = std::any_of(x.ops.begin(), x.ops.end(), [](const Op& op) { return op.code == Code::sync; });
       const bool sync = all || x.safety == Safety::storage;
-      const bool synced = !sync || bool(at.backend->sync(all));
+      bool synced = true;
+      if (sync) trace::call(sonde_store_backend_sync, trace::unknown, trace::unknown, [&] { synced = bool(at.backend->sync(all)); });
       for (std::uint32_t k = 0; k < x.size(); ++k) {
         x.outcomes[x.place(k)] = outcomes[k];
         if (!synced && outcomes[k].status == Status::ok) x.outcomes[x.place(k)].status = Status::io_error;
@@ -551,11 +553,27 @@ std::size_t Batch::status(std::string_view space, std::string_view object) { ret
 std::size_t Batch::truncate(std::string_view space, std::string_view object, std::uint64_t size) { return add({Code::object_truncate, 0, space, object, 0, size, {}, {}}); }
 std::size_t Batch::remove_object(std::string_view space, std::string_view object) { return add({Code::object_remove, 0, space, object, 0, 0, {}, {}}); }
 
-Result<void> Batch::start() { return impl_->start(); }
-Result<void> Batch::wait() { return impl_->wait(); }
+Result<void> Batch::start() {
+  trace::Asked asked;
+  for (const Op& op : impl_->ops) asked.add(op);
+  Result<void> ok;
+  trace::call(asked.of(sonde_store_start_read, sonde_store_start_write, sonde_store_start_other), asked.bytes, 0, [&] { ok = impl_->start(); });
+  return ok;
+}
+Result<void> Batch::wait() {
+  Result<void> ok;
+  trace::call(sonde_store_wait, trace::unknown, 0, [&] { ok = impl_->wait(); });
+  return ok;
+}
 Result<void> Batch::run() {
-  if (auto ok = impl_->start(); !ok) return ok.error();
-  return impl_->wait();
+  trace::Asked asked;
+  for (const Op& op : impl_->ops) asked.add(op);
+  Result<void> ok;
+  trace::call(asked.of(sonde_store_run_read, sonde_store_run_write, sonde_store_run_other), asked.bytes, 0, [&] {
+    ok = impl_->start();
+    if (ok) ok = impl_->wait();
+  });
+  return ok;
 }
 
 bool Batch::done() {
@@ -577,16 +595,18 @@ bool Batch::done() {
 
 bool Batch::done_within(double seconds) {
   const Deadline until = Deadline::in_s(seconds);
-  while (!done()) {
-    if (!impl_->started || until.passed()) return false;
-    for (auto& part : impl_->parts)
-      if (!part->exchange.done.load(std::memory_order_acquire)) {
-        const std::lock_guard turn(part->connection->mutex);
-        if (!part->exchange.done.load(std::memory_order_acquire)) part->connection->idle(until);
-        break;
-      }
-  }
-  return true;
+  bool over = done();
+  if (over || !impl_->started) return over;
+  trace::call(sonde_store_wait, trace::unknown, 0, [&] {
+    for (; !over && !until.passed(); over = done())
+      for (auto& part : impl_->parts)
+        if (!part->exchange.done.load(std::memory_order_acquire)) {
+          const std::lock_guard turn(part->connection->mutex);
+          if (!part->exchange.done.load(std::memory_order_acquire)) part->connection->idle(until);
+          break;
+        }
+  });
+  return over;
 }
 
 std::size_t Batch::size() const { return impl_->ops.size(); }

@@ -93,6 +93,7 @@ Result<void> Connection::greet(const Address& address, const Config& config, Dea
   checksum_ = config.checksum;
   gather_ = config.link.gather;
   const std::string own_nonce = auth::nonce();
+  number_ = trace::connection(own_nonce);
   wire::Text hello{{"client", client_name()}, {"nonce", own_nonce}, {"auth", config.auth}, {"transport", config.transport}, {"checksum", checksum_ ? "all" : "head"}, {"link", encode_style(config.link)}};
   link_->send(plain_frame(wire::Kind::hello, bytes_of(wire::encode_text(hello))));
   link_->flush();
@@ -145,6 +146,23 @@ Result<void> Connection::greet(const Address& address, const Config& config, Dea
 
 bool Connection::idle_for(double seconds) const { return now_ns() - used_ns_ > static_cast<std::int64_t>(seconds * 1e9); }
 
+void Connection::send_held() {
+  if (const std::size_t held = link_->backlog())
+    trace::call(sonde_store_link_flush, held, 0, [&] { link_->flush(); });
+  else
+    link_->flush();
+}
+
+void Connection::await(Deadline deadline) {
+  trace::call(sonde_store_link_wait, trace::unknown, 0, [&] { link_->wait(deadline); });
+}
+
+int Connection::receive() {
+  int frames = 0;
+  trace::call(sonde_store_link_receive, trace::unknown, 0, [&] { frames = link_->progress(); });
+  return frames;
+}
+
 void Connection::start(Exchange& x) {
   const std::int64_t begin = now_ns();
   if (x.begin_ns == 0) x.begin_ns = begin;
@@ -154,6 +172,13 @@ void Connection::start(Exchange& x) {
     return settle(x);
   }
   x.id = next_id_++;
+  trace::Asked asked;
+  for (std::uint32_t k = 0; k < x.size(); ++k) asked.add(x.ops[x.place(k)]);
+  trace::call(asked.of(sonde_store_message_read, sonde_store_message_write, sonde_store_message_other), asked.bytes, trace::request(number_, x.id),
+              [&] { send_message(x, begin); });
+}
+
+void Connection::send_message(Exchange& x, std::int64_t begin) {
   const bool was_idle = exchanges_.empty();
   const bool answered = x.safety != Safety::none;
   if (answered) exchanges_.emplace(x.id, &x);
@@ -191,7 +216,7 @@ void Connection::start(Exchange& x) {
     // What is large goes out at once: the time that takes is the network's, not that of building the message.
     const bool large = data >= (64u << 10);
     const std::int64_t t = large ? now_ns() : 0;
-    link_->send(std::move(out));
+    trace::call(sonde_store_link_send, data, 0, [&] { link_->send(std::move(out)); });
     if (large) in_link_ns += now_ns() - t;
     out = {};
     table_.clear();
@@ -231,7 +256,7 @@ void Connection::start(Exchange& x) {
   emit(true);
   x.serialise_ns = now_ns() - begin - in_link_ns;
   // Alone on the line it goes now; behind others it goes with them, with the next wait, or when enough has gathered.
-  if (was_idle) link_->flush();
+  if (was_idle) send_held();
   if (!answered) {
     x.failed = !open_;
     settle(x);
@@ -256,7 +281,7 @@ void Connection::progress() {
 }
 
 void Connection::wait(Exchange& x, Deadline deadline) {
-  if (open_) link_->flush();
+  if (open_) send_held();
   reap();
   // Waiting comes first: a link that has something returns from it at once, and one that has not need not be asked twice.
   for (bool looked = false; !x.done.load(std::memory_order_acquire); looked = true) {
@@ -265,8 +290,8 @@ void Connection::wait(Exchange& x, Deadline deadline) {
         if (Outcome& out = x.outcomes[x.place(k)]; out.status == Status::pending) out.status = Status::timed_out;
       close("a batch ran into its deadline");
     } else if (open_) {
-      link_->wait(deadline);
-      link_->progress();
+      await(deadline);
+      receive();
     }
     reap();
   }
@@ -354,7 +379,7 @@ void Connection::answer(Exchange& x, const wire::Header& h, Bytes data, bool pla
   x.wait_us = h.wait_us;
   x.backend_us = h.backend_us;
   for (std::uint32_t k = 0; k < x.size(); ++k) x.failed |= x.outcomes[x.place(k)].status == Status::pending;
-  settle(x);
+  trace::call(sonde_store_answered, h.data_bytes, trace::request(number_, x.id), [&] { settle(x); });
 }
 
 void Connection::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bool placed) {
@@ -446,7 +471,7 @@ Result<std::uint64_t> Connection::drain(Deadline deadline) {
       close(failure_.what);
       break;
     }
-    if (link_->progress() == 0 && !exchanges_.empty() && open_) link_->wait(deadline);
+    if (receive() == 0 && !exchanges_.empty() && open_) await(deadline);
     reap();
   }
   reap();

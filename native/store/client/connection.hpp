@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "store/store.hpp"
+#include "store/trace.hpp"
 #include "store/transport/tcp.hpp"
 
 namespace sonde::store {
@@ -60,13 +61,13 @@ class Connection final : public Sink {
   /// the caller's.
   void wait(Exchange& exchange, Deadline deadline);
   void flush() {
-    if (open_) link_->flush();
+    if (open_) send_held();
     reap();
   }
   void progress();
   /// Until something may have come, or the deadline.
   void idle(Deadline deadline) {
-    if (open_) link_->wait(deadline);
+    if (open_) await(deadline);
   }
   std::size_t in_flight() const { return exchanges_.size(); }
   bool open() const { return open_; }
@@ -97,6 +98,12 @@ class Connection final : public Sink {
   Result<void> greet(const Address& address, const Config& config, Deadline deadline);
   /// The next frame that is no reply. `option`: what lets it be waited for longer.
   Result<wire::Text> heard(wire::Kind kind, Deadline deadline, const char* option);
+  void send_message(Exchange& exchange, std::int64_t begin_ns);
+  /// Lets go of what the link holds back.
+  void send_held();
+  void await(Deadline deadline);
+  /// Frames delivered.
+  int receive();
   std::byte* room_for(Exchange& exchange, std::uint32_t k, const wire::Answer& answer);
   void answer(Exchange& exchange, const wire::Header& header, Bytes data, bool placed);
   void settle(Exchange& exchange);
@@ -109,6 +116,7 @@ class Connection final : public Sink {
   Link* link_ = nullptr;
   std::unordered_map<std::uint64_t, Exchange*> exchanges_;
   std::uint64_t next_id_ = 1;
+  std::uint64_t number_ = 0;    ///< trace::connection
   std::uint64_t lost_ = 0;
   unsigned roles_ = 0;
   std::size_t credits_ = 64, frame_data_ = wire::frame_data_default;

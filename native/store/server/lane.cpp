@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "core/clock.hpp"
+#include "store/trace.hpp"
 
 namespace sonde::store {
 
@@ -62,7 +63,8 @@ std::string Lane::broken() const {
 bool Lane::sync(bool all) {
   if (!broken().empty()) return false;
   const std::int64_t begin = now_ns();
-  auto ok = backend_->sync(all);
+  Result<void> ok;
+  trace::call(sonde_store_backend_sync, trace::unknown, trace::unknown, [&] { ok = backend_->sync(all); });
   metrics_.synced[static_cast<std::size_t>(role_)].add(now_ns() - begin);
   if (ok) return true;
   metrics_.failed(ok.error().what);

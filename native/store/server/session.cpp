@@ -104,7 +104,7 @@ bool Session::ready() {
   }
   turn_arena_.reset();
   if (!alive_ || upgrading_) return came;
-  link_->flush();
+  flush();
   // That may have emptied what made it wait: no event would tell.
   if (!receiving_ && queued_bytes_ <= queued_max && link_->backlog() < backlog_low) soon();
   reactor_.watch(*this);  // whoever called: what could not be sent now must be told of when it can
@@ -115,10 +115,13 @@ void Session::pump() {
   while (alive_ && !jobs_.empty() && link_->backlog() < backlog_low) {
     Job& job = jobs_.front();
     const auto message = job.message;
-    const bool ended = run_data(*message, job.frame->records, job.frame->data, job.position, scratch_, [this](Outgoing out) { link_->send(std::move(out)); }, true);
+    bool ended = false;
+    trace::call(sonde_store_later, trace::unknown, number_of(*message), [&] {
+      ended = run_data(*message, job.frame->records, job.frame->data, job.position, scratch_, [this](Outgoing out) { reply(std::move(out)); }, true);
+    });
     if (!ended) {
       // Its turn is over, whether the client takes what it gets or not: others are served first.
-      link_->flush();
+      flush();
       if (link_->backlog() < backlog_low) soon();
       break;
     }
@@ -179,6 +182,7 @@ void Session::frame(Link&, const wire::Header& h, Bytes table, Bytes data, bool)
       client_ = wire::text_value(text, "client");
       client_.resize(std::min<std::size_t>(client_.size(), 128));
       client_nonce_ = wire::text_value(text, "nonce");
+      number_ = trace::connection(client_nonce_);
       wanted_transport_ = wire::text_value(text, "transport");
       checksum_ = wire::text_value(text, "checksum") != "head";
       link_options_ = server_.config().link;
@@ -323,13 +327,37 @@ std::shared_ptr<Arena> Session::turn_arena() {
   return turn_arena_;
 }
 
+void Session::reply(Outgoing out) {
+  const std::uint64_t id = wire::id_of(out.head.data());
+  std::size_t bytes = 0;
+  for (const Segment& s : out.segments) bytes += s.size();
+  trace::call(sonde_store_reply, bytes, trace::request(number_, id), [&] {
+    trace::call(sonde_store_link_send, bytes, 0, [&] { link_->send(std::move(out)); });
+  });
+}
+
+void Session::flush() {
+  if (const std::size_t held = link_->backlog())
+    trace::call(sonde_store_link_flush, held, 0, [&] { link_->flush(); });
+  else
+    link_->flush();
+}
+
 void Session::request(const wire::Header& h, Bytes table, Bytes data) {
   const std::int64_t now = now_ns();
+  const auto read = wire::read_table(h, table, records_);
+  trace::Asked asked;
+  if (read)
+    for (const auto& r : records_) asked.add(r.code, r.data_bytes, r.length);
+  trace::call(asked.of(sonde_store_serve_read, sonde_store_serve_write, sonde_store_serve_other), read ? asked.bytes : trace::unknown, trace::request(number_, h.id),
+              [&] { serve(h, table, data, read, now); });
+}
+
+void Session::serve(const wire::Header& h, Bytes table, Bytes data, const Result<void>& read, std::int64_t now) {
   std::uint32_t sum = wire::crc32c(table);
   if (h.flags & wire::data_sum) sum = wire::crc32c(data, sum);
   const bool damaged = sum != h.body_crc;
-  if (!damaged)
-    if (auto ok = wire::read_table(h, table, records_); !ok) return refuse(ok.error(), true);
+  if (!damaged && !read) return refuse(read.error(), true);
   server_.metrics().bytes_in.fetch_add(data.size(), std::memory_order_relaxed);
 
   Lane* lane = server_.lane(h.role);
@@ -354,7 +382,7 @@ void Session::request(const wire::Header& h, Bytes table, Bytes data) {
   m.arrived_ns = now;
   m.complete = !(h.flags & wire::more);
   if (m.complete) message_.reset();
-  const Emit send = [this](Outgoing out) { link_->send(std::move(out)); };
+  const Emit send = [this](Outgoing out) { reply(std::move(out)); };
   if (damaged) {
     // Half of it is in the lane already: there is no answer that would be right for all.
     if (m.queued) return refuse({"store.bad_frame", "a frame's checksum does not fit", "check the network between client and server"}, true);
@@ -476,7 +504,7 @@ void Session::enqueue(std::shared_ptr<Message> message) {
   const bool last = m.complete;
   task.durable = last && (m.header.safety == Safety::storage || m.sync_all);
   task.all = last && m.sync_all;
-  task.run = [self, message, frame, result, last] {
+  auto work = [self, message, frame, result, last] {
     Message& msg = *message;
     const Emit collect = [&](Outgoing out) { result->frames.push_back(std::move(out)); };
     Scratch scratch;
@@ -497,6 +525,7 @@ void Session::enqueue(std::shared_ptr<Message> message) {
     // Here, not when it is told: then the message's next frame may be at work.
     result->failed = std::exchange(msg.failed, 0);
   };
+  task.run = [self, message, work = std::move(work)] { trace::call(sonde_store_later, trace::unknown, self->number_of(*message), work); };
   task.done = [self, message, result, role, bytes, durable = task.durable](bool synced) {
     self->reactor_.post([self, message, result, role, bytes, durable, synced] {
       --self->lane_tasks_[static_cast<std::size_t>(role)];
@@ -508,9 +537,9 @@ void Session::enqueue(std::shared_ptr<Message> message) {
           failed.header = message->header;
           failed.wait_ns = message->wait_ns;
           failed.backend_ns = message->backend_ns;
-          if (result->complete) self->refuse_all(failed, Status::io_error, [&](Outgoing out) { self->link_->send(std::move(out)); });
+          if (result->complete) self->refuse_all(failed, Status::io_error, [&](Outgoing out) { self->reply(std::move(out)); });
         } else {
-          for (auto& out : result->frames) self->link_->send(std::move(out));
+          for (auto& out : result->frames) self->reply(std::move(out));
         }
         if (message->header.flags & wire::no_reply) self->lost_ += static_cast<std::uint32_t>(result->failed);
       }
@@ -538,12 +567,12 @@ void Session::give_back(std::size_t bytes) {
   if (bytes)
     ready();
   else
-    link_->flush();
+    flush();
 }
 
 void Session::finish_frame(const std::shared_ptr<Message>& message) {
   if (!message->complete) return;
-  const Emit send = [this](Outgoing out) { link_->send(std::move(out)); };
+  const Emit send = [this](Outgoing out) { reply(std::move(out)); };
   if (message->refused != Status::ok)
     refuse_all(*message, message->refused, send);
   else
@@ -690,7 +719,7 @@ bool Session::run_data(Message& m, std::span<const wire::Record> records, Bytes 
     }
     s.outcomes.assign(s.ops.size(), {});
     const std::int64_t begin = now_ns();
-    backend.execute(s.ops, m.header.safety, s.outcomes, *m.arena);
+    execute(backend, s.ops, m.header.safety, s.outcomes, *m.arena);
     m.backend_ns += now_ns() - begin;
     for (std::size_t k = 0; k < s.ops.size(); ++k) answer(m, s.indexes[k], s.ops[k], s.outcomes[k], emit);
     if (stopped) {
@@ -777,7 +806,7 @@ void Session::run_atomic(Message& m, std::span<const FrameView> frames, Scratch&
     auto results = pieces.empty() ? m.arena : std::make_shared<Arena>(16u << 10);
     results->allow(limit::atomic_batch_bytes);
     const std::int64_t begin = now_ns();
-    backend.execute(s.ops, m.header.safety, s.outcomes, *results);
+    execute(backend, s.ops, m.header.safety, s.outcomes, *results);
     m.backend_ns += now_ns() - begin;
     m.arena = std::move(results);
   }

@@ -5,6 +5,7 @@
 
 #include "store/server/reactor.hpp"
 #include "store/server/server.hpp"
+#include "store/trace.hpp"
 
 namespace sonde::store {
 
@@ -88,6 +89,13 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   void refuse(const Error& error, bool fault);
   void welcome(const wire::Text& text);
   void request(const wire::Header&, Bytes table, Bytes data);
+  /// A request's frame, whose table was read into records_ as well as it could be.
+  void serve(const wire::Header&, Bytes table, Bytes data, const Result<void>& read, std::int64_t now_ns);
+  /// An answer, to the link.
+  void reply(Outgoing out);
+  /// Lets go of what the link holds back.
+  void flush();
+  std::uint64_t number_of(const Message& message) const { return trace::request(number_, message.header.id); }
   void hold(Message& message, Bytes table, Bytes data, std::vector<wire::Record>&& records);
   void finish_frame(const std::shared_ptr<Message>& message);
   void enqueue(std::shared_ptr<Message> message);
@@ -135,6 +143,7 @@ class Session final : public Sink, public std::enable_shared_from_this<Session> 
   std::int64_t since_ns_;
   LinkOptions link_options_;
   std::string client_, client_nonce_, nonce_, wanted_transport_;
+  std::uint64_t number_ = 0;                         ///< trace::connection
 
   std::shared_ptr<Message> message_;                 ///< whose frames are coming in
   std::shared_ptr<Message> spare_;                   ///< one that was dealt with in this thread, to be used again
