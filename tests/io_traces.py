@@ -119,6 +119,7 @@ def raw(
                 what.attrs(),
             )
             for name, what in RAW.items()
+            if name in columns
         }
     )
 

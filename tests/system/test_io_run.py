@@ -453,6 +453,7 @@ class TestLayers:
             "kind": "sync",
             "size": "",
             "offset": "",
+            "request": "",
             "file": "arg(0)",
             "path": "",
         } in one["functions"]

@@ -1,7 +1,8 @@
 """/raw of io/1 to /summary: where the time went, layer by layer. Pure.
 
 Everything comes from one walk over the calls of each thread, put into each other by their times (`sonde.io.nest`). A
-node is a path of calls: a function, called within another, called within …; the other tables are sums over calls.
+node is a path of calls: a function, called within another, called within …; the other tables are sums over calls. What
+nesting cannot tell, which work of a server was for which call of a client, `sonde.io.served` joins before.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from sonde.io.events import ENTRY_ONLY, FAILED, THROWN, UNFINISHED
 from sonde.io.layers import KINDS
 from sonde.io.nest import Nested, nested
 from sonde.io.schema import OWN_NAME, UNSEEN
+from sonde.io.served import Served
 from sonde.io.summary import BINS, CLASSES, NAMES, SUMMARY
 
 if TYPE_CHECKING:
@@ -33,11 +35,12 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
     """What /summary holds: `sonde.io.summary`. Memory: some 200 MB beside the tables, however many calls there are."""
     import xarray as xr
 
-    walk = _Walk(raw)
+    served = Served(raw)
+    walk = _Walk(raw, served)
     for entries in _threads(raw):
         for calls in _merged(raw, entries):
             walk.take(entries[0], calls)
-    tables = _called({**_names(raw), **walk.tables()})
+    tables = _called({**_names(raw), **walk.tables(), **served.tables()})
     return xr.Dataset(
         {name: (SUMMARY[name].dims, values, SUMMARY[name].attrs()) for name, values in tables.items()}
     )
@@ -45,13 +48,14 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
 
 def _names(raw: xr.Dataset) -> dict[str, np.ndarray]:
     """The tables that the others are read by: each function a second time, as of what is beside the program's I/O."""
-    tables = {name: raw[name].values for name in NAMES}
-    for name in NAMES:
+    tables = {name: raw[name].values for name in NAMES if name in raw}
+    for name in tables:
         if raw[name].dims == ("function",):
             tables[name] = np.tile(tables[name], 2)
     layers, functions = raw.sizes["layer"], raw.sizes["function"]
     tables["function_layer"][functions:] = layers
-    for name, value in (("layer_name", aside.LAYER), ("layer_title", aside.TITLE), ("layer_watched", 1)):
+    beside = {"layer_name": aside.LAYER, "layer_title": aside.TITLE, "layer_watched": 1, "layer_serves": ""}
+    for name, value in ((name, value) for name, value in beside.items() if name in tables):
         tables[name] = np.append(tables[name], np.array([value], tables[name].dtype))
     return tables
 
@@ -71,7 +75,8 @@ def _called(tables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
             elif dim == "layer" and not beside:
                 values = values.take(np.arange(layers - 1), axis)
         out[name] = values
-    out["node_function"] = place[tables["node_function"]]
+    for name in ("node_function", "join_function", "join_root"):
+        out[name] = place[tables[name]]
     return out
 
 
@@ -145,14 +150,19 @@ def _stretches(raw: xr.Dataset, thread: int) -> Iterator[dict[str, np.ndarray]]:
             length *= 2
         if stop < end:
             stop = at + int(outer[-1]) + 1
-        yield {"depth": depth[: stop - at], **{name: raw[name][at:stop].values for name in _NAMES}}
+        yield {
+            "event": np.arange(at, stop),
+            "depth": depth[: stop - at],
+            **{name: raw[name][at:stop].values for name in _NAMES},
+        }
         at = stop
 
 
 class _Walk:
     """Sums over all calls."""
 
-    def __init__(self, raw: xr.Dataset) -> None:
+    def __init__(self, raw: xr.Dataset, served: Served) -> None:
+        self.served = served
         # Each function stands there twice: as the program's, and as of what is beside its I/O, a layer of its own.
         self.known, self.layers = raw.sizes["function"], raw.sizes["layer"] + 1
         self.functions = 2 * self.known
@@ -218,6 +228,7 @@ class _Walk:
         self._by_layer(process, layer, self.kind_of[function], outermost, calls, duration, size)
         above = np.where(tree.parent >= 0, layer[tree.parent], self.layers)
         self._by_time(process, layer, above, calls["begin"], calls["duration"])
+        self.served.add(calls["event"], tree, function, layer, self_ns)
         self.traced[process] += duration[tree.level == 0].sum()
 
     def _is_beside(self, tree: Nested, function: np.ndarray, file: np.ndarray) -> np.ndarray:

@@ -22,7 +22,11 @@ def group() -> None:
 
 
 # Commands that have a module of their own: (module, command).
-ELSEWHERE: tuple[tuple[str, str], ...] = (("cli_convert", "convert"), ("cli_layers", "layers"))
+ELSEWHERE: tuple[tuple[str, str], ...] = (
+    ("cli_convert", "convert"),
+    ("cli_join", "join"),
+    ("cli_layers", "layers"),
+)
 
 
 class Names(HouseType):

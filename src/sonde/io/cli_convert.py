@@ -30,8 +30,8 @@ ENDINGS = {".csv": "csv", ".parquet": "parquet", ".json": "perfetto"}
 def convert(file: Path, to: str | None, output: Path | None) -> Outcome:
     """Every call of a trace, for Perfetto, or as a table.
 
-    perfetto: Chrome's trace format, which ui.perfetto.dev and chrome://tracing open. A name that ends in .gz is
-    compressed.
+    perfetto: Chrome's trace format, which ui.perfetto.dev and chrome://tracing open; arrows lead from a client's
+    request to the server and back. A name that ends in .gz is compressed.
 
     \b
     sonde io convert a.nc -o a.json.gz
@@ -103,7 +103,7 @@ def _parquet(raw: xr.Dataset, output: Path | None) -> None:
             "io.no_parquet", "pyarrow is not installed", "pip install pyarrow, or --to csv"
         ) from None
     kinds: dict[str, Any] = {"rank": pa.int32(), "process": pa.int32(), "thread": pa.int32()}
-    texts = ("host", "layer", "function", "engine", "path")
+    texts = ("host", "layer", "function", "engine", "request", "path")
     fields = [
         pa.field(
             name,

@@ -222,7 +222,10 @@ def _value(layer: Layer) -> dict[str, Any]:
             {
                 "names": list(function.names),
                 "kind": function.kind,
-                **{key: _said(getattr(function, key)) for key in ("size", "offset", "file", "path")},
+                **{
+                    key: _said(getattr(function, key))
+                    for key in ("size", "offset", "request", "file", "path")
+                },
             }
             for function in layer.functions
         ],

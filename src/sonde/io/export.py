@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 PIECE = 1 << 16  # events
 COLUMNS = {
     "rank": "1", "host": "", "process": "1", "thread": "1", "layer": "", "function": "", "engine": "", "begin": "ns",
-    "duration": "ns", "size": "B", "offset": "B", "path": "", "failed": "1", "unfinished": "1",
+    "duration": "ns", "size": "B", "offset": "B", "request": "", "path": "", "failed": "1", "unfinished": "1",
 }  # fmt: skip
-"""Columns of a table of events, and their units. -1 where a number is not known."""
+"""Columns of a table of events, and their units. -1 where a number is not known; a request's number in hexadecimal."""
 
 
 def rows(raw: xr.Dataset) -> Iterator[dict[str, np.ndarray]]:
@@ -38,6 +38,7 @@ def rows(raw: xr.Dataset) -> Iterator[dict[str, np.ndarray]]:
             "process_rank", "thread_process", "thread_number", "thread_first", "thread_events",
         )
     }  # fmt: skip
+    requests = _Requests(raw)
     for k in range(raw.sizes["thread"]):
         process, first = int(tables["thread_process"][k]), int(tables["thread_first"][k])
         end = first + int(tables["thread_events"][k])
@@ -57,11 +58,38 @@ def rows(raw: xr.Dataset) -> Iterator[dict[str, np.ndarray]]:
                 "function": np.where(known, tables["function_name"][names], "?"),
                 "engine": np.where(known, np.array(ENGINES, object)[tables["function_engine"][names]], "?"),
                 **{name: raw[name][here].values for name in ("begin", "duration", "size", "offset")},
+                "request": requests.named(here.start, n),
                 "path": _named(tables["path"], path),
                 "failed": ((flags & (FAILED | THROWN)) != 0).astype(int),
                 "unfinished": ((flags & UNFINISHED) != 0).astype(int),
             }
             yield {name: columns[name] for name in COLUMNS}
+
+
+class _Requests:
+    """Events that tell their request's number, in order."""
+
+    def __init__(self, raw: xr.Dataset) -> None:
+        self.events, self.numbers = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        if "request_event" in raw:
+            events, numbers = raw["request_event"].values, raw["request_number"].values
+            order = np.argsort(events)
+            self.events, self.numbers = events[order], numbers[order]
+
+    def within(self, first: int, count: int) -> slice:
+        return slice(*np.searchsorted(self.events, (first, first + count)).tolist())
+
+    def named(self, first: int, count: int) -> np.ndarray:
+        """Of events from `first` on; "" for those that tell none."""
+        out = np.full(count, "", dtype=object)
+        mine = self.within(first, count)
+        out[self.events[mine] - first] = [_hex(number) for number in self.numbers[mine].tolist()]
+        return out
+
+
+def _hex(number: int) -> str:
+    """Of 64 bits, which are more than a number of JSON has."""
+    return f"{number & 0xFFFFFFFFFFFFFFFF:x}"
 
 
 def _named(paths: np.ndarray, index: np.ndarray) -> np.ndarray:
@@ -85,7 +113,8 @@ def _lines(records: Any) -> bytes:
 
 
 def chrome_text(raw: xr.Dataset) -> Iterator[bytes]:
-    """Chrome's trace format, for Perfetto: a process a rank, a track a thread."""
+    """Chrome's trace format, for Perfetto: a process a rank, a track a thread, an arrow from each call for a request to
+    the next, which leads from a client to its server and back."""
     yield b'{"displayTimeUnit":"ns","traceEvents":[\n'
     yield b",\n".join(_encoded(one) for one in _names(raw)) or _encoded(
         {"ph": "M", "name": "empty", "pid": 0}
@@ -95,9 +124,17 @@ def chrome_text(raw: xr.Dataset) -> Iterator[bytes]:
         numbers = [
             columns[name].tolist() for name in ("process", "thread", "begin", "duration", "size", "offset")
         ]
-        words = [columns[name].tolist() for name in ("layer", "function", "path", "failed")]
-        for pid, tid, begin, duration, size, offset, layer, function, path, failed in zip(*numbers, *words):
-            args = {"size": size, "offset": offset, "path": path or -1, "failed": failed or -1}
+        words = [columns[name].tolist() for name in ("layer", "function", "path", "failed", "request")]
+        for pid, tid, begin, duration, size, offset, layer, function, path, failed, request in zip(
+            *numbers, *words
+        ):
+            args = {
+                "size": size,
+                "offset": offset,
+                "path": path or -1,
+                "failed": failed or -1,
+                "request": request or -1,
+            }
             kept = {key: value for key, value in args.items() if value != -1}
             event = {
                 "ph": "X",
@@ -110,7 +147,52 @@ def chrome_text(raw: xr.Dataset) -> Iterator[bytes]:
             }
             pieces.append(_encoded(event | ({"args": kept} if kept else {})))
         yield b",\n" + b",\n".join(pieces)
+    for pieces in _arrows(raw):
+        yield b",\n" + b",\n".join(pieces)
     yield b"\n]}\n"
+
+
+def _arrows(raw: xr.Dataset) -> Iterator[list[bytes]]:
+    """Flows: the first call for a request begins one, the last ends it, those between are steps."""
+    requests = _Requests(raw)
+    begin = np.zeros(len(requests.events), np.int64)
+    for at in range(0, raw.sizes["event"], PIECE) if len(begin) else ():
+        mine = requests.within(at, PIECE)
+        begin[mine] = raw["begin"][at : at + PIECE].values[requests.events[mine] - at]
+    first, thread = raw["thread_first"].values, raw["thread_process"].values
+    order = np.lexsort((begin, requests.numbers))
+    new = np.diff(requests.numbers[order], prepend=0, append=0) != 0
+    if len(order):
+        new[[0, -1]] = True
+    by_first = np.lexsort((raw["thread_events"].values, first))
+    entries = by_first[np.searchsorted(first[by_first], requests.events[order], side="right") - 1]
+    pids, tids = raw["process_pid"].values[thread[entries]], raw["thread_number"].values[entries]
+    for at in range(0, len(order), PIECE):
+        here = slice(at, min(at + PIECE, len(order)))
+        columns = (
+            requests.numbers[order][here],
+            begin[order][here],
+            pids[here],
+            tids[here],
+            new[:-1][here],
+            new[1:][here],
+        )
+        made = [
+            _encoded(
+                {
+                    "ph": "s" if opens else "f" if closes else "t",
+                    "id": _hex(number),
+                    "name": "request",
+                    "cat": "request",
+                }
+                | {"pid": pid, "tid": tid, "ts": ns / 1e3}
+                | ({"bp": "e"} if closes else {})
+            )
+            for number, ns, pid, tid, opens, closes in zip(*(column.tolist() for column in columns))
+            if not (opens and closes)
+        ]
+        if made:
+            yield made
 
 
 def _names(raw: xr.Dataset) -> Iterator[dict[str, Any]]:

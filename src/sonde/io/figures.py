@@ -15,7 +15,7 @@ from sonde.core.figure import Axis, Figure, Kind, Slider
 from sonde.core.outcome import Table
 from sonde.core.section import Fact, Method, Section
 from sonde.core.units import format_duration, format_share, format_size
-from sonde.io import aside, words
+from sonde.io import aside, joins, words
 from sonde.io.findings import findings
 from sonde.io.summary import DIRECTIONS
 
@@ -53,7 +53,7 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
         f"I/O of {program(summary)}",
         f"{words.sentence(summary)}.",
         findings=findings(summary),
-        tables=[layers, *([_files_table(files, FILES)] if files else [])],
+        tables=[layers, *joins.tables(summary), *([_files_table(files, FILES)] if files else [])],
         numbers=[
             functions_table(summary),
             *([_files_table(files, NUMBERS)] if len(files) > FILES else []),
@@ -141,7 +141,8 @@ def facts(summary: xr.Dataset) -> list[Fact]:
 
 def figures(summary: xr.Dataset) -> tuple[Figure, ...]:
     """Every figure the summary has the data for, in reading order."""
-    made = (paths(summary), sizes(summary), timeline(summary), by_rank(summary), durations(summary))
+    ways = (paths, sizes, timeline, by_rank, durations, joins.figure)
+    made = (way(summary) for way in ways)
     return tuple(figure for figure in made if figure is not None)
 
 

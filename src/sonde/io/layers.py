@@ -26,8 +26,8 @@ from sonde.core.errors import UsageError, nearest
 KINDS = ("other", "open", "close", "read", "write", "sync", "meta", "seek", "communicate", "wait")
 FAILS = ("never", "negative", "nonzero", "null")
 WIDTHS = ("i32", "u32", "i64")
-MAP_KEYS = ("layer", "title", "after", "libraries", "fails", "result", "functions", "note")
-FUNCTION_KEYS = ("names", "kind", "size", "offset", "file", "path", "fails", "result", "libraries")
+MAP_KEYS = ("layer", "title", "after", "serves", "libraries", "fails", "result", "functions", "note")
+FUNCTION_KEYS = ("names", "kind", "size", "offset", "request", "file", "path", "fails", "result", "libraries")
 MOST_ARGUMENTS = 16
 
 # What a value may be -> how the tracer knows it (native/io/table.hpp). "N" stands for the position of an argument.
@@ -75,19 +75,21 @@ class Function:
     result: str = "i64"
     size: Value = NOTHING
     offset: Value = NOTHING
+    request: Value = NOTHING  # instead of an offset: a record has room for one of them
     file: Value = NOTHING
     path: Value = NOTHING
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer's map. after : layers that call this one, nearest last; they decide how layers are ordered. note : what
-    a reader of the map should know."""
+    """One layer's map. after : layers that call this one, nearest last; they decide how layers are ordered. serves : of
+    a layer of servers, that of their clients, else "". note : what a reader of the map should know."""
 
     name: str
     title: str
     functions: tuple[Function, ...]
     after: tuple[str, ...] = ()
+    serves: str = ""
     source: str = ""
     note: str = ""
     shipped: bool = False
@@ -126,7 +128,11 @@ def parse(text: str, source: str) -> Layer:
         for number, entry in enumerate(entries, 1)
     )
     after = _words(table.get("after", []), source, "after")
-    return Layer(name, str(table.get("title", name)), functions, after, source, str(table.get("note", "")))
+    serves = table.get("serves", "")
+    if not isinstance(serves, str) or serves == name:
+        raise _bad(source, f"serves is {serves!r}", 'name the layer of its clients, as serves = "pvfs"')
+    title, note = str(table.get("title", name)), str(table.get("note", ""))
+    return Layer(name, title, functions, after, serves, source, note)
 
 
 def _function(
@@ -155,11 +161,16 @@ def _function(
     }
     values = {
         key: value(str(entry[key]), source, f"{where}: {key}")
-        for key in ("size", "offset", "file", "path")
+        for key in ("size", "offset", "request", "file", "path")
         if key in entry
     }
+    if "offset" in values and "request" in values:
+        raise _bad(
+            source, f"{where}: it has an offset and a request", "leave one out: there is room for one of them"
+        )
     for key, allowed in (
         ("offset", ("arg", "ref")),
+        ("request", ("arg", "ref")),
         ("file", ("arg", "ref", "out", "result")),
         ("path", ("text",)),
     ):

@@ -199,7 +199,9 @@ def _functions(path: Path) -> list[tuple[int, int, str, str]]:
     for line in path.read_text("utf-8", "replace").splitlines():
         match line.split("\t"):
             case [number, rule, symbol, library] if number.isdigit() and rule.isdigit():
-                table.append((int(number), int(rule), symbol, library))
+                # A program and its modules may find one library in several ways: $ORIGIN/../lib.
+                file = os.path.normpath(library) if "/../" in library else library
+                table.append((int(number), int(rule), symbol, file))
     return table
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from sonde.core import launch
 from sonde.core.errors import EnvironmentFailure, UsageError, nearest
 from sonde.io.layers import Layer
 from sonde.io.run_elf import X86_64, Program
@@ -157,6 +158,7 @@ def _candidates(more: Iterable[Path]) -> Iterator[Path]:
     )
     folders.update(dict.fromkeys(Path(entry) for entry in sys.path if entry.endswith("site-packages")))
     folders.setdefault(Path(sys.prefix) / "lib")
+    folders.setdefault(launch.libexec().parent / "lib")  # Sonde's own: the store's
     for folder in folders:
         for glob in ("", *PLUGINS):
             yield from (folder.glob(f"{glob}/*.so*") if glob else folder.glob("*.so*"))

@@ -23,7 +23,7 @@ from sonde.core.launch import session
 from sonde.core.launch.mpirun import COMMANDS
 from sonde.core.units import format_duration
 from sonde.io import run_attach, run_probe, run_watch
-from sonde.io.layers import KINDS, Layer
+from sonde.io.layers import KINDS, NOTHING, Layer
 from sonde.io.run_elf import Program, why_not
 from sonde.io.schema import NAME, SCHEMA
 from sonde.io.table import compiled, rule_names
@@ -205,12 +205,13 @@ def trace(
     clocks = [_clock(host)]
     plan = {
         "layers": [
-            *({"name": layer.name, "title": layer.title} for layer in request.layers),
+            *({"name": layer.name, "title": layer.title, "serves": layer.serves} for layer in request.layers),
             {"name": "tracer", "title": "Sonde's tracer"},
         ],
         "own": len(request.layers),
         "rules": [
-            [number, KINDS.index(function.kind)] for number, function, _, _ in rule_names(request.layers)
+            [number, KINDS.index(function.kind), int(function.request != NOTHING)]
+            for number, function, _, _ in rule_names(request.layers)
         ],
         "clocks": clocks,
         "open": [[host, one.number, handle, name] for one in watching.processes for handle, name in one.open],

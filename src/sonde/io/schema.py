@@ -5,7 +5,7 @@ ARCHITECTURE.md, "io/1", is the definition; the table RAW here says the same as 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sonde.core import described
-from sonde.core.described import Described
+from sonde.core.described import Described, optional
 from sonde.core.errors import DataError, Finding, Warning
 from sonde.core.seal import Layout
 from sonde.io.clock import Clocks
@@ -48,6 +48,9 @@ OF_LAYER: dict[str, Described] = {
     "layer_name": Described(("layer",), "str", "", "name of a layer, from the application down"),
     "layer_title": Described(("layer",), "str", "", "what a layer is called"),
     "layer_watched": Described(("layer",), "<i4", "1", "functions of a layer that were found and watched"),
+    "layer_serves": optional(
+        ("layer",), "", "of a layer of servers the name of that of their clients", "str"
+    ),
 }
 OF_FUNCTION: dict[str, Described] = {
     "function_name": Described(("function",), "str", "", "symbol of a function that was called"),
@@ -76,8 +79,12 @@ OF_THREAD: dict[str, Described] = {
     "thread_first": Described(("thread",), "<i8", "1", "its first event"),
     "thread_events": Described(("thread",), "<i8", "1", "its events, in the order in which they ended"),
 }
+OF_REQUEST: dict[str, Described] = {
+    "request_event": optional(("request",), "1", "which event has a request's number", "<i8"),
+    "request_number": optional(("request",), "1", "number that all calls for one request have", "<i8"),
+}
 OF_PATH: dict[str, Described] = {"path": Described(("file",), "str", "", "name by which a file was opened")}
-RAW = {**EVENT, **OF_LAYER, **OF_FUNCTION, **OF_PROCESS, **OF_THREAD, **OF_PATH}
+RAW = {**EVENT, **OF_LAYER, **OF_FUNCTION, **OF_PROCESS, **OF_THREAD, **OF_REQUEST, **OF_PATH}
 
 ENGINES = ("interposition", "uprobe", "tracepoint", "profile")
 RANKLESS = -1
@@ -95,6 +102,8 @@ class _File:
     process: int
     first: int = 0
     events: int = 0
+    first_request: int = 0
+    requests: int = 0
     threads: list[tuple[int, int, int]] = field(
         default_factory=list
     )  # (first event within the file, number, process)
@@ -127,6 +136,7 @@ class IoLayout(Layout):
     numbers: dict[str, np.ndarray] = field(
         default_factory=dict
     )  # process's prefix -> function by its own number
+    requests: dict[str, np.ndarray] = field(default_factory=dict)  # which of its numbers tell of a request
     layer_of: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int16))
     kind_of: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int8))
     opened: list[_Opened] = field(default_factory=list)
@@ -157,8 +167,9 @@ class IoSchema:
 
         Parameters
         ----------
-        plan : layers [{name, title}] from the application down; rules [[layer, kind]] as the tracer numbers them; own,
-               the layer of the tracer's own work, if there is one;
+        plan : layers [{name, title, serves}] from the application down; rules [[layer, kind, request]] as the tracer
+               numbers them, request: what stands in a record as the offset is a request's number; own, the layer of the
+               tracer's own work, if there is one;
                tables, table_of (`run_close.close`); clocks [[host, ticks, ns]] read where the run was started;
                open [[host, pid, handle, path]], what processes had open when they were attached to
         files : a block file a thread
@@ -238,11 +249,12 @@ class IoSchema:
                     functions.of_kind(name, "open")[piece.calls["function"][entered]].any()
                 )
                 one.events += len(piece.calls)
+                one.requests += int(_of_requests(functions.requests(name), piece.calls).sum())
             dropped[one.process] += file.dropped
-        events = 0
+        events = requests = 0
         for one in made.values():
-            one.first = events
-            events += one.events
+            one.first, one.first_request = events, requests
+            events, requests = events + one.events, requests + one.requests
         clocks.settle([headers[name]["host"] for name in order])
         clocks.align(_of_ranks(headers, order, heard))
         layout = IoLayout(
@@ -251,6 +263,7 @@ class IoSchema:
             variables={},
             files=made,
             numbers=functions.settled(),
+            requests={name: functions.requests(name) for name in headers},
             layer_of=functions.layers(),
             kind_of=functions.kinds(),
             opened=opened,
@@ -269,6 +282,7 @@ class IoSchema:
             "layer_name": _texts(layer["name"] for layer in plan["layers"]),
             "layer_title": _texts(layer["title"] for layer in plan["layers"]),
             "layer_watched": functions.watched(),
+            "layer_serves": _texts(layer.get("serves", "") for layer in plan["layers"]),
             "process_host": _texts(layout.hosts),
             "process_pid": np.array([headers[name]["pid"] for name in order], np.int32),
             "process_parent": np.array([headers[name]["parent"] for name in order], np.int32),
@@ -288,6 +302,7 @@ class IoSchema:
         }
         layout.dims = {
             "event": events,
+            "request": requests,
             **{
                 dim: len(layout.tables[name])
                 for dim, name in (
@@ -307,7 +322,9 @@ class IoSchema:
         engines = {"flag_values": np.arange(len(ENGINES), dtype=np.int8), "flag_meanings": " ".join(ENGINES)}
         special = {"flags": flags, "function_kind": kinds, "function_engine": engines}
         layout.variables = {
-            name: what.variable(chunks=(CHUNK,) if name in EVENT else None, attrs=special.get(name))
+            name: what.variable(
+                chunks=(CHUNK,) if name in EVENT or name in OF_REQUEST else None, attrs=special.get(name)
+            )
             for name, what in RAW.items()
         }
         layout.attrs = {"began_utc_ns": clocks.zero_utc_ns}
@@ -324,12 +341,19 @@ class IoSchema:
             for name, values in layout.tables.items():
                 if len(values):
                     yield name, (slice(0, len(values)),), values
-        at = one.first
+        at, at_request = one.first, one.first_request
         host, functions = layout.hosts[one.process], layout.numbers[_prefix(file)]
+        of_requests = layout.requests[_prefix(file)]
         for piece in pieces(file):
             for process, calls in _by_image(one, piece.calls):
+                if len(found := np.flatnonzero(_of_requests(of_requests, calls))):
+                    into = (slice(at_request, at_request := at_request + len(found)),)
+                    yield "request_event", into, at + found
+                    yield "request_number", into, calls["offset"][found].view(np.int64)
                 where = (slice(at, at := at + len(calls)),)
-                for name, values in _columns(layout, process, host, functions, calls).items():
+                columns = _columns(layout, process, host, functions, calls)
+                columns["offset"][of_requests[calls["function"]]] = -1
+                for name, values in columns.items():
                     yield name, where, values
 
     def analyse(self, raw: xr.Dataset) -> xr.Dataset:
@@ -371,6 +395,7 @@ def _count_images(one: _File, functions: _Functions, name: str, file: BlockFile)
     for piece in pieces(file):
         for process, calls in _by_image(one, piece.calls):
             functions.count(name, calls)
+            one.requests += int(_of_requests(functions.requests(name), calls).sum())
             counts[one.images.index(process)] += len(calls)
     for process, count in zip(one.images, counts.tolist()):
         if count:
@@ -426,6 +451,11 @@ def _columns(
     }
 
 
+def _of_requests(functions: np.ndarray, calls: np.ndarray) -> np.ndarray:
+    """Which calls tell their request's number. functions: those that do, by number."""
+    return functions[calls["function"]] & (calls["offset"] != UNKNOWN)
+
+
 def _known(values: np.ndarray) -> np.ndarray:
     """Unknown, and what no size can be, as -1."""
     signed = values.astype(np.int64)
@@ -472,7 +502,9 @@ class _Functions:
     """The functions of all processes under one numbering: by layer, then as they were first met."""
 
     def __init__(self, plan: Mapping[str, Any], headers: Mapping[str, Mapping[str, Any]]) -> None:
-        self.rules: list[list[int]] = [*plan["rules"], [plan.get("own", 0), 0]]
+        # What was traced by an earlier version says nothing of requests.
+        rules = ((*rule, 0)[:3] for rule in plan["rules"])
+        self.rules: list[tuple[int, int, int]] = [*rules, (plan.get("own", 0), 0, 0)]
         self.layer_count = len(plan["layers"])
         self.warnings: list[Warning] = []
         self.tables: dict[str, list[tuple[int, int, str, str]]] = {}
@@ -484,6 +516,7 @@ class _Functions:
         self._order: list[tuple[int, int, str, str, int]] = []  # layer, kind, symbol, library, engine
         self._of_kind: dict[tuple[str, str], np.ndarray] = {}
         self._synchronising: dict[str, np.ndarray] = {}
+        self._requests: dict[str, np.ndarray] = {}
 
     def _table(
         self, plan: Mapping[str, Any], headers: Mapping[str, Mapping[str, Any]], name: str
@@ -523,11 +556,20 @@ class _Functions:
     def of_kind(self, name: str, kind: str) -> np.ndarray:
         """Which of a process's numbers are of functions that open, or give a handle back."""
         if (name, kind) not in self._of_kind:
-            found = np.zeros(1 << 16, bool)
-            for number, rule, _, _ in self.tables[name]:
-                found[number] = rule < len(self.rules) and self.rules[rule][1] == KINDS.index(kind)
-            self._of_kind[name, kind] = found
+            self._of_kind[name, kind] = self._where(name, lambda rule: rule[1] == KINDS.index(kind))
         return self._of_kind[name, kind]
+
+    def requests(self, name: str) -> np.ndarray:
+        """Which of a process's numbers are of functions that tell a request's number, where others tell an offset."""
+        if name not in self._requests:
+            self._requests[name] = self._where(name, lambda rule: bool(rule[2]))
+        return self._requests[name]
+
+    def _where(self, name: str, holds: Callable[[tuple[int, int, int]], bool]) -> np.ndarray:
+        found = np.zeros(1 << 16, bool)
+        for number, rule, _, _ in self.tables[name]:
+            found[number] = rule < len(self.rules) and holds(self.rules[rule])
+        return found
 
     def layer(self, name: str, number: int) -> int:
         for own, rule, _, _ in self.tables[name]:
@@ -541,7 +583,7 @@ class _Functions:
         for name, table in self.tables.items():
             for number, rule, symbol, library in table:
                 if self.called[name][number] and rule < len(self.rules):
-                    layer, kind = self.rules[rule]
+                    layer, kind, _ = self.rules[rule]
                     found.setdefault((layer, kind, symbol, library, self._engine(name, library)))
         self._order = sorted(found, key=lambda entry: entry[0])
         place = {entry: k for k, entry in enumerate(self._order)}
@@ -550,7 +592,7 @@ class _Functions:
             mine = np.full(1 << 16, -1, np.int16)
             for number, rule, symbol, library in table:
                 if rule < len(self.rules):
-                    layer, kind = self.rules[rule]
+                    layer, kind, _ = self.rules[rule]
                     mine[number] = place.get((layer, kind, symbol, library, self._engine(name, library)), -1)
             numbers[name] = mine
         return numbers

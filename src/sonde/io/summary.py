@@ -20,7 +20,7 @@ NAMES = (
 
 _CALLS, _LAYERS = ("process", "function"), ("process", "layer")
 _REQUESTS, _SIZES = ("process", "layer", "direction"), ("layer", "direction", "size_class")
-_FILES, _NODE = ("file", "layer", "direction"), ("node",)
+_FILES, _NODE, _JOIN = ("file", "layer", "direction"), ("node",), ("join",)
 
 SUMMARY: dict[str, Described] = {
     **{name: replace(what, required=False) for name, what in RAW.items() if name in NAMES},
@@ -53,5 +53,23 @@ SUMMARY: dict[str, Described] = {
     "busy": _of(("process", "layer", "bin"), "s", "time in a layer itself, all threads of a process"),
     "bin_begin": _of(("bin",), "s", "begin of a bin since the first process began"),
     "tracing_time": _of(("process",), "s", "what tracing took within traced calls: taken off their own time"),
+    "join_layer": _of(_JOIN, "1", "layer whose calls were joined to those of its clients", "<i8"),
+    "join_by_number": _of(
+        _JOIN, "1", "joined by the number of a request (1), or by what calls are like (0)", "<i8"
+    ),
+    "join_root": _of(_JOIN, "1", "outermost traced call that the client's call was made in", "<i8"),
+    "join_function": _of(_JOIN, "1", "client's call that a request began with", "<i8"),
+    "join_process": _of(_JOIN, "1", "server that it was joined to; -1 for none", "<i8"),
+    "join_requests": _of(_JOIN, "1", "requests", "<i8"),
+    "join_bytes": _of(_JOIN, "B", "their bytes, where they tell them", "<i8"),
+    "join_time": _of(_JOIN, "s", "from a request's first call of the client to its last"),
+    "join_server_time": _of(_JOIN, "s", "from its first call of the server to its last"),
+    "join_away_time": _of(
+        _JOIN, "s", "what the first is longer than the second: transport, and waiting for it"
+    ),
+    "join_layer_time": _of(
+        ("join", "layer"), "s", "time in each layer itself within the server's calls for it"
+    ),
+    "join_strays": _of(("layer",), "1", "requests of a layer's servers that no traced client made", "<i8"),
     "traced_time": _of(("process",), "s", "time in traced calls, all threads of a process"),
 }

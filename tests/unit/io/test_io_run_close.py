@@ -137,6 +137,13 @@ def test_tables_of_functions_are_kept_once(tmp_path):
     assert len(gained["tables"][0]) == 4
 
 
+def test_a_library_that_was_found_in_several_ways_is_one(tmp_path):
+    for pid, library in ((1, "/opt/sonde/lib/libs.so"), (2, "/opt/sonde/libexec/../lib/libs.so")):
+        (tmp_path / f"n1-{pid}-ab.functions").write_text(f"0\t0\tput\t{library}\n")
+    gained, _ = close(tmp_path)
+    assert gained["tables"] == [[(0, 0, "put", "/opt/sonde/lib/libs.so")]]
+
+
 def test_who_was_not_traced_and_what_found_no_room_is_told(tmp_path):
     (tmp_path / "n1-7.refused").write_text("the layer table cannot be read\n")
     (tmp_path / "n1-8.refused").write_text("the layer table cannot be read\n")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sonde.core import launch
 from sonde.core.errors import UsageError
 from sonde.io import run_exports, run_maps
 from sonde.io.layers import parse
@@ -36,6 +37,16 @@ def test_the_c_library_has_what_the_map_of_posix_names():
     (found,) = run_exports.found_in([posix], [libc])
     assert {"open", "pwrite64", "fsync", "fwrite"} <= set(found.names)
     assert len(found.missing) < len(found.names) / 4
+
+
+def test_sonde_s_own_libraries_are_of_this_machine():
+    library = launch.libexec().parent / "lib" / "libsonde-store.so"
+    if not library.exists():
+        pytest.skip("the store is not built")
+    store = [layer for layer in run_maps.shipped() if layer.name.startswith("store")]
+    found = run_exports.found_in(store, run_exports.of_machine(store))
+    assert {one.library for one in found} == {library.resolve()}
+    assert [one.missing for one in found] == [()] * len(store)
 
 
 def test_names_and_patterns_are_found_and_what_is_missing_names_the_nearest(library):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 import pytest
 
@@ -70,6 +72,21 @@ def test_a_value_of_the_wrong_kind_is_refused(line):
     assert "cannot be" in refused(HEAD + '[[functions]]\nnames = ["a"]\n' + line + "\n")
 
 
+def test_an_offset_and_a_request_have_one_place():
+    both = '[[functions]]\nnames = ["a"]\noffset = "arg(0)"\nrequest = "arg(1)"\n'
+    assert "it has an offset and a request" in refused(HEAD + both)
+    assert "request cannot be 'result'" in refused(
+        HEAD + '[[functions]]\nnames = ["a"]\nrequest = "result"\n'
+    )
+
+
+def test_a_layer_that_serves_names_its_clients():
+    text = '[[functions]]\nnames = ["a"]\n'
+    assert layers.parse('serves = "pvfs"\n' + HEAD + text, "own.toml").serves == "pvfs"
+    assert "serves is 'lustre'" in refused('serves = "lustre"\n' + HEAD + text)
+    assert "serves is ['pvfs']" in refused('serves = ["pvfs"]\n' + HEAD + text)
+
+
 def test_no_toml_and_no_name():
     assert "no TOML" in refused("layer = ")
     assert "layer is 'A B'" in refused('layer = "A B"\n[[functions]]\nnames=["a"]\nlibraries=["b"]\n')
@@ -98,6 +115,21 @@ class TestShipped:
         for layer in run_maps.shipped():
             names = [name for function in layer.functions for name in function.names]
             assert len(names) == len(set(names)), layer.name
+
+    def test_the_store_s_functions_are_those_of_its_header(self):
+        header = (Path(__file__).parents[3] / "native" / "store" / "trace.hpp").read_text()
+        points = {f"sonde_store_{name}" for name in re.findall(r"point\((\w+)\)", header)} - {
+            "sonde_store_name"
+        }
+        store = [layer for layer in run_maps.shipped() if layer.name.startswith("store")]
+        assert [layer.name for layer in store] == [
+            "store",
+            "store_transport",
+            "store_server",
+            "store_backend",
+        ]
+        assert [layer.serves for layer in store] == ["", "", "store", ""]
+        assert {name for layer in store for function in layer.functions for name in function.names} == points
 
     def test_a_user_s_map_takes_the_place_of_a_shipped_one(self, tmp_path):
         own = tmp_path / "own.toml"
@@ -129,6 +161,15 @@ def test_layers_that_are_after_each_other_are_refused():
 
 
 class TestTable:
+    def test_a_request_s_number_stands_where_else_the_offset_does(self):
+        made = [
+            table.compiled(
+                [layers.parse(HEAD + f'[[functions]]\nnames = ["a"]\n{key} = "arg(3)"\n', "own.toml")]
+            )
+            for key in ("offset", "request")
+        ]
+        assert made[0] == made[1]
+
     def test_it_is_laid_out_as_the_header_says(self):
         text = HEAD + (
             '[[functions]]\nnames = ["llapi_open", "llapi_*"]\nkind = "open"\nfails = "negative"\n'

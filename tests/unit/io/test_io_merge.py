@@ -1,0 +1,133 @@
+"""Several traces as one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+from traces import add, call, note, run, sealed, thread
+
+import sonde
+from sonde.core.errors import DataError
+from sonde.io import joins, merge
+from sonde.io.analyse import analyse
+from sonde.io.layers import KINDS
+from sonde.io.schema import RAW
+
+SEND, SERVE, OPEN, PWRITE = range(4)
+WRITE = KINDS.index("write")
+FUNCTIONS = "0\t0\tsend\tlib.so\n1\t1\tserve\tlib.so\n2\t2\topen\tlibc.so\n3\t3\tpwrite\tlibc.so\n"
+APP, DAEMON, POSIX, OWN = (
+    {"name": name, "title": name.upper(), "serves": serves}
+    for name, serves in (("app", ""), ("daemon", "app"), ("posix", ""), ("tracer", ""))
+)
+RULES = [[0, WRITE, 1], [1, WRITE, 1], [2, KINDS.index("open"), 0], [2, WRITE, 0]]
+ZERO_NS = 10**18
+
+
+def traced(folder, *processes, layers=(APP, DAEMON, POSIX, OWN), rules=RULES, later_ns=0):
+    """/raw of processes (records, and what their headers say) that began that much later."""
+    made = run(folder, {"layers": list(layers), "rules": rules, "own": len(layers) - 1})
+    for records, more in processes:
+        add(made, records, FUNCTIONS, began_utc_ns=ZERO_NS + later_ns, **more)
+    with sonde.open(sealed(made)) as tree:
+        return tree["raw"].to_dataset().load(), int(tree.attrs["began_utc_ns"])
+
+
+CLIENT = (
+    [call(SEND, 1000, 9000, size=64, offset=5), call(SEND, 9000, 9500, size=64, offset=6)],
+    {"pid": 100},
+)
+SERVER = (
+    [
+        call(OPEN, 100, 110, file=3),
+        note(100, 3, "data"),
+        thread(201),
+        call(PWRITE, 2100, 2200, depth=1, size=64, offset=0, file=3),
+        call(SERVE, 2000, 2500, size=64, offset=5),
+        call(SERVE, 9100, 9200, size=64, offset=6),
+    ],
+    {"pid": 200},
+)
+
+
+def shifted(records, ticks):
+    moved = [record.copy() for record in records]
+    for record in moved:
+        record["begin"][record["function"] < 0xFFFE] -= ticks
+        record["end"][record["function"] < 0xFFFE] -= ticks
+    return moved
+
+
+def test_two_traces_say_the_same_as_one_of_both(tmp_path):
+    whole, _ = traced(tmp_path / "whole.run", CLIENT, SERVER)
+    # The same, but the server's trace began 90 ns later, and was of fewer layers.
+    client, client_ns = traced(tmp_path / "client.run", CLIENT)
+    records = [*shifted(SERVER[0][:1], 90), note(10, 3, "data"), *shifted(SERVER[0][2:], 90)]
+    server, server_ns = traced(tmp_path / "server.run", (records, SERVER[1]), later_ns=90)
+    assert server_ns - client_ns == 90
+    both = merge.merged([client, server], [client_ns, server_ns])
+    for name in ("begin", "duration", "size", "offset", "depth", "flags", "request_event", "request_number"):
+        assert both[name].values.tolist() == whole[name].values.tolist(), name
+    for number, text in (("function_index", "function_name"), ("file_index", "path")):
+        named = [np.append(one[text].values, "")[one[number].values].tolist() for one in (both, whole)]
+        assert named[0] == named[1]
+    assert joins.values(analyse(both)) == joins.values(analyse(whole))
+    ((one),) = joins.values(analyse(both))
+    assert (one["requests"], one["joined"]) == (2, 2)
+
+
+def test_every_variable_is_there_as_it_should_be(tmp_path):
+    client, server = traced(tmp_path / "a.run", CLIENT), traced(tmp_path / "b.run", SERVER)
+    both = merge.merged([client[0], server[0]], [client[1], server[1]])
+    assert set(both.variables) == set(client[0].variables)
+    for name, what in ((name, RAW[str(name)]) for name in both.variables):
+        assert both[name].dims == what.dims, name
+        assert both[name].attrs.get("units", "") == what.units, name
+    assert both["begin"].attrs == client[0]["begin"].attrs
+    assert both["function_kind"].attrs["flag_meanings"] == client[0]["function_kind"].attrs["flag_meanings"]
+
+
+def test_layers_come_from_the_application_down_and_the_tracer_last(tmp_path):
+    rule = [[0, WRITE, 1], [1, WRITE, 1], [1, 1, 0], [1, WRITE, 0]]
+    client, _ = traced(tmp_path / "a.run", CLIENT, layers=(APP, POSIX, OWN), rules=rule)
+    rule = [[0, WRITE, 1], [0, WRITE, 1], [1, 1, 0], [1, WRITE, 0]]
+    server, _ = traced(tmp_path / "b.run", SERVER, layers=(DAEMON, POSIX, OWN), rules=rule)
+    for pair in ([client, server], [server, client]):
+        assert merge.merged(pair, [0, 0])["layer_name"].values.tolist()[-2:] == ["posix", "tracer"]
+        both = merge.merged(pair, [0, 0], ["else", "app", "daemon", "posix"])
+        names = both["layer_name"].values.tolist()
+        assert names == ["app", "daemon", "posix", "tracer"]
+        assert both["layer_serves"].values.tolist()[names.index("daemon")] == "app"
+        # A server's trace that had no layer of clients is of use with theirs.
+        (one,) = joins.values(analyse(both))
+        assert (one["requests"], one["joined"]) == (2, 2)
+
+
+def test_ranks_come_first_in_order(tmp_path):
+    one, _ = traced(
+        tmp_path / "a.run", (CLIENT[0], {"pid": 100, "rank": -1}), (CLIENT[0], {"pid": 101, "rank": 1})
+    )
+    two, _ = traced(tmp_path / "b.run", (CLIENT[0], {"pid": 200, "rank": 0}))
+    both = merge.merged([one, two], [0, 0])
+    assert both["process_rank"].values.tolist() == [0, 1, -1]
+    assert both["process_pid"].values.tolist() == [200, 101, 100]
+    # one's threads are of its processes 101 and 100, two's of 200
+    assert both["process_pid"].values[both["thread_process"].values].tolist() == [101, 100, 200]
+
+
+def test_more_functions_than_can_be_told_apart(tmp_path, monkeypatch):
+    client, server = traced(tmp_path / "a.run", CLIENT), traced(tmp_path / "b.run", SERVER)
+    monkeypatch.setattr(merge, "MOST_FUNCTIONS", 3)
+    with pytest.raises(DataError, match="4 functions in all"):
+        merge.merged([client[0], server[0]], [0, 0])
+
+
+def test_traces_of_an_earlier_version(tmp_path):
+    client, server = traced(tmp_path / "a.run", CLIENT), traced(tmp_path / "b.run", SERVER)
+    old: list[xr.Dataset] = [
+        raw.drop_vars(["layer_serves", "request_event", "request_number"]) for raw, _ in (client, server)
+    ]
+    both = merge.merged(old, [0, 0])
+    assert both.sizes["request"] == 0
+    assert joins.values(analyse(both)) == []
