@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from sonde_shell import PROGRAM, Shell, finish
+from store_service import serving
 
 import sonde as library
 from sonde.core.launch import libexec
@@ -213,8 +214,6 @@ def test_a_server_that_is_killed_keeps_its_trace(sonde):
 
 
 def test_without_the_server_s_trace_the_share_says_so(sonde):
-    from store_service import serving
-
     (sonde.cwd / "blob").write_bytes(b"x" * 1000)
     with serving(sonde, "--memory") as service:
         line = (PROGRAM, "store", "put", "--server", service.address, "object:runs/blob", "blob")
@@ -223,6 +222,19 @@ def test_without_the_server_s_trace_the_share_says_so(sonde):
     assert joined["requests"] > 0
     assert (joined["joined"], joined["share"]) == (0, 0)
     assert "start it under the tracer, too" in sonde("io", "show", "a.nc").expect(0).out.replace("\n  ", " ")
+
+
+@pytest.mark.root
+def test_a_server_that_runs_already_is_attached_to(sonde, pipelined):
+    """Its library is the client's, too: there each function is interposed, and returns by way of the kernel besides."""
+    with serving(sonde, "--memory") as service:
+        words = ("--attach", service.pid, "--layers", ",".join(STORE), "--json", "-o", "a.nc")
+        told = sonde("io", "run", *words, "--", pipelined, service.address, "tcp", 50).expect(0).json
+    (joined,) = told["joins"]
+    assert (joined["requests"], joined["share"], joined["strays"]) == (100, 1, 0)
+    assert calls_of(told, "serve_write") == calls_of(told, "execute_write") == 50
+    assert {one["engine"] for one in told["functions"] if "serve" in one["function"]} == {"uprobe"}
+    assert {one["unfinished"] for one in told["functions"] if one["layer"] == "store"} == {0}
 
 
 class TestTwoTraces:

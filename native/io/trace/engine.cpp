@@ -31,6 +31,11 @@ void keep(Thread& thread, const Frame& frame, std::uint64_t end, std::uint8_t fl
   keep(thread, Record{frame.begin, end, frame.size, frame.offset, folded(frame.handle), frame.function, frame.depth, flags});
 }
 
+/// A function that a uretprobe watches, in this process or any other, finds a return address of the kernel's where ours was: in a page
+/// that is mapped as high as can be, [uprobes].
+constexpr std::uint64_t highest_page = 0x7fffffffe000;
+bool is_kernels(std::uint64_t back) { return back - highest_page < 4096; }
+
 /// Whether the call was left by longjmp, or by a change of stacks, as a new call shows that will return to where the stack is at `sp`:
 /// the stack has been cut above the old one; or its return address there, which is ours while it is under way, has been written over
 /// by a later call. A function that jumps to another instead of calling it leaves it alone. It is the caller's before the call and
@@ -39,7 +44,7 @@ bool left(const Frame& frame, std::uint64_t sp) {
   if (frame.sp < sp) return true;
   if (frame.sp == unfilled) return false;
   const std::uint64_t back = reinterpret_cast<const std::uint64_t*>(frame.sp)[-1];
-  const bool ours = back == reinterpret_cast<std::uint64_t>(&sonde_io_returned);
+  const bool ours = back == reinterpret_cast<std::uint64_t>(&sonde_io_returned) || is_kernels(back);
   return frame.sp == sp ? !ours : !ours && back != frame.back && frame.via == 0;
 }
 

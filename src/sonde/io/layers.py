@@ -79,6 +79,11 @@ class Function:
     file: Value = NOTHING
     path: Value = NOTHING
 
+    @property
+    def at(self) -> Value:
+        """What stands in a record where the offset does: that, or the number of a request."""
+        return self.offset if self.request == NOTHING else self.request
+
 
 @dataclass(frozen=True)
 class Layer:

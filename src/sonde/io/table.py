@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 
 from sonde.core.errors import UsageError
-from sonde.io.layers import FAILS, KINDS, NOTHING, WIDTHS, Function, Layer, Value
+from sonde.io.layers import FAILS, KINDS, WIDTHS, Function, Layer, Value
 
 MAGIC = b"SONDELYR"
 VERSION = 1
@@ -53,9 +53,7 @@ def compiled(layers: Sequence[Layer], most_bytes: int = 0) -> bytes:
             FAILS.index(function.fails),
             WIDTHS.index(function.result),
         )
-        # The tracer has one place for both: the plan says which of them stands there.
-        at = function.offset if function.request == NOTHING else function.request
-        for value in (function.size, at, function.file, function.path):
+        for value in (function.size, function.at, function.file, function.path):
             rules += _packed(value)
     return _HEADER.pack(MAGIC, VERSION, len(every), len(text), 0, most_bytes) + bytes(rules) + bytes(text)
 
