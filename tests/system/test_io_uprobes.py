@@ -111,7 +111,8 @@ class TestFunctionsThatAreNotExported:
         assert parents(sonde, "held_deep") == {"held_rest", "held_deep"}
         seen = events(sonde)
         engines = set(zip(seen["function"].tolist(), seen["engine"].tolist()))
-        assert engines <= {(one["function"], one["engine"]) for one in told["functions"]}
+        # What the kernel saw of the tracer's own work is in the events, and nobody's call.
+        assert engines >= {(one["function"], one["engine"]) for one in told["functions"]}
         engine = dict(engines)
         assert {engine[name] for name in (*WRITE, *REST)} == {"uprobe"}
         assert (engine["held_write"], engine["pwrite"], engine["pwrite64"]) == (
