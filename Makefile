@@ -1,6 +1,6 @@
 # Sonde: a thin front for deploy/setup, .venv/bin/sonde and the test runners. `make help` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help setup survey test test-all bench-net bench-noise bench-store lint clean
+.PHONY: help setup survey test test-all bench-net bench-noise bench-store bench-io lint clean
 SHELL := /bin/sh
 
 # Which MPI: empty for the one that is there; see deploy/setup.
@@ -55,6 +55,10 @@ bench-noise: ## noise: false alarms, power, time to verdict, into bench/out/nois
 bench-store: ## store: transports, hybrid threshold, peers, idle server, into bench/out/store.json; about 15 minutes, machine left alone
 	@deploy/setup bench
 	@$(python) -m bench.store
+
+bench-io: ## io: what tracing costs, and whether what it tells is right, into bench/out/io.json; machine left alone
+	@deploy/setup bench
+	@$(python) -m bench.io
 
 lint: ## ruff and mypy
 	@deploy/setup test

@@ -27,9 +27,12 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # As a shell starts what a script puts behind &, and nohup what it starts; what tests start would inherit it, and no
+    # Ctrl-C or hang-up reach it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # As a shell starts what a script puts behind &; what tests start would inherit it, and no Ctrl-C reach it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     config.addinivalue_line("markers", "hardware(reason): needs hardware that no set-up can bring")
 
 

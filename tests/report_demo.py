@@ -274,6 +274,82 @@ def rules() -> Figure:
     )
 
 
+def icicle() -> Figure:
+    """A program of two calls, of which one made two others in two layers."""
+    return Figure(
+        "icicle",
+        "Where the time went",
+        "Read it downwards: what stands under a call is within it.",
+        Kind.ICICLE,
+        xr.Dataset(
+            {
+                "label": ("node", ["all calls", "read", "write", "pwrite", "fsync"]),
+                "parent": ("node", [-1, 0, 0, 2, 2]),
+                "hue": ("node", [-1, 0, 0, 1, 1]),
+                "value": ("node", [1.0, 0.25, 0.75, 0.5, 0.125]),
+                "calls": ("node", [8.0, 2, 3, 2, np.nan], {"long_name": "calls", "units": "1"}),
+                "moved": ("node", [np.nan, 4096.0, 8192, 8192, np.nan], {"long_name": "bytes", "units": "B"}),
+            }
+        ),
+        {"value": Axis("time", "s"), "hue": Axis("layer", labels=("library", "system"))},
+    )
+
+
+def areas(n: int = 50, ranks: int = 3) -> Figure:
+    y = np.abs(np.sin(np.arange(2 * n * ranks).reshape(2, n, ranks) / 7))
+    return Figure(
+        "areas",
+        "Threads in each layer",
+        "A stretch of one colour is a phase.",
+        Kind.STACK,
+        xr.Dataset(
+            {"y": (("part", "x", "rank"), y), "hue": ("part", [7, 0])},
+            coords={
+                "part": ["system", "library"],
+                "x": np.arange(n) * 0.002,
+                "rank": ["all", "0", "1"][:ranks],
+            },
+        ),
+        {"x": Axis("time", "s"), "y": Axis("threads")},
+        (Slider("rank", "rank"),),
+    )
+
+
+def columns(n: int = 4) -> Figure:
+    y = np.stack([np.arange(n) + 1.0, np.full(n, 2.0)]) * 1e-3
+    return Figure(
+        "columns",
+        "Time by rank",
+        "Bars of one height are work that is spread evenly.",
+        Kind.STACK,
+        xr.Dataset(
+            {"y": (("part", "x"), y)}, coords={"part": ["system", "library"], "x": [str(k) for k in range(n)]}
+        ),
+        {"x": Axis("rank"), "y": Axis("time", "s")},
+    )
+
+
+def panels() -> Figure:
+    y = np.array([[[100.0, 0], [0, 100]], [[0, 25], [100, 75]]])
+    text = np.array([[["4 writes", ""], ["", "4 reads"]], [["", "1 read"], ["64 writes", "3 reads"]]])
+    return Figure(
+        "panels",
+        "Sizes of requests",
+        "Bars that move from one panel to the next are requests cut up or gathered.",
+        Kind.STACK,
+        xr.Dataset(
+            {
+                "y": (("part", "x", "way"), y),
+                "text": (("part", "x", "way"), text),
+                "heading": (("part", "way"), [["library: 4", "library: 4"], ["system: 64", "system: 4"]]),
+            },
+            coords={"part": ["library", "system"], "x": ["4 MiB", "64 KiB"], "way": ["writes", "reads"]},
+        ),
+        {"x": Axis("bytes of a request"), "y": Axis("share", "%")},
+        (Slider("way", "requests"),),
+    )
+
+
 def findings(ranks: int) -> list[Finding]:
     if ranks <= 8:
         return []

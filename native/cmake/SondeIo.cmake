@@ -20,3 +20,11 @@ if(SONDE_IO_ENABLED)
   target_link_options(sonde-io PRIVATE -Wl,-z,defs)
   install(TARGETS sonde-io DESTINATION sonde/libexec)
 endif()
+
+# Calls that only the kernel sees: a program that reads its trace ring buffer.
+add_library(sonde_io_watch STATIC io/watch/spec.cpp)
+target_link_libraries(sonde_io_watch PUBLIC sonde_core)
+add_executable(sonde-io-watch io/watch/main.cpp)
+set_target_properties(sonde-io-watch PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/libexec")
+target_link_libraries(sonde-io-watch PRIVATE sonde_io_watch)
+install(TARGETS sonde-io-watch DESTINATION sonde/libexec)

@@ -67,6 +67,15 @@ inline std::uint64_t read_ticks() {
 /// What ticks() reads, found when the program starts.
 inline const TickKind tick_kind = best_ticks(true);
 
+/// The counter that this kind of processor has, whether or not it can be trusted here.
+#if defined(__x86_64__)
+inline constexpr TickKind register_ticks = TickKind::tsc;
+#elif defined(__aarch64__)
+inline constexpr TickKind register_ticks = TickKind::cntvct;
+#else
+inline constexpr TickKind register_ticks = TickKind::clock;
+#endif
+
 /// The counter that may be compared between cores.
 inline std::int64_t ticks() {
 #if defined(__x86_64__)

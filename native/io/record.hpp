@@ -32,6 +32,10 @@ inline constexpr std::uint8_t flag_failed = 1, flag_thrown = 2, flag_entry_only 
 /// threads that ended are used again.
 inline constexpr std::uint16_t note_function = 0xffff, thread_function = 0xfffe;
 
+/// A record of this function is a call, but none of the program's: the tracer's own work, as appending a block or looking for functions
+/// in a library that was loaded. Its time is nobody else's, and what the kernel sees meanwhile is not the program's.
+inline constexpr std::uint16_t own_function = 0xfffd;
+
 /// What a file that was opened is called.
 struct Note {
   std::uint64_t at;      ///< begin of the call that it belongs to

@@ -19,28 +19,43 @@ void emit_error(const Error& error) {
   emit(JsonLine().add("event", "error").add("code", error.code).add("what", error.what).add("hint", error.hint));
 }
 
-void emit_failure(const Stop& stop, MpiTeam& team) {
-  std::string text = stop.error.code + '\n' + stop.error.what + '\n' + stop.error.hint;
+namespace {
+
+/// `error` of the rank `failed`, with its words begun so that one knows whose it is, on every rank. Collective.
+Error told_to_all(const Error& error, int failed, MpiTeam& team) {
+  std::string text = error.code + '\n' + error.what + '\n' + error.hint;
   int length = static_cast<int>(text.size());
-  MPI_Bcast(&length, 1, MPI_INT, stop.failed_rank, team.comm());
+  MPI_Request request;
+  MPI_Ibcast(&length, 1, MPI_INT, failed, team.comm(), &request);
+  team.wait(request);
   text.resize(static_cast<std::size_t>(length));
-  MPI_Bcast(text.data(), length, MPI_CHAR, stop.failed_rank, team.comm());
-  if (team.rank() != 0) return;
+  MPI_Ibcast(text.data(), length, MPI_CHAR, failed, team.comm(), &request);
+  team.wait(request);
   const std::size_t a = text.find('\n'), b = text.find('\n', a + 1);
-  emit_error({text.substr(0, a), "rank " + std::to_string(stop.failed_rank) + ": " + text.substr(a + 1, b - a - 1),
-              text.substr(b + 1)});
+  return {text.substr(0, a), "rank " + std::to_string(failed) + ": " + text.substr(a + 1, b - a - 1), text.substr(b + 1)};
+}
+
+}  // namespace
+
+std::optional<Error> first_error(const Error* error, MpiTeam& team) {
+  const int mine = error != nullptr ? team.rank() : team.size();
+  int failed = mine;
+  MPI_Request request;
+  MPI_Iallreduce(&mine, &failed, 1, MPI_INT, MPI_MIN, team.comm(), &request);
+  team.wait(request);
+  if (failed == team.size()) return std::nullopt;
+  return told_to_all(team.rank() == failed ? *error : Error{}, failed, team);
+}
+
+void emit_failure(const Stop& stop, MpiTeam& team) {
+  const Error error = told_to_all(stop.error, stop.failed_rank, team);
+  if (team.rank() == 0) emit_error(error);
 }
 
 bool all_well(const Error* error, MpiTeam& team) {
-  Stop stop;
-  int failed = error != nullptr ? team.rank() : team.size();
-  if (error != nullptr) stop.error = *error;
-  MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MIN, team.comm());
-  if (failed == team.size()) return true;
-  stop.failed_rank = failed;
-  if (team.rank() != failed) stop.error = {};
-  emit_failure(stop, team);
-  return false;
+  const auto failure = first_error(error, team);
+  if (failure && team.rank() == 0) emit_error(*failure);
+  return !failure;
 }
 
 void print_version() {

@@ -2,6 +2,8 @@
 /// What every MPI probe says in the same way: events on rank 0's stdout, errors that any rank may have, the
 /// answers to --version and --hello. Owner-thread.
 
+#include <optional>
+
 #include "core/error.hpp"
 #include "core/json.hpp"
 #include "core/runner.hpp"
@@ -14,6 +16,10 @@ void emit(const JsonLine& line);
 
 /// The event "error". Rank 0 alone speaks.
 void emit_error(const Error& error);
+
+/// The error of the lowest rank that has one, its words begun with "rank 3: ", on every rank; nothing where all is well. Collective.
+/// error: this rank's; nullptr when all is well.
+std::optional<Error> first_error(const Error* error, MpiTeam& team);
 
 /// Tells the error of the rank that failed, through rank 0. Collective; `stop.failed_rank` is the same on every
 /// rank, `stop.error` counts on that rank only.

@@ -13,7 +13,7 @@ import pytest
 from sonde.cli.commands import COMMANDS
 from sonde.cli.doctor import ROOMS
 from sonde.core.errors import Exit, Finding, SondeError, Warning
-from sonde.core.options import CONSOLE_NAMES, HOSTS, SHARE, SHARED, SIZE, SIZES
+from sonde.core.options import CONSOLE_NAMES, HOSTS, RATE, SHARE, SHARED, SIZE, SIZES
 from sonde.core.outcome import Outcome
 from sonde.core.units import parse_duration
 
@@ -33,7 +33,7 @@ def test_every_command_is_in_the_table():
         assert f"`sonde {name}" in CLI
 
 
-@pytest.mark.parametrize("room", ["net", "noise", "io", "store"])
+@pytest.mark.parametrize("room", ["net", "noise", "io", "store", "cluster"])
 def test_every_verb_of_a_room_is_in_the_table(room):
     verbs = import_module(f"sonde.{room}.cli").group.commands
     named = [row[0] for row in rows(f"\n# Commands\n{CLI}", "# Commands") if f"`sonde {room} " in row[0]]
@@ -60,6 +60,7 @@ def test_every_example_of_a_value_is_read(row):
         "time": parse_duration,
         "size": SIZE.read,
         "sizes": SIZES.read,
+        "rate": RATE.read,
         "share": SHARE.read,
         "host list": HOSTS.read,
     }

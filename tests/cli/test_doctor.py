@@ -22,6 +22,7 @@ from sonde.cli.diagnosis import (
     Here,
     Need,
     ask,
+    cluster,
     machine,
     mpi,
     noise,
@@ -231,6 +232,33 @@ def test_config_file(tree, monkeypatch):
     assert f"{named}:1: not TOML" in answer.text
     tree.put("bad.toml", "x = 1\n")
     assert machine.config_file(tree(SONDE_CONFIG=named)).text == named
+
+
+@pytest.mark.parametrize(
+    ("status", "err", "mark", "text", "delays"),
+    [
+        (0, "", GOOD, "can be built, with rates and delays", True),
+        (12, "x", GOOD, "can be built; this kernel has no delays (sch_netem)", False),
+        (11, "x", GOOD, "can be built; this kernel has no rates and no delays (sch_tbf, sch_netem)", False),
+        (10, "a\nUnknown device type.", FACT, "none can be built: Unknown device type.", False),
+        (None, "no answer within 10 s", FACT, "none can be built: no answer within 10 s", False),
+    ],
+)
+def test_virtual_clusters(tree, monkeypatch, status, err, mark, text, delays):
+    from sonde.cluster import run
+
+    monkeypatch.setattr(run, "check_here", lambda: None)
+    monkeypatch.setattr(Here, "run", lambda here, words, timeout_s: diagnosis.Ran(status, "", err))
+    answer = cluster.cluster(tree())
+    assert (answer.mark, answer.text, answer.values["delays"]) == (mark, text, delays)
+    assert answer.values["works"] is (mark == GOOD)
+
+
+def test_virtual_clusters_without_root(tree, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    answer = cluster.cluster(tree())
+    assert answer.mark == FACT
+    assert "need root" in answer.text
 
 
 def test_reading_never_fails(tree, tmp_path):

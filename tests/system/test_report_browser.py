@@ -12,11 +12,15 @@ import numpy as np
 import pytest
 import xarray as xr
 
+import io_traces
 import noise_runs
 import report_demo as demo
+from sonde.core.figure import Axis, Figure, Kind
+from sonde.core.section import Section
 from sonde.net.analyse import analyse
 from sonde.net.synthetic import Network
 from sonde.report import collect, publish
+from sonde.report.page import Report
 
 pytestmark = pytest.mark.browser
 
@@ -181,6 +185,14 @@ def noise_page(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module")
+def io_page(tmp_path_factory):
+    """What `sonde report` makes of a trace: 4 ranks that write collectively, of which one writes to the file."""
+    path = tmp_path_factory.mktemp("io") / "io.html"
+    publish.write(collect.collect({"app.nc": io_traces.tree(io_traces.collective(4))}), path)
+    return path
+
+
 MATRIX = "#net-median-latency"
 SLIDER = f"{MATRIX} input[type=range]"
 
@@ -237,6 +249,190 @@ def test_the_ground_is_shaded_where_the_agent_was_on(browser, noise_page):
         "return Array.from(document.querySelectorAll('figure[id$=noise-stalls] .legendtext'), (t) => t.textContent)"
     )
     assert "agent 1 on" in legend
+
+
+@pytest.mark.parametrize(
+    ("width", "touch", "dark"),
+    [(1440, False, False), (1440, False, True), (390, True, False), (390, True, True)],
+)
+def test_a_page_of_io_opens_without_complaint_and_fits(browser, io_page, width, touch, dark):
+    browser.open(io_page, width=width, height=844, touch=touch, dark=dark)
+    assert browser.complaints() == []
+    assert browser.requests() == []
+    assert browser.js("return document.querySelectorAll('.plot .failed').length") == 0
+    assert browser.js("return document.querySelectorAll('.plot.js-plotly-plot').length") == 5
+    assert browser.js("return document.documentElement.scrollWidth <= window.innerWidth")
+    out = browser.js(  # the headings of panels, which are long
+        "return Array.from(document.querySelectorAll('#io-io-sizes .annotation-text'), (t) =>"
+        "[t.textContent, t.getBoundingClientRect().right"
+        " - t.closest('.figure').getBoundingClientRect().right])"
+    )
+    assert len(out) == 4
+    assert all(beyond < 0 for _, beyond in out), out
+
+
+ICICLE = "#io-io-paths"
+LEVEL = f"return document.querySelector('{ICICLE} .plot').data[0].level"
+
+
+def labels_drawn(browser):
+    drawn = browser.js(
+        f"return Array.from(document.querySelectorAll('{ICICLE} .slicetext'), (t) => t.textContent)"
+    )
+    return [text for text in drawn if text.strip()]
+
+
+def test_the_keyboard_alone_walks_an_icicle_and_enlarges_a_part(browser, io_page):
+    from selenium.webdriver.common.keys import Keys
+
+    browser.open(io_page)
+    assert browser.panel(ICICLE).startswith("all traced calls")
+    browser.keys(f"{ICICLE} .plot", Keys.ARROW_DOWN * 4 + Keys.ARROW_RIGHT)
+    panel = browser.panel(ICICLE)
+    assert re.search(r"H5Dwrite ›\s*MPI_File_write_at_all ›\s*ADIOI_GEN_WriteStridedColl ›\s*pwrite", panel)
+    assert re.search(r"Layer\s+POSIX and C library", panel)
+    assert re.search(r"Calls\s+768", panel)
+    assert re.search(r"Bytes\s+48 MiB", panel)
+    assert browser.js(LEVEL) == "0"
+    browser.keys(f"{ICICLE} .plot", Keys.ARROW_UP + Keys.ENTER)
+    assert browser.js(LEVEL) != "0"
+    assert set(labels_drawn(browser)) >= {"ADIOI_GEN_WriteStridedColl", "MPI_Waitall", "pwrite"}
+    assert "H5Dwrite" not in labels_drawn(browser)
+    browser.js("document.getElementById('theme').click()")
+    assert "H5Dwrite" not in labels_drawn(browser), "it stays enlarged where it is drawn anew"
+    browser.js("document.getElementById('theme').click()")
+    browser.keys(f"{ICICLE} .plot", Keys.ESCAPE)
+    assert browser.js(LEVEL) == "0"
+    browser.js("localStorage.clear()")
+
+
+def test_keys_reach_the_foot_of_a_deep_icicle(browser, tmp_path):
+    from selenium.webdriver.common.keys import Keys
+
+    n = 30
+    chain = {"parent": np.arange(n) - 1, "value": np.full(n, 2.0), "label": [f"call {k}" for k in range(n)]}
+    data = xr.Dataset({name: ("node", values) for name, values in chain.items()})
+    figure = Figure("io-paths", "t", "c", Kind.ICICLE, data, {"value": Axis("time", "s")})
+    page = tmp_path / "deep.html"
+    publish.write(Report("t", "v", [Section("io", "t", "v", figures=[figure])]), page)
+    browser.open(page)
+    assert labels_drawn(browser)[-1] == "call 11"
+    browser.keys(f"{ICICLE} .plot", Keys.ARROW_DOWN * (n - 1))
+    assert browser.panel(ICICLE).split("›")[-1].strip().startswith("call 29")
+    assert labels_drawn(browser)[-1] == "call 29", "what is drawn follows"
+    browser.keys(f"{ICICLE} .plot", Keys.ARROW_UP * (n - 1))
+    assert labels_drawn(browser)[0] == "call 0"
+
+
+def click_node(browser, label):
+    """A real click on the middle of a part."""
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    browser.js(
+        f"document.querySelector('{ICICLE} .plot').scrollIntoView({{block: 'center', behavior: 'instant'}})"
+    )
+    x, y = browser.js(
+        f"const t = Array.from(document.querySelectorAll('{ICICLE} .slicetext')).find("
+        "(t) => t.textContent === arguments[0]);"
+        "const b = t.getBoundingClientRect(); return [b.left + b.width / 2, b.top + b.height / 2]",
+        label,
+    )
+    chain = ActionChains(browser.driver)
+    chain.w3c_actions.pointer_action.move_to_location(round(x), round(y))
+    chain.w3c_actions.pointer_action.pause(0.3)
+    chain.w3c_actions.pointer_action.click()
+    chain.perform()
+
+
+def test_a_click_enlarges_a_part_of_an_icicle_and_another_goes_back(browser, io_page):
+    browser.open(io_page)
+    click_node(browser, "MPI_File_write_at_all")
+    browser.until(f"{LEVEL} !== '0'")
+    browser.until(f"return !document.querySelector('{ICICLE} .plot')._transitioning")
+    assert "H5Dwrite" not in labels_drawn(browser)
+    assert re.match(r"all traced calls ›\s*H5Dwrite ›\s*MPI_File_write_at_all", browser.panel(ICICLE))
+    click_node(browser, "MPI_File_write_at_all")
+    browser.until(
+        f"return Array.from(document.querySelectorAll('{ICICLE} .slicetext'))"
+        ".some((t) => t.textContent === 'H5Dwrite')"
+    )
+    browser.js(
+        f"document.querySelector('{ICICLE} .cell button').click()"
+    )  # on the way to it: all traced calls
+    browser.until(f"{LEVEL} === '0'")
+    assert browser.js("return document.activeElement.closest('figure').id") == ICICLE[1:]
+    assert browser.complaints() == []
+
+
+def test_labels_of_an_icicle_fit_their_parts(browser, io_page):
+    for width in (390, 1440):
+        browser.open(io_page, width=width, touch=width < 500)
+        wide = browser.js(
+            f"return Array.from(document.querySelectorAll('{ICICLE} g.slice'), (g) =>"
+            "[g.querySelector('.slicetext')?.textContent || '',"
+            " g.querySelector('.slicetext')?.getBoundingClientRect().width || 0,"
+            " g.querySelector('path.surface').getBoundingClientRect().width])"
+        )
+        assert len(wide) > 8
+        labelled = [one for one in wide if one[0].strip()]
+        assert len(labelled) > 6
+        assert [one for one in labelled if one[1] >= one[2] or len(one[0]) < 4] == []
+
+
+def test_headings_and_bars_follow_the_choice_of_requests(browser, io_page):
+    browser.open(io_page)
+    headings = (
+        "return Array.from(document.querySelectorAll('#io-io-sizes .annotation-text'), (t) => t.textContent)"
+    )
+    assert browser.js(headings)[-1].replace("\u00a0", " ") == "POSIX and C library: 768 × 64 KiB, 48 MiB"
+    browser.js(
+        "const s = document.querySelector('#io-io-sizes select'); s.value = 1;"
+        "s.dispatchEvent(new Event('input'))"
+    )
+    assert browser.js(headings)[-1].replace("\u00a0", " ") == "POSIX and C library: 256 × 64 KiB, 16 MiB"
+
+
+def test_the_timeline_shows_the_chosen_rank(browser, io_page):
+    browser.open(io_page)
+    highest = (
+        "const p = document.querySelector('#io-io-timeline .plot');"
+        "return Math.max(...p.data[0].y.map((_, k) => p.data.reduce((sum, t) => sum + t.y[k], 0)))"
+    )
+    assert browser.js(highest) == pytest.approx(4, abs=0.01)
+    browser.js(
+        "const s = document.querySelector('#io-io-timeline select'); s.value = 2;"
+        "s.dispatchEvent(new Event('input'))"
+    )
+    assert browser.js(highest) == pytest.approx(1, abs=0.01)
+
+
+def test_a_legend_stays_above_the_plot_where_paper_is_wider_than_the_window(browser, io_page):
+    browser.open(io_page, width=680)
+    browser.js("window.dispatchEvent(new Event('beforeprint'))")
+    ends = browser.js(
+        "return Array.from(document.querySelectorAll('.plot .legend'), (legend) => {"
+        "const p = legend.closest('.plot');"
+        "return [legend.getBoundingClientRect().bottom - p.getBoundingClientRect().top, p._fullLayout._size.t]})"
+    )
+    browser.js("window.dispatchEvent(new Event('afterprint'))")
+    assert len(ends) == 3
+    assert all(bottom <= top for bottom, top in ends), ends
+
+
+def test_a_real_trace_is_drawn(browser, sonde):
+    sonde("io", "run", "-o", "dd.nc", "--", "dd", "if=/dev/zero", "of=out", "bs=64k", "count=40").expect(0)
+    sonde("report", "dd.nc", "-o", "dd.html").expect(0)
+    browser.open(sonde.cwd / "dd.html")
+    assert browser.complaints() == []
+    assert browser.js("return document.querySelectorAll('.plot .failed').length") == 0
+    assert "write" in labels_drawn(
+        browser
+    )  # reading zeros may take too little time to have room for its name
+    told = browser.js(
+        "return Array.from(document.querySelectorAll('#io-io-sizes .annotation-text'), (t) => t.textContent)"
+    )
+    assert told == ["POSIX and C library: 40 × 64 KiB, 2.5 MiB"]
+    assert "spent" in browser.text(".verdict .sentence")
 
 
 def test_models_are_drawn_over_what_was_measured_and_dashed_beyond(browser, net_page):

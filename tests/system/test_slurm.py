@@ -16,6 +16,7 @@ import pytest
 from sonde_shell import ENDLESS, PROGRAM, Shell, finish, shell
 
 import sonde as library
+from sonde.core import launch
 from sonde.core.launch.mpirun import Mpi
 from watching import samples_in, wait_for
 
@@ -170,6 +171,32 @@ def test_a_killed_rank_ends_the_step_and_what_was_measured_is_saved(slurm):
 
 
 @pytest.mark.slow
+def test_a_traced_program_is_started_by_srun(slurm, mpi):
+    """`sonde io run -- srun …`: the tracer goes along, and srun itself is not part of the trace."""
+    load = launch.libexec() / mpi.flavour / "sonde-ioload"
+    kind = "pmix" if mpi.flavour == "openmpi" else "pmi2"
+    line = [
+        "srun",
+        f"--mpi={kind}",
+        "--ntasks=2",
+        "--overcommit",
+        load,
+        "-a",
+        "POSIX",
+        "-F",
+        "-t",
+        "64k",
+        "-b",
+        "256k",
+    ]
+    told = slurm("io", "run", "--json", "-o", "io.nc", "--", *line, "-o", "data").expect(0).json
+    ranks = sorted(one["rank"] for one in told["processes"] if one["rank"] >= 0)
+    assert ranks == [0, 1]
+    assert {Path(one["program"]).name for one in told["processes"]} == {"sonde-ioload"}
+    (posix,) = [one for one in told["layers"] if one["layer"] == "posix"]
+    assert posix["write"]["bytes"] >= 2 * 256 * 1024
+
+
 def test_an_agent_is_measured_by_ranks_and_keepers_that_srun_started(slurm):
     words = ("--agent", "while :; do sleep 0.1; done", "--period", "0.1s", "--ntasks", "2", "--budget", "24s")
     ran = slurm("noise", "run", "--launcher", "srun", *words, "-o", "noise.nc", "--json")

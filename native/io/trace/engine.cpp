@@ -4,6 +4,9 @@
 #include <unwind.h>
 
 #include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstring>
 
 #include "io/trace/thread.hpp"
 #include "io/trace/values.hpp"
@@ -15,10 +18,17 @@ bool tracing;
 
 namespace {
 
+void keep(Thread& thread, const Record& record) {
+  Record* to = reserve(thread);
+  if (to == nullptr) [[unlikely]] {
+    std::atomic_ref(thread.file->dropped).fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  *to = record;
+}
+
 void keep(Thread& thread, const Frame& frame, std::uint64_t end, std::uint8_t flags) {
-  Record* record = reserve(thread);
-  if (record == nullptr) return;
-  *record = Record{frame.begin, end, frame.size, frame.offset, folded(frame.handle), frame.function, frame.depth, flags};
+  keep(thread, Record{frame.begin, end, frame.size, frame.offset, folded(frame.handle), frame.function, frame.depth, flags});
 }
 
 /// Whether the call was left by longjmp, or by a change of stacks, as a new call shows that will return to where the stack is at `sp`:
@@ -48,6 +58,13 @@ void drop_left(Thread& thread, std::uint64_t sp) {
   }
 }
 
+void give_back(ThreadFile& file, Frame& frame) {
+  const std::uint8_t depth = frame.depth;
+  frame.sp = unfilled;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  file.depth = depth;
+}
+
 void keep_note(Thread& thread, const Frame& frame) {
   const char* text = reinterpret_cast<const char*>(frame.path);
   std::uint32_t length = 0;
@@ -61,66 +78,115 @@ void keep_note(Thread& thread, const Frame& frame) {
   for (std::uint32_t k = 0; k < length; ++k) to[k] = text[k];
 }
 
+/// Of functions that name files, and of the loader's, whose results mean something to the tracer itself; and where a block is full.
+[[gnu::noinline]] std::uint64_t exit_slowly(Thread& thread, Frame* frame, const Function& function, std::uint64_t result, std::uint64_t end) {
+  if (tick_kind != register_ticks) end = static_cast<std::uint64_t>(ticks());
+  Frame mine = *frame;
+  give_back(*thread.file, *frame);
+  const std::uint8_t flags = read_after(mine, function, result);
+  if (function.rule == nullptr) return function.after(mine, result);
+  if (mine.path != 0 && !(flags & flag_failed)) keep_note(thread, mine);
+  keep(thread, mine, end, flags);
+  return function.after ? function.after(mine, result) : result;
+}
+
 }  // namespace
 }  // namespace sonde::io
 
-using sonde::ticks;
+using namespace sonde;
 using namespace sonde::io;
+
+/// Several narrow members by one store: each by its own costs as much as everything else that is written.
+static void put_word(void* to, std::size_t at, std::uint64_t word) { std::memcpy(static_cast<std::byte*>(to) + at, &word, sizeof word); }
+static_assert(std::endian::native == std::endian::little);
+static_assert(offsetof(Frame, depth) == offsetof(Frame, function) + 2 && offsetof(Frame, flags) == offsetof(Frame, function) + 3);
+static_assert(offsetof(Record, function) == offsetof(Record, file) + 4 && offsetof(Record, depth) == offsetof(Record, function) + 2 &&
+              offsetof(Record, flags) == offsetof(Record, function) + 3);
 
 struct Entry {
   Frame* frame;
   void* target;
 };
 
-extern "C" __attribute__((visibility("hidden"))) Entry sonde_io_enter(std::uint32_t number, const Arguments* arguments) {
-  const Function& function = functions[number];
-  Thread* thread = current;
-  const std::uint64_t sp = arguments->sp();
-  if (!tracing) [[unlikely]] return {nullptr, function.target};
-  if (thread == nullptr) [[unlikely]] {
-    thread = begin_thread(sp);
-    if (thread == nullptr) return {nullptr, function.target};
-  }
-  if (thread->busy) return {nullptr, function.target};
+/// A thread's first call; a stack that is not its own; too deep: not in the way of the others.
+[[gnu::noinline]] static Entry enter_slowly(const Function& function, const Arguments& arguments) {
+  const auto number = static_cast<std::uint32_t>(&function - functions);
+  const std::uint64_t sp = arguments.sp();
+  Thread* thread = current != nullptr ? current : begin_thread(sp);
+  if (thread == nullptr || thread->busy) return {nullptr, function.target};
   ThreadFile& file = *thread->file;
   const bool own_stack = sp > file.stack_low && sp <= file.stack_high;
   if (own_stack) drop_left(*thread, sp);
   const std::uint32_t depth = own_stack ? take(file.depth, 1) : most_frames;
-  if (depth >= most_frames) [[unlikely]] {
+  if (depth >= most_frames) {
     if (own_stack) take(file.depth, ~0u);
     Frame frame{};
     frame.function = static_cast<std::uint16_t>(number);
     frame.depth = static_cast<std::uint8_t>(file.depth < most_frames ? file.depth : most_frames);
-    read_before(*thread, frame, function, *arguments);
-    frame.begin = ticks();
+    read_before(*thread, frame, function, arguments);
+    frame.begin = static_cast<std::uint64_t>(ticks());
     keep(*thread, frame, frame.begin, flag_entry_only);
     return {nullptr, function.target};
   }
   Frame& frame = file.frames[depth];
-  frame.back = arguments->back;
+  frame.back = arguments.back;
   frame.function = static_cast<std::uint16_t>(number);
   frame.depth = static_cast<std::uint8_t>(depth);
   frame.flags = 0;
-  read_before(*thread, frame, function, *arguments);
-  frame.begin = ticks();
+  read_before(*thread, frame, function, arguments);
+  frame.begin = static_cast<std::uint64_t>(ticks());
+  std::atomic_signal_fence(std::memory_order_release);
+  frame.sp = sp;
+  return {&frame, function.target};
+}
+
+// Neither of these two calls anything but as its last deed, so that no register has to be saved: that would cost as much as the rest.
+
+extern "C" __attribute__((visibility("hidden"))) Entry sonde_io_enter(std::uint32_t number, const Arguments* arguments) {
+  const Function& function = functions[number];
+  Thread* const thread = current;
+  if (!tracing) [[unlikely]] return {nullptr, function.target};
+  if (!function.quick || thread == nullptr || thread->busy) [[unlikely]] return enter_slowly(function, *arguments);
+  ThreadFile& file = *thread->file;
+  const std::uint64_t sp = arguments->sp();
+  const std::uint32_t around = file.depth;
+  if (sp <= file.stack_low || sp > file.stack_high || around >= most_frames - 1 || (around != 0 && left(file.frames[around - 1], sp))) [[unlikely]]
+    return enter_slowly(function, *arguments);
+  const std::uint32_t depth = take(file.depth, 1);
+  Frame& frame = file.frames[depth];
+  frame.back = arguments->back;
+  put_word(&frame, offsetof(Frame, function), number | std::uint64_t{depth} << 16);  // and no flags
+  frame.path = frame.via = 0;
+  frame.size = quickly(function.size, *arguments);
+  frame.offset = quickly(function.offset, *arguments);
+  frame.handle = quickly(function.file, *arguments);
+  frame.begin = read_ticks<register_ticks>();
   std::atomic_signal_fence(std::memory_order_release);
   frame.sp = sp;
   return {&frame, function.target};
 }
 
 extern "C" __attribute__((visibility("hidden"))) std::uint64_t sonde_io_exit(Frame* frame, std::uint64_t result) {
-  const std::uint64_t end = ticks();
+  const std::uint64_t end = read_ticks<register_ticks>();
   Thread& thread = *current;
-  Frame mine = *frame;
-  frame->sp = unfilled;
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-  thread.file->depth = mine.depth;
-  const Function& function = functions[mine.function];
-  const std::uint8_t flags = read_after(mine, function, result);
-  if (function.rule == nullptr) return function.after(mine, result);
-  if (mine.path != 0 && !(flags & flag_failed)) [[unlikely]] keep_note(thread, mine);
-  keep(thread, mine, end, flags);
-  return function.after ? function.after(mine, result) : result;
+  ThreadFile& file = *thread.file;
+  const Function& function = functions[frame->function];
+  if (!function.quick) [[unlikely]] return exit_slowly(thread, frame, function, result, end);
+  Record* const to = reserve_quickly(file);
+  if (to == nullptr) [[unlikely]] return exit_slowly(thread, frame, function, result, end);
+  const auto narrow = static_cast<std::int64_t>(static_cast<std::int32_t>(result)), wide = static_cast<std::int64_t>(result);
+  const std::int64_t value = function.narrow ? narrow : wide;
+  const bool failed = (function.failures >> (value < 0 ? 0 : value > 0 ? 1 : 2)) & 1;
+  const std::uint64_t told = failed ? 0 : static_cast<std::uint64_t>(value);
+  const std::uint64_t handle = function.file_is_result ? told : frame->handle;
+  to->begin = frame->begin;
+  to->end = end;
+  to->size = function.size_is_result ? told : frame->size;
+  to->offset = frame->offset;
+  const std::uint64_t what = frame->function | std::uint32_t{frame->depth} << 16 | (failed ? std::uint32_t{flag_failed} << 24 : 0);
+  put_word(to, offsetof(Record, file), folded(handle) | what << 32);
+  give_back(file, *frame);
+  return result;
 }
 
 /// The frame of the thunk that is being unwound: what rbx (3, by DWARF's numbers) is there. Not linked: libgcc_s would come into every

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "core/ticks.hpp"
 #include "io/trace/engine.hpp"
 #include "io/trace/process.hpp"
 #include "io/trace/system.hpp"
@@ -29,30 +30,6 @@ constexpr std::uint32_t word_64 = R_AARCH64_ABS64, global_data = R_AARCH64_GLOB_
 #endif
 
 /// A loaded object's dynamic section, addresses as they are in memory.
-struct Object {
-  std::uintptr_t base = 0;
-  const char* path = "";
-  const char* name = "";  ///< without folders
-  const ElfW(Sym)* symbols = nullptr;
-  const char* strings = nullptr;
-  std::uint32_t symbol_count = 0;
-  const ElfW(Rela)* plain = nullptr;
-  const ElfW(Rela)* plt = nullptr;
-  const ElfW(Relr)* packed = nullptr;
-  std::size_t plain_count = 0, plt_count = 0, packed_count = 0;
-  const ElfW(Phdr)* segments = nullptr;
-  unsigned segment_count = 0;
-
-  bool holds(std::uintptr_t address, unsigned flags) const {
-    for (unsigned k = 0; k < segment_count; ++k) {
-      const auto& s = segments[k];
-      const std::uintptr_t at = base + s.p_vaddr;
-      if (s.p_type == PT_LOAD && (s.p_flags & flags) == flags && address >= at && address < at + s.p_memsz) return true;
-    }
-    return false;
-  }
-};
-
 // GNU hash tables do not say how many symbols there are: the last chain's end does.
 std::uint32_t count_symbols(const std::uint32_t* gnu) {
   const std::uint32_t buckets = gnu[0], first = gnu[1], filter = gnu[2];
@@ -65,6 +42,49 @@ std::uint32_t count_symbols(const std::uint32_t* gnu) {
   return last + 1;
 }
 
+struct Object {
+  std::uintptr_t base = 0;
+  const char* path = "";
+  const char* name = "";  ///< without folders
+  const ElfW(Sym)* symbols = nullptr;
+  const char* strings = nullptr;
+  const std::uint32_t *gnu_hash = nullptr, *old_hash = nullptr;
+  const ElfW(Half)* versions = nullptr;    ///< of each symbol the number of its version; null: no versions here
+  const ElfW(Verneed)* needed = nullptr;  ///< versions that symbols of other objects are wanted in
+  const ElfW(Rela)* plain = nullptr;
+  const ElfW(Rela)* plt = nullptr;
+  const ElfW(Relr)* packed = nullptr;
+  std::size_t plain_count = 0, plt_count = 0, packed_count = 0;
+  const ElfW(Phdr)* segments = nullptr;
+  unsigned segment_count = 0;
+
+  /// Walks through the hash table: for objects whose symbols are wanted.
+  std::uint32_t symbol_count() const { return gnu_hash ? count_symbols(gnu_hash) : old_hash ? old_hash[1] : 0; }
+
+  /// The version in which this object wants a symbol of another; null: any.
+  const char* version_of(std::uint32_t symbol) const {
+    if (versions == nullptr || needed == nullptr) return nullptr;
+    const unsigned number = versions[symbol] & 0x7fff;  // the highest bit: hidden from those who name no version
+    for (const auto* need = needed;; need = reinterpret_cast<const ElfW(Verneed)*>(reinterpret_cast<const char*>(need) + need->vn_next)) {
+      const auto* one = reinterpret_cast<const ElfW(Vernaux)*>(reinterpret_cast<const char*>(need) + need->vn_aux);
+      for (unsigned k = 0; k < need->vn_cnt; ++k) {
+        if ((one->vna_other & 0x7fff) == number) return strings + one->vna_name;
+        one = reinterpret_cast<const ElfW(Vernaux)*>(reinterpret_cast<const char*>(one) + one->vna_next);
+      }
+      if (need->vn_next == 0) return nullptr;
+    }
+  }
+
+  bool holds(std::uintptr_t address, unsigned flags) const {
+    for (unsigned k = 0; k < segment_count; ++k) {
+      const auto& s = segments[k];
+      const std::uintptr_t at = base + s.p_vaddr;
+      if (s.p_type == PT_LOAD && (s.p_flags & flags) == flags && address >= at && address < at + s.p_memsz) return true;
+    }
+    return false;
+  }
+};
+
 bool read_object(const dl_phdr_info& info, Object& object) {
   object.base = info.dlpi_addr;
   object.path = info.dlpi_name ? info.dlpi_name : "";
@@ -76,7 +96,6 @@ bool read_object(const dl_phdr_info& info, Object& object) {
   for (unsigned k = 0; k < info.dlpi_phnum; ++k)
     if (info.dlpi_phdr[k].p_type == PT_DYNAMIC) dynamic = reinterpret_cast<const ElfW(Dyn)*>(info.dlpi_addr + info.dlpi_phdr[k].p_vaddr);
   if (dynamic == nullptr) return false;
-  const std::uint32_t *gnu = nullptr, *old = nullptr;
   for (; dynamic->d_tag != DT_NULL; ++dynamic) {
     // The C library has put the base into these already; musl and the vDSO have not.
     std::uintptr_t at = dynamic->d_un.d_ptr;
@@ -84,8 +103,10 @@ bool read_object(const dl_phdr_info& info, Object& object) {
     switch (dynamic->d_tag) {
       case DT_SYMTAB: object.symbols = reinterpret_cast<const ElfW(Sym)*>(at); break;
       case DT_STRTAB: object.strings = reinterpret_cast<const char*>(at); break;
-      case DT_GNU_HASH: gnu = reinterpret_cast<const std::uint32_t*>(at); break;
-      case DT_HASH: old = reinterpret_cast<const std::uint32_t*>(at); break;
+      case DT_GNU_HASH: object.gnu_hash = reinterpret_cast<const std::uint32_t*>(at); break;
+      case DT_VERSYM: object.versions = reinterpret_cast<const ElfW(Half)*>(at); break;
+      case DT_VERNEED: object.needed = reinterpret_cast<const ElfW(Verneed)*>(at); break;
+      case DT_HASH: object.old_hash = reinterpret_cast<const std::uint32_t*>(at); break;
       case DT_RELA: object.plain = reinterpret_cast<const ElfW(Rela)*>(at); break;
       case DT_RELASZ: object.plain_count = dynamic->d_un.d_val / sizeof(ElfW(Rela)); break;
       case DT_JMPREL: object.plt = reinterpret_cast<const ElfW(Rela)*>(at); break;
@@ -95,9 +116,7 @@ bool read_object(const dl_phdr_info& info, Object& object) {
       default: break;
     }
   }
-  if (object.symbols == nullptr || object.strings == nullptr) return false;
-  object.symbol_count = gnu ? count_symbols(gnu) : old ? old[1] : 0;
-  return true;
+  return object.symbols != nullptr && object.strings != nullptr;
 }
 
 // ---- what is known ------------------------------------------------------------------------------
@@ -153,12 +172,16 @@ void add(const Object& object, const char* name, std::uint64_t address, const Ru
   const std::uint32_t h = hashed(name);
   name_bits[h / 64 % 1024] |= std::uint64_t{1} << h % 64;
   if (number_of(address) != 0) return;
-  if (known.functions == most_functions) {
+  if (known.functions == cost_function) {  // the last is not the program's
     ++known.full;
     return;
   }
   const std::uint32_t number = known.functions++;
-  functions[number] = {reinterpret_cast<void*>(address), rule, after};
+  functions[number] = {};
+  functions[number].target = reinterpret_cast<void*>(address);
+  functions[number].rule = rule;
+  functions[number].after = after;
+  prepare(functions[number]);
   std::uint32_t k = at(address);
   while (place[k].number_and_one != 0) k = (k + 1) % places;
   place[k] = {address, number + 1};
@@ -206,7 +229,7 @@ void add_loader(const Object& object) {
     const char* name;
     std::uint64_t (*after)(const Frame&, std::uint64_t);
   } own[] = {{"dlopen", after_dlopen}, {"dlmopen", after_dlopen}, {"dlsym", after_dlsym}, {"dlvsym", after_dlsym}, {"dlclose", after_dlclose}};
-  for (std::uint32_t k = 0; k < object.symbol_count; ++k) {
+  for (std::uint32_t k = 0, count = object.symbol_count(); k < count; ++k) {
     const auto& symbol = object.symbols[k];
     if (symbol.st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbol.st_info) != STT_FUNC) continue;
     const char* name = object.strings + symbol.st_name;
@@ -219,11 +242,18 @@ void find_functions(const TableHeader& table, const Object& object) {
   const auto* rules = reinterpret_cast<const Rule*>(&table + 1);
   const char* text = reinterpret_cast<const char*>(rules + table.rules);
   if (std::strncmp(object.name, "libc.so", 7) == 0 || std::strncmp(object.name, "libdl.so", 8) == 0) add_loader(object);
+  std::uint32_t count = 0, library = ~0u;
+  bool meant = false;
   for (std::uint32_t r = 0; r < table.rules; ++r) {
     const Rule& rule = rules[r];
-    if (!matches(text + rule.library, object.name)) continue;
+    if (rule.library != library) {  // rules of one library follow each other, and share its name
+      library = rule.library;
+      meant = matches(text + library, object.name);
+    }
+    if (!meant) continue;
+    if (count == 0) count = object.symbol_count();
     const char* wanted = text + rule.name;
-    for (std::uint32_t k = 0; k < object.symbol_count; ++k) {
+    for (std::uint32_t k = 0; k < count; ++k) {
       const auto& symbol = object.symbols[k];
       const unsigned type = ELF64_ST_TYPE(symbol.st_info);
       if (symbol.st_shndx == SHN_UNDEF || (type != STT_FUNC && type != STT_GNU_IFUNC)) continue;
@@ -278,14 +308,28 @@ class Pages {
   bool protect_ = false;
 };
 
-/// What an unresolved slot will lead to: the loader has not been asked yet.
-std::uint64_t resolved(const Object& object, const char* name) {
+/// Whether this is the way to a function in the table of a program at a fixed place, which has it for the function's address wherever
+/// that is taken. The loader does not follow it when it resolves a slot.
+bool is_way(void* address) {
+  Dl_info info;
+  const ElfW(Sym)* symbol = nullptr;
+  return address != nullptr && ::dladdr1(address, &info, reinterpret_cast<void**>(const_cast<ElfW(Sym)**>(&symbol)), RTLD_DL_SYMENT) != 0 &&
+         symbol != nullptr && symbol->st_shndx == SHN_UNDEF;
+}
+
+/// What an unresolved slot will lead to: the loader has not been asked yet. The version counts: another one of the same name may take
+/// other arguments, as glfs_fsync does.
+std::uint64_t resolved(const Object& object, std::uint32_t symbol) {
+  const char* name = object.strings + object.symbols[symbol].st_name;
   const std::uint32_t h = hashed(name);
   if ((name_bits[h / 64 % 1024] & std::uint64_t{1} << h % 64) == 0) return 0;
-  void* found = ::dlsym(RTLD_DEFAULT, name);
+  const char* version = object.version_of(symbol);
+  const auto look = [&](void* handle) { return version ? ::dlvsym(handle, name, version) : ::dlsym(handle, name); };
+  void* found = look(RTLD_DEFAULT);
+  if (is_way(found)) found = look(RTLD_NEXT);  // behind the program, which has none of its own
   if (found == nullptr && object.path[0] != 0) {
     if (void* handle = ::dlopen(object.path, RTLD_LAZY | RTLD_NOLOAD)) {
-      found = ::dlsym(handle, name);
+      found = look(handle);
       ::dlclose(handle);
     }
   }
@@ -306,7 +350,7 @@ void patch(const Object& object) {
       // Still leads back into this object's own PLT.
       const auto& symbol = object.symbols[ELF64_R_SYM(entry.r_info)];
       if (symbol.st_shndx != SHN_UNDEF && object.base + symbol.st_value == value) return;
-      if (const std::uint64_t target = resolved(object, object.strings + symbol.st_name))
+      if (const std::uint64_t target = resolved(object, static_cast<std::uint32_t>(ELF64_R_SYM(entry.r_info))))
         if (const std::uint32_t n = number_of(target)) pages.store(slot, thunk(n - 1));
       return;
     }
@@ -358,7 +402,7 @@ void find_hdf5(const Object& object, unsigned& n) {
     return function != nullptr && object.holds(reinterpret_cast<std::uint64_t>(function), PF_X);
   };
   Hdf5 found{~std::uint64_t{0}, 0, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
-  if (find(found.valid, "H5Iis_valid") && find(found.type_bytes, "H5Tget_size") && find(found.points, "H5Sget_select_npoints") &&
+  if (find(found.kind, "H5Iget_type") && find(found.type_bytes, "H5Tget_size") && find(found.points, "H5Sget_select_npoints") &&
       find(found.dataset_space, "H5Dget_space") && find(found.attribute_space, "H5Aget_space") && find(found.close_space, "H5Sclose")) {
     for (unsigned k = 0; k < object.segment_count; ++k) {
       const auto& s = object.segments[k];
@@ -384,7 +428,7 @@ void each_object(Do act) {
 void look_again() {
   ::pthread_mutex_lock(&lock);
   const std::uint32_t before = known.functions;
-  bool fresh[sizeof seen / sizeof *seen] = {};
+  bool fresh[sizeof seen / sizeof *seen] = {}, any = false;
   for (std::uint32_t k = 0; k < seen_count; ++k) seen[k].here = false;
   each_object([&](const Object& object) {
     for (std::uint32_t k = 0; k < seen_count; ++k)
@@ -393,12 +437,16 @@ void look_again() {
         return;
       }
     if (seen_count == sizeof seen / sizeof *seen) return;
-    fresh[seen_count] = true;
+    fresh[seen_count] = any = true;
     seen[seen_count++] = {object.base, object.symbols, true};
     ++known.objects;
     // The loader's own functions are called with the loader's lock held.
     if (!is_ours(object) && !is_loader(object)) find_functions(*the_table, object);
   });
+  if (!any) {
+    ::pthread_mutex_unlock(&lock);
+    return;
+  }
   if (mpi_type_size == nullptr) each_object(find_mpi);
   unsigned n = 0;
   each_object([&](const Object& object) { find_hdf5(object, n); });
@@ -413,8 +461,12 @@ void look_again() {
 
 struct Quiet {
   Thread& thread = *current;
+  std::uint64_t begin = static_cast<std::uint64_t>(ticks());
   Quiet() { thread.busy = true; }
-  ~Quiet() { thread.busy = false; }
+  ~Quiet() {
+    thread.busy = false;
+    note_own(thread, begin);
+  }
 };
 
 std::uint64_t after_dlopen(const Frame&, std::uint64_t result) {
@@ -460,11 +512,14 @@ void forget_objects() {
   if (gone) {
     // Numbers stay taken, for records have them; addresses that nobody holds any more lead nowhere.
     for (std::uint32_t k = 0; k < places; ++k) place[k] = {};
+    bool held[most_functions] = {};
+    each_object([&](const Object& object) {
+      for (std::uint32_t number = 0; number < known.functions; ++number)
+        held[number] = held[number] || object.holds(reinterpret_cast<std::uint64_t>(functions[number].target), PF_X);
+    });
     for (std::uint32_t number = 0; number < known.functions; ++number) {
+      if (!held[number]) continue;
       const auto address = reinterpret_cast<std::uint64_t>(functions[number].target);
-      bool held = false;
-      each_object([&](const Object& object) { held |= object.holds(address, PF_X); });
-      if (!held) continue;
       std::uint32_t k = at(address);
       while (place[k].number_and_one != 0) k = (k + 1) % places;
       place[k] = {address, number + 1};

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "io/table.hpp"
+#include "io/trace/cost.hpp"
 
 namespace sonde::io {
 
@@ -24,6 +25,7 @@ struct Process {
   std::uint32_t threads;       ///< begun
   std::uint64_t most_bytes;
   Shared* shared;
+  Cost cost;                   ///< of tracing, also in children
 };
 
 extern Process process;

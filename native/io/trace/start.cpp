@@ -102,6 +102,14 @@ void name_process() {
                 static_cast<long long>(wall.tv_sec) * 1'000'000'000 + wall.tv_nsec, inherits ? inherits + 1 : "", inherits ? counts().functions : 0u);
 }
 
+/// Everything is in its place: what the kernel sees from now on is the program's, and no longer the loader's or ours.
+void note_ready() {
+  const std::size_t length = std::strlen(process.header);
+  std::snprintf(process.header + length, sizeof process.header - length, ",\"cost_calls\":%u,\"cost_ticks\":%llu,\"cost_inside_ticks\":%llu,\"ready_ticks\":%llu",
+                cost_calls, static_cast<unsigned long long>(process.cost.all), static_cast<unsigned long long>(process.cost.inside),
+                static_cast<unsigned long long>(ticks()));
+}
+
 const void* mapped(const char* path, bool shared, std::size_t least, std::size_t* bytes) {
   const int fd = ::open(path, (shared ? O_RDWR : O_RDONLY) | O_CLOEXEC);
   if (fd < 0) return nullptr;
@@ -153,6 +161,7 @@ Shared* shared_account() {
 void in_child() {
   forget_threads();
   name_process();
+  note_ready();
 }
 
 __attribute__((constructor)) void begin() {
@@ -178,6 +187,8 @@ __attribute__((constructor)) void begin() {
   if (begin_ends() != 0) return refuse("no key is left that tells when a thread ends");
   ::pthread_atfork(nullptr, nullptr, in_child);
   patch_objects(*table, reinterpret_cast<const void*>(&begin));
+  process.cost = measure_cost();
+  note_ready();
   tracing = true;
 }
 

@@ -47,9 +47,20 @@ int open_again(Thread& thread) {
   return static_cast<int>(high);
 }
 
-void drop(ThreadFile& file, std::uint32_t block) {
-  file.dropped += file.used[block];
+/// Empties a block that goes nowhere. Returns how many calls of the program it held.
+std::uint64_t drop(ThreadFile& file, std::uint32_t block) {
+  const auto* records = reinterpret_cast<const Record*>(file.blocks[block] + sizeof(BlockHeader));
+  std::uint64_t calls = 0;
+  for (std::uint32_t k = 0; k < file.used[block]; ++k) {
+    if (records[k].function == note_function) {
+      k += static_cast<std::uint32_t>((reinterpret_cast<const Note&>(records[k]).bytes + sizeof(Record) - 1) / sizeof(Record));
+    } else if (records[k].function < own_function) {
+      ++calls;
+    }
+  }
+  std::atomic_ref(file.dropped).fetch_add(calls, std::memory_order_relaxed);
   file.used[block] = 0;
+  return calls;
 }
 
 void note_clocks(ThreadFile& file) {
@@ -63,8 +74,7 @@ void append(Thread& thread, std::uint32_t block) {
   ThreadFile& file = *thread.file;
   std::byte* bytes = file.blocks[block];
   if (!granted(block_bytes)) {
-    std::atomic_ref<std::uint64_t>(process.shared->dropped_cap).fetch_add(file.used[block], std::memory_order_relaxed);
-    drop(file, block);
+    std::atomic_ref<std::uint64_t>(process.shared->dropped_cap).fetch_add(drop(file, block), std::memory_order_relaxed);
     return;
   }
   if (thread.fd < 0 || !still_ours(thread)) thread.fd = open_again(thread);
@@ -227,22 +237,26 @@ Thread* new_thread() {
 
 }  // namespace
 
-Record* reserve(Thread& thread, std::uint32_t count) {
+Record* reserve_slowly(Thread& thread, std::uint32_t count) {
   ThreadFile& file = *thread.file;
   for (int tries = 0; tries < 2; ++tries) {
     const std::uint32_t block = file.current;
-    const std::uint32_t at = take(file.used[block], count);
-    if (at + count <= block_records) [[likely]]
-      return reinterpret_cast<Record*>(file.blocks[block] + sizeof(BlockHeader)) + at;
-    take(file.used[block], 0u - count);
+    if (Record* found = reserve_quickly(file, count)) return found;
     if (thread.appending) break;
+    const auto begin = static_cast<std::uint64_t>(ticks());
     thread.appending = true;
     file.current = block ^ 1;
     append(thread, block);
     thread.appending = false;
+    note_own(thread, begin);
   }
-  file.dropped += count;
   return nullptr;
+}
+
+void note_own(Thread& thread, std::uint64_t begin) {
+  const std::uint32_t depth = thread.file->depth;
+  if (Record* record = reserve(thread))
+    *record = {begin, static_cast<std::uint64_t>(ticks()), unknown, unknown, 0, own_function, static_cast<std::uint8_t>(depth < 255 ? depth : 255), 0};
 }
 
 int begin_ends() {
@@ -251,6 +265,7 @@ int begin_ends() {
 
 Thread* begin_thread(std::uint64_t sp) {
   if (beginning) return nullptr;  // a signal's handler, while the thread's files are being made
+  const auto begin = static_cast<std::uint64_t>(ticks());
   beginning = true;
   Thread* thread = from_pool();
   const bool again = thread != nullptr;
@@ -272,6 +287,7 @@ Thread* begin_thread(std::uint64_t sp) {
   sonde_io_with_vectors([](void* what) { ::pthread_setspecific(ends, what); }, thread);
   thread->busy = false;
   beginning = false;
+  note_own(*thread, begin);
   return thread;
 }
 

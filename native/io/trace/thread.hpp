@@ -25,9 +25,10 @@ extern constinit thread_local Thread* current __attribute__((tls_model("initial-
 /// Makes one, with its files. Null when nothing can be written; `refused` counts.
 Thread* begin_thread(std::uint64_t sp);
 
-/// Room for `count` records in a row in the current block; null: dropped and counted. The records exist at once, as what `Record{}` and
+/// Room for `count` records in a row in the current block; null: there is none, and a call must be counted as dropped. The records exist at once, as what `Record{}` and
 /// a zero begin are: the caller fills them.
-Record* reserve(Thread& thread, std::uint32_t count = 1);
+inline Record* reserve(Thread& thread, std::uint32_t count = 1);
+Record* reserve_slowly(Thread& thread, std::uint32_t count);
 
 /// Adds to a number of this thread's, and returns what it was before.
 inline std::uint32_t take(std::uint32_t& used, std::uint32_t count) {
@@ -39,6 +40,23 @@ inline std::uint32_t take(std::uint32_t& used, std::uint32_t count) {
   return std::atomic_ref(used).fetch_add(count, std::memory_order_relaxed);
 #endif
 }
+
+/// As reserve(); null where the current block has no room for them.
+inline Record* reserve_quickly(ThreadFile& file, std::uint32_t count = 1) {
+  const std::uint32_t block = file.current, at = take(file.used[block], count);
+  if (at + count <= block_records) [[likely]]
+    return reinterpret_cast<Record*>(file.blocks[block] + sizeof(BlockHeader)) + at;
+  take(file.used[block], 0u - count);
+  return nullptr;
+}
+
+inline Record* reserve(Thread& thread, std::uint32_t count) {
+  Record* const found = reserve_quickly(*thread.file, count);
+  return found != nullptr ? found : reserve_slowly(thread, count);
+}
+
+/// Records the tracer's own work since `begin`, ticks.
+void note_own(Thread& thread, std::uint64_t begin);
 
 /// Once, before the first thread begins: makes the key whose destructor ends them. 0, or an error number.
 int begin_ends();

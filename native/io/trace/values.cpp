@@ -38,11 +38,11 @@ void ask_hdf5(void* what) {
   auto& selection = *static_cast<Selection*>(what);
   const Hdf5& library = *selection.library;
   // Asked of anything else, HDF5 would print its error where the program prints its own.
-  if (library.valid(selection.object) <= 0 || library.valid(selection.type) <= 0) return;
+  if (library.kind(selection.object) <= 0 || library.kind(selection.type) <= 0) return;
   std::int64_t space = selection.memory == all || selection.memory == block ? selection.file : selection.memory;
   std::int64_t own = -1;
   if (selection.attribute || space == all) space = own = selection.attribute ? library.attribute_space(selection.object) : library.dataset_space(selection.object);
-  if (library.valid(space) > 0) {
+  if (library.kind(space) > 0) {
     const std::int64_t points = library.points(space);
     if (points >= 0) selection.bytes = static_cast<std::uint64_t>(points) * library.type_bytes(selection.type);
   }
@@ -64,6 +64,37 @@ std::uint64_t hdf5_bytes(Thread& thread, const Function& function, const Value& 
     return selection.bytes;
   }
   return unknown;
+}
+
+namespace {
+
+/// False where more than a register is needed.
+bool in_register(const Value& value, std::uint64_t otherwise, Reading& reading, bool& is_result) {
+  is_result = value.from == From::result;
+  reading = {0, 0, 0, 0 - otherwise};
+  if (value.from == From::none || is_result) return !is_result || value.width != Width::u32;
+  if (value.from != From::arg || value.a > 5) return false;
+  // Arguments: r10 r9 r8 rcx rdx rsi rdi
+  const std::uint64_t sign = value.width == Width::i32 ? 0x80000000u : 0;
+  reading = {(6u - value.a) * 8u, value.width == Width::i64 ? ~std::uint64_t{0} : 0xffffffffu, sign, sign};
+  return true;
+}
+
+}  // namespace
+
+void prepare(Function& function) {
+  function.quick = false;
+  if (function.rule == nullptr) return;
+  const Rule& rule = *function.rule;
+  bool unused = false;
+  const bool readable = in_register(rule.size, unknown, function.size, function.size_is_result) &
+                        in_register(rule.offset, unknown, function.offset, unused) & in_register(rule.file, 0, function.file, function.file_is_result);
+  // Widths of what the result tells beside failures are those of the result, or it is not quick.
+  const auto same = [&](const Value& value) { return value.from != From::result || value.width == Width::i64 || value.width == rule.result; };
+  function.narrow = rule.result == Width::i32;
+  constexpr std::uint8_t masks[] = {0, 1, 3, 4};
+  function.failures = masks[static_cast<unsigned>(rule.fails)];
+  function.quick = tick_kind == register_ticks && readable && !unused && same(rule.size) && same(rule.file) && rule.result != Width::u32 && rule.path.from == From::none && function.after == nullptr;
 }
 
 std::uint64_t via(std::uint64_t caller) {

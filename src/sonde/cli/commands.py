@@ -46,6 +46,9 @@ COMMANDS = {
     ),
     "report": Command("sonde.report.cli", "command", "One self-contained HTML page from datasets.", HERE),
     "data": Command("sonde.data.cli", "group", "Validate, convert, compare, recover any dataset.", HERE),
+    "cluster": Command(
+        "sonde.cluster.cli", "group", "Nodes on this machine to try parallel programs on.", HERE
+    ),
     "doctor": Command(
         "sonde.cli.doctor", "command", "What was built, what works here, what to install.", HERE
     ),

@@ -56,6 +56,12 @@ PACKAGES = {
         "arch": "libfabric",
         "suse": "libfabric-devel",
     },
+    "iproute2": {
+        "debian": "iproute2",
+        "fedora": "iproute iproute-tc",
+        "arch": "iproute2",
+        "suse": "iproute2",
+    },
     "munge": {"debian": "libmunge-dev", "fedora": "munge-devel", "arch": "munge", "suse": "munge-devel"},
     "chromium": {
         "debian": "chromium chromium-driver",

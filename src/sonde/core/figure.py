@@ -27,13 +27,22 @@ class Kind(Enum):
     SCATTER      x(series, point), y(series, point), optional low/high(series, point) ends of error bars;
                  style(series): "points" | "line" | "dashed", a line where nothing was measured
     BAR          y(bar) or y(bar, series), optional low/high of the same dims: ends of error bars
+    ICICLE       parent(node): position of the node that a node is within, -1 of the only one that is within none;
+                 value(node): at least the sum of those within it; label(node); optional hue(node): its colour,
+                 of which axes["hue"].labels names 0, 1, 2 …; negative: none
+    STACK        y(part, x) >= 0, part 0 undermost, named by its coordinate; coordinate x(x): numbers, from which on
+                 each y holds, make areas; texts make bars that they name. optional hue(part): colour, as elsewhere;
+                 heading(part): parts are of no common sum, and have a panel each under these words;
+                 text(part, x): what the tip says of a bar instead of its value
 
     Of every kind: each Slider's dim may stand behind those dims; `series` is named by its coordinate; NaN is
-    not drawn. axes by role: row col value · x y · x frequency power · x p · leaf height · bar y.
+    not drawn. axes by role: row col value · x y · x frequency power · x p · leaf height · bar y · node value hue.
 
     MATRIX, STATUS  every further variable of the same dims is told of the cell a reader picks, and every
                     coordinate or variable over row or col alone (host, …) of its row and column; attributes
                     long_name and units name them, flag_meanings names integer codes.
+    ICICLE          every further variable over node, of numbers, is told of the node a reader picks; long_name and
+                    units name it, and where it is NaN nothing is told.
     SERIES, SCATTER, CDF  may hold mark(mark), x of vertical lines, and level(level), y of horizontal lines,
                     named by mark_name(mark), level_name(level), and band(band, end), from which x to which the
                     ground is shaded, all of them called band_name(). Also hue(series) integer: series of one hue
@@ -49,6 +58,8 @@ class Kind(Enum):
     DENDROGRAM = "dendrogram"
     SCATTER = "scatter"
     BAR = "bar"
+    ICICLE = "icicle"
+    STACK = "stack"
 
 
 @dataclass(frozen=True)

@@ -164,6 +164,15 @@ class Sizes(HouseType):
         return tuple(sizes)
 
 
+class Rate(HouseType):
+    """What a link carries: "1gbit", "100mbit". Value: int, bit/s."""
+
+    name, allowed = "rate", "rates such as 100mbit, 1gbit"
+
+    def read(self, text: str) -> int:
+        return units.parse_rate(text)
+
+
 class Share(HouseType):
     """A share below 1: "1%" or "0.01"; zero: 0 is one, too. Value: float."""
 
@@ -229,6 +238,7 @@ class HostList(HouseType):
 
 
 DURATION, SIZE, SIZES, SHARE, HOSTS, CPUS = Duration(), Size(), Sizes(), Share(), HostList(), CpuList()
+RATE = Rate()
 PAUSE = Duration(zero=True)  # between two things; none at all is one
 DELAY = Duration(unit="us")  # of a message: taken for seconds, a bare number would never be reached
 

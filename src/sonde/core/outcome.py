@@ -41,8 +41,9 @@ class Outcome:
     tables, lines: what a person sees on the terminal; a line that begins with a blank is a command to copy,
     and is not wrapped. sound: False where nothing is wrong but too little is known to say so.
     document: raw text for stdout instead (CSV, Markdown). stream: raw bytes for stdout instead, taken piece by piece
-    while they are written; a terminal gets them only where they are text. exit: the exit code; of `io run` that
-    of the command which it traced. meant: it ended as it should, whatever its exit code is, as a server does by Ctrl-C.
+    while they are written; a terminal gets them only where they are text. exit: the exit code; of `io run`
+    and `cluster exec` that of the command which they ran. meant: it ended as it should, whatever its exit code is, as a
+    server does by Ctrl-C.
     """
 
     room: str

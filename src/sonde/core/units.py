@@ -1,10 +1,16 @@
-"""Durations, sizes and shares as people write them; the first two are the face of `native/core/units.hpp`."""
+"""Durations, sizes, rates and shares as people write them; the first two are the face of `native/core/units.hpp`."""
 
 from __future__ import annotations
 
 import math
+import re
 
 import sonde._core as _core
+from sonde.core.errors import UsageError
+
+LEAST_RATE, MOST_RATE = 1000, 10**12  # bit/s
+_RATE = re.compile(r"(\d{1,15}(?:\.\d{1,15})?) ?(?:([kmgt])(i?))?bit(?:/s)?", re.ASCII | re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def format_duration(value_s: float) -> str:
@@ -42,6 +48,39 @@ def parse_size(text: str) -> int:
     of bytes, or above 2^62.
     """
     return _core.parse_size(text)
+
+
+def parse_rate(text: str) -> int:
+    """bit/s from "1gbit", "100 Mbit/s" (10^8), "64mibit" (2^26), with the meaning that tc(8) gives these units.
+
+    Raises
+    ------
+    UsageError  core.bad_rate: no number, no unit or one that is read in two ways ("10mbps"), below 1 kbit/s or above
+    1 Tbit/s.
+    """
+    found = _RATE.fullmatch(text.strip())
+    if not found:
+        hint = "write it like 1gbit or 100mbit; kibit, mibit, gibit count in powers of 1024"
+        if re.fullmatch(r"[\d.]+ ?[kmgt]?i?b?ps", text.strip(), re.IGNORECASE):
+            hint = "write it like 10mbit: 'bps' is bytes to tc, and bits to other programs"
+        raise UsageError(
+            "core.bad_rate", f"'{text}' is no rate; allowed: a number and kbit, mbit, gbit", hint
+        )
+    value = round(float(found[1]) * (1024 if found[3] else 1000) ** _POWERS[(found[2] or "").lower()])
+    if not LEAST_RATE <= value <= MOST_RATE:
+        raise UsageError(
+            "core.bad_rate",
+            f"'{text}' is out of range; allowed: {format_rate(LEAST_RATE)} to {format_rate(MOST_RATE)}",
+            "write it like 1gbit or 100mbit",
+        )
+    return value
+
+
+def format_rate(rate: float) -> str:
+    """bit/s as "1 Gbit/s", with up to six significant digits; `parse_rate` reads it back."""
+    power = max((n for n in _POWERS.values() if rate >= 1000**n), default=0)
+    unit = next(name for name, n in _POWERS.items() if n == power)
+    return f"{rate / 1000**power:.6g} {unit.upper() if unit not in ('', 'k') else unit}bit/s"
 
 
 def format_share(share: float, digits: int = 2, trim: bool = False) -> str:

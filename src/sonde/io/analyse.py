@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sonde.io import aside
+from sonde.io.collectives import plain
 from sonde.io.events import ENTRY_ONLY, FAILED, THROWN, UNFINISHED
 from sonde.io.layers import KINDS
 from sonde.io.nest import Nested, nested
+from sonde.io.schema import OWN_NAME, UNSEEN
 from sonde.io.summary import BINS, CLASSES, NAMES, SUMMARY
 
 if TYPE_CHECKING:
     import xarray as xr
 
+_NAMES = ("begin", "duration", "size", "file_index", "function_index", "flags")
 CHUNK = 1 << 20  # calls that are looked at together
 READ, WRITE = KINDS.index("read"), KINDS.index("write")
 _DIRECTIONS = np.full(len(KINDS), -1, np.int8)
@@ -30,13 +34,102 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
     import xarray as xr
 
     walk = _Walk(raw)
-    for thread in range(raw.sizes["thread"]):
-        for calls in _stretches(raw, thread):
-            walk.take(thread, calls)
-    tables = {**{name: raw[name].values for name in NAMES}, **walk.tables()}
+    for entries in _threads(raw):
+        for calls in _merged(raw, entries):
+            walk.take(entries[0], calls)
+    tables = _called({**_names(raw), **walk.tables()})
     return xr.Dataset(
         {name: (SUMMARY[name].dims, values, SUMMARY[name].attrs()) for name, values in tables.items()}
     )
+
+
+def _names(raw: xr.Dataset) -> dict[str, np.ndarray]:
+    """The tables that the others are read by: each function a second time, as of what is beside the program's I/O."""
+    tables = {name: raw[name].values for name in NAMES}
+    for name in NAMES:
+        if raw[name].dims == ("function",):
+            tables[name] = np.tile(tables[name], 2)
+    layers, functions = raw.sizes["layer"], raw.sizes["function"]
+    tables["function_layer"][functions:] = layers
+    for name, value in (("layer_name", aside.LAYER), ("layer_title", aside.TITLE), ("layer_watched", 1)):
+        tables[name] = np.append(tables[name], np.array([value], tables[name].dtype))
+    return tables
+
+
+def _called(tables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Without functions that have no call, and the last layer, what is beside, where nothing is."""
+    kept = np.flatnonzero(tables["calls"].any(axis=0))
+    place = np.full(tables["calls"].shape[1], -1, np.int64)
+    place[kept] = np.arange(len(kept))
+    layers = len(tables["layer_name"])
+    beside = bool((tables["function_layer"][kept] == layers - 1).any())
+    out = {}
+    for name, values in tables.items():
+        for axis, dim in enumerate(SUMMARY[name].dims):
+            if dim == "function":
+                values = values.take(kept, axis)
+            elif dim == "layer" and not beside:
+                values = values.take(np.arange(layers - 1), axis)
+        out[name] = values
+    out["node_function"] = place[tables["node_function"]]
+    return out
+
+
+def _threads(raw: xr.Dataset) -> list[list[int]]:
+    """Entries of `thread` that are one thread, seen by several engines; the outermost engine's first."""
+    processes, numbers = raw["thread_process"].values.tolist(), raw["thread_number"].values.tolist()
+    engine = raw["function_engine"].values
+    found: dict[tuple[int, int], list[int]] = {}
+    for entry, key in enumerate(zip(processes, numbers)):
+        found.setdefault(key, []).append(entry)
+    for entries in found.values():
+        entries.sort(key=lambda entry: _engine_of(raw, engine, entry))
+    return list(found.values())
+
+
+def _engine_of(raw: xr.Dataset, engine: np.ndarray, entry: int) -> int:
+    """Which engine saw a thread's first call: an entry is of one engine alone."""
+    if not int(raw["thread_events"][entry]):
+        return 0
+    function = int(raw["function_index"][int(raw["thread_first"][entry])])
+    return int(engine[function]) if function >= 0 else 0
+
+
+def _merged(raw: xr.Dataset, entries: list[int]) -> Iterator[dict[str, np.ndarray]]:
+    """Calls of one thread, cut where none was under way, as all engines saw them."""
+    others = [_Rest(raw, entry) for entry in entries[1:]]
+    for calls in _stretches(raw, entries[0]):
+        end = int((calls["begin"] + calls["duration"]).max())
+        yield _joined([calls, *(other.until(end) for other in others)])
+    last = [other.until(None) for other in others]
+    if any(len(calls["begin"]) for calls in last):
+        yield _joined(last)
+
+
+def _joined(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    if len(parts) == 1:
+        return parts[0]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+class _Rest:
+    """Calls of an entry of `thread` that have not been taken yet."""
+
+    def __init__(self, raw: xr.Dataset, entry: int) -> None:
+        self.pieces = _stretches(raw, entry)
+        self.held: dict[str, np.ndarray] = {name: np.zeros(0, np.int64) for name in ("depth", *_NAMES)}
+
+    def until(self, end: int | None) -> dict[str, np.ndarray]:
+        """Those that began before `end`, ns; None: all."""
+        while end is None or not len(self.held["begin"]) or int(self.held["begin"][-1]) < end:
+            more = next(self.pieces, None)
+            if more is None:
+                break
+            self.held = _joined([self.held, more])
+        count = len(self.held["begin"]) if end is None else int(np.searchsorted(self.held["begin"], end))
+        taken = {name: values[:count] for name, values in self.held.items()}
+        self.held = {name: values[count:] for name, values in self.held.items()}
+        return taken
 
 
 def _stretches(raw: xr.Dataset, thread: int) -> Iterator[dict[str, np.ndarray]]:
@@ -54,8 +147,7 @@ def _stretches(raw: xr.Dataset, thread: int) -> Iterator[dict[str, np.ndarray]]:
             length *= 2
         if stop < end:
             stop = at + int(outer[-1]) + 1
-        names = ("begin", "duration", "size", "file_index", "function_index", "flags")
-        yield {"depth": depth[: stop - at], **{name: raw[name][at:stop].values for name in names}}
+        yield {"depth": depth[: stop - at], **{name: raw[name][at:stop].values for name in _NAMES}}
         at = stop
 
 
@@ -63,10 +155,23 @@ class _Walk:
     """Sums over all calls."""
 
     def __init__(self, raw: xr.Dataset) -> None:
-        self.layer_of = raw["function_layer"].values.astype(np.int64)
-        self.kind_of = raw["function_kind"].values.astype(np.int64)
+        # Each function stands there twice: as the program's, and as of what is beside its I/O, a layer of its own.
+        self.known, self.layers = raw.sizes["function"], raw.sizes["layer"] + 1
+        self.functions = 2 * self.known
+        of_layer = raw["function_layer"].values.astype(np.int64)
+        self.layer_of = np.append(of_layer, np.full(self.known, self.layers - 1))
+        self.own = np.tile(raw["function_name"].values == OWN_NAME, 2)
+        self.engine = np.tile(raw["function_engine"].values, 2)
+        self.kind_of = np.tile(raw["function_kind"].values.astype(np.int64), 2)
+        self.starting = np.array(
+            [plain(str(name)) in aside.STARTING for name in raw["function_name"].values], bool
+        )
+        by_file = np.flatnonzero(np.isin(raw["layer_name"].values.astype(str), aside.BY_FILE))
+        self.by_file = np.isin(of_layer, by_file)
+        messages = np.flatnonzero(raw["layer_name"].values.astype(str) == "mpi")
+        self.of_library = ~self.by_file & ~np.isin(of_layer, messages)
+        self.beside = np.array([aside.is_beside(str(path)) for path in raw["path"].values], bool)
         self.process_of = raw["thread_process"].values.astype(np.int64)
-        self.layers, self.functions = raw.sizes["layer"], raw.sizes["function"]
         self.processes, self.files = raw.sizes["process"], raw.sizes["file"]
         begins = [int(raw["begin"][:1].values[0])] if raw.sizes["event"] else [0]
         self.begin, self.end = _span(raw, begins)
@@ -85,6 +190,8 @@ class _Walk:
         self.of_file = np.zeros((self.files, self.layers, 2, 3))
         self.busy = np.zeros((self.processes, self.layers + 1, BINS))
         self.traced = np.zeros(self.processes)
+        self.cost = raw["call_cost"].values, raw["call_cost_inside"].values
+        self.tracing = np.zeros(self.processes)
 
     def take(self, thread: int, calls: dict[str, np.ndarray]) -> None:
         """Adds calls of a thread, none of which is within a call that is not among them."""
@@ -95,10 +202,17 @@ class _Walk:
         if not len(calls["begin"]):
             return
         tree = nested(calls["begin"], calls["duration"], calls["depth"])
+        if (alien := self._alien(tree, calls)) is not None:
+            calls = {name: values[~alien] for name, values in calls.items()}
+            tree = nested(calls["begin"], calls["duration"], calls["depth"])
         calls = {name: values[tree.order] for name, values in calls.items()}
         function = calls["function_index"].astype(np.int64)
+        function += self.known * self._is_beside(tree, function, calls["file_index"])
         layer = self.layer_of[function]
-        duration, self_ns = calls["duration"].astype(np.float64), tree.self_ns.astype(np.float64)
+        duration, self_ns = (
+            calls["duration"].astype(np.float64),
+            self._own_ns(process, tree, function, calls["flags"]),
+        )
         size = np.maximum(calls["size"], 0).astype(np.float64)
         self._by_function(process, function, calls, duration, self_ns, size)
         self._by_node(tree, function, duration, self_ns, size)
@@ -107,6 +221,49 @@ class _Walk:
         above = np.where(tree.parent >= 0, layer[tree.parent], self.layers)
         self._by_time(process, layer, above, calls["begin"], calls["duration"])
         self.traced[process] += duration[tree.level == 0].sum()
+
+    def _is_beside(self, tree: Nested, function: np.ndarray, file: np.ndarray) -> np.ndarray:
+        """Calls that are no part of the program's I/O, with all within them: `sonde.io.aside`."""
+        # Of a library that is traced for its I/O, what it reads is that, whoever opened it.
+        above = np.where(tree.parent >= 0, self.of_library[function[tree.parent]], False)
+        found = self.by_file[function] & (file == UNSEEN) & ~above
+        named = file >= 0
+        found[named] |= self.by_file[function[named]] & self.beside[file[named]]
+        found |= self.starting[function]
+        for level in range(1, int(tree.level.max()) + 1):
+            mine = np.flatnonzero((tree.level == level) & (tree.parent >= 0))
+            found[mine] |= found[tree.parent[mine]]
+        return found & ~self.own[function]
+
+    def _own_ns(self, process: int, tree: Nested, function: np.ndarray, flags: np.ndarray) -> np.ndarray:
+        """Time in each call itself, less what tracing took there: its own part within it, the rest around it."""
+        own_ns = tree.self_ns.astype(np.float64)
+        inside = float(self.cost[1][process])
+        around = float(self.cost[0][process]) - inside
+        interposed = (self.engine[function] == 0) & ~self.own[function] & ((flags & ENTRY_ONLY) == 0)
+        took = np.where(interposed, inside, 0.0)
+        within = interposed & (tree.parent >= 0)
+        np.add.at(took, tree.parent[within], around)
+        took = np.minimum(took, own_ns)
+        self.tracing[process] += took.sum()
+        return own_ns - took
+
+    def _alien(self, tree: Nested, calls: dict[str, np.ndarray]) -> np.ndarray | None:
+        """Calls within the tracer's own work, as the kernel sees its writes: not the program's. None: no such."""
+        own = self.own[calls["function_index"][tree.order]]
+        if not own.any():
+            return None
+        within = np.zeros(len(own), bool)
+        # Not what a signal's handler does that comes meanwhile, which libraries between it and the kernel show.
+        seen_by_kernel = self.engine[calls["function_index"][tree.order]] != 0
+        for level in range(1, int(tree.level.max()) + 1):
+            mine = np.flatnonzero((tree.level == level) & (tree.parent >= 0) & seen_by_kernel)
+            within[mine] = (own | within)[tree.parent[mine]]
+        if not within.any():
+            return None
+        found = np.zeros(len(own), bool)
+        found[tree.order] = within
+        return found
 
     def _by_function(
         self,
@@ -207,6 +364,8 @@ class _Walk:
         busy += sign * width * covered.reshape(-1)
 
     def tables(self) -> dict[str, np.ndarray]:
+        if self.own.any():  # the time is no layer's of the program, and is not lost
+            self.self_time[:, np.flatnonzero(self.own)[0]] += self.tracing
         parents = np.array([up for up, _ in self.nodes], np.int64)
         nodes = np.array([what for _, what in self.nodes], np.int64)
         ns = 1e-9
@@ -243,6 +402,7 @@ class _Walk:
             "node_self_time": self.node_sums[:, 3] * ns,
             "busy": np.maximum(self.busy[:, : self.layers], 0) * ns,
             "bin_begin": (self.edges[:-1]) * ns,
+            "tracing_time": self.tracing * ns,
             "traced_time": self.traced * ns,
         }
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sonde.core.errors import Exit, UsageError
-from sonde.core.options import FILE, HouseType, common, settings
+from sonde.core.options import A_NC, B_NC, FILE, MATTERS, HouseType, common, settings
 from sonde.core.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def group() -> None:
 
 
 # Commands that have a module of their own: (module, command).
-ELSEWHERE: tuple[tuple[str, str], ...] = (("cli_layers", "layers"),)
+ELSEWHERE: tuple[tuple[str, str], ...] = (("cli_convert", "convert"), ("cli_layers", "layers"))
 
 
 class Names(HouseType):
@@ -63,17 +63,18 @@ MAPS = click.option(
 )
 
 
-def chosen(names: tuple[str, ...] | None, maps: tuple[Path, ...]) -> list[Layer]:
+def chosen(names: tuple[str, ...] | None, maps: tuple[Path, ...], kernel: bool = False) -> list[Layer]:
     """The layers of a command."""
     from sonde.io import run_maps
 
-    return run_maps.chosen(names or (), maps)
+    return run_maps.chosen(names or (), maps, kernel)
 
 
 @group.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @common("output", "launcher", "dry_run")
 @LAYERS
 @MAPS
+@click.option("--kernel", is_flag=True, help="System calls as the kernel sees them, too; takes root.")
 @click.option(
     "--max-trace",
     "most_bytes",
@@ -90,6 +91,7 @@ def run(
     dry_run: bool,
     names: tuple[str, ...] | None,
     maps: tuple[Path, ...],
+    kernel: bool,
     most_bytes: int,
     command: tuple[str, ...],
 ) -> Outcome:
@@ -104,7 +106,7 @@ def run(
 
     request = run_trace.Request(
         command,
-        chosen(names, maps),
+        chosen(names, maps, kernel),
         output_path("io", output),
         most_bytes,
         ["sonde", *sys.argv[1:]],
@@ -132,16 +134,56 @@ def run(
 @group.command()
 @common()
 @FILE
-def show(file: Path) -> Outcome:
+@click.option("--all", "every", is_flag=True, help="All functions and all processes.")
+def show(file: Path, every: bool) -> Outcome:
     """What a trace says: time, calls and requests by layer, function and rank."""
-    return told_of(file, "show")
+    return told_of(file, "show", every)
 
 
-def told_of(path: Path, verb: str) -> Outcome:
-    """What a dataset says of itself."""
+@group.command()
+@common()
+@FILE
+def check(file: Path) -> Outcome:
+    """Whether a trace shows something that somebody may want to change; exit 1 when it does."""
+    outcome = told_of(file, "check")
+    outcome.exit = Exit.FINDING if outcome.findings else outcome.exit
+    return outcome
+
+
+@group.command()
+@common()
+@A_NC
+@B_NC
+@MATTERS
+def diff(a: Path, b: Path, matters: float) -> Outcome:
+    """Two traces: which layers take longer in B, and which get other requests; exit 1 when some do."""
+    import sonde
+    from sonde.core import dataset
+    from sonde.io import compare
+
+    with sonde.open(a) as first, sonde.open(b) as second:
+        before, after = (dataset.summary_of(tree, "io", path) for tree, path in ((first, a), (second, b)))
+        found = compare.findings(before, after, matters)
+        return Outcome(
+            "io",
+            "diff",
+            compare.sentence(before, after),
+            schema=str(second.attrs["schema"]),
+            dataset=str(b),
+            findings=found,
+            warnings=[*dataset.warnings_of(first), *dataset.warnings_of(second), compare.ONCE],
+            values=compare.values(before, after),
+            tables=compare.tables(before, after),
+            exit=Exit.FINDING if found else Exit.DONE,
+        )
+
+
+def told_of(path: Path, verb: str, every: bool = False) -> Outcome:
+    """What a dataset says of itself. every: without leaving rows out."""
     import sonde
     from sonde.core import dataset
     from sonde.io import words
+    from sonde.io.findings import findings
 
     with sonde.open(path) as tree:
         summary = dataset.summary_of(tree, "io", path)
@@ -152,9 +194,10 @@ def told_of(path: Path, verb: str) -> Outcome:
             schema=str(tree.attrs["schema"]),
             dataset=str(path),
             complete=bool(tree.attrs.get("complete", 1)),
+            findings=findings(summary),
             warnings=dataset.warnings_of(tree),
             values=words.values(summary) | {"stop_reason": str(tree.attrs.get("stop_reason", "unknown"))},
-            tables=words.tables(summary),
+            tables=words.tables(summary, every),
         )
 
 

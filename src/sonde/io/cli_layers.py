@@ -29,7 +29,7 @@ def layers() -> None:
 @click.argument("name", metavar="[LAYER]", required=False)
 def list_(maps: tuple[Path, ...], name: str | None) -> Outcome:
     """The layers that Sonde knows, from the application down; of one, all that its map says."""
-    every = chosen(None, maps)
+    every = chosen(None, maps, kernel=True)
     if name is not None:
         return _one(every, name)
     rows = [
@@ -99,7 +99,7 @@ def check(maps: tuple[Path, ...], files: tuple[Path, ...]) -> Outcome:
     """
     from sonde.io import run_exports
 
-    every = chosen(None, maps)
+    every = chosen(None, maps, kernel=True)
     if files:
         paths = list(dict.fromkeys(path for file in files for path in _libraries_of(file)))
     else:
@@ -110,7 +110,11 @@ def check(maps: tuple[Path, ...], files: tuple[Path, ...]) -> Outcome:
     order = {layer.name: k for k, layer in enumerate(every)}
     seen.sort(key=lambda one: order[one.layer.name])
     rows = [(one.layer.title, str(one.library), f"{len(one.names)}") for one in seen]
-    without = [layer.title for layer in every if layer.name not in {one.layer.name for one in seen}]
+    without = [
+        layer.title
+        for layer in every
+        if layer.name != "kernel" and layer.name not in {one.layer.name for one in seen}
+    ]
     names = {one.layer.name for one in seen}
     return Outcome(
         "io",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median_low
 
 import numpy as np
 
 from sonde.core.errors import Warning
+from sonde.io.collectives import Calls, Line, line, matched
 
 # Between two readings of both clocks that are to tell how long a tick is: each is right to some 50 ns.
 LEAST_NS = 1_000_000
@@ -25,12 +26,14 @@ class _Host:
     ns_per_tick: float = float("nan")
     zero_ticks: int = 0
     zero_ns: int = 0  # of zero_ticks, since the first process began
+    line: Line | None = None  # what it shows more than the first host's
 
 
 class Clocks:
     """Filled by `add`; after `settle` it converts.
 
-    Hosts are put together by their clocks of the day, which a time service keeps together to some 0.1 ms in a cluster.
+    Hosts are put together by their clocks of the day, which a time service keeps together to some 0.1 ms in a cluster;
+    where an MPI program made collective calls, by these (`align`), to some latencies of the network.
     """
 
     def __init__(self) -> None:
@@ -38,6 +41,7 @@ class Clocks:
         self.zero_utc_ns = 0
         self._hosts: dict[str, _Host] = {}
         self._first = ""
+        self._shift_ns = 0
 
     def add(self, host: str, ticks: int, ns: int, utc_ns: int | None = None) -> None:
         """One moment on a host by ticks and monotonic clock, and by its clock of the day where that was read."""
@@ -83,16 +87,80 @@ class Clocks:
         if elapsed_ns >= LEAST_NS and elapsed > 0:
             one.ns_per_tick = elapsed_ns / elapsed
 
+    def align(self, ranks: Sequence[Calls]) -> None:
+        """Puts the hosts together by collective calls. After `settle`. ranks: all of the program, in order."""
+        hosts = list(dict.fromkeys(one.host for one in ranks))
+        if len(hosts) < 2 or (found := matched(ranks)) is None:
+            return
+        entries, exits = found
+        last: dict[str, np.ndarray] = {}  # to enter
+        first: dict[str, np.ndarray] = {}  # to leave
+        for one, entry, leave in zip(ranks, entries, exits):
+            entry_ns, leave_ns = self.ns(one.host, entry), self.ns(one.host, leave)
+            last[one.host] = np.maximum(last.get(one.host, entry_ns), entry_ns)
+            first[one.host] = np.minimum(first.get(one.host, leave_ns), leave_ns)
+        # The first host's clock is the one that others are told against, also where it has no rank.
+        base = self._first if self._first in hosts else hosts[0]
+        for host in hosts:
+            if host == base:
+                continue
+            ends = [float(self.ns(host, ticks)) for ticks in self._hosts[host].ticks]
+            put = line((last[base], first[base]), (last[host], first[host]), min(ends), max(ends))
+            if put is None:
+                self.warnings.append(
+                    Warning(
+                        "io.clocks_disagree",
+                        f"by the collective calls of the ranks the clocks of {base} and {host} cannot both have run "
+                        f"evenly; times of {host} rest on its clock of the day",
+                        "do not compare times of the two; a clock may have been set during the run",
+                    )
+                )
+            else:
+                self._hosts[host].line = put
+        self._from_the_first()
+
+    def _from_the_first(self) -> None:
+        """Time zero is when the first process began, as that is known now."""
+        starts = []
+        for name, one in self._hosts.items():
+            if one.began_ns:
+                first = int(np.argmin(one.began_ns))
+                began = one.began_ns[first] - one.ns[0]  # since zero_ticks
+                starts.append((float(self._corrected(one, np.float64(one.zero_ns + began))), name))
+        sooner = round(min(starts)[0]) if starts else 0
+        self._shift_ns = sooner
+        self.zero_utc_ns += sooner
+
+    def _corrected(self, one: _Host, ns: np.ndarray | np.float64) -> np.ndarray | np.float64:
+        return ns if one.line is None else ns - one.line.at(np.asarray(ns))
+
     def ns(self, host: str, ticks: np.ndarray | int) -> np.ndarray:
         """Time since the first process began, ns, as floats; of an int an array without dims."""
         one = self._hosts[host]
         since = np.asarray(ticks, np.uint64).astype(np.int64) - np.int64(one.zero_ticks)
-        return np.asarray(since * one.ns_per_tick + one.zero_ns)
+        return np.asarray(self._corrected(one, since * one.ns_per_tick + one.zero_ns) - self._shift_ns)
+
+    def ns_per_tick(self, host: str) -> float:
+        """How long a tick is on a host."""
+        return self._hosts[host].ns_per_tick
 
     def offset_s(self, host: str) -> float:
-        """What its clock of the day was found to show more than the first host's, s; 0 where nothing else tells."""
-        return 0.0
+        """What its clock of the day showed more than the first host's when the first process began, s; 0 where nothing
+        tells."""
+        put = self._hosts[host].line
+        if put is None:
+            return 0.0
+        shown = (self._shift_ns + put.offset) / (
+            1 - put.drift
+        )  # by its own clock, when the first host's showed _shift_ns
+        return (shown - self._shift_ns) / 1e9
+
+    def drift(self, host: str) -> float:
+        """How much faster its clock runs than the first host's, s/s; 0 where nothing tells."""
+        put = self._hosts[host].line
+        return put.drift if put else 0.0
 
     def error_s(self, host: str) -> float:
         """Error of `offset_s`, s: 0 on the first host, NaN where nothing but clocks of the day tells."""
-        return 0.0 if host == self._first else float("nan")
+        put = self._hosts[host].line
+        return 0.0 if host == self._first else put.error / 1e9 if put else float("nan")

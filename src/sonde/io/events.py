@@ -16,6 +16,7 @@ RECORD = np.dtype(
 UNKNOWN = np.uint64(2**64 - 1)
 NOTE, CLOCK = 0xFFFF, 0xFFFE  # numbers of functions that are none
 CALL_NUMBERS = CLOCK  # those below are calls
+OWN = 0xFFFD  # the tracer's own work
 
 FAILED, THROWN, ENTRY_ONLY, UNFINISHED = 1, 2, 4, 16  # flags of a record
 FLAGS = {
@@ -24,6 +25,13 @@ FLAGS = {
     ENTRY_ONLY: "only its beginning is known",
     UNFINISHED: "under way when its process ended",
 }
+
+
+def folded(handle: np.ndarray) -> np.ndarray:
+    """Handles in 32 bits, as records have them: `folded` of native/io/trace/values.hpp."""
+    low, high = handle.astype("<u4"), (handle >> np.uint64(32)).astype("<u4")
+    return low ^ (high * np.uint32(0x9E3779B1))
+
 
 PIECE = 1 << 16  # records that are looked at together
 

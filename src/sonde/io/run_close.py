@@ -20,7 +20,7 @@ import numpy as np
 from sonde.core.blocks import BLOCK_MAGIC
 from sonde.core.errors import EnvironmentFailure, Warning
 from sonde.core.seal import cannot_write
-from sonde.io.events import CALL_NUMBERS, CLOCK, RECORD, UNFINISHED, UNKNOWN
+from sonde.io.events import CALL_NUMBERS, CLOCK, RECORD, UNFINISHED, UNKNOWN, folded
 
 TAIL_BYTES = 49152
 BLOCK_BYTES = 16384
@@ -115,7 +115,7 @@ def _finish(tail: Path) -> None:
     under_way = np.zeros(len(frames), RECORD)
     for name in ("begin", "size", "offset", "function", "depth"):
         under_way[name] = frames[name]
-    under_way["file"] = _folded(frames["handle"])
+    under_way["file"] = folded(frames["handle"])
     under_way["flags"] = UNFINISHED
     clock = np.zeros(1, RECORD)
     clock["begin"], clock["end"], clock["size"], clock["function"] = last_ticks, last_ns, 0, CLOCK
@@ -176,12 +176,6 @@ def _written(records: np.ndarray, since: int) -> np.ndarray:
     while end and records["function"][end - 1] < CALL_NUMBERS and records["end"][end - 1] < since:
         end -= 1
     return records[:end]
-
-
-def _folded(handle: np.ndarray) -> np.ndarray:
-    """As `folded` of native/io/trace/values.hpp."""
-    low, high = handle.astype("<u4"), (handle >> np.uint64(32)).astype("<u4")
-    return low ^ (high * np.uint32(0x9E3779B1))
 
 
 def _set_checksums(descriptor: int, end: int) -> None:

@@ -20,13 +20,14 @@ def shipped() -> list[Layer]:
     return ordered(replace(parse(file.read_text("utf-8"), file.name), shipped=True) for file in files)
 
 
-def chosen(words: Sequence[str], files: Iterable[Path] = ()) -> list[Layer]:
+def chosen(words: Sequence[str], files: Iterable[Path] = (), kernel: bool = False) -> list[Layer]:
     """The layers of a run.
 
     Parameters
     ----------
     words : names of shipped layers; none for all of them
     files : the user's own maps; one named as a shipped layer takes its place
+    kernel : the layer `kernel` among them, which is else only if it is named
 
     Raises
     ------
@@ -43,7 +44,9 @@ def chosen(words: Sequence[str], files: Iterable[Path] = ()) -> list[Layer]:
                 f"there is no layer '{word}'{nearest(word, names)}",
                 f"there are {', '.join(names)}; 'sonde io layers list' tells of them",
             )
-    return ordered([*own, *(layer for layer in known if not words or layer.name in words)])
+    usual = [name for name in names if name != "kernel"]
+    wanted = {*(words or usual), *(["kernel"] if kernel else [])}
+    return ordered([*own, *(layer for layer in known if layer.name in wanted)])
 
 
 def read(file: Path) -> Layer:

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,10 +21,11 @@ from sonde.core.errors import EnvironmentFailure, UsageError, Warning, nearest, 
 from sonde.core.interrupt import signals
 from sonde.core.launch import session
 from sonde.core.launch.mpirun import COMMANDS
+from sonde.io import run_watch
 from sonde.io.layers import KINDS, Layer
 from sonde.io.run_elf import Program, why_not
 from sonde.io.schema import NAME, SCHEMA
-from sonde.io.table import compiled, rule_kinds, rule_layers
+from sonde.io.table import compiled, rule_names
 
 TRACER = "libsonde-io.so"
 TABLE = "table"
@@ -137,10 +138,13 @@ def trace(request: Request, output: IO[Any] | None = None) -> Traced:
     host = socket.gethostname()
     clocks = [_clock(host)]
     plan = {
-        "layers": [{"name": layer.name, "title": layer.title} for layer in request.layers],
+        "layers": [
+            *({"name": layer.name, "title": layer.title} for layer in request.layers),
+            {"name": "tracer", "title": "Sonde's tracer"},
+        ],
+        "own": len(request.layers),
         "rules": [
-            list(pair)
-            for pair in zip(rule_layers(request.layers), map(KINDS.index, rule_kinds(request.layers)))
+            [number, KINDS.index(function.kind)] for number, function, _, _ in rule_names(request.layers)
         ],
         "clocks": clocks,
     }
@@ -151,6 +155,7 @@ def trace(request: Request, output: IO[Any] | None = None) -> Traced:
         schema=NAME,
         attrs={
             **provenance.attrs(command=request.typed, seed=0, hostlist=host),
+            "kernel": int(run_watch.asked(request.layers)),
             "run_id": secrets.token_hex(8),
             "traced": " ".join(request.command),
             "max_trace": request.most_bytes,
@@ -170,14 +175,19 @@ def trace(request: Request, output: IO[Any] | None = None) -> Traced:
                 "choose another --output",
             ) from None
         try:
-            status, asked = _run(words, env, output)
-        except UsageError:  # it was never started
+            with _watching(request, run_dir, host) as watched:
+                status, asked = _run(words, env, output)
+        except (UsageError, EnvironmentFailure):  # it was never started
             _forget(run_dir)
             raise
         clocks.append(_clock(host))
         interrupted = asked and status in (130, 143, 128 + signal.SIGHUP)
         stop_reason = "interrupted" if interrupted else "ended"
-        warnings = [*_of_status(status, request.command, interrupted), *_not_exported(request, run_dir)]
+        warnings = [
+            *watched.warnings,
+            *_of_status(status, request.command, interrupted),
+            *_not_exported(request, run_dir),
+        ]
         if not any(run_dir.glob("*.blk")):
             _forget(run_dir)
             raise _nothing(request, status)
@@ -192,6 +202,12 @@ def trace(request: Request, output: IO[Any] | None = None) -> Traced:
                 progress=leaving.leave,
             )
     return Traced(files[0], status, interrupted)
+
+
+def _watching(request: Request, run_dir: Path, host: str) -> AbstractContextManager[run_watch.Watched]:
+    if not run_watch.asked(request.layers):
+        return nullcontext(run_watch.Watched())
+    return run_watch.watching(request.layers, run_dir, host, request.most_bytes, STARTERS)
 
 
 def _clock(host: str) -> list[Any]:
@@ -297,7 +313,7 @@ def _nothing(request: Request, status: int) -> EnvironmentFailure:
 
 def _forget(run_dir: Path) -> None:
     """Removes the folder of a run that traced nothing; a file that is not the tracer's stays, and so it does."""
-    for pattern in (TABLE, "*.tail", "*.functions", "*.shared", "*.refused"):
+    for pattern in (TABLE, "*.tail", "*.functions", "*.shared", "*.refused", "watch.spec"):
         for path in run_dir.glob(pattern):
             path.unlink(missing_ok=True)
     session.forget(run_dir)

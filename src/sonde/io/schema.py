@@ -17,7 +17,8 @@ from sonde.core.described import Described
 from sonde.core.errors import DataError, Finding, Warning
 from sonde.core.seal import Layout
 from sonde.io.clock import Clocks
-from sonde.io.events import ENTRY_ONLY, FLAGS, RECORD, UNFINISHED, UNKNOWN, Piece, pieces
+from sonde.io.collectives import ASKING, SYNCHRONISING, Calls, plain
+from sonde.io.events import ENTRY_ONLY, FAILED, FLAGS, OWN, RECORD, THROWN, UNFINISHED, UNKNOWN, pieces
 from sonde.io.layers import KINDS
 
 if TYPE_CHECKING:
@@ -33,7 +34,12 @@ EVENT: dict[str, Described] = {
     "duration": Described(("event",), "<i8", "ns", "time from the begin of a call to its end"),
     "size": Described(("event",), "<i8", "B", "bytes asked for, or moved where the result tells; -1 unknown"),
     "offset": Described(("event",), "<i8", "B", "where in the file; -1 unknown"),
-    "file_index": Described(("event",), "<i4", "1", "which of `path`; -1 unknown"),
+    "file_index": Described(
+        ("event",),
+        "<i4",
+        "1",
+        "which of `path`; -1 none, or unknown; -2 a descriptor that none was seen to open: a socket, a pipe",
+    ),
     "function_index": Described(("event",), "<i2", "1", "which of `function_name`"),
     "depth": Described(("event",), "|u1", "1", "traced calls around it in its thread, at most 255"),
     "flags": Described(("event",), "|u1", "1", "how a call ended"),
@@ -58,7 +64,10 @@ OF_PROCESS: dict[str, Described] = {
     "process_program": Described(("process",), "str", "", "its executable"),
     "process_begin": Described(("process",), "<i8", "ns", "when its tracing began since the first process began"),
     "process_dropped": Described(("process",), "<i8", "1", "calls that found no room"),
+    "call_cost": Described(("process",), "<f8", "ns", "what tracing adds to a call that is interposed, at least"),
+    "call_cost_inside": Described(("process",), "<f8", "ns", "how much of that lies within the call's own duration"),
     "clock_offset": Described(("process",), "<f8", "s", "clock of its host minus that of the first process's host"),
+    "clock_drift": Described(("process",), "<f8", "1", "how much faster its host's clock runs than the first's"),
     "clock_error": Described(("process",), "<f8", "s", "error of that; NaN where hosts trust their time service"),
 }  # fmt: skip
 OF_THREAD: dict[str, Described] = {
@@ -72,6 +81,10 @@ RAW = {**EVENT, **OF_LAYER, **OF_FUNCTION, **OF_PROCESS, **OF_THREAD, **OF_PATH}
 
 ENGINES = ("interposition", "uprobe", "tracepoint", "profile")
 RANKLESS = -1
+UNSEEN = -2  # in `file_index`
+_DESCRIPTORS = 1 << 16  # handles below are descriptors, above pointers
+_BETWEEN_RANKS = (KINDS.index("communicate"), KINDS.index("wait"))
+OWN_NAME = "(own work)"  # of the tracer, as a function
 
 
 @dataclass
@@ -81,7 +94,16 @@ class _File:
     process: int
     first: int = 0
     events: int = 0
-    threads: list[tuple[int, int]] = field(default_factory=list)  # (first event, number) within the file
+    threads: list[tuple[int, int, int]] = field(
+        default_factory=list
+    )  # (first event within the file, number, process)
+    # Of a file of what the kernel saw: the images that ran under the process's number, and when each began, in ticks.
+    images: list[int] = field(default_factory=list)
+    began: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))
+
+    def image_of(self, calls: np.ndarray) -> np.ndarray:
+        """Which of `images` made each call; -1 for none: a call of what was there before the traced program."""
+        return np.searchsorted(self.began, calls["begin"], side="right") - 1
 
 
 @dataclass
@@ -89,8 +111,10 @@ class _Opened:
     """Files that a process opened, by handle, in time. key : (layer, handle)."""
 
     by_handle: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=dict)  # (ticks, file)
+    blind: bool = False  # files were opened whose handles are not known
 
     def add(self, layer: int, handle: int, ticks: int, file: int) -> None:
+        """file: -1 where the handle is given back: what it means then was opened by somebody unseen."""
         self.by_handle.setdefault((layer, handle), []).append((ticks, file))
 
 
@@ -103,6 +127,7 @@ class IoLayout(Layout):
         default_factory=dict
     )  # process's prefix -> function by its own number
     layer_of: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int16))
+    kind_of: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int8))
     opened: list[_Opened] = field(default_factory=list)
     parents: list[int] = field(default_factory=list)
     clocks: Clocks = field(default_factory=Clocks)
@@ -131,7 +156,8 @@ class IoSchema:
 
         Parameters
         ----------
-        plan : layers [{name, title}] from the application down; rules [[layer, kind]] as the tracer numbers them;
+        plan : layers [{name, title}] from the application down; rules [[layer, kind]] as the tracer numbers them; own,
+               the layer of the tracer's own work, if there is one;
                tables, table_of (`run_close.close`); clocks [[host, ticks, ns]] read where the run was started
         files : a block file a thread
 
@@ -148,34 +174,63 @@ class IoSchema:
                     "keep the files of one run in its folder, and only these",
                 )
         headers = {name: file.header for name, file in zip(names, files)}
-        order = sorted(headers, key=lambda name: _of_process(headers[name]))
+        images = {name: _images(headers, name) for name in headers}
+        order = sorted(
+            (name for name in headers if not images[name]), key=lambda name: _of_process(headers[name])
+        )
         number = {name: k for k, name in enumerate(order)}
         functions = _Functions(plan, headers)
         clocks = Clocks()
         for host, ticks, ns in plan.get("clocks", []):
             clocks.add(str(host), int(ticks), int(ns))
-        for name in order:
+        for name in headers:
             header = headers[name]
-            clocks.add(header["host"], header["began_ticks"], header["began_ns"], header["began_utc_ns"])
+            utc_ns = header["began_utc_ns"] if name in number else None
+            clocks.add(header["host"], header["began_ticks"], header["began_ns"], utc_ns)
         opened = [_Opened() for _ in order]
         paths: dict[str, int] = {}
         made: dict[str, _File] = {}
         dropped = np.zeros(len(order), np.int64)
+        heard: dict[str, Calls] = {}
+        several = len({header["host"] for header in headers.values()}) > 1
+        for name in headers:
+            if images[name]:
+                number[name] = number[images[name][0]]
         by_process = sorted(zip(names, files), key=lambda pair: (number[pair[0]], _number(pair[1])))
         for name, file in by_process:
             made[file.path.name] = one = _File(number[name])
+            if images[name]:
+                one.images = [number[image] for image in images[name]]
+                ready = [
+                    headers[image].get("ready_ticks", headers[image]["began_ticks"]) for image in images[name]
+                ]
+                one.began = np.array(ready, np.uint64)
+                _count_images(one, functions, name, file)
+                dropped[one.process] += file.dropped
+                continue
             for piece in pieces(file):
                 functions.count(name, piece.calls)
+                if several:
+                    functions.hear(name, piece.calls, heard.setdefault(name, Calls(file.header["host"])))
                 for clock in piece.clocks:
                     clocks.add(file.header["host"], clock.ticks, clock.ns)
                     if clock.thread:
-                        one.threads.append((one.events + clock.call, clock.thread))
+                        one.threads.append((one.events + clock.call, clock.thread, one.process))
                 for note in piece.notes:
                     if note.call < len(piece.calls):
                         call = piece.calls[note.call]
                         layer = functions.layer(name, int(call["function"]))
                         path = paths.setdefault(note.name, len(paths))
                         opened[one.process].add(layer, note.handle, int(call["begin"]), path)
+                for call in piece.calls[
+                    functions.of_kind(name, "close")[piece.calls["function"]] & (piece.calls["file"] != 0)
+                ]:
+                    layer = functions.layer(name, int(call["function"]))
+                    opened[one.process].add(layer, int(call["file"]), int(call["end"]), -1)
+                entered = (piece.calls["flags"] & ENTRY_ONLY) != 0
+                opened[one.process].blind |= bool(
+                    functions.of_kind(name, "open")[piece.calls["function"][entered]].any()
+                )
                 one.events += len(piece.calls)
             dropped[one.process] += file.dropped
         events = 0
@@ -183,6 +238,7 @@ class IoSchema:
             one.first = events
             events += one.events
         clocks.settle([headers[name]["host"] for name in order])
+        clocks.align(_of_ranks(headers, order, heard))
         layout = IoLayout(
             dims={},
             coords={},
@@ -190,15 +246,16 @@ class IoSchema:
             files=made,
             numbers=functions.settled(),
             layer_of=functions.layers(),
+            kind_of=functions.kinds(),
             opened=opened,
             parents=_parents(order, headers, number),
             clocks=clocks,
             hosts=[headers[name]["host"] for name in order],
         )
         threads = [
-            (one.process, tid, one.first + first, _next(one, k) - first)
+            (process, tid, one.first + first, _next(one, k) - first)
             for one in made.values()
-            for k, (first, tid) in enumerate(one.threads)
+            for k, (first, tid, process) in enumerate(one.threads)
         ]
         began = [clocks.ns(headers[name]["host"], headers[name]["began_ticks"]) for name in order]
         layout.tables = {
@@ -213,7 +270,12 @@ class IoSchema:
             "process_program": _texts(headers[name]["program"] for name in order),
             "process_begin": np.array(began, np.float64).round().astype(np.int64),
             "process_dropped": dropped,
+            **{
+                name: np.array([_cost_ns(headers[process], clocks, key) for process in order])
+                for name, key in (("call_cost", "cost_ticks"), ("call_cost_inside", "cost_inside_ticks"))
+            },
             "clock_offset": np.array([clocks.offset_s(host) for host in layout.hosts]),
+            "clock_drift": np.array([clocks.drift(host) for host in layout.hosts]),
             "clock_error": np.array([clocks.error_s(host) for host in layout.hosts]),
             **dict(zip(OF_THREAD, np.array(threads, np.int64).reshape(-1, 4).T)),
             "path": _texts(paths),
@@ -259,11 +321,10 @@ class IoSchema:
         at = one.first
         host, functions = layout.hosts[one.process], layout.numbers[_prefix(file)]
         for piece in pieces(file):
-            if not len(piece.calls):
-                continue
-            where = (slice(at, at := at + len(piece.calls)),)
-            for name, values in _columns(layout, one, host, functions, piece).items():
-                yield name, where, values
+            for process, calls in _by_image(one, piece.calls):
+                where = (slice(at, at := at + len(calls)),)
+                for name, values in _columns(layout, process, host, functions, calls).items():
+                    yield name, where, values
 
     def analyse(self, raw: xr.Dataset) -> xr.Dataset:
         """/raw to /summary: `sonde.io.analyse.analyse`."""
@@ -279,10 +340,66 @@ class IoSchema:
 SCHEMA = IoSchema()
 
 
+def _cost_ns(header: Mapping[str, Any], clocks: Clocks, key: str) -> float:
+    """What the process measured at its start, of one call; 0 where it did not."""
+    calls = int(header.get("cost_calls", 0))
+    return float(header.get(key, 0)) * clocks.ns_per_tick(header["host"]) / calls if calls else 0.0
+
+
+def _of_ranks(
+    headers: Mapping[str, Mapping[str, Any]], order: Sequence[str], heard: Mapping[str, Calls]
+) -> list[Calls]:
+    """Collective calls of all ranks, in order; [] where there are none, one is missing, or two have one number."""
+    of_rank = {
+        name: int(headers[name]["rank"])
+        for name in order
+        if name in heard and heard[name].begin and int(headers[name]["rank"]) != RANKLESS
+    }
+    ranks = sorted(of_rank.values())
+    return [heard[name] for name in of_rank] if ranks == list(range(len(ranks))) else []
+
+
+def _count_images(one: _File, functions: _Functions, name: str, file: BlockFile) -> None:
+    """Shares the calls of a thread that the kernel saw out among the images of its process."""
+    counts = np.zeros(len(one.images), np.int64)
+    for piece in pieces(file):
+        for process, calls in _by_image(one, piece.calls):
+            functions.count(name, calls)
+            counts[one.images.index(process)] += len(calls)
+    for process, count in zip(one.images, counts.tolist()):
+        if count:
+            one.threads.append((one.events, _number(file), process))
+            one.events += count
+
+
+def _by_image(one: _File, calls: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Calls by the process that made them, in order."""
+    if not len(calls):
+        return
+    if not one.images:
+        yield one.process, calls
+        return
+    image = np.maximum.accumulate(one.image_of(calls))
+    for k in np.unique(image[image >= 0]).tolist():
+        yield one.images[k], calls[image == k]
+
+
+def _images(headers: Mapping[str, Mapping[str, Any]], name: str) -> list[str]:
+    """Of a process as the kernel saw it: the traced programs that ran under its number, one after another."""
+    header = headers[name]
+    if not header.get("watched"):
+        return []
+    same = [
+        other
+        for other, theirs in headers.items()
+        if not theirs.get("watched") and (theirs["host"], theirs["pid"]) == (header["host"], header["pid"])
+    ]
+    return sorted(same, key=lambda other: int(headers[other]["began_ticks"]))
+
+
 def _columns(
-    layout: IoLayout, one: _File, host: str, functions: np.ndarray, piece: Piece
+    layout: IoLayout, process: int, host: str, functions: np.ndarray, calls: np.ndarray
 ) -> dict[str, np.ndarray]:
-    calls = piece.calls
     begin = layout.clocks.ns(host, calls["begin"])
     end = layout.clocks.ns(host, calls["end"])
     unfinished = (calls["flags"] & UNFINISHED) != 0
@@ -296,7 +413,7 @@ def _columns(
         "duration": np.maximum(end.round().astype(np.int64) - begin_ns, 0),
         "size": _known(calls["size"]),
         "offset": _known(calls["offset"]),
-        "file_index": _paths(layout, one.process, calls, layout.layer_of[found]),
+        "file_index": _paths(layout, process, calls, found),
         "function_index": found,
         "depth": calls["depth"],
         "flags": calls["flags"],
@@ -309,19 +426,23 @@ def _known(values: np.ndarray) -> np.ndarray:
     return np.where((values == UNKNOWN) | (signed < 0), np.int64(-1), signed)
 
 
-def _paths(layout: IoLayout, process: int, calls: np.ndarray, layers: np.ndarray) -> np.ndarray:
+def _paths(layout: IoLayout, process: int, calls: np.ndarray, functions: np.ndarray) -> np.ndarray:
     """Which file each call worked on: the last that was opened under its handle before it began, in its layer or
-    another, by its process or one that it was forked from."""
+    another, by its process or one that it was forked from. What ranks tell each other has communicators for handles."""
     found = np.full(len(calls), -1, np.int32)
-    keys = layers.astype(np.int64) << 32 | calls["file"].astype(np.int64)
-    for key in np.unique(keys[calls["file"] != 0]).tolist():
-        mine = np.flatnonzero(keys == key)
+    keys = layout.layer_of[functions].astype(np.int64) << 32 | calls["file"].astype(np.int64)
+    of_file = (calls["file"] != 0) & ~np.isin(layout.kind_of[functions], _BETWEEN_RANKS)
+    for key in np.unique(keys[of_file]).tolist():
+        mine = np.flatnonzero((keys == key) & of_file)
         openings = _openings(layout, process, int(key >> 32), int(key & 0xFFFFFFFF))
         if not openings:
             continue
         ticks = np.array([tick for tick, _ in openings], np.uint64)
         files = np.array([-1, *(file for _, file in openings)], np.int32)
         found[mine] = files[np.searchsorted(ticks, calls["begin"][mine], side="right")]
+    # Above the three that a program is given: sockets, pipes, and what else nobody was seen to open.
+    if not layout.opened[process].blind:
+        found[of_file & (found == -1) & (calls["file"] > 2) & (calls["file"] < _DESCRIPTORS)] = UNSEEN
     return found
 
 
@@ -343,20 +464,24 @@ class _Functions:
     """The functions of all processes under one numbering: by layer, then as they were first met."""
 
     def __init__(self, plan: Mapping[str, Any], headers: Mapping[str, Mapping[str, Any]]) -> None:
-        self.rules: list[list[int]] = plan["rules"]
+        self.rules: list[list[int]] = [*plan["rules"], [plan.get("own", 0), 0]]
         self.layer_count = len(plan["layers"])
         self.warnings: list[Warning] = []
         self.tables: dict[str, list[tuple[int, int, str, str]]] = {}
         self.called: dict[str, np.ndarray] = {}
         for name in headers:
-            self.tables[name] = self._table(plan, headers, name)
+            self.tables[name] = [*self._table(plan, headers, name), (OWN, len(self.rules) - 1, OWN_NAME, "")]
             self.called[name] = np.zeros(1 << 16, bool)
         self._order: list[tuple[int, int, str, str]] = []
+        self._of_kind: dict[tuple[str, str], np.ndarray] = {}
+        self._synchronising: dict[str, np.ndarray] = {}
 
     def _table(
         self, plan: Mapping[str, Any], headers: Mapping[str, Mapping[str, Any]], name: str
     ) -> list[tuple[int, int, str, str]]:
         """What a process's numbers mean: its own, after those that it has of the process it was forked from."""
+        if headers[name].get("watched"):
+            return _numbered(plan, "watch")
         parent, count = headers[name].get("inherits", ""), int(headers[name].get("inherited", 0))
         own = _numbered(plan, name)
         if parent and parent != name:
@@ -366,6 +491,34 @@ class _Functions:
 
     def count(self, name: str, calls: np.ndarray) -> None:
         self.called[name][calls["function"]] = True
+
+    def hear(self, name: str, calls: np.ndarray, to: Calls) -> None:
+        """Adds what tells of the clocks of hosts: a process's collective calls."""
+        if name not in self._synchronising:
+            found = np.full(1 << 16, -1, np.int8)
+            for own, _, symbol, _ in self.tables[name]:
+                word = plain(symbol)
+                if word in SYNCHRONISING:
+                    found[own] = SYNCHRONISING.index(word)
+                elif word == ASKING:
+                    found[own] = len(SYNCHRONISING)
+            self._synchronising[name] = found
+        which = self._synchronising[name][calls["function"]]
+        ended = (calls["flags"] & (FAILED | THROWN | ENTRY_ONLY | UNFINISHED)) == 0
+        asked = calls[(which == len(SYNCHRONISING)) & ended]
+        to.ranks.update(zip(asked["offset"].tolist(), asked["file"].tolist()))
+        mine = (which >= 0) & (which < len(SYNCHRONISING)) & ended & (calls["size"] != 0)
+        if mine.any():
+            to.add(calls[mine], which[mine])
+
+    def of_kind(self, name: str, kind: str) -> np.ndarray:
+        """Which of a process's numbers are of functions that open, or give a handle back."""
+        if (name, kind) not in self._of_kind:
+            found = np.zeros(1 << 16, bool)
+            for number, rule, _, _ in self.tables[name]:
+                found[number] = rule < len(self.rules) and self.rules[rule][1] == KINDS.index(kind)
+            self._of_kind[name, kind] = found
+        return self._of_kind[name, kind]
 
     def layer(self, name: str, number: int) -> int:
         for own, rule, _, _ in self.tables[name]:
@@ -396,13 +549,16 @@ class _Functions:
     def layers(self) -> np.ndarray:
         return np.array([layer for layer, _, _, _ in self._order], np.int16)
 
+    def kinds(self) -> np.ndarray:
+        return np.array([kind for _, kind, _, _ in self._order], np.int8)
+
     def columns(self) -> dict[str, np.ndarray]:
         return {
             "function_name": _texts(symbol for _, _, symbol, _ in self._order),
             "function_library": _texts(library for _, _, _, library in self._order),
             "function_layer": self.layers(),
-            "function_kind": np.array([kind for _, kind, _, _ in self._order], np.int8),
-            "function_engine": np.zeros(len(self._order), np.int8),
+            "function_kind": self.kinds(),
+            "function_engine": np.array([_engine(library) for _, _, _, library in self._order], np.int8),
         }
 
     def watched(self) -> np.ndarray:
@@ -410,10 +566,14 @@ class _Functions:
         found = {
             (self.rules[rule][0], symbol, library)
             for table in self.tables.values()
-            for _, rule, symbol, library in table
-            if rule < len(self.rules)
+            for own, rule, symbol, library in table
+            if rule < len(self.rules) and own != OWN
         }
         return np.bincount([layer for layer, _, _ in found], minlength=self.layer_count).astype(np.int32)
+
+
+def _engine(library: str) -> int:
+    return ENGINES.index("tracepoint" if library == "kernel" else "interposition")
 
 
 def _numbered(plan: Mapping[str, Any], name: str) -> list[tuple[int, int, str, str]]:

@@ -14,7 +14,7 @@ DIRECTIONS = ("read", "write")
 
 NAMES = (
     *OF_LAYER, *OF_FUNCTION, *OF_PATH, "process_host", "process_pid", "process_rank", "process_program",
-    "process_dropped",
+    "process_dropped", "call_cost", "clock_offset", "clock_drift", "clock_error",
 )  # fmt: skip
 """What is copied from /raw: the tables that the others are read by."""
 
@@ -29,7 +29,9 @@ SUMMARY: dict[str, Described] = {
     "unfinished": _of(_CALLS, "1", "calls whose end is not known", "<i8"),
     "bytes": _of(_CALLS, "B", "bytes, of calls that tell them", "<i8"),
     "time": _of(_CALLS, "s", "time in calls, calls within them included"),
-    "self_time": _of(_CALLS, "s", "time in calls, less that of traced calls within them"),
+    "self_time": _of(
+        _CALLS, "s", "time in calls, less that of traced calls within them and what tracing took"
+    ),
     "longest": _of(_CALLS, "s", "longest call"),
     "durations": _of(("function", "duration_class"), "1", "calls of 2^(k-1) to 2^k - 1 ns", "<i8"),
     "layer_time": _of(_LAYERS, "s", "time in a layer and below, each moment once a thread"),
@@ -47,8 +49,9 @@ SUMMARY: dict[str, Described] = {
     "node_calls": _of(_NODE, "1", "calls by that path, of all processes", "<i8"),
     "node_bytes": _of(_NODE, "B", "their bytes", "<i8"),
     "node_time": _of(_NODE, "s", "their time"),
-    "node_self_time": _of(_NODE, "s", "the same less traced calls within them"),
+    "node_self_time": _of(_NODE, "s", "the same less traced calls within them and what tracing took"),
     "busy": _of(("process", "layer", "bin"), "s", "time in a layer itself, all threads of a process"),
     "bin_begin": _of(("bin",), "s", "begin of a bin since the first process began"),
+    "tracing_time": _of(("process",), "s", "what tracing took within traced calls: taken off their own time"),
     "traced_time": _of(("process",), "s", "time in traced calls, all threads of a process"),
 }

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 
 from sonde.core.errors import UsageError
-from sonde.io.layers import FAILS, KINDS, WIDTHS, Layer, Value
+from sonde.io.layers import FAILS, KINDS, WIDTHS, Function, Layer, Value
 
 MAGIC = b"SONDELYR"
 VERSION = 1
@@ -43,41 +43,29 @@ def compiled(layers: Sequence[Layer], most_bytes: int = 0) -> bytes:
         return places[word]
 
     rules = bytearray()
-    count = 0
-    for number, layer in enumerate(layers):
-        for function in layer.functions:
-            for library in function.libraries:
-                for name in function.names:
-                    rules += _RULE.pack(
-                        place(library),
-                        place(name),
-                        number,
-                        KINDS.index(function.kind),
-                        FAILS.index(function.fails),
-                        WIDTHS.index(function.result),
-                    )
-                    for value in (function.size, function.offset, function.file, function.path):
-                        rules += _packed(value)
-                    count += 1
-    return _HEADER.pack(MAGIC, VERSION, count, len(text), 0, most_bytes) + bytes(rules) + bytes(text)
+    every = rule_names(layers)
+    for number, function, library, name in every:
+        rules += _RULE.pack(
+            place(library),
+            place(name),
+            number,
+            KINDS.index(function.kind),
+            FAILS.index(function.fails),
+            WIDTHS.index(function.result),
+        )
+        for value in (function.size, function.offset, function.file, function.path):
+            rules += _packed(value)
+    return _HEADER.pack(MAGIC, VERSION, len(every), len(text), 0, most_bytes) + bytes(rules) + bytes(text)
 
 
-def rule_layers(layers: Sequence[Layer]) -> list[int]:
-    """For each rule of the table, in its order, the number of its layer."""
-    return [number for number, _ in _of_rules(layers)]
-
-
-def rule_kinds(layers: Sequence[Layer]) -> list[str]:
-    """For each rule of the table, in its order, what its functions do."""
-    return [kind for _, kind in _of_rules(layers)]
-
-
-def _of_rules(layers: Sequence[Layer]) -> list[tuple[int, str]]:
+def rule_names(layers: Sequence[Layer]) -> list[tuple[int, Function, str, str]]:
+    """For each rule of the table, in its order: number of its layer, what it says, its library, its name."""
     return [
-        (number, function.kind)
+        (number, function, library, name)
         for number, layer in enumerate(layers)
         for function in layer.functions
-        for _ in range(len(function.libraries) * len(function.names))
+        for library in function.libraries
+        for name in function.names
     ]
 
 

@@ -8,28 +8,36 @@ import numpy as np
 
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_share, format_size
+from sonde.io import aside
 
 if TYPE_CHECKING:
     import xarray as xr
 
 FUNCTIONS_SHOWN = 15
 RANKS_SHOWN = 16
+SAID = 0.005  # of the traced time, from which on what tracing took is told
+TRACER = "tracer"  # the layer of the tracer's own work
+BESIDE = (TRACER, aside.LAYER)  # layers that are no part of the program's I/O
 
 
 def sentence(summary: xr.Dataset) -> str:
     """Where most of the traced time was spent."""
-    total = float(summary["traced_time"].sum())
+    total = traced_s(summary)
     who = _who(summary)
-    calls = int(summary["calls"].sum())
+    calls = int(summary["calls"].values[:, _program(summary)].sum())
+    if (not calls or total <= 0) and (other := beside_s(summary)) > 0:
+        return (
+            f"{who} spent {format_duration(other)} in starting and in files of the system, and none in others"
+        )
     if not calls or total <= 0:
         return f"{who} made {calls} traced calls, which took no time that can be told"
     layer_time = summary["layer_self_time"].values.sum(axis=0)
-    layer = int(layer_time.argmax())
+    layer = int(np.where(beside(summary), -1.0, layer_time).argmax())
     own = summary["self_time"].values.sum(axis=0)
     inside = np.where(summary["function_layer"].values == layer, own, -1.0)
     function = int(inside.argmax())
     return (
-        f"{who} spent {format_duration(total)} in {_counted(calls, 'traced call')}: "
+        f"{who} spent {format_duration(total)} in {counted(calls, 'traced call')}: "
         f"{format_share(layer_time[layer] / total)} of it in {summary['layer_title'].values[layer]}, "
         f"{format_share(own[function] / total)} in {summary['function_name'].values[function]}"
     )
@@ -38,37 +46,65 @@ def sentence(summary: xr.Dataset) -> str:
 def values(summary: xr.Dataset) -> dict[str, Any]:
     """The same as data: `layers`, `functions` in the order of their own time, `ranks`."""
     return {
-        "traced_s": float(summary["traced_time"].sum()),
+        "traced_s": traced_s(summary),
         "layers": [_layer_value(summary, k) for k in range(summary.sizes["layer"])],
         "functions": [_function_value(summary, k) for k in _functions(summary)],
         "processes": [_process_value(summary, k) for k in range(summary.sizes["process"])],
+        "hosts": _hosts(summary),
+        "tracing": dict(zip(("call_cost_ns", "taken_off_s"), tracing(summary))),
         "files": _files(summary),
     }
 
 
-def tables(summary: xr.Dataset) -> list[Table]:
-    """Layers, functions, ranks where there are several."""
-    found = [_layers_table(summary), _functions_table(summary)]
+def tables(summary: xr.Dataset, every: bool = False) -> list[Table]:
+    """Layers, functions, ranks where there are several. every: all rows of all of them."""
+    found = [_layers_table(summary), _functions_table(summary, every)]
     if summary.sizes["process"] > 1:
-        found.append(_processes_table(summary))
+        found.append(_processes_table(summary, every))
     return found
+
+
+def traced_s(summary: xr.Dataset) -> float:
+    """Time in traced calls of the program's I/O, of all threads, s."""
+    return float(summary["layer_self_time"].values[:, ~beside(summary)].sum())
+
+
+def beside_s(summary: xr.Dataset) -> float:
+    """Time in traced calls that are no part of it: start-up, files of the system."""
+    mine = summary["layer_name"].values == aside.LAYER
+    return float(summary["layer_self_time"].values[:, mine].sum())
+
+
+def beside(summary: xr.Dataset) -> np.ndarray:
+    """Which layers are no part of the program's I/O: left out of totals and shares."""
+    return np.isin(summary["layer_name"].values.astype(str), BESIDE)
+
+
+def tracing(summary: xr.Dataset) -> tuple[float, float]:
+    """What tracing adds to a call, ns, the median of all processes; what of it was taken off the times of calls, s."""
+    return float(np.median(summary["call_cost"].values)), float(summary["tracing_time"].values.sum())
+
+
+def _program(summary: xr.Dataset) -> np.ndarray:
+    """Functions that are of the program's I/O."""
+    return ~beside(summary)[summary["function_layer"].values]
 
 
 def _who(summary: xr.Dataset) -> str:
     ranks = summary["process_rank"].values
     count = len(np.unique(ranks[ranks >= 0]))
     others = int((ranks < 0).sum())
-    words = [_counted(count, "rank")] if count else []
+    words = [counted(count, "rank")] if count else []
     if others:
         name = str(summary["process_program"].values[ranks < 0][0]).rpartition("/")[2]
         words.append(
-            name if not count and others == 1 else _counted(others, "other process" if count else "process")
+            name if not count and others == 1 else counted(others, "other process" if count else "process")
         )
     return " and ".join(words) or "no process"
 
 
 def _layer_value(summary: xr.Dataset, layer: int) -> dict[str, Any]:
-    total = float(summary["traced_time"].sum())
+    total = traced_s(summary)
     own = float(summary["layer_self_time"].values[:, layer].sum())
     mine = summary["function_layer"].values == layer
     moved = {}
@@ -87,14 +123,15 @@ def _layer_value(summary: xr.Dataset, layer: int) -> dict[str, Any]:
         "calls": int(summary["calls"].values[:, mine].sum()),
         "time_s": float(summary["layer_time"].values[:, layer].sum()),
         "self_s": own,
-        "share": own / total if total > 0 else None,
+        "share": own / total if total > 0 and not beside(summary)[layer] else None,
         **moved,
     }
 
 
 def _functions(summary: xr.Dataset) -> list[int]:
+    """By their own time, those first that are of the program's I/O."""
     own = summary["self_time"].values.sum(axis=0)
-    return [int(k) for k in np.argsort(-own, kind="stable")]
+    return [int(k) for k in np.lexsort((-own, ~_program(summary)))]
 
 
 def _function_value(summary: xr.Dataset, k: int) -> dict[str, Any]:
@@ -119,7 +156,7 @@ def _process_value(summary: xr.Dataset, k: int) -> dict[str, Any]:
         "pid": int(summary["process_pid"].values[k]),
         "rank": int(summary["process_rank"].values[k]),
         "program": str(summary["process_program"].values[k]),
-        "calls": int(summary["calls"].values[k].sum()),
+        "calls": int(summary["calls"].values[k, _program(summary)].sum()),
         "traced_s": float(summary["traced_time"].values[k]),
         "dropped": int(summary["process_dropped"].values[k]),
         "layers": {
@@ -130,22 +167,17 @@ def _process_value(summary: xr.Dataset, k: int) -> dict[str, Any]:
 
 
 def _files(summary: xr.Dataset) -> list[dict[str, Any]]:
+    if not summary.sizes["file"]:
+        return []
+    paths, names = summary["path"].values, summary["layer_name"].values
+    requests, bytes_ = summary["file_requests"].values, summary["file_bytes"].values
     found = []
-    for k, path in enumerate(summary["path"].values if summary.sizes["file"] else ()):
-        for layer, name in enumerate(summary["layer_name"].values):
-            requests = summary["file_requests"].values[k, layer]
-            if requests.any():
-                bytes_ = summary["file_bytes"].values[k, layer]
-                found.append(
-                    {
-                        "path": str(path),
-                        "layer": str(name),
-                        **{
-                            direction: {"requests": int(requests[d]), "bytes": int(bytes_[d])}
-                            for d, direction in enumerate(("read", "write"))
-                        },
-                    }
-                )
+    for k, layer in np.argwhere(requests.any(axis=2)).tolist():
+        moved = {
+            direction: {"requests": int(requests[k, layer, d]), "bytes": int(bytes_[k, layer, d])}
+            for d, direction in enumerate(("read", "write"))
+        }
+        found.append({"path": str(paths[k]), "layer": str(names[layer]), **moved})
     return found
 
 
@@ -167,11 +199,19 @@ def _layers_table(summary: xr.Dataset) -> Table:
     unseen = [
         str(summary["layer_title"].values[k])
         for k in range(summary.sizes["layer"])
-        if summary["layer_watched"].values[k] == 0
+        if summary["layer_watched"].values[k] == 0 and summary["layer_name"].values[k] != TRACER
     ]
     note = "Reads and writes: what entered a layer from above, as requests × their mean size."
     if unseen:
         note += f" Of no library here: {', '.join(unseen)}."
+    calls = {
+        str(name): _layer_value(summary, k)["calls"] for k, name in enumerate(summary["layer_name"].values)
+    }
+    if calls.get("mpiio") and not calls.get("romio") and not calls.get("ompio"):
+        note += " This MPI keeps the functions below MPI-IO to itself, as MPICH does: their time is MPI-IO's own here."
+    cost_ns, took_s = tracing(summary)
+    if took_s >= SAID * traced_s(summary):
+        note += f" Tracing takes {format_duration(cost_ns * 1e-9)} a call: {format_duration(took_s)} are taken off."
     return Table(
         "Layers, from the program down",
         ("layer", "calls", "read", "written", "time in it", "share"),
@@ -187,11 +227,11 @@ def _requests(moved: dict[str, Any]) -> str:
     return f"{moved['requests']} × {format_size(round(moved['bytes'] / moved['requests']))}"
 
 
-def _functions_table(summary: xr.Dataset) -> Table:
-    total = float(summary["traced_time"].sum())
-    order = _functions(summary)
+def _functions_table(summary: xr.Dataset, every: bool = False) -> Table:
+    total = traced_s(summary)
+    order, mine = _functions(summary), _program(summary)
     rows = []
-    for k in order[:FUNCTIONS_SHOWN]:
+    for k in order if every else order[:FUNCTIONS_SHOWN]:
         value = _function_value(summary, k)
         rows.append(
             (
@@ -200,7 +240,7 @@ def _functions_table(summary: xr.Dataset) -> Table:
                 f"{value['calls']}",
                 format_duration(value["time_s"]),
                 format_duration(value["self_s"]),
-                format_share(value["self_s"] / total) if total > 0 else "–",
+                format_share(value["self_s"] / total) if total > 0 and mine[k] else "–",
                 format_duration(value["longest_s"]),
             )
         )
@@ -214,23 +254,63 @@ def _functions_table(summary: xr.Dataset) -> Table:
     )
 
 
-def _processes_table(summary: xr.Dataset) -> Table:
+def _hosts(summary: xr.Dataset) -> list[dict[str, Any]]:
+    """Each host, and what its clock was found to show more than the first process's host's; error None: not known."""
+    hosts, first = np.unique(summary["process_host"].values.astype(str), return_index=True)
+    found = []
+    for host, k in zip(hosts.tolist(), first.tolist()):
+        error = float(summary["clock_error"].values[k])
+        found.append(
+            {
+                "host": host,
+                "clock_offset_s": float(summary["clock_offset"].values[k]),
+                "clock_drift": float(summary["clock_drift"].values[k]),
+                "clock_error_s": error if np.isfinite(error) else None,
+            }
+        )
+    return found
+
+
+def _clocks(summary: xr.Dataset) -> str:
+    """How well times of several hosts may be compared; "" for one."""
+    hosts = _hosts(summary)
+    if len(hosts) < 2:
+        return ""
+    unknown = [one["host"] for one in hosts if one["clock_error_s"] is None]
+    if not unknown:
+        worst = max(one["clock_error_s"] for one in hosts)
+        furthest = max(abs(one["clock_offset_s"]) for one in hosts)
+        return (
+            f"clocks of {len(hosts)} hosts, up to {format_duration(furthest)} apart, were put together by the "
+            f"collective calls of the ranks, to {format_duration(worst)}"
+        )
+    named = ", ".join(unknown[:3]) + (", …" if len(unknown) > 3 else "")
+    return (
+        f"times of {named} rest on the clock of the day there: a time service is right to a millisecond or so"
+    )
+
+
+def _processes_table(summary: xr.Dataset, every: bool = False) -> Table:
+    """By rank, or by program where there are none: a rank may have run several programs, one after another."""
     own = summary["layer_self_time"].values
     used = [k for k in range(summary.sizes["layer"]) if own[:, k].sum() > 0]
+    groups: dict[tuple[str, str], list[int]] = {}
+    for k in range(summary.sizes["process"]):
+        rank, program = int(summary["process_rank"].values[k]), str(summary["process_program"].values[k])
+        name = f"{rank}" if rank >= 0 else program.rpartition("/")[2]
+        groups.setdefault((name, str(summary["process_host"].values[k])), []).append(k)
     rows = []
-    for k in range(min(summary.sizes["process"], RANKS_SHOWN)):
-        value = _process_value(summary, k)
-        rank = f"{value['rank']}" if value["rank"] >= 0 else value["program"].rpartition("/")[2]
-        rows.append((rank, value["host"], *(format_duration(own[k, layer]) for layer in used)))
-    more = summary.sizes["process"] - len(rows)
+    for (name, host), members in list(groups.items())[: None if every else RANKS_SHOWN]:
+        rows.append((name, host, *(format_duration(own[members, layer].sum()) for layer in used)))
+    more = len(groups) - len(rows)
     return Table(
         "Time in each layer itself, by rank",
         ("rank", "host", *(str(summary["layer_name"].values[k]) for k in used)),
         rows,
         right=tuple(range(2, 2 + len(used))),
-        note=f"and {more} more processes: --all" if more > 0 else "",
+        note="; ".join(filter(None, (f"and {more} more: --all" if more > 0 else "", _clocks(summary)))),
     )
 
 
-def _counted(n: int, what: str) -> str:
+def counted(n: int, what: str) -> str:
     return f"{n} {what}{'' if n == 1 else 'es' if what.endswith('s') else 's'}"

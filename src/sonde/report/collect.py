@@ -77,6 +77,7 @@ UNTOLD = frozenset(
             "blocks_measured",
         ),
         *("variant_periods_s", "variant_sources"),
+        *("traced", "status", "max_trace", "began_utc_ns"),
     )
 )
 # Of the machine, what a reader asks first

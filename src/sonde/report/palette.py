@@ -49,6 +49,12 @@ DIVERGING = (
 )  # fmt: skip
 
 
+def area(hue: int) -> tuple[int, int]:
+    """Which of LIGHT or DARK an area of this hue has, and which tone: what lies side by side may need more colours than
+    lines have."""
+    return hue % len(LIGHT), hue // len(LIGHT) % 2
+
+
 def status(code: int) -> str:
     """Colour of a code; beyond the palette it begins again after the grey."""
     return STATUS[code] if code < len(STATUS) else STATUS[1 + (code - 1) % (len(STATUS) - 1)]

@@ -1,13 +1,14 @@
 """From a Figure to what either renderer draws: checked, in readable units, thinned where there is too much.
 Pure.
 
-Every kind becomes one of five shapes: Matrix (MATRIX, STATUS), Field (SPECTROGRAM), Chart (SERIES, CDF,
-SCATTER), Tree (DENDROGRAM), Bars (BAR). Each holds `frames`: one drawing per combination of control
-positions, the last control running fastest.
+Every kind becomes one of seven shapes: Matrix (MATRIX, STATUS), Field (SPECTROGRAM), Chart (SERIES, CDF,
+SCATTER), Tree (DENDROGRAM), Bars (BAR), Icicle (ICICLE), Stack (STACK). Each holds `frames`: one drawing per
+combination of control positions, the last control running fastest.
 """
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,9 @@ ALL_POINTS = 240_000  # of one figure over all its frames
 STEPS = 1_000  # of one distribution function
 TILES = (400, 300)  # of a spectrogram
 LEAVES = 60  # of a dendrogram
+NODES = 1_000  # of an icicle
+STRETCHES = 1_000  # of a stacked area
+COLUMNS = 128  # stacked bars side by side
 BULK = 0.99  # share of samples that a reader may ask to see without the rest
 CLIP = 0.99  # colours of a large matrix end at this quantile: one slow link must not hide all structure
 
@@ -43,6 +47,8 @@ REQUIRED: dict[Kind, dict[str, tuple[str, ...]]] = {
     Kind.DENDROGRAM: {"merge": ("link", "merge")},
     Kind.SCATTER: {"x": ("series", "point"), "y": ("series", "point")},
     Kind.BAR: {"y": ("bar",)},
+    Kind.ICICLE: {"parent": ("node",), "value": ("node",), "label": ("node",)},
+    Kind.STACK: {"y": ("part", "x")},
 }
 
 
@@ -184,6 +190,59 @@ class Bars:
     notes: list[str]
 
 
+@dataclass(frozen=True)
+class Icicle:
+    """Nodes, a parent before those within it. told: one (nodes,) array per frame each."""
+
+    value: Quantity
+    labels: list[str]
+    parents: list[int]  # -1: the root, node 0
+    hues: list[int]  # -1: none
+    hue_names: tuple[str, ...]
+    frames: list[np.ndarray]  # (nodes,) in the shown unit
+    told: list[Told]
+    notes: list[str]
+
+    @property
+    def depth(self) -> int:
+        """Nodes one within another, the root counted."""
+        return max(self.levels) + 1
+
+    @property
+    def levels(self) -> list[int]:
+        """Of each node: nodes around it."""
+        levels: list[int] = []
+        for parent in self.parents:
+            levels.append(0 if parent < 0 else levels[parent] + 1)
+        return levels
+
+    def own(self, frame: int) -> np.ndarray:
+        """Of each node what is in none of those within it, in the shown unit."""
+        own = self.frames[frame].copy()
+        np.subtract.at(own, self.parents[1:], self.frames[frame][1:])
+        return np.maximum(own, 0)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Parts upon another: areas over edges, or bars of names. apart: each part in a panel of its own."""
+
+    x: Quantity
+    y: Quantity
+    parts: list[str]
+    hues: list[int]
+    edges: np.ndarray | None  # of areas: begins of the stretches and the end of the last, in the shown unit
+    names: list[str]  # of bars
+    frames: list[np.ndarray]  # (part, x) in the shown unit
+    tips: list[np.ndarray] | None
+    headings: list[list[str]]  # per frame, of each part where apart, else none
+    notes: list[str]
+
+    @property
+    def apart(self) -> bool:
+        return bool(self.headings[0])
+
+
 def check(figure: Figure) -> None:
     """Refuses a figure whose data is not what its kind needs.
 
@@ -219,8 +278,27 @@ def check(figure: Figure) -> None:
                 raise bad(f"'{name}' has dims {tuple(have)}")
         elif sorted(map(str, have)) != sorted(dims) and not (name in ("x", "p") and have == ["point"]):
             raise bad(f"'{name}' has dims {tuple(have)}")
+    if figure.kind is Kind.ICICLE:
+        parent = np.asarray(figure.data["parent"].values)
+        if (
+            parent.ndim != 1
+            or np.count_nonzero(parent < 0) != 1
+            or parent.max() >= parent.size
+            or _circles(parent)
+        ):
+            raise bad("its nodes are no tree of one root")
+    if figure.kind is Kind.STACK and "x" not in figure.data.coords:
+        raise bad("its coordinate 'x' is missing")
     if figure.kind is Kind.STATUS and not _axis(figure, "value").labels:
         raise bad('axes["value"].labels, the names of its codes, are missing')
+
+
+def _circles(parent: np.ndarray) -> bool:
+    """Whether some node is within itself: however often one goes up from it, there is a node around."""
+    around = parent.copy()
+    for _ in range(parent.size.bit_length()):
+        around = np.where(around >= 0, around[around], -1)
+    return bool((around >= 0).any())
 
 
 def controls(figure: Figure) -> list[Control]:
@@ -337,20 +415,25 @@ def _told(figure: Figure, budget: int) -> tuple[list[Told], list[str]]:
     for name, variable in figure.data.variables.items():
         if name in ("value", "text") or not {"row", "col"} <= set(variable.dims) <= {"row", "col", *moved}:
             continue
-        label = str(variable.attrs.get("long_name", name))
         frames = int(np.prod([figure.data.sizes[d] for d in moved], dtype=np.int64))
         used += figure.data.sizes["row"] * figure.data.sizes["col"] * frames
         if used > budget:
-            left.append(label)
+            left.append(str(variable.attrs.get("long_name", name)))
             continue
         values = [np.asarray(f[name].transpose("row", "col").values) for f in at_frame(figure)]
-        words = str(variable.attrs.get("flag_meanings", "")).split()
-        told.append(
-            Told(
-                label, str(variable.attrs.get("units", "")), values, tuple(w.replace("_", " ") for w in words)
-            )
-        )
+        told.append(_one_told(str(name), variable, values))
     return told, left
+
+
+def _one_told(name: str, variable: xr.Variable, values: list[np.ndarray]) -> Told:
+    words = str(variable.attrs.get("flag_meanings", "")).split()
+    unit = str(variable.attrs.get("units", ""))
+    return Told(
+        str(variable.attrs.get("long_name", name)),
+        "" if unit == "1" else unit,  # udunits' name for none
+        values,
+        tuple(w.replace("_", " ") for w in words),
+    )
 
 
 def _block_names(names: Names, block: int) -> Names:
@@ -884,6 +967,107 @@ def bars(figure: Figure) -> Bars:
     )
 
 
+def icicle(figure: Figure) -> Icicle:
+    """ICICLE with its largest nodes, at most NODES; what a node left out had taken stays empty."""
+    check(figure)
+    parent = np.asarray(figure.data["parent"].values, np.int64)
+    frames = [np.nan_to_num(np.asarray(f["value"].values, float)) for f in at_frame(figure)]
+    largest = np.max(frames, axis=0)
+    children: dict[int, list[int]] = {}
+    for node in np.argsort(-largest, kind="stable").tolist():
+        children.setdefault(int(parent[node]), []).append(node)
+    # from the largest down, so that a node is never drawn without the one around it
+    waiting = [(-largest[node], node) for node in children[-1]]
+    kept: list[int] = []
+    while waiting and len(kept) < NODES:
+        _, node = heapq.heappop(waiting)
+        kept.append(node)
+        for within in children.get(node, ()):
+            heapq.heappush(waiting, (-largest[within], within))
+    notes = []
+    if len(kept) < parent.size:
+        notes.append(f"Of {scale.number(parent.size)} nodes the largest {scale.number(len(kept))} are drawn.")
+    place = {node: k for k, node in enumerate(kept)}
+    axis = _axis(figure, "value")
+    quantity = _quantity(axis, largest[kept[:1]])
+    names = _axis(figure, "hue").labels
+    hues = figure.data["hue"].values[kept].tolist() if "hue" in figure.data.variables else [-1] * len(kept)
+    moved = {c.dim for c in figure.controls}
+    told = [
+        _one_told(str(name), variable, [np.asarray(f[name].values)[kept] for f in at_frame(figure)])
+        for name, variable in figure.data.variables.items()
+        if name not in ("parent", "value", "label", "hue")
+        and {"node"} <= set(variable.dims) <= {"node", *moved}
+    ]
+    return Icicle(
+        quantity,
+        [str(figure.data["label"].values[node]) for node in kept],
+        [place.get(int(parent[node]), -1) for node in kept],
+        [int(hue) for hue in hues],
+        names,
+        [f[kept] * quantity.factor for f in frames],
+        told,
+        notes,
+    )
+
+
+def stack(figure: Figure) -> Stack:
+    """STACK; more than STRETCHES or COLUMNS become fewer, areas by their means, bars by the highest of neighbours."""
+    check(figure)
+    data = figure.data
+    frames = [
+        np.nan_to_num(np.asarray(f["y"].transpose("part", "x").values, float)) for f in at_frame(figure)
+    ]
+    where = np.asarray(data["x"].values)
+    bars = where.dtype.kind not in "iuf"
+    tips: list[np.ndarray] | None = None
+    if "text" in data.variables and bars:
+        tips = [np.asarray(f["text"].transpose("part", "x").values).astype(str) for f in at_frame(figure)]
+    notes = []
+    edges: np.ndarray | None = None
+    if bars and where.size > COLUMNS:
+        block = -(-where.size // COLUMNS)
+        height = np.max([f.sum(axis=0) for f in frames], axis=0)
+        kept = [k + int(np.argmax(height[k : k + block])) for k in range(0, where.size, block)]
+        frames, where = [f[:, kept] for f in frames], where[kept]
+        tips = tips and [t[:, kept] for t in tips]
+        notes.append(f"Of every {block} neighbouring bars the highest is drawn; all are in the dataset.")
+    if not bars:
+        edges = where.astype(float)
+        last = 2 * edges[-1] - edges[-2] if edges.size > 1 else edges.sum() + 1
+        edges = np.append(edges, last)
+        most = int(np.clip(ALL_POINTS // max(1, len(frames) * frames[0].shape[0]), 50, STRETCHES))
+        if where.size > most:
+            block = -(-where.size // most)
+            begins = np.arange(0, where.size, block)
+            wide = np.diff(edges)
+            frames = [
+                np.add.reduceat(f * wide, begins, axis=1) / np.add.reduceat(wide, begins) for f in frames
+            ]
+            edges = np.append(edges[begins], edges[-1])
+            notes.append(f"Drawn as means of {block} stretches each; all are in the dataset.")
+    x_axis = _axis(figure, "x")
+    x = _quantity(x_axis, edges if edges is not None else np.empty(0))
+    tops = [f if "heading" in data.variables else f.sum(axis=0) for f in frames]
+    y = _quantity(_axis(figure, "y"), np.concatenate([t.ravel() for t in tops]))
+    n = data.sizes["part"]
+    headings = [
+        [str(v) for v in f["heading"].values] if "heading" in data.variables else [] for f in at_frame(figure)
+    ]
+    return Stack(
+        x,
+        y,
+        [str(v) for v in data["part"].values] if "part" in data.coords else [""] * n,
+        [int(v) for v in data["hue"].values] if "hue" in data.variables else list(range(n)),
+        None if edges is None else edges * x.factor,
+        [str(v) for v in where] if bars else [],
+        [f * y.factor for f in frames],
+        tips,
+        headings,
+        notes,
+    )
+
+
 def numbers(figure: Figure, frame: int | None = None) -> Table | None:
     """What a small figure shows, as a table for readers without the drawing; None where it is not small.
 
@@ -925,6 +1109,19 @@ def numbers(figure: Figure, frame: int | None = None) -> Table | None:
             [[name, *(bar(c, k) for c in curves)] for k, name in enumerate(b.names)],
             tuple(range(1, len(head))),
         )
+    if figure.kind is Kind.STACK:
+        t = stack(figure)
+        if t.edges is not None or len(t.names) * len(t.parts) > 200:
+            return None
+        unit = f", {t.y.unit}" if t.y.unit else ""
+        return Table(
+            t.y.title,
+            [t.x.label, *(f"{part}{unit}" for part in t.parts)],
+            [[name, *map(scale.number, t.frames[frame][:, k].tolist())] for k, name in enumerate(t.names)],
+            tuple(range(1, len(t.parts) + 1)),
+        )
+    if figure.kind is Kind.ICICLE:
+        return _paths(icicle(figure), frame)
     if figure.kind is Kind.SCATTER:
         s = chart(figure)
         curves = [c for c in s.frames[frame] if c.style == "points"]
@@ -948,3 +1145,32 @@ def numbers(figure: Figure, frame: int | None = None) -> Table | None:
             head, rows = head[:-1], [r[:-1] for r in rows]
         return Table(s.y.label, head, rows, tuple(range(named, len(head))))
     return None
+
+
+def _paths(tree: Icicle, frame: int) -> Table | None:
+    """An icicle's nodes, each under the one that it is within; None where they are more than 60."""
+    if len(tree.labels) > 60:
+        return None
+    within: dict[int, list[int]] = {}
+    for node, parent in enumerate(tree.parents):
+        within.setdefault(parent, []).append(node)
+    order: list[int] = []
+    waiting = [0]
+    while waiting:
+        node = waiting.pop()
+        order.append(node)
+        waiting += reversed(within.get(node, ()))
+    rows = []
+    for node in order:
+        name = tree.labels[node]
+        hue = tree.hues[node]
+        rows.append(
+            [
+                "\u2003" * tree.levels[node] + name,
+                tree.hue_names[hue] if 0 <= hue < len(tree.hue_names) else "",
+                scale.quantity(tree.frames[frame][node] / tree.value.factor, tree.value.si),
+                *(scale.rounded(told.values[frame][node], told.unit) for told in tree.told),
+            ]
+        )
+    head = ["", "", tree.value.label, *(capital(told.label) for told in tree.told)]
+    return Table(tree.value.label, head, rows, tuple(range(2, len(head))))

@@ -28,6 +28,7 @@ from sonde.report.page import Report
 
 TEMPLATE = Path(__file__).with_name("template")
 PANEL = 112  # px of one of several series of samples, its name included
+DEEP = 12  # nodes one within another that an icicle shows at once
 BAR = 61  # px above a matrix for its colour bar: what plotly reserves for padding, bar and ticks, and 1
 
 
@@ -160,13 +161,21 @@ def tokens() -> dict[str, dict[str, str]]:
         },
     }
     for theme, colours in (("light", palette.LIGHT), ("dark", palette.DARK)):
-        for k, (full, pale) in enumerate(colours):
-            made[theme][f"s{k}"], made[theme][f"p{k}"] = full, pale
+        for k, pair in enumerate(colours):
+            for letter, colour in zip("sp", pair):
+                made[theme][f"{letter}{k}"] = colour
+                made[theme][f"on-{letter}{k}"] = palette.ink_on(colour)
     return made
 
 
 def _tone(series: int, pale: bool = False) -> str:
     return f"@{'p' if pale else 's'}{series % len(palette.LIGHT)}"
+
+
+def _fill(hue: int) -> str:
+    """Name of the colour of an area."""
+    k, tone = palette.area(hue)
+    return f"{'sp'[tone]}{k}"
 
 
 def _axis(q: prepare.Quantity, **more: Any) -> dict[str, Any]:
@@ -241,6 +250,8 @@ def draw(figure: Figure) -> Drawn:
         Kind.SCATTER: _chart,
         Kind.DENDROGRAM: _dendrogram,
         Kind.BAR: _bars,
+        Kind.ICICLE: _icicle,
+        Kind.STACK: _stack,
     }[figure.kind](figure)
     made.spec |= {
         "kind": figure.kind.value,
@@ -673,7 +684,7 @@ def _chart(figure: Figure) -> Drawn:
     )
     if panels:
         names = {curve.series: curve.name for curve in base}
-        layout |= _panels([names[k] for k in panels], x_axis, y_axis)
+        layout |= _panels([names[k] for k in panels], [_tone(k) for k in range(len(panels))], x_axis, y_axis)
         layout["shapes"] = shapes + [
             shape | {"yref": f"y{n + 1}"}
             for shape in shapes
@@ -698,8 +709,10 @@ def _chart(figure: Figure) -> Drawn:
     return Drawn(spec, c.notes)
 
 
-def _panels(names: Sequence[str], x_axis: dict[str, Any], y_axis: dict[str, Any]) -> dict[str, Any]:
-    """Axes of panels one above the other, first on top, all of one scale; each says its series' name."""
+def _panels(
+    names: Sequence[str], colours: Sequence[str], x_axis: dict[str, Any], y_axis: dict[str, Any]
+) -> dict[str, Any]:
+    """Axes of panels one above the other, first on top, all of one scale; each has its name in its colour above."""
     n = len(names)
     gap = 24 / (PANEL * n)  # room for the name above each
     tall = 1 / n - gap
@@ -721,7 +734,7 @@ def _panels(names: Sequence[str], x_axis: dict[str, Any], y_axis: dict[str, Any]
                 "yref": "paper",
                 "yanchor": "bottom",
                 "showarrow": False,
-                "font": {"size": 12, "color": _tone(k)},
+                "font": {"size": 12, "color": colours[k]},
             }
         )
     made["xaxis"] = x_axis | {"anchor": f"y{n}" if n > 1 else "y"}
@@ -956,6 +969,179 @@ def _bars(figure: Figure) -> Drawn:
     return Drawn({"traces": traces, "layout": layout, "frames": frames, "size": {"height": height}}, b.notes)
 
 
+# Of areas, whose colours are no ground for words
+_LABEL = {
+    "bgcolor": "@ground",
+    "bordercolor": "@axis",
+    "font": {"family": "@font", "size": 12, "color": "@ink"},
+}
+
+
+def _icicle(figure: Figure) -> Drawn:
+    tree = prepare.icicle(figure)
+    root = float(tree.frames[0][0]) if tree.frames else 0.0
+    fills = [_fill(hue) if hue >= 0 else "" for hue in tree.hues]
+    ids = [str(node) for node in range(len(tree.labels))]
+    trace: dict[str, Any] = {
+        "type": "icicle",
+        "ids": ids,
+        "labels": [plain(label) for label in tree.labels],
+        "parents": ["" if parent < 0 else ids[parent] for parent in tree.parents],
+        "branchvalues": "remainder",  # plotly adds up: it refuses a total that is a rounding error too small
+        "tiling": {"orientation": "v", "pad": 0},
+        "pathbar": {"visible": False},  # the panel has one, which the keyboard reaches
+        "textposition": "middle center",
+        "text": [plain(label) for label in tree.labels],
+        "textinfo": "text",
+        "hovertemplate": "%{customdata}<extra></extra>",
+        "marker": {
+            "colors": [f"@{fill}" if fill else "@hole" for fill in fills],
+            "line": {"color": "@ground", "width": 1},
+        },
+        "textfont": {"size": 12, "color": [f"@on-{fill}" if fill else "@ink" for fill in fills]},
+        "root": {"color": "rgba(0,0,0,0)"},
+        "sort": True,
+        "leaf": {"opacity": 1},
+        "level": ids[0],
+        "maxdepth": DEEP,
+    }
+    frames = []
+    for k, values in enumerate(tree.frames):
+        told = [
+            [
+                f"{prepare.capital(told.label)} {scale.rounded(told.values[k][node], told.unit)}"
+                for told in tree.told
+                if np.isfinite(told.values[k][node])
+            ]
+            for node in range(len(ids))
+        ]
+        texts = [
+            "<br>".join(
+                [
+                    f"<b>{plain(label)}</b>",
+                    plain(f"{tree.value.label} {scale.quantity(value / tree.value.factor, tree.value.si)}"),
+                    *map(plain, more),
+                ]
+            )
+            for label, value, more in zip(tree.labels, values, told)
+        ]
+        frames.append({"traces": [{"values": pack(tree.own(k), precise=True), "customdata": texts}]})
+    used = sorted({hue for hue in tree.hues if 0 <= hue < len(tree.hue_names)})
+    spec = {
+        "traces": [trace],
+        "layout": _layout(
+            margin={"l": 0, "r": 0, "t": 4, "b": 4},
+            hovermode="closest",
+            hoverlabel=_LABEL,
+        ),
+        "frames": frames,
+        "size": {"height": int(np.clip(26 + 42 * min(tree.depth, DEEP), 150, 560)) if root > 0 else 120},
+        "nodes": {
+            "label": tree.value.label,
+            "unit": tree.value.si,
+            "factor": tree.value.factor,
+            "deep": DEEP,
+            "labels": tree.labels,
+            "parents": tree.parents,
+            "hues": [tree.hue_names[h] if h in used else "" for h in tree.hues],
+            "hue_title": prepare.capital(figure.axes["hue"].label) if "hue" in figure.axes else "",
+            "told": [_told(t) for t in tree.told],
+            "values": [pack(v, precise=True) for v in tree.frames],
+        },
+        "hues": [{"label": tree.hue_names[hue], "colour": f"var(--{_fill(hue)})"} for hue in used],
+    }
+    notes = list(tree.notes)
+    if tree.depth > DEEP:
+        notes.append(
+            f"Of {tree.depth} levels {DEEP} are drawn at once; the others appear where a part is enlarged."
+        )
+    return Drawn(spec, notes)
+
+
+def _stack(figure: Figure) -> Drawn:
+    s = prepare.stack(figure)
+    named = len(s.parts) > 1 and not s.apart
+    traces: list[dict[str, Any]] = []
+    frames: list[dict[str, Any]] = [{"traces": []} for _ in s.frames]
+    for k, (part, hue) in enumerate(zip(s.parts, s.hues)):
+        colour = f"@{_fill(hue)}"
+        trace: dict[str, Any] = {"name": plain(part), "showlegend": named}
+        if s.apart and k:
+            trace["yaxis"] = f"y{k + 1}"
+        if s.edges is not None:
+            trace |= {
+                "type": "scatter",
+                "mode": "lines",
+                "line": {"width": 0, "shape": "hv", "color": colour},
+                "fillcolor": colour,
+                "x": pack_axis(s.edges),
+                "hovertemplate": f"%{{y:.3~g}}{_unit(s.y)}",
+            }
+            trace |= {"fill": "tozeroy"} if s.apart else {"stackgroup": "all"}
+        else:
+            told = "%{hovertext}" if s.tips is not None else f"{plain(s.y.label)} %{{y:.4~g}}{_unit(s.y)}"
+            trace |= {
+                "type": "bar",
+                "marker": {"color": colour, "line": {"width": 0}},
+                "x": list(range(len(s.names))),
+                "customdata": [plain(name) for name in s.names],
+                "hovertemplate": f"<b>{plain(part)}</b><br>{plain(s.x.label)} %{{customdata}}<br>{told}<extra></extra>",
+            }
+        traces.append(trace)
+        for n, frame in enumerate(frames):
+            y = s.frames[n][k]
+            # the last stretch is drawn to its end, where nothing begins
+            patch: dict[str, Any] = {"y": pack(np.append(y, y[-1:]) if s.edges is not None else y)}
+            if s.tips is not None:
+                patch["hovertext"] = [plain(tip) for tip in s.tips[n][k].tolist()]
+            frame["traces"].append(patch)
+    y_axis = _axis(s.y, rangemode="tozero")
+    if s.edges is not None:
+        x_axis = _axis(
+            s.x,
+            showgrid=False,
+            range=[float(s.edges[0]), float(s.edges[-1])],
+            unifiedhovertitle={"text": f"{plain(s.x.label)} %{{x:.4~g}}{_unit(s.x)}"},
+            spikethickness=1,
+            spikedash="solid",
+            spikecolor="@rule",
+        )
+    else:
+        x_axis = _axis(
+            s.x,
+            showgrid=False,
+            ticks="",
+            range=[-0.5, max(1, len(s.names)) - 0.5],
+            tickvals=list(range(len(s.names))),
+            ticktext=[plain(name) for name in s.names],
+        )
+    layout = _layout(
+        margin={"l": 64, "r": 14, "t": 34 if named else 12, "b": 48},
+        xaxis=x_axis,
+        yaxis=y_axis,
+        barmode="stack",
+        bargap=0.08 if s.apart else 0.28 if len(s.names) <= 24 else 0,
+        showlegend=named,
+        hovermode="x unified" if s.edges is not None else "closest",
+    )
+    layout["legend"] |= {"traceorder": "reversed"}  # as they stand upon each other
+    layout["hoverlabel"] = _LABEL
+    if s.apart:
+        for n, frame in enumerate(frames):
+            made = _panels(s.headings[n], ["@ink"] * len(s.parts), x_axis, y_axis)
+            frame["layout"] = {"annotations": made.pop("annotations")}
+            layout |= made
+    height = 100 + PANEL * len(s.parts) if s.apart else 340
+    spec = {
+        "traces": traces,
+        "layout": layout,
+        "frames": frames,
+        "size": {"height": height},
+        "even": s.edges is None,
+    }
+    return Drawn(spec, s.notes)
+
+
 # ---- the page
 # --------------------------------------------------------------------------------------------------
 
@@ -1053,7 +1239,9 @@ def render(report: Report) -> str:
                     "spec": embed(drawn.spec),
                     "controls": drawn.spec["controls"],
                     "legend": drawn.spec.get("legend") or [],
+                    "hues": drawn.spec.get("hues") or [],
                     "cells": bool(drawn.spec.get("cells")),
+                    "nodes": bool(drawn.spec.get("nodes")),
                     "fixed": bool(drawn.spec.get("fixed")),
                     "focus": drawn.spec.get("focus"),
                     "left_out": f"{1 - prepare.BULK:.0%}".replace("%", "\u00a0%"),

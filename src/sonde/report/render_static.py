@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Sheet
 
 FORMATS = ("png", "svg", "pdf")
+LEVELS = 6  # of an icicle that are drawn; below them nothing can be read on paper
 WIDTH_IN = 5.0  # between one and two columns of a usual paper; scales cleanly to either
 DOTS_PER_INCH = 300
 STYLE = {
@@ -126,6 +127,8 @@ def draw(figure: Figure) -> Sheet:
         Kind.SCATTER: _chart,
         Kind.DENDROGRAM: _dendrogram,
         Kind.BAR: _bars,
+        Kind.ICICLE: _icicle,
+        Kind.STACK: _stack,
     }[figure.kind]
     with matplotlib.rc_context(STYLE):
         sheet = Sheet(figsize=(WIDTH_IN, WIDTH_IN * 0.56), layout="constrained")
@@ -133,7 +136,9 @@ def draw(figure: Figure) -> Sheet:
         axes.set_axisbelow(True)
         make(figure, frame, sheet, axes)
         chosen = [f"{c.label} {c.positions[c.start]}" for c in prepare.controls(figure)]
-        if chosen:
+        if chosen and (axes not in sheet.axes or axes.get_legend() is not None):  # their place above is taken
+            sheet.suptitle(_plain(", ".join(chosen)), x=0.01, ha="left", size=8, color="#545e68")
+        elif chosen:
             axes.set_title(_plain(", ".join(chosen)), loc="left", color="#545e68")
     return sheet
 
@@ -183,6 +188,14 @@ def _places(names: list[str], most: int = 12) -> tuple[list[int], list[str]]:
     while len(names) / every > most:
         every *= 2
     return list(range(0, len(names), every)), [_plain(names[k]) for k in range(0, len(names), every)]
+
+
+def _legend(axes: Axes, **more: Any) -> None:
+    """A legend above the axes, in as many columns as its names leave room for."""
+    names = [h.get_label() for h in more.get("handles") or axes.get_legend_handles_labels()[0]]
+    widest = max((len(str(name)) for name in names), default=1) * 3.7 + 30  # points
+    columns = int(np.clip(WIDTH_IN * 0.86 * 72 / widest, 1, 3))
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, borderaxespad=0.2, **more)
 
 
 def _matrix(figure: Figure, frame: int, sheet: Sheet, axes: Axes) -> None:
@@ -360,7 +373,7 @@ def _chart(figure: Figure, frame: int, sheet: Sheet, axes: Axes) -> None:
     axes.grid(axis="y" if figure.kind is Kind.SERIES else "both")
     several = len({k.series for k in curves}) > 1 and any(k.name for k in curves)
     if several or (c.bands and c.band_name):
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2)
+        _legend(axes)
 
 
 def _dendrogram(figure: Figure, frame: int, sheet: Sheet, axes: Axes) -> None:
@@ -428,4 +441,94 @@ def _bars(figure: Figure, frame: int, sheet: Sheet, axes: Axes) -> None:
         axes.grid(axis="y")
         axes.tick_params(axis="x", length=0)
     if len(curves) > 1:
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0.2)
+        _legend(axes)
+
+
+def _fill(hue: int) -> str:
+    """Colour of an area; grey where it has no hue."""
+    if hue < 0:
+        return "#f1efeb"
+    k, tone = palette.area(hue)
+    return palette.LIGHT[k][tone]
+
+
+def _icicle(figure: Figure, frame: int, sheet: Sheet, axes: Axes) -> None:
+    from matplotlib.patches import Patch, Rectangle
+
+    tree = prepare.icicle(figure)
+    values, levels = tree.frames[frame], tree.levels
+    depth = min(LEVELS, tree.depth)
+    sheet.set_size_inches(WIDTH_IN, 0.6 + 0.28 * depth)
+    whole = float(values[0])
+    ends = [0.0] * len(values)  # where the next node within each begins
+    for node in np.lexsort((-values, np.array(levels))).tolist():
+        parent, level = tree.parents[node], levels[node]
+        left = ends[parent] if parent >= 0 else 0.0
+        ends[node] = left
+        if parent >= 0:
+            ends[parent] += float(values[node])
+        if level >= LEVELS or not whole > 0:
+            continue
+        colour = _fill(tree.hues[node])
+        axes.add_patch(
+            Rectangle(
+                (left, level), float(values[node]), 1, facecolor=colour, edgecolor="white", linewidth=0.6
+            )
+        )
+        room = int(values[node] / whole * WIDTH_IN * 72 / 4.2)  # letters of 7 points that fit
+        name = tree.labels[node]
+        if room >= 4:
+            text = name if len(name) <= room else name[: room - 1] + "…"
+            axes.text(
+                left + float(values[node]) / 2, level + 0.5, _plain(text),
+                ha="center", va="center", size=7, color=palette.ink_on(colour), clip_on=True,
+            )  # fmt: skip
+    axes.set_xlim(0, whole if whole > 0 else 1)
+    axes.set_ylim(depth, 0)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    axes.set_xlabel(_plain(tree.value.title))
+    shown = sorted(
+        {hue for hue, level in zip(tree.hues, levels) if level < LEVELS and 0 <= hue < len(tree.hue_names)}
+    )
+    if shown:
+        handles = [Patch(color=_fill(hue), label=_plain(tree.hue_names[hue])) for hue in shown]
+        _legend(axes, handles=handles)
+
+
+def _stack(figure: Figure, frame: int, sheet: Sheet, axes: Axes) -> None:
+    s = prepare.stack(figure)
+    values = s.frames[frame]
+    panels = [axes]
+    if s.apart and len(s.parts) > 1:
+        sheet.set_size_inches(WIDTH_IN, min(9.0, 0.5 + 0.85 * len(s.parts)))
+        axes.remove()
+        panels = list(sheet.subplots(len(s.parts), 1, sharex=True, sharey=True))
+    foot = np.zeros(values.shape[1])
+    for k, (part, hue) in enumerate(zip(s.parts, s.hues)):
+        on = panels[k] if s.apart else axes
+        look: dict[str, Any] = {"color": _fill(hue), "label": _plain(part)}
+        if s.edges is not None:
+            # a copy, as the foot of the next part is another
+            on.stairs(foot + values[k], s.edges, baseline=foot.copy(), fill=True, **look)
+        else:
+            width = 0.92 if s.apart else 0.72 if len(s.names) <= 24 else 1.0
+            on.bar(np.arange(len(s.names)), values[k], width, bottom=foot, **look)
+        if not s.apart:
+            foot = foot + values[k]
+    for k, on in enumerate(panels):
+        on.set_axisbelow(True)
+        on.grid(axis="y")
+        on.set_ylim(bottom=0)
+        if s.apart:
+            on.set_title(_plain(s.headings[frame][k]), loc="left", size=7, color="#1d2328", pad=2)
+    last = panels[-1]
+    last.set_xlabel(_plain(s.x.title))
+    panels[len(panels) // 2].set_ylabel(_plain(s.y.title))
+    if s.edges is None:
+        last.set_xticks(*_places(s.names))
+        last.tick_params(axis="x", length=0)
+    else:
+        last.set_xlim(float(s.edges[0]), float(s.edges[-1]))
+    if not s.apart and len(s.parts) > 1:
+        _legend(axes, reverse=True)

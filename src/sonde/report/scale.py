@@ -130,6 +130,13 @@ def quantity(value: Any, unit: str = "", digits: int = 4) -> str:
     return f"{text}\u00a0{prefix}{unit}" if unit else text
 
 
+def rounded(value: float, unit: str = "", digits: int = 4) -> str:
+    """`quantity`, but of bytes, too, no more digits than that: of sums nobody wants the last byte."""
+    fitting = choose([value], unit)
+    text = number(float(value) * fitting.factor, digits)
+    return f"{text}\u00a0{fitting.unit}" if fitting.unit and math.isfinite(value) else text
+
+
 def ticks(
     low: float, high: float, unit: str = "", log: bool = False, most: int = 7
 ) -> list[tuple[float, str]]:

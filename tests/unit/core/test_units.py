@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonde.core.errors import UsageError
-from sonde.core.units import format_duration, format_share, format_size, parse_duration, parse_size
+from sonde.core.units import (
+    LEAST_RATE,
+    MOST_RATE,
+    format_duration,
+    format_rate,
+    format_share,
+    format_size,
+    parse_duration,
+    parse_rate,
+    parse_size,
+)
 
 
 def test_durations_are_written_in_engineering_units():
@@ -46,6 +56,53 @@ def test_what_is_no_size_is_a_usage_error(text):
         parse_size(text)
     assert caught.value.code == "core.bad_size"
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [
+        ("1gbit", 10**9),
+        ("100 Mbit/s", 10**8),
+        ("1.5mbit", 1_500_000),
+        ("8000bit", 8000),
+        ("64mibit", 2**26),
+        ("1tbit", 10**12),
+    ],
+)
+def test_rates_are_read_as_tc_reads_them(text, rate):
+    assert parse_rate(text) == rate
+
+
+@pytest.mark.parametrize(
+    "text", ["", "fast", "-1gbit", "1000", "1g", "1gb", "999bit", "2tbit", "٣gbit", "1ibit"]
+)
+def test_what_is_no_rate_is_a_usage_error(text):
+    with pytest.raises(UsageError) as caught:
+        parse_rate(text)
+    assert caught.value.code == "core.bad_rate"
+    assert "1gbit" in caught.value.hint
+
+
+@pytest.mark.parametrize("text", ["10mbps", "1GBps", "5 bps"])
+def test_a_unit_that_is_read_both_ways_is_refused_with_the_reason(text):
+    with pytest.raises(UsageError) as caught:
+        parse_rate(text)
+    assert "'bps' is bytes to tc" in caught.value.hint
+
+
+def test_rates_are_written():
+    assert [format_rate(rate) for rate in (1500, 10**9, 2**26, 8e3)] == [
+        "1.5 kbit/s",
+        "1 Gbit/s",
+        "67.1089 Mbit/s",
+        "8 kbit/s",
+    ]
+
+
+@given(st.integers(LEAST_RATE, MOST_RATE))
+def test_a_rate_reads_back_to_the_digits_shown(rate):
+    text = format_rate(rate)
+    assert abs(parse_rate(text) - rate) <= 1e-5 * rate
 
 
 @given(st.integers(0, 2**62))

@@ -10,10 +10,12 @@ import traces
 from calls_within import tree_of
 from traces import PREAD, PWRITE, WRITE_ALL, call
 
+import io_traces
 import sonde
-from sonde.io import analyse, words
+from sonde.io import analyse, aside, words
 from sonde.io.analyse import size_class
 from sonde.io.events import FAILED
+from sonde.io.schema import OWN_NAME, UNSEEN
 
 
 @pytest.fixture
@@ -129,6 +131,99 @@ def test_pieces_of_a_thread_make_no_difference(summary, tmp_path, monkeypatch, c
     assert sorted(pieces["node_calls"].values) == sorted(whole["node_calls"].values)
 
 
+@pytest.mark.parametrize("own", [False, True])
+def test_what_tracing_took_is_taken_off_the_calls_it_was_spent_in(tmp_path, own):
+    """100 ns a call, 30 of them within what is recorded as its own time."""
+    write = io_traces.Call("MPI_File_write_at_all", 0, 10_000)
+    write.within = [io_traces.Call("pwrite", 1000 * k, 400) for k in range(1, 6)]
+    calls = [write, io_traces.Call("pread", 20_000, 20)]  # shorter than that: no time is less than none
+    if own:
+        calls.append(io_traces.Call(OWN_NAME, 30_000, 50))
+    raw = io_traces.raw([(0, calls)], [0])
+    raw["call_cost"][:], raw["call_cost_inside"][:] = 100.0, 30.0
+    s = analyse.analyse(raw)
+    at = {str(name): k for k, name in enumerate(s["function_name"].values)}
+    own_ns = s["self_time"].values[0] * 1e9
+    assert own_ns[at["pwrite"]] == pytest.approx(5 * (400 - 30))
+    assert own_ns[at["MPI_File_write_at_all"]] == pytest.approx(10_000 - 5 * 400 - 30 - 5 * 70)
+    assert own_ns[at["pread"]] == 0
+    assert s["time"].values[0, at["MPI_File_write_at_all"]] == pytest.approx(10_000e-9)
+    took_ns = 5 * 30 + 30 + 5 * 70 + 20
+    assert s["tracing_time"].values[0] * 1e9 == pytest.approx(took_ns)
+    assert s["node_self_time"].values.sum() == pytest.approx(
+        s["self_time"].values.sum() - took_ns * 1e-9 * own
+    )
+    if own:
+        assert own_ns[at[OWN_NAME]] == pytest.approx(50 + took_ns)
+    assert "Tracing takes 100 ns a call: 550 ns are taken off." in words.tables(s)[0].note
+    assert words.values(s)["tracing"] == pytest.approx({"call_cost_ns": 100, "taken_off_s": took_ns * 1e-9})
+
+
+def test_start_up_and_files_of_the_system_are_a_layer_of_their_own():
+    start = io_traces.Call("MPI_Init", 0, 9000)
+    start.within = [io_traces.Call("pread", 1000, 2000, 10, "data"), io_traces.Call(OWN_NAME, 4000, 500)]
+    write = io_traces.Call("MPI_File_write_at_all", 10_000, 4000, 64, "data")
+    write.within = [
+        io_traces.Call("pwrite", 11_000, 1000, 64, "data"),
+        io_traces.Call("open", 13_000, 300, -1, "/etc/x"),
+    ]
+    calls = [
+        start,
+        write,
+        io_traces.Call("pread", 20_000, 700, 8, "/sys/y"),
+        io_traces.Call("pread", 30_000, 50, 4, "data"),
+    ]
+    raw = io_traces.raw([(0, calls)], [0])
+    s = analyse.analyse(raw)
+    layers = s["layer_name"].values.astype(str).tolist()
+    assert layers == [*raw["layer_name"].values.astype(str), aside.LAYER]
+    of = {
+        (layers[layer], str(name)): k
+        for k, (layer, name) in enumerate(zip(s["function_layer"].values, s["function_name"].values))
+    }
+    assert set(of) == {
+        ("mpiio", "MPI_File_write_at_all"), ("posix", "pwrite"), ("posix", "pread"), ("tracer", OWN_NAME),
+        ("system", "MPI_Init"), ("system", "pread"), ("system", "open"),
+    }  # fmt: skip
+    own_ns = s["self_time"].values[0] * 1e9
+    assert own_ns[of["posix", "pread"]] == pytest.approx(50)
+    assert own_ns[of["system", "pread"]] == pytest.approx(2000 + 700)
+    assert own_ns[of["system", "MPI_Init"]] == pytest.approx(9000 - 2500)
+    assert own_ns[of["mpiio", "MPI_File_write_at_all"]] == pytest.approx(4000 - 1300)
+    assert s["node_function"].values.max() < s.sizes["function"]
+    assert words.traced_s(s) == pytest.approx((4000 - 300 + 50) * 1e-9)
+    assert words.beside_s(s) == pytest.approx((9000 - 500 + 300 + 700) * 1e-9)
+    told = {layer["layer"]: layer for layer in words.values(s)["layers"]}
+    assert told["system"]["share"] is None
+    assert told["posix"]["read"] == {"requests": 1, "bytes": 4, "time_s": pytest.approx(50e-9)}
+    assert [one["layer"] for one in words.values(s)["functions"]][-4:].count(
+        "system"
+    ) == 3  # behind the program's
+
+
+def test_a_descriptor_that_nobody_was_seen_to_open_is_no_file():
+    raw = io_traces.raw([(0, [io_traces.Call("pread", 0, 100, 8), io_traces.Call("pread", 200, 30, 8)])], [0])
+    raw["file_index"][0] = UNSEEN
+    s = analyse.analyse(raw)
+    assert words.traced_s(s) == pytest.approx(30e-9)
+    assert words.beside_s(s) == pytest.approx(100e-9)
+
+
+def test_what_a_library_reads_is_its_own_whoever_opened_it():
+    read = io_traces.Call("H5Dread", 0, 300, 8)
+    read.within = [io_traces.Call("pread", 10, 100, 8)]
+    raw = io_traces.raw([(0, [read])], [0])
+    raw["file_index"][:] = UNSEEN
+    assert words.beside_s(analyse.analyse(raw)) == 0
+
+
+def test_a_program_that_does_nothing_else_is_told_so():
+    s = analyse.analyse(io_traces.raw([(0, [io_traces.Call("pread", 0, 100, 8, "/etc/hostname")])], [0]))
+    assert (
+        words.sentence(s) == "1 rank spent 100 ns in starting and in files of the system, and none in others"
+    )
+
+
 class TestWords:
     def test_the_sentence_names_layer_and_function(self, summary):
         s = summary({0: [call(PWRITE, 200, 900, 1, size=10), call(WRITE_ALL, 100, 1000, size=40)]})
@@ -141,9 +236,26 @@ class TestWords:
         layers = words.tables(s)[0]
         assert layers.rows == [("POSIX", "4", "", "4 × 4 KiB", "20.0 ns", "100 %")]
 
+    def test_rows_that_are_left_out_are_counted_and_can_be_had(self, summary, monkeypatch):
+        monkeypatch.setattr(words, "FUNCTIONS_SHOWN", 1)
+        s = summary({0: [call(PWRITE, 1, 9), call(PREAD, 10, 12), call(WRITE_ALL, 20, 21)]})
+        short, whole = words.tables(s)[1], words.tables(s, every=True)[1]
+        assert [row[0] for row in short.rows] == ["pwrite"]
+        assert "and 2 more" in short.note
+        assert [row[0] for row in whole.rows] == ["pwrite", "pread", "MPI_File_write"]
+        assert whole.note == ""
+
     def test_a_layer_that_no_library_has_is_told(self, summary):
         s = summary({0: [call(PWRITE, 1, 2)]}, layers=[*traces.LAYERS, {"name": "hdf5", "title": "HDF5"}])
         assert "Of no library here: HDF5." in words.tables(s)[0].note
+
+    def test_an_mpi_that_hides_what_is_below_mpi_io_is_told(self, summary):
+        romio = [*traces.LAYERS, {"name": "romio", "title": "ROMIO"}]
+        s = summary({0: [call(WRITE_ALL, 1, 9)]}, layers=romio)
+        assert "keeps the functions below MPI-IO to itself" in words.tables(s)[0].note
+        rules = [*traces.RULES[:3], [2, 0]]
+        other = summary({0: [call(PREAD, 3, 5, 1), call(WRITE_ALL, 1, 9)]}, layers=romio, rules=rules)
+        assert "to itself" not in words.tables(other)[0].note
 
     def test_nothing_called(self, summary):
         s = summary({0: []})

@@ -77,6 +77,20 @@ class TestFiles:
         paths = ["?" if k < 0 else raw["path"].values[k] for k in raw["file_index"].values]
         assert paths == ["?", "one", "one", "two", "two", "?", "?"]
 
+    def test_a_handle_that_was_closed_means_nothing_until_it_is_opened_again(self, run):
+        functions = traces.FUNCTIONS + "4\t4\tclose\tlibc.so\n"
+        (run / "run.json").unlink()
+        run.rmdir()
+        traces.run(run, {"rules": [*traces.RULES, [1, 2]]})
+        records = [
+            note(10, 3, "one"), call(OPEN, 10, 12, file=3), call(4, 20, 22, file=3), call(PWRITE, 30, 31, file=3),
+            note(40, 3, "two"), call(OPEN, 40, 42, file=3), call(PWRITE, 50, 51, file=3),
+        ]  # fmt: skip
+        traces.add(run, records, functions)
+        raw = raw_of(run)
+        paths = ["?" if k < 0 else raw["path"].values[k] for k in raw["file_index"].values]
+        assert paths == ["one", "one", "?", "two", "two"]
+
     def test_a_handle_of_another_layer_is_another_file_where_both_were_opened(self, run):
         functions = traces.FUNCTIONS + "4\t4\tMPI_File_open\tlibmpi.so\n"
         folder = run
@@ -182,3 +196,83 @@ def test_a_process_that_called_nothing(run):
     traces.add(run, [])
     raw = raw_of(run)
     assert dict(raw.sizes) | {"event": 0, "function": 0} == dict(raw.sizes)
+
+
+class TestKernel:
+    """What the kernel saw, put to the programs that were traced, and into their calls."""
+
+    KERNEL = 4  # the rule's number, and the function's among those that the kernel sees
+
+    @pytest.fixture
+    def run(self, tmp_path):
+        layers = [*traces.LAYERS, {"name": "kernel", "title": "Linux"}, {"name": "tracer", "title": "Tracer"}]
+        made = traces.run(tmp_path / "a.run", {"layers": layers, "rules": [*traces.RULES, [2, 4]], "own": 3})
+        (made / "watch.functions").write_text(f"0\t{self.KERNEL}\tpwrite64\tkernel\n")
+        return made
+
+    def watched(self, run, records, pid=100, thread_number=None):
+        number = pid if thread_number is None else thread_number
+        head = traces.header(pid=pid, number=number, watched=1)
+        blocks = [np.concatenate([thread(number), *records])]
+        (run / f"n1-{pid}-watch-{number}.blk").write_bytes(traces.block_file(head, blocks))
+
+    def test_a_system_call_is_within_the_call_that_made_it(self, run):
+        traces.add(run, [call(PWRITE, 1000, 2000, size=8)], ready_ticks=500)
+        self.watched(run, [call(0, 100, 200), call(0, 1100, 1900, size=8)], thread_number=101)
+        path = traces.sealed(run)
+        with sonde.open(path) as tree:
+            raw, s = tree["raw"].to_dataset().load(), tree["summary"].to_dataset().load()
+        assert names(raw) == ["pwrite", "pwrite64"]  # what was there before the program was ready is left out
+        assert raw["function_engine"].values.tolist() == [0, 2]
+        assert raw["thread_process"].values.tolist() == [0, 0]
+        assert np.allclose(s["layer_self_time"].values[0], [0, 200e-9, 800e-9, 0])
+        assert s["node_parent"].values.tolist() == [-1, 0]
+
+    def test_images_under_one_number_get_what_came_in_their_time(self, run):
+        traces.add(run, [call(PWRITE, 1000, 2000)], ready_ticks=500)
+        later = traces.header(pid=100, began_ticks=5000, began_ns=5000, ready_ticks=5500)
+        (run / "n1-100-cd.functions").write_text(traces.FUNCTIONS)
+        blocks = [np.concatenate([thread(101), call(PREAD, 6000, 7000)])]
+        (run / "n1-100-cd-0.blk").write_bytes(traces.block_file(later, blocks))
+        self.watched(run, [call(0, 600, 700), call(0, 1500, 1600), call(0, 6100, 6200)])
+        raw = raw_of(run)
+        events: dict[int, list[int]] = {0: [], 1: []}
+        for k in range(raw.sizes["thread"]):
+            first = int(raw["thread_first"][k])
+            here = slice(first, first + int(raw["thread_events"][k]))
+            events[int(raw["thread_process"][k])] += raw["begin"].values[here].tolist()
+        assert {process: sorted(begins) for process, begins in events.items()} == {
+            0: [600, 1000, 1500],
+            1: [6000, 6100],
+        }
+
+    def test_a_program_that_only_the_kernel_saw_is_a_process(self, run):
+        traces.add(run, [call(PWRITE, 1000, 2000)])
+        self.watched(run, [call(0, 100, 200)], pid=77)
+        raw = raw_of(run)
+        assert raw["process_pid"].values.tolist() == [77, 100]
+        assert names(raw) == ["pwrite64", "pwrite"]
+
+    def test_what_the_kernel_saw_of_the_tracer_is_left_out_but_not_what_a_handler_did_meanwhile(self, run):
+        own = 0xFFFD
+        traces.add(
+            run, [call(PWRITE, 1300, 1500), call(own, 1000, 2000), call(PWRITE, 3000, 4000)], ready_ticks=1
+        )
+        self.watched(run, [call(0, 1100, 1200), call(0, 1350, 1450), call(0, 3100, 3900)], thread_number=101)
+        with sonde.open(traces.sealed(run)) as tree:
+            s = tree["summary"].to_dataset().load()
+        calls = dict(zip(s["function_name"].values.astype(str), s["calls"].values[0].tolist()))
+        assert calls == {"pwrite": 2, "pwrite64": 2, "(own work)": 1}
+        assert np.allclose(s["layer_self_time"].values[0], [0, 300e-9, 900e-9, 800e-9])
+
+
+def test_a_descriptor_that_nobody_was_seen_to_open(run):
+    known = [note(10, 5, "data"), call(OPEN, 10, 20, file=5), call(PWRITE, 30, 40, file=5)]
+    others = [call(PREAD, 50, 60, file=7), call(PREAD, 70, 80, file=2), call(PREAD, 90, 95)]
+    traces.add(run, [*known, *others])
+    assert raw_of(run)["file_index"].values.tolist() == [0, 0, -2, -1, -1]
+
+
+def test_where_it_is_not_known_what_was_opened_no_descriptor_is_unseen(run):
+    traces.add(run, [call(OPEN, 10, 10, flags=4), call(PREAD, 50, 60, file=7)])
+    assert raw_of(run)["file_index"].values.tolist() == [-1, -1]

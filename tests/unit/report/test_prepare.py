@@ -34,6 +34,12 @@ def chart_of(y, group=None, **more):
         (Kind.SCATTER, xr.Dataset({"x": (("series", "point"), [[1.0]])}), "'y' is missing"),
         (Kind.DENDROGRAM, xr.Dataset({"merge": (("link", "part"), np.ones((2, 3)))}), "dims"),
         (Kind.BAR, xr.Dataset({"y": (("bar", "other"), [[1.0]])}), "dims ('bar', 'other')"),
+        (Kind.ICICLE, xr.Dataset({"parent": ("node", [-1]), "value": ("node", [1.0])}), "'label' is missing"),
+        (Kind.ICICLE, demo.icicle().data.assign(parent=("node", [-1, -1, 0, 2, 2])), "no tree of one root"),
+        (Kind.ICICLE, demo.icicle().data.assign(parent=("node", [-1, 0, 3, 4, 2])), "no tree of one root"),
+        (Kind.ICICLE, demo.icicle().data.assign(parent=("node", [-1, 0, 0, 2, 5])), "no tree of one root"),
+        (Kind.STACK, xr.Dataset({"y": (("part", "x"), [[1.0]])}), "coordinate 'x' is missing"),
+        (Kind.STACK, xr.Dataset({"y": ("x", [1.0])}, coords={"x": [0.0]}), "dims ('x',)"),
     ],
 )
 def test_a_figure_whose_data_does_not_fit_is_refused_by_name(kind, data, named):
@@ -480,3 +486,87 @@ def test_colours_of_nothing_and_of_zeros_have_a_range():
     assert prepare.matrix_ends(quantity(least=0.05), np.full(3, np.nan)) == prepare.Ends(0.0, 1.0)
     zeros = prepare.matrix_ends(quantity(least=0.05), np.zeros(3))
     assert zeros.high > zeros.low
+
+
+def test_an_icicle_comes_parents_first_and_knows_what_is_in_a_node_itself():
+    tree = prepare.icicle(demo.icicle())
+    assert tree.labels == ["all calls", "write", "pwrite", "read", "fsync"]
+    assert tree.parents == [-1, 0, 1, 0, 1]
+    assert (tree.levels, tree.depth) == ([0, 1, 2, 1, 2], 3)
+    np.testing.assert_allclose(tree.own(0), [0, 0.125, 0.5, 0.25, 0.125])
+    assert [told.label for told in tree.told] == ["calls", "bytes"]
+    assert tree.told[0].unit == "", "1 is udunits' name for none"
+
+
+def test_an_icicle_of_very_many_nodes_shows_its_largest_and_says_so(monkeypatch):
+    monkeypatch.setattr(prepare, "NODES", 3)
+    tree = prepare.icicle(demo.icicle())
+    assert tree.labels == ["all calls", "write", "pwrite"]
+    assert tree.notes == ["Of 5 nodes the largest 3 are drawn."]
+    np.testing.assert_allclose(tree.own(0), [0.25, 0.25, 0.5])
+
+
+def test_an_icicle_whose_parts_are_a_little_more_than_the_whole_is_drawn():
+    data = demo.icicle().data.assign(value=("node", [1.0, 0.25, 0.75 + 1e-9, 0.7, 0.125]))
+    assert (prepare.icicle(figure(Kind.ICICLE, data)).own(0) >= 0).all()
+
+
+def test_a_deep_icicle_is_no_circle():
+    n = 300
+    data = xr.Dataset(
+        {
+            "parent": ("node", np.arange(n) - 1),
+            "value": ("node", np.full(n, 2.0)),
+            "label": ("node", [str(k) for k in range(n)]),
+        }
+    )
+    assert prepare.icicle(figure(Kind.ICICLE, data)).depth == n
+
+
+def test_stretches_of_an_area_hold_until_the_next_and_the_last_as_long_as_the_one_before():
+    s = prepare.stack(demo.areas(5))
+    np.testing.assert_allclose(s.edges, [0, 2, 4, 6, 8, 10])
+    assert s.x.unit == "ms"
+    assert (s.names, s.apart, s.hues, len(s.frames)) == ([], False, [7, 0], 3)
+
+
+def test_a_long_area_becomes_means_that_keep_its_sum(monkeypatch):
+    monkeypatch.setattr(prepare, "STRETCHES", 50)
+    long = demo.areas(1010)
+    s = prepare.stack(long)
+    assert s.edges is not None
+    assert s.edges.size - 1 == s.frames[0].shape[1] <= 50
+    total = (s.frames[1] * np.diff(s.edges)).sum(axis=1) / s.x.factor
+    np.testing.assert_allclose(total, long.data["y"].values[:, :, 1].sum(axis=1) * 0.002, rtol=1e-9)
+    assert s.notes == ["Drawn as means of 21 stretches each; all are in the dataset."]
+
+
+def test_of_very_many_bars_the_highest_neighbours_are_drawn():
+    many = demo.columns(1000)
+    many.data["y"].values[1, 437] = 5.0
+    s = prepare.stack(many)
+    assert len(s.names) == 125
+    assert "437" in s.names
+    assert s.notes == ["Of every 8 neighbouring bars the highest is drawn; all are in the dataset."]
+    assert s.frames[0].shape == (2, 125)
+
+
+def test_stacks_and_icicles_are_told_as_numbers_where_they_are_small():
+    table = prepare.numbers(demo.columns())
+    assert table is not None
+    assert table.columns == ["Rank", "system, ms", "library, ms"]
+    assert table.rows[3] == ["3", "4", "2"]
+    assert prepare.numbers(demo.areas()) is None
+    assert prepare.numbers(demo.columns(101)) is None
+    table = prepare.numbers(demo.icicle())
+    assert table is not None
+    assert [row[0] for row in table.rows] == [
+        "all calls",
+        "\u2003write",
+        "\u2003\u2003pwrite",
+        "\u2003\u2003fsync",
+        "\u2003read",
+    ]
+    assert table.columns == ["", "", "Time", "Calls", "Bytes"]
+    assert table.rows[2][1:] == ["system", "500\u00a0ms", "2", "8\u00a0KiB"]
+    assert table.rows[3][3] == "–"

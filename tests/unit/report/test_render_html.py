@@ -27,6 +27,10 @@ ALL = [
     demo.dendrogram(8),
     demo.model(),
     demo.rules(),
+    demo.icicle(),
+    demo.areas(),
+    demo.columns(),
+    demo.panels(),
 ]
 
 
@@ -232,6 +236,10 @@ def test_text_is_never_read_as_plotly_markup():
     assert "&lt;b&gt;" in layout["yaxis"]["ticktext"][0]
 
 
+def root_alone(value):
+    return xr.Dataset({"parent": ("node", [-1]), "value": ("node", [value]), "label": ("node", ["all"])})
+
+
 def test_figures_without_a_value_are_drawn():
     nothing = np.full((3, 3), np.nan)
     made = [
@@ -256,6 +264,21 @@ def test_figures_without_a_value_are_drawn():
         Figure("x", "", "", Kind.SCATTER, xr.Dataset({v: (("series", "point"), nothing) for v in "xy"})),
         Figure("b", "", "", Kind.BAR, xr.Dataset({"y": ("bar", nothing[0])})),
         Figure("d", "", "", Kind.DENDROGRAM, xr.Dataset({"merge": (("link", "part"), np.empty((0, 4)))})),
+        Figure("i", "", "", Kind.ICICLE, root_alone(np.nan)),
+        Figure(
+            "t",
+            "",
+            "",
+            Kind.STACK,
+            xr.Dataset({"y": (("part", "x"), nothing)}, coords={"x": [0.0, 1.0, 2.0]}),
+        ),
+        Figure(
+            "k",
+            "",
+            "",
+            Kind.STACK,
+            xr.Dataset({"y": (("part", "x"), nothing)}, coords={"x": ["a", "b", "c"]}),
+        ),
     ]
     for figure in made:
         go.Figure(render_html.draw(figure).plotly())
@@ -463,6 +486,17 @@ def test_many_findings_are_folded_but_complete():
     assert len([a for a in seen.all("ol") if a.get("class") == "findings"]) == 2
 
 
+def test_advice_is_no_command_to_copy():
+    found = [
+        Finding("a", "x", {}, "sonde net show a.nc"),
+        Finding("b", "y", {}, "try larger buffers: --sizes 1MiB"),
+    ]
+    seen = Page(render_html.render(Report("t", "v", [Section("io", "t", "v", findings=found)])))
+    assert [a["data-copy"] for a in seen.all("button") if "data-copy" in a] == ["sonde net show a.nc"]
+    assert "try larger buffers:" in seen.text
+    assert seen.text.count("To look closer") == 1
+
+
 def test_a_report_of_nothing_is_a_page():
     seen = Page(render_html.render(Report("t", page.verdict_of([]))))
     assert "Nothing was measured." in seen.text
@@ -583,3 +617,105 @@ def test_shaded_ground_lies_behind_everything_and_the_legend_names_it():
 def test_a_number_is_not_parted_from_its_unit():
     told = str(render_html.options("1.2 % in 15.1 s, p = 0.1; 1.0 KiB of 3 ranks, 2 sets"))
     assert told == "1.2\u00a0% in 15.1\u00a0s, p = 0.1; 1.0\u00a0KiB of 3 ranks, 2 sets"
+
+
+def test_an_icicle_hands_on_what_is_in_each_node_itself_and_its_colours():
+    drawn = render_html.draw(demo.icicle())
+    (trace,) = drawn.plotly()["data"]
+    assert trace["labels"] == ["all calls", "write", "pwrite", "read", "fsync"]
+    assert trace["parents"] == ["", "0", "1", "0", "1"]
+    np.testing.assert_allclose(unpacked(trace["values"]), [0, 0.125, 0.5, 0.25, 0.125])  # sums are plotly's
+    light = render_html.tokens()["light"]
+    assert trace["marker"]["colors"] == [light[name] for name in ("hole", "s0", "s1", "s0", "s1")]
+    assert trace["textfont"]["color"] == [light[name] for name in ("ink", "on-s0", "on-s1", "on-s0", "on-s1")]
+    assert [hue["label"] for hue in drawn.spec["hues"]] == ["library", "system"]
+
+
+def test_the_tip_of_a_node_tells_what_is_known_of_it_and_no_more():
+    (trace,) = render_html.draw(demo.icicle()).plotly()["data"]
+    told = [tip.replace("\u00a0", " ").replace("\u2009", "") for tip in trace["customdata"]]
+    assert told[2] == "<b>pwrite</b><br>Time 500 ms<br>Calls 2<br>Bytes 8 KiB"
+    assert told[4] == "<b>fsync</b><br>Time 125 ms"
+
+
+def test_a_deep_icicle_says_how_much_of_it_is_shown_at_once():
+    n = render_html.DEEP + 8
+    chain = {"parent": np.arange(n) - 1, "value": np.full(n, 2.0), "label": [str(k) for k in range(n)]}
+    drawn = render_html.draw(
+        Figure("f", "", "", Kind.ICICLE, xr.Dataset({k: ("node", v) for k, v in chain.items()}))
+    )
+    assert drawn.notes == ["Of 20 levels 12 are drawn at once; the others appear where a part is enlarged."]
+    assert drawn.spec["traces"][0]["maxdepth"] == 12
+    assert drawn.spec["size"]["height"] < 600
+    assert render_html.draw(demo.icicle()).notes == []
+
+
+def test_names_of_nodes_and_parts_are_no_markup():
+    figure = demo.icicle()
+    data = figure.data.assign(label=("node", ["<b>x</b>", "@ink", "c", "d", "e"]))
+    (trace,) = render_html.draw(Figure("f", "", "", Kind.ICICLE, data)).plotly()["data"]
+    assert trace["labels"][0] == "&lt;b&gt;x&lt;/b&gt;"
+    assert "&#64;ink" in trace["labels"]
+    assert "<b>x" not in trace["customdata"][0]
+    data = demo.panels().data.assign_coords(part=["<i>", "b"], x=["<u>", "y"])
+    heading = data["heading"].copy(data=np.full((2, 2), "<s>", object))
+    text = data["text"].copy(data=np.full((2, 2, 2), "<em>", object))
+    figure = Figure(
+        "f", "", "", Kind.STACK, data.assign(heading=heading, text=text), {}, demo.panels().controls
+    )
+    assert not re.search("<(i|u|s|em)>", json.dumps(render_html.draw(figure).spec))
+
+
+def test_every_fill_has_ink_to_be_read_on_it():
+    for theme in render_html.tokens().values():
+        for hue in range(2 * len(palette.LIGHT)):
+            fill = render_html._fill(hue)
+            assert palette.contrast(theme[fill], theme[f"on-{fill}"]) >= 4.4
+    assert len({render_html._fill(hue) for hue in range(12)}) == 12
+
+
+def test_areas_stand_upon_each_other_and_hold_until_the_next():
+    drawn = render_html.draw(demo.areas())
+    figure = drawn.plotly(1)
+    truth = demo.areas().data
+    assert [t["stackgroup"] for t in figure["data"]] == ["all", "all"]
+    assert {t["line"]["shape"] for t in figure["data"]} == {"hv"}
+    x, y = (unpacked(figure["data"][0][name]) for name in "xy")
+    np.testing.assert_allclose(x, np.append(truth["x"].values, 0.1) * 1e3, rtol=1e-6)
+    np.testing.assert_allclose(y[:-1], truth["y"].values[0, :, 1], rtol=1e-6)
+    assert y[-1] == y[-2], "the last stretch has an end"
+    light = render_html.tokens()["light"]
+    assert [t["fillcolor"] for t in figure["data"]] == [light["p1"], light["s0"]]
+    assert figure["layout"]["legend"]["traceorder"] == "reversed"
+
+
+def test_bars_of_a_stack_are_named_and_stand_upon_each_other():
+    figure = render_html.draw(demo.columns()).plotly()
+    assert figure["layout"]["barmode"] == "stack"
+    assert figure["layout"]["xaxis"]["ticktext"] == ["0", "1", "2", "3"]
+    np.testing.assert_allclose(unpacked(figure["data"][0]["y"]), [1, 2, 3, 4], rtol=1e-6)
+
+
+def test_parts_of_no_common_sum_have_panels_whose_headings_follow_the_slider():
+    drawn = render_html.draw(demo.panels())
+    for frame, (headings, last) in enumerate(
+        [
+            (["library: 4", "system: 64"], ["", "64 writes"]),
+            (["library: 4", "system: 4"], ["1 read", "3 reads"]),
+        ]
+    ):
+        figure = drawn.plotly(frame)
+        assert [a["text"] for a in figure["layout"]["annotations"]] == [f"<b>{text}</b>" for text in headings]
+        assert figure["data"][1]["hovertext"] == last
+    assert [t.get("yaxis", "y") for t in figure["data"]] == ["y", "y2"]
+    assert figure["layout"]["yaxis2"]["matches"] == "y"
+    assert not figure["layout"]["showlegend"]
+
+
+def test_an_icicle_can_be_walked_by_keys_and_says_so():
+    seen = Page(render_html.render(Report("t", "v", [Section("io", "t", "v", figures=[demo.icicle()])])))
+    (plot,) = [a for a in seen.all("div") if a.get("class") == "plot"]
+    assert (plot["tabindex"], plot["role"], plot["aria-roledescription"]) == ("0", "application", "icicle")
+    assert "Enter enlarges" in plot["aria-label"]
+    assert [a for a in seen.all("div") if a.get("class") == "cell" and a["aria-live"] == "polite"]
+    assert re.search(r"\spwrite system 500\sms", seen.text), "the table of numbers needs no script"

@@ -25,6 +25,10 @@ ALL = [
     demo.dendrogram(8),
     demo.model(),
     demo.rules(),
+    demo.icicle(),
+    demo.areas(),
+    demo.columns(),
+    demo.panels(),
 ]
 
 
@@ -139,3 +143,46 @@ def test_the_legend_says_each_kind_of_line_once():
     axes = render_static.draw(Figure(f.id, "", "", f.kind, data, f.axes)).axes[0]
     assert [t.get_text() for t in axes.get_legend().get_texts()] == ["measured, 95 % interval", "fit"]
     assert axes.get_legend().get_lines()[1].get_color() == palette.LIGHT[0][0]  # as the one line of this key
+
+
+def test_an_icicle_is_drawn_as_wide_as_its_values_level_by_level():
+    axes = render_static.draw(demo.icicle()).axes[0]
+    boxes = {(p.get_x(), p.get_y(), p.get_width()) for p in axes.patches}
+    assert boxes == {(0, 0, 1), (0, 1, 0.75), (0.75, 1, 0.25), (0, 2, 0.5), (0.5, 2, 0.125)}
+    assert {t.get_text() for t in axes.texts} == {"all calls", "write", "read", "pwrite", "fsync"}
+    assert [t.get_text() for t in axes.get_legend().get_texts()] == ["library", "system"]
+
+
+def test_bars_stand_upon_each_other():
+    axes = render_static.draw(demo.columns()).axes[0]
+    feet = [round(p.get_y(), 6) for p in axes.patches]
+    assert feet == [0, 0, 0, 0, 1, 2, 3, 4]
+    assert [t.get_text() for t in axes.get_legend().get_texts()] == ["library", "system"], "as they stand"
+
+
+def test_areas_stand_upon_each_other():
+    figure = prepare.at(demo.areas(), {"rank": "1"})
+    sheet = render_static.draw(figure)
+    lower, upper = (patch.get_data() for patch in sheet.axes[0].patches)
+    y = figure.data["y"].values[:, :, 2]
+    np.testing.assert_allclose(lower.values, y[0])
+    np.testing.assert_allclose(upper.baseline, y[0])
+    np.testing.assert_allclose(upper.values, y.sum(axis=0))
+    assert sheet.get_suptitle() == "Rank 1", "the legend has the place of a title"
+
+
+def test_parts_of_no_common_sum_have_panels():
+    sheet = render_static.draw(prepare.at(demo.panels(), {"way": "reads"}))
+    assert [axes.get_title(loc="left") for axes in sheet.axes] == ["library: 4", "system: 4"]
+    assert [[round(p.get_height()) for p in axes.patches] for axes in sheet.axes] == [[0, 100], [25, 75]]
+    assert sheet.get_suptitle() == "Requests reads"
+
+
+def test_a_legend_of_long_names_takes_no_room_from_the_figure():
+    figure = demo.columns()
+    data = figure.data.assign_coords(
+        part=[f"{k}: a name that is long enough for a line of its own" for k in (1, 2)]
+    )
+    sheet = render_static.draw(Figure("f", "", "", figure.kind, data, figure.axes))
+    sheet.draw_without_rendering()
+    assert sheet.axes[0].get_position().width > 0.8

@@ -130,3 +130,19 @@ def test_logarithmic_ticks_of_bytes_are_powers_of_two():
 
 def test_ticks_of_equal_ends_are_that_value():
     assert scale.ticks(3.0, 3.0) == [(3.0, "3")]
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (10_538_080, "B", "10.05 MiB"),
+        (8192, "B", "8 KiB"),
+        (0, "B", "0 B"),
+        (0.00123456, "s", "1.235 ms"),
+        (3477, "1", "3477"),
+        (1234.56, "", "1235"),
+        (float("nan"), "s", "–"),
+    ],
+)
+def test_sums_are_rounded(value, unit, text):
+    assert scale.rounded(value, unit).replace("\u00a0", " ") == text

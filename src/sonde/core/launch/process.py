@@ -186,7 +186,7 @@ class ProbeProcess:
                 stderr=self._log_file,
                 env=self._env,
                 start_new_session=True,
-                preexec_fn=_die_with_parent(os.getpid()),
+                preexec_fn=die_with_parent(os.getpid()),
             )
         except OSError as error:
             self._log_file.close()
@@ -326,20 +326,6 @@ class ProbeProcess:
         assert self._child is not None
         self._child.send_signal(number)  # nothing happens when it is gone
 
-    def _sweep(self) -> None:
-        """Ends every process of this machine that carries this run's mark; it has a second to tidy up first."""
-        asked: set[int] = set()
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            for _ in range(50):
-                left = marked(self._mark)
-                if not left:
-                    return
-                for pid in left:
-                    if number == signal.SIGKILL or pid not in asked:
-                        asked.add(pid)
-                        signal_marked(pid, self._mark, number)
-                time.sleep(0.02)
-
     def _dismiss_guard(self) -> None:
         if self._guard is not None:
             with suppress(subprocess.TimeoutExpired):
@@ -349,7 +335,7 @@ class ProbeProcess:
         assert self._child is not None
         assert self._log_file is not None
         status = self._child.wait()
-        self._sweep()
+        sweep(self._mark)
         remains.clear(self.log.parent)
         self._dismiss_guard()
         for pipe in (self._child.stdin, self._child.stdout):
@@ -435,6 +421,21 @@ def signal_marked(pid: int, mark: str, number: int) -> None:
     finally:
         if held >= 0:
             os.close(held)
+
+
+def sweep(mark: str) -> None:
+    """Ends every process of this machine that carries this run's mark; it has a second to tidy up first."""
+    asked: set[int] = set()
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for _ in range(50):
+            left = marked(mark)
+            if not left:
+                return
+            for pid in left:
+                if number == signal.SIGKILL or pid not in asked:
+                    asked.add(pid)
+                    signal_marked(pid, mark, number)
+            time.sleep(0.02)
 
 
 def with_tail(hint: str, log: str) -> str:
@@ -559,13 +560,13 @@ def _signal_name(number: int) -> str:
         return "unknown"
 
 
-def _die_with_parent(parent: int) -> Callable[[], None]:
-    """What the child does before it becomes the launcher: ask for SIGTERM when `parent` dies."""
+def die_with_parent(parent: int, number: int = signal.SIGTERM) -> Callable[[], None]:
+    """What a child does before it becomes another program: ask for that signal when `parent` dies."""
     libc = ctypes.CDLL(None, use_errno=True)
-    sigterm = int(signal.SIGTERM)
+    asked_for = int(number)
 
     def ask() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, sigterm, 0, 0, 0)
+        libc.prctl(_PR_SET_PDEATHSIG, asked_for, 0, 0, 0)
         if os.getppid() != parent:  # it died before we could ask
             os._exit(1)
 

@@ -180,6 +180,7 @@
       if (this.spec) return;
       this.spec = JSON.parse(this.figure.querySelector("script.spec").textContent);
       if (this.spec.cells) this.cells = new Cells(this);
+      if (this.spec.nodes) this.nodes = new Nodes(this);
     }
 
     at() {
@@ -233,14 +234,17 @@
         layout.height = Math.round(spec.size.height * (printing ? 0.68 : width < 480 ? 0.9 : 1));
       }
       const room = layout.width - layout.margin.l - layout.margin.r;
+      if (width < 480) for (const note of layout.annotations || []) if (note.xref === "paper" && note.x === 0) note.xshift = 4 - layout.margin.l; // a panel's name
       if (layout.showlegend) layout.height += 20 * (legendRows(traces, room) - 1); // or it would take the plot's place
       for (const trace of traces) if (trace.colorbar) thinned(trace.colorbar, trace.zmin, trace.zmax, room, (v) => v);
-      if (layout.xaxis.type === "log" && layout.xaxis.range) thinned(layout.xaxis, layout.xaxis.range[0], layout.xaxis.range[1], room, Math.log10);
+      if (layout.xaxis && layout.xaxis.type === "log" && layout.xaxis.range) thinned(layout.xaxis, layout.xaxis.range[0], layout.xaxis.range[1], room, Math.log10);
       this.cell_px = this.cells ? room / this.cells.spec.cols.length : 0;
       if (this.cells && layout.xaxis.tickvals.length > 1) evenly(layout.xaxis, this.cell_px * (layout.xaxis.tickvals[1] - layout.xaxis.tickvals[0]));
+      if (spec.even) for (const key of Object.keys(layout)) if (/^xaxis/.test(key) && layout[key].tickvals.length > 1) evenly(layout[key], room / layout[key].tickvals.length);
       if (this.cells && this.cell_px < 46) for (const trace of traces) if (trace.z && !spec.legend.length) delete trace.texttemplate;
       if (traces[0].texttemplate) traces.push(written(traces[0]));
       layout.uirevision = focus ? "focus" : "kept"; // a reader's zoom outlives the slider
+      if (this.nodes) this.nodes.dress(traces[0], colours, room);
       if (coarse) {
         layout.dragmode = false;
         for (const key of Object.keys(layout)) if (/^[xy]axis/.test(key)) layout[key].fixedrange = true;
@@ -252,17 +256,20 @@
       const config = {
         displaylogo: false,
         displayModeBar: !coarse, // shown on hover and on focus, by page.css
-        modeBarButtons: [["toImage"], ["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "resetScale2d"]],
+        modeBarButtons: this.nodes ? [["toImage"]] : [["toImage"], ["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "resetScale2d"]],
         showSendToCloud: false, // plotly.js 4 offers it unless told not to
         toImageButtonOptions: { format: "svg", filename: this.figure.id },
         doubleClick: "reset+autosize",
       };
       window.Plotly[this.drawn ? "react" : "newPlot"](this.plot, traces, layout, config);
+      if (layout.showlegend && this.drawn) window.Plotly.relayout(this.plot, { "legend.x": layout.legend.x }); // it was set by the margin of before
       if (!this.drawn) {
         this.drawn = true;
         if (this.cells) this.cells.listen();
+        if (this.nodes) this.nodes.listen();
       }
       if (this.cells) this.cells.tell();
+      if (this.nodes) this.nodes.tell();
     }
   }
 
@@ -453,6 +460,119 @@
       draw("text", { x: 0, y: H + 14, "font-size": 11, fill: "var(--quiet)" }, texts[0]);
       draw("text", { x: W, y: H + 14, "font-size": 11, "text-anchor": "end", fill: "var(--quiet)" }, texts[n - 1]);
       return svg;
+    }
+  }
+
+  // The panel under an icicle: which node, where it is, and all that is known of it; and which part is enlarged
+  class Nodes {
+    constructor(drawing) {
+      this.drawing = drawing;
+      this.spec = drawing.spec.nodes;
+      this.panel = drawing.figure.querySelector(".cell");
+      this.picked = 0;
+      this.hovered = null;
+      this.whole = 0; // the node that takes all of the width
+      this.within = this.spec.parents.map(() => []);
+      this.spec.parents.forEach((parent, node) => { if (parent >= 0) this.within[parent].push(node); });
+    }
+
+    values() { return unpack(this.spec.values[this.drawing.at()]); }
+
+    // Nodes within one, the largest first, as they are drawn
+    ordered(node) {
+      const values = this.values();
+      return this.within[node].slice().sort((a, b) => values[b] - values[a] || a - b);
+    }
+
+    dress(trace, colours, room) {
+      const values = this.values();
+      trace.level = String(this.whole);
+      trace.marker.line = {
+        width: this.spec.parents.map((_, node) => (node === this.picked ? 3 : 1)),
+        color: this.spec.parents.map((_, node) => (node === this.picked ? colours.ink : colours.ground)),
+      };
+      trace.text = this.spec.labels.map((label, node) => { // plotly would write it as small as it takes
+        const letters = Math.floor((room * values[node] / values[this.whole] - 8) / 6.9);
+        const text = label.length <= letters ? label : letters > 4 ? label.slice(0, letters - 1) + "…" : "";
+        return text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+      });
+    }
+
+    around(node) {
+      const path = [];
+      for (let at = node; at >= 0; at = this.spec.parents[at]) path.unshift(at);
+      return path;
+    }
+
+    pick(node, whole) {
+      this.picked = node;
+      this.hovered = null;
+      if (whole !== undefined) this.whole = whole;
+      else { // what is shown follows it
+        const path = this.around(node), at = path.indexOf(this.whole);
+        if (at < 0) this.whole = node;
+        else if (path.length - at > this.spec.deep) this.whole = path[path.length - this.spec.deep];
+      }
+      this.drawing.draw();
+    }
+
+    listen() {
+      const plot = this.drawing.plot;
+      plot.on("plotly_hover", (event) => { this.hovered = event.points[0].pointNumber; this.tell(); });
+      plot.on("plotly_unhover", () => { this.hovered = null; this.tell(); });
+      plot.on("plotly_icicleclick", (event) => {
+        const node = event.points[0].pointNumber;
+        this.pick(node, event.nextLevel === undefined || event.nextLevel === "" ? this.whole : Number(event.nextLevel));
+        return false; // what plotly would do by itself is undone by the next slider
+      });
+      plot.addEventListener("keydown", (event) => {
+        const parent = this.spec.parents[this.picked];
+        const beside = parent < 0 ? [this.picked] : this.ordered(parent), at = beside.indexOf(this.picked);
+        const inside = this.ordered(this.picked);
+        if (event.key === "ArrowDown") { if (inside.length) this.pick(inside[0]); }
+        else if (event.key === "ArrowUp") { if (parent >= 0) this.pick(parent); }
+        else if (event.key === "ArrowLeft") this.pick(beside[Math.max(0, at - 1)]);
+        else if (event.key === "ArrowRight") this.pick(beside[Math.min(beside.length - 1, at + 1)]);
+        else if (event.key === "Enter") this.pick(this.picked, this.whole === this.picked && parent >= 0 ? parent : this.picked);
+        else if (event.key === "Escape") this.pick(this.picked, 0);
+        else return;
+        event.preventDefault();
+      });
+    }
+
+    tell() {
+      const node = this.hovered === null ? this.picked : this.hovered;
+      const spec = this.spec, values = this.values();
+      const path = make("p", "pair");
+      this.around(node).forEach((at, k) => {
+        if (k) path.append(make("i", "", " › "));
+        if (at === node) return path.append(make("span", "", spec.labels[at]));
+        const up = make("button", "up", spec.labels[at]);
+        up.type = "button";
+        up.addEventListener("click", () => {
+          this.pick(at, at);
+          this.drawing.plot.focus({ preventScroll: true }); // the button is another one now
+        });
+        path.append(up);
+      });
+      const parent = spec.parents[node];
+      const share = (of) => number((100 * values[node]) / values[of], 2) + "\u00a0%";
+      const against = parent < 0 || !(values[parent] > 0) ? ""
+        : share(parent) + " of " + spec.labels[parent] + (parent > 0 ? ", " + share(0) + " of all" : "");
+      const list = make("dl");
+      const row = (name, text) => {
+        const line = make("div");
+        line.append(make("dt", "", name), make("dd", "", text));
+        list.append(line);
+      };
+      if (spec.hues[node]) row(spec.hue_title, spec.hues[node]);
+      for (const told of spec.told) {
+        const value = unpack(told.frames[this.drawing.at()])[node];
+        if (Number.isFinite(value)) row(told.label, quantity(value, told.unit));
+      }
+      const keys = coarse ? "Tap a part to enlarge it, the top one to go back."
+        : "Click a part to enlarge it, the top one to go back. Arrow keys move, Enter enlarges, Escape shows all.";
+      this.panel.replaceChildren(path, make("p", "value", quantity(values[node] / spec.factor, spec.unit)), make("p", "against", against), list, make("p", "keys", keys));
     }
   }
 

@@ -1,0 +1,1 @@
+"""`make bench-io`: what tracing costs, and whether what it tells is right."""

@@ -1,0 +1,1 @@
+int nothing(int x) { return x; }

@@ -1,0 +1,19 @@
+#pragma once
+/// The file that this rank helps to make, which a signal shall remove: Ctrl-C at mpirun reaches ranks as SIGINT or SIGTERM, and
+/// some seconds later as SIGKILL. Owner-thread.
+
+#include <string>
+
+namespace sonde::ioload {
+
+/// From now on SIGINT and SIGTERM remove the guarded file before they end this process. After MPI_Init, which may set handlers.
+/// speaks: this rank tells what it removed.
+void remove_when_interrupted(bool speaks);
+
+/// `path` is removed by a signal from now on; an empty one, or one of 4 KiB and more: nothing is.
+void guard(const std::string& path);
+
+/// Removes `path` where `is_mine`, and guards nothing any more. False: it was there and could not be removed; errno says why.
+bool remove_now(const std::string& path, bool is_mine);
+
+}  // namespace sonde::ioload

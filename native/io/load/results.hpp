@@ -1,0 +1,85 @@
+#pragma once
+/// What a run came to, and how it is told: tables for people with IOR's columns, one JSON document for programs. Rank 0 alone tells.
+/// Owner-thread.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/error.hpp"
+#include "io/load/options.hpp"
+#include "io/load/pattern.hpp"
+
+namespace sonde::ioload {
+
+/// Who ran where.
+struct Circumstances {
+  std::vector<std::string> command;
+  std::string began_utc, mpi, mpi_version, host;
+  int tasks = 1, nodes = 1, tasks_per_node = 1;
+  bool filled = true;  ///< ranks fill one node after the other: the first two share a node, where IOR looks as well
+  bool oversubscribed = false;
+};
+
+/// One timed phase. Times are from a barrier on, without the time that making the data took.
+struct Phase {
+  bool write = false;
+  std::uint64_t iteration = 0, bytes = 0, transfers = 0;
+  double open_s = 0, move_s = 0, close_s = 0, total_s = 0;
+  double latency_s = 0;  ///< mean over ranks of the time of one transfer
+  double filling_s = 0;  ///< the longest that a rank made data, not counted above
+
+  double rate_B_per_s() const { return total_s > 0 ? static_cast<double>(bytes) / total_s : 0; }
+  double per_s(double duration_s) const { return duration_s > 0 ? static_cast<double>(transfers) / duration_s : 0; }
+};
+
+/// One comparison of what is in the file with what should be.
+struct Check {
+  bool write = false;  ///< after writing, else after reading
+  std::uint64_t iteration = 0, bytes = 0, wrong_words = 0;
+  int rank = -1;  ///< who found the first; -1: nothing is wrong
+  std::string file;
+  Mismatch first{};
+};
+
+struct IorResults {
+  int shift = 0;  ///< of -C, in ranks
+  std::uint64_t file_bytes = 0;  ///< of all files of one repetition
+  std::map<std::string, std::string> hints;  ///< of the open file; empty where they were not asked for
+  std::vector<Phase> phases;
+  std::vector<Check> checks;
+};
+
+struct BtResults {
+  int points = 0;
+  std::uint64_t steps = 0, dumps = 0, bytes = 0;
+  double total_s = 0, io_s = 0, verify_s = 0;
+  std::vector<double> dump_s;
+  std::map<std::string, std::string> hints;
+  std::uint64_t wrong_words = 0;
+  int rank = -1;
+  std::string file;
+  Mismatch first{};
+};
+
+void print_start(const Circumstances& c, const std::string& file);
+void print_options(const Options& o, const Circumstances& c, const IorResults& r);
+void print_hints(const std::map<std::string, std::string>& hints);
+void print_phase(const Options& o, const Phase& phase);
+void print_check(const Check& check);
+void print_summary(const Options& o, const Circumstances& c, const IorResults& r);
+void print_bt_start(const Options& o, const Circumstances& c, const BtResults& r);
+void print_bt(const Options& o, const Circumstances& c, const BtResults& r);
+
+std::string json_of(const Options& o, const Circumstances& c, const IorResults& r);
+std::string json_of(const Options& o, const Circumstances& c, const BtResults& r);
+
+/// Writes `text` to `path` at once or not at all. Error: ioload.cannot_write.
+Result<void> write_whole(const std::string& path, const std::string& text);
+
+/// "2026-11-22T08:00:00Z"
+std::string utc_now();
+
+}  // namespace sonde::ioload

@@ -1,0 +1,36 @@
+"""What virtual clusters need: root, iproute2, and a kernel with bridges, pairs of virtual devices and limits."""
+
+from __future__ import annotations
+
+from sonde.cli.diagnosis import FACT, GOOD, Answer, Here, check
+from sonde.core.errors import SondeError
+
+# In a network namespace of its own, which goes with the trial.
+_TRIAL = """
+ip link add name bridge type bridge && ip link add name node0 type veth peer name eth0 &&
+  ip link set node0 master bridge || exit 10
+tc qdisc add dev node0 root tbf rate 1gbit burst 128kb limit 1mb || exit 11
+tc qdisc add dev eth0 root netem delay 1ms || exit 12
+"""
+_LACKS = {11: "no rates and no delays (sch_tbf, sch_netem)", 12: "no delays (sch_netem)"}
+
+
+@check("cluster", "Virtual cluster", "Machine", 15)
+def cluster(here: Here) -> Answer:
+    """Builds a link with a limit where nobody sees it. Clusters are an extra: without them nothing is amiss."""
+    from sonde.cluster import run
+
+    try:
+        run.check_here()
+    except SondeError as error:
+        return Answer(f"none can be built: {error.what}; {error.hint}", FACT, {"works": False})
+    path = run.program_path(here.environ)
+    tried = here.run(["env", f"PATH={path}", "unshare", "--net", "sh", "-c", _TRIAL], 10)
+    works = tried.status in (0, *_LACKS)
+    values = {"works": works, "rates": works and tried.status != 11, "delays": tried.status == 0}
+    if tried.status == 0:
+        return Answer("can be built, with rates and delays", GOOD, values)
+    if works:
+        return Answer(f"can be built; this kernel has {_LACKS[tried.status or 0]}", GOOD, values)
+    said = tried.err.strip().splitlines()
+    return Answer(f"none can be built: {said[-1] if said else 'the trial failed'}", FACT, values)

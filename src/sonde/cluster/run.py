@@ -1,0 +1,759 @@
+"""Building, finding and ending virtual clusters, and processes in their nodes.
+
+How it is made sure that nothing stays behind:
+  - A cluster has one process outside of what users start in it, the keeper, first of a pid namespace. Namespaces,
+    devices and mounts are held by it alone and have no name outside, so its end, by whatever signal, is the kernel's
+    order to end every process inside and to remove the rest.
+  - What the kernel cannot know is the folder STATE/NAME. Whoever builds or ends the cluster holds a lock on it; the
+    state in it says so until the cluster is complete. What is incomplete with nobody at the lock, or complete
+    without its keeper, was left by a command that was killed: the next `up` or `down` of that name removes it.
+  - While it builds, the keeper reads a pipe from its builder, and ends when that does.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from sonde.cluster import mpi, plan
+from sonde.cluster.plan import Plan
+from sonde.core import distribution, units
+from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, nearest, reason_not_written, typed
+from sonde.core.launch.process import MARK, die_with_parent, sweep
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+STATE = Path("/run/sonde-cluster")
+PROGRAMS = {
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "nsenter": "util-linux",
+    "setpriv": "util-linux",
+    "setsid": "util-linux",
+    "env": "coreutils",
+}
+# capabilities(7): CAP_SYS_CHROOT is for entering a mount namespace.
+_CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_CHROOT": 18, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21}
+_LOCK_S = 30.0  # how long another command may build or end the same cluster; 254 nodes take some seconds
+_BUILD_S = 120.0
+_GRACE_S = 5.0  # between SIGTERM and SIGKILL for what runs in the nodes
+_GONE_S = 30.0  # a process that waits for a device can be ended once the device answers
+
+
+# ---- the keeper
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """The process that a cluster lives by. started: in ticks since the machine's start; no other has both numbers."""
+
+    pid: int
+    started: int
+
+    @classmethod
+    def of(cls, pid: int) -> Keeper | None:
+        """The keeper that has this number; None where no process has it, or one that is first of no namespace."""
+        try:
+            numbers = _field(pid, "NSpid").split()
+        except OSError:
+            return None
+        fields = _stat(pid)
+        if not fields or fields[0] in "ZX" or len(numbers) != 2 or numbers[1] != "1":
+            return None
+        return cls(pid, int(fields[19]))
+
+    @property
+    def alive(self) -> bool:
+        return Keeper.of(self.pid) == self
+
+    @property
+    def proc(self) -> str:
+        return f"/proc/{self.pid}"
+
+    def inside(self) -> list[int]:
+        """Process ids, here, of all that runs in the cluster besides the keeper."""
+        space = _link(self.pid, "pid")
+        there = (pid for pid in _processes() if pid != self.pid and space and _link(pid, "pid") == space)
+        return [pid for pid in there if _stat(pid)[:1] not in ([], ["Z"], ["X"])]
+
+    def end(self) -> None:
+        """Ends it and, by that, all that is inside.
+
+        Raises
+        ------
+        EnvironmentFailure  cluster.will_not_end.
+        """
+        try:
+            held = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return
+        try:
+            if not self.alive:  # looked at after it is held: what is held is then what was looked at
+                return
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(held, signal.SIGKILL)
+            # Its descriptor can be read once the last process inside has ended.
+            if not select.select([held], [], [], _GONE_S)[0]:
+                raise EnvironmentFailure(
+                    "cluster.will_not_end",
+                    f"processes in the cluster did not end within {_GONE_S:g} s of SIGKILL: "
+                    f"{', '.join(map(str, self.inside()))}",
+                    "they wait for a device or a file server; end it again when that answers",
+                )
+        finally:
+            os.close(held)
+
+    def calm(self) -> None:
+        """Asks all that is inside to end, by SIGTERM, and waits a while for it."""
+        asked: set[int] = set()
+        until_s = time.monotonic() + _GRACE_S
+        while (left := self.inside()) and time.monotonic() < until_s:
+            for pid in left:
+                if pid not in asked:
+                    asked.add(pid)
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGTERM)
+                        os.kill(pid, signal.SIGCONT)  # one that is stopped gets no other signal
+            time.sleep(0.02)
+
+
+def _stat(pid: int) -> list[str]:
+    """Fields of /proc/pid/stat behind the name, the state first; [] for a process that has gone. Source: proc(5)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _field(pid: int, name: str) -> str:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return line.partition(":")[2]
+    return ""
+
+
+def _link(pid: int | str, kind: str) -> str:
+    """The namespace of a process, "net:[4026532456]"; "" for one that has gone."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/{kind}")
+    except OSError:
+        return ""
+
+
+def _processes() -> list[int]:
+    return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
+
+
+# ---- what is kept of a cluster
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What the folder of a cluster says. complete: it was built, and its creator has said so.
+
+    space: the pid namespace in which the keeper has its number. In another, as in a container or in a node of a
+    cluster, nothing can be known of it.
+    """
+
+    plan: Plan
+    keeper: Keeper
+    complete: bool
+    created_utc: str
+    space: str
+
+    @property
+    def state(self) -> str:
+        """ "up", "building" (or left by a killed `up`, which is known once the folder's lock is free), "gone",
+        "elsewhere".
+        """
+        if self.space != _link("self", "pid"):
+            return "elsewhere"
+        if not self.keeper.alive:
+            return "gone"
+        return "up" if self.complete else "building"
+
+
+@contextmanager
+def _held(name: str, make: bool) -> Iterator[Path | None]:
+    """The folder of a cluster, with the lock on it; None where there is none and none is to be made.
+
+    A folder that is empty in the end goes.
+
+    Raises
+    ------
+    EnvironmentFailure  cluster.busy, core.cannot_write.
+    """
+    folder = STATE / name
+    until_s = time.monotonic() + _LOCK_S
+    while True:
+        try:
+            if make:
+                STATE.mkdir(mode=0o755, exist_ok=True)
+                folder.mkdir(mode=0o755, exist_ok=True)
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:  # also of one that is just being removed
+            if make and STATE.parent.is_dir():
+                continue
+            yield None
+            return
+        except OSError as error:
+            raise EnvironmentFailure(
+                "core.cannot_write", f"cannot make {folder}: {reason_not_written(error)}", "run it as root"
+            ) from None
+        if _locked(lock, folder, until_s):
+            break
+        os.close(lock)
+    try:
+        yield folder
+    finally:
+        for empty in (folder, STATE):
+            with suppress(OSError):
+                empty.rmdir()
+        os.close(lock)
+
+
+def _locked(lock: int, folder: Path, until_s: float) -> bool:
+    """Takes the lock; False: what was locked is not that folder any more."""
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if time.monotonic() > until_s:
+                raise EnvironmentFailure(
+                    "cluster.busy",
+                    f"another command has been building or ending the cluster '{folder.name}' for {_LOCK_S:g} s",
+                    "wait for it, or end it, and try again",
+                ) from None
+            time.sleep(0.05)
+    try:
+        return os.path.samestat(os.fstat(lock), os.stat(folder))
+    except FileNotFoundError:
+        return False
+
+
+def _write(path: Path, text: str, mode: int = 0o644) -> None:
+    """Writes a file whole or not at all."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_text(text)
+        part.chmod(mode)
+        part.rename(path)
+    except OSError as error:
+        raise EnvironmentFailure(
+            "core.cannot_write", f"cannot write {path}: {reason_not_written(error)}", "run it as root"
+        ) from None
+
+
+def _keep(folder: Path, kept: Kept) -> None:
+    told = {
+        "plan": kept.plan.as_json(),
+        "pid": kept.keeper.pid,
+        "started": kept.keeper.started,
+        "complete": kept.complete,
+        "created_utc": kept.created_utc,
+        "space": kept.space,
+    }
+    _write(folder / "state.json", json.dumps(told))
+
+
+def kept_in(folder: Path) -> Kept | None:
+    """What a cluster's folder says; None where it says nothing, as after an `up` that was killed at once."""
+    try:
+        told = json.loads((folder / "state.json").read_text())
+        keeper = Keeper(int(told["pid"]), int(told["started"]))
+        words = (str(told["created_utc"]), str(told["space"]))
+        return Kept(Plan.from_json(told["plan"]), keeper, bool(told["complete"]), *words)
+    except PermissionError as error:
+        raise EnvironmentFailure(
+            "cluster.no_permission", f"cannot read {error.filename}", "run it as root"
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _remove(folder: Path) -> None:
+    """Removes what is kept of a cluster that has ended. The folder itself goes with its lock."""
+    for entry in folder.iterdir():
+        entry.unlink(missing_ok=True)
+
+
+def names() -> list[str]:
+    """Names of all clusters of which anything is kept."""
+    try:
+        return sorted(entry.name for entry in STATE.iterdir() if entry.is_dir())
+    except FileNotFoundError:
+        return []
+
+
+# ---- before
+
+
+def check_here() -> None:
+    """Whether clusters can be built here.
+
+    Raises
+    ------
+    EnvironmentFailure  cluster.no_permission, cluster.no_program.
+    """
+    held = int(_field(os.getpid(), "CapEff") or "0", 16)
+    lacking = [name for name, bit in _CAPABILITIES.items() if not held >> bit & 1]
+    if lacking or os.geteuid() != 0:
+        user = os.geteuid()
+        what = f"this process has no {', '.join(lacking)}" if user == 0 else f"this process is user {user}"
+        raise EnvironmentFailure(
+            "cluster.no_permission",
+            f"network namespaces need root; {what}",
+            "run it as root, with sudo; in a container, one that is given these capabilities",
+        )
+    for program, package in PROGRAMS.items():
+        if not shutil.which(program, path=program_path(os.environ)):
+            hint = f"install the package {package}"
+            if package in distribution.PACKAGES:
+                hint = distribution.install(package)
+            raise EnvironmentFailure("cluster.no_program", f"there is no program '{program}' here", hint)
+
+
+def program_path(environ: Mapping[str, str]) -> str:
+    """Where programs are looked for: ip and tc are where an ordinary user does not look."""
+    return f"{environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+
+
+# ---- clusters
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What went over a node's link since it was built: bytes and packets, in and out."""
+
+    bytes_in: int
+    packets_in: int
+    bytes_out: int
+    packets_out: int
+
+
+class NodeProcess(subprocess.Popen[Any]):
+    """A command in a node. Signals reach it, not the nsenter that waits for it; it gets SIGTERM when we die.
+
+    mark: what it and its children have in their environment, by which `sweep` finds them. The thread that starts it
+    must outlive it (PR_SET_PDEATHSIG).
+    """
+
+    def __init__(self, cluster: Cluster, node: int, command: Sequence[str], **keywords: Any) -> None:
+        self.mark = uuid.uuid4().hex
+        env = cluster.environment(keywords.pop("env", None) or os.environ) | {MARK: self.mark}
+        cwd = keywords.pop("cwd", None) or os.getcwd()
+        super().__init__(
+            cluster.enter(node, command, cwd),
+            env=env,
+            start_new_session=True,  # a terminal's Ctrl-C would end nsenter, which waits for the command
+            preexec_fn=die_with_parent(os.getpid(), signal.SIGKILL),
+            **keywords,
+        )
+
+    def send_signal(self, sig: int) -> None:
+        if self.poll() is not None:
+            return
+        # Fields 1 and 2 of stat: parent and process group.
+        told = [pid for pid in _processes() if pid != self.pid and str(self.pid) in _stat(pid)[1:3]]
+        for pid in told or [self.pid]:  # nsenter, where it has not started the command yet
+            with suppress(ProcessLookupError):
+                os.kill(pid, sig)
+
+    def sweep(self) -> None:
+        """Ends it and all that came of it, daemons too."""
+        sweep(self.mark)
+        self.wait()
+
+
+class Cluster:
+    """A virtual cluster that is up. Nodes are numbered from 0.
+
+    Example
+    -------
+    >>> with Cluster.up("test", 3, rate="1gbit") as cluster:   # doctest: +SKIP
+    ...     cluster.run(2, ["hostname"]).stdout
+    'test-2\\n'
+    """
+
+    def __init__(self, kept: Kept) -> None:
+        self.plan, self.keeper, self.created_utc = kept.plan, kept.keeper, kept.created_utc
+
+    # life
+
+    @classmethod
+    def up(
+        cls,
+        name: str,
+        nodes: int,
+        *,
+        rate: str | int | None = None,
+        delay_s: float = 0.0,
+        prefix: str | None = None,
+        subnet: str = plan.DEFAULT_SUBNET,
+        private: Sequence[str] = (),
+    ) -> Self:
+        """Builds a cluster. What is left of one of that name is removed first.
+
+        rate: of each node's link in each direction, "1gbit" or bit/s. delay_s: by which each link delays what goes
+        into it. prefix: host names are that and a number; else name-0, name-1, ... private: folders that are empty
+        at first, in memory, and of which each node has its own.
+
+        Raises
+        ------
+        UsageError  cluster.bad_*, cluster.in_use, core.bad_rate.
+        EnvironmentFailure  cluster.no_permission, cluster.no_program, cluster.no_kernel, cluster.not_built,
+        cluster.busy, cluster.elsewhere.
+        """
+        wanted = plan.plan(
+            name,
+            nodes,
+            rate=units.parse_rate(rate) if isinstance(rate, str) else rate,
+            delay_s=delay_s,
+            prefix=prefix,
+            subnet=subnet,
+            private=private,
+        )
+        check_here()
+        for path in wanted.private:
+            if not Path(path).is_dir():
+                raise UsageError(
+                    "cluster.bad_private",
+                    f"there is no folder {path} here",
+                    "make it, or leave --private out",
+                )
+        with _held(name, make=True) as folder:
+            if folder is None:
+                raise EnvironmentFailure("core.cannot_write", f"there is no folder {STATE.parent}", "make it")
+            there = kept_in(folder)
+            if there and there.state == "elsewhere":
+                raise _elsewhere(name)
+            if there and there.state == "up":
+                raise UsageError(
+                    "cluster.in_use",
+                    f"there is a cluster '{name}' already: {plan.describe(there.plan)}",
+                    f"choose another name, or end it first: {typed('sonde', 'cluster', 'down', '--name', name)}",
+                )
+            if there:
+                there.keeper.end()
+            _remove(folder)
+            return cls(_build(wanted, folder))
+
+    @classmethod
+    def find(cls, name: str) -> Self:
+        """The cluster of that name.
+
+        Raises
+        ------
+        UsageError  cluster.unknown, cluster.bad_name. EnvironmentFailure  cluster.gone, cluster.building,
+        cluster.elsewhere.
+        """
+        plan.check_name(name)
+        known = names()
+        kept = kept_in(STATE / name)
+        if name not in known or kept is None:
+            is_up = f"there are: {', '.join(known)}" if known else "none is up"
+            raise UsageError(
+                "cluster.unknown",
+                f"there is no cluster '{name}'{nearest(name, known)}; {is_up}",
+                f"build it: {typed('sonde', 'cluster', 'up', '--name', name, '--nodes', 3)}",
+            )
+        if kept.state == "elsewhere":
+            raise _elsewhere(name)
+        if kept.state == "gone":
+            raise _gone(name, kept.keeper)
+        if kept.state == "building":
+            raise EnvironmentFailure(
+                "cluster.building",
+                f"the cluster '{name}' is not complete: it is being built, or its 'up' was killed",
+                f"wait, or remove it: {typed('sonde', 'cluster', 'down', '--name', name)}",
+            )
+        return cls(kept)
+
+    def down(self) -> None:
+        """Ends all that runs in it, and removes it. A second call does nothing."""
+        down(self.plan.name, self.keeper)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.down()
+
+    # nodes
+
+    @property
+    def name(self) -> str:
+        return self.plan.name
+
+    @property
+    def folder(self) -> Path:
+        return STATE / self.plan.name
+
+    def address(self, node: int) -> str:
+        return self.plan.addresses[self._checked(node)]
+
+    def hostname(self, node: int) -> str:
+        return self.plan.hostnames[self._checked(node)]
+
+    def _checked(self, node: int) -> int:
+        return plan.chosen(self.plan, str(node))[0]
+
+    def environment(self, around: Mapping[str, str]) -> dict[str, str]:
+        """What a command in a node has in its environment: that of the caller, and what mpirun must know."""
+        return mpi.environment(self.plan, str(self.folder / "agent"), around) | {"PATH": program_path(around)}
+
+    def enter(self, node: int, command: Sequence[str], cwd: str | os.PathLike[str]) -> list[str]:
+        """The words that run a command in a node."""
+        return [
+            *plan.enter(self.keeper.proc, self._checked(node)),
+            *(f"--pid={self.keeper.proc}/ns/pid", "--"),
+            *("setpriv", "--pdeathsig", "TERM"),
+            *("env", "--default-signal", f"--chdir={os.fspath(cwd)}", "--"),
+            *command,
+        ]
+
+    def popen(self, node: int, command: Sequence[str], **keywords: Any) -> NodeProcess:
+        """Starts a command in a node. keywords: those of subprocess.Popen, but preexec_fn and start_new_session."""
+        return NodeProcess(self, node, command, **keywords)
+
+    def run(
+        self,
+        node: int,
+        command: Sequence[str],
+        *,
+        input: str | None = None,
+        timeout_s: float | None = None,
+        check: bool = True,
+        **keywords: Any,
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs a command in a node and returns what it said, as text.
+
+        timeout_s: after which it and all that came of it is ended. check: whether a status other than 0 is an error.
+
+        Raises
+        ------
+        EnvironmentFailure  cluster.command_failed, cluster.too_long.
+        """
+        stdin = subprocess.DEVNULL if input is None else subprocess.PIPE
+        pipes = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | keywords
+        with self.popen(node, command, text=True, **pipes) as process:
+            try:
+                out, err = process.communicate(input, timeout=timeout_s)
+            except subprocess.TimeoutExpired:
+                process.sweep()
+                raise EnvironmentFailure(
+                    "cluster.too_long",
+                    f"'{typed(*command)}' did not end within {timeout_s:g} s on {self.hostname(node)}, and was ended",
+                ) from None
+            except BaseException:
+                process.sweep()
+                raise
+        if check and process.returncode != 0:
+            said = (err or "").strip().splitlines()
+            raise EnvironmentFailure(
+                "cluster.command_failed",
+                f"'{typed(*command)}' ended with status {process.returncode} on {self.hostname(node)}",
+                f"its last words: {said[-1]}" if said else "",
+            )
+        return subprocess.CompletedProcess(list(command), process.returncode, out, err)
+
+    def counters(self, node: int) -> Counters:
+        """What went over a node's link; seen from the bridge's end of it, where in is out."""
+        device = plan.port(self._checked(node))
+        # proc(5), /proc/pid/net/dev: eight numbers of what was received, eight of what was sent.
+        with suppress(OSError):
+            for line in Path(f"{self.keeper.proc}/net/dev").read_text().splitlines():
+                name, colon, rest = line.partition(":")
+                if colon and name.strip() == device:
+                    told = [int(word) for word in rest.split()]
+                    return Counters(told[8], told[9], told[0], told[1])
+        raise _gone(self.plan.name, self.keeper)
+
+    def processes(self) -> dict[int, list[int]]:
+        """Process ids, here, of what runs in the cluster, by node; what has left its node's network is node -1's."""
+        try:
+            held = [os.readlink(f"{self.keeper.proc}/fd/{plan.fd(node, 'net')}") for node in self.plan.nodes]
+        except OSError:
+            raise _gone(self.plan.name, self.keeper) from None
+        place = {space: node for node, space in enumerate(held)}
+        found: dict[int, list[int]] = {node: [] for node in self.plan.nodes}
+        for pid in self.keeper.inside():
+            if space := _link(pid, "net"):
+                found.setdefault(place.get(space, -1), []).append(pid)
+        return found
+
+
+def down(name: str, only: Keeper | None = None) -> str:
+    """Ends a cluster, or what is left of one. only: where it is this one and not another built since.
+
+    Returns "ended", "removed" (of what had ended before) or "none".
+
+    Raises
+    ------
+    UsageError  cluster.bad_name. EnvironmentFailure  cluster.no_permission, cluster.busy, cluster.will_not_end,
+    cluster.elsewhere.
+    """
+    plan.check_name(name)
+    if not (STATE / name).exists():
+        return "none"
+    check_here()
+    with _held(name, make=False) as folder:
+        if folder is None:
+            return "none"
+        kept = kept_in(folder)
+        if only and kept and kept.keeper != only:
+            return "none"
+        if kept and kept.state == "elsewhere":
+            raise _elsewhere(name)
+        was_up = kept is not None and kept.state == "up"
+        if kept and kept.keeper.alive:
+            kept.keeper.calm()
+            kept.keeper.end()
+        _remove(folder)
+        return "ended" if was_up else "removed"
+
+
+def _gone(name: str, keeper: Keeper) -> EnvironmentFailure:
+    return EnvironmentFailure(
+        "cluster.gone",
+        f"the cluster '{name}' has ended: its keeper, process {keeper.pid}, was killed",
+        f"remove what is left: {typed('sonde', 'cluster', 'down', '--name', name)}",
+    )
+
+
+def _elsewhere(name: str) -> EnvironmentFailure:
+    return EnvironmentFailure(
+        "cluster.elsewhere",
+        f"the cluster '{name}' was built where processes have other numbers, as in a container or in a cluster's node",
+        f"end it there; if that place is no more, remove the folder {STATE / name}",
+    )
+
+
+def stale() -> list[str]:
+    """Names of clusters that have ended, or were never complete, and of which something is left."""
+    found = []
+    for name in names():
+        with _held(name, make=False) as folder:
+            kept = kept_in(folder) if folder else None
+            if folder and (kept is None or kept.state in ("gone", "building")):
+                found.append(name)
+    return found
+
+
+# ---- building
+
+
+def _build(wanted: Plan, folder: Path) -> Kept:
+    """Starts the keeper, which builds, and lets it go when all is done; else leaves nothing."""
+    hosts, agent = folder / "hosts", folder / "agent"
+    process = None
+    kept = None
+    try:
+        _write(hosts, plan.hosts_file(wanted))
+        _write(agent, plan.agent(wanted), 0o755)
+        process = subprocess.Popen(
+            # -I -S: nothing of the user's, and nothing of site-packages, which takes a while to load.
+            [sys.executable, "-I", "-S", str(Path(__file__).with_name("run_keeper.py")), wanted.name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # a Ctrl-C in the terminal is not for it
+            env={"PATH": program_path(os.environ), "LC_ALL": "C"},
+        )
+        told = _heard(process)
+        keeper = Keeper.of(int(told["pid"]))
+        if keeper is None:
+            raise _not_built("its keeper has died")
+        created = datetime.now(UTC).isoformat(timespec="seconds")
+        kept = Kept(wanted, keeper, False, created, _link("self", "pid"))
+        _keep(folder, kept)
+        _say(process, json.dumps(plan.orders(wanted, str(hosts))))
+        _heard(process)
+        _say(process, "keep")
+        assert process.stdout
+        if process.stdout.read() or not keeper.alive:  # end of file: it is on its own
+            raise _not_built("its keeper has died")
+        kept = replace(kept, complete=True)
+        _keep(folder, kept)
+        return kept
+    except BaseException:
+        if process is not None:
+            assert process.stdin
+            with suppress(OSError):
+                process.stdin.close()  # before its number is known this alone ends it
+        if kept is not None:
+            kept.keeper.end()
+        _remove(folder)
+        raise
+    finally:
+        if process is not None:
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                with suppress(OSError):
+                    pipe.close()  # type: ignore[union-attr]
+            process.wait()
+
+
+def _say(process: subprocess.Popen[str], line: str) -> None:
+    assert process.stdin
+    try:
+        process.stdin.write(f"{line}\n")
+        process.stdin.flush()
+    except BrokenPipeError:
+        raise _not_built("its keeper has died") from None
+
+
+def _heard(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """The keeper's next line. EnvironmentFailure  cluster.not_built, cluster.no_kernel."""
+    assert process.stdout
+    assert process.stderr
+    if not select.select([process.stdout], [], [], _BUILD_S)[0]:
+        raise _not_built(f"its keeper said nothing for {_BUILD_S:g} s")
+    line = process.stdout.readline()
+    if not line:
+        said = process.stderr.read().strip().splitlines()
+        raise _not_built(f"its keeper has died{f': {said[-1]}' if said else ''}")
+    told: dict[str, Any] = json.loads(line)
+    if "failed" in told:
+        raise _refused(str(told["failed"]), str(told["text"]))
+    return told
+
+
+def _not_built(why: str) -> EnvironmentFailure:
+    return EnvironmentFailure("cluster.not_built", f"the cluster was not built: {why}", "try it again")
+
+
+def _refused(what: str, text: str) -> SondeError:
+    """The error for what ip, tc or the kernel refused."""
+    said = " ".join(line for line in text.splitlines() if line and not line.startswith("Command failed"))
+    if what == "tc" and "kind is unknown" in said:
+        return EnvironmentFailure(
+            "cluster.no_kernel",
+            "this kernel cannot limit links as was asked for: it has no tbf for rates, or no netem for delays",
+            "load the modules sch_tbf and sch_netem (modprobe), or leave --rate or --delay out",
+        )
+    if what == "ip" and ("nknown device type" in said or "not supported" in said):
+        return EnvironmentFailure(
+            "cluster.no_kernel",
+            f"this kernel has no bridges or no pairs of virtual devices: {said}",
+            "load the modules bridge and veth (modprobe)",
+        )
+    return EnvironmentFailure("cluster.not_built", f"the cluster was not built: {what}: {said}")

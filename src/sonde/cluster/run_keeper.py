@@ -1,0 +1,163 @@
+"""The process that a virtual cluster lives by, the first of a pid namespace: all that runs in the cluster dies with it.
+
+It builds the nodes, then sleeps. Nothing of them has a name outside: their namespaces stay because this process holds
+descriptors of them, so that SIGKILL, however it comes, takes all away. Started by run.py as a file, with nothing but
+the standard library to load. What is said, a line each:
+
+  it      {"pid": 4711}       its process id outside, while it waits
+  run.py  what to build       plan.orders
+  it      {"ready": true}     or {"failed": "ip", "text": "..."}
+  run.py  keep                end of file instead: whoever wanted the cluster has died, and so does it
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from typing import Any, NoReturn
+
+# Source: <linux/sched.h>, <linux/mount.h>.
+_CLONE = {"mnt": 0x00020000, "uts": 0x04000000, "ipc": 0x08000000, "pid": 0x20000000, "net": 0x40000000}
+_MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC, _MS_SLAVE = 2, 4, 8, 4096, 16384, 1 << 19
+_SHARED_MEMORY = "/dev/shm"
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Failed(Exception):
+    """What failed, and what it said."""
+
+
+def _call(function: str, *arguments: Any) -> None:
+    if getattr(_libc, function)(*arguments) != 0:
+        raise Failed(function, os.strerror(ctypes.get_errno()))
+
+
+def _unshare(*kinds: str) -> None:
+    _call("unshare", sum(_CLONE[kind] for kind in kinds))
+
+
+def _mount(what: str, where: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    encoded = [None if text is None else os.fsencode(text) for text in (what, where, kind, data)]
+    try:
+        _call("mount", *encoded[:3], ctypes.c_ulong(flags), encoded[3])
+    except Failed as error:
+        raise Failed(f"mount of {where}", error.args[1]) from None
+
+
+def _tell(**said: Any) -> None:
+    os.write(1, f"{json.dumps(said)}\n".encode())
+
+
+def _batch(program: str, text: str, inside: tuple[str, ...] = ()) -> None:
+    """`ip -batch` or `tc -batch` with that text."""
+    if not text:
+        return
+    words = [*inside, program, "-batch", "-"]
+    ran = subprocess.run(
+        words, input=text, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
+    )
+    if ran.returncode != 0:
+        raise Failed(program, ran.stderr.strip())
+
+
+def _without_ipv6() -> None:
+    """Devices to come have no IPv6, whose announcements would be traffic that nobody sent. lo, which is there, has."""
+    with suppress(FileNotFoundError), open("/proc/sys/net/ipv6/conf/default/disable_ipv6", "w") as setting:
+        setting.write("1")
+
+
+def build(orders: dict[str, Any]) -> None:
+    """Makes all of it, in this process's own namespaces and in those of the nodes."""
+    kinds = orders["namespaces"]
+    each = len(kinds) + 1  # and the root folder
+    most = orders["first_fd"] + each * len(orders["nodes"]) + 16
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < most:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, max(most, hard)))
+        except (ValueError, OSError):
+            raise Failed("raising the limit of open files", f"{most} are needed, {hard} allowed") from None
+    _unshare("mnt", "net")
+    # What is mounted in here stays in here; what the host mounts or unmounts later is seen.
+    _mount("none", "/", None, _MS_REC | _MS_SLAVE)
+    _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+    _mount(orders["hosts"], "/etc/hosts", None, _MS_BIND)
+    _without_ipv6()
+    home = {kind: os.open(f"/proc/self/ns/{kind}", os.O_RDONLY) for kind in kinds}
+    root = os.open("/", os.O_PATH | os.O_DIRECTORY)
+    kept = orders["first_fd"]
+    for node in orders["nodes"]:
+        _unshare(*kinds)
+        socket.sethostname(node["hostname"])
+        for folder in (_SHARED_MEMORY, *orders["private"]):
+            # trusted.* attributes, which GlusterFS keeps its own in, are there on a tmpfs.
+            _mount("sonde-cluster", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777")
+        _without_ipv6()
+        for found in (
+            *(os.open(f"/proc/self/ns/{kind}", os.O_RDONLY) for kind in kinds),
+            os.open("/", os.O_PATH | os.O_DIRECTORY),
+        ):
+            os.dup2(found, kept, inheritable=False)
+            os.close(found)
+            kept += 1
+        for kind in kinds:
+            _call("setns", home[kind], _CLONE[kind])
+        # In a chroot the mount namespace has led out of it, to a /proc where process 1 is another.
+        os.fchdir(root)
+        os.chroot(".")
+
+    _batch("ip", orders["bridge_before"])
+    for index, node in enumerate(orders["nodes"]):
+        number = orders["first_fd"] + each * index + kinds.index("net")
+        inside = ("nsenter", f"--net=/proc/1/fd/{number}")
+        _batch("ip", node["ip"], inside)
+        _batch("tc", node["tc"], inside)
+    _batch("ip", orders["bridge_after"])
+    _batch("tc", orders["tc"])
+
+
+def main() -> NoReturn:
+    os.chdir("/")
+    try:
+        _unshare("pid")  # of the children to come
+    except Failed as error:
+        _tell(failed=error.args[0], text=error.args[1])
+        os._exit(1)
+    child = os.fork()
+    if child:
+        _tell(pid=child)
+        os._exit(0)
+    line = sys.stdin.readline()
+    if not line:
+        os._exit(1)
+    try:
+        build(json.loads(line))
+    except Failed as error:
+        _tell(failed=error.args[0], text=error.args[1])
+        os._exit(1)
+    except OSError as error:
+        _tell(failed=error.filename or "the system", text=error.strerror)
+        os._exit(1)
+    _tell(ready=True)
+    if sys.stdin.readline() != "keep\n":
+        os._exit(1)
+    # What lost its parent in here is a child of this process: with SIGCHLD ignored the kernel takes their remains.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nothing, descriptor)
+    while True:
+        signal.pause()
+
+
+if __name__ == "__main__":
+    main()

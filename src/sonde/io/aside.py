@@ -1,0 +1,36 @@
+"""What a program does beside its I/O: starting MPI, loading code, reading what the system tells of itself.
+
+Open MPI alone reads some thousand files below /sys when it starts, which on a short run is most of the time in read(2).
+None of that is what anybody traces I/O for, so it is shown as a layer of its own.
+"""
+
+from __future__ import annotations
+
+import re
+
+LAYER = "system"
+TITLE = "Start-up and system"
+
+# Within these nothing is the program's own, whatever it is.
+STARTING = ("mpi_init", "mpi_init_thread", "mpi_finalize")
+# Layers whose calls are told apart by their files.
+BY_FILE = ("posix", "kernel")
+
+_SYSTEM = (
+    "/proc", "/sys", "/dev", "/etc", "/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/boot", "/opt", "/run",
+    "/var/lib", "/var/cache", "/var/run",
+)  # fmt: skip
+# Where MPIs keep what their processes share: Open MPI's session folders and segments, MPICH's, UCX's, libfabric's.
+_OF_MPI = re.compile(
+    r"^(/tmp|/var/tmp|/dev/shm)/(.*/)?(ompi\.|openmpi-sessions-|pmix|prte\.|vader_segment|sm_segment|mpich|ucx_|psm2_|fi_shm)"
+)
+_CODE = re.compile(r"(\.so(\.[0-9]+)*|\.pyc|\.py|\.pth)$|/(site|dist)-packages/")
+
+
+def is_beside(path: str) -> bool:
+    """Whether a file is of the system, of an MPI, or code: none that a program is traced for."""
+    if _OF_MPI.match(path) or _CODE.search(path):
+        return True
+    if path.startswith("/dev/shm/"):
+        return False
+    return any(path == folder or path.startswith(f"{folder}/") for folder in _SYSTEM)

@@ -1,0 +1,596 @@
+"""The figures of one trace, and its section of a report. Specifications only: nothing is drawn here.
+
+All of it is read from /summary, so that a trace of ten million calls opens as fast as one of a thousand.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
+
+from sonde.core.dataset import summary_of
+from sonde.core.figure import Axis, Figure, Kind, Slider
+from sonde.core.outcome import Table
+from sonde.core.section import Fact, Method, Section
+from sonde.core.units import format_duration, format_share, format_size
+from sonde.io import aside, words
+from sonde.io.findings import findings
+from sonde.io.summary import DIRECTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NARROW = 0.005  # paths of calls that take a smaller share of the one around them are drawn as one
+FUNCTIONS = 6  # whose durations are drawn: as many as there are colours of lines
+FILES = 12  # told at once; NUMBERS of them behind the figures
+NUMBERS = 400
+CHOICES = 64  # processes whose time may be looked at one by one
+
+
+def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
+    """One trace's part of a report.
+
+    Parameters
+    ----------
+    tree : group /summary; opened lazily
+    dataset : the file's name, for what to type next
+
+    Returns
+    -------
+    Section. Figures that the data cannot fill are left out.
+
+    Raises
+    ------
+    DataError  core.no_summary.
+    """
+    summary = summary_of(tree, "io", dataset)
+    layers, *_ = words.tables(summary)
+    files = file_rows(summary)
+    return Section(
+        "io",
+        f"I/O of {program(summary)}",
+        f"{words.sentence(summary)}.",
+        findings=findings(summary),
+        tables=[layers, *([_files_table(files, FILES)] if files else [])],
+        numbers=[
+            functions_table(summary),
+            *([_files_table(files, NUMBERS)] if len(files) > FILES else []),
+            *([processes_table(summary)] if summary.sizes["process"] > 1 else []),
+        ],
+        figures=list(figures(summary)),
+        facts=facts(summary),
+        method=list(METHODS),
+        runs={
+            label: str(tree.attrs[key])
+            for key, label in (("traced", "traced command"), ("status", "its exit status"))
+            if tree.attrs.get(key) not in (None, "")
+        },
+        doubt="calls are missing" if summary["process_dropped"].values.any() else "",
+    )
+
+
+METHODS = (
+    Method(
+        "Time, and time in itself",
+        "The time of a call holds that of traced calls within it; the time in itself is what is left without "
+        "them. Each moment of a thread is in itself in one call only, so that times in themselves add up to "
+        "the traced time. It is summed over threads and ranks, and may exceed the time of the run.",
+    ),
+    Method(
+        "What a layer was asked for",
+        "Reads and writes are counted where they enter a layer from above. A call that a layer makes to itself "
+        "is its own affair, and is not counted again.",
+    ),
+    Method(
+        "Paths of calls",
+        "Calls of the same functions one within another are one path. Paths are drawn as an icicle: what is "
+        "within a call stands under it, as wide as its time.",
+        "Kruskal & Landwehr, The American Statistician 37, 1983, 162-168",
+    ),
+)
+
+
+def program(summary: xr.Dataset) -> str:
+    """The name of what was traced: the ranks' executable, or that of the process with most of the time."""
+    if not summary.sizes["process"]:
+        return "nothing"
+    ranks = summary["process_rank"].values
+    time = np.where(ranks >= 0, np.inf, summary["traced_time"].values)
+    return str(summary["process_program"].values[int(time.argmax())]).rpartition("/")[2] or "a program"
+
+
+def facts(summary: xr.Dataset) -> list[Fact]:
+    """The few numbers a reader looks for first."""
+    out = []
+    ours = words.beside(summary)
+    total = words.traced_s(summary)
+    calls = int(summary["calls"].values[:, ~ours[summary["function_layer"].values]].sum())
+    each = f", {format_duration(total / calls)} each" if calls else ""
+    out.append(Fact("time in traced calls", format_duration(total), f"{calls} calls{each}"))
+    own = np.where(ours, 0.0, summary["layer_self_time"].values.sum(axis=0))
+    for layer in np.argsort(-own, kind="stable")[:2].tolist():
+        if own[layer] > 0:
+            title = str(summary["layer_title"].values[layer])
+            out.append(
+                Fact(f"in {title} itself", format_share(own[layer] / total), format_duration(own[layer]))
+            )
+    for direction in (1, 0):
+        moved = summary["request_bytes"].values[:, :, direction].sum(axis=0)
+        requests = summary["requests"].values[:, :, direction].sum(axis=0)
+        told = np.flatnonzero(moved > 0)
+        if told.size:
+            low = int(told[-1])
+            out.append(
+                Fact(
+                    f"{('read', 'written')[direction]} through {summary['layer_title'].values[low]}",
+                    format_size(int(moved[low])),
+                    f"{requests[low]} × {format_size(round(moved[low] / requests[low]))}",
+                )
+            )
+    traced = summary["layer_self_time"].values[:, ~ours].sum(axis=1)
+    ranks = np.flatnonzero(summary["process_rank"].values >= 0)
+    if ranks.size > 1 and traced[ranks].mean() > 0:
+        ratio = traced[ranks].max() / traced[ranks].mean()
+        slowest = int(summary["process_rank"].values[ranks[int(traced[ranks].argmax())]])
+        note = f"rank {slowest} spent most" if ratio >= 1.01 else "all ranks spent as much"
+        out.append(Fact("traced time, largest over mean of ranks", f"{ratio:.2f}", note))
+    return out
+
+
+def figures(summary: xr.Dataset) -> tuple[Figure, ...]:
+    """Every figure the summary has the data for, in reading order."""
+    made = (paths(summary), sizes(summary), timeline(summary), by_rank(summary), durations(summary))
+    return tuple(figure for figure in made if figure is not None)
+
+
+# ---- paths of calls ----
+
+
+def paths(summary: xr.Dataset) -> Figure | None:
+    """Paths of calls as an icicle, the application on top, in colours of layers."""
+    time = summary["node_time"].values
+    parent = summary["node_parent"].values
+    top = parent < 0
+    total = float(time[top].sum()) if time.size else 0.0
+    if total <= 0:
+        return None
+    function = summary["node_function"].values
+    layer = summary["function_layer"].values[function]
+    hue = hues(summary)
+    names = summary["function_name"].values
+    own, calls, moved = (summary[f"node_{name}"].values for name in ("self_time", "calls", "bytes"))
+    within: dict[int, list[int]] = {}
+    for node, above in enumerate(parent.tolist()):
+        within.setdefault(above, []).append(node)
+    root = ["all traced calls", -1, -1, total, np.nan, float(summary["calls"].sum()), np.nan]
+    nodes: list[list[object]] = [root]  # label, parent, hue, time, own, calls, bytes
+    waiting = [(-1, 0)]  # a path, and which of nodes it has become
+    while waiting:
+        above, place = waiting.pop()
+        inside = within.get(above, [])
+        around = total if above < 0 else time[above]
+        small = [node for node in inside if time[node] < NARROW * around]
+        if len(small) == 1:
+            small = []
+        for node in inside:
+            if node in small or time[node] <= 0:
+                continue
+            waiting.append((node, len(nodes)))
+            told = (time[node], own[node], calls[node], moved[node] if moved[node] > 0 else np.nan)
+            nodes.append([str(names[function[node]]), place, hue[layer[node]], *told])
+        rest = float(time[small].sum())
+        if rest > 0:
+            told = (rest, np.nan, calls[small].sum(), np.nan)
+            nodes.append([f"{len(small)} others", place, -1, *told])
+    label, up, colour, *amounts = zip(*nodes)
+    told_as = {
+        "own": ("in itself", "s"),
+        "calls": ("calls", "1"),
+        "bytes": ("bytes", "B"),
+    }
+    value, *others = (np.array(column, float) for column in amounts)
+    data = xr.Dataset(
+        {
+            "label": ("node", list(label)),
+            "parent": ("node", np.array(up, np.int64)),
+            "hue": ("node", np.array(colour, np.int64)),
+            "value": ("node", value),
+            **{
+                name: ("node", column, {"long_name": words_, "units": unit})
+                for (name, (words_, unit)), column in zip(told_as.items(), others)
+            },
+        }
+    )
+    return Figure(
+        "io-paths",
+        "Where the time went, call by call",
+        "Read it downwards: what a call stands under made it, and a part is as wide as the time it took. A "
+        "part with nothing under it spent its time in itself; wide parts of another colour below it are time "
+        "that another layer took. Paths "
+        f"under {format_share(NARROW, trim=True)} of the one around them are drawn as one."
+        + _own_work(summary)
+        + _unseen(summary),
+        Kind.ICICLE,
+        data,
+        {"value": Axis("time", "s"), "hue": Axis("layer", labels=_titles_by_hue(summary))},
+    )
+
+
+def hues(summary: xr.Dataset) -> np.ndarray:
+    """Colour of each layer, the same in all figures: those that were called are numbered from the application down."""
+    called = _called(summary)
+    return np.where(called, np.cumsum(called) - 1, -1)
+
+
+def _called(summary: xr.Dataset) -> np.ndarray:
+    layer = summary["function_layer"].values.astype(np.int64)
+    return np.bincount(layer, summary["calls"].values.sum(axis=0), minlength=summary.sizes["layer"]) > 0
+
+
+def _titles_by_hue(summary: xr.Dataset) -> tuple[str, ...]:
+    return tuple(str(title) for title in summary["layer_title"].values[_called(summary)])
+
+
+def _own_work(summary: xr.Dataset) -> str:
+    called = _called(summary)
+    names = summary["layer_name"].values.astype(str)[called & words.beside(summary)].tolist()
+    told = {
+        words.TRACER: "what Sonde's tracer did for itself",
+        aside.LAYER: "start-up and files of the system",
+    }
+    found = [told[name] for name in told if name in names]
+    if not found:
+        return ""
+    text = " and ".join(found)
+    return f" {text[0].upper()}{text[1:]} stand where they were, and are left out of all numbers above."
+
+
+def _unseen(summary: xr.Dataset) -> str:
+    """A paragraph on layers whose functions are in no library of the program: of them nothing can be seen."""
+    none = (summary["layer_watched"].values == 0) & (summary["layer_name"].values != words.TRACER)
+    unseen = [str(title) for title in summary["layer_title"].values[none]]
+    return (
+        f"\nNot in this program, or built so that nothing of it is seen: {', '.join(unseen)}."
+        if unseen
+        else ""
+    )
+
+
+# ---- sizes of requests ----
+
+
+def sizes(summary: xr.Dataset) -> Figure | None:
+    """Sizes of reads and writes as they enter each layer: what layers make of each other's requests."""
+    count = summary["request_sizes"].values  # layer, direction, class
+    moved = summary["request_size_bytes"].values
+    layers = np.flatnonzero(count.any(axis=(1, 2)))
+    directions = [d for d in (1, 0) if count[:, d].any()]
+    if not layers.size:
+        return None
+    filled = np.flatnonzero(count.any(axis=(0, 1)))
+    classes = np.arange(filled[0], filled[-1] + 1)
+    titles = summary["layer_title"].values
+    ways = ("number", "bytes")
+    shape = (len(layers), len(classes), len(directions), len(ways))
+    y = np.zeros(shape)
+    text, heading = np.full(shape, "", object), np.full((len(layers), len(directions), len(ways)), "", object)
+    for k, layer in enumerate(layers.tolist()):
+        for d, direction in enumerate(directions):
+            verb = DIRECTIONS[direction]
+            requests, all_bytes = int(count[layer, direction].sum()), int(moved[layer, direction].sum())
+            if not requests:
+                heading[k, d, :] = f"{titles[layer]}: no {verb}s"
+                continue
+            mean = format_size(round(all_bytes / requests))
+            heading[k, d, :] = f"{titles[layer]}: {requests} × {mean}, {format_size(all_bytes)}"
+            for w, values in enumerate((count[layer, direction], moved[layer, direction])):
+                y[k, :, d, w] = 100 * values[classes] / max(1, values.sum())
+            for c, size_class in enumerate(classes.tolist()):
+                here = int(count[layer, direction, size_class])
+                of = format_size(int(moved[layer, direction, size_class]))
+                text[k, c, d, :] = f"{words.counted(here, verb)}, {of} in all"
+    data = xr.Dataset(
+        {
+            "y": (("part", "x", "direction", "way"), y),
+            "text": (("part", "x", "direction", "way"), text.astype(str)),
+            "heading": (("part", "direction", "way"), heading.astype(str)),
+            "hue": ("part", hues(summary)[layers]),
+        },
+        coords={
+            "part": [str(titles[layer]) for layer in layers],
+            "x": [_class_name(k) for k in classes.tolist()],
+            "direction": [f"{DIRECTIONS[d]}s" for d in directions],
+            "way": list(ways),
+        },
+    )
+    untold = [
+        str(titles[layer])
+        for layer in np.flatnonzero(summary["requests"].values.any(axis=(0, 2)))
+        if layer not in layers
+    ]
+    more = f" Sizes are not known of requests to {', '.join(untold)}." if untold else ""
+    return Figure(
+        "io-sizes",
+        "What each layer makes of the requests",
+        "Sizes of requests where they enter a layer, the application's side on top; a bar holds sizes from its "
+        "own up to twice that. Bars that move left from one panel to the next are requests cut into pieces, to "
+        "the right: gathered. Where the bytes of two layers differ, one reads or writes data that the other "
+        "did not ask for, or keeps some." + more,
+        Kind.STACK,
+        data,
+        {"x": Axis("bytes of a request"), "y": Axis("share", "%")},
+        (Slider("direction", "requests"), Slider("way", "share by")),
+    )
+
+
+def _class_name(size_class: int) -> str:
+    return format_size(1 << (size_class - 1), exact=True) if size_class else "0 B"
+
+
+# ---- over time and by rank ----
+
+
+def timeline(summary: xr.Dataset) -> Figure | None:
+    """Time in each layer itself over the run, as threads that were in it."""
+    begin = summary["bin_begin"].values
+    busy = summary["busy"].values  # process, layer, bin
+    parts = [layer for layer in np.flatnonzero(busy.any(axis=(0, 2)))[::-1].tolist()]
+    if begin.size < 2 or not parts:
+        return None
+    width = float(begin[1] - begin[0])
+    chosen, names = _choice(summary)
+    y = np.concatenate([busy.sum(axis=0, keepdims=True), busy[chosen]])
+    data = xr.Dataset(
+        {
+            "y": (("part", "x", "process"), np.moveaxis(y[:, parts], 0, 2) / width),
+            "hue": ("part", hues(summary)[parts]),
+        },
+        coords={
+            "part": [str(summary["layer_title"].values[layer]) for layer in parts],
+            "x": begin - begin[0],
+            "process": [f"all {_whom(summary)}", *names],
+        },
+    )
+    left_out = (
+        f" The {CHOICES // 2} with the most and the {CHOICES // 2} with the least time in traced calls can be "
+        "chosen."
+        if chosen and len(chosen) < summary.sizes["process"]
+        else ""
+    )
+    return Figure(
+        "io-timeline",
+        "Time in each layer over the run",
+        "How many threads were in a layer itself at a time; where the stack is lower than their number, the "
+        "others computed or waited untraced. A stretch in one colour is a phase of the program; a layer that "
+        f"fills a whole phase is what that phase waits for.{left_out}",
+        Kind.STACK,
+        data if chosen else data.isel(process=0),
+        {"x": Axis("time since the first traced call", "s"), "y": Axis("threads in the layer")},
+        (Slider("process", "process"),) if chosen else (),
+    )
+
+
+def _whom(summary: xr.Dataset) -> str:
+    return "ranks" if (summary["process_rank"].values >= 0).all() else "processes"
+
+
+def _choice(summary: xr.Dataset) -> tuple[list[int], list[str]]:
+    """Processes that may be looked at one by one, with their names; none where there is one only."""
+    n = summary.sizes["process"]
+    if n < 2:
+        return [], []
+    chosen = np.arange(n)
+    if n > CHOICES:
+        order = np.argsort(summary["traced_time"].values, kind="stable")
+        chosen = np.sort(np.concatenate([order[: CHOICES // 2], order[-CHOICES // 2 :]]))
+    return chosen.tolist(), [f"rank {name}" if name.isdigit() else name for name in _names(summary, chosen)]
+
+
+def _names(summary: xr.Dataset, processes: Sequence[int] | np.ndarray) -> list[str]:
+    """A rank's number, and what else a process may be called, each once."""
+    made: dict[str, None] = {}
+    for k in processes:
+        rank = int(summary["process_rank"].values[k])
+        name = str(rank) if rank >= 0 else str(summary["process_program"].values[k]).rpartition("/")[2]
+        if name in made:
+            name = f"{name} {summary['process_pid'].values[k]}"
+        if name in made:
+            name = f"{name} on {summary['process_host'].values[k]}"
+        while name in made:
+            name += " again"
+        made[name] = None
+    return list(made)
+
+
+def by_rank(summary: xr.Dataset) -> Figure | None:
+    """Time in each layer itself, a bar a process."""
+    own = summary["layer_self_time"].values  # process, layer
+    parts = np.flatnonzero(own.any(axis=0))[::-1].tolist()
+    n = summary.sizes["process"]
+    if n < 2 or not parts:
+        return None
+    ranks = bool((summary["process_rank"].values >= 0).any())
+    data = xr.Dataset(
+        {"y": (("part", "x"), own[:, parts].T), "hue": ("part", hues(summary)[parts])},
+        coords={
+            "part": [str(summary["layer_title"].values[layer]) for layer in parts],
+            "x": _names(summary, range(n)),
+        },
+    )
+    reading = (
+        "Bars of one height are work that is spread evenly. A rank that stands out in a low layer does the work of "
+        "others, as aggregators of collective I/O do; the others then stand out in the layer in which they wait for it."
+        if ranks
+        else "Which process did the I/O, and in which layer: a bar with much of a low layer moves the bytes, one with "
+        "much of a high layer prepares them or waits."
+    )
+    return Figure(
+        "io-ranks",
+        "Time in each layer, by rank" if ranks else "Time in each layer, by process",
+        reading,
+        Kind.STACK,
+        data,
+        {"x": Axis("rank" if ranks else "process"), "y": Axis("time in the layer itself", "s")},
+    )
+
+
+# ---- functions and files ----
+
+
+def durations(summary: xr.Dataset) -> Figure | None:
+    """Distribution of the durations of calls, of the functions that took most time in themselves."""
+    counts = summary["durations"].values  # function, class
+    ours = words.beside(summary)[summary["function_layer"].values]
+    own = np.where(ours, -1.0, summary["self_time"].values.sum(axis=0))
+    shown = [k for k in np.argsort(-own, kind="stable").tolist() if counts[k].sum() >= 2 and own[k] >= 0]
+    shown = shown[:FUNCTIONS]
+    if not shown:
+        return None
+    # Class k ends below 2^k ns; what took no time that the clock could tell counts as 1 ns. A curve goes from the
+    # begin of its first class to the end of its last.
+    ends = 2.0 ** np.arange(counts.shape[1]) * 1e-9
+    share = np.cumsum(counts[shown], axis=1) / counts[shown].sum(axis=1, keepdims=True)
+    first = np.maximum((share > 0).argmax(axis=1), 1)
+    last = np.maximum((share >= 1).argmax(axis=1), first)
+    k = np.arange(counts.shape[1])
+    p = np.where(k < first[:, None], 0.0, share)
+    p[(k < first[:, None] - 1) | (k > last[:, None])] = np.nan
+    layer = summary["layer_name"].values[summary["function_layer"].values[shown]]
+    names = [f"{summary['function_name'].values[k]} ({of})" for k, of in zip(shown, layer)]
+    twice = {name for name in names if names.count(name) > 1}
+    names = [f"{name} {k + 1}" if name in twice else name for k, name in enumerate(names)]
+    data = xr.Dataset(
+        {
+            "x": (("series", "point"), np.tile(ends, (len(shown), 1)), {"units": "s"}),
+            "p": (("series", "point"), p),
+            "style": ("series", ["steps"] * len(shown)),
+        },
+        coords={"series": names},
+    )
+    return Figure(
+        "io-durations",
+        "How long calls took",
+        "Of the functions with most time in themselves, calls within them included. A steep curve is a "
+        "function that always takes its time; a long way from half to all of its calls means that few of them "
+        "took most of it: storage that was asked for at last, or a wait for another rank. Durations are kept "
+        "in classes, each twice as long as the one before: a step stands at the end of its class.",
+        Kind.CDF,
+        data,
+        {"x": Axis("duration", "s", log=True), "p": Axis("share of calls")},
+    )
+
+
+def functions_table(summary: xr.Dataset) -> Table:
+    """Every function with all that is known of it."""
+    total = words.traced_s(summary)
+    calls, failed, moved, time, own = (
+        summary[name].values.sum(axis=0) for name in ("calls", "failed", "bytes", "time", "self_time")
+    )
+    longest = summary["longest"].values.max(axis=0, initial=0.0)
+    function, library = (summary[f"function_{name}"].values for name in ("name", "library"))
+    layer = summary["layer_name"].values[summary["function_layer"].values]
+    rows = [
+        (
+            str(function[k]),
+            str(layer[k]),
+            f"{calls[k]}",
+            f"{failed[k]}" if failed[k] else "",
+            format_size(int(moved[k])) if moved[k] else "",
+            format_duration(time[k]),
+            format_duration(own[k]),
+            format_share(own[k] / total) if total > 0 else "–",
+            format_duration(longest[k]),
+            str(library[k]).rpartition("/")[2],
+        )
+        for k in np.argsort(-own, kind="stable")[:NUMBERS].tolist()
+    ]
+    return Table(
+        "Functions, by the time in themselves",
+        ("function", "layer", "calls", "failed", "bytes", "time", "in itself", "share", "longest", "library"),
+        rows,
+        right=(2, 3, 4, 5, 6, 7, 8),
+        note=_more(summary.sizes["function"], NUMBERS, "functions with less time"),
+    )
+
+
+def file_rows(summary: xr.Dataset) -> list[tuple[str, ...]]:
+    """For each file and direction: what each layer was asked for of it. Files with most bytes in a layer come first."""
+    requests, moved = summary["file_requests"].values, summary["file_bytes"].values  # file, layer, direction
+    layers = np.flatnonzero(requests.any(axis=(0, 2)))
+    if not layers.size:
+        return []
+    used = np.flatnonzero(requests.any(axis=(1, 2)))
+    order = np.lexsort((-requests[used].sum(axis=(1, 2)), -moved[used].max(axis=(1, 2))))
+    paths_ = summary["path"].values
+    rows: list[tuple[str, ...]] = [("", *(str(summary["layer_name"].values[k]) for k in layers), "file")]
+    for file in used[order].tolist():
+        path = str(paths_[file])
+        for direction, verb in ((1, "written"), (0, "read")):
+            if requests[file, :, direction].any():
+                cells = [
+                    _asked(int(requests[file, layer, direction]), int(moved[file, layer, direction]))
+                    for layer in layers
+                ]
+                rows.append((verb, *cells, path))
+    return rows
+
+
+def _asked(requests: int, moved: int) -> str:
+    if not requests:
+        return ""
+    return f"{requests} × {format_size(round(moved / requests))}" if moved else f"{requests}"
+
+
+def _files_table(rows: list[tuple[str, ...]], most: int) -> Table:
+    head, *body = rows
+    note = "Requests × their mean size, as they entered a layer from above."
+    if len(body) > most:
+        where = "All numbers, below, have more." if most < NUMBERS else _more(len(body), most, "rows")
+        note = f"{note} {where}"
+    return Table(
+        "Files, layer by layer",
+        head,
+        body[:most],
+        right=tuple(range(1, len(head) - 1)),
+        note=note,
+        names=tuple(range(1, len(head) - 1)),
+    )
+
+
+def processes_table(summary: xr.Dataset) -> Table:
+    """Every process: where it ran, what it did, and its time in each layer itself."""
+    own = summary["layer_self_time"].values
+    used = np.flatnonzero(own.any(axis=0)).tolist()
+    rank, host, pid, program_, dropped = (
+        summary[f"process_{name}"].values for name in ("rank", "host", "pid", "program", "dropped")
+    )
+    calls, traced = summary["calls"].values.sum(axis=1), summary["traced_time"].values
+    rows = [
+        (
+            f"{rank[k]}" if rank[k] >= 0 else "–",
+            str(host[k]),
+            f"{pid[k]}",
+            str(program_[k]).rpartition("/")[2],
+            f"{calls[k]}",
+            format_duration(traced[k]),
+            *(format_duration(own[k, layer]) for layer in used),
+            f"{dropped[k]}" if dropped[k] else "",
+        )
+        for k in range(min(NUMBERS, summary.sizes["process"]))
+    ]
+    names = [str(summary["layer_name"].values[layer]) for layer in used]
+    return Table(
+        "Processes, and their time in each layer itself",
+        ("rank", "host", "process", "program", "calls", "traced", *names, "lost calls"),
+        rows,
+        right=(0, 2, *range(4, 7 + len(used))),
+        note=_more(summary.sizes["process"], NUMBERS, "processes"),
+        names=tuple(range(6, 6 + len(used))),
+    )
+
+
+def _more(there: int, told: int, what: str) -> str:
+    """What a table leaves out; "" where it is whole."""
+    return f"And {there - told} more {what}: sonde data convert writes them all." if there > told else ""

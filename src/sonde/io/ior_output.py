@@ -1,0 +1,269 @@
+"""What the real `ior` (3.x, 4.x) and NAS BT-IO (NPB 3.x) print, read into the form of sonde-ioload's `--json`.
+
+Results of other people, or of machines where only these programs are, then stand beside Sonde's own. What the
+text does not tell is None. sonde-ioload's own tables have the same columns and are read as well. Form:
+docs/reference/ioload.md.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+from sonde.core.errors import DataError
+
+SCHEMA = "ioload/1"
+_MIB = 2**20
+
+# Column of ior's table of results -> key of --json. Before 3.3 there was neither IOPS nor latency.
+_COLUMNS = {
+    "bw(MiB/s)": "bandwidth_MiB_per_s",
+    "IOPS": "transfers_per_s",
+    "Latency(s)": "latency_s",
+    "open(s)": "open_s",
+    "wr/rd(s)": "move_s",
+    "close(s)": "close_s",
+    "total(s)": "total_s",
+}
+_SUMMARY = (
+    "max_MiB_per_s",
+    "min_MiB_per_s",
+    "mean_MiB_per_s",
+    "sd_MiB_per_s",
+    "max_transfers_per_s",
+    "min_transfers_per_s",
+    "mean_transfers_per_s",
+    "sd_transfers_per_s",
+    "mean_s",
+)
+_STONEWALL = ("stonewallingtime", "stonewalling time", "using stonewalling")  # 3.2 on; ours; before 3.2
+_MODES = {"FULL MPI-IO": "full", "SIMPLE MPI-IO": "simple", "EPIO": "epio", "FORTRAN IO": "fortran"}
+_SCALES = {"bytes": 1, "byte": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+_SCALES |= {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+
+
+def parse(text: str) -> dict[str, Any]:
+    """What one run printed, as sonde-ioload's --json has it.
+
+    Parameters
+    ----------
+    text : all that `ior`, BT-IO or sonde-ioload wrote to stdout; what an MPI or a batch system wrote between is skipped
+
+    Raises
+    ------
+    DataError  io.bad_output: neither program's output, or that of several tests, or without any result.
+
+    Source
+    ------
+    ior.readthedocs.io, "First Steps with IOR" (the table and the options); of NPB 3.4 BT/bt.f90 and
+    common/print_results.f90.
+    """
+    if re.search(r"^access\s+bw\(MiB/s\)", text, re.M):
+        return _ior(text)
+    if "BTIO -- statistics" in text:
+        return _bt_io(text)
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    begun = re.search(r"^(IOR-|sonde-ioload )|MPI Coordinated Test of Parallel I/O|BT Benchmark", text, re.M)
+    what = "it ends before the first result" if begun else f"it begins with {first[:60]!r}"
+    raise DataError(
+        "io.bad_output",
+        f"this is no output of ior, NAS BT-IO or sonde-ioload that could be read: {what}",
+        "give all that the program wrote to stdout",
+    )
+
+
+def _document(program: str, version: str | None, workload: str) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "program": program,
+        "version": version,
+        "workload": workload,
+        "command": None,
+        "began": None,
+        "host": None,
+        "mpi": None,
+        "mpi_version": None,
+        "tasks": None,
+        "nodes": None,
+        "tasks_per_node": None,
+    }
+
+
+def _ior(text: str) -> dict[str, Any]:
+    lines = text.splitlines()
+    heads = [k for k, line in enumerate(lines) if re.match(r"access\s+bw\(MiB/s\)", line)]
+    if len(heads) > 1:
+        raise DataError(
+            "io.bad_output",
+            f"this is the output of {len(heads)} tests of ior",
+            "split it before each 'Options:'",
+        )
+    told = _fields(lines[: heads[0]])
+    version = re.search(r"^(IOR-|sonde-ioload )(\S+)", text, re.M)
+    ours = bool(version and version[1].startswith("sonde"))
+    out = _document("sonde-ioload" if ours else "ior", version[2].rstrip(":") if version else None, "ior")
+    command = told.get("command line", told.get("command line used"))
+    out["command"] = shlex.split(command) if command else None
+    out["began"] = told.get("began")
+    machine = told.get("machine", "").split()
+    out["host"] = machine[1] if len(machine) > 1 else None
+    out["mpi_version"] = told.get("mpi")
+    clients = re.match(r"(\d+) \((\d+) per node\)", told.get("clients", ""))  # 3.0 to 3.2
+    out["tasks"] = int(clients[1]) if clients else _whole(told.get("tasks"))
+    out["tasks_per_node"] = int(clients[2]) if clients else _whole(told.get("clients per node"))
+    out["nodes"] = _whole(told.get("nodes"))
+    out["options"] = _options(told, ours)
+
+    names = lines[heads[0]].split()
+    iterations = []
+    for line in lines[heads[0] + 1 :]:
+        words = line.split()
+        if not words or words[0] not in ("write", "read") or len(words) != len(names):
+            continue
+        row = dict(zip(names, words))
+        found: dict[str, Any] = {"access": row["access"], "iteration": _whole(row.get("iter"))}
+        found |= {key: _number(row.get(name)) for name, key in _COLUMNS.items()}
+        iterations.append(found)
+    out["iterations"] = iterations
+    out["summary"] = _summaries(lines[heads[0] :], out)
+    if not iterations and not out["summary"]:
+        raise DataError("io.bad_output", "ior's table of results has no row", "see what ior said instead")
+    for one in iterations:
+        one["bytes"] = _bytes_of(one, out["options"])
+    return out
+
+
+def _bytes_of(row: dict[str, Any], options: dict[str, Any]) -> int | None:
+    """What a row moved: the whole, but with stonewalling, where only rate times time tells, to the digits shown."""
+    if options["stonewall_s"] is None:
+        return options["aggregate_B"]
+    rate, took = row["bandwidth_MiB_per_s"], row["total_s"]
+    return None if rate is None or took is None else round(rate * _MIB * took)
+
+
+def _fields(lines: list[str]) -> dict[str, str]:
+    """ "key : value" (3.3 on) and "key = value" (before); of a key that comes twice the first."""
+    out: dict[str, str] = {}
+    for line in lines:
+        if found := re.match(r"\s*([A-Za-z][\w /-]*?)\s*[:=]\s*(.*?)\s*$", line):
+            out.setdefault(found[1].lower(), found[2])
+    return out
+
+
+def _options(told: dict[str, str], ours: bool) -> dict[str, Any]:
+    def given(name: str) -> bool | None:
+        return None if name not in told else told[name] != ""
+
+    access = told.get("access", "")
+    between = told.get("ordering inter file", "")
+    shifted = re.search(r"constant task offsets?(?:\s*=\s*(\d+))?", between)
+    offset = _whole(shifted[1] if shifted and shifted[1] else told.get("task offset"))
+    kind = told.get("type") or access.partition(",")[2].strip()  # 3.0: "single-shared-file, collective"
+    stonewall = next((told[key] for key in _STONEWALL if told.get(key)), None)
+    return {
+        "api": told.get("api", "").partition("-")[0].split("(")[0].strip() or None,
+        "file": told.get("test filename"),
+        "transfer_B": _size(told.get("xfersize")),
+        "block_B": _size(told.get("blocksize")),
+        "segments": _whole(told.get("segments")),
+        "aggregate_B": _size(told.get("aggregate filesize")),
+        "file_per_process": access.startswith("file-per-process") if access else None,
+        "collective": kind == "collective" if kind else None,
+        "random": told["ordering in a file"].startswith("random") if given("ordering in a file") else None,
+        "shift_tasks": bool(shifted) if between else None,
+        "shift_ranks": (offset if shifted else 0) if ours else None,
+        "shift_nodes": offset if shifted and not ours else None,
+        "repetitions": _whole(told.get("repetitions")),
+        "stonewall_s": _number(stonewall.split()[0]) if stonewall else None,
+    }
+
+
+def _summaries(lines: list[str], out: dict[str, Any]) -> list[dict[str, Any]]:
+    """Rows of "Summary of all tests"; exact sizes in them replace those that the options show rounded."""
+    head = next((k for k, line in enumerate(lines) if re.match(r"Operation\s+Max\(MiB\)", line)), None)
+    if head is None:
+        return []
+    names = lines[head].split()
+    found = []
+    for line in lines[head + 1 :]:
+        words = line.split()
+        if not words or words[0] not in ("write", "read"):
+            break
+        if len(words) <= len(_SUMMARY):
+            break
+        found.append({"access": words[0]} | {key: _number(word) for key, word in zip(_SUMMARY, words[1:])})
+        if len(words) == len(names):
+            row = dict(zip(names, words))
+            for name, key in (("blksiz", "block_B"), ("xsize", "transfer_B"), ("segcnt", "segments")):
+                if (exact := _whole(row.get(name))) is not None:
+                    out["options"][key] = exact
+            if (tasks := _whole(row.get("#Tasks"))) is not None:
+                out["tasks"] = tasks
+    options = out["options"]
+    parts = (options["block_B"], options["segments"], out["tasks"])
+    if None not in parts:
+        options["aggregate_B"] = parts[0] * parts[1] * parts[2]
+    return found
+
+
+def _bt_io(text: str) -> dict[str, Any]:
+    ours = re.search(r"^sonde-ioload (\S+)", text, re.M)
+    told = _fields(text.splitlines())
+    completed = _fields(re.split(r"BT-?(?: Benchmark |IO )[Cc]ompleted", text)[-1].splitlines())
+    version = ours[1] if ours else completed.get("version")
+    out = _document("sonde-ioload" if ours else "bt-io", version, "bt-io")
+    if ours:
+        command = told.get("command line")
+        out["command"] = shlex.split(command) if command else None
+        out["began"] = told.get("began")
+        machine = told.get("machine", "").split()
+        out["host"] = machine[1] if len(machine) > 1 else None
+        out["mpi_version"] = told.get("mpi")
+    out["tasks"] = _whole(completed.get("total processes"))
+    mode = re.search(r"BTIO -- (\S+(?: \S+)*?) write interval:\s*(\d+)", text)
+    points = re.match(r"\s*(\d+)\s*x\s*(\d+)\s*x\s*(\d+)", completed.get("size", ""))
+    out["options"] = {
+        "class": completed.get("class"),
+        "mode": _MODES.get(mode[1]) if mode else told.get("mode"),
+        "points": int(points[1]) if points else None,
+        "steps": _whole(completed.get("iterations")),
+        "interval_steps": int(mode[2]) if mode else _whole(told.get("write interval")),
+    }
+
+    def statistic(pattern: str) -> float | None:
+        found = re.search(rf"^\s*{pattern}\s*:\s*(\S+)", text, re.M)
+        return _number(found[1]) if found else None
+
+    megabytes = statistic(r"Total data written [(\[]MB[)\]]")
+    dump = 40 * int(points[1]) * int(points[2]) * int(points[3]) if points else 0
+    # The text has megabytes to two digits; whole dumps are what can have been written.
+    exact = round(megabytes * 1e6 / dump) * dump if megabytes and dump else None
+    verified = completed.get("verification", "")
+    return out | {
+        "bytes": exact if exact is not None else (round(megabytes * 1e6) if megabytes is not None else None),
+        "total_s": _number(completed.get("time in seconds")),
+        "io_s": statistic("I/O timing in seconds"),
+        "verify_s": statistic("I/O timing in verify"),
+        "rate_MB_per_s": statistic(r"I/O data rate\s+[(\[]MB/sec[)\]]"),
+        "verification": verified.split()[0] if verified else None,
+    }
+
+
+def _number(text: str | None) -> float | None:
+    """None as well for "-", "NA" and the asterisks of a Fortran field that overflowed."""
+    try:
+        return float(text) if text is not None else None
+    except ValueError:
+        return None
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text is not None and re.fullmatch(r"\d+", text.strip()) else None
+
+
+def _size(text: str | None) -> int | None:
+    """Bytes from "262144 bytes" or "1.17 GiB", which ior has rounded to two digits."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)", text.strip()) if text else None
+    scale = _SCALES.get(found[2].lower()) if found else None
+    return round(float(found[1]) * scale) if found and scale else None

@@ -1,0 +1,141 @@
+"""`sonde io run` on parallel programs as users have them: every stack of MPI-IO, Fortran, mpi4py, HDF5."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sonde_shell import Shell
+
+from sonde.core import launch
+from sonde.core.launch.mpirun import Mpi, Mpirun, find_mpi
+
+pytestmark = pytest.mark.mpi
+
+DATA = Path(__file__).parents[1] / "data" / "io"
+KIB = 1024
+# What Open MPI is told, and the layer that is then below MPI-IO.
+STACKS = {
+    "openmpi": {"romio": ("--mca", "io", "romio321"), "ompio": ("--mca", "io", "ompio")},
+    "mpich": {"": ()},
+}
+# Functions there that each collective write goes through.
+INSIDE = {"romio": ("ADIOI_GEN_WriteStridedColl",), "ompio": ("mca_common_ompio_file_write_at_all",), "": ()}
+
+
+def traced(
+    shell: Shell, mpi: Mpi, ranks: int, program: list[object], told: tuple[str, ...] = (), *words: object
+) -> dict[str, Any]:
+    """The outcome of `sonde io run -- mpirun …`."""
+    line = Mpirun(found=mpi).command(list(map(str, program)), (), ranks, {})
+    line[1:1] = told
+    return shell("io", "run", "--json", "-o", "a.nc", "--", *line).expect(0).json
+
+
+def by_layer(told: dict[str, Any]) -> dict[str, dict[str, int]]:
+    """Calls by function, of each layer that was called."""
+    found: dict[str, dict[str, int]] = {}
+    for one in told["functions"]:
+        found.setdefault(one["layer"], {})
+        found[one["layer"]][one["function"]] = found[one["layer"]].get(one["function"], 0) + one["calls"]
+    return found
+
+
+def moved(told: dict[str, Any], layer: str) -> dict[str, tuple[int, int]]:
+    """Requests and bytes that entered a layer, by direction."""
+    (one,) = [each for each in told["layers"] if each["layer"] == layer]
+    return {name: (one[name]["requests"], one[name]["bytes"]) for name in ("read", "write")}
+
+
+def test_each_stack_of_mpi_io_is_seen_down_to_posix(sonde_mpi: Shell, mpi: Mpi):
+    load = launch.libexec() / mpi.flavour / "sonde-ioload"
+    program = [load, "-a", "MPIIO", "-c", "-t", "256k", "-b", "1m", "-s", "2", "-o", "data"]
+    for below, words in STACKS[mpi.flavour].items():
+        told = traced(sonde_mpi, mpi, 4, program, words)
+        layers = by_layer(told)
+        assert {"mpiio", "posix"} <= set(layers)
+        # Four ranks, two segments of a block of four transfers, written and read.
+        assert moved(told, "mpiio") == {"write": (32, 32 * 256 * KIB), "read": (32, 32 * 256 * KIB)}
+        assert sorted({one["rank"] for one in told["processes"] if one["rank"] >= 0}) == [0, 1, 2, 3]
+        assert {"romio", "ompio"} & set(layers) == {below} - {""}
+        shown = " ".join(sonde_mpi("io", "show", "a.nc").expect(0).out.split())
+        assert ("keeps the functions below MPI-IO to itself" in shown) == (below == "")
+        for name in INSIDE[below]:
+            assert layers[below][name] == 32
+
+
+def test_a_program_in_fortran(sonde_mpi: Shell, mpi: Mpi, tmp_path: Path):
+    compiler = f"mpifort.{mpi.flavour}"
+    if not shutil.which(compiler) or not shutil.which("gfortran"):
+        pytest.skip(f"{compiler} is not there: install gfortran")
+    built = subprocess.run(
+        [compiler, "-o", tmp_path / "write", DATA / "write.f90"], capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, built.stderr
+    told = traced(sonde_mpi, mpi, 2, [tmp_path / "write", "data"])
+    assert moved(told, "mpiio") == {"write": (4, 4 * 8 * KIB), "read": (2, 2 * 8 * KIB)}
+    # Open MPI's Fortran library calls the C functions by names of its own; MPICH's by theirs.
+    called = by_layer(told)["mpiio"]
+    for name in ("open", "write_at_all", "write", "read_at", "close"):
+        assert called.get(f"mpi_file_{name}_", called.get(f"MPI_File_{name}")) == 2, called
+    assert by_layer(told)["mpi"]["mpi_barrier_"] == 2
+    assert Path(sonde_mpi.cwd / "data").stat().st_size == 2 * 8 * KIB
+
+
+def test_a_program_in_python_with_mpi4py(sonde: Shell, tmp_path: Path):
+    """Debian's mpi4py is for its Open MPI."""
+    python = "/usr/bin/python3"
+    if subprocess.run([python, "-c", "import mpi4py"], capture_output=True, check=False).returncode:
+        pytest.skip("mpi4py is not there: install python3-mpi4py")
+    program = tmp_path / "write.py"
+    program.write_text(
+        "from mpi4py import MPI\n"
+        "import array\n"
+        "comm = MPI.COMM_WORLD\n"
+        "file = MPI.File.Open(comm, 'data', MPI.MODE_CREATE | MPI.MODE_WRONLY)\n"
+        "block = array.array('d', [comm.rank] * 512)\n"
+        "for k in range(10): file.Write_at(8 * 512 * (comm.size * k + comm.rank), block)\n"
+        "file.Close()\n"
+    )
+    told = traced(sonde, find_mpi("openmpi"), 2, [python, program])
+    assert moved(told, "mpiio")["write"] == (20, 20 * 4 * KIB)
+    assert by_layer(told)["mpiio"]["MPI_File_write_at"] == 20
+
+
+def test_a_program_in_python_with_h5py(sonde: Shell, tmp_path: Path):
+    program = tmp_path / "write.py"
+    program.write_text(
+        "import h5py, numpy as np\n"
+        "with h5py.File('data.h5', 'w') as f:\n"
+        "    d = f.create_dataset('x', (8, 4096), 'f8')\n"
+        "    for k in range(8): d[k] = np.full(4096, k, 'f8')\n"
+        "with h5py.File('data.h5') as f:\n"
+        "    assert f['x'][3].sum() == 3 * 4096\n"
+    )
+    told = sonde("io", "run", "--json", "-o", "a.nc", "--", sys.executable, program).expect(0).json
+    assert moved(told, "hdf5") == {"write": (8, 8 * 32 * KIB), "read": (1, 32 * KIB)}
+    called = by_layer(told)["hdf5"]
+    assert called["H5Dwrite"] == 8
+    assert called["H5Dread"] == 1
+    assert {one["layer"] for one in told["files"] if one["path"] == "data.h5"} >= {"posix"}
+
+
+def test_parallel_hdf5_down_to_posix(sonde_mpi: Shell, mpi: Mpi):
+    load = launch.libexec() / mpi.flavour / "sonde-ioload"
+    if (
+        "without HDF5"
+        in subprocess.run([load, "--version"], capture_output=True, text=True, check=True).stdout
+    ):
+        pytest.skip(f"no parallel HDF5 for {mpi.flavour} was there when Sonde was built")
+    program = [load, "-a", "HDF5", "-c", "-t", "256k", "-b", "512k", "-w", "-o", "data.h5"]
+    told = traced(sonde_mpi, mpi, 2, program)
+    assert moved(told, "hdf5")["write"] == (4, 4 * 256 * KIB)
+    # HDF5 writes its own records as well, and the data through MPI-IO, in whose time all below stands.
+    requests, size = moved(told, "mpiio")["write"]
+    assert requests >= 4
+    assert size >= 4 * 256 * KIB
+    assert moved(told, "posix")["write"][1] >= 4 * 256 * KIB

@@ -1,0 +1,158 @@
+"""Each finding where it must be told, and not where it must not."""
+
+from __future__ import annotations
+
+import pytest
+import traces
+from traces import call
+
+import sonde
+from sonde.io.findings import findings
+from sonde.io.layers import KINDS
+
+LAYERS = [
+    {"name": name, "title": name.upper()} for name in ("hdf5", "mpiio", "romio", "mpi", "posix", "tracer")
+]
+NAMES = {
+    "MPI_File_write_at_all": (1, "write"), "MPI_File_read_at": (1, "read"), "ADIOI_W_Exchange_data": (2, "other"),
+    "MPI_Waitall": (3, "wait"), "pwrite": (4, "write"), "pread": (4, "read"), "fsync": (4, "sync"), "stat": (4, "meta"),
+    "H5Dwrite": (0, "write"), "MPI_File_write": (1, "write"),
+}  # fmt: skip
+NUMBER = {name: k for k, name in enumerate(NAMES)}
+TABLE = "".join(f"{k}\t{k}\t{name}\tlib\n" for k, name in enumerate(NAMES))
+
+
+@pytest.fixture
+def told(tmp_path):
+    """told({rank: calls}) by code. A call: (name, begin, end, depth, size)."""
+
+    def make(ranks):
+        plan = {
+            "layers": LAYERS,
+            "rules": [[layer, KINDS.index(kind)] for layer, kind in NAMES.values()],
+            "own": 5,
+        }
+        folder = traces.run(tmp_path / "a.run", plan)
+        for rank, calls in ranks.items():
+            records = []
+            for name, begin, end, depth, size in calls:
+                number = NUMBER.get(name, 0xFFFD)
+                records.append(call(number, begin, end, depth, **({} if size is None else {"size": size})))
+            traces.add(folder, records, TABLE, pid=rank + 1, rank=rank)
+        with sonde.open(traces.sealed(folder)) as tree:
+            found = findings(tree["summary"].to_dataset().load())
+        return {one.code: one for one in found}
+
+    return make
+
+
+def writes(n, size, each=100, begin=0, name="pwrite"):
+    return [(name, begin + k * 2 * each, begin + k * 2 * each + each, 0, size) for k in range(n)]
+
+
+def test_collective_time_that_is_exchange(told):
+    within = [
+        ("MPI_Waitall", 200, 8000, 2, None),
+        ("ADIOI_W_Exchange_data", 150, 8500, 1, None),
+        ("pwrite", 8600, 9500, 1, 1 << 20),
+    ]
+    found = told({0: [*within, ("MPI_File_write_at_all", 100, 10_000, 0, 1 << 20)]})
+    one = found["io.collective_exchange"]
+    assert one.evidence["functions"] == ["MPI_File_write_at_all"]
+    assert one.evidence["exchange"] == pytest.approx(8350 / 9900)
+    assert one.evidence["files"] == pytest.approx(900 / 9900)
+    assert (
+        one.text
+        == "84 % of the time of collective writes is exchange between ranks, 9.1 % is the file system"
+    )
+    assert "romio_cb_write=disable" in one.next
+
+
+def test_collective_time_that_is_the_file_system_is_none(told):
+    within = [("MPI_Waitall", 200, 1000, 1, None), ("pwrite", 1600, 9500, 1, 1 << 20)]
+    assert "io.collective_exchange" not in told(
+        {0: [*within, ("MPI_File_write_at_all", 100, 10_000, 0, 1 << 20)]}
+    )
+
+
+def test_calls_that_are_not_collective_are_not_taken_for_such(told):
+    within = [("MPI_Waitall", 200, 9000, 1, None)]
+    assert "io.collective_exchange" not in told({0: [*within, ("MPI_File_read_at", 100, 10_000, 0, 1 << 20)]})
+
+
+def test_reading_to_write(told):
+    within = [("pread", 200, 3000, 1, 4 << 20), ("pwrite", 3100, 6000, 1, 4 << 20)]
+    one = told({0: [*within, ("MPI_File_write", 100, 10_000, 0, 1 << 20)]})["io.read_to_write"]
+    assert one.evidence["read"] == 4 << 20
+    assert "4 MiB were read that nobody asked for, beside 1 MiB written" in one.text
+
+
+def test_reading_more_than_was_asked_for(told):
+    within = [("pread", 200, 3000, 1, 4 << 20)]
+    found = told({0: [*within, ("MPI_File_read_at", 100, 10_000, 0, 1 << 20)]})
+    assert "io.read_to_write" not in found
+    assert "4 MiB were read for 1 MiB asked for" in found["io.read_more"].text
+    assert "io.read_more" not in told({1: [("pread", 2, 3, 1, 100), ("MPI_File_read_at", 1, 4, 0, 100)]})
+
+
+def test_many_small_requests(told):
+    one = told({0: writes(200, 4096)})["io.small_requests"]
+    assert one.text == "200 writes of 4 KiB on average reach POSIX and take 100 % of the time"
+    assert one.evidence["requests"] == 200
+    assert "io.small_requests" not in told({1: writes(200, 1 << 20)})
+    assert "io.small_requests" not in told({2: writes(20, 4096)})
+
+
+def test_small_requests_below_hdf5_have_its_hints(told):
+    found = told({0: [*writes(200, 4096), ("H5Dwrite", 100_000, 100_001, 0, None)]})
+    assert "chunk" in found["io.small_requests"].next
+
+
+def test_requests_that_are_taken_apart(told):
+    found = told(
+        {
+            0: [
+                *[(n, b, e, 1, s) for n, b, e, _, s in writes(128, 1 << 18, begin=10)],
+                ("MPI_File_write", 1, 90_000, 0, 32 << 20),
+            ]
+        }
+    )
+    assert found["io.split_requests"].text == "a write of 32 MiB at MPI-IO becomes 128 of 256 KiB at POSIX"
+
+
+def test_waiting_for_the_disk(told):
+    one = told({0: [("pwrite", 0, 1000, 0, 1 << 20), ("fsync", 2000, 5000, 0, None)]})["io.sync"]
+    assert one.evidence["share"] == pytest.approx(0.75)
+    assert "io.sync" not in told({1: [("pwrite", 0, 10_000, 0, 1 << 20), ("fsync", 20_000, 20_100, 0, None)]})
+
+
+def test_metadata(told):
+    assert "io.metadata" in told({0: writes(300, None, name="stat")})
+    assert "io.metadata" not in told({1: writes(30, None, name="stat")})
+
+
+def test_a_rank_that_takes_longer(told):
+    ranks = {rank: writes(10, 1 << 20, each=100 if rank != 2 else 900) for rank in range(4)}
+    one = told(ranks)["io.uneven"]
+    assert (one.evidence["rank"], one.evidence["layer"]) == (2, "posix")
+    assert one.evidence["ratio"] == pytest.approx(3)
+
+
+def test_even_ranks_are_none(told):
+    assert "io.uneven" not in told({rank: writes(10, 1 << 20) for rank in range(4)})
+
+
+def test_the_tracer_s_own_work(told):
+    found = told({0: [("pwrite", 0, 1000, 0, 1 << 20), ("own", 2000, 2100, 0, None)]})
+    assert found["io.tracer_overhead"].evidence["share"] == pytest.approx(0.1)
+    assert "io.sync" not in found
+
+
+def test_an_empty_trace_has_none(told):
+    assert told({0: []}) == {}
+
+
+def test_the_largest_comes_first(told):
+    ranks = {0: [*writes(200, 4096, each=10), ("fsync", 100_000, 150_000, 0, None)]}
+    found = list(told(ranks))
+    assert found == ["io.sync"] or found.index("io.sync") < found.index("io.small_requests")
