@@ -303,8 +303,11 @@ class TestTry:
         assert "Tried:" not in text
 
     def test_a_program_without_findings(self, sonde: Shell):
-        ran = sonde("io", "run", "--try", "--json", "-o", "a.nc", "--", "cat", "/dev/null").expect(0)
-        assert ran.json["tries"] == []
+        line = ("python3", "-c", "open('data', 'wb').write(bytes(1 << 24))")
+        ran = sonde("io", "run", "--layers", "posix", "--try", "--json", "-o", "a.nc", "--", *line).expect(0)
+        told = {finding["code"] for finding in ran.json["findings"]} - {"io.tracer_overhead"}
+        assert {one["code"] for one in ran.json["tries"]} == told
+        assert all(one["tried"] is None for one in ran.json["tries"])
 
     def test_fewer_rounds_than_an_interval_takes_are_refused(self, sonde: Shell):
         ran = sonde("io", "run", "--try", "5", "--", "cat", "/dev/null").expect(2)

@@ -221,16 +221,18 @@ def functions_of(
         (k for name in TOPS if name in layers for k in [layers.index(name)] if calls[layer_of == k].any()),
         None,
     )
-    functions = len(layer_of)
-    sums = _of_files(raw, functions, folder) if top is None else _within(summary, layer_of == top)
+    table = summary if top is not None else raw  # of the two, /summary leaves out functions without calls
+    layer_of = table["function_layer"].values.astype(int)
+    layers = [str(name) for name in table["layer_name"].values]
+    sums = _of_files(raw, folder) if top is None else _within(summary, layer_of == top)
     keys: dict[tuple[str, str, int], int] = {}
-    place = np.full(functions, -1)
+    place = np.full(len(layer_of), -1)
     for k in np.flatnonzero(sums["calls"] > 0).tolist():
         if layers[layer_of[k]] != TRACER:
             key = (
                 layers[layer_of[k]],
-                str(summary["function_name"].values[k]),
-                int(summary["function_kind"].values[k]),
+                str(table["function_name"].values[k]),
+                int(table["function_kind"].values[k]),
             )
             place[k] = keys.setdefault(key, len(keys))  # a name that two libraries define is one function
     records = np.zeros(len(keys), RECORD)
@@ -272,8 +274,9 @@ def _within(summary: xr.Dataset, tops: np.ndarray) -> dict[str, np.ndarray]:
     }
 
 
-def _of_files(raw: xr.Dataset, functions: int, folder: str) -> dict[str, np.ndarray]:
+def _of_files(raw: xr.Dataset, folder: str) -> dict[str, np.ndarray]:
     """Sums over calls on files within a folder."""
+    functions = raw.sizes["function"]
     # A name without a folder is one in the benchmark's folder, in which it was started.
     wanted = np.flatnonzero([str(path).startswith(folder) or path[:1] != "/" for path in raw["path"].values])
     out = {name: np.zeros(functions) for name in ("calls", "bytes", "time", "self_time")}

@@ -169,3 +169,19 @@ def test_the_tracers_own_work_is_left_out():
     found, _ = of_trace(Call("MPI_File_write_at_all", 10, 100, 1, within=[own]))
     assert set(found) == {"MPI_File_write_at_all"}
     assert found["MPI_File_write_at_all"]["self_time"] == pytest.approx(70e-9)
+
+
+def test_functions_that_were_watched_and_never_called_shift_nothing():
+    """/raw has a number for each function that a process had, /summary for those that were called."""
+    raw = io_traces.raw(
+        [(0, [Call("pwrite", 0, 100, 10, path="data"), Call("pread", 200, 50, 4, path="data")])], [0]
+    )
+    more = raw.isel(function=[0, *range(raw.sizes["function"])]).load()
+    more["function_index"] = raw["function_index"] + 1
+    names = more["function_name"].values.copy()
+    names[0] = "MPI_File_never"
+    more["function_name"] = ("function", names)
+    more.attrs = raw.attrs
+    found, records = functions_of(analyse_trace(more), more, "/scratch/x")
+    told = {name: (int(one["calls"]), int(one["bytes"])) for (_, name, _), one in zip(found, records)}
+    assert told == {"pwrite": (1, 10), "pread": (1, 4)}

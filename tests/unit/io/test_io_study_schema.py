@@ -22,7 +22,7 @@ def raw_of(path):
 
 def test_a_row_a_run_and_a_column_a_function(tmp_path):
     raw = raw_of(studies.two_stacks(tmp_path, rounds=2))
-    assert raw.sizes == {"cell": 2, "run": 8, "function": 4, "layer": 5, "limit": 4}
+    assert raw.sizes == {"cell": 2, "run": 8, "function": 4, "layer": 6, "limit": 4}
     assert raw["cell_stack"].values.tolist() == ["romio321", "ompio"]
     assert raw["cell_size"].values.tolist() == [4 * MIB] * 2
     names = raw["function_name"].values.tolist()
