@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 
@@ -12,6 +13,7 @@ import pytest
 from sonde_shell import PROGRAM, Shell, finish
 
 import sonde as library
+from sonde.cluster import run
 from watching import wait_for
 
 MIB = 1 << 20
@@ -217,6 +219,35 @@ class TestStudy:
         sonde_mpi("io", "run", "-o", "t.nc", "--", "cat", "/dev/null").expect(0)
         refused = sonde_mpi("io", "diff", "a.nc", "t.nc").expect(3)
         assert "the first dataset is a study, the second a trace" in refused.said
+
+
+@pytest.mark.root
+@pytest.mark.mpi
+def test_a_cluster_stands_beside_this_host(sonde_mpi: Shell):
+    if missing := [
+        name for name in run.PROGRAMS if not shutil.which(name, path=run.program_path(os.environ))
+    ]:
+        pytest.skip(f"{', '.join(missing)}: not there; install iproute2 and util-linux")
+    with run.Cluster.up(f"study{os.getpid()}", 2, rate=10**9) as cluster:
+        words = ("--workload", "ior:-a MPIIO -c -t 1m", "--cluster", "host", "--cluster", cluster.name)
+        told = (
+            sonde_mpi("io", "study", *SMALL, *words, "--repetitions", "1", "-o", "a.nc", "--json")
+            .expect(0)
+            .json
+        )
+    pairs = {(cell["io"], cell["cluster"]): cell for cell in told["cells"]}
+    assert {name for _, name in pairs} == {None, cluster.name}
+    for (component, name), cell in pairs.items():
+        assert cell["runs"] == 1
+        assert cell["baseline"] == 0
+        written = sum(one["bytes"] for one in cell["functions"] if one["function"] == "pwrite")
+        assert written == 4 * MIB, (component, name)
+    (network,) = [one for one in told["limits"] if one["what"] == "network"]
+    assert network["cluster"] == cluster.name
+    assert (
+        0 < network["rate_B_per_s"] < 10**9 / 8 * 1.2
+    )  # what goes through the bucket at once is above the rate
+    assert "on this host" in sonde_mpi("io", "show", "a.nc").expect(0).out
 
 
 def flavour(shell: Shell) -> str:
