@@ -23,6 +23,7 @@ from sonde.cli.diagnosis import (
     Need,
     ask,
     cluster,
+    io,
     machine,
     mpi,
     noise,
@@ -597,7 +598,7 @@ def test_all_works():
     outcome = diagnose(answers())
     assert (
         outcome.verdict
-        == "net, noise, store, data and report work here, with Open MPI 4.1.4 and MPICH 4.1.4."
+        == "net, noise, io, store, data and report work here, with Open MPI 4.1.4 and MPICH 4.1.4."
     )
     assert outcome.exit == 0
     assert outcome.values["rooms"][0] == {"room": "net", "built": True, "works": True, "missing": []}
@@ -608,14 +609,14 @@ def test_one_mpi_is_enough_for_net():
         "not installed", NONE, {"works": False, "built": False}, [Need("MPICH", "apt-get install mpich")]
     )
     outcome = diagnose(answers(mpich=absent))
-    assert outcome.verdict == "net, noise, store, data and report work here, with Open MPI 4.1.4."
+    assert outcome.verdict == "net, noise, io, store, data and report work here, with Open MPI 4.1.4."
     assert outcome.values["rooms"][0]["missing"] == [{"what": "MPICH", "install": "apt-get install mpich"}]
 
 
 def test_without_mpi_net_does_not_work():
     absent = Answer("not installed", NONE, {"works": False, "built": False}, [Need("MPI", "x")])
     outcome = diagnose(answers(mpich=absent, openmpi=absent))
-    assert outcome.verdict == "store, data and report work here; net and noise do not."
+    assert outcome.verdict == "io, store, data and report work here; net and noise do not."
     assert outcome.values["rooms"][0] == {
         "room": "net",
         "built": False,
@@ -685,3 +686,62 @@ def test_noise_without_the_kernels_word_still_works(tmp_path):
     assert answer.mark == POOR
     assert answer.values["works"]
     assert "--poll" in answer.advice
+
+
+def test_io_is_for_one_processor(monkeypatch):
+    monkeypatch.setattr(io.platform, "machine", lambda: "aarch64")
+    answer = io.io(Here())
+    assert (answer.mark, answer.values) == (NONE, {"built": False, "works": False})
+    assert "aarch64" in answer.text
+
+
+def test_io_without_its_tracer(monkeypatch, tmp_path):
+    from sonde.io import run_trace
+
+    monkeypatch.setattr(run_trace.launch, "libexec", lambda: tmp_path)
+    answer = io.io(Here())
+    assert (answer.mark, answer.needs) == (NONE, [Need("the tracer", "make setup")])
+    assert not answer.values["built"]
+
+
+@pytest.mark.parametrize(
+    ("root", "kernel", "said"),
+    [
+        (True, True, "--kernel works as root"),
+        (False, True, "--kernel takes root"),
+        (True, False, "has no tracefs"),
+    ],
+)
+def test_io_says_whether_the_kernel_can_be_watched(tree, monkeypatch, root, kernel, said):
+    monkeypatch.setattr(io.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(io, "_traced", lambda: 13)
+    monkeypatch.setattr("sonde.io.run_trace.library", lambda: "there")
+    monkeypatch.setattr(io.os, "geteuid", lambda: 0 if root else 1000)
+    if kernel:
+        tree.put("proc/filesystems", "nodev\ttracefs\n\text4\n")
+        tree.put("sys/kernel/tracing/README")
+    answer = io.io(tree())
+    assert answer.mark == GOOD
+    assert said in answer.text
+    assert (answer.values["root"], answer.values["tracefs"]) == (root, kernel)
+
+
+def test_io_says_which_layers_can_be_seen(monkeypatch):
+    from sonde.io import run_exports
+
+    def seen(layers, paths):
+        by_name = {layer.name: layer for layer in layers}
+        return [
+            run_exports.Found(by_name["mpiio"], Path("/lib/libmpich.so.12"), ("MPI_File_open",), ()),
+            run_exports.Found(by_name["romio"], Path("/lib/libmpich.so.12"), (), ("ADIO_Open",)),
+            run_exports.Found(by_name["ompio"], Path("/lib/mca_io_ompio.so"), ("a", "b"), ()),
+        ]
+
+    monkeypatch.setattr(run_exports, "of_machine", lambda layers: [])
+    monkeypatch.setattr(run_exports, "found_in", seen)
+    answer = io.iostack(Here())
+    assert answer.mark == GOOD
+    assert answer.values == {"mpiio": ["libmpich.so.12"], "below": {"mca_io_ompio.so: ompio": 2}}
+    assert answer.text == "can be seen below MPI-IO: 2 functions of OMPIO; MPICH keeps its ROMIO to itself"
+    monkeypatch.setattr(run_exports, "found_in", lambda layers, paths: [])
+    assert io.iostack(Here()).text == "no MPI library is found"

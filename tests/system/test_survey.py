@@ -20,19 +20,26 @@ def test_survey_ends_with_few_lines_and_a_report(sonde_mpi):
     assert lines[-1].endswith("here/report.html")  # the last thing said is where to look
     findings = next((k for k, line in enumerate(lines) if line.startswith("!") and k), len(lines) - 1)
     assert findings <= 1 + 10  # the verdict stands above
-    assert "in 2 of 3 rooms" in lines[0]
+    assert "in 3 of 4 rooms" in lines[0]
     assert "noise: skipped:" in ran.out  # its share has no time for a verdict
     folder = sonde_mpi.cwd / "here"
     page = (folder / "report.html").read_text()
     assert page.lstrip().lower().startswith("<!doctype html")
     made = sorted(path.name for path in folder.iterdir())
-    assert made == ["net-all_to_all.nc", "net-one_to_one.nc", "report.html", "store.nc"]
-    for name in (*made[:2], made[3]):
+    assert made == ["io.nc", "net-all_to_all.nc", "net-one_to_one.nc", "report.html", "store.nc"]
+    for name in (made[1], made[2], made[4]):
         assert name in page
         with library.open(folder / name) as tree:
             assert tree.attrs["seed"] == 3
             assert tree["raw"]["n"].values.sum() > 0
-    sonde_mpi("data", "validate", "here/store.nc").expect(0)
+    with library.open(folder / "io.nc") as tree:
+        assert (tree.attrs["seed"], tree.attrs["kind"]) == (3, "study")
+        assert tree["summary"]["runs"].values.sum() > 0
+        assert (tree["summary"]["rate"].values > 0).all()
+        layers = tree["summary"]["layer_name"].values.tolist()
+        assert tree["summary"]["layer_self_time"].values[0, layers.index("mpiio")] > 0
+    assert "I/O study of 1 benchmark" in page
+    sonde_mpi("data", "validate", "here/store.nc", "here/io.nc").expect(0)
     assert sonde_mpi.left() == []
 
 
@@ -40,9 +47,12 @@ def test_survey_ends_with_few_lines_and_a_report(sonde_mpi):
 def test_survey_as_json(sonde_mpi):
     told = sonde_mpi("survey", "-o", "here", "--ntasks", "2", "--budget", "16s", "--json").expect(0).json
     assert (told["verb"], told["report"]) == ("survey", "here/report.html")
-    room, noise, store = told["rooms"]
+    room, noise, io, store = told["rooms"]
     assert set(room) >= ROOM
-    assert (room["room"], noise["room"], store["room"]) == ("net", "noise", "store")
+    assert (room["room"], noise["room"], io["room"], store["room"]) == ("net", "noise", "io", "store")
+    assert io["dataset"] == ["here/io.nc"]
+    assert io["verdict"].startswith("ior -a MPIIO -c -t 1m -e, ")
+    assert io["findings"] == []
     assert store["dataset"] == ["here/store.nc"]
     assert store["verdict"].startswith("Object write, 4 KiB: ")
     assert store["findings"] == []
@@ -55,7 +65,7 @@ def test_survey_as_json(sonde_mpi):
 def test_check_says_by_its_exit_code_whether_it_found_something(sonde_mpi):
     ran = sonde_mpi("check", "--ntasks", "2", "--budget", "8s", "--json")
     assert ran.code == (1 if ran.json["findings"] else 0), ran.err
-    assert [room["room"] for room in ran.json["rooms"]] == ["net", "noise", "store"]
+    assert [room["room"] for room in ran.json["rooms"]] == ["net", "noise", "io", "store"]
     assert "report" not in ran.json
     assert list(sonde_mpi.cwd.iterdir()) == []
     assert sonde_mpi.left() == []
@@ -98,16 +108,17 @@ class TestNoMpi:
         ran = sonde("survey", "-o", "here", "--budget", "15s", "--color", "never", SONDE_MPI=self.WHERE)
         ran.expect(0)
         told = " ".join(ran.out.split())
-        assert "in 1 of 3 rooms" in told
-        for room in ("net", "noise"):
+        assert "in 1 of 4 rooms" in told
+        for room in ("net", "noise", "io"):
             assert f"{room}: skipped: '{self.WHERE}' is not an mpirun" in told
         assert "store Object write, 4 KiB: " in told  # which needs no MPI, and has the time of the others
         assert (sonde.cwd / "here" / "report.html").is_file()
 
     def test_survey_as_json(self, sonde):
         ran = sonde("survey", "-o", "here", "--budget", "15s", "--json", SONDE_MPI=self.WHERE).expect(0)
-        *others, store = ran.json["rooms"]
-        assert len(others) == 2
+        net, noise, io, store = ran.json["rooms"]
+        others = (net, noise, io)
+        assert [room["room"] for room in others] == ["net", "noise", "io"]
         for room in others:
             assert self.WHERE in room["skipped"]
             assert room["dataset"] == []

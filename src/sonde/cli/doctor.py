@@ -16,6 +16,7 @@ from sonde.core.outcome import Outcome, Table
 ROOMS = {
     "net": (("openmpi", "mpich"), ("netcdf",)),
     "noise": (("openmpi", "mpich"), ("netcdf", "noise")),
+    "io": (("io",), ("netcdf",)),
     "store": (("store",), ()),
     "data": ((), ("netcdf",)),
     "report": ((), ("netcdf", "report")),
@@ -24,6 +25,7 @@ ROOMS = {
 WANTS = {
     "net": ("openmpi", "mpich", "netcdf"),
     "noise": ("openmpi", "mpich", "netcdf", "noise"),
+    "io": ("io", "iostack"),
     "store": ("store",),
     "data": ("netcdf", "parquet"),
     "report": ("report", "paper", "browser"),

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from sonde.core.errors import Exit, UsageError
-from sonde.core.options import A_NC, B_NC, FILE, MATTERS, Duration, HouseType, common, settings
+from sonde.core.options import A_NC, B_NC, FILE, MATTERS, Duration, HouseType, Whole, common, settings
 from sonde.core.outcome import Outcome
 
 if TYPE_CHECKING:
+    import xarray as xr
+
+    from sonde.io import run_trace
     from sonde.io.layers import Layer
 
 
@@ -26,6 +29,7 @@ ELSEWHERE: tuple[tuple[str, str], ...] = (
     ("cli_convert", "convert"),
     ("cli_join", "join"),
     ("cli_layers", "layers"),
+    ("cli_study", "study"),
 )
 
 
@@ -120,6 +124,15 @@ def chosen(names: tuple[str, ...] | None, maps: tuple[Path, ...], kernel: bool =
     metavar="SIZE",
     help="What the trace may take on a node's disk; 0: all of it.",
 )
+@click.option(
+    "--try",
+    "pairs",
+    type=Whole(6),
+    is_flag=False,
+    flag_value="6",
+    metavar="[N]",
+    help="Afterwards try what the findings suggest, in N rounds with and without.  [default: 6]",
+)
 @click.argument("command", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
 def run(
     output: Path | None,
@@ -132,6 +145,7 @@ def run(
     attach: tuple[int, ...],
     seconds: float | None,
     most_bytes: int,
+    pairs: int | None,
     command: tuple[str, ...],
 ) -> Outcome:
     """Traces a command, mpirun lines included, and says where its time went.
@@ -139,6 +153,9 @@ def run(
     The program is the one that you have: nothing is recompiled or linked. It keeps its standard streams; with --json
     its standard output goes to standard error, so that the result stands alone. Sonde ends with the command's exit
     status.
+
+    With --try the command is repeated, as it is and with each hint that a finding suggests; what it prints is not
+    shown again.
     """
     from sonde.core.launch.start import output_path
     from sonde.io import run_trace
@@ -154,6 +171,12 @@ def run(
             "io.for_without_attach",
             "--for is how long processes are traced that --attach names; a command is traced to its end",
             "leave one of them out; 'timeout 30s COMMAND' ends a command",
+        )
+    if pairs and (attach or not command):
+        raise UsageError(
+            "io.try_without_command",
+            "--try repeats a command, and --attach names processes that run",
+            "leave --attach out",
         )
     # Probes in the C library are everybody's on this machine: unless somebody names it, what is attached to is seen by
     # its system calls instead, which the kernel tells of it alone.
@@ -181,6 +204,8 @@ def run(
         rows += [("process", f"{one.number} {one.program}") for one in watching.processes]
         if attach or uprobes:
             rows.append(("probes", f"{len(watching.probes)}"))
+        if pairs:
+            rows.append(("then", f"{pairs} rounds with and without each hint of a finding"))
         started = [
             "env",
             *(f"{name}={value}" for name, value in run_trace.environment(folder).items()),
@@ -202,7 +227,25 @@ def run(
     outcome = told_of(done.file.path, "run")
     outcome.values["status"] = done.status
     outcome.exit = Exit.INTERRUPTED if done.interrupted else done.status
+    if pairs and not done.status:
+        _try(request, done.file.path, pairs, outcome)
     return outcome
+
+
+def _try(request: run_trace.Request, path: Path, pairs: int, outcome: Outcome) -> None:
+    """Adds what came of trying what the findings suggest."""
+    import sonde
+    from sonde.io import run_try, try_words
+
+    with sonde.open(path) as tree:
+        summary = tree["summary"].to_dataset().load()
+    result = run_try.try_all(request, summary, pairs, settings().say)
+    if table := try_words.table(result):
+        outcome.tables.append(table)
+    outcome.lines += try_words.lines(result)
+    outcome.values["tries"] = try_words.as_values(run_try.told(result), result)
+    if result.interrupted:
+        outcome.exit = Exit.INTERRUPTED
 
 
 @group.command()
@@ -230,12 +273,24 @@ def check(file: Path) -> Outcome:
 @B_NC
 @MATTERS
 def diff(a: Path, b: Path, matters: float) -> Outcome:
-    """Two traces: which layers take longer in B, and which get other requests; exit 1 when some do."""
+    """Two traces: which layers take longer in B, and which get other requests. Two studies: which cells are slower.
+
+    Exit 1 when some are. Studies are compared cell by cell, by benchmark and configuration.
+    """
     import sonde
     from sonde.core import dataset
     from sonde.io import compare
 
     with sonde.open(a) as first, sonde.open(b) as second:
+        if first.attrs.get("kind") == second.attrs.get("kind") == "study":
+            from sonde.io import study_compare
+
+            machines = dataset.attrs(first), dataset.attrs(second)
+            pair = [dataset.summary_of(tree, "io", path) for tree, path in ((first, a), (second, b))]
+            return study_compare.diff(pair[0], pair[1], (str(a), str(b)), matters, machines).outcome(
+                "io", "diff", b
+            )
+        compare.check_kinds(*(str(tree.attrs.get("kind", "trace")) for tree in (first, second)))
         before, after = (dataset.summary_of(tree, "io", path) for tree, path in ((first, a), (second, b)))
         found = compare.findings(before, after, matters)
         return Outcome(
@@ -261,6 +316,8 @@ def told_of(path: Path, verb: str, every: bool = False) -> Outcome:
 
     with sonde.open(path) as tree:
         summary = dataset.summary_of(tree, "io", path)
+        if tree.attrs.get("kind") == "study":
+            return _told_of_study(tree, summary, path, verb)
         return Outcome(
             "io",
             verb,
@@ -273,6 +330,24 @@ def told_of(path: Path, verb: str, every: bool = False) -> Outcome:
             values=words.values(summary) | {"stop_reason": str(tree.attrs.get("stop_reason", "unknown"))},
             tables=words.tables(summary, every),
         )
+
+
+def _told_of_study(tree: xr.DataTree, summary: xr.Dataset, path: Path, verb: str) -> Outcome:
+    from sonde.core import dataset
+    from sonde.io import study_words
+
+    return Outcome(
+        "io",
+        verb,
+        study_words.sentence(summary),
+        schema=str(tree.attrs["schema"]),
+        dataset=str(path),
+        complete=bool(tree.attrs.get("complete", 1)),
+        warnings=[*dataset.warnings_of(tree), *study_words.warnings(summary)],
+        values=study_words.values(summary) | {"stop_reason": str(tree.attrs.get("stop_reason", "unknown"))},
+        tables=study_words.tables(summary),
+        sound=study_words.sound(summary),
+    )
 
 
 def _mount() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sonde.core.errors import Finding, Warning
+from sonde.core.errors import DataError, Finding, Warning
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_share, format_size
 from sonde.io.words import BESIDE, traced_s
@@ -28,6 +28,16 @@ ONCE = Warning(
     "one run of each was compared; how much such runs differ by themselves is not known",
     "trace each several times, and compare the traces of one with each other first",
 )
+
+
+def check_kinds(a: str, b: str) -> None:
+    """Refuses a trace beside a study. DataError  io.not_comparable."""
+    if a != b:
+        raise DataError(
+            "io.not_comparable",
+            f"the first dataset is a {a}, the second a {b}",
+            "compare two traces, or two studies",
+        )
 
 
 def of_layers(summary: xr.Dataset) -> dict[str, dict[str, float]]:

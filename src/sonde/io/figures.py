@@ -30,7 +30,7 @@ CHOICES = 64  # processes whose time may be looked at one by one
 
 
 def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
-    """One trace's part of a report.
+    """The part of a report of one trace, or of one study.
 
     Parameters
     ----------
@@ -45,6 +45,10 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
     ------
     DataError  core.no_summary.
     """
+    if tree.attrs.get("kind") == "study":
+        from sonde.io import study_figures
+
+        return study_figures.section(tree, dataset)
     summary = summary_of(tree, "io", dataset)
     layers, *_ = words.tables(summary)
     files = file_rows(summary)

@@ -141,6 +141,7 @@ def _exchange(trace: _Trace) -> list[Finding]:
             "time_s": time_s,
             "exchange": exchange / time_s,
             "files": files / time_s,
+            "direction": direction,
             "functions": sorted(np.array(trace.names)[functions & (trace.calls > 0)].tolist()),
         }
         found.append(

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sonde.core.errors import DataError
@@ -71,6 +73,53 @@ def parse(text: str) -> dict[str, Any]:
         f"this is no output of ior, NAS BT-IO or sonde-ioload that could be read: {what}",
         "give all that the program wrote to stdout",
     )
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Rates of one run of a benchmark, B/s, and its time in I/O, s; None where it did not tell.
+
+    Of several repetitions within the run a rate is that of all their bytes in all their time.
+    """
+
+    write: float | None = None
+    read: float | None = None
+    io_s: float | None = None
+
+
+def rates(document: Mapping[str, Any]) -> Rates:
+    """The rates of a document in the form of sonde-ioload's --json.
+
+    Raises
+    ------
+    DataError  io.wrong_data: the benchmark read other data than it wrote.
+    """
+    if document.get("wrong_words"):
+        raise DataError(
+            "io.wrong_data",
+            f"{document['wrong_words']} words were read that nobody wrote",
+            "the file system, or the stack in this configuration, loses data",
+        )
+    if document["workload"] == "bt-io":
+        moved, wrote_s, read_s = document.get("bytes"), document.get("io_s"), document.get("verify_s")
+        times = [time_s for time_s in (wrote_s, read_s) if time_s]
+        return Rates(_rate(moved, wrote_s), _rate(moved, read_s), sum(times) if times else None)
+    found: dict[str, float | None] = {}
+    whole = 0.0
+    for access in ("write", "read"):
+        rows = [
+            row
+            for row in document["iterations"]
+            if row["access"] == access and row["total_s"] and row["bytes"]
+        ]
+        time_s = sum(row["total_s"] for row in rows)
+        whole += time_s
+        found[access] = _rate(sum(row["bytes"] for row in rows), time_s)
+    return Rates(found["write"], found["read"], whole or None)
+
+
+def _rate(moved: float | None, time_s: float | None) -> float | None:
+    return moved / time_s if moved and time_s else None
 
 
 def _document(program: str, version: str | None, workload: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ the offset and the file. Maps are TOML; docs/reference/layer-maps.md tells the w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -260,3 +260,11 @@ def ordered(layers: Iterable[Layer]) -> list[Layer]:
         left.remove(ready)
         done.append(ready)
     return done
+
+
+def table_of(layers: Sequence[Layer]) -> tuple[dict[str, Any], ...]:
+    """Layers as the plan of a run has them; the tracer's own work is the last."""
+    return (
+        *({"name": layer.name, "title": layer.title, "serves": layer.serves} for layer in layers),
+        {"name": "tracer", "title": "Sonde's tracer"},
+    )

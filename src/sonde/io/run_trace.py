@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -23,13 +24,15 @@ from sonde.core.launch import session
 from sonde.core.launch.mpirun import COMMANDS
 from sonde.core.units import format_duration
 from sonde.io import run_attach, run_probe, run_watch
-from sonde.io.layers import KINDS, NOTHING, Layer
+from sonde.io.layers import KINDS, NOTHING, Layer, table_of
 from sonde.io.run_elf import Program, why_not
 from sonde.io.schema import NAME, SCHEMA
 from sonde.io.table import compiled, rule_names
 
 TRACER = "libsonde-io.so"
 TABLE = "table"
+TOO_LONG = 124  # the status of a command that was ended; as timeout(1) has it
+GRACE_S = 10.0  # between SIGTERM and SIGKILL
 # Programs that only start others: their own calls would stand in the trace as if they were the job's.
 STARTERS = (
     *COMMANDS, "orterun", "orted", "prte", "prted", "prterun", "hydra_pmi_proxy", "hydra_bstrap_proxy", "srun",
@@ -47,6 +50,9 @@ class Request:
     typed: what was typed to Sonde. uprobes: functions that cannot be interposed, too. attach: numbers of processes that
     run. seconds: how long, where there is no command; None for as long as they run. spared: names of layers that are
     not probed in these.
+    start: makes the line that is started, given the variables that its program must find; None: it is the command,
+    told to pass them on. env: more variables, which are in the command already; with `start` all there are. cwd: where;
+    None: here. limit_s: after which it is ended; None: never.
     """
 
     command: Sequence[str]
@@ -60,15 +66,25 @@ class Request:
     seconds: float | None = None
     spared: Sequence[str] = ()
     attrs: Mapping[str, Any] = field(default_factory=dict)
+    start: Callable[[Mapping[str, str]], Sequence[str]] | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: Path | None = None
+    limit_s: float | None = None
 
 
 @dataclass(frozen=True)
 class Traced:
-    """How it went. status: the command's, as a shell tells it (128 and more: by a signal); 0 where there is none."""
+    """How it went. status: the command's, as a shell tells it (128 and more: by a signal); 0 where there is none.
+
+    asked: whether this process was told to end meanwhile. interrupted: and the command ended by that, which a launcher
+    may hide. length_s: the command's time.
+    """
 
     file: seal.SealedFile
     status: int
     interrupted: bool
+    length_s: float
+    asked: bool
 
 
 def library() -> Path:
@@ -122,13 +138,19 @@ def line(request: Request, folder: Path) -> list[str]:
             f"there is no program '{command[0]}'{nearest(there.name, tuple(names))}",
             "give a program and its arguments after --, as you would start it",
         )
+    return with_variables(request, environment(folder))
+
+
+def with_variables(request: Request, env: Mapping[str, str]) -> list[str]:
+    """The user's own line; of an mpirun or srun, told to pass variables on. Errors of `Launcher.inject`."""
+    command = list(request.command)
     name = Path(command[0]).name
     how = request.launcher
     if how == "auto":
         how = "mpirun" if name in COMMANDS else "srun" if name == "srun" else "local"
-    if how == "local":
+    if how == "local" or not env:
         return command
-    return launch.launcher(how).inject(command, environment(folder))
+    return launch.launcher(how).inject(command, env)
 
 
 @dataclass(frozen=True)
@@ -184,30 +206,37 @@ class Watching:
 
 
 def trace(
-    request: Request, output: IO[Any] | None = None, say: Callable[[str], None] = lambda _: None
+    request: Request,
+    output: IO[Any] | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    errors: IO[Any] | None = None,
 ) -> Traced:
     """Runs the command to its end, or watches processes that run, and makes the trace a dataset, however it ended.
 
-    Standard input and error are the command's; so is standard output, unless `output` is given instead. Ctrl-C is the
-    command's, too: it ends, or does not, and its trace is kept. When this process is killed the command goes on, and
-    `sonde data recover` makes the dataset. Without a command Ctrl-C is the way to end, as `say` is told once it begins.
+    Standard streams are the command's, unless `output` or `errors` is given; with both it has no input either. Ctrl-C
+    is the command's, too: it ends, or does not, and its trace is kept. When this process is killed the command goes on,
+    and `sonde data recover` makes the dataset. Without a command Ctrl-C is the way to end, as `say` is told once it
+    begins.
 
     Raises
     ------
     UsageError  io.no_program. EnvironmentFailure  io.nothing_traced, io.not_built, core.cannot_write, core.disk_full.
+    Interrupted  the user ended it before anything was traced.
     Errors of `Watching.of` and `run_watch.watching`.
     """
     run_dir = seal.run_folder(request.out)
     run_watch.remove_stale()
-    words = line(request, run_dir)  # may refuse: before anything is made
+    # May refuse: before anything is made.
+    words = line(request, run_dir) if request.start is None else request.start(environment(run_dir))
     watching = Watching.of(request)
+    env = os.environ | dict(request.env) | environment(run_dir)
+    if request.start is not None:  # what starts it is not to be traced
+        env = dict(request.env or os.environ)
+    stdin = None if output is None or errors is None else subprocess.DEVNULL
     host = socket.gethostname()
     clocks = [_clock(host)]
     plan = {
-        "layers": [
-            *({"name": layer.name, "title": layer.title, "serves": layer.serves} for layer in request.layers),
-            {"name": "tracer", "title": "Sonde's tracer"},
-        ],
+        "layers": list(table_of(request.layers)),
         "own": len(request.layers),
         "rules": [
             [number, KINDS.index(function.kind), int(function.request != NOTHING)]
@@ -245,15 +274,21 @@ def trace(
                 "choose another --output",
             ) from None
         try:
+            began = time.monotonic()
             if words:
                 with _watching(request, watching, run_dir, host) as watched:
-                    status, asked = _run(words, os.environ | environment(run_dir), output)
+                    began = time.monotonic()
+                    status, asked = run_command(
+                        words, env, output, errors, stdin, request.cwd, request.limit_s
+                    )
+                    length_s = time.monotonic() - began
                 stop_reason = "ended"
             else:
                 status, asked = 0, False
                 with _told_to_end() as told, _watching(request, watching, run_dir, host) as watched:
                     say(_begun(watching, request.seconds))
                     stop_reason = _wait(watching.processes, request.seconds, told)
+                length_s = time.monotonic() - began
         except (UsageError, EnvironmentFailure):  # it was never started
             _forget(run_dir)
             raise
@@ -267,6 +302,8 @@ def trace(
         ]
         if not any(run_dir.glob("*.blk")):
             _forget(run_dir)
+            if asked and status:  # it came before the program did anything
+                raise session.interrupted("io")
             raise _nothing(request, status)
         with session.saving(run_dir, "io") as leaving:
             files = seal.seal(
@@ -278,7 +315,7 @@ def trace(
                 held=held,
                 progress=leaving.leave,
             )
-    return Traced(files[0], status, interrupted)
+    return Traced(files[0], status, interrupted, length_s, asked)
 
 
 def _watching(
@@ -321,8 +358,21 @@ def _clock(host: str) -> list[Any]:
     return [host, ticks, ns]
 
 
-def _run(words: Sequence[str], env: Mapping[str, str], output: IO[Any] | None) -> tuple[int, bool]:
-    """The command's status, and whether this process was told to end meanwhile."""
+def run_command(
+    words: Sequence[str],
+    env: Mapping[str, str],
+    output: IO[Any] | int | None = None,
+    errors: IO[Any] | int | None = None,
+    stdin: int | None = None,
+    cwd: Path | None = None,
+    limit_s: float | None = None,
+) -> tuple[int, bool]:
+    """The command's status, TOO_LONG where it did not end within `limit_s`, and whether this process was told to end.
+
+    Raises
+    ------
+    UsageError  io.no_program.
+    """
     came: list[int] = []
     child: list[subprocess.Popen[bytes]] = []
 
@@ -334,7 +384,11 @@ def _run(words: Sequence[str], env: Mapping[str, str], output: IO[Any] | None) -
 
     with signals(told, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)):
         try:
-            child.append(subprocess.Popen(list(words), env=dict(env), stdout=output))
+            child.append(
+                subprocess.Popen(
+                    list(words), env=dict(env), stdin=stdin, stdout=output, stderr=errors, cwd=cwd
+                )
+            )
         except OSError as error:
             raise UsageError(
                 "io.no_program",
@@ -343,7 +397,16 @@ def _run(words: Sequence[str], env: Mapping[str, str], output: IO[Any] | None) -
             ) from None
         if came:
             child[0].send_signal(came[0])
-        code = child[0].wait()
+        try:
+            code = child[0].wait(limit_s)
+        except subprocess.TimeoutExpired:
+            child[0].terminate()  # a launcher ends its ranks then
+            try:
+                child[0].wait(GRACE_S)
+            except subprocess.TimeoutExpired:
+                child[0].kill()
+                child[0].wait()
+            return TOO_LONG, bool(came)
     return (128 - code if code < 0 else code), bool(came)
 
 

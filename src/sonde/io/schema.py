@@ -15,7 +15,7 @@ import numpy as np
 from sonde.core import described
 from sonde.core.described import Described, optional
 from sonde.core.errors import DataError, Finding, Warning
-from sonde.core.seal import Layout
+from sonde.core.seal import Layout, read_run
 from sonde.io.clock import Clocks
 from sonde.io.collectives import ASKING, SYNCHRONISING, Calls, plain
 from sonde.io.events import ENTRY_ONLY, FAILED, FLAGS, OWN, RECORD, THROWN, UNFINISHED, UNKNOWN, pieces
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from sonde.core.blocks import BlockFile
+    from sonde.io.study_schema import StudySchema
 
 NAME = "io/1"
 CHUNK = 1 << 16  # events
@@ -147,8 +148,8 @@ class IoLayout(Layout):
     tables: dict[str, np.ndarray] = field(default_factory=dict)
 
 
-class IoSchema:
-    """RoomSchema of io/1 (`sonde.core.seal`). Plan keys: docs of `layout`."""
+class TraceSchema:
+    """RoomSchema of a trace (`sonde.core.seal`). Plan keys: docs of `layout`."""
 
     room = "io"
     version = 1
@@ -371,6 +372,47 @@ class IoSchema:
     def validate(self, tree: xr.DataTree) -> list[Finding]:
         """What is wrong with a dataset; [] for a valid one."""
         return described.check("io", "/raw", tree["raw"].to_dataset(), RAW) if "raw" in tree.children else []
+
+
+class IoSchema:
+    """RoomSchema of io/1: of a trace, or of a study, which the plan's and the dataset's `kind` says."""
+
+    room = "io"
+    version = 1
+
+    def close(self, folder: Path, ended: bool) -> tuple[dict[str, Any], list[Warning]]:
+        """Only traces have files that nobody closed."""
+        if read_run(folder).plan.get("kind") == "study":
+            return {}, []
+        return TraceSchema().close(folder, ended)
+
+    def parts(self, plan: Mapping[str, Any]) -> Sequence[str]:
+        return [""]
+
+    def layout(self, plan: Mapping[str, Any], files: Sequence[BlockFile], part: str) -> Layout:
+        return _kind(plan).layout(plan, files, part)
+
+    def place(
+        self, plan: Mapping[str, Any], layout: Layout, file: BlockFile, part: str
+    ) -> Iterator[tuple[str, tuple[int | slice, ...], np.ndarray]]:
+        return _kind(plan).place(plan, layout, file, part)
+
+    def analyse(self, raw: xr.Dataset) -> xr.Dataset:
+        return _kind(raw.attrs).analyse(raw)
+
+    def leading_dims(self, tree: xr.DataTree) -> Sequence[tuple[str, ...]]:
+        """Dims of the tables that a file of one table is made of, the first that has rows; as `data convert` asks."""
+        return [("cell", "direction")] if tree.attrs.get("kind") == "study" else []
+
+    def validate(self, tree: xr.DataTree) -> list[Finding]:
+        """What is wrong with a dataset; [] for a valid one."""
+        return _kind(tree.attrs).validate(tree)
+
+
+def _kind(told: Mapping[Any, Any]) -> TraceSchema | StudySchema:
+    from sonde.io import study_schema
+
+    return study_schema.SCHEMA if told.get("kind") == "study" else TraceSchema()
 
 
 SCHEMA = IoSchema()

@@ -20,7 +20,7 @@ LATE_S = 0.5  # by which rooms before this one may overrun
 class NoiseVisit:
     """Visits noise."""
 
-    weight = 1.7  # what 40 s of `sonde check` leave must be enough for a verdict
+    weight = 2.8  # what 40 s of `sonde check` leave must be enough for a verdict
 
     def measure(self, call: Call) -> Measured:
         from sonde.noise import run as noise

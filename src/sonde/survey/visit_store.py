@@ -22,7 +22,7 @@ CLIENTS = ("object", "striped", "item", "kv")  # tables and HDF5 are compared in
 class StoreVisit:
     """Visits store."""
 
-    weight = 0.2  # noise must keep what is enough for its verdict of the 40 s of `sonde check`
+    weight = 0.25  # noise must keep what is enough for its verdict of the 40 s of `sonde check`
 
     def measure(self, call: Call) -> Measured:
         import time

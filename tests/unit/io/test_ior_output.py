@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from sonde.core.errors import DataError
-from sonde.io.ior_output import parse
+from sonde.io.ior_output import parse, rates
 
 IOR_4 = """\
 IOR-4.0.0: MPI Coordinated Test of Parallel I/O
@@ -262,3 +262,33 @@ def test_what_cannot_be_read_is_refused(text, told):
     assert told in refused.value.what
     assert refused.value.code == "io.bad_output"
     assert refused.value.hint
+
+
+class TestRates:
+    def ior(self, *rows):
+        names = ("access", "bytes", "total_s")
+        return {"workload": "ior", "iterations": [dict(zip(names, row)) for row in rows]}
+
+    def test_of_several_repetitions_all_bytes_in_all_their_time(self):
+        told = rates(self.ior(("write", 100, 1.0), ("read", 100, 0.5), ("write", 100, 3.0)))
+        assert (told.write, told.read, told.io_s) == (50.0, 200.0, 4.5)
+
+    def test_what_was_not_done_is_not_known(self):
+        told = rates(self.ior(("write", 100, 1.0)))
+        assert (told.read, told.io_s) == (None, 1.0)
+        assert rates(self.ior(("write", None, 1.0))).write is None
+        assert rates(self.ior()).io_s is None
+
+    def test_bt_io_reads_when_it_verifies(self):
+        told = rates({"workload": "bt-io", "bytes": 1000, "io_s": 2.0, "verify_s": 0.5, "wrong_words": 0})
+        assert (told.write, told.read, told.io_s) == (500.0, 2000.0, 2.5)
+        assert rates({"workload": "bt-io", "bytes": None, "io_s": None}).io_s is None
+
+    def test_of_real_output(self):
+        told = rates(parse(IOR_4))
+        assert told.write == pytest.approx(2 * 9 * 2**20 / (4.27 + 4.21), rel=1e-6)
+
+    def test_wrong_data_are_no_rate(self):
+        with pytest.raises(DataError) as caught:
+            rates({"workload": "ior", "iterations": [], "wrong_words": 3})
+        assert caught.value.code == "io.wrong_data"

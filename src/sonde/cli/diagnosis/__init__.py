@@ -19,7 +19,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-MODULES = ("mpi", "noise", "store", "machine", "cluster", "rooms")  # in the order in which they are shown
+MODULES = (
+    "mpi",
+    "noise",
+    "io",
+    "store",
+    "machine",
+    "cluster",
+    "rooms",
+)  # in the order in which they are shown
 
 GOOD, POOR, NONE, FACT = "✓", "!", "✗", " "
 

@@ -1,0 +1,150 @@
+"""Hints for MPI-IO: by which way a program that is not changed can be given one, and which a finding suggests. Pure.
+
+ROMIO reads a file that ROMIO_HINTS names, in every MPI that has it (Open MPI's romio components, MPICH, Intel MPI).
+OMPIO reads none: what a program passes in an MPI_Info reaches it, and so do Open MPI's own parameters, which anybody
+can set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sonde.core.errors import UsageError
+
+MCA = "mca:"  # before the name of a parameter of Open MPI
+VARIABLE = "ROMIO_HINTS"
+OF_A_LOAD = "IOR_HINT__MPI__"  # sonde-ioload and IOR pass such variables on in their MPI_Info
+
+# Hints that OMPIO has as parameters. Source: `ompi_info --param io ompio --level 9` of Open MPI 4.1 and 5.0.
+OMPIO = {"cb_nodes": "io_ompio_num_aggregators", "cb_buffer_size": "io_ompio_bytes_per_agg"}
+
+
+def is_ompio(io: str) -> bool:
+    """Whether an --io is OMPIO."""
+    return io == "ompio"
+
+
+def check_hints(io: str, hints: Mapping[str, str], load: bool) -> None:
+    """Refuses a hint that has no way to the stack. load: the program passes variables of IOR on in its MPI_Info.
+
+    Raises
+    ------
+    UsageError  io.bad_hints.
+    """
+    for name in hints:
+        if is_ompio(io) and not load and not name.startswith(MCA) and name not in OMPIO:
+            raise UsageError(
+                "io.bad_hints",
+                f"the hint {name} has no way to OMPIO but through the program itself; allowed from outside: "
+                f"{', '.join(OMPIO)}, and parameters as mca:fcoll=individual",
+                "measure it with --io romio321, or with sonde-ioload",
+            )
+
+
+def environment(io: str, hints: Mapping[str, str], load: bool, file: str) -> tuple[dict[str, str], str]:
+    """Variables that give a program hints, and what the file that ROMIO_HINTS names must hold; "" for no file.
+
+    io : Open MPI's component, or "default". load: as for `check_hints`. file: where it will be
+    """
+    env = {} if io == "default" else {"OMPI_MCA_io": io}
+    lines = []
+    for name, value in hints.items():
+        if name.startswith(MCA):
+            env[f"OMPI_MCA_{name.removeprefix(MCA)}"] = value
+        elif load:
+            env[f"{OF_A_LOAD}{name}"] = value
+        elif is_ompio(io):
+            env[f"OMPI_MCA_{OMPIO[name]}"] = value
+        else:
+            lines.append(f"{name} {value}\n")
+    if lines:
+        env[VARIABLE] = file
+    return env, "".join(lines)
+
+
+def merged(text: str, hints: Mapping[str, str]) -> str:
+    """A file of hints, "name value" a line, with some of them changed or added."""
+    kept = [line for line in text.splitlines() if line.split()[:1] and line.split()[0] not in hints]
+    return "".join(f"{line}\n" for line in (*kept, *(f"{name} {value}" for name, value in hints.items())))
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What may be tried for a finding without changing the program.
+
+    hints: for ROMIO, through the file of ROMIO_HINTS. variables: for OMPIO, Open MPI's parameters. One of both is
+    empty.
+    """
+
+    code: str
+    text: str
+    hints: tuple[tuple[str, str], ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def channel(self) -> str:
+        """How the program is given it, in words."""
+        return f"the file of {VARIABLE}" if self.hints else "parameters of Open MPI (OMPI_MCA_…)"
+
+
+@dataclass(frozen=True)
+class Untried:
+    """A finding that cannot be tried without changing the program, and why."""
+
+    code: str
+    why: str
+
+
+def trials(found: Sequence[Any], middle: str) -> tuple[list[Trial], list[Untried]]:
+    """What each finding of a trace suggests that can be tried, once each.
+
+    found : of `findings.findings`. middle: "romio", "ompio", or "" where neither layer was called: an MPI that hides
+    its own, as MPICH, whose ROMIO reads the file as well
+    """
+    made: dict[tuple[Any, ...], Trial] = {}
+    untried: list[Untried] = []
+    for one in found:
+        trial = _trial(one, middle)
+        if isinstance(trial, Trial):
+            made.setdefault((trial.hints, trial.variables), trial)
+        elif trial is not None and trial not in untried:
+            untried.append(trial)
+    return list(made.values()), untried
+
+
+_BY_HAND = {
+    "io.small_requests": "larger requests take a change of the program",
+    "io.split_requests": "which buffer is too small depends on the program's pattern",
+    "io.sync": "how often the program syncs is its own affair",
+    "io.metadata": "how often the program opens and asks is its own affair",
+    "io.uneven": "who does how much is the program's own affair",
+}
+
+
+def _trial(one: Any, middle: str) -> Trial | Untried | None:
+    code = str(one.code)
+    if code in _BY_HAND:
+        return Untried(code, _BY_HAND[code])
+    if code == "io.tracer_overhead":
+        return None  # of the tracer, which no trial has on
+    hints: dict[str, str] = {}
+    variables: dict[str, str] = {}
+    if code == "io.collective_exchange":
+        direction = str(one.evidence.get("direction", "write"))
+        if middle == "ompio":
+            variables = {"OMPI_MCA_fcoll": "individual"}
+            text = "each rank by itself (fcoll individual)"
+        else:
+            hints = {f"romio_cb_{direction}": "disable"}
+            text = f"no aggregators (romio_cb_{direction}=disable)"
+    elif code in ("io.read_to_write", "io.read_more"):
+        direction = "write" if code == "io.read_to_write" else "read"
+        if middle == "ompio":
+            return Untried(code, "OMPIO has no switch for data sieving; --mca io romio321 has")
+        hints = {f"romio_ds_{direction}": "disable"}
+        text = f"no data sieving (romio_ds_{direction}=disable)"
+    else:
+        return None
+    return Trial(code, text, tuple(hints.items()), tuple(variables.items()))

@@ -1,0 +1,76 @@
+"""The quick form of the io room: an IOR-like benchmark under the tracer, on this host, beside its disk alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sonde.core.errors import Finding, UsageError
+from sonde.survey.rooms import Call, Compared, Judgement
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from sonde.core.launch.session import Measured
+
+WORKLOAD = "ior:-a MPIIO -c -t 1m -e"
+BLOCK_BYTES = 8 << 20  # of each rank: enough to be cut up, and written in little time
+LEAST_S = 1.0  # below, not even one run fits: starting two ranks and making a trace a dataset takes that long
+
+
+class IoVisit:
+    """Visits io."""
+
+    weight = 0.25
+
+    def measure(self, call: Call) -> Measured:
+        import time
+
+        from sonde.io import run_maps, run_study, run_trace, study_plan
+        from sonde.io.layers import table_of
+
+        start = call.start(run_study.LOAD)
+        run_trace.library()
+        left_s = call.budget_s - (time.monotonic() - call.began)
+        if left_s < LEAST_S:
+            raise UsageError(
+                "io.budget_too_short",
+                f"{left_s:.1f} s have no time for one run of a benchmark",
+                "give more with --budget",
+            )
+        layers = run_maps.chosen((), (), False)
+        cells = study_plan.cells_of(
+            [study_plan.read_workload(WORKLOAD)],
+            [call.ranks * BLOCK_BYTES],
+            [study_plan.NO_IO],
+            [()],
+            [str(call.folder.resolve())],
+            [""],
+            call.ranks,
+        )
+        plan = study_plan.Plan(cells, call.ranks, rounds=12, seed=call.seed, layers=table_of(layers))
+        request = run_study.Request(
+            plan, start, layers, call.folder / "io.nc", call.command, call.budget_s, call.began, limit_s=60.0
+        )
+        return run_study.measure(request, call.progress())
+
+    def judge(self, tree: xr.DataTree, name: str) -> Judgement:
+        from sonde.io import study_words
+
+        summary = tree["summary"].to_dataset().load()
+        # How fast a disk is, is no fault of the machine's: `check` must not fail for it.
+        return Judgement(study_words.sentence(summary), (), study_words.sound(summary))
+
+    def compare(self, before: xr.DataTree, now: xr.DataTree, names: tuple[str, str]) -> Compared:
+        from sonde.core import dataset
+        from sonde.io import study_compare
+
+        machine = (dataset.attrs(before), dataset.attrs(now))
+        old, new = (tree["summary"].to_dataset().load() for tree in (before, now))
+        found = study_compare.diff(old, new, names, machine=machine)
+        return Compared(found.findings, found.sentence(names[1]) if found.blunt else "")
+
+    def drains(self, finding: Finding) -> bool:
+        return False  # a slow file system is that of every host that has it
+
+
+VISIT = IoVisit()
