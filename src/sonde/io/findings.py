@@ -28,6 +28,7 @@ SPLIT = 4.0  # requests of a layer for one of the layer above
 MORE_BYTES = 1.25  # bytes moved for one that was asked for
 UNEVEN = 1.5  # of the slowest rank over the mean of all
 OVERHEAD = 0.05
+LEAST_S = 1e-3  # in traced calls: shares of less are nobody's trouble
 
 COLLECTIVE = re.compile(r"(_all|_ordered)(_c|_begin|_end)?(_c)?_*$", re.IGNORECASE)
 FILE_LAYERS = ("kernel", "posix")  # the lowest that is there has the requests that reach the file system
@@ -111,7 +112,7 @@ class _Trace:
 def findings(summary: xr.Dataset) -> list[Finding]:
     """All that is to be said of a trace, the largest share of time first."""
     trace = _Trace(summary)
-    if trace.total <= 0:
+    if trace.total < LEAST_S:
         return []
     rules = (_exchange, _sieving, _small, _split, _syncs, _metadata, _uneven, _overhead)
     found = [one for rule in rules for one in rule(trace)]

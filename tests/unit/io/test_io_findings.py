@@ -24,13 +24,14 @@ TABLE = "".join(f"{k}\t{k}\t{name}\tlib\n" for k, name in enumerate(NAMES))
 
 @pytest.fixture
 def told(tmp_path):
-    """told({rank: calls}) by code. A call: (name, begin, end, depth, size)."""
+    """told({rank: calls}) by code. A call: (name, begin, end, depth, size), in ticks."""
 
-    def make(ranks):
+    def make(ranks, tick_ns=1000):
         plan = {
             "layers": LAYERS,
             "rules": [[layer, KINDS.index(kind)] for layer, kind in NAMES.values()],
             "own": 5,
+            "clocks": [["n1", 0, 0], ["n1", 10**9, tick_ns * 10**9]],
         }
         folder = traces.run(tmp_path / "a.run", plan)
         for rank, calls in ranks.items():
@@ -156,3 +157,9 @@ def test_the_largest_comes_first(told):
     ranks = {0: [*writes(200, 4096, each=10), ("fsync", 100_000, 150_000, 0, None)]}
     found = list(told(ranks))
     assert found == ["io.sync"] or found.index("io.sync") < found.index("io.small_requests")
+
+
+def test_a_program_that_does_next_to_nothing_has_nothing_to_mend(told):
+    calls = {0: [("fsync", 100, 900, 0, None), *writes(200, 100, 10, 1000)]}
+    assert told(calls, tick_ns=1) == {}
+    assert "io.sync" in told(calls, tick_ns=10_000)
