@@ -72,7 +72,14 @@ def up(
     from sonde.cluster import plan, run
 
     cluster = run.Cluster.up(
-        name, nodes, rate=rate, delay_s=delay_s or 0.0, prefix=prefix, subnet=subnet, private=private, gluster=gluster
+        name,
+        nodes,
+        rate=rate,
+        delay_s=delay_s or 0.0,
+        prefix=prefix,
+        subnet=subnet,
+        private=private,
+        gluster=gluster,
     )
     made = cluster.plan
     return Outcome(

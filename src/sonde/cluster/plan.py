@@ -172,7 +172,12 @@ def _folder(text: str) -> str | None:
     """A full path without what it need not have; None where nodes must not have something of their own there."""
     path = PurePosixPath(text)
     clean = str(path)
-    if not path.is_absolute() or ".." in path.parts or clean in _NOT_PRIVATE or clean.startswith(("/proc/", "/sys/")):
+    if (
+        not path.is_absolute()
+        or ".." in path.parts
+        or clean in _NOT_PRIVATE
+        or clean.startswith(("/proc/", "/sys/"))
+    ):
         return None
     return clean
 

@@ -6,8 +6,8 @@ what a killed builder leaves of it goes with the keeper.
 
 from __future__ import annotations
 
-import os
 import shutil
+import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ from sonde.core import distribution
 from sonde.core.errors import EnvironmentFailure, UsageError
 
 if TYPE_CHECKING:
-    from sonde.cluster.run import Cluster
+    from sonde.cluster.run import Cluster, NodeProcess
 
 PROGRAMS = ("glusterd", "glusterfs", "gluster", "mount.glusterfs")
 _DEVICE = Path("/dev/fuse")
@@ -61,7 +61,9 @@ def check(where: str, path: str) -> None:
         )
     if not Path(where).is_dir():
         raise UsageError(
-            "cluster.bad_gluster", f"there is no folder {where} here", "make it, or name another, as --gluster /mnt"
+            "cluster.bad_gluster",
+            f"there is no folder {where} here",
+            "make it, or name another, as --gluster /mnt",
         )
 
 
@@ -74,8 +76,15 @@ def start(cluster: Cluster) -> None:
     """
     nodes = cluster.plan.nodes
     hosts = cluster.plan.hostnames
+    quiet = subprocess.DEVNULL
     servers = [
-        cluster.popen(node, ["sh", "-c", f"mkdir -p {plan.BRICK} && exec glusterd"], stdin=-3, stdout=-3, stderr=-3)
+        cluster.popen(
+            node,
+            ["sh", "-c", f"mkdir -p {plan.BRICK} && exec glusterd"],
+            stdin=quiet,
+            stdout=quiet,
+            stderr=quiet,
+        )
         for node in nodes
     ]
     until_s = time.monotonic() + _START_S
@@ -83,12 +92,21 @@ def start(cluster: Cluster) -> None:
         # It goes into the background once it answers.
         status = _waited(server, until_s)
         if status != 0:
-            raise _failed("glusterd", node, hosts[node], _log(cluster, node) or f"it ended with status {status}")
+            how = f"it ended with status {status}" if status is not None else f"no answer within {_START_S:g} s"
+            raise _failed("glusterd", hosts[node], _log(cluster, node) or how)
     for node in nodes[1:]:
         _gluster(cluster, "peer", "probe", hosts[node])
     bricks = [f"{host}:{plan.BRICK}" for host in hosts]
     # Servers know each other only a moment after each has answered.
-    _gluster(cluster, "volume", "create", cluster.name, *bricks, "force", patience=("not connected", "not in 'Peer in"))
+    _gluster(
+        cluster,
+        "volume",
+        "create",
+        cluster.name,
+        *bricks,
+        "force",
+        patience=("not connected", "not in 'Peer in"),
+    )
     _gluster(cluster, "volume", "set", cluster.name, *(word for pair in OPTIONS.items() for word in pair))
     _gluster(cluster, "volume", "start", cluster.name)
     for node in nodes:
@@ -96,7 +114,7 @@ def start(cluster: Cluster) -> None:
         words = ["mount", "-t", "glusterfs", "-o", MOUNT_OPTIONS, source, cluster.plan.gluster]
         ran = cluster.run(node, words, timeout_s=_COMMAND_S, check=False)
         if ran.returncode != 0:
-            raise _failed("mount", node, hosts[node], ran.stderr or ran.stdout)
+            raise _failed("mount", hosts[node], ran.stderr or ran.stdout)
 
 
 def _gluster(cluster: Cluster, *words: str, patience: Sequence[str] = ()) -> None:
@@ -108,14 +126,11 @@ def _gluster(cluster: Cluster, *words: str, patience: Sequence[str] = ()) -> Non
             return
         said = ran.stderr or ran.stdout
         if time.monotonic() > until_s or not any(each in said for each in patience):
-            raise _failed(f"gluster {' '.join(words[:2])}", 0, cluster.hostname(0), said)
+            raise _failed(f"gluster {' '.join(words[:2])}", cluster.hostname(0), said)
         time.sleep(0.1)
 
 
-def _waited(server: object, until_s: float) -> int | None:
-    import subprocess
-
-    assert isinstance(server, subprocess.Popen)
+def _waited(server: NodeProcess, until_s: float) -> int | None:
     try:
         return int(server.wait(max(0.0, until_s - time.monotonic())))
     except subprocess.TimeoutExpired:
@@ -128,7 +143,7 @@ def _log(cluster: Cluster, node: int) -> str:
     return cluster.run(node, words, timeout_s=_COMMAND_S, check=False).stdout
 
 
-def _failed(what: str, node: int, host: str, said: str) -> EnvironmentFailure:
+def _failed(what: str, host: str, said: str) -> EnvironmentFailure:
     lines = [line for line in said.strip().splitlines() if line.strip()]
     return EnvironmentFailure(
         "cluster.no_gluster",

@@ -17,7 +17,7 @@ from sonde.core.section import Fact, Method, Section
 from sonde.core.units import format_duration, format_share, format_size
 from sonde.io import aside, joins, words
 from sonde.io.findings import findings
-from sonde.io.summary import DIRECTIONS
+from sonde.io.layers import DIRECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
