@@ -15,7 +15,7 @@ from sonde.core.figure import Axis, Figure, Kind, Slider
 from sonde.core.outcome import Table
 from sonde.core.section import Fact, Method, Section
 from sonde.core.units import format_duration, format_share, format_size
-from sonde.io import aside, joins, words
+from sonde.io import aside, joins, servers, words
 from sonde.io.findings import findings
 from sonde.io.layers import DIRECTIONS
 
@@ -26,6 +26,7 @@ NARROW = 0.005  # paths of calls that take a smaller share of the one around the
 FUNCTIONS = 6  # whose durations are drawn: as many as there are colours of lines
 FILES = 12  # told at once; NUMBERS of them behind the figures
 NUMBERS = 400
+SERVERS = 32
 CHOICES = 64  # processes whose time may be looked at one by one
 
 
@@ -57,7 +58,12 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
         f"I/O of {program(summary)}",
         f"{words.sentence(summary)}.",
         findings=findings(summary),
-        tables=[layers, *joins.tables(summary), *([_files_table(files, FILES)] if files else [])],
+        tables=[
+            layers,
+            *joins.tables(summary),
+            *servers.tables(summary),
+            *([_files_table(files, FILES)] if files else []),
+        ],
         numbers=[
             functions_table(summary),
             *([_files_table(files, NUMBERS)] if len(files) > FILES else []),
@@ -65,7 +71,7 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
         ],
         figures=list(figures(summary)),
         facts=facts(summary),
-        method=list(METHODS),
+        method=[*METHODS, *([SERVERS_METHOD] if "server_name" in summary else [])],
         runs={
             label: str(tree.attrs[key])
             for key, label in (("traced", "traced command"), ("status", "its exit status"))
@@ -93,6 +99,13 @@ METHODS = (
         "within a call stands under it, as wide as its time.",
         "Kruskal & Landwehr, The American Statistician 37, 1983, 162-168",
     ),
+)
+
+SERVERS_METHOD = Method(
+    "Servers' counters",
+    "Servers of a file system are asked before and after for what they counted: operations, bytes, and the "
+    "shortest, mean and longest duration of each. They count for all clients of the volume, and their counters "
+    "have no times of their own; so they stand beside the trace, and in none of its sums.",
 )
 
 
@@ -145,7 +158,7 @@ def facts(summary: xr.Dataset) -> list[Fact]:
 
 def figures(summary: xr.Dataset) -> tuple[Figure, ...]:
     """Every figure the summary has the data for, in reading order."""
-    ways = (paths, sizes, timeline, by_rank, durations, joins.figure)
+    ways = (paths, sizes, timeline, by_rank, durations, joins.figure, on_servers)
     made = (way(summary) for way in ways)
     return tuple(figure for figure in made if figure is not None)
 
@@ -484,6 +497,49 @@ def durations(summary: xr.Dataset) -> Figure | None:
         Kind.CDF,
         data,
         {"x": Axis("duration", "s", log=True), "p": Axis("share of calls")},
+    )
+
+
+# ---- servers ----
+
+
+def on_servers(summary: xr.Dataset) -> Figure | None:
+    """How long each operation took on each server, by the servers' own counters."""
+    if "server_name" not in summary:
+        return None
+    mean = summary["server_mean"].values
+    known = np.isfinite(mean) & (summary["server_calls"].values > 0)
+    columns = np.flatnonzero(known.any(axis=0))
+    if not columns.size:
+        return None
+    time = np.where(known, mean * summary["server_calls"].values, 0.0).sum(axis=0)
+    columns = columns[np.argsort(-time[columns], kind="stable")]
+    rows = np.arange(min(SERVERS, summary.sizes["server"]))
+    left = summary.sizes["server"] - rows.size
+    data = xr.Dataset(
+        {
+            name: (
+                ("bar", "operation"),
+                np.where(known, summary[source].values, np.nan)[np.ix_(rows, columns)],
+            )
+            for name, source in (("y", "server_mean"), ("low", "server_least"), ("high", "server_most"))
+        },
+        coords={
+            "bar": [servers.hosts(summary)[k] for k in rows.tolist()],
+            "operation": summary["operation_name"].values[columns].astype(str),
+        },
+    )
+    return Figure(
+        "io-servers",
+        "Operations on the servers",
+        "Mean duration of an operation on each server, and from its shortest to its longest. A server that stands "
+        "out in all operations is slow itself; in one alone, it has work that the others have not, or a file that "
+        "all want. Told by the servers' own counters, not by events: of all clients while the command ran."
+        + (f" {left} more servers are left out." if left > 0 else ""),
+        Kind.BAR,
+        data,
+        {"bar": Axis("Server"), "y": Axis("duration", "s", log=True)},
+        (Slider("operation", "operation"),),
     )
 
 

@@ -212,11 +212,11 @@ def _system(summary: xr.Dataset) -> str:
     return str(summary["server_system"].values[0]) if summary.sizes["server"] else ""
 
 
-def _hosts(summary: xr.Dataset) -> list[str]:
+def hosts(summary: xr.Dataset) -> list[str]:
     """What servers are called in short: their hosts, where each has one server."""
     names = [str(name) for name in summary["server_name"].values]
-    hosts = [name.partition(":")[0] for name in names]
-    return hosts if len(set(hosts)) == len(names) else names
+    short = [name.partition(":")[0] for name in names]
+    return short if len(set(short)) == len(names) else names
 
 
 def _times(summary: xr.Dataset) -> np.ndarray:
@@ -296,7 +296,7 @@ def _servers_table(summary: xr.Dataset, every: bool) -> Table:
 def _operations_table(summary: xr.Dataset, every: bool) -> Table:
     calls = summary["server_calls"].values
     time = _times(summary)
-    hosts = _hosts(summary)
+    short = hosts(summary)
     counts, sums = calls.sum(axis=0), np.nansum(time, axis=0)
     order = np.lexsort((-counts, -sums))
     order = order[counts[order] > 0]
@@ -310,7 +310,7 @@ def _operations_table(summary: xr.Dataset, every: bool) -> Table:
             _extreme(summary[name].values[calls[:, j] > 0, j], of)
             for name, of in (("server_least", np.min), ("server_most", np.max))
         ]
-        slowest = hosts[int(np.nanargmax(means))] if known.sum() > 1 else ""
+        slowest = short[int(np.nanargmax(means))] if known.sum() > 1 else ""
         rows.append(
             (
                 str(summary["operation_name"].values[j]),
