@@ -27,12 +27,6 @@ from watching import wait_for
 
 pytestmark = pytest.mark.root
 
-WANTED = (*run.PROGRAMS, *run_gluster.PROGRAMS)
-if missing := [name for name in WANTED if not shutil.which(name, path=run.program_path(os.environ))]:
-    pytest.skip(f"{', '.join(missing)}: not there; deploy/setup test installs them", allow_module_level=True)
-if not Path("/dev/fuse").exists():
-    pytest.skip("no /dev/fuse: modprobe fuse", allow_module_level=True)
-
 IOLOAD = PROGRAM.with_name("sonde-ioload")
 KIB, MIB = 1 << 10, 1 << 20
 WHERE = "/mnt"
@@ -41,8 +35,17 @@ IOR = ("-t", "64k", "-b", "1m", "-s", "2", "-e", "-C", "-w", "-W", "-r", "-R")
 TRANSFERS = 4 * 2 * 16
 
 
+@pytest.fixture(scope="module", autouse=True)
+def installed() -> None:
+    wanted = (*run.PROGRAMS, *run_gluster.PROGRAMS)
+    if missing := [name for name in wanted if not shutil.which(name, path=run.program_path(os.environ))]:
+        pytest.skip(f"{', '.join(missing)}: not there; deploy/setup test installs them")
+    if not Path("/dev/fuse").exists():
+        pytest.skip("no /dev/fuse: modprobe fuse")
+
+
 @pytest.fixture(scope="module")
-def volume() -> Iterator[Cluster]:
+def volume(installed) -> Iterator[Cluster]:
     with Cluster.up(f"t{uuid.uuid4().hex[:8]}", 4, gluster=WHERE) as cluster:
         before = settings(cluster)
         yield cluster

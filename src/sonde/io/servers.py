@@ -41,8 +41,9 @@ RAW: dict[str, Described] = {
 
 # Which operation moves data, by direction, in any file system that is read here.
 MOVES = {"read": "READ", "write": "WRITE"}
-# Layers that hand requests to such servers: the first that has any is the client.
-_CLIENTS = ("gfapi", "pvfs")
+# Layers that hand requests to such servers, the first that has any being the client: of a library all, of others those
+# to files that lie on the file system.
+_LIBRARIES = ("gfapi",)
 _BY_PATH = ("posix", "kernel")
 BRICKS_SHOWN = 16
 OPERATIONS_SHOWN = 12
@@ -191,7 +192,7 @@ def _client(summary: xr.Dataset, direction: int) -> tuple[str, int, int, float] 
     layers = summary["layer_name"].values.tolist()
     titles = summary["layer_title"].values
     parts = ("requests", "request_bytes", "request_time")
-    for name in _CLIENTS:
+    for name in _LIBRARIES:
         if name in layers:
             k = layers.index(name)
             requests, moved, time = (summary[part].values[:, k, direction].sum() for part in parts)
