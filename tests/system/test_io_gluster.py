@@ -239,6 +239,27 @@ class TestTrouble:
             ]
             volume.run(0, again, timeout_s=60)
 
+    def test_what_a_killed_sonde_leaves_is_told(self, volume, sonde):
+        work = f"import time; data = open('{WHERE}/killed', 'wb'); print(data.fileno(), flush=True); time.sleep(100)"
+        words = ["io", "run", "--gluster", volume.name, "-o", "a.nc", "--", sys.executable, "-c", work]
+        process = volume.popen(
+            0, [str(PROGRAM), *words], stdout=subprocess.PIPE, text=True, cwd=sonde.cwd, env=sonde.env
+        )
+        with process:
+            assert process.stdout
+            assert process.stdout.readline()
+            process.send_signal(signal.SIGKILL)
+            process.sweep()
+        try:
+            assert "diagnostics.count-fop-hits: on" in settings(volume)
+            told = sonde("data", "recover", "a.run", "--json")
+            shown = sonde("io", "show", "a.nc", "--json").expect(0).json
+            (warning,) = (one for one in shown["warnings"] if one["code"] == "io.no_server_counters")
+            assert warning["hint"] == f"gluster volume profile {volume.name} stop", told
+            assert shown["servers"] is None
+        finally:
+            gluster(volume, "profile", volume.name, "stop")
+
     def test_what_cannot_be_is_said_before_the_command_runs(self, volume, sonde):
         wrote = ["touch", str(sonde.cwd / "it ran")]
         error = traced(volume, sonde, wrote, code=2, volume=f"{volume.name}x")["error"]
@@ -257,6 +278,10 @@ class TestTrouble:
         assert ran.returncode == 3
         first, *_ = ran.stderr.splitlines()
         assert first.startswith("error: io: there is no program 'gluster' here")
+        # The kernel traces processes by numbers that they have not in here; without a word nothing would be seen.
+        words = [str(PROGRAM), "io", "run", "--kernel", "--json", "-o", "a.nc", "--", *wrote]
+        ran = volume.run(0, words, check=False, cwd=sonde.cwd, env=sonde.env)
+        assert json.loads(ran.stdout)["error"]["code"] == "io.other_namespace"
         assert [path.name for path in sonde.cwd.iterdir()] == []
         assert "diagnostics" not in settings(volume)
 

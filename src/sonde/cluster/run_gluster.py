@@ -92,7 +92,9 @@ def start(cluster: Cluster) -> None:
         # It goes into the background once it answers.
         status = _waited(server, until_s)
         if status != 0:
-            how = f"it ended with status {status}" if status is not None else f"no answer within {_START_S:g} s"
+            how = (
+                f"it ended with status {status}" if status is not None else f"no answer within {_START_S:g} s"
+            )
             raise _failed("glusterd", hosts[node], _log(cluster, node) or how)
     for node in nodes[1:]:
         _gluster(cluster, "peer", "probe", hosts[node])

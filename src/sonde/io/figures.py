@@ -27,6 +27,7 @@ FUNCTIONS = 6  # whose durations are drawn: as many as there are colours of line
 FILES = 12  # told at once; NUMBERS of them behind the figures
 NUMBERS = 400
 SERVERS = 32
+LEAST_OF_CLASS = np.array([0.0, *(2.0**k for k in range(servers.CLASSES - 1))])  # B
 CHOICES = 64  # processes whose time may be looked at one by one
 
 
@@ -283,13 +284,23 @@ def sizes(summary: xr.Dataset) -> Figure | None:
     """Sizes of reads and writes as they enter each layer: what layers make of each other's requests."""
     count = summary["request_sizes"].values  # layer, direction, class
     moved = summary["request_size_bytes"].values
+    titles, hue = [str(title) for title in summary["layer_title"].values], hues(summary)
+    if "server_name" in summary:  # below all layers
+        of_servers = summary["server_sizes"].values.sum(axis=0)
+        # Servers tell bytes in all, and how many requests are of a class: most are of its least size.
+        about = of_servers * LEAST_OF_CLASS
+        whole = summary["server_bytes"].values.sum(axis=0)
+        about = about * (whole / np.maximum(about.sum(axis=1), 1.0))[:, np.newaxis]
+        count = np.concatenate([count, of_servers[np.newaxis]])
+        moved = np.concatenate([moved, about[np.newaxis]])
+        titles.append("Servers, by their own counters")
+        hue = np.append(hue, hue.max() + 1)
     layers = np.flatnonzero(count.any(axis=(1, 2)))
     directions = [d for d in (1, 0) if count[:, d].any()]
     if not layers.size:
         return None
     filled = np.flatnonzero(count.any(axis=(0, 1)))
     classes = np.arange(filled[0], filled[-1] + 1)
-    titles = summary["layer_title"].values
     ways = ("number", "bytes")
     shape = (len(layers), len(classes), len(directions), len(ways))
     y = np.zeros(shape)
@@ -297,7 +308,7 @@ def sizes(summary: xr.Dataset) -> Figure | None:
     for k, layer in enumerate(layers.tolist()):
         for d, direction in enumerate(directions):
             verb = DIRECTIONS[direction]
-            requests, all_bytes = int(count[layer, direction].sum()), int(moved[layer, direction].sum())
+            requests, all_bytes = int(count[layer, direction].sum()), round(moved[layer, direction].sum())
             if not requests:
                 heading[k, d, :] = f"{titles[layer]}: no {verb}s"
                 continue
@@ -314,17 +325,17 @@ def sizes(summary: xr.Dataset) -> Figure | None:
             "y": (("part", "x", "direction", "way"), y),
             "text": (("part", "x", "direction", "way"), text.astype(str)),
             "heading": (("part", "direction", "way"), heading.astype(str)),
-            "hue": ("part", hues(summary)[layers]),
+            "hue": ("part", hue[layers]),
         },
         coords={
-            "part": [str(titles[layer]) for layer in layers],
+            "part": [titles[layer] for layer in layers],
             "x": [_class_name(k) for k in classes.tolist()],
             "direction": [f"{DIRECTIONS[d]}s" for d in directions],
             "way": list(ways),
         },
     )
     untold = [
-        str(titles[layer])
+        titles[layer]
         for layer in np.flatnonzero(summary["requests"].values.any(axis=(0, 2)))
         if layer not in layers
     ]

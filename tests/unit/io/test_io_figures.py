@@ -6,7 +6,7 @@ import io_traces as traces
 from io_traces import KIB, MIB, US, Call
 from sonde.core.errors import DataError
 from sonde.core.figure import Kind
-from sonde.io import figures, servers
+from sonde.io import figures
 from sonde.io.analyse import analyse
 from sonde.io.schema import OWN_NAME
 from sonde.report import collect, prepare, render_html
@@ -405,25 +405,11 @@ def test_controls_have_positions_that_can_be_asked_for(section):
 
 
 def test_servers_have_tables_a_figure_and_a_method_of_their_own():
-    def server(name, slow):
-        durations = {"WRITE": [8, slow * 1e-3, 0.5e-3, 4e-3], "RELEASE": [1, None, None, None]}
-        return {
-            "name": name,
-            "answered": 1,
-            "bytes": [0, 8 * KIB],
-            "sizes": [[KIB, [0, 8]]],
-            "operations": durations,
-        }
-
-    raw = traces.collective(RANKS, ROUNDS)
-    told = {
-        "system": "GlusterFS volume vol",
-        "mounts": ["/scratch"],
-        "cwd": "/",
-        "servers": [server("a:/b", 1), server("c:/b", 3)],
-    }
-    tables = servers.tables_of(told, raw["path"].values.tolist())
-    raw = raw.assign({name: (servers.RAW[name].dims, values) for name, values in tables.items()})
+    each = [
+        (name, {"WRITE": [8, mean, 0.5e-3, 4e-3], "RELEASE": [1, None, None, None]})
+        for name, mean in (("a:/b", 1e-3), ("c:/b", 3e-3))
+    ]
+    raw = traces.with_servers(traces.collective(RANKS, ROUNDS), *each)
     section = figures.section(traces.tree(raw), "app.nc")
     assert [table.title.split(":")[0] for table in section.tables[1:4]] == [
         "Requests of POSIX and C library, and what servers got",
@@ -436,6 +422,10 @@ def test_servers_have_tables_a_figure_and_a_method_of_their_own():
     assert figure.data["bar"].values.tolist() == ["a", "c"]
     assert np.allclose(figure.data["y"].values[:, 0], [1e-3, 3e-3])
     assert np.allclose(figure.data["low"].values[:, 0], 0.5e-3)
+    sizes = named(section, "io-sizes").data
+    assert sizes["part"].values[-1] == "Servers, by their own counters"
+    assert str(sizes["heading"].values[-1, 0, 0]).endswith(": 16 × 1 KiB, 16 KiB")
+    assert str(sizes["heading"].values[-1, 1, 0]).endswith(": no reads")
     assert section.method[-1].name == "Servers' counters"
     assert "Servers' counters" not in [method.name for method in figures.METHODS]
     assert section.verdict == figures.section(traces.tree(traces.collective(RANKS, ROUNDS))).verdict
