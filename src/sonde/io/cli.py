@@ -209,6 +209,7 @@ def run(
         watching = run_trace.Watching.of(request)
         rows = [("layers", ", ".join(layer.name for layer in request.layers)), ("dataset", str(request.out))]
         rows += [("process", f"{one.number} {one.program}") for one in watching.processes]
+        rows += [("servers", f"GlusterFS volume {gluster}")] if gluster else []
         if attach or uprobes:
             rows.append(("probes", f"{len(watching.probes)}"))
         if pairs:

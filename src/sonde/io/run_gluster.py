@@ -83,8 +83,8 @@ def counting(name: str, folder: Path) -> Iterator[Counting]:
         finally:
             _finish(volume, folder, state, before, which, told)
     finally:
-        if ours and (why := _said("volume", "profile", name, "stop")[0]):
-            told.warnings.append(_left_on(name, why))
+        if ours:
+            told.warnings += _switched_off(name)
 
 
 def _finish(
@@ -225,12 +225,19 @@ def _down(bricks: list[str], how: str) -> Warning:
     )
 
 
-def _left_on(name: str, why: str) -> Warning:
-    return Warning(
-        "io.gluster_left_on",
-        f"profiling of the volume {name} could not be switched off again: {why}",
-        typed(PROGRAM, "volume", "profile", name, "stop"),
-    )
+def _switched_off(name: str) -> list[Warning]:
+    """Switches profiling off; never an error, for by now there is a trace to be kept."""
+    try:
+        why = _said("volume", "profile", name, "stop")[0]
+    except EnvironmentFailure as error:
+        why = error.what
+    return [
+        Warning(
+            "io.gluster_left_on",
+            f"profiling of the volume {name} could not be switched off again: {why}",
+            typed(PROGRAM, "volume", "profile", name, "stop"),
+        )
+    ] * bool(why)
 
 
 def killed(state: Mapping[str, Any]) -> Warning:
