@@ -49,8 +49,8 @@ bool find(void* library, const char* name, Function& function) {
 }
 
 Result<void> load() {
-  // It is never closed: its threads run on. Nor is the connection, which ends with the process: glfs_fini waits ten seconds for what a
-  // volume with sharding removes in the background.
+  // It is never closed: its threads run on. Nor is the connection, which ends with the process: glfs_fini of GlusterFS 10 takes ten
+  // seconds whatever was done before.
   void* library = ::dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
   const auto missing = [](const std::string& why) {
     return Error{"ioload.no_gfapi", "-a GFAPI: " + why, "install GlusterFS's client library (Debian, Fedora: libgfapi0), or mount the volume and take -a POSIX"};
