@@ -232,11 +232,8 @@ class TestTrouble:
             assert "down" in sonde("io", "show", "a.nc").expect(0).out
         finally:
             gluster(volume, "start", volume.name, "force")
-            again = [
-                "sh",
-                "-c",
-                f"until touch {WHERE}/other0 {WHERE}/other1 {WHERE}/other2 {WHERE}/other3; do sleep 0.2; done",
-            ]
+            # Those whose place is on that brick are among them.
+            again = ["sh", "-c", f"until touch $(seq -f {WHERE}/other%g 0 15); do sleep 0.2; done"]
             volume.run(0, again, timeout_s=60)
 
     def test_what_a_killed_sonde_leaves_is_told(self, volume, sonde):
