@@ -22,7 +22,8 @@ from sonde_shell import PROGRAM, Shell
 
 import sonde as library
 from sonde.cluster import Cluster, mpi, run, run_gluster
-from sonde.core.launch.mpirun import Mpi
+from sonde.core.errors import SondeError
+from sonde.core.launch.mpirun import Mpi, find_mpi
 from watching import wait_for
 
 pytestmark = pytest.mark.root
@@ -52,6 +53,17 @@ def volume(installed) -> Iterator[Cluster]:
         assert settings(cluster) == before  # profiling was left as it was found
         held = cluster.keeper.inside()
     assert not [pid for pid in held if Path(f"/proc/{pid}").exists()]
+
+
+@pytest.fixture
+def default_mpi() -> Mpi:
+    """The default MPI and no other: with MPICH 4.0 over UCX MPI_Finalize hangs now and then in a rank of several nodes,
+    whatever the program, and however few messages it sent.
+    """
+    try:
+        return find_mpi()
+    except SondeError as error:
+        pytest.skip(f"{error.what}: {error.hint}")
 
 
 def gluster(cluster: Cluster, *words: str) -> str:
@@ -96,9 +108,9 @@ def codes(told: dict[str, Any]) -> list[str]:
 
 
 class TestCounted:
-    def test_by_the_mount(self, volume, sonde, mpi):
+    def test_by_the_mount(self, volume, sonde, default_mpi):
         path = f"{WHERE}/by-mount"
-        told = traced(volume, sonde, jobs(volume, mpi, "-a", "POSIX", "-o", path, *IOR))
+        told = traced(volume, sonde, jobs(volume, default_mpi, "-a", "POSIX", "-o", path, *IOR))
         assert [code for code in codes(told) if code.startswith("io.")] == []
         # The program: a call for each transfer; -W and -R read all of it again.
         assert of_file(told, path, "posix", "write") == {"requests": TRANSFERS, "bytes": 8 * MIB}
@@ -122,9 +134,9 @@ class TestCounted:
                 if told_of["mean_s"] is not None:
                     assert 0 < told_of["least_s"] <= told_of["mean_s"] <= told_of["most_s"] < 60, name
 
-    def test_the_dataset_has_the_counters(self, volume, sonde, mpi):
+    def test_the_dataset_has_the_counters(self, volume, sonde, default_mpi):
         told = traced(
-            volume, sonde, jobs(volume, mpi, "-a", "MPIIO", "-c", "-o", f"{WHERE}/collective", *IOR)
+            volume, sonde, jobs(volume, default_mpi, "-a", "MPIIO", "-c", "-o", f"{WHERE}/collective", *IOR)
         )
         with library.open(sonde.cwd / "a.nc") as tree:
             raw = tree["raw"].to_dataset().load()
@@ -148,10 +160,10 @@ class TestCounted:
             "bytes": 8 * MIB,
         }
 
-    def test_bt_io(self, volume, sonde, mpi):
+    def test_bt_io(self, volume, sonde, default_mpi):
         path = f"{WHERE}/bt"
         told = traced(
-            volume, sonde, jobs(volume, mpi, "--bt-io", "--class", "S", "--niter", "20", "-o", path)
+            volume, sonde, jobs(volume, default_mpi, "--bt-io", "--class", "S", "--niter", "20", "-o", path)
         )
         assert told["status"] == 0  # which it is not where a value was read back wrong
         dumps = 4 * 40 * 12**3
@@ -161,10 +173,10 @@ class TestCounted:
         assert compared["write"]["server_bytes"] == compared["write"]["client_bytes"] >= dumps
         assert compared["read"]["server_bytes"] == compared["read"]["client_bytes"] >= dumps
 
-    def test_by_the_library(self, volume, sonde, mpi):
+    def test_by_the_library(self, volume, sonde, default_mpi):
         server = volume.plan.hostnames[2]
         place = ("--gfapi.volume", volume.name, "--gfapi.server", server, "-o", "by-library")
-        told = traced(volume, sonde, jobs(volume, mpi, "-a", "GFAPI", *place, *IOR))
+        told = traced(volume, sonde, jobs(volume, default_mpi, "-a", "GFAPI", *place, *IOR))
         client = layer(told, "gfapi")
         assert (client["write"]["requests"], client["write"]["bytes"]) == (TRANSFERS, 8 * MIB)
         assert (client["read"]["requests"], client["read"]["bytes"]) == (3 * TRANSFERS, 24 * MIB)
