@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import xarray as xr
 
+from sonde.io import servers
 from sonde.io.analyse import analyse
 from sonde.io.layers import KINDS
 from sonde.io.schema import OWN_NAME, RAW
@@ -34,6 +35,7 @@ FUNCTIONS = {  # name -> layer, kind
     "MPI_Init": ("mpi", "other"),
     "MPI_Alltoallv": ("mpi", "communicate"),
     "MPI_Waitall": ("mpi", "wait"),
+    "glfs_pwrite": ("gfapi", "write"),
     "pwrite": ("posix", "write"),
     "pread": ("posix", "read"),
     "open": ("posix", "open"),
@@ -121,6 +123,29 @@ def raw(
             for name, what in RAW.items()
             if name in columns
         }
+    )
+
+
+def with_servers(data: xr.Dataset, *each: tuple[str, dict[str, list[float]]]) -> xr.Dataset:
+    """/raw with servers that wrote: name, and of each operation its calls and mean, shortest and longest duration."""
+    told = {
+        "system": "GlusterFS volume vol",
+        "mounts": ["/scratch"],
+        "cwd": "/",
+        "servers": [
+            {
+                "name": name,
+                "answered": 1,
+                "bytes": [0, int(operations.get("WRITE", [0])[0]) * KIB],
+                "sizes": [[KIB, [0, int(operations.get("WRITE", [0])[0])]]],
+                "operations": operations,
+            }
+            for name, operations in each
+        ],
+    }
+    tables = servers.tables_of(told, data["path"].values.tolist())
+    return data.assign(
+        {name: (servers.RAW[name].dims, values, servers.RAW[name].attrs()) for name, values in tables.items()}
     )
 
 

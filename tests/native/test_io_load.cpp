@@ -74,6 +74,9 @@ TEST_CASE("io load: values may be written as ior takes them") {
   CHECK(good({"-D", "2min"}).stonewall_s == 120);
   CHECK(good({"-D", "30"}).stonewall_s == 30);
   CHECK(good({"-a", "mpiio", "-c"}).api == Api::mpiio);
+  const Options volume = good({"-a", "gfapi", "--gfapi.volume", "v", "--gfapi.server=h"});
+  CHECK((volume.api == Api::gfapi && volume.gfapi_volume == "v" && volume.gfapi_server == "h"));
+  CHECK(good({"-a", "GFAPI", "--gfapi.volume", "v"}).gfapi_server == "localhost");
 }
 
 TEST_CASE("io load: what is wrong says which option, which value and what is allowed") {
@@ -92,6 +95,10 @@ TEST_CASE("io load: what is wrong says which option, which value and what is all
   CHECK(has(wrong({"-o", ""}).what, "empty"));
   CHECK(has(wrong({"-c"}).hint, "-a MPIIO"));
   CHECK(has(wrong({"-V", "-a", "HDF5"}).what, "-V"));
+  CHECK(has(wrong({"-c", "-a", "GFAPI", "--gfapi.volume", "v"}).what, "-a is GFAPI"));
+  CHECK(has(wrong({"-a", "GFAPI"}).what, "needs the name of a volume"));
+  CHECK(has(wrong({"--gfapi.server", "h"}).what, "--gfapi.server has a meaning with -a GFAPI only"));
+  CHECK(has(wrong({"--bt-io", "--gfapi.volume", "v"}).what, "IOR's workload"));
   CHECK(has(wrong({"-B"}).what, "IOR's -B is not"));
   CHECK(has(wrong({"-5"}).what, "no option -5"));
   CHECK(has(wrong({"-w5"}).what, "no option -5 (in -w5)"));

@@ -1,11 +1,12 @@
 #include "io/load/access.hpp"
 
-#include <sys/statvfs.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <iterator>
+
+#include "io/load/files.hpp"
+#include "io/load/gfapi.hpp"
 
 namespace sonde::ioload {
 
@@ -22,6 +23,8 @@ std::string hint_for(int number, const std::string& path) {
     case EACCES:
     case EPERM:
     case EROFS: return "name a file with -o that you may use, or change its permissions";
+    case ENOTCONN:
+    case ETIMEDOUT: return "see whether all servers of the file system are up";
     case EFBIG: return "raise the limit (ulimit -f), or write less: -b, -s";
     default: return "name another file with -o, or see the system's log";
   }
@@ -57,11 +60,11 @@ Error file_error(const std::string& verb, const std::string& path, int number) {
 
 bool disk_is_full(const std::string& path, std::uint64_t bytes) {
   struct statvfs space {};
-  return ::statvfs(folder_of(path).c_str(), &space) == 0 && space.f_bavail * space.f_frsize < bytes;
+  return files().space(folder_of(path), space) == 0 && space.f_bavail * space.f_frsize < bytes;
 }
 
 int likely_errno(const std::string& verb, const std::string& path, int number) {
-  constexpr int of_files[] = {ENOSPC, EDQUOT, EFBIG, ENOENT, ENOTDIR, EISDIR, EACCES, EPERM, EROFS, EIO, ENAMETOOLONG, ELOOP, ESTALE, EMFILE, ENFILE};
+  constexpr int of_files[] = {ENOSPC, EDQUOT, EFBIG, ENOENT, ENOTDIR, EISDIR, EACCES, EPERM, EROFS, EIO, ENOTCONN, ENAMETOOLONG, ELOOP, ESTALE, EMFILE, ENFILE};
   if (std::find(std::begin(of_files), std::end(of_files), number) != std::end(of_files)) return number;
   return verb != "read" && disk_is_full(path, 4096) ? ENOSPC : 0;
 }
@@ -138,6 +141,7 @@ std::map<std::string, std::string> mpi_hints(MPI_File file) {
 Result<std::unique_ptr<Access>> make_access(const Options& options, const Layout& layout, MPI_Comm world) {
   const MPI_Comm comm = options.per_process ? MPI_COMM_SELF : world;
   if (options.api == Api::posix) return make_posix(layout);
+  if (options.api == Api::gfapi) return make_gfapi(layout);
   if (options.api == Api::mpiio) return make_mpiio(options, layout, comm);
   if (auto access = make_hdf5(options, layout, comm)) return access;
   return Error{"ioload.no_hdf5", "-a HDF5: sonde-ioload was built without a parallel HDF5 for this MPI, " SONDE_MPI_FLAVOUR,

@@ -1,5 +1,5 @@
 #pragma once
-/// The ways to a file: POSIX, MPI-IO, HDF5. One object is one open file on one rank. Owner-thread.
+/// The ways to a file: POSIX, MPI-IO, HDF5, libgfapi. One object is one open file on one rank. Owner-thread.
 
 #include <mpi.h>
 

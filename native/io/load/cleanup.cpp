@@ -8,6 +8,8 @@
 #include <csignal>
 #include <cstring>
 
+#include "io/load/files.hpp"
+
 namespace sonde::ioload {
 
 namespace {
@@ -50,10 +52,10 @@ void guard(const std::string& path) {
   guards = 1;
 }
 
-bool remove_now(const std::string& path, bool is_mine) {
-  const bool gone = !is_mine || ::unlink(path.c_str()) == 0 || errno == ENOENT;
+int remove_now(const std::string& path, bool is_mine) {
+  const int number = is_mine ? files().remove(path) : 0;
   guards = 0;
-  return gone;
+  return number == ENOENT ? 0 : number;
 }
 
 }  // namespace sonde::ioload

@@ -13,7 +13,7 @@ void remove_when_interrupted(bool speaks);
 /// `path` is removed by a signal from now on; an empty one, or one of 4 KiB and more: nothing is.
 void guard(const std::string& path);
 
-/// Removes `path` where `is_mine`, and guards nothing any more. False: it was there and could not be removed; errno says why.
-bool remove_now(const std::string& path, bool is_mine);
+/// Removes `path` where `is_mine`, and guards nothing any more. Returns 0, or the errno of a file that was there and could not be removed.
+int remove_now(const std::string& path, bool is_mine);
 
 }  // namespace sonde::ioload

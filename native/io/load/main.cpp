@@ -15,6 +15,7 @@
 #include <sstream>
 
 #include "io/load/cleanup.hpp"
+#include "io/load/gfapi.hpp"
 #include "io/load/workload.hpp"
 #include "mpi/program.hpp"
 #include "mpi/team.hpp"
@@ -109,7 +110,14 @@ int work(Options& o, const std::vector<std::string>& command, MpiTeam& team) {
                    team.ranks_on_node());
   }
   remove_when_interrupted(team.rank() == 0);
-  return o.bt_io ? run_bt_io(o, c, team) : run_ior(o, c, team);
+  if (o.bt_io) return run_bt_io(o, c, team);
+  if (o.api != Api::gfapi) return run_ior(o, c, team);
+  const auto connected = gfapi_connect(o);
+  if (const auto failed = first_error(connected ? nullptr : &connected.error(), team)) {
+    if (team.rank() == 0) tell(*failed);
+    return exit_failed;
+  }
+  return run_ior(o, c, team);
 }
 
 }  // namespace

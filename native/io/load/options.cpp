@@ -10,7 +10,10 @@
 
 namespace sonde::ioload {
 
-const char* to_string(Api api) { return api == Api::posix ? "POSIX" : api == Api::mpiio ? "MPIIO" : "HDF5"; }
+const char* to_string(Api api) {
+  constexpr const char* names[] = {"POSIX", "MPIIO", "HDF5", "GFAPI"};
+  return names[static_cast<int>(api)];
+}
 
 const char* to_string(BtMode mode) {
   constexpr const char* names[] = {"full", "simple", "fortran", "epio"};
@@ -100,15 +103,17 @@ std::vector<Option> table(Options& o) {
       {'h', "help", "", either, "show this and end", flag(o.help)},
       {0, "version", "", either, "show versions and end", flag(o.version)},
 
-      {'a', "api", "API", ior, "POSIX (default), MPIIO or HDF5",
+      {'a', "api", "API", ior, "POSIX (default), MPIIO, HDF5 or GFAPI, which is GlusterFS without a mount",
        [&o](const std::string& v) -> std::optional<std::string> {
-         for (const Api api : {Api::posix, Api::mpiio, Api::hdf5})
+         for (const Api api : {Api::posix, Api::mpiio, Api::hdf5, Api::gfapi})
            if (upper(v) == to_string(api)) {
              o.api = api;
              return {};
            }
-         return "is " + quoted(v) + "; allowed: POSIX, MPIIO, HDF5";
+         return "is " + quoted(v) + "; allowed: POSIX, MPIIO, HDF5, GFAPI";
        }},
+      {0, "gfapi.volume", "VOLUME", ior, "with -a GFAPI: the volume, in which -o is a path", text(o.gfapi_volume)},
+      {0, "gfapi.server", "HOST", ior, "with -a GFAPI: one of its servers; default localhost", text(o.gfapi_server)},
       {'t', "transfer", "SIZE", ior, "bytes of one call; default 256k", size(o.transfer, 8)},
       {'b', "block", "SIZE", ior, "contiguous bytes of one task in one segment; default 1m", size(o.block, 8)},
       {'s', "segments", "N", ior, "segments, each with a block of every task; default 1", whole(o.segments, 1, UINT64_C(1) << 40)},
@@ -170,7 +175,7 @@ std::string shown(const Option& option) {
 /// How the option may be written: "-t 256k".
 std::string example(const Option& option) {
   constexpr std::pair<std::string_view, const char*> values[] = {{"SIZE", "1m"}, {"TIME", "30s"}, {"N", "4"},        {"API", "MPIIO"},
-                                                                 {"CLASS", "A"}, {"MODE", "simple"}, {"FILE", "out"}};
+                                                                 {"CLASS", "A"}, {"MODE", "simple"}, {"FILE", "out"}, {"VOLUME", "data"}, {"HOST", "server1"}};
   std::string text = option.letter ? std::string("-") + option.letter : "--" + option.name;
   for (const auto& [what, value] : values)
     if (option.value == what) text += std::string(" ") + value;
@@ -214,9 +219,13 @@ std::optional<Error> contradiction(const Options& o, const std::vector<std::pair
     return bad("-s " + std::to_string(o.segments) + " blocks of " + format_size(o.block) + " are more than 2^61 B", "take a smaller -s");
   if (o.random && o.segments * (o.block / o.transfer) > UINT32_MAX)
     return bad("-z draws the order of a task's transfers, and these are more than " + std::to_string(UINT32_MAX), "take a larger -t, or leave -z out");
-  if (o.collective && o.api == Api::posix) return bad("-c needs an API with collective calls, and -a is POSIX", "add -a MPIIO");
+  if (o.collective && (o.api == Api::posix || o.api == Api::gfapi))
+    return bad(std::string("-c needs an API with collective calls, and -a is ") + to_string(o.api), "add -a MPIIO");
   if (o.file_view && o.api != Api::mpiio)
     return bad(std::string("-V needs file views, which -a ") + to_string(o.api) + " has not", "add -a MPIIO");
+  for (const auto& [name, of] : given)
+    if (name.starts_with("--gfapi.") && o.api != Api::gfapi) return bad(name + " has a meaning with -a GFAPI only", "add -a GFAPI, or leave " + name + " out");
+  if (o.api == Api::gfapi && o.gfapi_volume.empty()) return bad("-a GFAPI needs the name of a volume", "add --gfapi.volume data --gfapi.server server1");
   return {};
 }
 

@@ -12,7 +12,7 @@
 
 namespace sonde::ioload {
 
-enum class Api { posix, mpiio, hdf5 };
+enum class Api { posix, mpiio, hdf5, gfapi };
 enum class BtMode { full, simple, fortran, epio };
 
 const char* to_string(Api api);      ///< as IOR writes it: "POSIX"
@@ -31,6 +31,7 @@ struct Options {
 
   // the workload of IOR
   Api api = Api::posix;
+  std::string gfapi_volume, gfapi_server = "localhost";
   std::uint64_t transfer = 262144, block = 1048576, segments = 1;  ///< B, B
   bool per_process = false, collective = false, file_view = false, random = false;
   bool write = false, read = false, check_write = false, check_read = false;

@@ -4,27 +4,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "io/load/access.hpp"
+#include "io/load/move_all.hpp"
 
 namespace sonde::ioload {
-
-namespace {
-
-template <typename Call>
-Result<void> move_all(const char* verb, const std::string& path, std::size_t bytes, std::uint64_t at, Call&& call) {
-  for (std::size_t done = 0; done < bytes;) {
-    const ssize_t n = call(done, static_cast<off_t>(at + done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return file_error(verb, path, std::strerror(errno) + std::string(" (at ") + std::to_string(at + done) + " B)", errno);
-    if (n == 0) return file_error(verb, path, "the file ends at " + std::to_string(at + done) + " B", 0);
-    done += static_cast<std::size_t>(n);
-  }
-  return {};
-}
-
-}  // namespace
 
 Result<void> write_all(int fd, const std::string& path, const void* data, std::size_t bytes, std::uint64_t at) {
   return move_all("write", path, bytes, at,

@@ -1,6 +1,5 @@
 #include "io/load/results.hpp"
 
-#include <sys/statvfs.h>
 #include <sys/utsname.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include "core/json.hpp"
 #include "core/stats/moments.hpp"
 #include "core/units.hpp"
+#include "io/load/files.hpp"
 #include "io/load/layout.hpp"
 
 namespace sonde::ioload {
@@ -121,7 +121,7 @@ void print_start(const Circumstances& c, const std::string& file) {
   line("MPI", c.mpi_version);
   line("Path", file);
   struct statvfs space {};
-  if (::statvfs(folder_of(file).c_str(), &space) == 0 && space.f_blocks > 0) {
+  if (files().space(folder_of(file), space) == 0 && space.f_blocks > 0) {
     const double blocks = static_cast<double>(space.f_blocks);
     char used[32];
     std::snprintf(used, sizeof used, "%.1f", 100 * (blocks - static_cast<double>(space.f_bfree)) / blocks);
@@ -133,6 +133,7 @@ void print_start(const Circumstances& c, const std::string& file) {
 void print_options(const Options& o, const Circumstances& c, const IorResults& r) {
   std::printf("Options:\n");
   line("api", to_string(o.api));
+  if (o.api == Api::gfapi) line("volume", o.gfapi_volume + " of " + o.gfapi_server);
   line("test filename", o.file);
   line("access", o.per_process ? "file-per-process" : "single-shared-file");
   line("type", o.collective ? "collective" : "independent");
@@ -265,6 +266,7 @@ std::string json_of(const Options& o, const Circumstances& c, const IorResults& 
   else options.raw("stonewall_s", "null");
   options.raw("hints", object(o.hints));
   if (o.show_hints) options.raw("hints_of_file", object(r.hints));
+  if (o.api == Api::gfapi) options.add("gfapi_volume", o.gfapi_volume).add("gfapi_server", o.gfapi_server);
   out.raw("options", options.text());
 
   std::vector<std::string> rows;

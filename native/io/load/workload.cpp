@@ -1,6 +1,5 @@
 #include "io/load/workload.hpp"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "io/load/cleanup.hpp"
+#include "io/load/files.hpp"
 #include "io/load/grid.hpp"
 #include "mpi/program.hpp"
 
@@ -85,11 +85,11 @@ Result<void> TestFile::prepare(const std::string& path) {
   int there = 0;
   if (!shared_ || team_->rank() == 0) {
     struct stat found {};
-    there = ::lstat(path.c_str(), &found) == 0;
+    there = files().look(path, found) == 0;
     if (there && !S_ISREG(found.st_mode))
       error = file_error("remove", path, S_ISDIR(found.st_mode) ? "it is a folder" : "it is no regular file", S_ISDIR(found.st_mode) ? EISDIR : 0);
-    else if (there && !existing_ && ::unlink(path.c_str()) != 0)
-      error = file_error("remove", path, errno);
+    else if (const int number = there && !existing_ ? files().remove(path) : 0)
+      error = file_error("remove", path, number);
   }
   if (shared_) {
     MPI_Request request;
@@ -97,7 +97,7 @@ Result<void> TestFile::prepare(const std::string& path) {
     team_->wait(request);
   }
   mine_ = !keep_ && !(existing_ && there) && !error;
-  if (mine_) guard(path);
+  if (mine_ && files().has_paths()) guard(path);
   if (error) return *error;
   return {};
 }
@@ -105,7 +105,7 @@ Result<void> TestFile::prepare(const std::string& path) {
 Result<void> TestFile::remove() {
   const bool mine = std::exchange(mine_, false);
   // A shared file is removed by rank 0, after the others are done with it.
-  if (!remove_now(path_, mine && (!shared_ || team_->rank() == 0))) return file_error("remove", path_, errno);
+  if (const int number = remove_now(path_, mine && (!shared_ || team_->rank() == 0))) return file_error("remove", path_, number);
   return {};
 }
 
@@ -116,7 +116,7 @@ void TestFile::leave() {
 
 Result<void> all_there(const std::string& path, std::uint64_t due_bytes) {
   struct stat found {};
-  if (::stat(path.c_str(), &found) != 0) return file_error("write", path, errno);
+  if (const int number = files().look(path, found)) return file_error("write", path, number);
   if (static_cast<std::uint64_t>(found.st_size) >= due_bytes) return {};
   const std::string lost = "no call failed, but of " + std::to_string(due_bytes) + " B there are " + std::to_string(found.st_size);
   const int number = likely_errno("write", path, 0);

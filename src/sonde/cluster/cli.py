@@ -43,6 +43,11 @@ def _name(required: bool = True, text: str = "The cluster's name.") -> Callable[
     metavar="DIR",
     help="Give each node a folder of its own there, in memory; may be repeated.",
 )
+@click.option(
+    "--gluster",
+    metavar="DIR",
+    help="Mount GlusterFS there, of a brick in each node's memory.",
+)
 def up(
     name: str,
     nodes: int,
@@ -51,11 +56,13 @@ def up(
     prefix: str | None,
     subnet: str,
     private: tuple[str, ...],
+    gluster: str | None,
 ) -> Outcome:
     """Build a cluster of nodes on this machine.
 
     A bridge connects them, in a network of its own: nothing of the host's changes, and they reach neither it nor
     what is beyond it. They see the host's files, and share its processors. The cluster stays until it is ended.
+    With --gluster they have a parallel file system as well: a volume called as the cluster.
 
     \b
     sonde cluster up --name test --nodes 5 --rate 1gbit
@@ -65,7 +72,14 @@ def up(
     from sonde.cluster import plan, run
 
     cluster = run.Cluster.up(
-        name, nodes, rate=rate, delay_s=delay_s or 0.0, prefix=prefix, subnet=subnet, private=private
+        name,
+        nodes,
+        rate=rate,
+        delay_s=delay_s or 0.0,
+        prefix=prefix,
+        subnet=subnet,
+        private=private,
+        gluster=gluster,
     )
     made = cluster.plan
     return Outcome(
@@ -97,6 +111,7 @@ def _as_json(made: Plan, state: str) -> dict[str, Any]:
         "rate_bit_s": made.rate,
         "delay_s": made.delay_s,
         "private": list(made.private),
+        "gluster": made.gluster or None,
     }
 
 

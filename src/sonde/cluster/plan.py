@@ -31,12 +31,17 @@ _PREFIX = re.compile(r"[a-z]([a-z0-9-]{0,29})?", re.ASCII)
 # Folders that the cluster itself is made of. /run has its state, and the agent that mpirun calls.
 _NOT_PRIVATE = ("/", "/dev", "/proc", "/run", "/sys")
 
+# Where GlusterFS has the state, the sockets and the logs of a server, and its brick here: of each node its own.
+_GLUSTER_PRIVATE = ("/run", "/var/lib/glusterd", "/var/log/glusterfs")
+BRICK = "/dev/shm/brick"
+
 
 @dataclass(frozen=True)
 class Plan:
     """A cluster as it is to be. rate: bit/s of each node's link in each direction, None for no limit.
 
     delay_s: by which each node's link delays what goes into it. private: folders of which each node has its own.
+    gluster: where each node mounts a GlusterFS volume over all of them; "" for none.
     """
 
     name: str
@@ -46,6 +51,7 @@ class Plan:
     rate: int | None = None
     delay_s: float = 0.0
     private: tuple[str, ...] = ()
+    gluster: str = ""
 
     @property
     def nodes(self) -> range:
@@ -81,6 +87,7 @@ def plan(
     prefix: str | None = None,
     subnet: str = DEFAULT_SUBNET,
     private: Sequence[str] = (),
+    gluster: str | None = None,
 ) -> Plan:
     """A cluster of that name. prefix: host names are that and a number; else name-0, name-1, ...
 
@@ -109,7 +116,8 @@ def plan(
         str(ipaddress.ip_network(subnet)),
         rate,
         delay_s,
-        tuple(map(_private, private)),
+        tuple(dict.fromkeys((*map(_private, private), *(_GLUSTER_PRIVATE if gluster is not None else ())))),
+        "" if gluster is None else _mount_point(gluster),
     )
 
 
@@ -139,7 +147,30 @@ def _addresses(subnet: str, nodes: int) -> tuple[str, ...]:
 
 
 def _private(folder: str) -> str:
-    path = PurePosixPath(folder)
+    if (clean := _folder(folder)) is None:
+        raise UsageError(
+            "cluster.bad_private",
+            f"nodes cannot each have a folder '{folder}' of their own; allowed: full paths, but not "
+            f"{', '.join(_NOT_PRIVATE)}",
+            "write it like --private /tmp",
+        )
+    return clean
+
+
+def _mount_point(folder: str) -> str:
+    if (clean := _folder(folder)) is None or clean == "/tmp":
+        raise UsageError(
+            "cluster.bad_gluster",
+            f"nodes cannot have GlusterFS at '{folder}'; allowed: full paths of folders that nothing else is looked "
+            f"for in, and not {', '.join((*_NOT_PRIVATE, '/tmp'))}",
+            "write it like --gluster /mnt",
+        )
+    return clean
+
+
+def _folder(text: str) -> str | None:
+    """A full path without what it need not have; None where nodes must not have something of their own there."""
+    path = PurePosixPath(text)
     clean = str(path)
     if (
         not path.is_absolute()
@@ -147,12 +178,7 @@ def _private(folder: str) -> str:
         or clean in _NOT_PRIVATE
         or clean.startswith(("/proc/", "/sys/"))
     ):
-        raise UsageError(
-            "cluster.bad_private",
-            f"nodes cannot each have a folder '{folder}' of their own; allowed: full paths, but not "
-            f"{', '.join(_NOT_PRIVATE)}",
-            "write it like --private /tmp",
-        )
+        return None
     return clean
 
 
@@ -217,6 +243,7 @@ def orders(cluster: Plan, hosts: str) -> dict[str, Any]:
         "name": cluster.name,
         "hosts": hosts,
         "private": list(cluster.private),
+        "kept": str(PurePosixPath(hosts).parent.parent),
         "namespaces": list(NAMESPACES),
         "first_fd": FIRST_FD,
         "nodes": [
@@ -305,4 +332,6 @@ def describe(cluster: Plan) -> str:
         text += f" at {units.format_rate(cluster.rate)}"
     if cluster.delay_s:
         text += f", {units.format_duration(cluster.delay_s)} late"
+    if cluster.gluster:
+        text += f", GlusterFS at {cluster.gluster}"
     return text

@@ -29,7 +29,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from sonde.cluster import mpi, plan
+from sonde.cluster import mpi, plan, run_gluster
 from sonde.cluster.plan import Plan
 from sonde.core import distribution, units
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, nearest, reason_not_written, typed
@@ -407,18 +407,20 @@ class Cluster:
         prefix: str | None = None,
         subnet: str = plan.DEFAULT_SUBNET,
         private: Sequence[str] = (),
+        gluster: str | None = None,
     ) -> Self:
         """Builds a cluster. What is left of one of that name is removed first.
 
         rate: of each node's link in each direction, "1gbit" or bit/s. delay_s: by which each link delays what goes
         into it. prefix: host names are that and a number; else name-0, name-1, ... private: folders that are empty
-        at first, in memory, and of which each node has its own.
+        at first, in memory, and of which each node has its own. gluster: a folder at which each node mounts a GlusterFS
+        volume, called as the cluster, of a brick in the memory of each.
 
         Raises
         ------
         UsageError  cluster.bad_*, cluster.in_use, core.bad_rate.
         EnvironmentFailure  cluster.no_permission, cluster.no_program, cluster.no_kernel, cluster.not_built,
-        cluster.busy, cluster.elsewhere.
+        cluster.no_gluster, cluster.busy, cluster.elsewhere.
         """
         wanted = plan.plan(
             name,
@@ -428,8 +430,11 @@ class Cluster:
             prefix=prefix,
             subnet=subnet,
             private=private,
+            gluster=gluster,
         )
         check_here()
+        if wanted.gluster:
+            run_gluster.check(wanted.gluster, program_path(os.environ))
         for path in wanted.private:
             if not Path(path).is_dir():
                 raise UsageError(
@@ -688,6 +693,8 @@ def _build(wanted: Plan, folder: Path) -> Kept:
         _keep(folder, kept)
         _say(process, json.dumps(plan.orders(wanted, str(hosts))))
         _heard(process)
+        if wanted.gluster:
+            run_gluster.start(Cluster(kept))
         _say(process, "keep")
         assert process.stdout
         if process.stdout.read() or not keeper.alive:  # end of file: it is on its own

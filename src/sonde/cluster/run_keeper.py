@@ -6,7 +6,7 @@ the standard library to load. What is said, a line each:
 
   it      {"pid": 4711}       its process id outside, while it waits
   run.py  what to build       plan.orders
-  it      {"ready": true}     or {"failed": "ip", "text": "..."}
+  it      {"ready": true}     or {"failed": "ip", "text": "..."}; from now on nodes can be entered
   run.py  keep                end of file instead: whoever wanted the cluster has died, and so does it
 """
 
@@ -74,6 +74,20 @@ def _without_ipv6() -> None:
         setting.write("1")
 
 
+def _own(folder: str, kept: str) -> None:
+    """An empty folder in memory in the place of `folder`. kept: a folder that stays where it is, if that is within."""
+    # trusted.* attributes, which GlusterFS keeps its own in, are there on a tmpfs.
+    arguments = ("sonde-cluster", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777")
+    if os.path.commonpath((folder, kept)) != folder:
+        _mount(*arguments)
+        return
+    held = os.open(kept, os.O_PATH | os.O_DIRECTORY)
+    _mount(*arguments)
+    os.makedirs(kept)
+    _mount(f"/proc/self/fd/{held}", kept, None, _MS_BIND)
+    os.close(held)
+
+
 def build(orders: dict[str, Any]) -> None:
     """Makes all of it, in this process's own namespaces and in those of the nodes."""
     kinds = orders["namespaces"]
@@ -98,8 +112,7 @@ def build(orders: dict[str, Any]) -> None:
         _unshare(*kinds)
         socket.sethostname(node["hostname"])
         for folder in (_SHARED_MEMORY, *orders["private"]):
-            # trusted.* attributes, which GlusterFS keeps its own in, are there on a tmpfs.
-            _mount("sonde-cluster", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=1777")
+            _own(folder, orders["kept"])
         _without_ipv6()
         for found in (
             *(os.open(f"/proc/self/ns/{kind}", os.O_RDONLY) for kind in kinds),
@@ -146,11 +159,11 @@ def main() -> NoReturn:
     except OSError as error:
         _tell(failed=error.filename or "the system", text=error.strerror)
         os._exit(1)
+    # What lost its parent in here is a child of this process: with SIGCHLD ignored the kernel takes their remains.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     _tell(ready=True)
     if sys.stdin.readline() != "keep\n":
         os._exit(1)
-    # What lost its parent in here is a child of this process: with SIGCHLD ignored the kernel takes their remains.
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):

@@ -62,6 +62,12 @@ PACKAGES = {
         "arch": "iproute2",
         "suse": "iproute2",
     },
+    "glusterfs": {
+        "debian": "glusterfs-server glusterfs-client",
+        "fedora": "glusterfs-server glusterfs-cli glusterfs-fuse libgfapi0",
+        "arch": "glusterfs",
+        "suse": "glusterfs",
+    },
     "munge": {"debian": "libmunge-dev", "fedora": "munge-devel", "arch": "munge", "suse": "munge-devel"},
     "chromium": {
         "debian": "chromium chromium-driver",

@@ -19,7 +19,8 @@ from sonde.io.layers import KINDS
 from sonde.io.nest import Nested, nested
 from sonde.io.schema import OWN_NAME, UNSEEN
 from sonde.io.served import Served
-from sonde.io.summary import BINS, CLASSES, NAMES, SUMMARY
+from sonde.io.servers import CLASSES
+from sonde.io.summary import BINS, NAMES, SUMMARY
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -116,6 +116,11 @@ def chosen(names: tuple[str, ...] | None, maps: tuple[Path, ...], kernel: bool =
     "--for", "seconds", type=Duration(), metavar="TIME", help="How long to trace what --attach names."
 )
 @click.option(
+    "--gluster",
+    metavar="VOLUME",
+    help="What the bricks of this GlusterFS volume counted, too; on one of its servers.",
+)
+@click.option(
     "--max-trace",
     "most_bytes",
     type=Bytes(),
@@ -144,6 +149,7 @@ def run(
     uprobes: bool,
     attach: tuple[int, ...],
     seconds: float | None,
+    gluster: str | None,
     most_bytes: int,
     pairs: int | None,
     command: tuple[str, ...],
@@ -193,6 +199,7 @@ def run(
         attach,
         seconds,
         spared,
+        gluster or "",
     )
     if dry_run:
         from sonde.core import seal
@@ -202,6 +209,7 @@ def run(
         watching = run_trace.Watching.of(request)
         rows = [("layers", ", ".join(layer.name for layer in request.layers)), ("dataset", str(request.out))]
         rows += [("process", f"{one.number} {one.program}") for one in watching.processes]
+        rows += [("servers", f"GlusterFS volume {gluster}")] if gluster else []
         if attach or uprobes:
             rows.append(("probes", f"{len(watching.probes)}"))
         if pairs:

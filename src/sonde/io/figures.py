@@ -15,9 +15,9 @@ from sonde.core.figure import Axis, Figure, Kind, Slider
 from sonde.core.outcome import Table
 from sonde.core.section import Fact, Method, Section
 from sonde.core.units import format_duration, format_share, format_size
-from sonde.io import aside, joins, words
+from sonde.io import aside, joins, servers, words
 from sonde.io.findings import findings
-from sonde.io.summary import DIRECTIONS
+from sonde.io.layers import DIRECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +26,8 @@ NARROW = 0.005  # paths of calls that take a smaller share of the one around the
 FUNCTIONS = 6  # whose durations are drawn: as many as there are colours of lines
 FILES = 12  # told at once; NUMBERS of them behind the figures
 NUMBERS = 400
+SERVERS = 32
+LEAST_OF_CLASS = np.array([0.0, *(2.0**k for k in range(servers.CLASSES - 1))])  # B
 CHOICES = 64  # processes whose time may be looked at one by one
 
 
@@ -57,7 +59,12 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
         f"I/O of {program(summary)}",
         f"{words.sentence(summary)}.",
         findings=findings(summary),
-        tables=[layers, *joins.tables(summary), *([_files_table(files, FILES)] if files else [])],
+        tables=[
+            layers,
+            *joins.tables(summary),
+            *servers.tables(summary),
+            *([_files_table(files, FILES)] if files else []),
+        ],
         numbers=[
             functions_table(summary),
             *([_files_table(files, NUMBERS)] if len(files) > FILES else []),
@@ -65,7 +72,7 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
         ],
         figures=list(figures(summary)),
         facts=facts(summary),
-        method=list(METHODS),
+        method=[*METHODS, *([SERVERS_METHOD] if "server_name" in summary else [])],
         runs={
             label: str(tree.attrs[key])
             for key, label in (("traced", "traced command"), ("status", "its exit status"))
@@ -93,6 +100,13 @@ METHODS = (
         "within a call stands under it, as wide as its time.",
         "Kruskal & Landwehr, The American Statistician 37, 1983, 162-168",
     ),
+)
+
+SERVERS_METHOD = Method(
+    "Servers' counters",
+    "Servers of a file system are asked before and after for what they counted: operations, bytes, and the "
+    "shortest, mean and longest duration of each. They count for all clients of the volume, and their counters "
+    "have no times of their own; so they stand beside the trace, and in none of its sums.",
 )
 
 
@@ -145,7 +159,7 @@ def facts(summary: xr.Dataset) -> list[Fact]:
 
 def figures(summary: xr.Dataset) -> tuple[Figure, ...]:
     """Every figure the summary has the data for, in reading order."""
-    ways = (paths, sizes, timeline, by_rank, durations, joins.figure)
+    ways = (paths, sizes, timeline, by_rank, durations, joins.figure, on_servers)
     made = (way(summary) for way in ways)
     return tuple(figure for figure in made if figure is not None)
 
@@ -270,13 +284,23 @@ def sizes(summary: xr.Dataset) -> Figure | None:
     """Sizes of reads and writes as they enter each layer: what layers make of each other's requests."""
     count = summary["request_sizes"].values  # layer, direction, class
     moved = summary["request_size_bytes"].values
+    titles, hue = [str(title) for title in summary["layer_title"].values], hues(summary)
+    if "server_name" in summary:  # below all layers
+        of_servers = summary["server_sizes"].values.sum(axis=0)
+        # Servers tell bytes in all, and how many requests are of a class: most are of its least size.
+        about = of_servers * LEAST_OF_CLASS
+        whole = summary["server_bytes"].values.sum(axis=0)
+        about = about * (whole / np.maximum(about.sum(axis=1), 1.0))[:, np.newaxis]
+        count = np.concatenate([count, of_servers[np.newaxis]])
+        moved = np.concatenate([moved, about[np.newaxis]])
+        titles.append("Servers, by their own counters")
+        hue = np.append(hue, hue.max() + 1)
     layers = np.flatnonzero(count.any(axis=(1, 2)))
     directions = [d for d in (1, 0) if count[:, d].any()]
     if not layers.size:
         return None
     filled = np.flatnonzero(count.any(axis=(0, 1)))
     classes = np.arange(filled[0], filled[-1] + 1)
-    titles = summary["layer_title"].values
     ways = ("number", "bytes")
     shape = (len(layers), len(classes), len(directions), len(ways))
     y = np.zeros(shape)
@@ -284,7 +308,7 @@ def sizes(summary: xr.Dataset) -> Figure | None:
     for k, layer in enumerate(layers.tolist()):
         for d, direction in enumerate(directions):
             verb = DIRECTIONS[direction]
-            requests, all_bytes = int(count[layer, direction].sum()), int(moved[layer, direction].sum())
+            requests, all_bytes = int(count[layer, direction].sum()), round(moved[layer, direction].sum())
             if not requests:
                 heading[k, d, :] = f"{titles[layer]}: no {verb}s"
                 continue
@@ -301,17 +325,17 @@ def sizes(summary: xr.Dataset) -> Figure | None:
             "y": (("part", "x", "direction", "way"), y),
             "text": (("part", "x", "direction", "way"), text.astype(str)),
             "heading": (("part", "direction", "way"), heading.astype(str)),
-            "hue": ("part", hues(summary)[layers]),
+            "hue": ("part", hue[layers]),
         },
         coords={
-            "part": [str(titles[layer]) for layer in layers],
+            "part": [titles[layer] for layer in layers],
             "x": [_class_name(k) for k in classes.tolist()],
             "direction": [f"{DIRECTIONS[d]}s" for d in directions],
             "way": list(ways),
         },
     )
     untold = [
-        str(titles[layer])
+        titles[layer]
         for layer in np.flatnonzero(summary["requests"].values.any(axis=(0, 2)))
         if layer not in layers
     ]
@@ -484,6 +508,49 @@ def durations(summary: xr.Dataset) -> Figure | None:
         Kind.CDF,
         data,
         {"x": Axis("duration", "s", log=True), "p": Axis("share of calls")},
+    )
+
+
+# ---- servers ----
+
+
+def on_servers(summary: xr.Dataset) -> Figure | None:
+    """How long each operation took on each server, by the servers' own counters."""
+    if "server_name" not in summary:
+        return None
+    mean = summary["server_mean"].values
+    known = np.isfinite(mean) & (summary["server_calls"].values > 0)
+    columns = np.flatnonzero(known.any(axis=0))
+    if not columns.size:
+        return None
+    time = np.where(known, mean * summary["server_calls"].values, 0.0).sum(axis=0)
+    columns = columns[np.argsort(-time[columns], kind="stable")]
+    rows = np.arange(min(SERVERS, summary.sizes["server"]))
+    left = summary.sizes["server"] - rows.size
+    data = xr.Dataset(
+        {
+            name: (
+                ("bar", "operation"),
+                np.where(known, summary[source].values, np.nan)[np.ix_(rows, columns)],
+            )
+            for name, source in (("y", "server_mean"), ("low", "server_least"), ("high", "server_most"))
+        },
+        coords={
+            "bar": [servers.hosts(summary)[k] for k in rows.tolist()],
+            "operation": summary["operation_name"].values[columns].astype(str),
+        },
+    )
+    return Figure(
+        "io-servers",
+        "Operations on the servers",
+        "Mean duration of an operation on each server, and from its shortest to its longest. A server that stands "
+        "out in all operations is slow itself; in one alone, it has work that the others have not, or a file that "
+        "all want. Told by the servers' own counters, not by events: of all clients while the command ran."
+        + (f" {left} more servers are left out." if left > 0 else ""),
+        Kind.BAR,
+        data,
+        {"bar": Axis("Server"), "y": Axis("duration", "s", log=True)},
+        (Slider("operation", "operation"),),
     )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from sonde.core.errors import Finding
 from sonde.core.units import format_duration, format_share, format_size
+from sonde.io import servers
 from sonde.io.layers import KINDS
 from sonde.io.words import BESIDE, beside_s
 
@@ -29,9 +30,11 @@ MORE_BYTES = 1.25  # bytes moved for one that was asked for
 UNEVEN = 1.5  # of the slowest rank over the mean of all
 OVERHEAD = 0.05
 LEAST_S = 1e-3  # in traced calls: shares of less are nobody's trouble
+SLOW_SERVER = 3.0  # times the median of the other servers
 
 COLLECTIVE = re.compile(r"(_all|_ordered)(_c|_begin|_end)?(_c)?_*$", re.IGNORECASE)
-FILE_LAYERS = ("kernel", "posix")  # the lowest that is there has the requests that reach the file system
+# The first of these that is there has the requests that reach the file system. Below a client library are its sockets.
+FILE_LAYERS = ("gfapi", "kernel", "posix")
 MIDDLE = ("romio", "ompio")
 
 
@@ -114,7 +117,7 @@ def findings(summary: xr.Dataset) -> list[Finding]:
     trace = _Trace(summary)
     if trace.total < LEAST_S:
         return []
-    rules = (_exchange, _sieving, _small, _split, _syncs, _metadata, _uneven, _overhead)
+    rules = (_exchange, _sieving, _small, _split, _syncs, _metadata, _uneven, _slow_server, _overhead)
     found = [one for rule in rules for one in rule(trace)]
     return sorted(found, key=lambda one: -float(one.evidence.get("share", 0.0)))
 
@@ -320,6 +323,46 @@ def _uneven(trace: _Trace) -> list[Finding]:
                     "ratio": most / mean,
                 },
                 "share the data out evenly, or see whether that rank's host or file server is slower",
+            )
+        )
+    return found
+
+
+def _slow_server(trace: _Trace) -> list[Finding]:
+    """A server that takes longer than the others for what moves data or is waited for, by its own counters."""
+    s = trace.summary
+    if "server_name" not in s:
+        return []
+    calls, mean = s["server_calls"].values, s["server_mean"].values
+    time = np.where((calls > 0) & np.isfinite(mean), calls * mean, 0.0)
+    names, hosts = s["operation_name"].values.tolist(), servers.hosts(s)
+    found = []
+    for operation in (*servers.MOVES.values(), "FSYNC"):
+        if operation not in names:
+            continue
+        j = names.index(operation)
+        busy = np.flatnonzero((calls[:, j] >= MANY) & np.isfinite(mean[:, j]))
+        if len(busy) < 3:  # of two, neither is the odd one
+            continue
+        slow = int(busy[mean[busy, j].argmax()])
+        others = float(np.median(mean[busy[busy != slow], j]))
+        share = float(time[slow, j] / time.sum())
+        if mean[slow, j] < SLOW_SERVER * others or share < MATTERS:
+            continue
+        found.append(
+            Finding(
+                "io.slow_server",
+                f"{hosts[slow]} takes {format_duration(mean[slow, j])} for a {operation}, "
+                f"{mean[slow, j] / others:.3g} times the median of the other servers",
+                {
+                    "share": share,
+                    "server": str(s["server_name"].values[slow]),
+                    "operation": operation,
+                    "mean_s": float(mean[slow, j]),
+                    "others_s": others,
+                    "calls": int(calls[slow, j]),
+                },
+                "see whether its disks or its host are slower, or whether it has a file that all ranks write to",
             )
         )
     return found

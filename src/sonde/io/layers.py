@@ -24,6 +24,7 @@ from typing import Any
 from sonde.core.errors import UsageError, nearest
 
 KINDS = ("other", "open", "close", "read", "write", "sync", "meta", "seek", "communicate", "wait")
+DIRECTIONS = ("read", "write")  # of requests that move data, in this order where they are a dimension
 FAILS = ("never", "negative", "nonzero", "null")
 WIDTHS = ("i32", "u32", "i64")
 MAP_KEYS = ("layer", "title", "after", "serves", "libraries", "fails", "result", "functions", "note")

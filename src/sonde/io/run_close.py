@@ -8,6 +8,7 @@ way. It may be cut short and begun again at any moment.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import socket
 import struct
@@ -20,6 +21,7 @@ import numpy as np
 from sonde.core.blocks import BLOCK_MAGIC
 from sonde.core.errors import EnvironmentFailure, Warning
 from sonde.core.seal import cannot_write
+from sonde.io import run_gluster, servers
 from sonde.io.events import CALL_NUMBERS, CLOCK, RECORD, UNFINISHED, UNKNOWN, folded
 
 TAIL_BYTES = 49152
@@ -44,7 +46,8 @@ _SHARED = struct.Struct("<8sQQQ")
 def close(folder: Path, ended: bool = True) -> tuple[dict[str, Any], list[Warning]]:
     """Makes the block files in a run's folder whole. Returns what the run's plan gains, and what is to be said.
 
-    The plan gains `tables`, lists of (number, rule, symbol, library), and `table_of`, which of them a process has, by
+    The plan gains `servers`, what the servers of a file system counted, where that was asked for (`sonde.io.servers`);
+    `tables`, lists of (number, rule, symbol, library), and `table_of`, which of them a process has, by
     the name its files begin with.
 
     ended : the command that was traced is over; what it left running is told of, and its trace taken as far as it is
@@ -87,7 +90,18 @@ def close(folder: Path, ended: bool = True) -> tuple[dict[str, Any], list[Warnin
     warnings += _refused(folder)
     for path in sorted(folder.glob("*.shared")):
         warnings += _account(path)
-    return {"tables": tables, "table_of": table_of}, warnings
+    counted, said = _servers(folder, ended)
+    return {"tables": tables, "table_of": table_of} | counted, warnings + said
+
+
+def _servers(folder: Path, ended: bool) -> tuple[dict[str, Any], list[Warning]]:
+    try:
+        told = json.loads((folder / servers.FILE).read_text())
+    except (OSError, ValueError):  # nobody asked
+        return {}, []
+    if told["servers"]:
+        return {"servers": told}, []
+    return {}, [] if ended else [run_gluster.killed(told)]
 
 
 def _finish(tail: Path) -> None:

@@ -23,7 +23,7 @@ from sonde.core.interrupt import signals
 from sonde.core.launch import session
 from sonde.core.launch.mpirun import COMMANDS
 from sonde.core.units import format_duration
-from sonde.io import run_attach, run_probe, run_watch
+from sonde.io import run_attach, run_gluster, run_probe, run_watch, servers
 from sonde.io.layers import KINDS, NOTHING, Layer, table_of
 from sonde.io.run_elf import Program, why_not
 from sonde.io.schema import NAME, SCHEMA
@@ -50,6 +50,7 @@ class Request:
     typed: what was typed to Sonde. uprobes: functions that cannot be interposed, too. attach: numbers of processes that
     run. seconds: how long, where there is no command; None for as long as they run. spared: names of layers that are
     not probed in these.
+    gluster: a volume whose bricks' counters are read; "" for none.
     start: makes the line that is started, given the variables that its program must find; None: it is the command,
     told to pass them on. env: more variables, which are in the command already; with `start` all there are. cwd: where;
     None: here. limit_s: after which it is ended; None: never.
@@ -65,6 +66,7 @@ class Request:
     attach: Sequence[int] = ()
     seconds: float | None = None
     spared: Sequence[str] = ()
+    gluster: str = ""
     attrs: Mapping[str, Any] = field(default_factory=dict)
     start: Callable[[Mapping[str, str]], Sequence[str]] | None = None
     env: Mapping[str, str] = field(default_factory=dict)
@@ -222,12 +224,14 @@ def trace(
     ------
     UsageError  io.no_program. EnvironmentFailure  io.nothing_traced, io.not_built, core.cannot_write, core.disk_full.
     Interrupted  the user ended it before anything was traced.
-    Errors of `Watching.of` and `run_watch.watching`.
+    Errors of `Watching.of`, `run_watch.watching` and `run_gluster.counting`.
     """
     run_dir = seal.run_folder(request.out)
     run_watch.remove_stale()
     # May refuse: before anything is made.
     words = line(request, run_dir) if request.start is None else request.start(environment(run_dir))
+    if request.gluster:
+        run_gluster.check()
     watching = Watching.of(request)
     env = os.environ | dict(request.env) | environment(run_dir)
     if request.start is not None:  # what starts it is not to be traced
@@ -276,7 +280,11 @@ def trace(
         try:
             began = time.monotonic()
             if words:
-                with _watching(request, watching, run_dir, host) as watched:
+                # The kernel is watched within, so that `gluster`, a child of this process, is not.
+                with (
+                    _counting(request, run_dir) as counted,
+                    _watching(request, watching, run_dir, host) as watched,
+                ):
                     began = time.monotonic()
                     status, asked = run_command(
                         words, env, output, errors, stdin, request.cwd, request.limit_s
@@ -285,7 +293,11 @@ def trace(
                 stop_reason = "ended"
             else:
                 status, asked = 0, False
-                with _told_to_end() as told, _watching(request, watching, run_dir, host) as watched:
+                with (
+                    _told_to_end() as told,
+                    _counting(request, run_dir) as counted,
+                    _watching(request, watching, run_dir, host) as watched,
+                ):
                     say(_begun(watching, request.seconds))
                     stop_reason = _wait(watching.processes, request.seconds, told)
                 length_s = time.monotonic() - began
@@ -297,6 +309,7 @@ def trace(
         warnings = [
             *watching.warnings,
             *watched.warnings,
+            *counted.warnings,
             *(_of_status(status, request.command, interrupted) if words else []),
             *_not_exported(request, run_dir),
         ]
@@ -349,6 +362,14 @@ def _wait(processes: Sequence[run_attach.Process], seconds: float | None, told: 
     """Until they end, for so long, or until `told`. Why: "ended", "budget", "stopped"."""
     with run_attach.ends_of(processes) as wait:
         return wait(seconds, told)
+
+
+def _counting(request: Request, run_dir: Path) -> AbstractContextManager[run_gluster.Counting]:
+    return (
+        run_gluster.counting(request.gluster, run_dir)
+        if request.gluster
+        else nullcontext(run_gluster.Counting())
+    )
 
 
 def _clock(host: str) -> list[Any]:
@@ -499,7 +520,7 @@ def _nothing(request: Request, status: int) -> EnvironmentFailure:
 
 def _forget(run_dir: Path) -> None:
     """Removes the folder of a run that traced nothing; a file that is not the tracer's stays, and so it does."""
-    for pattern in (TABLE, "*.tail", "*.functions", "*.shared", "*.refused", "watch.spec"):
+    for pattern in (TABLE, "*.tail", "*.functions", "*.shared", "*.refused", "watch.spec", servers.FILE):
         for path in run_dir.glob(pattern):
             path.unlink(missing_ok=True)
     session.forget(run_dir)

@@ -16,10 +16,11 @@ from sonde.core import described
 from sonde.core.described import Described, optional
 from sonde.core.errors import DataError, Finding, Warning
 from sonde.core.seal import Layout, read_run
+from sonde.io import servers
 from sonde.io.clock import Clocks
 from sonde.io.collectives import ASKING, SYNCHRONISING, Calls, plain
 from sonde.io.events import ENTRY_ONLY, FAILED, FLAGS, OWN, RECORD, THROWN, UNFINISHED, UNKNOWN, pieces
-from sonde.io.layers import KINDS
+from sonde.io.layers import DIRECTIONS, KINDS
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -85,7 +86,7 @@ OF_REQUEST: dict[str, Described] = {
     "request_number": optional(("request",), "1", "number that all calls for one request have", "<i8"),
 }
 OF_PATH: dict[str, Described] = {"path": Described(("file",), "str", "", "name by which a file was opened")}
-RAW = {**EVENT, **OF_LAYER, **OF_FUNCTION, **OF_PROCESS, **OF_THREAD, **OF_REQUEST, **OF_PATH}
+RAW = {**EVENT, **OF_LAYER, **OF_FUNCTION, **OF_PROCESS, **OF_THREAD, **OF_REQUEST, **OF_PATH, **servers.RAW}
 
 ENGINES = ("interposition", "uprobe", "tracepoint", "profile")
 RANKLESS = -1
@@ -172,8 +173,8 @@ class TraceSchema:
         plan : layers [{name, title, serves}] from the application down; rules [[layer, kind, request]] as the tracer
                numbers them, request: what stands in a record as the offset is a request's number; own, the layer of the
                tracer's own work, if there is one;
-               tables, table_of (`run_close.close`); clocks [[host, ticks, ns]] read where the run was started;
-               open [[host, pid, handle, path]], what processes had open when they were attached to
+               tables, table_of, servers (`run_close.close`); clocks [[host, ticks, ns]] read where the run was
+               started; open [[host, pid, handle, path]], what processes had open when they were attached to
         files : a block file a thread
 
         Raises
@@ -307,7 +308,15 @@ class TraceSchema:
             **dict(zip(OF_THREAD, np.array(threads, np.int64).reshape(-1, 4).T)),
             "path": _texts(paths),
         }
-        layout.dims = {
+        asked = plan.get("servers")
+        if asked:
+            layout.tables |= servers.tables_of(asked, list(paths))
+            layout.dims |= {
+                "server": len(asked["servers"]),
+                "operation": len(layout.tables["operation_name"]),
+            }
+            layout.dims |= {"direction": len(DIRECTIONS), "size_class": servers.CLASSES}
+        layout.dims |= {
             "event": events,
             "request": requests,
             **{
@@ -333,6 +342,7 @@ class TraceSchema:
                 chunks=(CHUNK,) if name in EVENT or name in OF_REQUEST else None, attrs=special.get(name)
             )
             for name, what in RAW.items()
+            if asked or name not in servers.RAW
         }
         layout.attrs = {"began_utc_ns": clocks.zero_utc_ns}
         layout.warnings = [*clocks.warnings, *functions.warnings]
@@ -346,8 +356,8 @@ class TraceSchema:
         one = layout.files[file.path.name]
         if file.path.name == next(iter(layout.files)):
             for name, values in layout.tables.items():
-                if len(values):
-                    yield name, (slice(0, len(values)),), values
+                if values.size:
+                    yield name, tuple(slice(0, length) for length in values.shape), values
         at, at_request = one.first, one.first_request
         host, functions = layout.hosts[one.process], layout.numbers[_prefix(file)]
         of_requests = layout.requests[_prefix(file)]

@@ -8,7 +8,7 @@ import numpy as np
 
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_share, format_size
-from sonde.io import aside, joins
+from sonde.io import aside, joins, servers
 from sonde.io.schema import ENGINES
 
 if TYPE_CHECKING:
@@ -55,15 +55,19 @@ def values(summary: xr.Dataset) -> dict[str, Any]:
         "tracing": dict(zip(("call_cost_ns", "taken_off_s"), tracing(summary))),
         "files": _files(summary),
         "joins": joins.values(summary),
+        "servers": servers.values(summary),
     }
 
 
 def tables(summary: xr.Dataset, every: bool = False) -> list[Table]:
-    """Layers, functions, requests to servers, ranks where there are several. every: all rows of all of them."""
+    """Layers, functions, requests to servers, ranks where there are several, what servers counted.
+
+    every: all rows of all of them.
+    """
     found = [_layers_table(summary), _functions_table(summary, every), *joins.tables(summary, every)]
     if summary.sizes["process"] > 1:
         found.append(_processes_table(summary, every))
-    return found
+    return found + servers.tables(summary, every)
 
 
 def traced_s(summary: xr.Dataset) -> float:

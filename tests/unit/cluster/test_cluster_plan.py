@@ -74,6 +74,20 @@ def test_folders_that_no_node_can_have_are_refused(folder):
     assert caught.value.code == "cluster.bad_private"
 
 
+def test_glusterfs_has_its_state_in_each_node_and_a_place_that_hides_nothing():
+    made = plan.plan("test", 2, private=["/tmp", "/var/log/glusterfs"], gluster="/mnt/")
+    assert made.gluster == "/mnt"
+    assert made.private == ("/tmp", "/var/log/glusterfs", "/run", "/var/lib/glusterd")
+    assert plan.describe(made) == "2 nodes, GlusterFS at /mnt"
+    assert Plan.from_json(json.loads(json.dumps(made.as_json()))) == made
+    # What the nodes' /run hides must not be what mpirun's agent lies in.
+    assert plan.orders(made, "/run/sonde-cluster/test/hosts")["kept"] == "/run/sonde-cluster"
+    for folder in ("mnt", "/", "/run", "/tmp", "/proc/x", "/a/../b"):
+        with pytest.raises(UsageError) as caught:
+            plan.plan("test", 2, gluster=folder)
+        assert caught.value.code == "cluster.bad_gluster", folder
+
+
 @pytest.mark.parametrize(
     ("text", "nodes"),
     [

@@ -399,3 +399,33 @@ def test_controls_have_positions_that_can_be_asked_for(section):
     assert prepare.start_frame(figure) == 3
     figure = prepare.at(named(section, "io-sizes"), {"direction": "reads", "way": "bytes"})
     assert prepare.start_frame(figure) == 3
+
+
+# ---- servers ----
+
+
+def test_servers_have_tables_a_figure_and_a_method_of_their_own():
+    each = [
+        (name, {"WRITE": [8, mean, 0.5e-3, 4e-3], "RELEASE": [1, None, None, None]})
+        for name, mean in (("a:/b", 1e-3), ("c:/b", 3e-3))
+    ]
+    raw = traces.with_servers(traces.collective(RANKS, ROUNDS), *each)
+    section = figures.section(traces.tree(raw), "app.nc")
+    assert [table.title.split(":")[0] for table in section.tables[1:4]] == [
+        "Requests of POSIX and C library, and what servers got",
+        "Servers",
+        "Operations of the servers, by the time in them",
+    ]
+    figure = named(section, "io-servers")
+    prepare.check(figure)
+    assert figure.data["operation"].values.tolist() == ["WRITE"]  # RELEASE has no durations
+    assert figure.data["bar"].values.tolist() == ["a", "c"]
+    assert np.allclose(figure.data["y"].values[:, 0], [1e-3, 3e-3])
+    assert np.allclose(figure.data["low"].values[:, 0], 0.5e-3)
+    sizes = named(section, "io-sizes").data
+    assert sizes["part"].values[-1] == "Servers, by their own counters"
+    assert str(sizes["heading"].values[-1, 0, 0]).endswith(": 16 × 1 KiB, 16 KiB")
+    assert str(sizes["heading"].values[-1, 1, 0]).endswith(": no reads")
+    assert section.method[-1].name == "Servers' counters"
+    assert "Servers' counters" not in [method.name for method in figures.METHODS]
+    assert section.verdict == figures.section(traces.tree(traces.collective(RANKS, ROUNDS))).verdict

@@ -6,7 +6,10 @@ import pytest
 import traces
 from traces import call
 
+import io_traces
 import sonde
+from io_traces import KIB, US, Call
+from sonde.io.analyse import analyse
 from sonde.io.findings import findings
 from sonde.io.layers import KINDS
 
@@ -163,3 +166,37 @@ def test_a_program_that_does_next_to_nothing_has_nothing_to_mend(told):
     calls = {0: [("fsync", 100, 900, 0, None), *writes(200, 100, 10, 1000)]}
     assert told(calls, tick_ns=1) == {}
     assert "io.sync" in told(calls, tick_ns=10_000)
+
+
+def of_servers(*means: float, calls: int = 200, others: int = 0):
+    """Findings where each server's writes took so long, s; others: calls of something else of as long, on each."""
+    each = [
+        (f"n{k}:/b", {"WRITE": [calls, mean, mean / 2, 2 * mean], "LOOKUP": [others or 1, 1e-3, 1e-4, 1e-2]})
+        for k, mean in enumerate(means)
+    ]
+    found = findings(analyse(io_traces.with_servers(io_traces.collective(), *each)))
+    return {one.code: one for one in found}
+
+
+def test_a_server_that_is_slower_than_the_others_is_named():
+    found = of_servers(1e-3, 1e-3, 8e-3, 1.2e-3)["io.slow_server"]
+    assert found.text == "n2 takes 8.00 ms for a WRITE, 8 times the median of the other servers"
+    assert found.evidence["server"] == "n2:/b"
+    assert found.evidence["calls"] == 200
+    # Not where few calls tell it, where it is one of two, where it is hardly slower, or where it does not matter.
+    assert "io.slow_server" not in of_servers(1e-3, 1e-3, 8e-3, calls=99)
+    assert "io.slow_server" not in of_servers(1e-3, 8e-3)
+    assert "io.slow_server" not in of_servers(1e-3, 1e-3, 2.9e-3)
+    assert "io.slow_server" not in of_servers(1e-3, 1e-3, 8e-3, others=5000)
+
+
+def test_below_a_client_library_are_its_sockets_not_requests():
+    def writes(size):
+        calls = []
+        for k in range(400):
+            inner = [Call("pwrite", (100 * k + 10) * US, 50 * US, 4 * KIB)]
+            calls.append(Call("glfs_pwrite", 100 * k * US, 90 * US, size, within=inner))
+        return {one.code for one in findings(analyse(io_traces.raw([(0, calls)], [0])))}
+
+    assert "io.small_requests" not in writes(1024 * KIB)
+    assert "io.small_requests" in writes(8 * KIB)
