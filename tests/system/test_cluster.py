@@ -619,13 +619,13 @@ def test_an_mpi_job_has_a_rank_on_each_node(sonde_mpi: Shell, mpi: Mpi, mpi_host
     assert sonde_mpi("cluster", "exec", "--name", name, "--ntasks", "3", "--", "sh", "-c", "exit 9").code == 9
 
 
-def test_ranks_talk_over_the_links(sonde_mpi: Shell, mpi: Mpi, mpi_hosts: Cluster, tmp_path: Path):
+def test_ranks_talk_over_the_links(sonde: Shell, default_mpi: Mpi, mpi_hosts: Cluster, tmp_path: Path):
     """sonde net run, with ranks on three nodes: an MPI program that any mpirun in a node starts across them."""
     import xarray as xr
 
     before = [mpi_hosts.counters(node) for node in range(3)]
     hosts = f"{mpi_hosts.name}-[0-2]"
-    sonde_mpi(
+    sonde(
         *("cluster", "exec", "--name", mpi_hosts.name, "--"),
         *(PROGRAM, "net", "run", "--launcher", "mpirun", "--hosts", hosts, "--ntasks", "3"),
         *("--sizes", "8,64KiB", "--rule", "fixed:100", "--budget", "60s", "-o", tmp_path / "a.nc"),

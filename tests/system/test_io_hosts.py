@@ -55,17 +55,17 @@ def fake_library() -> str:
 
 
 def test_times_of_two_hosts_are_one_though_their_clocks_differ(
-    sonde_mpi: Shell, mpi: Mpi, nodes: Cluster, tmp_path: Path
+    sonde: Shell, default_mpi: Mpi, nodes: Cluster, tmp_path: Path
 ):
     wrong, program = tmp_path / "wrong", tmp_path / "rounds"
     wrong.write_text(WRONG)
     wrong.chmod(0o755)
-    subprocess.run([COMPILERS[mpi.flavour], "-o", program, DATA / "rounds.c"], check=True)
+    subprocess.run([COMPILERS[default_mpi.flavour], "-o", program, DATA / "rounds.c"], check=True)
     hosts = [f"{nodes.name}-{k}" for k in range(2)]
     line = across.line(
-        mpi, [str(wrong), fake_library(), str(program), str(tmp_path / "data"), "200"], hosts, 2
+        default_mpi, [str(wrong), fake_library(), str(program), str(tmp_path / "data"), "200"], hosts, 2
     )
-    ran = sonde_mpi(
+    ran = sonde(
         *("cluster", "exec", "--name", nodes.name, "--"),
         *(PROGRAM, "io", "run", "--layers", "mpi,posix", "-o", tmp_path / "a.nc", "--", *line),
     ).expect(0)

@@ -596,7 +596,6 @@ def test_ctrl_c_removes_what_was_being_written_but_with_k(ioload, words):
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-    assert "interrupted" in ran.err
     assert ran.code != 0 or ioload.mpi.flavour == "mpich"  # whose mpiexec may end with 0 then
     assert wait_for(lambda: not ioload.shell.processes(), 20)
     assert (ioload.files() == ["out"]) if "-k" in words else (ioload.files() == [])
