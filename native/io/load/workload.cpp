@@ -97,7 +97,10 @@ Result<void> TestFile::prepare(const std::string& path) {
     team_->wait(request);
   }
   mine_ = !keep_ && !(existing_ && there) && !error;
-  if (mine_) guard(path);
+  if (mine_ && !shared_ && !existing_)
+    guard_of_rank(path, team_->rank(), team_->size());
+  else if (mine_)  // with -E a rank knows only of its own that it was not there before
+    guard(path);
   if (error) return *error;
   return {};
 }
