@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 
 #include "io/load/files.hpp"
@@ -14,13 +15,26 @@ namespace sonde::ioload {
 
 namespace {
 
+constexpr std::size_t rank_digits = 8;  // of names of files by rank, as IOR's
 std::array<char, 4096> guarded{};
+std::size_t length = 0;
+int own = 0, ranks = 1, others = 0;  // whose file it is, of how many, and of how many after that one it is removed as well
 volatile std::sig_atomic_t guards = 0;
 volatile std::sig_atomic_t tells = 0;
+
+// Signal-safe, as all that a handler calls.
+void put_rank(int rank) {
+  for (std::size_t k = 1; k <= rank_digits; ++k, rank /= 10) guarded[length - k] = static_cast<char>('0' + rank % 10);
+}
 
 // Signal-safe calls only.
 extern "C" void on_signal(int number) {
   if (guards) {
+    for (int k = others; k > 0; --k) {
+      put_rank((own + k) % ranks);
+      ::unlink(guarded.data());
+    }
+    if (others > 0) put_rank(own);
     const bool removed = ::unlink(guarded.data()) == 0;
     if (removed && tells) {
       constexpr char before[] = "sonde-ioload: interrupted; removed ", after[] = "\n";
@@ -49,6 +63,20 @@ void guard(const std::string& path) {
   guards = 0;
   if (path.empty() || path.size() >= guarded.size()) return;
   std::memcpy(guarded.data(), path.c_str(), path.size() + 1);
+  length = path.size();
+  others = 0;
+  guards = 1;
+}
+
+void guard_of_rank(const std::string& path, int rank, int of_ranks) {
+  guard(path);
+  guards = 0;
+  if (path.empty() || path.size() >= guarded.size()) return;
+  char digits[16];
+  std::snprintf(digits, sizeof digits, ".%08d", rank);
+  own = rank;
+  ranks = of_ranks;
+  others = path.ends_with(digits) ? (rank == 0 ? ranks - 1 : 1) : 0;
   guards = 1;
 }
 

@@ -97,7 +97,11 @@ Result<void> TestFile::prepare(const std::string& path) {
     team_->wait(request);
   }
   mine_ = !keep_ && !(existing_ && there) && !error;
-  if (mine_ && files().has_paths()) guard(path);
+  const bool guarded = mine_ && files().has_paths();
+  if (guarded && !shared_ && !existing_)
+    guard_of_rank(path, team_->rank(), team_->size());
+  else if (guarded)  // with -E a rank knows only of its own that it was not there before
+    guard(path);
   if (error) return *error;
   return {};
 }
