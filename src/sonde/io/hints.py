@@ -120,6 +120,7 @@ _BY_HAND = {
     "io.sync": "how often the program syncs is its own affair",
     "io.metadata": "how often the program opens and asks is its own affair",
     "io.uneven": "who does how much is the program's own affair",
+    "io.slow_server": "a server is mended where it is, not by a hint",
 }
 
 
