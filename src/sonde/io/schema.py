@@ -111,7 +111,8 @@ class _Opened:
     """Files that a process opened, by handle, in time. key : (layer, handle)."""
 
     by_handle: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=dict)  # (ticks, file)
-    blind: bool = False  # files were opened whose handles are not known
+    told: bool = False  # descriptors are known from when they were opened,
+    blind: bool = False  # but not all of them
 
     def add(self, layer: int, handle: int, ticks: int, file: int) -> None:
         """file: -1 where the handle is given back: what it means then was opened by somebody unseen."""
@@ -193,6 +194,8 @@ class IoSchema:
         dropped = np.zeros(len(order), np.int64)
         heard: dict[str, Calls] = {}
         several = len({header["host"] for header in headers.values()}) > 1
+        names_of_layers = [layer["name"] for layer in plan["layers"]]
+        descriptors = names_of_layers.index("posix") if "posix" in names_of_layers else None
         for name in headers:
             if images[name]:
                 number[name] = number[images[name][0]]
@@ -227,10 +230,13 @@ class IoSchema:
                 ]:
                     layer = functions.layer(name, int(call["function"]))
                     opened[one.process].add(layer, int(call["file"]), int(call["end"]), -1)
-                entered = (piece.calls["flags"] & ENTRY_ONLY) != 0
-                opened[one.process].blind |= bool(
-                    functions.of_kind(name, "open")[piece.calls["function"][entered]].any()
-                )
+                if not file.header.get("watched"):  # the kernel's events tell no names
+                    opens = piece.calls[functions.of_kind(name, "open")[piece.calls["function"]]]
+                    opened[one.process].blind |= bool((opens["flags"] & ENTRY_ONLY).any())
+                    opened[one.process].told |= any(
+                        functions.layer(name, int(number)) == descriptors
+                        for number in np.unique(opens["function"])
+                    )
                 one.events += len(piece.calls)
             dropped[one.process] += file.dropped
         events = 0
@@ -441,9 +447,18 @@ def _paths(layout: IoLayout, process: int, calls: np.ndarray, functions: np.ndar
         files = np.array([-1, *(file for _, file in openings)], np.int32)
         found[mine] = files[np.searchsorted(ticks, calls["begin"][mine], side="right")]
     # Above the three that a program is given: sockets, pipes, and what else nobody was seen to open.
-    if not layout.opened[process].blind:
+    if _all_told(layout, process):
         found[of_file & (found == -1) & (calls["file"] > 2) & (calls["file"] < _DESCRIPTORS)] = UNSEEN
     return found
+
+
+def _all_told(layout: IoLayout, process: int) -> bool:
+    """Whether a process, or one that it was forked from, was seen to open what it has open."""
+    seen: list[int] = []
+    while process >= 0 and process not in seen:
+        seen.append(process)
+        process = layout.parents[process]
+    return any(layout.opened[k].told for k in seen) and not any(layout.opened[k].blind for k in seen)
 
 
 def _openings(layout: IoLayout, process: int, layer: int, handle: int) -> list[tuple[int, int]]:
