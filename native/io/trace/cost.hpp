@@ -1,5 +1,5 @@
 #pragma once
-/// What tracing costs on this machine, measured where it is spent: each process does it once, before its program begins, in some 40 us.
+/// What tracing costs on this machine, measured where it is spent: each process does it once, before its program begins.
 
 #include <cstdint>
 

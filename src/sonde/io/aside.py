@@ -1,7 +1,7 @@
 """What a program does beside its I/O: starting MPI, loading code, reading what the system tells of itself.
 
-Open MPI alone reads some thousand files below /sys when it starts, which on a short run is most of the time in read(2).
-None of that is what anybody traces I/O for, so it is shown as a layer of its own.
+Open MPI 4.1 alone makes some three hundred calls a rank on files below /sys when it starts, which on a short run is
+most of the time in read(2). None of that is what anybody traces I/O for, so it is shown as a layer of its own.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ def facts(summary: xr.Dataset) -> list[Fact]:
     for direction in (1, 0):
         moved = summary["request_bytes"].values[:, :, direction].sum(axis=0)
         requests = summary["requests"].values[:, :, direction].sum(axis=0)
-        told = np.flatnonzero(moved > 0)
+        told = np.flatnonzero((moved > 0) & ~ours)
         if told.size:
             low = int(told[-1])
             out.append(

@@ -401,6 +401,15 @@ def test_controls_have_positions_that_can_be_asked_for(section):
     assert prepare.start_frame(figure) == 3
 
 
+def test_what_was_read_and_written_is_told_of_the_programs_own_files():
+    summary = alone(
+        Call("pwrite", 0, 50 * US, 4096, "data"), Call("pread", 100 * US, 50 * US, 11, "/sys/devices/x")
+    )
+    told = {fact.name: fact.value for fact in figures.facts(summary)}
+    assert told["written through POSIX and C library"] == "4 KiB"
+    assert not any("Start-up" in name for name in told)
+
+
 # ---- servers ----
 
 

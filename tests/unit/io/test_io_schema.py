@@ -276,3 +276,8 @@ def test_a_descriptor_that_nobody_was_seen_to_open(run):
 def test_where_it_is_not_known_what_was_opened_no_descriptor_is_unseen(run):
     traces.add(run, [call(OPEN, 10, 10, flags=4), call(PREAD, 50, 60, file=7)])
     assert raw_of(run)["file_index"].values.tolist() == [-1, -1]
+
+
+def test_where_no_opening_is_traced_no_descriptor_is_unseen(run):
+    traces.add(run, [call(PREAD, 50, 60, file=7)])
+    assert raw_of(run)["file_index"].values.tolist() == [-1]
