@@ -76,8 +76,10 @@ struct Frame {
   std::uint16_t function;
   std::uint8_t depth, flags;
   std::uint32_t reserved;
+  struct ThreadFile* file;        ///< that it is a frame of, always; it and `called` are known to the thunk, which has them from here soonest
+  const struct Function* called;
 };
-static_assert(sizeof(Frame) == 80);
+static_assert(sizeof(Frame) == 96);
 
 inline constexpr std::uint64_t unfilled = ~std::uint64_t{0};
 inline constexpr std::uint8_t frame_recorded = 128;  ///< in `flags`: its call has ended by an exception, and has its record
@@ -95,7 +97,6 @@ struct ThreadFile {
   std::uint64_t appended;                       ///< B of the block file that are whole
   std::byte padding[4096 - 88];
   Frame frames[most_frames];
-  std::byte more[2048];
   std::byte blocks[2][block_bytes];
 };
 static_assert(offsetof(ThreadFile, blocks) % 4096 == 0 && sizeof(ThreadFile) == 49152);

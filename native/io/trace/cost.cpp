@@ -28,7 +28,7 @@ std::uint64_t batch(Call call) {
 Cost measure_cost() {
   auto* file = static_cast<ThreadFile*>(sys::map(sizeof(ThreadFile), -1, false));
   if (file == nullptr) return {};
-  for (Frame& frame : file->frames) frame.sp = unfilled;
+  free_frames(*file);
   const auto sp = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
   file->stack_low = sp - 65536;
   file->stack_high = sp + 65536;

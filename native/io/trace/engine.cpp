@@ -6,8 +6,8 @@
 #include <atomic>
 #include <bit>
 #include <cstddef>
-#include <cstring>
 
+#include "io/trace/offsets.h"
 #include "io/trace/thread.hpp"
 #include "io/trace/values.hpp"
 
@@ -57,14 +57,17 @@ void drop_left(Thread& thread, std::uint64_t sp) {
     Frame& last = file.frames[depth - 1];
     if (!left(last, sp)) return;
     const Frame frame = last;
+    last.path = last.via = 0;
     last.sp = unfilled;
     if (!std::atomic_ref(file.depth).compare_exchange_strong(depth, depth - 1, std::memory_order_relaxed)) continue;
     if (functions[frame.function].rule != nullptr && !(frame.flags & frame_recorded)) keep(thread, frame, frame.begin, flag_entry_only);
   }
 }
 
+/// Empty again, as a thunk expects it, which fills in neither `path` nor `via`.
 void give_back(ThreadFile& file, Frame& frame) {
   const std::uint8_t depth = frame.depth;
+  frame.path = frame.via = 0;
   frame.sp = unfilled;
   std::atomic_signal_fence(std::memory_order_seq_cst);
   file.depth = depth;
@@ -83,39 +86,46 @@ void keep_note(Thread& thread, const Frame& frame) {
   for (std::uint32_t k = 0; k < length; ++k) to[k] = text[k];
 }
 
-/// Of functions that name files, and of the loader's, whose results mean something to the tracer itself; and where a block is full.
-[[gnu::noinline]] std::uint64_t exit_slowly(Thread& thread, Frame* frame, const Function& function, std::uint64_t result, std::uint64_t end) {
-  if (tick_kind != register_ticks) end = static_cast<std::uint64_t>(ticks());
-  Frame mine = *frame;
-  give_back(*thread.file, *frame);
-  const std::uint8_t flags = read_after(mine, function, result);
-  if (function.rule == nullptr) return function.after(mine, result);
-  if (mine.path != 0 && !(flags & flag_failed)) keep_note(thread, mine);
-  keep(thread, mine, end, flags);
-  return function.after ? function.after(mine, result) : result;
-}
-
 }  // namespace
 }  // namespace sonde::io
 
 using namespace sonde;
 using namespace sonde::io;
 
-/// Several narrow members by one store: each by its own costs as much as everything else that is written.
-static void put_word(void* to, std::size_t at, std::uint64_t word) { std::memcpy(static_cast<std::byte*>(to) + at, &word, sizeof word); }
-static_assert(std::endian::native == std::endian::little);
-static_assert(offsetof(Frame, depth) == offsetof(Frame, function) + 2 && offsetof(Frame, flags) == offsetof(Frame, function) + 3);
-static_assert(offsetof(Record, function) == offsetof(Record, file) + 4 && offsetof(Record, depth) == offsetof(Record, function) + 2 &&
-              offsetof(Record, flags) == offsetof(Record, function) + 3);
+// What the thunks know.
+static_assert(offsetof(Function, target) == FUNCTION_TARGET && offsetof(Function, size) == FUNCTION_SIZE && offsetof(Function, offset) == FUNCTION_OFFSET &&
+              offsetof(Function, file) == FUNCTION_FILE && offsetof(Function, number) == FUNCTION_NUMBER && sizeof(Function) == FUNCTION_BYTES);
+static_assert(offsetof(Function, size_at) == FUNCTION_SIZE_AT && offsetof(Function, offset_at) == FUNCTION_OFFSET_AT &&
+              offsetof(Function, file_at) == FUNCTION_FILE_AT && offsetof(Function, quick) == FUNCTION_QUICK &&
+              offsetof(Function, size_is_result) == FUNCTION_SIZE_IS_RESULT && offsetof(Function, file_is_result) == FUNCTION_FILE_IS_RESULT &&
+              offsetof(Function, narrow) == FUNCTION_NARROW && offsetof(Function, failures) == FUNCTION_FAILURES);
+static_assert(offsetof(Reading, keep) == READING_KEEP && offsetof(Reading, sign) == READING_SIGN && offsetof(Reading, less) == READING_LESS);
+static_assert(offsetof(Thread, file) == THREAD_FILE && offsetof(Thread, busy) == THREAD_BUSY);
+static_assert(offsetof(Frame, rbx) == FRAME_RBX && offsetof(Frame, back) == FRAME_BACK && offsetof(Frame, sp) == FRAME_SP && offsetof(Frame, begin) == FRAME_BEGIN &&
+              offsetof(Frame, size) == FRAME_SIZE && offsetof(Frame, offset) == FRAME_OFFSET && offsetof(Frame, handle) == FRAME_HANDLE &&
+              offsetof(Frame, via) == FRAME_VIA && offsetof(Frame, file) == FRAME_FILE &&
+              offsetof(Frame, called) == FRAME_CALLED && sizeof(Frame) == FRAME_BYTES && most_frames == MOST_FRAMES && unfilled == ~std::uint64_t{0});
+static_assert(std::endian::native == std::endian::little && offsetof(Frame, function) == FRAME_FUNCTION && offsetof(Frame, depth) == FRAME_DEPTH &&
+              offsetof(Frame, flags) == FRAME_DEPTH + 1 && FRAME_DEPTH == FRAME_FUNCTION + 2);
+static_assert(offsetof(ThreadFile, depth) == FILE_DEPTH && offsetof(ThreadFile, current) == FILE_CURRENT && offsetof(ThreadFile, used) == FILE_USED &&
+              offsetof(ThreadFile, stack_low) == FILE_STACK_LOW && offsetof(ThreadFile, stack_high) == FILE_STACK_HIGH &&
+              offsetof(ThreadFile, frames) == FILE_FRAMES && offsetof(ThreadFile, blocks) == FILE_BLOCKS);
+static_assert(sizeof(BlockHeader) == BLOCK_HEADER && block_bytes == BLOCK_BYTES && block_records == BLOCK_RECORDS);
+static_assert(offsetof(Record, begin) == RECORD_BEGIN && offsetof(Record, end) == RECORD_END && offsetof(Record, size) == RECORD_SIZE &&
+              offsetof(Record, offset) == RECORD_OFFSET && offsetof(Record, file) == RECORD_FILE && offsetof(Record, function) == RECORD_FUNCTION &&
+              offsetof(Record, depth) == RECORD_FUNCTION + 2 && offsetof(Record, flags) == RECORD_FUNCTION + 3 && flag_failed == FLAG_FAILED);
 
 struct Entry {
   Frame* frame;
   void* target;
 };
 
-/// A thread's first call; a stack that is not its own; too deep: not in the way of the others.
-[[gnu::noinline]] static Entry enter_slowly(const Function& function, const Arguments& arguments) {
-  const auto number = static_cast<std::uint32_t>(&function - functions);
+/// For what a thunk does not do itself: a thread's first call; values that are not in registers; a stack that is not the thread's own;
+/// too deep: not in the way of the others.
+extern "C" __attribute__((visibility("hidden"))) Entry sonde_io_enter(const Function* called, const Arguments* kept) {
+  const Function& function = *called;
+  const Arguments& arguments = *kept;
+  if (!tracing) return {nullptr, function.target};
   const std::uint64_t sp = arguments.sp();
   Thread* thread = current != nullptr ? current : begin_thread(sp);
   if (thread == nullptr || thread->busy) return {nullptr, function.target};
@@ -126,7 +136,7 @@ struct Entry {
   if (depth >= most_frames) {
     if (own_stack) take(file.depth, ~0u);
     Frame frame{};
-    frame.function = static_cast<std::uint16_t>(number);
+    frame.function = static_cast<std::uint16_t>(function.number);
     frame.depth = static_cast<std::uint8_t>(file.depth < most_frames ? file.depth : most_frames);
     read_before(*thread, frame, function, arguments);
     frame.begin = static_cast<std::uint64_t>(ticks());
@@ -135,7 +145,8 @@ struct Entry {
   }
   Frame& frame = file.frames[depth];
   frame.back = arguments.back;
-  frame.function = static_cast<std::uint16_t>(number);
+  frame.called = called;
+  frame.function = static_cast<std::uint16_t>(function.number);
   frame.depth = static_cast<std::uint8_t>(depth);
   frame.flags = 0;
   read_before(*thread, frame, function, arguments);
@@ -145,53 +156,19 @@ struct Entry {
   return {&frame, function.target};
 }
 
-// Neither of these two calls anything but as its last deed, so that no register has to be saved: that would cost as much as the rest.
-
-extern "C" __attribute__((visibility("hidden"))) Entry sonde_io_enter(std::uint32_t number, const Arguments* arguments) {
-  const Function& function = functions[number];
-  Thread* const thread = current;
-  if (!tracing) [[unlikely]] return {nullptr, function.target};
-  if (!function.quick || thread == nullptr || thread->busy) [[unlikely]] return enter_slowly(function, *arguments);
-  ThreadFile& file = *thread->file;
-  const std::uint64_t sp = arguments->sp();
-  const std::uint32_t around = file.depth;
-  if (sp <= file.stack_low || sp > file.stack_high || around >= most_frames - 1 || (around != 0 && left(file.frames[around - 1], sp))) [[unlikely]]
-    return enter_slowly(function, *arguments);
-  const std::uint32_t depth = take(file.depth, 1);
-  Frame& frame = file.frames[depth];
-  frame.back = arguments->back;
-  put_word(&frame, offsetof(Frame, function), number | std::uint64_t{depth} << 16);  // and no flags
-  frame.path = frame.via = 0;
-  frame.size = quickly(function.size, *arguments);
-  frame.offset = quickly(function.offset, *arguments);
-  frame.handle = quickly(function.file, *arguments);
-  frame.begin = read_ticks<register_ticks>();
-  std::atomic_signal_fence(std::memory_order_release);
-  frame.sp = sp;
-  return {&frame, function.target};
-}
-
-extern "C" __attribute__((visibility("hidden"))) std::uint64_t sonde_io_exit(Frame* frame, std::uint64_t result) {
-  const std::uint64_t end = read_ticks<register_ticks>();
+/// Of functions that name files, and of the loader's, whose results mean something to the tracer itself; and where a block is full.
+/// `end`: the processor's ticks. Returns what the program is to be told.
+extern "C" __attribute__((visibility("hidden"))) std::uint64_t sonde_io_exit(Frame* frame, std::uint64_t result, std::uint64_t end) {
+  if (tick_kind != register_ticks) end = static_cast<std::uint64_t>(ticks());
   Thread& thread = *current;
-  ThreadFile& file = *thread.file;
-  const Function& function = functions[frame->function];
-  if (!function.quick) [[unlikely]] return exit_slowly(thread, frame, function, result, end);
-  Record* const to = reserve_quickly(file);
-  if (to == nullptr) [[unlikely]] return exit_slowly(thread, frame, function, result, end);
-  const auto narrow = static_cast<std::int64_t>(static_cast<std::int32_t>(result)), wide = static_cast<std::int64_t>(result);
-  const std::int64_t value = function.narrow ? narrow : wide;
-  const bool failed = (function.failures >> (value < 0 ? 0 : value > 0 ? 1 : 2)) & 1;
-  const std::uint64_t told = failed ? 0 : static_cast<std::uint64_t>(value);
-  const std::uint64_t handle = function.file_is_result ? told : frame->handle;
-  to->begin = frame->begin;
-  to->end = end;
-  to->size = function.size_is_result ? told : frame->size;
-  to->offset = frame->offset;
-  const std::uint64_t what = frame->function | std::uint32_t{frame->depth} << 16 | (failed ? std::uint32_t{flag_failed} << 24 : 0);
-  put_word(to, offsetof(Record, file), folded(handle) | what << 32);
-  give_back(file, *frame);
-  return result;
+  const Function& function = *frame->called;
+  Frame mine = *frame;
+  give_back(*thread.file, *frame);
+  const std::uint8_t flags = read_after(mine, function, result);
+  if (function.rule == nullptr) return function.after(mine, result);
+  if (mine.path != 0 && !(flags & flag_failed)) keep_note(thread, mine);
+  keep(thread, mine, end, flags);
+  return function.after ? function.after(mine, result) : result;
 }
 
 /// The frame of the thunk that is being unwound: what rbx (3, by DWARF's numbers) is there. Not linked: libgcc_s would come into every

@@ -11,31 +11,32 @@ namespace sonde::io {
 
 inline constexpr unsigned most_functions = SONDE_IO_THUNKS;
 
-/// A value that lies in a register, or is none: read without a branch, ((bits at `at` & keep) ^ sign) - less. With `sign` and `less` the
+/// A value that lies in a register, or is none: read without a branch, ((bits & keep) ^ sign) - less. With `sign` and `less` the
 /// sign's bit of a narrow number its sign is extended; with `keep` 0 the value is -less whatever lies there.
 struct Reading {
-  std::uint64_t at = 0;  ///< B from the begin of Arguments
   std::uint64_t keep = 0, sign = 0, less = 0;
 };
 
-/// A function that is traced: where it is, and how it is read.
+/// A function that is traced: where it is, and how it is read. The thunks know its layout: offsets.h.
 struct alignas(128) Function {
   void* target;
   const Rule* rule;
   /// What to do to its result where that is a matter of the tracer's own (dlopen, dlsym); null for others.
   std::uint64_t (*after)(const Frame& frame, std::uint64_t result);
   Reading size, offset, file;
-  bool quick;             ///< these, and the result, tell all that its rule asks for, and time is a register of the processor
+  std::uint64_t number;
+  std::uint16_t size_at, offset_at, file_at;  ///< where the bits lie, B from the begin of Arguments
+  bool quick;             ///< these, and the result, tell all that its rule asks for, and time is a register of the processor: a thunk's work
   bool size_is_result, file_is_result;
   bool narrow;            ///< its result is an i32
   std::uint8_t failures;  ///< bits: 0 a negative result is a failure, 1 a positive one, 2 zero
 };
 static_assert(sizeof(Function) == 128);
 
-extern Function functions[most_functions];
+extern Function functions[most_functions] __asm__("sonde_io_functions");
 /// Fills in how a function is read, by its rule.
 void prepare(Function& function);
-/// Whether calls are recorded: cleared before anything of the tracer goes away.
+/// Whether calls are recorded. While it is false no thread has a Thread: a thunk looks for that alone.
 extern bool tracing;
 /// Reads MPI_Type_size, MPI_Type_f2c of the library that the program uses; null: sizes of datatypes are unknown.
 extern int (*mpi_type_size)(std::uint64_t type, int* bytes);

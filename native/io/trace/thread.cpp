@@ -181,10 +181,18 @@ void to_pool(Thread* thread) {
   pool_held.store(false, std::memory_order_release);
 }
 
+}  // namespace
+
 void free_frames(ThreadFile& file) {
   file.depth = 0;
-  for (Frame& frame : file.frames) frame.sp = unfilled;
+  for (Frame& frame : file.frames) {
+    frame.file = &file;
+    frame.path = frame.via = 0;
+    frame.sp = unfilled;
+  }
 }
+
+namespace {
 
 Thread* new_thread() {
   if (!granted(sizeof(ThreadFile) + sizeof process.header)) return nullptr;

@@ -20,10 +20,13 @@ struct Thread {
 };
 
 /// This thread's; null before its first traced call, and where one could not be made.
-extern constinit thread_local Thread* current __attribute__((tls_model("initial-exec")));
+extern constinit thread_local Thread* current __asm__("sonde_io_current") __attribute__((tls_model("initial-exec")));
 
 /// Makes one, with its files. Null when nothing can be written; `refused` counts.
 Thread* begin_thread(std::uint64_t sp);
+
+/// Makes all frames empty, as they must be before the first call.
+void free_frames(ThreadFile& file);
 
 /// Room for `count` records in a row in the current block; null: there is none, and a call must be counted as dropped. The records exist at once, as what `Record{}` and
 /// a zero begin are: the caller fills them.

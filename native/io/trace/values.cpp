@@ -69,14 +69,16 @@ std::uint64_t hdf5_bytes(Thread& thread, const Function& function, const Value& 
 namespace {
 
 /// False where more than a register is needed.
-bool in_register(const Value& value, std::uint64_t otherwise, Reading& reading, bool& is_result) {
+bool in_register(const Value& value, std::uint64_t otherwise, Reading& reading, std::uint16_t& at, bool& is_result) {
   is_result = value.from == From::result;
-  reading = {0, 0, 0, 0 - otherwise};
+  reading = {0, 0, 0 - otherwise};
+  at = 0;
   if (value.from == From::none || is_result) return !is_result || value.width != Width::u32;
   if (value.from != From::arg || value.a > 5) return false;
   // Arguments: r10 r9 r8 rcx rdx rsi rdi
   const std::uint64_t sign = value.width == Width::i32 ? 0x80000000u : 0;
-  reading = {(6u - value.a) * 8u, value.width == Width::i64 ? ~std::uint64_t{0} : 0xffffffffu, sign, sign};
+  reading = {value.width == Width::i64 ? ~std::uint64_t{0} : 0xffffffffu, sign, sign};
+  at = static_cast<std::uint16_t>((6u - value.a) * 8u);
   return true;
 }
 
@@ -84,11 +86,13 @@ bool in_register(const Value& value, std::uint64_t otherwise, Reading& reading, 
 
 void prepare(Function& function) {
   function.quick = false;
+  function.number = static_cast<std::uint64_t>(&function - functions);
   if (function.rule == nullptr) return;
   const Rule& rule = *function.rule;
   bool unused = false;
-  const bool readable = in_register(rule.size, unknown, function.size, function.size_is_result) &
-                        in_register(rule.offset, unknown, function.offset, unused) & in_register(rule.file, 0, function.file, function.file_is_result);
+  const bool readable = in_register(rule.size, unknown, function.size, function.size_at, function.size_is_result) &
+                        in_register(rule.offset, unknown, function.offset, function.offset_at, unused) &
+                        in_register(rule.file, 0, function.file, function.file_at, function.file_is_result);
   // Widths of what the result tells beside failures are those of the result, or it is not quick.
   const auto same = [&](const Value& value) { return value.from != From::result || value.width == Width::i64 || value.width == rule.result; };
   function.narrow = rule.result == Width::i32;

@@ -65,11 +65,6 @@ inline std::uint64_t before(Thread& thread, const Function& function, const Valu
   return unknown;
 }
 
-inline std::uint64_t quickly(const Reading& reading, const Arguments& arguments) {
-  const auto bits = *reinterpret_cast<const std::uint64_t*>(reinterpret_cast<const char*>(&arguments) + reading.at);
-  return ((bits & reading.keep) ^ reading.sign) - reading.less;
-}
-
 /// For the loader's functions: see the thunks.
 std::uint64_t via(std::uint64_t caller);
 

@@ -36,7 +36,7 @@ _FRAME = np.dtype(
     [
         ("rbx", "<u8"), ("back", "<u8"), ("sp", "<u8"), ("begin", "<u8"), ("size", "<u8"), ("offset", "<u8"),
         ("handle", "<u8"), ("via", "<u8"), ("path", "<u8"), ("function", "<u2"), ("depth", "u1"), ("flags", "u1"),
-        ("reserved", "<u4"),
+        ("reserved", "<u4"), ("file", "<u8"), ("called", "<u8"),
     ]
 )  # fmt: skip
 _FRAMES_AT, _BLOCKS_AT = 4096, TAIL_BYTES - 2 * BLOCK_BYTES

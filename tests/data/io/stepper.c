@@ -1,16 +1,28 @@
 /* A signal after each single instruction of two traced calls: for k = 0, 1, 2 … a child is stepped k instructions on and then handed
- * a signal, whose handler makes a traced call. Prints how many children there were; ends with 1 where one did not end well. */
+ * a signal, whose handler makes a traced call and looks whether main is found up the stack. Prints how many children there were; ends
+ * with 1 where one did not end well. */
+#define _GNU_SOURCE
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <unwind.h>
 
 static int quiet, data;
-static volatile int handled;
+static volatile int handled, found;
+int main(int argc, char** argv);
+
+static _Unwind_Reason_Code look(struct _Unwind_Context* context, void* nothing) {
+  (void)nothing;
+  found |= _Unwind_FindEnclosingFunction((void*)_Unwind_GetIP(context)) == (void*)main;
+  return _URC_NO_REASON;
+}
+
 static void handler(int number) {
   (void)number;
+  _Unwind_Backtrace(look, 0);
   write(quiet, "x", 1);
   handled = handled + 1;
 }
@@ -31,7 +43,7 @@ int main(int argc, char** argv) {
       pwrite(data, "a", 1, 0);
       pwrite(data, "b", 1, 1);
       raise(SIGSTOP);
-      _exit(handled == 1 ? 0 : 1);
+      _exit(handled != 1 ? 1 : found ? 0 : 2);
     }
     int status;
     waitpid(child, &status, 0);

@@ -1,0 +1,59 @@
+/* What the thunks know of the engine's structures; engine.cpp checks each. */
+#pragma once
+
+#define FUNCTION_TARGET 0
+#define FUNCTION_SIZE 24
+#define FUNCTION_OFFSET 48
+#define FUNCTION_FILE 72
+#define FUNCTION_NUMBER 96
+#define FUNCTION_SIZE_AT 104
+#define FUNCTION_OFFSET_AT 106
+#define FUNCTION_FILE_AT 108
+#define FUNCTION_QUICK 110
+#define FUNCTION_SIZE_IS_RESULT 111
+#define FUNCTION_FILE_IS_RESULT 112
+#define FUNCTION_NARROW 113
+#define FUNCTION_FAILURES 114
+#define FUNCTION_BYTES 128
+
+#define READING_KEEP 0
+#define READING_SIGN 8
+#define READING_LESS 16
+
+#define THREAD_FILE 0
+#define THREAD_BUSY 36
+
+#define FRAME_RBX 0
+#define FRAME_BACK 8
+#define FRAME_SP 16
+#define FRAME_BEGIN 24
+#define FRAME_SIZE 32
+#define FRAME_OFFSET 40
+#define FRAME_HANDLE 48
+#define FRAME_VIA 56
+#define FRAME_FUNCTION 72
+#define FRAME_DEPTH 74
+#define FRAME_FILE 80
+#define FRAME_CALLED 88
+#define FRAME_BYTES 96
+#define MOST_FRAMES 128
+
+#define FILE_DEPTH 20
+#define FILE_CURRENT 24
+#define FILE_USED 56
+#define FILE_STACK_LOW 64
+#define FILE_STACK_HIGH 72
+#define FILE_FRAMES 4096
+#define FILE_BLOCKS 16384
+
+#define BLOCK_HEADER 24
+#define BLOCK_BYTES 16384
+#define BLOCK_RECORDS 409
+
+#define RECORD_BEGIN 0
+#define RECORD_END 8
+#define RECORD_SIZE 16
+#define RECORD_OFFSET 24
+#define RECORD_FILE 32
+#define RECORD_FUNCTION 36
+#define FLAG_FAILED 1
