@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "core/ticks.hpp"
 #include "io/trace/engine.hpp"
@@ -61,6 +62,19 @@ struct Object {
   /// Walks through the hash table: for objects whose symbols are wanted.
   std::uint32_t symbol_count() const { return gnu_hash ? count_symbols(gnu_hash) : old_hash ? old_hash[1] : 0; }
 
+  /// Calls `act` with each symbol that the GNU hash table has under this hash: all versions of a name.
+  template <typename Act>
+  void each_of_hash(std::uint32_t hash, Act act) const {
+    const std::uint32_t buckets = gnu_hash[0], first = gnu_hash[1], filter = gnu_hash[2];
+    const auto* bucket = reinterpret_cast<const std::uint32_t*>(reinterpret_cast<const std::uint64_t*>(gnu_hash + 4) + filter);
+    const std::uint32_t* chain = bucket + buckets;
+    if (buckets == 0 || bucket[hash % buckets] < first) return;
+    for (std::uint32_t k = bucket[hash % buckets];; ++k) {
+      if ((chain[k - first] | 1) == (hash | 1)) act(k);
+      if (chain[k - first] & 1) return;
+    }
+  }
+
   /// The version in which this object wants a symbol of another; null: any.
   const char* version_of(std::uint32_t symbol) const {
     if (versions == nullptr || needed == nullptr) return nullptr;
@@ -73,6 +87,17 @@ struct Object {
       }
       if (need->vn_next == 0) return nullptr;
     }
+  }
+
+  /// The first and the last address, and what lies between segments.
+  std::pair<std::uintptr_t, std::uintptr_t> extent() const {
+    std::uintptr_t low = ~std::uintptr_t{0}, high = 0;
+    for (unsigned k = 0; k < segment_count; ++k) {
+      if (segments[k].p_type != PT_LOAD) continue;
+      low = std::min(low, base + segments[k].p_vaddr);
+      high = std::max(high, base + segments[k].p_vaddr + segments[k].p_memsz);
+    }
+    return {low, high};
   }
 
   bool holds(std::uintptr_t address, unsigned flags) const {
@@ -139,8 +164,15 @@ struct Place {
   std::uint64_t address;
   std::uint32_t number_and_one;
 } place[places];
-/// Hashes of names that functions have, one bit each: most unresolved slots are somebody else's.
-std::uint64_t name_bits[1024];
+/// Hashes of names, one bit each.
+struct Names {
+  std::uint64_t bits[1024];
+  void add(std::uint32_t hash) { bits[hash / 64 % 1024] |= std::uint64_t{1} << hash % 64; }
+  bool may_hold(std::uint32_t hash) const { return bits[hash / 64 % 1024] >> hash % 64 & 1; }
+};
+/// Of names that functions have: most unresolved slots are somebody else's. And of those among them that are new: objects that were
+/// looked at before need to be asked for these alone.
+Names names, new_names;
 
 std::uint32_t hashed(const char* name) {
   std::uint32_t h = 5381;
@@ -170,7 +202,8 @@ void keep_function(std::uint32_t number, std::uint32_t rule, const char* name, c
 void add(const Object& object, const char* name, std::uint64_t address, const Rule* rule, std::uint32_t rule_number,
          std::uint64_t (*after)(const Frame&, std::uint64_t)) {
   const std::uint32_t h = hashed(name);
-  name_bits[h / 64 % 1024] |= std::uint64_t{1} << h % 64;
+  names.add(h);
+  new_names.add(h);
   if (number_of(address) != 0) return;
   if (known.functions == cost_function) {  // the last is not the program's
     ++known.full;
@@ -202,7 +235,8 @@ bool is_denied(const char* name) {
   return false;
 }
 
-bool is_pattern(const char* text) { return std::strpbrk(text, "*?[") != nullptr; }
+constexpr const char* special = "*?[";
+bool is_pattern(const char* text) { return std::strpbrk(text, special) != nullptr; }
 
 /// The name that a rule means by a library: without folders, as the file is called.
 bool matches(const char* pattern, const char* name) {
@@ -251,15 +285,25 @@ void find_functions(const TableHeader& table, const Object& object) {
       meant = matches(text + library, object.name);
     }
     if (!meant) continue;
-    if (count == 0) count = object.symbol_count();
-    const char* wanted = text + rule.name;
-    for (std::uint32_t k = 0; k < count; ++k) {
+    const auto take = [&](std::uint32_t k, const char* name) {
       const auto& symbol = object.symbols[k];
       const unsigned type = ELF64_ST_TYPE(symbol.st_info);
-      if (symbol.st_shndx == SHN_UNDEF || (type != STT_FUNC && type != STT_GNU_IFUNC)) continue;
-      const char* name = object.strings + symbol.st_name;
-      if (!matches(wanted, name) || is_denied(name)) continue;
+      if (symbol.st_shndx == SHN_UNDEF || (type != STT_FUNC && type != STT_GNU_IFUNC) || is_denied(name)) return;
       if (const std::uint64_t address = address_of(object, symbol, name)) add(object, name, address, &rule, r, nullptr);
+    };
+    const char* wanted = text + rule.name;
+    const std::size_t plain = std::strcspn(wanted, special);  // what names must begin with
+    if (wanted[plain] == 0 && object.gnu_hash != nullptr) {
+      object.each_of_hash(hashed(wanted), [&](std::uint32_t k) {
+        const char* name = object.strings + object.symbols[k].st_name;
+        if (std::strcmp(wanted, name) == 0) take(k, name);
+      });
+      continue;
+    }
+    if (count == 0) count = object.symbol_count();
+    for (std::uint32_t k = 0; k < count; ++k) {
+      const char* name = object.strings + object.symbols[k].st_name;
+      if (std::strncmp(wanted, name, plain) == 0 && matches(wanted, name)) take(k, name);
     }
   }
 }
@@ -308,21 +352,23 @@ class Pages {
   bool protect_ = false;
 };
 
-/// Whether this is the way to a function in the table of a program at a fixed place, which has it for the function's address wherever
-/// that is taken. The loader does not follow it when it resolves a slot.
+/// The program itself, which the loader names first.
+Object program;
+
+/// Whether this is the way to a function in the program's own table, which a program at a fixed place has for the function's address
+/// wherever that is taken. The loader does not follow it when it resolves a slot. dladdr is slow: it is asked of the program alone.
 bool is_way(void* address) {
   Dl_info info;
   const ElfW(Sym)* symbol = nullptr;
-  return address != nullptr && ::dladdr1(address, &info, reinterpret_cast<void**>(const_cast<ElfW(Sym)**>(&symbol)), RTLD_DL_SYMENT) != 0 &&
+  return program.holds(reinterpret_cast<std::uintptr_t>(address), PF_X) && ::dladdr1(address, &info, reinterpret_cast<void**>(const_cast<ElfW(Sym)**>(&symbol)), RTLD_DL_SYMENT) != 0 &&
          symbol != nullptr && symbol->st_shndx == SHN_UNDEF;
 }
 
 /// What an unresolved slot will lead to: the loader has not been asked yet. The version counts: another one of the same name may take
 /// other arguments, as glfs_fsync does.
-std::uint64_t resolved(const Object& object, std::uint32_t symbol) {
+std::uint64_t resolved(const Object& object, std::uint32_t symbol, const Names& wanted) {
   const char* name = object.strings + object.symbols[symbol].st_name;
-  const std::uint32_t h = hashed(name);
-  if ((name_bits[h / 64 % 1024] & std::uint64_t{1} << h % 64) == 0) return 0;
+  if (!wanted.may_hold(hashed(name))) return 0;
   const char* version = object.version_of(symbol);
   const auto look = [&](void* handle) { return version ? ::dlvsym(handle, name, version) : ::dlsym(handle, name); };
   void* found = look(RTLD_DEFAULT);
@@ -336,7 +382,9 @@ std::uint64_t resolved(const Object& object, std::uint32_t symbol) {
   return reinterpret_cast<std::uint64_t>(found);
 }
 
-void patch(const Object& object) {
+/// `wanted`: of unresolved slots those with these names. `again`: slots were patched before, and only those that the loader resolves late
+/// may lead to what was loaded since.
+void patch(const Object& object, const Names& wanted, bool again) {
   Pages pages(object);
   const auto by_value = [&](void** slot) {
     if (const std::uint32_t n = number_of(reinterpret_cast<std::uint64_t>(*slot))) pages.store(slot, thunk(n - 1));
@@ -350,13 +398,14 @@ void patch(const Object& object) {
       // Still leads back into this object's own PLT.
       const auto& symbol = object.symbols[ELF64_R_SYM(entry.r_info)];
       if (symbol.st_shndx != SHN_UNDEF && object.base + symbol.st_value == value) return;
-      if (const std::uint64_t target = resolved(object, static_cast<std::uint32_t>(ELF64_R_SYM(entry.r_info))))
+      if (const std::uint64_t target = resolved(object, static_cast<std::uint32_t>(ELF64_R_SYM(entry.r_info)), wanted))
         if (const std::uint32_t n = number_of(target)) pages.store(slot, thunk(n - 1));
       return;
     }
     by_value(slot);
   };
   for (std::size_t k = 0; k < object.plt_count; ++k) one(object.plt[k]);
+  if (again) return;
   for (std::size_t k = 0; k < object.plain_count; ++k) one(object.plain[k]);
   // Packed relative relocations: an address, then bit maps of the 63 words that follow each.
   std::uintptr_t where = 0;
@@ -415,6 +464,22 @@ void find_hdf5(const Object& object, unsigned& n) {
   ::dlclose(handle);
 }
 
+/// How many objects were ever loaded and unloaded: an unchanged number spares the way through all of them.
+struct Turnover {
+  unsigned long long loaded, unloaded;
+};
+Turnover turnover() {
+  Turnover now{};
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* what) {
+        *static_cast<Turnover*>(what) = {info->dlpi_adds, info->dlpi_subs};
+        return 1;
+      },
+      &now);
+  return now;
+}
+Turnover last;
+
 template <typename Do>
 void each_object(Do act) {
   const auto step = [](dl_phdr_info* info, std::size_t, void* what) {
@@ -427,7 +492,14 @@ void each_object(Do act) {
 
 void look_again() {
   ::pthread_mutex_lock(&lock);
+  const Turnover now = turnover();
+  if (now.loaded == last.loaded) {
+    ::pthread_mutex_unlock(&lock);
+    return;
+  }
+  last.loaded = now.loaded;
   const std::uint32_t before = known.functions;
+  new_names = {};
   bool fresh[sizeof seen / sizeof *seen] = {}, any = false;
   for (std::uint32_t k = 0; k < seen_count; ++k) seen[k].here = false;
   each_object([&](const Object& object) {
@@ -454,7 +526,7 @@ void look_again() {
   each_object([&](const Object& object) {
     if (is_ours(object) || is_loader(object)) return;
     for (std::uint32_t k = 0; k < seen_count; ++k)
-      if (seen[k].base == object.base && seen[k].symbols == object.symbols && (more || fresh[k])) patch(object);
+      if (seen[k].base == object.base && seen[k].symbols == object.symbols && (more || fresh[k])) patch(object, fresh[k] ? names : new_names, !fresh[k]);
   });
   ::pthread_mutex_unlock(&lock);
 }
@@ -489,11 +561,22 @@ std::uint64_t after_dlclose(const Frame&, std::uint64_t result) {
 void patch_objects(const TableHeader& table, const void* own) {
   the_table = &table;
   the_own = own;
+  bool first = true;
+  each_object([&](const Object& object) {
+    if (first) program = object;
+    first = false;
+  });
   look_again();
 }
 
 void forget_objects() {
   ::pthread_mutex_lock(&lock);
+  const Turnover now = turnover();
+  if (now.unloaded == last.unloaded) {
+    ::pthread_mutex_unlock(&lock);
+    return;
+  }
+  last.unloaded = now.unloaded;
   for (std::uint32_t k = 0; k < seen_count; ++k) seen[k].here = false;
   each_object([](const Object& object) {
     for (std::uint32_t k = 0; k < seen_count; ++k)
@@ -514,8 +597,11 @@ void forget_objects() {
     for (std::uint32_t k = 0; k < places; ++k) place[k] = {};
     bool held[most_functions] = {};
     each_object([&](const Object& object) {
-      for (std::uint32_t number = 0; number < known.functions; ++number)
-        held[number] = held[number] || object.holds(reinterpret_cast<std::uint64_t>(functions[number].target), PF_X);
+      const auto [low, high] = object.extent();
+      for (std::uint32_t number = 0; number < known.functions; ++number) {
+        const auto address = reinterpret_cast<std::uint64_t>(functions[number].target);
+        if (!held[number] && address >= low && address < high) held[number] = object.holds(address, PF_X);
+      }
     });
     for (std::uint32_t number = 0; number < known.functions; ++number) {
       if (!held[number]) continue;
