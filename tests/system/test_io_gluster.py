@@ -22,8 +22,7 @@ from sonde_shell import PROGRAM, Shell
 
 import sonde as library
 from sonde.cluster import Cluster, mpi, run, run_gluster
-from sonde.core.errors import SondeError
-from sonde.core.launch.mpirun import Mpi, find_mpi
+from sonde.core.launch.mpirun import Mpi
 from watching import wait_for
 
 pytestmark = pytest.mark.root
@@ -53,17 +52,6 @@ def volume(installed) -> Iterator[Cluster]:
         assert settings(cluster) == before  # profiling was left as it was found
         held = cluster.keeper.inside()
     assert not [pid for pid in held if Path(f"/proc/{pid}").exists()]
-
-
-@pytest.fixture
-def default_mpi() -> Mpi:
-    """The default MPI and no other: with MPICH 4.0 over UCX MPI_Finalize hangs now and then in a rank of several nodes,
-    whatever the program, and however few messages it sent.
-    """
-    try:
-        return find_mpi()
-    except SondeError as error:
-        pytest.skip(f"{error.what}: {error.hint}")
 
 
 def gluster(cluster: Cluster, *words: str) -> str:

@@ -14,6 +14,7 @@ from sonde_shell import PROGRAM, Shell, finish
 
 import sonde as library
 from sonde.cluster import run
+from sonde.core.launch.mpirun import Mpi
 from watching import wait_for
 
 MIB = 1 << 20
@@ -222,8 +223,7 @@ class TestStudy:
 
 
 @pytest.mark.root
-@pytest.mark.mpi
-def test_a_cluster_stands_beside_this_host(sonde_mpi: Shell):
+def test_a_cluster_stands_beside_this_host(sonde: Shell, default_mpi: Mpi):
     if missing := [
         name for name in run.PROGRAMS if not shutil.which(name, path=run.program_path(os.environ))
     ]:
@@ -231,9 +231,7 @@ def test_a_cluster_stands_beside_this_host(sonde_mpi: Shell):
     with run.Cluster.up(f"study{os.getpid()}", 2, rate=10**9) as cluster:
         words = ("--workload", "ior:-a MPIIO -c -t 1m", "--cluster", "host", "--cluster", cluster.name)
         told = (
-            sonde_mpi("io", "study", *SMALL, *words, "--repetitions", "1", "-o", "a.nc", "--json")
-            .expect(0)
-            .json
+            sonde("io", "study", *SMALL, *words, "--repetitions", "1", "-o", "a.nc", "--json").expect(0).json
         )
     pairs = {(cell["io"], cell["cluster"]): cell for cell in told["cells"]}
     assert {name for _, name in pairs} == {None, cluster.name}
@@ -247,7 +245,7 @@ def test_a_cluster_stands_beside_this_host(sonde_mpi: Shell):
     assert (
         0 < network["rate_B_per_s"] < 10**9 / 8 * 1.2
     )  # what goes through the bucket at once is above the rate
-    assert "on this host" in sonde_mpi("io", "show", "a.nc").expect(0).out
+    assert "on this host" in sonde("io", "show", "a.nc").expect(0).out
 
 
 def flavour(shell: Shell) -> str:
