@@ -154,9 +154,19 @@ struct Seen {
   std::uintptr_t base;
   const ElfW(Sym)* symbols;
   bool here;
+  std::uint32_t late, late_count;  ///< its slots in `late`; all of its PLT where they found no room there: late_count is `untold` then
 };
 Seen seen[4096];
 std::uint32_t seen_count;
+
+/// Slots that were unresolved when their object was patched, by the hash of the name that they are for: what is loaded later may give
+/// them a function. Never given back: an object that goes is not asked again.
+struct Late {
+  std::uint32_t hash, entry;  ///< its relocation's number in the object's `plt`
+};
+Late late[65536];
+std::uint32_t late_used;
+constexpr std::uint32_t untold = ~std::uint32_t{0};
 
 /// address -> number + 1; open addressing.
 constexpr std::uint32_t places = 4 * most_functions;
@@ -188,15 +198,29 @@ std::uint32_t number_of(std::uint64_t address) {
   return 0;
 }
 
-void keep_function(std::uint32_t number, std::uint32_t rule, const char* name, const Object& object) {
-  char path[4096], line[4096 + 512];
+/// Lines of the file that tells what functions have which numbers, not written yet: a library may have hundreds. They are written before
+/// anything leads to those functions.
+char lines[65536];
+std::size_t lines_bytes;
+
+void write_lines() {
+  if (lines_bytes == 0) return;
+  char path[4096];
   Words(path, sizeof path) << process.prefix << ".functions";
   const int fd = sys::open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) return;
-  Words words(line, sizeof line);
+  if (fd >= 0) {
+    sys::write(fd, lines, lines_bytes);
+    sys::close(fd);
+  }
+  lines_bytes = 0;
+}
+
+void keep_function(std::uint32_t number, std::uint32_t rule, const char* name, const Object& object) {
+  constexpr std::size_t longest = 4096 + 512;
+  if (sizeof lines - lines_bytes < longest) write_lines();
+  Words words(lines + lines_bytes, longest);
   words << std::uint64_t{number} << "\t" << std::uint64_t{rule} << "\t" << name << "\t" << object.path << "\n";
-  sys::write(fd, line, static_cast<std::size_t>(words.end() - line));
-  sys::close(fd);
+  lines_bytes = static_cast<std::size_t>(words.end() - lines);
 }
 
 void add(const Object& object, const char* name, std::uint64_t address, const Rule* rule, std::uint32_t rule_number,
@@ -272,12 +296,14 @@ void add_loader(const Object& object) {
   }
 }
 
-void find_functions(const TableHeader& table, const Object& object) {
+/// Returns the name of one that was found; null if there is none.
+const char* find_functions(const TableHeader& table, const Object& object) {
   const auto* rules = reinterpret_cast<const Rule*>(&table + 1);
   const char* text = reinterpret_cast<const char*>(rules + table.rules);
   if (std::strncmp(object.name, "libc.so", 7) == 0 || std::strncmp(object.name, "libdl.so", 8) == 0) add_loader(object);
   std::uint32_t count = 0, library = ~0u;
   bool meant = false;
+  const char* found = nullptr;
   for (std::uint32_t r = 0; r < table.rules; ++r) {
     const Rule& rule = rules[r];
     if (rule.library != library) {  // rules of one library follow each other, and share its name
@@ -289,7 +315,10 @@ void find_functions(const TableHeader& table, const Object& object) {
       const auto& symbol = object.symbols[k];
       const unsigned type = ELF64_ST_TYPE(symbol.st_info);
       if (symbol.st_shndx == SHN_UNDEF || (type != STT_FUNC && type != STT_GNU_IFUNC) || is_denied(name)) return;
-      if (const std::uint64_t address = address_of(object, symbol, name)) add(object, name, address, &rule, r, nullptr);
+      if (const std::uint64_t address = address_of(object, symbol, name)) {
+        add(object, name, address, &rule, r, nullptr);
+        found = name;
+      }
     };
     const char* wanted = text + rule.name;
     const std::size_t plain = std::strcspn(wanted, special);  // what names must begin with
@@ -306,6 +335,7 @@ void find_functions(const TableHeader& table, const Object& object) {
       if (std::strncmp(wanted, name, plain) == 0 && matches(wanted, name)) take(k, name);
     }
   }
+  return found;
 }
 
 // ---- patching -----------------------------------------------------------------------------------
@@ -366,9 +396,8 @@ bool is_way(void* address) {
 
 /// What an unresolved slot will lead to: the loader has not been asked yet. The version counts: another one of the same name may take
 /// other arguments, as glfs_fsync does.
-std::uint64_t resolved(const Object& object, std::uint32_t symbol, const Names& wanted) {
+std::uint64_t resolved(const Object& object, std::uint32_t symbol) {
   const char* name = object.strings + object.symbols[symbol].st_name;
-  if (!wanted.may_hold(hashed(name))) return 0;
   const char* version = object.version_of(symbol);
   const auto look = [&](void* handle) { return version ? ::dlvsym(handle, name, version) : ::dlsym(handle, name); };
   void* found = look(RTLD_DEFAULT);
@@ -382,37 +411,96 @@ std::uint64_t resolved(const Object& object, std::uint32_t symbol, const Names& 
   return reinterpret_cast<std::uint64_t>(found);
 }
 
-/// `wanted`: of unresolved slots those with these names. `again`: slots were patched before, and only those that the loader resolves late
-/// may lead to what was loaded since.
-void patch(const Object& object, const Names& wanted, bool again) {
-  Pages pages(object);
-  const auto by_value = [&](void** slot) {
-    if (const std::uint32_t n = number_of(reinterpret_cast<std::uint64_t>(*slot))) pages.store(slot, thunk(n - 1));
-  };
-  const auto one = [&](const ElfW(Rela)& entry) {
-    const auto type = static_cast<std::uint32_t>(ELF64_R_TYPE(entry.r_info));
-    if (type != word_64 && type != global_data && type != jump_slot && type != relative) return;
-    auto** slot = reinterpret_cast<void**>(object.base + entry.r_offset);
-    const auto value = reinterpret_cast<std::uint64_t>(*slot);
-    if (type == jump_slot && ELF64_R_SYM(entry.r_info) != 0 && number_of(value) == 0 && object.holds(value, PF_X)) {
-      // Still leads back into this object's own PLT.
-      const auto& symbol = object.symbols[ELF64_R_SYM(entry.r_info)];
-      if (symbol.st_shndx != SHN_UNDEF && object.base + symbol.st_value == value) return;
-      if (const std::uint64_t target = resolved(object, static_cast<std::uint32_t>(ELF64_R_SYM(entry.r_info)), wanted))
-        if (const std::uint32_t n = number_of(target)) pages.store(slot, thunk(n - 1));
+/// Points slots that lead to functions to their thunks. Of an object that was patched before, only slots that the loader resolves late
+/// may lead to what was loaded since, those with new names.
+class Patching {
+ public:
+  Patching(const Object& object, Seen& told) : object_(object), told_(told), pages_(object) {}
+
+  void first() {
+    told_.late = late_used;
+    told_.late_count = 0;
+    for (std::size_t k = 0; k < object_.plt_count; ++k) {
+      const std::uint32_t symbol = unresolved(object_.plt[k]);
+      if (symbol == 0) {
+        resolved_one(object_.plt[k]);
+        continue;
+      }
+      const std::uint32_t hash = hashed(object_.strings + object_.symbols[symbol].st_name);
+      if (names.may_hold(hash) && late_one(object_.plt[k], symbol)) continue;
+      if (late_used == sizeof late / sizeof *late) told_.late_count = untold;
+      if (told_.late_count == untold) continue;
+      late[late_used++] = {hash, static_cast<std::uint32_t>(k)};
+      ++told_.late_count;
+    }
+    for (std::size_t k = 0; k < object_.plain_count; ++k) resolved_one(object_.plain[k]);
+    packed();
+  }
+
+  void again() {
+    if (told_.late_count == untold) {
+      for (std::size_t k = 0; k < object_.plt_count; ++k) again(object_.plt[k]);
       return;
     }
-    by_value(slot);
-  };
-  for (std::size_t k = 0; k < object.plt_count; ++k) one(object.plt[k]);
-  if (again) return;
-  for (std::size_t k = 0; k < object.plain_count; ++k) one(object.plain[k]);
-  // Packed relative relocations: an address, then bit maps of the 63 words that follow each.
+    for (std::uint32_t k = 0; k < told_.late_count; ++k) {
+      const Late& one = late[told_.late + k];
+      if (new_names.may_hold(one.hash)) again(object_.plt[one.entry]);
+    }
+  }
+
+ private:
+  void** slot(const ElfW(Rela)& entry) const { return reinterpret_cast<void**>(object_.base + entry.r_offset); }
+
+  void by_value(void** slot) {
+    if (const std::uint32_t n = number_of(reinterpret_cast<std::uint64_t>(*slot))) pages_.store(slot, thunk(n - 1));
+  }
+
+  void resolved_one(const ElfW(Rela)& entry) {
+    const auto type = static_cast<std::uint32_t>(ELF64_R_TYPE(entry.r_info));
+    if (type == word_64 || type == global_data || type == jump_slot || type == relative) by_value(slot(entry));
+  }
+
+  /// The symbol of a slot that still leads back into this object's own PLT; 0.
+  std::uint32_t unresolved(const ElfW(Rela)& entry) const {
+    const auto symbol = static_cast<std::uint32_t>(ELF64_R_SYM(entry.r_info));
+    const auto value = reinterpret_cast<std::uint64_t>(*slot(entry));
+    if (static_cast<std::uint32_t>(ELF64_R_TYPE(entry.r_info)) != jump_slot || symbol == 0 || !object_.holds(value, PF_X)) return 0;
+    const auto& told = object_.symbols[symbol];
+    const bool own = told.st_shndx != SHN_UNDEF && object_.base + told.st_value == value;
+    return own || number_of(value) != 0 ? 0 : symbol;
+  }
+
+  /// Whether it leads to a function now.
+  bool late_one(const ElfW(Rela)& entry, std::uint32_t symbol) {
+    const std::uint64_t target = resolved(object_, symbol);
+    const std::uint32_t n = target ? number_of(target) : 0;
+    if (n != 0) pages_.store(slot(entry), thunk(n - 1));
+    return n != 0;
+  }
+
+  void again(const ElfW(Rela)& entry) {
+    const std::uint32_t symbol = unresolved(entry);
+    if (symbol == 0) {
+      resolved_one(entry);
+    } else if (new_names.may_hold(hashed(object_.strings + object_.symbols[symbol].st_name))) {
+      late_one(entry, symbol);
+    }
+  }
+
+  void packed();
+
+  const Object& object_;
+  Seen& told_;
+  Pages pages_;
+};
+
+/// Packed relative relocations: an address, then bit maps of the 63 words that follow each.
+void Patching::packed() {
   std::uintptr_t where = 0;
-  for (std::size_t k = 0; k < object.packed_count; ++k) {
-    const ElfW(Relr) entry = object.packed[k];
+  for (std::size_t k = 0; k < object_.packed_count; ++k) {
+    const ElfW(Relr) entry = object_.packed[k];
     if ((entry & 1) == 0) {
-      where = object.base + entry;
+      where = object_.base + entry;
       by_value(reinterpret_cast<void**>(where));
       where += sizeof(void*);
     } else {
@@ -431,9 +519,12 @@ const void* the_own;
 bool is_ours(const Object& object) { return object.holds(reinterpret_cast<std::uintptr_t>(the_own), 0); }
 bool is_loader(const Object& object) { return std::strncmp(object.name, "ld-linux", 8) == 0 || std::strncmp(object.name, "ld-musl", 7) == 0; }
 
+bool is_mpi(const Object& object) { return std::strncmp(object.name, "libmpi", 6) == 0; }
+bool is_hdf5(const Object& object) { return std::strncmp(object.name, "libhdf5", 7) == 0; }
+
 /// Only the program's own MPI knows how long its datatypes are.
 void find_mpi(const Object& object) {
-  if (std::strncmp(object.name, "libmpi", 6) != 0 || mpi_type_size != nullptr) return;
+  if (!is_mpi(object) || mpi_type_size != nullptr) return;
   void* handle = ::dlopen(object.path, RTLD_LAZY | RTLD_NOLOAD);
   if (handle == nullptr) return;
   mpi_type_f2c = reinterpret_cast<std::uint64_t (*)(std::int32_t)>(::dlsym(handle, "PMPI_Type_f2c"));
@@ -443,7 +534,7 @@ void find_mpi(const Object& object) {
 
 /// The n-th library that looks like HDF5.
 void find_hdf5(const Object& object, unsigned& n) {
-  if (std::strncmp(object.name, "libhdf5", 7) != 0 || n == most_hdf5) return;
+  if (!is_hdf5(object) || n == most_hdf5) return;
   void* handle = ::dlopen(object.path, RTLD_LAZY | RTLD_NOLOAD);
   if (handle == nullptr) return;
   const auto find = [&](auto& function, const char* name) {
@@ -490,6 +581,13 @@ void each_object(Do act) {
   ::dl_iterate_phdr(step, &act);
 }
 
+/// Which of `seen` this is; their number if none.
+std::uint32_t place_of(const Object& object) {
+  std::uint32_t k = 0;
+  while (k < seen_count && !(seen[k].base == object.base && seen[k].symbols == object.symbols)) ++k;
+  return k;
+}
+
 void look_again() {
   ::pthread_mutex_lock(&lock);
   const Turnover now = turnover();
@@ -498,36 +596,40 @@ void look_again() {
     return;
   }
   last.loaded = now.loaded;
-  const std::uint32_t before = known.functions;
+  const std::uint32_t seen_before = seen_count;
   new_names = {};
-  bool fresh[sizeof seen / sizeof *seen] = {}, any = false;
-  for (std::uint32_t k = 0; k < seen_count; ++k) seen[k].here = false;
+  bool mpi = false, any_hdf5 = false, reachable = false;
   each_object([&](const Object& object) {
-    for (std::uint32_t k = 0; k < seen_count; ++k)
-      if (seen[k].base == object.base && seen[k].symbols == object.symbols) {
-        seen[k].here = true;
-        return;
-      }
-    if (seen_count == sizeof seen / sizeof *seen) return;
-    fresh[seen_count] = any = true;
-    seen[seen_count++] = {object.base, object.symbols, true};
+    if (place_of(object) != seen_count || seen_count == sizeof seen / sizeof *seen) return;
+    seen[seen_count++] = {object.base, object.symbols, true, 0, 0};
     ++known.objects;
+    mpi = mpi || is_mpi(object);
+    any_hdf5 = any_hdf5 || is_hdf5(object);
     // The loader's own functions are called with the loader's lock held.
-    if (!is_ours(object) && !is_loader(object)) find_functions(*the_table, object);
-  });
-  if (!any) {
-    ::pthread_mutex_unlock(&lock);
-    return;
-  }
-  if (mpi_type_size == nullptr) each_object(find_mpi);
-  unsigned n = 0;
-  each_object([&](const Object& object) { find_hdf5(object, n); });
-  const bool more = known.functions != before;
-  each_object([&](const Object& object) {
     if (is_ours(object) || is_loader(object)) return;
-    for (std::uint32_t k = 0; k < seen_count; ++k)
-      if (seen[k].base == object.base && seen[k].symbols == object.symbols && (more || fresh[k])) patch(object, fresh[k] ? names : new_names, !fresh[k]);
+    // What was loaded for its group alone (RTLD_LOCAL), as plug-ins mostly are, slots of older objects never lead to.
+    const char* const one = find_functions(*the_table, object);
+    reachable = reachable || (one != nullptr && ::dlsym(RTLD_DEFAULT, one) != nullptr);
   });
+  write_lines();
+  if (mpi) each_object(find_mpi);
+  if (any_hdf5) {
+    unsigned n = 0;
+    each_object([&](const Object& object) { find_hdf5(object, n); });
+  }
+  if (seen_count != seen_before) {
+    each_object([&](const Object& object) {
+      if (is_ours(object) || is_loader(object)) return;
+      const std::uint32_t k = place_of(object);
+      if (k == seen_count) return;
+      Patching patching(object, seen[k]);
+      if (k >= seen_before) {
+        patching.first();
+      } else if (reachable) {
+        patching.again();
+      }
+    });
+  }
   ::pthread_mutex_unlock(&lock);
 }
 
@@ -579,8 +681,7 @@ void forget_objects() {
   last.unloaded = now.unloaded;
   for (std::uint32_t k = 0; k < seen_count; ++k) seen[k].here = false;
   each_object([](const Object& object) {
-    for (std::uint32_t k = 0; k < seen_count; ++k)
-      if (seen[k].base == object.base && seen[k].symbols == object.symbols) seen[k].here = true;
+    if (const std::uint32_t k = place_of(object); k != seen_count) seen[k].here = true;
   });
   std::uint32_t kept = 0;
   bool gone = false;
