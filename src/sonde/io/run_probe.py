@@ -106,6 +106,19 @@ def of_object(layers: Sequence[Layer], file: File, known: Object, attached: bool
     return [probe for probe in taken.values() if probe is not None]
 
 
+def start_of(program: Path) -> Probe:
+    """A probe of a program's first instruction, at which a process comes by once."""
+    known = read_object(program)
+    assert known is not None
+    with program.open("rb") as file:
+        entry = int.from_bytes(file.read(32)[24:], "little")  # e_entry
+    offset = known.offset(entry)
+    assert offset is not None
+    return Probe(
+        File(program, program), offset, "_start", 0, Function(("_start",), (program.name,)), entry_only=True
+    )
+
+
 def unreadable(probes: Iterable[Probe]) -> list[str]:
     """Functions of which a probe does not tell what their map does: "writev (size)"."""
     found = []

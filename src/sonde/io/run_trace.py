@@ -23,7 +23,7 @@ from sonde.core.interrupt import signals
 from sonde.core.launch import session
 from sonde.core.launch.mpirun import COMMANDS
 from sonde.core.units import format_duration
-from sonde.io import run_attach, run_gluster, run_probe, run_watch, servers
+from sonde.io import run_attach, run_gluster, run_probe, run_tracefs, run_watch, servers
 from sonde.io.layers import KINDS, NOTHING, Layer, table_of
 from sonde.io.run_elf import Program, why_not
 from sonde.io.schema import NAME, SCHEMA
@@ -227,7 +227,7 @@ def trace(
     Errors of `Watching.of`, `run_watch.watching` and `run_gluster.counting`.
     """
     run_dir = seal.run_folder(request.out)
-    run_watch.remove_stale()
+    run_tracefs.remove_stale()
     # May refuse: before anything is made.
     words = line(request, run_dir) if request.start is None else request.start(environment(run_dir))
     if request.gluster:
