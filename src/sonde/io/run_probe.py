@@ -124,7 +124,7 @@ def unreadable(probes: Iterable[Probe]) -> list[str]:
     found = []
     for probe in probes:
         of = probe.function
-        values = {"size": of.size, "offset": of.at, "file": of.file, "path": of.path}
+        values = {"size": of.amount, "offset": of.at, "file": of.file, "path": of.path}
         lost = [
             name
             for name, value in values.items()
@@ -199,7 +199,7 @@ class Definition:
             exit.get("stack", 0),
             result,
             of.fails if known else "never",
-            said("size", of.size),
+            said("size", of.amount),
             said("offset", of.at),
             said("file", of.file),
             at("path"),
@@ -215,7 +215,7 @@ def _fetched(name: str, of: Function) -> tuple[Value, str, str]:
     if name == "size_times":
         value, place = (of.size, of.size.b) if of.size.how == "product" else (NOTHING, 0)
     else:
-        value = of.at if name == "offset" else getattr(of, name)
+        value = {"size": of.amount, "offset": of.at}.get(name) or getattr(of, name)
         place = value.a
     where = REGISTERS[place] if place < len(REGISTERS) else f"$stack{place - len(REGISTERS) + 1}"
     if value.how in ("arg", "product", "result_product"):

@@ -273,7 +273,7 @@ def trace(
         "layers": list(table_of(request.layers)),
         "own": len(request.layers),
         "rules": [
-            [number, KINDS.index(function.kind), int(function.request != NOTHING)]
+            [number, KINDS.index(function.kind), int(function.request != NOTHING), function.copies]
             for number, function, _, _ in rule_names(request.layers)
         ],
         "clocks": clocks,

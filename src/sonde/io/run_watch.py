@@ -225,7 +225,7 @@ def _spec(
                 number = first + len(ids)
                 table.append(f"{number}\t{rule}\t{name}\t{KERNEL}\n")
                 ids.append(calls[name])
-                values = " ".join(map(_where, (function.size, function.at, function.file)))
+                values = " ".join(map(_where, (function.amount, function.at, function.file)))
                 lines.append(f"call {number} {calls[name]} {values}")
         wanted = " || ".join(f"id == {number}" for number in sorted(set(ids)))
         own = f"common_pid != {os.getpid()}"
