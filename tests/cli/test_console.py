@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from sonde.cli.console import Console, foreseen, plain
+from sonde.cli.faults import Fault
 from sonde.core.errors import Exit, Finding, UsageError
 from sonde.core.events import NullProgress
 from sonde.core.options import Settings
@@ -187,6 +188,34 @@ def test_what_is_to_be_copied_is_never_wrapped():
     )
     assert f"→ {path}\n" in out
     assert f"next: sonde net show {path}\n" in out
+
+
+def test_what_to_do_next_is_wrapped_where_it_is_words(monkeypatch):
+    words = "try fewer aggregators or none: the hints cb_nodes, cb_buffer_size, romio_cb_write=disable; " * 3
+    out = Outcome("io", "check", findings=[Finding("io.a", "b", next=words.strip())])
+    for columns in (40, 80, 132):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        lines = [line for line in printed(out).splitlines() if line.startswith("  ")]
+        assert lines[0].startswith("  next: try fewer")
+        assert all(line.startswith(" " * 8) and line[8] != " " for line in lines[1:])
+        assert max(map(len, lines)) <= columns
+        assert " ".join(line.strip() for line in lines) == f"next: {words.strip()}"
+    assert ESCAPE.sub("", printed(out, color="always")) == printed(out)
+
+
+@pytest.mark.parametrize(
+    "command", ["sonde data validate 'a b.nc' --values", "pip install --upgrade sonde-hpc", "'make setup'"]
+)
+def test_a_command_within_words_is_not_broken(command):
+    text = f"{'word ' * 13}then: {command}"
+    out, err = io.StringIO(), io.StringIO()
+    outcome = Outcome("io", "check", findings=[Finding("io.a", "b", next=text)])
+    Console(Settings(), out, err).show(outcome)
+    fault = Fault("io.a", text, text, "", Exit.USAGE)
+    Console(Settings(), io.StringIO(), err).fail(fault, UsageError("io.a", text))
+    for shown, times in ((out.getvalue(), 1), (err.getvalue(), 2)):
+        assert sum(line.strip() == command for line in shown.splitlines()) == times
+        assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_a_line_that_begins_with_a_blank_is_a_command_and_is_not_wrapped():

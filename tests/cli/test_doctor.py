@@ -704,26 +704,66 @@ def test_io_without_its_tracer(monkeypatch, tmp_path):
     assert not answer.values["built"]
 
 
+def test_io_without_root_says_what_takes_it(tree, monkeypatch):
+    monkeypatch.setattr(io.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(io.os, "geteuid", lambda: 1000)
+    answer = io.iokernel(tree())
+    assert (answer.mark, answer.text) == (FACT, "this kernel has no tracefs")
+    tree.put("proc/filesystems", "nodev\ttracefs\n\text4\n")
+    answer = io.iokernel(tree())
+    assert (answer.mark, answer.text) == (FACT, "--kernel, --uprobes and --attach take root")
+    assert not answer.values["root"]
+
+
 @pytest.mark.parametrize(
-    ("root", "kernel", "said"),
+    ("sight", "mark", "text"),
     [
-        (True, True, "--kernel works as root"),
-        (False, True, "--kernel takes root"),
-        (True, False, "has no tracefs"),
+        (("/t", True, (), "", ""), GOOD, "--kernel and --uprobes work; tracefs is mounted at /t"),
+        (
+            ("/t", False, (), "", ""),
+            GOOD,
+            "--kernel and --uprobes work; tracefs is mounted while it is needed",
+        ),
+        (("/t", True, (), "", "none"), GOOD, "--kernel works; no --uprobes: none; tracefs is mounted at /t"),
+        (
+            ("/t", True, (), "a", "b"),
+            FACT,
+            "no --kernel: a; no --uprobes: b; tracefs is mounted at /t",
+        ),
+        (
+            ("/t", True, ("sonde-7_8", "sonde_io_7_8"), "", ""),
+            POOR,
+            "--kernel and --uprobes work; tracefs is mounted at /t; "
+            "a Sonde that was killed left sonde-7_8, sonde_io_7_8",
+        ),
     ],
 )
-def test_io_says_whether_the_kernel_can_be_watched(tree, monkeypatch, root, kernel, said):
+def test_io_says_what_of_the_kernel_can_be_watched(monkeypatch, sight, mark, text):
+    from sonde.io import run_watch
+
     monkeypatch.setattr(io.platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(io, "_traced", lambda: 13)
-    monkeypatch.setattr("sonde.io.run_trace.library", lambda: "there")
-    monkeypatch.setattr(io.os, "geteuid", lambda: 0 if root else 1000)
-    if kernel:
-        tree.put("proc/filesystems", "nodev\ttracefs\n\text4\n")
-        tree.put("sys/kernel/tracing/README")
-    answer = io.io(tree())
-    assert answer.mark == GOOD
-    assert said in answer.text
-    assert (answer.values["root"], answer.values["tracefs"]) == (root, kernel)
+    monkeypatch.setattr(io.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(run_watch, "tried", lambda: run_watch.Sight(Path(sight[0]), *sight[1:]))
+    answer = io.iokernel(Here())
+    assert (answer.mark, answer.text) == (mark, text)
+    assert answer.values["kernel"] is (not sight[3])
+    assert answer.values["uprobes"] is (not sight[4])
+    assert answer.values["left"] == list(sight[2])
+    assert bool(answer.advice) is bool(sight[2])
+
+
+def test_io_says_why_nothing_of_the_kernel_can_be_watched(monkeypatch):
+    from sonde.io import run_watch
+
+    def refused():
+        raise EnvironmentFailure("io.no_tracefs", "tracefs cannot be mounted", "leave it out")
+
+    monkeypatch.setattr(io.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(io.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(run_watch, "tried", refused)
+    answer = io.iokernel(Here())
+    assert (answer.mark, answer.values["kernel"], answer.values["uprobes"]) == (FACT, False, False)
+    assert answer.text == "no --kernel, --uprobes, --attach: tracefs cannot be mounted"
 
 
 def test_io_says_which_layers_can_be_seen(monkeypatch):

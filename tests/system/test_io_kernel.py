@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sonde_shell import Shell
+from sonde_shell import PROGRAM, Shell, finish
 
 import sonde as library
-from sonde.io.run_watch import PLACES
+from sonde.io.run_tracefs import PLACES
 from watching import wait_for
 
 DATA = Path(__file__).parents[1] / "data" / "io"
@@ -36,6 +36,9 @@ if os.fork() == 0:
     os._exit(0)
 os.wait()
 """
+
+
+UNMOUNT = "while umount /sys/kernel/tracing || umount /sys/kernel/debug; do :; done 2>/dev/null"
 
 
 def instances() -> list[str]:
@@ -127,6 +130,65 @@ def test_when_all_is_killed_the_next_run_clears_up(sonde):
     assert wait_for(lambda: not sonde.processes())
     assert instances() == [instance]
     sonde("io", "run", "--kernel", "-o", "b.nc", "--", "true").expect(0)
+    assert instances() == []
+
+
+@pytest.fixture
+def unmounted(sonde):
+    """Starts commands where tracefs is not mounted, and tells what is: a folder's tree of mounts of its own."""
+    holder = subprocess.Popen(
+        ["unshare", "--mount", "--propagation", "private", "sh", "-c", f"{UNMOUNT}; echo; exec cat"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    inside = ["nsenter", f"--mount=/proc/{holder.pid}/ns/mnt", f"--wd={sonde.cwd}"]
+
+    def start(*words: object) -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            [*inside, str(PROGRAM), *map(str, words)], env=sonde.env, stdout=pipe, stderr=pipe, text=True
+        )
+
+    def mounts() -> list[str]:
+        lines = Path(f"/proc/{holder.pid}/mounts").read_text().splitlines()
+        return [line.split()[0] for line in lines if line.split()[2] == "tracefs"]
+
+    yield start, mounts
+    holder.communicate()
+
+
+def asleep(sonde: Shell) -> int:
+    return sum(Path(name).name == "sleep" for name in sonde.processes().values())
+
+
+def test_tracefs_that_a_killed_sonde_mounted_goes_with_the_next(sonde, unmounted):
+    start, mounts = unmounted
+    assert mounts() == []
+    finish(start("io", "run", "--kernel", "-o", "a.nc", "--", "true")).expect(0)
+    assert mounts() == []
+    process = start("io", "run", "--kernel", "-o", "b.nc", "--", "sleep", "1000")
+    assert wait_for(lambda: asleep(sonde) == 1)
+    assert mounts() == ["sonde"]
+    for pid in sonde.processes():
+        os.kill(pid, signal.SIGKILL)
+    process.communicate()
+    assert wait_for(lambda: not sonde.processes())
+    assert mounts() == ["sonde"]
+    finish(start("io", "run", "-o", "c.nc", "--", "ls")).expect(0)  # it asks nothing of the kernel
+    assert mounts() == []
+    assert instances() == []
+
+
+def test_tracefs_stays_mounted_until_the_last_that_uses_it(sonde, unmounted):
+    start, mounts = unmounted
+    first, second = (start("io", "run", "--kernel", "-o", f"{k}.nc", "--", "sleep", "1000") for k in "ab")
+    assert wait_for(lambda: asleep(sonde) == 2)
+    for process, after in ((first, ["sonde"]), (second, [])):
+        process.send_signal(signal.SIGINT)
+        finish(process).expect(130)
+        assert mounts() == after
     assert instances() == []
 
 

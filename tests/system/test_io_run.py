@@ -26,6 +26,34 @@ MAP = DATA / "fake.toml"
 LAYERS = ("--map", MAP, "--layers", "fake,posix")
 
 
+COPIES = """
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+static char bytes[100000];
+int main(void) {
+  int one = open("one", O_RDWR | O_CREAT | O_TRUNC, 0600), pipes[2];
+  write(dup(one), bytes, 1);
+  write(dup2(one, 50), bytes, 10);
+  write(dup3(one, 51, O_CLOEXEC), bytes, 100);
+  write(fcntl(one, F_DUPFD, 60), bytes, 1000);
+  write(fcntl(50, F_DUPFD_CLOEXEC, 70), bytes, 10000);
+  FILE* stream = fdopen(dup(70), "w");
+  write(fileno(stream), bytes, 100000);
+  fclose(stream);
+  pipe(pipes);
+  dup2(pipes[1], one);  /* of no file any more */
+  write(one, bytes, 5);
+  close(50);
+  int two = open("two", O_RDWR | O_CREAT | O_TRUNC, 0600);
+  fcntl(two, F_GETFL);
+  write(two, bytes, 7);
+  return 0;
+}
+"""
+
+
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
     """A folder with `calls`, and libfake.so, which it is linked with."""
@@ -106,6 +134,25 @@ class TestPrograms:
                 assert ours[name] == seen.count(call) > 0, (mode, name)
             opened = [line for line in lines if "openat(" in line and '"data' in line]
             assert ours["open"] == len(opened) > 0, mode
+
+    @pytest.mark.parametrize(
+        "kernel", [(), pytest.param(("--kernel",), marks=pytest.mark.root)], ids=["", "kernel"]
+    )
+    def test_copies_of_a_descriptor_are_the_file_of_their_original(self, sonde, kernel):
+        (sonde.cwd / "copies.c").write_text(COPIES)
+        subprocess.run(["cc", "-w", "-o", "copies", "copies.c"], cwd=sonde.cwd, check=True)
+        told = sonde("io", "run", "--json", "-o", "a.nc", *kernel, "--", "./copies").expect(0).json
+        layer = "kernel" if kernel else "posix"
+        written = {one["path"]: one["write"] for one in told["files"] if one["layer"] == layer}
+        assert {
+            path: (one["requests"], one["bytes"]) for path, one in written.items() if path in "one two"
+        } == {
+            "one": (6, 1 + 10 + 100 + 1000 + 10000 + 100000),
+            "two": (1, 7),
+        }
+        assert {"dup", "dup2", "dup3", "fcntl", "fileno", "fdopen"} <= {
+            one["function"].replace("64", "") for one in told["functions"] if one["layer"] == "posix"
+        }
 
     def test_threads_have_their_own_calls(self, sonde, programs):
         _, told = traced(sonde, programs, "threads")
@@ -455,6 +502,7 @@ class TestLayers:
             "offset": "",
             "request": "",
             "file": "arg(0)",
+            "copy": "",
             "path": "",
         } in one["functions"]
         error = sonde("io", "layers", "list", "mpiioo", "--json").expect(2).json["error"]

@@ -19,7 +19,7 @@ import pytest
 from sonde_shell import Shell, finish
 
 import sonde as library
-from sonde.io.run_watch import PLACES
+from sonde.io.run_tracefs import PLACES
 from sonde.io.schema import ENGINES
 from watching import wait_for
 

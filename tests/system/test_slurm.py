@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -170,31 +171,45 @@ def test_a_killed_rank_ends_the_step_and_what_was_measured_is_saved(slurm):
         assert tree.attrs["stop_reason"] == "failed"
 
 
+LOAD = ("-a", "POSIX", "-F", "-t", "64k", "-b", "256k", "-o", "data")  # of each rank a file of its own
+
+
+def traced(told: dict) -> None:
+    """Both ranks and nothing else are in the trace, and all that they wrote."""
+    assert sorted(one["rank"] for one in told["processes"]) == [0, 1]
+    assert {Path(one["program"]).name for one in told["processes"]} == {"sonde-ioload"}
+    written = {one["path"]: one["write"]["bytes"] for one in told["files"] if one["layer"] == "posix"}
+    assert {Path(path).name: size for path, size in written.items() if "data" in path} == {
+        "data.00000000": 256 * 1024,
+        "data.00000001": 256 * 1024,
+    }
+
+
 @pytest.mark.slow
-def test_a_traced_program_is_started_by_srun(slurm, mpi):
+@pytest.mark.parametrize("export", [(), ("--export=NONE",), ("--export", "PATH,HOME")])
+def test_a_traced_program_is_started_by_srun(slurm, mpi, export):
     """`sonde io run -- srun …`: the tracer goes along, and srun itself is not part of the trace."""
     load = launch.libexec() / mpi.flavour / "sonde-ioload"
     kind = "pmix" if mpi.flavour == "openmpi" else "pmi2"
-    line = [
-        "srun",
-        f"--mpi={kind}",
-        "--ntasks=2",
-        "--overcommit",
-        load,
-        "-a",
-        "POSIX",
-        "-F",
-        "-t",
-        "64k",
-        "-b",
-        "256k",
-    ]
-    told = slurm("io", "run", "--json", "-o", "io.nc", "--", *line, "-o", "data").expect(0).json
-    ranks = sorted(one["rank"] for one in told["processes"] if one["rank"] >= 0)
-    assert ranks == [0, 1]
-    assert {Path(one["program"]).name for one in told["processes"]} == {"sonde-ioload"}
-    (posix,) = [one for one in told["layers"] if one["layer"] == "posix"]
-    assert posix["write"]["bytes"] >= 2 * 256 * 1024
+    line = ["srun", f"--mpi={kind}", "--ntasks", "2", "--overcommit", *export, load, *LOAD]
+    traced(slurm("io", "run", "--json", "-o", "io.nc", "--", *line).expect(0).json)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("inside", [False, True], ids=["alone", "in a job"])
+def test_srun_is_told_to_start_ranks_of_a_program(slurm, mpi, inside):
+    """`sonde io run --launcher srun -- PROGRAM`."""
+    load = launch.libexec() / mpi.flavour / "sonde-ioload"
+    words = ["io", "run", "--launcher", "srun", "--json", "-o", "io.nc"]
+    if inside:  # as many ranks as the job has tasks
+        line = ["salloc", "--quiet", "--ntasks=2", PROGRAM, *words, "--", load, *LOAD]
+        ran = subprocess.run(
+            list(map(str, line)), cwd=slurm.cwd, env=slurm.env, capture_output=True, text=True, timeout=120
+        )
+        assert ran.returncode == 0, ran.stderr
+        traced(json.loads(ran.stdout))
+    else:
+        traced(slurm(*words, "--ntasks", "2", "--", load, *LOAD).expect(0).json)
 
 
 def test_an_agent_is_measured_by_ranks_and_keepers_that_srun_started(slurm):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from sonde.cli.faults import Fault
-from sonde.core.errors import Exit, UsageError
+from sonde.core.errors import Exit, Finding, UsageError
 from sonde.core.events import NullProgress, Progress
 from sonde.core.options import Settings
 from sonde.core.outcome import Outcome, Table
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MARKS = {"✓": "green", "!": "yellow", "✗": "red"}  # cells of a table that are nothing else
 WIDEST = 110  # columns; longer lines are hard to read
+# A command within words: "... with: sonde io show a.nc", "run 'make setup' again".
+COMMAND = re.compile(r"(?<=: )(?:sonde|pip) [^;]*|'(?:sonde|pip|make|mount) [^']*'")
 
 
 def foreseen(words: Sequence[str]) -> Settings:
@@ -207,7 +209,9 @@ class Console:
                 text = Text(f"{finding.text}  ").append(finding.code, "dim")
                 rich.print(_hanging(Text("!", "bold yellow"), text))
                 if finding.next:
-                    rich.print(Text("  next: ", "cyan").append(finding.next, "default"), soft_wrap=True)
+                    rich.print(
+                        Text("  next: ", "cyan").append(_next(finding, rich.width), "default"), soft_wrap=True
+                    )
             made = outcome.values.get("report") or outcome.dataset  # the page is what was asked for
             if made:
                 rich.print()
@@ -232,12 +236,23 @@ def plain(value: Any) -> Any:
 
 
 def _wrapped(line: str, width: int) -> list[str]:
-    """Lines of at most `width` columns. No word is broken: it may be a path. A command is left whole."""
+    """Lines of at most `width` columns. No word is broken: it may be a path. A command is left whole: a terminal copies
+    it as the one line that it is, even where it shows it as two."""
     import textwrap
 
     if line.startswith(" "):
         return [line]
-    return textwrap.wrap(line, max(20, width), break_long_words=False, break_on_hyphens=False) or [""]
+    glued = COMMAND.sub(lambda found: found[0].replace(" ", "\0"), line)
+    lines = textwrap.wrap(glued, max(20, width), break_long_words=False, break_on_hyphens=False) or [""]
+    return [one.replace("\0", " ") for one in lines]
+
+
+def _next(finding: Finding, width: int) -> str:
+    """What to do about a finding, as it follows "  next: ": a command whole; words in lines under each other."""
+    if finding.is_command:
+        return finding.next
+    head = len("  next: ")
+    return f"\n{' ' * head}".join(_wrapped(finding.next, width - head))
 
 
 def _trimmed(line: str) -> str:

@@ -25,7 +25,7 @@ ROOMS = {
 WANTS = {
     "net": ("openmpi", "mpich", "netcdf"),
     "noise": ("openmpi", "mpich", "netcdf", "noise"),
-    "io": ("io", "iostack"),
+    "io": ("io", "iokernel", "iostack"),
     "store": ("store",),
     "data": ("netcdf", "parquet"),
     "report": ("report", "paper", "browser"),

@@ -88,7 +88,12 @@ class Finding:
     code: str
     text: str
     evidence: dict[str, Any] = field(default_factory=dict)
-    next: str = ""  # what to type to look closer
+    next: str = ""  # what to type to look closer, which begins with "sonde "; or what to try, in words
+
+    @property
+    def is_command(self) -> bool:
+        """Whether `next` is a command line to copy, and not words about what to try."""
+        return self.next.startswith("sonde ")
 
     def as_json(self) -> dict[str, Any]:
         return {"code": self.code, "text": self.text, "evidence": self.evidence, "next": self.next}

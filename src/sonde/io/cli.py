@@ -95,7 +95,7 @@ def chosen(names: tuple[str, ...] | None, maps: tuple[Path, ...], kernel: bool =
 
 
 @group.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@common("output", "launcher", "dry_run")
+@common("output", "launcher", "hosts", "ntasks", "dry_run")
 @LAYERS
 @MAPS
 @click.option("--kernel", is_flag=True, help="System calls as the kernel sees them, too; takes root.")
@@ -142,6 +142,8 @@ def chosen(names: tuple[str, ...] | None, maps: tuple[Path, ...], kernel: bool =
 def run(
     output: Path | None,
     launcher: str,
+    hosts: str | None,
+    ntasks: int | None,
     dry_run: bool,
     names: tuple[str, ...] | None,
     maps: tuple[Path, ...],
@@ -160,9 +162,13 @@ def run(
     its standard output goes to standard error, so that the result stands alone. Sonde ends with the command's exit
     status.
 
+    The command starts its ranks itself. Of a program alone Sonde does it, with --ntasks, --hosts, or a --launcher that
+    is mpirun or srun.
+
     With --try the command is repeated, as it is and with each hint that a finding suggests; what it prints is not
     shown again.
     """
+    from sonde.core import hostlist
     from sonde.core.launch.start import output_path
     from sonde.io import run_trace
 
@@ -188,6 +194,7 @@ def run(
     # its system calls instead, which the kernel tells of it alone.
     spared = ("posix",) if attach and names is None else ()
     layers = chosen(names, maps, kernel or bool(spared))
+    where = tuple(hostlist.expand(hosts)) if hosts else ()
     request = run_trace.Request(
         command,
         layers if command else [layer for layer in layers if layer.name not in spared],
@@ -195,6 +202,8 @@ def run(
         most_bytes,
         ["sonde", *sys.argv[1:]],
         launcher,
+        run_trace.ranks_of(command, launcher, ntasks, where),
+        where,
         uprobes,
         attach,
         seconds,

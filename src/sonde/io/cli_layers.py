@@ -224,7 +224,7 @@ def _value(layer: Layer) -> dict[str, Any]:
                 "kind": function.kind,
                 **{
                     key: _said(getattr(function, key))
-                    for key in ("size", "offset", "request", "file", "path")
+                    for key in ("size", "offset", "request", "file", "copy", "path")
                 },
             }
             for function in layer.functions

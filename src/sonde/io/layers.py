@@ -28,7 +28,9 @@ DIRECTIONS = ("read", "write")  # of requests that move data, in this order wher
 FAILS = ("never", "negative", "nonzero", "null")
 WIDTHS = ("i32", "u32", "i64")
 MAP_KEYS = ("layer", "title", "after", "serves", "libraries", "fails", "result", "functions", "note")
-FUNCTION_KEYS = ("names", "kind", "size", "offset", "request", "file", "path", "fails", "result", "libraries")
+FUNCTION_KEYS = (
+    "names", "kind", "size", "offset", "request", "file", "copy", "copy_if", "path", "fails", "result", "libraries",
+)  # fmt: skip
 MOST_ARGUMENTS = 16
 
 # What a value may be -> how the tracer knows it (native/io/table.hpp). "N" stands for the position of an argument.
@@ -79,11 +81,26 @@ class Function:
     request: Value = NOTHING  # instead of an offset: a record has room for one of them
     file: Value = NOTHING
     path: Value = NOTHING
+    copy: Value = NOTHING  # a second handle of the file, which the call makes,
+    copy_if: Value = NOTHING  # where this
+    copy_is: tuple[int, ...] = ()  # is one of these; always where it is nothing
+
+    @property
+    def amount(self) -> Value:
+        """What stands in a record where the size does: that, or the handle that the call makes."""
+        return self.size if self.copy == NOTHING else self.copy
 
     @property
     def at(self) -> Value:
-        """What stands in a record where the offset does: that, or the number of a request."""
+        """What stands in a record where the offset does: that, the number of a request, or what `copy_if` asks."""
+        if self.copy != NOTHING:
+            return self.copy_if
         return self.offset if self.request == NOTHING else self.request
+
+    @property
+    def copies(self) -> list[int] | None:
+        """For which values of `copy_if` a call makes a handle, [] for any; None of one that makes none."""
+        return None if self.copy == NOTHING else list(self.copy_is)
 
 
 @dataclass(frozen=True)
@@ -167,9 +184,28 @@ def _function(
     }
     values = {
         key: value(str(entry[key]), source, f"{where}: {key}")
-        for key in ("size", "offset", "request", "file", "path")
+        for key in ("size", "offset", "request", "file", "copy", "path")
         if key in entry
     }
+    more: dict[str, Any] = {}
+    if "copy_if" in entry:
+        asked, *listed = given if isinstance(given := entry["copy_if"], list) and given else [""]
+        if not isinstance(asked, str) or not listed or not all(type(one) is int for one in listed):
+            raise _bad(
+                source,
+                f"{where}: copy_if is {given!r}",
+                'an argument and what it may be: ["arg(1):i32", 0, 1030]',
+            )
+        values["copy_if"] = value(asked, source, f"{where}: copy_if")
+        more["copy_is"] = tuple(listed)
+    if "copy" in values and (lost := {"size", "offset", "request", "path"} & set(values)):
+        raise _bad(
+            source,
+            f"{where}: it has a copy and {' and '.join(sorted(lost))}",
+            "leave out what is not the handles",
+        )
+    if ("copy" in values and "file" not in values) or ("copy_if" in values and "copy" not in values):
+        raise _bad(source, f"{where}: a copy of nothing", 'as file = "arg(0):i32" and copy = "result:i32"')
     if "offset" in values and "request" in values:
         raise _bad(
             source, f"{where}: it has an offset and a request", "leave one out: there is room for one of them"
@@ -178,6 +214,8 @@ def _function(
         ("offset", ("arg", "ref")),
         ("request", ("arg", "ref")),
         ("file", ("arg", "ref", "out", "result")),
+        ("copy", ("out", "result")),
+        ("copy_if", ("arg",)),
         ("path", ("text",)),
     ):
         if key in values and values[key].how not in allowed:
@@ -186,7 +224,7 @@ def _function(
             )
     if "size" in values and values["size"].how == "text":
         raise _bad(source, f"{where}: size cannot be {entry['size']!r}", f"it is one of {EXAMPLES}")
-    return Function(names, libraries, **chosen, **values)  # type: ignore[arg-type]
+    return Function(names, libraries, **chosen, **values, **more)  # type: ignore[arg-type]
 
 
 def value(text: str, source: str = "", where: str = "") -> Value:

@@ -106,12 +106,25 @@ def of_object(layers: Sequence[Layer], file: File, known: Object, attached: bool
     return [probe for probe in taken.values() if probe is not None]
 
 
+def start_of(program: Path) -> Probe:
+    """A probe of a program's first instruction, at which a process comes by once."""
+    known = read_object(program)
+    assert known is not None
+    with program.open("rb") as file:
+        entry = int.from_bytes(file.read(32)[24:], "little")  # e_entry
+    offset = known.offset(entry)
+    assert offset is not None
+    return Probe(
+        File(program, program), offset, "_start", 0, Function(("_start",), (program.name,)), entry_only=True
+    )
+
+
 def unreadable(probes: Iterable[Probe]) -> list[str]:
     """Functions of which a probe does not tell what their map does: "writev (size)"."""
     found = []
     for probe in probes:
         of = probe.function
-        values = {"size": of.size, "offset": of.at, "file": of.file, "path": of.path}
+        values = {"size": of.amount, "offset": of.at, "file": of.file, "path": of.path}
         lost = [
             name
             for name, value in values.items()
@@ -186,7 +199,7 @@ class Definition:
             exit.get("stack", 0),
             result,
             of.fails if known else "never",
-            said("size", of.size),
+            said("size", of.amount),
             said("offset", of.at),
             said("file", of.file),
             at("path"),
@@ -202,7 +215,7 @@ def _fetched(name: str, of: Function) -> tuple[Value, str, str]:
     if name == "size_times":
         value, place = (of.size, of.size.b) if of.size.how == "product" else (NOTHING, 0)
     else:
-        value = of.at if name == "offset" else getattr(of, name)
+        value = {"size": of.amount, "offset": of.at}.get(name) or getattr(of, name)
         place = value.a
     where = REGISTERS[place] if place < len(REGISTERS) else f"$stack{place - len(REGISTERS) + 1}"
     if value.how in ("arg", "product", "result_product"):

@@ -22,8 +22,9 @@ from sonde.core.errors import EnvironmentFailure, UsageError, Warning, nearest, 
 from sonde.core.interrupt import signals
 from sonde.core.launch import session
 from sonde.core.launch.mpirun import COMMANDS
+from sonde.core.launch.start import default_ntasks
 from sonde.core.units import format_duration
-from sonde.io import run_attach, run_gluster, run_probe, run_watch, servers
+from sonde.io import run_attach, run_gluster, run_probe, run_tracefs, run_watch, servers
 from sonde.io.layers import KINDS, NOTHING, Layer, table_of
 from sonde.io.run_elf import Program, why_not
 from sonde.io.schema import NAME, SCHEMA
@@ -47,6 +48,7 @@ class Request:
 
     command : the user's, word by word; () where only `attach` is traced. layers: from the application down. out: the
     dataset. most_bytes: of the trace on each node; 0 for no limit. launcher: "auto" or the one whose line `command` is.
+    ranks, hosts: of how many ranks, and where, `launcher` is to make that line from `command`; 0: it is one already.
     typed: what was typed to Sonde. uprobes: functions that cannot be interposed, too. attach: numbers of processes that
     run. seconds: how long, where there is no command; None for as long as they run. spared: names of layers that are
     not probed in these.
@@ -62,6 +64,8 @@ class Request:
     most_bytes: int
     typed: Sequence[str]
     launcher: str = "auto"
+    ranks: int = 0
+    hosts: Sequence[str] = ()
     uprobes: bool = False
     attach: Sequence[int] = ()
     seconds: float | None = None
@@ -143,9 +147,35 @@ def line(request: Request, folder: Path) -> list[str]:
     return with_variables(request, environment(folder))
 
 
+def ranks_of(command: Sequence[str], launcher: str, ntasks: int | None, hosts: Sequence[str]) -> int:
+    """How many ranks of a command Sonde itself has started, by `launcher`; 0 where the command is to run as it is.
+
+    Raises
+    ------
+    UsageError  io.two_launchers: ranks are asked for, and the command starts its own; io.no_program: there is none.
+    """
+    own = next((word for word in command if Path(word).name in (*COMMANDS, "srun")), "")
+    if ntasks is None and not hosts:
+        return default_ntasks() if launcher in ("mpirun", "srun") and command and not own else 0
+    if not command:
+        raise UsageError("io.no_program", "there is no program to start ranks of", "give one after --")
+    if own:
+        raise UsageError(
+            "io.two_launchers",
+            f"--ntasks and --hosts are for a program that Sonde is to start ranks of, and '{own}' starts its own",
+            f"leave them out, or leave out {own}",
+        )
+    return default_ntasks() if ntasks is None else ntasks
+
+
 def with_variables(request: Request, env: Mapping[str, str]) -> list[str]:
-    """The user's own line; of an mpirun or srun, told to pass variables on. Errors of `Launcher.inject`."""
+    """The line that is started: of an mpirun or srun, told to pass variables on.
+
+    Errors of `launch.launcher`, `Launcher.command` and `Launcher.inject`.
+    """
     command = list(request.command)
+    if request.ranks:
+        return launch.launcher(request.launcher).command(command, request.hosts, request.ranks, env)
     name = Path(command[0]).name
     how = request.launcher
     if how == "auto":
@@ -227,7 +257,7 @@ def trace(
     Errors of `Watching.of`, `run_watch.watching` and `run_gluster.counting`.
     """
     run_dir = seal.run_folder(request.out)
-    run_watch.remove_stale()
+    run_tracefs.remove_stale()
     # May refuse: before anything is made.
     words = line(request, run_dir) if request.start is None else request.start(environment(run_dir))
     if request.gluster:
@@ -243,7 +273,7 @@ def trace(
         "layers": list(table_of(request.layers)),
         "own": len(request.layers),
         "rules": [
-            [number, KINDS.index(function.kind), int(function.request != NOTHING)]
+            [number, KINDS.index(function.kind), int(function.request != NOTHING), function.copies]
             for number, function, _, _ in rule_names(request.layers)
         ],
         "clocks": clocks,

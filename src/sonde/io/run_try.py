@@ -178,6 +178,7 @@ def _once(request: run_trace.Request, way: Mapping[str, str], folder: Path) -> t
     again = replace(
         request,
         command=run_trace.with_variables(request, way),
+        ranks=0,
         out=folder / "again.nc",
         env=way,
         attrs={},

@@ -1,8 +1,7 @@
 """What only the kernel sees: system calls, and functions under uprobes, while a command runs or in processes that run
 already. Through tracefs, which takes root.
 
-An instance of tracefs of our own holds the ring buffer; sonde-io-watch empties it. Instance and probes go with the run,
-and those whose Sonde was killed go with the next.
+An instance of tracefs of our own (run_tracefs.py) holds the ring buffer; sonde-io-watch empties it.
 """
 
 from __future__ import annotations
@@ -21,19 +20,16 @@ from sonde.core import launch
 from sonde.core.errors import EnvironmentFailure, Warning
 from sonde.io import run_probe
 from sonde.io.layers import Layer, Value
-from sonde.io.run_attach import Process, check_rights
+from sonde.io.run_attach import Process
 from sonde.io.run_probe import Probe, Probes
+from sonde.io.run_tracefs import WITHOUT, instance_of_ours, left_over, remove_left, where, write
 from sonde.io.table import rule_names
 
 PROGRAM = "sonde-io-watch"
-INSTANCE = "sonde-"  # what our instances are called, before the process that made them
 KERNEL = "kernel"  # the library of system calls in layer maps
-PLACES = (Path("/sys/kernel/tracing"), Path("/sys/kernel/debug/tracing"))
 CALLS = ("raw_syscalls/sys_enter", "raw_syscalls/sys_exit")
 TASKS = ("task/task_newtask", "sched/sched_process_exec")
-BUFFER_KIB = 8192  # of each processor: what comes between two looks, 20 ms apart, must fit
 END_S = 30.0
-WITHOUT = "trace without it: leave out --kernel, --uprobes and --attach"
 
 
 @dataclass
@@ -73,7 +69,8 @@ def watching(
     EnvironmentFailure  io.no_tracefs, io.no_root, io.cannot_watch, io.other_namespace, io.no_uprobes.
     """
     told = Watched()
-    with _instance() as (instance, placed):
+    with instance_of_ours() as (instance, placed):
+        remove_left(placed.tracefs)
         placed.add(probes)
         # Of what runs already, who begins from here on is told by events, and who was there is listed.
         threads = _follow(instance, processes, {})
@@ -99,24 +96,61 @@ def watching(
             run_probe.append(instance / "set_event_pid", str(os.getpid()))
             _tell_tasks(instance)
             for event in calls:
-                _write(instance / "events" / event / "enable", "1\n")
+                write(instance / "events" / event / "enable", "1\n")
             placed.on(instance)
             yield told
         finally:
             placed.off(instance)
             for event in (*calls, *TASKS):
                 with suppress(EnvironmentFailure):
-                    _write(instance / "events" / event / "enable", "0\n")
+                    write(instance / "events" / event / "enable", "0\n")
             last, warnings = _ended(child)
             lost = bool(not last or last["lost"] or last["lost_unknown"])
             told.warnings += warnings + placed.warnings(last.get("entries", 0), lost)
             path.unlink(missing_ok=True)
 
 
+@dataclass(frozen=True)
+class Sight:
+    """What can be watched here. place : where tracefs is. is_mounted : at all times. left : names of what a Sonde left
+    that was killed. calls, uprobes : why system calls and functions cannot be watched; "" where they can"""
+
+    place: Path
+    is_mounted: bool
+    left: Sequence[str]
+    calls: str
+    uprobes: str
+
+
+def tried() -> Sight:
+    """Makes an instance, has the kernel count how often a program begins, and removes all that again. What was left
+    stays. Errors of `instance_of_ours`; EnvironmentFailure  io.not_built."""
+    began = where()
+    with instance_of_ours() as (instance, placed):
+        left = left_over(placed.tracefs)
+        absent = [event for event in (*CALLS, *TASKS) if not (instance / "events" / event).is_dir()]
+        program = _program()
+        try:
+            placed.add([run_probe.start_of(program)])
+            placed.on(instance)
+            subprocess.run([str(program), "--calls"], stdout=subprocess.DEVNULL, check=True, timeout=20)
+            why = (
+                ""
+                if placed.hits()
+                else ", ".join(placed.refused.values()) or "the kernel counts no hits of them"
+            )
+        except EnvironmentFailure as error:
+            why = error.what
+        finally:
+            placed.off(instance)
+    calls = f"this kernel has no event {absent[0]}" if absent else ""
+    return Sight(placed.tracefs, began is not None, left, calls, why)
+
+
 def _tell_tasks(instance: Path) -> None:
     """Has events told of threads and processes that begin, and of programs that they become."""
     for event in TASKS:
-        _write(instance / "events" / event / "enable", "1\n")
+        write(instance / "events" / event / "enable", "1\n")
 
 
 def _follow(instance: Path, processes: Sequence[Process], known: dict[int, int]) -> dict[int, int]:
@@ -191,12 +225,12 @@ def _spec(
                 number = first + len(ids)
                 table.append(f"{number}\t{rule}\t{name}\t{KERNEL}\n")
                 ids.append(calls[name])
-                values = " ".join(map(_where, (function.size, function.at, function.file)))
+                values = " ".join(map(_where, (function.amount, function.at, function.file)))
                 lines.append(f"call {number} {calls[name]} {values}")
         wanted = " || ".join(f"id == {number}" for number in sorted(set(ids)))
         own = f"common_pid != {os.getpid()}"
         for event in CALLS:
-            _write(instance / "events" / event / "filter", f"{own} && ({wanted})\n")
+            write(instance / "events" / event / "filter", f"{own} && ({wanted})\n")
     (folder / "watch.functions").write_text("".join(table))
     return lines
 
@@ -228,107 +262,6 @@ def _names(instance: Path, event: str) -> list[str]:
     """Fields of an event of uprobes, but those that all events have."""
     text = (instance / "events" / event / "format").read_text()
     return [name for name in re.findall(r"(\w+);\s*offset:", text) if not name.startswith(("common_", "__"))]
-
-
-@contextmanager
-def _instance() -> Iterator[tuple[Path, Probes]]:
-    """A tracefs instance of our own, with the clock that the tracer's ticks are of, and room for probes."""
-    from sonde._core import tick_kind
-
-    check_rights()
-    with _tracefs() as tracefs:
-        _remove_stale(tracefs)
-        mark = f"{os.getpid()}_{_began(os.getpid())}"
-        instance = tracefs / "instances" / f"{INSTANCE}{mark}"
-        try:
-            instance.mkdir()
-        except OSError as error:
-            raise EnvironmentFailure(
-                "io.no_tracefs", f"cannot make {instance}: {error.strerror}", WITHOUT
-            ) from None
-        placed = Probes(tracefs, mark)
-        try:
-            _write(instance / "trace_clock", "x86-tsc\n" if tick_kind() == "tsc" else "mono\n")
-            _write(instance / "buffer_size_kb", f"{BUFFER_KIB}\n")
-            _write(instance / "options/event-fork", "1\n")
-            yield instance, placed
-        finally:
-            _remove(instance)
-            run_probe.remove(tracefs, placed.group)
-
-
-@contextmanager
-def _tracefs() -> Iterator[Path]:
-    """Where tracefs is; mounted meanwhile where it is not."""
-    for place in PLACES:
-        if (place / "instances").is_dir():
-            yield place
-            return
-    place = PLACES[0]
-    made = subprocess.run(
-        ["mount", "-t", "tracefs", "tracefs", str(place)], capture_output=True, text=True, check=False
-    )
-    if made.returncode != 0 or not (place / "instances").is_dir():
-        raise EnvironmentFailure(
-            "io.no_tracefs",
-            f"tracefs cannot be mounted at {place}: {made.stderr.strip() or 'this kernel has none'}",
-            f"{WITHOUT}; calls that go through the C library are in the layer posix",
-        )
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", str(place)], capture_output=True, check=False)  # another may use it by now
-
-
-def remove_stale() -> None:
-    """What a Sonde left that was killed: probes that are on cost every program that comes by."""
-    if os.geteuid() == 0:
-        for place in PLACES:
-            if (place / "instances").is_dir():
-                _remove_stale(place)
-                return
-
-
-def _remove_stale(tracefs: Path) -> None:
-    for path in (tracefs / "instances").glob(f"{INSTANCE}*"):
-        if _is_over(path.name.removeprefix(INSTANCE)):
-            _remove(path)
-    for group in run_probe.groups(tracefs):
-        if _is_over(group.removeprefix(run_probe.GROUP)):
-            run_probe.remove(tracefs, group)
-
-
-def _is_over(mark: str) -> bool:
-    """Whether the process of a mark, its number and when it began, is gone."""
-    number, _, began = mark.partition("_")
-    return number.isdigit() and (now := _began(int(number))) != began and not (now and not began)
-
-
-def _began(process: int) -> str:
-    """When a process began, in the kernel's ticks; "" of none."""
-    try:
-        told = Path(f"/proc/{process}/stat").read_text("utf-8", "replace")
-    except OSError:
-        return ""
-    return told.rpartition(")")[2].split()[19]
-
-
-def _remove(instance: Path) -> None:
-    with suppress(EnvironmentFailure):
-        _write(instance / "events/enable", "0\n")
-    with suppress(OSError):
-        instance.rmdir()
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text)
-    except OSError as error:
-        raise EnvironmentFailure(
-            "io.cannot_watch",
-            f"cannot write '{text.strip()[:60]}' to {path}: {error.strerror}",
-            WITHOUT,
-        ) from None
 
 
 def _first_word(child: subprocess.Popen[str]) -> None:

@@ -5,7 +5,8 @@ ARCHITECTURE.md, "io/1", is the definition; the table RAW here says the same as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,18 @@ from sonde.core.seal import Layout, read_run
 from sonde.io import servers
 from sonde.io.clock import Clocks
 from sonde.io.collectives import ASKING, SYNCHRONISING, Calls, plain
-from sonde.io.events import ENTRY_ONLY, FAILED, FLAGS, OWN, RECORD, THROWN, UNFINISHED, UNKNOWN, pieces
+from sonde.io.events import (
+    ENTRY_ONLY,
+    FAILED,
+    FLAGS,
+    OWN,
+    RECORD,
+    THROWN,
+    UNFINISHED,
+    UNKNOWN,
+    folded,
+    pieces,
+)
 from sonde.io.layers import DIRECTIONS, KINDS
 
 if TYPE_CHECKING:
@@ -91,6 +103,8 @@ RAW = {**EVENT, **OF_LAYER, **OF_FUNCTION, **OF_PROCESS, **OF_THREAD, **OF_REQUE
 ENGINES = ("interposition", "uprobe", "tracepoint", "profile")
 RANKLESS = -1
 UNSEEN = -2  # in `file_index`
+_GIVEN = -3  # of a copy of one of the three descriptors that every program is given; unknown, as they are
+_STANDARD = 2  # the last of these
 _DESCRIPTORS = 1 << 16  # handles below are descriptors, above pointers
 _BETWEEN_RANKS = (KINDS.index("communicate"), KINDS.index("wait"))
 OWN_NAME = "(own work)"  # of the tracer, as a function
@@ -126,9 +140,28 @@ class _Opened:
     told: bool = False  # descriptors are known from when they were opened,
     blind: bool = False  # but not all of them
 
+    def lists(self, layer: int, handle: int) -> list[list[tuple[int, int]]]:
+        """What tells of a handle. One of a layer that names no files, as system calls do, is what others opened."""
+        own = self.by_handle.get((layer, handle), [])
+        if any(file >= 0 for _, file in own):
+            return [own, self.by_handle.get((_ANY_LAYER, handle), [])]
+        return [entries for (_, other), entries in self.by_handle.items() if other == handle]
+
     def add(self, layer: int, handle: int, ticks: int, file: int) -> None:
         """file: -1 where the handle is given back: what it means then was opened by somebody unseen."""
         self.by_handle.setdefault((layer, handle), []).append((ticks, file))
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """A second handle that a call made of a file. begin, end: ticks of the call."""
+
+    begin: int
+    end: int
+    process: int
+    layer: int
+    old: int
+    new: int
 
 
 @dataclass
@@ -140,10 +173,12 @@ class IoLayout(Layout):
         default_factory=dict
     )  # process's prefix -> function by its own number
     requests: dict[str, np.ndarray] = field(default_factory=dict)  # which of its numbers tell of a request
+    copies: dict[str, np.ndarray] = field(default_factory=dict)  # which make a second handle of a file
     layer_of: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int16))
     kind_of: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int8))
     opened: list[_Opened] = field(default_factory=list)
     parents: list[int] = field(default_factory=list)
+    began: list[int] = field(default_factory=list)  # ticks
     clocks: Clocks = field(default_factory=Clocks)
     hosts: list[str] = field(default_factory=list)
     tables: dict[str, np.ndarray] = field(default_factory=dict)
@@ -170,9 +205,10 @@ class TraceSchema:
 
         Parameters
         ----------
-        plan : layers [{name, title, serves}] from the application down; rules [[layer, kind, request]] as the tracer
-               numbers them, request: what stands in a record as the offset is a request's number; own, the layer of the
-               tracer's own work, if there is one;
+        plan : layers [{name, title, serves}] from the application down; rules [[layer, kind, request, copies]] as the
+               tracer numbers them, request: what stands in a record as the offset is a request's number, copies: what
+               stands there as the size is a second handle of the file, where the offset is one of these, [] for always,
+               null for never; own, the layer of the tracer's own work, if there is one;
                tables, table_of, servers (`run_close.close`); clocks [[host, ticks, ns]] read where the run was
                started; open [[host, pid, handle, path]], what processes had open when they were attached to
         files : a block file a thread
@@ -211,6 +247,7 @@ class TraceSchema:
                     opened[k].add(_ANY_LAYER, int(handle), 0, paths.setdefault(str(path), len(paths)))
         made: dict[str, _File] = {}
         dropped = np.zeros(len(order), np.int64)
+        copies: list[_Copy] = []
         heard: dict[str, Calls] = {}
         several = len({header["host"] for header in headers.values()}) > 1
         names_of_layers = [layer["name"] for layer in plan["layers"]]
@@ -249,6 +286,7 @@ class TraceSchema:
                 ]:
                     layer = functions.layer(name, int(call["function"]))
                     opened[one.process].add(layer, int(call["file"]), int(call["end"]), -1)
+                copies += functions.copied(name, one.process, piece.calls)
                 if not file.header.get("watched"):  # the kernel's events tell no names
                     opens = piece.calls[functions.of_kind(name, "open")[piece.calls["function"]]]
                     opened[one.process].blind |= bool((opens["flags"] & ENTRY_ONLY).any())
@@ -272,13 +310,16 @@ class TraceSchema:
             files=made,
             numbers=functions.settled(),
             requests={name: functions.requests(name) for name in headers},
+            copies={name: functions.copies(name) for name in headers},
             layer_of=functions.layers(),
             kind_of=functions.kinds(),
             opened=opened,
             parents=_parents(order, headers, number),
+            began=[int(headers[name]["began_ticks"]) for name in order],
             clocks=clocks,
             hosts=[headers[name]["host"] for name in order],
         )
+        _follow(copies, layout)
         threads = [
             (process, tid, one.first + first, _next(one, k) - first)
             for one in made.values()
@@ -370,6 +411,8 @@ class TraceSchema:
                 where = (slice(at, at := at + len(calls)),)
                 columns = _columns(layout, process, host, functions, calls)
                 columns["offset"][of_requests[calls["function"]]] = -1
+                of_copies = layout.copies[_prefix(file)][calls["function"]]
+                columns["size"][of_copies] = columns["offset"][of_copies] = -1
                 for name, values in columns.items():
                     yield name, where, values
 
@@ -536,7 +579,9 @@ def _paths(layout: IoLayout, process: int, calls: np.ndarray, functions: np.ndar
         found[mine] = files[np.searchsorted(ticks, calls["begin"][mine], side="right")]
     # Above the three that a program is given: sockets, pipes, and what else nobody was seen to open.
     if _all_told(layout, process):
-        found[of_file & (found == -1) & (calls["file"] > 2) & (calls["file"] < _DESCRIPTORS)] = UNSEEN
+        mine = of_file & (found == -1) & (calls["file"] > _STANDARD) & (calls["file"] < _DESCRIPTORS)
+        found[mine] = UNSEEN
+    found[found == _GIVEN] = -1
     return found
 
 
@@ -549,20 +594,67 @@ def _all_told(layout: IoLayout, process: int) -> bool:
     return any(layout.opened[k].told for k in seen) and not any(layout.opened[k].blind for k in seen)
 
 
+def _follow(copies: Iterable[_Copy], layout: IoLayout) -> None:
+    """Has each copy of a handle mean from its call on what the original means then.
+
+    Those that take the place of a standard descriptor are left out: between vfork and exec a child's calls stand among
+    its parent's, and such a copy is mostly the child's.
+    """
+    for process in layout.opened:
+        for entries in process.by_handle.values():
+            entries.sort()
+    for copy in sorted(copies, key=lambda copy: copy.end):
+        if copy.new <= _STANDARD:
+            continue
+        file = _file_at(layout, copy.process, copy.layer, copy.old, copy.begin)
+        if file == -1 and copy.old <= _STANDARD:
+            file = _GIVEN
+        known = layout.opened[copy.process].by_handle
+        old = known.setdefault((copy.layer, copy.old), [])
+        new = known.setdefault((copy.layer, copy.new), [])
+        insort(new, (copy.end, file))
+        if (copy.old < _DESCRIPTORS) != (
+            copy.new < _DESCRIPTORS
+        ):  # of fileno and fdopen: they are closed together
+            for one, other in ((old, new), (new, old)):
+                k = bisect_left(one, (copy.end + 1, _GIVEN))
+                if k < len(one) and one[k][1] == -1:
+                    insort(other, one[k])
+
+
+def _file_at(layout: IoLayout, process: int, layer: int, handle: int, ticks: int) -> int:
+    """What a handle means at a time, -1 where that is not known. After each list is in the order of time."""
+    for known, until in _known_to(layout, process):
+        last = [
+            entries[k - 1]
+            for entries in layout.opened[known].lists(layer, handle)
+            if (k := bisect_left(entries, (min(ticks, until), _GIVEN)))
+        ]
+        if last:
+            return max(last)[1]
+    return -1
+
+
 def _openings(layout: IoLayout, process: int, layer: int, handle: int) -> list[tuple[int, int]]:
+    """All that tells of a handle, in the order of time."""
+    return sorted(
+        (ticks, file)
+        for known, until in _known_to(layout, process)
+        for entries in layout.opened[known].lists(layer, handle)
+        for ticks, file in entries
+        if ticks < until
+    )
+
+
+def _known_to(layout: IoLayout, process: int) -> Iterator[tuple[int, int]]:
+    """A process and those that it was forked from, each with the ticks until which what it opened is known to it."""
     seen: set[int] = set()
+    until = 1 << 64
     while process >= 0 and process not in seen:
         seen.add(process)
-        known = layout.opened[process].by_handle
-        own = known.get((layer, handle), [])
-        if any(file >= 0 for _, file in own):
-            return sorted([*own, *known.get((_ANY_LAYER, handle), [])])
-        # One that names no files, as system calls do, works on those that others opened.
-        every = [entry for (_, other), entries in known.items() if other == handle for entry in entries]
-        if every:
-            return sorted(every)
+        yield process, until
+        until = min(until, layout.began[process])
         process = layout.parents[process]
-    return []
 
 
 class _Functions:
@@ -570,8 +662,9 @@ class _Functions:
 
     def __init__(self, plan: Mapping[str, Any], headers: Mapping[str, Mapping[str, Any]]) -> None:
         # What was traced by an earlier version says nothing of requests.
-        rules = ((*rule, 0)[:3] for rule in plan["rules"])
-        self.rules: list[tuple[int, int, int]] = [*rules, (plan.get("own", 0), 0, 0)]
+        # Nor, before that, of copies.
+        rules = ((*rule, *(0, None)[len(rule) - 2 :])[:4] for rule in plan["rules"])
+        self.rules: list[tuple[int, int, int, list[int] | None]] = [*rules, (plan.get("own", 0), 0, 0, None)]
         self.layer_count = len(plan["layers"])
         self.warnings: list[Warning] = []
         self.tables: dict[str, list[tuple[int, int, str, str]]] = {}
@@ -584,6 +677,7 @@ class _Functions:
         self._of_kind: dict[tuple[str, str], np.ndarray] = {}
         self._synchronising: dict[str, np.ndarray] = {}
         self._requests: dict[str, np.ndarray] = {}
+        self._copies: dict[str, np.ndarray] = {}
 
     def _table(
         self, plan: Mapping[str, Any], headers: Mapping[str, Mapping[str, Any]], name: str
@@ -632,7 +726,30 @@ class _Functions:
             self._requests[name] = self._where(name, lambda rule: bool(rule[2]))
         return self._requests[name]
 
-    def _where(self, name: str, holds: Callable[[tuple[int, int, int]], bool]) -> np.ndarray:
+    def copies(self, name: str) -> np.ndarray:
+        """Which of a process's numbers are of functions that make a second handle, in the place of a size."""
+        if name not in self._copies:
+            self._copies[name] = self._where(name, lambda rule: rule[3] is not None)
+        return self._copies[name]
+
+    def copied(self, name: str, process: int, calls: np.ndarray) -> list[_Copy]:
+        """Second handles that calls made."""
+        made = (calls["flags"] & (FAILED | THROWN | ENTRY_ONLY | UNFINISHED)) == 0
+        calls = calls[self.copies(name)[calls["function"]] & made & (calls["size"] != UNKNOWN)]
+        if not len(calls):
+            return []
+        of_number = {number: rule for number, rule, _, _ in self.tables[name]}
+        columns = (calls[key].tolist() for key in ("begin", "end", "file", "function", "offset"))
+        return [
+            _Copy(begin, end, process, layer, old, new)
+            for begin, end, old, number, asked, new in zip(*columns, folded(calls["size"]).tolist())
+            for layer, _, _, only in (self.rules[of_number[number]],)
+            if not only or asked in only
+        ]
+
+    def _where(
+        self, name: str, holds: Callable[[tuple[int, int, int, list[int] | None]], bool]
+    ) -> np.ndarray:
         found = np.zeros(1 << 16, bool)
         for number, rule, _, _ in self.tables[name]:
             found[number] = rule < len(self.rules) and holds(self.rules[rule])
@@ -650,7 +767,7 @@ class _Functions:
         for name, table in self.tables.items():
             for number, rule, symbol, library in table:
                 if self.called[name][number] and rule < len(self.rules):
-                    layer, kind, _ = self.rules[rule]
+                    layer, kind, *_ = self.rules[rule]
                     found.setdefault((layer, kind, symbol, library, self._engine(name, library)))
         self._order = sorted(found, key=lambda entry: entry[0])
         place = {entry: k for k, entry in enumerate(self._order)}
@@ -659,7 +776,7 @@ class _Functions:
             mine = np.full(1 << 16, -1, np.int16)
             for number, rule, symbol, library in table:
                 if rule < len(self.rules):
-                    layer, kind, _ = self.rules[rule]
+                    layer, kind, *_ = self.rules[rule]
                     mine[number] = place.get((layer, kind, symbol, library, self._engine(name, library)), -1)
             numbers[name] = mine
         return numbers

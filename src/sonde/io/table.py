@@ -53,7 +53,7 @@ def compiled(layers: Sequence[Layer], most_bytes: int = 0) -> bytes:
             FAILS.index(function.fails),
             WIDTHS.index(function.result),
         )
-        for value in (function.size, function.at, function.file, function.path):
+        for value in (function.amount, function.at, function.file, function.path):
             rules += _packed(value)
     return _HEADER.pack(MAGIC, VERSION, len(every), len(text), 0, most_bytes) + bytes(rules) + bytes(text)
 

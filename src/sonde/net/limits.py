@@ -170,7 +170,7 @@ def _converged(summary: xr.Dataset, limits: Limits, dataset: str) -> list[Findin
             "net.not_converged",
             f"{share:.0%} of {measured} cells converged; the limit is {limits.min_converged:.0%}",
             {"share": share, "cells": measured},
-            "sonde net run with a longer --budget, or a wider --precision",
+            "measure again with a longer --budget, or a wider --precision",
         )
     ]
 

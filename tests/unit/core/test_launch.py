@@ -483,11 +483,29 @@ def test_srun_injects_and_runs_per_host(srun: Srun) -> None:
         "2",
         "./a",
     ]
+    assert srun.inject(["srun", "./a"], {}) == ["srun", "./a"]
     assert srun.per_host(["w"], ["n1"]) == [
         ["/usr/bin/srun", "--nodes=1", "--ntasks=1", "--nodelist=n1", "--input=0", "w"]
     ]
     with pytest.raises(UsageError, match=r"no srun in '\./a'"):
         srun.inject(["./a"], {"A": "1"})
+
+
+@pytest.mark.parametrize(
+    ("words", "result"),
+    [
+        (["--export=ALL,B=2", "./a"], ["--export=ALL,B=2,A=1", "./a"]),
+        (["-n", "2", "--export", "B", "./a"], ["--export=B,A=1", "-n", "2", "./a"]),
+        (["-O", "--export=NONE", "./a"], ["--export=A=1", "-O", "./a"]),
+        (["--ntasks=2", "--export=nil", "./a"], ["--export=A=1", "--ntasks=2", "./a"]),
+        (["-n", "2", "./a", "--export=B"], ["--export=ALL,A=1", "-n", "2", "./a", "--export=B"]),
+        (["./a", "--export", "B"], ["--export=ALL,A=1", "./a", "--export", "B"]),
+        (["--", "./a", "--export=B"], ["--export=ALL,A=1", "--", "./a", "--export=B"]),
+    ],
+)
+def test_what_a_user_exports_goes_along(srun: Srun, words: list[str], result: list[str]) -> None:
+    """srun takes the last --export of two, which was the user's, and the variables were lost."""
+    assert srun.inject(["srun", *words], {"A": "1"}) == ["srun", *result]
 
 
 def test_no_srun_on_path(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
@@ -51,13 +50,6 @@ def test_one_that_does_not_begin_says_why():
     assert (told.value.code, told.value.what) == ("io.cannot_watch", "w")
     with pytest.raises(EnvironmentFailure, match="ended with status 7"):
         run_watch._first_word(program("raise SystemExit(7)"))
-
-
-def test_without_root_it_is_refused(monkeypatch):
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(EnvironmentFailure) as told, run_watch._instance():
-        pass
-    assert told.value.code == "io.no_root"
 
 
 def test_the_kernel_is_a_layer_only_where_it_is_asked_for():

@@ -9,7 +9,7 @@ from traces import OPEN, PREAD, PWRITE, WRITE_ALL, call, note, thread
 
 import sonde
 from sonde.core.errors import DataError
-from sonde.io.events import ENTRY_ONLY, UNFINISHED
+from sonde.io.events import ENTRY_ONLY, UNFINISHED, folded
 from sonde.io.schema import SCHEMA
 
 
@@ -119,11 +119,110 @@ class TestFiles:
             parent=100,
             inherits=parent,
             inherited=4,
+            began_ticks=40,
             began_ns=40,
         )
         raw = raw_of(run)
         assert names(raw) == ["open", "pwrite"]
         assert raw["path"].values[raw["file_index"].values].tolist() == ["f", "f"]
+
+
+DUP, FCNTL, CLOSE, FILENO = range(4, 8)
+OWN = {DUP: "dup", FCNTL: "fcntl", CLOSE: "close", FILENO: "fileno"}
+STREAM = 0x7F0011223340
+
+
+class TestCopies:
+    """Second handles of a file: dup, fcntl with F_DUPFD, fileno."""
+
+    @pytest.fixture
+    def run(self, tmp_path):
+        rules = [[1, 6, 0, []], [1, 6, 0, [0, 1030]], [1, 2, 0, None], [1, 0, 0, []]]
+        return traces.run(tmp_path / "a.run", {"rules": [*traces.RULES, *rules]})
+
+    @staticmethod
+    def add(run, records, **more):
+        """Adds a process."""
+        named = (*traces.FUNCTIONS.splitlines(), *(f"{k}\t{k}\t{name}\tlibc.so" for k, name in OWN.items()))
+        traces.add(run, records, "\n".join(named) + "\n" if not more else "", **more)
+
+    @staticmethod
+    def told(run):
+        """What there is, and the file of each read and write."""
+        raw = raw_of(run)
+        path = {-1: "?", -2: "unseen"} | dict(enumerate(raw["path"].values.tolist()))
+        files = [path[int(k)] for k in raw["file_index"].values]
+        return raw, [file for file, name in zip(files, names(raw)) if name in ("pwrite", "pread")]
+
+    def test_a_copy_is_the_file_that_its_original_was_then(self, run):
+        self.add(run, [
+            note(10, 3, "one"), call(OPEN, 10, 12, file=3),
+            call(DUP, 20, 22, file=3, size=7), call(PWRITE, 30, 31, file=7),
+            call(CLOSE, 40, 41, file=3), call(PWRITE, 45, 46, file=3), call(PWRITE, 47, 48, file=7),
+            note(50, 3, "two"), call(OPEN, 50, 52, file=3), call(PWRITE, 55, 56, file=7),
+            call(DUP, 60, 62, file=3, size=7), call(PWRITE, 65, 66, file=7),
+            call(DUP, 67, 68, file=7, size=9), call(CLOSE, 70, 71, file=7),
+            call(PWRITE, 75, 76, file=7), call(PWRITE, 77, 78, file=9),
+        ])  # fmt: skip
+        raw, files = self.told(run)
+        assert files == ["one", "unseen", "one", "one", "two", "unseen", "two"]
+        made = [k for k, name in enumerate(names(raw)) if name == "dup"]
+        assert raw["size"].values[made].tolist() == [-1, -1, -1]  # a handle is no size
+
+    def test_fcntl_copies_where_it_is_told_to(self, run):
+        self.add(run, [
+            note(10, 3, "one"), call(OPEN, 10, 12, file=3),
+            call(FCNTL, 20, 22, file=3, size=7, offset=3), call(PWRITE, 30, 31, file=7),
+            call(FCNTL, 40, 42, file=3, size=7, offset=1030), call(PWRITE, 50, 51, file=7),
+            call(FCNTL, 60, 62, file=3, size=8, offset=0, flags=1), call(PWRITE, 70, 71, file=8),
+        ])  # fmt: skip
+        raw, files = self.told(run)
+        assert files == ["unseen", "one", "unseen"]
+        assert set(raw["offset"].values.tolist()) == {-1}
+
+    def test_copies_of_what_nobody_was_seen_to_open(self, run):
+        self.add(run, [
+            note(1, 3, "one"), call(OPEN, 1, 2, file=3),
+            call(DUP, 10, 12, file=5, size=3), call(PWRITE, 20, 21, file=3),
+            call(DUP, 30, 32, file=1, size=8), call(PWRITE, 40, 41, file=8), call(PWRITE, 42, 43, file=1),
+        ])  # fmt: skip
+        # What a program is given counts as files, and so does a copy of it.
+        assert self.told(run)[1] == ["unseen", "?", "?"]
+
+    def test_the_standard_three_stay_what_they_are(self, run):
+        """Between vfork and exec a child's calls stand among its parent's."""
+        self.add(run, [
+            note(1, 3, "one"), call(OPEN, 1, 2, file=3),
+            call(DUP, 10, 12, file=3, size=1), call(PWRITE, 20, 21, file=1),
+        ])  # fmt: skip
+        assert self.told(run)[1] == ["?"]
+
+    def test_a_stream_and_its_descriptor_are_closed_together(self, run):
+        handle = int(folded(np.array([STREAM], np.uint64))[0])
+        self.add(run, [
+            note(10, handle, "one"), call(OPEN, 10, 12, file=handle), call(FILENO, 20, 21, file=handle, size=5),
+            call(PWRITE, 30, 31, file=5), call(CLOSE, 40, 41, file=handle), call(PWRITE, 50, 51, file=5),
+            note(60, 6, "two"), call(OPEN, 60, 62, file=6), call(FILENO, 70, 71, file=6, size=STREAM),
+            call(PREAD, 80, 81, file=handle), call(CLOSE, 90, 91, file=handle), call(PREAD, 92, 93, file=6),
+        ])  # fmt: skip
+        assert self.told(run)[1] == ["one", "unseen", "two", "unseen"]
+
+    def test_a_child_copies_what_its_parent_had_open_when_it_began(self, run):
+        self.add(run, [
+            note(10, 3, "one"), call(OPEN, 10, 12, file=3), call(CLOSE, 60, 61, file=3),
+            note(70, 3, "two"), call(OPEN, 70, 72, file=3),
+        ])  # fmt: skip
+        child = [call(DUP, 80, 81, file=3, size=4), call(CLOSE, 90, 91, file=3), call(PWRITE, 95, 96, file=4)]
+        more = {
+            "pid": 101,
+            "parent": 100,
+            "inherits": "n1-100-ab",
+            "inherited": 8,
+            "began_ticks": 40,
+            "began_ns": 40,
+        }
+        self.add(run, [call(PWRITE, 75, 76, file=3), *child], **more)
+        assert self.told(run)[1] == ["one", "one"]
 
 
 class TestTime:

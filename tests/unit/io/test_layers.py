@@ -80,6 +80,35 @@ def test_an_offset_and_a_request_have_one_place():
     )
 
 
+def test_a_copy_is_a_second_handle_of_a_file():
+    text = '[[functions]]\nnames = ["dup"]\nfile = "arg(0):i32"\ncopy = "result:i32"\n'
+    (always,) = layers.parse(HEAD + text, "own.toml").functions
+    (asked,) = layers.parse(HEAD + text + 'copy_if = ["arg(1):i32", 0, 1030]\n', "own.toml").functions
+    (none,) = layers.parse(HEAD + '[[functions]]\nnames = ["a"]\nsize = "arg(1)"\n', "own.toml").functions
+    assert (always.copies, asked.copies, none.copies) == ([], [0, 1030], None)
+    assert always.amount == asked.amount == Value("result", 0, 0, "i32")
+    assert (always.at, asked.at) == (Value(), Value("arg", 1, 0, "i32"))
+    assert (none.amount, none.at) == (Value("arg", 1), Value())
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ('copy = "arg(1)"', "copy cannot be 'arg(1)'"),
+        ('copy = "result"\nsize = "arg(1)"', "it has a copy and size"),
+        ('copy = "result"\nrequest = "arg(1)"\npath = "text(0)"', "it has a copy and path and request"),
+        ('copy_if = ["arg(1)", 0]', "a copy of nothing"),
+        ('copy = "result"\ncopy_if = "arg(1)"', "copy_if is 'arg(1)'"),
+        ('copy = "result"\ncopy_if = ["arg(1)"]', "copy_if is ['arg(1)']"),
+        ('copy = "result"\ncopy_if = ["arg(1)", true]', "copy_if is ['arg(1)', True]"),
+        ('copy = "result"\ncopy_if = ["result", 1]', "copy_if cannot be"),
+    ],
+)
+def test_copies_that_make_no_sense(lines, said):
+    assert said in refused(HEAD + f'[[functions]]\nnames = ["a"]\nfile = "arg(0)"\n{lines}\n')
+    assert "a copy of nothing" in refused(HEAD + '[[functions]]\nnames = ["a"]\ncopy = "result"\n')
+
+
 def test_a_layer_that_serves_names_its_clients():
     text = '[[functions]]\nnames = ["a"]\n'
     assert layers.parse('serves = "pvfs"\n' + HEAD + text, "own.toml").serves == "pvfs"

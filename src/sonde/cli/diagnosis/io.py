@@ -1,5 +1,5 @@
-"""What the tracer of I/O needs: its library, a processor it is written for, tracefs for the kernel's part; and what the
-MPIs here let it see below MPI-IO."""
+"""What the tracer of I/O needs: its library, a processor it is written for, tracefs and uprobes for the kernel's part;
+and what the MPIs here let it see below MPI-IO."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MACHINE = "x86_64"
 
 @check("io", "Tracer", "Parallel I/O", 30)
 def io(here: Here) -> Answer:
-    """Traces a program, and looks whether --kernel would work."""
+    """Traces a program."""
     from sonde.io import run_trace
 
     values: dict[str, Any] = {"built": False, "works": False}
@@ -35,21 +35,7 @@ def io(here: Here) -> Answer:
         what = error.what if isinstance(error, SondeError) else str(error)
         return Answer(f"it does not see a program's calls: {what}", NONE, values)
     values |= {"works": True, "calls": calls}
-    text = f"sees the calls of a program ({calls} of cat's)"
-    return _with_kernel(here, text, values)
-
-
-def _with_kernel(here: Here, text: str, values: dict[str, Any]) -> Answer:
-    """Whether system calls can be seen: root, and a kernel that has tracefs."""
-    root = os.geteuid() == 0
-    there = any((here.root / place).is_dir() for place in ("sys/kernel/tracing", "sys/kernel/debug/tracing"))
-    known = "tracefs" in here.read("proc/filesystems")
-    values |= {"root": root, "tracefs": known and there}
-    if not (known and there):
-        return Answer(f"{text}; no --kernel: this kernel has no tracefs", GOOD, values)
-    if not root:
-        return Answer(f"{text}; --kernel takes root", GOOD, values)
-    return Answer(f"{text}; --kernel works as root", GOOD, values)
+    return Answer(f"sees the calls of a program ({calls} of cat's)", GOOD, values)
 
 
 def _traced() -> int:
@@ -68,6 +54,44 @@ def _traced() -> int:
         done = run_trace.trace(request, nothing, errors=nothing)
         with sonde.open(done.file.path) as tree:
             return int(tree["summary"].to_dataset()["calls"].values.sum())
+
+
+@check("iokernel", "Kernel, uprobes", "Parallel I/O", 30)
+def iokernel(here: Here) -> Answer:
+    """Watches a program begin, by a uprobe, as root. Both are an extra: without them nothing is amiss."""
+    from sonde.io import run_watch
+
+    root = os.geteuid() == 0
+    values: dict[str, Any] = {"root": root, "kernel": False, "uprobes": False, "tracefs": None, "left": []}
+    if platform.machine() != MACHINE:
+        return Answer(
+            f"not here: they are written for x86-64, and this is {platform.machine()}", FACT, values
+        )
+    if not root:
+        known = "tracefs" in here.read("proc/filesystems")
+        why = "--kernel, --uprobes and --attach take root" if known else "this kernel has no tracefs"
+        return Answer(why, FACT, values)
+    try:
+        sight = run_watch.tried()
+    except ModuleNotFoundError as error:
+        return Answer(
+            f"{error.name} is not installed", POOR, values, [Need("names of functions", "make setup")]
+        )
+    except (SondeError, OSError) as error:
+        what = error.what if isinstance(error, SondeError) else str(error)
+        return Answer(f"no --kernel, --uprobes, --attach: {what}", FACT, values)
+    works = {"--kernel": sight.calls, "--uprobes": sight.uprobes}
+    values |= {"kernel": not sight.calls, "uprobes": not sight.uprobes, "left": list(sight.left)}
+    values["tracefs"] = str(sight.place) if sight.is_mounted else ""
+    told = " and ".join(option for option, why in works.items() if not why)
+    parts = [f"{told} work{'s' if sum(map(bool, works.values())) else ''}"] if told else []
+    parts += [f"no {option}: {why}" for option, why in works.items() if why]
+    mounted = f"mounted at {sight.place}" if sight.is_mounted else "mounted while it is needed"
+    text = f"{'; '.join(parts)}; tracefs is {mounted}"
+    if not sight.left:
+        return Answer(text, GOOD if told else FACT, values)
+    text += f"; a Sonde that was killed left {', '.join(sight.left)}"
+    return Answer(text, POOR, values, advice="the next 'sonde io run' of root removes what was left")
 
 
 @check("iostack", "MPI-IO", "Parallel I/O", 30)

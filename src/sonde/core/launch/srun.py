@@ -89,7 +89,15 @@ class Srun:
                 f"no srun in '{' '.join(user_command)}'",
                 "give the whole command that starts the ranks, as 'srun -n 4 ./program'",
             )
-        return [*user_command[: at + 1], *self._export(env), *user_command[at + 1 :]]
+        before, own = list(user_command[: at + 1]), list(user_command[at + 1 :])
+        if not env:
+            return [*before, *own]
+        told = "ALL"
+        if (place := _own_export(own)) is not None:  # of two srun takes the last
+            first, length = place
+            told = own[first + length - 1].removeprefix("--export=")
+            del own[first : first + length]
+        return [*before, *self._export(env, told), *own]
 
     def per_host(self, argv: Sequence[str], hosts: Sequence[str]) -> list[list[str]]:
         overlap = ["--overlap"] if in_slurm_job() else []
@@ -107,7 +115,8 @@ class Srun:
         ]
 
     @staticmethod
-    def _export(env: Mapping[str, str]) -> list[str]:
+    def _export(env: Mapping[str, str], told: str = "ALL") -> list[str]:
+        """told: what goes along besides, as --export has it; of NONE and NIL, which is nothing, nothing is said."""
         for name, value in env.items():
             if "," in value:
                 raise UsageError(
@@ -115,7 +124,8 @@ class Srun:
                     f"srun cannot pass on {name}='{value}': a comma ends a variable in --export",
                     "use a value without a comma, or export the variable before srun",
                 )
-        pairs = ",".join(["ALL", *(f"{name}={value}" for name, value in env.items())])
+        rest = [] if told.upper() in ("NONE", "NIL") else [told]
+        pairs = ",".join([*rest, *(f"{name}={value}" for name, value in env.items())])
         return [f"--export={pairs}"] if env else []
 
 
@@ -125,6 +135,24 @@ def _flavour(wish: str | None) -> str:
     if not wish and not candidates() and built_flavours():
         return built_flavours()[0]
     return find_mpi(wish).flavour
+
+
+def _own_export(words: Sequence[str]) -> tuple[int, int] | None:
+    """Where among what follows srun its own --export stands, and how many words it takes.
+
+    A word behind an option may be its value, or the program: only srun knows. Two words without a dash are the program.
+    """
+    for at, word in enumerate(words):
+        if word.startswith("--export="):
+            return at, 1
+        if word == "--export" and at + 1 < len(words):
+            return at, 2
+        if word == "--" or (
+            not word.startswith("-")
+            and (at == 0 or "=" in words[at - 1] or not words[at - 1].startswith("-"))
+        ):
+            return None
+    return None
 
 
 def choose_plugin(flavour: str, plugins: Sequence[str]) -> str:
