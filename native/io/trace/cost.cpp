@@ -46,7 +46,7 @@ Cost measure_cost() {
   Thread thread{file, -1, 0, 0, 0, false, false, nullptr};
   Thread* const before = current;
   const bool was_tracing = tracing;
-  current = &thread;
+  set_current(&thread);
   tracing = true;
   // Volatile, or the compiler calls it directly, or not at all.
   long (*volatile plain)(long, long, long) = &nothing;
@@ -65,7 +65,7 @@ Cost measure_cost() {
     if (inside < least.inside) least.inside = inside;
   }
   tracing = was_tracing;
-  current = before;
+  set_current(before);
   function = {};
   sys::unmap(file, sizeof *file);
   least.all -= least.all < least_plain ? least.all : least_plain;

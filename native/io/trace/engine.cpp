@@ -100,7 +100,6 @@ static_assert(offsetof(Function, size_at) == FUNCTION_SIZE_AT && offsetof(Functi
               offsetof(Function, size_is_result) == FUNCTION_SIZE_IS_RESULT && offsetof(Function, file_is_result) == FUNCTION_FILE_IS_RESULT &&
               offsetof(Function, narrow) == FUNCTION_NARROW && offsetof(Function, failures) == FUNCTION_FAILURES);
 static_assert(offsetof(Reading, keep) == READING_KEEP && offsetof(Reading, sign) == READING_SIGN && offsetof(Reading, less) == READING_LESS);
-static_assert(offsetof(Thread, file) == THREAD_FILE && offsetof(Thread, busy) == THREAD_BUSY);
 static_assert(offsetof(Frame, rbx) == FRAME_RBX && offsetof(Frame, back) == FRAME_BACK && offsetof(Frame, sp) == FRAME_SP && offsetof(Frame, begin) == FRAME_BEGIN &&
               offsetof(Frame, size) == FRAME_SIZE && offsetof(Frame, offset) == FRAME_OFFSET && offsetof(Frame, handle) == FRAME_HANDLE &&
               offsetof(Frame, via) == FRAME_VIA && offsetof(Frame, file) == FRAME_FILE &&

@@ -36,7 +36,7 @@ static_assert(sizeof(Function) == 128);
 extern Function functions[most_functions] __asm__("sonde_io_functions");
 /// Fills in how a function is read, by its rule.
 void prepare(Function& function);
-/// Whether calls are recorded. While it is false no thread has a Thread: a thunk looks for that alone.
+/// Whether calls are recorded. While it is false no thread has an open file: a thunk looks for that alone.
 extern bool tracing;
 /// Reads MPI_Type_size, MPI_Type_f2c of the library that the program uses; null: sizes of datatypes are unknown.
 extern int (*mpi_type_size)(std::uint64_t type, int* bytes);

@@ -636,11 +636,8 @@ void look_again() {
 struct Quiet {
   Thread& thread = *current;
   std::uint64_t begin = static_cast<std::uint64_t>(ticks());
-  Quiet() { thread.busy = true; }
-  ~Quiet() {
-    thread.busy = false;
-    note_own(thread, begin);
-  }
+  Busy busy{thread};
+  ~Quiet() { note_own(thread, begin); }
 };
 
 std::uint64_t after_dlopen(const Frame&, std::uint64_t result) {

@@ -20,9 +20,6 @@
 #define READING_SIGN 8
 #define READING_LESS 16
 
-#define THREAD_FILE 0
-#define THREAD_BUSY 36
-
 #define FRAME_RBX 0
 #define FRAME_BACK 8
 #define FRAME_SP 16

@@ -14,6 +14,7 @@
 namespace sonde::io {
 
 constinit thread_local Thread* current __attribute__((tls_model("initial-exec")));
+constinit thread_local ThreadFile* open_file __attribute__((tls_model("initial-exec")));
 
 namespace {
 
@@ -290,10 +291,11 @@ Thread* begin_thread(std::uint64_t sp) {
   note_clocks(file);
   if (Record* record = reserve(*thread)) *record = {file.last_ticks, file.last_ns, file.tid, 0, 0, thread_function, 0, 0};
   // May allocate, and use any register: the thread's files must be found when it ends.
-  thread->busy = true;
   current = thread;
-  sonde_io_with_vectors([](void* what) { ::pthread_setspecific(ends, what); }, thread);
-  thread->busy = false;
+  {
+    const Busy busy(*thread);
+    sonde_io_with_vectors([](void* what) { ::pthread_setspecific(ends, what); }, thread);
+  }
   beginning = false;
   note_own(*thread, begin);
   return thread;
@@ -301,7 +303,7 @@ Thread* begin_thread(std::uint64_t sp) {
 
 void end_thread() {
   Thread* thread = current;
-  current = nullptr;
+  set_current(nullptr);
   if (thread == nullptr) return;
   free_frames(*thread->file);
   to_pool(thread);
@@ -314,7 +316,7 @@ void note_clocks() {
 }
 
 void forget_threads() {
-  current = nullptr;
+  set_current(nullptr);
   beginning = false;
   pool = nullptr;
   pool_held.store(false, std::memory_order_relaxed);

@@ -20,7 +20,33 @@ struct Thread {
 };
 
 /// This thread's; null before its first traced call, and where one could not be made.
-extern constinit thread_local Thread* current __asm__("sonde_io_current") __attribute__((tls_model("initial-exec")));
+extern constinit thread_local Thread* current __attribute__((tls_model("initial-exec")));
+
+/// Its file while a thunk may record by itself; null while the thread has none, or is inside the tracer.
+extern constinit thread_local ThreadFile* open_file __asm__("sonde_io_file") __attribute__((tls_model("initial-exec")));
+
+/// What begins, or goes on, with another thread's trace; null: none.
+inline void set_current(Thread* thread) {
+  current = thread;
+  open_file = thread != nullptr && !thread->busy ? thread->file : nullptr;
+}
+
+/// The calling thread is inside the tracer as long as this stands: what it calls meanwhile is nobody's.
+class Busy {
+ public:
+  explicit Busy(Thread& thread) : thread_(thread) {
+    thread_.busy = true;
+    open_file = nullptr;
+  }
+  ~Busy() {
+    thread_.busy = false;
+    open_file = thread_.file;
+  }
+  Busy(const Busy&) = delete;
+
+ private:
+  Thread& thread_;
+};
 
 /// Makes one, with its files. Null when nothing can be written; `refused` counts.
 Thread* begin_thread(std::uint64_t sp);

@@ -23,7 +23,7 @@
         .globl  sonde_io_thunks
         .hidden sonde_io_thunks
         .hidden sonde_io_functions
-        .hidden sonde_io_current
+        .hidden sonde_io_file
         .type   sonde_io_thunks, @function
 sonde_io_thunks:
         .cfi_startproc
@@ -89,15 +89,12 @@ sonde_io_body:
         movq    %rcx, -40(%rsp)
         movq    %r8, -48(%rsp)
         movq    %r9, -56(%rsp)
-        movq    sonde_io_current@gottpoff(%rip), %rax
+        movq    sonde_io_file@gottpoff(%rip), %rax
         movq    %fs:(%rax), %rax
         testq   %rax, %rax
         jz      .Lenter_slowly
-        cmpb    $0, THREAD_BUSY(%rax)
-        jne     .Lenter_slowly
         cmpb    $0, FUNCTION_QUICK(%r11)
         je      .Lenter_slowly
-        movq    THREAD_FILE(%rax), %rax
         leaq    8(%rsp), %rdx           // where the stack is after the return
         cmpq    %rdx, FILE_STACK_LOW(%rax)
         jae     .Lenter_slowly

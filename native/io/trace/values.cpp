@@ -58,9 +58,8 @@ std::uint64_t hdf5_bytes(Thread& thread, const Function& function, const Value& 
     if (at < library.low || at >= library.high || sonde_io_vector_bytes == 0) continue;
     const bool attribute = value.from == From::hdf5_attribute;
     Selection selection{&library, id(value.a), id(value.a + 1u), attribute ? all : id(value.a + 2u), attribute ? all : id(value.a + 3u), attribute, unknown};
-    thread.busy = true;
+    const Busy busy(thread);
     sonde_io_with_vectors(ask_hdf5, &selection);
-    thread.busy = false;
     return selection.bytes;
   }
   return unknown;
@@ -108,9 +107,8 @@ std::uint64_t via(std::uint64_t caller) {
 std::uint64_t datatype_bytes(Thread& thread, std::uint64_t type, bool fortran) {
   if (mpi_type_size == nullptr || (fortran && mpi_type_f2c == nullptr) || sonde_io_vector_bytes == 0) return 0;
   Question question{type, 0, fortran};
-  thread.busy = true;
+  const Busy busy(thread);
   sonde_io_with_vectors(ask, &question);
-  thread.busy = false;
   return question.bytes > 0 ? static_cast<std::uint64_t>(question.bytes) : 0;
 }
 

@@ -72,9 +72,8 @@ inline void read_before(Thread& thread, Frame& frame, const Function& function, 
   const Rule* rule = function.rule;
   frame.path = frame.via = 0;
   if (rule == nullptr) [[unlikely]] {
-    thread.busy = true;
+    const Busy busy(thread);
     frame.via = via(arguments.back);
-    thread.busy = false;
     return;
   }
   frame.size = before(thread, function, rule->size, arguments);
