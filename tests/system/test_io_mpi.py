@@ -68,6 +68,22 @@ def test_each_stack_of_mpi_io_is_seen_down_to_posix(sonde_mpi: Shell, mpi: Mpi):
             assert layers[below][name] == 32
 
 
+def test_a_rank_that_is_late_is_told_from_exchange(sonde_mpi: Shell, mpi: Mpi, tmp_path: Path):
+    compiler = f"mpicc.{mpi.flavour}"
+    if not shutil.which(compiler):
+        pytest.skip(f"{compiler} is not there")
+    subprocess.run([compiler, "-o", tmp_path / "late", DATA / "late.c"], check=True)
+    # Two ranks of OMPIO write each by itself, and wait for nobody; more of MPICH than cores wait for a core.
+    ranks = {"openmpi": 4, "mpich": 2}[mpi.flavour]
+    for words in STACKS[mpi.flavour].values():
+        told = traced(sonde_mpi, mpi, ranks, [tmp_path / "late", 1, "data"], words)
+        (one,) = [found for found in told["findings"] if found["code"] == "io.collective_exchange"]
+        evidence = one["evidence"]
+        assert evidence["late"] > evidence["others"] + evidence["moving"]
+        assert (evidence["last_rank"], evidence["last_share"] > 0.9) == (1, True)
+        assert "waiting for the last rank to come (rank 1 in " in one["text"]
+
+
 def test_a_program_in_fortran(sonde_mpi: Shell, mpi: Mpi, tmp_path: Path):
     compiler = f"mpifort.{mpi.flavour}"
     if not shutil.which(compiler) or not shutil.which("gfortran"):

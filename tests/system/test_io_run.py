@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -533,6 +534,64 @@ class TestLayers:
         )
         assert codes(told) == ["io.not_exported"]
         assert "(nearest: fake_real)" in told["warnings"][0]["evidence"]
+
+    def test_the_example_of_the_manual_to_the_letter(self, sonde):
+        """Lustre's library, or one with functions of its header: what the page says to type and to write."""
+        page = (Path(__file__).parents[2] / "docs" / "reference" / "layer-maps.md").read_text()
+        section = page[page.index("## Lustre's library") : page.index("## What a map may say")]
+        blocks = re.findall(r"```\w*\n(.*?)```", section, re.DOTALL)
+        here, there = sonde.cwd / "liblustreapi.so.1", "/usr/lib64/liblustreapi.so.1"
+        typed = [
+            line.replace(there, str(here)) for block in (blocks[0], blocks[2]) for line in block.splitlines()
+        ]
+        source = DATA / "lustreapi.c"
+        for words in (
+            ["-shared", "-fPIC", "-Wl,-soname,liblustreapi.so.1", "-o", here, source],
+            ["-DPROGRAM", "-o", "program", source, here, f"-Wl,-rpath,{sonde.cwd}"],
+        ):
+            subprocess.run(["cc", *words], cwd=sonde.cwd, check=True)
+        assert [line.split()[1:4] for line in typed] == [
+            ["io", "layers", "new"],
+            ["io", "layers", "check"],
+            ["io", "run", "--map"],
+        ]
+
+        new, _, file = typed[0].partition(" > ")
+        begun = sonde(*shlex.split(new)[1:]).expect(0).out
+        assert file == "llapi.toml"
+        assert set(re.findall(r"llapi_\w+", begun)) == set(re.findall(r"(llapi_\w+)\(", source.read_text()))
+        (sonde.cwd / file).write_text(begun)
+        run = [*shlex.split(typed[2])[1:]]
+        run[2:2] = ["--json", "-o", "a.nc"]
+        every = {one["function"]: one for one in sonde(*run).expect(0).json["functions"]}
+        assert every["llapi_layout_free"]["calls"] == 1
+        for name in ("made", "striped"):
+            (sonde.cwd / name).unlink()
+
+        (sonde.cwd / file).write_text(blocks[1])
+        assert sonde(*shlex.split(typed[1])[1:], "--json").expect(0).json["findings"] == []
+        told = sonde(*run).expect(0).json
+        found = {one["function"]: one for one in told["functions"] if one["layer"] == "llapi"}
+        assert {name: (one["calls"], one["failed"]) for name, one in found.items()} == {
+            "llapi_file_create": (1, 0),
+            "llapi_file_create_pool": (1, 0),
+            "llapi_file_open": (2, 1),
+            "llapi_file_open_pool": (1, 0),
+            "llapi_layout_file_create": (2, 1),
+            "llapi_layout_file_open": (1, 0),
+            "llapi_layout_get_by_path": (2, 1),
+            "llapi_layout_get_by_fd": (2, 1),
+            "llapi_file_get_stripe": (1, 0),
+            "llapi_obd_statfs": (2, 1),
+        }
+        names = [layer["layer"] for layer in told["layers"]]
+        assert names.index("llapi") < names.index("posix")
+        with library.open(sonde.cwd / "a.nc") as tree:
+            raw = tree["raw"].to_dataset().load()
+        of = raw["function_name"].values[raw["function_index"].values]
+        file_of = {-1: ""} | dict(enumerate(raw["path"].values.tolist()))
+        for name in ("llapi_layout_file_create", "llapi_layout_get_by_fd"):
+            assert file_of[int(raw["file_index"].values[of == name][0])] == "striped"
 
     def test_new_writes_a_map_that_can_be_used_at_once(self, sonde, programs):
         made = sonde("io", "layers", "new", programs / "libfake.so", "--layer", "mine").expect(0)

@@ -2,7 +2,8 @@
 
 Everything comes from one walk over the calls of each thread, put into each other by their times (`sonde.io.nest`). A
 node is a path of calls: a function, called within another, called within …; the other tables are sums over calls. What
-nesting cannot tell, which work of a server was for which call of a client, `sonde.io.served` joins before.
+nesting cannot tell, `sonde.io.served` joins before, which work of a server was for which call of a client, and
+`sonde.io.collective_io` tells after, what ranks waited for in collective calls.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sonde.io import aside
+from sonde.io.collective_io import CollectiveIo
 from sonde.io.collectives import plain
 from sonde.io.events import ENTRY_ONLY, FAILED, THROWN, UNFINISHED
 from sonde.io.layers import KINDS
@@ -36,12 +38,12 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
     """What /summary holds: `sonde.io.summary`. Memory: some 200 MB beside the tables, however many calls there are."""
     import xarray as xr
 
-    served = Served(raw)
-    walk = _Walk(raw, served)
+    served, collective = Served(raw), CollectiveIo(raw)
+    walk = _Walk(raw, served, collective)
     for entries in _threads(raw):
         for calls in _merged(raw, entries):
             walk.take(entries[0], calls)
-    tables = _called({**_names(raw), **walk.tables(), **served.tables()})
+    tables = _called({**_names(raw), **walk.tables(), **served.tables(), **collective.tables()})
     return xr.Dataset(
         {name: (SUMMARY[name].dims, values, SUMMARY[name].attrs()) for name, values in tables.items()}
     )
@@ -162,8 +164,8 @@ def _stretches(raw: xr.Dataset, thread: int) -> Iterator[dict[str, np.ndarray]]:
 class _Walk:
     """Sums over all calls."""
 
-    def __init__(self, raw: xr.Dataset, served: Served) -> None:
-        self.served = served
+    def __init__(self, raw: xr.Dataset, served: Served, collective: CollectiveIo) -> None:
+        self.served, self.collective = served, collective
         # Each function stands there twice: as the program's, and as of what is beside its I/O, a layer of its own.
         self.known, self.layers = raw.sizes["function"], raw.sizes["layer"] + 1
         self.functions = 2 * self.known
@@ -216,7 +218,9 @@ class _Walk:
             tree = nested(calls["begin"], calls["duration"], calls["depth"])
         calls = {name: values[tree.order] for name, values in calls.items()}
         function = calls["function_index"].astype(np.int64)
-        function += self.known * self._is_beside(tree, function, calls["file_index"])
+        beside = self._is_beside(tree, function, calls["file_index"])
+        self.collective.take(process, calls, tree, function, beside)
+        function += self.known * beside
         layer = self.layer_of[function]
         duration, self_ns = (
             calls["duration"].astype(np.float64),

@@ -6,16 +6,16 @@ run.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sonde.core.errors import Finding
 from sonde.core.units import format_duration, format_share, format_size
 from sonde.io import servers
-from sonde.io.layers import KINDS
+from sonde.io.collective_io import directions
+from sonde.io.layers import DIRECTIONS, KINDS
 from sonde.io.words import BESIDE, beside_s
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ SPLIT = 4.0  # requests of a layer for one of the layer above
 MORE_BYTES = 1.25  # bytes moved for one that was asked for
 UNEVEN = 1.5  # of the slowest rank over the mean of all
 OVERHEAD = 0.05
+TOLD = 0.9  # of collective time: where as much of it is known in parts, the parts are told
 LEAST_S = 1e-3  # in traced calls: shares of less are nobody's trouble
 SLOW_SERVER = 3.0  # times the median of the other servers
 
-COLLECTIVE = re.compile(r"(_all|_ordered)(_c|_begin|_end)?(_c)?_*$", re.IGNORECASE)
 # The first of these that is there has the requests that reach the file system. Below a client library are its sockets.
 FILE_LAYERS = ("gfapi", "kernel", "posix")
 MIDDLE = ("romio", "ompio")
@@ -123,42 +123,95 @@ def findings(summary: xr.Dataset) -> list[Finding]:
 
 
 def _exchange(trace: _Trace) -> list[Finding]:
-    """Collective calls whose time is messages between ranks, not the file system."""
+    """Collective calls whose time is spent between ranks, not at the file system: waiting for each other, or data."""
     mpiio = trace.number("mpiio")
     if mpiio is None:
         return []
     found = []
-    for direction in ("read", "write"):
-        functions = np.array(
-            [
-                layer == mpiio and bool(COLLECTIVE.search(name)) and direction in name.lower()
-                for layer, name in zip(trace.layer_of, trace.names)
-            ]
-        )
+    of_function = directions(np.array(trace.names), trace.layer_of == mpiio)
+    for d, direction in enumerate(DIRECTIONS):
+        functions = of_function == d
         time_s, own = trace.below(functions)
         exchange = own.get("mpi", 0.0) + sum(own.get(name, 0.0) for name in MIDDLE)
         files = own.get("posix", 0.0) + own.get("kernel", 0.0)
-        if trace.share(time_s) < MATTERS or exchange < EXCHANGE * time_s:
+        parts = _waiting(trace.summary, d)
+        # Waiting is that in whichever function: an MPI that hides its ROMIO waits within MPI-IO itself.
+        between = max(exchange, time_s * (parts["late"] + parts["others"]) if parts else 0.0)
+        if trace.share(time_s) < MATTERS or between < EXCHANGE * time_s:
             continue
         evidence = {
             "share": trace.share(time_s),
             "time_s": time_s,
-            "exchange": exchange / time_s,
+            "exchange": between / time_s,
             "files": files / time_s,
             "direction": direction,
             "functions": sorted(np.array(trace.names)[functions & (trace.calls > 0)].tolist()),
         }
+        what, hint = "exchange between ranks, or waiting for them, which this trace cannot tell apart", _FEWER
+        if parts:
+            moving = max(0.0, between / time_s - parts["late"] - parts["others"])
+            evidence |= parts | {"moving": moving}
+            what, hint = _between(parts, moving, direction)
         found.append(
             Finding(
                 "io.collective_exchange",
-                f"{format_share(exchange / time_s)} of the time of collective {direction}s is exchange between ranks, "
+                f"{format_share(between / time_s)} of the time of collective {direction}s is {what}; "
                 f"{format_share(files / time_s)} is the file system",
                 evidence,
-                f"try fewer aggregators or none: the hints cb_nodes, cb_buffer_size, romio_cb_{direction}=disable; "
-                "OMPIO: --mca fcoll individual",
+                hint.format(direction=direction),
             )
         )
     return found
+
+
+_FEWER = (
+    "try fewer aggregators or none: the hints cb_nodes, cb_buffer_size, romio_cb_{direction}=disable; "
+    "OMPIO: --mca fcoll individual"
+)
+_FASTER = (
+    "try more aggregators (cb_nodes) or none (romio_cb_{direction}=disable; OMPIO: --mca fcoll individual), stripes "
+    "over more servers, or a faster file system: ranks wait for the aggregators, and these for the file system"
+)
+_LATE = (
+    "try to have the last ranks come earlier: see what they do before, and share it out; without aggregators nobody "
+    "waits in the call: romio_cb_{direction}=disable; OMPIO: --mca fcoll individual"
+)
+
+
+def _waiting(s: xr.Dataset, direction: int) -> dict[str, Any]:
+    """Shares of the time of collective calls that ranks waited, and who came last most often; {} if that is unknown."""
+    if "collective_time" not in s:
+        return {}  # of a dataset that an earlier version made
+    told, untold, late, others = (
+        float(s[f"collective_{name}"].values[:, direction].sum())
+        for name in ("time", "untold", "late", "others")
+    )
+    if told <= 0 or told < TOLD * (told + untold):
+        return {}
+    last = s["collective_last"].values[:, direction]
+    rank = int(s["process_rank"].values[last.argmax()])
+    return {
+        "late": late / told,
+        "others": others / told,
+        "last_rank": rank,
+        "last_share": float(last.max() / last.sum()),
+    }
+
+
+def _between(parts: dict[str, Any], moving: float, direction: str) -> tuple[str, str]:
+    """What time between ranks is, the most of it first, and what to do about that."""
+    late, others = parts["late"], parts["others"]
+    who = ""
+    if parts["last_share"] > 0.5:
+        who = f" (rank {parts['last_rank']} in {format_share(parts['last_share'])} of the calls)"
+    told = [
+        (late, f"waiting for the last rank to come{who}", _LATE),
+        (others, f"waiting while others {direction}", _FASTER),
+        (moving, "moving data", _FEWER),
+    ]
+    told.sort(key=lambda one: -one[0])
+    words = [f"{format_share(share)} {text}" for share, text, _ in told if share >= 0.01]
+    return f"between ranks: {', '.join(words)}", told[0][2]
 
 
 def _sieving(trace: _Trace) -> list[Finding]:

@@ -1,18 +1,19 @@
 """Several traces of one time as one: a server's and its clients', say. Pure.
 
 Tables are put together by what they name; events stay as they are, but for their times, which are told since the first
-process of all began, and for the numbers of what they name.
+process of all began, and for the numbers of what they name. They are read when they are asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sonde.core.errors import DataError
-from sonde.io.schema import EVENT, OF_PROCESS, OF_THREAD, RANKLESS, RAW
+from sonde.io import servers
+from sonde.io.schema import CHUNK, EVENT, OF_PROCESS, OF_REQUEST, OF_THREAD, RANKLESS, RAW
 from sonde.io.words import TRACER
 
 if TYPE_CHECKING:
@@ -22,17 +23,22 @@ _FUNCTION = ("function_name", "function_library", "function_layer", "function_ki
 MOST_FUNCTIONS = 1 << 15  # as many as an event's number of its function can tell
 
 
-def merged(raws: Sequence[xr.Dataset], begins_ns: Sequence[int], order: Sequence[str] = ()) -> xr.Dataset:
-    """One /raw of several.
-
-    What is told of no process, call or name, as counters of servers, is left out.
+def merged(
+    raws: Sequence[xr.Dataset],
+    begins_ns: Sequence[int],
+    order: Sequence[str] = (),
+    counted: int | None = None,
+) -> xr.Dataset:
+    """One /raw of several, whose events are read from `raws` piece by piece; no memory is taken for them.
 
     Parameters
     ----------
-    raws : memory is taken for all of them twice
+    raws : open until the result was read
     begins_ns : when the first process of each began, by a clock that they share
     order : names of layers from the application down, whether they are there or not; those that it does not name come
             behind what they were behind
+    counted : whose counters of servers are kept; None for nobody's. Those of two cannot be added: they are of stretches
+              of time that overlap, and count what every client asked for
 
     Raises
     ------
@@ -40,7 +46,8 @@ def merged(raws: Sequence[xr.Dataset], begins_ns: Sequence[int], order: Sequence
     """
     import xarray as xr
 
-    raws = [raw.load() for raw in raws]
+    whole_raws = raws
+    raws = [raw.drop_vars(_LONG, errors="ignore").load() for raw in whole_raws]
     shifts = [begin - min(begins_ns) for begin in begins_ns]
     layers = _layers(raws, order)
     layer_at = [
@@ -61,41 +68,99 @@ def merged(raws: Sequence[xr.Dataset], begins_ns: Sequence[int], order: Sequence
     ranks = np.concatenate([raw["process_rank"].values for raw in raws])
     by_rank = np.lexsort((ranks, ranks == RANKLESS))  # ranks first, in order
     process_at = np.argsort(by_rank)
-    columns: dict[str, Any] = {name: [] for name in (*EVENT, *OF_PROCESS, *OF_THREAD)}
-    requests: dict[str, list[np.ndarray]] = {"request_event": [], "request_number": []}
+    columns: dict[str, list[np.ndarray]] = {name: [] for name in (*OF_PROCESS, *OF_THREAD)}
+    long: dict[str, list[_Part]] = {name: [] for name in _LONG}
     events = processes = 0
-    for raw, shift, functions_of, paths_of in zip(raws, shifts, function_at, path_at):
+    for raw, there, shift, functions_of, paths_of in zip(raws, whole_raws, shifts, function_at, path_at):
         changed = {
-            "begin": raw["begin"].values + shift,
-            "function_index": functions_of[raw["function_index"].values],
-            "file_index": paths_of[raw["file_index"].values],
             "process_begin": raw["process_begin"].values + shift,
             "thread_process": process_at[raw["thread_process"].values + processes],
             "thread_first": raw["thread_first"].values + events,
         }
         for name, parts in columns.items():
             parts.append(changed.get(name, raw[name].values))
-        if "request_event" in raw:
-            requests["request_event"].append(raw["request_event"].values + events)
-            requests["request_number"].append(raw["request_number"].values)
-        events, processes = events + raw.sizes["event"], processes + raw.sizes["process"]
+        read: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+            "begin": _plus(shift),
+            "function_index": _of_table(functions_of),
+            "file_index": _of_table(paths_of),
+            "request_event": _plus(events),
+        }
+        for name in _LONG:
+            if name in there:
+                long[name].append((there[name].variable, read.get(name, _plus(0))))
+        events, processes = events + there.sizes["event"], processes + raw.sizes["process"]
     whole: dict[str, Any] = {name: np.concatenate(parts) for name, parts in columns.items()}
     whole |= {name: whole[name][by_rank] for name in OF_PROCESS}
-    whole |= {name: np.concatenate([np.zeros(0, np.int64), *parts]) for name, parts in requests.items()}
     whole |= dict(zip(_FUNCTION, _columns(functions, len(_FUNCTION))))
     whole["path"] = _columns(paths, 1)[0]
     whole |= _of_layers(raws, layers, layer_at)
+    if counted is not None and "server_name" in raws[counted]:
+        whole |= {name: raws[counted][name].values for name in servers.RAW if name in raws[counted]}
+        served = np.zeros(len(paths), np.int8)
+        served[path_at[counted][:-1]] = raws[counted]["file_served"].values
+        whole["file_served"] = served
+    attrs = {
+        name: next((dict(raw[name].attrs) for raw in whole_raws if name in raw), what.attrs())
+        for name, what in RAW.items()
+    }
     return xr.Dataset(
         {
-            name: (
-                what.dims,
-                np.asarray(whole[name], object if what.dtype == "str" else what.dtype),
-                next((dict(raw[name].attrs) for raw in raws if name in raw), what.attrs()),
+            name: _lazily(long[name], RAW[name].dims, RAW[name].dtype, attrs[name])
+            if name in long
+            else xr.Variable(
+                what.dims, np.asarray(whole[name], object if what.dtype == "str" else what.dtype), attrs[name]
             )
             for name, what in RAW.items()
-            if name in whole
+            if name in whole or name in long
         }
     )
+
+
+_LONG = (*EVENT, *OF_REQUEST)  # what is too long to be held in memory
+_Part = tuple["xr.Variable", "Callable[[np.ndarray], np.ndarray]"]
+
+
+def _plus(number: int) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda values: values + number if number else values
+
+
+def _of_table(place: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Numbers in a table as they are in that of the whole; below 0 they are none of it, and say so themselves."""
+    return lambda values: np.where(values >= 0, place[np.maximum(values, -1)], values)
+
+
+def _lazily(parts: list[_Part], dims: tuple[str, ...], dtype: str, attrs: dict[str, Any]) -> xr.Variable:
+    """Columns behind one another, each read and changed when it is asked for."""
+    import xarray as xr
+    from xarray.backends import BackendArray
+    from xarray.core import indexing
+
+    ends = np.cumsum([0, *(variable.size for variable, _ in parts)]).tolist()
+
+    class Chain(BackendArray):  # type: ignore[misc]
+        shape = (ends[-1],)
+
+        def __init__(self) -> None:
+            self.dtype = np.dtype(dtype)
+
+        def __getitem__(self, key: Any) -> Any:
+            basic = indexing.IndexingSupport.BASIC
+            return indexing.explicit_indexing_adapter(key, self.shape, basic, self._values)
+
+        def _values(self, key: tuple[int | slice, ...]) -> Any:
+            if not isinstance(key[0], slice):
+                return self._values((slice(key[0], key[0] + 1),))[0]
+            first, last, step = key[0].indices(ends[-1])
+            found = [np.zeros(0, self.dtype)]
+            for (variable, change), begin, end in zip(parts, ends, ends[1:]):
+                if (low := max(first, begin)) < (high := min(last, end)):
+                    values = change(variable[low - begin : high - begin].values)
+                    found.append(values.astype(self.dtype, copy=False))
+            return np.concatenate(found)[::step]
+
+    variable = xr.Variable(dims, indexing.LazilyIndexedArray(Chain()), attrs)
+    variable.encoding["chunksizes"] = (CHUNK,)
+    return variable
 
 
 def _layers(raws: Sequence[xr.Dataset], order: Sequence[str]) -> list[str]:

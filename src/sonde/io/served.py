@@ -196,7 +196,7 @@ def _calls(raw: xr.Dataset, events: np.ndarray, parts: list[dict[str, np.ndarray
     }
     names = [str(path).rpartition("/")[2] for path in raw["path"].values]
     first = {name: k for k, name in reversed(list(enumerate(names)))}
-    same = np.array([*(first[name] for name in names), -1], np.int64)  # -1 stays -1
+    same = np.array([*(first[name] for name in names), -1], np.int64)
     return join.Calls(
         begin=columns["begin"],
         end=columns["begin"] + columns["duration"],
@@ -205,7 +205,9 @@ def _calls(raw: xr.Dataset, events: np.ndarray, parts: list[dict[str, np.ndarray
         size=columns["size"],
         offset=columns["offset"],
         kind=raw["function_kind"].values.astype(np.int64)[columns["function_index"]],
-        file=same[columns["file_index"]],
+        file=same[
+            np.maximum(columns["file_index"], -1)
+        ],  # none, or a descriptor that nobody was seen to open: -1
     )
 
 

@@ -19,6 +19,7 @@ NAMES = (
 
 _CALLS, _LAYERS = ("process", "function"), ("process", "layer")
 _REQUESTS, _SIZES = ("process", "layer", "direction"), ("layer", "direction", "size_class")
+_COLLECTIVE = ("process", "direction")
 _FILES, _NODE, _JOIN = ("file", "layer", "direction"), ("node",), ("join",)
 
 SUMMARY: dict[str, Described] = {
@@ -70,5 +71,11 @@ SUMMARY: dict[str, Described] = {
         ("join", "layer"), "s", "time in each layer itself within the server's calls for it"
     ),
     "join_strays": _of(("layer",), "1", "requests of a layer's servers that no traced client made", "<i8"),
+    "collective_time": _of(_COLLECTIVE, "s", "collective reads and writes of which the following is known"),
+    "collective_untold": _of(_COLLECTIVE, "s", "those of which it is not"),
+    "collective_files": _of(_COLLECTIVE, "s", "time in them at the file system"),
+    "collective_late": _of(_COLLECTIVE, "s", "time in them, not there, before the last rank had come"),
+    "collective_others": _of(_COLLECTIVE, "s", "time in them after that, not there, while another rank was"),
+    "collective_last": _of(_COLLECTIVE, "1", "of how many a rank was the last to come", "<i8"),
     "traced_time": _of(("process",), "s", "time in traced calls, all threads of a process"),
 }

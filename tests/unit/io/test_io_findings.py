@@ -65,11 +65,60 @@ def test_collective_time_that_is_exchange(told):
     assert one.evidence["functions"] == ["MPI_File_write_at_all"]
     assert one.evidence["exchange"] == pytest.approx(8350 / 9900)
     assert one.evidence["files"] == pytest.approx(900 / 9900)
-    assert (
-        one.text
-        == "84 % of the time of collective writes is exchange between ranks, 9.1 % is the file system"
+    # Of one rank alone nobody can tell whom it waited for.
+    assert one.text == (
+        "84 % of the time of collective writes is exchange between ranks, or waiting for them, which this trace cannot "
+        "tell apart; 9.1 % is the file system"
     )
+    assert "late" not in one.evidence
     assert "romio_cb_write=disable" in one.next
+
+
+def between(begin, end, *files):
+    """A collective write of a rank, and when it was at the file system."""
+    return [
+        ("MPI_Waitall", begin + 1, end - 1, 1, None)
+        if not files
+        else ("ADIOI_W_Exchange_data", begin, begin, 1, None),
+        *(("pwrite", first, last, 1, 1 << 20) for first, last in files),
+        ("MPI_File_write_at_all", begin, end, 0, 1 << 20),
+    ]
+
+
+def test_collective_time_that_is_waiting_for_a_late_rank(told):
+    ranks = {rank: between(100, 10_000) for rank in range(3)}
+    one = told(ranks | {3: between(8100, 10_000)})["io.collective_exchange"]
+    whole = 3 * 9900 + 1900
+    assert one.evidence["late"] == pytest.approx(3 * 8000 / whole)
+    assert (one.evidence["others"], one.evidence["last_rank"], one.evidence["last_share"]) == (0, 3, 1)
+    assert one.evidence["moving"] == pytest.approx(4 * 1898 / whole, abs=1e-3)
+    assert one.text == (
+        "100 % of the time of collective writes is between ranks: 76 % waiting for the last rank to come (rank 3 in "
+        "100 % of the calls), 24 % moving data; 0 % is the file system"
+    )
+    assert one.next.startswith("try to have the last ranks come earlier")
+
+
+def test_collective_time_that_is_waiting_for_aggregators(told):
+    ranks = {rank: between(100, 10_000) for rank in range(3)}
+    one = told(ranks | {3: between(100, 10_000, (1000, 5000), (6000, 9500))})["io.collective_exchange"]
+    assert one.evidence["others"] == pytest.approx(3 * 7500 / (4 * 9900))
+    assert one.evidence["late"] == 0
+    assert "57 % waiting while others write" in one.text
+    assert one.next.startswith("try more aggregators")
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        [*between(8100, 10_000), *between(10_100, 10_200)],  # who made more calls than the others
+        between(10_500, 12_000),  # who came when the others had left: they did not wait
+    ],
+)
+def test_what_ranks_waited_for_is_not_told_where_their_calls_do_not_match(told, last):
+    one = told({rank: between(100, 10_000) for rank in range(3)} | {3: last})["io.collective_exchange"]
+    assert "which this trace cannot tell apart" in one.text
+    assert "late" not in one.evidence
 
 
 def test_collective_time_that_is_the_file_system_is_none(told):

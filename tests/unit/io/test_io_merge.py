@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import xarray as xr
 from traces import add, call, note, run, sealed, thread
 
 import sonde
-from sonde.core.errors import DataError
-from sonde.io import joins, merge
+from sonde.core.errors import DataError, UsageError
+from sonde.io import cli_join, joins, merge
 from sonde.io.analyse import analyse
 from sonde.io.layers import KINDS
-from sonde.io.schema import RAW
+from sonde.io.schema import RAW, UNSEEN
 
 SEND, SERVE, OPEN, PWRITE = range(4)
 WRITE = KINDS.index("write")
@@ -102,6 +104,105 @@ def test_layers_come_from_the_application_down_and_the_tracer_last(tmp_path):
         # A server's trace that had no layer of clients is of use with theirs.
         (one,) = joins.values(analyse(both))
         assert (one["requests"], one["joined"]) == (2, 2)
+
+
+def test_events_are_read_when_they_are_asked_for_and_no_more_of_them(tmp_path):
+    """However long the traces are, they are never held in memory."""
+    read: list[int] = []
+
+    def watched(raw):
+        def noted(values):
+            read.append(len(values))
+            return values
+
+        long = {name: raw[name].variable for name in (*merge.EVENT, *merge.OF_REQUEST)}
+        return raw.assign(
+            {
+                name: merge._lazily([(variable, noted)], variable.dims, variable.dtype.str, variable.attrs)
+                for name, variable in long.items()
+            }
+        )
+
+    client, server = traced(tmp_path / "a.run", CLIENT)[0], traced(tmp_path / "b.run", SERVER)[0]
+    both = merge.merged([watched(client), watched(server)], [1000, 0])
+    assert read == []
+    whole = merge.merged([client, server], [1000, 0]).load()
+    count = client.sizes["event"]
+    assert (
+        both["begin"][count - 1 : count + 2].values.tolist()
+        == whole["begin"].values[count - 1 : count + 2].tolist()
+    )
+    assert read == [1, 2]
+    for name in (*merge.EVENT, *merge.OF_REQUEST):
+        assert both[name].values.tolist() == whole[name].values.tolist()
+        assert both[name][1::2].values.tolist() == whole[name].values[1::2].tolist()
+        assert both[name][2].values == whole[name].values[2]
+        assert both[name].dtype == RAW[name].dtype
+        assert both[name].encoding["chunksizes"]
+
+
+def test_a_descriptor_that_nobody_was_seen_to_open_is_no_file_of_the_whole(tmp_path):
+    raws = []
+    for k, (records, more) in enumerate((CLIENT, SERVER)):
+        raw, _ = traced(tmp_path / f"{k}.run", (records, more))
+        raw["file_index"].values[-1] = UNSEEN
+        raws.append(raw)
+    before = np.concatenate([raw["file_index"].values for raw in raws])
+    index = merge.merged(raws, [0, 0])["file_index"].values
+    assert index[index < 0].tolist() == before[before < 0].tolist()
+    assert (index == UNSEEN).sum() >= 2
+    assert (index[before >= 0] == 0).all()
+
+
+def test_counters_of_servers_are_those_of_one(tmp_path):
+    raws = []
+    for k in range(2):
+        records = [
+            note(100, 3, f"own{k}"),
+            call(OPEN, 100, 110, file=3),
+            note(200, 4, "both"),
+            call(OPEN, 200, 210, file=4),
+        ]
+        raw, _ = traced(tmp_path / f"{k}.run", (records, {"pid": 100 + k}))
+        raws.append(raw)
+    told = {
+        "server_name": ("server", np.array(["brick"], object)),
+        "server_bytes": (("server", "direction"), np.array([[1, 2]])),
+        "file_served": ("file", np.array([0, 1], np.int8)),
+    }
+    raws[1] = raws[1].assign(told)
+    assert raws[1]["path"].values.tolist() == ["own1", "both"]
+    assert not set(told) & set(merge.merged(raws, [0, 0]).variables)
+    both = merge.merged(raws, [0, 0], counted=1)
+    assert both["server_bytes"].values.tolist() == [[1, 2]]
+    assert dict(zip(both["path"].values.tolist(), both["file_served"].values.tolist())) == {
+        "own0": 0,
+        "both": 1,
+        "own1": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("have", "asked", "kept"),
+    [((0, 0), None, None), ((0, 1), None, 1), ((1, 0), None, 0), ((1, 1), "b.nc", 1), ((0, 1), "b.nc", 1)],
+)
+def test_whose_counters_are_kept(have, asked, kept):
+    files = [Path("a.nc"), Path("b.nc")]
+    assert cli_join._counted(files, list(map(bool, have)), asked and Path(asked)) == kept
+
+
+def test_counters_of_two_are_not_added():
+    files = [Path("a.nc"), Path("b.nc")]
+    with pytest.raises(UsageError, match=r"a.nc and b.nc all hold what servers counted") as told:
+        cli_join._counted(files, [True, True], None)
+    assert (told.value.code, told.value.hint) == (
+        "io.counters_twice",
+        "say whose are kept: --servers-of a.nc",
+    )
+    for asked, hint in (("c.nc", "these do: b.nc"), ("a.nc", "these do: b.nc")):
+        with pytest.raises(UsageError, match="none of the traces") as told:
+            cli_join._counted(files, [False, True], Path(asked))
+        assert told.value.hint == hint
 
 
 def test_ranks_come_first_in_order(tmp_path):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from traces import add, call, run, sealed, thread
+from traces import add, call, note, run, sealed, thread
 
 import sonde
-from sonde.io import joins
+from sonde.io import joins, served
 from sonde.io.analyse import analyse
 from sonde.io.layers import KINDS
+from sonde.io.schema import UNSEEN
 
 LAYERS = [
     {"name": "app", "title": "Client", "serves": ""},
@@ -228,3 +229,13 @@ def test_a_run_s_folder_of_an_earlier_version_is_read(tmp_path):
     with sonde.open(sealed(folder)) as tree:
         assert tree["raw"]["offset"].values.tolist() == [8192]
         assert tree["raw"].sizes["request"] == 0
+
+
+def test_a_descriptor_that_nobody_was_seen_to_open_is_no_file(tmp_path):
+    folder = of(tmp_path / "a.run")
+    client(folder, note(5, 3, "f"), call(PWRITE, 10, 20, file=3), call(PWRITE, 30, 40, file=9))
+    with sonde.open(sealed(folder)) as tree:
+        raw = tree["raw"].to_dataset().load()
+    raw["file_index"].values[:] = 0, UNSEEN
+    side = served._all_of(raw, np.ones(raw.sizes["function"], bool))
+    assert side.calls.file.tolist() == [0, -1]
