@@ -13,7 +13,7 @@ from sonde.core.blocks import BlockFile
 from sonde.io.events import RECORD, UNFINISHED, pieces
 from sonde.io.run_close import close
 
-FRAME = struct.Struct("<QQQQQQQQQHBBI")
+FRAME = struct.Struct("<9QHBBIQQ")  # native/io/record.hpp
 UNFILLED = 2**64 - 1
 
 
@@ -98,11 +98,11 @@ def test_a_place_that_was_taken_and_not_written_is_left_out(left):
 
 def test_calls_under_way_are_told_inner_first(left):
     frames = b"".join(
-        FRAME.pack(0, 0, 7000 - k, begin, 64, 128, 5, 0, 0, function, k, 0, 0)
+        FRAME.pack(0, 0, 7000 - k, begin, 64, 128, 5, 0, 0, function, k, 0, 0, 0, 0)
         for k, (begin, function) in enumerate(((9100, OPEN), (9200, PREAD)))
     )
-    half = FRAME.pack(0, 0, UNFILLED, 1, 0, 0, 0, 0, 0, PWRITE, 2, 0, 0)
-    told = FRAME.pack(0, 0, 6000, 9300, 0, 0, 0, 0, 0, PWRITE, 3, 128, 0)
+    half = FRAME.pack(0, 0, UNFILLED, 1, 0, 0, 0, 0, 0, PWRITE, 2, 0, 0, 0, 0)
+    told = FRAME.pack(0, 0, 6000, 9300, 0, 0, 0, 0, 0, PWRITE, 3, 128, 0, 0, 0)
     folder = left([], [calls(2), NONE], depth=4, frames=frames + half + told)
     close(folder)
     last = kept(folder)[2:]
