@@ -224,13 +224,17 @@ class Calls:
         """(number of the family, its calls in a stretch), of all threads of the program.
 
         families : masks of functions. Of each, calls that enter its layer from above and are in no other call of the
-        family.
+        family, nor of the tracer's own work what is within starting MPI: ranks come out of that together, however much
+        of it there was in each.
         """
         for stretch in self.reader.stretches():
             if not self.processes[stretch.process]:
                 continue
             entering = outermost(stretch.tree, stretch.layer)
             size = self._sizes(stretch, entering)
+            parent = stretch.tree.parent
+            starting = (parent >= 0) & (stretch.layer[parent] == self.reader.layers - 1)
+            entering &= ~(starting & self.reader.own[stretch.function])
             for number, mask in enumerate(families):
                 chosen = np.zeros(2 * len(mask), bool)
                 chosen[: len(mask)] = mask  # the second half is what is beside the program's I/O

@@ -44,9 +44,9 @@ _LEAST_BLOCK = 16 << 20  # B that a workload is suggested to move, so that it ma
 
 def sentence(found: Prediction, a: str, on: Sequence[str]) -> str:
     """What it would take there instead."""
-    there = on[0] if len(on) == 1 else "there"
+    there = f"on what {on[0]} was traced on" if len(on) == 1 else "there"
     text = (
-        f"a model: {a} would take {_estimate(found.elapsed.on)} on {there} instead of "
+        f"a model: {a} would take {_estimate(found.elapsed.on)} {there} instead of "
         f"{format_duration(found.elapsed.a)}, {format_duration(found.total.on.value)} instead of "
         f"{format_duration(found.total.a)} of it in traced calls, summed over ranks"
     )
@@ -283,7 +283,7 @@ def _time(value_s: float) -> str:
 
 def _interval(one: Estimate) -> str:
     """ "1.2 to 1.4 s": the unit once where both have one."""
-    if not math.isfinite(one.low):
+    if not math.isfinite(one.low) or one.value <= 0:
         return "–"
     low, high = format_duration(one.low), format_duration(one.high)
     if low == high:
