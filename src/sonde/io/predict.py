@@ -22,7 +22,6 @@ from sonde.core.units import format_share
 from sonde.io import aside
 from sonde.io.compare import of_layers
 from sonde.io.predict_calls import (
-    FILES,
     MESSAGES,
     TRACER,
     WAITING,
@@ -275,16 +274,8 @@ class _Run:
         return float(_Plan(self, Costs([], {})).run(np.ones((1, PIECES)))[0, 0])
 
     def unmatched(self) -> list[str]:
-        """Functions of MPI-IO that ranks call together, whose calls could not be put together."""
-        found = set()
-        for number in self.replayed():
-            for part in self.threads[number].parts:
-                alone = self.groups.place(part.event) < 0
-                for function in np.unique(part.function[alone]).tolist():
-                    key = self.calls.keys[function]
-                    if key.layer == FILES and key.name in self.groups.synchronises:
-                        found.add(self.symbols[key])
-        return sorted(found)
+        """Functions that are replayed and that ranks call together, but whose calls could not all be put together."""
+        return sorted(symbol for key, symbol in self.symbols.items() if key.name in self.groups.unmatched)
 
 
 def _read(raw: xr.Dataset, at: str) -> _Run:

@@ -78,6 +78,7 @@ class Groups:
     event : sorted; the arrays beside it go with it. group : number of the group. arrive, leave : ns, when the last rank
     came, and when the last left
     members : of each group. synchronises : of names of collective functions, whether nobody leaves before all have come
+    unmatched : those that several ranks call, but unequally often, or on files that nobody was seen to open
     """
 
     event: np.ndarray
@@ -86,6 +87,7 @@ class Groups:
     leave: np.ndarray
     members: np.ndarray
     synchronises: dict[str, bool]
+    unmatched: set[str]
 
     def place(self, event: np.ndarray) -> np.ndarray:
         """Where each event is among them; -1 for none."""
@@ -118,6 +120,7 @@ def groups_of(raw: xr.Dataset) -> Groups:
     found: list[tuple[np.ndarray, ...]] = []  # event, group, arrive, leave
     members: list[int] = []
     held: dict[str, list[float]] = {}
+    unmatched: set[str] = set()
     if columns:
         first = raw["thread_first"].values
         starts = np.argsort(first, kind="stable")
@@ -126,14 +129,22 @@ def groups_of(raw: xr.Dataset) -> Groups:
         rank = raw["process_rank"].values[raw["thread_process"].values[thread]].astype(np.int64)
         name = number[columns["function"]]
         of_file = np.array([each.startswith("mpi_file_") for each in every])[name]
-        # A call of a file nobody was seen to open may be of any.
+        # A file that nobody was seen to open may be any.
+        unseen = of_file & (columns["file"] < 0) & (rank >= 0)
+        for one in np.unique(name[unseen]).tolist():
+            if len(np.unique(rank[unseen & (name == one)])) > 1:
+                unmatched.add(every[one])
         usable = (rank >= 0) & (~of_file | (columns["file"] >= 0)) & columns["ended"]
         file = np.where(of_file, columns["file"], -1)
         for pair in np.unique(np.stack([name[usable], file[usable]]), axis=1).T:
             mine = np.flatnonzero(usable & (name == pair[0]) & (file == pair[1]))
             mine = mine[np.lexsort((columns["begin"][mine], rank[mine]))]
             counts = np.unique(rank[mine], return_counts=True)[1]
-            if len(counts) < 2 or not (counts == counts[0]).all():
+            if len(counts) < 2:
+                continue
+            if not (counts == counts[0]).all():
+                if of_file[mine[0]]:
+                    unmatched.add(every[pair[0]])
                 continue
             table = mine.reshape(len(counts), -1)
             begin = columns["begin"][table]
@@ -152,10 +163,12 @@ def groups_of(raw: xr.Dataset) -> Groups:
     told = {each: bool(np.mean(values) >= MOSTLY) for each, values in held.items()}
     if not found:
         none = np.zeros(0, np.int64)
-        return Groups(none, none, none, none, none, told)
+        return Groups(none, none, none, none, none, told, unmatched)
     event, group, arrive, leave = (np.concatenate(part) for part in zip(*found))
     order = np.argsort(event)
-    return Groups(event[order], group[order], arrive[order], leave[order], np.array(members, np.int64), told)
+    return Groups(
+        event[order], group[order], arrive[order], leave[order], np.array(members, np.int64), told, unmatched
+    )
 
 
 def _columns(raw: xr.Dataset, chosen: np.ndarray) -> dict[str, np.ndarray]:

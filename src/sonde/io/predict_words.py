@@ -137,7 +137,7 @@ def findings(found: Prediction, a: str) -> list[Finding]:
                     "io.outside_measured",
                     f"{format_share(calls / one.calls)} of the calls of {one.symbol}{of_bytes} are outside of the "
                     f"sizes measured there: {_sizes(one.asked_least, one.asked_most)} are asked for, "
-                    f"{_sizes(one.least, one.most)} were measured",
+                    f"{_sizes(one.least, one.most) or 'none that are known'} were measured",
                     {
                         "function": one.symbol, "layer": one.key.layer, "calls": calls, "bytes": moved,
                         "asked_B": [_number(one.asked_least), _number(one.asked_most)],
@@ -294,4 +294,4 @@ def _interval(one: Estimate) -> str:
 
 def _estimate(one: Estimate) -> str:
     interval = _interval(one)
-    return format_duration(one.value) + (f" ({interval})" if interval != "–" else "")
+    return format_duration(one.value) + (f" ({interval})" if " to " in interval else "")

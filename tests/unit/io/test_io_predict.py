@@ -4,47 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from replays import FILE, calls, line, together, trace
 
 import io_traces
-from io_traces import KIB, LAYERS, MIB, US, Call
+from io_traces import KIB, MIB, US, Call
 from sonde.core.errors import DataError, UsageError
 from sonde.io import predict
 from sonde.io.analyse import analyse
 from sonde.io.predict_calls import WAITING
 from sonde.io.schema import OWN_NAME
 
-OMPIO = {"ompio": "OMPIO", **LAYERS}
-STACK = {name: OMPIO[name] for name in ("hdf5", "mpiio", "romio", "ompio", "gfapi", "mpi", "posix", "tracer")}
-FILE = "/scratch/out"
-
-
-def trace(*ranks: list[Call], name: str = "a.nc", numbers: list[int] | None = None) -> predict.Trace:
-    """A trace of one thread a rank."""
-    data = io_traces.raw(
-        list(enumerate(ranks)), numbers or list(range(len(ranks))), dict(STACK), ["/bin/app"] * len(ranks)
-    )
-    return predict.Trace(name, data, analyse(data))
-
 
 def row(found: predict.Prediction, name: str) -> predict.Row:
     (one,) = [row for row in found.layers if row.name == name]
     return one
-
-
-def line(size: int) -> int:
-    """What a call costs on Y, ns: 10 µs and 1 ns a byte."""
-    return 10 * US + size
-
-
-def calls(
-    name: str, sizes: list[int], cost=line, begin: int = 0, gap: int = 5 * US, path: str = FILE
-) -> list[Call]:
-    """One after another, with a gap between them."""
-    made, at = [], begin
-    for size in sizes:
-        made.append(Call(name, at, cost(size), size, path))
-        at += cost(size) + gap
-    return made
 
 
 class TestCosts:
@@ -206,22 +179,10 @@ class TestNotMeasured:
 
 
 class TestRanks:
-    @staticmethod
-    def together(cost: int, late: list[list[int]], after: int = 0) -> list[list[Call]]:
-        """Calls that all ranks make together: rank r comes `late[k][r]` after the k-th was begun by the first."""
-        ranks: list[list[Call]] = [[] for _ in late[0]]
-        at = 0
-        for each in late:
-            end = at + max(each) + cost
-            for rank, begin in enumerate(each):
-                ranks[rank].append(Call("MPI_File_write_at_all", at + begin, end - at - begin, KIB, FILE))
-            at = end + after
-        return ranks
-
     def test_a_collective_call_ends_with_its_last_rank(self):
         """Rank 1 comes late by what it computes: on Y, too, and that is neither stack's time."""
-        a = trace(*self.together(40 * US, [[0, 30 * US]] * 10))
-        y = trace(*self.together(10 * US, [[0, 0]] * 10), name="y.nc")
+        a = trace(*together(40 * US, [[0, 30 * US]] * 10))
+        y = trace(*together(10 * US, [[0, 0]] * 10), name="y.nc")
         found = predict.predict(a, [y])
         assert row(found, "mpiio").a == pytest.approx(2 * 10 * 40e-6)
         assert row(found, WAITING).a == pytest.approx(10 * 30e-6)
@@ -231,15 +192,15 @@ class TestRanks:
         assert found.elapsed.on.value == pytest.approx(10 * 40e-6)
 
     def test_waiting_there_is_not_taken_for_what_a_call_costs(self):
-        a = trace(*self.together(40 * US, [[0, 0]] * 10))
-        y = trace(*self.together(10 * US, [[0, 500 * US], [90 * US, 0]] * 5))
+        a = trace(*together(40 * US, [[0, 0]] * 10))
+        y = trace(*together(10 * US, [[0, 500 * US], [90 * US, 0]] * 5))
         found = predict.predict(a, [y])
         assert found.total.on.value == pytest.approx(2 * 10 * 10e-6)
         assert found.elapsed.on.value == pytest.approx(10 * 10e-6)
 
     def test_who_leaves_early_waits_at_the_next_call(self):
         def program(cost: int, early: int) -> predict.Trace:
-            ranks = self.together(cost, [[0, 0]] * 10)
+            ranks = together(cost, [[0, 0]] * 10)
             for k, call in enumerate(ranks[1]):  # leaves early, and is at the next call at once
                 call.begin -= early if k else 0
                 call.duration -= 0 if k else early
@@ -277,7 +238,7 @@ class TestRanks:
 
     def test_where_ranks_do_not_wait_for_each_other_they_do_not_here(self):
         """On Y a rank leaves before the other has come."""
-        ranks = self.together(40 * US, [[0, 30 * US]] * 10)
+        ranks = together(40 * US, [[0, 30 * US]] * 10)
         y = trace(
             *(
                 [
@@ -292,16 +253,14 @@ class TestRanks:
         assert all(one.name != WAITING or one.on.value == 0 for one in found.layers)
 
     def test_calls_that_cannot_be_put_together_are_each_ranks_own(self):
-        ranks = self.together(40 * US, [[0, 30 * US]] * 10)
-        found = predict.predict(
-            trace(ranks[0], ranks[1][:-1]), [trace(*self.together(10 * US, [[0, 0]] * 10))]
-        )
+        ranks = together(40 * US, [[0, 30 * US]] * 10)
+        found = predict.predict(trace(ranks[0], ranks[1][:-1]), [trace(*together(10 * US, [[0, 0]] * 10))])
         assert found.total.on.value == pytest.approx(19 * 10e-6)
-        level = trace(*self.together(10 * US, [[0, 0]] * 10), *[[Call("pread", 0, US, 1, FILE)]])
+        level = trace(*together(10 * US, [[0, 0]] * 10), *[[Call("pread", 0, US, 1, FILE)]])
         assert predict.predict(level, [level]).unmatched == []
 
     def test_one_rank_tells_what_a_call_costs(self):
-        a = trace(*self.together(40 * US, [[0, 30 * US]] * 10))
+        a = trace(*together(40 * US, [[0, 30 * US]] * 10))
         found = predict.predict(a, [trace(calls("MPI_File_write_at_all", [KIB] * 10, lambda _: 10 * US))])
         assert found.ranks == (2, (1,))
         assert row(found, WAITING).on.value == pytest.approx(300e-6)
