@@ -265,8 +265,14 @@ class _Run:
         return {name: float(value) * 1e-9 for name, value in zip(self.columns, ns) if name not in _NOT_SHOWN}
 
     def replayed(self) -> list[int]:
-        """Threads that have calls to replay; all where none has."""
-        found = [number for number, one in self.threads.items() if any(len(part.event) for part in one.parts)]
+        """Threads that have calls to replay; all where none has. The tracer's own work alone is none: its threads, and
+        those of libraries, may be there until the end and would hold it where it was."""
+        program = np.array([key.layer != TRACER for key in self.calls.keys], bool)
+        found = [
+            number
+            for number, one in self.threads.items()
+            if any(program[part.function].any() for part in one.parts)
+        ]
         return found or list(self.threads)
 
     def elapsed(self) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from replays import FILE, calls, line, together, trace
+from replays import FILE, STACK, calls, line, together, trace
 
 import io_traces
 from io_traces import KIB, MIB, US, Call
@@ -306,6 +306,19 @@ class TestWhole:
         whole = (mine[-1].begin + 10 * US) * 1e-9
         assert found.elapsed.a == pytest.approx(whole - 54e-6)
         assert found.elapsed.on.value == pytest.approx(whole - 54e-6 + 104e-6)
+
+    def test_threads_that_have_nothing_to_replay_do_not_hold_the_end_where_it_was(self):
+        mine = calls("pwrite", [KIB] * 10, lambda _: 10 * US)
+        beside = [
+            Call(OWN_NAME, 20 * US, US),
+            Call("open", MIB, US, path="/sys/x"),
+            Call(OWN_NAME, 2 * MIB, US),
+        ]
+        data = io_traces.raw([(0, mine), (0, beside)], [0], STACK)
+        a = predict.Trace("a.nc", data, analyse(data))
+        found = predict.predict(a, [trace(calls("pwrite", [KIB] * 10, lambda _: US))])
+        assert found.elapsed.a == pytest.approx(145e-6)
+        assert found.elapsed.on.value == pytest.approx(55e-6)
 
     def test_against_a_run_there(self):
         a = trace(calls("pwrite", [KIB] * 10, lambda _: 10 * US))
