@@ -31,6 +31,7 @@ from sonde.io.predict_calls import (
     Part,
     below,
     groups_of,
+    synchronising,
 )
 from sonde.io.predict_costs import LEAVING, PIECES, Costs, Curve, binned, learn
 
@@ -288,7 +289,7 @@ def _read(raw: xr.Dataset, at: str) -> _Run:
     """All calls of a run that enter `at` or a layer below it, those by which ranks wait for each other, and the
     tracer's own work."""
     groups = groups_of(raw)
-    calls = Calls(raw, groups)
+    calls = Calls(raw, groups, synchronising([groups]))
     layers = below(_names(raw), at, _serving(raw)) if at in _names(raw) else set()
     entering = np.array([key.layer in layers for key in calls.keys], bool)
     met = np.unique(raw["function_index"].values[groups.event]).tolist()

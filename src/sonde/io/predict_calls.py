@@ -9,7 +9,7 @@ within it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -77,7 +77,8 @@ class Groups:
 
     event : sorted; the arrays beside it go with it. group : number of the group. arrive, leave : ns, when the last rank
     came, and when the last left
-    members : of each group. synchronises : of names of collective functions, whether nobody leaves before all have come
+    members : of each group
+    held : of names of collective functions, in how many groups all ranks were in the call at one moment, in how many not
     unmatched : those that several ranks call, but unequally often, or on files that nobody was seen to open
     """
 
@@ -86,7 +87,7 @@ class Groups:
     arrive: np.ndarray
     leave: np.ndarray
     members: np.ndarray
-    synchronises: dict[str, bool]
+    held: dict[str, tuple[int, int]]
     unmatched: set[str]
 
     def place(self, event: np.ndarray) -> np.ndarray:
@@ -95,6 +96,15 @@ class Groups:
             return np.full(len(event), -1)
         at = np.minimum(np.searchsorted(self.event, event), len(self.event) - 1)
         return np.where(self.event[at] == event, at, -1)
+
+
+def synchronising(groups: Sequence[Groups]) -> dict[str, bool]:
+    """Of collective functions of one stack's traces, whether nobody leaves them before all ranks have come."""
+    sums: dict[str, list[int]] = {}
+    for one in groups:
+        for name, counts in one.held.items():
+            sums[name] = [a + b for a, b in zip(sums.get(name, [0, 0]), counts)]
+    return {name: yes >= MOSTLY * (yes + no) for name, (yes, no) in sums.items()}
 
 
 def groups_of(raw: xr.Dataset) -> Groups:
@@ -119,7 +129,7 @@ def groups_of(raw: xr.Dataset) -> Groups:
     slack = SLACK_NS + 1e9 * float(error.max(initial=0.0))
     found: list[tuple[np.ndarray, ...]] = []  # event, group, arrive, leave
     members: list[int] = []
-    held: dict[str, list[float]] = {}
+    held: dict[str, tuple[int, int]] = {}
     unmatched: set[str] = set()
     if columns:
         first = raw["thread_first"].values
@@ -152,7 +162,8 @@ def groups_of(raw: xr.Dataset) -> Groups:
             came, left = begin.max(axis=0), end.max(axis=0)
             together = came <= end.min(axis=0) + slack
             if pair[0] >= 0 and of_file[mine[0]]:
-                held.setdefault(every[pair[0]], []).extend(together.tolist())
+                yes, no = held.get(every[pair[0]], (0, 0))
+                held[every[pair[0]]] = yes + int(together.sum()), no + int((~together).sum())
             else:
                 table, came, left = table[:, together], came[together], left[together]
             base = len(members)
@@ -160,14 +171,13 @@ def groups_of(raw: xr.Dataset) -> Groups:
             number_of = base + np.arange(table.shape[1])
             rows = (np.tile(values, len(counts)) for values in (number_of, came, left))
             found.append((columns["event"][table].reshape(-1), *rows))
-    told = {each: bool(np.mean(values) >= MOSTLY) for each, values in held.items()}
     if not found:
         none = np.zeros(0, np.int64)
-        return Groups(none, none, none, none, none, told, unmatched)
+        return Groups(none, none, none, none, none, held, unmatched)
     event, group, arrive, leave = (np.concatenate(part) for part in zip(*found))
     order = np.argsort(event)
     return Groups(
-        event[order], group[order], arrive[order], leave[order], np.array(members, np.int64), told, unmatched
+        event[order], group[order], arrive[order], leave[order], np.array(members, np.int64), held, unmatched
     )
 
 
@@ -219,17 +229,17 @@ class Part:
 class Calls:
     """Reads calls of some functions out of a trace, each with what its time is made of.
 
-    columns : names of the layers, "system" for what is beside the program's I/O, and "waiting".
+    columns : names of the layers, "system" for what is beside the program's I/O, and "waiting". waits : of each
+    function, whether ranks wait for each other in it
     """
 
-    def __init__(self, raw: xr.Dataset, groups: Groups) -> None:
+    def __init__(self, raw: xr.Dataset, groups: Groups, together: Mapping[str, bool]) -> None:
+        """together: of `synchronising`."""
         self.reader = Reader(raw)
         self.groups = groups
         self.columns = [*raw["layer_name"].values.astype(str).tolist(), aside.LAYER, WAITING]
         self.keys = keys_of(raw)
-        self.waits = np.array(
-            [groups.synchronises.get(key.name, key.layer == MESSAGES) for key in self.keys], bool
-        )
+        self.waits = np.array([together.get(key.name, key.layer == MESSAGES) for key in self.keys], bool)
         self.processes = replayed_processes(raw)
         self._unsynced: dict[tuple[int, int, int], float] = {}
 

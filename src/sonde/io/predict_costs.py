@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sonde.io import aside
-from sonde.io.predict_calls import FILES, WAITING, Calls, Groups, Key, Part, groups_of
+from sonde.io.predict_calls import FILES, WAITING, Calls, Groups, Key, Part, groups_of, synchronising
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -111,14 +111,13 @@ class _Samples:
 
     size: list[np.ndarray] = field(default_factory=list)
     cost: list[np.ndarray] = field(default_factory=list)
-    together: list[bool] = field(default_factory=list)
 
     def add(self, begin: np.ndarray, size: np.ndarray, cost: np.ndarray) -> None:
         order = np.argsort(begin, kind="stable")
         self.size.append(size[order])
         self.cost.append(cost[order])
 
-    def curve(self) -> Curve:
+    def curve(self, waits: bool | None) -> Curve:
         size, cost = np.concatenate(self.size), np.concatenate(self.cost)
         size = np.where(size < 0, NO_SIZE, size)
         bin_of = binned(size)
@@ -139,7 +138,7 @@ class _Samples:
             sums,
             float(known.min()) if len(known) else float("inf"),
             float(known.max()) if len(known) else float("-inf"),
-            any(self.together) if self.together else None,
+            waits,
         )
 
 
@@ -166,14 +165,21 @@ def learn(raws: Sequence[xr.Dataset], wanted: set[Key]) -> Costs:
     columns = list(dict.fromkeys(str(name) for raw in raws for name in raw["layer_name"].values))
     columns += [aside.LAYER, WAITING, LEAVING]
     samples: dict[Key, _Samples] = {}
-    for raw in raws:
-        _learn(raw, wanted, columns, samples)
-    return Costs(columns, {key: one.curve() for key, one in samples.items()})
+    groups = [groups_of(raw) for raw in raws]
+    together = synchronising(groups)
+    for raw, grouped in zip(raws, groups):
+        _learn(Calls(raw, grouped, together), wanted, columns, samples)
+    return Costs(
+        columns,
+        {
+            key: one.curve(together.get(key.name) if key.layer == FILES else None)
+            for key, one in samples.items()
+        },
+    )
 
 
-def _learn(raw: xr.Dataset, wanted: set[Key], columns: list[str], samples: dict[Key, _Samples]) -> None:
-    groups = groups_of(raw)
-    calls = Calls(raw, groups)
+def _learn(calls: Calls, wanted: set[Key], columns: list[str], samples: dict[Key, _Samples]) -> None:
+    groups = calls.groups
     names = sorted({key.layer for key in wanted if key in calls.keys})
     families = [np.array([key in wanted and key.layer == name for key in calls.keys], bool) for name in names]
     parts: list[Part] = [part for _, part in calls.parts(*families) if len(part.event)]
@@ -191,10 +197,7 @@ def _learn(raw: xr.Dataset, wanted: set[Key], columns: list[str], samples: dict[
     for number, key in enumerate(kinds):
         one = samples.setdefault(key, _Samples())
         mine = key_of == number
-        waits = groups.synchronises.get(key.name) if key.layer == FILES else None
-        if waits is not None:
-            one.together.append(waits)
-        if not waits:
+        if not (key.layer == FILES and calls.waits[calls.keys.index(key)]):
             one.add(begin[mine], size[mine], wide[mine])
             continue
         grouped = mine & (at >= 0)

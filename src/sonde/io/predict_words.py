@@ -102,13 +102,30 @@ def _functions(found: Prediction) -> Table:
         for one in found.functions[:FUNCTIONS_SHOWN]
     ]
     more = len(found.functions) - len(rows)
+    notes = [f"and {more} more with less time: --json"] if more > 0 else []
+    beyond = _outside(found)
+    if beyond["calls"]:
+        of_bytes = f", {format_share(beyond['bytes_share'])} of the bytes" if beyond["bytes"] else ""
+        notes.append(
+            f"outside of the sizes measured there: {format_share(beyond['calls_share'])} of the calls{of_bytes}"
+        )
     return Table(
         "Functions that were replayed, without waiting for other ranks",
         ("function", "calls", "of", "measured there", "A", "modelled"),
         rows,
         right=(1, 2, 3, 4, 5),
-        note=f"and {more} more with less time: --json" if more > 0 else "",
+        note="; ".join(notes),
     )
+
+
+def _outside(found: Prediction) -> dict[str, float]:
+    """Calls and bytes that are outside of what was measured, and their share of those that are replayed."""
+    out: dict[str, float] = {}
+    for k, what in enumerate(("calls", "bytes")):
+        beyond = sum(one.outside[k] for one in found.functions)
+        every = sum(one.calls if what == "calls" else one.bytes for one in found.functions)
+        out |= {what: beyond, f"{what}_share": beyond / every if every else 0.0}
+    return out
 
 
 def findings(found: Prediction, a: str) -> list[Finding]:
@@ -227,6 +244,8 @@ def values(found: Prediction) -> dict[str, Any]:
             }
             for one in found.functions
         ],
+        "outside": _outside(found),
+        "not_measured": [one.symbol for one in found.functions if not one.measured],
         "few_calls_share": found.thin,
     }
 

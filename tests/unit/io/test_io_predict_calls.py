@@ -8,7 +8,7 @@ import pytest
 import io_traces
 from io_traces import KIB, LAYERS, US, Call
 from sonde.io.layers import KINDS
-from sonde.io.predict_calls import WAITING, Calls, Key, below, groups_of, keys_of, same_name
+from sonde.io.predict_calls import WAITING, Calls, Key, below, groups_of, keys_of, same_name, synchronising
 
 FILE = "/scratch/out"
 
@@ -55,14 +55,24 @@ def test_the_kth_call_of_each_rank_is_one():
     assert groups.group.tolist() == [0, 1, 0, 1]
     assert (groups.arrive / US).tolist() == [30, 100, 30, 100]
     assert (groups.leave / US).tolist() == [60, 130, 60, 130]
-    assert groups.synchronises == {"mpi_file_write_at_all": True}
+    assert groups.held == {"mpi_file_write_at_all": (2, 0)}
     assert groups.place(np.array([3, 7])).tolist() == [3, -1]
 
 
 def test_a_function_that_ranks_leave_before_all_have_come_waits_for_nobody():
     groups = groups_of(together([[0, 100], [30, 100]], [[20, 130], [60, 120]]))
     assert groups.members.tolist() == [2, 2]
-    assert groups.synchronises == {"mpi_file_write_at_all": False}
+    assert groups.held == {"mpi_file_write_at_all": (1, 1)}
+
+
+def test_a_stacks_traces_tell_together_whether_ranks_wait():
+    waits = groups_of(together([[100] * 19, [130] * 19], [[150] * 19, [160] * 19]))
+    leaves = groups_of(together([[0], [30]], [[20], [60]]))
+    assert synchronising([waits]) == {"mpi_file_write_at_all": True}
+    assert synchronising([leaves]) == {"mpi_file_write_at_all": False}
+    assert synchronising([waits, leaves]) == {"mpi_file_write_at_all": True}  # 19 of 20
+    assert synchronising([waits, leaves, leaves]) == {"mpi_file_write_at_all": False}
+    assert synchronising([]) == {}
 
 
 def test_of_barriers_those_count_that_all_were_in_at_one_moment():
@@ -101,7 +111,8 @@ def test_the_moment_at_which_the_last_came_cuts_a_call_and_all_within_it():
         return whole
 
     data = raw([call(0, 100)], [call(40, 95)])
-    calls = Calls(data, groups_of(data))
+    groups = groups_of(data)
+    calls = Calls(data, groups, synchronising([groups]))
     mask = np.array([key.layer == "mpiio" for key in calls.keys])
     parts = [part for _, part in calls.parts(mask)]
     told = [{name: value / US for name, value in zip(calls.columns, part.cost[0]) if value} for part in parts]
@@ -116,7 +127,8 @@ def test_the_moment_at_which_the_last_came_cuts_a_call_and_all_within_it():
 
 def test_calls_outside_of_those_asked_for_are_the_rest():
     data = raw([Call("H5Dwrite", 0, 50 * US, KIB, FILE, [Call("pwrite", 10 * US, 20 * US, KIB, FILE)])])
-    calls = Calls(data, groups_of(data))
+    groups = groups_of(data)
+    calls = Calls(data, groups, synchronising([groups]))
     ((_, part),) = calls.parts(np.array([key.layer == "posix" for key in calls.keys]))
     assert part.cost[0, calls.columns.index("posix")] == 20 * US
     assert part.rest[calls.columns.index("hdf5")] == 30 * US
@@ -134,7 +146,8 @@ def test_what_waits_for_the_disk_is_sized_by_what_its_thread_wrote_to_that_file(
         write(0, 10, "/a"), write(1, 5, "/b"), write(2, 20, "/a"), sync(3, "/a"), sync(4, "/a"),
         write(5, 7, "/a"), sync(6, "/b"), sync(7, "/a"),
     ])  # fmt: skip
-    calls = Calls(data, groups_of(data))
+    groups = groups_of(data)
+    calls = Calls(data, groups, synchronising([groups]))
     ((_, part),) = calls.parts(np.array([key.name == "fsync" for key in calls.keys]))
     assert part.size.tolist() == [30, 0, 5, 7]
 

@@ -45,6 +45,7 @@ def test_tables_fit_a_terminal(found):
     ]
     assert "Replayed at POSIX and C library" in layers.note
     assert "10 %" in layers.note
+    assert functions.note == "outside of the sizes measured there: 9.1 % of the calls, 64 % of the bytes"
     assert list(functions.rows) == [
         ("pwrite", "10", "64 KiB to 1 MiB", "32 KiB to 128 KiB", "50.0 µs", "90.0 µs"),
         ("pread", "1", "1 KiB", "no", "10.0 µs", "10.0 µs"),
@@ -89,6 +90,10 @@ def test_values_are_json(found):
     assert told["total"]["ratio"] == pytest.approx(0.5)
     assert told["total"]["kept_s"] == pytest.approx(10e-6)
     assert [one["layer"] for one in told["layers"]] == ["posix"]
+    assert told["outside"] == pytest.approx(
+        {"calls": 1, "calls_share": 1 / 11, "bytes": MIB, "bytes_share": 1024 / (9 * 64 + 1024 + 1)}
+    )
+    assert told["not_measured"] == ["pread"]
     pwrite, pread = told["functions"]
     assert (pwrite["kind"], pwrite["outside"]) == ("write", {"calls": 1, "bytes": MIB})
     assert pwrite["measured_B"] == [32 * KIB, 128 * KIB]
