@@ -78,7 +78,7 @@ class Groups:
     event : sorted; the arrays beside it go with it. group : number of the group. arrive, leave : ns, when the last rank
     came, and when the last left
     members : of each group
-    held : of names of collective functions, in how many groups all ranks were in the call at one moment, in how many not
+    held : of names of collective functions, in how many groups all ranks were in the call at once, and in how many not
     unmatched : those that several ranks call, but unequally often, or on files that nobody was seen to open
     """
 
