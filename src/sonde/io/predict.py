@@ -65,7 +65,8 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """A layer, or a function that was replayed. Times of all ranks, s. kept : of the modelled time, what is A's own."""
+    """A layer, all of them, or the time from begin to end; s, of layers that of all ranks. kept : of the modelled time,
+    what is A's own; NaN where there is no such part. against : measured there; NaN without."""
 
     name: str
     title: str
@@ -204,7 +205,7 @@ def predict(
         sum(theirs.get(name, 0.0) for name in plan.shown) if measured else nan,
     )  # fmt: skip
     elapsed = Row(
-        "elapsed", "elapsed", mine.elapsed(), estimate(0), 0.0, measured.elapsed() if measured else nan
+        "elapsed", "elapsed", mine.elapsed(), estimate(0), nan, measured.elapsed() if measured else nan
     )
     functions = [
         plan.replayed(key, number, estimate(2 + len(plan.shown) + number))

@@ -26,6 +26,7 @@ MODEL = Warning(
 )
 FUNCTIONS_SHOWN = 10
 LEAST_SHARE = 0.01  # of the time that is replayed, or modelled: a function that takes less is not told of
+LEAST_TOLD = 0.001  # of the time measured: of a layer that takes less no ratio is told
 OTHER = 0.01  # difference in requests or bytes from which on two runs are not of one program
 _LOADS = {  # what sonde-ioload calls of a layer: how it is told to
     ("mpiio", "mpi_file_write_at"): "-a MPIIO -w",
@@ -66,8 +67,8 @@ def _layers(found: Prediction) -> Table:
     for row in (*found.layers, found.total, found.elapsed):
         times = [_time(row.a), _time(row.on.value), _interval(row.on)]
         if measured:
-            ratio = row.on.value / row.against if row.against > 0 else math.nan
-            times += [_time(row.against), f"{ratio:.2f}" if math.isfinite(ratio) else "–"]
+            told = row.against > LEAST_TOLD * found.total.against
+            times += [_time(row.against), f"{row.on.value / row.against:.2f}" if told else "–"]
         rows.append((row.title, *times))
     kept = found.total.kept / found.total.on.value if found.total.on.value > 0 else 0.0
     note = f"Replayed at {found.at_title}. What is above it, or was not measured, is A's own: {format_share(kept)}."
@@ -256,7 +257,7 @@ def _row(row: Row) -> dict[str, Any]:
         "a_s": row.a,
         "modelled_s": row.on.value,
         "ci95_s": _ends(row.on),
-        "kept_s": row.kept,
+        "kept_s": row.kept if math.isfinite(row.kept) else None,
         "measured_s": row.against if measured else None,
         "ratio": row.on.value / row.against if measured and row.against > 0 else None,
     }
