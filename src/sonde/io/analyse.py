@@ -9,6 +9,7 @@ nesting cannot tell, `sonde.io.served` joins before, which work of a server was 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,9 +41,8 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
 
     served, collective = Served(raw), CollectiveIo(raw)
     walk = _Walk(raw, served, collective)
-    for entries in _threads(raw):
-        for calls in _merged(raw, entries):
-            walk.take(entries[0], calls)
+    for stretch in walk.stretches():
+        walk.take(stretch)
     tables = _called({**_names(raw), **walk.tables(), **served.tables(), **collective.tables()})
     return xr.Dataset(
         {name: (SUMMARY[name].dims, values, SUMMARY[name].attrs()) for name, values in tables.items()}
@@ -161,12 +161,32 @@ def _stretches(raw: xr.Dataset, thread: int) -> Iterator[dict[str, np.ndarray]]:
         at = stop
 
 
-class _Walk:
-    """Sums over all calls."""
+@dataclass(frozen=True)
+class Stretch:
+    """Calls of one thread, in the order in which they began; none is within a call that is not among them.
 
-    def __init__(self, raw: xr.Dataset, served: Served, collective: CollectiveIo) -> None:
-        self.served, self.collective = served, collective
-        # Each function stands there twice: as the program's, and as of what is beside its I/O, a layer of its own.
+    thread : number of the thread, as `thread` of /raw counts them. tree : which is within which
+    calls : as they were recorded, by name. function, layer : each function twice, as `Reader` has them
+    own_ns : time in each call itself, less what tracing took there
+    """
+
+    thread: int
+    process: int
+    tree: Nested
+    calls: dict[str, np.ndarray]
+    function: np.ndarray
+    layer: np.ndarray
+    own_ns: np.ndarray
+
+
+class Reader:
+    """All calls of a trace, put into each other, without what the tracer itself did in the kernel.
+
+    Each function stands there twice: as the program's, and as of what is beside its I/O, a layer of its own, the last.
+    """
+
+    def __init__(self, raw: xr.Dataset) -> None:
+        self.raw = raw
         self.known, self.layers = raw.sizes["function"], raw.sizes["layer"] + 1
         self.functions = 2 * self.known
         of_layer = raw["function_layer"].values.astype(np.int64)
@@ -183,58 +203,32 @@ class _Walk:
         self.of_library = ~self.by_file & ~np.isin(of_layer, messages)
         self.beside = np.array([aside.is_beside(str(path)) for path in raw["path"].values], bool)
         self.process_of = raw["thread_process"].values.astype(np.int64)
-        self.processes, self.files = raw.sizes["process"], raw.sizes["file"]
-        begins = [int(raw["begin"][:1].values[0])] if raw.sizes["event"] else [0]
-        self.begin, self.end = _span(raw, begins)
-        self.edges = np.linspace(self.begin, max(self.end, self.begin + 1), BINS + 1)
-        self.nodes: dict[tuple[int, int], int] = {}
-        self.node_sums = np.zeros((0, 5))
-        shape = (self.processes, self.functions)
-        self.calls, self.failed = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-        self.bytes, self.unknown = np.zeros(shape), np.zeros(shape, np.int64)
-        self.time, self.self_time = np.zeros(shape), np.zeros(shape)
-        self.longest = np.zeros(shape)
-        self.durations = np.zeros((self.functions, CLASSES), np.int64)
-        self.entered = np.zeros((self.processes, self.layers, 2, 3))  # calls, bytes, time
-        self.layer_time = np.zeros((self.processes, self.layers))
-        self.requests = np.zeros((self.layers, 2, CLASSES, 2))  # calls, bytes
-        self.of_file = np.zeros((self.files, self.layers, 2, 3))
-        self.busy = np.zeros((self.processes, self.layers + 1, BINS))
-        self.traced = np.zeros(self.processes)
         self.cost = raw["call_cost"].values, raw["call_cost_inside"].values
-        self.tracing = np.zeros(self.processes)
+        self.tracing = np.zeros(raw.sizes["process"])
 
-    def take(self, thread: int, calls: dict[str, np.ndarray]) -> None:
-        """Adds calls of a thread, none of which is within a call that is not among them."""
+    def stretches(self) -> Iterator[Stretch]:
+        """Thread by thread, each in the order of time."""
+        for entries in _threads(self.raw):
+            for calls in _merged(self.raw, entries):
+                if (found := self._stretch(entries[0], calls)) is not None:
+                    yield found
+
+    def _stretch(self, thread: int, calls: dict[str, np.ndarray]) -> Stretch | None:
         process = int(self.process_of[thread])
         known = calls["function_index"] >= 0
         if not known.all():
             calls = {name: values[known] for name, values in calls.items()}
         if not len(calls["begin"]):
-            return
+            return None
         tree = nested(calls["begin"], calls["duration"], calls["depth"])
         if (alien := self._alien(tree, calls)) is not None:
             calls = {name: values[~alien] for name, values in calls.items()}
             tree = nested(calls["begin"], calls["duration"], calls["depth"])
         calls = {name: values[tree.order] for name, values in calls.items()}
         function = calls["function_index"].astype(np.int64)
-        beside = self._is_beside(tree, function, calls["file_index"])
-        self.collective.take(process, calls, tree, function, beside)
-        function += self.known * beside
-        layer = self.layer_of[function]
-        duration, self_ns = (
-            calls["duration"].astype(np.float64),
-            self._own_ns(process, tree, function, calls["flags"]),
-        )
-        size = np.maximum(calls["size"], 0).astype(np.float64)
-        self._by_function(process, function, calls, duration, self_ns, size)
-        self._by_node(tree, function, duration, self_ns, size)
-        outermost = _outermost(tree, layer)
-        self._by_layer(process, layer, self.kind_of[function], outermost, calls, duration, size)
-        above = np.where(tree.parent >= 0, layer[tree.parent], self.layers)
-        self._by_time(process, layer, above, calls["begin"], calls["duration"])
-        self.served.add(calls["event"], tree, function, layer, self_ns)
-        self.traced[process] += duration[tree.level == 0].sum()
+        function += self.known * self._is_beside(tree, function, calls["file_index"])
+        own_ns = self._own_ns(process, tree, function, calls["flags"])
+        return Stretch(thread, process, tree, calls, function, self.layer_of[function], own_ns)
 
     def _is_beside(self, tree: Nested, function: np.ndarray, file: np.ndarray) -> np.ndarray:
         """Calls that are no part of the program's I/O, with all within them: `sonde.io.aside`."""
@@ -278,6 +272,49 @@ class _Walk:
         found = np.zeros(len(own), bool)
         found[tree.order] = within
         return found
+
+
+class _Walk(Reader):
+    """Sums over all calls."""
+
+    def __init__(self, raw: xr.Dataset, served: Served, collective: CollectiveIo) -> None:
+        super().__init__(raw)
+        self.served, self.collective = served, collective
+        self.processes, self.files = raw.sizes["process"], raw.sizes["file"]
+        begins = [int(raw["begin"][:1].values[0])] if raw.sizes["event"] else [0]
+        self.begin, self.end = _span(raw, begins)
+        self.edges = np.linspace(self.begin, max(self.end, self.begin + 1), BINS + 1)
+        self.nodes: dict[tuple[int, int], int] = {}
+        self.node_sums = np.zeros((0, 5))
+        shape = (self.processes, self.functions)
+        self.calls, self.failed = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        self.bytes, self.unknown = np.zeros(shape), np.zeros(shape, np.int64)
+        self.time, self.self_time = np.zeros(shape), np.zeros(shape)
+        self.longest = np.zeros(shape)
+        self.durations = np.zeros((self.functions, CLASSES), np.int64)
+        self.entered = np.zeros((self.processes, self.layers, 2, 3))  # calls, bytes, time
+        self.layer_time = np.zeros((self.processes, self.layers))
+        self.requests = np.zeros((self.layers, 2, CLASSES, 2))  # calls, bytes
+        self.of_file = np.zeros((self.files, self.layers, 2, 3))
+        self.busy = np.zeros((self.processes, self.layers + 1, BINS))
+        self.traced = np.zeros(self.processes)
+
+    def take(self, stretch: Stretch) -> None:
+        """Adds the calls of a stretch."""
+        process, tree, calls = stretch.process, stretch.tree, stretch.calls
+        function, layer, self_ns = stretch.function, stretch.layer, stretch.own_ns
+        duration = calls["duration"].astype(np.float64)
+        size = np.maximum(calls["size"], 0).astype(np.float64)
+        self._by_function(process, function, calls, duration, self_ns, size)
+        self._by_node(tree, function, duration, self_ns, size)
+        entering = outermost(tree, layer)
+        self._by_layer(process, layer, self.kind_of[function], entering, calls, duration, size)
+        above = np.where(tree.parent >= 0, layer[tree.parent], self.layers)
+        self._by_time(process, layer, above, calls["begin"], calls["duration"])
+        self.served.add(calls["event"], tree, function, layer, self_ns)
+        beside = function >= self.known
+        self.collective.take(process, calls, tree, function - self.known * beside, beside)
+        self.traced[process] += duration[tree.level == 0].sum()
 
     def _by_function(
         self,
@@ -431,7 +468,7 @@ def _span(raw: xr.Dataset, begins: list[int]) -> tuple[int, int]:
     return first, last
 
 
-def _outermost(tree: Nested, layer: np.ndarray) -> np.ndarray:
+def outermost(tree: Nested, layer: np.ndarray) -> np.ndarray:
     """Calls that have none of their own layer around them, at whatever distance: what enters the layer from above."""
     inside = np.zeros(len(layer), np.int64)  # bits of the layers around a call
     outermost = np.ones(len(layer), bool)

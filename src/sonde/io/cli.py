@@ -29,6 +29,7 @@ ELSEWHERE: tuple[tuple[str, str], ...] = (
     ("cli_convert", "convert"),
     ("cli_join", "join"),
     ("cli_layers", "layers"),
+    ("cli_predict", "predict"),
     ("cli_study", "study"),
 )
 
