@@ -168,7 +168,7 @@ Late late[65536];
 std::uint32_t late_used;
 constexpr std::uint32_t untold = ~std::uint32_t{0};
 
-/// address -> number + 1; open addressing.
+/// address -> number + 1, also vfork's; open addressing.
 constexpr std::uint32_t places = 4 * most_functions;
 struct Place {
   std::uint64_t address;
@@ -223,6 +223,12 @@ void keep_function(std::uint32_t number, std::uint32_t rule, const char* name, c
   lines_bytes = static_cast<std::size_t>(words.end() - lines);
 }
 
+void put(std::uint64_t address, std::uint32_t number) {
+  std::uint32_t k = at(address);
+  while (place[k].number_and_one != 0) k = (k + 1) % places;
+  place[k] = {address, number + 1};
+}
+
 void add(const Object& object, const char* name, std::uint64_t address, const Rule* rule, std::uint32_t rule_number,
          std::uint64_t (*after)(const Frame&, std::uint64_t)) {
   const std::uint32_t h = hashed(name);
@@ -239,9 +245,7 @@ void add(const Object& object, const char* name, std::uint64_t address, const Ru
   functions[number].rule = rule;
   functions[number].after = after;
   prepare(functions[number]);
-  std::uint32_t k = at(address);
-  while (place[k].number_and_one != 0) k = (k + 1) % places;
-  place[k] = {address, number + 1};
+  put(address, number);
   if (rule != nullptr) keep_function(number, rule_number, name, object);
 }
 
@@ -293,6 +297,11 @@ void add_loader(const Object& object) {
     const char* name = object.strings + symbol.st_name;
     for (const auto& one : own)
       if (std::strcmp(name, one.name) == 0) add(object, name, object.base + symbol.st_value, nullptr, 0, one.after);
+    if (std::strcmp(name, "vfork") == 0 && sonde_io_vfork_target == nullptr) {
+      sonde_io_vfork_target = reinterpret_cast<void*>(object.base + symbol.st_value);
+      names.add(hashed(name));
+      put(object.base + symbol.st_value, vfork_function);
+    }
   }
 }
 
@@ -703,11 +712,9 @@ void forget_objects() {
     });
     for (std::uint32_t number = 0; number < known.functions; ++number) {
       if (!held[number]) continue;
-      const auto address = reinterpret_cast<std::uint64_t>(functions[number].target);
-      std::uint32_t k = at(address);
-      while (place[k].number_and_one != 0) k = (k + 1) % places;
-      place[k] = {address, number + 1};
+      put(reinterpret_cast<std::uint64_t>(functions[number].target), number);
     }
+    if (sonde_io_vfork_target != nullptr) put(reinterpret_cast<std::uint64_t>(sonde_io_vfork_target), vfork_function);
   }
   ::pthread_mutex_unlock(&lock);
 }

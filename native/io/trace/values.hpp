@@ -41,7 +41,7 @@ inline std::uint64_t before(Thread& thread, const Function& function, const Valu
     case From::arg:
       return widened(arguments[value.a], value.width);
     case From::ref:
-      return pointed(arguments[value.a], value.width);
+      return arguments[value.a] < 4096 ? unknown : pointed(arguments[value.a] + value.b, value.width);
     case From::product:
       return arguments[value.a] * arguments[value.b];
     case From::mpi:

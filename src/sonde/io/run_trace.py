@@ -273,7 +273,14 @@ def trace(
         "layers": list(table_of(request.layers)),
         "own": len(request.layers),
         "rules": [
-            [number, KINDS.index(function.kind), int(function.request != NOTHING), function.copies]
+            [
+                number,
+                KINDS.index(function.kind),
+                int(function.request != NOTHING),
+                function.copies,
+                int(function.path != NOTHING),
+                int(function.file != NOTHING and function.file.width == "i32"),
+            ]
             for number, function, _, _ in rule_names(request.layers)
         ],
         "clocks": clocks,
