@@ -55,6 +55,148 @@ int main(void) {
 """
 
 
+# Takes the place of pwrite, as a library that is preloaded does.
+INTERPOSER = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <unistd.h>
+ssize_t pwrite(int file, const void* bytes, size_t count, off_t at) {
+  ssize_t (*next)(int, const void*, size_t, off_t) = dlsym(RTLD_NEXT, "pwrite");
+  return next(file, "y", count, at);
+}
+"""
+WRITER = """
+#include <fcntl.h>
+#include <unistd.h>
+int main(void) {
+  int file = open("data", O_RDWR | O_CREAT | O_TRUNC, 0600);
+  for (int k = 0; k < 10; ++k) pwrite(file, "x", 1, k);
+  return 0;
+}
+"""
+# A plug-in whose own library has a pwrite, too: whose it calls, the loader decides by how the plug-in was loaded.
+PLUGIN = """
+#include <unistd.h>
+int call(void) { return (int)pwrite(-1, "x", 1, 0); }
+"""
+OF_PLUGIN = """
+#include <sys/types.h>
+ssize_t pwrite(int file, const void* bytes, size_t count, off_t at) { return 4711; }
+"""
+LOADER = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int n, char** words) {
+  access("plugin.so", R_OK);
+  void* plugin = dlopen("./plugin.so", atoi(words[1]));
+  int (*call)(void) = dlsym(plugin, "call");
+  printf("%d\\n", call());
+  return 0;
+}
+"""
+NAMES = """
+#include <aio.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <fstream>
+static char bytes[100000];
+int main() {
+  { std::ofstream("stream", std::ios::binary).write(bytes, 100000); }
+  char name[] = "tempXXXXXX";
+  int temp = mkstemp(name);
+  write(temp, bytes, 11);
+  rename(name, "renamed");
+  FILE* nameless = tmpfile();
+  fwrite(bytes, 1, 5000, nameless);
+  fflush(nameless);
+  write(fileno(nameless), bytes, 13);
+  int memory = memfd_create("memory", 0);
+  write(memory, bytes, 17);
+  FILE* stream = fopen("fopen", "w");
+  write(fileno(stream), bytes, 19);
+  int log = open("log", O_RDWR | O_CREAT, 0600), kept = open("kept", O_RDWR | O_CREAT, 0600);
+  if (vfork() == 0) {  /* what the child does to its descriptors is its own */
+    dup2(log, 1);
+    close(kept);
+    execl("/bin/echo", "echo", "hello", (char*)0);
+    _exit(1);
+  }
+  int status;
+  wait(&status);
+  write(kept, bytes, 23);
+  write(1, "said\\n", 5);
+  int out = open("out", O_RDWR | O_CREAT, 0600);
+  dup2(out, 1);
+  close(out);
+  write(1, bytes, 29);
+  dup2(open("in", O_RDWR | O_CREAT, 0600), 0);
+  write(0, bytes, 31);
+  return status;
+}
+"""
+AIO = """
+#include <aio.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+static char bytes[4096];
+int main(void) {
+  int file = open("data", O_RDWR | O_CREAT | O_TRUNC, 0600);
+  struct aiocb request;
+  memset(&request, 0, sizeof request);
+  request.aio_fildes = file;
+  request.aio_buf = bytes;
+  const struct aiocb* all[] = {&request};
+  for (int k = 0; k < 5; ++k) {
+    request.aio_nbytes = 100 + k;
+    request.aio_offset = 5000000000 + 4096 * k;
+    aio_write(&request);
+    aio_suspend(all, 1, 0);
+    if (aio_return(&request) != 100 + k) return 1;
+  }
+  request.aio_offset = 5000000000;
+  aio_read(&request);
+  aio_suspend(all, 1, 0);
+  return aio_return(&request) != 104;
+}
+"""
+# Writes into "count" how many SIGINT it has had; SIGTERM ends it.
+SIGNALS = """
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+static int file, count;
+static void tell(int signal) {
+  char digit = '0' + ++count;
+  pwrite(file, &digit, 1, 0);
+}
+static void end(int signal) { _exit(0); }
+int main(void) {
+  signal(SIGINT, tell);
+  signal(SIGTERM, end);
+  file = open("count", O_RDWR | O_CREAT | O_TRUNC, 0600);
+  pwrite(file, "0", 1, 0);
+  for (;;) pause();
+}
+"""
+
+
+def compiled(folder: Path, name: str, source: str, *words: str) -> None:
+    """Makes `name` in a folder: a program, or a library where it ends in .so."""
+    language = "c++" if "#include <fstream>" in source else "c"
+    shared = ["-shared", "-fPIC"] if name.endswith(".so") else []
+    line = ["c++" if language == "c++" else "cc", "-w", *shared, "-o", name, "-x", language, "-", *words]
+    subprocess.run(line, cwd=folder, input=source, text=True, check=True)
+
+
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
     """A folder with `calls`, and libfake.so, which it is linked with."""
@@ -154,6 +296,53 @@ class TestPrograms:
         assert {"dup", "dup2", "dup3", "fcntl", "fileno", "fdopen"} <= {
             one["function"].replace("64", "") for one in told["functions"] if one["layer"] == "posix"
         }
+
+    @pytest.mark.parametrize("binding", ["lazy", "now"])
+    def test_other_preloaded_libraries_stay_in_effect(self, sonde, binding):
+        """The C library's pwrite has a version, which a preloaded one's has not: the loader takes it all the same."""
+        compiled(sonde.cwd, "other.so", INTERPOSER, "-ldl")
+        compiled(sonde.cwd, "writer", WRITER, f"-Wl,-z,{binding}")
+        other = {"LD_PRELOAD": f"{sonde.cwd}/other.so"}
+        told = sonde("io", "run", "--json", "-o", "a.nc", "--", "./writer", **other).expect(0).json
+        assert (sonde.cwd / "data").read_bytes() == b"y" * 10
+        assert counts(told)["pwrite"] == 10
+
+    @pytest.mark.parametrize(("mode", "result"), [(1, -1), (1 | 8, 4711)], ids=["", "RTLD_DEEPBIND"])
+    def test_a_plug_in_calls_what_the_loader_would_have_it_call(self, sonde, mode, result):
+        compiled(sonde.cwd, "libown.so", OF_PLUGIN)
+        compiled(sonde.cwd, "plugin.so", PLUGIN, "-Wl,-z,lazy,--no-as-needed", "-L.", "-lown", "-Wl,-rpath,.")
+        compiled(sonde.cwd, "loader", LOADER, "-ldl")
+        plain = subprocess.run(
+            ["./loader", str(mode)], cwd=sonde.cwd, text=True, capture_output=True, check=True
+        )
+        ran = sonde("io", "run", "--json", "-o", "a.nc", "--", "./loader", mode).expect(0)
+        assert ran.err == plain.stdout == f"{result}\n"
+        assert ("pwrite" in counts(ran.json)) == (result == -1)
+
+    def test_files_however_they_were_opened(self, sonde):
+        compiled(sonde.cwd, "names", NAMES)
+        told = sonde("io", "run", "--json", "-o", "a.nc", "--", "./names").expect(0).json
+        written = {one["path"]: one["write"]["bytes"] for one in told["files"] if one["write"]["bytes"]}
+        (temp,) = (path for path in written if path.startswith("temp"))
+        assert not temp.endswith("XXXXXX")
+        assert written == {
+            "stream": 100_000, temp: 11, "(tmpfile)": 5013, "memory": 17, "fopen": 19, "kept": 23, "out": 29, "in": 31,
+        }  # fmt: skip
+        assert (sonde.cwd / "log").read_text() == "hello\n"
+
+    def test_asynchronous_requests_tell_their_bytes_and_places(self, sonde):
+        compiled(sonde.cwd, "aio", AIO, "-lrt")
+        told = sonde("io", "run", "--json", "-o", "a.nc", "--", "./aio").expect(0).json
+        (file,) = (one for one in told["files"] if one["path"] == "data")
+        assert (file["write"], file["read"]) == (
+            {"requests": 5, "bytes": 510},
+            {"requests": 1, "bytes": 104},
+        )
+        with library.open(sonde.cwd / "a.nc") as tree:
+            raw = tree["raw"].to_dataset().load()
+        names = raw["function_name"].values[raw["function_index"].values]
+        places = raw["offset"].values[np.isin(names, ["aio_write", "aio_write64"])]
+        assert places.tolist() == [5_000_000_000 + 4096 * k for k in range(5)]
 
     def test_threads_have_their_own_calls(self, sonde, programs):
         _, told = traced(sonde, programs, "threads")

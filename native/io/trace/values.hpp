@@ -74,6 +74,8 @@ inline void read_before(Thread& thread, Frame& frame, const Function& function, 
   if (rule == nullptr) [[unlikely]] {
     const Busy busy(thread);
     frame.via = via(arguments.back);
+    frame.size = arguments[1];
+    frame.offset = arguments[2];
     return;
   }
   frame.size = before(thread, function, rule->size, arguments);
