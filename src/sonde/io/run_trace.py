@@ -294,7 +294,7 @@ def trace(
         schema=NAME,
         attrs={
             **provenance.attrs(command=request.typed, seed=0, hostlist=host),
-            "kernel": int(run_watch.asked(request.layers)),
+            "system_calls": int(run_watch.asked(request.layers)),
             "uprobes": len(watching.probes),
             "run_id": secrets.token_hex(8),
             "traced": " ".join(traced),

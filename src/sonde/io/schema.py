@@ -539,11 +539,16 @@ def _images(headers: Mapping[str, Mapping[str, Any]], name: str) -> list[str]:
     if not header.get("watched"):
         return []
     same = [
-        other
+        (theirs.get("watched"), other, theirs)
         for other, theirs in headers.items()
-        if not theirs.get("watched") and (theirs["host"], theirs["pid"]) == (header["host"], header["pid"])
+        if (theirs["host"], theirs["pid"]) == (header["host"], header["pid"])
     ]
-    return sorted(same, key=lambda other: int(headers[other]["began_ticks"]))
+    # Each program that it became has a file of its own.
+    begin = int(header.get("image_ticks", 0))
+    later = [int(theirs.get("image_ticks", 0)) for watched, _, theirs in same if watched]
+    end = min((ticks for ticks in later if ticks > begin), default=1 << 64)
+    began = {other: int(theirs["began_ticks"]) for watched, other, theirs in same if not watched}
+    return sorted((other for other, ticks in began.items() if begin <= ticks < end), key=began.__getitem__)
 
 
 def _columns(
