@@ -558,6 +558,24 @@ class TestLimits:
         assert kept + dropped == 2 * 9000 + 3
         assert sum(process["dropped"] for process in told["processes"]) == dropped
 
+    def test_a_trace_that_is_full_says_so_first(self, sonde, programs):
+        """The call that opened the file found no room: those that did are the program's all the same."""
+        words = ("--max-trace", "64KiB", "--json", "-o", "a.nc")
+        line = (programs / "calls", "plain", "data", 9000)
+        told = sonde("io", "run", *LAYERS, *words, "--", *line).expect(0).json
+        assert sum(counts(told).values()) > 0
+        assert all(one["layer"] != "system" for one in told["functions"])
+        shown = sonde("io", "show", "a.nc").expect(0).out
+        assert "more calls found no room" in " ".join(shown.split())
+        assert not shown.startswith("✓")
+
+    def test_no_room_for_anything_is_told_as_such(self, sonde, programs):
+        line = (programs / "calls", "plain", "data", 5)
+        error = sonde("io", "run", "--json", "--max-trace", "1", "--", *line).expect(3).json["error"]
+        assert error["code"] == "io.nothing_traced"
+        assert "could not be given files" in error["what"]
+        assert "--max-trace" in error["hint"]
+
     @pytest.mark.root
     def test_a_full_disk_costs_the_trace_and_not_the_program(self, sonde, programs):
         with small_disk(sonde.cwd / "small", 400) as small:
@@ -650,6 +668,17 @@ class TestRefusals:
         )
         assert error["code"] == "io.nothing_traced"
         assert "function of hdf5" in error["what"]
+
+    def test_where_nothing_is_traced_a_command_that_failed_has_its_status(self, sonde):
+        error = sonde("io", "run", "--json", "-o", "a.nc", "--", "sh", "-c", "exit 7").expect(7).json["error"]
+        assert error["code"] == "io.nothing_traced"
+        assert "exit status 7" in error["what"]
+
+    def test_a_command_that_sets_ld_preload_itself(self, sonde):
+        line = ("env", "LD_PRELOAD=libdl.so.2", "ls", "/")
+        error = sonde("io", "run", "--json", "-o", "a.nc", "--", *line).expect(3).json["error"]
+        assert "sets LD_PRELOAD itself" in error["what"]
+        assert "env LD_PRELOAD=libdl.so.2 sonde io run" in error["hint"]
 
     def test_a_bad_map_or_layer(self, sonde):
         (sonde.cwd / "m.toml").write_text(

@@ -54,19 +54,25 @@ int open_again(Thread& thread) {
   return static_cast<int>(high);
 }
 
-/// Empties a block that goes nowhere. Returns how many calls of the program it held.
+/// Empties a block that goes nowhere, but for whose calls follow: that goes to the other block. Returns how many calls of the program it
+/// held.
 std::uint64_t drop(ThreadFile& file, std::uint32_t block) {
   const auto* records = reinterpret_cast<const Record*>(file.blocks[block] + sizeof(BlockHeader));
   std::uint64_t calls = 0;
+  Record thread{};
   for (std::uint32_t k = 0; k < file.used[block]; ++k) {
     if (records[k].function == note_function) {
       k += static_cast<std::uint32_t>((reinterpret_cast<const Note&>(records[k]).bytes + sizeof(Record) - 1) / sizeof(Record));
     } else if (records[k].function < own_function) {
       ++calls;
+    } else if (records[k].function == thread_function && records[k].size != 0) {
+      thread = records[k];
     }
   }
   std::atomic_ref(file.dropped).fetch_add(calls, std::memory_order_relaxed);
   file.used[block] = 0;
+  if (thread.size != 0)
+    if (Record* kept = reserve_quickly(file)) *kept = thread;
   return calls;
 }
 

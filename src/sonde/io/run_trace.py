@@ -24,7 +24,7 @@ from sonde.core.launch import session
 from sonde.core.launch.mpirun import COMMANDS
 from sonde.core.launch.start import default_ntasks
 from sonde.core.units import format_duration
-from sonde.io import run_attach, run_gluster, run_probe, run_tracefs, run_watch, servers
+from sonde.io import run_attach, run_close, run_gluster, run_probe, run_tracefs, run_watch, servers
 from sonde.io.layers import KINDS, NOTHING, Layer, table_of
 from sonde.io.run_elf import Program, why_not
 from sonde.io.schema import NAME, SCHEMA
@@ -351,10 +351,11 @@ def trace(
             *_not_exported(request, run_dir),
         ]
         if not any(run_dir.glob("*.blk")):
+            refused = run_close.not_traced(run_dir)
             _forget(run_dir)
             if asked and status:  # it came before the program did anything
                 raise session.interrupted("io")
-            raise _nothing(request, status)
+            raise _nothing(request, status, refused)
         with session.saving(run_dir, "io") as leaving:
             files = seal.seal(
                 run_dir,
@@ -527,14 +528,33 @@ def _not_exported(request: Request, run_dir: Path) -> list[Warning]:
     ]
 
 
-def _nothing(request: Request, status: int) -> EnvironmentFailure:
-    """Why there is no trace: the first program of the line that the tracer cannot enter, or that it called nothing."""
+def _nothing(request: Request, status: int, refused: Sequence[Warning]) -> EnvironmentFailure:
+    """Why there is no trace. The exit code is the command's, but for that of a success: a trace was asked for."""
+    error = _why_nothing(request, status, refused)
+    error.exit = status or error.exit
+    return error
+
+
+def _why_nothing(request: Request, status: int, refused: Sequence[Warning]) -> EnvironmentFailure:
+    """What the tracer says itself, the first program of the line that it cannot enter, or that nothing was called."""
+    layers = ", ".join(layer.name for layer in request.layers)
     if not request.command:
         return EnvironmentFailure(
             "io.nothing_traced",
-            f"nothing was traced: no function of {', '.join(layer.name for layer in request.layers)} was called in "
-            "that time",
+            f"nothing was traced: no function of {layers} was called in that time",
             "trace longer, or when there is work; --kernel shows system calls, too",
+        )
+    nothing = f"nothing was traced (exit status {status})"
+    if refused:
+        return EnvironmentFailure("io.nothing_traced", f"{nothing}: {refused[0].evidence}", refused[0].hint)
+    own = next((word for word in request.command if word.startswith("LD_PRELOAD=")), "")
+    if own or "LD_PRELOAD" in request.command:
+        what = own.partition("=")[2] or "LIBRARY"
+        return EnvironmentFailure(
+            "io.nothing_traced",
+            f"{nothing}: the command sets LD_PRELOAD itself, by which the tracer comes into programs",
+            "set it for Sonde instead, which keeps it beside the tracer: "
+            f"{typed('env', f'LD_PRELOAD={what}')} sonde io run …",
         )
     for word in request.command:
         found = shutil.which(word)
@@ -542,15 +562,14 @@ def _nothing(request: Request, status: int) -> EnvironmentFailure:
         if reason:
             return EnvironmentFailure(
                 "io.nothing_traced",
-                f"nothing was traced (exit status {status}): {found} {reason}",
+                f"{nothing}: {found} {reason}",
                 "it names no function that a map does, as a stripped one does not; --kernel shows its system calls"
                 if request.uprobes
                 else "as root --uprobes sees functions that it holds and names, and --kernel its system calls",
             )
     return EnvironmentFailure(
         "io.nothing_traced",
-        f"nothing was traced (exit status {status}): no traced process called a function of "
-        f"{', '.join(layer.name for layer in request.layers)}",
+        f"{nothing}: no traced process called a function of {layers}",
         f"{typed('sonde', 'io', 'layers', 'check', request.command[0])} tells what can be seen of it",
     )
 

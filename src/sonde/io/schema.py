@@ -312,6 +312,8 @@ class TraceSchema:
                 one.events += len(piece.calls)
                 one.requests += int(_of_requests(functions.requests(name), piece.calls).sum())
             dropped[one.process] += file.dropped
+            # What was opened by calls that found no room, nobody knows.
+            opened[one.process].blind |= file.dropped > 0
         events = requests = 0
         for one in made.values():
             one.first, one.first_request = events, requests

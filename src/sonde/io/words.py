@@ -22,7 +22,22 @@ BESIDE = (TRACER, aside.LAYER)  # layers that are no part of the program's I/O
 
 
 def sentence(summary: xr.Dataset) -> str:
-    """Where most of the traced time was spent."""
+    """Where most of the traced time was spent, and how much of it is not known."""
+    lost = dropped(summary)
+    if not lost:
+        return _spent(summary)
+    are = "is" if lost == 1 else "are"
+    return (
+        f"{_spent(summary)}; {counted(lost, 'more call')} found no room in the trace, and {are} in no number"
+    )
+
+
+def dropped(summary: xr.Dataset) -> int:
+    """Calls that found no room in the trace."""
+    return int(summary["process_dropped"].values.sum())
+
+
+def _spent(summary: xr.Dataset) -> str:
     total = traced_s(summary)
     who = _who(summary)
     calls = int(summary["calls"].values[:, _program(summary)].sum())
