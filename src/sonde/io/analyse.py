@@ -78,7 +78,7 @@ def _called(tables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
             elif dim == "layer" and not beside:
                 values = values.take(np.arange(layers - 1), axis)
         out[name] = values
-    for name in ("node_function", "join_function", "join_root"):
+    for name in ("node_function", "join_function", "join_root", "under_way_function"):
         out[name] = place[tables[name]]
     return out
 
@@ -298,6 +298,8 @@ class _Walk(Reader):
         self.of_file = np.zeros((self.files, self.layers, 2, 3))
         self.busy = np.zeros((self.processes, self.layers + 1, BINS))
         self.traced = np.zeros(self.processes)
+        self.numbers = raw["thread_number"].values.astype(np.int64)
+        self.under_way: list[tuple[int, int, int, int, float]] = []
 
     def take(self, stretch: Stretch) -> None:
         """Adds the calls of a stretch."""
@@ -307,6 +309,9 @@ class _Walk(Reader):
         size = np.maximum(calls["size"], 0).astype(np.float64)
         self._by_function(process, function, calls, duration, self_ns, size)
         self._by_node(tree, function, duration, self_ns, size)
+        for k in np.flatnonzero(calls["flags"] & UNFINISHED).tolist():
+            file, begin = int(calls["file_index"][k]), float(calls["begin"][k])
+            self.under_way.append((process, int(self.numbers[stretch.thread]), int(function[k]), file, begin))
         entering = outermost(tree, layer)
         self._by_layer(process, layer, self.kind_of[function], entering, calls, duration, size)
         above = np.where(tree.parent >= 0, layer[tree.parent], self.layers)
@@ -420,6 +425,7 @@ class _Walk(Reader):
         parents = np.array([up for up, _ in self.nodes], np.int64)
         nodes = np.array([what for _, what in self.nodes], np.int64)
         ns = 1e-9
+        under_way = np.array(self.under_way, np.float64).reshape(-1, 5).T
         return {
             "calls": self.calls,
             "failed": self.failed,
@@ -453,6 +459,11 @@ class _Walk(Reader):
             "node_self_time": self.node_sums[:, 3] * ns,
             "busy": np.maximum(self.busy[:, : self.layers], 0) * ns,
             "bin_begin": (self.edges[:-1]) * ns,
+            **{
+                f"under_way_{name}": values.astype(np.int64)
+                for name, values in zip(("process", "thread", "function", "file"), under_way)
+            },
+            "under_way_begin": under_way[4] * ns,
             "tracing_time": self.tracing * ns,
             "traced_time": self.traced * ns,
         }
