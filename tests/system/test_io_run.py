@@ -494,6 +494,39 @@ class TestEndings:
         os.kill(pid, signal.SIGKILL)
         told = finish(process).expect(137).json
         assert ended_otherwise(told) == {"read": (0, 1)}
+        (one,) = told["under_way"]
+        assert (one["pid"], one["rank"], one["calls"]) == (pid, -1, ["read"])
+        shown = sonde("io", "show", "a.nc").expect(0).out
+        assert "under way" in shown
+        assert str(pid) in shown
+
+    def test_what_ended_well_has_nothing_to_tell_of_its_end(self, sonde, programs):
+        _, told = traced(sonde, programs, "plain")
+        assert told["under_way"] == []
+        assert "under way" not in sonde("io", "show", "a.nc").expect(0).out
+
+    @pytest.mark.parametrize("to_all", [True, False], ids=["group", "sonde"])
+    def test_a_signal_comes_to_the_command_once(self, sonde, to_all):
+        """Without a terminal, too: a second SIGINT has mpirun leave its ranks alone."""
+        compiled(sonde.cwd, "signals", SIGNALS)
+        process = sonde.start("io", "run", "--json", "-o", "a.nc", "--", "./signals")
+        count = sonde.cwd / "count"
+        assert wait_for(lambda: count.exists() and count.read_text() == "0")
+
+        def witness() -> list[int]:
+            return [pid for pid, name in sonde.processes().items() if name == "/bin/sh"]
+
+        before = witness()
+        if to_all:
+            os.killpg(process.pid, signal.SIGINT)
+            assert wait_for(lambda: len(witness()) == 1 and witness() != before)  # Sonde has dealt with it
+        else:
+            process.send_signal(signal.SIGINT)
+            assert wait_for(lambda: count.read_text() != "0")
+        (os.killpg if to_all else os.kill)(process.pid, signal.SIGTERM)
+        finish(process).expect(0)
+        assert count.read_text() == "1"
+        assert sonde.left() == []
 
     def test_ctrl_c_is_the_program_s_and_its_trace_is_kept(self, sonde, programs):
         process = sonde.start(
@@ -624,6 +657,15 @@ class TestStreams:
         assert ran.stdout.startswith(b"said\n")
         assert b"cried\n" in ran.stderr
         assert b"ended with exit status 9" in ran.stderr.replace(b"\n", b" ").replace(b"  ", b" ")
+
+    def test_what_a_shell_opened_for_the_command_it_has(self, sonde):
+        there, here = os.pipe()
+        line = [PROGRAM, "io", "run", "-o", "a.nc", "--", "sh", "-c", f"ls / >/dev/fd/{here}"]
+        ran = subprocess.run(line, cwd=sonde.cwd, env=sonde.env, pass_fds=(here,), capture_output=True)
+        os.close(here)
+        with open(there) as given:
+            assert "tmp\n" in given.read()
+        assert ran.returncode == 0
 
     def test_json_stands_alone_on_standard_output(self, sonde):
         ran = sonde("io", "run", "--json", "-o", "a.nc", "--", "ls", "/").expect(0)
