@@ -201,7 +201,10 @@ class Reader:
         self.by_file = np.isin(of_layer, by_file)
         messages = np.flatnonzero(raw["layer_name"].values.astype(str) == "mpi")
         self.of_library = ~self.by_file & ~np.isin(of_layer, messages)
-        self.beside = np.array([aside.is_beside(str(path)) for path in raw["path"].values], bool)
+        written = _written(raw, self.by_file)
+        self.beside = np.array(
+            [aside.is_beside(str(path), wrote) for path, wrote in zip(raw["path"].values, written)], bool
+        )
         self.process_of = raw["thread_process"].values.astype(np.int64)
         self.cost = raw["call_cost"].values, raw["call_cost_inside"].values
         self.tracing = np.zeros(raw.sizes["process"])
@@ -467,6 +470,19 @@ class _Walk(Reader):
             "tracing_time": self.tracing * ns,
             "traced_time": self.traced * ns,
         }
+
+
+def _written(raw: xr.Dataset, by_file: np.ndarray) -> list[bool]:
+    """Of each file whether anything was written to it, by functions that are of files."""
+    writes = by_file & (raw["function_kind"].values == WRITE)
+    found = np.zeros(raw.sizes["file"], bool)
+    for at in range(0, raw.sizes["event"], CHUNK):
+        function, file, size = (
+            raw[name][at : at + CHUNK].values for name in ("function_index", "file_index", "size")
+        )
+        mine = (function >= 0) & (file >= 0) & (size != 0)
+        found[file[mine][writes[function[mine]]]] = True
+    return [bool(one) for one in found]
 
 
 def _span(raw: xr.Dataset, begins: list[int]) -> tuple[int, int]:
