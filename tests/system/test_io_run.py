@@ -97,6 +97,26 @@ int main(int n, char** words) {
   return 0;
 }
 """
+LOADERS = """
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+static void* load(void* number) {
+  char name[64];
+  sprintf(name, "./plugin%ld.so", (long)number);
+  for (int k = 0; k < 1000; ++k) dlclose(dlopen(name, RTLD_LAZY));
+  return 0;
+}
+int main(void) {
+  pthread_t threads[4];
+  close(open("data", O_RDWR | O_CREAT, 0600));
+  for (long k = 0; k < 4; ++k) pthread_create(threads + k, 0, load, (void*)k);
+  for (int k = 0; k < 4; ++k) pthread_join(threads[k], 0);
+  return 0;
+}
+"""
 NAMES = """
 #include <aio.h>
 #include <fcntl.h>
@@ -318,6 +338,21 @@ class TestPrograms:
         ran = sonde("io", "run", "--json", "-o", "a.nc", "--", "./loader", mode).expect(0)
         assert ran.err == plain.stdout == f"{result}\n"
         assert ("pwrite" in counts(ran.json)) == (result == -1)
+
+    def test_threads_that_load_libraries_at_once(self, sonde):
+        """Each is looked into while others are being loaded: the loader's locks are taken as the loader takes them."""
+        (sonde.cwd / "map.toml").write_text(
+            'layer = "own"\nlibraries = ["libown*.so"]\n[[functions]]\nnames = ["own_call"]\n'
+        )
+        for k in range(4):
+            compiled(sonde.cwd, f"libown{k}.so", "int own_call(void) { return 0; }")
+            linked = ("-Wl,-z,lazy", "-L.", f"-lown{k}", "-Wl,-rpath,.")
+            source = "int own_call(void); int call(void) { return own_call(); }"
+            compiled(sonde.cwd, f"plugin{k}.so", source, *linked)
+        compiled(sonde.cwd, "loaders", LOADERS, "-ldl", "-lpthread")
+        words = ("--map", "map.toml", "--layers", "own,posix", "--json", "-o", "a.nc")
+        told = sonde("io", "run", *words, "--", "./loaders").expect(0).json
+        assert counts(told)["open"] == 1
 
     def test_files_however_they_were_opened(self, sonde):
         compiled(sonde.cwd, "names", NAMES)

@@ -688,7 +688,51 @@ std::uint32_t place_of(const Object& object) {
   return k;
 }
 
+/// What to do with the loader's lock held.
+struct Locked {
+  void (*act)(void* what);
+  void* what;
+};
+constinit thread_local const Locked* locked __attribute__((tls_model("initial-exec")));
+
+}  // namespace
+
+extern "C" {
+static void sonde_io_nothing() {}
+/// Called by dlsym, which has the loader's lock then.
+__attribute__((used)) static void (*sonde_io_resolve())() {
+  if (const Locked* const todo = locked) {
+    locked = nullptr;
+    todo->act(todo->what);
+  }
+  return sonde_io_nothing;
+}
+__attribute__((visibility("default"))) void sonde_io_with_loader() __attribute__((ifunc("sonde_io_resolve")));
+}
+
+namespace {
+
+/// Runs `act` with the loader's lock held. dlopen takes that first, then the one of the list of objects, which dl_iterate_phdr takes: who
+/// asks dlsym from within dl_iterate_phdr takes them the other way round, and waits for ever for a thread that loads a library meanwhile.
+/// Nothing in the C library's interface takes that lock, but an indirect function is resolved with it held.
+template <typename Do>
+void with_loader(Do act) {
+  const Locked todo{[](void* what) { (*static_cast<Do*>(what))(); }, &act};
+  locked = &todo;
+  ::dlsym(RTLD_DEFAULT, "sonde_io_with_loader");
+  if (locked == nullptr) return;
+  locked = nullptr;  // another's function of this name comes first
+  act();
+}
+
+void look(const Opened& opened);
+
 void look_again(const Opened& opened) {
+  with_loader([&] { look(opened); });
+}
+
+/// With the loader's lock held, also by a thread that is in a library's constructor: `lock` comes after it.
+void look(const Opened& opened) {
   ::pthread_mutex_lock(&lock);
   const Turnover now = turnover();
   if (now.loaded == last.loaded) {
