@@ -14,7 +14,7 @@ namespace sonde::io {
 enum class From : std::uint8_t {
   none,
   arg,             ///< argument a
-  ref,             ///< what argument a points to, before the call
+  ref,             ///< what stands b bytes behind where argument a points to, before the call
   out,             ///< what argument a points to, after the call
   product,         ///< argument a × argument b
   mpi,             ///< argument a × the size of the MPI datatype in argument b
@@ -37,7 +37,7 @@ inline std::uint64_t widened(std::uint64_t value, Width width) {
 
 struct Value {
   From from;
-  std::uint8_t a, b;  ///< positions among the integer arguments, from 0; the seventh and later lie on the stack
+  std::uint8_t a, b;  ///< positions among the integer arguments, from 0; the seventh and later lie on the stack. Of `ref` b is bytes
   Width width;
 };
 

@@ -91,6 +91,31 @@ def test_what_the_c_library_was_asked_for_is_what_the_kernel_did(sonde):
     assert sonde.left() == []
 
 
+BECOMES = """
+#include <fcntl.h>
+#include <unistd.h>
+int main(int n, char** words) {
+  int file = open(n == 1 ? "one" : "two", O_RDWR | O_CREAT, 0600);
+  write(file, "x", 1);
+  close(file);
+  if (n == 1) execl("./becomes", "becomes", "again", (char*)0);
+  return 0;
+}
+"""
+
+
+def test_what_the_loader_does_for_the_next_program_is_nobody_s(sonde):
+    line = ["cc", "-w", "-o", "becomes", "-x", "c", "-"]
+    subprocess.run(line, cwd=sonde.cwd, input=BECOMES, text=True, check=True)
+    told = sonde("io", "run", "--kernel", "--json", "-o", "a.nc", "--", "./becomes").expect(0).json
+    calls = {one["function"]: one["calls"] for one in told["functions"] if one["layer"] == "kernel"}
+    assert calls == {"openat": 2, "write": 2, "close": 2}
+    assert [process["calls"] for process in told["processes"]] == [6, 6]
+    assert told["findings"] == []
+    with library.open(sonde.cwd / "a.nc") as tree:
+        assert (tree.attrs["system_calls"], tree.attrs["kernel"]) == (1, os.uname().release)
+
+
 def test_calls_that_no_library_makes(sonde):
     script = (
         "import ctypes, os; c = ctypes.CDLL(None); fd = os.open('f', 66); "

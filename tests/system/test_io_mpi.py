@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sonde_shell import Shell
+from sonde_shell import Shell, finish
 
 from sonde.core import launch
 from sonde.core.launch.mpirun import Mpi, Mpirun, find_mpi
+from watching import wait_for
 
 pytestmark = pytest.mark.mpi
 
@@ -82,6 +85,37 @@ def test_a_rank_that_is_late_is_told_from_exchange(sonde_mpi: Shell, mpi: Mpi, t
         assert evidence["late"] > evidence["others"] + evidence["moving"]
         assert (evidence["last_rank"], evidence["last_share"] > 0.9) == (1, True)
         assert "waiting for the last rank to come (rank 1 in " in one["text"]
+
+
+WAITS = """
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(void) {
+  char name[32];
+  sprintf(name, "data.%d", getpid());
+  int file = open(name, O_RDWR | O_CREAT, 0600);
+  write(file, "x", 1);
+  for (;;) pause();
+}
+"""
+
+
+@pytest.mark.parametrize("to_all", [True, False], ids=["group", "sonde"])
+def test_ctrl_c_of_ranks(sonde_mpi: Shell, mpi: Mpi, to_all: bool):
+    """With a terminal all of its foreground has the signal; a launcher that has it twice leaves its ranks alone."""
+    line = ["cc", "-w", "-o", "waits", "-x", "c", "-"]
+    subprocess.run(line, cwd=sonde_mpi.cwd, input=WAITS, text=True, check=True)
+    started = Mpirun(found=mpi).command(["./waits"], (), 2, {})
+    process = sonde_mpi.start("io", "run", "--json", "-o", "a.nc", "--", *started)
+    assert wait_for(lambda: sum(one.stat().st_size for one in sonde_mpi.cwd.glob("data.*")) == 2)
+    (os.killpg if to_all else os.kill)(process.pid, signal.SIGINT)
+    told = finish(process)
+    # MPICH's mpiexec may end with 0 where its ranks were interrupted.
+    assert told.code == 130 or (mpi.flavour == "mpich" and told.code == 0)
+    assert told.json["stop_reason"] == ("interrupted" if told.code else "ended")
+    assert sum(one["calls"] for one in told.json["functions"] if one["function"] == "write") == 2
+    assert sonde_mpi.left() == []
 
 
 def test_a_program_in_fortran(sonde_mpi: Shell, mpi: Mpi, tmp_path: Path):

@@ -55,6 +55,168 @@ int main(void) {
 """
 
 
+# Takes the place of pwrite, as a library that is preloaded does.
+INTERPOSER = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <unistd.h>
+ssize_t pwrite(int file, const void* bytes, size_t count, off_t at) {
+  ssize_t (*next)(int, const void*, size_t, off_t) = dlsym(RTLD_NEXT, "pwrite");
+  return next(file, "y", count, at);
+}
+"""
+WRITER = """
+#include <fcntl.h>
+#include <unistd.h>
+int main(void) {
+  int file = open("data", O_RDWR | O_CREAT | O_TRUNC, 0600);
+  for (int k = 0; k < 10; ++k) pwrite(file, "x", 1, k);
+  return 0;
+}
+"""
+# A plug-in whose own library has a pwrite, too: whose it calls, the loader decides by how the plug-in was loaded.
+PLUGIN = """
+#include <unistd.h>
+int call(void) { return (int)pwrite(-1, "x", 1, 0); }
+"""
+OF_PLUGIN = """
+#include <sys/types.h>
+ssize_t pwrite(int file, const void* bytes, size_t count, off_t at) { return 4711; }
+"""
+LOADER = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int n, char** words) {
+  access("plugin.so", R_OK);
+  void* plugin = dlopen("./plugin.so", atoi(words[1]));
+  int (*call)(void) = dlsym(plugin, "call");
+  printf("%d\\n", call());
+  return 0;
+}
+"""
+LOADERS = """
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+static void* load(void* number) {
+  char name[64];
+  sprintf(name, "./plugin%ld.so", (long)number);
+  for (int k = 0; k < 1000; ++k) dlclose(dlopen(name, RTLD_LAZY));
+  return 0;
+}
+int main(void) {
+  pthread_t threads[4];
+  close(open("data", O_RDWR | O_CREAT, 0600));
+  for (long k = 0; k < 4; ++k) pthread_create(threads + k, 0, load, (void*)k);
+  for (int k = 0; k < 4; ++k) pthread_join(threads[k], 0);
+  return 0;
+}
+"""
+NAMES = """
+#include <aio.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <fstream>
+static char bytes[100000];
+int main() {
+  { std::ofstream("stream", std::ios::binary).write(bytes, 100000); }
+  char name[] = "tempXXXXXX";
+  int temp = mkstemp(name);
+  write(temp, bytes, 11);
+  rename(name, "renamed");
+  FILE* nameless = tmpfile();
+  fwrite(bytes, 1, 5000, nameless);
+  fflush(nameless);
+  write(fileno(nameless), bytes, 13);
+  int memory = memfd_create("memory", 0);
+  write(memory, bytes, 17);
+  FILE* stream = fopen("fopen", "w");
+  write(fileno(stream), bytes, 19);
+  int log = open("log", O_RDWR | O_CREAT, 0600), kept = open("kept", O_RDWR | O_CREAT, 0600);
+  if (vfork() == 0) {  /* what the child does to its descriptors is its own */
+    dup2(log, 1);
+    close(kept);
+    execl("/bin/echo", "echo", "hello", (char*)0);
+    _exit(1);
+  }
+  int status;
+  wait(&status);
+  write(kept, bytes, 23);
+  write(1, "said\\n", 5);
+  int out = open("out", O_RDWR | O_CREAT, 0600);
+  dup2(out, 1);
+  close(out);
+  write(1, bytes, 29);
+  dup2(open("in", O_RDWR | O_CREAT, 0600), 0);
+  write(0, bytes, 31);
+  return status;
+}
+"""
+AIO = """
+#include <aio.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+static char bytes[4096];
+int main(void) {
+  int file = open("data", O_RDWR | O_CREAT | O_TRUNC, 0600);
+  struct aiocb request;
+  memset(&request, 0, sizeof request);
+  request.aio_fildes = file;
+  request.aio_buf = bytes;
+  const struct aiocb* all[] = {&request};
+  for (int k = 0; k < 5; ++k) {
+    request.aio_nbytes = 100 + k;
+    request.aio_offset = 5000000000 + 4096 * k;
+    aio_write(&request);
+    aio_suspend(all, 1, 0);
+    if (aio_return(&request) != 100 + k) return 1;
+  }
+  request.aio_offset = 5000000000;
+  aio_read(&request);
+  aio_suspend(all, 1, 0);
+  return aio_return(&request) != 104;
+}
+"""
+# Writes into "count" how many SIGINT it has had; SIGTERM ends it.
+SIGNALS = """
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+static int file, count;
+static void tell(int signal) {
+  char digit = '0' + ++count;
+  pwrite(file, &digit, 1, 0);
+}
+static void end(int signal) { _exit(0); }
+int main(void) {
+  signal(SIGINT, tell);
+  signal(SIGTERM, end);
+  file = open("count", O_RDWR | O_CREAT | O_TRUNC, 0600);
+  pwrite(file, "0", 1, 0);
+  for (;;) pause();
+}
+"""
+
+
+def compiled(folder: Path, name: str, source: str, *words: str) -> None:
+    """Makes `name` in a folder: a program, or a library where it ends in .so."""
+    language = "c++" if "#include <fstream>" in source else "c"
+    shared = ["-shared", "-fPIC"] if name.endswith(".so") else []
+    line = ["c++" if language == "c++" else "cc", "-w", *shared, "-o", name, "-x", language, "-", *words]
+    subprocess.run(line, cwd=folder, input=source, text=True, check=True)
+
+
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
     """A folder with `calls`, and libfake.so, which it is linked with."""
@@ -154,6 +316,68 @@ class TestPrograms:
         assert {"dup", "dup2", "dup3", "fcntl", "fileno", "fdopen"} <= {
             one["function"].replace("64", "") for one in told["functions"] if one["layer"] == "posix"
         }
+
+    @pytest.mark.parametrize("binding", ["lazy", "now"])
+    def test_other_preloaded_libraries_stay_in_effect(self, sonde, binding):
+        """The C library's pwrite has a version, which a preloaded one's has not: the loader takes it all the same."""
+        compiled(sonde.cwd, "other.so", INTERPOSER, "-ldl")
+        compiled(sonde.cwd, "writer", WRITER, f"-Wl,-z,{binding}")
+        other = {"LD_PRELOAD": f"{sonde.cwd}/other.so"}
+        told = sonde("io", "run", "--json", "-o", "a.nc", "--", "./writer", **other).expect(0).json
+        assert (sonde.cwd / "data").read_bytes() == b"y" * 10
+        assert counts(told)["pwrite"] == 10
+
+    @pytest.mark.parametrize(("mode", "result"), [(1, -1), (1 | 8, 4711)], ids=["", "RTLD_DEEPBIND"])
+    def test_a_plug_in_calls_what_the_loader_would_have_it_call(self, sonde, mode, result):
+        compiled(sonde.cwd, "libown.so", OF_PLUGIN)
+        compiled(sonde.cwd, "plugin.so", PLUGIN, "-Wl,-z,lazy,--no-as-needed", "-L.", "-lown", "-Wl,-rpath,.")
+        compiled(sonde.cwd, "loader", LOADER, "-ldl")
+        plain = subprocess.run(
+            ["./loader", str(mode)], cwd=sonde.cwd, text=True, capture_output=True, check=True
+        )
+        ran = sonde("io", "run", "--json", "-o", "a.nc", "--", "./loader", mode).expect(0)
+        assert ran.err == plain.stdout == f"{result}\n"
+        assert ("pwrite" in counts(ran.json)) == (result == -1)
+
+    def test_threads_that_load_libraries_at_once(self, sonde):
+        """Each is looked into while others are being loaded: the loader's locks are taken as the loader takes them."""
+        (sonde.cwd / "map.toml").write_text(
+            'layer = "own"\nlibraries = ["libown*.so"]\n[[functions]]\nnames = ["own_call"]\n'
+        )
+        for k in range(4):
+            compiled(sonde.cwd, f"libown{k}.so", "int own_call(void) { return 0; }")
+            linked = ("-Wl,-z,lazy", "-L.", f"-lown{k}", "-Wl,-rpath,.")
+            source = "int own_call(void); int call(void) { return own_call(); }"
+            compiled(sonde.cwd, f"plugin{k}.so", source, *linked)
+        compiled(sonde.cwd, "loaders", LOADERS, "-ldl", "-lpthread")
+        words = ("--map", "map.toml", "--layers", "own,posix", "--json", "-o", "a.nc")
+        told = sonde("io", "run", *words, "--", "./loaders").expect(0).json
+        assert counts(told)["open"] == 1
+
+    def test_files_however_they_were_opened(self, sonde):
+        compiled(sonde.cwd, "names", NAMES)
+        told = sonde("io", "run", "--json", "-o", "a.nc", "--", "./names").expect(0).json
+        written = {one["path"]: one["write"]["bytes"] for one in told["files"] if one["write"]["bytes"]}
+        (temp,) = (path for path in written if path.startswith("temp"))
+        assert not temp.endswith("XXXXXX")
+        assert written == {
+            "stream": 100_000, temp: 11, "(tmpfile)": 5013, "memory": 17, "fopen": 19, "kept": 23, "out": 29, "in": 31,
+        }  # fmt: skip
+        assert (sonde.cwd / "log").read_text() == "hello\n"
+
+    def test_asynchronous_requests_tell_their_bytes_and_places(self, sonde):
+        compiled(sonde.cwd, "aio", AIO, "-lrt")
+        told = sonde("io", "run", "--json", "-o", "a.nc", "--", "./aio").expect(0).json
+        (file,) = (one for one in told["files"] if one["path"] == "data")
+        assert (file["write"], file["read"]) == (
+            {"requests": 5, "bytes": 510},
+            {"requests": 1, "bytes": 104},
+        )
+        with library.open(sonde.cwd / "a.nc") as tree:
+            raw = tree["raw"].to_dataset().load()
+        names = raw["function_name"].values[raw["function_index"].values]
+        places = raw["offset"].values[np.isin(names, ["aio_write", "aio_write64"])]
+        assert places.tolist() == [5_000_000_000 + 4096 * k for k in range(5)]
 
     def test_threads_have_their_own_calls(self, sonde, programs):
         _, told = traced(sonde, programs, "threads")
@@ -305,6 +529,39 @@ class TestEndings:
         os.kill(pid, signal.SIGKILL)
         told = finish(process).expect(137).json
         assert ended_otherwise(told) == {"read": (0, 1)}
+        (one,) = told["under_way"]
+        assert (one["pid"], one["rank"], one["calls"]) == (pid, -1, ["read"])
+        shown = sonde("io", "show", "a.nc").expect(0).out
+        assert "under way" in shown
+        assert str(pid) in shown
+
+    def test_what_ended_well_has_nothing_to_tell_of_its_end(self, sonde, programs):
+        _, told = traced(sonde, programs, "plain")
+        assert told["under_way"] == []
+        assert "under way" not in sonde("io", "show", "a.nc").expect(0).out
+
+    @pytest.mark.parametrize("to_all", [True, False], ids=["group", "sonde"])
+    def test_a_signal_comes_to_the_command_once(self, sonde, to_all):
+        """Without a terminal, too: a second SIGINT has mpirun leave its ranks alone."""
+        compiled(sonde.cwd, "signals", SIGNALS)
+        process = sonde.start("io", "run", "--json", "-o", "a.nc", "--", "./signals")
+        count = sonde.cwd / "count"
+        assert wait_for(lambda: count.exists() and count.read_text() == "0")
+
+        def witness() -> list[int]:
+            return [pid for pid, name in sonde.processes().items() if name == "/bin/sh"]
+
+        before = witness()
+        if to_all:
+            os.killpg(process.pid, signal.SIGINT)
+            assert wait_for(lambda: len(witness()) == 1 and witness() != before)  # Sonde has dealt with it
+        else:
+            process.send_signal(signal.SIGINT)
+            assert wait_for(lambda: count.read_text() != "0")
+        (os.killpg if to_all else os.kill)(process.pid, signal.SIGTERM)
+        finish(process).expect(0)
+        assert count.read_text() == "1"
+        assert sonde.left() == []
 
     def test_ctrl_c_is_the_program_s_and_its_trace_is_kept(self, sonde, programs):
         process = sonde.start(
@@ -369,6 +626,24 @@ class TestLimits:
         assert kept + dropped == 2 * 9000 + 3
         assert sum(process["dropped"] for process in told["processes"]) == dropped
 
+    def test_a_trace_that_is_full_says_so_first(self, sonde, programs):
+        """The call that opened the file found no room: those that did are the program's all the same."""
+        words = ("--max-trace", "64KiB", "--json", "-o", "a.nc")
+        line = (programs / "calls", "plain", "data", 9000)
+        told = sonde("io", "run", *LAYERS, *words, "--", *line).expect(0).json
+        assert sum(counts(told).values()) > 0
+        assert all(one["layer"] != "system" for one in told["functions"])
+        shown = sonde("io", "show", "a.nc").expect(0).out
+        assert "more calls found no room" in " ".join(shown.split())
+        assert not shown.startswith("✓")
+
+    def test_no_room_for_anything_is_told_as_such(self, sonde, programs):
+        line = (programs / "calls", "plain", "data", 5)
+        error = sonde("io", "run", "--json", "--max-trace", "1", "--", *line).expect(3).json["error"]
+        assert error["code"] == "io.nothing_traced"
+        assert "could not be given files" in error["what"]
+        assert "--max-trace" in error["hint"]
+
     @pytest.mark.root
     def test_a_full_disk_costs_the_trace_and_not_the_program(self, sonde, programs):
         with small_disk(sonde.cwd / "small", 400) as small:
@@ -418,6 +693,15 @@ class TestStreams:
         assert b"cried\n" in ran.stderr
         assert b"ended with exit status 9" in ran.stderr.replace(b"\n", b" ").replace(b"  ", b" ")
 
+    def test_what_a_shell_opened_for_the_command_it_has(self, sonde):
+        there, here = os.pipe()
+        line = [PROGRAM, "io", "run", "-o", "a.nc", "--", "sh", "-c", f"ls / >/dev/fd/{here}"]
+        ran = subprocess.run(line, cwd=sonde.cwd, env=sonde.env, pass_fds=(here,), capture_output=True)
+        os.close(here)
+        with open(there) as given:
+            assert "tmp\n" in given.read()
+        assert ran.returncode == 0
+
     def test_json_stands_alone_on_standard_output(self, sonde):
         ran = sonde("io", "run", "--json", "-o", "a.nc", "--", "ls", "/").expect(0)
         json.loads(ran.out)
@@ -461,6 +745,17 @@ class TestRefusals:
         )
         assert error["code"] == "io.nothing_traced"
         assert "function of hdf5" in error["what"]
+
+    def test_where_nothing_is_traced_a_command_that_failed_has_its_status(self, sonde):
+        error = sonde("io", "run", "--json", "-o", "a.nc", "--", "sh", "-c", "exit 7").expect(7).json["error"]
+        assert error["code"] == "io.nothing_traced"
+        assert "exit status 7" in error["what"]
+
+    def test_a_command_that_sets_ld_preload_itself(self, sonde):
+        line = ("env", "LD_PRELOAD=libdl.so.2", "ls", "/")
+        error = sonde("io", "run", "--json", "-o", "a.nc", "--", *line).expect(3).json["error"]
+        assert "sets LD_PRELOAD itself" in error["what"]
+        assert "env LD_PRELOAD=libdl.so.2 sonde io run" in error["hint"]
 
     def test_a_bad_map_or_layer(self, sonde):
         (sonde.cwd / "m.toml").write_text(

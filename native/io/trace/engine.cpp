@@ -114,6 +114,8 @@ static_assert(offsetof(Record, begin) == RECORD_BEGIN && offsetof(Record, end) =
               offsetof(Record, offset) == RECORD_OFFSET && offsetof(Record, file) == RECORD_FILE && offsetof(Record, function) == RECORD_FUNCTION &&
               offsetof(Record, depth) == RECORD_FUNCTION + 2 && offsetof(Record, flags) == RECORD_FUNCTION + 3 && flag_failed == FLAG_FAILED);
 
+void* sonde_io_vfork_target;
+
 struct Entry {
   Frame* frame;
   void* target;

@@ -72,12 +72,16 @@ struct Arguments {
 }  // namespace sonde::io
 
 extern "C" char sonde_io_thunks[] __attribute__((visibility("hidden")));
+/// vfork, and where it is.
+extern "C" char sonde_io_vfork[] __attribute__((visibility("hidden")));
+extern "C" void* sonde_io_vfork_target __attribute__((visibility("hidden")));
 /// Where traced functions return to.
 extern "C" char sonde_io_returned[] __attribute__((visibility("hidden")));
 
 namespace sonde::io {
 
 inline constexpr std::size_t thunk_bytes = 16;
-inline void* thunk(unsigned number) { return sonde_io_thunks + thunk_bytes * number; }
+inline constexpr unsigned vfork_function = most_functions;  ///< a number that no function has
+inline void* thunk(unsigned number) { return number == vfork_function ? sonde_io_vfork : sonde_io_thunks + thunk_bytes * number; }
 
 }  // namespace sonde::io

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -52,6 +53,8 @@ struct Object {
   const std::uint32_t *gnu_hash = nullptr, *old_hash = nullptr;
   const ElfW(Half)* versions = nullptr;    ///< of each symbol the number of its version; null: no versions here
   const ElfW(Verneed)* needed = nullptr;  ///< versions that symbols of other objects are wanted in
+  const ElfW(Verdef)* defined = nullptr;  ///< versions of its own symbols
+  bool symbolic = false;                  ///< what it has itself it takes for itself
   const ElfW(Rela)* plain = nullptr;
   const ElfW(Rela)* plt = nullptr;
   const ElfW(Relr)* packed = nullptr;
@@ -66,27 +69,60 @@ struct Object {
   template <typename Act>
   void each_of_hash(std::uint32_t hash, Act act) const {
     const std::uint32_t buckets = gnu_hash[0], first = gnu_hash[1], filter = gnu_hash[2];
-    const auto* bucket = reinterpret_cast<const std::uint32_t*>(reinterpret_cast<const std::uint64_t*>(gnu_hash + 4) + filter);
+    if (buckets == 0 || filter == 0) return;
+    const auto* bits = reinterpret_cast<const std::uint64_t*>(gnu_hash + 4);
+    const std::uint64_t some = bits[hash / 64 % filter];
+    if ((some >> hash % 64 & some >> (hash >> gnu_hash[3]) % 64 & 1) == 0) return;
+    const auto* bucket = reinterpret_cast<const std::uint32_t*>(bits + filter);
     const std::uint32_t* chain = bucket + buckets;
-    if (buckets == 0 || bucket[hash % buckets] < first) return;
+    if (bucket[hash % buckets] < first) return;
     for (std::uint32_t k = bucket[hash % buckets];; ++k) {
       if ((chain[k - first] | 1) == (hash | 1)) act(k);
       if (chain[k - first] & 1) return;
     }
   }
 
-  /// The version in which this object wants a symbol of another; null: any.
+  template <typename Act>
+  void each_of_name(const char* name, std::uint32_t hash, Act act) const {
+    const auto one = [&](std::uint32_t k) {
+      if (std::strcmp(strings + symbols[k].st_name, name) == 0) act(k);
+    };
+    if (gnu_hash != nullptr) return each_of_hash(hash, one);
+    for (std::uint32_t k = 0, count = symbol_count(); k < count; ++k) one(k);
+  }
+
+  /// The version in which this object wants a symbol, or has it; null: any.
   const char* version_of(std::uint32_t symbol) const {
-    if (versions == nullptr || needed == nullptr) return nullptr;
+    if (versions == nullptr) return nullptr;
     const unsigned number = versions[symbol] & 0x7fff;  // the highest bit: hidden from those who name no version
-    for (const auto* need = needed;; need = reinterpret_cast<const ElfW(Verneed)*>(reinterpret_cast<const char*>(need) + need->vn_next)) {
-      const auto* one = reinterpret_cast<const ElfW(Vernaux)*>(reinterpret_cast<const char*>(need) + need->vn_aux);
-      for (unsigned k = 0; k < need->vn_cnt; ++k) {
+    for (const auto* need = needed; need != nullptr; need = next(need, need->vn_next)) {
+      const auto* one = next(reinterpret_cast<const ElfW(Vernaux)*>(need), need->vn_aux);
+      for (unsigned k = 0; k < need->vn_cnt; ++k, one = next(one, one->vna_next))
         if ((one->vna_other & 0x7fff) == number) return strings + one->vna_name;
-        one = reinterpret_cast<const ElfW(Vernaux)*>(reinterpret_cast<const char*>(one) + one->vna_next);
-      }
-      if (need->vn_next == 0) return nullptr;
     }
+    return own_version(number);
+  }
+
+  /// The symbol that the loader takes of this object for a name that is wanted in a version, null for none: as do_lookup_x of glibc does,
+  /// which dlvsym does not, for it passes by what has no version in a library that has some, as a preloaded one mostly is. 0: none.
+  std::uint32_t definition(const char* name, std::uint32_t hash, const char* version) const {
+    std::uint32_t found = 0, newest = 0, several = 0;
+    each_of_name(name, hash, [&](std::uint32_t k) {
+      if (found != 0 || symbols[k].st_shndx == SHN_UNDEF || ELF64_ST_BIND(symbols[k].st_info) == STB_LOCAL) return;
+      const bool hidden = versions != nullptr && (versions[k] & 0x8000) != 0;
+      const unsigned number = versions != nullptr ? versions[k] & 0x7fffu : 0;
+      if (versions == nullptr) {
+        found = k;
+      } else if (version != nullptr) {
+        const char* own = own_version(number);
+        if (own != nullptr ? std::strcmp(own, version) == 0 : !hidden) found = k;
+      } else if (number < 3) {  // who names no version was linked before there were any, and is given the oldest
+        found = k;
+      } else if (!hidden && several++ == 0) {
+        newest = k;
+      }
+    });
+    return found != 0 ? found : several == 1 ? newest : 0;
   }
 
   /// The first and the last address, and what lies between segments.
@@ -107,6 +143,21 @@ struct Object {
       if (s.p_type == PT_LOAD && (s.p_flags & flags) == flags && address >= at && address < at + s.p_memsz) return true;
     }
     return false;
+  }
+
+ private:
+  /// Lists of versions: each tells how far the next is, 0 at the last.
+  template <typename Entry>
+  static const Entry* next(const Entry* one, std::uint32_t bytes) {
+    return bytes == 0 ? nullptr : reinterpret_cast<const Entry*>(reinterpret_cast<const char*>(one) + bytes);
+  }
+
+  /// The name of a version of its own; null: none, and the object's own name is none.
+  const char* own_version(unsigned number) const {
+    for (const auto* one = defined; one != nullptr; one = next(one, one->vd_next))
+      if (one->vd_ndx == number && (one->vd_flags & VER_FLG_BASE) == 0)
+        return strings + reinterpret_cast<const ElfW(Verdaux)*>(reinterpret_cast<const char*>(one) + one->vd_aux)->vda_name;
+    return nullptr;
   }
 };
 
@@ -130,6 +181,9 @@ bool read_object(const dl_phdr_info& info, Object& object) {
       case DT_STRTAB: object.strings = reinterpret_cast<const char*>(at); break;
       case DT_GNU_HASH: object.gnu_hash = reinterpret_cast<const std::uint32_t*>(at); break;
       case DT_VERSYM: object.versions = reinterpret_cast<const ElfW(Half)*>(at); break;
+      case DT_VERDEF: object.defined = reinterpret_cast<const ElfW(Verdef)*>(at); break;
+      case DT_SYMBOLIC: object.symbolic = true; break;
+      case DT_FLAGS: object.symbolic = object.symbolic || (dynamic->d_un.d_val & DF_SYMBOLIC) != 0; break;
       case DT_VERNEED: object.needed = reinterpret_cast<const ElfW(Verneed)*>(at); break;
       case DT_HASH: object.old_hash = reinterpret_cast<const std::uint32_t*>(at); break;
       case DT_RELA: object.plain = reinterpret_cast<const ElfW(Rela)*>(at); break;
@@ -168,7 +222,7 @@ Late late[65536];
 std::uint32_t late_used;
 constexpr std::uint32_t untold = ~std::uint32_t{0};
 
-/// address -> number + 1; open addressing.
+/// address -> number + 1, also vfork's; open addressing.
 constexpr std::uint32_t places = 4 * most_functions;
 struct Place {
   std::uint64_t address;
@@ -223,6 +277,12 @@ void keep_function(std::uint32_t number, std::uint32_t rule, const char* name, c
   lines_bytes = static_cast<std::size_t>(words.end() - lines);
 }
 
+void put(std::uint64_t address, std::uint32_t number) {
+  std::uint32_t k = at(address);
+  while (place[k].number_and_one != 0) k = (k + 1) % places;
+  place[k] = {address, number + 1};
+}
+
 void add(const Object& object, const char* name, std::uint64_t address, const Rule* rule, std::uint32_t rule_number,
          std::uint64_t (*after)(const Frame&, std::uint64_t)) {
   const std::uint32_t h = hashed(name);
@@ -239,9 +299,7 @@ void add(const Object& object, const char* name, std::uint64_t address, const Ru
   functions[number].rule = rule;
   functions[number].after = after;
   prepare(functions[number]);
-  std::uint32_t k = at(address);
-  while (place[k].number_and_one != 0) k = (k + 1) % places;
-  place[k] = {address, number + 1};
+  put(address, number);
   if (rule != nullptr) keep_function(number, rule_number, name, object);
 }
 
@@ -279,6 +337,7 @@ std::uint64_t address_of(const Object& object, const ElfW(Sym)& symbol, const ch
 }
 
 std::uint64_t after_dlopen(const Frame& frame, std::uint64_t result);
+std::uint64_t after_dlmopen(const Frame& frame, std::uint64_t result);
 std::uint64_t after_dlsym(const Frame& frame, std::uint64_t result);
 std::uint64_t after_dlclose(const Frame& frame, std::uint64_t result);
 
@@ -286,13 +345,18 @@ void add_loader(const Object& object) {
   const struct {
     const char* name;
     std::uint64_t (*after)(const Frame&, std::uint64_t);
-  } own[] = {{"dlopen", after_dlopen}, {"dlmopen", after_dlopen}, {"dlsym", after_dlsym}, {"dlvsym", after_dlsym}, {"dlclose", after_dlclose}};
+  } own[] = {{"dlopen", after_dlopen}, {"dlmopen", after_dlmopen}, {"dlsym", after_dlsym}, {"dlvsym", after_dlsym}, {"dlclose", after_dlclose}};
   for (std::uint32_t k = 0, count = object.symbol_count(); k < count; ++k) {
     const auto& symbol = object.symbols[k];
     if (symbol.st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbol.st_info) != STT_FUNC) continue;
     const char* name = object.strings + symbol.st_name;
     for (const auto& one : own)
       if (std::strcmp(name, one.name) == 0) add(object, name, object.base + symbol.st_value, nullptr, 0, one.after);
+    if (std::strcmp(name, "vfork") == 0 && sonde_io_vfork_target == nullptr) {
+      sonde_io_vfork_target = reinterpret_cast<void*>(object.base + symbol.st_value);
+      names.add(hashed(name));
+      put(object.base + symbol.st_value, vfork_function);
+    }
   }
 }
 
@@ -382,40 +446,63 @@ class Pages {
   bool protect_ = false;
 };
 
-/// The program itself, which the loader names first.
-Object program;
+/// Objects as they are while slots are patched, in the order in which they were loaded. Those that were there from the start the loader
+/// searches in that order; which of the others it does, and for whom, it alone knows.
+Object there[sizeof seen / sizeof *seen];
+std::uint32_t there_count, begun_count;
 
-/// Whether this is the way to a function in the program's own table, which a program at a fixed place has for the function's address
-/// wherever that is taken. The loader does not follow it when it resolves a slot. dladdr is slow: it is asked of the program alone.
-bool is_way(void* address) {
-  Dl_info info;
-  const ElfW(Sym)* symbol = nullptr;
-  return program.holds(reinterpret_cast<std::uintptr_t>(address), PF_X) && ::dladdr1(address, &info, reinterpret_cast<void**>(const_cast<ElfW(Sym)**>(&symbol)), RTLD_DL_SYMENT) != 0 &&
-         symbol != nullptr && symbol->st_shndx == SHN_UNDEF;
+/// What the loader finds in the libraries that a handle stands for, RTLD_DEFAULT or one that dlopen gave; 0: nothing.
+std::uint64_t found_by(void* handle, const char* name, std::uint32_t hash, const char* version) {
+  bool asked = false;
+  std::uint64_t exact = 0, any = 0;
+  for (std::uint32_t k = 0; k < there_count; ++k) {
+    const std::uint32_t symbol = there[k].definition(name, hash, version);
+    const std::uint64_t address = symbol != 0 ? address_of(there[k], there[k].symbols[symbol], name) : 0;
+    if (address == 0 || (handle == RTLD_DEFAULT && k < begun_count)) {
+      if (address != 0) return address;
+      continue;
+    }
+    if (!asked) {
+      exact = version ? reinterpret_cast<std::uint64_t>(::dlvsym(handle, name, version)) : 0;
+      any = reinterpret_cast<std::uint64_t>(::dlsym(handle, name));
+      asked = true;
+    }
+    if (address == exact || address == any) return address;
+  }
+  return 0;
 }
+
+/// By which dlopen an object came: its libraries are searched after those that are everybody's, or before them.
+struct Opened {
+  void* handle;  ///< null: it was there from the start, or nobody saw who loaded it
+  bool first;    ///< RTLD_DEEPBIND
+};
 
 /// What an unresolved slot will lead to: the loader has not been asked yet. The version counts: another one of the same name may take
 /// other arguments, as glfs_fsync does.
-std::uint64_t resolved(const Object& object, std::uint32_t symbol) {
+std::uint64_t resolved(const Object& object, std::uint32_t symbol, const Opened& opened) {
   const char* name = object.strings + object.symbols[symbol].st_name;
+  const std::uint32_t hash = hashed(name);
   const char* version = object.version_of(symbol);
-  const auto look = [&](void* handle) { return version ? ::dlvsym(handle, name, version) : ::dlsym(handle, name); };
-  void* found = look(RTLD_DEFAULT);
-  if (is_way(found)) found = look(RTLD_NEXT);  // behind the program, which has none of its own
-  if (found == nullptr && object.path[0] != 0) {
-    if (void* handle = ::dlopen(object.path, RTLD_LAZY | RTLD_NOLOAD)) {
-      found = look(handle);
-      ::dlclose(handle);
-    }
+  const auto found_in = [&](void* handle) { return found_by(handle, name, hash, version); };
+  std::uint64_t found = 0;
+  if (const std::uint32_t own = object.symbolic ? object.definition(name, hash, version) : 0) found = address_of(object, object.symbols[own], name);
+  if (found == 0 && opened.first) found = found_in(opened.handle);
+  if (found == 0) found = found_in(RTLD_DEFAULT);
+  if (found == 0 && opened.handle != nullptr) found = found_in(opened.handle);
+  if (found != 0 || object.path[0] == 0) return found;
+  if (void* handle = ::dlopen(object.path, RTLD_LAZY | RTLD_NOLOAD)) {
+    found = found_in(handle);
+    ::dlclose(handle);
   }
-  return reinterpret_cast<std::uint64_t>(found);
+  return found;
 }
 
 /// Points slots that lead to functions to their thunks. Of an object that was patched before, only slots that the loader resolves late
 /// may lead to what was loaded since, those with new names.
 class Patching {
  public:
-  Patching(const Object& object, Seen& told) : object_(object), told_(told), pages_(object) {}
+  Patching(const Object& object, Seen& told, const Opened& opened) : object_(object), told_(told), opened_(opened), pages_(object) {}
 
   void first() {
     told_.late = late_used;
@@ -472,7 +559,7 @@ class Patching {
 
   /// Whether it leads to a function now.
   bool late_one(const ElfW(Rela)& entry, std::uint32_t symbol) {
-    const std::uint64_t target = resolved(object_, symbol);
+    const std::uint64_t target = resolved(object_, symbol, opened_);
     const std::uint32_t n = target ? number_of(target) : 0;
     if (n != 0) pages_.store(slot(entry), thunk(n - 1));
     return n != 0;
@@ -491,6 +578,7 @@ class Patching {
 
   const Object& object_;
   Seen& told_;
+  const Opened opened_;
   Pages pages_;
 };
 
@@ -581,6 +669,18 @@ void each_object(Do act) {
   ::dl_iterate_phdr(step, &act);
 }
 
+/// While `act` runs no object goes, and none comes.
+template <typename Do>
+void held(Do act) {
+  const auto once = [](dl_phdr_info*, std::size_t, void* what) {
+    (*static_cast<Do*>(what))();
+    return 1;
+  };
+  ::dl_iterate_phdr(once, &act);
+}
+
+bool is_kernels(const Object& object) { return std::strncmp(object.name, "linux-vdso", 10) == 0; }
+
 /// Which of `seen` this is; their number if none.
 std::uint32_t place_of(const Object& object) {
   std::uint32_t k = 0;
@@ -588,7 +688,51 @@ std::uint32_t place_of(const Object& object) {
   return k;
 }
 
-void look_again() {
+/// What to do with the loader's lock held.
+struct Locked {
+  void (*act)(void* what);
+  void* what;
+};
+constinit thread_local const Locked* locked __attribute__((tls_model("initial-exec")));
+
+}  // namespace
+
+extern "C" {
+static void sonde_io_nothing() {}
+/// Called by dlsym, which has the loader's lock then.
+__attribute__((used)) static void (*sonde_io_resolve())() {
+  if (const Locked* const todo = locked) {
+    locked = nullptr;
+    todo->act(todo->what);
+  }
+  return sonde_io_nothing;
+}
+__attribute__((visibility("default"))) void sonde_io_with_loader() __attribute__((ifunc("sonde_io_resolve")));
+}
+
+namespace {
+
+/// Runs `act` with the loader's lock held. dlopen takes that first, then the one of the list of objects, which dl_iterate_phdr takes: who
+/// asks dlsym from within dl_iterate_phdr takes them the other way round, and waits for ever for a thread that loads a library meanwhile.
+/// Nothing in the C library's interface takes that lock, but an indirect function is resolved with it held.
+template <typename Do>
+void with_loader(Do act) {
+  const Locked todo{[](void* what) { (*static_cast<Do*>(what))(); }, &act};
+  locked = &todo;
+  ::dlsym(RTLD_DEFAULT, "sonde_io_with_loader");
+  if (locked == nullptr) return;
+  locked = nullptr;  // another's function of this name comes first
+  act();
+}
+
+void look(const Opened& opened);
+
+void look_again(const Opened& opened) {
+  with_loader([&] { look(opened); });
+}
+
+/// With the loader's lock held, also by a thread that is in a library's constructor: `lock` comes after it.
+void look(const Opened& opened) {
   ::pthread_mutex_lock(&lock);
   const Turnover now = turnover();
   if (now.loaded == last.loaded) {
@@ -618,15 +762,22 @@ void look_again() {
     each_object([&](const Object& object) { find_hdf5(object, n); });
   }
   if (seen_count != seen_before) {
-    each_object([&](const Object& object) {
-      if (is_ours(object) || is_loader(object)) return;
-      const std::uint32_t k = place_of(object);
-      if (k == seen_count) return;
-      Patching patching(object, seen[k]);
-      if (k >= seen_before) {
-        patching.first();
-      } else if (reachable) {
-        patching.again();
+    held([&] {
+      there_count = 0;
+      each_object([](const Object& object) {  // nobody is led into the kernel's
+        if (!is_kernels(object) && there_count < sizeof there / sizeof *there) there[there_count++] = object;
+      });
+      if (begun_count == 0) begun_count = there_count;
+      for (const Object& object : std::span(there, there_count)) {
+        if (is_ours(object) || is_loader(object)) continue;
+        const std::uint32_t k = place_of(object);
+        if (k == seen_count) continue;
+        Patching patching(object, seen[k], k >= seen_before ? opened : Opened{});
+        if (k >= seen_before) {
+          patching.first();
+        } else if (reachable) {
+          patching.again();
+        }
       }
     });
   }
@@ -640,12 +791,16 @@ struct Quiet {
   ~Quiet() { note_own(thread, begin); }
 };
 
-std::uint64_t after_dlopen(const Frame&, std::uint64_t result) {
+/// `size` and `offset` of the loader's functions are their second and third argument: read_before().
+std::uint64_t after_opening(std::uint64_t result, std::uint64_t mode) {
   if (result == 0) return result;
   const Quiet quiet;
-  look_again();
+  look_again({reinterpret_cast<void*>(result), (mode & RTLD_DEEPBIND) != 0});
   return result;
 }
+
+std::uint64_t after_dlopen(const Frame& frame, std::uint64_t result) { return after_opening(result, frame.size); }
+std::uint64_t after_dlmopen(const Frame& frame, std::uint64_t result) { return after_opening(result, frame.offset); }
 
 std::uint64_t after_dlsym(const Frame&, std::uint64_t result) { return instead(result); }
 
@@ -660,12 +815,7 @@ std::uint64_t after_dlclose(const Frame&, std::uint64_t result) {
 void patch_objects(const TableHeader& table, const void* own) {
   the_table = &table;
   the_own = own;
-  bool first = true;
-  each_object([&](const Object& object) {
-    if (first) program = object;
-    first = false;
-  });
-  look_again();
+  look_again({});
 }
 
 void forget_objects() {
@@ -703,11 +853,9 @@ void forget_objects() {
     });
     for (std::uint32_t number = 0; number < known.functions; ++number) {
       if (!held[number]) continue;
-      const auto address = reinterpret_cast<std::uint64_t>(functions[number].target);
-      std::uint32_t k = at(address);
-      while (place[k].number_and_one != 0) k = (k + 1) % places;
-      place[k] = {address, number + 1};
+      put(reinterpret_cast<std::uint64_t>(functions[number].target), number);
     }
+    if (sonde_io_vfork_target != nullptr) put(reinterpret_cast<std::uint64_t>(sonde_io_vfork_target), vfork_function);
   }
   ::pthread_mutex_unlock(&lock);
 }

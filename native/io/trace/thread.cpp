@@ -16,12 +16,18 @@ namespace sonde::io {
 constinit thread_local Thread* current __attribute__((tls_model("initial-exec")));
 constinit thread_local ThreadFile* open_file __attribute__((tls_model("initial-exec")));
 
+/// Whether calls must not make this thread's files: they are being made, or this is a child between vfork and exec.
+extern constinit thread_local bool beginning __asm__("sonde_io_beginning") __attribute__((tls_model("initial-exec"), visibility("hidden")));
+constinit thread_local bool beginning;
+/// Where vfork returns to, twice: see the thunks.
+extern constinit thread_local std::uint64_t vfork_back __asm__("sonde_io_vfork_back") __attribute__((tls_model("initial-exec"), visibility("hidden")));
+constinit thread_local std::uint64_t vfork_back;
+
 namespace {
 
 /// Above what programs use by number.
 constexpr int lowest_fd = 700;
 pthread_key_t ends;
-thread_local bool beginning __attribute__((tls_model("initial-exec")));
 
 bool granted(std::uint64_t bytes) {
   if (process.most_bytes == 0 || process.shared == nullptr) return true;
@@ -48,19 +54,25 @@ int open_again(Thread& thread) {
   return static_cast<int>(high);
 }
 
-/// Empties a block that goes nowhere. Returns how many calls of the program it held.
+/// Empties a block that goes nowhere, but for whose calls follow: that goes to the other block. Returns how many calls of the program it
+/// held.
 std::uint64_t drop(ThreadFile& file, std::uint32_t block) {
   const auto* records = reinterpret_cast<const Record*>(file.blocks[block] + sizeof(BlockHeader));
   std::uint64_t calls = 0;
+  Record thread{};
   for (std::uint32_t k = 0; k < file.used[block]; ++k) {
     if (records[k].function == note_function) {
       k += static_cast<std::uint32_t>((reinterpret_cast<const Note&>(records[k]).bytes + sizeof(Record) - 1) / sizeof(Record));
     } else if (records[k].function < own_function) {
       ++calls;
+    } else if (records[k].function == thread_function && records[k].size != 0) {
+      thread = records[k];
     }
   }
   std::atomic_ref(file.dropped).fetch_add(calls, std::memory_order_relaxed);
   file.used[block] = 0;
+  if (thread.size != 0)
+    if (Record* kept = reserve_quickly(file)) *kept = thread;
   return calls;
 }
 
@@ -320,6 +332,14 @@ void forget_threads() {
   beginning = false;
   pool = nullptr;
   pool_held.store(false, std::memory_order_relaxed);
+}
+
+/// After vfork, in the child and in the parent that goes on then.
+extern "C" __attribute__((visibility("hidden"))) void sonde_io_vforked(int result) {
+  beginning = result == 0;
+  if (current == nullptr) return;
+  current->busy = beginning;
+  set_current(current);
 }
 
 }  // namespace sonde::io

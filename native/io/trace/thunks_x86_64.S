@@ -283,6 +283,48 @@ sonde_io_returned:
         .cfi_endproc
         .size   sonde_io_body, . - sonde_io_body
 
+// vfork, which returns twice to one frame, and whose child has the memory of its parent until it is another program: what it calls
+// meanwhile would stand among its parent's calls, and is left out. The way back is kept where the child does not write.
+        .hidden sonde_io_beginning
+        .hidden sonde_io_vfork_back
+        .hidden sonde_io_vfork_target
+        .globl  sonde_io_vfork
+        .hidden sonde_io_vfork
+        .type   sonde_io_vfork, @function
+sonde_io_vfork:
+        .cfi_startproc
+        endbr64
+        xorl    %eax, %eax
+        rdsspq  %rax                    // a shadow stack would miss our return
+        testq   %rax, %rax
+        jnz     .Lvfork_plain
+        movq    sonde_io_beginning@gottpoff(%rip), %rax
+        cmpb    $0, %fs:(%rax)
+        jne     .Lvfork_plain           // a child's own
+        movq    sonde_io_vfork_back@gottpoff(%rip), %rcx
+        .cfi_remember_state
+        popq    %fs:(%rcx)
+        .cfi_adjust_cfa_offset -8
+        .cfi_undefined rip
+        call    *sonde_io_vfork_target(%rip)
+        pushq   %rax
+        .cfi_adjust_cfa_offset 8
+        subq    $8, %rsp
+        .cfi_adjust_cfa_offset 8
+        movl    %eax, %edi
+        call    sonde_io_vforked
+        addq    $8, %rsp
+        .cfi_adjust_cfa_offset -8
+        popq    %rax
+        .cfi_adjust_cfa_offset -8
+        movq    sonde_io_vfork_back@gottpoff(%rip), %rcx
+        jmp     *%fs:(%rcx)
+.Lvfork_plain:
+        .cfi_restore_state
+        jmp     *sonde_io_vfork_target(%rip)
+        .cfi_endproc
+        .size   sonde_io_vfork, . - sonde_io_vfork
+
 // void sonde_io_with_vectors(void (*call)(void*), void* what): calls it with all vector registers kept, for an entry that has to ask
 // the application's own libraries: the registers may hold arguments of the traced call.
         .globl  sonde_io_with_vectors

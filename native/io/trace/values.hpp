@@ -41,7 +41,7 @@ inline std::uint64_t before(Thread& thread, const Function& function, const Valu
     case From::arg:
       return widened(arguments[value.a], value.width);
     case From::ref:
-      return pointed(arguments[value.a], value.width);
+      return arguments[value.a] < 4096 ? unknown : pointed(arguments[value.a] + value.b, value.width);
     case From::product:
       return arguments[value.a] * arguments[value.b];
     case From::mpi:
@@ -74,6 +74,8 @@ inline void read_before(Thread& thread, Frame& frame, const Function& function, 
   if (rule == nullptr) [[unlikely]] {
     const Busy busy(thread);
     frame.via = via(arguments.back);
+    frame.size = arguments[1];
+    frame.offset = arguments[2];
     return;
   }
   frame.size = before(thread, function, rule->size, arguments);

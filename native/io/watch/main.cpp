@@ -86,6 +86,12 @@ struct Change {
   std::string program;           ///< that it became
 };
 
+/// A program that a process became: the how manieth, and when.
+struct Image {
+  unsigned number = 0;
+  std::uint64_t since = 0;  ///< ticks
+};
+
 /// One thread's file; made with its first call.
 struct Thread {
   std::unique_ptr<FileSink> sink;
@@ -235,6 +241,13 @@ class Watch {
     const std::int32_t process = process_of(change.thread);
     if (change.child == 0) {
       program_[process] = change.program;
+      // What was traced of the program before is over, and what the loader does for the next is neither's.
+      Image& image = images_[process];
+      image = {image.number + 1, change.time};
+      if (const auto known = threads_.find(change.thread); known != threads_.end()) {
+        if (known->second.writer && !known->second.writer->flush()) ++failed_;
+        threads_.erase(known);
+      }
     } else if (change.of_same_process) {
       process_[change.child] = process;
     } else {
@@ -297,7 +310,10 @@ class Watch {
     Facts facts = facts_of(process);
     if (facts.program.empty()) facts.program = program_[process];
     std::ostringstream path;
-    path << spec_.folder << "/" << spec_.host << "-" << process << "-watch-" << id << ".blk";
+    const Image image = images_[process];
+    path << spec_.folder << "/" << spec_.host << "-" << process << "-watch";
+    if (image.number != 0) path << image.number;
+    path << "-" << id << ".blk";
     auto sink = FileSink::create(path.str());
     if (!sink) return false;
     thread.sink = std::make_unique<FileSink>(std::move(*sink));
@@ -306,7 +322,7 @@ class Watch {
            << "[\"function\",\"<u2\",[]],[\"depth\",\"|u1\",[]],[\"flags\",\"|u1\",[]]],\"schema\":\"io/1\",\"host\":" << json_quote(spec_.host)
            << ",\"pid\":" << process << ",\"parent\":" << facts.parent << ",\"rank\":" << facts.rank << ",\"program\":" << json_quote(facts.program)
            << ",\"ticks\":\"" << to_string(tick_kind) << "\",\"began_ticks\":" << began_ticks_ << ",\"began_ns\":" << began_ns_
-           << ",\"began_utc_ns\":" << utc_ns() << ",\"inherits\":\"\",\"inherited\":0,\"number\":" << id << ",\"watched\":1}";
+           << ",\"began_utc_ns\":" << utc_ns() << ",\"image_ticks\":" << image.since << ",\"inherits\":\"\",\"inherited\":0,\"number\":" << id << ",\"watched\":1}";
     auto writer = RecordWriter::open(*thread.sink, {header.str(), sizeof(Record)}, buffered_records, 0);
     if (!writer) return false;
     thread.writer = std::make_unique<RecordWriter>(std::move(*writer));
@@ -331,6 +347,7 @@ class Watch {
   std::vector<Change> changes_;
   std::map<std::int32_t, std::int32_t> process_;  // of threads that began while it was watched, or were attached to
   std::map<std::int32_t, std::string> program_;   // of processes
+  std::map<std::int32_t, Image> images_;          // of processes that became another
   std::set<std::int32_t> attached_;
   std::map<std::int32_t, Thread> threads_;
   std::int64_t began_ns_ = 0, began_ticks_ = 0;

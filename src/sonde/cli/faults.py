@@ -25,7 +25,7 @@ class Fault:
     what: str
     hint: str = ""
     log: str = ""
-    exit: Exit = Exit.INTERNAL
+    exit: int = Exit.INTERNAL
     warnings: list[Warning] = field(default_factory=list)
 
     def as_json(self) -> dict[str, str]:

@@ -31,7 +31,7 @@ class SondeError(Exception):
     known until then, which no outcome is left to tell.
     """
 
-    exit: Exit = Exit.ENVIRONMENT
+    exit: int = Exit.ENVIRONMENT
 
     def __init__(self, code: str, what: str, hint: str = "", log: str = "") -> None:
         super().__init__(what)
@@ -60,7 +60,7 @@ class DataError(SondeError):
 class EnvironmentFailure(SondeError):
     """The machine lacks something, or something on it failed."""
 
-    exit = Exit.ENVIRONMENT
+    exit: int = Exit.ENVIRONMENT
 
 
 class Interrupted(SondeError):

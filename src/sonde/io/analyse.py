@@ -78,7 +78,7 @@ def _called(tables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
             elif dim == "layer" and not beside:
                 values = values.take(np.arange(layers - 1), axis)
         out[name] = values
-    for name in ("node_function", "join_function", "join_root"):
+    for name in ("node_function", "join_function", "join_root", "under_way_function"):
         out[name] = place[tables[name]]
     return out
 
@@ -201,7 +201,10 @@ class Reader:
         self.by_file = np.isin(of_layer, by_file)
         messages = np.flatnonzero(raw["layer_name"].values.astype(str) == "mpi")
         self.of_library = ~self.by_file & ~np.isin(of_layer, messages)
-        self.beside = np.array([aside.is_beside(str(path)) for path in raw["path"].values], bool)
+        written = _written(raw, self.by_file)
+        self.beside = np.array(
+            [aside.is_beside(str(path), wrote) for path, wrote in zip(raw["path"].values, written)], bool
+        )
         self.process_of = raw["thread_process"].values.astype(np.int64)
         self.cost = raw["call_cost"].values, raw["call_cost_inside"].values
         self.tracing = np.zeros(raw.sizes["process"])
@@ -298,6 +301,8 @@ class _Walk(Reader):
         self.of_file = np.zeros((self.files, self.layers, 2, 3))
         self.busy = np.zeros((self.processes, self.layers + 1, BINS))
         self.traced = np.zeros(self.processes)
+        self.numbers = raw["thread_number"].values.astype(np.int64)
+        self.under_way: list[tuple[int, int, int, int, float]] = []
 
     def take(self, stretch: Stretch) -> None:
         """Adds the calls of a stretch."""
@@ -307,6 +312,9 @@ class _Walk(Reader):
         size = np.maximum(calls["size"], 0).astype(np.float64)
         self._by_function(process, function, calls, duration, self_ns, size)
         self._by_node(tree, function, duration, self_ns, size)
+        for k in np.flatnonzero(calls["flags"] & UNFINISHED).tolist():
+            file, begin = int(calls["file_index"][k]), float(calls["begin"][k])
+            self.under_way.append((process, int(self.numbers[stretch.thread]), int(function[k]), file, begin))
         entering = outermost(tree, layer)
         self._by_layer(process, layer, self.kind_of[function], entering, calls, duration, size)
         above = np.where(tree.parent >= 0, layer[tree.parent], self.layers)
@@ -420,6 +428,7 @@ class _Walk(Reader):
         parents = np.array([up for up, _ in self.nodes], np.int64)
         nodes = np.array([what for _, what in self.nodes], np.int64)
         ns = 1e-9
+        under_way = np.array(self.under_way, np.float64).reshape(-1, 5).T
         return {
             "calls": self.calls,
             "failed": self.failed,
@@ -453,9 +462,27 @@ class _Walk(Reader):
             "node_self_time": self.node_sums[:, 3] * ns,
             "busy": np.maximum(self.busy[:, : self.layers], 0) * ns,
             "bin_begin": (self.edges[:-1]) * ns,
+            **{
+                f"under_way_{name}": values.astype(np.int64)
+                for name, values in zip(("process", "thread", "function", "file"), under_way)
+            },
+            "under_way_begin": under_way[4] * ns,
             "tracing_time": self.tracing * ns,
             "traced_time": self.traced * ns,
         }
+
+
+def _written(raw: xr.Dataset, by_file: np.ndarray) -> list[bool]:
+    """Of each file whether anything was written to it, by functions that are of files."""
+    writes = by_file & (raw["function_kind"].values == WRITE)
+    found = np.zeros(raw.sizes["file"], bool)
+    for at in range(0, raw.sizes["event"], CHUNK):
+        function, file, size = (
+            raw[name][at : at + CHUNK].values for name in ("function_index", "file_index", "size")
+        )
+        mine = (function >= 0) & (file >= 0) & (size != 0)
+        found[file[mine][writes[function[mine]]]] = True
+    return [bool(one) for one in found]
 
 
 def _span(raw: xr.Dataset, begins: list[int]) -> tuple[int, int]:

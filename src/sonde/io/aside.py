@@ -24,13 +24,26 @@ _SYSTEM = (
 _OF_MPI = re.compile(
     r"^(/tmp|/var/tmp|/dev/shm)/(.*/)?(ompi\.|openmpi-sessions-|pmix|prte\.|vader_segment|sm_segment|mpich|ucx_|psm2_|fi_shm)"
 )
+# Where files are what the system tells and is told, and no data, whoever writes them.
+_OF_KERNEL = ("/proc", "/sys", "/dev", "/run", "/var/run")
+_COMPILED = re.compile(r"\.pyc(\.[0-9]+)?$")
 _CODE = re.compile(r"(\.so(\.[0-9]+)*|\.pyc|\.py|\.pth)$|/(site|dist)-packages/")
 
 
-def is_beside(path: str) -> bool:
-    """Whether a file is of the system, of an MPI, or code: none that a program is traced for."""
-    if _OF_MPI.match(path) or _CODE.search(path):
+def is_beside(path: str, written: bool = False) -> bool:
+    """Whether a file is of the system, of an MPI, or code: none that a program is traced for.
+
+    written: by the program. Then it is the program's, wherever it lies and whatever it is called, but what MPIs and
+    Python write for themselves, and what is no file at all.
+    """
+    if _OF_MPI.match(path) or _COMPILED.search(path):
         return True
     if path.startswith("/dev/shm/"):
-        return False
-    return any(path == folder or path.startswith(f"{folder}/") for folder in _SYSTEM)
+        return not written and bool(_CODE.search(path))
+    if written:
+        return _below(path, _OF_KERNEL)
+    return bool(_CODE.search(path)) or _below(path, _SYSTEM)
+
+
+def _below(path: str, folders: tuple[str, ...]) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)

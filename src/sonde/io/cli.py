@@ -336,6 +336,10 @@ def told_of(path: Path, verb: str, every: bool = False) -> Outcome:
         summary = dataset.summary_of(tree, "io", path)
         if tree.attrs.get("kind") == "study":
             return _told_of_study(tree, summary, path, verb)
+        tables = words.tables(summary, every)
+        badly = int(tree.attrs.get("status", 0)) or not int(tree.attrs.get("complete", 1))
+        if badly and words.under_way(summary):
+            tables.append(words.under_way_table(summary, every))
         return Outcome(
             "io",
             verb,
@@ -346,7 +350,8 @@ def told_of(path: Path, verb: str, every: bool = False) -> Outcome:
             findings=findings(summary),
             warnings=dataset.warnings_of(tree),
             values=words.values(summary) | {"stop_reason": str(tree.attrs.get("stop_reason", "unknown"))},
-            tables=words.tables(summary, every),
+            tables=tables,
+            sound=not words.dropped(summary),
         )
 
 

@@ -209,6 +209,8 @@ def _said(value: Value) -> str:
         "result_product": "result * arg({a})", "text": "text({a})", "hdf5": "hdf5({a})",
         "hdf5_attribute": "hdf5_attribute({a})",
     }  # fmt: skip
+    if value.how == "ref" and value.b:
+        return f"ref({value.a} + {value.b})"
     return forms[value.how].format(a=value.a, b=value.b)
 
 

@@ -32,11 +32,12 @@ FUNCTION_KEYS = (
     "names", "kind", "size", "offset", "request", "file", "copy", "copy_if", "path", "fails", "result", "libraries",
 )  # fmt: skip
 MOST_ARGUMENTS = 16
+MOST_BYTES = 255  # behind a pointer
 
 # What a value may be -> how the tracer knows it (native/io/table.hpp). "N" stands for the position of an argument.
 _FORMS = {
     r"arg\((\d+)\)(?::(\w+))?": "arg",
-    r"ref\((\d+)\)(?::(\w+))?": "ref",
+    r"ref\((\d+)(?: ?\+ ?(\d+))?\)(?::(\w+))?": "ref",
     r"out\((\d+)\)(?::(\w+))?": "out",
     r"arg\((\d+)\) \* arg\((\d+)\)": "product",
     r"arg\((\d+)\)(?::(\w+))? \* mpi\((\d+)\)": "mpi",
@@ -49,14 +50,15 @@ _FORMS = {
     r"hdf5_attribute\((\d+)\)": "hdf5_attribute",
 }
 EXAMPLES = (
-    "arg(2), arg(2):i32, ref(1), out(4), arg(1) * arg(2), arg(3):i32 * mpi(4), ref(2):i32 * mpi_ref(3), "
+    "arg(2), arg(2):i32, ref(1), ref(0 + 24), out(4), arg(1) * arg(2), arg(3):i32 * mpi(4), ref(2):i32 * mpi_ref(3), "
     "iov(1, 2), result, result * arg(1), text(0), hdf5(0), hdf5_attribute(0)"
 )
 
 
 @dataclass(frozen=True)
 class Value:
-    """Where a number or a name is found: `how` as in native/io/table.hpp, arguments a and b, width of what is read."""
+    """Where a number or a name is found: `how` as in native/io/table.hpp, arguments a and b, of `ref` b bytes behind
+    what argument a points to; width of what is read."""
 
     how: str = "none"
     a: int = 0
@@ -234,8 +236,13 @@ def value(text: str, source: str = "", where: str = "") -> Value:
             continue
         numbers = [int(group) for group in match.groups() if group and group.isdigit()]
         widths = [group for group in match.groups() if group and not group.isdigit()]
-        if any(number >= MOST_ARGUMENTS for number in numbers):
+        places = numbers[:1] if how == "ref" else numbers
+        if any(number >= MOST_ARGUMENTS for number in places):
             raise _bad(source, f"{where}: {text!r} names an argument that no function has", "the first is 0")
+        if any(number > MOST_BYTES for number in numbers):
+            raise _bad(
+                source, f"{where}: {text!r} is too far behind the pointer", f"{MOST_BYTES} B are allowed"
+            )
         width = widths[0] if widths else "i64"
         _one_of(width, WIDTHS, source, where)
         a, b = (*numbers, 0, 0)[:2]

@@ -21,10 +21,12 @@ import numpy as np
 from sonde.core.blocks import BLOCK_MAGIC
 from sonde.core.errors import EnvironmentFailure, Warning
 from sonde.core.seal import cannot_write
+from sonde.core.units import format_size
 from sonde.io import run_gluster, servers
 from sonde.io.events import CALL_NUMBERS, CLOCK, RECORD, UNFINISHED, UNKNOWN, folded
 
 TAIL_BYTES = 49152
+HEADER_BYTES = 8192  # room for the header of a block file, native/io/trace/process.hpp
 BLOCK_BYTES = 16384
 BLOCK_RECORDS = 409
 _MOST_FRAMES = 128
@@ -87,9 +89,7 @@ def close(folder: Path, ended: bool = True) -> tuple[dict[str, Any], list[Warnin
         if table not in tables:
             tables.append(table)
         table_of[path.name.removesuffix(".functions")] = tables.index(table)
-    warnings += _refused(folder)
-    for path in sorted(folder.glob("*.shared")):
-        warnings += _account(path)
+    warnings += not_traced(folder)
     counted, said = _servers(folder, ended)
     return {"tables": tables, "table_of": table_of} | counted, warnings + said
 
@@ -219,6 +219,13 @@ def _functions(path: Path) -> list[tuple[int, int, str, str]]:
     return table
 
 
+def not_traced(folder: Path) -> list[Warning]:
+    """What the tracer itself left out, and why."""
+    return _refused(folder) + [
+        warning for path in sorted(folder.glob("*.shared")) for warning in _account(path)
+    ]
+
+
 def _refused(folder: Path) -> list[Warning]:
     """Programs that the tracer let run untraced, and why, said once a reason."""
     reasons: dict[str, list[str]] = {}
@@ -255,8 +262,9 @@ def _account(path: Path) -> list[Warning]:
         found.append(
             Warning(
                 "io.threads_not_traced",
-                f"{refused} times a thread on {host} could not be given a file to write to, and was not traced",
-                "free space where the run's folder is, or raise --max-trace",
+                f"{refused} times a call on {host} was not traced, for its thread could not be given files to "
+                f"write to, which take {format_size(TAIL_BYTES + HEADER_BYTES)}",
+                "raise --max-trace, or free space where the run's folder is",
             )
         )
     return found

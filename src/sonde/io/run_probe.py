@@ -221,7 +221,7 @@ def _fetched(name: str, of: Function) -> tuple[Value, str, str]:
     if value.how in ("arg", "product", "result_product"):
         return value, where, "u64"
     if value.how == "ref":
-        return value, f"+0({where})", _TYPES[value.width]
+        return value, f"+{value.b}({where})", _TYPES[value.width]
     if value.how == "text":
         return value, f"+0({where})", "string"
     return value, "", "u64"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -24,7 +24,7 @@ from sonde.core.launch import session
 from sonde.core.launch.mpirun import COMMANDS
 from sonde.core.launch.start import default_ntasks
 from sonde.core.units import format_duration
-from sonde.io import run_attach, run_gluster, run_probe, run_tracefs, run_watch, servers
+from sonde.io import run_attach, run_close, run_gluster, run_probe, run_tracefs, run_watch, servers
 from sonde.io.layers import KINDS, NOTHING, Layer, table_of
 from sonde.io.run_elf import Program, why_not
 from sonde.io.schema import NAME, SCHEMA
@@ -34,6 +34,9 @@ TRACER = "libsonde-io.so"
 TABLE = "table"
 TOO_LONG = 124  # the status of a command that was ended; as timeout(1) has it
 GRACE_S = 10.0  # between SIGTERM and SIGKILL
+TOLD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # what tells a command to end
+SETTLE_S = 0.02  # after which a signal to a group has come to all of it
+LAUNCHERS = (*COMMANDS, "srun")
 # Programs that only start others: their own calls would stand in the trace as if they were the job's.
 STARTERS = (
     *COMMANDS, "orterun", "orted", "prte", "prted", "prterun", "hydra_pmi_proxy", "hydra_bstrap_proxy", "srun",
@@ -154,7 +157,7 @@ def ranks_of(command: Sequence[str], launcher: str, ntasks: int | None, hosts: S
     ------
     UsageError  io.two_launchers: ranks are asked for, and the command starts its own; io.no_program: there is none.
     """
-    own = next((word for word in command if Path(word).name in (*COMMANDS, "srun")), "")
+    own = next((word for word in command if Path(word).name in LAUNCHERS), "")
     if ntasks is None and not hosts:
         return default_ntasks() if launcher in ("mpirun", "srun") and command and not own else 0
     if not command:
@@ -273,7 +276,14 @@ def trace(
         "layers": list(table_of(request.layers)),
         "own": len(request.layers),
         "rules": [
-            [number, KINDS.index(function.kind), int(function.request != NOTHING), function.copies]
+            [
+                number,
+                KINDS.index(function.kind),
+                int(function.request != NOTHING),
+                function.copies,
+                int(function.path != NOTHING),
+                int(function.file != NOTHING and function.file.width == "i32"),
+            ]
             for number, function, _, _ in rule_names(request.layers)
         ],
         "clocks": clocks,
@@ -287,7 +297,7 @@ def trace(
         schema=NAME,
         attrs={
             **provenance.attrs(command=request.typed, seed=0, hostlist=host),
-            "kernel": int(run_watch.asked(request.layers)),
+            "system_calls": int(run_watch.asked(request.layers)),
             "uprobes": len(watching.probes),
             "run_id": secrets.token_hex(8),
             "traced": " ".join(traced),
@@ -335,7 +345,10 @@ def trace(
             _forget(run_dir)
             raise
         clocks.append(_clock(host))
-        interrupted = asked and status in (130, 143, 128 + signal.SIGHUP)
+        # A launcher that was told to end says so by a status of its own.
+        interrupted = asked and (
+            status in (130, 143, 128 + signal.SIGHUP) or (status != 0 and _launches(request))
+        )
         warnings = [
             *watching.warnings,
             *watched.warnings,
@@ -344,10 +357,11 @@ def trace(
             *_not_exported(request, run_dir),
         ]
         if not any(run_dir.glob("*.blk")):
+            refused = run_close.not_traced(run_dir)
             _forget(run_dir)
             if asked and status:  # it came before the program did anything
                 raise session.interrupted("io")
-            raise _nothing(request, status)
+            raise _nothing(request, status, refused)
         with session.saving(run_dir, "io") as leaving:
             files = seal.seal(
                 run_dir,
@@ -359,6 +373,11 @@ def trace(
                 progress=leaving.leave,
             )
     return Traced(files[0], status, interrupted, length_s, asked)
+
+
+def _launches(request: Request) -> bool:
+    """Whether ranks are started, by Sonde or by what was typed."""
+    return bool(request.ranks) or any(Path(word).name in LAUNCHERS for word in request.command)
 
 
 def _watching(
@@ -384,7 +403,7 @@ def _begun(watching: Watching, seconds: float | None) -> str:
 def _told_to_end() -> Iterator[Callable[[], bool]]:
     """Whether a signal told this process to end, which is then done in order."""
     came: list[int] = []
-    with signals(lambda number, _: came.append(number), (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)):
+    with signals(lambda number, _: came.append(number), TOLD):
         yield lambda: bool(came)
 
 
@@ -425,19 +444,37 @@ def run_command(
     UsageError  io.no_program.
     """
     came: list[int] = []
+    untold: set[int] = set()
     child: list[subprocess.Popen[bytes]] = []
+    passing = False
 
     def told(number: int, _frame: object) -> None:
+        nonlocal passing
         came.append(number)
-        # A terminal tells all of its foreground at once; who told this process alone meant the command.
-        if child and not (number == signal.SIGINT and _in_foreground()):
-            child[0].send_signal(number)
+        untold.add(number)
+        if passing or not child:  # who is at it takes this one, too
+            return
+        passing = True
+        while untold:
+            time.sleep(SETTLE_S)
+            numbers = set(untold)
+            untold.clear()
+            for one in numbers - witness.told():
+                child[0].send_signal(one)
+        passing = False
 
-    with signals(told, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)):
+    with _Witness() as witness, signals(told, TOLD):
         try:
             child.append(
+                # What the command is to have open besides, as of `7>file` or `<(…)` of a shell, is its own.
                 subprocess.Popen(
-                    list(words), env=dict(env), stdin=stdin, stdout=output, stderr=errors, cwd=cwd
+                    list(words),
+                    env=dict(env),
+                    stdin=stdin,
+                    stdout=output,
+                    stderr=errors,
+                    cwd=cwd,
+                    close_fds=False,
                 )
             )
         except OSError as error:
@@ -446,6 +483,7 @@ def run_command(
                 f"cannot start '{words[0]}': {error.strerror or error}",
                 "give a program that this machine can run; of a script, its first line says with what",
             ) from None
+        untold.clear()
         if came:
             child[0].send_signal(came[0])
         try:
@@ -461,13 +499,51 @@ def run_command(
     return (128 - code if code < 0 else code), bool(came)
 
 
-def _in_foreground() -> bool:
-    for stream in (sys.stdin, sys.stderr):
+class _Witness:
+    """Tells signals that came to all of this process's group, the command among them, as from a terminal, from those
+    that came to this process alone.
+
+    Nothing that a process is told with a signal says who else has it. So another one of the group waits with these
+    signals blocked: what came to all is pending there.
+    """
+
+    def __enter__(self) -> _Witness:
+        self._start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def told(self) -> set[int]:
+        """What came to all since this was asked last."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        pending = 0
+        for mask in re.findall(r"^(?:SigPnd|ShdPnd):\s*([0-9a-f]+)$", status, re.MULTILINE):
+            pending |= int(mask, 16)
+        found = {int(number) for number in TOLD if pending >> (number - 1) & 1}
+        if found:
+            self._end()
+            self._start()
+        return found
+
+    def _start(self) -> None:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, TOLD)
         try:
-            return os.tcgetpgrp(stream.fileno()) == os.getpgrp()
-        except (OSError, ValueError, AttributeError):
-            continue
-    return False
+            # It ends when its input does, as with a Sonde that is killed. --kernel traces no shell: STARTERS.
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", "read _"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _end(self) -> None:
+        assert self._process.stdin
+        self._process.stdin.close()
+        self._process.kill()
+        self._process.wait()
 
 
 def _of_status(status: int, command: Sequence[str], interrupted: bool) -> list[Warning]:
@@ -520,14 +596,33 @@ def _not_exported(request: Request, run_dir: Path) -> list[Warning]:
     ]
 
 
-def _nothing(request: Request, status: int) -> EnvironmentFailure:
-    """Why there is no trace: the first program of the line that the tracer cannot enter, or that it called nothing."""
+def _nothing(request: Request, status: int, refused: Sequence[Warning]) -> EnvironmentFailure:
+    """Why there is no trace. The exit code is the command's, but for that of a success: a trace was asked for."""
+    error = _why_nothing(request, status, refused)
+    error.exit = status or error.exit
+    return error
+
+
+def _why_nothing(request: Request, status: int, refused: Sequence[Warning]) -> EnvironmentFailure:
+    """What the tracer says itself, the first program of the line that it cannot enter, or that nothing was called."""
+    layers = ", ".join(layer.name for layer in request.layers)
     if not request.command:
         return EnvironmentFailure(
             "io.nothing_traced",
-            f"nothing was traced: no function of {', '.join(layer.name for layer in request.layers)} was called in "
-            "that time",
+            f"nothing was traced: no function of {layers} was called in that time",
             "trace longer, or when there is work; --kernel shows system calls, too",
+        )
+    nothing = f"nothing was traced (exit status {status})"
+    if refused:
+        return EnvironmentFailure("io.nothing_traced", f"{nothing}: {refused[0].evidence}", refused[0].hint)
+    own = next((word for word in request.command if word.startswith("LD_PRELOAD=")), "")
+    if own or "LD_PRELOAD" in request.command:
+        what = own.partition("=")[2] or "LIBRARY"
+        return EnvironmentFailure(
+            "io.nothing_traced",
+            f"{nothing}: the command sets LD_PRELOAD itself, by which the tracer comes into programs",
+            "set it for Sonde instead, which keeps it beside the tracer: "
+            f"{typed('env', f'LD_PRELOAD={what}')} sonde io run …",
         )
     for word in request.command:
         found = shutil.which(word)
@@ -535,15 +630,14 @@ def _nothing(request: Request, status: int) -> EnvironmentFailure:
         if reason:
             return EnvironmentFailure(
                 "io.nothing_traced",
-                f"nothing was traced (exit status {status}): {found} {reason}",
+                f"{nothing}: {found} {reason}",
                 "it names no function that a map does, as a stripped one does not; --kernel shows its system calls"
                 if request.uprobes
                 else "as root --uprobes sees functions that it holds and names, and --kernel its system calls",
             )
     return EnvironmentFailure(
         "io.nothing_traced",
-        f"nothing was traced (exit status {status}): no traced process called a function of "
-        f"{', '.join(layer.name for layer in request.layers)}",
+        f"{nothing}: no traced process called a function of {layers}",
         f"{typed('sonde', 'io', 'layers', 'check', request.command[0])} tells what can be seen of it",
     )
 

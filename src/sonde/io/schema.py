@@ -152,6 +152,9 @@ class _Opened:
         self.by_handle.setdefault((layer, handle), []).append((ticks, file))
 
 
+_Rule = tuple[int, int, int, list[int] | None, int, int]
+
+
 @dataclass(frozen=True)
 class _Copy:
     """A second handle that a call made of a file. begin, end: ticks of the call."""
@@ -174,6 +177,7 @@ class IoLayout(Layout):
     )  # process's prefix -> function by its own number
     requests: dict[str, np.ndarray] = field(default_factory=dict)  # which of its numbers tell of a request
     copies: dict[str, np.ndarray] = field(default_factory=dict)  # which make a second handle of a file
+    numbered: dict[str, np.ndarray] = field(default_factory=dict)  # which have numbers for handles
     layer_of: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int16))
     kind_of: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int8))
     opened: list[_Opened] = field(default_factory=list)
@@ -205,10 +209,11 @@ class TraceSchema:
 
         Parameters
         ----------
-        plan : layers [{name, title, serves}] from the application down; rules [[layer, kind, request, copies]] as the
-               tracer numbers them, request: what stands in a record as the offset is a request's number, copies: what
-               stands there as the size is a second handle of the file, where the offset is one of these, [] for always,
-               null for never; own, the layer of the tracer's own work, if there is one;
+        plan : layers [{name, title, serves}] from the application down; rules [[layer, kind, request, copies, named,
+               numbered]] as the tracer numbers them, request: what stands in a record as the offset is the number of a
+               request, copies: what stands there as the size is a second handle of the file, where the offset is one of
+               these, [] for always, null for never, named: a file that it opens has a name, numbered: its handle is a
+               number, 0 one like others; own, the layer of the tracer's own work, if there is one;
                tables, table_of, servers (`run_close.close`); clocks [[host, ticks, ns]] read where the run was
                started; open [[host, pid, handle, path]], what processes had open when they were attached to
         files : a block file a thread
@@ -267,6 +272,7 @@ class TraceSchema:
                 _count_images(one, functions, name, file)
                 dropped[one.process] += file.dropped
                 continue
+            nameless = functions.nameless(name, descriptors)
             for piece in pieces(file):
                 functions.count(name, piece.calls)
                 if several:
@@ -281,8 +287,17 @@ class TraceSchema:
                         layer = functions.layer(name, int(call["function"]))
                         path = paths.setdefault(note.name, len(paths))
                         opened[one.process].add(layer, note.handle, int(call["begin"]), path)
+                for own, word in nameless.items():
+                    for call in piece.calls[
+                        (piece.calls["function"] == own) & ((piece.calls["flags"] & FAILED) == 0)
+                    ]:
+                        path = paths.setdefault(word, len(paths))
+                        opened[one.process].add(
+                            functions.layer(name, own), int(call["file"]), int(call["begin"]), path
+                        )
                 for call in piece.calls[
-                    functions.of_kind(name, "close")[piece.calls["function"]] & (piece.calls["file"] != 0)
+                    functions.of_kind(name, "close")[piece.calls["function"]]
+                    & ((piece.calls["file"] != 0) | functions.numbered(name)[piece.calls["function"]])
                 ]:
                     layer = functions.layer(name, int(call["function"]))
                     opened[one.process].add(layer, int(call["file"]), int(call["end"]), -1)
@@ -297,6 +312,8 @@ class TraceSchema:
                 one.events += len(piece.calls)
                 one.requests += int(_of_requests(functions.requests(name), piece.calls).sum())
             dropped[one.process] += file.dropped
+            # What was opened by calls that found no room, nobody knows.
+            opened[one.process].blind |= file.dropped > 0
         events = requests = 0
         for one in made.values():
             one.first, one.first_request = events, requests
@@ -311,6 +328,7 @@ class TraceSchema:
             numbers=functions.settled(),
             requests={name: functions.requests(name) for name in headers},
             copies={name: functions.copies(name) for name in headers},
+            numbered={name: functions.numbered(name) for name in headers},
             layer_of=functions.layers(),
             kind_of=functions.kinds(),
             opened=opened,
@@ -409,7 +427,8 @@ class TraceSchema:
                     yield "request_event", into, at + found
                     yield "request_number", into, calls["offset"][found].view(np.int64)
                 where = (slice(at, at := at + len(calls)),)
-                columns = _columns(layout, process, host, functions, calls)
+                numbered = layout.numbered[_prefix(file)][calls["function"]]
+                columns = _columns(layout, process, host, functions, calls, numbered)
                 columns["offset"][of_requests[calls["function"]]] = -1
                 of_copies = layout.copies[_prefix(file)][calls["function"]]
                 columns["size"][of_copies] = columns["offset"][of_copies] = -1
@@ -522,15 +541,25 @@ def _images(headers: Mapping[str, Mapping[str, Any]], name: str) -> list[str]:
     if not header.get("watched"):
         return []
     same = [
-        other
+        (theirs.get("watched"), other, theirs)
         for other, theirs in headers.items()
-        if not theirs.get("watched") and (theirs["host"], theirs["pid"]) == (header["host"], header["pid"])
+        if (theirs["host"], theirs["pid"]) == (header["host"], header["pid"])
     ]
-    return sorted(same, key=lambda other: int(headers[other]["began_ticks"]))
+    # Each program that it became has a file of its own.
+    begin = int(header.get("image_ticks", 0))
+    later = [int(theirs.get("image_ticks", 0)) for watched, _, theirs in same if watched]
+    end = min((ticks for ticks in later if ticks > begin), default=1 << 64)
+    began = {other: int(theirs["began_ticks"]) for watched, other, theirs in same if not watched}
+    return sorted((other for other, ticks in began.items() if begin <= ticks < end), key=began.__getitem__)
 
 
 def _columns(
-    layout: IoLayout, process: int, host: str, functions: np.ndarray, calls: np.ndarray
+    layout: IoLayout,
+    process: int,
+    host: str,
+    functions: np.ndarray,
+    calls: np.ndarray,
+    numbered: np.ndarray,
 ) -> dict[str, np.ndarray]:
     begin = layout.clocks.ns(host, calls["begin"])
     end = layout.clocks.ns(host, calls["end"])
@@ -545,7 +574,7 @@ def _columns(
         "duration": np.maximum(end.round().astype(np.int64) - begin_ns, 0),
         "size": _known(calls["size"]),
         "offset": _known(calls["offset"]),
-        "file_index": _paths(layout, process, calls, found),
+        "file_index": _paths(layout, process, calls, found, numbered),
         "function_index": found,
         "depth": calls["depth"],
         "flags": calls["flags"],
@@ -563,12 +592,14 @@ def _known(values: np.ndarray) -> np.ndarray:
     return np.where((values == UNKNOWN) | (signed < 0), np.int64(-1), signed)
 
 
-def _paths(layout: IoLayout, process: int, calls: np.ndarray, functions: np.ndarray) -> np.ndarray:
+def _paths(
+    layout: IoLayout, process: int, calls: np.ndarray, functions: np.ndarray, numbered: np.ndarray
+) -> np.ndarray:
     """Which file each call worked on: the last that was opened under its handle before it began, in its layer or
     another, by its process or one that it was forked from. What ranks tell each other has communicators for handles."""
     found = np.full(len(calls), -1, np.int32)
     keys = layout.layer_of[functions].astype(np.int64) << 32 | calls["file"].astype(np.int64)
-    of_file = (calls["file"] != 0) & ~np.isin(layout.kind_of[functions], _BETWEEN_RANKS)
+    of_file = ((calls["file"] != 0) | numbered) & ~np.isin(layout.kind_of[functions], _BETWEEN_RANKS)
     for key in np.unique(keys[of_file]).tolist():
         mine = np.flatnonzero((keys == key) & of_file)
         openings = _openings(layout, process, int(key >> 32), int(key & 0xFFFFFFFF))
@@ -595,17 +626,11 @@ def _all_told(layout: IoLayout, process: int) -> bool:
 
 
 def _follow(copies: Iterable[_Copy], layout: IoLayout) -> None:
-    """Has each copy of a handle mean from its call on what the original means then.
-
-    Those that take the place of a standard descriptor are left out: between vfork and exec a child's calls stand among
-    its parent's, and such a copy is mostly the child's.
-    """
+    """Has each copy of a handle mean from its call on what the original means then."""
     for process in layout.opened:
         for entries in process.by_handle.values():
             entries.sort()
     for copy in sorted(copies, key=lambda copy: copy.end):
-        if copy.new <= _STANDARD:
-            continue
         file = _file_at(layout, copy.process, copy.layer, copy.old, copy.begin)
         if file == -1 and copy.old <= _STANDARD:
             file = _GIVEN
@@ -663,8 +688,9 @@ class _Functions:
     def __init__(self, plan: Mapping[str, Any], headers: Mapping[str, Mapping[str, Any]]) -> None:
         # What was traced by an earlier version says nothing of requests.
         # Nor, before that, of copies.
-        rules = ((*rule, *(0, None)[len(rule) - 2 :])[:4] for rule in plan["rules"])
-        self.rules: list[tuple[int, int, int, list[int] | None]] = [*rules, (plan.get("own", 0), 0, 0, None)]
+        # Nor, before that, of names and numbers.
+        rules = ((*rule, *(0, None, 1, 0)[len(rule) - 2 :])[:6] for rule in plan["rules"])
+        self.rules: list[_Rule] = [*rules, (plan.get("own", 0), 0, 0, None, 1, 0)]
         self.layer_count = len(plan["layers"])
         self.warnings: list[Warning] = []
         self.tables: dict[str, list[tuple[int, int, str, str]]] = {}
@@ -678,6 +704,7 @@ class _Functions:
         self._synchronising: dict[str, np.ndarray] = {}
         self._requests: dict[str, np.ndarray] = {}
         self._copies: dict[str, np.ndarray] = {}
+        self._numbers: dict[str, np.ndarray] = {}
 
     def _table(
         self, plan: Mapping[str, Any], headers: Mapping[str, Mapping[str, Any]], name: str
@@ -732,6 +759,12 @@ class _Functions:
             self._copies[name] = self._where(name, lambda rule: rule[3] is not None)
         return self._copies[name]
 
+    def numbered(self, name: str) -> np.ndarray:
+        """Which of a process's numbers are of functions that have numbers for handles, where 0 is one."""
+        if name not in self._numbers:
+            self._numbers[name] = self._where(name, lambda rule: bool(rule[5]))
+        return self._numbers[name]
+
     def copied(self, name: str, process: int, calls: np.ndarray) -> list[_Copy]:
         """Second handles that calls made."""
         made = (calls["flags"] & (FAILED | THROWN | ENTRY_ONLY | UNFINISHED)) == 0
@@ -743,13 +776,20 @@ class _Functions:
         return [
             _Copy(begin, end, process, layer, old, new)
             for begin, end, old, number, asked, new in zip(*columns, folded(calls["size"]).tolist())
-            for layer, _, _, only in (self.rules[of_number[number]],)
+            for layer, _, _, only, *_ in (self.rules[of_number[number]],)
             if not only or asked in only
         ]
 
-    def _where(
-        self, name: str, holds: Callable[[tuple[int, int, int, list[int] | None]], bool]
-    ) -> np.ndarray:
+    def nameless(self, name: str, layer: int | None) -> dict[int, str]:
+        """Functions of a layer, by a process's numbers, that open a file without a name, and what it is called then."""
+        opens = KINDS.index("open")
+        return {
+            number: f"({symbol})"
+            for number, rule, symbol, _ in self.tables[name]
+            if rule < len(self.rules) and self.rules[rule][:2] == (layer, opens) and not self.rules[rule][4]
+        }
+
+    def _where(self, name: str, holds: Callable[[_Rule], bool]) -> np.ndarray:
         found = np.zeros(1 << 16, bool)
         for number, rule, _, _ in self.tables[name]:
             found[number] = rule < len(self.rules) and holds(self.rules[rule])

@@ -21,6 +21,7 @@ _CALLS, _LAYERS = ("process", "function"), ("process", "layer")
 _REQUESTS, _SIZES = ("process", "layer", "direction"), ("layer", "direction", "size_class")
 _COLLECTIVE = ("process", "direction")
 _FILES, _NODE, _JOIN = ("file", "layer", "direction"), ("node",), ("join",)
+_UNDER_WAY = ("under_way",)
 
 SUMMARY: dict[str, Described] = {
     **{name: replace(what, required=False) for name, what in RAW.items() if name in NAMES},
@@ -52,6 +53,11 @@ SUMMARY: dict[str, Described] = {
     "node_self_time": _of(_NODE, "s", "the same less traced calls within them and what tracing took"),
     "busy": _of(("process", "layer", "bin"), "s", "time in a layer itself, all threads of a process"),
     "bin_begin": _of(("bin",), "s", "begin of a bin since the first process began"),
+    "under_way_process": _of(_UNDER_WAY, "1", "process of a call that was under way at its end", "<i8"),
+    "under_way_thread": _of(_UNDER_WAY, "1", "its thread's number in its system", "<i8"),
+    "under_way_function": _of(_UNDER_WAY, "1", "function of it; outer calls of a thread come first", "<i8"),
+    "under_way_file": _of(_UNDER_WAY, "1", "which of `path`; below 0 none, or unknown", "<i8"),
+    "under_way_begin": _of(_UNDER_WAY, "s", "begin of it since the first process began"),
     "tracing_time": _of(("process",), "s", "what tracing took within traced calls: taken off their own time"),
     "join_layer": _of(_JOIN, "1", "layer whose calls were joined to those of its clients", "<i8"),
     "join_by_number": _of(

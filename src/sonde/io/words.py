@@ -22,7 +22,22 @@ BESIDE = (TRACER, aside.LAYER)  # layers that are no part of the program's I/O
 
 
 def sentence(summary: xr.Dataset) -> str:
-    """Where most of the traced time was spent."""
+    """Where most of the traced time was spent, and how much of it is not known."""
+    lost = dropped(summary)
+    if not lost:
+        return _spent(summary)
+    are = "is" if lost == 1 else "are"
+    return (
+        f"{_spent(summary)}; {counted(lost, 'more call')} found no room in the trace, and {are} in no number"
+    )
+
+
+def dropped(summary: xr.Dataset) -> int:
+    """Calls that found no room in the trace."""
+    return int(summary["process_dropped"].values.sum())
+
+
+def _spent(summary: xr.Dataset) -> str:
     total = traced_s(summary)
     who = _who(summary)
     calls = int(summary["calls"].values[:, _program(summary)].sum())
@@ -54,6 +69,7 @@ def values(summary: xr.Dataset) -> dict[str, Any]:
         "hosts": _hosts(summary),
         "tracing": dict(zip(("call_cost_ns", "taken_off_s"), tracing(summary))),
         "files": _files(summary),
+        "under_way": under_way(summary),
         "joins": joins.values(summary),
         "servers": servers.values(summary),
     }
@@ -68,6 +84,68 @@ def tables(summary: xr.Dataset, every: bool = False) -> list[Table]:
     if summary.sizes["process"] > 1:
         found.append(_processes_table(summary, every))
     return found + servers.tables(summary, every)
+
+
+def under_way(summary: xr.Dataset) -> list[dict[str, Any]]:
+    """Of each thread the calls that were under way when its process ended, the outermost first, and their file."""
+    if "under_way_begin" not in summary:  # of an earlier version
+        return []
+    columns = (
+        summary[f"under_way_{name}"].values for name in ("process", "thread", "function", "file", "begin")
+    )
+    found: dict[tuple[int, int], dict[str, Any]] = {}
+    for process, thread, function, file, begin in zip(*(column.tolist() for column in columns)):
+        one = found.setdefault(
+            (process, thread),
+            {
+                "rank": int(summary["process_rank"].values[process]),
+                "host": str(summary["process_host"].values[process]),
+                "pid": int(summary["process_pid"].values[process]),
+                "program": str(summary["process_program"].values[process]),
+                "thread": thread,
+                "calls": [],
+                "file": "",
+                "since_s": begin,
+            },
+        )
+        one["calls"].append(str(summary["function_name"].values[function]))
+        if file >= 0:
+            one["file"] = str(summary["path"].values[file])
+    return list(found.values())
+
+
+def under_way_table(summary: xr.Dataset, every: bool = False) -> Table:
+    """The same as a table; a row a thread."""
+    told = under_way(summary)
+    rows = [
+        (
+            f"{one['rank']}" if one["rank"] >= 0 else one["program"].rpartition("/")[2],
+            one["host"],
+            f"{one['pid']}",
+            " > ".join(one["calls"]),
+            one["file"],
+            format_duration(one["since_s"]),
+        )
+        for one in told[: None if every else RANKS_SHOWN]
+    ]
+    more = len(told) - len(rows)
+    outside = sorted({*summary["process_rank"].values.tolist()} - {-1} - {one["rank"] for one in told})
+    named = ", ".join(map(str, outside[:RANKS_SHOWN])) + (", …" if len(outside) > RANKS_SHOWN else "")
+    return Table(
+        "Calls under way when their process ended",
+        ("rank", "host", "process", "in", "file", "began at"),
+        rows,
+        right=(2, 5),
+        note="; ".join(
+            filter(
+                None,
+                (
+                    f"and {more} more: --all" if more > 0 else "",
+                    f"in none: {'rank' if len(outside) == 1 else 'ranks'} {named}" if outside else "",
+                ),
+            )
+        ),
+    )
 
 
 def traced_s(summary: xr.Dataset) -> float:

@@ -14,7 +14,7 @@ import io_traces
 import sonde
 from sonde.io import analyse, aside, words
 from sonde.io.analyse import size_class
-from sonde.io.events import FAILED
+from sonde.io.events import FAILED, UNFINISHED
 from sonde.io.schema import OWN_NAME, UNSEEN
 
 
@@ -85,6 +85,16 @@ def test_failures_and_sizes_that_nobody_knows(summary):
     sizes = s["request_sizes"].values[1, 1]
     assert {k: int(n) for k, n in enumerate(sizes) if n} == {0: 1, 13: 1}
     assert int(s["requests"].values[0, 1, 1]) == 3
+
+
+def test_what_was_under_way_is_told_from_outside_in(summary):
+    inner, outer = call(PWRITE, 300, 400, 1, flags=UNFINISHED), call(WRITE_ALL, 100, 400, flags=UNFINISHED)
+    s = summary({0: [call(PREAD, 1, 2), inner, outer]})
+    names = s["function_name"].values[s["under_way_function"].values]
+    assert names.tolist() == ["MPI_File_write", "pwrite"]
+    assert s["under_way_process"].values.tolist() == [0, 0]
+    assert np.allclose(s["under_way_begin"].values, [100e-9, 300e-9])
+    assert summary({1: [call(PREAD, 1, 2)]}).sizes["under_way"] == 0
 
 
 def test_size_classes():

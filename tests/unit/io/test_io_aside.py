@@ -21,6 +21,18 @@ def test_files_of_the_system_of_mpi_and_code(path):
 
 
 @pytest.mark.parametrize(
+    ("path", "beside"),
+    [
+        ("/opt/app/data", False), ("/usr/local/share/x", False), ("/home/user/libown.so", False), ("made.py", False),
+        ("/dev/null", True), ("/proc/self/oom_score_adj", True), ("/dev/shm/vader_segment.n1.0.1", True),
+        ("/home/user/__pycache__/a.cpython-311.pyc.140283", True), ("/dev/shm/libown.so", False),
+    ],
+)  # fmt: skip
+def test_what_a_program_writes_is_its_own_wherever_it_lies(path, beside):
+    assert is_beside(path, written=True) == beside
+
+
+@pytest.mark.parametrize(
     "path",
     [
         "data", "/home/user/data.h5", "/tmp/data", "/dev/shm/data", "/scratch/etc/x", "/usrdata/x", "/var/tmp/x",

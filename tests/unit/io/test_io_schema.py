@@ -127,8 +127,8 @@ class TestFiles:
         assert raw["path"].values[raw["file_index"].values].tolist() == ["f", "f"]
 
 
-DUP, FCNTL, CLOSE, FILENO = range(4, 8)
-OWN = {DUP: "dup", FCNTL: "fcntl", CLOSE: "close", FILENO: "fileno"}
+DUP, FCNTL, CLOSE, FILENO, NAMELESS = range(4, 9)
+OWN = {DUP: "dup", FCNTL: "fcntl", CLOSE: "close", FILENO: "fileno", NAMELESS: "tmpfile"}
 STREAM = 0x7F0011223340
 
 
@@ -137,8 +137,12 @@ class TestCopies:
 
     @pytest.fixture
     def run(self, tmp_path):
-        rules = [[1, 6, 0, []], [1, 6, 0, [0, 1030]], [1, 2, 0, None], [1, 0, 0, []]]
-        return traces.run(tmp_path / "a.run", {"rules": [*traces.RULES, *rules]})
+        rules = [
+            [1, 6, 0, [], 0, 1], [1, 6, 0, [0, 1030], 0, 1], [1, 2, 0, None, 0, 1], [1, 0, 0, [], 0, 0],
+            [1, 1, 0, None, 0, 0],
+        ]  # fmt: skip
+        numbered = [[*rule, 0, None, 1, 1] for rule in traces.RULES]
+        return traces.run(tmp_path / "a.run", {"rules": [*numbered, *rules]})
 
     @staticmethod
     def add(run, records, **more):
@@ -189,13 +193,26 @@ class TestCopies:
         # What a program is given counts as files, and so does a copy of it.
         assert self.told(run)[1] == ["unseen", "?", "?"]
 
-    def test_the_standard_three_stay_what_they_are(self, run):
-        """Between vfork and exec a child's calls stand among its parent's."""
+    @pytest.mark.parametrize("standard", [0, 1])
+    def test_the_standard_three_are_what_takes_their_place(self, run, standard):
+        """As dd does. 0 is a handle of functions that have numbers for these, and none of others."""
+        self.add(run, [
+            call(PWRITE, 0, 1, file=standard), note(1, 3, "one"), call(OPEN, 1, 2, file=3),
+            call(DUP, 5, 6, file=standard, size=9),
+            call(DUP, 10, 12, file=3, size=standard), call(PWRITE, 20, 21, file=standard),
+            call(DUP, 30, 32, file=9, size=standard), call(PWRITE, 40, 41, file=standard),
+        ])  # fmt: skip
+        assert self.told(run)[1] == ["?", "one", "?"]
+
+    def test_a_file_without_a_name_is_called_as_what_opened_it(self, run):
+        """And its descriptor is no socket's."""
+        handle = int(folded(np.array([STREAM], np.uint64))[0])
         self.add(run, [
             note(1, 3, "one"), call(OPEN, 1, 2, file=3),
-            call(DUP, 10, 12, file=3, size=1), call(PWRITE, 20, 21, file=1),
+            call(NAMELESS, 10, 12, file=handle), call(PWRITE, 20, 21, file=handle),
+            call(FILENO, 30, 31, file=handle, size=5), call(PWRITE, 40, 41, file=5),
         ])  # fmt: skip
-        assert self.told(run)[1] == ["?"]
+        assert self.told(run)[1] == ["(tmpfile)", "(tmpfile)"]
 
     def test_a_stream_and_its_descriptor_are_closed_together(self, run):
         handle = int(folded(np.array([STREAM], np.uint64))[0])

@@ -35,6 +35,9 @@ def refused(text: str) -> str:
         ("arg(3):i32 * mpi(4)", Value("mpi", 3, 4, "i32")),
         ("arg(3) * mpi(4)", Value("mpi", 3, 4)),
         ("ref(2):i32 * mpi_ref(3)", Value("mpi_ref", 2, 3, "i32")),
+        ("ref(1):i32", Value("ref", 1, 0, "i32")),
+        ("ref(0 + 128)", Value("ref", 0, 128)),
+        ("ref(0+24):i32", Value("ref", 0, 24, "i32")),
         ("iov(1, 2)", Value("iov", 1, 2)),
         ("result", Value("result")),
         ("result:i32", Value("result", 0, 0, "i32")),
@@ -46,7 +49,20 @@ def test_values(text, meant):
     assert layers.value(text) == meant
 
 
-@pytest.mark.parametrize("text", ["", "arg", "arg(x)", "arg(2) + arg(3)", "arg(-1)", "arg(99)", "arg(2):i16"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "arg",
+        "arg(x)",
+        "arg(2) + arg(3)",
+        "arg(-1)",
+        "arg(99)",
+        "arg(2):i16",
+        "ref(0 + 256)",
+        "ref(16 + 2)",
+    ],
+)
 def test_values_that_mean_nothing(text):
     with pytest.raises(UsageError):
         layers.value(text, "own.toml", "functions 1: size")
