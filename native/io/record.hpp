@@ -75,7 +75,7 @@ struct Frame {
   std::uint64_t path;    ///< text that the call was given
   std::uint16_t function;
   std::uint8_t depth, flags;
-  std::uint32_t reserved;
+  std::uint32_t path_bytes;  ///< of `path`; 0: up to a NUL
   struct ThreadFile* file;        ///< that it is a frame of, always; it and `called` are known to the thunk, which has them from here soonest
   const struct Function* called;
 };

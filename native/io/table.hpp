@@ -16,7 +16,7 @@ enum class From : std::uint8_t {
   arg,             ///< argument a
   ref,             ///< what stands b bytes behind where argument a points to, before the call
   out,             ///< what argument a points to, after the call
-  product,         ///< argument a × argument b
+  product,         ///< argument a × argument b, both of the width
   mpi,             ///< argument a × the size of the MPI datatype in argument b
   mpi_ref,         ///< the same where both are pointers to INTEGER, as Fortran passes them
   iov,             ///< all lengths of the struct iovec array in argument a, of argument b elements
@@ -25,6 +25,10 @@ enum class From : std::uint8_t {
   text,            ///< argument a points to a NUL-terminated string
   hdf5,            ///< elements selected × bytes of one: arguments a..a+3 are a dataset, the type and space in memory, the space in the file
   hdf5_attribute,  ///< the same of an attribute in argument a, whose type in memory is argument a + 1
+  constant,        ///< a itself
+  length,          ///< of the NUL-terminated string that argument a points to, before the call
+  out_length,      ///< the same after the call; 0 where it returned a null pointer
+  counted_text,    ///< argument a points to argument b characters, blanks behind them, as Fortran passes names
 };
 
 /// Widths of what a pointer points to, or a register holds: arguments narrower than 64 bits leave the rest undefined.
@@ -42,7 +46,7 @@ struct Value {
 };
 
 /// What a call does; the tracer treats all alike but `open`, whose names it keeps.
-enum class Kind : std::uint8_t { other, open, close, read, write, sync, meta, seek, communicate, wait };
+enum class Kind : std::uint8_t { other, open, close, read, write, sync, meta, seek, communicate, wait, map, copy };
 
 /// Which results are failures.
 enum class Fails : std::uint8_t { never, negative, nonzero, null };

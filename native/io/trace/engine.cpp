@@ -75,8 +75,11 @@ void give_back(ThreadFile& file, Frame& frame) {
 
 void keep_note(Thread& thread, const Frame& frame) {
   const char* text = reinterpret_cast<const char*>(frame.path);
+  const std::uint32_t most = frame.path_bytes != 0 && frame.path_bytes < longest_path ? frame.path_bytes : longest_path;
   std::uint32_t length = 0;
-  while (length < longest_path && text[length] != 0) ++length;
+  while (length < most && text[length] != 0) ++length;
+  if (frame.path_bytes != 0)
+    while (length != 0 && text[length - 1] == ' ') --length;
   const std::uint32_t slots = 1 + (length + sizeof(Record) - 1) / sizeof(Record);
   Record* at = reserve(thread, slots);
   if (at == nullptr) return;

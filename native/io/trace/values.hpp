@@ -35,6 +35,15 @@ inline std::uint64_t iovec_bytes(std::uint64_t vector, std::uint64_t count) {
   return sum;
 }
 
+/// Without its NUL; `unknown` for what is no text.
+inline std::uint64_t text_bytes(std::uint64_t address) {
+  if (address < 4096) return unknown;
+  const char* text = reinterpret_cast<const char*>(address);
+  std::uint64_t length = 0;
+  while (text[length] != 0) ++length;
+  return length;
+}
+
 /// A value that is there before the call; `unknown` for those that come with it.
 inline std::uint64_t before(Thread& thread, const Function& function, const Value& value, const Arguments& arguments) {
   switch (value.from) {
@@ -43,7 +52,7 @@ inline std::uint64_t before(Thread& thread, const Function& function, const Valu
     case From::ref:
       return arguments[value.a] < 4096 ? unknown : pointed(arguments[value.a] + value.b, value.width);
     case From::product:
-      return arguments[value.a] * arguments[value.b];
+      return widened(arguments[value.a], value.width) * widened(arguments[value.b], value.width);
     case From::mpi:
       return widened(arguments[value.a], value.width) * datatype_bytes(thread, arguments[value.b], false);
     case From::mpi_ref:
@@ -53,8 +62,14 @@ inline std::uint64_t before(Thread& thread, const Function& function, const Valu
     case From::result_product:
       return arguments[value.a];
     case From::text:
+    case From::counted_text:
     case From::out:
+    case From::out_length:
       return arguments[value.a];
+    case From::constant:
+      return value.a;
+    case From::length:
+      return text_bytes(arguments[value.a]);
     case From::hdf5:
     case From::hdf5_attribute:
       return hdf5_bytes(thread, function, value, arguments);
@@ -81,7 +96,12 @@ inline void read_before(Thread& thread, Frame& frame, const Function& function, 
   frame.size = before(thread, function, rule->size, arguments);
   frame.offset = before(thread, function, rule->offset, arguments);
   frame.handle = rule->file.from == From::none ? 0 : before(thread, function, rule->file, arguments);
-  if (rule->path.from != From::none) [[unlikely]] frame.path = arguments[rule->path.a];
+  if (rule->path.from != From::none) [[unlikely]] {
+    frame.path = arguments[rule->path.a];
+    const bool counted = rule->path.from == From::counted_text;
+    frame.path_bytes = counted ? static_cast<std::uint32_t>(arguments[rule->path.b]) : 0;
+    if (counted && frame.path_bytes == 0) frame.path = 0;
+  }
 }
 
 /// What only the result tells. Returns the record's flags.
@@ -105,6 +125,7 @@ inline std::uint8_t read_after(Frame& frame, const Function& function, std::uint
   }
   if (rule->size.from == From::result) frame.size = failed ? 0 : value;
   if (rule->size.from == From::result_product) frame.size = failed ? 0 : value * frame.size;
+  if (rule->size.from == From::out_length) frame.size = result != 0 ? text_bytes(frame.size) : 0;
   if (rule->size.from == From::out) frame.size = failed ? 0 : pointed(frame.size, rule->size.width);
   if (rule->file.from == From::result) frame.handle = value;
   if (rule->file.from == From::out) frame.handle = failed ? 0 : pointed(frame.handle, rule->file.width);

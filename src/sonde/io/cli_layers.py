@@ -105,7 +105,9 @@ def check(maps: tuple[Path, ...], files: tuple[Path, ...]) -> Outcome:
     else:
         paths = run_exports.of_machine(every)
     found = run_exports.found_in(every, paths)
+    own = [layer for layer in every if not layer.shipped]
     lost = run_exports.nowhere(one for one in found if not one.layer.shipped)
+    alone = run_exports.without_library(own, paths)
     seen = [one for one in found if one.names]
     order = {layer.name: k for k, layer in enumerate(every)}
     seen.sort(key=lambda one: order[one.layer.name])
@@ -128,6 +130,16 @@ def check(maps: tuple[Path, ...], files: tuple[Path, ...]) -> Outcome:
                 "correct the map, or delete the name",
             )
             for name, near in lost.items()
+        ]
+        + [
+            Finding(
+                "io.no_library",
+                f"the layer '{name}' is of no library {'of these programs' if files else 'here'}: "
+                f"none is called {asked}",
+                {"layer": name},
+                "correct `libraries` in the map, or look where the library is: sonde io layers check LIBRARY",
+            )
+            for name, asked in alone.items()
         ],
         tables=[
             Table(
@@ -151,7 +163,7 @@ def check(maps: tuple[Path, ...], files: tuple[Path, ...]) -> Outcome:
                 for one in seen
             ]
         },
-        exit=Exit.FINDING if lost else Exit.DONE,
+        exit=Exit.FINDING if lost or alone else Exit.DONE,
     )
 
 
@@ -207,7 +219,8 @@ def _said(value: Value) -> str:
         "none": "", "arg": "arg({a})", "ref": "ref({a})", "out": "out({a})", "product": "arg({a}) * arg({b})",
         "mpi": "arg({a}) * mpi({b})", "mpi_ref": "ref({a}) * mpi_ref({b})", "iov": "iov({a}, {b})", "result": "result",
         "result_product": "result * arg({a})", "text": "text({a})", "hdf5": "hdf5({a})",
-        "hdf5_attribute": "hdf5_attribute({a})",
+        "hdf5_attribute": "hdf5_attribute({a})", "constant": "{a}", "length": "length({a})",
+        "out_length": "out_length({a})", "counted_text": "text({a}, {b})",
     }  # fmt: skip
     if value.how == "ref" and value.b:
         return f"ref({value.a} + {value.b})"
@@ -226,7 +239,7 @@ def _value(layer: Layer) -> dict[str, Any]:
                 "kind": function.kind,
                 **{
                     key: _said(getattr(function, key))
-                    for key in ("size", "offset", "request", "file", "copy", "path")
+                    for key in ("size", "offset", "request", "file", "source", "copy", "path")
                 },
             }
             for function in layer.functions

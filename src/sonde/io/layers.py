@@ -23,35 +23,55 @@ from typing import Any
 
 from sonde.core.errors import UsageError, nearest
 
-KINDS = ("other", "open", "close", "read", "write", "sync", "meta", "seek", "communicate", "wait")
+KINDS = (
+    "other",
+    "open",
+    "close",
+    "read",
+    "write",
+    "sync",
+    "meta",
+    "seek",
+    "communicate",
+    "wait",
+    "map",
+    "copy",
+)
 DIRECTIONS = ("read", "write")  # of requests that move data, in this order where they are a dimension
 FAILS = ("never", "negative", "nonzero", "null")
 WIDTHS = ("i32", "u32", "i64")
 MAP_KEYS = ("layer", "title", "after", "serves", "libraries", "fails", "result", "functions", "note")
 FUNCTION_KEYS = (
-    "names", "kind", "size", "offset", "request", "file", "copy", "copy_if", "path", "fails", "result", "libraries",
+    "names", "kind", "size", "offset", "request", "file", "source", "copy", "copy_if", "path", "fails", "result",
+    "libraries",
 )  # fmt: skip
 MOST_ARGUMENTS = 16
 MOST_BYTES = 255  # behind a pointer
+MOST_CONSTANT = 255
 
 # What a value may be -> how the tracer knows it (native/io/table.hpp). "N" stands for the position of an argument.
 _FORMS = {
     r"arg\((\d+)\)(?::(\w+))?": "arg",
     r"ref\((\d+)(?: ?\+ ?(\d+))?\)(?::(\w+))?": "ref",
     r"out\((\d+)\)(?::(\w+))?": "out",
-    r"arg\((\d+)\) \* arg\((\d+)\)": "product",
+    r"arg\((\d+)\)(?::(\w+))? \* arg\((\d+)\)(?::(\w+))?": "product",
     r"arg\((\d+)\)(?::(\w+))? \* mpi\((\d+)\)": "mpi",
     r"ref\((\d+)\)(?::(\w+))? \* mpi_ref\((\d+)\)": "mpi_ref",
     r"iov\((\d+), ?(\d+)\)": "iov",
     r"result(?::(\w+))?": "result",
     r"result \* arg\((\d+)\)": "result_product",
     r"text\((\d+)\)": "text",
+    r"text\((\d+), ?(\d+)\)": "counted_text",
+    r"length\((\d+)\)": "length",
+    r"out_length\((\d+)\)": "out_length",
+    r"(\d+)": "constant",
     r"hdf5\((\d+)\)": "hdf5",
     r"hdf5_attribute\((\d+)\)": "hdf5_attribute",
 }
 EXAMPLES = (
-    "arg(2), arg(2):i32, ref(1), ref(0 + 24), out(4), arg(1) * arg(2), arg(3):i32 * mpi(4), ref(2):i32 * mpi_ref(3), "
-    "iov(1, 2), result, result * arg(1), text(0), hdf5(0), hdf5_attribute(0)"
+    "arg(2), arg(2):i32, ref(1), ref(0 + 24), out(4), arg(1) * arg(2), arg(1):i32 * arg(2):i32, "
+    "arg(3):i32 * mpi(4), ref(2):i32 * mpi_ref(3), iov(1, 2), result, result * arg(1), text(0), text(1, 6), "
+    "length(0), out_length(0), hdf5(0), hdf5_attribute(0), 1"
 )
 
 
@@ -82,6 +102,7 @@ class Function:
     offset: Value = NOTHING
     request: Value = NOTHING  # instead of an offset: a record has room for one of them
     file: Value = NOTHING
+    source: Value = NOTHING  # of a copy between files: the handle of the other, which is read
     path: Value = NOTHING
     copy: Value = NOTHING  # a second handle of the file, which the call makes,
     copy_if: Value = NOTHING  # where this
@@ -94,9 +115,12 @@ class Function:
 
     @property
     def at(self) -> Value:
-        """What stands in a record where the offset does: that, the number of a request, or what `copy_if` asks."""
+        """What stands in a record where the offset does: that, the number of a request, the handle of a source, or what
+        `copy_if` asks."""
         if self.copy != NOTHING:
             return self.copy_if
+        if self.source != NOTHING:
+            return self.source
         return self.offset if self.request == NOTHING else self.request
 
     @property
@@ -186,7 +210,7 @@ def _function(
     }
     values = {
         key: value(str(entry[key]), source, f"{where}: {key}")
-        for key in ("size", "offset", "request", "file", "copy", "path")
+        for key in ("size", "offset", "request", "file", "source", "copy", "path")
         if key in entry
     }
     more: dict[str, Any] = {}
@@ -208,6 +232,14 @@ def _function(
         )
     if ("copy" in values and "file" not in values) or ("copy_if" in values and "copy" not in values):
         raise _bad(source, f"{where}: a copy of nothing", 'as file = "arg(0):i32" and copy = "result:i32"')
+    if ("source" in values) != (chosen["kind"] == "copy") or (
+        "source" in values and {"offset", "request", "copy"} & set(values)
+    ):
+        raise _bad(
+            source,
+            f'{where}: a copy between files has kind = "copy" and a source, and no offset, request or copy',
+            'as copy_file_range: file = "arg(2):i32", source = "arg(0):i32"',
+        )
     if "offset" in values and "request" in values:
         raise _bad(
             source, f"{where}: it has an offset and a request", "leave one out: there is room for one of them"
@@ -216,15 +248,16 @@ def _function(
         ("offset", ("arg", "ref")),
         ("request", ("arg", "ref")),
         ("file", ("arg", "ref", "out", "result")),
+        ("source", ("arg",)),
         ("copy", ("out", "result")),
         ("copy_if", ("arg",)),
-        ("path", ("text",)),
+        ("path", ("text", "counted_text")),
     ):
         if key in values and values[key].how not in allowed:
             raise _bad(
                 source, f"{where}: {key} cannot be {entry[key]!r}", f"it is one of {', '.join(allowed)}"
             )
-    if "size" in values and values["size"].how == "text":
+    if "size" in values and values["size"].how in ("text", "counted_text"):
         raise _bad(source, f"{where}: size cannot be {entry['size']!r}", f"it is one of {EXAMPLES}")
     return Function(names, libraries, **chosen, **values, **more)  # type: ignore[arg-type]
 
@@ -236,7 +269,9 @@ def value(text: str, source: str = "", where: str = "") -> Value:
             continue
         numbers = [int(group) for group in match.groups() if group and group.isdigit()]
         widths = [group for group in match.groups() if group and not group.isdigit()]
-        places = numbers[:1] if how == "ref" else numbers
+        if how == "constant" and numbers[0] > MOST_CONSTANT:
+            raise _bad(source, f"{where}: {text!r} is too large", f"a number is at most {MOST_CONSTANT}")
+        places = [] if how == "constant" else numbers[:1] if how == "ref" else numbers
         if any(number >= MOST_ARGUMENTS for number in places):
             raise _bad(source, f"{where}: {text!r} names an argument that no function has", "the first is 0")
         if any(number > MOST_BYTES for number in numbers):
@@ -245,6 +280,12 @@ def value(text: str, source: str = "", where: str = "") -> Value:
             )
         width = widths[0] if widths else "i64"
         _one_of(width, WIDTHS, source, where)
+        if how == "product" and widths not in ([], [width, width]):
+            raise _bad(
+                source,
+                f"{where}: {text!r} has two widths",
+                f"both are of one: arg(1):{width} * arg(2):{width}",
+            )
         a, b = (*numbers, 0, 0)[:2]
         return Value(how, a, b, width)
     raise _bad(source, f"{where}: {text!r} means nothing", f"as {EXAMPLES}")

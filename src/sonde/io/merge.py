@@ -13,7 +13,7 @@ import numpy as np
 
 from sonde.core.errors import DataError
 from sonde.io import servers
-from sonde.io.schema import CHUNK, EVENT, OF_PROCESS, OF_REQUEST, OF_THREAD, RANKLESS, RAW
+from sonde.io.schema import CHUNK, EVENT, OF_PROCESS, OF_REQUEST, OF_SOURCE, OF_THREAD, RANKLESS, RAW
 from sonde.io.words import TRACER
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ def merged(
             "function_index": _of_table(functions_of),
             "file_index": _of_table(paths_of),
             "request_event": _plus(events),
+            "source_event": _plus(events),
+            "source_file": _of_table(paths_of),
         }
         for name in _LONG:
             if name in there:
@@ -116,7 +118,7 @@ def merged(
     )
 
 
-_LONG = (*EVENT, *OF_REQUEST)  # what is too long to be held in memory
+_LONG = (*EVENT, *OF_REQUEST, *OF_SOURCE)  # what is too long to be held in memory
 _Part = tuple["xr.Variable", "Callable[[np.ndarray], np.ndarray]"]
 
 

@@ -43,6 +43,12 @@ def process(number: int) -> Process:
         raise UsageError("io.own_process", f"{number} is this sonde itself", "name the process to be traced")
     name = _text(folder / "comm").strip()
     files = tuple(files_of(number))
+    if not files and (reason := _refused(folder / "maps")):
+        raise EnvironmentFailure(
+            "io.cannot_attach",
+            f"process {number} ({name}) cannot be looked into: {reason}",
+            "the system keeps it from being traced, root or not; name another",
+        )
     if not files:
         raise EnvironmentFailure(
             "io.cannot_attach",
@@ -118,6 +124,15 @@ def ends_of(processes: Sequence[Process]) -> Iterator[Callable[[float | None, Ca
     finally:
         for descriptor in left:
             os.close(descriptor)
+
+
+def _refused(path: Path) -> str:
+    """Why a file cannot be read; "" for one that can."""
+    try:
+        path.read_bytes()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def _text(path: Path) -> str:

@@ -72,7 +72,8 @@ def close(folder: Path, ended: bool = True) -> tuple[dict[str, Any], list[Warnin
         warnings.append(
             Warning(
                 "io.still_running",
-                f"{what} still ran when the command was over; what they did later is not in the trace",
+                f"{what} still ran when the command was over; what {'they' if len(living) > 1 else 'it'} did later is "
+                "not in the trace",
                 "trace a command that waits for what it starts",
             )
         )

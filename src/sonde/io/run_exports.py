@@ -81,21 +81,42 @@ def found_in(layers: Sequence[Layer], paths: Iterable[Path]) -> list[Found]:
 
 
 def nowhere(found: Iterable[Found]) -> dict[str, str]:
-    """Names that none of a layer's libraries exports, and the nearest that one does: {"pwirte": " (nearest: pwrite)"}.
-
-    Only of layers of which something is exported.
-    """
+    """Names that none of a layer's libraries exports, and the nearest that one does: {"pwirte": " (nearest: …)"}."""
     by_layer: dict[str, list[Found]] = {}
     for one in found:
         by_layer.setdefault(one.layer.name, []).append(one)
     lost = {}
     for group in by_layer.values():
         exported = {name for one in group for name in one.names}
-        if exported:
-            every = {name for one in group for name in functions(one.library)}
-            for name in sorted({name for one in group for name in one.missing} - exported):
-                lost[name] = nearest(name, tuple(every))
+        every = {name for one in group for name in functions(one.library)}
+        for name in sorted({name for one in group for name in one.missing} - exported):
+            lost[name] = nearest(name, tuple(every))
     return lost
+
+
+def without_library(layers: Iterable[Layer], paths: Sequence[Path]) -> dict[str, str]:
+    """Layers that none of some libraries is of, and what they ask for: {"foo": "'libfo.so' (nearest: libfoo.so)"}."""
+    names = tuple(dict.fromkeys(path.name for path in paths))
+    lost = {}
+    for layer in layers:
+        globs = list(dict.fromkeys(glob for function in layer.functions for glob in function.libraries))
+        if not any(fnmatchcase(name, glob) for name in names for glob in globs):
+            told = (f"'{glob}'{nearest(glob.rstrip('*.0123456789'), names)}" for glob in globs)
+            lost[layer.name] = ", ".join(told)
+    return lost
+
+
+def why_nothing(layer: Layer) -> str:
+    """Why no program has a function of a layer, as far as the libraries of this machine tell."""
+    if lost := without_library([layer], list(_candidates(()))):
+        return f"no library in the usual places here is called {lost[layer.name]}"
+    found = found_in([layer], of_machine([layer]))
+    if not found:
+        return "its library is of another architecture"
+    if not any(one.names for one in found):
+        missing = ", ".join(f"'{name}'{near}" for name, near in nowhere(found).items())
+        return f"{found[0].library} exports none of it" + (f", as {missing}" if missing else "")
+    return f"none of them has loaded {' or '.join(dict.fromkeys(one.library.name for one in found if one.names))}"
 
 
 def _wanted(layer: Layer, library: str) -> list[str]:

@@ -27,7 +27,9 @@ GROUP = "sonde_io_"  # what the groups of our probes are called, before the proc
 REGISTERS = ("%di", "%si", "%dx", "%cx", "%r8", "%r9")  # of the first six arguments on x86-64
 NONE = "\\0"  # a number that stands for none
 # Values that only the program itself can tell.
-UNREADABLE = ("mpi", "mpi_ref", "iov", "hdf5", "hdf5_attribute", "out")
+UNREADABLE = (
+    "mpi", "mpi_ref", "iov", "hdf5", "hdf5_attribute", "out", "length", "out_length", "counted_text",
+)  # fmt: skip
 _TYPES = {"i32": "s32", "u32": "u32", "i64": "u64"}
 _SPEC_WIDTH = {"i32": ":i32", "u32": ":u32", "i64": ""}
 _ENDBR64 = b"\xf3\x0f\x1e\xfa"
@@ -224,6 +226,8 @@ def _fetched(name: str, of: Function) -> tuple[Value, str, str]:
         return value, f"+{value.b}({where})", _TYPES[value.width]
     if value.how == "text":
         return value, f"+0({where})", "string"
+    if value.how == "constant":
+        return value, f"\\{value.a}", "u64"
     return value, "", "u64"
 
 

@@ -234,9 +234,12 @@ class Watching:
                     "--uprobes found nothing to do: what this command runs, and the libraries here, hold no function "
                     f"of {layers} that cannot be interposed{why}"
                 )
-            warnings.append(
-                Warning("io.nothing_to_probe", what, "system calls, with --kernel, need no symbols")
+            hint = (
+                "its system calls are traced; for more install its symbols (packages *-dbgsym, *-debuginfo)"
+                if run_watch.asked(request.layers)
+                else "system calls, with --kernel, need no symbols"
             )
+            warnings.append(Warning("io.nothing_to_probe", what, hint))
         return cls(processes, probes, warnings)
 
 
@@ -361,13 +364,19 @@ def trace(
             _forget(run_dir)
             if asked and status:  # it came before the program did anything
                 raise session.interrupted("io")
-            raise _nothing(request, status, refused)
+            why = _nothing(request, status, refused)
+            why.beside([warning for warning in warnings if warning.code == "io.layer_not_found"])
+            raise why
         with session.saving(run_dir, "io") as leaving:
             files = seal.seal(
                 run_dir,
                 request.out,
                 SCHEMA,
-                attrs={"stop_reason": "interrupted" if interrupted else stop_reason, "status": status},
+                attrs={
+                    "stop_reason": "interrupted" if interrupted else stop_reason,
+                    "status": status,
+                    "elapsed_s": length_s,
+                },
                 warnings=warnings,
                 held=held,
                 progress=leaving.leave,
@@ -585,7 +594,16 @@ def _not_exported(request: Request, run_dir: Path) -> list[Warning]:
         else set()
     )
     lost = run_exports.nowhere(run_exports.found_in(own, sorted(path for path in seen if path.exists())))
-    return [
+    unseen = [
+        Warning(
+            "io.layer_not_found",
+            f"nothing of the layer '{layer.name}' was found in the traced programs: {run_exports.why_nothing(layer)}",
+            f"{typed('sonde', 'io', 'layers', 'check', '--map', layer.source)} tells what the libraries here export",
+        )
+        for layer in own
+        if not _found(request, run_dir, layer)
+    ]
+    return unseen + [
         Warning(
             "io.not_exported",
             f"no library of the traced programs exports '{name}'{near}, which a layer map names",
@@ -594,6 +612,19 @@ def _not_exported(request: Request, run_dir: Path) -> list[Warning]:
         for name, near in lost.items()
         if name not in probed
     ]
+
+
+def _found(request: Request, run_dir: Path, layer: Layer) -> bool:
+    """Whether any traced program has a function of a layer."""
+    rules = {
+        str(k) for k, (number, *_) in enumerate(rule_names(request.layers)) if request.layers[number] is layer
+    }
+    return any(
+        line.split("\t")[1] in rules
+        for table in run_dir.glob("*.functions")
+        for line in table.read_text("utf-8", "replace").splitlines()
+        if line.count("\t") == 3
+    )
 
 
 def _nothing(request: Request, status: int, refused: Sequence[Warning]) -> EnvironmentFailure:

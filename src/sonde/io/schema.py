@@ -18,6 +18,7 @@ from sonde.core.described import Described, optional
 from sonde.core.errors import DataError, Finding, Warning
 from sonde.core.seal import Layout, read_run
 from sonde.io import servers
+from sonde.io.aside import BY_FILE
 from sonde.io.clock import Clocks
 from sonde.io.collectives import ASKING, SYNCHRONISING, Calls, plain
 from sonde.io.events import (
@@ -97,8 +98,24 @@ OF_REQUEST: dict[str, Described] = {
     "request_event": optional(("request",), "1", "which event has a request's number", "<i8"),
     "request_number": optional(("request",), "1", "number that all calls for one request have", "<i8"),
 }
+OF_SOURCE: dict[str, Described] = {
+    "source_event": optional(
+        ("source",), "1", "which event reads a second file what it writes to its own", "<i8"
+    ),
+    "source_file": optional(("source",), "1", "which of `path` that is; below 0 as `file_index`", "<i4"),
+}
 OF_PATH: dict[str, Described] = {"path": Described(("file",), "str", "", "name by which a file was opened")}
-RAW = {**EVENT, **OF_LAYER, **OF_FUNCTION, **OF_PROCESS, **OF_THREAD, **OF_REQUEST, **OF_PATH, **servers.RAW}
+RAW = {
+    **EVENT,
+    **OF_LAYER,
+    **OF_FUNCTION,
+    **OF_PROCESS,
+    **OF_THREAD,
+    **OF_REQUEST,
+    **OF_SOURCE,
+    **OF_PATH,
+    **servers.RAW,
+}
 
 ENGINES = ("interposition", "uprobe", "tracepoint", "profile")
 RANKLESS = -1
@@ -107,6 +124,8 @@ _GIVEN = -3  # of a copy of one of the three descriptors that every program is g
 _STANDARD = 2  # the last of these
 _DESCRIPTORS = 1 << 16  # handles below are descriptors, above pointers
 _BETWEEN_RANKS = (KINDS.index("communicate"), KINDS.index("wait"))
+_OPEN = KINDS.index("open")
+_NO_DESCRIPTOR = int(folded(np.array([2**64 - 1], np.uint64))[0])
 OWN_NAME = "(own work)"  # of the tracer, as a function
 _ANY_LAYER = -1  # of files that were open before: by whatever they were opened, descriptors are everybody's
 
@@ -120,6 +139,8 @@ class _File:
     events: int = 0
     first_request: int = 0
     requests: int = 0
+    first_source: int = 0
+    sources: int = 0
     threads: list[tuple[int, int, int]] = field(
         default_factory=list
     )  # (first event within the file, number, process)
@@ -176,10 +197,12 @@ class IoLayout(Layout):
         default_factory=dict
     )  # process's prefix -> function by its own number
     requests: dict[str, np.ndarray] = field(default_factory=dict)  # which of its numbers tell of a request
+    sources: dict[str, np.ndarray] = field(default_factory=dict)  # which read a second file
     copies: dict[str, np.ndarray] = field(default_factory=dict)  # which make a second handle of a file
     numbered: dict[str, np.ndarray] = field(default_factory=dict)  # which have numbers for handles
     layer_of: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int16))
     kind_of: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int8))
+    of_descriptors: list[int] = field(default_factory=list)  # layers whose handles are descriptors
     opened: list[_Opened] = field(default_factory=list)
     parents: list[int] = field(default_factory=list)
     began: list[int] = field(default_factory=list)  # ticks
@@ -311,13 +334,15 @@ class TraceSchema:
                     )
                 one.events += len(piece.calls)
                 one.requests += int(_of_requests(functions.requests(name), piece.calls).sum())
+                one.sources += int(_of_requests(functions.of_kind(name, "copy"), piece.calls).sum())
             dropped[one.process] += file.dropped
             # What was opened by calls that found no room, nobody knows.
             opened[one.process].blind |= file.dropped > 0
-        events = requests = 0
+        events = requests = sources = 0
         for one in made.values():
-            one.first, one.first_request = events, requests
+            one.first, one.first_request, one.first_source = events, requests, sources
             events, requests = events + one.events, requests + one.requests
+            sources += one.sources
         clocks.settle([headers[name]["host"] for name in order])
         clocks.align(_of_ranks(headers, order, heard))
         layout = IoLayout(
@@ -327,10 +352,12 @@ class TraceSchema:
             files=made,
             numbers=functions.settled(),
             requests={name: functions.requests(name) for name in headers},
+            sources={name: functions.of_kind(name, "copy") for name in headers},
             copies={name: functions.copies(name) for name in headers},
             numbered={name: functions.numbered(name) for name in headers},
             layer_of=functions.layers(),
             kind_of=functions.kinds(),
+            of_descriptors=[k for k, layer in enumerate(names_of_layers) if layer in BY_FILE],
             opened=opened,
             parents=_parents(order, headers, number),
             began=[int(headers[name]["began_ticks"]) for name in order],
@@ -378,6 +405,7 @@ class TraceSchema:
         layout.dims |= {
             "event": events,
             "request": requests,
+            "source": sources,
             **{
                 dim: len(layout.tables[name])
                 for dim, name in (
@@ -398,7 +426,8 @@ class TraceSchema:
         special = {"flags": flags, "function_kind": kinds, "function_engine": engines}
         layout.variables = {
             name: what.variable(
-                chunks=(CHUNK,) if name in EVENT or name in OF_REQUEST else None, attrs=special.get(name)
+                chunks=(CHUNK,) if name in (*EVENT, *OF_REQUEST, *OF_SOURCE) else None,
+                attrs=special.get(name),
             )
             for name, what in RAW.items()
             if asked or name not in servers.RAW
@@ -417,19 +446,27 @@ class TraceSchema:
             for name, values in layout.tables.items():
                 if values.size:
                     yield name, tuple(slice(0, length) for length in values.shape), values
-        at, at_request = one.first, one.first_request
+        at, at_request, at_source = one.first, one.first_request, one.first_source
         host, functions = layout.hosts[one.process], layout.numbers[_prefix(file)]
-        of_requests = layout.requests[_prefix(file)]
+        of_requests, of_sources = layout.requests[_prefix(file)], layout.sources[_prefix(file)]
         for piece in pieces(file):
             for process, calls in _by_image(one, piece.calls):
                 if len(found := np.flatnonzero(_of_requests(of_requests, calls))):
                     into = (slice(at_request, at_request := at_request + len(found)),)
                     yield "request_event", into, at + found
                     yield "request_number", into, calls["offset"][found].view(np.int64)
+                if len(found := np.flatnonzero(_of_requests(of_sources, calls))):
+                    into = (slice(at_source, at_source := at_source + len(found)),)
+                    others = calls[found]
+                    others["file"] = folded(others["offset"])
+                    yield "source_event", into, at + found
+                    yield "source_file", into, _paths(
+                        layout, process, others, functions[others["function"]], np.ones(len(others), bool)
+                    )
                 where = (slice(at, at := at + len(calls)),)
                 numbered = layout.numbered[_prefix(file)][calls["function"]]
                 columns = _columns(layout, process, host, functions, calls, numbered)
-                columns["offset"][of_requests[calls["function"]]] = -1
+                columns["offset"][(of_requests | of_sources)[calls["function"]]] = -1
                 of_copies = layout.copies[_prefix(file)][calls["function"]]
                 columns["size"][of_copies] = columns["offset"][of_copies] = -1
                 for name, values in columns.items():
@@ -516,6 +553,7 @@ def _count_images(one: _File, functions: _Functions, name: str, file: BlockFile)
         for process, calls in _by_image(one, piece.calls):
             functions.count(name, calls)
             one.requests += int(_of_requests(functions.requests(name), calls).sum())
+            one.sources += int(_of_requests(functions.of_kind(name, "copy"), calls).sum())
             counts[one.images.index(process)] += len(calls)
     for process, count in zip(one.images, counts.tolist()):
         if count:
@@ -582,7 +620,7 @@ def _columns(
 
 
 def _of_requests(functions: np.ndarray, calls: np.ndarray) -> np.ndarray:
-    """Which calls tell their request's number. functions: those that do, by number."""
+    """Which calls tell their request's number, or a source. functions: those that do, by number."""
     return functions[calls["function"]] & (calls["offset"] != UNKNOWN)
 
 
@@ -608,6 +646,9 @@ def _paths(
         ticks = np.array([tick for tick, _ in openings], np.uint64)
         files = np.array([-1, *(file for _, file in openings)], np.int32)
         found[mine] = files[np.searchsorted(ticks, calls["begin"][mine], side="right")]
+    # No descriptor: memory that is no file's; what a program does with a file that it could not open.
+    given = np.isin(layout.layer_of[functions], layout.of_descriptors) & (layout.kind_of[functions] != _OPEN)
+    found[given & (calls["file"] == _NO_DESCRIPTOR)] = UNSEEN
     # Above the three that a program is given: sockets, pipes, and what else nobody was seen to open.
     if _all_told(layout, process):
         mine = of_file & (found == -1) & (calls["file"] > _STANDARD) & (calls["file"] < _DESCRIPTORS)

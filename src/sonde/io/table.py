@@ -12,7 +12,7 @@ MAGIC = b"SONDELYR"
 VERSION = 1
 HOWS = (
     "none", "arg", "ref", "out", "product", "mpi", "mpi_ref", "iov", "result", "result_product", "text",
-    "hdf5", "hdf5_attribute",
+    "hdf5", "hdf5_attribute", "constant", "length", "out_length", "counted_text",
 )  # fmt: skip
 _HEADER = struct.Struct("<8sIIIIQ")
 _RULE = struct.Struct("<IIHBBB3x")

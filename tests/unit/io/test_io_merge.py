@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import traces
 import xarray as xr
 from traces import add, call, note, run, sealed, thread
 
@@ -77,6 +78,28 @@ def test_two_traces_say_the_same_as_one_of_both(tmp_path):
     assert joins.values(analyse(both)) == joins.values(analyse(whole))
     ((one),) = joins.values(analyse(both))
     assert (one["requests"], one["joined"]) == (2, 2)
+
+
+def test_a_copy_names_its_source_in_the_whole_too(tmp_path):
+    copying = 4
+    rules = [*([*rule, 0, None] for rule in traces.RULES), [1, KINDS.index("copy"), 0, None]]
+    raws = []
+    for name in ("one", "two"):
+        folder = run(tmp_path / f"{name}.run", {"rules": rules})
+        records = [
+            call(traces.OPEN, 10, 20, file=3), note(10, 3, f"{name}.from"),
+            call(traces.OPEN, 30, 40, file=4), note(30, 4, "to"),
+            call(copying, 100, 200, size=70, offset=3, file=4),
+        ]  # fmt: skip
+        add(folder, records, f"{traces.FUNCTIONS}4\t{copying}\tcopy_file_range\tlibc.so\n")
+        with sonde.open(sealed(folder)) as tree:
+            raws.append(tree["raw"].to_dataset().load())
+    s = analyse(merge.merged(raws, [0, 0]))
+    layer = s["layer_name"].values.tolist().index("posix")
+    moved = dict(zip(s["path"].values.tolist(), s["file_bytes"].values[:, layer].tolist()))
+    assert moved == {"one.from": [70, 0], "two.from": [70, 0], "to": [0, 140]}
+    assert s["requests"].values[:, layer].sum(axis=0).tolist() == [2, 2]
+    assert raws[0]["offset"].values.tolist() == [-1] * 3  # what stood there was the source's handle
 
 
 def test_every_variable_is_there_as_it_should_be(tmp_path):

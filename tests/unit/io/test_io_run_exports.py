@@ -71,6 +71,34 @@ def test_a_layer_of_which_nothing_is_there_is_not_held_against_its_map(library):
     assert run_exports.nowhere([]) == {}
 
 
+def test_a_map_of_which_every_name_is_misspelt_is_told(library):
+    layer = parse(HEAD + '["fake_wirte"]\n', "own.toml")
+    assert run_exports.nowhere(run_exports.found_in([layer], [library])) == {
+        "fake_wirte": " (nearest: fake_write)"
+    }
+
+
+def test_a_layer_whose_library_is_nowhere_is_told(library):
+    layer = parse(HEAD.replace("libfake.so", "libfaek.so*") + '["fake_write"]\n', "own.toml")
+    assert run_exports.without_library([layer], [library]) == {"fake": "'libfaek.so*' (nearest: libfake.so)"}
+    assert run_exports.without_library([parse(HEAD + '["fake_write"]\n', "own.toml")], [library]) == {}
+
+
+def test_why_nothing_of_a_layer_was_found(library, monkeypatch):
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(library.parent))
+    why = [
+        run_exports.why_nothing(parse(HEAD.replace("libfake.so", name) + f'["{function}"]\n', "own.toml"))
+        for name, function in (
+            ("libnowhere.so", "a"),
+            ("libfake.so", "fake_wirte"),
+            ("libfake.so", "fake_write"),
+        )
+    ]
+    assert why[0].startswith("no library in the usual places here is called 'libnowhere.so'")
+    assert why[1] == f"{library} exports none of it, as 'fake_wirte' (nearest: fake_write)"
+    assert why[2] == "none of them has loaded libfake.so"
+
+
 @pytest.mark.parametrize("content", [b"", b"no library", b"\x7fELF" + b"\xff" * 80])
 def test_what_is_no_library_is_refused(tmp_path, content):
     path = tmp_path / "x"

@@ -43,6 +43,11 @@ def refused(text: str) -> str:
         ("result:i32", Value("result", 0, 0, "i32")),
         ("result * arg(1)", Value("result_product", 1)),
         ("text(0)", Value("text", 0)),
+        ("text(1, 6)", Value("counted_text", 1, 6)),
+        ("arg(1):i32 * arg(2):i32", Value("product", 1, 2, "i32")),
+        ("length(0)", Value("length", 0)),
+        ("out_length(0)", Value("out_length", 0)),
+        ("1", Value("constant", 1)),
     ],
 )
 def test_values(text, meant):
@@ -68,6 +73,19 @@ def test_values_that_mean_nothing(text):
         layers.value(text, "own.toml", "functions 1: size")
 
 
+@pytest.mark.parametrize("text", ["arg(2):i32 * arg(3)", "arg(2) * arg(3):i32", "arg(2):i32 * arg(3):u32"])
+def test_factors_have_one_width(text):
+    with pytest.raises(UsageError) as told:
+        layers.value(text, "own.toml", "functions 1: size")
+    assert "two widths" in told.value.what
+
+
+def test_a_number_fits_into_a_byte():
+    with pytest.raises(UsageError) as told:
+        layers.value("256", "own.toml", "functions 1: size")
+    assert "at most 255" in told.value.hint
+
+
 def test_a_map_without_functions_or_names_or_libraries_is_refused():
     assert "names no functions" in refused(HEAD)
     assert "functions 1 has no names" in refused(HEAD + "[[functions]]\nkind = 'read'\n")
@@ -86,6 +104,18 @@ def test_unknown_keys_and_words_name_the_nearest():
 )
 def test_a_value_of_the_wrong_kind_is_refused(line):
     assert "cannot be" in refused(HEAD + '[[functions]]\nnames = ["a"]\n' + line + "\n")
+
+
+def test_a_copy_between_files_has_a_source_and_nothing_in_its_place():
+    entry = HEAD + '[[functions]]\nnames = ["a"]\nkind = "copy"\nfile = "arg(2):i32"\nsource = "arg(0):i32"\n'
+    (function,) = layers.parse(entry, "own.toml").functions
+    assert (function.at, function.file) == (Value("arg", 0, 0, "i32"), Value("arg", 2, 0, "i32"))
+    for text in (
+        entry.replace('kind = "copy"', 'kind = "write"'),
+        entry.replace('source = "arg(0):i32"', ""),
+        entry + 'offset = "arg(3)"\n',
+    ):
+        assert "a copy between files has" in refused(text)
 
 
 def test_an_offset_and_a_request_have_one_place():
