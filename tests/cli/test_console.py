@@ -361,6 +361,46 @@ def test_a_table_without_names_has_no_head():
     assert out == "\n  Title\n  a   b\n"
 
 
+def test_a_table_that_is_too_wide_breaks_names_at_their_seams_and_no_numbers(monkeypatch):
+    names = ("mca_common_ompio_file_set_view", "romio_cb_write=disable", "a" * 40)
+    columns = ("function", "layer", "calls", "in itself", "95 %")
+    rows = [(name, "ompio", "123456", "1.23 ms", "0.253 to 0.262") for name in names]
+    table = Table("", columns, rows, right=(2, 3, 4))
+    monkeypatch.setenv("COLUMNS", "64")
+    lines = printed(Outcome("io", "show", tables=[table])).splitlines()
+    assert max(map(len, lines)) <= 64
+    assert sum("0.253 to 0.262" in line for line in lines) == len(names)
+    rule = next(k for k, line in enumerate(lines) if "──" in line)
+    parts = [line.split()[0] for line in lines[rule + 1 :]]
+    whole = "".join(parts)
+    assert all(name in whole for name in names)
+    assert all(part.endswith(("_", "=", "view", "disable", "a")) for part in parts)
+    assert not any(line.split() == ["n"] for line in lines)  # of a head, cut anywhere
+    # Where even numbers must give way, they do between their words.
+    monkeypatch.setenv("COLUMNS", "56")
+    lines = printed(Outcome("io", "show", tables=[table])).splitlines()
+    assert max(map(len, lines)) <= 56
+    assert {"itself", "function", "layer", "calls"} <= {word for line in lines for word in line.split()}
+    monkeypatch.setenv("COLUMNS", "200")
+    assert sum(
+        "mca_common_ompio_file_set_view" in line
+        for line in printed(Outcome("io", "show", tables=[table])).splitlines()
+    )
+
+
+def test_a_table_that_cannot_fit_is_drawn_all_the_same(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    table = Table("", ("one", "two"), [("1234567890", "1234567890")], right=(0, 1))
+    assert "".join(printed(Outcome("io", "show", tables=[table])).split()).count("7") == 2
+
+
+def test_an_interruption_says_how_to_go_on():
+    err = io.StringIO()
+    fault = Fault("io.interrupted", "not saved", "sonde data recover big.run", exit=Exit.INTERRUPTED)
+    Console(Settings(command=("io", "run")), io.StringIO(), err).fail(fault, KeyboardInterrupt())
+    assert err.getvalue() == "\nio: not saved\n  hint: sonde data recover big.run\n"
+
+
 def test_cells_that_are_marks_have_their_colour():
     out = printed(
         Outcome("net", "run", tables=[Table("", ("",), [("✓",), ("✗",), ("✓ and text",)])]), color="always"

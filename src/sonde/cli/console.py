@@ -7,7 +7,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from sonde.cli.faults import Fault
@@ -83,6 +83,7 @@ class Console:
         elif fault.exit == Exit.INTERRUPTED:
             bare = fault.what == "interrupted"  # by Python, anywhere
             self.err.write(f"\n{fault.what if bare or not room else f'{room}: {fault.what}'}\n")
+            self._message("  hint", "36", fault.hint, [])
         else:
             for warning in fault.warnings:  # above it: what is read last is what it came to
                 self._message("warning", "33", warning.evidence, [("hint", warning.hint)])
@@ -203,7 +204,7 @@ class Console:
                     rich.print(Text(f"  {part}"), soft_wrap=True)
             for table in outcome.tables:
                 rich.print()
-                rich.print(Padding(_table(table), (0, 0, 0, 2)))
+                rich.print(Padding(_table(table, rich.width - 2), (0, 0, 0, 2)))
             for finding in outcome.findings:
                 rich.print()
                 text = Text(f"{finding.text}  ").append(finding.code, "dim")
@@ -296,7 +297,55 @@ def _hanging(mark: Any, text: Any) -> Any:
     return grid
 
 
-def _table(table: Table) -> Any:
+# Behind these a name may go on in the next line.
+_SEAMS = re.compile(r"(?<=[_/=.,:;-])(?=.)|(?<= )")
+_LEAST = 8  # columns, of what is cut into lines
+_BETWEEN = 3  # columns of a table, in columns of the terminal
+
+
+def _widths(table: Table, width: int) -> list[int] | None:
+    """Of the columns of a table that is wider than the terminal: words and names give way, the widest first, then
+    numbers, between their words. None where it fits as it is, or cannot."""
+    cells = [[row[k] for row in table.rows] for k in range(len(table.columns))]
+    widest = [max(map(len, (head, *below)), default=0) for head, below in zip(table.columns, cells)]
+    room = width - _BETWEEN * (len(widest) - 1)
+    if sum(widest) <= room:
+        return None
+
+    def least(numbers: Callable[[str], int]) -> list[int]:
+        heads = [_longest_word(head) for head in table.columns]
+        return [
+            max(head, *map(numbers, cells[k]), 0) if k in table.right else min(widest[k], max(head, _LEAST))
+            for k, head in enumerate(heads)
+        ]
+
+    floor = next((one for one in map(least, (len, _longest_word)) if sum(one) <= room), None)
+    if floor is None:
+        return None
+    for k in table.right:  # a head of several words may take several lines
+        widest[k] -= min(widest[k] - floor[k], sum(widest) - room)
+    while sum(widest) > room:
+        widest[max((k for k in range(len(widest)) if widest[k] > floor[k]), key=widest.__getitem__)] -= 1
+    return widest
+
+
+def _longest_word(text: str) -> int:
+    return max(map(len, text.split()), default=0)
+
+
+def _in_lines(cell: str, width: int) -> str:
+    """A cell in lines of at most `width`, broken where a name has a seam, or else anywhere."""
+    lines = [""]
+    for part in _SEAMS.split(cell):
+        if len((lines[-1] + part).rstrip()) > width and lines[-1]:
+            lines.append("")
+        lines[-1] += part
+        while len(lines[-1].rstrip()) > width:
+            lines[-1:] = [lines[-1][:width], lines[-1][width:]]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _table(table: Table, width: int) -> Any:
     from rich import box
     from rich.console import Group
     from rich.table import Table as Rich
@@ -310,10 +359,17 @@ def _table(table: Table) -> Any:
         header_style="dim",
         border_style="dim",
     )
+    widths = _widths(table, width)
     for index, name in enumerate(table.columns):
-        drawn.add_column(Text(name), justify="right" if index in table.right else "left", overflow="fold")
+        drawn.add_column(
+            Text(name),
+            justify="right" if index in table.right else "left",
+            overflow="fold",
+            width=widths[index] if widths else None,
+        )
     for row in table.rows:
-        drawn.add_row(*(Text(cell, MARKS.get(cell, "")) for cell in row))
+        cells = [_in_lines(cell, n) for cell, n in zip(row, widths)] if widths else row
+        drawn.add_row(*(Text(cell, MARKS.get(cell, "")) for cell in cells))
     parts: list[Any] = [Text(table.title, "bold")] if table.title else []
     parts.append(drawn)
     if table.note:
