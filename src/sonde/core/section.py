@@ -49,7 +49,8 @@ class Section:
     findings: what is wrong, worst first. facts: the few numbers that carry the verdict. tables, figures: in
     reading order. numbers: tables of everything that was measured, behind the figures and folded. method:
     statistics used; the report merges those of all sections by name. runs: extra rows about the run
-    (name -> ready text), shown under "What ran". warnings: beyond those the dataset keeps in /warnings.
+    (name -> ready text), shown under "What ran"; untold: root attributes that mean nothing of this one, and are not.
+    warnings: beyond those the dataset keeps in /warnings.
     doubt: in a few words why "no findings" says little here, "" where it is sound.
     """
 
@@ -65,3 +66,4 @@ class Section:
     warnings: list[Warning] = field(default_factory=list)
     runs: dict[str, str] = field(default_factory=dict)
     doubt: str = ""
+    untold: tuple[str, ...] = ()

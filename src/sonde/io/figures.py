@@ -57,7 +57,7 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
     return Section(
         "io",
         f"I/O of {program(summary)}",
-        f"{words.sentence(summary)}.",
+        f"{words.sentence(summary, words.elapsed(tree))}.",
         findings=findings(summary),
         tables=[
             layers,
@@ -79,6 +79,7 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
             if tree.attrs.get(key) not in (None, "")
         },
         doubt="calls are missing" if summary["process_dropped"].values.any() else "",
+        untold=("seed",),  # nothing is drawn
     )
 
 

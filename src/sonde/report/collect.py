@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -166,7 +166,15 @@ def collect(
         method=page.merge_methods(made.method for made in sections),
         generated_by=f"Sonde {sonde.__version__}",
         created_utc=created_utc,
+        measured_utc=_span(str(dataset.attrs(tree).get("created_utc", "")) for tree in trees.values()),
     )
+
+
+def _span(times: Iterable[str]) -> str:
+    """ "2026-11-20 21:47 UTC", or the first and the last of several."""
+    known = sorted(one for one in times if one)
+    ends = list(dict.fromkeys(known[:1] + known[-1:]))
+    return " to ".join(f"{one[:10]} {one[11:16]} UTC" for one in ends)
 
 
 def section(name: str, tree: xr.DataTree, path: str = "") -> Section:
@@ -204,7 +212,7 @@ def run(name: str, tree: xr.DataTree, section: Section) -> dict[str, str]:
     told["dataset"] = name
     for key, label in RUN.items():
         nothing = ("none",) if key == "job_id" else ()
-        if key != "command" and attributes.get(key) not in (None, "", *nothing):
+        if key not in ("command", *section.untold) and attributes.get(key) not in (None, "", *nothing):
             told[label] = _text(key, attributes[key])
     return told | section.runs
 

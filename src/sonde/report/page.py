@@ -30,8 +30,9 @@ SUFFIXES = {"_s": "s", "_b": "B", "_bytes": "B", "_hz": "Hz", "_w": "W", "_j": "
 class Report:
     """One report, top to bottom: title, verdict, runs and machine, sections, warnings, method.
 
-    runs: one mapping of name -> text per dataset. machine: name -> text. created_utc, generated_by: for the
-    foot. told_by: (code, evidence) of a warning -> names of the datasets it is about, where not all.
+    runs: one mapping of name -> text per dataset. machine: name -> text. created_utc, generated_by: for the foot.
+    measured_utc: when the runs began. told_by: (code, evidence) of a warning -> names of the datasets it is about,
+    where not all.
     """
 
     title: str
@@ -43,6 +44,7 @@ class Report:
     method: list[Method] = field(default_factory=list)
     generated_by: str = ""
     created_utc: str = ""
+    measured_utc: str = ""
     told_by: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
 
     @property

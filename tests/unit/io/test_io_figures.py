@@ -60,6 +60,7 @@ def test_the_section_holds_everything_in_reading_order(section):
     assert [table.title.split(",")[0] for table in section.tables] == ["Layers", "Files"]
     assert [table.title.split(",")[0] for table in section.numbers] == ["Functions", "Processes"]
     assert section.runs == {"traced command": "mpirun -n 4 app", "its exit status": "0"}
+    assert section.untold == ("seed",)  # nothing is drawn
     assert section.doubt == ""
 
 

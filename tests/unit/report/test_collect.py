@@ -18,7 +18,7 @@ def test_the_room_says_the_section_and_the_report_its_verdict(lab, dataset):
     report = collected(dataset(), created_utc="now")
     assert report.verdict == "All 12 pairs fit their link class within 3 %."
     assert report.title == "Interconnect of n[001-002]"
-    assert report.created_utc == "now"
+    assert (report.created_utc, report.measured_utc) == ("now", "2026-11-20 21:47 UTC")
     assert [m.name for m in report.method] == ["Interval of a median", "Slow links", "Latency model"]
 
 
@@ -126,3 +126,17 @@ def test_a_very_long_value_is_cut(lab, dataset):
     report = collected(dataset(cpu_flags=" ".join(["avx512"] * 500)))
     assert len(report.machine["CPU flags"]) == collect.LONGEST
     assert report.machine["CPU flags"].endswith("…")
+
+
+def test_the_headline_tells_when_the_runs_began_not_when_the_page_was_made(lab, dataset):
+    later = dataset("b.nc", created_utc="2026-11-21T03:04:05Z")
+    report = collected(dataset(), later, created_utc="now")
+    assert report.measured_utc == "2026-11-20 21:47 UTC to 2026-11-21 03:04 UTC"
+
+
+def test_what_means_nothing_of_a_run_is_not_told(lab, dataset):
+    with core_dataset.open(dataset()) as tree:
+        made = collect.section("a.nc", tree)
+        assert "seed" in collect.run("a.nc", tree, made)
+        made.untold = ("seed",)
+        assert "seed" not in collect.run("a.nc", tree, made)
