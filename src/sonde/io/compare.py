@@ -76,7 +76,7 @@ def of_functions(summary: xr.Dataset) -> dict[tuple[str, str], dict[str, float]]
 
 def findings(a: xr.Dataset, b: xr.Dataset, matters: float) -> list[Finding]:
     """Layers in which B spends more time than A, by more than `matters` of A's and a share of the run that counts; and
-    layers that got other requests."""
+    layers that got other requests, in number or bytes, by more than that."""
     titles = {str(n): str(t) for s in (a, b) for n, t in zip(s["layer_name"].values, s["layer_title"].values)}
     layers = of_layers(a), of_layers(b)
     total = max(traced_s(a), traced_s(b))
@@ -102,18 +102,29 @@ def findings(a: xr.Dataset, b: xr.Dataset, matters: float) -> list[Finding]:
                     "",
                 )
             )
-        if before["requests"] and after["requests"] and before["requests"] != after["requests"]:
+        if before["requests"] and after["requests"] and _differs(before, after, matters):
             sizes = [format_size(round(one["bytes"] / one["requests"])) for one in (before, after)]
             found.append(
                 Finding(
                     "io.other_requests",
                     f"{titles[name]} gets {after['requests']:.0f} requests of {sizes[1]} on average instead of "
                     f"{before['requests']:.0f} of {sizes[0]}",
-                    {"layer": name, "before": before["requests"], "after": after["requests"]},
+                    {
+                        "layer": name,
+                        "before": before["requests"],
+                        "after": after["requests"],
+                        "bytes_before": before["bytes"],
+                        "bytes_after": after["bytes"],
+                    },
                     "",
                 )
             )
     return found
+
+
+def _differs(before: dict[str, float], after: dict[str, float], matters: float) -> bool:
+    """Whether requests, or their bytes, are more or less by more than `matters`."""
+    return any(abs(after[what] - before[what]) > matters * before[what] for what in ("requests", "bytes"))
 
 
 def sentence(a: xr.Dataset, b: xr.Dataset) -> str:

@@ -49,6 +49,15 @@ def test_other_requests_are_told_whatever_their_time(summary):
     assert one.text == "POSIX gets 40 requests of 1 KiB on average instead of 10 of 4 KiB"
 
 
+def test_a_difference_that_does_not_matter_is_none(summary):
+    a, b = summary("a", writes(100, 1000)), summary("b", writes(103, 1000))
+    assert compare.findings(a, b, 0.05) == []
+    assert [one.code for one in compare.findings(a, b, 0.02)] == ["io.other_requests"]
+    larger = summary("c", writes(100, 1000, 5000))
+    assert [one.code for one in compare.findings(a, larger, 0.05)] == ["io.other_requests"]
+    assert compare.findings(a, larger, 0.3) == []
+
+
 def test_layers_and_functions_of_one_alone_stand_in_the_tables(summary):
     a, b = (
         summary("a", writes(10, 1000)),
