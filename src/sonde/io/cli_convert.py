@@ -33,6 +33,8 @@ def convert(file: Path, to: str | None, output: Path | None) -> Outcome:
     perfetto: Chrome's trace format, which ui.perfetto.dev and chrome://tracing open; arrows lead from a client's
     request to the server and back. A name that ends in .gz is compressed.
 
+    Without -o, or with -o -, text goes to standard output.
+
     \b
     sonde io convert a.nc -o a.json.gz
     sonde io convert a.nc --to csv > a.csv
@@ -40,6 +42,8 @@ def convert(file: Path, to: str | None, output: Path | None) -> Outcome:
     import sonde
     from sonde.io import export
 
+    if output == Path("-"):
+        output = None
     chosen = to or _by_name(output)
     with sonde.open(file) as tree:
         if "raw" not in tree.children or "begin" not in tree["raw"].variables:

@@ -312,7 +312,7 @@ def functions_table(
         ]
         rows.append((str(summary["function_name"].values[k]), str(layer[k]), *times))
     left = [f"{len(order) - most} more functions with less time"] if len(order) > most else []
-    left += [f"{len(cells) - len(shown)} more configurations"] if len(cells) > len(shown) else []
+    left += [counted(len(cells) - len(shown), "more configuration")] if len(cells) > len(shown) else []
     names = _heads(summary, made, shown)
     return Table(
         f"{SPENT}: {made.benchmarks[benchmark]}",
