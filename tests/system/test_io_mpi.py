@@ -134,6 +134,8 @@ def test_a_program_in_fortran(sonde_mpi: Shell, mpi: Mpi, tmp_path: Path):
         assert called.get(f"mpi_file_{name}_", called.get(f"MPI_File_{name}")) == 2, called
     assert by_layer(told)["mpi"]["mpi_barrier_"] == 2
     assert Path(sonde_mpi.cwd / "data").stat().st_size == 2 * 8 * KIB
+    of_file = {one["layer"]: one for one in told["files"] if one["path"] == "data"}
+    assert of_file["mpiio"]["write"] == {"requests": 4, "bytes": 4 * 8 * KIB}
 
 
 def test_a_program_in_python_with_mpi4py(sonde: Shell, tmp_path: Path):

@@ -20,6 +20,7 @@ import pytest
 from sonde_shell import PROGRAM, Shell, finish
 
 import sonde as library
+from sonde.io.layers import KINDS
 from watching import wait_for
 
 DATA = Path(__file__).parents[1] / "data" / "io"
@@ -207,6 +208,73 @@ int main(void) {
   for (;;) pause();
 }
 """
+STREAMS = """
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(int n, char** given) {
+  FILE* file = fopen("s.txt", "w+");
+  for (int k = 0; k < 10; ++k) {
+    fprintf(file, "line %04d\\n", k);
+    fputs(n > 1 ? given[1] : "abcde\\n", file);
+    fputc('x', file);
+    putc('\\n', file);
+  }
+  fflush(file);
+  rewind(file);
+  char text[100];
+  while (fgets(text, 100, file));
+  rewind(file);
+  char* line = 0;
+  size_t room = 0;
+  while (getline(&line, &room, file) > 0);
+  fclose(file);
+  int known = open("s.txt", O_RDWR);
+  char* all = mmap(0, 180, PROT_READ | PROT_WRITE, MAP_SHARED, known, 0);
+  mmap(0, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  all[0] = 'L';
+  msync(all, 180, MS_SYNC);
+  return 0;
+}
+"""
+BETWEEN = """
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <unistd.h>
+static char bytes[5000];
+int main(void) {
+  int from = open("from", O_RDWR | O_CREAT | O_TRUNC, 0600), to = open("to", O_RDWR | O_CREAT | O_TRUNC, 0600), both[2];
+  write(from, bytes, sizeof bytes);
+  lseek(from, 0, SEEK_SET);
+  copy_file_range(from, 0, to, 0, 3000, 0);
+  off_t at = 0;
+  sendfile(to, from, &at, 1500);
+  socketpair(AF_UNIX, SOCK_STREAM, 0, both);
+  sendfile(both[0], from, &at, 70);
+  return 0;
+}
+"""
+TOO_MUCH = """
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+static char bytes[1 << 18];
+int main(void) {
+  struct rlimit most = {1 << 20, 1 << 20};
+  signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &most);
+  int file = open("big", O_RDWR | O_CREAT | O_TRUNC, 0600);
+  for (int k = 0; k < 8; ++k) pwrite(file, bytes, sizeof bytes, (long)k * sizeof bytes);
+  return 0;
+}
+"""
 
 
 def compiled(folder: Path, name: str, source: str, *words: str) -> None:
@@ -266,8 +334,10 @@ class TestPrograms:
                 "layer": "posix",
                 "read": {"requests": 50, "bytes": 50 * 4096},
                 "write": {"requests": 50, "bytes": 50 * 4096},
+                "failed": 0,
             }
         ]
+        assert told["elapsed_s"] > told["traced_s"]
         with library.open(sonde.cwd / "a.nc") as tree:
             raw = tree["raw"].to_dataset().load()
         names = raw["function_name"].values[raw["function_index"].values]
@@ -378,6 +448,45 @@ class TestPrograms:
         names = raw["function_name"].values[raw["function_index"].values]
         places = raw["offset"].values[np.isin(names, ["aio_write", "aio_write64"])]
         assert places.tolist() == [5_000_000_000 + 4096 * k for k in range(5)]
+
+    def test_bytes_of_streams_and_of_what_is_mapped(self, sonde):
+        compiled(sonde.cwd, "own", STREAMS)
+        ran = sonde("io", "run", "--json", "-o", "a.nc", "--", "./own").expect(0).json
+        moved = {
+            one["function"]: (one["calls"], one["bytes"])
+            for one in ran["functions"]
+            if one["layer"] == "posix"
+        }
+        # A compiler may make putc of fputc, and its like.
+        puts = [moved[name] for name in ("fputc", "putc") if name in moved]
+        assert sum(calls for calls, _ in puts) == sum(size for _, size in puts) == 20
+        assert moved["fprintf"] == (10, 10 * 10)
+        assert moved["fputs"] == (10, 10 * 6)
+        assert moved["fgets"] == (31, 180)  # and the one that finds the end
+        assert moved.get("getline", moved.get("getdelim")) == (31, 180)
+        assert moved["mmap"] == (1, 180)  # what is no file's is no I/O
+        assert ran["mapped"] == [{"path": "s.txt", "bytes": 180}]
+        with library.open(sonde.cwd / "a.nc") as tree:
+            raw = tree["raw"].to_dataset().load()
+        kinds = dict(zip(raw["function_name"].values.tolist(), raw["function_kind"].values.tolist()))
+        assert (KINDS[kinds["fflush"]], KINDS[kinds["msync"]]) == ("other", "sync")
+
+    def test_a_copy_between_files_reads_one_and_writes_the_other(self, sonde):
+        compiled(sonde.cwd, "own", BETWEEN)
+        ran = sonde("io", "run", "--json", "-o", "a.nc", "--", "./own").expect(0).json
+        of_file = {one["path"]: (one["read"]["bytes"], one["write"]["bytes"]) for one in ran["files"]}
+        assert of_file == {"from": (3000 + 1500 + 70, 5000), "to": (0, 3000 + 1500)}
+        posix = next(layer for layer in ran["layers"] if layer["layer"] == "posix")
+        assert (posix["read"]["requests"], posix["read"]["bytes"]) == (3, 4570)
+
+    def test_what_could_not_be_written_is_a_finding_and_no_byte(self, sonde):
+        compiled(sonde.cwd, "own", TOO_MUCH)
+        ran = sonde("io", "run", "--json", "-o", "a.nc", "--", "./own").expect(0).json
+        posix = next(layer for layer in ran["layers"] if layer["layer"] == "posix")
+        assert (posix["failed"], posix["write"]["requests"], posix["write"]["bytes"]) == (4, 4, 1 << 20)
+        (finding,) = [one for one in ran["findings"] if one["code"] == "io.failed_calls"]
+        assert finding["text"].startswith("4 of 8 calls of pwrite failed, on big; ")
+        assert sonde("io", "check", "a.nc").expect(1)
 
     def test_threads_have_their_own_calls(self, sonde, programs):
         _, told = traced(sonde, programs, "threads")
@@ -714,6 +823,11 @@ class TestRefusals:
         assert error["code"] == "io.no_program"
         assert list(sonde.cwd.iterdir()) == []
 
+    def test_an_option_that_is_none_is_no_program(self, sonde):
+        error = sonde("io", "run", "--json", "--kernell", "--", "ls").expect(2).json["error"]
+        assert error["code"] == "core.no_option"
+        assert "--kernel" in error["what"]
+
     def test_what_is_no_program(self, sonde):
         (sonde.cwd / "folder").mkdir()
         (sonde.cwd / "text").write_text("no program")
@@ -888,6 +1002,28 @@ class TestLayers:
         for name in ("llapi_layout_file_create", "llapi_layout_get_by_fd"):
             assert file_of[int(raw["file_index"].values[of == name][0])] == "striped"
 
+    def test_a_map_of_which_nothing_is_there_is_a_finding_and_a_warning(self, sonde, programs):
+        text = 'layer = "own"\nlibraries = ["{}"]\n[[functions]]\nnames = ["{}"]\n'
+        for library_, name, word in (
+            ("libfake.so", "fake_wirte", "fake_wirte"),
+            ("libfka.so", "fake_write", "libfka.so"),
+        ):
+            (sonde.cwd / "own.toml").write_text(text.format(library_, name))
+            told = (
+                sonde("io", "layers", "check", "--map", "own.toml", programs / "libfake.so", "--json")
+                .expect(1)
+                .json
+            )
+            (finding,) = told["findings"]
+            assert word in finding["text"]
+            line = ("--map", "own.toml", "--json", "-o", "a.nc", "--", programs / "calls", "plain", "data", 5)
+            for told in (
+                sonde("io", "run", *line).expect(0).json,
+                sonde("io", "run", "--layers", "own", *line).expect(3).json,
+            ):
+                assert codes(told) == ["io.layer_not_found"]
+                assert "the layer 'own'" in told["warnings"][0]["evidence"]
+
     def test_new_writes_a_map_that_can_be_used_at_once(self, sonde, programs):
         made = sonde("io", "layers", "new", programs / "libfake.so", "--layer", "mine").expect(0)
         (sonde.cwd / "mine.toml").write_text(made.out)
@@ -921,9 +1057,10 @@ class TestConvert:
         table = parquet.read_table(sonde.cwd / "d.parquet").to_pylist()
         assert [line["function"] for line in lines] == [row["function"] for row in table]
         assert sum(row["size"] for row in table if row["function"] == "pwrite") == 200 * 4096
-        assert (
-            sonde("io", "convert", "a.nc", "--to", "csv").expect(0).out == (sonde.cwd / "c.csv").read_text()
-        )
+        for words in ((), ("-o", "-")):
+            made = sonde("io", "convert", "a.nc", "--to", "csv", *words).expect(0)
+            assert made.out == (sonde.cwd / "c.csv").read_text()
+        assert not (sonde.cwd / "-").exists()
 
     def test_what_cannot_be_written_leaves_nothing(self, sonde, programs):
         traced(sonde, programs, "plain")

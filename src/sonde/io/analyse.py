@@ -30,9 +30,11 @@ if TYPE_CHECKING:
 
 _NAMES = ("begin", "duration", "size", "file_index", "function_index", "flags")
 CHUNK = 1 << 20  # calls that are looked at together
-READ, WRITE = KINDS.index("read"), KINDS.index("write")
+READ, WRITE, COPY = KINDS.index("read"), KINDS.index("write"), KINDS.index("copy")
 _DIRECTIONS = np.full(len(KINDS), -1, np.int8)
-_DIRECTIONS[[READ, WRITE]] = 0, 1
+_DIRECTIONS[[READ, WRITE, COPY]] = 0, 1, 1  # what a copy reads is counted besides
+_MOVING = [KINDS.index(kind) for kind in ("read", "write", "copy", "sync")]
+CLOSE, MAP = KINDS.index("close"), KINDS.index("map")
 
 
 def analyse(raw: xr.Dataset) -> xr.Dataset:
@@ -208,6 +210,9 @@ class Reader:
         self.process_of = raw["thread_process"].values.astype(np.int64)
         self.cost = raw["call_cost"].values, raw["call_cost_inside"].values
         self.tracing = np.zeros(raw.sizes["process"])
+        told = "source_event" in raw
+        self.source_event = raw["source_event"].values if told else np.zeros(0, np.int64)
+        self.source_file = raw["source_file"].values if told else np.zeros(0, np.int32)
 
     def stretches(self) -> Iterator[Stretch]:
         """Thread by thread, each in the order of time."""
@@ -229,9 +234,21 @@ class Reader:
             tree = nested(calls["begin"], calls["duration"], calls["depth"])
         calls = {name: values[tree.order] for name, values in calls.items()}
         function = calls["function_index"].astype(np.int64)
-        function += self.known * self._is_beside(tree, function, calls["file_index"])
+        # What is copied from a file to a socket is that file's.
+        source = self.sources(calls["event"])
+        file = np.where((calls["file_index"] == UNSEEN) & (source >= 0), source, calls["file_index"])
+        function += self.known * self._is_beside(tree, function, file)
         own_ns = self._own_ns(process, tree, function, calls["flags"])
         return Stretch(thread, process, tree, calls, function, self.layer_of[function], own_ns)
+
+    def sources(self, event: np.ndarray) -> np.ndarray:
+        """The file that each of some events reads besides its own; -1 where there is none or it is unknown."""
+        found = np.full(len(event), -1, np.int64)
+        if len(self.source_event):
+            at = np.minimum(np.searchsorted(self.source_event, event), len(self.source_event) - 1)
+            mine = self.source_event[at] == event
+            found[mine] = self.source_file[at[mine]]
+        return found
 
     def _is_beside(self, tree: Nested, function: np.ndarray, file: np.ndarray) -> np.ndarray:
         """Calls that are no part of the program's I/O, with all within them: `sonde.io.aside`."""
@@ -299,6 +316,9 @@ class _Walk(Reader):
         self.layer_time = np.zeros((self.processes, self.layers))
         self.requests = np.zeros((self.layers, 2, CLASSES, 2))  # calls, bytes
         self.of_file = np.zeros((self.files, self.layers, 2, 3))
+        self.mapped = np.zeros(self.files)
+        self.lost_of_file = np.zeros((self.files, self.layers), np.int64)
+        self.lost = np.zeros(shape, np.int64)
         self.busy = np.zeros((self.processes, self.layers + 1, BINS))
         self.traced = np.zeros(self.processes)
         self.numbers = raw["thread_number"].values.astype(np.int64)
@@ -309,14 +329,26 @@ class _Walk(Reader):
         process, tree, calls = stretch.process, stretch.tree, stretch.calls
         function, layer, self_ns = stretch.function, stretch.layer, stretch.own_ns
         duration = calls["duration"].astype(np.float64)
-        size = np.maximum(calls["size"], 0).astype(np.float64)
+        # What a call that failed was asked for has gone nowhere.
+        failed = (calls["flags"] & (FAILED | THROWN)) != 0
+        size = np.where(failed, 0.0, np.maximum(calls["size"], 0))
         self._by_function(process, function, calls, duration, self_ns, size)
         self._by_node(tree, function, duration, self_ns, size)
         for k in np.flatnonzero(calls["flags"] & UNFINISHED).tolist():
             file, begin = int(calls["file_index"][k]), float(calls["begin"][k])
             self.under_way.append((process, int(self.numbers[stretch.thread]), int(function[k]), file, begin))
         entering = outermost(tree, layer)
-        self._by_layer(process, layer, self.kind_of[function], entering, calls, duration, size)
+        kind, files = self.kind_of[function], calls["file_index"]
+        self._by_layer(process, layer, kind, entering, calls, duration, size, failed)
+        copied = np.flatnonzero((kind == COPY) & entering & ~failed)
+        if len(copied):
+            one = {name: values[copied] for name, values in calls.items()}
+            one["file_index"] = self.sources(one["event"])
+            reading = np.zeros(len(copied), np.int8)
+            self._moved(process, layer[copied], reading, one, duration[copied], size[copied])
+        self._lost(process, function, kind, layer, entering, files, failed)
+        mapped = (kind == MAP) & entering & (files >= 0) & (layer != self.layers - 1)
+        np.add.at(self.mapped, files[mapped], size[mapped])
         above = np.where(tree.parent >= 0, layer[tree.parent], self.layers)
         self._by_time(process, layer, above, calls["begin"], calls["duration"])
         self.served.add(calls["event"], tree, function, layer, self_ns)
@@ -374,21 +406,52 @@ class _Walk(Reader):
         calls: dict[str, np.ndarray],
         duration: np.ndarray,
         size: np.ndarray,
+        failed: np.ndarray,
     ) -> None:
         self.layer_time[process] += np.bincount(layer[outermost], duration[outermost], minlength=self.layers)
         direction = _DIRECTIONS[kind]
-        moved = outermost & (direction >= 0)
-        place = (layer[moved], direction[moved])
-        for k, values in enumerate((1.0, size[moved], duration[moved])):
+        moved = outermost & (direction >= 0) & ~failed
+        those = {name: values[moved] for name, values in calls.items()}
+        self._moved(process, layer[moved], direction[moved], those, duration[moved], size[moved])
+
+    def _moved(
+        self,
+        process: int,
+        layer: np.ndarray,
+        direction: np.ndarray,
+        calls: dict[str, np.ndarray],
+        duration: np.ndarray,
+        size: np.ndarray,
+    ) -> None:
+        """Requests that entered a layer."""
+        place = (layer, direction)
+        for k, values in enumerate((np.ones(len(size)), size, duration)):
             np.add.at(self.entered[process, :, :, k], place, values)
-        sized = moved & (calls["size"] >= 0)
+        sized = calls["size"] >= 0
         place3 = (layer[sized], direction[sized], size_class(calls["size"][sized]))
         np.add.at(self.requests[..., 0], place3, 1)
         np.add.at(self.requests[..., 1], place3, size[sized])
-        named = moved & (calls["file_index"] >= 0)
+        named = calls["file_index"] >= 0
         place_file = (calls["file_index"][named], layer[named], direction[named])
-        for k, values in enumerate((1.0, size[named], duration[named])):
+        for k, values in enumerate((np.ones(int(named.sum())), size[named], duration[named])):
             np.add.at(self.of_file[..., k], place_file, values)
+
+    def _lost(
+        self,
+        process: int,
+        function: np.ndarray,
+        kind: np.ndarray,
+        layer: np.ndarray,
+        outermost: np.ndarray,
+        file: np.ndarray,
+        failed: np.ndarray,
+    ) -> None:
+        """Failed calls that moved no data and should have. Of closes only those of files: many a program closes what it
+        has not."""
+        lost = failed & (file != UNSEEN) & (np.isin(kind, _MOVING) | ((kind == CLOSE) & (file >= 0)))
+        self.lost[process] += np.bincount(function[lost], minlength=self.functions)
+        of_file = lost & outermost & (file >= 0)
+        np.add.at(self.lost_of_file, (file[of_file], layer[of_file]), 1)
 
     def _by_time(
         self, process: int, layer: np.ndarray, above: np.ndarray, begin: np.ndarray, duration: np.ndarray
@@ -432,6 +495,7 @@ class _Walk(Reader):
         return {
             "calls": self.calls,
             "failed": self.failed,
+            "lost": self.lost,
             "unfinished": self.unknown,
             "bytes": self.bytes.astype(np.int64),
             "time": self.time * ns,
@@ -454,6 +518,8 @@ class _Walk(Reader):
             "file_requests": self.of_file[..., 0].astype(np.int64),
             "file_bytes": self.of_file[..., 1].astype(np.int64),
             "file_time": self.of_file[..., 2] * ns,
+            "file_lost": self.lost_of_file,
+            "file_mapped": self.mapped.astype(np.int64),
             "node_parent": parents,
             "node_function": nodes,
             "node_calls": self.node_sums[:, 0].astype(np.int64),
@@ -474,7 +540,7 @@ class _Walk(Reader):
 
 def _written(raw: xr.Dataset, by_file: np.ndarray) -> list[bool]:
     """Of each file whether anything was written to it, by functions that are of files."""
-    writes = by_file & (raw["function_kind"].values == WRITE)
+    writes = by_file & np.isin(raw["function_kind"].values, (WRITE, COPY))
     found = np.zeros(raw.sizes["file"], bool)
     for at in range(0, raw.sizes["event"], CHUNK):
         function, file, size = (

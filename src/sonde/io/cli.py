@@ -173,6 +173,8 @@ def run(
     from sonde.core.launch.start import output_path
     from sonde.io import run_trace
 
+    if command and command[0].startswith("-"):  # click leaves what it does not know to the command
+        raise click.NoSuchOption(command[0], ctx=click.get_current_context())
     if not command and not attach:
         raise UsageError(
             "io.no_program",
@@ -336,6 +338,7 @@ def told_of(path: Path, verb: str, every: bool = False) -> Outcome:
         summary = dataset.summary_of(tree, "io", path)
         if tree.attrs.get("kind") == "study":
             return _told_of_study(tree, summary, path, verb)
+        elapsed_s = words.elapsed(tree)
         tables = words.tables(summary, every)
         badly = int(tree.attrs.get("status", 0)) or not int(tree.attrs.get("complete", 1))
         if badly and words.under_way(summary):
@@ -343,13 +346,17 @@ def told_of(path: Path, verb: str, every: bool = False) -> Outcome:
         return Outcome(
             "io",
             verb,
-            words.sentence(summary),
+            words.sentence(summary, elapsed_s),
             schema=str(tree.attrs["schema"]),
             dataset=str(path),
             complete=bool(tree.attrs.get("complete", 1)),
             findings=findings(summary),
             warnings=dataset.warnings_of(tree),
-            values=words.values(summary) | {"stop_reason": str(tree.attrs.get("stop_reason", "unknown"))},
+            values={
+                **words.values(summary),
+                "stop_reason": str(tree.attrs.get("stop_reason", "unknown")),
+                "elapsed_s": elapsed_s,
+            },
             tables=tables,
             sound=not words.dropped(summary),
         )

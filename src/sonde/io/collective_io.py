@@ -21,7 +21,7 @@ from sonde.io.schema import UNSEEN
 if TYPE_CHECKING:
     import xarray as xr
 
-COLLECTIVE = re.compile(r"(_all|_ordered)(_c|_begin|_end)?(_c)?_*$", re.IGNORECASE)
+COLLECTIVE = re.compile(r"(_all|_ordered)(_c|_begin|_end)?(_c|_f)?_*$", re.IGNORECASE)
 LAYER = "mpiio"
 FILES = ("gfapi", "pvfs", "posix", "kernel")
 ERRORS = 10  # a call must be so many times as long as clocks may be wrong by

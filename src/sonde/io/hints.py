@@ -120,13 +120,15 @@ _BY_HAND = {
     "io.sync": "how often the program syncs is its own affair",
     "io.metadata": "how often the program opens and asks is its own affair",
     "io.uneven": "who does how much is the program's own affair",
+    "io.failed_calls": "why a call failed is for the program to say",
     "io.slow_server": "a server is mended where it is, not by a hint",
 }
 
 
 def _trial(one: Any, middle: str) -> Trial | Untried | None:
     code = str(one.code)
-    if code in _BY_HAND:
+    gathering = code in ("io.small_requests", "io.split_requests") and one.evidence.get("collective")
+    if code in _BY_HAND and not gathering:
         return Untried(code, _BY_HAND[code])
     if code == "io.tracer_overhead":
         return None  # of the tracer, which no trial has on
@@ -140,6 +142,14 @@ def _trial(one: Any, middle: str) -> Trial | Untried | None:
         else:
             hints = {f"romio_cb_{direction}": "disable"}
             text = f"no aggregators (romio_cb_{direction}=disable)"
+    elif gathering:  # collective calls that the library has not made large ones of
+        direction = str(one.evidence.get("direction", "write"))
+        if middle == "ompio":
+            variables = {"OMPI_MCA_io": "^ompio"}
+            text = "another implementation of MPI-IO (io ^ompio)"
+        else:
+            hints = {f"romio_cb_{direction}": "enable"}
+            text = f"collective buffering whatever the requests are like (romio_cb_{direction}=enable)"
     elif code in ("io.read_to_write", "io.read_more"):
         direction = "write" if code == "io.read_to_write" else "read"
         if middle == "ompio":

@@ -460,8 +460,12 @@ class TraceSchema:
                     others = calls[found]
                     others["file"] = folded(others["offset"])
                     yield "source_event", into, at + found
-                    yield "source_file", into, _paths(
-                        layout, process, others, functions[others["function"]], np.ones(len(others), bool)
+                    yield (
+                        "source_file",
+                        into,
+                        _paths(
+                            layout, process, others, functions[others["function"]], np.ones(len(others), bool)
+                        ),
                     )
                 where = (slice(at, at := at + len(calls)),)
                 numbered = layout.numbered[_prefix(file)][calls["function"]]

@@ -27,8 +27,9 @@ SUMMARY: dict[str, Described] = {
     **{name: replace(what, required=False) for name, what in RAW.items() if name in NAMES},
     "calls": _of(_CALLS, "1", "calls", "<i8"),
     "failed": _of(_CALLS, "1", "calls that failed, or were left by an exception", "<i8"),
+    "lost": _of(_CALLS, "1", "of these reads, writes, syncs, and closes of files", "<i8"),
     "unfinished": _of(_CALLS, "1", "calls whose end is not known", "<i8"),
-    "bytes": _of(_CALLS, "B", "bytes, of calls that tell them", "<i8"),
+    "bytes": _of(_CALLS, "B", "bytes, of calls that tell them and did not fail", "<i8"),
     "time": _of(_CALLS, "s", "time in calls, calls within them included"),
     "self_time": _of(
         _CALLS, "s", "time in calls, less that of traced calls within them and what tracing took"
@@ -37,7 +38,9 @@ SUMMARY: dict[str, Described] = {
     "durations": _of(("function", "duration_class"), "1", "calls of 2^(k-1) to 2^k - 1 ns", "<i8"),
     "layer_time": _of(_LAYERS, "s", "time in a layer and below, each moment once a thread"),
     "layer_self_time": _of(_LAYERS, "s", "time in a layer itself"),
-    "requests": _of(_REQUESTS, "1", "reads and writes that entered a layer from above", "<i8"),
+    "requests": _of(
+        _REQUESTS, "1", "reads and writes that entered a layer from above, and did not fail", "<i8"
+    ),
     "request_bytes": _of(_REQUESTS, "B", "their bytes", "<i8"),
     "request_time": _of(_REQUESTS, "s", "their time"),
     "request_sizes": _of(_SIZES, "1", "those of 2^(k-1) to 2^k - 1 B, of all processes", "<i8"),
@@ -45,6 +48,8 @@ SUMMARY: dict[str, Described] = {
     "file_requests": _of(_FILES, "1", "reads and writes of a file that entered a layer", "<i8"),
     "file_bytes": _of(_FILES, "B", "their bytes", "<i8"),
     "file_time": _of(_FILES, "s", "their time"),
+    "file_lost": _of(("file", "layer"), "1", "those of `lost` that entered a layer, by file", "<i8"),
+    "file_mapped": _of(("file",), "B", "what was mapped of a file into memory, each time", "<i8"),
     "node_parent": _of(_NODE, "1", "path of calls that a path is within; -1 for none", "<i8"),
     "node_function": _of(_NODE, "1", "function at its end", "<i8"),
     "node_calls": _of(_NODE, "1", "calls by that path, of all processes", "<i8"),

@@ -9,6 +9,7 @@ import numpy as np
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration, format_share, format_size
 from sonde.io import aside, joins, servers
+from sonde.io.layers import DIRECTIONS
 from sonde.io.schema import ENGINES
 
 if TYPE_CHECKING:
@@ -16,20 +17,21 @@ if TYPE_CHECKING:
 
 FUNCTIONS_SHOWN = 15
 RANKS_SHOWN = 16
+FILES_SHOWN = 10
+MAPPED_SHOWN = 3
+LEAST_SHARE = 1e-3  # smaller ones are told as being less
 SAID = 0.005  # of the traced time, from which on what tracing took is told
 TRACER = "tracer"  # the layer of the tracer's own work
 BESIDE = (TRACER, aside.LAYER)  # layers that are no part of the program's I/O
 
 
-def sentence(summary: xr.Dataset) -> str:
-    """Where most of the traced time was spent, and how much of it is not known."""
-    lost = dropped(summary)
+def sentence(summary: xr.Dataset, elapsed_s: float | None = None) -> str:
+    """Where most of the traced time was spent, and how much of it is not known. elapsed_s: how long the run took."""
+    lost, spent = dropped(summary), _spent(summary, elapsed_s)
     if not lost:
-        return _spent(summary)
+        return spent
     are = "is" if lost == 1 else "are"
-    return (
-        f"{_spent(summary)}; {counted(lost, 'more call')} found no room in the trace, and {are} in no number"
-    )
+    return f"{spent}; {counted(lost, 'more call')} found no room in the trace, and {are} in no number"
 
 
 def dropped(summary: xr.Dataset) -> int:
@@ -37,9 +39,11 @@ def dropped(summary: xr.Dataset) -> int:
     return int(summary["process_dropped"].values.sum())
 
 
-def _spent(summary: xr.Dataset) -> str:
+def _spent(summary: xr.Dataset, elapsed_s: float | None) -> str:
     total = traced_s(summary)
     who = _who(summary)
+    if elapsed_s is not None:
+        who = f"in {format_duration(elapsed_s)} {who}"
     calls = int(summary["calls"].values[:, _program(summary)].sum())
     if (not calls or total <= 0) and (other := beside_s(summary)) > 0:
         return (
@@ -54,9 +58,19 @@ def _spent(summary: xr.Dataset) -> str:
     function = int(inside.argmax())
     return (
         f"{who} spent {format_duration(total)} in {counted(calls, 'traced call')}: "
-        f"{format_share(layer_time[layer] / total)} of it in {summary['layer_title'].values[layer]}, "
-        f"{format_share(own[function] / total)} in {summary['function_name'].values[function]}"
+        f"{share_of(layer_time[layer] / total)} of it in {summary['layer_title'].values[layer]}, "
+        f"{share_of(own[function] / total)} in {summary['function_name'].values[function]}"
     )
+
+
+def elapsed(tree: xr.DataTree) -> float | None:
+    """How long the run of a trace took, s; None where that is not known."""
+    return float(tree.attrs["elapsed_s"]) if "elapsed_s" in tree.attrs else None
+
+
+def share_of(share: float) -> str:
+    """A share for people: what is next to nothing without its digits."""
+    return f"< {format_share(LEAST_SHARE, trim=True)}" if 0 < share < LEAST_SHARE else format_share(share)
 
 
 def values(summary: xr.Dataset) -> dict[str, Any]:
@@ -69,6 +83,7 @@ def values(summary: xr.Dataset) -> dict[str, Any]:
         "hosts": _hosts(summary),
         "tracing": dict(zip(("call_cost_ns", "taken_off_s"), tracing(summary))),
         "files": _files(summary),
+        "mapped": [{"path": path, "bytes": size} for path, size in _mapped(summary)],
         "under_way": under_way(summary),
         "joins": joins.values(summary),
         "servers": servers.values(summary),
@@ -76,14 +91,23 @@ def values(summary: xr.Dataset) -> dict[str, Any]:
 
 
 def tables(summary: xr.Dataset, every: bool = False) -> list[Table]:
-    """Layers, functions, requests to servers, ranks where there are several, what servers counted.
+    """Layers and functions; of data moved, files, requests to servers, ranks, and what servers counted, what there is.
 
     every: all rows of all of them.
     """
-    found = [_layers_table(summary), _functions_table(summary, every), *joins.tables(summary, every)]
-    if summary.sizes["process"] > 1:
-        found.append(_processes_table(summary, every))
-    return found + servers.tables(summary, every)
+
+    def some(one: Table) -> list[Table]:
+        return [one] if one.rows else []
+
+    return [
+        _layers_table(summary),
+        *some(_data_table(summary)),
+        _functions_table(summary, every),
+        *some(_files_table(summary, every)),
+        *joins.tables(summary, every),
+        *([_processes_table(summary, every)] if summary.sizes["process"] > 1 else []),
+        *servers.tables(summary, every),
+    ]
 
 
 def under_way(summary: xr.Dataset) -> list[dict[str, Any]]:
@@ -192,12 +216,18 @@ def _layer_value(summary: xr.Dataset, layer: int) -> dict[str, Any]:
     own = float(summary["layer_self_time"].values[:, layer].sum())
     mine = summary["function_layer"].values == layer
     moved = {}
-    for direction, name in enumerate(("read", "write")):
+    of_rank = summary["process_rank"].values + 1  # those of no rank count as one
+    for direction, name in enumerate(DIRECTIONS):
         requests = int(summary["requests"].values[:, layer, direction].sum())
+        size = int(summary["request_bytes"].values[:, layer, direction].sum())
+        times = summary["request_time"].values[:, layer, direction]
+        longest_s = max(np.bincount(of_rank, times)) if times.size else 0.0
         moved[name] = {
             "requests": requests,
-            "bytes": int(summary["request_bytes"].values[:, layer, direction].sum()),
-            "time_s": float(summary["request_time"].values[:, layer, direction].sum()),
+            "sized": int(summary["request_sizes"].values[layer, direction].sum()),
+            "bytes": size,
+            "time_s": float(times.sum()),
+            "rate_B_per_s": float(size / longest_s) if size and longest_s > 0 else None,
         }
     return {
         "layer": str(summary["layer_name"].values[layer]),
@@ -205,6 +235,8 @@ def _layer_value(summary: xr.Dataset, layer: int) -> dict[str, Any]:
         "watched": int(summary["layer_watched"].values[layer]),
         "functions": int((summary["calls"].values.sum(axis=0)[mine] > 0).sum()),
         "calls": int(summary["calls"].values[:, mine].sum()),
+        "failed": int(summary["failed"].values[:, mine].sum()),
+        "unfinished": int(summary["unfinished"].values[:, mine].sum()),
         "time_s": float(summary["layer_time"].values[:, layer].sum()),
         "self_s": own,
         "share": own / total if total > 0 and not beside(summary)[layer] else None,
@@ -256,31 +288,47 @@ def _files(summary: xr.Dataset) -> list[dict[str, Any]]:
         return []
     paths, names = summary["path"].values, summary["layer_name"].values
     requests, bytes_ = summary["file_requests"].values, summary["file_bytes"].values
+    lost = summary["file_lost"].values if "file_lost" in summary else np.zeros(requests.shape[:2], int)
     found = []
-    for k, layer in np.argwhere(requests.any(axis=2)).tolist():
+    for k, layer in np.argwhere(requests.any(axis=2) | (lost > 0)).tolist():
         moved = {
             direction: {"requests": int(requests[k, layer, d]), "bytes": int(bytes_[k, layer, d])}
-            for d, direction in enumerate(("read", "write"))
+            for d, direction in enumerate(DIRECTIONS)
         }
-        found.append({"path": str(paths[k]), "layer": str(names[layer]), **moved})
+        failed = int(lost[k, layer])
+        found.append({"path": str(paths[k]), "layer": str(names[layer]), **moved, "failed": failed})
     return found
 
 
+def _mapped(summary: xr.Dataset) -> list[tuple[str, int]]:
+    """Files that the program mapped into memory, and how much of them, the largest first."""
+    if "file_mapped" not in summary:
+        return []
+    size = summary["file_mapped"].values
+    order = np.argsort(-size, kind="stable")
+    return [(str(summary["path"].values[k]), int(size[k])) for k in order if size[k]]
+
+
+def _ill(values: list[dict[str, Any]]) -> tuple[str, ...]:
+    """Which of the columns of failed and unfinished calls have anything in them."""
+    return tuple(name for name in ("failed", "unfinished") if any(value[name] for value in values))
+
+
 def _layers_table(summary: xr.Dataset) -> Table:
-    rows = []
-    for k in range(summary.sizes["layer"]):
-        value = _layer_value(summary, k)
-        if value["calls"]:
-            rows.append(
-                (
-                    value["title"],
-                    f"{value['calls']}",
-                    _requests(value["read"]),
-                    _requests(value["write"]),
-                    format_duration(value["self_s"]),
-                    format_share(value["share"]) if value["share"] is not None else "–",
-                )
-            )
+    told = [value for k in range(summary.sizes["layer"]) if (value := _layer_value(summary, k))["calls"]]
+    ill = _ill([value for value in told if value["share"] is not None])
+    rows = [
+        (
+            value["title"],
+            f"{value['calls']}",
+            *(f"{value[name] or ''}" for name in ill),
+            _requests(value["read"]),
+            _requests(value["write"]),
+            format_duration(value["self_s"]),
+            share_of(value["share"]) if value["share"] is not None else "–",
+        )
+        for value in told
+    ]
     unseen = [
         str(summary["layer_title"].values[k])
         for k in range(summary.sizes["layer"])
@@ -288,7 +336,7 @@ def _layers_table(summary: xr.Dataset) -> Table:
     ]
     note = "Reads and writes: what entered a layer from above, as requests × their mean size."
     if unseen:
-        note += f" Of no library here: {', '.join(unseen)}."
+        note += f" In none of the traced programs, or hidden there: {', '.join(unseen)}."
     calls = {
         str(name): _layer_value(summary, k)["calls"] for k, name in enumerate(summary["layer_name"].values)
     }
@@ -299,42 +347,114 @@ def _layers_table(summary: xr.Dataset) -> Table:
         note += f" Tracing takes {format_duration(cost_ns * 1e-9)} a call: {format_duration(took_s)} are taken off."
     return Table(
         "Layers, from the program down",
-        ("layer", "calls", "read", "written", "time in it", "share"),
+        ("layer", "calls", *ill, "read", "written", "time in it", "share"),
         rows,
-        right=(1, 2, 3, 4, 5),
+        right=tuple(range(1, 6 + len(ill))),
         note=note,
     )
 
 
 def _requests(moved: dict[str, Any]) -> str:
+    """Their number, and the mean size of those that tell it."""
+    if not moved["sized"]:
+        return f"{moved['requests'] or ''}"
+    return f"{moved['requests']} × {format_size(round(moved['bytes'] / moved['sized']))}"
+
+
+def _data_table(summary: xr.Dataset) -> Table:
+    """How much each layer moved, and how fast."""
+    rows = []
+    for k in np.flatnonzero(~beside(summary)).tolist():
+        value = _layer_value(summary, k)
+        if value["read"]["bytes"] or value["write"]["bytes"]:
+            cells = [
+                (_size(value[way]["bytes"]), _mib_per_s(value[way]["rate_B_per_s"])) for way in DIRECTIONS
+            ]
+            rows.append((value["title"], *cells[0], *cells[1]))
+    return Table(
+        "Data moved, by layer",
+        ("layer", "read", "MiB/s", "written", "MiB/s"),
+        rows,
+        right=(1, 2, 3, 4),
+        names=(2, 4),
+        note="MiB/s: over the time of the rank that was longest in such calls; where calls do not wait for their data "
+        "(MPI_File_iwrite), it is too high.",
+    )
+
+
+def _size(size: int) -> str:
+    return format_size(size) if size else ""
+
+
+def _mib_per_s(rate: float | None) -> str:
+    if rate is None:
+        return ""
+    value = rate / (1 << 20)
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _files_table(summary: xr.Dataset, every: bool = False) -> Table:
+    """What was read and written of each file, by layer."""
+    beside_ = {str(name) for name in summary["layer_name"].values[beside(summary)]}
+    told = [value for value in _files(summary) if value["layer"] not in beside_]
+    told.sort(key=lambda value: -sum(value[way]["bytes"] for way in DIRECTIONS))
+    ill = ("failed",) if any(value["failed"] for value in told) else ()
+    shown = told if every else told[:FILES_SHOWN]
+    rows = [
+        (
+            value["path"],
+            value["layer"],
+            *(f"{value[name] or ''}" for name in ill),
+            *(_of_file(value[way]) for way in DIRECTIONS),
+        )
+        for value in shown
+    ]
+    mapped = [f"{path} ({format_size(size)})" for path, size in _mapped(summary)]
+    notes = [f"and {len(told) - len(shown)} more: --all" if len(told) > len(shown) else ""]
+    if mapped:
+        more = ", …" if len(mapped) > MAPPED_SHOWN and not every else ""
+        named = ", ".join(mapped if every else mapped[:MAPPED_SHOWN])
+        notes.append(f"mapped into memory, where reading and writing are no calls: {named}{more}")
+        rows = rows or [("(mapped alone)", "", *("" for _ in ill), "", "")]
+    return Table(
+        "Files, by the bytes moved",
+        ("file", "layer", *ill, "read", "written"),
+        rows,
+        right=tuple(range(2, 4 + len(ill))),
+        note="; ".join(filter(None, notes)),
+    )
+
+
+def _of_file(moved: dict[str, Any]) -> str:
     if not moved["requests"]:
         return ""
-    return f"{moved['requests']} × {format_size(round(moved['bytes'] / moved['requests']))}"
+    return f"{_size(moved['bytes']) or '?'} in {moved['requests']}"
 
 
 def _functions_table(summary: xr.Dataset, every: bool = False) -> Table:
     total = traced_s(summary)
     order, mine = _functions(summary), _program(summary)
-    rows = []
-    for k in order if every else order[:FUNCTIONS_SHOWN]:
-        value = _function_value(summary, k)
-        rows.append(
-            (
-                value["function"],
-                value["layer"],
-                f"{value['calls']}",
-                format_duration(value["time_s"]),
-                format_duration(value["self_s"]),
-                format_share(value["self_s"] / total) if total > 0 and mine[k] else "–",
-                format_duration(value["longest_s"]),
-            )
+    told = [(k, _function_value(summary, k)) for k in (order if every else order[:FUNCTIONS_SHOWN])]
+    ill = _ill([value for k, value in told if mine[k]])
+    rows = [
+        (
+            value["function"],
+            value["layer"],
+            f"{value['calls']}",
+            *(f"{value[name] or ''}" for name in ill),
+            format_duration(value["time_s"]),
+            format_duration(value["self_s"]),
+            share_of(value["self_s"] / total) if total > 0 and mine[k] else "–",
+            format_duration(value["longest_s"]),
         )
+        for k, value in told
+    ]
     more = len(order) - len(rows)
     return Table(
         "Functions, by the time in themselves",
-        ("function", "layer", "calls", "time", "in itself", "share", "longest"),
+        ("function", "layer", "calls", *ill, "time", "in itself", "share", "longest"),
         rows,
-        right=(2, 3, 4, 5, 6),
+        right=tuple(range(2, 7 + len(ill))),
         note="; ".join(
             filter(None, (f"and {more} more with less time: --all" if more > 0 else "", _probed(summary)))
         ),

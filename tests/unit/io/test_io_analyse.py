@@ -15,6 +15,7 @@ import sonde
 from sonde.io import analyse, aside, words
 from sonde.io.analyse import size_class
 from sonde.io.events import FAILED, UNFINISHED
+from sonde.io.layers import KINDS
 from sonde.io.schema import OWN_NAME, UNSEEN
 
 
@@ -84,7 +85,16 @@ def test_failures_and_sizes_that_nobody_knows(summary):
     assert s["failed"].values.tolist() == [[1]]
     sizes = s["request_sizes"].values[1, 1]
     assert {k: int(n) for k, n in enumerate(sizes) if n} == {0: 1, 13: 1}
-    assert int(s["requests"].values[0, 1, 1]) == 3
+    assert int(s["requests"].values[0, 1, 1]) == 2
+
+
+def test_a_call_that_failed_moved_nothing_whatever_it_was_asked_for(summary):
+    s = summary({0: [call(WRITE_ALL, 1, 9, size=4096, flags=FAILED), call(WRITE_ALL, 11, 19, size=100)]})
+    assert s["requests"].values[0, 0].tolist() == [0, 1]
+    assert s["request_bytes"].values[0, 0].tolist() == [0, 100]
+    assert (s["bytes"].values.tolist(), s["calls"].values.tolist()) == ([[100]], [[2]])
+    assert s["lost"].values.tolist() == [[1]]
+    assert s["node_bytes"].values.tolist() == [100]
 
 
 def test_what_was_under_way_is_told_from_outside_in(summary):
@@ -205,7 +215,9 @@ def test_start_up_and_files_of_the_system_are_a_layer_of_their_own():
     assert words.beside_s(s) == pytest.approx((9000 - 500 + 300 + 700) * 1e-9)
     told = {layer["layer"]: layer for layer in words.values(s)["layers"]}
     assert told["system"]["share"] is None
-    assert told["posix"]["read"] == {"requests": 1, "bytes": 4, "time_s": pytest.approx(50e-9)}
+    read = told["posix"]["read"]
+    assert (read["requests"], read["sized"], read["bytes"]) == (1, 1, 4)
+    assert (read["time_s"], read["rate_B_per_s"]) == pytest.approx((50e-9, 8e7))
     assert [one["layer"] for one in words.values(s)["functions"]][-4:].count(
         "system"
     ) == 3  # behind the program's
@@ -255,9 +267,60 @@ class TestWords:
         assert [row[0] for row in whole.rows] == ["pwrite", "pread", "MPI_File_write"]
         assert whole.note == ""
 
+    def test_how_long_the_run_took_is_told_where_it_is_known(self, summary):
+        s = summary({0: [call(PWRITE, 100, 1000, size=10)]})
+        assert words.sentence(s, 2.5).startswith("in 2.50 s 1 rank spent 900 ns in 1 traced call: ")
+
+    def test_shares_of_next_to_nothing_have_no_digits(self):
+        assert [words.share_of(share) for share in (0.0, 1e-7, 1e-3, 0.5)] == [
+            "0 %",
+            "< 0.1 %",
+            "0.10 %",
+            "50 %",
+        ]
+
+    def test_bytes_and_rates_by_layer_are_those_of_the_slowest_rank(self, summary):
+        mib = 1 << 20
+        s = summary({0: [call(PWRITE, 0, 10**9, size=3 * mib)], 1: [call(PWRITE, 0, 10**8, size=mib)]})
+        (data,) = [table for table in words.tables(s) if table.title == "Data moved, by layer"]
+        assert data.rows == [("POSIX", "", "", "4 MiB", "4")]
+
+    def test_files_are_told_by_layer_with_what_failed_and_what_was_mapped(self):
+        kib = io_traces.KIB
+        calls = [
+            io_traces.Call("pwrite", 0, 10, 4 * kib, "a.dat"),
+            io_traces.Call("pwrite", 20, 10, 4 * kib, "a.dat"),
+            io_traces.Call("pread", 40, 10, 9 * kib, "b.dat"),
+            io_traces.Call("open", 60, 10, 64 * kib, "c.dat"),
+            io_traces.Call("pread", 80, 10, 9 * kib, "/etc/x"),
+        ]
+        raw = io_traces.raw([(0, calls)], [0])
+        raw["flags"][1] = FAILED
+        raw["function_kind"][raw["function_name"].values.tolist().index("open")] = KINDS.index("map")
+        s = analyse.analyse(raw)
+        (files,) = [table for table in words.tables(s) if table.title.startswith("Files")]
+        assert files.columns == ("file", "layer", "failed", "read", "written")
+        assert files.rows == [
+            ("b.dat", "posix", "", "9 KiB in 1", ""),
+            ("a.dat", "posix", "1", "", "4 KiB in 1"),
+        ]
+        assert files.note == "mapped into memory, where reading and writing are no calls: c.dat (64 KiB)"
+        assert words.values(s)["mapped"] == [{"path": "c.dat", "bytes": 64 * kib}]
+        layers, _, functions, *_ = words.tables(s)
+        assert layers.columns[:3] == ("layer", "calls", "failed")
+        assert ("pwrite", "posix", "2", "1") in [row[:4] for row in functions.rows]
+
+    def test_there_is_no_column_of_failed_calls_where_none_failed(self, summary):
+        s = summary({0: [call(PWRITE, 1, 2, size=1)]})
+        assert all({"failed", "unfinished"}.isdisjoint(table.columns) for table in words.tables(s))
+
+    def test_calls_of_which_nobody_knows_the_size_are_in_no_mean(self, summary):
+        s = summary({0: [call(PWRITE, 1, 2, size=100), call(PWRITE, 3, 4)]})
+        assert words.tables(s)[0].rows[0][3] == "2 × 100 B"
+
     def test_a_layer_that_no_library_has_is_told(self, summary):
         s = summary({0: [call(PWRITE, 1, 2)]}, layers=[*traces.LAYERS, {"name": "hdf5", "title": "HDF5"}])
-        assert "Of no library here: HDF5." in words.tables(s)[0].note
+        assert "In none of the traced programs, or hidden there: HDF5." in words.tables(s)[0].note
 
     def test_an_mpi_that_hides_what_is_below_mpi_io_is_told(self, summary):
         romio = [*traces.LAYERS, {"name": "romio", "title": "ROMIO"}]

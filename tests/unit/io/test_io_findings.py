@@ -10,16 +10,19 @@ import io_traces
 import sonde
 from io_traces import KIB, US, Call
 from sonde.io.analyse import analyse
+from sonde.io.events import FAILED
 from sonde.io.findings import findings
 from sonde.io.layers import KINDS
 
 LAYERS = [
-    {"name": name, "title": name.upper()} for name in ("hdf5", "mpiio", "romio", "mpi", "posix", "tracer")
+    {"name": name, "title": name.upper()}
+    for name in ("hdf5", "mpiio", "romio", "mpi", "posix", "tracer", "ompio")
 ]
 NAMES = {
     "MPI_File_write_at_all": (1, "write"), "MPI_File_read_at": (1, "read"), "ADIOI_W_Exchange_data": (2, "other"),
     "MPI_Waitall": (3, "wait"), "pwrite": (4, "write"), "pread": (4, "read"), "fsync": (4, "sync"), "stat": (4, "meta"),
-    "H5Dwrite": (0, "write"), "MPI_File_write": (1, "write"),
+    "H5Dwrite": (0, "write"), "MPI_File_write": (1, "write"), "unlink": (4, "meta"), "fputc": (4, "write"),
+    "MPI_File_preallocate": (1, "meta"), "mca_fcoll_write": (6, "other"),
 }  # fmt: skip
 NUMBER = {name: k for k, name in enumerate(NAMES)}
 TABLE = "".join(f"{k}\t{k}\t{name}\tlib\n" for k, name in enumerate(NAMES))
@@ -27,7 +30,8 @@ TABLE = "".join(f"{k}\t{k}\t{name}\tlib\n" for k, name in enumerate(NAMES))
 
 @pytest.fixture
 def told(tmp_path):
-    """told({rank: calls}) by code. A call: (name, begin, end, depth, size), in ticks."""
+    """told({rank: calls}) by code. A call: (name, begin, end, depth, size, flags), in ticks."""
+    count = iter(range(100))
 
     def make(ranks, tick_ns=1000):
         plan = {
@@ -36,12 +40,13 @@ def told(tmp_path):
             "own": 5,
             "clocks": [["n1", 0, 0], ["n1", 10**9, tick_ns * 10**9]],
         }
-        folder = traces.run(tmp_path / "a.run", plan)
+        folder = traces.run(tmp_path / f"{next(count)}.run", plan)
         for rank, calls in ranks.items():
             records = []
-            for name, begin, end, depth, size in calls:
+            for name, begin, end, depth, size, *flags in calls:
                 number = NUMBER.get(name, 0xFFFD)
-                records.append(call(number, begin, end, depth, **({} if size is None else {"size": size})))
+                more = {} if size is None else {"size": size}
+                records.append(call(number, begin, end, depth, flags=flags[0] if flags else 0, **more))
             traces.add(folder, records, TABLE, pid=rank + 1, rank=rank)
         with sonde.open(traces.sealed(folder)) as tree:
             found = findings(tree["summary"].to_dataset().load())
@@ -121,6 +126,18 @@ def test_what_ranks_waited_for_is_not_told_where_their_calls_do_not_match(told, 
     assert "late" not in one.evidence
 
 
+def test_an_mpi_that_hides_what_is_below_mpi_io_exchanges_in_mpi_io_itself(told):
+    def of(write_ends):
+        calls = [("pwrite", 9000, write_ends, 1, 1 << 20), ("MPI_File_write_at_all", 100, 10_000, 0, 1 << 20)]
+        return told({0: calls}).get("io.collective_exchange")
+
+    one = of(9500)
+    assert one.evidence["exchange"] == pytest.approx(9400 / 9900)
+    assert one.evidence["files"] == pytest.approx(500 / 9900)
+    within = [("pwrite", 200, 9500, 1, 1 << 20), ("MPI_File_write_at_all", 100, 10_000, 0, 1 << 20)]
+    assert "io.collective_exchange" not in told({0: within})
+
+
 def test_collective_time_that_is_the_file_system_is_none(told):
     within = [("MPI_Waitall", 200, 1000, 1, None), ("pwrite", 1600, 9500, 1, 1 << 20)]
     assert "io.collective_exchange" not in told(
@@ -179,16 +196,122 @@ def test_waiting_for_the_disk(told):
     assert "io.sync" not in told({1: [("pwrite", 0, 10_000, 0, 1 << 20), ("fsync", 20_000, 20_100, 0, None)]})
 
 
+def test_a_file_that_is_synced_once_is_not_told_to_sync_once(told):
+    once = told({0: [("pwrite", 0, 1000, 0, 1 << 20), ("fsync", 2000, 5000, 0, None)]})["io.sync"]
+    assert once.text == "1 call that waits for the disk takes 75 % of the time, 3.00 ms"
+    assert "each file is synced once" in once.next
+    often = told({1: [("pwrite", 0, 1000, 0, 1 << 20), *writes(9, None, 500, 2000, "fsync")]})["io.sync"]
+    assert often.text.startswith("9 calls that wait for the disk take ")
+    assert often.next.startswith("sync once at the end")
+
+
 def test_metadata(told):
-    assert "io.metadata" in told({0: writes(300, None, name="stat")})
+    one = told({0: writes(300, None, name="stat")})["io.metadata"]
+    assert one.text.endswith("take 100 % of the time, 100 % of it 300 calls of stat")
+    assert one.next.startswith("keep files open")
     assert "io.metadata" not in told({1: writes(30, None, name="stat")})
+
+
+def test_metadata_of_which_one_call_took_most_names_it(told):
+    calls = [*writes(200, None, 10, name="stat"), ("unlink", 100_000, 130_000, 0, None)]
+    one = told({0: calls})["io.metadata"]
+    assert one.text.endswith("94 % of it 1 call of unlink")
+    assert one.evidence["function_calls"] == 1
+    assert one.next.startswith("few calls of unlink are long")
+
+
+def test_failed_calls_are_told_first_and_count_for_nothing(told):
+    calls = [*writes(4, 1 << 18), *[(*one, FAILED) for one in writes(4, 1 << 18, begin=5000)]]
+    found = told({0: calls, 1: writes(4, 1 << 18)})
+    one = found["io.failed_calls"]
+    assert next(iter(found)) == "io.failed_calls"
+    assert one.text == "4 of 12 calls of pwrite failed; they count as no request, and for no byte"
+    assert one.evidence == {"failed": 4, "functions": {"pwrite": 4}, "files": [], "ranks": [0]}
+    assert "io.failed_calls" not in told({2: [*writes(4, 1 << 18), ("stat", 9000, 9100, 0, None, FAILED)]})
+
+
+def test_failed_calls_are_told_however_little_time_they_took(told):
+    assert list(told({0: [("pwrite", 0, 1, 0, 10, FAILED)]}, tick_ns=1)) == ["io.failed_calls"]
+
+
+def test_data_is_sieved_only_within_calls_that_write(told):
+    # What MPI_File_preallocate and the program itself read was asked for, if not from MPI_File_write.
+    ranks = {
+        0: [
+            ("pwrite", 200, 900, 1, 1 << 20), ("MPI_File_write", 100, 1000, 0, 1 << 20),
+            ("pread", 2200, 2900, 1, 8 << 20), ("MPI_File_preallocate", 2000, 3000, 0, None),
+            ("pread", 4000, 5000, 0, 8 << 20),
+        ]
+    }  # fmt: skip
+    assert "io.read_to_write" not in told(ranks)
+
+
+def test_collective_calls_are_not_told_to_be_collective(told):
+    def of(within, name, tmp):
+        small = [(n, b, e, 2, s) for n, b, e, _, s in writes(128, 4096, begin=200)]
+        calls = [*small, *within, (name, 100, 90_000, 0, 128 * 4096)]
+        found = told({tmp: calls})
+        return found["io.small_requests"], found["io.split_requests"]
+
+    for one in of([], "MPI_File_write", 0):
+        assert one.evidence["collective"] is False
+        assert "try collective calls" in one.next
+    for one in of([("ADIOI_W_Exchange_data", 150, 85_000, 1, None)], "MPI_File_write_at_all", 1):
+        assert one.evidence["collective"] is True
+        assert "romio_cb_write=enable" in one.next
+    for one in of([("mca_fcoll_write", 150, 85_000, 1, None)], "MPI_File_write_at_all", 2):
+        assert "romio_" not in one.next
+        assert "--mca io ^ompio" in one.next
+
+
+def test_small_requests_to_a_buffer_reach_no_file_system(told):
+    one = told({0: writes(200, 1, name="fputc")})["io.small_requests"]
+    assert (
+        one.text
+        == "200 writes of 1 B on average go through the C library's buffer (fputc) and take 100 % of the time"
+    )
 
 
 def test_a_rank_that_takes_longer(told):
     ranks = {rank: writes(10, 1 << 20, each=100 if rank != 2 else 900) for rank in range(4)}
     one = told(ranks)["io.uneven"]
     assert (one.evidence["rank"], one.evidence["layer"]) == (2, "posix")
-    assert one.evidence["ratio"] == pytest.approx(3)
+    assert one.evidence["ratio"] == pytest.approx(9)
+    assert one.text == (
+        "rank 2 is 9.00 ms in reads and writes of POSIX, the others 1.00 ms on average; it moves 10 MiB there, "
+        "they 10 MiB"
+    )
+    assert "slower" in one.next
+
+
+def test_a_rank_that_does_the_work_of_all_is_told_to_share_it(told):
+    one = told({0: writes(10, 1 << 20), 1: []})["io.uneven"]
+    assert (one.evidence["bytes"], one.evidence["bytes_of_others"]) == (10 << 20, 0)
+    assert "share the data out" in one.next
+
+
+def test_aggregators_and_waiting_are_not_uneven(told):
+    def collective(within):
+        return [*within, ("MPI_File_write_at_all", 100, 10_000, 0, 1 << 20)]
+
+    # One rank writes for all within the collective call, the other waits there: both by design.
+    ranks = {
+        0: collective([("pwrite", 200, 9000, 1, 2 << 20)]),
+        1: collective([("MPI_Waitall", 200, 9900, 1, None)]),
+    }
+    assert "io.uneven" not in told(ranks)
+
+
+def test_what_a_rank_waits_for_others_is_not_uneven(told):
+    ranks = {
+        0: [("pwrite", 0, 5000, 0, 1 << 20), ("MPI_Waitall", 5000, 20_000, 0, None)],
+        1: writes(1, 1 << 20, 5000),
+    }
+    assert "io.uneven" not in told(ranks)
+
+
+def test_two_ranks_of_which_one_takes_a_little_longer_are_even(told):
+    assert "io.uneven" not in told({0: writes(10, 1 << 20, each=100), 1: writes(10, 1 << 20, each=190)})
 
 
 def test_even_ranks_are_none(told):
@@ -196,9 +319,15 @@ def test_even_ranks_are_none(told):
 
 
 def test_the_tracer_s_own_work(told):
-    found = told({0: [("pwrite", 0, 1000, 0, 1 << 20), ("own", 2000, 2100, 0, None)]})
-    assert found["io.tracer_overhead"].evidence["share"] == pytest.approx(0.1)
-    assert "io.sync" not in found
+    def of(at):
+        calls = [("pwrite", 0, 1000, 0, 1 << 20), ("pwrite", 5000, 6000, 0, 1 << 20)]
+        return told({0: [*calls, ("own", at, at + 200, 0, None)]})
+
+    found = of(2000)["io.tracer_overhead"]
+    assert found.evidence["share"] == pytest.approx(0.1)
+    assert found.text == (
+        "while the program did its I/O, the tracer's own work took 200 µs, 10 % of the time in traced calls"
+    )
 
 
 def test_an_empty_trace_has_none(told):

@@ -68,6 +68,16 @@ def test_what_findings_suggest_for_ompio():
     assert "romio321" in untried[0].why
 
 
+def test_small_requests_of_collective_calls_can_be_tried():
+    small = finding("io.small_requests", direction="read", collective=True)
+    split = finding("io.split_requests", direction="read", collective=True)
+    ((one,), untried) = hints.trials([small, split], "ompio")
+    assert (one.hints, one.variables, untried) == ((), (("OMPI_MCA_io", "^ompio"),), [])
+    ((one,), untried) = hints.trials([small], "romio")
+    assert (one.hints, one.variables, untried) == ((("romio_cb_read", "enable"),), (), [])
+    assert hints.trials([finding("io.small_requests", collective=False)], "romio")[0] == []
+
+
 def test_every_finding_there_is_can_be_tried_or_says_why_not():
     import inspect
     import re
