@@ -601,7 +601,9 @@ def _not_exported(request: Request, run_dir: Path) -> list[Warning]:
             f"{typed('sonde', 'io', 'layers', 'check', '--map', layer.source)} tells what the libraries here export",
         )
         for layer in own
-        if not _found(request, run_dir, layer)
+        if not (
+            request.uprobes or request.attach or _found(request, run_dir, layer)
+        )  # of these `Watching` tells
     ]
     return unseen + [
         Warning(
