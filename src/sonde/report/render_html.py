@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -905,7 +906,7 @@ def _dendrogram(figure: Figure) -> Drawn:
 
 def _bars(figure: Figure) -> Drawn:
     b = prepare.bars(figure)
-    flat = len(b.names) > 8 or max((len(n) for n in b.names), default=0) > 12
+    flat = len(b.names) > 8 or max((len(n) for n in b.names), default=0) > _LONG
     value, place = ("x", "y") if flat else ("y", "x")
     curves = b.frames[0]
     named = len(curves) > 1
@@ -954,7 +955,11 @@ def _bars(figure: Figure) -> Drawn:
         showgrid=False,
         ticks="",
         automargin=True,
-        **({"autorange": "reversed"} if flat else {}),
+        **(
+            {"autorange": "reversed", "tickvals": names, "ticktext": [_folded(name) for name in b.names]}
+            if flat
+            else {}
+        ),
     )
     layout = _layout(
         margin={"l": 64, "r": 14, "t": 34 if named else 12, "b": 48},
@@ -1058,9 +1063,29 @@ def _icicle(figure: Figure) -> Drawn:
     return Drawn(spec, notes)
 
 
+_LONG = (
+    12  # letters of a bar's name, above which bars lie: names side by side would leave each other no place
+)
+_LINE = 26  # letters of a line of it: more would leave bars none, on a phone
+_LYING = 40  # bars at most, or the figure is longer than a screen
+
+
+def _folded(name: str) -> str:
+    return "<br>".join(plain(line) for line in textwrap.wrap(name, _LINE, break_long_words=False)) or plain(
+        name
+    )
+
+
 def _stack(figure: Figure) -> Drawn:
     s = prepare.stack(figure)
     named = len(s.parts) > 1 and not s.apart
+    flat = (
+        s.edges is None
+        and not s.apart
+        and max(map(len, s.names), default=0) > _LONG
+        and len(s.names) <= _LYING
+    )
+    value, place = ("x", "y") if flat else ("y", "x")
     traces: list[dict[str, Any]] = []
     frames: list[dict[str, Any]] = [{"traces": []} for _ in s.frames]
     for k, (part, hue) in enumerate(zip(s.parts, s.hues)):
@@ -1079,11 +1104,14 @@ def _stack(figure: Figure) -> Drawn:
             }
             trace |= {"fill": "tozeroy"} if s.apart else {"stackgroup": "all"}
         else:
-            told = "%{hovertext}" if s.tips is not None else f"{plain(s.y.label)} %{{y:.4~g}}{_unit(s.y)}"
+            told = (
+                "%{hovertext}" if s.tips is not None else f"{plain(s.y.label)} %{{{value}:.4~g}}{_unit(s.y)}"
+            )
             trace |= {
                 "type": "bar",
+                "orientation": "h" if flat else "v",
                 "marker": {"color": colour, "line": {"width": 0}},
-                "x": list(range(len(s.names))),
+                place: list(range(len(s.names))),
                 "customdata": [plain(name) for name in s.names],
                 "hovertemplate": f"<b>{plain(part)}</b><br>{plain(s.x.label)} %{{customdata}}<br>{told}<extra></extra>",
             }
@@ -1091,7 +1119,7 @@ def _stack(figure: Figure) -> Drawn:
         for n, frame in enumerate(frames):
             y = s.frames[n][k]
             # the last stretch is drawn to its end, where nothing begins
-            patch: dict[str, Any] = {"y": pack(np.append(y, y[-1:]) if s.edges is not None else y)}
+            patch: dict[str, Any] = {value: pack(np.append(y, y[-1:]) if s.edges is not None else y)}
             if s.tips is not None:
                 patch["hovertext"] = [plain(tip) for tip in s.tips[n][k].tolist()]
             frame["traces"].append(patch)
@@ -1111,33 +1139,34 @@ def _stack(figure: Figure) -> Drawn:
             s.x,
             showgrid=False,
             ticks="",
-            range=[-0.5, max(1, len(s.names)) - 0.5],
+            range=[-0.5, max(1, len(s.names)) - 0.5][:: -1 if flat else 1],
             tickvals=list(range(len(s.names))),
-            ticktext=[plain(name) for name in s.names],
+            ticktext=[_folded(name) if flat else plain(name) for name in s.names],
         )
     layout = _layout(
         margin={"l": 64, "r": 14, "t": 34 if named else 12, "b": 48},
-        xaxis=x_axis,
-        yaxis=y_axis,
+        xaxis=y_axis if flat else x_axis,
+        yaxis=x_axis if flat else y_axis,
         barmode="stack",
         bargap=0.08 if s.apart else 0.28 if len(s.names) <= 24 else 0,
         showlegend=named,
         hovermode="x unified" if s.edges is not None else "closest",
     )
-    layout["legend"] |= {"traceorder": "reversed"}  # as they stand upon each other
+    if not flat:
+        layout["legend"] |= {"traceorder": "reversed"}  # as they stand upon each other
     layout["hoverlabel"] = _LABEL
     if s.apart:
         for n, frame in enumerate(frames):
             made = _panels(s.headings[n], ["@ink"] * len(s.parts), x_axis, y_axis)
             frame["layout"] = {"annotations": made.pop("annotations")}
             layout |= made
-    height = 100 + PANEL * len(s.parts) if s.apart else 340
+    height = 100 + PANEL * len(s.parts) if s.apart else max(220, 110 + 44 * len(s.names)) if flat else 340
     spec = {
         "traces": traces,
         "layout": layout,
         "frames": frames,
         "size": {"height": height},
-        "even": s.edges is None,
+        "even": s.edges is None and not flat,
     }
     return Drawn(spec, s.notes)
 
