@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 
 PIECE = 1 << 20  # B of one call
 MOST_S = 1.0  # of writing, and of reading
-MOST_BYTES = 256 << 20  # of all writers; less where the study's files are smaller
+MOST_BYTES = (
+    256 << 20
+)  # of all writers, whatever the study writes: less is moved before clocks can tell how fast
+ROOM = 64 << 20  # B that are left free
+LEAST_S = 0.02  # of fio's jobs: it counts milliseconds
 LOOP, CACHED, FIO, SOCKET = "a plain loop", "a plain loop through the page cache", "fio", "one TCP connection"
 _FIO_S = 60.0
 
@@ -79,15 +83,16 @@ def sweep(place: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def disk(place: Path, writers: int, most_bytes: int = MOST_BYTES) -> list[Limit]:
-    """Sequential direct writing and reading of files in a folder, some seconds long.
+def disk(place: Path, writers: int) -> list[Limit]:
+    """Sequential direct writing and reading of files in a folder, for MOST_S each or until MOST_BYTES are moved.
 
     Raises
     ------
     EnvironmentFailure  core.cannot_write.
     """
-    each = max(PIECE, min(most_bytes, MOST_BYTES) // writers // PIECE * PIECE)
     try:
+        most = min(MOST_BYTES, shutil.disk_usage(place).free - ROOM)
+        each = max(PIECE, most // writers // PIECE * PIECE)
         with tempfile.TemporaryDirectory(prefix=prefix("disk"), dir=place) as folder:
             if fio := shutil.which("fio"):
                 return _fio(fio, Path(folder), writers, each)
@@ -105,20 +110,38 @@ def _fio(program: str, folder: Path, writers: int, each: int) -> list[Limit]:
     for what in ("write", "read"):
         words = [
             program, "--name=sonde", f"--directory={folder}", f"--rw={what}", f"--bs={PIECE}", "--direct=1",
-            f"--size={each}", f"--numjobs={writers}", "--ioengine=psync", "--group_reporting", "--end_fsync=1",
-            "--output-format=json",
+            f"--size={each}", f"--runtime={MOST_S:g}", f"--numjobs={writers}", "--ioengine=psync", "--group_reporting",
+            "--end_fsync=1", "--output-format=json",
         ]  # fmt: skip
         ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=_FIO_S)
         if ran.returncode:  # as on a file system without direct I/O
             return _loop(folder, writers, each)
-        found.append(Limit(what, fio_rate(ran.stdout, what), FIO))
+        told = fio_told(ran.stdout, what)
+        if told.took_s < LEAST_S:
+            return _loop(folder, writers, each)
+        found.append(Limit(what, told.rate, FIO))
+        # What was not written in time, fio would write now before it reads.
+        each = max(PIECE, told.moved // writers // PIECE * PIECE)
     return found
 
 
-def fio_rate(text: str, what: str) -> float:
-    """B/s of what `fio --output-format=json` printed; fio may say something in front. Source: fio(1), JSON output."""
-    told = json.loads(text[text.index("{") :])
-    return float(sum(job[what]["bw_bytes"] for job in told["jobs"]))
+@dataclass(frozen=True)
+class Told:
+    """What fio says of its jobs: B/s, B in all, and how long the longest took."""
+
+    rate: float
+    moved: int
+    took_s: float
+
+
+def fio_told(text: str, what: str) -> Told:
+    """What `fio --output-format=json` printed; fio may say something in front. Source: fio(1), JSON output."""
+    jobs = [job[what] for job in json.loads(text[text.index("{") :])["jobs"]]
+    return Told(
+        float(sum(job["bw_bytes"] for job in jobs)),
+        sum(job["io_bytes"] for job in jobs),
+        max(job["runtime"] for job in jobs) * 1e-3,
+    )
 
 
 def _loop(folder: Path, writers: int, each: int) -> list[Limit]:

@@ -245,14 +245,16 @@ class _Study:
         return "repetitions"
 
     def left_out(self, step: Step) -> bool:
-        return step.cell is not None and self.failed[step.cell] >= FAILURES
+        if step.cell is None:
+            return False
+        return max(self.failed[step.cell], self.failed_so[step.cell, step.traced]) >= FAILURES
 
     def expected_s(self, step: Step) -> float:
         seen = self.took.get((step.cell, step.traced, step.limit))
         return float(np.median(seen)) if seen else study_plan.rough_s(self.plan, step)
 
     def show(self, number: int) -> None:
-        everything = self.plan.rounds * len(self.plan.round(0))
+        everything = sum(len(self.plan.round(one)) for one in range(self.plan.rounds))
         self.progress.show(
             {
                 "event": "progress", "done": self.done, "active": 1, "steps": everything, "decided": self.done,
