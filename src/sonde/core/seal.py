@@ -623,6 +623,27 @@ def write_dataset(
     return target
 
 
+def add_variables(path: str | PathLike[str], groups: Mapping[str, xr.Dataset]) -> None:
+    """Adds variables to groups of a dataset that is there, in one step: a copy of it takes its place.
+
+    Raises
+    ------
+    EnvironmentFailure  core.disk_full, core.cannot_write; the dataset is as it was.
+    DataError  core.bad_variable.
+    """
+    draft = _Draft(Path(path), None)
+    try:
+        with draft.writing():
+            shutil.copyfile(draft.target, draft.part)
+        with draft.opened("a") as file:
+            for name, data in groups.items():
+                _fill_group(draft, file[name], data)
+        draft.publish()
+    except BaseException:
+        draft.discard()
+        raise
+
+
 class _Draft:
     """A dataset in the making: a `.part` beside its place, errors told in words, published by renaming."""
 
@@ -815,6 +836,11 @@ def _write_group(draft: _Draft, file: netCDF4.Dataset, name: str, data: xr.Datas
     with draft.writing():
         group = file.createGroup(name)
         _write_attrs(group, data.attrs)
+    _fill_group(draft, group, data)
+
+
+def _fill_group(draft: _Draft, group: netCDF4.Group, data: xr.Dataset) -> None:
+    with draft.writing():
         for dim, length in data.sizes.items():
             group.createDimension(str(dim), length or None)
     for key, variable in data.variables.items():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sonde.core.errors import Exit, UsageError
+from sonde.core.errors import Exit, SondeError, UsageError, Warning
 from sonde.core.options import A_NC, B_NC, FILE, MATTERS, Duration, HouseType, Whole, common, settings
 from sonde.core.outcome import Outcome
 
@@ -255,15 +255,18 @@ def run(
 def _try(request: run_trace.Request, path: Path, pairs: int, outcome: Outcome) -> None:
     """Adds what came of trying what the findings suggest."""
     import sonde
-    from sonde.io import run_try, try_words
+    from sonde.core import seal
+    from sonde.io import run_try, tries, try_words
 
     with sonde.open(path) as tree:
         summary = tree["summary"].to_dataset().load()
     result = run_try.try_all(request, summary, pairs, settings().say)
-    if table := try_words.table(result):
-        outcome.tables.append(table)
-    outcome.lines += try_words.lines(result)
-    outcome.values["tries"] = try_words.as_values(run_try.told(result), result)
+    try_words.tell(result, outcome)
+    found = tries.written(result)
+    try:
+        seal.add_variables(path, {"raw": found, "summary": found})
+    except SondeError as error:  # the trace itself is saved
+        outcome.warnings.append(Warning(error.code, f"what was tried is not saved: {error.what}", error.hint))
     if result.interrupted:
         outcome.exit = Exit.INTERRUPTED
 
@@ -331,7 +334,7 @@ def told_of(path: Path, verb: str, every: bool = False) -> Outcome:
     """What a dataset says of itself. every: without leaving rows out."""
     import sonde
     from sonde.core import dataset
-    from sonde.io import words
+    from sonde.io import tries, try_words, words
     from sonde.io.findings import findings
 
     with sonde.open(path) as tree:
@@ -343,7 +346,7 @@ def told_of(path: Path, verb: str, every: bool = False) -> Outcome:
         badly = int(tree.attrs.get("status", 0)) or not int(tree.attrs.get("complete", 1))
         if badly and words.under_way(summary):
             tables.append(words.under_way_table(summary, every))
-        return Outcome(
+        outcome = Outcome(
             "io",
             verb,
             words.sentence(summary, elapsed_s),
@@ -360,6 +363,9 @@ def told_of(path: Path, verb: str, every: bool = False) -> Outcome:
             tables=tables,
             sound=not words.dropped(summary),
         )
+        if result := tries.read(summary):
+            try_words.tell(result, outcome)
+        return outcome
 
 
 def _told_of_study(tree: xr.DataTree, summary: xr.Dataset, path: Path, verb: str) -> Outcome:

@@ -7,7 +7,8 @@ can set.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +21,21 @@ OF_A_LOAD = "IOR_HINT__MPI__"  # sonde-ioload and IOR pass such variables on in 
 # Hints that OMPIO has as parameters. Source: `ompi_info --param io ompio --level 9` of Open MPI 4.1 and 5.0.
 OMPIO = {"cb_nodes": "io_ompio_num_aggregators", "cb_buffer_size": "io_ompio_bytes_per_agg"}
 
+# Hints that ROMIO alone has. Source: ROMIO user's guide, 3.1 Hints; of these OMPIO's libraries name none.
+_ROMIOS = re.compile(r"romio_\w+|ind_(rd|wr)_buffer_size|cb_config_list|direct_(read|write)")
+# Parameters of the frameworks that OMPIO alone is made of. Source: Open MPI's documentation, "OMPIO".
+_OMPIOS = re.compile(rf"{MCA}(io_ompio|fcoll|fbtl|fs|sharedfp)(_\w+)?")
+
 
 def is_ompio(io: str) -> bool:
     """Whether an --io is OMPIO."""
     return io == "ompio"
+
+
+def unread(io: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Which hints a component does not read, whatever way they come: OMPIO none of ROMIO's, ROMIO none of OMPIO's."""
+    others = _ROMIOS if is_ompio(io) else _OMPIOS if io.startswith("romio") else None
+    return tuple(name for name in names if others is not None and others.fullmatch(name))
 
 
 def check_hints(io: str, hints: Mapping[str, str], load: bool) -> None:
@@ -75,13 +87,14 @@ class Trial:
     """What may be tried for a finding without changing the program.
 
     hints: for ROMIO, through the file of ROMIO_HINTS. variables: for OMPIO, Open MPI's parameters. One of both is
-    empty.
+    empty. direction: the finding is of "read" or "write" alone; "" of both.
     """
 
     code: str
     text: str
     hints: tuple[tuple[str, str], ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
+    direction: str = ""
 
     @property
     def channel(self) -> str:
@@ -112,6 +125,11 @@ def trials(found: Sequence[Any], middle: str) -> tuple[list[Trial], list[Untried
         elif trial is not None and trial not in untried:
             untried.append(trial)
     return list(made.values()), untried
+
+
+def direction_of(finding: Any) -> str:
+    """Whether a finding is of reading or of writing alone: there may be one of each, and one hint mends one."""
+    return str(finding.evidence.get("direction", ""))
 
 
 _BY_HAND = {
@@ -158,4 +176,4 @@ def _trial(one: Any, middle: str) -> Trial | Untried | None:
         text = f"no data sieving (romio_ds_{direction}=disable)"
     else:
         return None
-    return Trial(code, text, tuple(hints.items()), tuple(variables.items()))
+    return Trial(code, text, tuple(hints.items()), tuple(variables.items()), direction_of(one))

@@ -6,9 +6,9 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,78 +16,13 @@ from sonde.core.errors import EnvironmentFailure, Interrupted
 from sonde.io import hints, run_trace
 from sonde.io.findings import findings
 from sonde.io.hints import Trial, Untried
-from sonde.io.study_analyse import TOPS, ratio_of_pairs
+from sonde.io.study_analyse import TOPS
+from sonde.io.tries import HINTS, Result, Seen, Tried
 
 if TYPE_CHECKING:
     import xarray as xr
 
-LEAST_PAIRS = 6  # with five, the signed-rank interval of 95 % is not there
-HINTS = "sonde-hints-"  # begins the names of files of hints
 MOST_TRIALS = 3  # of the findings with the largest shares
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What one run's trace says. io_s: time in I/O. whole_s: of the command. codes: of findings. read: files."""
-
-    io_s: float
-    whole_s: float
-    codes: set[str]
-    read: set[str]
-
-
-@dataclass
-class Tried:
-    """What came of one trial, round by round.
-
-    before, after: time in I/O as it is and with the hint, s; whole_before, whole_after: time of the whole command.
-    gone: rounds in which the finding was not there with the hint. read: files that were read with it, in any round.
-    failed: why it was given up, "" where it was not.
-    """
-
-    trial: Trial
-    before: list[float] = field(default_factory=list)
-    after: list[float] = field(default_factory=list)
-    whole_before: list[float] = field(default_factory=list)
-    whole_after: list[float] = field(default_factory=list)
-    gone: int = 0
-    read: set[str] = field(default_factory=set)
-    failed: str = ""
-
-    def add(self, as_it_is: Seen, with_it: Seen) -> None:
-        """Takes a round."""
-        self.before.append(as_it_is.io_s)
-        self.after.append(with_it.io_s)
-        self.whole_before.append(as_it_is.whole_s)
-        self.whole_after.append(with_it.whole_s)
-        self.gone += self.trial.code not in with_it.codes
-        self.read |= with_it.read
-
-    @property
-    def gain(self) -> tuple[float, float, float]:
-        """How many times as fast I/O is with it, and the 95 % interval."""
-        return ratio_of_pairs(np.array(self.after), np.array(self.before))
-
-    @property
-    def whole_gain(self) -> tuple[float, float, float]:
-        """The same of the whole command."""
-        return ratio_of_pairs(np.array(self.whole_after), np.array(self.whole_before))
-
-    @property
-    def reached(self) -> bool | None:
-        """Whether a process read the file of hints; None where nothing was read, or there was none."""
-        if not self.trial.hints or not self.after:
-            return None
-        return any(Path(path).name.startswith(HINTS) for path in self.read)
-
-
-@dataclass
-class Result:
-    """All that was tried, and what could not be. interrupted: the user ended it."""
-
-    tried: list[Tried]
-    untried: list[Untried]
-    interrupted: bool = False
 
 
 def middle_of(summary: xr.Dataset) -> str:
@@ -199,7 +134,12 @@ def _once(request: run_trace.Request, way: Mapping[str, str], folder: Path) -> t
     read = summary["file_requests"].values.sum(axis=(1, 2)).tolist()
     paths = {str(path) for path, requests in zip(summary["path"].values, read) if requests}
     return (
-        Seen(io_time(summary), done.length_s, {one.code for one in findings(summary)}, paths),
+        Seen(
+            io_time(summary),
+            done.length_s,
+            {(one.code, hints.direction_of(one)) for one in findings(summary)},
+            paths,
+        ),
         0,
         False,
     )
@@ -213,29 +153,3 @@ def io_time(summary: xr.Dataset) -> float:
         if name in names and calls[layer_of == names.index(name)].any():
             return float(summary["layer_time"].values[:, names.index(name)].max())
     return float("nan")
-
-
-def told(result: Result) -> list[dict[str, Any]]:
-    """The same as data."""
-
-    def number(value: float) -> float | None:
-        return value if value == value else None
-
-    def told_of(gain: tuple[float, float, float]) -> dict[str, Any]:
-        return {"gain": number(gain[0]), "ci95": [number(gain[1]), number(gain[2])]}
-
-    return [
-        {
-            "code": one.trial.code,
-            "tried": one.trial.text,
-            "hints": dict(one.trial.hints),
-            "variables": dict(one.trial.variables),
-            "rounds": len(one.after),
-            "io": told_of(one.gain),
-            "whole": told_of(one.whole_gain),
-            "reached": one.reached,
-            "finding_gone_in": one.gone,
-            "failed": one.failed or None,
-        }
-        for one in result.tried
-    ] + [{"code": one.code, "tried": None, "why": one.why} for one in result.untried]

@@ -17,7 +17,7 @@ from sonde.core import described
 from sonde.core.described import Described, optional
 from sonde.core.errors import DataError, Finding, Warning
 from sonde.core.seal import Layout, read_run
-from sonde.io import servers
+from sonde.io import servers, tries
 from sonde.io.aside import BY_FILE
 from sonde.io.clock import Clocks
 from sonde.io.collectives import ASKING, SYNCHRONISING, Calls, plain
@@ -115,6 +115,7 @@ RAW = {
     **OF_SOURCE,
     **OF_PATH,
     **servers.RAW,
+    **tries.RAW,
 }
 
 ENGINES = ("interposition", "uprobe", "tracepoint", "profile")
@@ -430,7 +431,7 @@ class TraceSchema:
                 attrs=special.get(name),
             )
             for name, what in RAW.items()
-            if asked or name not in servers.RAW
+            if name not in tries.RAW and (asked or name not in servers.RAW)
         }
         layout.attrs = {"began_utc_ns": clocks.zero_utc_ns}
         layout.warnings = [*clocks.warnings, *functions.warnings]

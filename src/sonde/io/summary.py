@@ -6,16 +6,16 @@ from dataclasses import replace
 
 from sonde.core.described import Described
 from sonde.core.described import optional as _of
-from sonde.io import servers
+from sonde.io import servers, tries
 from sonde.io.schema import OF_FUNCTION, OF_LAYER, OF_PATH, RAW
 
 BINS = 400  # of the timeline
 
 NAMES = (
     *OF_LAYER, *OF_FUNCTION, *OF_PATH, "process_host", "process_pid", "process_rank", "process_program",
-    "process_dropped", "call_cost", "clock_offset", "clock_drift", "clock_error", *servers.RAW,
+    "process_dropped", "call_cost", "clock_offset", "clock_drift", "clock_error", *servers.RAW, *tries.RAW,
 )  # fmt: skip
-"""What is copied from /raw: the tables that the others are read by, and what servers counted, where any was asked."""
+"""What is copied from /raw: the tables that the others are read by, what servers counted, what came of trying hints."""
 
 _CALLS, _LAYERS = ("process", "function"), ("process", "layer")
 _REQUESTS, _SIZES = ("process", "layer", "direction"), ("layer", "direction", "size_class")

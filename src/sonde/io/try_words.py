@@ -10,9 +10,11 @@ from sonde.core import stats
 from sonde.core.comparison import MATTERS
 from sonde.core.outcome import Table
 from sonde.core.units import format_duration
+from sonde.io import tries
 
 if TYPE_CHECKING:
-    from sonde.io.run_try import Result, Tried
+    from sonde.core.outcome import Outcome
+    from sonde.io.tries import Result, Tried
 
 
 def answer(gain: tuple[float, float, float]) -> str:
@@ -27,8 +29,8 @@ def answer(gain: tuple[float, float, float]) -> str:
     return "no gain" if high < 1 + MATTERS else "not settled"
 
 
-def table(result: Result) -> Table | None:
-    """What was tried; None where nothing was."""
+def table(result: Result, said: bool = False) -> Table | None:
+    """What was tried; None where nothing was. said: with the sentences of `lines` below it."""
     if not result.tried:
         return None
     rounds = max(len(one.after) for one in result.tried)
@@ -37,7 +39,12 @@ def table(result: Result) -> Table | None:
         ("hint", "time in I/O", "with it", "gain", "95 %", "whole command"),
         [_row(one) for one in result.tried],
         right=(1, 2, 3, 4, 5),
-        note=f"gain: how many times as fast. Medians over {rounds} rounds, traced; time in I/O: of the slowest rank",
+        note="\n".join(
+            [
+                f"gain: how many times as fast. Medians over {rounds} rounds, traced; time in I/O: of the slowest rank",
+                *(lines(result) if said else []),
+            ]
+        ),
     )
 
 
@@ -90,7 +97,7 @@ def _answer(one: Tried) -> str:
     between = f"{low:.3g} to {high:.3g}"
     said = {
         "faster": f"I/O is {gain:.3g} times as fast ({between})",
-        "slower": f"no gain: I/O takes {1 / gain:.3g} times as long ({1 / high:.3g} to {1 / low:.3g})"
+        "slower": f"do not set it: I/O takes {1 / gain:.3g} times as long ({1 / high:.3g} to {1 / low:.3g})"
         if math.isfinite(low)
         else "",
         "no gain": f"no gain: {between} times as fast",
@@ -104,10 +111,24 @@ def _answer(one: Tried) -> str:
         if not one.gone
         else f"is gone in {one.gone} rounds"
     )
-    return f"{said}; {one.trial.code} {finding}"
+    return f"{said}; {_finding(one)} {finding}"
 
 
-def as_values(told: list[dict[str, Any]], result: Result) -> list[dict[str, Any]]:
-    """`told`, with each answer."""
+def _finding(one: Tried) -> str:
+    """The finding that suggested it."""
+    return one.trial.code + (f" of {one.trial.direction}s" if one.trial.direction else "")
+
+
+def tell(result: Result, outcome: Outcome) -> None:
+    """Adds what came of it to what a trace says."""
+    if made := table(result):
+        outcome.tables.append(made)
+    outcome.lines += lines(result)
+    outcome.values["tries"] = as_values(result)
+
+
+def as_values(result: Result) -> list[dict[str, Any]]:
+    """As data: `tries.told`, with each answer."""
+    told = tries.told(result)
     answers = [None if one.failed else answer(one.gain) for one in result.tried]
     return [{**one, "answer": word} for one, word in zip(told, [*answers, *(None for _ in result.untried)])]

@@ -631,6 +631,26 @@ def test_a_type_no_dataset_holds_is_refused_and_leaves_nothing(tmp_path, values,
     assert (tmp_path / "a.nc").read_bytes() == b"older"
 
 
+def test_variables_are_added_to_a_dataset_that_is_there(tmp_path):
+    (sealed,) = seal.seal(make_run(tmp_path / "a.run"), tmp_path / "a.nc", SCHEMA)
+    with dataset.open(sealed.path) as tree:
+        before = tree["raw"].to_dataset().load(), tree["summary"].to_dataset().load(), dataset.attrs(tree)
+    more = xr.Dataset({"later": (("pass",), [1.0, np.nan], {"units": "s", "long_name": "measured later"})})
+    seal.add_variables(sealed.path, {"raw": more})
+    with dataset.open(sealed.path) as tree:
+        xr.testing.assert_identical(tree["raw"].to_dataset()[list(before[0].variables)].load(), before[0])
+        xr.testing.assert_identical(tree["summary"].to_dataset().load(), before[1])
+        assert dataset.attrs(tree) == before[2]
+        np.testing.assert_array_equal(tree["raw/later"], more["later"])
+    assert dataset.validate(sealed.path) == []
+    whole = sealed.path.read_bytes()
+    odd = xr.Dataset({"fine": ("n", [1.0]), "odd": ("n", np.array([1j]))})
+    with pytest.raises(DataError, match="of type complex"):
+        seal.add_variables(sealed.path, {"summary": odd})
+    assert sealed.path.read_bytes() == whole
+    assert listing(tmp_path) == ["a.nc"]
+
+
 def test_every_error_of_sealing_has_a_hint(tmp_path):
     run = make_run(tmp_path / "a.run", ranks=1)
     (run / "rank-00000.blk").unlink()

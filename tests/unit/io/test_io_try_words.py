@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+import io_traces
+import sonde
+from sonde.core import seal
 from sonde.io import try_words
+from sonde.io.analyse import analyse
 from sonde.io.hints import Trial, Untried
-from sonde.io.run_try import HINTS, Result, Seen, Tried, told
+from sonde.io.schema import NAME, SCHEMA
+from sonde.io.tries import HINTS, RAW, Result, Seen, Tried, read, written
 
 DS = Trial("io.read_to_write", "no data sieving", (("romio_ds_write", "disable"),))
-FCOLL = Trial("io.collective_exchange", "each rank by itself", (), (("OMPI_MCA_fcoll", "individual"),))
+FCOLL = Trial(
+    "io.collective_exchange", "each rank by itself", (), (("OMPI_MCA_fcoll", "individual"),), "write"
+)
 
 
 def tried(trial, factor, rounds=6, gone=True, read=(f"/tmp/{HINTS}0",)):
@@ -17,8 +24,10 @@ def tried(trial, factor, rounds=6, gone=True, read=(f"/tmp/{HINTS}0",)):
     one = Tried(trial)
     for k in range(rounds):
         level = 1 + 0.1 * k
-        codes = set() if gone else {trial.code}
-        one.add(Seen(level, 2.0, {trial.code}, set()), Seen(level / factor, 2.0, codes, set(read)))
+        there = {(trial.code, trial.direction)}
+        one.add(
+            Seen(level, 2.0, there, set()), Seen(level / factor, 2.0, set() if gone else there, set(read))
+        )
     return one
 
 
@@ -40,7 +49,20 @@ def test_no_gain_and_a_loss():
     assert "no gain: 1 to 1 times as fast; io.read_to_write stays" in none
     (loss,) = try_words.lines(Result([tried(FCOLL, 0.5)], []))
     assert loss.startswith("fcoll=individual, parameters of Open MPI")
-    assert "no gain: I/O takes 2 times as long (2 to 2)" in loss
+    assert "do not set it: I/O takes 2 times as long (2 to 2)" in loss
+    assert loss.endswith("io.collective_exchange of writes is gone with it.")
+
+
+def test_a_finding_of_the_other_direction_stays_its_own():
+    """No aggregators for writing mends writing; that reading has the same finding is no failure of it."""
+    one = Tried(FCOLL)
+    both = {("io.collective_exchange", "write"), ("io.collective_exchange", "read")}
+    for _ in range(6):
+        one.add(Seen(1.0, 2.0, both, set()), Seen(0.5, 2.0, {("io.collective_exchange", "read")}, set()))
+    assert one.gone == 6
+    for _ in range(3):
+        one.add(Seen(1.0, 2.0, both, set()), Seen(0.5, 2.0, both, set()))
+    assert one.gone == 6
 
 
 def test_too_few_rounds_settle_nothing():
@@ -86,14 +108,41 @@ def test_nothing_to_try():
 
 def test_as_data():
     result = Result([tried(DS, 2.0), tried(FCOLL, 1.0, rounds=2)], [Untried("io.sync", "its own affair")])
-    first, second, third = try_words.as_values(told(result), result)
+    first, second, third = try_words.as_values(result)
     assert (first["answer"], first["rounds"], first["reached"], first["finding_gone_in"]) == (
         "faster",
         6,
         True,
         6,
     )
+    assert (first["direction"], second["direction"]) == (None, "write")
     assert first["io"]["gain"] == pytest.approx(2)
     assert first["whole"]["gain"] == pytest.approx(1)
     assert (second["answer"], second["io"]["ci95"]) == ("not settled", [None, None])
     assert third == {"code": "io.sync", "tried": None, "why": "its own affair", "answer": None}
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        Result([tried(DS, 2.0), tried(FCOLL, 0.5, rounds=2, gone=False)], [Untried("io.sync", "its own affair")]),
+        Result([tried(DS, 1.0, read=("/etc/passwd",)), Tried(FCOLL, failed="it ends with 3")], []),
+        Result([], [Untried("io.sync", "its own affair")]),
+    ],
+)  # fmt: skip
+def test_a_dataset_keeps_all_that_is_told(result, tmp_path):
+    raw = io_traces.collective(2, 1)
+    path = seal.write_dataset(tmp_path / "a.nc", raw, analyse(raw), {"schema": NAME, "kind": "trace"})
+    with sonde.open(path) as tree:
+        assert read(tree["summary"].to_dataset()) is None
+    found = written(result)
+    assert set(found.variables) == set(RAW)
+    seal.add_variables(path, {"raw": found, "summary": found})
+    with sonde.open(path) as tree:
+        again = read(tree["summary"].to_dataset().load())
+        assert read(analyse(tree["raw"].to_dataset().load())) is not None  # analysed anew, it stays
+        assert SCHEMA.validate(tree) == []
+    assert try_words.lines(again) == try_words.lines(result)
+    assert try_words.table(again) == try_words.table(result)
+    assert try_words.as_values(again) == try_words.as_values(result)
+    assert [one.name for one in tmp_path.iterdir()] == ["a.nc"]
