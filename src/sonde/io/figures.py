@@ -15,7 +15,7 @@ from sonde.core.figure import Axis, Figure, Kind, Slider
 from sonde.core.outcome import Table
 from sonde.core.section import Fact, Method, Section
 from sonde.core.units import format_duration, format_share, format_size
-from sonde.io import aside, joins, servers, words
+from sonde.io import aside, joins, servers, tries, try_words, words
 from sonde.io.findings import findings
 from sonde.io.layers import DIRECTIONS
 
@@ -53,7 +53,8 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
         return study_figures.section(tree, dataset)
     summary = summary_of(tree, "io", dataset)
     layers, *_ = words.tables(summary)
-    files = file_rows(summary)
+    tried = tries.read(summary)
+    files, datasets = file_rows(summary), dataset_rows(summary)
     return Section(
         "io",
         f"I/O of {program(summary)}",
@@ -63,11 +64,14 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
             layers,
             *joins.tables(summary),
             *servers.tables(summary),
-            *([_files_table(files, FILES)] if files else []),
+            *([_files_table(summary, files, FILES)] if files else []),
+            *([_datasets_table(datasets, FILES)] if datasets else []),
+            *([table] if tried and (table := try_words.table(tried, said=True)) else []),
         ],
         numbers=[
             functions_table(summary),
-            *([_files_table(files, NUMBERS)] if len(files) > FILES else []),
+            *([_files_table(summary, files, NUMBERS)] if len(files) > FILES + 1 else []),
+            *([_datasets_table(datasets, NUMBERS)] if len(datasets) > FILES else []),
             *([processes_table(summary)] if summary.sizes["process"] > 1 else []),
         ],
         figures=list(figures(summary)),
@@ -112,12 +116,33 @@ SERVERS_METHOD = Method(
 
 
 def program(summary: xr.Dataset) -> str:
-    """The name of what was traced: the ranks' executable, or that of the process with most of the time."""
+    """The name of what was traced: of the ranks' programs, or of all where there are none, that with most I/O."""
     if not summary.sizes["process"]:
         return "nothing"
-    ranks = summary["process_rank"].values
-    time = np.where(ranks >= 0, np.inf, summary["traced_time"].values)
-    return str(summary["process_program"].values[int(time.argmax())]).rpartition("/")[2] or "a program"
+    ranks = summary["process_rank"].values >= 0
+    whole, own = summary["traced_time"].values, io_time(summary)
+    order = np.lexsort(
+        (whole, own, ranks)
+    )  # a script that starts ranks, and what it runs first, are ranks, too
+    return str(summary["process_program"].values[order[-1]]).rpartition("/")[2] or "a program"
+
+
+def io_time(summary: xr.Dataset) -> np.ndarray:
+    """Time of each process in traced calls of its program's I/O, s."""
+    return np.asarray(summary["layer_self_time"].values[:, ~words.beside(summary)].sum(axis=1))
+
+
+def members(summary: xr.Dataset) -> list[tuple[int, list[int]]]:
+    """Processes that belong together: (rank, processes) for each rank, then (-1, [process]) for each other.
+
+    A rank may have run several programs: a script that starts it, and what that calls, have its rank, too.
+    """
+    ranks = summary["process_rank"].values.tolist()
+    of: dict[int, list[int]] = {}
+    for k, rank in enumerate(ranks):
+        if rank >= 0:
+            of.setdefault(rank, []).append(k)
+    return [*sorted(of.items()), *((-1, [k]) for k, rank in enumerate(ranks) if rank < 0)]
 
 
 def facts(summary: xr.Dataset) -> list[Fact]:
@@ -148,11 +173,11 @@ def facts(summary: xr.Dataset) -> list[Fact]:
                     f"{requests[low]} × {format_size(round(moved[low] / requests[low]))}",
                 )
             )
-    traced = summary["layer_self_time"].values[:, ~ours].sum(axis=1)
-    ranks = np.flatnonzero(summary["process_rank"].values >= 0)
-    if ranks.size > 1 and traced[ranks].mean() > 0:
-        ratio = traced[ranks].max() / traced[ranks].mean()
-        slowest = int(summary["process_rank"].values[ranks[int(traced[ranks].argmax())]])
+    each_s = io_time(summary)
+    ranks = [(rank, float(each_s[mine].sum())) for rank, mine in members(summary) if rank >= 0]
+    if len(ranks) > 1 and (mean := sum(time for _, time in ranks) / len(ranks)) > 0:
+        slowest, most = max(ranks, key=lambda one: one[1])
+        ratio = most / mean
         note = f"rank {slowest} spent most" if ratio >= 1.01 else "all ranks spent as much"
         out.append(Fact("traced time, largest over mean of ranks", f"{ratio:.2f}", note))
     return out
@@ -169,22 +194,33 @@ def figures(summary: xr.Dataset) -> tuple[Figure, ...]:
 
 
 def paths(summary: xr.Dataset) -> Figure | None:
-    """Paths of calls as an icicle, the application on top, in colours of layers."""
-    time = summary["node_time"].values
-    parent = summary["node_parent"].values
-    top = parent < 0
-    total = float(time[top].sum()) if time.size else 0.0
-    if total <= 0:
-        return None
+    """Paths of calls as an icicle, the application on top, in colours of layers; only of the program's I/O, if any."""
     function = summary["node_function"].values
     layer = summary["function_layer"].values[function]
+    own, calls, moved = (summary[f"node_{name}"].values for name in ("self_time", "calls", "bytes"))
+    shown = ~words.beside(summary)
+    if not own[shown[layer]].any():
+        shown[:] = True  # a program may do nothing but start
+    kept = shown[layer]
+    # A path is as wide as the times in themselves of what is shown at it and below: these add up to the headline's.
+    time = np.where(kept, own, 0.0)
+    parent = summary["node_parent"].values.astype(np.int64)
+    for node in range(len(parent) - 1, -1, -1):  # a path comes after the one that it is within
+        if parent[node] >= 0:
+            time[parent[node]] += time[node]
+    total = float(time[parent < 0].sum())
+    if total <= 0:
+        return None
     hue = hues(summary)
     names = summary["function_name"].values
-    own, calls, moved = (summary[f"node_{name}"].values for name in ("self_time", "calls", "bytes"))
+    above_of = parent.copy()
     within: dict[int, list[int]] = {}
     for node, above in enumerate(parent.tolist()):
-        within.setdefault(above, []).append(node)
-    root = ["all traced calls", -1, -1, total, np.nan, float(summary["calls"].sum()), np.nan]
+        above_of[node] = above if above < 0 or kept[above] else above_of[above]
+        if kept[node]:
+            within.setdefault(int(above_of[node]), []).append(node)
+    made = int(summary["calls"].values[:, shown[summary["function_layer"].values]].sum())
+    root = ["all traced calls", -1, -1, total, np.nan, float(made), np.nan]
     nodes: list[list[object]] = [root]  # label, parent, hue, time, own, calls, bytes
     waiting = [(-1, 0)]  # a path, and which of nodes it has become
     while waiting:
@@ -230,7 +266,7 @@ def paths(summary: xr.Dataset) -> Figure | None:
         "part with nothing under it spent its time in itself; wide parts of another colour below it are time "
         "that another layer took. Paths "
         f"under {format_share(NARROW, trim=True)} of the one around them are drawn as one."
-        + _own_work(summary)
+        + _left_out(summary, shown)
         + _unseen(summary),
         Kind.ICICLE,
         data,
@@ -253,18 +289,24 @@ def _titles_by_hue(summary: xr.Dataset) -> tuple[str, ...]:
     return tuple(str(title) for title in summary["layer_title"].values[_called(summary)])
 
 
-def _own_work(summary: xr.Dataset) -> str:
-    called = _called(summary)
-    names = summary["layer_name"].values.astype(str)[called & words.beside(summary)].tolist()
+def _left_out(summary: xr.Dataset, shown: np.ndarray) -> str:
+    """What is no part of the program's I/O, and how long it took. shown: layers that are drawn all the same."""
+    own = summary["layer_self_time"].values.sum(axis=0)
     told = {
-        words.TRACER: "what Sonde's tracer did for itself",
-        aside.LAYER: "start-up and files of the system",
+        aside.LAYER: "in start-up and files of the system",
+        words.TRACER: "in what Sonde's tracer did for itself",
     }
-    found = [told[name] for name in told if name in names]
+    names = summary["layer_name"].values.astype(str).tolist()
+    found = [
+        f"{format_duration(own[k])} {text}"
+        for name, text in told.items()
+        if name in names and own[k := names.index(name)] > 0
+    ]
     if not found:
         return ""
-    text = " and ".join(found)
-    return f" {text[0].upper()}{text[1:]} stand where they were, and are left out of all numbers above."
+    if shown.all():
+        return f" All of it is beside the program's I/O, of which there is none: {' and '.join(found)}."
+    return f" Left out, here as in all totals: {' and '.join(found)}."
 
 
 def _unseen(summary: xr.Dataset) -> str:
@@ -371,7 +413,7 @@ def timeline(summary: xr.Dataset) -> Figure | None:
         return None
     width = float(begin[1] - begin[0])
     chosen, names = _choice(summary)
-    y = np.concatenate([busy.sum(axis=0, keepdims=True), busy[chosen]])
+    y = np.stack([busy.sum(axis=0), *(busy[mine].sum(axis=0) for mine in chosen)])
     data = xr.Dataset(
         {
             "y": (("part", "x", "process"), np.moveaxis(y[:, parts], 0, 2) / width),
@@ -386,7 +428,7 @@ def timeline(summary: xr.Dataset) -> Figure | None:
     left_out = (
         f" The {CHOICES // 2} with the most and the {CHOICES // 2} with the least time in traced calls can be "
         "chosen."
-        if chosen and len(chosen) < summary.sizes["process"]
+        if chosen and len(chosen) < len(members(summary))
         else ""
     )
     return Figure(
@@ -406,20 +448,22 @@ def _whom(summary: xr.Dataset) -> str:
     return "ranks" if (summary["process_rank"].values >= 0).all() else "processes"
 
 
-def _choice(summary: xr.Dataset) -> tuple[list[int], list[str]]:
-    """Processes that may be looked at one by one, with their names; none where there is one only."""
-    n = summary.sizes["process"]
-    if n < 2:
+def _choice(summary: xr.Dataset) -> tuple[list[list[int]], list[str]]:
+    """Ranks and processes that may be looked at one by one, with their names; none where there is one only."""
+    groups = [mine for _, mine in members(summary)]
+    if len(groups) < 2:
         return [], []
-    chosen = np.arange(n)
-    if n > CHOICES:
-        order = np.argsort(summary["traced_time"].values, kind="stable")
+    chosen = np.arange(len(groups))
+    if len(groups) > CHOICES:
+        order = np.argsort([summary["traced_time"].values[mine].sum() for mine in groups], kind="stable")
         chosen = np.sort(np.concatenate([order[: CHOICES // 2], order[-CHOICES // 2 :]]))
-    return chosen.tolist(), [f"rank {name}" if name.isdigit() else name for name in _names(summary, chosen)]
+    shown = [groups[k] for k in chosen.tolist()]
+    names = _names(summary, [mine[0] for mine in shown])
+    return shown, [f"rank {name}" if name.isdigit() else name for name in names]
 
 
 def _names(summary: xr.Dataset, processes: Sequence[int] | np.ndarray) -> list[str]:
-    """A rank's number, and what else a process may be called, each once."""
+    """What processes may be called, each once: by their ranks, others by their programs."""
     made: dict[str, None] = {}
     for k in processes:
         rank = int(summary["process_rank"].values[k])
@@ -435,18 +479,21 @@ def _names(summary: xr.Dataset, processes: Sequence[int] | np.ndarray) -> list[s
 
 
 def by_rank(summary: xr.Dataset) -> Figure | None:
-    """Time in each layer itself, a bar a process."""
-    own = summary["layer_self_time"].values  # process, layer
-    parts = np.flatnonzero(own.any(axis=0))[::-1].tolist()
-    n = summary.sizes["process"]
-    if n < 2 or not parts:
+    """Time in each layer itself, a bar a rank, or a process; of the program's I/O alone."""
+    groups, each_s = members(summary), io_time(summary)
+    ranks = any(rank >= 0 for rank, _ in groups)
+    if ranks:  # beside them what starts them, which has hardly any I/O of its own
+        groups = [(rank, mine) for rank, mine in groups if rank >= 0 or each_s[mine].sum() > 0]
+    of_layers = np.where(words.beside(summary), 0.0, summary["layer_self_time"].values)
+    own = np.array([of_layers[mine].sum(axis=0) for _, mine in groups])
+    parts = np.flatnonzero(own.any(axis=0))[::-1].tolist() if groups else []
+    if len(groups) < 2 or not parts:
         return None
-    ranks = bool((summary["process_rank"].values >= 0).any())
     data = xr.Dataset(
         {"y": (("part", "x"), own[:, parts].T), "hue": ("part", hues(summary)[parts])},
         coords={
             "part": [str(summary["layer_title"].values[layer]) for layer in parts],
-            "x": _names(summary, range(n)),
+            "x": _names(summary, [mine[0] for _, mine in groups]),
         },
     )
     reading = (
@@ -563,7 +610,8 @@ def functions_table(summary: xr.Dataset) -> Table:
     )
     longest = summary["longest"].values.max(axis=0, initial=0.0)
     function, library = (summary[f"function_{name}"].values for name in ("name", "library"))
-    layer = summary["layer_name"].values[summary["function_layer"].values]
+    of_layer = summary["function_layer"].values
+    layer, ours = summary["layer_name"].values[of_layer], words.beside(summary)[of_layer]
     rows = [
         (
             str(function[k]),
@@ -573,7 +621,7 @@ def functions_table(summary: xr.Dataset) -> Table:
             format_size(int(moved[k])) if moved[k] else "",
             format_duration(time[k]),
             format_duration(own[k]),
-            format_share(own[k] / total) if total > 0 else "–",
+            format_share(own[k] / total) if total > 0 and not ours[k] else "–",
             format_duration(longest[k]),
             str(library[k]).rpartition("/")[2],
         )
@@ -589,8 +637,11 @@ def functions_table(summary: xr.Dataset) -> Table:
 
 
 def file_rows(summary: xr.Dataset) -> list[tuple[str, ...]]:
-    """For each file and direction: what each layer was asked for of it. Files with most bytes in a layer come first."""
-    requests, moved = summary["file_requests"].values, summary["file_bytes"].values  # file, layer, direction
+    """For each file and direction: what each layer was asked for of it. Files with most bytes in a layer come first.
+
+    Files of the system and of code are no row, nor are datasets within files.
+    """
+    requests, moved, _ = _asked_of_files(summary)
     layers = np.flatnonzero(requests.any(axis=(0, 2)))
     if not layers.size:
         return []
@@ -610,18 +661,72 @@ def file_rows(summary: xr.Dataset) -> list[tuple[str, ...]]:
     return rows
 
 
+def _asked_of_files(summary: xr.Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Requests and bytes of the program's own files (file, layer, direction), and which of the names are datasets.
+
+    HDF5 knows the datasets of its calls and not the files that these lie in: what it alone was asked of is none.
+    """
+    ours = ~words.beside(summary)
+    requests, moved = (
+        np.where(ours[:, np.newaxis], summary[name].values, 0) for name in ("file_requests", "file_bytes")
+    )
+    hdf5 = summary["layer_name"].values == "hdf5"
+    within = np.logical_and(requests[:, hdf5].any(axis=(1, 2)), ~requests[:, ~hdf5].any(axis=(1, 2)))
+    requests[within] = 0
+    return requests, moved, within
+
+
+def dataset_rows(summary: xr.Dataset) -> list[tuple[str, ...]]:
+    """For each dataset of HDF5 and direction what was asked of it, those with most bytes first."""
+    *_, within = _asked_of_files(summary)
+    hdf5 = summary["layer_name"].values == "hdf5"
+    requests, moved = (summary[name].values[:, hdf5].sum(axis=1) for name in ("file_requests", "file_bytes"))
+    names = np.flatnonzero(within)
+    return [
+        (verb, _asked(int(requests[k, d]), int(moved[k, d])), str(summary["path"].values[k]))
+        for k in names[np.argsort(-moved[names].max(axis=1), kind="stable")].tolist()
+        for d, verb in ((1, "written"), (0, "read"))
+        if requests[k, d]
+    ]
+
+
+def _datasets_table(rows: list[tuple[str, ...]], most: int) -> Table:
+    return Table(
+        "Datasets of HDF5, by name",
+        ("", "requests", "dataset or attribute"),
+        rows[:most],
+        right=(1,),
+        note=_not_all(len(rows), most),
+    )
+
+
+def _not_all(there: int, most: int) -> str:
+    if there <= most:
+        return ""
+    return "All numbers, below, have more." if most < NUMBERS else _more(there, most, "rows")
+
+
 def _asked(requests: int, moved: int) -> str:
     if not requests:
         return ""
     return f"{requests} × {format_size(round(moved / requests))}" if moved else f"{requests}"
 
 
-def _files_table(rows: list[tuple[str, ...]], most: int) -> Table:
+def _files_table(summary: xr.Dataset, rows: list[tuple[str, ...]], most: int) -> Table:
     head, *body = rows
-    note = "Requests × their mean size, as they entered a layer from above."
-    if len(body) > most:
-        where = "All numbers, below, have more." if most < NUMBERS else _more(len(body), most, "rows")
-        note = f"{note} {where}"
+    beside = words.beside(summary)
+    others = int(
+        (
+            summary["file_requests"].values[:, beside].any(axis=(1, 2))
+            & ~summary["file_requests"].values[:, ~beside].any(axis=(1, 2))
+        ).sum()
+    )
+    parts = ["Requests × their mean size, as they entered a layer from above."]
+    if others:
+        parts.append(
+            f"{words.counted(others, 'file')} of the system and of code, as .pyc and .so, are left out."
+        )
+    note = " ".join([*parts, _not_all(len(body), most)]).strip()
     return Table(
         "Files, layer by layer",
         head,
@@ -633,13 +738,14 @@ def _files_table(rows: list[tuple[str, ...]], most: int) -> Table:
 
 
 def processes_table(summary: xr.Dataset) -> Table:
-    """Every process: where it ran, what it did, and its time in each layer itself."""
+    """Every process: where it ran, what it did, and its time in each layer itself. Totals are of its program's I/O."""
     own = summary["layer_self_time"].values
     used = np.flatnonzero(own.any(axis=0)).tolist()
     rank, host, pid, program_, dropped = (
         summary[f"process_{name}"].values for name in ("rank", "host", "pid", "program", "dropped")
     )
-    calls, traced = summary["calls"].values.sum(axis=1), summary["traced_time"].values
+    ours = words.beside(summary)[summary["function_layer"].values]
+    calls, traced = summary["calls"].values[:, ~ours].sum(axis=1), io_time(summary)
     rows = [
         (
             f"{rank[k]}" if rank[k] >= 0 else "–",

@@ -350,6 +350,36 @@ def test_the_table_of_files_tells_what_each_layer_was_asked_for(section):
     ]
 
 
+def test_datasets_of_hdf5_are_no_files():
+    inner = [Call("pwrite", 2 * US, US, 8 * KIB, "/scratch/out.h5")]
+    calls = [
+        Call("H5Dwrite", 0, 10 * US, 4 * KIB, path="/temperature", within=inner),
+        Call("H5Dwrite", 20 * US, 10 * US, 3 * KIB, path="/pressure"),
+        Call("H5Dread", 40 * US, 10 * US, 2 * KIB, path="/pressure"),
+    ]
+    section = figures.section(traces.tree(traces.raw([(0, calls)], [-1])))
+    files, datasets = section.tables[1:3]
+    assert files.rows == [("written", "1 × 8 KiB", "/scratch/out.h5")]
+    assert datasets.title == "Datasets of HDF5, by name"
+    assert datasets.rows == [
+        ("written", "1 × 4 KiB", "/temperature"),
+        ("written", "1 × 3 KiB", "/pressure"),
+        ("read", "1 × 2 KiB", "/pressure"),
+    ]
+
+
+def test_code_that_a_program_reads_is_none_of_its_files():
+    code = [
+        Call("pread", k * 10 * US, US, 9999, f"/home/x/.venv/lib/python3.13/site-packages/a/{k}.pyc")
+        for k in range(40)
+    ]
+    section = figures.section(
+        traces.tree(traces.raw([(0, [*code, Call("pwrite", 500 * US, US, 10, "data")])], [-1]))
+    )
+    assert section.tables[1].rows == [("written", "1 × 10 B", "data")]
+    assert "40 files of the system and of code" in section.tables[1].note
+
+
 def test_files_with_most_bytes_come_first_and_the_rest_behind_the_figures():
     calls = [Call("pwrite", k * 10 * US, US, k * KIB, f"/tmp/{k}") for k in range(1, 21)]
     section = figures.section(traces.tree(traces.raw([(0, calls)], [-1])))
@@ -370,7 +400,7 @@ def test_facts_tell_time_layers_bytes_and_balance(section):
     assert (uneven.value, uneven.note) == ("2.00", "rank 2 spent most")
 
 
-def test_the_tracers_own_work_is_shown_and_counted_nowhere():
+def test_the_tracers_own_work_is_told_and_counted_nowhere():
     own = [Call(OWN_NAME, (200 + 50 * k) * US, 40 * US) for k in range(3)]
     writes = [Call("pwrite", 0, 30 * US, 10), Call("pwrite", 60 * US, 30 * US, 10)]
     threads = [(0, writes), (1, [*writes, *own])]
@@ -383,9 +413,60 @@ def test_the_tracers_own_work_is_shown_and_counted_nowhere():
     table = figures.functions_table(summary)
     assert {row[0]: row[7] for row in table.rows}["pwrite"] == "100 %"
     figure = figures.paths(summary)
-    assert "tracer" in figure.caption
-    assert OWN_NAME in figure.data["label"].values
+    assert "Left out, here as in all totals: 120 µs in what Sonde's tracer did for itself." in figure.caption
+    assert OWN_NAME not in figure.data["label"].values
+    assert float(figure.data["value"][0]) == pytest.approx(120e-6)
+    assert float(figure.data["calls"][0]) == 4
     assert "tracer" not in figures.paths(analyse(traces.raw(threads[:1], [0]))).caption
+
+
+def test_what_is_beside_the_programs_io_fills_no_figure_and_totals_agree():
+    """Two ranks start for seconds, and write for a moment."""
+    start = Call(
+        "MPI_Init", 0, 2_000_000 * US, within=[Call("pread", 10 * US, 500_000 * US, 99, "/sys/devices/x")]
+    )
+    end = Call("pread", 2_100_000 * US, 900_000 * US, 99, "/proc/self/maps")
+    of = [[start, Call("pwrite", 2_050_000 * US, each * US, 4096, "data"), end] for each in (3000, 1000)]
+    summary = analyse(traces.raw([(0, of[0]), (1, of[1])], [0, 1]))
+    data = figures.paths(summary)
+    assert data.data["label"].values.tolist() == ["all traced calls", "pwrite"]
+    assert float(data.data["value"][0]) == pytest.approx(4e-3)
+    assert float(data.data["calls"][0]) == 2
+    assert "5.80 s in start-up and files of the system" in data.caption
+    (told, *_) = figures.facts(summary)
+    assert (told.value, told.note) == ("4.00 ms", "2 calls, 2.00 ms each")
+    bars = figures.by_rank(summary).data
+    assert bars["part"].values.tolist() == ["POSIX and C library"]
+    assert bars["y"].values[0] == pytest.approx([3e-3, 1e-3])
+    table = figures.processes_table(summary)
+    assert [row[4:6] for row in table.rows] == [("1", "3.00 ms"), ("1", "1.00 ms")]
+    shares = {row[0]: row[7] for row in figures.functions_table(summary).rows}
+    assert (shares["pwrite"], shares["MPI_Init"]) == ("100 %", "–")
+
+
+def test_a_program_that_only_starts_has_its_start_for_a_figure():
+    figure = figures.paths(alone(Call("pread", 0, 500 * US, 99, "/proc/self/maps")))
+    assert figure.data["label"].values.tolist() == ["all traced calls", "pread"]
+    assert "of which there is none" in figure.caption
+
+
+def test_what_a_script_runs_before_its_rank_is_no_other_rank():
+    """mpirun starts a script, which has the rank as well as what it calls, and ends as the program."""
+    calls = [[Call("pwrite", 10 * US, each * US, 1, "data")] for each in (100, 104)]
+    small = [Call("pread", 0, US, 1, "/tmp/x")]
+    threads = [(0, small), (1, calls[0]), (2, small), (3, calls[1]), (4, small)]
+    programs = ["/usr/bin/dirname", "/home/x/app", "/usr/bin/readlink", "/home/x/app", "/usr/bin/mpirun"]
+    summary = analyse(traces.raw(threads, [0, 0, 1, 1, -1], programs=programs))
+    assert figures.program(summary) == "app"
+    told = figures.facts(summary)[-1]
+    assert (told.name, told.value, told.note) == (
+        "traced time, largest over mean of ranks", "1.02", "rank 1 spent most",
+    )  # fmt: skip
+    bars = figures.by_rank(summary).data
+    assert bars["x"].values.tolist() == ["0", "1", "mpirun"]
+    assert bars["y"].values.sum(axis=0) == pytest.approx([101e-6, 105e-6, 1e-6])
+    names = figures.timeline(summary).data["process"].values.tolist()
+    assert names == ["all processes", "rank 0", "rank 1", "mpirun"]
 
 
 def test_findings_stand_in_the_section(section):
