@@ -27,14 +27,15 @@ def codes(told: dict) -> list[str]:
 
 @pytest.mark.mpi
 class TestStudy:
-    def test_two_workloads_with_and_without_the_tracer(self, sonde_mpi: Shell):
+    def test_two_workloads_without_and_with_the_tracer(self, sonde_mpi: Shell):
         words = ("--workload", "ior:-a MPIIO -c -t 1m -e", "--workload", "ior:-t 1m -F", "--repetitions", "2")
         ran = sonde_mpi(
             "io",
             "study",
             *SMALL,
             *words,
-            "--overhead",
+            "--traced-rounds",
+            "1",
             "--seed",
             "5",
             "--keep-traces",
@@ -47,7 +48,7 @@ class TestStudy:
         assert told["verdict"]
         by_workload = {cell["workload"]: cell for cell in told["cells"]}
         posix = by_workload["ior -t 1m -F"]
-        assert (posix["runs"], posix["untraced_runs"], posix["failed_runs"]) == (2, 2, 0)
+        assert (posix["runs"], posix["traced_runs"], posix["failed_runs"]) == (2, 1, 0)
         assert (posix["size_B"], posix["io"]) == (4 * MIB, "default")
         for cell in told["cells"]:
             assert cell["write"]["rate_B_per_s"] > 0 < cell["read"]["rate_B_per_s"]
@@ -344,9 +345,7 @@ class TestTry:
 
 
 def test_the_text_fits_eighty_columns(sonde_mpi: Shell):
-    ran = sonde_mpi(
-        "io", "study", *SMALL, "--repetitions", "1", "--overhead", "-o", "a.nc", COLUMNS="80"
-    ).expect(0)
+    ran = sonde_mpi("io", "study", *SMALL, "--repetitions", "1", "-o", "a.nc", COLUMNS="80").expect(0)
     assert max(map(len, ran.out.splitlines())) <= 80
     assert re.search(r"Raw limits", ran.out)
     assert json.loads(sonde_mpi("io", "show", "a.nc", "--json").expect(0).out)["ranks"] == 2

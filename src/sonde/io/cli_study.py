@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import shlex
 import sys
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,7 +118,10 @@ class NameList(HouseType):
 )
 @click.option("--repetitions", type=Whole(1), metavar="N", help="Rounds at most.  [default: 10]")
 @click.option(
-    "--overhead", is_flag=True, help="Measure each cell without the tracer, too, and tell what it costs."
+    "--traced-rounds",
+    type=Whole(1),
+    metavar="N",
+    help="In how many rounds each cell runs under the tracer, too.  [default: 6]",
 )
 @click.option("--no-limits", is_flag=True, help="Leave out what disks and networks do alone.")
 @click.option(
@@ -153,7 +157,7 @@ def study(
     places: tuple[Path, ...],
     clusters: tuple[str, ...],
     repetitions: int | None,
-    overhead: bool,
+    traced_rounds: int | None,
     no_limits: bool,
     keep: Path | None,
     limit_s: float,
@@ -162,9 +166,10 @@ def study(
 ) -> Outcome:
     """Measures benchmarks in several configurations of the I/O stack, and where their time goes.
 
-    A cell is a benchmark, a size, a component, hints, a place and a cluster. Each round has every cell once, in a drawn
-    order, under the tracer; between them the disks, and the networks of clusters, are measured alone. It takes --budget
-    (5 min by default) at most; Ctrl-C keeps what there is.
+    A cell is a benchmark, a size, a component, hints, a place and a cluster. Each round has every cell once without the
+    tracer, for its rate, and the first rounds once with it, for where the time goes; between them the disks, and the
+    networks of clusters, are measured alone, all in a drawn order. It takes --budget (5 min by default) at most; Ctrl-C
+    keeps what there is.
 
     \b
     sonde io study --workload "ior:-a MPIIO -c -t 1m -e" --size 64MiB,256MiB
@@ -185,8 +190,10 @@ def study(
     where = [str(place.resolve()) for place in places or (Path(),)]
     if clusters and hosts:
         raise UsageError("io.two_places", "--hosts and --cluster exclude each other", "leave out one of them")
+    benchmarks = workloads or tuple(study_plan.read_workload(text) for text in study_plan.DEFAULT_WORKLOADS)
+    unread = study_plan.unread_hints(benchmarks, asked, hints)
     cells = study_plan.cells_of(
-        workloads or tuple(study_plan.read_workload(text) for text in study_plan.DEFAULT_WORKLOADS),
+        benchmarks,
         sizes or (() if workloads else (_default_size(ranks),)),
         asked,
         hints or ((),),
@@ -198,7 +205,7 @@ def study(
         cells,
         ranks,
         rounds=repetitions or study_plan.ROUNDS,
-        overhead=overhead,
+        traced_rounds=traced_rounds or study_plan.TRACED_ROUNDS,
         limits=not no_limits,
         seed=secrets.randbits(32) if seed is None else seed,
         layers=table_of(chosen_layers),
@@ -210,10 +217,10 @@ def study(
     budget = budget_s or DEFAULT_BUDGET_S
     if dry_run:
         outcome = _dry(plan, start, out, budget)
-        outcome.warnings = [*gone, *outcome.warnings]
+        outcome.warnings = [*gone, *unread, *outcome.warnings]
         return outcome
     request = run_study.Request(
-        plan, start, chosen_layers, out, ("sonde", *sys.argv[1:]), budget, began, limit_s, keep
+        plan, start, chosen_layers, out, ("sonde", *sys.argv[1:]), budget, began, limit_s, keep, unread
     )
     measured = run_study.measure(request, settings().bar("io study", budget))
     measured.check()
@@ -249,16 +256,17 @@ def _dry(plan: Plan, start: Start, out: Path, budget_s: float) -> Outcome:
     for cell in plan.cells:
         line = run_study.line_of(cell, plan, start, seal.run_folder(out).resolve())
         lines.append(run_study.started(line, cell, plan, start, {}, None, cell.place))
-    runs = len(plan.round(0)) - len(plan.places())
-    expected = plan.expected_s()
-    fits = max(1, min(plan.rounds, int(budget_s / (expected / plan.rounds))))
+    expected, each = plan.expected_s(), [plan.round_s(number) for number in range(plan.rounds)]
+    fits = max(1, sum(ends <= budget_s for ends in accumulate(each)))
+    traced = min(plan.traced_rounds, plan.rounds)
     rows = [
         ("dataset", str(out)),
+        ("cells", f"{len(plan.cells)}"),
         (
-            "cells",
-            f"{len(plan.cells)}, {runs} runs a round" + (", half of them untraced" if plan.overhead else ""),
+            "rounds",
+            f"{plan.rounds} at most, {'all' if traced == plan.rounds else traced} of them with a traced run of each "
+            "cell, too",
         ),
-        ("rounds", f"{plan.rounds} at most"),
         ("ranks", str(plan.ntasks)),
         (
             "raw limits of",

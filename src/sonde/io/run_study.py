@@ -1,4 +1,4 @@
-"""`sonde io study`: runs benchmarks under the tracer, interleaved, and makes one dataset of all of them."""
+"""`sonde io study`: runs benchmarks with the tracer and without, interleaved, and makes one dataset of all of them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ if TYPE_CHECKING:
     from sonde.core.events import Progress
 
 LOAD = "sonde-ioload"
-FAILURES = 2  # of a cell, one after the other, after which it is left out
+FAILURES = (
+    2  # of a cell, one after the other, after which it is left out; so with the tracer, or without, alone
+)
 MIDDLE = {"romio": "ROMIO", "ompio": "OMPIO"}  # layers that an --io must show
 _MOST_BYTES = 256 << 20  # of one trace
 
@@ -56,7 +58,8 @@ _MOST_BYTES = 256 << 20  # of one trace
 class Request:
     """A study. start: how ranks are started here. keep: folder for a trace of each cell; None: none is kept.
 
-    limit_s: how long one run may take. budget_s: for all of it since `began` (time.monotonic).
+    warnings: what is known of the plan. limit_s: how long one run may take. budget_s: for all of it since `began`
+    (time.monotonic).
     """
 
     plan: Plan
@@ -68,6 +71,7 @@ class Request:
     began: float
     limit_s: float = 600.0
     keep: Path | None = None
+    warnings: Sequence[Warning] = ()
 
 
 def components(mpi: Mpi | None) -> tuple[str, ...]:
@@ -205,9 +209,10 @@ class _Study:
 
     def __init__(self, request: Request, run_dir: Path, progress: Progress) -> None:
         self.request, self.plan, self.run_dir, self.progress = request, request.plan, run_dir, progress
-        self.warnings: list[Warning] = []
+        self.warnings = list(request.warnings)
         self.took: dict[tuple[int | None, bool, tuple[str, str]], list[float]] = {}
         self.failed = dict.fromkeys(range(len(self.plan.cells)), 0)
+        self.failed_so = {(cell, traced): 0 for cell in self.failed for traced in (True, False)}
         self.words: dict[int, str] = {}  # a failed cell's last
         self.interrupted = False
         self.files = self.done = self.good = 0
@@ -288,11 +293,9 @@ class _Study:
     def limit(self, step: Step) -> None:
         """A place's disk or a cluster's network alone."""
         place, cluster = step.limit
-        sizes = [study_plan.bytes_of(cell, self.plan.ntasks) for cell in self.plan.cells]
-        most = max((size for size in sizes if size), default=study_plan.DEFAULT_BYTES)
         try:
             found = (
-                run_limits.disk(Path(place), self.plan.ntasks, most)
+                run_limits.disk(Path(place), self.plan.ntasks)
                 if place
                 else run_limits.network(self.cluster(cluster))
             )
@@ -365,9 +368,10 @@ class _Study:
                     error.what if isinstance(error, SondeError) else f"no results: {error}"
                 )
         if status:
-            self.fail(step.cell, cell, status)
+            self.failed_so[step.cell, step.traced] += 1
+            self.fail(step, cell, status)
         else:
-            self.failed[step.cell] = 0
+            self.failed[step.cell] = self.failed_so[step.cell, step.traced] = 0
             self.good += 1
         head = {
             "what": "run",
@@ -456,7 +460,9 @@ class _Study:
             log.write(f"--- {cell.benchmark}: {cell.stack.name}\n")
             log.write((self.run_dir / "err").read_text("utf-8", "replace"))
 
-    def fail(self, number: int, cell: Cell, status: int) -> None:
+    def fail(self, step: Step, cell: Cell, status: int) -> None:
+        number = step.cell
+        assert number is not None
         self.failed[number] += 1
         said = [
             line.strip()
@@ -473,7 +479,8 @@ class _Study:
         self.words[number] = last
         self.warn(
             "io.run_failed",
-            f"{cell.benchmark}, {cell.stack.name}{f' on {cell.cluster}' if cell.cluster else ''}: a run {how}: "
+            f"{cell.benchmark}, {cell.stack.name}{f' on {cell.cluster}' if cell.cluster else ''}: "
+            f"a run {'with' if step.traced else 'without'} the tracer {how}: "
             f"{last[:300]}",
             "try its command alone: --dry-run shows it",
         )

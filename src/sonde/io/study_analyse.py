@@ -1,9 +1,11 @@
 """/raw of a study to /summary: rates, times per function and layer, and what the tracer cost, each with its interval.
 Pure.
 
-A run is one epoch: medians over runs and their intervals are `core.stats`'. Two cells, and traced and untraced runs of
-one, are compared by the ratios within rounds, as in the `store` room: typical ratio and interval are Hodges and
-Lehmann's shift of logs, which wants six rounds for an interval.
+Rates are of runs without the tracer, which slows configurations that make many calls or load much code more than
+others; calls and times of functions are of runs with it. A run is one epoch: medians over runs and their intervals are
+`core.stats`'. Two cells, and runs of one with the tracer and without, are compared by the ratios within rounds, as in
+the `store` room: typical ratio and interval are Hodges and Lehmann's shift of logs, which wants six rounds for an
+interval.
 """
 
 from __future__ import annotations
@@ -48,13 +50,15 @@ SUMMARY: dict[str, Described] = {
     **OF_FUNCTION,
     **OF_LAYER,
     "direction": Described(("direction",), "str", "", "writing or reading"),
-    "runs": _of(("cell",), "1", "traced runs that count", "<i8"),
-    "untraced_runs": _of(("cell",), "1", "runs without the tracer that count", "<i8"),
+    "runs": _of(("cell",), "1", "runs without the tracer that count: of these are the rates", "<i8"),
+    "traced_runs": _of(
+        ("cell",), "1", "runs with the tracer that count: of these are calls and times of functions", "<i8"
+    ),
     "failed_runs": _of(("cell",), "1", "runs whose command failed", "<i8"),
     "baseline": _of(
         ("cell",), "1", "the cell that this one is compared with: the first of its benchmark", "<i8"
     ),
-    **_with_ends("rate", _RATE, "B/s", "median rate over traced runs"),
+    **_with_ends("rate", _RATE, "B/s", "median rate over runs without the tracer"),
     **_with_ends("ratio", _RATE, "1", "rate over that of the baseline, by rounds"),
     **_with_ends("slowdown", ("cell",), "1", "time in I/O with the tracer over that without, by rounds"),
     **_with_ends(
@@ -74,7 +78,7 @@ SUMMARY: dict[str, Described] = {
 
 
 def analyse(raw: xr.Dataset) -> xr.Dataset:
-    """What /summary holds: SUMMARY. A run counts when its command succeeded and told a rate."""
+    """What /summary holds: SUMMARY. A run counts when its command succeeded."""
     import xarray as xr
 
     raw = raw.load()
@@ -83,36 +87,38 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
     good = raw["run_status"].values == 0
     rounds = raw["run_round"].values
     rates = np.stack([raw[f"run_{name}"].values for name in DIRECTIONS], axis=1)
-    chosen = [np.flatnonzero((of == cell) & traced & good) for cell in range(cells)]
-    plain = [np.flatnonzero((of == cell) & ~traced & good) for cell in range(cells)]
+    plain, seen = (
+        [np.flatnonzero((of == cell) & (traced == way) & good) for cell in range(cells)]
+        for way in (False, True)
+    )
     benchmark = raw["cell_benchmark"].values
     baseline = [int(np.flatnonzero(benchmark == benchmark[cell])[0]) for cell in range(cells)]
     out: dict[str, np.ndarray] = {name: raw[name].values for name in (*OF_CELL, *OF_FUNCTION, *OF_LAYER)}
     out |= {
         "direction": _texts(DIRECTIONS),
-        "runs": np.array([len(runs) for runs in chosen], np.int64),
-        "untraced_runs": np.array([len(runs) for runs in plain], np.int64),
+        "runs": np.array([len(runs) for runs in plain], np.int64),
+        "traced_runs": np.array([len(runs) for runs in seen], np.int64),
         "failed_runs": np.bincount(of[~good], minlength=cells).astype(np.int64),
         "baseline": np.array(baseline, np.int64),
     }
-    out |= _columns("rate", [[middle(rates[runs, d]) for d in range(2)] for runs in chosen])
+    out |= _columns("rate", [[middle(rates[runs, d]) for d in range(2)] for runs in plain])
     out |= _columns(
         "ratio",
         [
-            [_paired(rounds, rates[:, d], chosen[baseline[cell]], chosen[cell]) for d in range(2)]
+            [_paired(rounds, rates[:, d], plain[baseline[cell]], plain[cell]) for d in range(2)]
             for cell in range(cells)
         ],
     )
     took = raw["run_io"].values
-    out |= _columns("slowdown", [_paired(rounds, took, plain[cell], chosen[cell]) for cell in range(cells)])
+    out |= _columns("slowdown", [_paired(rounds, took, plain[cell], seen[cell]) for cell in range(cells)])
     for name in ("time", "self_time"):
         per_rank = raw[name].values / ranks
-        rows = [[middle(per_rank[runs, k]) for k in range(per_rank.shape[1])] for runs in chosen]
+        rows = [[middle(per_rank[runs, k]) for k in range(per_rank.shape[1])] for runs in seen]
         out |= _columns(f"function_{name}", rows, (cells, per_rank.shape[1]))
     for name in ("calls", "bytes"):
         values = raw[name].values.astype(float)
         out[f"function_{name}"] = np.array(
-            [[middle(values[runs, k])[0] for k in range(values.shape[1])] for runs in chosen]
+            [[middle(values[runs, k])[0] for k in range(values.shape[1])] for runs in seen]
         ).reshape(cells, values.shape[1])
     own = raw["self_time"].values / ranks
     layer_of = raw["function_layer"].values
@@ -120,7 +126,7 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
     in_layer = np.stack([own[:, layer_of == layer].sum(axis=1) for layer in range(layers)], axis=1)
     out |= _columns(
         "layer_self_time",
-        [[middle(in_layer[runs, layer]) for layer in range(layers)] for runs in chosen],
+        [[middle(in_layer[runs, layer]) for layer in range(layers)] for runs in seen],
         (cells, layers),
     )
     out |= _limits(raw)

@@ -34,9 +34,11 @@ METHODS = (
     ),
     Method(
         "Time in functions",
-        "Runs are traced as they are. What programs and libraries do while they start is left out: calls count that "
-        "lie within calls of MPI-IO or HDF5, of a benchmark without these those on its own files. Time is that of a "
-        "rank, in the mean over ranks, in the median over runs.",
+        "Rates are of runs without the tracer, times in functions of runs with it, in the same rounds: it costs each "
+        "call some nanoseconds and each library that is loaded some milliseconds, and so slows one configuration more "
+        "than another; by how much stands with the numbers. What programs and libraries do while they start is left "
+        "out: calls count that lie within calls of MPI-IO or HDF5, of a benchmark without these those on its own "
+        "files. Time is that of a rank, in the mean over ranks, in the median over runs.",
     ),
     Method(
         "The raw limits",
@@ -53,7 +55,7 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
     summary = summary_of(tree, "io", dataset)
     made = words.grid(summary)
     tables = words.tables(summary)
-    untraced = bool(summary["untraced_runs"].values.any())
+    slowed = any(table.title == words.SLOWED for table in tables)
     split = next(
         (k for k, table in enumerate(tables) if table.title.startswith((words.SLOWED, words.SPENT))),
         len(tables),
@@ -75,7 +77,7 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
         f"{len(made.configurations)} configuration{'s' * (len(made.configurations) > 1)}",
         f"{words.sentence(summary)}.",
         tables=[*tables[:split], *called],
-        numbers=[*tables[split : split + untraced], *everything, *counts],
+        numbers=[*tables[split : split + slowed], *everything, *counts],
         figures=list(figures(summary)),
         facts=facts(summary),
         method=list(METHODS),
@@ -158,9 +160,9 @@ def rates(summary: xr.Dataset) -> Figure | None:
     return Figure(
         "io-study-rates",
         "Rate of each configuration",
-        "Medians over traced runs with 95 % intervals, beside what the place's disk, and the cluster's network where "
-        "there is one, do alone. A bar above the disk's was served from memory; one far below it loses its time "
-        "above the disk, and the figures below say in which layer.",
+        "Medians over runs without the tracer, with 95 % intervals, beside what the place's disk, and the cluster's "
+        "network where there is one, do alone. A bar above the disk's was served from memory; one far below "
+        "it loses its time above the disk, and the figures below say in which layer.",
         Kind.BAR,
         data,
         {"bar": Axis("Configuration"), "y": Axis("rate, MiB/s")},
@@ -178,7 +180,7 @@ def _without_wide(low: np.ndarray, high: np.ndarray) -> None:
 def times(summary: xr.Dataset) -> Figure | None:
     """Time of a rank in functions, configurations side by side: the source's Figures 5 and 6."""
     made = words.grid(summary)
-    cells = [int(cell) for cell in made.cell.ravel() if cell >= 0 and summary["runs"].values[cell]]
+    cells = [int(cell) for cell in made.cell.ravel() if cell >= 0 and summary["traced_runs"].values[cell]]
     ways = {"in itself": "function_self_time", "with calls within": "function_time"}
     order = words.order_of_functions(summary, cells)[:FUNCTIONS] if cells else []
     if not order:
@@ -208,9 +210,9 @@ def times(summary: xr.Dataset) -> Figure | None:
     return Figure(
         "io-study-times",
         "Time in each function",
-        "Time of a rank, in the mean over ranks and the median over runs, with 95 % intervals. In itself: without "
-        "the traced calls that a function made; with these, bars of functions within each other hold the same time "
-        "twice. A bar that is missing is a function that the configuration does not call."
+        "Time of a rank, in the mean over ranks and the median over traced runs, with 95 % intervals. In itself: "
+        "without the traced calls that a function made; with these, bars of functions within each other hold the "
+        "same time twice. A bar that is missing is a function that the configuration does not call."
         + (f" {left} functions with less time are left out here, and stand below." if left > 0 else ""),
         Kind.BAR,
         data,
@@ -241,8 +243,9 @@ def layers(summary: xr.Dataset) -> Figure | None:
     return Figure(
         "io-study-layers",
         "Time in each layer",
-        "Time of a rank in a layer itself, the lowest layer undermost. A configuration that is faster because of a "
-        "layer is lower by that layer's part; one that only moved work to another layer is as high as before.",
+        "Time of a rank in a layer itself, of traced runs, from the lowest layer up. A configuration that is faster "
+        "because of a layer is lower by that layer's part; one that only moved work to another layer is as long "
+        "as before.",
         Kind.STACK,
         data,
         {"x": Axis("configuration"), "y": Axis("time of a rank in the layer itself", "s")},

@@ -1,7 +1,8 @@
 """What a study measures: benchmark × size × stack configuration × place × cluster, and in which order. Pure.
 
-A *cell* is one such combination. A *round* has every cell once, in a drawn order, and with its tracer's cost asked for
-once traced and once not: what changes while the study goes on meets all cells alike.
+A *cell* is one such combination. A *round* has every cell without the tracer, which its rates are of, and in the first
+rounds with it, which its times in functions are of, all in a drawn order: what changes while the study goes on meets
+all cells alike.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from sonde.core.errors import UsageError, nearest
+from sonde.core.errors import UsageError, Warning, nearest
 from sonde.core.units import format_size, parse_size
 from sonde.io import aside
-from sonde.io.hints import check_hints
+from sonde.io.hints import check_hints, unread
 
 LOADS = ("ior", "bt-io")
 DEFAULT_WORKLOADS = ("ior:-a MPIIO -c -t 1m -e",)
 DEFAULT_BYTES = 64 << 20
 ROUNDS = 10  # where nobody says
 LEAST_ROUNDS = 6  # below, ratios have no 95 % interval
+TRACED_ROUNDS = LEAST_ROUNDS  # where nobody says
 NO_IO = "default"  # an --io: what the MPI takes by itself
 
 # What the study says itself: where the file is, and where the numbers go.
@@ -105,12 +107,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """A study. overhead: each cell is measured without the tracer, too. limits: so are places and networks alone."""
+    """A study. traced_rounds: in how many rounds cells are traced, too. limits: places and networks alone, too."""
 
     cells: tuple[Cell, ...]
     ntasks: int
     rounds: int = ROUNDS
-    overhead: bool = False
+    traced_rounds: int = TRACED_ROUNDS
     limits: bool = True
     seed: int = 0
     layers: tuple[dict[str, Any], ...] = field(default=())
@@ -125,7 +127,7 @@ class Plan:
 
     def round(self, number: int) -> list[Step]:
         """The steps of one round in their order, which the seed draws."""
-        ways = (True, False) if self.overhead else (True,)
+        ways = (True, False) if number < self.traced_rounds else (False,)
         steps = [Step(number, k, traced) for k in range(len(self.cells)) for traced in ways]
         steps += [Step(number, None, False, limit) for limit in self.places()]
         order = np.random.default_rng([self.seed, number]).permutation(len(steps))
@@ -133,7 +135,11 @@ class Plan:
 
     def expected_s(self) -> float:
         """How long all of it may take, roughly: nothing is known of the machine yet."""
-        return self.rounds * sum(rough_s(self, step) for step in self.round(0))
+        return sum(self.round_s(number) for number in range(self.rounds))
+
+    def round_s(self, number: int) -> float:
+        """The same of one round."""
+        return sum(rough_s(self, step) for step in self.round(number))
 
     def as_json(self) -> dict[str, Any]:
         """What the dataset's schema needs: a table of cells, and of layers."""
@@ -148,7 +154,7 @@ class Plan:
                     "size": -1 if cell.size is None else cell.size,
                     "stack": cell.stack.name,
                     "io": cell.stack.io,
-                    "hints": ",".join(f"{key}={value}" for key, value in cell.stack.hints),
+                    "hints": _named(cell.stack.hints) if cell.stack.hints else "",
                     "place": cell.place,
                     "cluster": cell.cluster,
                 }
@@ -242,7 +248,8 @@ def cells_of(
 ) -> tuple[Cell, ...]:
     """All combinations, benchmarks outermost; the first cell of each benchmark is what its others are compared with.
 
-    A benchmark that does not go through MPI-IO has neither components nor hints.
+    A benchmark that does not go through MPI-IO has neither components nor hints, and a component no hints that it does
+    not read: `unread_hints` tells of these.
 
     Raises
     ------
@@ -263,9 +270,47 @@ def cells_of(
                 for place in places:
                     for io in ios if _through_mpi(workload) else (NO_IO,):
                         for chosen in hints if _through_mpi(workload) else ((),):
-                            check_hints(io, dict(chosen), workload.kind != "real")
-                            found[Cell(workload, size, Stack(io, chosen), place, cluster)] = None
+                            left_out = unread(io, dict(chosen))
+                            read = tuple(one for one in chosen if one[0] not in left_out)
+                            check_hints(io, dict(read), workload.kind != "real")
+                            found[Cell(workload, size, Stack(io, read), place, cluster)] = None
     return tuple(found)
+
+
+def unread_hints(
+    workloads: Sequence[Workload], ios: Sequence[str], hints: Sequence[tuple[tuple[str, str], ...]]
+) -> list[Warning]:
+    """What `cells_of` leaves out of configurations because a component would not read it.
+
+    Raises
+    ------
+    UsageError  io.bad_hints: hints that none of the components reads.
+    """
+    if not any(map(_through_mpi, workloads)):
+        return []
+    found = []
+    for chosen in hints:
+        of = {io: names for io in ios if (names := unread(io, dict(chosen)))}
+        if of and all(len(names) == len(chosen) for names in of.values()) and len(of) == len(ios):
+            raise UsageError(
+                "io.bad_hints",
+                f"{' and '.join(ios)} read{'s' * (len(ios) == 1)} none of {_named(chosen)}: nothing would differ",
+                "give hints that they have, or another --io",
+            )
+        for io, names in of.items():
+            found.append(
+                Warning(
+                    "io.hints_not_read",
+                    f"{io} does not read {', '.join(names)}: of {_named(chosen)} it is measured with "
+                    f"{_named([one for one in chosen if one[0] not in names])}",
+                    f"leave {io} out with --io, or give {io} hints of its own",
+                )
+            )
+    return found
+
+
+def _named(hints: Sequence[tuple[str, str]]) -> str:
+    return ",".join(f"{name}={value}" for name, value in hints) or "no hints"
 
 
 def _through_mpi(workload: Workload) -> bool:

@@ -55,7 +55,9 @@ OF_CELL: dict[str, Described] = {
 OF_RUN: dict[str, Described] = {
     "run_cell": Described(("run",), "<i4", "1", "cell of a run"),
     "run_round": Described(("run",), "<i4", "1", "round of a run"),
-    "run_traced": Described(("run",), "|i1", "1", "1: with the tracer, 0: without"),
+    "run_traced": Described(
+        ("run",), "|i1", "1", "1: with the tracer, tells of functions; 0: without, tells the rate"
+    ),
     "run_status": Described(("run",), "<i4", "1", "exit status of its command; 124: it took too long"),
     "run_begin": Described(("run",), "<f8", "s", "begin of a run since the study began"),
     "run_length": Described(("run",), "<f8", "s", "from the start of its command to its end"),
@@ -176,14 +178,15 @@ class StudySchema:
             tables=tables,
             first=files[0].path.name if files else "",
         )
-        measured = {head["run_cell"] for head in heads if not head["run_status"]}
+        measured = {head["run_cell"] for head in heads if not (head["run_status"] or head["run_traced"])}
         if lacking := [cell for k, cell in enumerate(cells) if k not in measured]:
             made.complete = False
             named = "; ".join(f"{cell['benchmark']}: {cell['stack']}" for cell in lacking[:4])
             made.warnings.append(
                 Warning(
                     "io.cell_without_data",
-                    f"{len(lacking)} of {len(cells)} cells have no run: {named}",
+                    f"{len(lacking)} of {len(cells)} cells have no rate, as no run of them without the tracer "
+                    f"succeeded: {named}",
                     "give more time with --budget; of a failed command the warnings have the last words",
                 )
             )

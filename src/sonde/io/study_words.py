@@ -27,6 +27,7 @@ LONGEST_HEAD = 12  # of a configuration's name at the head of a column
 SLOWED = "Slowdown of the benchmark's I/O by the tracer"
 SPENT = "Time of a rank in functions themselves"
 VERBS = {"write": "writes", "read": "reads"}
+SLOWS = 1.1  # times as long under the tracer, from which on it may hide what configurations differ by
 WIDEST = 4.0  # an interval whose ends are further apart tells nothing, and is not drawn
 
 
@@ -149,16 +150,62 @@ def sound(summary: xr.Dataset) -> bool:
 def warnings(summary: xr.Dataset) -> list[Warning]:
     """What a reader of the numbers must know, as far as /summary alone tells."""
     runs = summary["runs"].values
-    if sound(summary) or not runs.any():
-        return []
-    return [
-        Warning(
-            "io.few_repetitions",
+    found = _hidden(summary)
+    if not sound(summary) and runs.any():
+        few = (
             f"cells have {_span(runs)} run{'s' * bool(runs.max() != 1)}, and ratios have an interval from "
-            f"{LEAST_ROUNDS} on",
-            f"give more time with --budget, fewer cells, or a smaller --size; --repetitions {LEAST_ROUNDS} or more",
+            f"{LEAST_ROUNDS} on"
         )
-    ]
+        more = f"give more time with --budget, fewer cells, or a smaller --size; --repetitions {LEAST_ROUNDS} or more"
+        found.insert(0, Warning("io.few_repetitions", few, more))
+    return found
+
+
+def _hidden(summary: xr.Dataset) -> list[Warning]:
+    """Of each benchmark the configuration whose times in functions say most of the tracer, if any says too much."""
+    made = grid(summary)
+    slow, low, high = (summary[f"slowdown{end}"].values for end in ("", "_low", "_high"))
+    found = []
+    for b, benchmark in enumerate(made.benchmarks):
+        cells = [int(cell) for cell in made.cell[b] if cell >= 0]
+        apart = _apart(summary, cells)
+        hidden = [
+            cell
+            for cell in cells
+            if slow[cell] > SLOWS and not low[cell] <= 1 and math.log(slow[cell]) > apart[cell] / 2
+        ]
+        if not hidden:
+            continue
+        worst = max(hidden, key=lambda cell: slow[cell])
+        between = (
+            f" (95 %: {_between(low[worst], high[worst], _factor)})" if math.isfinite(low[worst]) else ""
+        )
+        others = (
+            f", and more than {_factor(SLOWS)} times as long in {len(hidden) - 1} more" if hidden[1:] else ""
+        )
+        by_that = "; configurations differ by no more" if len(cells) > 1 else ""
+        found.append(
+            Warning(
+                "io.tracer_slows",
+                f"{benchmark}: under the tracer I/O takes {_factor(slow[worst])} times as long{between} in "
+                f"{made.configurations[int(np.argwhere(made.cell[b] == worst)[0][0])]}{others}{by_that}: its times in "
+                "functions are those of a slower program. Rates are without the tracer",
+                "trust calls and bytes of functions, not their times; with a larger --size the tracer costs less",
+            )
+        )
+    return found
+
+
+def _apart(summary: xr.Dataset, cells: list[int]) -> dict[int, float]:
+    """By what factor a cell's rates differ from the baseline's, as a log; of the baseline, the nearest to it."""
+    ratio = summary["ratio"].values
+    logs = {
+        cell: max((abs(math.log(one)) for one in ratio[cell].tolist() if one > 0), default=0.0)
+        for cell in cells
+        if cell != summary["baseline"].values[cell]
+    }
+    nearest = min(logs.values(), default=0.0)
+    return {cell: logs.get(cell, nearest) for cell in cells}
 
 
 def tables(summary: xr.Dataset) -> list[Table]:
@@ -167,7 +214,7 @@ def tables(summary: xr.Dataset) -> list[Table]:
     out = [table for b in range(len(made.benchmarks)) for table in _rates(summary, made, b)]
     if summary.sizes["place"]:
         out.append(limits_table(summary))
-    if summary["untraced_runs"].values.any():
+    if np.isfinite(summary["slowdown"].values).any():
         out.append(_slowdowns(summary, made))
     out += [table for b in range(len(made.benchmarks)) if (table := functions_table(summary, made, b))]
     return out
@@ -178,7 +225,7 @@ def _rates(summary: xr.Dataset, made: Grid, benchmark: int) -> list[Table]:
     cells = [int(cell) for cell in made.cell[benchmark] if cell >= 0]
     several = len(cells) > 1
     runs, failed = summary["runs"].values[cells], int(summary["failed_runs"].values[cells].sum())
-    note = f"{_span(runs)} traced run{'s' * bool(runs.max() != 1)} each"
+    note = f"{_span(runs)} run{'s' * bool(runs.max() != 1)} each, without the tracer"
     note += f"; {counted(failed, 'run')} failed" if failed else ""
     out = []
     for d, direction in enumerate(DIRECTIONS):
@@ -266,20 +313,20 @@ def _slowdowns(summary: xr.Dataset, made: Grid) -> Table:
     rows = []
     for b, benchmark in enumerate(made.benchmarks):
         for cell in made.cell[b]:
-            if cell >= 0 and summary["untraced_runs"].values[cell]:
+            if cell >= 0 and math.isfinite(summary["slowdown"].values[cell]):
                 values = [float(summary[f"slowdown{end}"].values[cell]) - 1 for end in ("", "_low", "_high")]
                 rows.append(
                     (
                         benchmark,
                         name_of(summary, int(cell)),
-                        f"{summary['untraced_runs'].values[cell]}",
+                        f"{summary['traced_runs'].values[cell]}",
                         format_share(values[0]),
                         _between(values[1], values[2], format_share),
                     )
                 )
     return Table(
         SLOWED,
-        ("benchmark", "configuration", "runs without", "slowdown", "95 %"),
+        ("benchmark", "configuration", "traced runs", "slowdown", "95 %"),
         rows,
         right=(2, 3, 4),
     )
@@ -292,11 +339,16 @@ def order_of_functions(summary: xr.Dataset, cells: list[int]) -> list[int]:
     return [int(k) for k in np.argsort(-own, kind="stable") if called[k]]
 
 
+def _traced(summary: xr.Dataset, made: Grid, benchmark: int) -> list[int]:
+    """A benchmark's cells of whose functions something is known."""
+    return [int(cell) for cell in made.cell[benchmark] if cell >= 0 and summary["traced_runs"].values[cell]]
+
+
 def functions_table(
     summary: xr.Dataset, made: Grid, benchmark: int, most: int = FUNCTIONS_SHOWN, columns: int = COLUMNS_SHOWN
 ) -> Table | None:
     """Where a rank's time went, a column a configuration; None where nothing was called."""
-    cells = [int(cell) for cell in made.cell[benchmark] if cell >= 0 and summary["runs"].values[cell]]
+    cells = _traced(summary, made, benchmark)
     order = order_of_functions(summary, cells) if cells else []
     if not order:
         return None
@@ -319,9 +371,16 @@ def functions_table(
         ("function", "layer", *names),
         rows,
         right=tuple(range(2, 2 + len(names))),
-        note=f"And {' and '.join(left)}: in the report, --json." if left else "",
+        note=_note_of_times(summary, cells)
+        + (f" And {' and '.join(left)}: in the report, --json." if left else ""),
         names=tuple(range(2, 2 + len(names))),
     )
+
+
+def _note_of_times(summary: xr.Dataset, cells: list[int]) -> str:
+    """Of which runs times are."""
+    runs = summary["traced_runs"].values[cells]
+    return f"Medians over {_span(runs)} run{'s' * bool(runs.max() != 1)} under the tracer."
 
 
 def _heads(summary: xr.Dataset, made: Grid, cells: list[int]) -> list[str]:
@@ -332,7 +391,7 @@ def _heads(summary: xr.Dataset, made: Grid, cells: list[int]) -> list[str]:
 
 def called_table(summary: xr.Dataset, made: Grid, benchmark: int) -> Table:
     """Which functions of each layer each configuration calls, those with most time first: the source's Figure 3."""
-    cells = [int(cell) for cell in made.cell[benchmark] if cell >= 0 and summary["runs"].values[cell]]
+    cells = _traced(summary, made, benchmark)
     layer_of = summary["function_layer"].values
     rows = []
     for k, title in enumerate(summary["layer_title"].values):
@@ -354,7 +413,7 @@ def called_table(summary: xr.Dataset, made: Grid, benchmark: int) -> Table:
 
 def counts_table(summary: xr.Dataset, made: Grid, benchmark: int) -> Table:
     """Every function, and how often it is called in a run, from the application's side down."""
-    cells = [int(cell) for cell in made.cell[benchmark] if cell >= 0 and summary["runs"].values[cell]]
+    cells = _traced(summary, made, benchmark)
     count = np.nan_to_num(summary["function_calls"].values)
     layer = summary["layer_name"].values[summary["function_layer"].values]
     rows = []
@@ -425,12 +484,12 @@ def _cell_value(summary: xr.Dataset, cell: int) -> dict[str, Any]:
         "cluster": str(summary["cell_cluster"].values[cell]) or None,
         "size_B": size if size >= 0 else None,
         "runs": int(summary["runs"].values[cell]),
-        "untraced_runs": int(summary["untraced_runs"].values[cell]),
+        "traced_runs": int(summary["traced_runs"].values[cell]),
         "failed_runs": int(summary["failed_runs"].values[cell]),
         "baseline": int(summary["baseline"].values[cell]),
         **rates,
         "slowdown": _triple(summary, "slowdown", cell, "ratio")
-        if summary["untraced_runs"].values[cell]
+        if math.isfinite(summary["slowdown"].values[cell])
         else None,
         "layers": {
             str(name): _finite(summary["layer_self_time"].values[cell, k])

@@ -1,4 +1,4 @@
-"""The quick form of the io room: an IOR-like benchmark under the tracer, on this host, beside its disk alone."""
+"""The quick form of the io room: an IOR-like benchmark, traced and not, on this host, beside its disk alone."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 WORKLOAD = "ior:-a MPIIO -c -t 1m -e"
 BLOCK_BYTES = 8 << 20  # of each rank: enough to be cut up, and written in little time
+TRACED_ROUNDS = (
+    2  # to see the layers; the rest of the budget is for rates, which runs without the tracer tell
+)
 LEAST_S = 1.0  # below, not even one run fits: starting two ranks and making a trace a dataset takes that long
 
 
@@ -47,7 +50,14 @@ class IoVisit:
             [""],
             call.ranks,
         )
-        plan = study_plan.Plan(cells, call.ranks, rounds=12, seed=call.seed, layers=table_of(layers))
+        plan = study_plan.Plan(
+            cells,
+            call.ranks,
+            rounds=12,
+            traced_rounds=TRACED_ROUNDS,
+            seed=call.seed,
+            layers=table_of(layers),
+        )
         request = run_study.Request(
             plan, start, layers, call.folder / "io.nc", call.command, call.budget_s, call.began, limit_s=60.0
         )

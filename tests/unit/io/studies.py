@@ -63,7 +63,7 @@ class Folder:
         write: float | None = 100.0 * MIB,
         read: float | None = 200.0 * MIB,
         io_s: float | None = 1.0,
-        traced: bool = True,
+        traced: bool = False,
         status: int = 0,
         functions: Sequence[tuple[str, str, int, float]] = (),
     ) -> None:
@@ -79,6 +79,21 @@ class Folder:
         for k, (_, _, calls, own) in enumerate(functions, 1):
             records[k] = (k - 1, calls, calls * MIB, 2 * own, own)
         self.add(head, records)
+
+    def both(
+        self,
+        cell: int,
+        number: int,
+        rate: float = 100.0,
+        functions: Sequence[tuple[str, str, int, float]] = (),
+        slower: float = 1.0,
+    ) -> None:
+        """A run without the tracer that writes and reads at `rate`, MiB/s, and one with it, `slower` times as long."""
+        for traced, took in ((False, 100 / rate), (True, slower * 100 / rate)):
+            each = 100 * MIB / took
+            self.run(
+                cell, number, each, each, io_s=took, traced=traced, functions=functions if traced else ()
+            )
 
     def limit(self, what: str, rate: float, place: str = "/scratch", cluster: str = "") -> None:
         head = {
@@ -119,8 +134,10 @@ def two_stacks(folder: Path, rounds: int = 8, factor: float = 2.0, **more: Any) 
         level = 1 + 0.02 * number  # the machine's, which both share
         for cell, (slow, functions) in enumerate(((1.0, ROMIO), (factor, OMPIO))):
             rate = 100 * MIB / (slow * level)
-            made.run(cell, number, rate, 4 * rate, io_s=slow * level, functions=functions)
-            made.run(cell, number, rate * 1.1, 4 * rate, io_s=slow * level / 1.1, traced=False)
+            made.run(cell, number, rate, 4 * rate, io_s=slow * level)
+            made.run(
+                cell, number, rate / 1.1, 4 * rate, io_s=slow * level * 1.1, traced=True, functions=functions
+            )
         made.limit("write", 300.0 * MIB)
         made.limit("read", 350.0 * MIB)
     return made.sealed(stop_reason="repetitions")

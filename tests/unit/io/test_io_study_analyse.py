@@ -43,11 +43,23 @@ def test_ratios_are_of_rounds(summary):
     assert summary["ratio"].values[0].tolist() == pytest.approx([1, 1])
 
 
-def test_rates_are_medians_of_traced_runs_with_intervals(summary):
+def test_rates_are_medians_of_runs_without_the_tracer_with_intervals(summary):
     levels = [1 + 0.02 * k for k in range(8)]
     assert summary["rate"].values[0, 0] == pytest.approx(np.median([100 * MIB / level for level in levels]))
     assert summary["rate_low"].values[0, 0] < summary["rate"].values[0, 0] < summary["rate_high"].values[0, 0]
-    assert summary["runs"].values.tolist() == summary["untraced_runs"].values.tolist() == [8, 8]
+    assert summary["runs"].values.tolist() == summary["traced_runs"].values.tolist() == [8, 8]
+
+
+def test_what_the_tracer_does_to_one_configuration_alone_changes_no_rate(tmp_path):
+    """Its ranks wait in one and not in the other: with it the slower configuration is the faster one."""
+    made = studies.Folder(tmp_path / "a.run", studies.plan()).begin()
+    for number in range(8):
+        made.both(0, number, 100.0, studies.ROMIO, slower=10.0)
+        made.both(1, number, 50.0, studies.OMPIO)
+    found = summary_of(made.sealed(stop_reason="repetitions"))
+    assert found["rate"].values[:, 0].tolist() == [100 * MIB, 50 * MIB]
+    assert found["ratio"].values[1].tolist() == pytest.approx([0.5, 0.5])
+    assert found["slowdown"].values.tolist() == pytest.approx([10, 1])
 
 
 def test_the_tracers_cost_is_of_rounds_too(summary):
@@ -76,7 +88,7 @@ def test_the_limits_of_a_place(summary):
 def test_failed_runs_do_not_count(tmp_path):
     made = studies.Folder(tmp_path / "a.run", studies.plan()).begin()
     for number in range(3):
-        made.run(0, number, functions=studies.ROMIO)
+        made.run(0, number)
     made.run(0, 3, write=1.0, read=1.0, status=9)
     made.run(1, 0, write=None, read=None, status=1)
     found = summary_of(made.sealed(stop_reason="repetitions"))
@@ -89,10 +101,10 @@ def test_failed_runs_do_not_count(tmp_path):
 
 def test_a_study_without_limits_and_without_functions(tmp_path):
     made = studies.Folder(tmp_path / "a.run", studies.plan(limits=False)).begin()
-    made.run(0, 0, traced=False)
+    made.run(0, 0)
     found = summary_of(made.sealed(stop_reason="repetitions"))
     assert (found.sizes["place"], found.sizes["function"]) == (0, 0)
-    assert found["untraced_runs"].values.tolist() == [1, 0]
+    assert found["runs"].values.tolist() == [1, 0]
 
 
 def test_an_interval_takes_three_runs():

@@ -102,7 +102,7 @@ def test_a_cluster_has_its_network_beside_it(tmp_path):
 
 def test_a_study_without_functions_has_figures_of_what_there_is(tmp_path):
     made = studies.Folder(tmp_path / "a.run", studies.plan(limits=False)).begin()
-    made.run(0, 0, functions=())
+    made.run(0, 0)
     with sonde.open(made.sealed(stop_reason="repetitions")) as tree:
         section = figures.section(tree, "a.nc")
     assert [figure.id for figure in section.figures] == ["io-study-rates"]

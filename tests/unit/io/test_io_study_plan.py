@@ -17,6 +17,7 @@ from sonde.io.study_plan import (
     read_workload,
     rough_s,
     sized,
+    unread_hints,
 )
 
 MIB = 1 << 20
@@ -117,6 +118,31 @@ def test_beside_mpi_io_neither_components_nor_hints_are_varied():
     assert len(studies.plan(("bt-io:",), ntasks=4).cells) == 2
 
 
+def test_a_component_has_no_configuration_of_hints_that_it_does_not_read():
+    hints = ("none", "romio_cb_write=disable", "cb_nodes=1,romio_ds_write=disable", "mca:fcoll=individual")
+    cells = studies.plan(hints=hints).cells
+    assert [cell.stack.name for cell in cells] == [
+        "romio321", "romio321, romio_cb_write=disable", "romio321, cb_nodes=1, romio_ds_write=disable",
+        "ompio", "ompio, cb_nodes=1", "ompio, mca:fcoll=individual",
+    ]  # fmt: skip
+    workloads, chosen = [read_workload("ior:-a MPIIO")], [read_hints(text) for text in hints]
+    told = unread_hints(workloads, ("romio321", "ompio"), chosen)
+    assert [one.code for one in told] == ["io.hints_not_read"] * 3
+    assert told[0].evidence == (
+        "ompio does not read romio_cb_write: of romio_cb_write=disable it is measured with no hints"
+    )
+    assert told[1].evidence.endswith("of cb_nodes=1,romio_ds_write=disable it is measured with cb_nodes=1")
+    assert told[2].evidence.startswith("romio321 does not read mca:fcoll")
+    assert unread_hints([read_workload("ior:-t 1m")], ("romio321", "ompio"), chosen) == []
+    assert unread_hints(workloads, ("default",), chosen) == []
+
+
+def test_hints_that_no_component_reads_are_refused():
+    with pytest.raises(UsageError, match="ompio reads none of romio_cb_write=disable") as caught:
+        unread_hints([read_workload("ior:-a MPIIO")], ("ompio",), [(), (("romio_cb_write", "disable"),)])
+    assert caught.value.code == "io.bad_hints"
+
+
 def test_bt_io_wants_a_square_number_of_ranks():
     with pytest.raises(UsageError) as caught:
         studies.plan(("bt-io:",), ntasks=6)
@@ -131,7 +157,7 @@ def test_names_of_stacks():
 
 
 def test_a_round_has_every_step_once_in_an_order_that_the_seed_draws():
-    plan = studies.plan(overhead=True, seed=5, places=("/a", "/b"), clusters=("", "test"))
+    plan = studies.plan(seed=5, places=("/a", "/b"), clusters=("", "test"))
     steps = [plan.round(number) for number in range(6)]
     wanted = Counter((cell, traced, ("", "")) for cell in range(len(plan.cells)) for traced in (True, False))
     wanted.update((None, False, limit) for limit in (("/a", ""), ("/b", ""), ("", "test")))
@@ -139,12 +165,14 @@ def test_a_round_has_every_step_once_in_an_order_that_the_seed_draws():
         assert Counter((step.cell, step.traced, step.limit) for step in steps_of_one) == wanted
     orders = {tuple((step.cell, step.traced, step.limit) for step in one) for one in steps}
     assert len(orders) == 6
-    assert plan.round(3) == studies.plan(
-        overhead=True, seed=5, places=("/a", "/b"), clusters=("", "test")
-    ).round(3)
-    assert plan.round(3) != studies.plan(
-        overhead=True, seed=6, places=("/a", "/b"), clusters=("", "test")
-    ).round(3)
+    assert plan.round(3) == studies.plan(seed=5, places=("/a", "/b"), clusters=("", "test")).round(3)
+    assert plan.round(3) != studies.plan(seed=6, places=("/a", "/b"), clusters=("", "test")).round(3)
+
+
+def test_every_round_has_rates_and_the_first_have_traces():
+    plan = studies.plan(traced_rounds=2, limits=False)
+    of = [Counter(step.traced for step in plan.round(number)) for number in range(4)]
+    assert of == [{False: 2, True: 2}, {False: 2, True: 2}, {False: 2}, {False: 2}]
 
 
 def test_limits_may_be_left_out():
@@ -156,9 +184,9 @@ def test_limits_may_be_left_out():
 def test_the_estimate_grows_with_what_is_measured():
     plan = studies.plan()
     assert plan.expected_s() == pytest.approx(
-        plan.rounds * sum(rough_s(plan, step) for step in plan.round(0))
+        sum(rough_s(plan, step) for number in range(plan.rounds) for step in plan.round(number))
     )
-    assert studies.plan(overhead=True).expected_s() > plan.expected_s()
+    assert studies.plan(traced_rounds=10).expected_s() > plan.expected_s()
     assert studies.plan(sizes=(512 * MIB,)).expected_s() > plan.expected_s()
 
 

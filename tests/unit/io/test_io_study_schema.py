@@ -57,7 +57,7 @@ def test_what_a_benchmark_did_not_tell_is_not_known(tmp_path):
 
 def test_what_a_killed_study_left_is_saved(tmp_path):
     made = studies.Folder(tmp_path / "a.run", studies.plan()).begin()
-    made.run(0, 0, functions=studies.ROMIO)
+    made.run(0, 0)
     (made.path / "trace.run").mkdir()  # the run under way
     (made.path / "trace.run" / "half").write_text("x")
     path = made.sealed()
@@ -73,6 +73,17 @@ def test_what_a_killed_study_left_is_saved(tmp_path):
     assert {"core.run_was_killed", "io.cell_without_data"} <= set(codes)
 
 
+def test_a_cell_that_was_only_traced_has_no_rate_and_makes_it_incomplete(tmp_path):
+    made = studies.Folder(tmp_path / "a.run", studies.plan()).begin()
+    made.both(0, 0)
+    made.run(1, 0, traced=True)
+    with sonde.open(made.sealed(stop_reason="budget")) as tree:
+        assert tree.attrs["complete"] == 0
+        (evidence,) = tree["warnings"]["evidence"].values.tolist()
+    assert "no rate" in evidence
+    assert "ompio" in evidence
+
+
 def test_a_cell_whose_runs_all_failed_makes_it_incomplete(tmp_path):
     made = studies.Folder(tmp_path / "a.run", studies.plan()).begin()
     made.run(0, 0)
@@ -80,7 +91,7 @@ def test_a_cell_whose_runs_all_failed_makes_it_incomplete(tmp_path):
     with sonde.open(made.sealed(stop_reason="repetitions")) as tree:
         assert tree.attrs["complete"] == 0
         evidence = tree["warnings"]["evidence"].values.tolist()
-    assert any("1 of 2 cells have no run" in text and "ompio" in text for text in evidence)
+    assert any("1 of 2 cells have no rate" in text and "ompio" in text for text in evidence)
 
 
 def test_a_traces_file_among_a_studys_is_refused(tmp_path):

@@ -28,7 +28,7 @@ def made(tmp_path, plan, *runs, rounds=8):
     folder = studies.Folder(tmp_path / "a.run", plan).begin()
     for number in range(rounds):
         for cell, rate in enumerate(runs):
-            folder.run(cell, number, rate * MIB, rate * MIB, functions=studies.ROMIO)
+            folder.both(cell, number, rate, studies.ROMIO)
     return summary_of(folder.sealed(stop_reason="repetitions"))
 
 
@@ -51,13 +51,41 @@ def test_a_difference_that_matters_to_nobody_is_none(tmp_path):
 def test_of_one_configuration_the_rates_are_told(tmp_path):
     found = made(tmp_path, studies.plan(ios=("romio321",)), 100)
     assert words.sentence(found) == "ior -a MPIIO -t 1m, 4 MiB: romio321 writes 100 MiB/s and reads 100 MiB/s"
-    (write, read, functions) = words.tables(found)
+    (write, read, _, functions) = words.tables(found)
     assert (write.title, read.title) == (
         "ior -a MPIIO -t 1m, 4 MiB: writing",
         "ior -a MPIIO -t 1m, 4 MiB: reading",
     )
     assert write.rows == [("romio321", "100 MiB/s", "100 to 100")]
     assert functions.columns == ("function", "layer", "romio321")
+
+
+@pytest.mark.parametrize(
+    ("rates", "slower", "told"),
+    [
+        ((100, 120), (1.0, 3.0), ["3 times as long (95 %: 3 to 3) in ompio; configurations differ by no more"]),
+        ((100, 120), (2.0, 3.0), ["3 to 3) in ompio, and more than 1.1 times as long in 1 more"]),
+        ((100, 120), (1.05, 1.05), []),
+        ((100, 900), (1.05, 2.0), []),  # of nine times as fast the tracer hides little
+        ((100,), (1.5,), ["1.5 times as long (95 %: 1.5 to 1.5) in romio321: its times"]),
+    ],
+)  # fmt: skip
+def test_a_tracer_that_hides_what_configurations_differ_by_is_warned_of(tmp_path, rates, slower, told):
+    folder = studies.Folder(tmp_path / "a.run", studies.plan(ios=("romio321", "ompio")[: len(rates)])).begin()
+    for number in range(8):
+        for cell, rate in enumerate(rates):
+            folder.both(cell, number, rate, studies.ROMIO, slower[cell])
+    warnings = words.warnings(summary_of(folder.sealed(stop_reason="repetitions")))
+    assert [one.code for one in warnings] == ["io.tracer_slows"] * len(told)
+    for warning, text in zip(warnings, told):
+        assert text in warning.evidence
+
+
+def test_a_tracer_whose_cost_is_not_settled_is_not_blamed(tmp_path):
+    folder = studies.Folder(tmp_path / "a.run", studies.plan(ios=("romio321",))).begin()
+    for number in range(8):
+        folder.both(0, number, 100, studies.ROMIO, 3.0 if number % 2 else 0.5)
+    assert words.warnings(summary_of(folder.sealed(stop_reason="repetitions"))) == []
 
 
 def test_too_few_runs_are_warned_of_and_prove_nothing(tmp_path):
@@ -73,10 +101,11 @@ def test_tables(summary):
     assert write.rows[0][0] == "romio321"
     assert write.rows[0][3:] == ("1", "")
     assert write.rows[1][3:] == ("0.5", "0.5 to 0.5")
-    assert write.note == "8 traced runs each"
+    assert write.note == "8 runs each, without the tracer"
     assert limits.rows == [("/scratch", "300 MiB/s", "350 MiB/s", "–", "fio")]
     assert limits.note.endswith("memory: romio321 reads")  # 400 MiB/s from a disk of 350
     assert [row[2:] for row in slowed.rows] == [("8", "10 %", "10 % to 10 %")] * 2
+    assert functions.note == "Medians over 8 runs under the tracer."
     assert [row[:2] for row in functions.rows] == [
         ("pwrite", "posix"), ("mca_io_ompio_file_write_all", "ompio"), ("ADIOI_GEN_WriteStridedColl", "romio"),
         ("MPI_File_write_all", "mpiio"),
@@ -89,7 +118,7 @@ def test_names_that_are_too_long_for_a_head_become_numbers(tmp_path):
     plan = studies.plan(ios=("romio321",), hints=("none", "romio_cb_write=disable"))
     found = made(tmp_path, plan, 100, 100)
     assert words.grid(found).configurations == ("no hints", "romio_cb_write=disable")
-    write, _, functions = words.tables(found)
+    write, _, _, functions = words.tables(found)
     assert [row[0] for row in write.rows] == ["1: no hints", "2: romio_cb_write=disable"]
     assert functions.columns[2:] == ("1", "2")
 
@@ -111,7 +140,7 @@ def test_failed_runs_are_told(tmp_path):
     folder.run(1, 0, status=1)
     found = summary_of(folder.sealed(stop_reason="repetitions"))
     write, *_ = words.tables(found)
-    assert write.note == "0 to 2 traced runs each; 1 run failed"
+    assert write.note == "0 to 2 runs each, without the tracer; 1 run failed"
     assert write.rows[1][:3] == ("ompio", "–", "–")
 
 
@@ -132,6 +161,7 @@ def test_values_are_json_without_nan(summary, tmp_path):
     first, second = told["cells"]
     assert first["write"]["to_baseline"]["ratio"] == pytest.approx(1)
     assert second["read"]["to_baseline"]["ci95"] == pytest.approx([0.5, 0.5])
+    assert (second["runs"], second["traced_runs"], second["slowdown"]["ratio"]) == (8, 8, pytest.approx(1.1))
     assert second["functions"][0] == {
         "function": "pwrite", "layer": "posix", "calls": 8, "bytes": 8 * MIB, "time_s": 0.2, "self_s": 0.1,
     }  # fmt: skip
