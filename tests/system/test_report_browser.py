@@ -15,6 +15,8 @@ import xarray as xr
 import io_traces
 import noise_runs
 import report_demo as demo
+import studies
+import sonde
 from sonde.core.figure import Axis, Figure, Kind
 from sonde.core.section import Section
 from sonde.net.analyse import analyse
@@ -190,6 +192,26 @@ def io_page(tmp_path_factory):
     """What `sonde report` makes of a trace: 4 ranks that write collectively, of which one writes to the file."""
     path = tmp_path_factory.mktemp("io") / "io.html"
     publish.write(collect.collect({"app.nc": io_traces.tree(io_traces.collective(4))}), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def study_page(tmp_path_factory):
+    """What `sonde report` makes of a study of four configurations, whose names are long."""
+    folder = tmp_path_factory.mktemp("study")
+    made = studies.Folder(
+        folder / "a.run",
+        studies.plan(
+            ("ior:-a MPIIO -c -V -t 64k -e",), hints=("none", "cb_nodes=1,cb_buffer_size=4194304"), sizes=(32 << 20,)
+        ),
+    ).begin()
+    for number in range(6):
+        for cell in range(4):
+            made.both(cell, number, 100.0 + cell, studies.OMPIO if cell > 1 else studies.ROMIO)
+        made.limit("write", 300.0 * 2**20)
+    path = folder / "study.html"
+    with sonde.open(made.sealed(stop_reason="repetitions")) as tree:
+        publish.write(collect.collect({"a.nc": tree}), path)
     return path
 
 
@@ -733,6 +755,26 @@ def test_nothing_sticks_out_at_any_width(browser, pages, ranks, width):
         " > s.closest('.figure').getBoundingClientRect().right + 1).length"
     )
     assert wide == 0
+
+
+@pytest.mark.parametrize("width", [360, 1440])
+def test_a_study_has_all_its_names_and_nothing_sticks_out(browser, study_page, width):
+    browser.open(study_page, width=width, touch=width < 500)
+    assert browser.js("return document.documentElement.scrollWidth") <= width
+    out = browser.js(
+        "return Array.from(document.querySelectorAll('main select, main caption span, .figure .main-svg, .xtitle'))"
+        ".filter((e) => e.checkVisibility() && e.getBoundingClientRect().right > arguments[0]"
+        " - (e.closest('.figure') ? 12 : 0)).map((e) => e.textContent)",
+        width,
+    )
+    assert out == []
+    for figure in ("#io-io-study-rates", "#io-io-study-layers"):
+        drawn = browser.js(
+            "return Array.from(document.querySelectorAll(arguments[0] + ' .ytick text')).map((e) => e.textContent)",
+            figure,
+        )
+        assert len(drawn) == 4, drawn
+    assert browser.complaints() == []
 
 
 def test_on_a_phone_fingers_scroll_and_a_tap_shows_the_pair(browser, pages):

@@ -244,7 +244,7 @@ def layers(summary: xr.Dataset) -> Figure | None:
         "io-study-layers",
         "Time in each layer",
         "Time of a rank in a layer itself, of traced runs, from the lowest layer up. A configuration that is faster "
-        "because of a layer is lower by that layer's part; one that only moved work to another layer is as long "
+        "because of a layer is smaller by that layer's part; one that only moved work to another layer is as large "
         "as before.",
         Kind.STACK,
         data,

@@ -971,7 +971,8 @@ def _bars(figure: Figure) -> Drawn:
         showlegend=named,
     )
     height = int(np.clip(110 + len(b.names) * (22 + 10 * (len(curves) - 1)), 240, 1200)) if flat else 340
-    return Drawn({"traces": traces, "layout": layout, "frames": frames, "size": {"height": height}}, b.notes)
+    spec = {"traces": traces, "layout": layout, "frames": frames, "size": {"height": height}, "flat": flat}
+    return Drawn(spec, b.notes)
 
 
 # Of areas, whose colours are no ground for words
@@ -1167,6 +1168,7 @@ def _stack(figure: Figure) -> Drawn:
         "frames": frames,
         "size": {"height": height},
         "even": s.edges is None and not flat,
+        "flat": flat,
     }
     return Drawn(spec, s.notes)
 

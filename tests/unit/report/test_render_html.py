@@ -2,6 +2,7 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -694,6 +695,20 @@ def test_bars_of_a_stack_are_named_and_stand_upon_each_other():
     assert figure["layout"]["barmode"] == "stack"
     assert figure["layout"]["xaxis"]["ticktext"] == ["0", "1", "2", "3"]
     np.testing.assert_allclose(unpacked(figure["data"][0]["y"]), [1, 2, 3, 4], rtol=1e-6)
+
+
+def test_bars_with_long_names_lie_and_keep_all_their_names():
+    names = ["romio321", "romio321, romio_cb_write=disable", "ompio", "ompio, cb_nodes=1, cb_buffer_size=4194304"]
+    made = demo.columns()
+    figure = render_html.draw(replace(made, data=made.data.assign_coords(x=names))).plotly()
+    assert figure["layout"]["barmode"] == "stack"
+    assert figure["layout"]["yaxis"]["ticktext"] == [
+        "romio321", "romio321,<br>romio_cb_write=disable", "ompio",
+        "ompio, cb_nodes=1,<br>cb_buffer_size=4194304",
+    ]  # fmt: skip
+    assert figure["layout"]["yaxis"]["range"] == [3.5, -0.5], "the first is uppermost"
+    assert all(trace["orientation"] == "h" for trace in figure["data"])
+    np.testing.assert_allclose(unpacked(figure["data"][0]["x"]), [1, 2, 3, 4], rtol=1e-6)
 
 
 def test_parts_of_no_common_sum_have_panels_whose_headings_follow_the_slider():

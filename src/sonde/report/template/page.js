@@ -113,6 +113,21 @@
     axis.ticktext = axis.ticktext.filter((_, k) => k % every === 0);
   }
 
+  // Bars that lie, where there is little place: their names are told by the figure, and the title of the amounts, which
+  // stands in the middle below them, in as many lines as it takes
+  function narrow(layout, width) {
+    const lines = (layout.yaxis.ticktext || []).flatMap((t) => t.split("<br>"));
+    const room = width - Math.max(0, ...lines.map((t) => t.length)) * 6.4 - 30;
+    layout.yaxis.title = undefined;
+    let line = 0;
+    layout.xaxis.title.text = layout.xaxis.title.text.split(" ").map((word) => {
+      line += word.length + 1;
+      if (line * 6.6 <= room || line === word.length + 1) return word + " ";
+      line = word.length + 1;
+      return "<br>" + word + " ";
+    }).join("").trim();
+  }
+
   // Rows of a legend whose entries are as wide as the widest
   function legendRows(traces, room) {
     const names = traces.filter((t) => t.showlegend).map((t) => t.name.length * 6.4 + 46);
@@ -235,6 +250,7 @@
       }
       const room = layout.width - layout.margin.l - layout.margin.r;
       if (width < 480) for (const note of layout.annotations || []) if (note.xref === "paper" && note.x === 0) note.xshift = 4 - layout.margin.l; // a panel's name
+      if (width < 480 && spec.flat) narrow(layout, width);
       if (layout.showlegend) layout.height += 20 * (legendRows(traces, room) - 1); // or it would take the plot's place
       for (const trace of traces) if (trace.colorbar) thinned(trace.colorbar, trace.zmin, trace.zmax, room, (v) => v);
       if (layout.xaxis && layout.xaxis.type === "log" && layout.xaxis.range) thinned(layout.xaxis, layout.xaxis.range[0], layout.xaxis.range[1], room, Math.log10);
