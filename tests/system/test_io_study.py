@@ -298,6 +298,9 @@ class TestTry:
         low, high = tried["io"]["ci95"]
         assert 0 < low <= tried["io"]["gain"] <= high
         assert tried["answer"] in ("faster", "slower", "no gain", "not settled")
+        shown = sonde_mpi("io", "show", "a.nc", "--json").expect(0).json
+        assert shown["tries"] == told["tries"]  # the dataset keeps it
+        sonde_mpi("data", "validate", "a.nc").expect(0)
         assert sorted(os.listdir(sonde_mpi.cwd)) == ["a.nc", "mine"]
         assert sonde_mpi.left() == []
 

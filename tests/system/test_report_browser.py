@@ -15,8 +15,8 @@ import xarray as xr
 import io_traces
 import noise_runs
 import report_demo as demo
-import studies
 import sonde
+import studies
 from sonde.core.figure import Axis, Figure, Kind
 from sonde.core.section import Section
 from sonde.net.analyse import analyse
@@ -202,7 +202,9 @@ def study_page(tmp_path_factory):
     made = studies.Folder(
         folder / "a.run",
         studies.plan(
-            ("ior:-a MPIIO -c -V -t 64k -e",), hints=("none", "cb_nodes=1,cb_buffer_size=4194304"), sizes=(32 << 20,)
+            ("ior:-a MPIIO -c -V -t 64k -e",),
+            hints=("none", "cb_nodes=1,cb_buffer_size=4194304"),
+            sizes=(32 << 20,),
         ),
     ).begin()
     for number in range(6):

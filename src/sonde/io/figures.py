@@ -66,7 +66,7 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
             *servers.tables(summary),
             *([_files_table(summary, files, FILES)] if files else []),
             *([_datasets_table(datasets, FILES)] if datasets else []),
-            *([table] if tried and (table := try_words.table(tried, said=True)) else []),
+            *([table] if tried and (table := try_words.table(tried)) else []),
         ],
         numbers=[
             functions_table(summary),
@@ -325,8 +325,10 @@ def _unseen(summary: xr.Dataset) -> str:
 
 def sizes(summary: xr.Dataset) -> Figure | None:
     """Sizes of reads and writes as they enter each layer: what layers make of each other's requests."""
-    count = summary["request_sizes"].values  # layer, direction, class
-    moved = summary["request_size_bytes"].values
+    ours = ~words.beside(summary)[:, np.newaxis, np.newaxis]
+    count, moved = (  # layer, direction, class
+        np.where(ours, summary[name].values, 0) for name in ("request_sizes", "request_size_bytes")
+    )
     titles, hue = [str(title) for title in summary["layer_title"].values], hues(summary)
     if "server_name" in summary:  # below all layers
         of_servers = summary["server_sizes"].values.sum(axis=0)
@@ -380,7 +382,7 @@ def sizes(summary: xr.Dataset) -> Figure | None:
     untold = [
         titles[layer]
         for layer in np.flatnonzero(summary["requests"].values.any(axis=(0, 2)))
-        if layer not in layers
+        if layer not in layers and ours[layer]
     ]
     more = f" Sizes are not known of requests to {', '.join(untold)}." if untold else ""
     return Figure(
@@ -723,8 +725,9 @@ def _files_table(summary: xr.Dataset, rows: list[tuple[str, ...]], most: int) ->
     )
     parts = ["Requests × their mean size, as they entered a layer from above."]
     if others:
+        are = "is" if others == 1 else "are"
         parts.append(
-            f"{words.counted(others, 'file')} of the system and of code, as .pyc and .so, are left out."
+            f"{words.counted(others, 'file')} of the system or of code, as .pyc and .so, {are} left out."
         )
     note = " ".join([*parts, _not_all(len(body), most)]).strip()
     return Table(

@@ -29,20 +29,21 @@ def answer(gain: tuple[float, float, float]) -> str:
     return "no gain" if high < 1 + MATTERS else "not settled"
 
 
-def table(result: Result, said: bool = False) -> Table | None:
-    """What was tried; None where nothing was. said: with the sentences of `lines` below it."""
+def table(result: Result) -> Table | None:
+    """What was tried, with the sentences of `lines` below it; None where nothing was."""
     if not result.tried:
         return None
     rounds = max(len(one.after) for one in result.tried)
     return Table(
         "Tried: the command as it is, and with a hint, in turns",
-        ("hint", "time in I/O", "with it", "gain", "95 %", "whole command"),
+        ("hint", "as it is", "with it", "gain", "95 %", "in all"),
         [_row(one) for one in result.tried],
         right=(1, 2, 3, 4, 5),
         note="\n".join(
             [
-                f"gain: how many times as fast. Medians over {rounds} rounds, traced; time in I/O: of the slowest rank",
-                *(lines(result) if said else []),
+                f"Time in I/O of the slowest rank, the median over {rounds} traced rounds. gain: how many times as "
+                "fast; in all: so the whole command",
+                *lines(result),
             ]
         ),
     )
@@ -123,7 +124,8 @@ def tell(result: Result, outcome: Outcome) -> None:
     """Adds what came of it to what a trace says."""
     if made := table(result):
         outcome.tables.append(made)
-    outcome.lines += lines(result)
+    else:
+        outcome.lines += lines(result)
     outcome.values["tries"] = as_values(result)
 
 

@@ -377,7 +377,7 @@ def test_code_that_a_program_reads_is_none_of_its_files():
         traces.tree(traces.raw([(0, [*code, Call("pwrite", 500 * US, US, 10, "data")])], [-1]))
     )
     assert section.tables[1].rows == [("written", "1 × 10 B", "data")]
-    assert "40 files of the system and of code" in section.tables[1].note
+    assert "40 files of the system or of code" in section.tables[1].note
 
 
 def test_files_with_most_bytes_come_first_and_the_rest_behind_the_figures():
@@ -435,6 +435,7 @@ def test_what_is_beside_the_programs_io_fills_no_figure_and_totals_agree():
     assert "5.80 s in start-up and files of the system" in data.caption
     (told, *_) = figures.facts(summary)
     assert (told.value, told.note) == ("4.00 ms", "2 calls, 2.00 ms each")
+    assert figures.sizes(summary).data["part"].values.tolist() == ["POSIX and C library"]
     bars = figures.by_rank(summary).data
     assert bars["part"].values.tolist() == ["POSIX and C library"]
     assert bars["y"].values[0] == pytest.approx([3e-3, 1e-3])

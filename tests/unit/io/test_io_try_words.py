@@ -41,7 +41,9 @@ def test_a_gain():
     )
     table = try_words.table(result)
     assert table.rows == [("romio_ds_write=disable", "1.25 s", "625 ms", "2", "2 to 2", "1")]
-    assert "6 rounds" in table.note
+    first, second = table.note.splitlines()
+    assert "6 traced rounds" in first
+    assert second == line, "a sentence on a hint stands where its numbers do"
 
 
 def test_no_gain_and_a_loss():

@@ -698,7 +698,12 @@ def test_bars_of_a_stack_are_named_and_stand_upon_each_other():
 
 
 def test_bars_with_long_names_lie_and_keep_all_their_names():
-    names = ["romio321", "romio321, romio_cb_write=disable", "ompio", "ompio, cb_nodes=1, cb_buffer_size=4194304"]
+    names = [
+        "romio321",
+        "romio321, romio_cb_write=disable",
+        "ompio",
+        "ompio, cb_nodes=1, cb_buffer_size=4194304",
+    ]
     made = demo.columns()
     figure = render_html.draw(replace(made, data=made.data.assign_coords(x=names))).plotly()
     assert figure["layout"]["barmode"] == "stack"
