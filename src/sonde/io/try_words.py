@@ -42,7 +42,7 @@ def table(result: Result) -> Table | None:
         note="\n".join(
             [
                 f"Time in I/O of the slowest rank, the median over {rounds} traced rounds. gain: how many times as "
-                "fast; in all: so the whole command",
+                "fast; in all: so the whole command.",
                 *lines(result),
             ]
         ),
