@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
-import studies
 
 import io_traces
 import sonde
+import studies
 from io_traces import Call
 from sonde.io.analyse import analyse as analyse_trace
 from sonde.io.study_analyse import SUMMARY, functions_of, middle, ratio_of_pairs

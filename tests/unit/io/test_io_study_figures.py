@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import studies
 
 import sonde
+import studies
 from sonde.core.errors import DataError
 from sonde.core.figure import Kind
 from sonde.io import figures, study_figures

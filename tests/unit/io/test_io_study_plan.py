@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-import studies
 
+import studies
 from sonde.core.errors import UsageError
 from sonde.io.study_plan import (
     Cell,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import studies
 import traces
 
 import sonde
+import studies
 from sonde.core.errors import DataError
 from sonde.data.cli import group as data
 from sonde.io.schema import SCHEMA

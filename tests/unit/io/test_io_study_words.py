@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-import studies
 
 import sonde
+import studies
 from sonde.io import study_words as words
 
 MIB = 1 << 20
