@@ -603,8 +603,9 @@ TEST_CASE("kill -9 of the caller: the keeper ends the agent, paused or not, and 
     const pid_t rank = ::fork();
     if (rank == 0) {
       auto keeper = Keeper::fork();
+      // Paused only with all of its processes there: on a busy machine it is ready before it has begun them.
       const bool good = keeper && keeper->start(spec_of("trap 'exit 0' TERM; (setsid sleep 1000 &); while :; do sleep 0.1; done")) &&
-                        (!paused || keeper->pause());
+                        soon([&] { return mark.left().size() >= 3; }) && (!paused || keeper->pause());
       const pid_t pid = good ? keeper->pid() : -1;
       if (::write(ends[1], &pid, sizeof pid) != sizeof pid) ::_exit(1);
       while (true) ::pause();
