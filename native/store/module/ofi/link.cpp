@@ -1070,8 +1070,8 @@ Thresholds OfiLink::measure_rma(Deadline deadline) {
     for (std::size_t s = sizes.size(); s-- > 0;) {
       auto &by_message = taken[s].*message, &by_rma = taken[s].*rma;
       if (by_message.empty()) continue;
-      // In use a remote read takes what is not seen here: memory is enrolled, and who waits for the word that it was read is woken.
-      // That is 25 us where it was measured (shm), as long as a message of 64 KiB takes there; of longer frames it is a small part.
+      // Of short frames the trial thinks better of reads than use does: a bench's connection over shm took them for 64 KiB, where
+      // messages moved twice as much for reads and 1.2 times for writes. Why is not known, so what it sees has to be plain there.
       const double most = sizes[s] <= (64u << 10) ? 0.7 : 0.95;
       // By the typical time and by the best: on a busy machine either alone is luck now and then.
       const auto faster = [&](std::size_t rank) {
