@@ -73,6 +73,10 @@ class Link {
   virtual void flush() = 0;
   /// Bytes taken and not yet handed to the network: what a sender uses to stop in time.
   virtual std::size_t backlog() const = 0;
+  /// The network or the peer has all that was sent, or nothing more can be: a Link let go of now loses nothing, however slow the
+  /// peer is. A transport whose peer fetches data from this side's memory says so later than backlog() == 0. Call progress()
+  /// meanwhile. At its end a Link waits for the rest, but not for long.
+  virtual bool taken() const { return backlog() == 0; }
   /// Moves what can move without waiting, delivers frames to the sink. Number of frames delivered. A failed link says so
   /// to Sink::closed and returns 0.
   virtual int progress() = 0;

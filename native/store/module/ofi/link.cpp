@@ -1238,7 +1238,7 @@ void OfiLink::say_goodbye() {
     for (Buffer* buffer : arrived_) peer_said_bye_ |= static_cast<MessageKind>(buffer->header.kind) == MessageKind::bye;
     if (peer_said_bye_ && queue_.empty() && !in_flight_) break;
     pump();
-    const bool drained = queue_.empty() && !stalled_ && !in_flight_ && announcements_.empty();
+    const bool drained = nothing_under_way();
     if (drained && !said) {
       said = said_bye_ = say(MessageKind::bye);
       continue;

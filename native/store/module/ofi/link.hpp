@@ -90,6 +90,7 @@ class OfiLink final : public Link {
   void send(Outgoing frame) override;
   void flush() override;
   std::size_t backlog() const override { return queued_bytes_; }
+  bool taken() const override { return failure_ || closed_ || peer_gone_ns_ || nothing_under_way(); }
   int progress() override;
   int wait_fd() const override;
   short wait_events() const override;
@@ -140,6 +141,7 @@ class OfiLink final : public Link {
   void close_now(const Error* error);
   void shut();
   void look_after();
+  bool nothing_under_way() const { return queue_.empty() && !stalled_ && !in_flight_ && announcements_.empty(); }
   void say_goodbye();
   bool anything_to_deliver() const;
   void answer_measure(Buffer& buffer);
