@@ -367,6 +367,41 @@ TEST_CASE("a client that goes in the middle of the handshake does not hold the s
   }
 }
 
+TEST_CASE("what a peer announced is not read once it is gone and its memory is another's") {
+  if (!have_ofi()) return;
+  for (const char* provider : {"shm", "tcp"}) {
+    INFO(provider);
+    LinkOptions options = over(provider);
+    options.rma_from = 1;
+    Pair pair("ofi-rma", options);
+    REQUIRE_MESSAGE(pair.client, pair.error);
+    std::vector<std::byte> memory(300'000, std::byte{1});
+    Outgoing out = small_frame(1);
+    wire::Header header;
+    header.kind = wire::Kind::ping;
+    header.id = 1;
+    header.data_bytes = memory.size();
+    header.body_crc = wire::crc32c(memory);
+    wire::encode(header, out.head.data());
+    out.segments.push_back(memory);
+    pair.client->send(std::move(out));
+    pair.client->flush();
+    CHECK(until([&] {
+      pair.client->progress();
+      return pair.client->backlog() == 0;
+    }));
+    CHECK_FALSE(pair.client->taken());
+    pair.client.reset();  // not for ever does it wait
+    std::fill(memory.begin(), memory.end(), std::byte{2});
+    CHECK(until([&] {
+      pair.server->progress();
+      return pair.far_sink.ended;
+    }));
+    CHECK(pair.far_sink.frames == 0);
+    CHECK(pair.far_sink.why == "store.disconnected");
+  }
+}
+
 TEST_CASE("frames after the end are dropped") {
   if (!have_ofi()) return;
   Pair pair("ofi-msg", over("tcp"));

@@ -5,6 +5,7 @@
 #include <rdma/fi_errno.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -134,6 +135,9 @@ OfiLink::~OfiLink() {
 
 void OfiLink::shut() {
   if (!port_) return;
+  // Some providers read a peer's memory whether it is still the one that was announced or not: whoever reads from here on is to
+  // see that this end is gone, and with it what was announced.
+  if (!announcements_.empty()) ::shutdown(control_.fd(), SHUT_WR);
   // First the operations, then the registrations they use, then the domain these belong to, then the memory.
   port_->stop(agreement_.one_process);
   for (auto& message : messages_) {
@@ -930,6 +934,11 @@ bool OfiLink::take_announcement(Buffer& buffer, int& frames) {
   if (poisoned_ || reading_->posted < reading_->steps.size() || reading_->outstanding) return false;
   const std::unique_ptr<Reading> reading = std::move(reading_);
   for (auto& step : reading->steps) port_->strike(step->region);
+  // The peer ends its Control before it lets go of memory that it announced: what was read may be anything by now.
+  if (pollfd end{control_.fd(), POLLRDHUP, 0}; ::poll(&end, 1, 0) > 0 && end.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) {
+    fail(lost(provider_, "the peer ended while its memory was read"));
+    return false;
+  }
   Bytes data;
   if (!reading->placed) data = {read_memory_->base, reading->header.data_bytes};
   const std::byte* from = reading->scatter.empty() ? nullptr : read_memory_->base;
