@@ -443,8 +443,9 @@ def mapped(process: int) -> dict[tuple[int, int], tuple[Path, Path]]:
             continue
         major, _, minor = words[3].partition(":")
         key = (os.makedev(int(major, 16), int(minor, 16)), int(words[4]))
-        begin, _, end = words[0].partition("-")
-        at = Path(f"/proc/{process}/map_files/{begin}-{end}")
+        # map_files has no zeros in front; maps has, of a program at a fixed place (Debian's python3).
+        begin, end = (int(one, 16) for one in words[0].split("-"))
+        at = Path(f"/proc/{process}/map_files/{begin:x}-{end:x}")
         found.setdefault(key, (Path(words[5].removesuffix(" (deleted)")), at))
     return found
 

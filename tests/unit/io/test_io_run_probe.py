@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -227,6 +228,20 @@ class TestTracefs:
         found = {file.path: file for file in run_probe.files_of(os.getpid())}
         python = Path(os.path.realpath("/proc/self/exe"))
         assert os.path.samefile(found[python].at, python)
+
+    def test_files_of_a_program_at_a_fixed_place(self, tmp_path):
+        """Its addresses are shorter than those that the loader chooses: /proc writes them in two ways."""
+        source = "#include <unistd.h>\nint main(void) { write(1, \"!\", 1); for (;;) pause(); }\n"
+        line = ["cc", "-w", "-fno-pie", "-no-pie", "-o", str(tmp_path / "fixed"), "-x", "c", "-"]
+        subprocess.run(line, input=source, text=True, check=True)
+        with subprocess.Popen([tmp_path / "fixed"], stdout=subprocess.PIPE) as process:
+            try:
+                assert process.stdout is not None
+                assert process.stdout.read(1) == b"!"
+                found = {file.path: file.at for file in run_probe.files_of(process.pid)}
+                assert os.path.samefile(found[tmp_path / "fixed"], tmp_path / "fixed")
+            finally:
+                process.kill()
 
 
 class TestAttach:
