@@ -168,7 +168,9 @@ def unmounted(sonde):
     )
     assert holder.stdout is not None
     holder.stdout.readline()
-    inside = ["nsenter", f"--mount=/proc/{holder.pid}/ns/mnt", f"--wd={sonde.cwd}"]
+    # With the holder's root: a tree of mounts by itself leads to the machine's, which is another in a chroot.
+    root = f"/proc/{holder.pid}/root"
+    inside = ["nsenter", f"--mount=/proc/{holder.pid}/ns/mnt", f"--root={root}", f"--wd={root}{sonde.cwd}"]
 
     def start(*words: object) -> subprocess.Popen[str]:
         pipe = subprocess.PIPE
