@@ -297,7 +297,7 @@ class TestCommand:
 
 @pytest.fixture
 def small(tmp_path) -> Iterator[Path]:
-    """A folder with room for some 36 KiB."""
+    """A folder with room for 56 KiB."""
     if os.geteuid() != 0:
         pytest.skip("mounting a file system needs root")
     folder = tmp_path / "small"
@@ -306,7 +306,7 @@ def small(tmp_path) -> Iterator[Path]:
     if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         pytest.skip("no tmpfs can be mounted here")
     try:
-        (folder / "fill").write_bytes(bytes(92 << 10))
+        (folder / "fill").write_bytes(bytes(72 << 10))
         yield folder
     finally:
         subprocess.run(["umount", str(folder)], check=True)
@@ -337,3 +337,4 @@ class TestFullDisk:
         sonde("data", "recover", small / "a.run", "-o", "a.nc").expect(0)
         with library.open(sonde.cwd / "a.nc") as tree:
             assert int(tree["raw"]["n"][0]) > 0
+            assert tree.attrs["stop_reason"] == "budget"

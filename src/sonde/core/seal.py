@@ -7,6 +7,9 @@ into datasets and removes it. Whatever dies in between, the folder or the datase
 - the folder is removed only after that, and from the moment its removal begins it names the datasets, so that
   a half-removed folder is never sealed over them;
 - one process at a time holds the folder (`hold`); the kernel frees it when that process dies.
+
+What a run records may fill the disk. `start_run` therefore keeps room for the note of how it ended, in the file that
+`end_run` writes and renames: a run that ended in order is never taken for one that was killed.
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
 RUN_FILE = "run.json"
 _LOCK_FILE = ".lock"
 _SEALED_FILE = "sealed.json"
+_END_BYTES = 16 << 10  # kept on the disk for what `end_run` adds to run.json
 _CACHE_BYTES = 48 << 20  # for the chunks of all variables of a group that is being written
 _READ_CACHE_BYTES = 8 << 20  # for each variable that analyse reads
 
@@ -146,14 +150,15 @@ def start_run(
     env: Mapping[str, Any] | None = None,
     warnings: Iterable[Warning] = (),
 ) -> None:
-    """Makes a run's folder with its run.json, before anything is measured.
+    """Makes a run's folder with its run.json and room for how it ends, before anything is measured.
 
     run_dir: must not exist. schema: "net/1". attrs: root attributes of the dataset. plan: what the room's
     schema needs to make sense of the records. env: attributes of /env. warnings: those known already.
 
     Raises
     ------
-    EnvironmentFailure  core.cannot_write (the folder exists, or its parent does not), core.disk_full.
+    EnvironmentFailure  core.cannot_write (the folder exists, or its parent does not), core.disk_full; no folder
+    is left that was not there.
     """
     folder = Path(run_dir)
     try:
@@ -166,13 +171,19 @@ def start_run(
         ) from None
     except OSError as error:
         raise cannot_write(folder, error, "choose another folder with --output") from None
-    _write_run(folder, Run(room, schema, dict(attrs), dict(plan), dict(env or {}), list(warnings)))
+    try:
+        _write_run(folder, Run(room, schema, dict(attrs), dict(plan), dict(env or {}), list(warnings)))
+        _keep_room(folder)
+    except EnvironmentFailure:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def end_run(run_dir: str | PathLike[str], attrs: Mapping[str, Any], warnings: Iterable[Warning] = ()) -> None:
     """Notes how a run ended: adds root attributes (`stop_reason` at least) and warnings to its run.json.
 
-    A run.json without `stop_reason` is what a killed run leaves.
+    The first note needs no room on the disk but what `start_run` kept, unless it is longer than that. A run.json
+    without `stop_reason` is what a killed run leaves.
 
     Raises
     ------
@@ -227,14 +238,30 @@ def _write_run(folder: Path, run: Run) -> None:
     _write_json(folder / RUN_FILE, said, "choose another folder with --output")
 
 
+def _keep_room(folder: Path) -> None:
+    """Takes the blocks that the last run.json will need, as the file that becomes it."""
+    path = folder / RUN_FILE
+    try:
+        with path.with_name(path.name + ".part").open("w+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size + _END_BYTES)
+            os.fsync(file.fileno())
+    except OSError as error:
+        # A file system that cannot promise blocks: the end is then noted if there is room.
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise cannot_write(path, error, "choose another folder with --output") from None
+
+
 def _write_json(path: Path, said: Any, hint: str) -> None:
     """Replaces a small file in one step: whoever reads it sees the old or the new one."""
     text = json.dumps(said, indent=1, default=plain)
     part = path.with_name(path.name + ".part")
     try:
-        with part.open("w", encoding="utf-8") as file:
+        # Not emptied first: blocks that `_keep_room` took are written to, on a disk that has no others.
+        with open(
+            os.open(part, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666), "w", encoding="utf-8"
+        ) as file:
             file.write(text)
-            file.flush()
+            file.truncate()
             os.fsync(file.fileno())
         part.replace(path)
         _sync_folder(path.parent)

@@ -8,6 +8,8 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -315,19 +317,38 @@ def test_a_file_size_limit_in_the_middle_loses_nothing(tmp_path):
     check_whole(tmp_path / "a.nc", ranks=4, count=2000)
 
 
-@pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small file system")
-@pytest.mark.parametrize("size", ["16k", "48k", "64k"])
-def test_a_full_disk_loses_nothing_and_frees_what_it_took(tmp_path, size):
-    run = make_run(tmp_path / "a.run", ranks=4, count=2000)
-    small = tmp_path / "small"
-    small.mkdir()
+@contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
+    """A file system of its own at `folder`."""
+    folder.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", small], capture_output=True, text=True
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True, text=True
     )
     if mounted.returncode:
         pytest.skip(f"cannot mount here: {mounted.stderr.strip()}")
     try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def fill(folder: Path) -> None:
+    """Takes what room is left there."""
+    with (folder / "filler").open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    assert shutil.disk_usage(folder).free == 0
+
+
+mounts = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small file system")
+
+
+@pytest.mark.root
+@mounts
+@pytest.mark.parametrize("size", ["16k", "48k", "64k"])
+def test_a_full_disk_loses_nothing_and_frees_what_it_took(tmp_path, size):
+    run = make_run(tmp_path / "a.run", ranks=4, count=2000)
+    with small_disk(tmp_path / "small", size) as small:
         for _ in range(2):
             with pytest.raises(EnvironmentFailure, match="no space is left there") as raised:
                 seal.seal(run, small / "a.nc", SCHEMA)
@@ -335,10 +356,36 @@ def test_a_full_disk_loses_nothing_and_frees_what_it_took(tmp_path, size):
             assert f"sonde data recover {run} -o ELSEWHERE" in raised.value.hint
             assert listing(small) == []
             assert shutil.disk_usage(small).used == 0
-    finally:
-        subprocess.run(["umount", "-l", small], check=True)
     seal.seal(run, tmp_path / "a.nc", SCHEMA)
     check_whole(tmp_path / "a.nc", ranks=4, count=2000)
+
+
+@pytest.mark.root
+@mounts
+def test_on_a_disk_that_its_records_filled_a_run_notes_how_it_ended(tmp_path):
+    said = [Warning("lab.hot", f"it was hot in place {place}", "cool it") for place in range(60)]
+    with small_disk(tmp_path / "small", "256k") as small:
+        run = make_run(small / "a.run", ended=False)
+        fill(small)
+        with pytest.raises(EnvironmentFailure, match="no space is left there") as raised:
+            seal.seal(run, small / "a.nc", SCHEMA, attrs=ENDED, warnings=said)
+        assert raised.value.code == "core.disk_full"
+        assert listing(small) == ["a.run", "filler"]
+        (sealed,) = seal.seal(run, tmp_path / "a.nc", SCHEMA)
+    assert (sealed.complete, sealed.warnings) == (True, said)
+    with dataset.open(tmp_path / "a.nc") as tree:
+        assert tree.attrs["stop_reason"] == ENDED["stop_reason"]
+    check_whole(tmp_path / "a.nc")
+
+
+@pytest.mark.root
+@mounts
+def test_where_the_end_of_a_run_could_not_be_noted_none_is_begun(tmp_path):
+    with small_disk(tmp_path / "small", "16k") as small:
+        with pytest.raises(EnvironmentFailure, match="no space is left there") as raised:
+            make_run(small / "a.run")
+        assert raised.value.code == "core.disk_full"
+        assert listing(small) == []
 
 
 HOLDING = """

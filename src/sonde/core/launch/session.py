@@ -305,7 +305,7 @@ def nothing_in(run_dir: Path, kinds: Sequence[int] | None = None) -> bool:
 
 def forget(run_dir: Path) -> None:
     """Removes the folder of a run that never began; what its log says is told by `without_log`."""
-    for name in (seal.RUN_FILE, "log", ".lock", ".seen-by-rank-0"):
+    for name in (seal.RUN_FILE, f"{seal.RUN_FILE}.part", "log", ".lock", ".seen-by-rank-0"):
         (run_dir / name).unlink(missing_ok=True)
     for block in run_dir.glob("*.blk"):
         block.unlink()
