@@ -4,6 +4,7 @@ the keeper when things go wrong. The agents come from the packages of the group 
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import resource
 import shutil
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ import pytest
 from sonde_shell import Shell
 
 from sonde.core.errors import EnvironmentFailure, UsageError
+from sonde.core.launch.remains import segments
 from sonde.noise import run_agents
 from sonde.noise.agents import AgentPlan, Recipe, find_recipe, plan_for
 from sonde.noise.run_agents import KeeperProcess, states
@@ -39,13 +42,45 @@ def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     here = Path(tempfile.mkdtemp(prefix="sc-"))
     here.chmod(0o777)
     monkeypatch.chdir(here)
-    shared = set(os.listdir("/dev/shm"))
+    shared = names()
     yield folder
     left = [path.name for path in (*folder.iterdir(), *here.iterdir())]
     shutil.rmtree(folder)
     shutil.rmtree(here)
     assert left == []
-    assert not [name for name in set(os.listdir("/dev/shm")) - shared if "sonde" in name or "pcp" in name]
+    wait_for(lambda: not left_since(shared), 10)
+    assert left_since(shared) == set()
+
+
+def names() -> set[str]:
+    """What /dev/shm holds that an agent or its keeper may have made.
+
+    Names of the store's fabric are none of theirs: its own tests look after those, and whoever runs them beside these,
+    or anything else that connects over shared memory, has some there at any moment.
+    """
+    found = {name for name in os.listdir("/dev/shm") if "sonde" in name or "pcp" in name}
+    return {name for name in found if not name.startswith("sonde-ofi-")}
+
+
+def left_since(before: set[str]) -> set[str]:
+    """New names that nobody uses. When all that a test started is gone, what is still mapped is somebody else's."""
+    new = names() - before
+    processes = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return new - {path.name for path in segments(processes)}
+
+
+def test_what_is_left_in_shared_memory_is_told_from_what_others_use() -> None:
+    before = names()
+    path = Path(f"/dev/shm/sonde-test-left-{os.getpid()}")
+    path.write_bytes(bytes(4096))
+    try:
+        assert path.name in left_since(before)
+        with path.open("r+b") as file, mmap.mmap(file.fileno(), 4096):
+            assert path.name not in left_since(before)
+        assert path.name not in left_since(names())
+    finally:
+        path.unlink()
+    assert path.name not in left_since(before)
 
 
 def real(name: str) -> Recipe:
@@ -133,6 +168,31 @@ def test_nothing_of_a_real_agent_outlives_a_kill_9_of_its_keeper(name: str, scra
         assert keeper.left() == [keeper.process.pid]
         with pytest.raises(EnvironmentFailure):
             keeper.ask("start")
+
+
+LEAVES_A_NAME = """
+import mmap, os, time
+with open("/dev/shm/{name}", "w+b") as file:
+    file.truncate(4096)
+    mapped = mmap.mmap(file.fileno(), 4096)
+open(os.environ["SONDE_AGENT_DIR"] + "/up", "w")
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+def test_what_an_agent_left_in_shared_memory_goes_with_it(killed: bool, scratch: Path) -> None:
+    name = f"sonde-agent-{uuid.uuid4().hex}"
+    command = f"exec {sys.executable} -c '{LEAVES_A_NAME.format(name=name)}'"
+    with KeeperProcess(AgentPlan(command, ready="file:{dir}/up")) as keeper:
+        keeper.ask("start")
+        assert name in names()
+        if killed:
+            keeper.process.kill()
+            assert wait_for(lambda: not keeper.left()), "the keeper did not end it"
+        else:
+            keeper.ask("stop")
+        assert name not in names()
 
 
 MANY_MAPPINGS = """
