@@ -53,6 +53,13 @@ std::size_t entries(const char* folder, const std::string& prefix = {}) {
   return n;
 }
 
+/// How names in shared memory begin that this user's process `pid` makes. Others' come and go, as tests run beside these.
+std::string shared_stem(pid_t pid) {
+  struct stat ns {};
+  REQUIRE(stat("/proc/self/ns/pid", &ns) == 0);
+  return "sonde-ofi-" + std::to_string(getuid()) + '-' + std::to_string(ns.st_ino) + '-' + std::to_string(pid) + '-';
+}
+
 class Quiet final : public Sink {
  public:
   void frame(Link&, const wire::Header&, Bytes, Bytes, bool) override { ++frames; }
@@ -279,11 +286,11 @@ TEST_CASE("no thread, descriptor, shared memory or signal handler is left by a p
       Pair pair(transport, over(provider));
       REQUIRE_MESSAGE(pair.client, pair.error);
       REQUIRE(pair.server);
-      CHECK(entries("/dev/shm", "sonde-ofi-") == 0);  // its names are gone as soon as both ends know each other
+      CHECK(entries("/dev/shm", shared_stem(getpid())) == 0);  // its names are gone as soon as both ends know each other
     }
     CHECK(until([&] { return entries("/proc/self/task") == threads; }));
     CHECK(entries("/proc/self/fd") == descriptors);
-    CHECK(entries("/dev/shm", "sonde-ofi-") == 0);
+    CHECK(entries("/dev/shm", shared_stem(getpid())) == 0);
     sigaction(SIGTERM, nullptr, &after);
     CHECK((before.sa_handler == after.sa_handler));
   }
@@ -291,13 +298,11 @@ TEST_CASE("no thread, descriptor, shared memory or signal handler is left by a p
 
 TEST_CASE("what a killed process left in shared memory is swept, what a living one has is not") {
   if (!have_ofi()) return;
-  struct stat ns {};
-  REQUIRE(stat("/proc/self/ns/pid", &ns) == 0);
-  const std::string stem = "/dev/shm/sonde-ofi-" + std::to_string(getuid()) + '-' + std::to_string(ns.st_ino) + '-';
   const pid_t dead = fork();
   if (dead == 0) _exit(0);
   waitpid(dead, nullptr, 0);
-  const std::string left = stem + std::to_string(dead) + "-1:0:0", kept = stem + std::to_string(getpid()) + "-999:0:0", other = "/dev/shm/sonde-other-1";
+  const std::string left = "/dev/shm/" + shared_stem(dead) + "1:0:0", kept = "/dev/shm/" + shared_stem(getpid()) + "999:0:0";
+  const std::string other = "/dev/shm/sonde-other-" + std::to_string(getpid());
   for (const auto& name : {left, kept, other}) close(open(name.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
   { Pair pair("ofi-msg", over("tcp")); }
   CHECK(access(left.c_str(), F_OK) != 0);
