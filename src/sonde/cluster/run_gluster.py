@@ -6,6 +6,7 @@ what a killed builder leaves of it goes with the keeper.
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import time
@@ -37,6 +38,11 @@ OPTIONS = {
     "performance.read-ahead": "off",
 }
 MOUNT_OPTIONS = "direct-io-mode=enable,attribute-timeout=0,entry-timeout=0"
+
+# [when] E [MSGID: 106229] [glusterd.c:500:glusterd_check_gsync_present] 0-glusterd: what is wrong
+_ERROR = re.compile(
+    r"\[[^]]*\] [EC] (?:\[MSGID: \d+\] )?\[(?P<file>[^]:]+):[^]]*\] (?:[\w.-]+: )?(?P<said>.*)"
+)
 
 
 def check(where: str, path: str) -> None:
@@ -140,15 +146,24 @@ def _waited(server: NodeProcess, until_s: float) -> int | None:
 
 
 def _log(cluster: Cluster, node: int) -> str:
-    """The last error that a server wrote into its log, which goes with the cluster."""
-    words = ["sh", "-c", "grep -h ' E ' /var/log/glusterfs/glusterd.log | tail -n 1"]
-    return cluster.run(node, words, timeout_s=_COMMAND_S, check=False).stdout
+    """Why a server ended, as it wrote into its log, which goes with the cluster."""
+    words = ["cat", "/var/log/glusterfs/glusterd.log"]
+    return errors_in(cluster.run(node, words, timeout_s=_COMMAND_S, check=False).stdout)
+
+
+def errors_in(log: str) -> str:
+    """The last errors in the log of a server, of which one names why it ended. What it goes through on its way out says
+    only, from xlator.c and graph.c, that it did not begin; and what went wrong for it comes as up to three lines.
+    """
+    found = [_ERROR.fullmatch(line) for line in log.splitlines()]
+    said = [one["said"].strip() for one in found if one and one["file"] not in ("xlator.c", "graph.c")]
+    return "; ".join(list(dict.fromkeys(said))[-3:])
 
 
 def _failed(what: str, host: str, said: str) -> EnvironmentFailure:
     lines = [line for line in said.strip().splitlines() if line.strip()]
     return EnvironmentFailure(
         "cluster.no_gluster",
-        f"GlusterFS was not started: {what} failed on {host}{f': {lines[-1][:300]}' if lines else ''}",
+        f"GlusterFS was not started: {what} failed on {host}{f': {lines[-1][:400]}' if lines else ''}",
         "see whether a cluster without --gluster can be built, and free memory for the bricks",
     )
