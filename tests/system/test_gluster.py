@@ -54,6 +54,13 @@ def volume(installed) -> Iterator[Cluster]:
     assert not [pid for pid in held if Path(f"/proc/{pid}").exists()]
 
 
+@pytest.mark.parametrize(("name", "value"), [("PYTHON", ""), ("PYTHONHOME", "/nowhere")])
+def test_servers_begin_whatever_python_the_user_has_chosen(monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    with Cluster.up(f"t{uuid.uuid4().hex[:8]}", 1, gluster=WHERE) as cluster:
+        assert cluster.run(0, ["stat", "-f", "-c", "%T", WHERE]).stdout == "fuseblk\n"
+
+
 def gluster(cluster: Cluster, *words: str) -> str:
     return cluster.run(0, ["gluster", "--mode=script", "volume", *words], timeout_s=60).stdout
 

@@ -6,6 +6,7 @@ what a killed builder leaves of it goes with the keeper.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -83,6 +84,9 @@ def start(cluster: Cluster) -> None:
     nodes = cluster.plan.nodes
     hosts = cluster.plan.hostnames
     quiet = subprocess.DEVNULL
+    # A server begins only if its gsyncd does, which is run by $PYTHON if there is one, be it empty as under Sonde's own
+    # Makefile, and is led astray by PYTHONHOME and PYTHONPATH, which modules set.
+    around = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     servers = [
         cluster.popen(
             node,
@@ -90,6 +94,7 @@ def start(cluster: Cluster) -> None:
             stdin=quiet,
             stdout=quiet,
             stderr=quiet,
+            env=around,
         )
         for node in nodes
     ]
