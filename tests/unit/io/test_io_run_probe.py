@@ -231,7 +231,7 @@ class TestTracefs:
 
     def test_files_of_a_program_at_a_fixed_place(self, tmp_path):
         """Its addresses are shorter than those that the loader chooses: /proc writes them in two ways."""
-        source = "#include <unistd.h>\nint main(void) { write(1, \"!\", 1); for (;;) pause(); }\n"
+        source = '#include <unistd.h>\nint main(void) { write(1, "!", 1); for (;;) pause(); }\n'
         line = ["cc", "-w", "-fno-pie", "-no-pie", "-o", str(tmp_path / "fixed"), "-x", "c", "-"]
         subprocess.run(line, input=source, text=True, check=True)
         with subprocess.Popen([tmp_path / "fixed"], stdout=subprocess.PIPE) as process:
