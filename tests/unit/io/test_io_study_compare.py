@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import studies
 
 import sonde
+import studies
 from sonde.core.errors import DataError, Exit
 from sonde.io import study_compare
 from sonde.io.compare import check_kinds
