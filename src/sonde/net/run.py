@@ -150,9 +150,7 @@ def measure_by_class(request: Request, bar: Callable[[str, float | None], Progre
         if found.error is not None:
             raise found.error
         if found.interrupted:
-            raise Interrupted(
-                "net.interrupted", "interrupted in the first pass, which is not kept", "run it again"
-            )
+            raise Interrupted("net.interrupted", "interrupted in the first pass, which is not kept")
         with sonde.open(found.paths[0]) as tree:
             links = pairs_of(tree["summary"].to_dataset().load())
             classes = link_classes(links)

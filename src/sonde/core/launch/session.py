@@ -356,9 +356,7 @@ def _recover(run_dir: Path) -> str:
 
 def interrupted(room: str) -> Interrupted:
     """The error of a run that was interrupted and left nothing."""
-    return Interrupted(
-        f"{room}.interrupted", "interrupted before anything was measured; no file is left", "run it again"
-    )
+    return Interrupted(f"{room}.interrupted", "interrupted before anything was measured; no file is left")
 
 
 def _storable(facts: Mapping[str, Any]) -> dict[str, Any]:
