@@ -223,6 +223,16 @@ def test_tracefs_stays_mounted_until_the_last_that_uses_it(sonde, unmounted):
     assert instances(sonde) == []
 
 
+def test_some_that_begin_at_once_mount_tracefs_for_each_other(sonde, unmounted):
+    start, mounts = unmounted
+    for round in range(4):
+        runs = [start("io", "run", "--kernel", "-o", f"{round}-{k}.nc", "--", "true") for k in range(4)]
+        for run in runs:
+            finish(run).expect(0)
+    assert mounts() == []
+    assert instances(sonde) == []
+
+
 def test_ctrl_c_ends_the_program_and_the_watching(sonde):
     process = sonde.start(
         "io",

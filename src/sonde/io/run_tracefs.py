@@ -22,6 +22,7 @@ PLACES = (Path("/sys/kernel/tracing"), Path("/sys/kernel/debug/tracing"))
 OURS = "sonde"  # in the place of a mount's device
 INSTANCE = "sonde-"  # what our instances are called, before the process that made them
 BUFFER_KIB = 8192  # of each processor: what comes between two looks, 20 ms apart, must fit
+MOUNT_TRIES = 10  # each of which another Sonde's end may undo
 WITHOUT = "trace without it: leave out --kernel, --uprobes and --attach"
 
 
@@ -58,17 +59,20 @@ def instance_of_ours() -> Iterator[tuple[Path, Probes]]:
 @contextmanager
 def mounted() -> Iterator[Path]:
     """Where tracefs is; mounted meanwhile where it is not. EnvironmentFailure  io.no_tracefs."""
-    kept = _hold()
-    if kept is None:
+    kept, said = _hold(), ""
+    # Another Sonde may mount it in the same moment, which fails ours, or unmount it when it has ended.
+    for _ in range(MOUNT_TRIES):
+        if kept is not None:
+            break
         words = ["mount", "-t", "tracefs", OURS, str(PLACES[0])]
-        made = subprocess.run(words, capture_output=True, text=True, check=False)
-        kept = _hold() if made.returncode == 0 else None
-        if kept is None:
-            raise EnvironmentFailure(
-                "io.no_tracefs",
-                f"tracefs cannot be mounted at {PLACES[0]}: {made.stderr.strip() or 'this kernel has none'}",
-                f"{WITHOUT}; calls that go through the C library are in the layer posix",
-            )
+        said = subprocess.run(words, capture_output=True, text=True, check=False).stderr.strip()
+        kept = _hold()
+    if kept is None:
+        raise EnvironmentFailure(
+            "io.no_tracefs",
+            f"tracefs cannot be mounted at {PLACES[0]}: {said or 'this kernel has none'}",
+            f"{WITHOUT}; calls that go through the C library are in the layer posix",
+        )
     place, descriptor = kept
     try:
         yield place

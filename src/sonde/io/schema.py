@@ -159,6 +159,9 @@ class _Opened:
     """Files that a process opened, by handle, in time. key : (layer, handle)."""
 
     by_handle: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=dict)  # (ticks, file)
+    # Calls that open, with their begin, end and file, and those that close: until in_order() has put them together
+    openings: dict[tuple[int, int], list[tuple[int, int, int]]] = field(default_factory=dict)
+    closings: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=dict)
     told: bool = False  # descriptors are known from when they were opened,
     blind: bool = False  # but not all of them
 
@@ -172,6 +175,37 @@ class _Opened:
     def add(self, layer: int, handle: int, ticks: int, file: int) -> None:
         """file: -1 where the handle is given back: what it means then was opened by somebody unseen."""
         self.by_handle.setdefault((layer, handle), []).append((ticks, file))
+
+    def opens(self, layer: int, handle: int, call: np.void, file: int) -> None:
+        self.openings.setdefault((layer, handle), []).append((int(call["begin"]), int(call["end"]), file))
+
+    def closes(self, layer: int, handle: int, call: np.void) -> None:
+        self.closings.setdefault((layer, handle), []).append((int(call["begin"]), int(call["end"])))
+
+    def in_order(self) -> None:
+        """Puts openings and closings together in the order of time.
+
+        A handle means a file from the begin of the call that opens it to the end of the one that closes it: what
+        libraries do within these calls is the file's. But a thread can be given a handle while another's call that
+        gives it back has not ended, or after it began to ask: what it was given then had been given back before.
+        """
+        for key in self.openings.keys() | self.closings.keys():
+            entries = self.by_handle.setdefault(key, [])
+            closings = sorted(self.closings.get(key, ()))
+            closed = [end for _, end in closings]
+            for begin, end, file in sorted(self.openings.get(key, ())):
+                k = (
+                    bisect_left(closings, (end, 0)) - 1
+                )  # the last that began before this one was given the handle
+                if k >= 0 and closings[k][1] > begin:
+                    begin = max(begin, closings[k][0])
+                    closed[k] = min(closed[k], begin)
+                entries.append((begin, file))
+            entries += [(ticks, -1) for ticks in closed]
+        for entries in self.by_handle.values():
+            entries.sort()
+        self.openings.clear()
+        self.closings.clear()
 
 
 _Rule = tuple[int, int, int, list[int] | None, int, int]
@@ -310,21 +344,19 @@ class TraceSchema:
                         call = piece.calls[note.call]
                         layer = functions.layer(name, int(call["function"]))
                         path = paths.setdefault(note.name, len(paths))
-                        opened[one.process].add(layer, note.handle, int(call["begin"]), path)
+                        opened[one.process].opens(layer, note.handle, call, path)
                 for own, word in nameless.items():
                     for call in piece.calls[
                         (piece.calls["function"] == own) & ((piece.calls["flags"] & FAILED) == 0)
                     ]:
                         path = paths.setdefault(word, len(paths))
-                        opened[one.process].add(
-                            functions.layer(name, own), int(call["file"]), int(call["begin"]), path
-                        )
+                        opened[one.process].opens(functions.layer(name, own), int(call["file"]), call, path)
                 for call in piece.calls[
                     functions.of_kind(name, "close")[piece.calls["function"]]
                     & ((piece.calls["file"] != 0) | functions.numbered(name)[piece.calls["function"]])
                 ]:
                     layer = functions.layer(name, int(call["function"]))
-                    opened[one.process].add(layer, int(call["file"]), int(call["end"]), -1)
+                    opened[one.process].closes(layer, int(call["file"]), call)
                 copies += functions.copied(name, one.process, piece.calls)
                 if not file.header.get("watched"):  # the kernel's events tell no names
                     opens = piece.calls[functions.of_kind(name, "open")[piece.calls["function"]]]
@@ -643,6 +675,9 @@ def _paths(
     found = np.full(len(calls), -1, np.int32)
     keys = layout.layer_of[functions].astype(np.int64) << 32 | calls["file"].astype(np.int64)
     of_file = ((calls["file"] != 0) | numbered) & ~np.isin(layout.kind_of[functions], _BETWEEN_RANKS)
+    # Who opens has the handle at the end: when it asked, that may still have been another thread's.
+    opens = (layout.kind_of[functions] == _OPEN) & (calls["end"] > calls["begin"])
+    when = np.where(opens, calls["end"], calls["begin"])
     for key in np.unique(keys[of_file]).tolist():
         mine = np.flatnonzero((keys == key) & of_file)
         openings = _openings(layout, process, int(key >> 32), int(key & 0xFFFFFFFF))
@@ -650,7 +685,7 @@ def _paths(
             continue
         ticks = np.array([tick for tick, _ in openings], np.uint64)
         files = np.array([-1, *(file for _, file in openings)], np.int32)
-        found[mine] = files[np.searchsorted(ticks, calls["begin"][mine], side="right")]
+        found[mine] = files[np.searchsorted(ticks, when[mine], side="right")]
     # No descriptor: memory that is no file's; what a program does with a file that it could not open.
     given = np.isin(layout.layer_of[functions], layout.of_descriptors) & (layout.kind_of[functions] != _OPEN)
     found[given & (calls["file"] == _NO_DESCRIPTOR)] = UNSEEN
@@ -674,8 +709,7 @@ def _all_told(layout: IoLayout, process: int) -> bool:
 def _follow(copies: Iterable[_Copy], layout: IoLayout) -> None:
     """Has each copy of a handle mean from its call on what the original means then."""
     for process in layout.opened:
-        for entries in process.by_handle.values():
-            entries.sort()
+        process.in_order()
     for copy in sorted(copies, key=lambda copy: copy.end):
         file = _file_at(layout, copy.process, copy.layer, copy.old, copy.begin)
         if file == -1 and copy.old <= _STANDARD:

@@ -92,6 +92,43 @@ class TestFiles:
         paths = ["?" if k < 0 else raw["path"].values[k] for k in raw["file_index"].values]
         assert paths == ["one", "one", "?", "two", "two"]
 
+    @pytest.mark.parametrize(
+        ("close", "opened"),
+        [
+            ((20, 30), (25, 35)),  # asked for while the other thread gives it back
+            ((20, 30), (24, 28)),
+            ((20, 30), (15, 35)),  # asked for before that
+            ((20, 30), (15, 25)),
+            ((20, 30), (31, 35)),  # after it
+        ],
+    )
+    def test_a_handle_that_another_thread_is_giving_back_is_the_file_of_who_was_given_it(
+        self, run, close, opened
+    ):
+        functions = traces.FUNCTIONS + "4\t4\tclose\tlibc.so\n"
+        shutil.rmtree(run)
+        traces.run(run, {"rules": [*traces.RULES, [1, 2]]})
+        calls = [
+            (10, [note(10, 3, "one"), call(OPEN, 10, 12, file=3)]),
+            (14, [call(PWRITE, 14, 15, file=3)]),
+            (close[0], [call(4, *close, file=3)]),
+            (opened[0], [note(opened[0], 3, "two"), call(OPEN, *opened, file=3)]),
+            (40, [call(PWRITE, 40, 41, file=3)]),
+            (50, [call(4, 50, 52, file=3)]),
+            (60, [call(PWRITE, 60, 61, file=3)]),
+        ]
+        traces.add(
+            run,
+            [record for _, records in sorted(calls, key=lambda one: one[0]) for record in records],
+            functions,
+        )
+        raw = raw_of(run)
+        paths = ["?" if k < 0 else raw["path"].values[k] for k in raw["file_index"].values]
+        begins = [begin for begin, _ in sorted(calls, key=lambda one: one[0])]
+        found = dict(zip(begins, paths))
+        assert (found[14], found[40], found[60]) == ("one", "two", "?")
+        assert found[opened[0]] == "two"
+
     def test_a_handle_of_another_layer_is_another_file_where_both_were_opened(self, run):
         functions = traces.FUNCTIONS + "4\t4\tMPI_File_open\tlibmpi.so\n"
         folder = run
