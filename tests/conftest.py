@@ -119,6 +119,15 @@ def default_mpi() -> Mpi:
 
 
 @pytest.fixture
+def open_mpi() -> Mpi:
+    """Open MPI and no other, for what it alone has: two MPI-IOs."""
+    try:
+        return find_mpi("openmpi")
+    except SondeError as error:
+        pytest.skip(f"{error.what}: {error.hint}")
+
+
+@pytest.fixture
 def mpirun(mpi: Mpi, monkeypatch: pytest.MonkeyPatch) -> Mpirun:
     """The launcher of `mpi`, which is also what anything that looks for an MPI finds while the test runs."""
     monkeypatch.setenv("SONDE_MPI", str(mpi.mpirun))

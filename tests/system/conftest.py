@@ -21,3 +21,9 @@ def sonde(tmp_path: Path) -> Iterator[Shell]:
 def sonde_mpi(tmp_path: Path, mpi: Mpi) -> Iterator[Shell]:
     """The same with the MPI that is being tested."""
     yield from shell(tmp_path, mpi)
+
+
+@pytest.fixture
+def sonde_open_mpi(tmp_path: Path, open_mpi: Mpi) -> Iterator[Shell]:
+    """The same with Open MPI."""
+    yield from shell(tmp_path, open_mpi)

@@ -60,18 +60,28 @@ def sums_hold(told: dict[str, Any]) -> None:
             assert 0 <= low <= one["modelled_s"] <= high
 
 
-def test_romio_on_ompio(sonde_mpi: Shell, mpi: Mpi):
-    if mpi.flavour != "openmpi":
-        pytest.skip("MPICH has one MPI-IO")
+def test_romio_on_ompio(sonde_open_mpi: Shell, open_mpi: Mpi):
     stack = {io: ("--mca", "io", io) for io in ("romio321", "ompio")}
     collective = ("-a", "MPIIO", "-c", "-o", "data", "-e")
-    run = traced(sonde_mpi, mpi, "a.nc", *collective, "-t", "64k", "-b", "1m", told=stack["romio321"])
+    run = traced(
+        sonde_open_mpi, open_mpi, "a.nc", *collective, "-t", "64k", "-b", "1m", told=stack["romio321"]
+    )
     for size in ("16k", "256k"):
         traced(
-            sonde_mpi, mpi, f"y{size}.nc", *collective, "-t", size, "-b", "1m", "-i", "3", told=stack["ompio"]
+            sonde_open_mpi,
+            open_mpi,
+            f"y{size}.nc",
+            *collective,
+            "-t",
+            size,
+            "-b",
+            "1m",
+            "-i",
+            "3",
+            told=stack["ompio"],
         )
-    traced(sonde_mpi, mpi, "c.nc", *collective, "-t", "64k", "-b", "1m", told=stack["ompio"])
-    told = sonde_mpi(
+    traced(sonde_open_mpi, open_mpi, "c.nc", *collective, "-t", "64k", "-b", "1m", told=stack["ompio"])
+    told = sonde_open_mpi(
         "io", "predict", "a.nc", "--on", "y16k.nc", "y256k.nc", "--against", "c.nc", "--json"
     ).expect(0).json  # fmt: skip
     assert (told["model"], told["at"], told["ranks"]) == (True, "mpiio", {"a": 2, "on": [2, 2]})
@@ -95,17 +105,19 @@ def test_romio_on_ompio(sonde_mpi: Shell, mpi: Mpi):
     whole = sum(one["self_s"] for one in run["layers"] if one["layer"] not in ("tracer", "system"))
     assert told["total"]["a_s"] == pytest.approx(whole, rel=0.01)
     # On itself A is itself, up to what single ranks waited for each other in ways that are not modelled.
-    own = sonde_mpi("io", "predict", "a.nc", "--on", "a.nc", "--against", "a.nc", "--json").expect(0).json
+    own = (
+        sonde_open_mpi("io", "predict", "a.nc", "--on", "a.nc", "--against", "a.nc", "--json").expect(0).json
+    )
     sums_hold(own)
     for layer in ("mpiio", "romio", "posix"):
         assert layers(own)[layer]["modelled_s"] == pytest.approx(
             layers(own)[layer]["a_s"], rel=0.02, abs=1e-5
         )
-    beyond = sonde_mpi("io", "predict", "a.nc", "--on", "y16k.nc", "--json").expect(0).json
+    beyond = sonde_open_mpi("io", "predict", "a.nc", "--on", "y16k.nc", "--json").expect(0).json
     for name in ("MPI_File_write_at_all", "MPI_File_read_at_all"):
         assert functions(beyond)[name]["outside"] == {"calls": 32, "bytes": 2 * MIB}
     assert beyond["outside"]["calls"] >= 64
-    shown = sonde_mpi("io", "predict", "a.nc", "--on", "y16k.nc", COLUMNS="80").expect(0)
+    shown = sonde_open_mpi("io", "predict", "a.nc", "--on", "y16k.nc", COLUMNS="80").expect(0)
     assert "A model: time in each layer itself" in shown.out
     assert all(len(line) <= 80 for line in shown.out.splitlines() if "next:" not in line)
 
