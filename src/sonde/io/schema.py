@@ -194,9 +194,8 @@ class _Opened:
             closings = sorted(self.closings.get(key, ()))
             closed = [end for _, end in closings]
             for begin, end, file in sorted(self.openings.get(key, ())):
-                k = (
-                    bisect_left(closings, (end, 0)) - 1
-                )  # the last that began before this one was given the handle
+                # The last that began before this one was given the handle
+                k = bisect_left(closings, (end, 0)) - 1
                 if k >= 0 and closings[k][1] > begin:
                     begin = max(begin, closings[k][0])
                     closed[k] = min(closed[k], begin)
