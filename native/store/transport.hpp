@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "core/deadline.hpp"
 #include "core/error.hpp"
 #include "store/backend.hpp"
 #include "store/types.hpp"
@@ -21,14 +22,7 @@
 
 namespace sonde::store {
 
-/// A point on core/clock.hpp's now_ns() axis; 0: never.
-struct Deadline {
-  std::int64_t at_ns = 0;
-  static Deadline in_s(double seconds);
-  /// ms from now, at least 0; -1: never. Rounded up, so that a wait for it does not spin.
-  int left_ms() const;
-  bool passed() const;
-};
+using sonde::Deadline;
 
 /// One piece of a frame's data: memory that the sender leaves alone until the frame is done.
 using Segment = Bytes;

@@ -53,15 +53,6 @@ Result<void> resolve(const Address& address, bool passive, Resolved& resolved) {
 
 }  // namespace
 
-Deadline Deadline::in_s(double seconds) { return {now_ns() + static_cast<std::int64_t>(seconds * 1e9)}; }
-
-int Deadline::left_ms() const {
-  if (at_ns == 0) return -1;
-  return static_cast<int>(std::clamp<std::int64_t>((at_ns - now_ns() + 999'999) / 1'000'000, 0, 1 << 30));
-}
-
-bool Deadline::passed() const { return at_ns != 0 && now_ns() >= at_ns; }
-
 std::string Address::text() const {
   return (host.find(':') == std::string::npos ? host : '[' + host + ']') + ':' + std::to_string(port);
 }

@@ -1,0 +1,130 @@
+#pragma once
+/// A data-distribution bus: participants publish typed samples under topics, whoever subscribed gets them; no broker, and more than one DDS
+/// behind one interface. SONDE_BUS=cyclonedds|fastdds|null chooses at run time.
+///
+///   auto bus = Bus::open(*load_profile("bus.xml"));
+///   auto writer = (*bus)->writer("Monitor_report_node_telemetry");
+///   (*writer)->write(payload);                               // or Publisher<T>, typed.hpp
+///
+/// Requests and replies: request.hpp. An example of 30 lines: docs/howto/bus-cpp.md. Objects keep the bus that made them alive. Any-thread;
+/// one Reader is taken from by one thread at a time, one Waiter waits in one thread.
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bus/implementation.hpp"
+
+namespace sonde::bus {
+
+class Bus;
+
+/// What came of the samples of one endpoint, beside the implementation's Status.
+struct Counts {
+  std::uint64_t samples = 0, bytes = 0;   ///< written, or handed to the taker
+  std::uint64_t malformed = 0;            ///< reader: were not what their type says; not handed on
+  std::uint64_t other_type = 0;           ///< reader: of writers that mean another structure by the type's name; not handed on
+  std::uint64_t too_large = 0;            ///< reader: above limit::sample_bytes
+  std::string last_error;                 ///< about the last of those
+};
+
+class Writer {
+ public:
+  ~Writer();
+  /// A payload (cdr.hpp). Errors: bus.malformed (it is not one of the type), bus.timed_out (no place within max_blocking_s),
+  /// bus.too_large, bus.closed.
+  Result<void> write(Bytes payload);
+  Result<void> dispose(Bytes payload);
+  void flush();
+  /// False: fewer than n readers were matched by then.
+  bool wait_matched(std::size_t n, Deadline deadline);
+  bool wait_acknowledged(Deadline deadline);
+  void assert_liveliness();
+  Status status() const;
+  Counts counts() const;
+  std::vector<Guid> matched() const;
+  const Guid& guid() const;
+  const std::string& topic() const;
+  const TypePtr& type() const;
+
+ private:
+  friend class Bus;
+  struct Body;
+  explicit Writer(std::unique_ptr<Body> body);
+  std::unique_ptr<Body> body_;
+};
+
+class Reader {
+ public:
+  ~Reader();
+  using Taker = ReaderPort::Taker;
+  /// What is there now, oldest first, at most `most`; never waits. Payloads have passed verify() and are valid during the call.
+  std::size_t take(const Taker& taker, std::size_t most = SIZE_MAX);
+  bool wait_matched(std::size_t n, Deadline deadline);
+  Status status() const;
+  Counts counts() const;
+  std::vector<Guid> matched() const;
+  const Guid& guid() const;
+  const std::string& topic() const;
+  const TypePtr& type() const;
+
+ private:
+  friend class Bus;
+  friend class Waiter;
+  struct Body;
+  explicit Reader(std::unique_ptr<Body> body);
+  std::unique_ptr<Body> body_;
+};
+
+/// Waits for samples of several readers. Never answer from a DDS's own threads: reliable writers can wait for readers that wait for them.
+class Waiter {
+ public:
+  ~Waiter();
+  Result<void> attach(Reader& reader, std::uint64_t tag);
+  void detach(Reader& reader);
+  std::vector<std::uint64_t> wait(Deadline deadline);
+  void wake();
+
+ private:
+  friend class Bus;
+  Waiter(std::shared_ptr<Bus> bus, std::unique_ptr<WaiterPort> port);
+  std::shared_ptr<Bus> bus_;
+  std::unique_ptr<WaiterPort> port_;
+};
+
+class Bus : public std::enable_shared_from_this<Bus> {
+ public:
+  /// `implementation` (else the profile's, else SONDE_BUS, else cyclonedds) has to be able to do all that the profile asks.
+  /// Errors: bus.unknown_implementation, bus.unsupported, bus.unprotected (other interfaces than loopback without security), bus.open.
+  static Result<std::shared_ptr<Bus>> open(const Profile& profile, std::string_view implementation = {});
+  ~Bus();
+
+  /// A topic of the profile. Errors: bus.unknown_topic (and the nearest), bus.unsupported, bus.open.
+  Result<std::unique_ptr<Writer>> writer(const std::string& topic);
+  Result<std::unique_ptr<Reader>> reader(const std::string& topic);
+  /// Any topic. Errors besides: bus.bad_type, bus.bad_name.
+  Result<std::unique_ptr<Writer>> writer(const std::string& topic, const TypePtr& type, const Qos& qos = {});
+  Result<std::unique_ptr<Reader>> reader(const std::string& topic, const TypePtr& type, const Qos& qos = {});
+  Result<std::unique_ptr<Waiter>> waiter();
+
+  const Profile& profile() const { return profile_; }
+  const std::string& implementation() const { return implementation_; }
+  std::string version() const;
+  const Caps& caps() const { return caps_; }
+  Guid guid() const;
+  std::vector<Participant> peers() const;
+  std::vector<Endpoint> endpoints() const;
+  std::uint16_t port() const;
+
+ private:
+  Bus() = default;
+  Profile profile_;
+  std::string implementation_;
+  const ImplementationEntry* entry_ = nullptr;
+  Caps caps_;
+  std::unique_ptr<ParticipantPort> port_;
+};
+
+}  // namespace sonde::bus

@@ -1,0 +1,30 @@
+#pragma once
+/// A sample whose type is known at run time only: for Python, the command line and tests. C++ programs take typed.hpp. Any-thread.
+
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "bus/types.hpp"
+
+namespace sonde::bus {
+
+/// Structures are Struct in the order of their fields; sequences and arrays List; of octets, chars and uint8 Blob; enumerations their name.
+struct Value;
+using List = std::vector<Value>;
+using Struct = std::vector<std::pair<std::string, Value>>;
+using Blob = std::vector<std::byte>;
+struct Value {
+  std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string, Blob, List, Struct> is;
+};
+
+/// Fields that the value leaves out are zero or empty, and enumerations their first. Errors: bus.bad_value (path, value, what is
+/// allowed: a number out of range, a string with a NUL or over its bound, a field that the type lacks and the nearest that it has).
+Result<void> encode(const Type& type, const Value& value, std::vector<std::byte>& payload);
+/// Errors: bus.malformed, as verify().
+Result<Value> decode(const Type& type, Bytes payload);
+/// One line of JSON; octets as "base64:…" , float NaN and infinities as null.
+std::string to_json(const Value& value);
+
+}  // namespace sonde::bus
