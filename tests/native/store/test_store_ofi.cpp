@@ -427,6 +427,39 @@ TEST_CASE("a client that goes in the middle of the handshake does not hold the s
   }
 }
 
+TEST_CASE("over shared memory what is announced is read and delivered in one turn") {
+  if (!have_ofi()) return;
+  LinkOptions options = over("shm");
+  options.rma_from = 1;
+  Pair pair("ofi-rma", options);
+  REQUIRE_MESSAGE(pair.client, pair.error);
+  REQUIRE(pair.server);
+  const std::vector<std::byte> memory(100'000, std::byte{1});
+  for (int round = 1; round <= 5; ++round) {
+    Outgoing out = small_frame(1);
+    wire::Header header;
+    header.kind = wire::Kind::ping;
+    header.id = 1;
+    header.data_bytes = static_cast<std::uint32_t>(memory.size());
+    header.body_crc = wire::crc32c(memory);
+    wire::encode(header, out.head.data());
+    out.segments.push_back(memory);
+    pair.client->send(std::move(out));
+    pair.client->flush();
+    // Every turn more is one around the event loop of whoever reads.
+    CHECK(pair.server->progress() == 1);
+    CHECK(pair.far_sink.frames == round);
+    CHECK_FALSE(pair.client->taken());  // it was not told yet
+    pair.server->send(small_frame(2));
+    pair.server->flush();
+    CHECK(until([&] {
+      pair.client->progress();
+      pair.server->progress();
+      return pair.client->taken() && pair.near_sink.frames == round;
+    }));
+  }
+}
+
 TEST_CASE("what a peer announced is not read once it is gone and its memory is another's") {
   if (!have_ofi()) return;
   for (const char* provider : {"shm", "tcp"}) {

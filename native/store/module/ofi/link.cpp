@@ -937,6 +937,8 @@ bool OfiLink::take_announcement(Buffer& buffer, int& frames) {
     reading_ = std::move(reading);
   }
   post_reads();
+  // Over shared memory what was posted is done: whoever came back for it later would have been around the whole event loop.
+  if (!poisoned_ && reading_->outstanding) collect();
   if (poisoned_ || reading_->posted < reading_->steps.size() || reading_->outstanding) return false;
   const std::unique_ptr<Reading> reading = std::move(reading_);
   for (auto& step : reading->steps) port_->strike(step->region);
