@@ -148,7 +148,7 @@ TEST_CASE("the threshold is where the worst loss over all sizes is least") {
   using ofi::least_regret;
   using Ratios = std::vector<ofi::Tried>;
   constexpr std::size_t frame = 256u << 10, size = 64u << 10;
-  // Ratios as a bench found them over shared memory: what reads took over what messages took.
+  // What reads took over what messages took: messages win at every size, or lose at one.
   const Ratios written{{16u << 10, {1.3}}, {size, {1.18}}, {frame, {1.04}}, {1u << 20, {1.29}}};
   CHECK(least_regret(written, frame) == -1);
   const Ratios read{{16u << 10, {1.2}}, {size, {1.2}}, {frame, {0.9}}, {1u << 20, {0.98}}};
