@@ -10,9 +10,6 @@ static_assert(std::endian::native == std::endian::little, "numbers are written a
 
 namespace {
 
-/// Most that may follow the last field: payloads are filled up to a multiple of 4.
-constexpr std::size_t most_padding = 3;
-
 /// Bytes of a kind whose values need no check; 0: of others.
 std::size_t plain_bytes(Kind kind) {
   switch (kind) {

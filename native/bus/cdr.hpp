@@ -17,6 +17,7 @@
 namespace sonde::bus {
 
 inline constexpr std::size_t encapsulation_bytes = 4;
+inline constexpr std::size_t most_padding = 3;        ///< behind the last field: payloads are filled up to a multiple of 4
 
 /// What get() and put() move: 1, 2, 4 or 8 bytes, aligned to as many.
 template <typename T>
