@@ -137,6 +137,9 @@ class Checker {
   std::vector<Enumeration> enumerations_;
 };
 
+/// Zeros, empty strings and sequences, first enumerators.
+void put_default(const Type& type, CdrWriter& out);
+
 /// The key fields alone, big endian plain CDR without encapsulation: what DDSI-RTPS makes its key hash of (as it is, padded with zeros,
 /// where it can never be longer than 16 bytes; else its MD5). The payload must have passed verify(). Types without key: empty.
 std::vector<std::byte> serialised_key(const Type& type, Bytes payload);
