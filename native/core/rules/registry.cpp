@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/nearest.hpp"
 #include "core/rules/rule_base.hpp"
 
 namespace sonde {
@@ -22,35 +23,10 @@ constexpr std::array entries{
     Entry{&rules::clustbench_modified_info, rules::make_clustbench_modified},
 };
 
-/// Levenshtein's distance.
-std::size_t edits(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-    }
-  }
-  return row.back();
-}
-
 std::string list(const std::vector<std::string>& names) {
   std::string out;
   for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
   return out;
-}
-
-/// " (nearest: X)", or nothing when half of the letters would have to change.
-std::string nearest(std::string_view word, const std::vector<std::string>& names) {
-  const auto best = std::min_element(names.begin(), names.end(), [&](const auto& a, const auto& b) {
-    return edits(word, a) < edits(word, b);
-  });
-  if (best == names.end() || 2 * edits(word, *best) > std::max(word.size(), best->size())) return "";
-  return " (nearest: " + *best + ")";
 }
 
 Error bad_rule(std::string what, std::string hint) {
