@@ -19,6 +19,7 @@
 #include "bus/idl.hpp"
 #include "bus/network.hpp"
 #include "core/hostlist.hpp"
+#include "core/nearest.hpp"
 #include "core/number.hpp"
 #include "core/text.hpp"
 #include "core/units.hpp"
