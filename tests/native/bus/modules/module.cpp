@@ -65,7 +65,7 @@ struct TakesSignals {
 }  // namespace
 
 #ifndef MODULE_WITHOUT_SYMBOL
-extern "C" const Module* sonde_bus_module() {
+extern "C" __attribute__((visibility("default"))) const Module* sonde_bus_module() {
   static Module module;
   if (kind == "throws") throw std::runtime_error("no module today");
   if (kind == "nothing") return nullptr;
