@@ -85,13 +85,14 @@ Result<std::string> domain_config(const Profile& profile) {
   std::string interfaces;
   for (const Address& address : *addresses) {
     interfaces += "<NetworkInterface name=\"" + escaped(address.interface) + "\" address=\"" + escaped(address.address) + "\"";
-    // Linux' loopback carries groups, though it does not say so in its flags, which is what Cyclone goes by unless told.
-    if (address.loopback) interfaces += transport.multicast == Multicast::none && !simple ? " multicast=\"false\"" : " multicast=\"true\"";
+    // Linux' loopback carries IPv4 groups, though it does not say so in its flags, which is what Cyclone goes by unless told.
+    if (address.loopback) interfaces += v6 ? " multicast=\"false\"" : " multicast=\"true\"";
     interfaces += "/>";
   }
   general += "<Interfaces>" + interfaces + "</Interfaces>";
-  const bool announced = simple && transport.multicast != Multicast::none;
-  general += element("AllowMulticast", transport.multicast == Multicast::all ? (announced ? "true" : "asm") : announced ? "spdp" : "false");
+  const bool announced = simple && transport.multicast != Multicast::none && !(v6 && loopback);
+  const bool samples = transport.multicast == Multicast::all && !(v6 && loopback);
+  general += element("AllowMulticast", samples ? (announced ? "true" : "asm") : announced ? "spdp" : "false");
   if (transport.max_message_bytes) {
     general += element("MaxMessageSize", std::to_string(transport.max_message_bytes) + " B");
     const std::uint32_t room = transport.max_message_bytes > 256 ? transport.max_message_bytes - 128 : transport.max_message_bytes;
@@ -100,7 +101,7 @@ Result<std::string> domain_config(const Profile& profile) {
 
   std::string found;
   const unsigned last = last_index(profile.domain);
-  if (simple && announced) {
+  if (announced) {
     found += element("ParticipantIndex", "none");
   } else {
     found += element("ParticipantIndex", "auto") + element("MaxAutoParticipantIndex", std::to_string(last));
@@ -109,7 +110,7 @@ Result<std::string> domain_config(const Profile& profile) {
       for (unsigned k = 0; k < std::min(count, last + 1); ++k)
         peers += "<Peer Address=\"" + escaped(bracketed(host, is_v6)) + ":" + std::to_string(discovery_port(profile.domain, k)) + "\"/>";
     };
-    // Without groups, simple discovery is asking every port of this machine.
+    // Without groups, as on loopback with IPv6, simple discovery is asking every port of this machine.
     if (simple)
       for (const Address& address : *addresses) add(address.scoped(), address.v6, last + 1);
     for (const std::string& word : discovery.peers) {

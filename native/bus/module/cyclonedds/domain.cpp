@@ -22,7 +22,7 @@ void keep_words(void*, const dds_log_data_t* line) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
   if (text.empty() || said.size() + text.size() > words_most) return;
   if (!said.empty()) said += "; ";
-  said += text;
+  for (const char c : text) said += c == '\n' ? ' ' : c;  // OpenSSL's errors come in lines
 }
 
 struct Open {
