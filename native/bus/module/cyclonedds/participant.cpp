@@ -109,7 +109,7 @@ QosPtr common_qos(const Qos& qos) {
   if (qos.durability == Durability::transient_local)
     dds_qset_durability_service(out.get(), 0, kind, depth, most, DDS_LENGTH_UNLIMITED, DDS_LENGTH_UNLIMITED);
   dds_qset_deadline(out.get(), duration(qos.deadline_s));
-  dds_qset_latency_budget(out.get(), duration(qos.latency_budget_s));
+  // The latency budget is not announced: it is the writer's own, and announced it would exclude readers that allow for none.
   dds_qset_liveliness(out.get(),
                       qos.liveliness == Liveliness::automatic               ? DDS_LIVELINESS_AUTOMATIC
                       : qos.liveliness == Liveliness::manual_by_participant ? DDS_LIVELINESS_MANUAL_BY_PARTICIPANT
@@ -438,7 +438,8 @@ class Reader final : public ReaderPort {
       out.incompatible_policy = policy_name(incompatible.last_policy_id);
     }
     dds_sample_lost_status_t lost{};
-    if (dds_get_sample_lost_status(*reader_, &lost) == DDS_RETCODE_OK) out.lost = lost.total_count;
+    out.lost = static_cast<std::int64_t>(missing_.load(std::memory_order_relaxed));
+    if (dds_get_sample_lost_status(*reader_, &lost) == DDS_RETCODE_OK) out.lost += lost.total_count;
     dds_sample_rejected_status_t rejected{};
     if (dds_get_sample_rejected_status(*reader_, &rejected) == DDS_RETCODE_OK) out.rejected = rejected.total_count;
     dds_requested_deadline_missed_status_t missed{};
@@ -477,14 +478,8 @@ class Reader final : public ReaderPort {
   std::size_t hand_on(const Sample& sample, const dds_sample_info_t& from, const Taker& taker) {
     SampleInfo info;
     info.source_ns = from.source_timestamp;
-    if (writers_.size() > most_writers_known) writers_.clear();
-    info.received_ns = sample.received_ns;
-    if (from.valid_data && sample.writer_known) {
-      info.writer = sample.writer;
-      if (from.publication_handle != last_writer_) writers_[last_writer_ = from.publication_handle] = info.writer;
-    } else {
-      info.writer = guid_of_writer(from.publication_handle);
-    }
+    Known& writer = known(from.publication_handle, from.valid_data && sample.writer_known ? &sample : nullptr);
+    info.writer = writer.guid;
     std::size_t n = 0;
     if (from.valid_data) {
       taker(info, sample.payload());
@@ -498,25 +493,43 @@ class Reader final : public ReaderPort {
     return n + 1;
   }
 
-  /// Of samples that do not say who wrote them, as the end of an instance: its writer may be gone, and is then known by its samples only.
-  Guid guid_of_writer(dds_instance_handle_t handle) {
-    const auto known = writers_.find(handle);
-    if (known != writers_.end()) return known->second;
+  struct Known {
     Guid guid;
-    if (dds_builtintopic_endpoint_t* endpoint = dds_get_matched_publication_data(*reader_, handle)) {
-      guid = guid_from(endpoint->key);
-      dds_builtintopic_free_endpoint(endpoint);
-      writers_.emplace(handle, guid);
+    std::uint64_t missing = 0;
+    bool wrote = false;
+  };
+
+  /// `sample` is null where it does not say who wrote it, as the end of an instance: its writer may be gone, and is then known by its samples only.
+  Known& known(dds_instance_handle_t handle, const Sample* sample) {
+    if (handle != last_handle_ || !last_writer_) {
+      if (writers_.size() > most_writers_known) writers_.clear();
+      const auto [at, first] = writers_.try_emplace(handle);
+      last_handle_ = handle;
+      last_writer_ = &at->second;
+      if (first && !sample)
+        if (dds_builtintopic_endpoint_t* endpoint = dds_get_matched_publication_data(*reader_, handle)) {
+          at->second.guid = guid_from(endpoint->key);
+          dds_builtintopic_free_endpoint(endpoint);
+        }
     }
-    return guid;
+    Known& writer = *last_writer_;
+    if (sample) {
+      writer.guid = sample->writer;
+      if (writer.wrote && sample->missing > writer.missing) missing_.fetch_add(sample->missing - writer.missing, std::memory_order_relaxed);
+      writer.missing = writer.wrote ? std::max(writer.missing, sample->missing) : sample->missing;
+      writer.wrote = true;
+    }
+    return writer;
   }
 
   Entity subscriber_, reader_, has_some_;
   TypeRef type_;
   Guid guid_;
   std::atomic<bool> pending_{true};
-  std::map<dds_instance_handle_t, Guid> writers_;
-  dds_instance_handle_t last_writer_ = 0;
+  std::map<dds_instance_handle_t, Known> writers_;  ///< of the thread that takes, as the two below
+  dds_instance_handle_t last_handle_ = 0;
+  Known* last_writer_ = nullptr;
+  std::atomic<std::uint64_t> missing_{0};
   std::mutex mutex_;
   std::vector<Waiter*> waiters_;
 };
