@@ -478,6 +478,7 @@ class Reader final : public ReaderPort {
   std::size_t hand_on(const Sample& sample, const dds_sample_info_t& from, const Taker& taker) {
     SampleInfo info;
     info.source_ns = from.source_timestamp;
+    if (from.valid_data) info.received_ns = sample.received_ns;
     Known& writer = known(from.publication_handle, from.valid_data && sample.writer_known ? &sample : nullptr);
     info.writer = writer.guid;
     std::size_t n = 0;
