@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -86,6 +87,7 @@ Sample* allocate(const ddsi_sertype* type, ddsi_serdata_kind kind, std::size_t s
   sample->writer = {};
   sample->received_ns = 0;
   sample->missing = 0;
+  sample->order = 0;
   sample->size = static_cast<std::uint32_t>(size);
   sample->key_size = static_cast<std::uint32_t>(key_size);
   sample->writer_known = false;
@@ -95,6 +97,8 @@ Sample* allocate(const ddsi_sertype* type, ddsi_serdata_kind kind, std::size_t s
 }
 
 void set_key(Sample& sample, std::uint32_t basis, Bytes key) {
+  static std::atomic<std::uint64_t> order{0};
+  if (!key.empty()) sample.order = order.fetch_add(1, std::memory_order_relaxed);
   if (!key.empty()) std::memcpy(sample.data() + up4(sample.size), key.data(), key.size());
   sample.hash = basis ^ hash_of(key);
 }

@@ -44,6 +44,7 @@ struct Sample : ddsi_serdata {
   Guid writer;
   std::int64_t received_ns;  ///< CLOCK_REALTIME; 0: it was not received, but written here
   std::uint64_t missing;     ///< as Arrivals has it
+  std::uint64_t order;       ///< of types with key: in which samples came to be in this process, from any writer
   std::uint32_t size, key_size;
   bool writer_known;
 
