@@ -1,7 +1,9 @@
 // Requests and replies for Python.
 #include <nanobind/stl/string.h>
 
-#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
 
 #include "bind/bus/bus.hpp"
 #include "bus/request.hpp"
@@ -69,25 +71,23 @@ class PyClient {
     const auto body = body_of(types_.request, value);
     // In slices, so that Ctrl-C is heard: the answer may come after this call was left.
     struct Place {
-      std::atomic<bool> here{false};
-      Result<Answer> answer{Answer{}};
+      std::mutex mutex;
+      std::condition_variable came;
+      std::optional<Result<Answer>> answer;
     };
     const auto place = std::make_shared<Place>();
     client.start(body, {target, deadline_s, retry_s}, [place](Result<Answer> answer) {
+      const std::lock_guard lock(place->mutex);
       place->answer = std::move(answer);
-      place->here.store(true, std::memory_order_release);
-      place->here.notify_all();
+      place->came.notify_all();
     });
-    // The client's own deadline ends it; the two seconds are for a client that is being closed by another thread.
+    // The client's own deadline ends it; the two seconds are for a client that another thread is closing.
     const bool over = wait_for(deadline_s + 2, [&](Deadline slice) {
-      for (std::int64_t pause = 20'000; !place->here.load(std::memory_order_acquire) && !slice.passed(); pause = std::min<std::int64_t>(pause * 2, 500'000)) {
-        timespec nap{0, static_cast<long>(pause)};
-        nanosleep(&nap, nullptr);
-      }
-      return place->here.load(std::memory_order_acquire);
+      std::unique_lock lock(place->mutex);
+      return place->came.wait_for(lock, std::chrono::milliseconds(std::max(slice.left_ms(), 1)), [&] { return place->answer.has_value(); });
     });
     if (!over) raise({"bus.timed_out", "no answer within " + std::to_string(deadline_s) + " s", "see whether a server is there"});
-    return answer_to_python(types_.reply, taken(std::move(place->answer)));
+    return answer_to_python(types_.reply, taken(std::move(*place->answer)));
   }
   nb::list call_all(nb::handle value, const std::string& target, double deadline_s, std::size_t most) {
     Client& client = get();
