@@ -11,9 +11,10 @@
 
     with bus.open(idl="power.idl", topics={"Power": "regale::NodePower"}, domain=3) as here: ...
 
-Samples are dicts by the names of IDL: structures are dicts, sequences and arrays lists (numpy arrays are taken as well), octets bytes,
-enumerations their names. What a sample leaves out is zero or empty. SONDE_BUS=cyclonedds|fastdds|null chooses the
-implementation unless `implementation` or the profile does. Any-thread; one reader is taken from by one thread at a time.
+Samples are dicts by the names of IDL: structures are dicts, sequences and arrays lists (numpy arrays are taken as
+well), octets bytes, enumerations their names. What a sample leaves out is zero or empty. SONDE_BUS=cyclonedds|fastdds|null
+chooses the implementation unless `implementation` or the profile does. Any-thread; one thread at a time takes from a
+reader.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class _Endpoint(_Closing):
 
     def status(self) -> dict[str, Any]:
         """matched, matched_ever, incompatible, incompatible_policy, lost, rejected, deadline_missed, liveliness_lost,
-        alive (-1: the implementation does not count it); samples, bytes, malformed, other_type, too_large, last_error."""
+        alive (-1: not counted by the implementation); samples, bytes, malformed, other_type, too_large, last_error."""
         return dict(self._native.status())
 
 
@@ -150,7 +151,7 @@ class Client(_Closing):
     def call(self, body: Body = b"", target: str = "", timeout_s: float = 5.0, retry_s: float = 0.5) -> Reply:
         """Asks, and waits for the first answer. target: which server, `*` and `?` allowed; "": any.
 
-        retry_s: after how long the same request is sent again, doubling; the server does not execute it twice. 0: never.
+        retry_s: after how long the same request is sent again, doubling; it is not executed twice. 0: never.
         Raises Refused (the server's code and words), TimedOut, UsageError (the body), BusError.
         """
         answer = self._native.call(body, target, timeout_s, retry_s)
@@ -217,7 +218,9 @@ class Bus(_Closing):
         reply: str = "",
         threads: int = 1,
     ) -> Server:
-        """Answers requests. handler(body) -> body of the answer; what it raises becomes the code `failed`, Refused its own code.
+        """Answers requests. handler(body) -> body of the answer.
+
+        What it raises becomes the code `failed`, Refused its own code.
 
         name: what clients' targets are compared with.
         """
@@ -257,7 +260,7 @@ class Bus(_Closing):
         return list(self._native.peers())
 
     def endpoints(self) -> list[dict[str, Any]]:
-        """Their writers and readers: {guid, participant, writes, topic, type, partitions, reliable, transient_local}."""
+        """Theirs: {guid, participant, writes, topic, type, partitions, reliable, transient_local}."""
         return list(self._native.endpoints())
 
 
@@ -305,8 +308,8 @@ def open(
     listed = "".join(
         f"<topic name={quoteattr(topic)} type={quoteattr(kind)}/>" for topic, kind in (topics or {}).items()
     )
-    text = f'<sonde-bus version="1"><profile name="default" domain="{escape(str(domain))}">{types}{listed}</profile></sonde-bus>'
-    return Bus(_bus.open_text(text, "", ".", implementation))
+    inside = f'<profile name="default" domain="{escape(str(domain))}">{types}{listed}</profile>'
+    return Bus(_bus.open_text(f'<sonde-bus version="1">{inside}</sonde-bus>', "", ".", implementation))
 
 
 def implementations() -> list[str]:
