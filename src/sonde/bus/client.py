@@ -12,9 +12,9 @@
     with bus.open(idl="power.idl", topics={"Power": "regale::NodePower"}, domain=3) as here: ...
 
 Samples are dicts by the names of IDL: structures are dicts, sequences and arrays lists (numpy arrays are taken as
-well), octets bytes, enumerations their names. What a sample leaves out is zero or empty. SONDE_BUS=cyclonedds|fastdds|null
-chooses the implementation unless `implementation` or the profile does. Any-thread; one thread at a time takes from a
-reader.
+well), octets bytes, enumerations their names. What a sample leaves out is zero or empty.
+SONDE_BUS=cyclonedds|fastdds|null chooses the implementation unless `implementation` or the profile does. Any-thread;
+one thread at a time takes from a reader.
 """
 
 from __future__ import annotations
