@@ -1,0 +1,390 @@
+"""bus/1: what a dataset of `sonde bus run` holds, and how the probe's block file becomes /raw.
+
+ARCHITECTURE.md, "bus/1", is the definition; the tables RAW and SUMMARY here say the same as data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sonde.bus.plan import TESTS
+from sonde.core import described
+from sonde.core.described import Described
+from sonde.core.described import optional as _of
+from sonde.core.errors import DataError, Finding, Warning
+from sonde.core.seal import Layout
+from sonde.core.status import DRIFT, ENDED_EARLY, NOT_MEASURED, UNDECIDED, status_flags
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from sonde.core.blocks import BlockFile
+
+NAME = "bus/1"
+
+SAMPLES, VERDICT = 0, 1  # kinds of record
+RECORD_FIELDS = ("kind", "variant", "case", "quantity", "epoch", "n", "code", "t0", "value", "offset")
+
+SERIES = ("series",)
+SAMPLE = ("series", "sample")
+MIXED = "quantity_unit"  # unit of values of several quantities: the variable that tells it of each
+CHUNK = 32768  # samples
+PENDING = 8192  # samples of a series that are held before they are written
+
+OF_VARIANT: dict[str, Described] = {
+    "variant_name": Described(("variant",), "str", "", "variant: a way over the bus"),
+    "implementation": Described(("variant",), "str", "", "implementation; raw: the machine's own sockets and memory"),
+    "version": Described(("variant",), "str", "", "version of the implementation"),
+    "transport": Described(("variant",), "str", "", "transport"),
+    "options": Described(("variant",), "str", "", "how the variant differs from its implementation's default"),
+}
+OF_CASE: dict[str, Described] = {
+    "test": Described(("case",), "str", "", f"test: {', '.join(TESTS)}"),
+    "size": Described(("case",), "<i8", "B", "bytes of a sample; -1: means nothing here"),
+    "subscribers": Described(("case",), "<i8", "1", "readers of the topic; -1: means nothing here"),
+    "entities": Described(("case",), "<i8", "1", "participants, partitions, clients; -1: means nothing here"),
+    "treatment": Described(("case",), "str", "", "what was done besides; empty: nothing"),
+}
+OF_QUANTITY: dict[str, Described] = {
+    "quantity_name": Described(("quantity",), "str", "", "quantity"),
+    "quantity_unit": Described(("quantity",), "str", "", "its unit; 1 for bare numbers"),
+}
+OF_SERIES: dict[str, Described] = {
+    "series_variant": Described(SERIES, "<i4", "1", "variant of a series"),
+    "series_case": Described(SERIES, "<i4", "1", "case of a series"),
+    "series_quantity": Described(SERIES, "<i4", "1", "quantity of a series"),
+}
+FACTS = {**OF_VARIANT, **OF_CASE, **OF_QUANTITY, **OF_SERIES}
+RAW: dict[str, Described] = {
+    "value": Described(SAMPLE, "<f8", MIXED, "value in the quantity's unit"),
+    "epoch": Described(SAMPLE, "<i4", "1", "burst a sample belongs to; -1 where there is none"),
+    "t_start": Described(SAMPLE, "<f8", "s", "begin of the sample since measuring began"),
+    "n": Described(SERIES, "<i4", "1", "samples kept"),
+    "status": Described(SERIES, "|i1", "1", "how measuring a series ended"),
+    **FACTS,
+}
+
+
+def _ends(name: str, units: str, long_name: str) -> dict[str, Described]:
+    ends = {"low": "lower", "high": "upper"}
+    return {name: _of(SERIES, units, long_name)} | {
+        f"{name}_{end}": _of(SERIES, units, f"{word} end of the 95 % interval of the {long_name}")
+        for end, word in ends.items()
+    }
+
+
+SUMMARY: dict[str, Described] = {
+    "n": _of(SERIES, "1", "samples", "<i4"),
+    "epochs": _of(SERIES, "1", "epochs with samples", "<i4"),
+    "status": _of(SERIES, "1", "how measuring a series ended", "|i1"),
+    "steady": _of(SERIES, "1", "whether the level stayed the same, as far as it can be told", "|i1"),
+    **_ends("median", MIXED, "median, in the quantity's unit"),
+    **_ends("p99", MIXED, "99 % quantile, in the quantity's unit"),
+    "mean": _of(SERIES, MIXED, "mean, in the quantity's unit"),
+    "min": _of(SERIES, MIXED, "smallest value"),
+    "max": _of(SERIES, MIXED, "largest value"),
+    "base": _of(SERIES, "1", "variant that the ratio is taken to; -1: none", "<i4"),
+    **_ends("ratio", "1", "value over that of the variant `base`, epoch by epoch"),
+    "pairs": _of(SERIES, "1", "stretches of time in which both were measured", "<i4"),
+    **_ends("ratio_to_raw", "1", "value over that of the machine's own way, epoch by epoch"),
+    "pairs_raw": _of(SERIES, "1", "stretches of time in which both were measured", "<i4"),
+    "quantile": _of(("series", "share"), MIXED, "quantiles of the values"),
+    "block": _of(("series", "stretch"), MIXED, "median of each stretch of neighbouring epochs, the same for all series"),
+    "early": _of(("series", "place"), MIXED, "typical value of the first samples of a burst, by their place in it"),
+    **FACTS,
+}
+"""What /summary may hold. Every variable is optional, and others are allowed beside them."""
+
+
+@dataclass
+class BusLayout(Layout):
+    """Layout, with what place() needs besides: the row of each series, and counts."""
+
+    rows: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    n: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
+    status: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int8))
+    facts: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+class BusSchema:
+    """RoomSchema of bus/1 (`sonde.core.seal`). Plan keys: docs of `layout`."""
+
+    room = "bus"
+    version = 1
+
+    def parts(self, plan: Mapping[str, Any]) -> Sequence[str]:
+        return [""]
+
+    def layout(self, plan: Mapping[str, Any], files: Sequence[BlockFile], part: str) -> BusLayout:
+        """Counts what the probe's file holds.
+
+        plan: variants, list of {name, implementation, transport, options, tests}, of which `tests` names those that are
+        measured on it; cases, list of {test, size, subscribers, entities, treatment}. What quantities there are the file's
+        header tells, and which variants worked.
+
+        Raises
+        ------
+        DataError  bus.no_blocks, bus.not_bus_blocks, bus.plan_mismatch.
+        """
+        if not files:
+            raise DataError(
+                "bus.no_blocks",
+                "there is no block file to read",
+                "nothing was measured: look at the run's log, then measure again",
+            )
+        if len(files) > 1:
+            raise DataError(
+                "bus.plan_mismatch",
+                f"there are {len(files)} block files, and a run of the bus has one",
+                "keep the file of one run in its folder, and only this",
+            )
+        (file,) = files
+        _check_header(plan, file)
+        quantities = [(str(name), str(unit)) for name, unit in file.header["quantities"]]
+        variants, cases = plan["variants"], plan["cases"]
+        counts: dict[tuple[int, int, int], int] = {}
+        decided: dict[tuple[int, int, int], int] = {}
+        verdicts: dict[tuple[int, int], int] = {}
+        bad = 0
+        for records in file:
+            good = _sound(records, len(variants), len(cases), len(quantities))
+            bad += len(records) - int(good.sum())
+            for record in records[good]:
+                v, c, q = (int(record[name]) for name in ("variant", "case", "quantity"))
+                if record["kind"] == SAMPLES:
+                    counts[v, c, q] = counts.get((v, c, q), 0) + int(record["n"])
+                elif q == WHOLE_CELL:
+                    verdicts[v, c] = int(record["code"])
+                else:
+                    decided[v, c, q] = int(record["code"])
+        keys = sorted(counts, key=lambda key: (key[1], key[2], key[0]))
+        rows = {key: row for row, key in enumerate(keys)}
+        n = np.array([counts[key] for key in keys], np.int32)
+        status = np.array(
+            [decided.get(key, verdicts.get(key[:2], UNDECIDED)) or UNDECIDED for key in keys], np.int8
+        )
+        longest = max(1, int(n.max(initial=0)))
+        layout = BusLayout(
+            dims={
+                "series": len(keys),
+                "sample": longest,
+                "variant": len(variants),
+                "case": len(cases),
+                "quantity": len(quantities),
+            },
+            coords={},
+            variables={name: _variable(name, what, longest) for name, what in RAW.items()},
+            rows=rows,
+            n=n,
+            status=status,
+            facts=_facts(plan, file.header, quantities, keys),
+        )
+        if bad:
+            layout.warnings.append(
+                Warning(
+                    "bus.bad_record",
+                    f"{bad} records name variants, cases, quantities or counts that this run does not have",
+                    "they are left out; was the folder mixed with that of another run?",
+                )
+            )
+        measured = {key[:2] for key in keys}
+        wanted = [
+            (v, c)
+            for v, variant in enumerate(variants)
+            for c, case in enumerate(cases)
+            if _wanted(variant, case)
+        ]
+        lacking = [cell for cell in wanted if cell not in measured]
+        if lacking:
+            layout.complete = False
+            early = ENDED_EARLY.get(str(plan.get("stop_reason")), "")
+            evidence = f"{len(lacking)} of {len(wanted)} cells have no data"
+            evidence += f", as {early}: " if early else ": "
+            names = [f"{variants[v]['name']}, {cases[c]['spec']}" for v, c in lacking]
+            evidence += "; ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+            hint = "run it again" if early else "other warnings may say why; else give a longer --budget"
+            layout.warnings.append(Warning("bus.cells_without_data", evidence, hint))
+        return layout
+
+    def place(
+        self, plan: Mapping[str, Any], layout: Layout, file: BlockFile, part: str
+    ) -> Iterator[tuple[str, tuple[int | slice, ...], np.ndarray]]:
+        """Samples of a series in the order of time, a few thousand at once."""
+        assert isinstance(layout, BusLayout)
+        for name, values in layout.facts.items():
+            yield name, (slice(0, len(values)),), values
+        yield "n", (), layout.n
+        yield "status", (), layout.status
+        sizes = len(plan["variants"]), len(plan["cases"]), len(file.header["quantities"])
+        pending: dict[int, _Series] = {}
+        for records in file:
+            good = _sound(records, *sizes)
+            for record in records[good & (records["kind"] == SAMPLES)]:
+                v, c, q = (int(record[name]) for name in ("variant", "case", "quantity"))
+                row = layout.rows[v, c, q]
+                one = pending.setdefault(row, _Series(row))
+                one.add(record)
+                if one.held >= PENDING:
+                    yield from one.pieces()
+        for one in pending.values():
+            yield from one.pieces()
+
+    def analyse(self, raw: xr.Dataset) -> xr.Dataset:
+        """/raw to /summary: `sonde.bus.analyse.analyse`."""
+        from sonde.bus.analyse import analyse
+
+        return analyse(raw)
+
+    def leading_dims(self, tree: xr.DataTree) -> Sequence[tuple[str, ...]]:
+        """Dims of the table that a file of one table is made of, as `data convert` asks."""
+        return [SERIES]
+
+    def validate(self, tree: xr.DataTree) -> list[Finding]:
+        """What is wrong with a dataset; [] for a valid one."""
+        return validate(tree)
+
+
+WHOLE_CELL = 0xFFFFFFFF  # quantity of a verdict that is about all of a variant and case
+
+
+class _Series:
+    """Samples of one series that are not yet written, and where they go."""
+
+    def __init__(self, row: int) -> None:
+        self.row, self.sample, self.held = row, 0, 0
+        self.records: list[np.void] = []
+
+    def add(self, record: np.void) -> None:
+        self.records.append(record)
+        self.held += int(record["n"])
+
+    def pieces(self) -> Iterator[tuple[str, tuple[int | slice, ...], np.ndarray]]:
+        if not self.records:
+            return
+        counts = [int(record["n"]) for record in self.records]
+        where = (self.row, slice(self.sample, self.sample + self.held))
+        pairs = list(zip(self.records, counts))
+        yield "value", where, np.concatenate([record["value"][:n] for record, n in pairs])
+        yield "epoch", where, np.repeat(np.array([int(r["epoch"]) for r in self.records], np.int32), counts)
+        starts = [float(record["t0"]) + record["offset"][:n].astype(float) for record, n in pairs]
+        yield "t_start", where, np.concatenate(starts)
+        self.sample, self.held, self.records = self.sample + self.held, 0, []
+
+
+def _wanted(variant: Mapping[str, Any], case: Mapping[str, Any]) -> bool:
+    """Whether a case was to be measured on a variant of the plan."""
+    return case["test"] in variant["tests"] and case["spec"] not in variant.get("without", ())
+
+
+def _sound(records: np.ndarray, variants: int, cases: int, quantities: int) -> np.ndarray:
+    """Which records can be believed."""
+    most = records["value"].shape[1]
+    samples = records["kind"] == SAMPLES
+    quantity = records["quantity"]
+    return np.asarray(
+        (records["variant"] < variants)
+        & (records["case"] < cases)
+        & ((quantity < quantities) | (~samples & (quantity == WHOLE_CELL)))
+        & (records["n"] <= most)
+        & np.where(samples, records["n"] > 0, records["code"] <= DRIFT)
+        & (records["kind"] <= VERDICT)
+    )
+
+
+def _variable(name: str, what: Described, samples: int) -> Any:
+    chunks = (1, min(samples, CHUNK)) if what.dims == SAMPLE else None
+    fill = -1 if name == "epoch" else None
+    return what.variable(fill, chunks, status_flags() if name == "status" else None)
+
+
+def _facts(
+    plan: Mapping[str, Any],
+    header: Mapping[str, Any],
+    quantities: Sequence[tuple[str, str]],
+    keys: Sequence[tuple[int, int, int]],
+) -> dict[str, np.ndarray]:
+    variants, cases = plan["variants"], plan["cases"]
+    versions = list(header.get("versions") or [""] * len(variants))
+    facts = {"variant_name": np.array([str(v["name"]) for v in variants], object)}
+    facts |= {
+        name: np.array([str(v.get(name, "")) for v in variants], object)
+        for name in ("implementation", "transport", "options")
+    }
+    facts["version"] = np.array([str(version) for version in versions], object)
+    facts |= {name: np.array([str(case[name]) for case in cases], object) for name in ("test", "treatment")}
+    facts |= {
+        name: np.array([int(case[name]) for case in cases], np.int64)
+        for name in ("size", "subscribers", "entities")
+    }
+    facts["quantity_name"] = np.array([name for name, _ in quantities], object)
+    facts["quantity_unit"] = np.array([unit for _, unit in quantities], object)
+    for k, name in enumerate(("series_variant", "series_case", "series_quantity")):
+        facts[name] = np.array([key[k] for key in keys], np.int32)
+    return facts
+
+
+def _check_header(plan: Mapping[str, Any], file: BlockFile) -> None:
+    if not set(RECORD_FIELDS) <= set(file.dtype.names or ()) or "quantities" not in file.header:
+        raise DataError(
+            "bus.not_bus_blocks",
+            f"{file.path.name} was not written by sonde-busprobe",
+            "keep the file of one run in its folder, and only this",
+        )
+    for key, wanted in (
+        ("variants", [v["name"] for v in plan["variants"]]),
+        ("cases", [case["spec"] for case in plan["cases"]]),
+    ):
+        if file.header.get(key) != wanted:
+            raise DataError(
+                "bus.plan_mismatch",
+                f"{file.path.name} has other {key} than run.json of its folder",
+                "keep the file of one run in its folder, and only this",
+            )
+
+
+def validate(tree: xr.DataTree) -> list[Finding]:
+    """What is wrong with a dataset of this room; [] for a valid one."""
+    found: list[Finding] = []
+    if "raw" not in tree.children:
+        return [Finding("bus.missing", "/raw is missing", {"variable": "raw"})]
+    raw = tree["raw"].to_dataset()
+    found += described.check("bus", "/raw", raw, RAW)
+    if "summary" in tree.children:
+        found += described.check("bus", "/summary", tree["summary"].to_dataset(), SUMMARY)
+    if found:
+        return found
+    unknown = sorted({str(name) for name in raw["test"].values} - set(TESTS))
+    if unknown:
+        found.append(Finding("bus.test", f"/raw/test names {', '.join(unknown)}", {"tests": unknown}))
+    for name, dim in (("series_variant", "variant"), ("series_case", "case"), ("series_quantity", "quantity")):
+        index = raw[name].values
+        if len(index) and ((index < 0) | (index >= raw.sizes[dim])).any():
+            found.append(Finding("bus.index", f"/raw/{name} names a {dim} that is not there", {"variable": name}))
+    n = raw["n"].values
+    if (n < 0).any() or (n > raw.sizes["sample"]).any():
+        found.append(Finding("bus.counts", "/raw/n counts more than there is room for", {}))
+    if found:
+        return found
+    for k in np.flatnonzero(n > 0):
+        name = _name(raw, int(k))
+        values = raw["value"][k, : n[k]].values
+        if not np.isfinite(values).all() or (values < 0).any():
+            found.append(Finding("bus.value", f"{name}: a value is negative or none", {"series": name}))
+        if (raw["epoch"][k, : n[k]].values < 0).any():
+            found.append(Finding("bus.epoch", f"{name}: a sample belongs to no epoch", {"series": name}))
+    return found
+
+
+def _name(raw: xr.Dataset, k: int) -> str:
+    variant, case, quantity = (
+        int(raw[f"series_{dim}"].values[k]) for dim in ("variant", "case", "quantity")
+    )
+    what = f"{raw['quantity_name'].values[quantity]} of {raw['test'].values[case]}"
+    return f"{raw['variant_name'].values[variant]}, {what}, case {case}"
+
+
+SCHEMA = BusSchema()
