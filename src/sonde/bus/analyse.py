@@ -1,12 +1,13 @@
 """From samples to medians, intervals and ratios. Pure.
 
-Variants are compared stretch by stretch of time: all of a case's are measured in each epoch, so what the machine does to all of
-them falls out. A ratio is the Hodges-Lehmann shift of the logs of the ratios, with the interval of the signed-rank test.
+Variants are compared stretch by stretch of time: all of a case's are measured in each epoch, so what the machine does
+to all of them falls out. A ratio is the Hodges-Lehmann shift of the logs of the ratios, with the interval of the
+signed-rank test.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,10 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
     early = np.full((count, PLACES), np.nan)
     for k in np.flatnonzero(n > 0):
         x, epoch = read.series(int(k), int(n[k]))
+        out["absent"][k] = int(np.isnan(x).sum())
+        x, epoch = x[np.isfinite(x)], epoch[np.isfinite(x)]
+        if not len(x):
+            continue
         counted = units[int(facts["series_quantity"][k])] in COUNTED
         for name, value in _of_series(x, epoch, counted).items():
             out[name][k] = value
@@ -69,7 +74,7 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
     for name, other in (("ratio", base), ("ratio_to_raw", raws)):
         pairs = "pairs" if name == "ratio" else "pairs_raw"
         for k in np.flatnonzero(other >= 0):
-            reference = _row(facts, k, int(other[k]))
+            reference = _row(facts, int(k), int(other[k]))
             if reference is None:
                 continue
             out[pairs][k], ratio = paired(block[reference], block[k])
@@ -120,8 +125,8 @@ def _of_series(x: np.ndarray, epoch: np.ndarray, counted: bool) -> Mapping[str, 
     if counted or len(x) <= len(epochs):  # one value an epoch has no warm-up of its own
         middle = stats.median(x)
         low, high = stats.epoch_median_ci(stats.epoch_medians(x, epoch))
-        if math_equal(x):
-            low = high = middle if len(epochs) > 1 else float("nan")
+        if len(epochs) > 1 and (x == x[0]).all():  # such as no loss at all
+            low = high = middle
         steady = True
     else:
         found = stats.steady_median(x, epoch)
@@ -142,13 +147,10 @@ def _of_series(x: np.ndarray, epoch: np.ndarray, counted: bool) -> Mapping[str, 
     }
 
 
-def math_equal(x: np.ndarray) -> bool:
-    """Whether all values are the same."""
-    return bool((x == x[0]).all())
-
-
 def _early(x: np.ndarray, epoch: np.ndarray) -> np.ndarray:
-    """Median over bursts of the first, second, … sample of a burst; NaN where fewer than half of the bursts have it."""
+    """Median over bursts of the first, second, … sample of a burst; NaN where fewer than half of the bursts have
+    it.
+    """
     out = np.full(PLACES, np.nan)
     starts = np.flatnonzero(np.r_[True, epoch[1:] != epoch[:-1]])
     ends = np.r_[starts[1:], len(epoch)]
@@ -206,28 +208,3 @@ def paired(base: np.ndarray, other: np.ndarray) -> tuple[int, tuple[float, float
     shift = stats.hodges_lehmann(np.log(other[both]) - np.log(base[both]))
     estimate, low, high = (float(np.exp(value)) for value in shift)
     return int(both.sum()), (estimate, low, high)
-
-
-def difference(one: np.ndarray, other: np.ndarray) -> tuple[int, tuple[float, float, float]]:
-    """In how many stretches both have a value, and one - other: estimate, low, high."""
-    both = np.isfinite(one) & np.isfinite(other)
-    if not both.any():
-        return 0, (float("nan"),) * 3
-    return int(both.sum()), tuple(stats.hodges_lehmann(one[both] - other[both]))
-
-
-def share_of(parts: Sequence[np.ndarray]) -> tuple[int, tuple[float, float, float]]:
-    """What share of a difference something takes away: (whole - left) / (whole - usual), stretch by stretch.
-
-    parts: whole, left, usual; each the value of every stretch. The share and its interval are ratios of typical differences: of the
-    part taken away, estimate and ends, over the typical whole difference.
-    """
-    whole, left, usual = parts
-    all_there = np.isfinite(whole) & np.isfinite(left) & np.isfinite(usual)
-    if not all_there.any():
-        return 0, (float("nan"),) * 3
-    taken = stats.hodges_lehmann(whole[all_there] - left[all_there])
-    excess = stats.hodges_lehmann(whole[all_there] - usual[all_there]).estimate
-    if not excess > 0:
-        return int(all_there.sum()), (float("nan"),) * 3
-    return int(all_there.sum()), (taken.estimate / excess, taken.low / excess, taken.high / excess)

@@ -1,7 +1,8 @@
 """How a cost grows with a number: power laws, straight lines, and how well the data know them. Pure.
 
-A law is fitted to a value at each of several numbers, such as datagrams at 8, 16, 32 participants. Its interval comes from how far
-these values lie from the law, not from how often each was measured: what the law cannot follow makes it wider.
+A law is fitted to a value at each of several numbers, such as datagrams at 8, 16, 32 participants. Its interval comes
+from how far these values lie from the law, not from how often each was measured: what the law cannot follow makes it
+wider.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ NAN = float("nan")
 class Law:
     """value = factor * number^exponent, and value = square * number^2, with 95 % intervals (NaN: too few numbers).
 
-    numbers: the smallest and the largest at which was measured. points: how many. misfit: standard deviation of log(value)
-    about the law; 0.1 is about 10 %. against_exponential: how much better the power law fits than factor * e^(rate *
-    number), which has as many parameters, as a difference of Akaike's criterion: above 2 better, below -2 worse; NaN with
-    fewer than three numbers.
+    numbers: the smallest and the largest at which was measured. points: how many. misfit: standard deviation of
+    log(value) about the law; 0.1 is about 10 %. against_exponential: how much better the power law fits than factor *
+    e^(rate * number), which has as many parameters, as a difference of Akaike's criterion: above 2 better, below -2
+    worse; NaN with fewer than three numbers.
     """
 
     factor: float
@@ -138,8 +139,9 @@ def slope_of(number: Sequence[float] | np.ndarray, blocks: np.ndarray) -> Line |
 
     Returns
     -------
-    Line. With six blocks and more that have all numbers, the slope is the typical one of the blocks (Hodges and Lehmann), with
-    the interval of the signed-rank test: what moves a whole block falls out. With fewer the line goes through the medians.
+    Line. With six blocks and more that have all numbers, the slope is the typical one of the blocks (Hodges and
+    Lehmann), with the interval of the signed-rank test: what moves a whole block falls out. With fewer the line goes
+    through the medians.
     """
     n = np.asarray(number, float)
     whole = np.isfinite(blocks).all(axis=0) & (len(n) > 1)
@@ -158,7 +160,9 @@ def slope_of(number: Sequence[float] | np.ndarray, blocks: np.ndarray) -> Line |
 
 
 def crossing(a: Law | None, b: Law | None) -> float | None:
-    """The number from which on law `a` tells more than law `b`; None: it never does, or it does from the beginning."""
+    """The number from which on law `a` tells more than law `b`; None: it never does, or it does from the
+    beginning.
+    """
     if a is None or b is None or not a.exponent > b.exponent:
         return None
     where = (b.factor / a.factor) ** (1 / (a.exponent - b.exponent))
@@ -168,7 +172,9 @@ def crossing(a: Law | None, b: Law | None) -> float | None:
 def _sorted(
     number: Sequence[float] | np.ndarray, value: Sequence[float] | np.ndarray, positive: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Both as arrays in the order of the numbers, without what is not finite (or not above 0); values of one number averaged."""
+    """Both as arrays in the order of the numbers, without what is not finite (or not above 0); values of one
+    number averaged.
+    """
     n, y = np.asarray(number, float), np.asarray(value, float)
     good = np.isfinite(n) & np.isfinite(y)
     if positive:

@@ -17,7 +17,7 @@ from sonde.core.described import Described
 from sonde.core.described import optional as _of
 from sonde.core.errors import DataError, Finding, Warning
 from sonde.core.seal import Layout
-from sonde.core.status import DRIFT, ENDED_EARLY, NOT_MEASURED, UNDECIDED, status_flags
+from sonde.core.status import DRIFT, ENDED_EARLY, UNDECIDED, status_flags
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
 NAME = "bus/1"
 
-SAMPLES, VERDICT = 0, 1  # kinds of record
+SAMPLES, DECISION = 0, 1  # kinds of record
 RECORD_FIELDS = ("kind", "variant", "case", "quantity", "epoch", "n", "code", "t0", "value", "offset")
+
+Key = tuple[int, int, int]  # variant, case, quantity, as the probe counts them
 
 SERIES = ("series",)
 SAMPLE = ("series", "sample")
@@ -37,10 +39,14 @@ PENDING = 8192  # samples of a series that are held before they are written
 
 OF_VARIANT: dict[str, Described] = {
     "variant_name": Described(("variant",), "str", "", "variant: a way over the bus"),
-    "implementation": Described(("variant",), "str", "", "implementation; raw: the machine's own sockets and memory"),
+    "implementation": Described(
+        ("variant",), "str", "", "implementation; raw: the machine's own sockets and memory"
+    ),
     "version": Described(("variant",), "str", "", "version of the implementation"),
     "transport": Described(("variant",), "str", "", "transport"),
-    "options": Described(("variant",), "str", "", "how the variant differs from its implementation's default"),
+    "options": Described(
+        ("variant",), "str", "", "how the variant differs from its implementation's default"
+    ),
 }
 OF_CASE: dict[str, Described] = {
     "test": Described(("case",), "str", "", f"test: {', '.join(TESTS)}"),
@@ -79,6 +85,7 @@ def _ends(name: str, units: str, long_name: str) -> dict[str, Described]:
 
 SUMMARY: dict[str, Described] = {
     "n": _of(SERIES, "1", "samples", "<i4"),
+    "absent": _of(SERIES, "1", "of the samples those without a value: messages that never came", "<i4"),
     "epochs": _of(SERIES, "1", "epochs with samples", "<i4"),
     "status": _of(SERIES, "1", "how measuring a series ended", "|i1"),
     "steady": _of(SERIES, "1", "whether the level stayed the same, as far as it can be told", "|i1"),
@@ -93,8 +100,12 @@ SUMMARY: dict[str, Described] = {
     **_ends("ratio_to_raw", "1", "value over that of the machine's own way, epoch by epoch"),
     "pairs_raw": _of(SERIES, "1", "stretches of time in which both were measured", "<i4"),
     "quantile": _of(("series", "share"), MIXED, "quantiles of the values"),
-    "block": _of(("series", "stretch"), MIXED, "median of each stretch of neighbouring epochs, the same for all series"),
-    "early": _of(("series", "place"), MIXED, "typical value of the first samples of a burst, by their place in it"),
+    "block": _of(
+        ("series", "stretch"), MIXED, "median of each stretch of neighbouring epochs, the same for all series"
+    ),
+    "early": _of(
+        ("series", "place"), MIXED, "typical value of the first samples of a burst, by their place in it"
+    ),
     **FACTS,
 }
 """What /summary may hold. Every variable is optional, and others are allowed beside them."""
@@ -102,9 +113,10 @@ SUMMARY: dict[str, Described] = {
 
 @dataclass
 class BusLayout(Layout):
-    """Layout, with what place() needs besides: the row of each series, and counts."""
+    """Layout, with what place() needs besides: the row of each series, the variants kept, and counts."""
 
-    rows: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    rows: dict[Key, int] = field(default_factory=dict)
+    kept: list[int] = field(default_factory=list)
     n: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
     status: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int8))
     facts: dict[str, np.ndarray] = field(default_factory=dict)
@@ -122,9 +134,10 @@ class BusSchema:
     def layout(self, plan: Mapping[str, Any], files: Sequence[BlockFile], part: str) -> BusLayout:
         """Counts what the probe's file holds.
 
-        plan: variants, list of {name, implementation, transport, options, tests}, of which `tests` names those that are
-        measured on it; cases, list of {test, size, subscribers, entities, treatment}. What quantities there are the file's
-        header tells, and which variants worked.
+        plan: variants, list of {name, implementation, transport, options, tests, asked}, of which `tests` names those
+        that are measured on it; cases, list of {spec, test, size, subscribers, entities, treatment}. What quantities
+        there are the file's header tells, and which variants were there: one that was not has no row unless it was
+        asked for.
 
         Raises
         ------
@@ -144,44 +157,47 @@ class BusSchema:
             )
         (file,) = files
         _check_header(plan, file)
-        quantities = [(str(name), str(unit)) for name, unit in file.header["quantities"]]
+        header = file.header
         variants, cases = plan["variants"], plan["cases"]
-        counts: dict[tuple[int, int, int], int] = {}
-        decided: dict[tuple[int, int, int], int] = {}
-        verdicts: dict[tuple[int, int], int] = {}
+        present = list(header.get("present") or [True] * len(variants))
+        kept = [v for v, variant in enumerate(variants) if present[v] or variant.get("asked")]
+        counts: dict[Key, int] = {}
+        decided: dict[Key, int] = {}
         bad = 0
         for records in file:
-            good = _sound(records, len(variants), len(cases), len(quantities))
+            good = _sound(records, kept, len(cases), len(header["quantities"]))
             bad += len(records) - int(good.sum())
             for record in records[good]:
-                v, c, q = (int(record[name]) for name in ("variant", "case", "quantity"))
+                key = _key(record)
                 if record["kind"] == SAMPLES:
-                    counts[v, c, q] = counts.get((v, c, q), 0) + int(record["n"])
-                elif q == WHOLE_CELL:
-                    verdicts[v, c] = int(record["code"])
+                    counts[key] = counts.get(key, 0) + int(record["n"])
                 else:
-                    decided[v, c, q] = int(record["code"])
-        keys = sorted(counts, key=lambda key: (key[1], key[2], key[0]))
-        rows = {key: row for row, key in enumerate(keys)}
+                    decided[key] = int(record["code"])
+        keys = sorted((key for key in counts if counts[key]), key=lambda key: (key[1], key[2], key[0]))
         n = np.array([counts[key] for key in keys], np.int32)
+        deciding = {int(case): int(quantity) for case, quantity in reversed(header.get("deciding") or [])}
+        # What is recorded alongside is as well known as what decides: its visits ended with it.
+        of_case = [decided.get((v, c, deciding.get(c, -1)), UNDECIDED) for v, c, _ in keys]
         status = np.array(
-            [decided.get(key, verdicts.get(key[:2], UNDECIDED)) or UNDECIDED for key in keys], np.int8
+            [decided.get(key, other) or UNDECIDED for key, other in zip(keys, of_case)], np.int8
         )
         longest = max(1, int(n.max(initial=0)))
         layout = BusLayout(
             dims={
                 "series": len(keys),
                 "sample": longest,
-                "variant": len(variants),
+                "variant": len(kept),
                 "case": len(cases),
-                "quantity": len(quantities),
+                "quantity": len(header["quantities"]),
             },
             coords={},
             variables={name: _variable(name, what, longest) for name, what in RAW.items()},
-            rows=rows,
+            attrs=_attrs(header),
+            rows={key: row for row, key in enumerate(keys)},
             n=n,
             status=status,
-            facts=_facts(plan, file.header, quantities, keys),
+            kept=kept,
+            facts=_facts(plan, header, kept, keys),
         )
         if bad:
             layout.warnings.append(
@@ -193,10 +209,7 @@ class BusSchema:
             )
         measured = {key[:2] for key in keys}
         wanted = [
-            (v, c)
-            for v, variant in enumerate(variants)
-            for c, case in enumerate(cases)
-            if _wanted(variant, case)
+            (v, c) for v in kept for c, case in enumerate(cases) if case["test"] in variants[v]["tests"]
         ]
         lacking = [cell for cell in wanted if cell not in measured]
         if lacking:
@@ -219,13 +232,12 @@ class BusSchema:
             yield name, (slice(0, len(values)),), values
         yield "n", (), layout.n
         yield "status", (), layout.status
-        sizes = len(plan["variants"]), len(plan["cases"]), len(file.header["quantities"])
+        cases, quantities = len(plan["cases"]), len(file.header["quantities"])
         pending: dict[int, _Series] = {}
         for records in file:
-            good = _sound(records, *sizes)
-            for record in records[good & (records["kind"] == SAMPLES)]:
-                v, c, q = (int(record[name]) for name in ("variant", "case", "quantity"))
-                row = layout.rows[v, c, q]
+            good = _sound(records, layout.kept, cases, quantities)
+            for record in records[good & (records["kind"] == SAMPLES) & (records["n"] > 0)]:
+                row = layout.rows[_key(record)]
                 one = pending.setdefault(row, _Series(row))
                 one.add(record)
                 if one.held >= PENDING:
@@ -248,7 +260,8 @@ class BusSchema:
         return validate(tree)
 
 
-WHOLE_CELL = 0xFFFFFFFF  # quantity of a verdict that is about all of a variant and case
+def _key(record: np.void) -> Key:
+    return int(record["variant"]), int(record["case"]), int(record["quantity"])
 
 
 class _Series:
@@ -275,23 +288,16 @@ class _Series:
         self.sample, self.held, self.records = self.sample + self.held, 0, []
 
 
-def _wanted(variant: Mapping[str, Any], case: Mapping[str, Any]) -> bool:
-    """Whether a case was to be measured on a variant of the plan."""
-    return case["test"] in variant["tests"] and case["spec"] not in variant.get("without", ())
-
-
-def _sound(records: np.ndarray, variants: int, cases: int, quantities: int) -> np.ndarray:
+def _sound(records: np.ndarray, kept: Sequence[int], cases: int, quantities: int) -> np.ndarray:
     """Which records can be believed."""
-    most = records["value"].shape[1]
     samples = records["kind"] == SAMPLES
-    quantity = records["quantity"]
     return np.asarray(
-        (records["variant"] < variants)
+        np.isin(records["variant"], kept)
         & (records["case"] < cases)
-        & ((quantity < quantities) | (~samples & (quantity == WHOLE_CELL)))
-        & (records["n"] <= most)
-        & np.where(samples, records["n"] > 0, records["code"] <= DRIFT)
-        & (records["kind"] <= VERDICT)
+        & (records["quantity"] < quantities)
+        & (records["n"] <= records["value"].shape[1])
+        & (samples | (records["code"] <= DRIFT))
+        & (records["kind"] <= DECISION)
     )
 
 
@@ -301,34 +307,45 @@ def _variable(name: str, what: Described, samples: int) -> Any:
     return what.variable(fill, chunks, status_flags() if name == "status" else None)
 
 
+def _attrs(header: Mapping[str, Any]) -> dict[str, Any]:
+    """Root attributes that the probe tells: of the counters, and of what else went on."""
+    out: dict[str, Any] = {
+        "cycles_per_s": float(header.get("cycles_per_s", float("nan"))),
+        "cycles_by": str(header.get("cycles_by", "")),
+        "instructions": str(header.get("instructions", "not told")),
+    }
+    if load := header.get("load"):
+        out["load"] = [float(value) for value in load]
+    return out
+
+
 def _facts(
-    plan: Mapping[str, Any],
-    header: Mapping[str, Any],
-    quantities: Sequence[tuple[str, str]],
-    keys: Sequence[tuple[int, int, int]],
+    plan: Mapping[str, Any], header: Mapping[str, Any], kept: Sequence[int], keys: Sequence[Key]
 ) -> dict[str, np.ndarray]:
-    variants, cases = plan["variants"], plan["cases"]
-    versions = list(header.get("versions") or [""] * len(variants))
-    facts = {"variant_name": np.array([str(v["name"]) for v in variants], object)}
-    facts |= {
-        name: np.array([str(v.get(name, "")) for v in variants], object)
-        for name in ("implementation", "transport", "options")
+    variants, cases = [plan["variants"][v] for v in kept], plan["cases"]
+    versions = list(header.get("versions") or [""] * len(plan["variants"]))
+    text = {
+        "variant_name": [v["name"] for v in variants],
+        **{name: [v[name] for v in variants] for name in ("implementation", "transport", "options")},
+        "version": [versions[v] for v in kept],
+        **{name: [case[name] for case in cases] for name in ("test", "treatment")},
+        "quantity_name": header["quantities"],
+        "quantity_unit": header["units"],
     }
-    facts["version"] = np.array([str(version) for version in versions], object)
-    facts |= {name: np.array([str(case[name]) for case in cases], object) for name in ("test", "treatment")}
-    facts |= {
-        name: np.array([int(case[name]) for case in cases], np.int64)
-        for name in ("size", "subscribers", "entities")
-    }
-    facts["quantity_name"] = np.array([name for name, _ in quantities], object)
-    facts["quantity_unit"] = np.array([unit for _, unit in quantities], object)
-    for k, name in enumerate(("series_variant", "series_case", "series_quantity")):
-        facts[name] = np.array([key[k] for key in keys], np.int32)
+    facts = {name: np.array([str(value) for value in values], object) for name, values in text.items()}
+    for name in ("size", "subscribers", "entities"):
+        facts[name] = np.array([int(case[name]) for case in cases], np.int64)
+    rows = {v: row for row, v in enumerate(kept)}
+    facts["series_variant"] = np.array([rows[v] for v, _, _ in keys], np.int32)
+    facts["series_case"] = np.array([c for _, c, _ in keys], np.int32)
+    facts["series_quantity"] = np.array([q for _, _, q in keys], np.int32)
     return facts
 
 
 def _check_header(plan: Mapping[str, Any], file: BlockFile) -> None:
-    if not set(RECORD_FIELDS) <= set(file.dtype.names or ()) or "quantities" not in file.header:
+    if not set(RECORD_FIELDS) <= set(file.dtype.names or ()) or not {"quantities", "units"} <= set(
+        file.header
+    ):
         raise DataError(
             "bus.not_bus_blocks",
             f"{file.path.name} was not written by sonde-busprobe",
@@ -360,10 +377,16 @@ def validate(tree: xr.DataTree) -> list[Finding]:
     unknown = sorted({str(name) for name in raw["test"].values} - set(TESTS))
     if unknown:
         found.append(Finding("bus.test", f"/raw/test names {', '.join(unknown)}", {"tests": unknown}))
-    for name, dim in (("series_variant", "variant"), ("series_case", "case"), ("series_quantity", "quantity")):
+    for name, dim in (
+        ("series_variant", "variant"),
+        ("series_case", "case"),
+        ("series_quantity", "quantity"),
+    ):
         index = raw[name].values
         if len(index) and ((index < 0) | (index >= raw.sizes[dim])).any():
-            found.append(Finding("bus.index", f"/raw/{name} names a {dim} that is not there", {"variable": name}))
+            found.append(
+                Finding("bus.index", f"/raw/{name} names a {dim} that is not there", {"variable": name})
+            )
     n = raw["n"].values
     if (n < 0).any() or (n > raw.sizes["sample"]).any():
         found.append(Finding("bus.counts", "/raw/n counts more than there is room for", {}))
@@ -372,17 +395,15 @@ def validate(tree: xr.DataTree) -> list[Finding]:
     for k in np.flatnonzero(n > 0):
         name = _name(raw, int(k))
         values = raw["value"][k, : n[k]].values
-        if not np.isfinite(values).all() or (values < 0).any():
-            found.append(Finding("bus.value", f"{name}: a value is negative or none", {"series": name}))
+        if np.isinf(values).any() or (values < 0).any():
+            found.append(Finding("bus.value", f"{name}: a value is negative or infinite", {"series": name}))
         if (raw["epoch"][k, : n[k]].values < 0).any():
             found.append(Finding("bus.epoch", f"{name}: a sample belongs to no epoch", {"series": name}))
     return found
 
 
 def _name(raw: xr.Dataset, k: int) -> str:
-    variant, case, quantity = (
-        int(raw[f"series_{dim}"].values[k]) for dim in ("variant", "case", "quantity")
-    )
+    variant, case, quantity = (int(raw[f"series_{dim}"].values[k]) for dim in ("variant", "case", "quantity"))
     what = f"{raw['quantity_name'].values[quantity]} of {raw['test'].values[case]}"
     return f"{raw['variant_name'].values[variant]}, {what}, case {case}"
 
