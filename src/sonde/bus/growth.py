@@ -181,3 +181,44 @@ def _sorted(
         good &= (n > 0) & (y > 0)
     each = np.unique(n[good])
     return each, np.array([y[good][n[good] == one].mean() for one in each])
+
+
+@dataclass(frozen=True)
+class Told:
+    """A value that measured ones tell of a number: between two of them, or beyond the last, which `beyond` then says.
+
+    measured: the numbers that it rests on.
+    """
+
+    value: float
+    low: float
+    high: float
+    measured: tuple[float, ...]
+    beyond: bool
+
+
+def told_of(number: Sequence[float], values: Sequence[tuple[float, float, float]], at: float) -> Told | None:
+    """What values (estimate, low, high) measured at numbers tell of another: on the straight line between its
+    neighbours.
+
+    Beyond the last on the line through the last two, and of one value alone that value. None without values. An end
+    that is not known makes none.
+    """
+    there = {float(n): v for n, v in zip(number, values) if math.isfinite(v[0])}
+    if not there:
+        return None
+    n = sorted(there)
+    if at in there:
+        return Told(*there[at], (at,), False)
+    if len(n) == 1:
+        return Told(*there[n[0]], (n[0],), True)
+    right = min(max(int(np.searchsorted(n, at)), 1), len(n) - 1)
+    a, b = n[right - 1], n[right]
+    weight = (at - a) / (b - a)
+    estimate, low, high = (y + weight * (z - y) for y, z in zip(there[a], there[b]))
+    if not n[0] <= at <= n[-1]:  # never less than the nearest: a cost does not shrink where nobody looked
+        nearest = there[a] if at < a else there[b]
+        estimate = max(estimate, nearest[0]) if at > b else min(estimate, nearest[0])
+        estimate = max(estimate, 0.0)
+        return Told(estimate, NAN, NAN, (a, b), True)
+    return Told(estimate, low, high, (a, b), False)

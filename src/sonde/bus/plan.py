@@ -230,8 +230,8 @@ def raw_like(transport: str) -> str:
     return {"udp4-multicast": "udp4", "udp6": "udp4", "in-process": "shared-memory"}.get(transport, transport)
 
 
-MESSAGES = ("latency", "fanout", "partitions", "throughput", "first-message", "calls")
-RAW_TESTS = ("latency", "throughput", "first-message")
+MESSAGES: tuple[str, ...] = ("latency", "fanout", "partitions", "throughput", "first-message", "calls")
+RAW_TESTS: tuple[str, ...] = ("latency", "throughput", "first-message")
 
 
 def variant_of(
@@ -239,12 +239,10 @@ def variant_of(
 ) -> Variant:
     """A variant by the names that people type."""
     if implementation == RAW:
-        tests = RAW_TESTS
-        return Variant(
-            f"raw/{transport}", RAW, TRANSPORTS[transport][1], RAW_WORDS[transport], "", tests, asked
-        )
+        name, told = TRANSPORTS[transport][1], RAW_WORDS[transport]
+        return Variant(f"raw/{transport}", RAW, name, told, "", RAW_TESTS, asked)
     if implementation == NULL:
-        tests = tuple(test for test in MESSAGES if test != "first-message")
+        tests: tuple[str, ...] = tuple(test for test in MESSAGES if test != "first-message")
         return Variant(NULL, NULL, "in-process", NULL, "", tests, asked)
     told, transport_name = TRANSPORTS[transport]
     options = "" if transport == "udp4" else told
