@@ -402,8 +402,8 @@ def _throughput(told: Values) -> list[dict[str, Any]]:
         ]
         more = f" and {len(lossy) - 3} more" if len(lossy) > 3 else ""
         text = f"messages were lost in {len(lossy)} of {len(found)} cases: {'; '.join(parts)}{more}"
-        evidence = [{"variant": v.way.name, "case": v.case.spec, "lost": told.lost(v)} for v in lossy]
-        out.append(_lesson("loss", text, {"cases": evidence}))
+        cells = [{"variant": v.way.name, "case": v.case.spec, "lost": told.lost(v)} for v in lossy]
+        out.append(_lesson("loss", text, {"cases": cells}))
     return out
 
 
@@ -443,8 +443,8 @@ def _calls(told: Values) -> list[dict[str, Any]]:
         value = max(own, key=lambda value: value.case.entities)
         wrong = told.of(way, value.case, "mismatched")
         clients = value.case.entities
-        text = f"{clients} client{'s' * (clients != 1)} over {way.name}: a reply takes {format_duration(value.median)}, "
-        text += f"99 % at most {format_duration(value.p99)}; {format_share(told.lost(value))} never came"
+        text = f"{clients} client{'s' * (clients != 1)} over {way.name}: "
+        text += f"a reply takes {format_duration(value.median)}, 99 % at most {format_duration(value.p99)}; {format_share(told.lost(value))} never came"
         mismatched = wrong.mean if wrong else math.nan
         text += f", {format_share(mismatched)} answered another request" if wrong else ""
         evidence = {
