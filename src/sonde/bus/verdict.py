@@ -444,7 +444,8 @@ def _calls(told: Values) -> list[dict[str, Any]]:
         wrong = told.of(way, value.case, "mismatched")
         clients = value.case.entities
         text = f"{clients} client{'s' * (clients != 1)} over {way.name}: "
-        text += f"a reply takes {format_duration(value.median)}, 99 % at most {format_duration(value.p99)}; {format_share(told.lost(value))} never came"
+        text += f"a reply takes {format_duration(value.median)}, 99 % at most {format_duration(value.p99)}; "
+        text += f"{format_share(told.lost(value))} never came"
         mismatched = wrong.mean if wrong else math.nan
         text += f", {format_share(mismatched)} answered another request" if wrong else ""
         evidence = {
