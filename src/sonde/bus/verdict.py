@@ -184,13 +184,14 @@ def _latency(told: Values) -> list[dict[str, Any]]:
         if best is None:
             continue
         value, near = best
-        who = f"{value.way.name}, {format_duration(value.median)} there and back"
+        who = value.way.name
         if near:
             who += f" (not beyond doubt before {_listed([n.way.name for n in near], 'or')})"
-        sizes.setdefault(who, []).append(format_size(size, exact=True))
+        at = f"{format_size(size, exact=True)} ({format_duration(value.median)})"
+        sizes.setdefault(who, []).append(at)
         evidence.append({"size": size, "variant": value.way.name, "rtt_s": value.median})
     if sizes:
-        text = "shortest round trip: " + "; ".join(f"at {_listed(at)} {who}" for who, at in sizes.items())
+        text = "shortest round trip: " + "; ".join(f"{who} at {_listed(at)}" for who, at in sizes.items())
         out.append(_lesson("latency", text, {"by_size": evidence}))
     parts, evidence = [], []
     for value in _real(found):
