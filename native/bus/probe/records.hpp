@@ -59,7 +59,7 @@ inline constexpr std::array quantities{
     Quantity{"make", "s", "time to make a participant with its endpoints; a sample a participant"},
     Quantity{"make_cycles", "1", "counter's ticks of it"},
     Quantity{"make_instructions", "1", "executed by the calling thread meanwhile"},
-    Quantity{"page_faults", "1", "of both programs, all threads, while the message and its answer were under way"},
+    Quantity{"page_faults", "1", "of the writing program, all its threads, while the message and its answer were under way"},
     Quantity{"context_switches", "1", "likewise"},
     Quantity{"mismatched", "1", "share of replies that answered another request"},
     Quantity{"retried", "1", "requests sent again, for each request"},
