@@ -7,6 +7,7 @@
 
 #include "bus/probe/message.hpp"
 #include "core/number.hpp"
+#include "core/text.hpp"
 #include "core/units.hpp"
 
 namespace sonde::bus::probe {
@@ -83,22 +84,6 @@ std::string take_all(const std::vector<std::string>& words, const std::map<std::
 }  // namespace
 
 std::string_view name_of(Test test) { return tests[static_cast<std::size_t>(test)]; }
-
-std::string nearest(std::string_view word, const std::vector<std::string>& known) {
-  std::string best;
-  std::size_t least = std::max<std::size_t>(1, word.size() / 2) + 1;
-  for (const auto& other : known) {
-    std::vector<std::size_t> row(other.size() + 1);
-    for (std::size_t k = 0; k < row.size(); ++k) row[k] = k;
-    for (std::size_t i = 1; i <= word.size(); ++i) {
-      std::size_t diagonal = std::exchange(row[0], i);
-      for (std::size_t k = 1; k < row.size(); ++k)
-        diagonal = std::exchange(row[k], std::min({row[k] + 1, row[k - 1] + 1, diagonal + (word[i - 1] != other[k - 1])}));
-    }
-    if (row.back() < least) least = row.back(), best = other;
-  }
-  return best.empty() ? "" : " (did you mean '" + best + "'?)";
-}
 
 std::string_view Variant::transport_name() const {
   switch (transport.kind) {

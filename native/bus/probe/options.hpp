@@ -55,9 +55,6 @@ struct Case {
   static Result<Case> parse(std::string_view text);
 };
 
-/// The nearest of `known` to a word that is none of them, as " (did you mean 'x'?)"; empty: none is near.
-std::string nearest(std::string_view word, const std::vector<std::string>& known);
-
 struct Options {
   std::string dir, rule = "ci:2%", launcher;
   std::vector<std::string> hosts;
