@@ -11,6 +11,7 @@
 
 #include "bus/cdr.hpp"
 #include "bus/network.hpp"
+#include "core/nearest.hpp"
 #include "core/text.hpp"
 #include "core/thrown.hpp"
 
@@ -81,7 +82,7 @@ Announcement read_announcement(std::string_view announced) {
 struct Writer::Body {
   std::shared_ptr<Bus> bus;
   std::string topic;
-  TypePtr type;
+  Checker checker;
   bool keyed = false;
   std::atomic<std::uint64_t> samples{0}, bytes{0};
   Guid guid;
@@ -92,17 +93,19 @@ struct Writer::Body {
     bus->own_writers_.erase(guid);
   }
 
+  explicit Body(TypePtr of) : checker(std::move(of)), keyed(has_key(*checker.type())) {}
+
   template <typename Send>
   Result<void> send(Bytes payload, const Send& send) {
     if (payload.size() > limit::sample_bytes) return too_large(payload.size());
-    if (!verify(*type, payload)) {
+    if (!checker.verify(payload)) {
       std::string why;
-      (void)verify(*type, payload, &why);
-      return Error{"bus.malformed", "topic " + topic + ": not a sample of " + type->name + ": " + why, "encode it by typed.hpp or value.hpp from that type"};
+      (void)checker.verify(payload, &why);
+      return Error{"bus.malformed", "topic " + topic + ": not a sample of " + checker.type()->name + ": " + why, "encode it by typed.hpp or value.hpp from that type"};
     }
     auto sent = guarded(bus->implementation(), [&] {
       if (!keyed) return send(payload, Bytes{});
-      const auto key = serialised_key(*type, payload);
+      const auto key = serialised_key(*checker.type(), payload);
       return send(payload, Bytes(key));
     });
     if (sent) {
@@ -138,14 +141,14 @@ Counts Writer::counts() const {
 std::vector<Guid> Writer::matched() const { return body_->port->matched(); }
 const Guid& Writer::guid() const { return body_->guid; }
 const std::string& Writer::topic() const { return body_->topic; }
-const TypePtr& Writer::type() const { return body_->type; }
+const TypePtr& Writer::type() const { return body_->checker.type(); }
 
 // ---- Reader
 
 struct Reader::Body {
   std::shared_ptr<Bus> bus;
   std::string topic;
-  TypePtr type;
+  Checker checker;
   std::string fingerprint;
   Guid guid;
 
@@ -166,6 +169,7 @@ struct Reader::Body {
 
   std::unique_ptr<ReaderPort> port;  // the first to go
 
+  explicit Body(TypePtr of) : checker(std::move(of)), fingerprint(bus::fingerprint(*checker.type())) {}
   ~Body() {
     for (const auto& weak : waiters)
       if (const auto waiter = weak.lock()) waiter->detach(*port);
@@ -226,7 +230,7 @@ struct Reader::Body {
   /// Whether a sample may be handed on.
   bool fits(const SampleInfo& info, Bytes payload) {
     if (const Verdict& verdict = verdict_on(info.writer); !verdict.other.empty()) {
-      note(other_type, "topic " + topic + ": the writer " + info.writer.text() + " means another structure by " + type->name + ": fingerprint " + verdict.other +
+      note(other_type, "topic " + topic + ": the writer " + info.writer.text() + " means another structure by " + checker.type()->name + ": fingerprint " + verdict.other +
                            ", here " + fingerprint + "; build both sides from one IDL");
       return false;
     }
@@ -234,10 +238,10 @@ struct Reader::Body {
       note(oversized, "topic " + topic + ": " + too_large(payload.size()).what + ", of the writer " + info.writer.text());
       return false;
     }
-    if (verify(*type, payload)) return true;
+    if (checker.verify(payload)) return true;
     std::string why;
-    (void)verify(*type, payload, &why);
-    note(malformed, "topic " + topic + ": not a sample of " + type->name + ": " + why + "; of the writer " + info.writer.text());
+    (void)checker.verify(payload, &why);
+    note(malformed, "topic " + topic + ": not a sample of " + checker.type()->name + ": " + why + "; of the writer " + info.writer.text());
     return false;
   }
 };
@@ -299,7 +303,7 @@ Counts Reader::counts() const {
 std::vector<Guid> Reader::matched() const { return body_->port->matched(); }
 const Guid& Reader::guid() const { return body_->guid; }
 const std::string& Reader::topic() const { return body_->topic; }
-const TypePtr& Reader::type() const { return body_->type; }
+const TypePtr& Reader::type() const { return body_->checker.type(); }
 
 // ---- Waiter
 
@@ -408,11 +412,9 @@ Result<std::unique_ptr<Writer>> Bus::writer(const std::string& topic, const Type
   if (!announced) return announced.error();
   auto port = guarded(implementation_, [&] { return port_->writer(topic, type, *announced); });
   if (!port) return port.error();
-  auto body = std::make_unique<Writer::Body>();
+  auto body = std::make_unique<Writer::Body>(type);
   body->bus = shared_from_this();
   body->topic = topic;
-  body->type = type;
-  body->keyed = has_key(*type);
   body->guid = (*port)->guid();
   body->port = std::move(*port);
   {
@@ -427,11 +429,9 @@ Result<std::unique_ptr<Reader>> Bus::reader(const std::string& topic, const Type
   if (!announced) return announced.error();
   auto port = guarded(implementation_, [&] { return port_->reader(topic, type, *announced); });
   if (!port) return port.error();
-  auto body = std::make_unique<Reader::Body>();
+  auto body = std::make_unique<Reader::Body>(type);
   body->bus = shared_from_this();
   body->topic = topic;
-  body->type = type;
-  body->fingerprint = fingerprint(*type);
   body->guid = (*port)->guid();
   body->port = std::move(*port);
   return std::unique_ptr<Reader>(new Reader(std::move(body)));

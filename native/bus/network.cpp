@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 
+#include "core/nearest.hpp"
 #include "core/number.hpp"
 #include "core/text.hpp"
 

@@ -81,6 +81,18 @@ Result<Profile> load_profile(const std::string& path, std::string_view name = ""
 Result<Profile> parse_profile(std::string_view xml, std::string_view name = "", const std::string& folder = ".", const std::string& file = "");
 /// XML that parse_profile() makes an equal profile of, types as IDL within it.
 std::string to_xml(const Profile& profile);
+/// What the schema knows, element by element: of the manual and of whoever completes words.
+struct ProfileElement {
+  struct Attribute {
+    std::string name;
+    std::vector<std::string> values;     ///< where it takes one of a few words
+    bool required = false;
+  };
+  std::string name;
+  std::vector<Attribute> attributes;
+  std::vector<std::string> children;
+};
+std::vector<ProfileElement> profile_elements();
 /// What can be said of a profile without an implementation: domain, bounds, kinds that exclude each other. load_profile() has done it.
 /// Error: bus.bad_profile.
 Result<void> check(const Profile& profile);

@@ -5,14 +5,13 @@
 #include <cmath>
 #include <mutex>
 
-#include "bus/implementation.hpp"
+#include "bus/null.hpp"
+#include "core/nearest.hpp"
 #include "core/shared_object.hpp"
 #include "core/text.hpp"
 #include "core/thrown.hpp"
 
 namespace sonde::bus {
-
-const ImplementationEntry& null_implementation();
 
 namespace {
 
