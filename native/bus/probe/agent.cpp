@@ -260,7 +260,7 @@ Result<Talk> Agent::check(const Talk& told) {
   const Caps caps = (*entry)->caps();
   if (auto ok = bus::check(*profile, variant->implementation, caps); !ok) return ok.error();
   // What killed programs of earlier measurements left would be in the way of this one.
-  if ((*entry)->clean) (*entry)->clean();
+  if (told.number<int>("clean") && (*entry)->clean) (*entry)->clean();
   Variant as_profile = *variant;
   as_profile.transport = profile->transport;
   return Talk::ok().with("version", (*entry)->version()).with("across", caps.across_processes).with("transport", as_profile.transport_name())
@@ -353,6 +353,19 @@ Result<Talk> Agent::ping(const Talk& told) {
   };
 
   Once one{};
+  // Messages on another way, right before the first on this one: without a pause between.
+  if (told.has("warm_to")) {
+    auto warm_to = find_all(senders_, told.words("warm_to"));
+    auto warm_from = find_all(receivers_, told.words("warm_from"));
+    if (!warm_to) return warm_to.error();
+    if (!warm_from) return warm_from.error();
+    std::swap(*to, *warm_to);
+    std::swap(*from, *warm_from);
+    for (std::uint32_t k = told.number<std::uint32_t>("warm_n"); k; --k, ++index)
+      if (auto ok = once(false, one); !ok) return ok.error();
+    std::swap(*to, *warm_to);
+    std::swap(*from, *warm_from);
+  }
   std::uint32_t lost = 0, lost_together = 0;
   std::int64_t came_ns = now_ns();
   if (told.number<int>("settle")) {
@@ -368,7 +381,8 @@ Result<Talk> Agent::ping(const Talk& told) {
   for (std::uint32_t k = 0; k < n && lost_together < most_lost; ++k, ++index) {
     if (pause_s > 0) sleep_until(now_s() + pause_s);
     if (audit) before = usage();
-    if (auto ok = once(false, one); !ok) return ok.error();
+    if (auto ok = once(audit && instructions_.counted(), one); !ok) return ok.error();
+    if (audit && instructions_.counted()) counts.push_back(static_cast<double>(one.instructions) - static_cast<double>(instructions_.own()));
     if (audit) {
       const Usage after = usage();
       faults.push_back(static_cast<double>(after.page_faults - before.page_faults));

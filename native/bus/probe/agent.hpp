@@ -2,14 +2,14 @@
 /// A program of a measurement: does what it is told (talk.hpp) until its input ends. `sonde-busprobe peer` is one. Owner-thread.
 ///
 ///   hello                                                 pid, host, namespace, instructions
-///   check     variant                                     whether it is there: version, across (processes), detail
+///   check     variant [clean]                             whether it is there: version, across (processes), detail
 ///   open      id variant domain [participant peers servers serve]     a participant
 ///   sender    id at topic [best_effort keep_all partitions]
 ///   receiver  id at topic [best_effort keep_all partitions]           address
 ///   connect   id addresses          matched  id n within_s
 ///   echo      id from to size [spin]                      a thread that answers
 ///   collect   id from [board subscriber]                  a thread that counts
-///   ping      from to size n burst_s burst [pause_s settle spin count]    what a message and its answer cost
+///   ping      from to size n burst_s burst [pause_s settle spin audit same_host warm_from warm_to warm_n]    what a message and its answer cost
 ///   board                                                 address
 ///   fan       to subscribers size n burst_s burst         what a message to all costs
 ///   flood     to size burst_s burst                       as fast as it goes: sent, refused, began_ns, ended_ns

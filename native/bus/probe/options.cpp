@@ -99,6 +99,7 @@ std::string Variant::excludes(const Case& what) const {
   const std::string test(name_of(what.test));
   if (!only.empty() && !among(only, test)) return "it is for " + only + " alone";
   if (!without.empty() && among(without, test)) return "it is without " + test;
+  if (!profile.empty() && what.test == Test::partitions && what.has("domain")) return "its domain is the profile's";
   if (!raw()) return "";
   if (what.test == Test::partitions || what.test == Test::discovery || what.test == Test::calls) return "a limit of the machine has no " + test;
   if (implementation == "raw-udp" && what.size > datagram_bytes) return "a datagram has at most " + format_size(datagram_bytes) + ", and the limit splits none";
