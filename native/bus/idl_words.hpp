@@ -15,19 +15,23 @@ inline std::string lower(std::string_view text) {
   return out;
 }
 
-/// OMG IDL 4.2, table 7-6: no name may be one of these, in whatever capitals, unless escaped by '_'.
-inline constexpr std::string_view keywords[] = {
-    "abstract", "any", "alias", "attribute", "bitfield", "bitmask", "bitset", "boolean", "case", "char", "component", "connector", "const",
-    "consumes", "context", "custom", "default", "double", "emits", "enum", "eventtype", "exception", "factory", "false", "finder", "fixed",
-    "float", "getraises", "getter", "home", "import", "in", "inout", "interface", "local", "long", "manages", "map", "mirrorport", "module",
-    "multiple", "native", "object", "octet", "oneway", "out", "port", "porttype", "primarykey", "private", "provides", "public", "publishes",
-    "raises", "readonly", "sequence", "setraises", "setter", "short", "string", "struct", "supports", "switch", "true", "truncatable", "typedef",
-    "typeid", "typename", "typeprefix", "union", "unsigned", "uses", "valuebase", "valuetype", "void", "wchar", "wstring", "int8", "uint8",
-    "int16", "uint16", "int32", "uint32", "int64", "uint64"};
+/// OMG IDL 4.2, table 7-6, and annex A's integers of stated width: no name may be one of these, in whatever capitals, unless escaped by '_'.
+inline constexpr std::string_view keywords_of_types[] = {
+    "any", "bitfield", "bitmask", "bitset", "boolean", "case", "char", "const", "default", "double", "enum", "false", "fixed", "float", "int16",
+    "int32", "int64", "int8", "long", "map", "module", "octet", "sequence", "short", "string", "struct", "switch", "true", "typedef", "uint16",
+    "uint32", "uint64", "uint8", "union", "unsigned", "void", "wchar", "wstring"};
+/// Of what IDL has beside types. Names in the field are called so, and no harm comes from that here; other tools refuse them.
+inline constexpr std::string_view other_keywords[] = {
+    "abstract", "alias", "attribute", "component", "connector", "consumes", "context", "custom", "emits", "eventtype", "exception", "factory",
+    "finder", "getraises", "getter", "home", "import", "in", "inout", "interface", "local", "manages", "mirrorport", "multiple", "native",
+    "object", "oneway", "out", "port", "porttype", "primarykey", "private", "provides", "public", "publishes", "raises", "readonly", "setraises",
+    "setter", "supports", "truncatable", "typeid", "typename", "typeprefix", "uses", "valuebase", "valuetype"};
 
+inline bool type_keyword(std::string_view word) {
+  return std::find(std::begin(keywords_of_types), std::end(keywords_of_types), lower(word)) != std::end(keywords_of_types);
+}
 inline bool keyword(std::string_view word) {
-  const std::string small = lower(word);
-  return std::find(std::begin(keywords), std::end(keywords), small) != std::end(keywords);
+  return type_keyword(word) || std::find(std::begin(other_keywords), std::end(other_keywords), lower(word)) != std::end(other_keywords);
 }
 
 /// A name as IDL may spell it.
