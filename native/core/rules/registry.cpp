@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "core/nearest.hpp"
 #include "core/rules/rule_base.hpp"
 #include "core/text.hpp"
 

@@ -23,6 +23,7 @@ namespace sonde::bus::cyclonedds {
 namespace {
 
 constexpr std::int32_t takes_at_once = 64;
+constexpr std::size_t most_writers_known = 4096;
 
 struct DeleteQos {
   void operator()(dds_qos_t* qos) const { dds_delete_qos(qos); }
@@ -476,8 +477,14 @@ class Reader final : public ReaderPort {
   std::size_t hand_on(const Sample& sample, const dds_sample_info_t& from, const Taker& taker) {
     SampleInfo info;
     info.source_ns = from.source_timestamp;
+    if (writers_.size() > most_writers_known) writers_.clear();
     info.received_ns = sample.received_ns;
-    info.writer = sample.writer_known ? sample.writer : guid_of_writer(from.publication_handle);
+    if (from.valid_data && sample.writer_known) {
+      info.writer = sample.writer;
+      if (from.publication_handle != last_writer_) writers_[last_writer_ = from.publication_handle] = info.writer;
+    } else {
+      info.writer = guid_of_writer(from.publication_handle);
+    }
     std::size_t n = 0;
     if (from.valid_data) {
       taker(info, sample.payload());
@@ -491,7 +498,7 @@ class Reader final : public ReaderPort {
     return n + 1;
   }
 
-  /// Of samples that do not say who wrote them, as the end of an instance.
+  /// Of samples that do not say who wrote them, as the end of an instance: its writer may be gone, and is then known by its samples only.
   Guid guid_of_writer(dds_instance_handle_t handle) {
     const auto known = writers_.find(handle);
     if (known != writers_.end()) return known->second;
@@ -499,7 +506,6 @@ class Reader final : public ReaderPort {
     if (dds_builtintopic_endpoint_t* endpoint = dds_get_matched_publication_data(*reader_, handle)) {
       guid = guid_from(endpoint->key);
       dds_builtintopic_free_endpoint(endpoint);
-      if (writers_.size() > 4096) writers_.clear();
       writers_.emplace(handle, guid);
     }
     return guid;
@@ -510,6 +516,7 @@ class Reader final : public ReaderPort {
   Guid guid_;
   std::atomic<bool> pending_{true};
   std::map<dds_instance_handle_t, Guid> writers_;
+  dds_instance_handle_t last_writer_ = 0;
   std::mutex mutex_;
   std::vector<Waiter*> waiters_;
 };

@@ -3,6 +3,7 @@
 #include <dds/ddsi/ddsi_keyhash.h>
 #include <dds/ddsi/q_radmin.h>
 #include <dds/ddsrt/md5.h>
+#include <arpa/inet.h>
 
 #include <algorithm>
 #include <array>
@@ -23,7 +24,7 @@ constexpr std::size_t hash_bytes = 16;
 constexpr std::size_t key_room = 64;
 /// Of DDSI-RTPS 2.2, 9.4: a message begins with "RTPS", version, vendor and the sender's prefix; a submessage of data has the reader's and
 /// the writer's entity behind its header, flags and an offset.
-constexpr std::size_t prefix_at = 8, prefix_bytes = 12, writer_entity_at = 12, entity_bytes = 4;
+constexpr std::size_t prefix_at = 8, prefix_words = 3, writer_entity_at = 12;
 
 constexpr std::size_t up4(std::size_t n) { return (n + 3) & ~std::size_t{3}; }
 
@@ -34,6 +35,17 @@ std::int64_t realtime_ns() {
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
   return now.tv_sec * 1'000'000'000ll + now.tv_nsec;
+}
+
+/// Cyclone has turned the words of both into the host's order where they lie.
+Guid sender_of(const unsigned char* message, const unsigned char* submessage) {
+  std::array<std::uint32_t, prefix_words + 1> words;
+  std::memcpy(words.data(), message + prefix_at, prefix_words * sizeof words[0]);
+  std::memcpy(&words[prefix_words], submessage + writer_entity_at, sizeof words[0]);
+  for (auto& word : words) word = htonl(word);
+  Guid guid;
+  std::memcpy(guid.bytes.data(), words.data(), sizeof words);
+  return guid;
 }
 
 /// FNV-1a: keys are short, and whoever picks them to collide only slows down instances of his own.
@@ -115,8 +127,7 @@ ddsi_serdata* from_ser(const ddsi_sertype* sertype, ddsi_serdata_kind kind, cons
   sample->received_ns = realtime_ns();
   const unsigned char* message = NN_RMSG_PAYLOAD(chain->rmsg);
   if (const std::size_t submessage = NN_RDATA_SUBMSG_OFF(chain)) {
-    std::memcpy(sample->writer.bytes.data(), message + prefix_at, prefix_bytes);
-    std::memcpy(sample->writer.bytes.data() + prefix_bytes, message + submessage + writer_entity_at, entity_bytes);
+    sample->writer = sender_of(message, message + submessage);
     sample->writer_known = true;
   }
   // Fragments are in order and may overlap.
