@@ -154,7 +154,8 @@ std::vector<std::string> implementation_names();
 Result<const ImplementationEntry*> find_implementation(std::string_view name);
 /// What could not be loaded, with the reason.
 std::vector<Error> broken_modules();
-/// What a profile or QoS asks for that the implementation cannot do: bus.unsupported (it, what it can, which implementation can).
+/// What a profile or QoS asks for that the implementation cannot do: bus.unsupported (it, what was asked, which implementation can).
+/// Transports and discovery are not asked about where nothing leaves the process.
 Result<void> check(const Profile& profile, std::string_view name, const Caps& caps);
 Result<void> check(const Qos& qos, std::string_view name, const Caps& caps);
 

@@ -51,20 +51,22 @@ struct Type {
 /// Limits on what is declared, so that no declaration, however it came, can make a reader recurse or allocate without end.
 namespace limit {
 inline constexpr std::size_t depth = 16;             ///< structures, sequences and arrays within each other
-inline constexpr std::size_t fields = 1024;          ///< of one structure
+inline constexpr std::size_t fields = 1024;          ///< of one structure; enumerators of one enumeration
+inline constexpr std::size_t leaves = 65536;         ///< fields that are not structures, those of structures within structures counted each time
 inline constexpr std::size_t name_bytes = 255;       ///< of types, fields, topics
 inline constexpr std::size_t sample_bytes = 64u << 20;
 }  // namespace limit
 
-TypePtr primitive(Kind kind);
+TypePtr primitive(Kind kind);                        ///< boolean … float64; null for other kinds
 TypePtr string_type(std::uint32_t bound = 0);
 TypePtr sequence_of(TypePtr element, std::uint32_t bound = 0);
-TypePtr array_of(TypePtr element, std::uint32_t length);
+TypePtr array_of(TypePtr element, std::uint32_t length);  ///< of an array: one array, dimensions multiplied
 TypePtr structure(std::string name, std::vector<Field> fields);
 TypePtr enumeration(std::string name, std::vector<Enumerator> enumerators);
 
-/// Whether it can be a topic's type: a structure, names that IDL allows, no name twice, within the limits, no recursion; keys are
-/// primitives, enumerations, strings, or arrays and structures of those. Errors: bus.bad_type (the path to the field, what is wrong).
+/// Whether it can be a topic's type: a structure, names that IDL allows, no name twice (IDL tells no capitals from small letters, and
+/// enumerators lie beside their enumeration), nothing empty, within the limits, no recursion; keys are primitives, enumerations, strings,
+/// or arrays and structures of those. All that takes a Type relies on it, but for the factories above. Errors: bus.bad_type (the path to the field, what is wrong).
 Result<void> check(const Type& type);
 
 /// IDL that declares it and all that it needs; parse_idl() of it gives an equal type.

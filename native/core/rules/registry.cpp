@@ -2,9 +2,10 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <numeric>
 
+#include "core/nearest.hpp"
 #include "core/rules/rule_base.hpp"
+#include "core/text.hpp"
 
 namespace sonde {
 namespace {
@@ -21,37 +22,6 @@ constexpr std::array entries{
     Entry{&rules::clustbench_fft_info, rules::make_clustbench_fft},
     Entry{&rules::clustbench_modified_info, rules::make_clustbench_modified},
 };
-
-/// Levenshtein's distance.
-std::size_t edits(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-    }
-  }
-  return row.back();
-}
-
-std::string list(const std::vector<std::string>& names) {
-  std::string out;
-  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
-  return out;
-}
-
-/// " (nearest: X)", or nothing when half of the letters would have to change.
-std::string nearest(std::string_view word, const std::vector<std::string>& names) {
-  const auto best = std::min_element(names.begin(), names.end(), [&](const auto& a, const auto& b) {
-    return edits(word, a) < edits(word, b);
-  });
-  if (best == names.end() || 2 * edits(word, *best) > std::max(word.size(), best->size())) return "";
-  return " (nearest: " + *best + ")";
-}
 
 Error bad_rule(std::string what, std::string hint) {
   return {"core.bad_rule", std::move(what), std::move(hint)};
@@ -120,7 +90,7 @@ Result<std::unique_ptr<Rule>> make_rule(std::string_view spec, const RuleContext
     std::vector<std::string> names;
     for (const RuleInfo& info : rule_list()) names.push_back(info.name);
     return bad_rule("no stopping rule is called '" + std::string(name) + "'" + nearest(name, names) +
-                    "; there are " + list(names), "for example --rule ci:1%");
+                    "; there are " + joined(names), "for example --rule ci:1%");
   }
 
   const RuleInfo& info = *entry->info;
@@ -144,13 +114,13 @@ Result<std::unique_ptr<Rule>> make_rule(std::string_view spec, const RuleContext
       key = info.options.front().name;
     } else {
       return bad_rule("rule " + std::string(spec) + ": '" + std::string(item) + "' is not of the form option=value; " +
-                      info.name + " takes " + list(names), "for example " + usage(info));
+                      info.name + " takes " + joined(names), "for example " + usage(info));
     }
     const auto option = std::find_if(info.options.begin(), info.options.end(),
                                      [&](const RuleOption& o) { return o.name == key; });
     if (option == info.options.end()) {
       return bad_rule("rule " + info.name + " has no option '" + key + "'" + nearest(key, names) + "; it has " +
-                      list(names), "for example " + usage(info));
+                      joined(names), "for example " + usage(info));
     }
     if (std::find(given.begin(), given.end(), key) != given.end()) {
       return bad_rule("rule " + std::string(spec) + ": " + key + " is given twice", "for example " + usage(info));

@@ -1,0 +1,19 @@
+#pragma once
+/// A profile in Cyclone's own words: the XML that its domain is made of, and the properties of a participant. Any-thread.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bus/profile.hpp"
+
+namespace sonde::bus::cyclonedds {
+
+/// All that belongs to the sockets and to discovery, and nothing that differs between two participants of one process: equal texts can share
+/// a domain. Words are resolved on this machine and at once (network.hpp); errors are its.
+Result<std::string> domain_config(const Profile& profile);
+
+/// Names and values, "dds.sec.auth.identity_ca" …, of the participant's QoS. Error: bus.open where a file is missing.
+Result<std::vector<std::pair<std::string, std::string>>> security_properties(const Security& security);
+
+}  // namespace sonde::bus::cyclonedds
