@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,10 @@ from sonde.bus.values import Values
 from sonde.core import seal
 
 K = 8  # values of a record
-QUANTITIES = (
-    ("rtt", "s"), ("publish", "s"), ("one_way", "s"), ("cycles", "1"), ("instructions", "1"), ("first", "s"),
-    ("last", "s"), ("lost", "1"), ("message_rate", "1/s"), ("byte_rate", "B/s"), ("publish_rate", "1/s"),
-    ("refused", "1"), ("datagrams", "1"), ("wire_bytes", "B"), ("cpu", "s"), ("time_to_match", "s"), ("matched", "1"),
-    ("mismatched", "1"), ("call_rate", "1/s"),
-)  # fmt: skip
+RECORDS = Path(__file__).parents[3] / "native/bus/probe/records.hpp"
+QUANTITIES = re.findall(
+    r'Quantity\{"(\w+)", "([^"]*)"', RECORDS.read_text()
+)  # name and unit, in the probe's order
 NUMBER = {name: k for k, (name, _) in enumerate(QUANTITIES)}
 RECORD = np.dtype(
     [
