@@ -224,7 +224,7 @@ Result<Talk> Agent::act(const Talk& told) {
     return Talk::ok().with("address", board_->path());
   }
   if (verb == "traffic") {
-    const auto now = traffic();
+    auto now = traffic();
     if (!now) return now.error();
     return Talk::ok().with("datagrams", now->datagrams).with("bytes", now->bytes).with("overflowed", now->overflowed).with("at_ns", now_ns());
   }

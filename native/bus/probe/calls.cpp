@@ -31,11 +31,13 @@ struct Called {
 Result<Talk> Agent::serve(const Talk& told) {
   auto at = find(places_, told.text("at"));
   if (!at) return at.error();
+  ServerOptions options;
+  options.name = "probe";
   auto server = Server::open((*at)->bus(), told.text("service"), {}, [](const Incoming& in) {
     Answer answer;
     answer.body.assign(in.body.begin(), in.body.end());
     return answer;
-  }, {.name = "probe"});
+  }, options);
   if (!server) return server.error();
   workers_[told.text("id")] = std::make_unique<Serving>(std::move(*server));
   return Talk::ok();
@@ -59,12 +61,14 @@ Result<Talk> Agent::call(const Talk& told) {
   for (std::size_t k = 0; k < clients; ++k)
     threads.emplace_back([&, k] {
       std::vector<std::byte> body(size);
+      CallOptions options;
+      options.deadline_s = patience_s;
       Called& mine = called[k];
       for (std::uint64_t i = 0; i < calls; ++i) {
         const std::uint64_t number[2] = {first + k, i};  // whose it is, and which
         std::memcpy(body.data(), number, sizeof number);
         const std::int64_t t0 = now_ns();
-        auto answer = open[k]->call(body, {.deadline_s = patience_s});
+        auto answer = open[k]->call(body, options);
         const double rtt_s = static_cast<double>(now_ns() - t0) * 1e-9;
         mine.offset.push_back(static_cast<double>(t0 - began_ns) * 1e-9);
         mine.rtt.push_back(answer ? rtt_s : std::nan(""));

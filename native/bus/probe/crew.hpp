@@ -14,9 +14,9 @@
 namespace sonde::bus::probe {
 
 struct ProgramOptions {
-  std::string name_space;                ///< "", "new", or the number of the process whose one to enter
+  std::string name_space = {};           ///< "", "new", or the number of the process whose one to enter
   bool bind_now = false;                 ///< all symbols are looked up when it starts (LD_BIND_NOW)
-  std::string launcher, host;            ///< words before the program; empty: this host
+  std::string launcher = {}, host = {};  ///< words before the program; empty: this host
 };
 
 /// One that does what it is told (agent.hpp). It goes when this is destroyed, in any case.

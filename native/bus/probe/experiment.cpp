@@ -315,7 +315,7 @@ class DiscoveryExperiment final : public Experiment {
   Result<void> set_up() override {
     rig_->expect(what_.entities + 1);
     std::string why = "it was not asked for";
-    if (rig_->known().across && (!rig_->options().own_namespace || !rig_->options().hosts.empty() || !rig_->enclose(why)))
+    if (!rig_->options().own_namespace || !rig_->options().hosts.empty() || !rig_->enclose(why))
       whole_host_ = Error{"bus.whole_host", "datagrams of discovery are those of the whole host: no network namespace of its own (" + why + ")", "run it as root, or allow user namespaces"};
     for (std::uint32_t k = 0; k < what_.processes; ++k) {
       auto program = rig_->add();

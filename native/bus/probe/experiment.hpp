@@ -25,6 +25,7 @@ struct Results {
 
 class Experiment {
  public:
+  Experiment(const Case& what, std::unique_ptr<Rig> rig) : what_(what), rig_(std::move(rig)) {}
   virtual ~Experiment() = default;
   /// Programs at most.
   static std::size_t programs(const Case& what, const Known& known);
@@ -36,7 +37,6 @@ class Experiment {
   virtual Result<void> visit(Results& results) = 0;
 
  protected:
-  Experiment(const Case& what, std::unique_ptr<Rig> rig) : what_(what), rig_(std::move(rig)) {}
   const Case& what_;
   std::unique_ptr<Rig> rig_;
 };

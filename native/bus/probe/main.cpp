@@ -375,7 +375,7 @@ int run_check(const Options& options) {
 }
 
 int run_list(const Options& options) {
-  const auto variant = options.variants.empty() ? Variant::parse("list=" + std::string(std::getenv("SONDE_BUS") ? std::getenv("SONDE_BUS") : "cyclonedds")) : Result<Variant>(options.variants.front());
+  auto variant = options.variants.empty() ? Variant::parse("list=" + std::string(std::getenv("SONDE_BUS") ? std::getenv("SONDE_BUS") : "cyclonedds")) : Result<Variant>(options.variants.front());
   if (!variant) {
     emit_error(variant.error());
     return 2;

@@ -7,7 +7,7 @@
 
 #include "bus/probe/message.hpp"
 #include "core/number.hpp"
-#include "core/text.hpp"
+#include "core/nearest.hpp"
 #include "core/units.hpp"
 
 namespace sonde::bus::probe {

@@ -40,9 +40,9 @@ struct End {
 };
 
 struct Channel {
-  std::string topic;
+  std::string topic = {};
   bool best_effort = false, keep_all = false;
-  std::string to_partition, from_partition;  ///< of the sender, of the receivers
+  std::string to_partition = {}, from_partition = {};  ///< of the sender, of the receivers
 };
 
 class Rig {

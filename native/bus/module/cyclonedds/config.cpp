@@ -72,26 +72,33 @@ std::string bracketed(const std::string& address, bool v6) { return v6 ? "[" + a
 
 }  // namespace
 
-Result<std::string> domain_config(const Profile& profile) {
+Result<DomainConfig> domain_config(const Profile& profile) {
   const Transport& transport = profile.transport;
   const Discovery& discovery = profile.discovery;
+  const bool tcp = transport.kind == TransportKind::tcp4;
   const bool v6 = transport.kind == TransportKind::udp6;
   const bool simple = discovery.kind == DiscoveryKind::simple;
   const auto addresses = chosen_addresses(transport);
   if (!addresses) return addresses.error();
   const bool loopback = only_loopback(*addresses);
+  const bool groups = !tcp && !(v6 && loopback);
+  if (tcp && simple && !loopback)
+    return Error{"bus.unsupported", "cyclonedds cannot announce to a group by tcp4: simple discovery would find nobody on other machines",
+                 "name the machines: <discovery kind=\"peers\" peers=\"n001 n002\"/>"};
+  DomainConfig out;
 
-  std::string general = element("Transport", v6 ? "udp6" : "udp");
+  std::string general = element("Transport", tcp ? "tcp" : v6 ? "udp6" : "udp");
   std::string interfaces;
   for (const Address& address : *addresses) {
     interfaces += "<NetworkInterface name=\"" + escaped(address.interface) + "\" address=\"" + escaped(address.address) + "\"";
-    // Linux' loopback carries groups, though it does not say so in its flags, which is what Cyclone goes by unless told.
-    if (address.loopback) interfaces += transport.multicast == Multicast::none && !simple ? " multicast=\"false\"" : " multicast=\"true\"";
+    // Linux' loopback carries IPv4 groups, though it does not say so in its flags, which is what Cyclone goes by unless told.
+    if (address.loopback) interfaces += groups ? " multicast=\"true\"" : " multicast=\"false\"";
     interfaces += "/>";
   }
   general += "<Interfaces>" + interfaces + "</Interfaces>";
-  const bool announced = simple && transport.multicast != Multicast::none;
-  general += element("AllowMulticast", transport.multicast == Multicast::all ? (announced ? "true" : "asm") : announced ? "spdp" : "false");
+  const bool announced = simple && groups && transport.multicast != Multicast::none;
+  const bool samples = groups && transport.multicast == Multicast::all;
+  general += element("AllowMulticast", samples ? (announced ? "true" : "asm") : announced ? "spdp" : "false");
   if (transport.max_message_bytes) {
     general += element("MaxMessageSize", std::to_string(transport.max_message_bytes) + " B");
     const std::uint32_t room = transport.max_message_bytes > 256 ? transport.max_message_bytes - 128 : transport.max_message_bytes;
@@ -100,16 +107,17 @@ Result<std::string> domain_config(const Profile& profile) {
 
   std::string found;
   const unsigned last = last_index(profile.domain);
-  if (simple && announced) {
+  if (announced) {
     found += element("ParticipantIndex", "none");
   } else {
-    found += element("ParticipantIndex", "auto") + element("MaxAutoParticipantIndex", std::to_string(last));
+    // By TCP, which knows no indices, the same ports are used, of which Domain takes one.
+    found += tcp ? element("ParticipantIndex", "none") : element("ParticipantIndex", "auto") + element("MaxAutoParticipantIndex", std::to_string(last));
     std::string peers;
     const auto add = [&](const std::string& host, bool is_v6, unsigned count) {
       for (unsigned k = 0; k < std::min(count, last + 1); ++k)
         peers += "<Peer Address=\"" + escaped(bracketed(host, is_v6)) + ":" + std::to_string(discovery_port(profile.domain, k)) + "\"/>";
     };
-    // Without groups, simple discovery is asking every port of this machine.
+    // Without groups, as on loopback with IPv6, simple discovery is asking every port of this machine.
     if (simple)
       for (const Address& address : *addresses) add(address.scoped(), address.v6, last + 1);
     for (const std::string& word : discovery.peers) {
@@ -128,9 +136,18 @@ Result<std::string> domain_config(const Profile& profile) {
   if (transport.receive_buffer_bytes) internal += buffer("SocketReceiveBufferSize", transport.receive_buffer_bytes);
   if (transport.send_buffer_bytes) internal += buffer("SocketSendBufferSize", transport.send_buffer_bytes);
   if (loopback) general += element("MulticastTimeToLive", "0");
+  std::string listen;
+  if (tcp) {
+    if (transport.port)
+      out.ports = {transport.port};
+    else
+      for (unsigned k = 0; k <= last; ++k) out.ports.push_back(static_cast<std::uint16_t>(discovery_port(profile.domain, k)));
+    listen = "<TCP>" + element("Port", transport.port ? std::to_string(transport.port) : std::string(port_mark)) + "</TCP>";
+  }
 
-  return "<CycloneDDS><Domain Id=\"any\"><General>" + general + "</General><Discovery>" + found + "</Discovery>" +
-         (internal.empty() ? "" : "<Internal>" + internal + "</Internal>") + "<Tracing><OutputFile>stderr</OutputFile></Tracing></Domain></CycloneDDS>";
+  out.text = "<CycloneDDS><Domain Id=\"any\"><General>" + general + "</General><Discovery>" + found + "</Discovery>" +
+         (internal.empty() ? "" : "<Internal>" + internal + "</Internal>") + listen + "<Tracing><OutputFile>stderr</OutputFile></Tracing></Domain></CycloneDDS>";
+  return out;
 }
 
 Result<std::vector<std::pair<std::string, std::string>>> security_properties(const Security& security) {

@@ -12,7 +12,7 @@ const char* version() { return DDS_VERSION; }
 
 Caps caps() {
   Caps can;
-  can.udp4 = can.udp6 = true;
+  can.udp4 = can.udp6 = can.tcp4 = true;
   can.multicast_samples = true;
   can.peers = true;
   can.security = true;
