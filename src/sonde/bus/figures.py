@@ -710,4 +710,3 @@ def calls(told: Values) -> Figure | None:
         Axis("request and reply", "s", log=True),
         "what",
     )
-

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,17 @@ from typing import Any
 from sonde.bus.plan import RAW, Plan
 from sonde.bus.schema import SAMPLES, SCHEMA
 from sonde.core import launch
-from sonde.core.errors import EnvironmentFailure, SondeError, UsageError, Warning
+from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
 from sonde.core.events import Event, Progress
 from sonde.core.events import parse as parse_event
 from sonde.core.launch import session
+from sonde.core.launch.process import without_log
 from sonde.core.launch.session import Job, Measured
 from sonde.core.launch.start import prepare_alone
 
 PROBE = "sonde-busprobe"
 CHECK_S = 30.0
+ABSENT = "bus.variant_absent"
 MOST_FAILED = 8  # cases that are named when they fail; more are counted
 # What a start event of a probe with MPI has besides.
 ALONE: Mapping[str, Any] = {"ranks": 1, "mpi": "no MPI", "mpi_version": "", "oversubscribed": False}
@@ -94,7 +96,7 @@ def _asked(words: Sequence[str], timeout_s: float = CHECK_S, plain: bool = False
         if event.get("event") == "error":
             raise made(str(event.get("code")), str(event.get("what")), str(event.get("hint", "")))
         found.append(event)
-    if ran.returncode:
+    if ran.returncode and not found:
         said = ran.stderr.strip().splitlines()
         raise EnvironmentFailure(
             "bus.probe_died",
@@ -113,25 +115,34 @@ def _object(line: str) -> Event | None:
 
 
 def require(plan: Plan) -> None:
-    """Checks that what the user named is there, before anything is started.
+    """Checks that something of what the user named is there, before anything is started.
 
     Raises
     ------
-    EnvironmentFailure  bus.unknown_implementation: what to install; and as `check`.
+    EnvironmentFailure  bus.no_implementation: what to install; and as `check`.
     """
-    asked = tuple(v for v in plan.variants if v.asked and v.implementation != RAW)
-    for variant in asked:
-        cases = tuple(case for case in plan.cases if variant.takes(case))
-        told = check(Plan((variant,), cases, plan.rule))
-        absent = [e for e in told if e.get("code") == "bus.variant_absent"]
-        if absent and len(asked) == sum(v.implementation != RAW for v in plan.variants) == 1:
-            raise EnvironmentFailure(
-                "bus.variant_absent", str(absent[0]["evidence"]), str(absent[0].get("hint", ""))
-            )
+    asked = tuple(variant for variant in plan.variants if variant.asked)
+    if not asked:
+        return
+    cases = tuple(case for case in plan.cases if any(variant.takes(case) for variant in asked))
+    told = check(Plan(asked, cases, plan.rule))
+    absent = {str(event.get("variant")): event for event in told if event.get("code") == ABSENT}
+    real = [variant.name for variant in plan.variants if variant.implementation != RAW]
+    if absent and all(name in absent for name in real):
+        raise none_there(absent[real[0]])
+
+
+def none_there(event: Event) -> EnvironmentFailure:
+    """The error where no variant but the machine's own ways is there. event: the last one's warning."""
+    return EnvironmentFailure("bus.no_implementation", str(event["evidence"]), str(event.get("hint", "")))
 
 
 class Listener(session.Listener):
-    """What sonde-busprobe says."""
+    """What sonde-busprobe says.
+
+    variants: those that are a bus. When none of these is there, there is nothing to measure: the machine's own ways alone
+    tell nothing of one.
+    """
 
     room = "bus"
     sample_kinds = (SAMPLES,)
@@ -139,9 +150,10 @@ class Listener(session.Listener):
     patience = "raise --timeout for very many participants"
     who = "the probe was"
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, variants: Collection[str] = ()) -> None:
         super().__init__(progress)
         self.failed = 0
+        self.hoped = set(variants)
 
     def take(self, event: Event) -> None:
         if event["event"] == "start":
@@ -156,6 +168,10 @@ class Listener(session.Listener):
             self.error = made(str(event["code"]), str(event["what"]), str(event["hint"]))
             return
         super().take(event)
+        if event.get("code") == ABSENT and str(event.get("variant")) in self.hoped:
+            self.hoped.discard(str(event["variant"]))
+            if not self.hoped and not self.interrupted:
+                raise none_there(event)
         self.attrs.pop("mpi_library", None)  # which this probe has none of
         if event["event"] == "start" and "namespace" in event:
             self.attrs["counters_of"] = str(event["namespace"])
@@ -191,10 +207,10 @@ def measure(request: Request, progress: Progress) -> Measured:
 
     Raises
     ------
-    As `session.run`.
+    As `session.run`; EnvironmentFailure  bus.no_implementation: what to install, and nothing is left.
     """
     plan = request.plan
-    listener = Listener(progress)
+    listener = Listener(progress, [v.name for v in plan.variants if v.implementation != RAW])
     job = Job(
         schema=SCHEMA,
         start=prepare_alone("bus", PROBE),
@@ -209,7 +225,13 @@ def measure(request: Request, progress: Progress) -> Measured:
         attrs=plan.labels(),
         warnings=plan.warnings(),
     )
-    return session.run(job, listener)
+    try:
+        return session.run(job, listener)
+    except EnvironmentFailure as failed:
+        if failed.code == "bus.no_implementation":  # what there may be is of the machine's own ways
+            session.forget(job.run_dir)
+            without_log(failed)
+        raise
 
 
 def newest(folder: Path) -> Path | None:
@@ -220,8 +242,3 @@ def newest(folder: Path) -> Path | None:
         return (stamp[1] if stamp else "", path.stat().st_mtime)
 
     return max(folder.glob("bus*.nc"), key=age, default=None)
-
-
-def told_as_warning(error: SondeError) -> Warning:
-    """An error that need not stop what can go on without what it is about."""
-    return Warning(error.code, error.what, error.hint)
