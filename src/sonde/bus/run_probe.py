@@ -140,8 +140,8 @@ def none_there(event: Event) -> EnvironmentFailure:
 class Listener(session.Listener):
     """What sonde-busprobe says.
 
-    variants: those that are a bus. When none of these is there, there is nothing to measure: the machine's own ways alone
-    tell nothing of one.
+    variants: those that are a bus. When none of these is there, there is nothing to measure: the machine's own ways
+    alone tell nothing of one.
     """
 
     room = "bus"

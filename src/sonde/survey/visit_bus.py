@@ -36,7 +36,7 @@ class BusVisit:
         from sonde.bus.plan import Plan, Wanted, cases_of, choose_variants, fitting, measuring_s
 
         probe.program()
-        tests = ("latency",)
+        tests: tuple[str, ...] = ("latency",)
         if call.budget_s >= WITH_TIME_S:
             tests = ("latency", "fanout", "throughput")
         # None of them is missed where it is not installed.
