@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -16,8 +17,10 @@ namespace sonde::bus::probe {
 
 namespace {
 
-constexpr double end_within_s = 4;
+constexpr double end_within_s = 6;  ///< a program gives itself 5
 constexpr int look_ms = 50;  ///< how often it is looked whether to stop
+
+std::size_t killed_programs = 0;
 
 Error interrupted() { return {"bus.interrupted", "it was asked to stop", ""}; }
 
@@ -66,23 +69,37 @@ void Program::dismiss() {
   if (fd_ >= 0) ::shutdown(fd_, SHUT_WR);
 }
 
+bool Program::ended() {
+  if (!reaped_) {
+    int status = 0;
+    const pid_t gone = ::waitpid(pid_, &status, WNOHANG);
+    reaped_ = gone == pid_ || (gone < 0 && errno == ECHILD);
+    if (gone == pid_ && WIFSIGNALED(status)) ++killed_programs;
+  }
+  return reaped_;
+}
+
+std::size_t Program::killed() { return killed_programs; }
+
 Program::~Program() {
   dismiss();
   const Deadline deadline = Deadline::in_s(end_within_s);
-  while (!reaped_ && !deadline.passed()) {
-    const pid_t gone = ::waitpid(pid_, nullptr, WNOHANG);
-    if (gone == pid_ || (gone < 0 && errno == ECHILD)) reaped_ = true;
-    else sleep_until(now_s() + 2e-3);
-  }
+  while (!ended() && !deadline.passed()) sleep_until(now_s() + 2e-3);
   if (!reaped_) {
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, nullptr, 0);
+    ++killed_programs;
   }
   if (fd_ >= 0) ::close(fd_);
 }
 
 void end_all(Programs& programs) {
   for (auto& p : programs) p->dismiss();
+  const Deadline deadline = Deadline::in_s(end_within_s);
+  const auto running = [&] { return std::any_of(programs.begin(), programs.end(), [](auto& p) { return !p->ended(); }); };
+  while (running() && !deadline.passed()) sleep_until(now_s() + 2e-3);
+  for (auto& p : programs)
+    if (!p->ended()) ::kill(p->pid(), SIGKILL);
   programs.clear();
 }
 
@@ -129,7 +146,7 @@ Result<std::vector<Talk>> Foreman::ask(const std::vector<Order>& orders, double 
         answers.push_back(std::move(**heard));
         break;
       }
-      if (control_.stop_requested()) return interrupted();
+      if (over()) return interrupted();
       if (deadline.passed()) return Error{"bus.timed_out", "a program that was told '" + order.what.verb() + "' did not answer within " + std::to_string(static_cast<int>(within_s)) + " s", "its words are in the log"};
     }
   if (first) return *first;
@@ -144,7 +161,7 @@ Result<Talk> Foreman::ask(Program& program, const Talk& what, double within_s) {
 
 Result<void> Foreman::pause(double s) {
   for (const Deadline deadline = Deadline::in_s(s); !deadline.passed();) {
-    if (control_.stop_requested()) return interrupted();
+    if (over()) return interrupted();
     sleep_until(std::min(now_s() + look_ms * 1e-3, static_cast<double>(deadline.at_ns) * 1e-9));
   }
   return {};

@@ -19,7 +19,7 @@ struct ProgramOptions {
   std::string launcher = {}, host = {};  ///< words before the program; empty: this host
 };
 
-/// One that does what it is told (agent.hpp). It goes when this is destroyed, in any case.
+/// One that does what it is told (agent.hpp). It goes when this is destroyed, in any case: in order, or after some seconds killed.
 class Program {
  public:
   /// Error: bus.failed.
@@ -34,6 +34,10 @@ class Program {
   /// Ends its input: it begins to end.
   void dismiss();
   pid_t pid() const { return pid_; }
+  /// Whether it has ended; looks, and does not wait.
+  bool ended();
+  /// How many of all had to be killed: what they left is to be cleaned up.
+  static std::size_t killed();
 
  private:
   Program(pid_t pid, int fd) : pid_(pid), fd_(fd), reader_(fd) {}
@@ -44,28 +48,31 @@ class Program {
   bool reaped_ = false;
 };
 
-/// Several that are ended together: all begin to end before any is waited for.
 using Programs = std::vector<std::unique_ptr<Program>>;
+/// All begin to end before any is waited for, and have the same time for it.
 void end_all(Programs& programs);
 
 /// Speaks with programs while it listens to who started the whole.
 class Foreman {
  public:
   explicit Foreman(Control& control) : control_(control) {}
+  /// Nothing is waited for any longer then.
+  void limit(Deadline last) { last_ = last; }
   struct Order {
     Program* to;
     Talk what;
   };
   /// Tells all, then hears all. Errors: the first of theirs, in the order given; bus.timed_out; bus.program_lost; bus.interrupted:
-  /// the parent asked to stop meanwhile. After any but the programs' own errors, they are of no use any more.
+  /// the parent asked to stop meanwhile, or limit() was reached. After any but the programs' own errors, they are of no use any more.
   Result<std::vector<Talk>> ask(const std::vector<Order>& orders, double within_s = 30);
   Result<Talk> ask(Program& program, const Talk& what, double within_s = 30);
   /// Pauses. Error: bus.interrupted.
   Result<void> pause(double s);
-  Control& control() { return control_; }
 
  private:
+  bool over() { return control_.stop_requested() || last_.passed(); }
   Control& control_;
+  Deadline last_;
 };
 
 }  // namespace sonde::bus::probe

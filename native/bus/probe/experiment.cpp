@@ -35,8 +35,9 @@ class PairExperiment : public Experiment {
   };
   /// A question's way, an answer's, and who answers.
   Result<void> lane(const Lane& lane, bool spin = false) {
-    const Channel ask{.topic = lane.topic + "_ask", .to_partition = lane.partition, .from_partition = lane.wildcard};
-    const Channel tell{.topic = lane.topic + "_tell", .to_partition = lane.partition, .from_partition = lane.wildcard};
+    const bool best_effort = what_.reliability == Reliability::best_effort;
+    const Channel ask{.topic = lane.topic + "_ask", .best_effort = best_effort, .to_partition = lane.partition, .from_partition = lane.wildcard};
+    const Channel tell{.topic = lane.topic + "_tell", .best_effort = best_effort, .to_partition = lane.partition, .from_partition = lane.wildcard};
     if (auto ok = rig_->channel({a_, "A" + lane.place, lane.name + ".ask"}, {{b_, "B" + lane.place, lane.name + ".asked"}}, ask); !ok) return ok;
     if (auto ok = rig_->channel({b_, "B" + lane.place, lane.name + ".tell"}, {{a_, "A" + lane.place, lane.name + ".told"}}, tell); !ok) return ok;
     return echo(lane.name, spin);
@@ -135,7 +136,7 @@ class First final : public PairExperiment {
     if (what_.has("warm-other-topic"))
       if (auto ok = lane({"w", rig_->topic() + "_warm", "", "", ""}, spin); !ok) return ok;
     if (what_.has("warm-same-participant-new-writer"))
-      if (auto ok = rig_->sender_for({a_, "A", "new.ask"}, 1, {.topic = rig_->topic() + "_ask"}); !ok) return ok;
+      if (auto ok = rig_->sender_for({a_, "A", "new.ask"}, 1, {.topic = rig_->topic() + "_ask", .best_effort = what_.reliability == Reliability::best_effort}); !ok) return ok;
     if (what_.has("awake-cores")) {
       auto awake = rig_->foreman().ask(*a_, Talk("awake").with("on", true));
       if (!awake) return awake.error();

@@ -25,12 +25,12 @@ Of `run`:
       profile=FILE#NAME a profile's domain, transport, discovery, security instead of all these keys
       without=TEST+…    tests that are not measured on it;  only=TEST+…  those that alone are
   --case TEST[:KEY=VALUE[,KEY=VALUE]…]             repeated
-      latency      size=64                         one message there and back between two programs
+      latency      size=64 reliability=reliable    one message there and back between two programs
       fanout       subscribers=1 size=64 processes=P reliability=reliable      the next message when all have the last one
       throughput   subscribers=1 size=1KiB processes=P reliability=reliable|best-effort     as fast as write() returns, --burst-s long
       partitions   treatment=domain|topic|partition|wildcard count=1 size=64      a program holds so many, and uses them in turn
       discovery    entities=8 processes=P treatment=all|star steady=1s within=30s     participants that begin at the same moment
-      first        treatment=T[+T]… pause=50ms size=64     one message, alone. T: steady, first-ever, pause, warm-other-topic,
+      first        treatment=T[+T]… pause=50ms size=64 reliability=reliable     one message, alone. T: steady, first-ever, pause, warm-other-topic,
                    warm-same-participant-new-writer; and, with one of these or first-ever understood: prefaulted, after-lookup,
                    spinning-subscriber, awake-cores
       calls        clients=1 calls=100 size=64 processes=P     requests and replies
@@ -41,7 +41,7 @@ Of `run`:
   --epoch-length N      samples a visit (default 50)
   --burst-s S           a visit's time, and that of a throughput burst (default 0.05)
   --gap-s S             least time between beginnings of epochs (default 0)
-  --budget-s S          time for all (default 0: none)
+  --budget-s S          time for all (default 0: none); a visit that has begun may take a quarter more, 5 s at least
   --cap N               samples of a series at most (default 100000);  --cap-bytes N  of the file (default 0: none)
   --seed N              of the order (default 1)
   --domains A-B         domains to use, one for each case on a variant (default 1-100; above 101 ports meet those that the system gives away)

@@ -92,8 +92,20 @@ class BusProbe final : public Probe {
     return {};
   }
 
+  /// Nothing goes on for much longer than the user wanted, whatever it is worth.
+  void limit_to(double s) { foreman_.limit(Deadline::in_s(s)); }
+
   void close() {
     for (auto& cell : cells_) cell.experiment.reset();
+    foreman_.limit({});
+    if (Program::killed() == 0) return;
+    // What a program that was killed holds of shared memory stays, until an implementation is asked to remove it.
+    std::set<std::string> asked;
+    for (const auto& v : options_.variants) {
+      if (v.raw() || !asked.insert(v.implementation).second) continue;
+      if (auto program = Program::start({.launcher = options_.launcher, .host = options_.hosts.empty() ? "" : options_.hosts.front()}))
+        (void)foreman_.ask(**program, Talk("check").with("variant", v.text).with("clean", true));
+    }
   }
 
   std::uint32_t steps() const override { return static_cast<std::uint32_t>(cells_.size()); }
@@ -211,10 +223,6 @@ class BusProbe final : public Probe {
     emit(JsonLine().add("event", "variant").add("name", v.name).add("implementation", v.raw() ? "raw" : v.implementation).add("version", known.version)
              .add("transport", known.transport).add("options", v.options).add("detail", known.detail));
     return {};
-  }
-
-  bool present() const {
-    return std::all_of(known_.begin(), known_.end(), [](const Known& k) { return k.present; });
   }
 
  private:
@@ -335,6 +343,7 @@ int run_probe(const Options& options) {
     return 3;
   }
   control.leave_at_least(options.budget_s / 4);
+  if (options.budget_s > 0) probe.limit_to(options.budget_s + std::max(5.0, options.budget_s / 4));
   Solo team;
   const Stop stop = run(
       probe, {options.epochs, options.epoch_length, 0.5, options.gap_s}, options.seed, [&] { return std::move(*make_rule(options.rule, rules)); }, *writer, team, control,

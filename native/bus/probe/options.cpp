@@ -177,6 +177,8 @@ std::int64_t Case::shown_entities() const {
 std::string Case::shown_treatment() const {
   std::string shown;
   for (const auto& word : treatment) shown += (shown.empty() ? "" : "+") + word + (word == "pause" ? "=" + format_duration(pause_s) : "");
+  if (test == Test::latency && reliability == Reliability::best_effort) shown = "best-effort";
+  if (test == Test::first && reliability == Reliability::best_effort) shown += "+best-effort";
   if (test == Test::fanout || test == Test::throughput) shown = reliability == Reliability::reliable ? "reliable" : "best-effort";
   return shown;
 }
@@ -247,7 +249,7 @@ Result<Case> Case::parse(std::string_view text) {
   std::map<std::string, Key> keys;
   if (c.test != Test::discovery) keys.emplace("size", size);
   switch (c.test) {
-    case Test::latency: break;
+    case Test::latency: keys.emplace("reliability", reliability); break;
     case Test::fanout: case Test::throughput:
       keys.emplace("subscribers", whole(c.subscribers, 1, 256));
       keys.emplace("processes", processes);
@@ -267,6 +269,7 @@ Result<Case> Case::parse(std::string_view text) {
     case Test::first:
       keys.emplace("treatment", treatments({"steady", "first-ever", "pause", "warm-other-topic", "warm-same-participant-new-writer", "prefaulted", "after-lookup", "spinning-subscriber", "awake-cores"}));
       keys.emplace("pause", time(c.pause_s, 60));
+      keys.emplace("reliability", reliability);
       break;
     case Test::calls:
       keys.emplace("clients", whole(c.clients, 1, 1000));
