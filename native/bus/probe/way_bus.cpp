@@ -113,7 +113,7 @@ Result<Profile> profile_of(const Variant& variant, const PlaceOptions& options) 
     profile.unprotected = variant.unprotected;
     profile.domain = options.domain;
   }
-  profile.name = variant.name;
+  profile.name = "probe";
   if (!options.peers.empty()) profile.discovery.peers = options.peers;
   if (!options.servers.empty()) profile.discovery.servers = options.servers;
   profile.discovery.serve = options.serve;
