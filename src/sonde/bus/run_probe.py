@@ -25,7 +25,7 @@ from sonde.core.launch.start import prepare_alone
 
 PROBE = "sonde-busprobe"
 CHECK_S = 30.0
-ABSENT = "bus.variant_absent"
+ABSENT, LEFT_OUT = "bus.variant_absent", "bus.case_left_out"
 MOST_FAILED = 8  # cases that are named when they fail; more are counted
 # What a start event of a probe with MPI has besides.
 ALONE: Mapping[str, Any] = {"ranks": 1, "mpi": "no MPI", "mpi_version": "", "oversubscribed": False}
@@ -141,7 +141,7 @@ class Listener(session.Listener):
     """What sonde-busprobe says.
 
     variants: those that are a bus. When none of these is there, there is nothing to measure: the machine's own ways
-    alone tell nothing of one.
+    alone tell nothing of one. unwanted: how words about cells begin that were not to be measured.
     """
 
     room = "bus"
@@ -150,16 +150,21 @@ class Listener(session.Listener):
     patience = "raise --timeout for very many participants"
     who = "the probe was"
 
-    def __init__(self, progress: Progress, variants: Collection[str] = ()) -> None:
+    def __init__(
+        self, progress: Progress, variants: Collection[str] = (), unwanted: Collection[str] = ()
+    ) -> None:
         super().__init__(progress)
         self.failed = 0
         self.hoped = set(variants)
+        self.unwanted = tuple(unwanted)
 
     def take(self, event: Event) -> None:
         if event["event"] == "start":
             event = {**ALONE, **event}
         failed = event["event"] == "warning" and event.get("code") == "bus.case_failed"
         self.failed += failed
+        if event.get("code") == LEFT_OUT and str(event["evidence"]).startswith(self.unwanted):
+            return
         if failed and self.failed > MOST_FAILED:
             self.progress.show(event)
             return
@@ -210,7 +215,9 @@ def measure(request: Request, progress: Progress) -> Measured:
     As `session.run`; EnvironmentFailure  bus.no_implementation: what to install, and nothing is left.
     """
     plan = request.plan
-    listener = Listener(progress, [v.name for v in plan.variants if v.implementation != RAW])
+    unwanted = [f"{v.name}, {case.spec}: " for v in plan.variants for case in plan.cases if not v.takes(case)]
+    real = [variant.name for variant in plan.variants if variant.implementation != RAW]
+    listener = Listener(progress, real, unwanted)
     job = Job(
         schema=SCHEMA,
         start=prepare_alone("bus", PROBE),

@@ -134,10 +134,10 @@ class BusSchema:
     def layout(self, plan: Mapping[str, Any], files: Sequence[BlockFile], part: str) -> BusLayout:
         """Counts what the probe's file holds.
 
-        plan: variants, list of {name, implementation, transport, options, tests, asked}, of which `tests` names those
-        that are measured on it; cases, list of {spec, test, size, subscribers, entities, treatment}. What quantities
-        there are the file's header tells, and which variants were there: one that was not has no row unless it was
-        asked for.
+        plan: variants, list of {name, implementation, transport, options, without, asked}, of which `without` names the
+        cases that are not measured on it; cases, list of {spec, test, size, subscribers, entities, treatment}. What
+        quantities there are the file's header tells, and which variants were there: one that was not has no row unless
+        it was asked for.
 
         Raises
         ------

@@ -500,7 +500,7 @@ def warnings(summary: xr.Dataset) -> list[Warning]:
     return [
         Warning(
             "bus.drift",
-            f"the level of {len(drifted)} cells kept moving: {named}{more}",
+            f"the level of {len(drifted)} cell{'s' * (len(drifted) > 1)} kept moving: {named}{more}",
             "their intervals hold for no time but their own; ratios, taken epoch by epoch, are safer",
         )
     ]
