@@ -41,7 +41,7 @@ def advise(entities: int, subscribers: int, size: int, local: bool | None, sourc
 
     \b
     sonde bus advise --entities 64 --subscribers 8 --size 1KiB --local
-    sonde bus advise --entities 96 --subscribers 48 --size 64 --remote --from bus.nc
+    sonde bus advise --entities 96 --subscribers 48 --remote --from bus.nc
     """
     import sonde
     from sonde.bus import model, run_probe

@@ -97,8 +97,8 @@ def run(
 
     \b
     sonde bus run --budget 60s -o bus.nc
-    sonde bus run discovery --participants 8,32 --variants cyclonedds,fastdds/udp4/server
-    sonde bus run latency throughput --sizes 64,16KiB --variants cyclonedds,fastdds/shm
+    sonde bus run discovery --participants 8,32 --variants cyclonedds
+    sonde bus run latency fanout --sizes 64,16KiB --variants fastdds,fastdds/shm
     """
     began = settings().began
     from sonde.bus import run_probe as probe
