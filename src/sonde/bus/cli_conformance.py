@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,21 @@ PROGRAM = "sonde-busconform"
     is_flag=True,
     help="Print what a compiler needs for a module or a C++ program, and do nothing else.",
 )
+@click.option(
+    "--case", "case", metavar="PATTERN", help="Only cases whose name fits, with * and ?; long ones, too."
+)
+@click.option(
+    "--profile",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="On the transport, discovery and security of this profile instead of all that an implementation can.",
+)
 @click.argument("what", nargs=-1, metavar="[IMPLEMENTATION|MODULE.so]...")
-def conformance(what: tuple[str, ...], flags: bool) -> Outcome:
+def conformance(what: tuple[str, ...], flags: bool, case: str | None, profile: Path | None) -> Outcome:
     """Hold implementations, those built in or a module of yours, against what the bus promises.
 
-    Without a name every implementation that is there. What one cannot do by its own word is not held against it. Exit 1
-    when a check fails.
+    Without a name every implementation that is there, on every transport that it can. What one cannot do by its own
+    word is not held against it. Exit 1 when a check fails.
 
     \b
     sonde bus conformance cyclonedds
@@ -47,10 +57,14 @@ def conformance(what: tuple[str, ...], flags: bool) -> Outcome:
             "-lsonde-bus",
         ]
         return Outcome("bus", "conformance", document=" ".join(words) + "\n", values={"flags": words})
-    events = _run(libexec / PROGRAM, what)
+    options = ["--case", case] if case else []
+    options += ["--profile", str(profile)] if profile else []
+    events = _run(libexec / PROGRAM, [*options, *what])
     checks = [event for event in events if event["event"] == "check"]
     failed = [event for event in checks if not event["passed"]]
-    who = ", ".join(dict.fromkeys(str(event["subject"]) for event in checks)) or ", ".join(what)
+    cannot = [event for event in events if event["event"] == "unsupported"]
+    named = [event for event in events if event["event"] == "subject"] or checks
+    who = ", ".join(dict.fromkeys(str(event["subject"]) for event in named)) or ", ".join(what)
     outcome = Outcome(
         "bus",
         "conformance",
@@ -61,8 +75,8 @@ def conformance(what: tuple[str, ...], flags: bool) -> Outcome:
             Finding("bus.nonconforming", _seen(event), {"seen": str(event.get("message", ""))})
             for event in failed
         ],
-        tables=_tables(checks),
-        values={"checks": checks},
+        tables=_tables(checks, cannot),
+        values={"checks": checks, "unsupported": cannot},
         sound=bool(checks),
     )
     if failed:
@@ -76,7 +90,7 @@ def _seen(check: dict[str, Any]) -> str:
     return f"{promise}: {check['message']}" if check.get("message") else promise
 
 
-def _run(program: Path, what: tuple[str, ...]) -> list[dict[str, Any]]:
+def _run(program: Path, what: Sequence[str]) -> list[dict[str, Any]]:
     """The program's events.
 
     Raises
@@ -109,11 +123,14 @@ def _run(program: Path, what: tuple[str, ...]) -> list[dict[str, Any]]:
     return events
 
 
-def _tables(checks: list[dict[str, Any]]) -> list[Table]:
-    """Checks by what was tested."""
+def _tables(checks: list[dict[str, Any]], cannot: list[dict[str, Any]]) -> list[Table]:
+    """Checks by what was tested, and what it cannot do by its own word."""
     rows = []
-    for subject in dict.fromkeys(str(event["subject"]) for event in checks):
+    for subject in dict.fromkeys(str(event["subject"]) for event in [*checks, *cannot]):
         own = [event for event in checks if event["subject"] == subject]
         passed = sum(bool(event["passed"]) for event in own)
-        rows.append(("✓" if passed == len(own) else "✗", subject, f"{passed} of {len(own)}"))
-    return [Table("Promises kept", ("", "what", "checks"), rows, right=(2,))]
+        without = [str(event["name"]) for event in cannot if event["subject"] == subject]
+        rows.append(
+            ("✓" if passed == len(own) else "✗", subject, f"{passed} of {len(own)}", str(len(without)))
+        )
+    return [Table("Promises kept", ("", "what", "checks", "cannot by its own word"), rows, right=(2, 3))]
