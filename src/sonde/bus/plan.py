@@ -269,10 +269,10 @@ def usual_variants() -> tuple[Variant, ...]:
     return (
         variant_of("cyclonedds", "udp4"),
         variant_of("cyclonedds", "multicast"),
+        variant_of("cyclonedds", "tcp4"),
         variant_of("fastdds", "udp4"),
         variant_of("fastdds", "multicast"),
         variant_of("fastdds", "shm"),
-        variant_of("fastdds", "tcp4"),
         variant_of(NULL, ""),
         *(variant_of(RAW, transport) for transport in RAW_WORDS),
         variant_of("cyclonedds", "udp4", "peers"),

@@ -23,7 +23,7 @@ from sonde.core.units import format_duration, format_share, format_size
 MATTERS = 0.05  # a ratio nearer to 1 is no difference
 LOSS_MATTERS = 0.001  # a share of messages lost above which a rate is not called one without loss
 ENOUGH = 0.5  # share of cells with an interval below which a run says little
-MOST_COLUMNS = 5  # variants of a table that keeps to 80 columns
+MOST_COLUMNS = 4  # variants of a table that keeps to 80 columns
 UNCLEAR, LOSSY = "~", "!"  # marks in front of a number
 
 # What is told of a test in tables: quantity, heading, and whether more is better.
@@ -574,7 +574,7 @@ def _tables_of(told: Values, test: str, quantity: str, what: str, intervals: boo
     cases = [case for case in told.cases if any(value.case == case for value in found)]
     title = f"{test[0].upper()}{test[1:]}: {what}"
     out = []
-    tables = -(-len(ways) // (MOST_COLUMNS - 2 * intervals))
+    tables = -(-len(ways) // (MOST_COLUMNS - intervals))
     for part in np.array_split(np.arange(len(ways)), tables):
         shown = [ways[k] for k in part]
         lines, marked = [], False
