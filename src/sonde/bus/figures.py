@@ -493,7 +493,7 @@ def _law_lines(
     """The fitted law of each variant, as lines."""
     out = {}
     for way in told.ways:
-        own = told.find("discovery", quantity, way)
+        own = told.discovered(quantity, way)
         law = power_law([value.case.entities for value in own], [value.median for value in own])
         if law is None:
             continue

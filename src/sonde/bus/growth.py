@@ -20,6 +20,8 @@ from sonde.core import stats
 SOURCE_SQUARE = 2.37
 
 LEVEL = 0.95
+NARROW = 1.0  # an exponent's interval that is wider tells the square from nothing
+FEWEST = 4  # numbers from which on a power law can be told from an exponential
 NAN = float("nan")
 
 
@@ -30,7 +32,7 @@ class Law:
     numbers: the smallest and the largest at which was measured. points: how many. misfit: standard deviation of
     log(value) about the law; 0.1 is about 10 %. against_exponential: how much better the power law fits than factor *
     e^(rate * number), which has as many parameters, as a difference of Akaike's criterion: above 2 better, below -2
-    worse; NaN with fewer than three numbers.
+    worse; NaN with fewer than four numbers.
     """
 
     factor: float
@@ -51,10 +53,12 @@ class Law:
 
     @property
     def quadratic(self) -> bool | None:
-        """Whether the exponent's interval holds 2; None: there is no interval."""
+        """Whether the exponent's interval holds 2; None: there is none, or it holds 2 and too much else to say so."""
         if not math.isfinite(self.exponent_low):
             return None
-        return self.exponent_low <= 2 <= self.exponent_high
+        if not self.exponent_low <= 2 <= self.exponent_high:
+            return False
+        return True if self.exponent_high - self.exponent_low <= NARROW else None
 
     @property
     def exponential(self) -> bool | None:
@@ -77,7 +81,7 @@ def power_law(number: Sequence[float] | np.ndarray, value: Sequence[float] | np.
     ratio = stats.mean_ci(np.log(y) - 2 * np.log(n), LEVEL)
     square = float(np.mean(np.log(y) - 2 * np.log(n)))
     against = NAN
-    if len(n) > 2:
+    if len(n) >= FEWEST:
         other = straight(n, np.log(y))
         assert other is not None
         floor = 1e-12  # values made by a formula fit to the last digit

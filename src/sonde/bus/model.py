@@ -203,7 +203,7 @@ def discoveries(values: Values, implementation: str) -> dict[str, Way]:
 
 def law_of(values: Values, way: Way, quantity: str = "datagrams") -> Law | None:
     """How a quantity of discovery grows with the number of participants over a variant."""
-    own = values.find("discovery", quantity, way, treatment="all")
+    own = values.discovered(quantity, way)
     return power_law([value.case.entities for value in own], [value.median for value in own])
 
 
@@ -232,4 +232,4 @@ def best_discovery(values: Values, way: Way, entities: int) -> Discovery | None:
 
 
 def _discovery_told(values: Values, way: Way, quantity: str, entities: int) -> Told | None:
-    return _by(values.find("discovery", quantity, way, treatment="all"), "entities", entities)
+    return _by(values.discovered(quantity, way), "entities", entities)

@@ -91,6 +91,7 @@ CLIENTS = (1, 10, 100)
 CALLS = 100
 GROUPS = (1, 8, 32)
 DIVISIONS = ("topic", "partition", "wildcard", "domain")
+EACH, STAR = "all", "star"  # of discovery: each participant matches all others; one writer, and readers
 RELIABILITIES = ("reliable", "best-effort")
 # Of first-message: the message that is looked at, and what is done about it. `steady` is a message among others.
 STEADY, FIRST, PAUSE = "steady", "first-ever", "pause"
@@ -159,7 +160,7 @@ class Case:
     def title(self) -> str:
         """ "latency, 64 B", "fanout, 8 subscribers, 64 B"."""
         parts = [self.test]
-        if self.treatment:
+        if self.treatment and self.treatment != EACH:
             parts.append(self.treatment)
         if self.subscribers >= 0:
             parts.append(f"{self.subscribers} subscriber{'s' * (self.subscribers != 1)}")
@@ -433,10 +434,12 @@ class Wanted:
     clients: tuple[int, ...] = ()
     groups: tuple[int, ...] = ()
     calls: int = 0
+    star: bool = False
 
     @property
     def any(self) -> bool:
-        return any((self.sizes, self.subscribers, self.participants, self.clients, self.groups, self.calls))
+        numbers = (self.sizes, self.subscribers, self.participants, self.clients, self.groups)
+        return any(numbers) or self.calls > 0
 
     def check(self) -> None:
         """UsageError  bus.too_many_participants, bus.bad_size, bus.too_many_calls, bus.too_many_groups."""
@@ -516,7 +519,8 @@ def _cases_of(test: str, wanted: Wanted) -> list[Case]:
                 for division in DIVISIONS
             ]
         case "discovery":
-            return [Case(test, entities=n, treatment="all") for n in wanted.participants or PARTICIPANTS]
+            matching = STAR if wanted.star else EACH
+            return [Case(test, entities=n, treatment=matching) for n in wanted.participants or PARTICIPANTS]
         case "first-message":
             return [Case(test, size, treatment=treatment) for size in first_size for treatment in TREATMENTS]
         case "calls":

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sonde.bus.plan import RAW, TESTS, Case, case_of, discovery_of
+from sonde.bus.plan import EACH, RAW, STAR, TESTS, Case, case_of, discovery_of
 from sonde.core.status import DRIFT, NOT_MEASURED
 
 NAN = float("nan")
@@ -161,6 +161,12 @@ class Values:
             and (way is None or value.way == way)
             and all(getattr(value.case, name) == number for name, number in numbers.items())
         ]
+
+    def discovered(self, quantity: str, way: Way) -> list[Value]:
+        """Those of discovery over a variant: of all with all, or where nobody asked for that of a star."""
+        treatments = {value.case.treatment for value in self.find("discovery")}
+        treatment = EACH if EACH in treatments else STAR
+        return self.find("discovery", quantity, way, treatment=treatment)
 
     def cells(self) -> list[Value]:
         """One value for each case on a variant: that of its test's first quantity, else the first there is."""

@@ -285,7 +285,7 @@ def _discovery(told: Values) -> list[dict[str, Any]]:
         text = f"datagrams of simple discovery over {way.name} grow as {law_text(law)} from {law.numbers[0]:.0f} to "
         text += f"{law.numbers[1]:.0f} participants"
         if law.quadratic is None:
-            text += ": two numbers of participants do not say more"
+            text += ": too few numbers, or too far from any law, to say whether it is the square"
         elif law.quadratic:
             text += (
                 f", which is the square: {law.square:.3g}·N² ({law.square_low:.3g} to {law.square_high:.3g})"
@@ -313,7 +313,7 @@ def _discovery(told: Values) -> list[dict[str, Any]]:
 def _against_simple(told: Values, simple: Way, other: Way, by_way: dict[int, Law]) -> dict[str, Any] | None:
     """From how many participants on another discovery needs fewer datagrams, and how many fewer at the most."""
     common = {}
-    for value in told.find("discovery", way=simple, treatment="all"):
+    for value in told.discovered("datagrams", simple):
         beside = told.of(other, value.case, "datagrams")
         if beside is not None:
             common[value.case.entities] = (value.median, beside.median)
@@ -326,9 +326,11 @@ def _against_simple(told: Values, simple: Way, other: Way, by_way: dict[int, Law
         text = f"with {most} participants {who} needs {b:.0f} datagrams, 1/{_short(a / b)} of the {a:.0f} of simple"
     else:
         text = f"with {most} participants {who} needs {b:.0f} datagrams, no fewer than the {a:.0f} of simple"
-    fewer = sorted(n for n, (x, y) in common.items() if y < x)
+    # From there on it is fewer at every number that was measured.
+    more = [n for n, (x, y) in common.items() if not y < x]
+    fewer = [n for n in sorted(common) if n > max(more, default=0)]
     where = crossing(by_way.get(simple.row), by_way.get(other.row))
-    if fewer and fewer[0] > min(common):
+    if fewer and more:
         text += f"; it needs fewer from {fewer[0]} participants on"
         if where is not None:
             text += f" (by the fitted laws from about {where:.0f})"

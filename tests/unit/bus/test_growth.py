@@ -44,6 +44,12 @@ class TestPowerLaw:
         assert law.quadratic is None
         assert law.exponential is None
 
+    def test_a_wide_interval_is_not_called_a_square(self):
+        law = power_law([8, 16, 32], [700, 5000, 55000])
+        assert law.exponent_low < 2 < law.exponent_high
+        assert law.quadratic is None
+        assert law.exponential is None  # three numbers fit both
+
     def test_what_is_not_above_zero_is_left_out(self):
         assert power_law([4, 8, 16], [10, 0, np.nan]) is None
         assert power_law([0, 4, 8], [5, 16, 64]).points == 2
