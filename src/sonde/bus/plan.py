@@ -96,8 +96,8 @@ RELIABILITIES = ("reliable", "best-effort")
 # Of first-message: the message that is looked at, and what is done about it. `steady` is a message among others.
 STEADY, FIRST, PAUSE = "steady", "first-ever", "pause"
 TREATMENTS = (
-    STEADY, FIRST, PAUSE, "warm-other-topic", "warm-same-participant-new-writer", "prefaulted", "after-lookup",
-    "spinning-subscriber", "awake-cores", "pause+spinning-subscriber", "pause+awake-cores",
+    STEADY, FIRST, PAUSE, "prefaulted", "after-lookup", "warm-other-topic", "warm-same-participant-new-writer",
+    "pause+awake-cores", "pause+spinning-subscriber", "spinning-subscriber", "awake-cores",
 )  # fmt: skip
 OF_TOPICS = ("warm-other-topic", "warm-same-participant-new-writer")  # which a bare socket has none of
 MOST_DATAGRAM = 65507  # of bare UDP, which splits none
@@ -545,7 +545,7 @@ def visit_s(case: Case, burst_s: float = BURST_S[0]) -> float:
         case "discovery":
             return 2.5 + 0.1 * case.entities
         case "first-message":
-            return 0.2 if case.treatment.startswith((STEADY, PAUSE)) else 1.0
+            return 0.4 if case.treatment.startswith((STEADY, PAUSE)) else 1.2
         case "calls":
             return burst_s + 0.1 + 0.02 * case.entities
     return burst_s + 0.02

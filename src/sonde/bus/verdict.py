@@ -616,7 +616,7 @@ def _breakdown_tables(told: Values) -> list[Table]:
     out = []
     for found in first.breakdowns(told):
         lines = [
-            (part.treatment, format_duration(part.value), format_share(part.share), _ends(part), part.judged)
+            (part.treatment, format_duration(part.value), _taken(part), _ends(part), part.judged)
             for part in found.parts
         ]
         if lines:
@@ -626,8 +626,14 @@ def _breakdown_tables(told: Values) -> list[Table]:
     return out
 
 
+def _taken(part: first.Part) -> str:
+    if part.share < -1:
+        return "it takes longer"
+    return format_share(part.share) if part.share <= 2 else "all, and more"
+
+
 def _ends(part: first.Part) -> str:
-    if not math.isfinite(part.low):
+    if not math.isfinite(part.low) or max(-part.low, part.high) > 10:
         return ""
     return f"{part.low:.0%} to {part.high:.0%}"
 
