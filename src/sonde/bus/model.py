@@ -106,14 +106,15 @@ def _ranked(found: list[Advice]) -> list[Advice]:
 
 
 def _advice(values: Values, way: Way, need: Need, hosts: int) -> Advice | None:
-    one = _by(values.find("latency", "one_way", way), "size", need.size)
-    halved = False
+    one, half, what = _by(values.find("latency", "one_way", way), "size", need.size), 1.0, "one way"
     if one is None:
-        one, halved = _by(values.find("latency", "rtt", way), "size", need.size), True
+        one = _by(values.find("latency", "rtt", way), "size", need.size)
+        half, what = 0.5, "half a round trip"
+    if one is None:
+        one = _by(values.find("fanout", "last", way, subscribers=1), "size", need.size)
+        half, what = 1.0, "to one subscriber"
     if one is None:
         return None
-    half = 0.5 if halved else 1.0
-    what = "half a round trip" if halved else "one way"
     latency, ends = one.value * half, (one.low * half, one.high * half)
     sizes = " and ".join(format_size(int(size), exact=True) for size in one.measured)
     because = [f"{what} {format_duration(latency)}, measured at {sizes}"]

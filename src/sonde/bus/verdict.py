@@ -388,7 +388,8 @@ def _throughput(told: Values) -> list[dict[str, Any]]:
         value, _ = best
         rate = rate_text(value.median, unit)
         lost = told.lost(value)
-        text = f"most {unit.split('/')[0]} a second to one subscriber without loss that matters: {rate} over "
+        what = "bytes" if unit == "B/s" else "messages"
+        text = f"most {what} a second to one subscriber without loss that matters: {rate} over "
         text += f"{value.way.name} at {format_size(value.case.size, exact=True)}, {value.case.treatment}"
         text += f" ({format_share(lost)} lost)" if math.isfinite(lost) else " (loss not counted)"
         evidence = {

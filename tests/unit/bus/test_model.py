@@ -126,6 +126,11 @@ class TestOutside:
         (one,) = advise(values, Need(1, 1, 64, local=True))
         assert one.latency_s == pytest.approx(20e-6, rel=0.01)  # half a round trip
 
+    def test_without_latencies_one_subscriber_of_several_tells(self, tmp_path):
+        values = values_of(tmp_path, planned(CASES[2:5], CYCLONE), level)
+        (only,) = advise(values, Need(1, 8, 64, local=True))
+        assert only.latency_s == pytest.approx(20e-6 + 7 * 6e-6, rel=0.02)
+
     def test_nothing_to_advise(self, tmp_path):
         values = values_of(tmp_path, planned(CASES[:1], RAW), level)
         with pytest.raises(DataError) as caught:
