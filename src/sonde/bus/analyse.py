@@ -122,9 +122,10 @@ def _stretches(read: _Reader, n: np.ndarray) -> tuple[int, Any]:
 def _of_series(x: np.ndarray, epoch: np.ndarray, counted: bool) -> Mapping[str, float]:
     """The numbers of one series."""
     epochs = np.unique(epoch[epoch >= 0])
-    if counted or len(x) <= len(epochs):  # one value an epoch has no warm-up of its own
+    if counted or len(x) <= len(epochs):  # no clock's ticks, and of one value an epoch no warm-up
         middle = stats.median(x)
-        low, high = stats.epoch_median_ci(stats.epoch_medians(x, epoch))
+        low, high = stats.epoch_median_ci(x) if len(x) <= len(epochs) else stats.epoch_median_ci(x, epoch)
+        low, high = min(low, middle), max(high, middle)
         if len(epochs) > 1 and (x == x[0]).all():  # such as no loss at all
             low = high = middle
         steady = True
@@ -132,15 +133,16 @@ def _of_series(x: np.ndarray, epoch: np.ndarray, counted: bool) -> Mapping[str, 
         found = stats.steady_median(x, epoch)
         middle, low, high, steady = found.median, found.low, found.high, found.steady
     tail = stats.epoch_quantile_ci(x, epoch, 0.99) if len(epochs) > 1 else stats.Interval(np.nan, np.nan)
+    high_tail = stats.quantile(x, 0.99)
     return {
         "epochs": len(epochs),
         "steady": int(steady),
         "median": middle,
         "median_low": low,
         "median_high": high,
-        "p99": stats.quantile(x, 0.99),
-        "p99_low": tail.low,
-        "p99_high": tail.high,
+        "p99": high_tail,
+        "p99_low": min(tail.low, high_tail),
+        "p99_high": max(tail.high, high_tail),
         "mean": float(x.mean()),
         "min": float(x.min()),
         "max": float(x.max()),

@@ -125,6 +125,19 @@ def test_the_first_samples_of_a_burst_are_told_by_their_place(tmp_path):
     assert np.isnan(early[8:]).all()
 
 
+def test_an_interval_holds_its_median_whatever_is_counted(tmp_path):
+    def level(variant, case, epoch, rng):
+        return {
+            "rtt": near(rng, 1e-5),
+            "cycles": np.round(rng.lognormal(8, 1, 5)),
+            "lost": rng.random(3) ** 9,
+        }
+
+    told = values_of(tmp_path, planned([LATENCY], CYCLONE), level, epochs=9)
+    assert {value.quantity for value in told.all} == {"rtt", "cycles", "lost"}
+    assert all(value.low <= value.median <= value.high for value in told.all)
+
+
 def test_paired():
     base = np.array([1.0, 1, 1, 1, 1, 1, np.nan])
     assert paired(base, 3 * base)[0] == 6
