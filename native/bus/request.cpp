@@ -133,7 +133,10 @@ Qos request_qos(const Qos& given, bool reads) {
   qos.durability = Durability::volatile_;   // a server that comes later must not execute what is long over
   if (qos.history == History::keep_last) qos.depth = std::max(qos.depth, request_depth);
   qos.max_blocking_s = std::min(qos.max_blocking_s, most_blocking_s);
-  qos.deadline_s = qos.lifespan_s = forever;
+  qos.deadline_s = qos.lifespan_s = qos.lease_s = forever;
+  qos.liveliness = Liveliness::automatic;
+  qos.ownership = Ownership::shared;
+  qos.strength = 0;
   if (reads) qos.latency_budget_s = 0;
   return qos;
 }
@@ -143,6 +146,7 @@ Qos reply_qos(const Qos& given, const Guid& client, const Caps& caps) {
   qos.durability = caps.durability ? Durability::transient_local : Durability::volatile_;
   qos.history = History::keep_last;
   qos.depth = reply_depth;
+  qos.max_samples = 0;
   qos.partitions = {partition_of(client)};
   return qos;
 }
