@@ -14,7 +14,7 @@
 using namespace sonde;
 using namespace sonde::bus::probe;
 
-TEST_CASE("bus probe counters: datagrams, bytes and overflows are found by their names") {
+TEST_CASE("bus probe counters: datagrams bytes and overflows are found by their names") {
   const std::string snmp =
       "Ip: Forwarding OutRequests\nIp: 1 9\n"
       "Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors\nUdp: 10 0 3 12 3 0\n"
@@ -79,7 +79,7 @@ TEST_CASE("bus probe counters: a namespace of its own counts what is sent in it 
   ::munmap(seen, sizeof(Seen));
 }
 
-TEST_CASE("bus probe counters: a process's own work shows, and instructions are counted or it is said why not") {
+TEST_CASE("bus probe counters: a process's own work shows and instructions are counted or it is said why not") {
   const Usage before = usage();
   constexpr std::size_t bytes = 8 << 20;
   auto* memory = static_cast<char*>(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));

@@ -33,7 +33,7 @@ bool has(const std::string& text, std::string_view part) {
 
 }  // namespace
 
-TEST_CASE("bus probe options: a variant is a name, an implementation and what it is to use") {
+TEST_CASE("bus probe options: a variant is a name an implementation and what it is to use") {
   const auto v = variant("mc=cyclonedds,transport=udp6,multicast=all,discovery=peers,announce=500ms,batch=50us,receive-buffer=1MiB,interfaces=eth0+10.1.0.0/16,unprotected=yes");
   CHECK(v.name == "mc");
   CHECK(v.implementation == "cyclonedds");
@@ -58,7 +58,7 @@ TEST_CASE("bus probe options: a variant is a name, an implementation and what it
   CHECK(file.profile_name == "node");
 }
 
-TEST_CASE("bus probe options: what is wrong with a variant is named, with what is allowed") {
+TEST_CASE("bus probe options: what is wrong with a variant is named with what is allowed") {
   CHECK(has(refused(Variant::parse("a=cyclonedds,transprot=udp4")), "bus.bad_variant"));
   CHECK(has(refused(Variant::parse("a=cyclonedds,transprot=udp4")), "transport"));
   CHECK(has(refused(Variant::parse("a=cyclonedds,transport=udp5")), "udp4, udp6, tcp4 or shared-memory"));
@@ -109,7 +109,7 @@ TEST_CASE("bus probe options: cases have their tests' numbers and no others") {
   CHECK(has(refused(Case::parse("discovery:treatment=ring")), "all, star"));
 }
 
-TEST_CASE("bus probe options: every test gives something that a rule can wait for, and says why a variant does not take it") {
+TEST_CASE("bus probe options: every test gives something that a rule can wait for and says why a variant does not take it") {
   for (const char* text : {"latency", "fanout", "throughput", "partitions", "discovery", "first", "calls"}) {
     const auto c = what(text);
     const auto gives = c.gives(), deciding = c.deciding();

@@ -184,7 +184,7 @@ std::string some_bus() {
 
 }  // namespace
 
-TEST_CASE("bus probe run: every test gives every quantity, of the bus and of the machine's limits, in the same epochs") {
+TEST_CASE("bus probe run: every test gives every quantity of the bus and of the machine's limits in the same epochs") {
   const Folder folder;
   const std::vector<std::string> cases{"latency", "fanout:subscribers=3,processes=2", "throughput:subscribers=2", "partitions:treatment=wildcard,count=2",
                                        "discovery:entities=3,steady=100ms", "first:treatment=pause,pause=5ms", "calls:clients=2,calls=10"};
@@ -236,7 +236,7 @@ TEST_CASE("bus probe run: every test gives every quantity, of the bus and of the
   CHECK(r.series(0, 0, Q::rtt).decided == 1);   // fixed:15, of 20
 }
 
-TEST_CASE("bus probe run: what is lost is told beside the rate, also when nearly all is") {
+TEST_CASE("bus probe run: what is lost is told beside the rate also when nearly all is") {
   const Folder folder;
   // A socket that holds a few messages, and a writer that nothing slows down.
   Probe probe({"run", "--dir", folder.path, "--variant", "udp=raw-udp,receive-buffer=4KiB", "--case", "throughput:size=2KiB", "--epochs", "3", "--burst-s", "0.1"});
@@ -253,7 +253,7 @@ TEST_CASE("bus probe run: what is lost is told beside the rate, also when nearly
   }
 }
 
-TEST_CASE("bus probe run: it stops when told, and keeps what it has") {
+TEST_CASE("bus probe run: it stops when told and keeps what it has") {
   const Folder folder;
   Probe probe({"run", "--dir", folder.path, "--variant", "shm=raw-shm", "--case", "latency", "--rule", "fixed:100000", "--cap", "100000"});
   REQUIRE(probe.wait_for("\"progress\""));
@@ -263,7 +263,7 @@ TEST_CASE("bus probe run: it stops when told, and keeps what it has") {
   CHECK(all_positive(read(folder.path).series(0, 0, Q::rtt).value));
 }
 
-TEST_CASE("bus probe run: a killed probe leaves no program behind, and a file that can be read") {
+TEST_CASE("bus probe run: a killed probe leaves no program behind and a file that can be read") {
   const Folder folder;
   std::set<pid_t> started;
   {
@@ -283,7 +283,7 @@ TEST_CASE("bus probe run: a killed probe leaves no program behind, and a file th
   CHECK(read(folder.path).header.find("\"latency\"") != std::string::npos);
 }
 
-TEST_CASE("bus probe run: a program that dies is told, tried again, and does not end the others") {
+TEST_CASE("bus probe run: a program that dies is told tried again and does not end the others") {
   const Folder folder;
   Probe probe({"run", "--dir", folder.path, "--variant", "a=raw-shm", "--case", "latency", "--rule", "fixed:100000", "--cap", "100000"});
   REQUIRE(probe.wait_for("\"epoch\":1"));

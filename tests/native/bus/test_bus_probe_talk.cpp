@@ -9,7 +9,7 @@
 using namespace sonde;
 using namespace sonde::bus::probe;
 
-TEST_CASE("bus probe talk: what is said is heard, whatever it holds") {
+TEST_CASE("bus probe talk: what is said is heard whatever it holds") {
   Talk said("ping");
   const std::string odd = "a b\n%=\t\x7f,ü\r";
   said.with("text", odd).with("n", 7u).with("yes", true).with("times", std::vector<double>{1e-9, std::nan(""), 0.1}).with("ids", std::vector<std::string>{"a.b", "c"}).with("none", "");
@@ -34,7 +34,7 @@ TEST_CASE("bus probe talk: what is said is heard, whatever it holds") {
   CHECK(heard->number<int>("text", 4) == 4);
 }
 
-TEST_CASE("bus probe talk: errors travel, nonsense is none") {
+TEST_CASE("bus probe talk: errors travel nonsense is none") {
   const auto failed = Talk::failed({"bus.open", "no way", "try again"});
   const auto heard = Talk::parse(failed.line().substr(0, failed.line().size() - 1));
   REQUIRE(heard);
@@ -45,7 +45,7 @@ TEST_CASE("bus probe talk: errors travel, nonsense is none") {
   for (const char* bad : {"", " a=1", "ok word", "ok a=%", "ok a=%4", "ok a=%zz", "%2 a=1"}) CHECK_FALSE(Talk::parse(bad));
 }
 
-TEST_CASE("bus probe talk: lines come whole, however they are cut, and the end is told") {
+TEST_CASE("bus probe talk: lines come whole however they are cut and the end is told") {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
   LineReader reader(ends[0]);

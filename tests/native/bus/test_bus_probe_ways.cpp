@@ -37,7 +37,7 @@ Ends ends(const std::string& implementation) {
 
 }  // namespace
 
-TEST_CASE("bus probe ways: what is written arrives, whole and in order, by the bus and by each of the machine's own ways") {
+TEST_CASE("bus probe ways: what is written arrives whole and in order by the bus and by each of the machine's own ways") {
   for (const char* implementation : {"raw-udp", "raw-tcp", "raw-shm", "null"}) {
     CAPTURE(implementation);
     auto e = ends(implementation);
@@ -70,7 +70,7 @@ TEST_CASE("bus probe ways: what is written arrives, whole and in order, by the b
   }
 }
 
-TEST_CASE("bus probe ways: a wait ends at its deadline, and when it is woken") {
+TEST_CASE("bus probe ways: a wait ends at its deadline and when it is woken") {
   for (const char* implementation : {"raw-udp", "raw-tcp", "raw-shm", "null"}) {
     CAPTURE(implementation);
     auto e = ends(implementation);
@@ -95,7 +95,7 @@ TEST_CASE("bus probe ways: a wait ends at its deadline, and when it is woken") {
   }
 }
 
-TEST_CASE("bus probe ways: a board knows who has a message, and takes no other for it") {
+TEST_CASE("bus probe ways: a board knows who has a message and takes no other for it") {
   auto made = SharedBoard::make();
   REQUIRE(made);
   auto opened = SharedBoard::open((*made)->path());
