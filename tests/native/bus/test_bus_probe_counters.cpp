@@ -14,7 +14,7 @@
 using namespace sonde;
 using namespace sonde::bus::probe;
 
-TEST_CASE("bus probe counters: datagrams bytes and overflows are found by their names") {
+TEST_CASE("bus probe counters: datagrams and bytes and overflows are found by their names") {
   const std::string snmp =
       "Ip: Forwarding OutRequests\nIp: 1 9\n"
       "Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors\nUdp: 10 0 3 12 3 0\n"

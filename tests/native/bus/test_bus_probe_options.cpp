@@ -33,7 +33,7 @@ bool has(const std::string& text, std::string_view part) {
 
 }  // namespace
 
-TEST_CASE("bus probe options: a variant is a name an implementation and what it is to use") {
+TEST_CASE("bus probe options: a variant is a name with an implementation and what it is to use") {
   const auto v = variant("mc=cyclonedds,transport=udp6,multicast=all,discovery=peers,announce=500ms,batch=50us,receive-buffer=1MiB,interfaces=eth0+10.1.0.0/16,unprotected=yes");
   CHECK(v.name == "mc");
   CHECK(v.implementation == "cyclonedds");

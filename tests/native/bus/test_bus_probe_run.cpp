@@ -283,7 +283,7 @@ TEST_CASE("bus probe run: a killed probe leaves no program behind and a file tha
   CHECK(read(folder.path).header.find("\"latency\"") != std::string::npos);
 }
 
-TEST_CASE("bus probe run: a program that dies is told tried again and does not end the others") {
+TEST_CASE("bus probe run: a program that dies is told and made anew and does not end the others") {
   const Folder folder;
   Probe probe({"run", "--dir", folder.path, "--variant", "a=raw-shm", "--case", "latency", "--rule", "fixed:100000", "--cap", "100000"});
   REQUIRE(probe.wait_for("\"epoch\":1"));

@@ -34,7 +34,7 @@ TEST_CASE("bus probe talk: what is said is heard whatever it holds") {
   CHECK(heard->number<int>("text", 4) == 4);
 }
 
-TEST_CASE("bus probe talk: errors travel nonsense is none") {
+TEST_CASE("bus probe talk: errors travel and nonsense is none") {
   const auto failed = Talk::failed({"bus.open", "no way", "try again"});
   const auto heard = Talk::parse(failed.line().substr(0, failed.line().size() - 1));
   REQUIRE(heard);
