@@ -11,7 +11,9 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,15 @@ struct Counts {
   std::uint64_t too_large = 0;            ///< reader: above limit::sample_bytes
   std::string last_error;                 ///< about the last of those
 };
+
+/// What is announced as an endpoint's user data: Sonde's own part, "sonde1 fp=" and the type's fingerprint, a blank, and what the user gave.
+struct Announcement {
+  std::string fingerprint;                ///< empty: of a foreign endpoint, all of it is `user_data`
+  std::string user_data;
+};
+std::string announcement(const Type& type, std::string_view user_data);
+Announcement read_announcement(std::string_view announced);
+inline constexpr std::size_t most_user_data = 255 - 43;
 
 class Writer {
  public:
@@ -61,6 +72,7 @@ class Reader {
   ~Reader();
   using Taker = ReaderPort::Taker;
   /// What is there now, oldest first, at most `most`; never waits. Payloads have passed verify() and are valid during the call.
+  /// Returns how many were handed on. What the taker throws comes out; samples taken with that one are gone.
   std::size_t take(const Taker& taker, std::size_t most = SIZE_MAX);
   bool wait_matched(std::size_t n, Deadline deadline);
   Status status() const;
@@ -84,27 +96,29 @@ class Waiter {
   ~Waiter();
   Result<void> attach(Reader& reader, std::uint64_t tag);
   void detach(Reader& reader);
+  /// Tags of readers that have samples now; empty: the deadline passed, or wake().
   std::vector<std::uint64_t> wait(Deadline deadline);
   void wake();
 
  private:
   friend class Bus;
-  Waiter(std::shared_ptr<Bus> bus, std::unique_ptr<WaiterPort> port);
+  Waiter(std::shared_ptr<Bus> bus, std::shared_ptr<WaiterPort> port);
   std::shared_ptr<Bus> bus_;
-  std::unique_ptr<WaiterPort> port_;
+  std::shared_ptr<WaiterPort> port_;  // readers hold it weakly: one that goes first detaches itself
 };
 
 class Bus : public std::enable_shared_from_this<Bus> {
  public:
   /// `implementation` (else the profile's, else SONDE_BUS, else cyclonedds) has to be able to do all that the profile asks.
-  /// Errors: bus.unknown_implementation, bus.unsupported, bus.unprotected (other interfaces than loopback without security), bus.open.
+  /// Errors: bus.unknown_implementation, bus.bad_profile, bus.unsupported, bus.unknown_interface, bus.unprotected (other interfaces than
+  /// loopback without security), bus.open.
   static Result<std::shared_ptr<Bus>> open(const Profile& profile, std::string_view implementation = {});
   ~Bus();
 
   /// A topic of the profile. Errors: bus.unknown_topic (and the nearest), bus.unsupported, bus.open.
   Result<std::unique_ptr<Writer>> writer(const std::string& topic);
   Result<std::unique_ptr<Reader>> reader(const std::string& topic);
-  /// Any topic. Errors besides: bus.bad_type, bus.bad_name.
+  /// Any topic. Errors besides: bus.bad_type, bus.bad_name, bus.bad_qos.
   Result<std::unique_ptr<Writer>> writer(const std::string& topic, const TypePtr& type, const Qos& qos = {});
   Result<std::unique_ptr<Reader>> reader(const std::string& topic, const TypePtr& type, const Qos& qos = {});
   Result<std::unique_ptr<Waiter>> waiter();
@@ -119,12 +133,16 @@ class Bus : public std::enable_shared_from_this<Bus> {
   std::uint16_t port() const;
 
  private:
+  friend class Writer;
+  friend class Reader;
   Bus() = default;
   Profile profile_;
   std::string implementation_;
   const ImplementationEntry* entry_ = nullptr;
   Caps caps_;
   std::unique_ptr<ParticipantPort> port_;
+  mutable std::mutex mutex_;
+  std::map<Guid, std::string> own_writers_;  // fingerprints: endpoints() of a port has only those of others
 };
 
 }  // namespace sonde::bus

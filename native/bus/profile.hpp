@@ -81,7 +81,24 @@ Result<Profile> load_profile(const std::string& path, std::string_view name = ""
 Result<Profile> parse_profile(std::string_view xml, std::string_view name = "", const std::string& folder = ".", const std::string& file = "");
 /// XML that parse_profile() makes an equal profile of, types as IDL within it.
 std::string to_xml(const Profile& profile);
+/// What the schema knows, element by element: of the manual and of whoever completes words.
+struct ProfileElement {
+  struct Attribute {
+    std::string name;
+    std::vector<std::string> values;     ///< where it takes one of a few words
+    bool required = false;
+  };
+  std::string name;
+  std::vector<Attribute> attributes;
+  std::vector<std::string> children;
+};
+std::vector<ProfileElement> profile_elements();
 /// What can be said of a profile without an implementation: domain, bounds, kinds that exclude each other. load_profile() has done it.
+/// Error: bus.bad_profile.
 Result<void> check(const Profile& profile);
+/// The same of a writer's or reader's QoS: bounds, partitions that every DDS reads alike, room for user data. Error: bus.bad_qos.
+Result<void> check(const Qos& qos);
+/// 1 … 255 letters, digits, '_', '/', ':'. Error: bus.bad_name.
+Result<void> check_topic_name(std::string_view name);
 
 }  // namespace sonde::bus

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "core/text.hpp"
+
 namespace sonde {
 namespace {
 
@@ -39,19 +41,6 @@ std::string_view take_word(std::string_view& text) {
   const std::string_view word = text.substr(0, n);
   text.remove_prefix(n);
   return word;
-}
-
-/// What may be shown of a hostile text: at most 40 bytes, cut between characters, control bytes as '?'.
-std::string shown(std::string_view text) {
-  std::string out(text.substr(0, 40));
-  if (text.size() > 40) {
-    while (!out.empty() && (static_cast<unsigned char>(out.back()) & 0xc0) == 0x80) out.pop_back();
-    if (!out.empty() && static_cast<unsigned char>(out.back()) >= 0xc0) out.pop_back();
-    out += "...";
-  }
-  for (char& c : out)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  return "'" + out + "'";
 }
 
 /// With a point whatever the locale says, which printf would not.

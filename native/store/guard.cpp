@@ -1,27 +1,14 @@
 #include "store/guard.hpp"
 
-#include <cxxabi.h>
-
 #include <atomic>
-#include <exception>
-#include <typeinfo>
+
+#include "core/thrown.hpp"
 
 namespace sonde::store {
 
 namespace {
 
 constexpr std::size_t text_bytes_max = 1024;  // it travels with an answer
-
-std::string text_of_exception() {
-  try {
-    throw;
-  } catch (const std::exception& e) {
-    return e.what();
-  } catch (...) {
-    const std::type_info* type = abi::__cxa_current_exception_type();
-    return std::string("of the type ") + (type ? type->name() : "?") + ", which is no std::exception";
-  }
-}
 
 class Guard final : public Backend {
  public:

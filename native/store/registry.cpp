@@ -1,16 +1,10 @@
 // Names of backends and transports, and the modules that bring more of them.
-#include <dirent.h>
 #include <dlfcn.h>
-#include <signal.h>
-#include <sys/stat.h>
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <mutex>
 
+#include "core/shared_object.hpp"
+#include "core/text.hpp"
 #include "store/backend/built_in.hpp"
 #include "store/backend/memory.hpp"
 #include "store/guard.hpp"
@@ -51,36 +45,18 @@ struct NotLoaded {
 };
 std::vector<NotLoaded> not_loaded;
 
+constexpr const char* variable = "SONDE_STORE_MODULES";
 constexpr const char* build_again = "build it again with this version's headers: 'sonde store conformance --flags' names them";
 
 Error bad_module(const std::string& path, const std::string& why, const std::string& hint = build_again) {
   return {"store.bad_module", "cannot load the module " + path + ": " + why, hint};
 }
 
-/// dlopen() that leaves the program's signal handlers alone: libraries that come along (PSM's, with libfabric) set their
-/// own as they are loaded, and a server would no longer stop in order at SIGTERM.
-void* open_library(const std::string& path) {
-  std::array<struct sigaction, 32> before;
-  for (int s = 1; s < 32; ++s) sigaction(s, nullptr, &before[s]);
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  for (int s = 1; s < 32; ++s) {
-    struct sigaction now {};
-    if (s != SIGKILL && s != SIGSTOP && sigaction(s, nullptr, &now) == 0 && now.sa_handler != before[s].sa_handler) sigaction(s, &before[s], nullptr);
-  }
-  return library;
-}
-
 /// Registers under registry_mutex.
 Result<const Module*> load(const std::string& path) {
-  void* library = open_library(path);
-  if (!library) {
-    std::string why = dlerror();
-    if (why.starts_with(path + ": ")) why.erase(0, path.size() + 2);
-    struct stat found {};
-    if (::stat(path.c_str(), &found) != 0) return bad_module(path, std::strerror(errno), "correct its path");
-    return bad_module(path, why, "where it is no shared object, or was built for another machine, build it again; where a library or symbol is missing, install what has it, or take the module away");
-  }
-  const auto entry = reinterpret_cast<const Module* (*)()>(dlsym(library, "sonde_store_module"));
+  const auto library = open_shared_object(path);
+  if (!library) return bad_module(path, library.error().what, library.error().hint);
+  const auto entry = reinterpret_cast<const Module* (*)()>(dlsym(*library, "sonde_store_module"));
   if (!entry) return bad_module(path, "it has no symbol sonde_store_module", "export it as native/store/module.hpp says; where it is no module of a store, take it away");
   const Module* module = nullptr;
   try {
@@ -112,39 +88,15 @@ Result<const Module*> load(const std::string& path) {
   return module;
 }
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 /// Those in the folders of modules, once. What does not load is kept for whoever asks: broken_modules(), or a name that it may
 /// have had.
 void load_own() {
   if (own_modules_loaded) return;
   own_modules_loaded = true;
-  constexpr std::string_view before = "sonde-store-", after = ".so";
-  const auto folders = module_folders();
-  for (const auto& folder : folders) {
-    const bool named = &folder != &folders.front();  // the first is this build's own, which need not be there
-    const auto cannot_look = [&](const std::string& why, const std::string& hint) {
-      if (named) not_loaded.push_back({"", {"store.bad_module", "SONDE_STORE_MODULES names " + folder + ": " + why, hint}});
-    };
-    DIR* dir = opendir(folder.c_str());
-    if (!dir) {
-      cannot_look(std::strerror(errno), errno == ENOTDIR ? "name the folder that it is in; a server takes one file by --module" : "name a folder that can be read, or unset the variable");
-      continue;
-    }
-    std::vector<std::string> names;
-    while (const dirent* entry = readdir(dir))
-      if (const std::string_view name = entry->d_name; name.size() > before.size() + after.size() && name.starts_with(before) && name.ends_with(after)) names.emplace_back(name);
-    closedir(dir);
-    if (names.empty()) cannot_look("nothing in it is called sonde-store-*.so", "call the module sonde-store-NAME.so");
-    std::sort(names.begin(), names.end());
-    for (const auto& name : names)
-      if (auto loaded = load(folder + '/' + name); !loaded)
-        not_loaded.push_back({name.substr(before.size(), name.size() - before.size() - after.size()), loaded.error()});
-  }
+  auto found = module_files(module_folders(), "sonde-store-", variable, "store.bad_module");
+  for (auto& error : found.unusable) not_loaded.push_back({"", std::move(error)});
+  for (auto& file : found.files)
+    if (auto loaded = load(file.path); !loaded) not_loaded.push_back({file.stem, loaded.error()});
 }
 
 /// Why there is no such backend or transport: the module that should have it, or what there is and what did not load.
@@ -168,23 +120,10 @@ Result<std::unique_ptr<Backend>> open(const BackendEntry& entry, const std::stri
   }
 }
 
-
 }  // namespace
 
 std::vector<std::string> module_folders() {
-  std::vector<std::string> folders;
-  Dl_info info;
-  if (dladdr(reinterpret_cast<const void*>(&module_folders), &info)) {
-    const std::string path = info.dli_fname;
-    folders.push_back(path.substr(0, path.rfind('/') + 1) + "store");
-  }
-  const char* more = std::getenv("SONDE_STORE_MODULES");
-  for (std::string_view left = more ? more : ""; !left.empty();) {
-    const std::size_t end = std::min(left.find(':'), left.size());
-    if (end > 0) folders.emplace_back(left.substr(0, end));
-    left.remove_prefix(std::min(end + 1, left.size()));
-  }
-  return folders;
+  return sonde::module_folders(reinterpret_cast<const void*>(&store::module_folders), "store", variable);
 }
 
 Result<const Module*> load_module(const std::string& path) {

@@ -2,10 +2,10 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <numeric>
 
 #include "core/nearest.hpp"
 #include "core/rules/rule_base.hpp"
+#include "core/text.hpp"
 
 namespace sonde {
 namespace {
@@ -22,12 +22,6 @@ constexpr std::array entries{
     Entry{&rules::clustbench_fft_info, rules::make_clustbench_fft},
     Entry{&rules::clustbench_modified_info, rules::make_clustbench_modified},
 };
-
-std::string list(const std::vector<std::string>& names) {
-  std::string out;
-  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
-  return out;
-}
 
 Error bad_rule(std::string what, std::string hint) {
   return {"core.bad_rule", std::move(what), std::move(hint)};
@@ -96,7 +90,7 @@ Result<std::unique_ptr<Rule>> make_rule(std::string_view spec, const RuleContext
     std::vector<std::string> names;
     for (const RuleInfo& info : rule_list()) names.push_back(info.name);
     return bad_rule("no stopping rule is called '" + std::string(name) + "'" + nearest(name, names) +
-                    "; there are " + list(names), "for example --rule ci:1%");
+                    "; there are " + joined(names), "for example --rule ci:1%");
   }
 
   const RuleInfo& info = *entry->info;
@@ -120,13 +114,13 @@ Result<std::unique_ptr<Rule>> make_rule(std::string_view spec, const RuleContext
       key = info.options.front().name;
     } else {
       return bad_rule("rule " + std::string(spec) + ": '" + std::string(item) + "' is not of the form option=value; " +
-                      info.name + " takes " + list(names), "for example " + usage(info));
+                      info.name + " takes " + joined(names), "for example " + usage(info));
     }
     const auto option = std::find_if(info.options.begin(), info.options.end(),
                                      [&](const RuleOption& o) { return o.name == key; });
     if (option == info.options.end()) {
       return bad_rule("rule " + info.name + " has no option '" + key + "'" + nearest(key, names) + "; it has " +
-                      list(names), "for example " + usage(info));
+                      joined(names), "for example " + usage(info));
     }
     if (std::find(given.begin(), given.end(), key) != given.end()) {
       return bad_rule("rule " + std::string(spec) + ": " + key + " is given twice", "for example " + usage(info));

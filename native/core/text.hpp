@@ -1,0 +1,16 @@
+#pragma once
+/// Words as errors show them. Any-thread.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sonde {
+
+/// What may be shown of a hostile text, in quotes: at most `most` bytes, cut between characters, control bytes as '?'.
+std::string shown(std::string_view text, std::size_t most = 40);
+
+/// "a, b, c"
+std::string joined(const std::vector<std::string>& words);
+
+}  // namespace sonde
