@@ -1,0 +1,400 @@
+#include "bus/module/fastdds/endpoint.hpp"
+
+#include <fastdds/dds/domain/DomainParticipant.hpp>
+#include <fastdds/dds/publisher/DataWriter.hpp>
+#include <fastdds/dds/publisher/Publisher.hpp>
+#include <fastdds/dds/subscriber/DataReader.hpp>
+#include <fastdds/dds/subscriber/SampleInfo.hpp>
+#include <fastdds/dds/subscriber/Subscriber.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <new>
+
+#include "bus/module/fastdds/words.hpp"
+#include "core/thrown.hpp"
+
+namespace sonde::bus::fastdds {
+
+using Code = eprosima::fastrtps::types::ReturnCode_t;
+
+namespace {
+
+Error refused(const char* what, const std::string& topic) {
+  const std::string said = last_words();
+  return {"bus.open", std::string(what) + " of the topic " + topic + " could not be made" + (said.empty() ? "" : ": " + said), "'sonde doctor' looks at the machine"};
+}
+
+/// What is left until a deadline, for calls of Fast DDS.
+eprosima::fastrtps::Duration_t left(Deadline deadline) {
+  if (!deadline.at_ns) return eprosima::fastrtps::c_TimeInfinite;
+  return duration(static_cast<double>(std::max<std::int64_t>(deadline.at_ns - now_ns(), 0)) * 1e-9);
+}
+
+}  // namespace
+
+Guid guid_of(const rtps::GUID_t& guid) {
+  Guid out;
+  std::memcpy(out.bytes.data(), guid.guidPrefix.value, 12);
+  std::memcpy(out.bytes.data() + 12, guid.entityId.value, 4);
+  return out;
+}
+
+Guid guid_of(const rtps::InstanceHandle_t& handle) {
+  Guid out;
+  for (std::size_t k = 0; k < out.bytes.size(); ++k) out.bytes[k] = std::byte{handle.value[k]};
+  return out;
+}
+
+// ---- Matches, Bell
+
+void Matches::changed(std::int32_t change, std::int32_t now, const rtps::InstanceHandle_t& last) {
+  const std::lock_guard lock(mutex_);
+  if (now == 0) guids_.clear();
+  if (change <= 0) return;
+  const Guid guid = guid_of(last);
+  if (std::find(guids_.begin(), guids_.end(), guid) == guids_.end()) guids_.push_back(guid);
+}
+
+std::vector<Guid> Matches::list(const Known& known) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(guids_, [&](const Guid& guid) { return !known(guid); });
+  return guids_;
+}
+
+void Bell::ring() {
+  const std::lock_guard lock(mutex);
+  rung = true;
+  if (asleep) sound.notify_one();
+}
+
+// ---- Writer
+
+Result<std::unique_ptr<Writer>> Writer::make(dds::DomainParticipant& participant, dds::Topic& topic, const WriterPlan& plan, Matches::Known known, std::function<void()> release) {
+  std::unique_ptr<Writer> made(new Writer(std::move(known), std::move(release)));
+  made->topic_ = topic.get_name();
+  const auto& blocking = plan.writer.reliability().max_blocking_time;
+  made->max_blocking_s_ = blocking.seconds + blocking.nanosec * 1e-9;
+  made->publisher_ = participant.create_publisher(plan.publisher, nullptr, dds::StatusMask::none());
+  if (made->publisher_) made->writer_ = made->publisher_->create_datawriter(&topic, plan.writer, made.get(), dds::StatusMask::publication_matched());
+  if (!made->writer_) return refused("a writer", made->topic_);
+  return made;
+}
+
+Writer::~Writer() {
+  try {
+    if (publisher_) {
+      if (writer_) publisher_->delete_datawriter(writer_);
+      const_cast<dds::DomainParticipant*>(publisher_->get_participant())->delete_publisher(publisher_);
+    }
+    release_();
+  } catch (...) {
+  }
+}
+
+Guid Writer::guid() const { return guid_of(writer_->guid()); }
+
+Result<void> Writer::sent(Code code, std::size_t bytes) const {
+  if (code == Code::RETCODE_OK) return {};
+  if (code == Code::RETCODE_TIMEOUT)
+    return Error{"bus.timed_out", "topic " + topic_ + ": no place for a sample within " + std::to_string(max_blocking_s_) + " s: a reliable reader does not keep up",
+                 "let the reader take, or raise max_samples or max_blocking_s"};
+  const std::string said = last_words();
+  return Error{"bus.failed", "topic " + topic_ + ": Fast DDS did not take a sample of " + std::to_string(bytes) + " B (code " + std::to_string(code()) + ")" + (said.empty() ? "" : ": " + said),
+               "fewer instances or a smaller history need less memory"};
+}
+
+Result<void> Writer::write(Bytes payload, Bytes key) {
+  try {
+    Sample sample;
+    sample.payload = payload;
+    sample.key = key;
+    return sent(writer_->write(&sample, dds::HANDLE_NIL), payload.size());
+  } catch (...) {
+    return Error{"bus.failed", "topic " + topic_ + ": Fast DDS threw: " + text_of_exception(), {}};
+  }
+}
+
+Result<void> Writer::dispose(Bytes payload, Bytes key) {
+  try {
+    Sample sample;
+    sample.payload = payload;
+    sample.key = key;
+    Code code = writer_->dispose(&sample, dds::HANDLE_NIL);
+    // Of an instance that this writer has not written yet.
+    if (code == Code::RETCODE_PRECONDITION_NOT_MET) {
+      writer_->register_instance(&sample);
+      code = writer_->dispose(&sample, dds::HANDLE_NIL);
+    }
+    return sent(code, payload.size());
+  } catch (...) {
+    return Error{"bus.failed", "topic " + topic_ + ": Fast DDS threw: " + text_of_exception(), {}};
+  }
+}
+
+bool Writer::wait_acknowledged(Deadline deadline) {
+  try {
+    return writer_->wait_for_acknowledgments(left(deadline)) == Code::RETCODE_OK;
+  } catch (...) {
+    return false;
+  }
+}
+
+void Writer::assert_liveliness() {
+  try {
+    writer_->assert_liveliness();
+  } catch (...) {
+  }
+}
+
+Status Writer::status() {
+  Status out;
+  dds::PublicationMatchedStatus matched;
+  if (writer_->get_publication_matched_status(matched) == Code::RETCODE_OK) {
+    out.matched = matched.current_count;
+    out.matched_ever = matched.total_count;
+  }
+  dds::OfferedIncompatibleQosStatus incompatible;
+  if (writer_->get_offered_incompatible_qos_status(incompatible) == Code::RETCODE_OK && incompatible.total_count) {
+    out.incompatible = static_cast<std::int64_t>(incompatible.total_count);
+    out.incompatible_policy = policy_name(incompatible.last_policy_id);
+  }
+  dds::OfferedDeadlineMissedStatus deadline;
+  if (writer_->get_offered_deadline_missed_status(deadline) == Code::RETCODE_OK) out.deadline_missed = deadline.total_count;
+  dds::LivelinessLostStatus liveliness;
+  if (writer_->get_liveliness_lost_status(liveliness) == Code::RETCODE_OK) out.liveliness_lost = liveliness.total_count;
+  return out;
+}
+
+std::vector<Guid> Writer::matched() { return matches_.list(known_); }
+
+void Writer::on_publication_matched(dds::DataWriter*, const dds::PublicationMatchedStatus& status) {
+  try {
+    matches_.changed(status.current_count_change, status.current_count, status.last_subscription_handle);
+  } catch (const std::bad_alloc&) {
+  }
+}
+
+// ---- Reader
+
+Reader::Reader(const TypePtr& type, bool hashed_keys, Matches::Known known, std::function<void()> release)
+    : known_(std::move(known)), release_(std::move(release)), keyed_(has_key(*type)), keys_(type, hashed_keys) {
+  sample_.holds = true;
+}
+
+Result<std::unique_ptr<Reader>> Reader::make(dds::DomainParticipant& participant, dds::Topic& topic, const TypePtr& type, bool hashed_keys, const ReaderPlan& plan, Matches::Known known,
+                                             std::function<void()> release) {
+  std::unique_ptr<Reader> made(new Reader(type, hashed_keys, std::move(known), std::move(release)));
+  made->participant_ = &participant;
+  made->subscriber_ = participant.create_subscriber(plan.subscriber, nullptr, dds::StatusMask::none());
+  if (made->subscriber_) {
+    const auto mask = dds::StatusMask::data_available() << dds::StatusMask::subscription_matched();
+    made->reader_ = made->subscriber_->create_datareader(&topic, plan.reader, made.get(), mask);
+  }
+  if (!made->reader_) return refused("a reader", topic.get_name());
+  return made;
+}
+
+Reader::~Reader() {
+  try {
+    if (subscriber_) {
+      if (reader_) subscriber_->delete_datareader(reader_);
+      participant_->delete_subscriber(subscriber_);
+    }
+    release_();
+  } catch (...) {
+  }
+}
+
+Guid Reader::guid() const { return guid_of(reader_->guid()); }
+
+bool Reader::next(SampleInfo& info, std::int64_t& sequence) {
+  for (;;) {
+    dds::SampleInfo theirs;
+    if (reader_->take_next_sample(&sample_, &theirs) != Code::RETCODE_OK) return false;
+    info.writer = guid_of(theirs.sample_identity.writer_guid());
+    info.source_ns = theirs.source_timestamp.to_ns();
+    info.received_ns = theirs.reception_timestamp.to_ns();
+    info.has_data = theirs.valid_data;
+    sequence = static_cast<std::int64_t>(theirs.sample_identity.sequence_number().to64long());
+    if (theirs.valid_data) {
+      info.state = InstanceState::alive;
+      if (keyed_) keys_.saw(theirs.instance_handle, sample_.payload);
+      return true;
+    }
+    info.state = theirs.instance_state == dds::NOT_ALIVE_NO_WRITERS_INSTANCE_STATE ? InstanceState::no_writers : InstanceState::disposed;
+    // The end of an instance of which nothing was ever here is no news, and its key cannot be told from its hash.
+    sample_.held = keys_.payload_of(theirs.instance_handle);
+    sample_.payload = sample_.held;
+    if (!sample_.held.empty()) return true;
+  }
+}
+
+/// Fast DDS gives the samples of one instance, then those of the next: all that are there, by arrival.
+void Reader::fetch() {
+  arrived_.store(false);
+  Held one;
+  while (next(one.info, one.sequence)) {
+    one.payload = std::move(sample_.held);
+    fetched_.push_back(std::move(one));
+    one = {};
+  }
+  std::stable_sort(fetched_.begin(), fetched_.end(), [](const Held& a, const Held& b) {
+    return a.info.received_ns != b.info.received_ns ? a.info.received_ns < b.info.received_ns : a.sequence < b.sequence;
+  });
+  left_.store(fetched_.size());
+}
+
+std::size_t Reader::take(std::size_t most, const Taker& taker) {
+  try {
+    std::size_t n = 0;
+    if (!keyed_) {
+      arrived_.store(false);
+      SampleInfo info;
+      std::int64_t sequence = 0;
+      for (; n < most; ++n) {
+        if (!next(info, sequence)) return n;
+        taker(info, sample_.payload);
+      }
+      arrived_.store(true);  // the next wait() looks
+      return n;
+    }
+    while (n < most) {
+      if (fetched_.empty()) fetch();
+      if (fetched_.empty()) break;
+      const Held one = std::move(fetched_.front());
+      fetched_.pop_front();
+      left_.store(fetched_.size());
+      ++n;
+      taker(one.info, one.payload);
+    }
+    return n;
+  } catch (...) {
+    arrived_.store(true);
+    return 0;
+  }
+}
+
+bool Reader::has_samples() {
+  if (left_.load()) return true;
+  if (!arrived_.exchange(false)) return false;
+  dds::SampleInfo info;
+  if (reader_->get_first_untaken_info(&info) != Code::RETCODE_OK) return false;
+  arrived_.store(true);
+  return true;
+}
+
+void Reader::hang(std::shared_ptr<Bell> bell) {
+  {
+    const std::lock_guard lock(bells_mutex_);
+    bells_.push_back(std::move(bell));
+  }
+  arrived_.store(true);  // what came before anybody listened
+}
+
+void Reader::unhang(const std::shared_ptr<Bell>& bell) {
+  const std::lock_guard lock(bells_mutex_);
+  if (const auto at = std::find(bells_.begin(), bells_.end(), bell); at != bells_.end()) bells_.erase(at);
+}
+
+void Reader::on_data_available(dds::DataReader*) {
+  arrived_.store(true);
+  const std::lock_guard lock(bells_mutex_);
+  for (const auto& bell : bells_) bell->ring();
+}
+
+void Reader::on_subscription_matched(dds::DataReader*, const dds::SubscriptionMatchedStatus& status) {
+  try {
+    matches_.changed(status.current_count_change, status.current_count, status.last_publication_handle);
+  } catch (const std::bad_alloc&) {
+  }
+}
+
+Status Reader::status() {
+  Status out;
+  dds::SubscriptionMatchedStatus matched;
+  if (reader_->get_subscription_matched_status(matched) == Code::RETCODE_OK) {
+    out.matched = matched.current_count;
+    out.matched_ever = matched.total_count;
+  }
+  dds::RequestedIncompatibleQosStatus incompatible;
+  if (reader_->get_requested_incompatible_qos_status(incompatible) == Code::RETCODE_OK && incompatible.total_count) {
+    out.incompatible = static_cast<std::int64_t>(incompatible.total_count);
+    out.incompatible_policy = policy_name(incompatible.last_policy_id);
+  }
+  dds::SampleLostStatus lost;
+  if (reader_->get_sample_lost_status(lost) == Code::RETCODE_OK) out.lost = lost.total_count;
+  dds::SampleRejectedStatus rejected;
+  if (reader_->get_sample_rejected_status(rejected) == Code::RETCODE_OK) out.rejected = rejected.total_count;
+  dds::RequestedDeadlineMissedStatus deadline;
+  if (reader_->get_requested_deadline_missed_status(deadline) == Code::RETCODE_OK) out.deadline_missed = deadline.total_count;
+  dds::LivelinessChangedStatus liveliness;
+  if (reader_->get_liveliness_changed_status(liveliness) == Code::RETCODE_OK) {
+    out.alive = liveliness.alive_count;
+    out.liveliness_lost = liveliness.not_alive_count;
+  }
+  return out;
+}
+
+std::vector<Guid> Reader::matched() { return matches_.list(known_); }
+
+// ---- Waiter
+
+Waiter::~Waiter() {
+  for (const auto& [reader, tag] : readers_) reader->unhang(bell_);
+}
+
+Result<void> Waiter::attach(ReaderPort& reader, std::uint64_t tag) {
+  auto* const mine = dynamic_cast<Reader*>(&reader);
+  if (!mine || mine->participant() != participant_)
+    return Error{"bus.open", "a waiter waits for readers of its own participant only", "make the waiter from the bus that made the reader"};
+  {
+    const std::lock_guard lock(mutex_);
+    readers_.emplace_back(mine, tag);
+  }
+  mine->hang(bell_);
+  bell_->ring();  // whoever sleeps has to look at this one as well
+  return {};
+}
+
+void Waiter::detach(ReaderPort& reader) {
+  auto* const mine = dynamic_cast<Reader*>(&reader);
+  if (!mine) return;
+  mine->unhang(bell_);
+  const std::lock_guard lock(mutex_);
+  std::erase_if(readers_, [&](const auto& of) { return of.first == mine; });
+}
+
+std::vector<std::uint64_t> Waiter::wait(Deadline deadline) {
+  std::vector<std::uint64_t> tags;
+  for (;;) {
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& [reader, tag] : readers_)
+        if (reader->has_samples()) tags.push_back(tag);
+    }
+    std::unique_lock lock(bell_->mutex);
+    if (!tags.empty() || bell_->woken || deadline.passed()) {
+      bell_->woken = false;
+      return tags;
+    }
+    bell_->asleep = true;
+    while (!bell_->rung && !bell_->woken && !deadline.passed()) {
+      if (deadline.at_ns)
+        bell_->sound.wait_until(lock, std::chrono::steady_clock::time_point(std::chrono::nanoseconds(deadline.at_ns)));
+      else
+        bell_->sound.wait(lock);
+    }
+    bell_->asleep = false;
+    bell_->rung = false;
+  }
+}
+
+void Waiter::wake() {
+  const std::lock_guard lock(bell_->mutex);
+  bell_->woken = true;
+  bell_->sound.notify_one();
+}
+
+}  // namespace sonde::bus::fastdds

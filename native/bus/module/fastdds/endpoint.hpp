@@ -1,0 +1,136 @@
+#pragma once
+/// Writers, readers and waiters over Fast DDS. Nothing is answered from Fast DDS's own threads: listeners count and ring.
+
+#include <fastdds/dds/publisher/DataWriterListener.hpp>
+#include <fastdds/dds/domain/DomainParticipant.hpp>
+#include <fastdds/dds/publisher/Publisher.hpp>
+#include <fastdds/dds/subscriber/DataReaderListener.hpp>
+#include <fastdds/dds/subscriber/Subscriber.hpp>
+#include <fastdds/dds/topic/Topic.hpp>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "bus/implementation.hpp"
+#include "bus/module/fastdds/sample.hpp"
+#include "bus/module/fastdds/translate.hpp"
+
+namespace sonde::bus::fastdds {
+
+Guid guid_of(const rtps::GUID_t& guid);
+Guid guid_of(const rtps::InstanceHandle_t& handle);
+
+/// Who is matched with an endpoint. Fast DDS tells of the newest alone when one comes, and nobody when one goes. Any-thread.
+class Matches {
+ public:
+  using Known = std::function<bool(const Guid&)>;
+  void changed(std::int32_t change, std::int32_t now, const rtps::InstanceHandle_t& last);
+  /// Those that came and that `known` still knows.
+  std::vector<Guid> list(const Known& known);
+
+ private:
+  std::mutex mutex_;
+  std::vector<Guid> guids_;
+};
+
+/// What a sleeping thread is woken by. Any-thread.
+struct Bell {
+  std::mutex mutex;
+  std::condition_variable sound;
+  bool rung = false, woken = false, asleep = false;
+  void ring();
+};
+
+class Writer final : public WriterPort, private dds::DataWriterListener {
+ public:
+  /// `release` gives the topic back, after the writer is gone.
+  static Result<std::unique_ptr<Writer>> make(dds::DomainParticipant& participant, dds::Topic& topic, const WriterPlan& plan, Matches::Known known, std::function<void()> release);
+  ~Writer() override;
+  Guid guid() const override;
+  Result<void> write(Bytes payload, Bytes key) override;
+  Result<void> dispose(Bytes payload, Bytes key) override;
+  bool wait_acknowledged(Deadline deadline) override;
+  void assert_liveliness() override;
+  Status status() override;
+  std::vector<Guid> matched() override;
+
+ private:
+  Writer(Matches::Known known, std::function<void()> release) : known_(std::move(known)), release_(std::move(release)) {}
+  void on_publication_matched(dds::DataWriter* writer, const dds::PublicationMatchedStatus& status) override;
+  Result<void> sent(eprosima::fastrtps::types::ReturnCode_t code, std::size_t bytes) const;
+
+  Matches::Known known_;
+  std::function<void()> release_;
+  Matches matches_;
+  dds::Publisher* publisher_ = nullptr;
+  dds::DataWriter* writer_ = nullptr;
+  std::string topic_;
+  double max_blocking_s_ = 0;
+};
+
+class Reader final : public ReaderPort, private dds::DataReaderListener {
+ public:
+  static Result<std::unique_ptr<Reader>> make(dds::DomainParticipant& participant, dds::Topic& topic, const TypePtr& type, bool hashed_keys, const ReaderPlan& plan, Matches::Known known,
+                                              std::function<void()> release);
+  ~Reader() override;
+  Guid guid() const override;
+  std::size_t take(std::size_t most, const Taker& taker) override;
+  Status status() override;
+  std::vector<Guid> matched() override;
+
+  const dds::DomainParticipant* participant() const { return participant_; }
+  /// Whether take() would find something now.
+  bool has_samples();
+  void hang(std::shared_ptr<Bell> bell);
+  void unhang(const std::shared_ptr<Bell>& bell);
+
+ private:
+  struct Held {
+    SampleInfo info;
+    std::vector<std::byte> payload;
+    std::int64_t sequence = 0;
+  };
+  Reader(const TypePtr& type, bool hashed_keys, Matches::Known known, std::function<void()> release);
+  void on_data_available(dds::DataReader* reader) override;
+  void on_subscription_matched(dds::DataReader* reader, const dds::SubscriptionMatchedStatus& status) override;
+  /// The next sample of Fast DDS in sample_; false: there is none.
+  bool next(SampleInfo& info, std::int64_t& sequence);
+  void fetch();
+
+  Matches::Known known_;
+  std::function<void()> release_;
+  Matches matches_;
+  dds::DomainParticipant* participant_ = nullptr;
+  dds::Subscriber* subscriber_ = nullptr;
+  dds::DataReader* reader_ = nullptr;
+  const bool keyed_;
+  Keys keys_;
+  Sample sample_;
+  std::deque<Held> fetched_;            ///< of keyed topics
+  std::atomic<std::size_t> left_{0};    ///< in fetched_
+  std::atomic<bool> arrived_{false};    ///< there may be samples in Fast DDS
+  std::mutex bells_mutex_;
+  std::vector<std::shared_ptr<Bell>> bells_;
+};
+
+class Waiter final : public WaiterPort {
+ public:
+  explicit Waiter(const dds::DomainParticipant& participant) : participant_(&participant) {}
+  ~Waiter() override;
+  Result<void> attach(ReaderPort& reader, std::uint64_t tag) override;
+  void detach(ReaderPort& reader) override;
+  std::vector<std::uint64_t> wait(Deadline deadline) override;
+  void wake() override;
+
+ private:
+  const dds::DomainParticipant* participant_;
+  std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
+  std::mutex mutex_;                    ///< of readers_; held while they are asked, never while the bell's is
+  std::vector<std::pair<Reader*, std::uint64_t>> readers_;
+};
+
+}  // namespace sonde::bus::fastdds

@@ -1,0 +1,51 @@
+#include <fastrtps/config.h>
+
+#include "bus/implementation.hpp"
+#include "bus/module/fastdds/clean.hpp"
+#include "bus/module/fastdds/participant.hpp"
+#include "core/thrown.hpp"
+
+namespace sonde::bus::fastdds {
+
+namespace {
+
+const char* version() { return FASTRTPS_VERSION_STR; }
+
+Caps caps() {
+  Caps can;
+  can.udp4 = can.udp6 = can.shared_memory = true;
+  can.multicast_samples = true;
+  can.peers = can.server = can.server_backup = true;
+#if HAVE_SECURITY
+  can.security = true;
+#endif
+  can.partitions = can.partition_wildcards = true;
+  can.across_processes = true;
+  can.durability = can.liveliness = can.deadline = can.lifespan = can.ownership = true;
+  return can;
+}
+
+Result<std::unique_ptr<ParticipantPort>> open(const Profile& profile) {
+  try {
+    return open_participant(profile);
+  } catch (...) {
+    return Error{"bus.open", "the participant could not be opened: " + text_of_exception(), {}};
+  }
+}
+
+std::size_t clean_all() {
+  try {
+    return clean();
+  } catch (...) {
+    return 0;
+  }
+}
+
+constexpr ImplementationEntry entry{.name = "fastdds", .version = version, .caps = caps, .open = open, .clean = clean_all};
+constexpr Module module{.implementations = {&entry, 1}};
+
+}  // namespace
+
+}  // namespace sonde::bus::fastdds
+
+extern "C" __attribute__((visibility("default"))) const sonde::bus::Module* sonde_bus_module() { return &sonde::bus::fastdds::module; }

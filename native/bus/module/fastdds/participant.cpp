@@ -1,0 +1,334 @@
+#include "bus/module/fastdds/participant.hpp"
+
+#include <fastdds/dds/domain/DomainParticipant.hpp>
+#include <fastdds/dds/domain/DomainParticipantFactory.hpp>
+#include <fastdds/dds/domain/DomainParticipantListener.hpp>
+#include <fastdds/dds/topic/Topic.hpp>
+#include <fastdds/dds/topic/TypeSupport.hpp>
+#include <fastrtps/xmlparser/XMLProfileManager.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "bus/module/fastdds/endpoint.hpp"
+#include "bus/module/fastdds/sample.hpp"
+#include "bus/module/fastdds/translate.hpp"
+#include "bus/module/fastdds/words.hpp"
+#include "core/thrown.hpp"
+
+namespace sonde::bus::fastdds {
+
+namespace {
+
+using Code = eprosima::fastrtps::types::ReturnCode_t;
+
+/// Who and what is known of others: tables that Fast DDS's threads fill. Any-thread.
+class Directory final : public dds::DomainParticipantListener {
+ public:
+  std::vector<Participant> peers() {
+    const std::lock_guard lock(mutex_);
+    std::vector<Participant> out;
+    for (const auto& [guid, participant] : participants_) out.push_back(participant);
+    return out;
+  }
+  std::vector<Endpoint> endpoints() {
+    const std::lock_guard lock(mutex_);
+    std::vector<Endpoint> out;
+    for (const auto& [guid, endpoint] : endpoints_) out.push_back(endpoint);
+    return out;
+  }
+  bool knows(const Guid& guid) {
+    const std::lock_guard lock(mutex_);
+    return endpoints_.contains(guid);
+  }
+  /// Endpoints of this participant match each other as well, and are told of as others' are.
+  void own(const Guid& guid, bool lives) {
+    const std::lock_guard lock(mutex_);
+    if (lives) own_[guid] = true;
+    else own_.erase(guid);
+  }
+  bool is_own(const Guid& guid) {
+    const std::lock_guard lock(mutex_);
+    return own_.contains(guid);
+  }
+
+ private:
+  static Guid participant_of(const rtps::GUID_t& guid) {
+    rtps::GUID_t of = guid;
+    of.entityId = rtps::c_EntityId_RTPSParticipant;
+    return guid_of(of);
+  }
+
+  void on_participant_discovery(dds::DomainParticipant* self, rtps::ParticipantDiscoveryInfo&& info) override {
+    try {
+      const Guid guid = guid_of(info.info.m_guid);
+      if (guid == guid_of(self->guid())) return;
+      const std::lock_guard lock(mutex_);
+      if (info.status == rtps::ParticipantDiscoveryInfo::REMOVED_PARTICIPANT || info.status == rtps::ParticipantDiscoveryInfo::DROPPED_PARTICIPANT) {
+        participants_.erase(guid);
+        std::erase_if(endpoints_, [&](const auto& of) { return of.second.participant == guid; });
+        return;
+      }
+      Participant& participant = participants_[guid];
+      participant.guid = guid;
+      participant.name = info.info.m_participantName.c_str();
+      for (auto at = info.info.m_properties.begin(); at != info.info.m_properties.end(); ++at) {
+        const std::string name = at->first(), value = at->second();
+        if (name == "__Hostname" || name == "fastdds.physical_data.host") participant.host = value;
+        if (name == "__Pid" || name == "fastdds.physical_data.process") std::from_chars(value.data(), value.data() + value.size(), participant.pid);
+      }
+    } catch (...) {
+    }
+  }
+
+  template <typename Info>
+  void note(dds::DomainParticipant* self, const Info& info, bool gone, bool writes) {
+    try {
+      const Guid guid = guid_of(info.guid());
+      const Guid participant = participant_of(info.guid());
+      if (participant == guid_of(self->guid())) return;
+      const std::lock_guard lock(mutex_);
+      if (gone) {
+        endpoints_.erase(guid);
+        return;
+      }
+      Endpoint& endpoint = endpoints_[guid];
+      endpoint.guid = guid;
+      endpoint.participant = participant;
+      endpoint.writes = writes;
+      endpoint.topic = info.topicName().c_str();
+      endpoint.type = info.typeName().c_str();
+      endpoint.partitions.clear();
+      for (const std::string& name : info.m_qos.m_partition.getNames()) endpoint.partitions.push_back(name);
+      endpoint.reliability = info.m_qos.m_reliability.kind == dds::RELIABLE_RELIABILITY_QOS ? Reliability::reliable : Reliability::best_effort;
+      endpoint.durability = info.m_qos.m_durability.kind == dds::VOLATILE_DURABILITY_QOS ? Durability::volatile_ : Durability::transient_local;
+      const auto& data = info.m_qos.m_userData.data_vec();
+      endpoint.user_data.assign(data.begin(), data.end());
+    } catch (...) {
+    }
+  }
+  void on_publisher_discovery(dds::DomainParticipant* self, rtps::WriterDiscoveryInfo&& info) override {
+    note(self, info.info, info.status == rtps::WriterDiscoveryInfo::REMOVED_WRITER, true);
+  }
+  void on_subscriber_discovery(dds::DomainParticipant* self, rtps::ReaderDiscoveryInfo&& info) override {
+    note(self, info.info, info.status == rtps::ReaderDiscoveryInfo::REMOVED_READER, false);
+  }
+
+  std::mutex mutex_;
+  std::map<Guid, Participant> participants_;
+  std::map<Guid, Endpoint> endpoints_;
+  std::map<Guid, bool> own_;
+};
+
+/// How many participants of this process are in each domain.
+class Census {
+ public:
+  static Census& get() {
+    static Census* const one = new Census;
+    return *one;
+  }
+  unsigned in(std::uint32_t domain) {
+    const std::lock_guard lock(mutex_);
+    return open_[domain];
+  }
+  void count(std::uint32_t domain, int change) {
+    const std::lock_guard lock(mutex_);
+    open_[domain] += static_cast<unsigned>(change);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::uint32_t, unsigned> open_;
+};
+
+class FastParticipant final : public ParticipantPort {
+ public:
+  static Result<std::unique_ptr<ParticipantPort>> open(const Profile& profile) {
+    auto plan = plan_participant(profile, Census::get().in(profile.domain));
+    if (!plan) return plan.error();
+    std::unique_ptr<FastParticipant> made(new FastParticipant);
+    made->port_ = plan->port;
+    made->domain_ = profile.domain;
+    made->hashed_keys_ = profile.security.has_value();
+    made->factory_ = dds::DomainParticipantFactory::get_shared_instance();
+    (void)last_words();
+    std::string thrown;
+    const auto create = [&] {
+      try {
+        made->participant_ = made->factory_->create_participant(profile.domain, plan->qos, &made->directory_, dds::StatusMask::none());
+      } catch (...) {
+        thrown = text_of_exception();
+      }
+    };
+    if (plan->folder.empty()) create();
+    else in_folder(plan->folder, create, thrown);
+    if (!made->participant_) {
+      std::string said = last_words();
+      if (!thrown.empty()) said += (said.empty() ? "" : "; ") + thrown;
+      return Error{"bus.open", "Fast DDS did not open a participant in domain " + std::to_string(profile.domain) + (said.empty() ? "" : ": " + said),
+                   profile.security ? "look at the six files of <security>; 'sonde bus keys' makes them" : "'sonde doctor' looks at the machine"};
+    }
+    Census::get().count(profile.domain, 1);
+    return std::unique_ptr<ParticipantPort>(std::move(made));
+  }
+
+  ~FastParticipant() override {
+    if (!participant_) return;
+    try {
+      participant_->delete_contained_entities();
+      factory_->delete_participant(participant_);
+    } catch (...) {
+    }
+    Census::get().count(domain_, -1);
+  }
+
+  Guid guid() const override { return guid_of(participant_->guid()); }
+  std::uint16_t port() const override { return port_; }
+  std::vector<Participant> peers() override { return directory_.peers(); }
+  std::vector<Endpoint> endpoints() override { return directory_.endpoints(); }
+
+  Result<std::unique_ptr<WriterPort>> writer(const std::string& topic, const TypePtr& type, const Qos& qos) override {
+    try {
+      auto plan = plan_writer(qos);
+      if (!plan) return plan.error();
+      auto held = hold(topic, type);
+      if (!held) return held.error();
+      auto made = Writer::make(*participant_, **held, *plan, known(), [this, topic] { release(topic); });
+      if (!made) return made.error();
+      return std::unique_ptr<WriterPort>(std::move(*made));
+    } catch (...) {
+      return Error{"bus.open", "a writer of the topic " + topic + " could not be made: " + text_of_exception(), {}};
+    }
+  }
+
+  Result<std::unique_ptr<ReaderPort>> reader(const std::string& topic, const TypePtr& type, const Qos& qos) override {
+    try {
+      auto plan = plan_reader(qos);
+      if (!plan) return plan.error();
+      auto held = hold(topic, type);
+      if (!held) return held.error();
+      auto made = Reader::make(*participant_, **held, type, hashed_keys_, *plan, known(), [this, topic] { release(topic); });
+      if (!made) return made.error();
+      return std::unique_ptr<ReaderPort>(std::move(*made));
+    } catch (...) {
+      return Error{"bus.open", "a reader of the topic " + topic + " could not be made: " + text_of_exception(), {}};
+    }
+  }
+
+  Result<std::unique_ptr<WaiterPort>> waiter() override { return std::unique_ptr<WaiterPort>(std::make_unique<Waiter>(*participant_)); }
+
+ private:
+  struct Held {
+    dds::Topic* topic = nullptr;
+    TypePtr type;
+    std::size_t users = 0;
+  };
+  struct HeldType {
+    TypePtr type;
+    std::size_t topics = 0;
+  };
+
+  FastParticipant() = default;
+
+  /// Of endpoints of this participant nobody tells; they are as old as their handles.
+  Matches::Known known() {
+    return [this](const Guid& guid) { return std::memcmp(guid.bytes.data(), guid_of(participant_->guid()).bytes.data(), 12) == 0 || directory_.knows(guid); };
+  }
+
+  /// Fast DDS writes a server's files into the working folder. A thread may have one of its own, which those that it starts share.
+  template <typename Create>
+  static void in_folder(const std::string& folder, const Create& create, std::string& failed) {
+    std::thread([&] {
+      if (unshare(CLONE_FS) != 0 || chdir(folder.c_str()) != 0) failed = "the backup folder " + folder + ": " + std::strerror(errno);
+      else create();
+    }).join();
+  }
+
+  /// Fast DDS has one topic of a name, one type of a name.
+  Result<dds::Topic*> hold(const std::string& name, const TypePtr& type) {
+    const std::lock_guard lock(mutex_);
+    const auto other = [&](const std::string& what) {
+      return Error{"bus.open", what + " is another structure in this participant already", "fastdds 2 has one of a name in each participant: open a second Bus for the other"};
+    };
+    if (const auto at = topics_.find(name); at != topics_.end()) {
+      if (!equal(*at->second.type, *type)) return other("the type " + type->name + " of the topic " + name);
+      ++at->second.users;
+      return at->second.topic;
+    }
+    HeldType& held = types_[type->name];
+    if (held.topics && !equal(*held.type, *type)) return other("the type " + type->name);
+    if (!held.topics) {
+      dds::TypeSupport support(new PayloadType(type));
+      if (support.register_type(participant_) != Code::RETCODE_OK) {
+        types_.erase(type->name);
+        return Error{"bus.open", "Fast DDS did not take the type " + type->name + ": " + last_words(), {}};
+      }
+      held.type = type;
+    }
+    dds::Topic* const topic = participant_->create_topic(name, type->name, dds::TOPIC_QOS_DEFAULT, nullptr, dds::StatusMask::none());
+    if (!topic) {
+      if (!held.topics) forget_type(type->name);
+      return Error{"bus.open", "Fast DDS did not take the topic " + name + ": " + last_words(), {}};
+    }
+    ++held.topics;
+    topics_[name] = {topic, type, 1};
+    return topic;
+  }
+
+  void release(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    const auto at = topics_.find(name);
+    if (at == topics_.end() || --at->second.users) return;
+    participant_->delete_topic(at->second.topic);
+    const std::string type = at->second.type->name;
+    topics_.erase(at);
+    if (--types_[type].topics == 0) forget_type(type);
+  }
+
+  void forget_type(const std::string& name) {
+    participant_->unregister_type(name);
+    types_.erase(name);
+  }
+
+  std::shared_ptr<dds::DomainParticipantFactory> factory_;
+  Directory directory_;
+  dds::DomainParticipant* participant_ = nullptr;
+  std::uint16_t port_ = 0;
+  std::uint32_t domain_ = 0;
+  bool hashed_keys_ = false;
+  std::mutex mutex_;
+  std::map<std::string, Held> topics_;
+  std::map<std::string, HeldType> types_;
+};
+
+/// What holds for the whole process, before its first participant.
+void settle() {
+  static const bool once = [] {
+    keep_words();
+    dds::DomainParticipantFactory::get_shared_instance()->load_profiles();  // now, so that nothing overwrites what follows
+    // Within a process as between processes: what is measured here holds there, and what works here works there.
+    eprosima::fastrtps::LibrarySettingsAttributes settings;
+    settings.intraprocess_delivery = eprosima::fastrtps::INTRAPROCESS_OFF;
+    eprosima::fastrtps::xmlparser::XMLProfileManager::library_settings(settings);
+    return true;
+  }();
+  (void)once;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ParticipantPort>> open_participant(const Profile& profile) {
+  // Fast DDS would make a client of every simple participant, whatever the profile says.
+  if (const char* servers = std::getenv("ROS_DISCOVERY_SERVER"); servers && *servers && profile.discovery.kind != DiscoveryKind::server)
+    return Error{"bus.open", std::string("ROS_DISCOVERY_SERVER=") + servers + " turns Fast DDS' simple discovery into a client of that server", "unset it, or say <discovery kind=\"server\" servers=\"…\"/>"};
+  settle();
+  return FastParticipant::open(profile);
+}
+
+}  // namespace sonde::bus::fastdds

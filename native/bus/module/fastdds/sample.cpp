@@ -1,0 +1,108 @@
+#include "bus/module/fastdds/sample.hpp"
+
+#include <fastrtps/utils/md5.h>
+
+#include <array>
+#include <cstring>
+
+namespace sonde::bus::fastdds {
+
+using eprosima::fastrtps::rtps::InstanceHandle_t;
+using eprosima::fastrtps::rtps::SerializedPayload_t;
+
+namespace {
+
+constexpr std::size_t handle_bytes = 16;
+constexpr std::uint32_t first_bytes = 128;        ///< that a history's payloads begin with; they grow with what comes
+constexpr std::size_t most_remembered = 1 << 16;  ///< keys of instances, of a reader whose keys are hashed
+
+void set_handle(InstanceHandle_t& handle, Bytes key, bool hash) {
+  if (hash) {
+    MD5 md5;
+    md5.init();
+    md5.update(reinterpret_cast<const unsigned char*>(key.data()), static_cast<unsigned>(key.size()));
+    md5.finalize();
+    for (std::size_t k = 0; k < handle_bytes; ++k) handle.value[k] = md5.digest[k];
+    return;
+  }
+  for (std::size_t k = 0; k < handle_bytes; ++k) handle.value[k] = k < key.size() ? std::to_integer<unsigned char>(key[k]) : 0;
+}
+
+}  // namespace
+
+PayloadType::PayloadType(TypePtr type) : type_(std::move(type)), checker_(type_) {
+  setName(type_->name.c_str());
+  m_typeSize = first_bytes;
+  m_isGetKeyDefined = has_key(*type_);
+  hashes_ = m_isGetKeyDefined && most_key_bytes(*type_) > handle_bytes;
+  auto_fill_type_object(false);
+  auto_fill_type_information(false);
+}
+
+bool PayloadType::serialize(void* data, SerializedPayload_t* payload) {
+  const auto& sample = *static_cast<const Sample*>(data);
+  if (sample.payload.size() > payload->max_size || sample.payload.size() < encapsulation_bytes) return false;
+  std::memcpy(payload->data, sample.payload.data(), sample.payload.size());
+  payload->length = static_cast<std::uint32_t>(sample.payload.size());
+  payload->encapsulation = std::to_integer<std::uint16_t>(sample.payload[1]);
+  return true;
+}
+
+bool PayloadType::deserialize(SerializedPayload_t* payload, void* data) {
+  auto& sample = *static_cast<Sample*>(data);
+  const Bytes bytes(reinterpret_cast<const std::byte*>(payload->data), payload->length);
+  if (sample.holds) {
+    sample.held.assign(bytes.begin(), bytes.end());
+    sample.payload = sample.held;
+  } else {
+    sample.payload = bytes;
+  }
+  sample.key = {};
+  return true;
+}
+
+std::function<std::uint32_t()> PayloadType::getSerializedSizeProvider(void* data) {
+  const auto bytes = static_cast<std::uint32_t>(static_cast<const Sample*>(data)->payload.size());
+  return [bytes] { return bytes; };
+}
+
+void* PayloadType::createData() { return new Sample; }
+void PayloadType::deleteData(void* data) { delete static_cast<Sample*>(data); }
+
+bool PayloadType::getKey(void* data, InstanceHandle_t* handle, bool force_md5) {
+  if (!m_isGetKeyDefined) return false;
+  const auto& sample = *static_cast<const Sample*>(data);
+  if (!sample.key.empty()) {
+    set_handle(*handle, sample.key, hashes_ || force_md5);
+    return true;
+  }
+  if (!checker_.verify(sample.payload)) {
+    // Dropped here, nobody would learn of it: an instance of their own, and the reader says what is wrong with them.
+    for (std::size_t k = 0; k < handle_bytes; ++k) handle->value[k] = 0xff;
+    return true;
+  }
+  set_handle(*handle, serialised_key(*type_, sample.payload), hashes_ || force_md5);
+  return true;
+}
+
+Keys::Keys(TypePtr type, bool hashed) : type_(std::move(type)) {
+  if (has_key(*type_) && (hashed || most_key_bytes(*type_) > handle_bytes)) checker_.emplace(type_);
+}
+
+void Keys::saw(const InstanceHandle_t& handle, Bytes payload) {
+  if (!checker_ || seen_.contains(handle) || !checker_->verify(payload)) return;
+  if (seen_.size() >= most_remembered) seen_.clear();
+  seen_.emplace(handle, serialised_key(*type_, payload));
+}
+
+std::vector<std::byte> Keys::payload_of(const InstanceHandle_t& handle) const {
+  if (!checker_) {
+    std::array<std::byte, handle_bytes> key;
+    for (std::size_t k = 0; k < handle_bytes; ++k) key[k] = std::byte{handle.value[k]};
+    return payload_of_key(*type_, key);
+  }
+  const auto at = seen_.find(handle);
+  return at == seen_.end() ? std::vector<std::byte>{} : payload_of_key(*type_, at->second);
+}
+
+}  // namespace sonde::bus::fastdds

@@ -1,0 +1,58 @@
+#pragma once
+/// Samples as Fast DDS sees them: payloads that cross it as they are, and the key that they are known by.
+
+#include <fastdds/dds/topic/TopicDataType.hpp>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "bus/cdr.hpp"
+#include "bus/types.hpp"
+
+namespace sonde::bus::fastdds {
+
+/// What TopicDataType calls "data". Of a writer: two views. Of a reader that takes: a copy of its own, reused. Of Fast DDS itself, which asks
+/// for a key and forgets: a view.
+struct Sample {
+  Bytes payload, key;
+  std::vector<std::byte> held;
+  bool holds = false;
+};
+
+/// One for each type of a participant; Fast DDS deletes it. Any-thread.
+class PayloadType final : public eprosima::fastdds::dds::TopicDataType {
+ public:
+  explicit PayloadType(TypePtr type);
+
+  bool serialize(void* data, eprosima::fastrtps::rtps::SerializedPayload_t* payload) override;
+  bool deserialize(eprosima::fastrtps::rtps::SerializedPayload_t* payload, void* data) override;
+  std::function<std::uint32_t()> getSerializedSizeProvider(void* data) override;
+  void* createData() override;
+  void deleteData(void* data) override;
+  bool getKey(void* data, eprosima::fastrtps::rtps::InstanceHandle_t* handle, bool force_md5) override;
+
+  const TypePtr& type() const { return type_; }
+
+ private:
+  TypePtr type_;
+  Checker checker_;
+  bool hashes_ = false;   ///< the key can be longer than an instance handle
+};
+
+/// What a reader gives back the key fields of a disposed instance by: the handle itself, or, where that is a hash, what was seen under it.
+/// Owner-thread.
+class Keys {
+ public:
+  /// `hashed`: handles are hashes whatever the key's length, as with security.
+  Keys(TypePtr type, bool hashed);
+  void saw(const eprosima::fastrtps::rtps::InstanceHandle_t& handle, Bytes payload);
+  /// Empty: a hash of a key that was never seen.
+  std::vector<std::byte> payload_of(const eprosima::fastrtps::rtps::InstanceHandle_t& handle) const;
+
+ private:
+  TypePtr type_;
+  std::optional<Checker> checker_;   ///< where keys are hashed
+  std::map<eprosima::fastrtps::rtps::InstanceHandle_t, std::vector<std::byte>> seen_;
+};
+
+}  // namespace sonde::bus::fastdds

@@ -1,0 +1,44 @@
+#pragma once
+/// Profiles and QoS of ours in the words of Fast DDS 2. Any-thread.
+
+#include <fastdds/dds/domain/qos/DomainParticipantQos.hpp>
+#include <fastdds/dds/publisher/qos/DataWriterQos.hpp>
+#include <fastdds/dds/publisher/qos/PublisherQos.hpp>
+#include <fastdds/dds/subscriber/qos/DataReaderQos.hpp>
+#include <fastdds/dds/subscriber/qos/SubscriberQos.hpp>
+
+#include "bus/profile.hpp"
+#include "core/error.hpp"
+
+namespace sonde::bus::fastdds {
+
+namespace dds = eprosima::fastdds::dds;
+namespace rtps = eprosima::fastrtps::rtps;
+
+struct ParticipantPlan {
+  dds::DomainParticipantQos qos;
+  std::uint16_t port = 0;       ///< that others are told: of tcp, of a server; 0: none
+  std::string folder;           ///< where a server writes what it goes on from; empty: nowhere
+};
+
+/// `others`: participants of this process that are in the domain already. Errors: those of network.hpp, bus.open (a port that is taken,
+/// a security file that cannot be read, ports that the domain has not).
+Result<ParticipantPlan> plan_participant(const Profile& profile, unsigned others);
+
+struct WriterPlan {
+  dds::PublisherQos publisher;
+  dds::DataWriterQos writer;
+};
+struct ReaderPlan {
+  dds::SubscriberQos subscriber;
+  dds::DataReaderQos reader;
+};
+/// Errors: bus.unsupported (what Fast DDS 2 cannot do and Caps have no word for).
+Result<WriterPlan> plan_writer(const Qos& qos);
+Result<ReaderPlan> plan_reader(const Qos& qos);
+
+eprosima::fastrtps::Duration_t duration(double seconds);
+/// "reliability"
+std::string policy_name(dds::QosPolicyId_t id);
+
+}  // namespace sonde::bus::fastdds
