@@ -126,10 +126,10 @@ TEST_CASE("a described structure is the type that its IDL declares") {
   CHECK(to_idl(*type_of<All>()) ==
         "module t {\n"
         "  enum Mode {\n    @value(0) off,\n    @value(5) on\n  };\n"
-        "  struct Inner {\n    string<4> text;\n    ::t::Mode mode;\n    int16 triple[3];\n  };\n"
-        "  struct All {\n    boolean flag;\n    char letter;\n    octet raw;\n    int8 i8;\n    uint8 u8;\n    int16 i16;\n    uint16 u16;\n    int32 i32;\n    uint32 u32;\n"
+        "  @final struct Inner {\n    string<4> text;\n    ::t::Mode mode;\n    int16 triple[3];\n  };\n"
+        "  @final struct All {\n    boolean flag;\n    char letter;\n    octet raw;\n    int8 i8;\n    uint8 u8;\n    int16 i16;\n    uint16 u16;\n    int32 i32;\n    uint32 u32;\n"
         "    int64 i64;\n    uint64 u64;\n    float f32;\n    @unit(\"W\") double f64;\n    @key string node;\n    sequence<double, 3> values;\n    sequence<boolean> flags;\n"
-        "    sequence<octet> blob;\n    sequence<::t::Inner> inners;\n    string grid[4];\n    sequence<sequence<::t::Mode>> modes;\n  };\n"
+        "    sequence<octet> blob;\n    sequence<::t::Inner> inners;\n    string grid[4];\n    sequence<sequence<::t::Mode> > modes;\n  };\n"
         "};\n");
   CHECK(bool(check(*type_of<All>())));
   CHECK(type_of<All>() == type_of<All>());
