@@ -140,7 +140,7 @@ void spoil(std::mt19937_64& random, std::vector<std::byte>& payload) {
 void spoil(std::mt19937_64& random, std::string& idl) {
   static constexpr std::string_view words[] = {"struct", "enum", "module", "typedef", "const", "long", "sequence<", "string<", ">", "{", "}", ";", ",", "[", "]", "@key ", "@value(1) ", "@", "::", "<<", "(", ")",
                                                "-", "~", "0", "1", "4294967295", "9223372036854775808", "0x", "1e9", "\"", "'", "/*", "//", "\n", "#", "#ifndef A\n", "\n#endif\n", "_", "S0", "E0", "e0_0", "x", " ", ":"};
-  for (std::size_t times = 1 + random() % 4; times--;) {
+  for (std::size_t times = 1 + random() % 2; times--;) {
     if (idl.empty()) idl = "struct S { long a; };";
     const std::size_t at = random() % idl.size(), n = 1 + random() % 24;
     switch (random() % 5) {

@@ -6,7 +6,7 @@
 
 using namespace sonde::bus;
 
-TEST_CASE("100,000 damaged samples and declarations are judged alike by all that reads them") {
+TEST_CASE("a hundred thousand damaged samples and declarations are judged alike by all that reads them") {
   const auto seeds = fuzz::seeds(SONDE_TEST_DATA "/bus/golden.txt");
   REQUIRE(seeds.size() == 626);
   const auto tally = fuzz::attack(seeds, 100'000, 20261127);
