@@ -6,7 +6,7 @@
 
 using namespace sonde::bus;
 
-TEST_CASE("a hundred thousand damaged samples and declarations are judged alike by all that reads them") {
+TEST_CASE("bus: a hundred thousand damaged samples and declarations are judged alike by all that reads them") {
   const auto seeds = fuzz::seeds(SONDE_TEST_DATA "/bus/golden.txt");
   REQUIRE(seeds.size() == 626);
   const auto tally = fuzz::attack(seeds, 100'000, 20261127);
@@ -19,7 +19,7 @@ TEST_CASE("a hundred thousand damaged samples and declarations are judged alike 
   CHECK(tally.declared < tally.declarations / 2);
 }
 
-TEST_CASE("every seed of the fuzzer is sound and judged so") {
+TEST_CASE("bus: every seed of the fuzzer is sound and judged so") {
   for (const auto& seed : fuzz::seeds(SONDE_TEST_DATA "/bus/golden.txt")) {
     REQUIRE(fuzz::judge(fuzz::input_of(seed)) == "");
     const auto types = parse_idl(seed.idl);
