@@ -513,6 +513,7 @@ void waiting(Scene& scene) {
   waiter->wake();
   if (!until([&] { return woken.load(); })) {
     sleeper.detach();
+    (void)waiter.release();   // somebody is still in it
     throw Failed("wake() did not end a wait");
   }
   sleeper.join();
