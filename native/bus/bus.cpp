@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <optional>
 
@@ -32,6 +33,8 @@ auto guarded(const std::string& who, const Call& call) -> decltype(call()) {
   }
 }
 
+Error gave_nothing(const std::string& who) { return {"bus.internal", "the implementation " + who + " gave nothing and no error", "tell who wrote it"}; }
+
 Error too_large(std::size_t bytes) {
   return {"bus.too_large", "a sample of " + std::to_string(bytes) + " B; allowed: up to " + std::to_string(limit::sample_bytes), "send it in pieces"};
 }
@@ -47,6 +50,15 @@ bool poll(Deadline deadline, const Done& done) {
     if (deadline.at_ns) until_s = std::min(until_s, static_cast<double>(deadline.at_ns) * 1e-9);
     sleep_until(until_s);
   }
+}
+
+/// A DDS would say no more than that a participant could not be made.
+Result<void> check_files(const Security& security) {
+  for (const std::string* path : {&security.identity_ca, &security.certificate, &security.private_key, &security.permissions_ca, &security.governance, &security.permissions})
+    if (access(path->c_str(), R_OK) != 0)
+      return Error{"bus.no_file", "cannot read " + *path + ", of the profile's <security>: " + std::strerror(errno),
+                   errno == EACCES ? "run it as the user that the files were made for" : "make the files by 'sonde bus keys', or correct the path"};
+  return {};
 }
 
 std::string program_and_pid() { return std::string(program_invocation_short_name) + "-" + std::to_string(getpid()); }
@@ -356,17 +368,16 @@ Result<std::shared_ptr<Bus>> Bus::open(const Profile& profile, std::string_view 
   bus->caps_ = *able;
   if (auto ok = check(profile, name, bus->caps_); !ok) return ok.error();
   if (bus->caps_.across_processes) {
-    auto addresses = chosen_addresses(profile.transport);
+    const auto addresses = chosen_addresses(profile.transport);
     if (!addresses) return addresses.error();
-    if (!profile.security && !profile.unprotected && !only_loopback(*addresses)) {
-      const auto open_to = std::find_if(addresses->begin(), addresses->end(), [](const Address& a) { return !a.loopback; });
-      return Error{"bus.unprotected", "the profile " + profile.name + " is on the interface " + open_to->interface + " (" + open_to->address + ") without <security>: whoever reaches it may read and write all topics",
-                   "add <security folder=\"…\" identity=\"…\"/> ('sonde bus keys' makes the files), leave interfaces out for loopback alone, or say unprotected=\"yes\""};
-    }
+    if (auto ok = check_exposure(profile, *addresses); !ok) return ok.error();
   }
+  if (profile.security)
+    if (auto ok = check_files(*profile.security); !ok) return ok.error();
   if (bus->profile_.participant.empty()) bus->profile_.participant = program_and_pid();
   auto port = guarded(name, [&] { return (*entry)->open(bus->profile_); });
   if (!port) return port.error();
+  if (!*port) return gave_nothing(name);
   bus->port_ = std::move(*port);
   return bus;
 }
@@ -412,6 +423,7 @@ Result<std::unique_ptr<Writer>> Bus::writer(const std::string& topic, const Type
   if (!announced) return announced.error();
   auto port = guarded(implementation_, [&] { return port_->writer(topic, type, *announced); });
   if (!port) return port.error();
+  if (!*port) return gave_nothing(implementation_);
   auto body = std::make_unique<Writer::Body>(type);
   body->bus = shared_from_this();
   body->topic = topic;
@@ -429,6 +441,7 @@ Result<std::unique_ptr<Reader>> Bus::reader(const std::string& topic, const Type
   if (!announced) return announced.error();
   auto port = guarded(implementation_, [&] { return port_->reader(topic, type, *announced); });
   if (!port) return port.error();
+  if (!*port) return gave_nothing(implementation_);
   auto body = std::make_unique<Reader::Body>(type);
   body->bus = shared_from_this();
   body->topic = topic;
@@ -440,6 +453,7 @@ Result<std::unique_ptr<Reader>> Bus::reader(const std::string& topic, const Type
 Result<std::unique_ptr<Waiter>> Bus::waiter() {
   auto port = guarded(implementation_, [&] { return port_->waiter(); });
   if (!port) return port.error();
+  if (!*port) return gave_nothing(implementation_);
   return std::unique_ptr<Waiter>(new Waiter(shared_from_this(), std::shared_ptr<WaiterPort>(std::move(*port))));
 }
 

@@ -20,7 +20,7 @@
 
 namespace sonde::bus {
 
-/// Of a participant, writer or reader: as the implementation and DDSI-RTPS know it.
+/// Of a participant, writer or reader: as the implementation and DDSI-RTPS know it. An endpoint's first 12 bytes are its participant's.
 struct Guid {
   std::array<std::byte, 16> bytes{};
   auto operator<=>(const Guid&) const = default;
@@ -111,7 +111,7 @@ class WaiterPort {
   /// The reader has to be of the same participant; `tag` comes back from wait(). Detached before the reader goes.
   virtual Result<void> attach(ReaderPort& reader, std::uint64_t tag) = 0;
   virtual void detach(ReaderPort& reader) = 0;
-  /// Tags of readers that have samples now; empty: deadline or wake(). Never returns before either.
+  /// Tags of readers that have samples now; empty: deadline or wake(). Never returns before either. A wake() that came before counts.
   virtual std::vector<std::uint64_t> wait(Deadline deadline) = 0;
   virtual void wake() = 0;
 };
@@ -152,6 +152,8 @@ struct Module {
 std::vector<std::string> implementation_names();
 /// Errors: bus.unknown_implementation (it, what there is, what to install), bus.bad_module.
 Result<const ImplementationEntry*> find_implementation(std::string_view name);
+/// Loads a module that is in no folder where they are looked for, and gives the names that it brings. Error: bus.bad_module.
+Result<std::vector<std::string>> load_module(const std::string& path);
 /// What could not be loaded, with the reason.
 std::vector<Error> broken_modules();
 /// What a profile or QoS asks for that the implementation cannot do: bus.unsupported (it, what was asked, which implementation can).

@@ -191,6 +191,7 @@ Result<Peer> parse_peer(std::string_view word) {
   }
   if (!rest.empty() && (!number(rest.substr(1), peer.number) || peer.number < 1 || peer.number > 65535)) return bad("has no number from 1 to 65535 behind its colon");
   const auto parsed = parse_address(host);
+  peer.is_address = parsed.has_value();
   peer.v6 = parsed && parsed->v6;
   if (!parsed) {
     const auto allowed = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_'; };
@@ -223,6 +224,24 @@ bool is_loopback(const Peer& peer) {
   if (!parsed) return false;
   if (!parsed->v6) return parsed->bits[0] == 127;
   return std::all_of(parsed->bits.begin(), parsed->bits.end() - 1, [](std::uint8_t b) { return b == 0; }) && parsed->bits.back() == 1;
+}
+
+Result<void> check_exposure(const Profile& profile, const std::vector<Address>& addresses) {
+  const auto open_to = std::find_if(addresses.begin(), addresses.end(), [](const Address& a) { return !a.loopback; });
+  if (open_to != addresses.end()) {
+    if (profile.security || profile.unprotected) return {};
+    return Error{"bus.unprotected", "the profile " + profile.name + " is on the interface " + open_to->interface + " (" + open_to->address + ") without <security>: whoever reaches it may read and write all topics",
+                 "add <security folder=\"…\" identity=\"…\"/> ('sonde bus keys' makes the files), leave interfaces out for loopback alone, or say unprotected=\"yes\""};
+  }
+  if (addresses.empty()) return {};
+  for (const auto* words : {&profile.discovery.peers, &profile.discovery.servers})
+    for (const auto& word : *words) {
+      auto peer = parse_peer(word);
+      if (!peer) return peer.error();
+      if (peer->is_address && !is_loopback(*peer))
+        return Error{"bus.bad_profile", "the profile " + profile.name + ": " + shown(word) + " is not on this machine, and the transport is on loopback alone", "name the interface that leads there: <transport interfaces=\"…\">"};
+    }
+  return {};
 }
 
 }  // namespace sonde::bus

@@ -43,7 +43,8 @@ bool only_loopback(const std::vector<Address>& addresses);
 struct Peer {
   std::string host;              ///< a name or an address without brackets
   unsigned number = 0;           ///< after the colon: most participants, or the port; 0: not said
-  bool v6 = false;               ///< host is an IPv6 address
+  bool is_address = false;       ///< and no name
+  bool v6 = false;               ///< an address of IPv6
 
   bool operator==(const Peer&) const = default;
 };
@@ -54,5 +55,9 @@ Result<Peer> parse_peer(std::string_view word);
 Result<std::string> address_of(const Peer& peer, bool v6);
 /// Whether the host is written as a loopback address, or is "localhost".
 bool is_loopback(const Peer& peer);
+
+/// Whether a profile may be on these addresses, which its transport chose: others than loopback only with security or `unprotected`; from
+/// loopback alone no peer elsewhere is reached, and no DDS would say so. Errors: bus.unprotected, bus.bad_profile.
+Result<void> check_exposure(const Profile& profile, const std::vector<Address>& addresses);
 
 }  // namespace sonde::bus

@@ -15,6 +15,7 @@
 #include <unordered_map>
 
 #include "bus/cdr.hpp"
+#include "bus/pattern.hpp"
 #include "core/clock.hpp"
 
 namespace sonde::bus {
@@ -44,25 +45,6 @@ Guid guid_of(std::uint32_t participant, std::uint32_t entity) {
   std::memcpy(guid.bytes.data(), &process, sizeof process);
   for (std::size_t k = 0; k < 4; ++k) guid.bytes[8 + k] = std::byte(participant >> (24 - 8 * k)), guid.bytes[12 + k] = std::byte(entity >> (24 - 8 * k));
   return guid;
-}
-
-bool is_pattern(std::string_view text) { return text.find_first_of("*?") != text.npos; }
-
-/// `*` any characters, also none and '/', `?` one.
-bool fits(std::string_view pattern, std::string_view text) {
-  std::size_t p = 0, t = 0, star = pattern.npos, resume = 0;
-  while (t < text.size()) {
-    if (p < pattern.size() && pattern[p] == '*')
-      star = p++, resume = t;
-    else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t]))
-      ++p, ++t;
-    else if (star != pattern.npos)
-      p = star + 1, t = ++resume;
-    else
-      return false;
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
 }
 
 bool share_partition(const std::vector<std::string>& a, const std::vector<std::string>& b) {

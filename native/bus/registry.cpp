@@ -156,6 +156,18 @@ Result<const ImplementationEntry*> find_implementation(std::string_view name) {
   return Error{"bus.unknown_implementation", "there is no implementation " + shown(name) + nearest(name, candidates), others};
 }
 
+Result<std::vector<std::string>> load_module(const std::string& path) {
+  const std::lock_guard lock(registry_mutex);
+  // Without a slash the loader would look in its own folders.
+  const std::string named = path.find('/') == std::string::npos ? "./" + path : path;
+  if (auto ok = load(named); !ok) return ok.error();
+  std::vector<std::string> brought;
+  for (const auto& loaded : modules)
+    if (loaded.path == named)
+      for (const auto& entry : loaded.module->implementations) brought.emplace_back(entry.name);
+  return brought;
+}
+
 std::vector<Error> broken_modules() {
   const std::lock_guard lock(registry_mutex);
   load_files({});

@@ -1,0 +1,235 @@
+// Cases with other processes, which are also killed.
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <thread>
+
+#include "bus/conformance/scene.hpp"
+#include "bus/request.hpp"
+
+namespace sonde::bus::conformance {
+
+namespace {
+
+Qos lasting(const Caps& caps) {
+  Qos qos;
+  qos.history = History::keep_all;
+  qos.max_blocking_s = patience_s;
+  if (caps.durability) qos.durability = Durability::transient_local;
+  return qos;
+}
+
+void say(const std::string& word) {
+  const std::string line = word + "\n";
+  if (::write(3, line.data(), line.size()) < 0) _exit(4);
+}
+
+/// One round with a peer that echoes.
+void round_trips(Scene& scene, const std::shared_ptr<Bus>& bus, const std::string& topic, std::uint32_t rounds) {
+  auto writer = Scene::writer(bus, topic, lasting(scene.caps()));
+  auto reader = Scene::reader(bus, topic + "_back", lasting(scene.caps()));
+  Scene::matched(*writer);
+  Scene::matched(*reader);
+  for (std::uint32_t k = 0; k < rounds; ++k) {
+    const std::size_t bytes = std::size_t{k} * k * 7;
+    scene.at("round " + std::to_string(k) + " of " + std::to_string(bytes) + " B");
+    need(writer->write(plain(k, 5, bytes)), "write");
+    const auto got = take(*reader, 1);
+    expect(got.size() == 1, "sample " + std::to_string(k) + " of " + std::to_string(bytes) + " B did not come back from another process");
+    expect(got[0].number == k && got[0].bytes == bytes && got[0].whole, "sample " + std::to_string(k) + " came back as another");
+  }
+}
+
+void across(Scene& scene) {
+  const std::string topic = scene.topic("across");
+  const auto peer = scene.peer("echo", topic);
+  const auto bus = scene.open();
+  round_trips(scene, bus, topic, 100);
+  Participant other;
+  expect(until([&] {
+    for (const Participant& p : bus->peers())
+      if (p.pid == peer->pid() || p.name == "conformance echo") {
+        other = p;
+        return true;
+      }
+    return false;
+  }), "peers() has not the participant of another process");
+  expect(other.pid == -1 || other.pid == peer->pid(), "its pid is told as " + std::to_string(other.pid) + " instead of " + std::to_string(peer->pid()));
+}
+
+void many(Scene& scene) {
+  const std::string topic = scene.topic("many");
+  constexpr std::uint32_t processes = 4;
+  std::vector<std::unique_ptr<Process>> peers;
+  for (std::uint32_t k = 0; k < processes; ++k) peers.push_back(scene.peer("echo", topic));
+  const auto bus = scene.open();
+  auto writer = Scene::writer(bus, topic, lasting(scene.caps()));
+  auto reader = Scene::reader(bus, topic + "_back", lasting(scene.caps()));
+  Scene::matched(*writer, processes);
+  Scene::matched(*reader, processes);
+  constexpr std::uint32_t n = 200;
+  for (std::uint32_t k = 0; k < n; ++k) need(writer->write(plain(k, 1, 100)), "write");
+  std::map<Guid, std::uint32_t> next;
+  std::size_t got = 0;
+  expect(until([&] {
+    for (const Seen& seen : take(*reader)) {
+      ++got;
+      expect(seen.number == next[seen.info.writer]++, "sample " + std::to_string(seen.number) + " of a process is out of order");
+    }
+    return got == n * processes;
+  }), std::to_string(got) + " of " + std::to_string(n * processes) + " samples came back");
+  expect(next.size() == processes, "samples are told to be of " + std::to_string(next.size()) + " writers instead of " + std::to_string(processes));
+}
+
+void killed(Scene& scene) {
+  const auto brief = [](Profile& profile) {
+    profile.discovery.lease_s = 2;
+    profile.discovery.announce_s = 0.5;
+  };
+  const std::string topic = scene.topic("killed");
+  const auto peer = scene.peer("echo", topic, brief);
+  const auto bus = scene.open(brief);
+  round_trips(scene, bus, topic, 3);
+  auto writer = Scene::writer(bus, topic, lasting(scene.caps()));
+  auto reader = Scene::reader(bus, topic + "_back", lasting(scene.caps()));
+  Scene::matched(*writer);
+  Scene::matched(*reader);
+  peer->kill();
+  // Ten leases: a shared machine may be late.
+  expect(until([&] { return writer->status().matched == 0 && reader->status().matched == 0; }, 20), "20 s after a process with a lease of 2 s was killed its endpoints are still matched");
+  expect(until([&] {
+    for (const Participant& p : bus->peers())
+      if (p.name == "conformance echo" || (p.pid > 0 && p.pid == peer->pid())) return false;
+    return true;
+  }), "peers() still has a process that was killed");
+  need(writer->write(plain(1)), "write after a peer was killed");
+  const auto again = scene.peer("echo", topic, brief);
+  Scene::matched(*writer);
+  Scene::matched(*reader);
+  need(writer->write(plain(99)), "write");
+  expect(until([&] {
+    for (const Seen& seen : take(*reader))
+      if (seen.number == 99) return true;
+    return false;
+  }), "a process that was started again is not heard");
+}
+
+std::set<std::string> shared_files() {
+  std::set<std::string> names;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", none)) names.insert(entry.path());
+  return names;
+}
+/// Whether a process has it mapped or open: then it is nobody's leftover.
+bool in_use(const std::string& path) {
+  std::error_code none;
+  for (const auto& process : std::filesystem::directory_iterator("/proc", none)) {
+    const std::string name = process.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream maps(process.path() / "maps");
+    for (std::string line; std::getline(maps, line);)
+      if (line.ends_with(path)) return true;
+    for (const auto& fd : std::filesystem::directory_iterator(process.path() / "fd", none))
+      if (std::filesystem::read_symlink(fd.path(), none) == path) return true;
+  }
+  return false;
+}
+
+void leftovers(Scene& scene) {
+  const std::string topic = scene.topic("left");
+  const auto before = shared_files();
+  const auto stays = scene.peer("echo", scene.topic("stays"));
+  std::set<std::string> made;
+  for (int k = 0; k < 3; ++k) {
+    const auto peer = scene.peer("echo", topic + std::to_string(k));
+    {
+      const auto bus = scene.open();
+      round_trips(scene, bus, topic + std::to_string(k), 3);
+    }
+    for (const auto& path : shared_files())
+      if (!before.contains(path)) made.insert(path);
+    peer->kill();
+  }
+  if (scene.entry().clean) scene.entry().clean();
+  std::string left;
+  const bool gone = until([&] {
+    left.clear();
+    const auto now = shared_files();
+    for (const auto& path : made)
+      if (now.contains(path) && !in_use(path)) left += (left.empty() ? "" : ", ") + path;
+    return left.empty();
+  }, 5);
+  expect(gone, "killed processes left " + left + " after clean()");
+  const auto bus = scene.open();
+  round_trips(scene, bus, scene.topic("stays"), 5);   // and clean() took nothing from the living
+}
+
+void interrupted(Scene& scene) {
+  const std::string topic = scene.topic("stopped");
+  const auto peer = scene.peer("echo", topic);
+  const auto bus = scene.open();
+  round_trips(scene, bus, topic, 3);
+  peer->close_input();
+  const int status = peer->ended(patience_s);
+  expect(status == 0, status < 0 ? "a process did not end in order" : "a process ended in order with status " + std::to_string(status));
+}
+
+std::string one_process(const Caps& caps) { return caps.across_processes ? "" : "other processes"; }
+
+}  // namespace
+
+std::vector<Entry> process_cases() {
+  return {
+      {"processes: samples to another and back, 0 B to 70 kB", true, false, 180, one_process, across},
+      {"processes: four at once, each heard in order", true, false, 180, one_process, many},
+      {"processes: one that ends closes what it opened", false, false, 120, one_process, interrupted},
+      {"processes: a killed one is noticed, and its successor found", true, false, 240, one_process, killed},
+      {"processes: what killed ones left is cleaned, and nothing else", false, false, 240, one_process, leftovers},
+  };
+}
+
+int play(const std::string& role, const std::string& topic, const std::shared_ptr<Bus>& bus) {
+  std::atomic<bool> over{false};
+  auto waiter = need(bus->waiter(), "no waiter");
+  // The end of input is the end of whoever started this.
+  std::thread watch([&] {
+    char c;
+    while (::read(0, &c, 1) > 0) {
+    }
+    over = true;
+    waiter->wake();
+  });
+  std::string failed;
+  if (role == "echo") {
+    auto reader = Scene::reader(bus, topic, lasting(bus->caps()));
+    auto writer = Scene::writer(bus, topic + "_back", lasting(bus->caps()));
+    need(waiter->attach(*reader, 1), "attach");
+    say("ready");
+    while (!over) {
+      waiter->wait(Deadline{});
+      for (const Seen& seen : take(*reader))
+        if (auto ok = writer->write(plain(seen.number, seen.writer, seen.bytes)); !ok) failed = ok.error().what;
+    }
+  } else if (role == "serve") {
+    auto server = need(Server::open(bus, topic, {}, [](const Incoming& in) {
+      Answer answer;
+      answer.body.assign(in.body.begin(), in.body.end());
+      return answer;
+    }, {"served", 2}), "no server");
+    say("ready");
+    while (!over) waiter->wait(Deadline{});
+  }
+  watch.join();
+  if (!failed.empty()) say("failed " + failed);
+  return failed.empty() ? 0 : 1;
+}
+
+}  // namespace sonde::bus::conformance

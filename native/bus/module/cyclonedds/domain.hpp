@@ -1,0 +1,37 @@
+#pragma once
+/// Cyclone's domain objects: sockets, threads, discovery. One for each process and domain id, shared by all participants in it.
+
+#include <dds/dds.h>
+
+#include <memory>
+#include <string>
+
+#include "bus/module/cyclonedds/config.hpp"
+#include "core/error.hpp"
+
+namespace sonde::bus::cyclonedds {
+
+/// A share of one; the last that goes closes it. Owner-thread.
+class Domain {
+ public:
+  /// Of the one of this id; made where it is not there. Error: bus.open where it is there with another configuration, or what Cyclone says.
+  /// Any-thread.
+  static Result<std::unique_ptr<Domain>> get(std::uint32_t id, const DomainConfig& config);
+  ~Domain();
+  Domain(const Domain&) = delete;
+  Domain& operator=(const Domain&) = delete;
+  std::uint32_t id() const { return id_; }
+  std::uint16_t port() const { return port_; }  ///< that it listens at by TCP; 0: not by TCP
+
+ private:
+  Domain(std::uint32_t id, std::uint16_t port) : id_(id), port_(port) {}
+  std::uint32_t id_;
+  std::uint16_t port_;
+};
+
+/// What Cyclone has logged as a warning or an error on this thread since the last call; it goes nowhere else. One line.
+std::string last_words();
+/// "what: what Cyclone calls the number (and what it logged)".
+Error failed(const std::string& what, dds_return_t number, const std::string& hint = {});
+
+}  // namespace sonde::bus::cyclonedds

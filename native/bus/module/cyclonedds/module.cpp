@@ -1,0 +1,43 @@
+#include <dds/version.h>
+
+#include "bus/implementation.hpp"
+#include "bus/module/cyclonedds/participant.hpp"
+#include "core/thrown.hpp"
+
+namespace sonde::bus::cyclonedds {
+
+namespace {
+
+const char* version() { return DDS_VERSION; }
+
+Caps caps() {
+  Caps can;
+  can.udp4 = can.udp6 = can.tcp4 = true;
+  can.multicast_samples = true;
+  can.peers = true;
+  can.security = true;
+  can.partitions = can.partition_wildcards = true;
+  can.across_processes = true;
+  can.durability = can.liveliness = can.deadline = can.lifespan = can.ownership = can.latency_budget = true;
+  return can;
+}
+
+Result<std::unique_ptr<ParticipantPort>> open(const Profile& profile) {
+  try {
+    return open_participant(profile);
+  } catch (...) {
+    return Error{"bus.open", "the participant could not be opened: " + text_of_exception(), {}};
+  }
+}
+
+/// A killed process leaves nothing: its sockets are the kernel's, and shared memory is not used.
+std::size_t clean() { return 0; }
+
+constexpr ImplementationEntry entry{.name = "cyclonedds", .version = version, .caps = caps, .open = open, .clean = clean};
+constexpr Module module{.implementations = {&entry, 1}};
+
+}  // namespace
+
+}  // namespace sonde::bus::cyclonedds
+
+extern "C" __attribute__((visibility("default"))) const sonde::bus::Module* sonde_bus_module() { return &sonde::bus::cyclonedds::module; }

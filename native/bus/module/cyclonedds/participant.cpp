@@ -1,0 +1,717 @@
+#include "bus/module/cyclonedds/participant.hpp"
+
+#include <dds/dds.h>
+#include <dds/ddsi/q_protocol.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "bus/cdr.hpp"
+#include "bus/module/cyclonedds/config.hpp"
+#include "bus/module/cyclonedds/domain.hpp"
+#include "bus/module/cyclonedds/sample.hpp"
+#include "core/clock.hpp"
+
+namespace sonde::bus::cyclonedds {
+
+namespace {
+
+constexpr std::int32_t takes_at_once = 64;
+constexpr std::size_t most_writers_known = 4096;
+
+struct DeleteQos {
+  void operator()(dds_qos_t* qos) const { dds_delete_qos(qos); }
+};
+using QosPtr = std::unique_ptr<dds_qos_t, DeleteQos>;
+
+/// Deletes its entity, and with it what was made within it.
+class Entity {
+ public:
+  explicit Entity(dds_entity_t number = 0) : number_(number) {}
+  Entity(Entity&& other) noexcept : number_(std::exchange(other.number_, 0)) {}
+  Entity& operator=(Entity&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Entity() {
+    if (number_ > 0) dds_delete(number_);
+  }
+  dds_entity_t operator*() const { return number_; }
+  explicit operator bool() const { return number_ > 0; }
+
+ private:
+  dds_entity_t number_;
+};
+
+struct UnrefType {
+  void operator()(SampleType* type) const { ddsi_sertype_unref(type); }
+};
+using TypeRef = std::unique_ptr<SampleType, UnrefType>;
+
+Guid guid_from(const dds_guid_t& from) {
+  Guid guid;
+  std::memcpy(guid.bytes.data(), from.v, sizeof from.v);
+  return guid;
+}
+
+Guid guid_of(dds_entity_t entity) {
+  dds_guid_t guid{};
+  dds_get_guid(entity, &guid);
+  return guid_from(guid);
+}
+
+dds_duration_t duration(double seconds) {
+  if (!(seconds < 1e9)) return DDS_INFINITY;
+  return std::llround(std::max(seconds, 0.0) * 1e9);
+}
+
+std::int32_t count_or_all(std::uint32_t n) {
+  return n == 0 || n > static_cast<std::uint32_t>(INT32_MAX) ? DDS_LENGTH_UNLIMITED : static_cast<std::int32_t>(n);
+}
+
+/// In the words of qos.hpp.
+std::string policy_name(std::uint32_t id) {
+  switch (id) {
+    case DDS_DURABILITY_QOS_POLICY_ID: return "durability";
+    case DDS_PRESENTATION_QOS_POLICY_ID: return "presentation";
+    case DDS_DEADLINE_QOS_POLICY_ID: return "deadline";
+    case DDS_LATENCYBUDGET_QOS_POLICY_ID: return "latency_budget";
+    case DDS_OWNERSHIP_QOS_POLICY_ID: return "ownership";
+    case DDS_LIVELINESS_QOS_POLICY_ID: return "liveliness";
+    case DDS_PARTITION_QOS_POLICY_ID: return "partition";
+    case DDS_RELIABILITY_QOS_POLICY_ID: return "reliability";
+    case DDS_DESTINATIONORDER_QOS_POLICY_ID: return "order";
+    case DDS_TYPE_CONSISTENCY_ENFORCEMENT_QOS_POLICY_ID: return "type";
+    case DDS_DATA_REPRESENTATION_QOS_POLICY_ID: return "representation";
+    default: return "policy " + std::to_string(id);
+  }
+}
+
+/// What writers, readers and their topic have in common.
+QosPtr common_qos(const Qos& qos) {
+  QosPtr out(dds_create_qos());
+  dds_qset_reliability(out.get(), qos.reliability == Reliability::reliable ? DDS_RELIABILITY_RELIABLE : DDS_RELIABILITY_BEST_EFFORT,
+                       duration(qos.max_blocking_s));
+  dds_qset_durability(out.get(), qos.durability == Durability::transient_local ? DDS_DURABILITY_TRANSIENT_LOCAL : DDS_DURABILITY_VOLATILE);
+  const bool all = qos.history == History::keep_all;
+  const auto kind = all ? DDS_HISTORY_KEEP_ALL : DDS_HISTORY_KEEP_LAST;
+  const std::int32_t depth = static_cast<std::int32_t>(std::clamp<std::uint32_t>(qos.depth, 1, INT32_MAX));
+  const std::int32_t most = all ? count_or_all(qos.max_samples) : DDS_LENGTH_UNLIMITED;
+  dds_qset_history(out.get(), kind, depth);
+  dds_qset_resource_limits(out.get(), most, DDS_LENGTH_UNLIMITED, DDS_LENGTH_UNLIMITED);
+  // What late readers get is this policy's to say, whose own default is one sample.
+  if (qos.durability == Durability::transient_local)
+    dds_qset_durability_service(out.get(), 0, kind, depth, most, DDS_LENGTH_UNLIMITED, DDS_LENGTH_UNLIMITED);
+  dds_qset_deadline(out.get(), duration(qos.deadline_s));
+  dds_qset_latency_budget(out.get(), duration(qos.latency_budget_s));
+  dds_qset_liveliness(out.get(),
+                      qos.liveliness == Liveliness::automatic               ? DDS_LIVELINESS_AUTOMATIC
+                      : qos.liveliness == Liveliness::manual_by_participant ? DDS_LIVELINESS_MANUAL_BY_PARTICIPANT
+                                                                            : DDS_LIVELINESS_MANUAL_BY_TOPIC,
+                      duration(qos.lease_s));
+  dds_qset_ownership(out.get(), qos.ownership == Ownership::exclusive ? DDS_OWNERSHIP_EXCLUSIVE : DDS_OWNERSHIP_SHARED);
+  dds_qset_destination_order(out.get(), qos.order_by_source ? DDS_DESTINATIONORDER_BY_SOURCE_TIMESTAMP : DDS_DESTINATIONORDER_BY_RECEPTION_TIMESTAMP);
+  if (!qos.user_data.empty()) dds_qset_userdata(out.get(), qos.user_data.data(), qos.user_data.size());
+  return out;
+}
+
+QosPtr partition_qos(const Qos& qos) {
+  QosPtr out(dds_create_qos());
+  std::vector<const char*> names;
+  for (const std::string& name : qos.partitions) names.push_back(name.c_str());
+  if (!names.empty()) dds_qset_partition(out.get(), static_cast<std::uint32_t>(names.size()), names.data());
+  return out;
+}
+
+/// Calls `with(data)` for each valid sample that a reader of a built-in topic holds. The reader is made for it: it is filled at once, from
+/// what the domain knows, and nothing has to be kept up to date for those who never ask.
+template <typename T, typename With>
+void for_each_known(dds_entity_t participant, dds_entity_t topic, const With& with) {
+  const Entity reader(dds_create_reader(participant, topic, nullptr, nullptr));
+  if (!reader) return;
+  for (;;) {
+    void* samples[takes_at_once] = {};
+    dds_sample_info_t infos[takes_at_once];
+    const dds_return_t n = dds_take(*reader, samples, infos, takes_at_once, takes_at_once);
+    if (n <= 0) return;
+    for (dds_return_t k = 0; k < n; ++k)
+      if (infos[k].valid_data && infos[k].instance_state == DDS_IST_ALIVE) with(*static_cast<const T*>(samples[k]));
+    dds_return_loan(*reader, samples, n);
+  }
+}
+
+/// A string that Cyclone allocated.
+template <typename Get>
+std::string text_from(const Get& get) {
+  char* text = nullptr;
+  if (!get(&text) || !text) return {};
+  std::string out = text;
+  dds_free(text);
+  return out;
+}
+
+Endpoint endpoint_from(const dds_builtintopic_endpoint_t& data, bool writes) {
+  Endpoint out;
+  out.guid = guid_from(data.key);
+  out.participant = guid_from(data.participant_key);
+  out.writes = writes;
+  out.topic = data.topic_name ? data.topic_name : "";
+  out.type = data.type_name ? data.type_name : "";
+  if (!data.qos) return out;
+  std::uint32_t n = 0;
+  char** names = nullptr;
+  if (dds_qget_partition(data.qos, &n, &names)) {
+    for (std::uint32_t k = 0; k < n; ++k) {
+      // The default partition is announced as one with an empty name by some.
+      if (n > 1 || *names[k]) out.partitions.emplace_back(names[k]);
+      dds_free(names[k]);
+    }
+    dds_free(names);
+  }
+  dds_reliability_kind_t reliability{};
+  dds_duration_t blocking = 0;
+  if (dds_qget_reliability(data.qos, &reliability, &blocking))
+    out.reliability = reliability == DDS_RELIABILITY_RELIABLE ? Reliability::reliable : Reliability::best_effort;
+  dds_durability_kind_t durability{};
+  if (dds_qget_durability(data.qos, &durability))
+    out.durability = durability == DDS_DURABILITY_VOLATILE ? Durability::volatile_ : Durability::transient_local;
+  void* user = nullptr;
+  std::size_t bytes = 0;
+  if (dds_qget_userdata(data.qos, &user, &bytes) && user) {
+    out.user_data.assign(static_cast<const char*>(user), bytes);
+    dds_free(user);
+  }
+  return out;
+}
+
+/// The peers of an endpoint, by their handles.
+template <typename List, typename Data>
+std::vector<Guid> matched_of(dds_entity_t entity, const List& list, const Data& data) {
+  std::vector<dds_instance_handle_t> handles(16);
+  for (;;) {
+    const dds_return_t n = list(entity, handles.data(), handles.size());
+    if (n < 0) return {};
+    const auto found = static_cast<std::size_t>(n);
+    if (found <= handles.size()) {
+      handles.resize(found);
+      break;
+    }
+    handles.resize(found + 8);
+  }
+  std::vector<Guid> out;
+  for (const dds_instance_handle_t handle : handles)
+    if (dds_builtintopic_endpoint_t* endpoint = data(entity, handle)) {
+      out.push_back(guid_from(endpoint->key));
+      dds_builtintopic_free_endpoint(endpoint);
+    }
+  return out;
+}
+
+class Writer;
+
+/// Sends what writers with a latency budget hold back, when the budget is spent. Its thread begins with the first such writer.
+class Flusher {
+ public:
+  ~Flusher() {
+    {
+      const std::lock_guard lock(mutex_);
+      ends_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+  void add(Writer* writer) {
+    const std::lock_guard lock(mutex_);
+    writers_.push_back(writer);
+    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  }
+  void remove(Writer* writer) {
+    const std::lock_guard lock(mutex_);
+    std::erase(writers_, writer);
+  }
+  /// A writer holds something back that it did not before.
+  void look() {
+    {
+      const std::lock_guard lock(mutex_);
+      looks_ = true;
+    }
+    changed_.notify_one();
+  }
+
+ private:
+  void run();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Writer*> writers_;
+  std::thread thread_;
+  bool ends_ = false, looks_ = false;
+};
+
+class Writer final : public WriterPort {
+ public:
+  Writer(Entity publisher, Entity writer, TypeRef type, dds_entity_t participant, const std::string& topic, const Qos& qos, Flusher* flusher)
+      : publisher_(std::move(publisher)), writer_(std::move(writer)), type_(std::move(type)), guid_(guid_of(*writer_)), participant_(participant),
+        topic_(topic), max_blocking_s_(qos.max_blocking_s), liveliness_(qos.liveliness),
+        budget_ns_(static_cast<std::int64_t>(std::min(qos.latency_budget_s, 1e6) * 1e9)), flusher_(flusher) {
+    if (flusher_) flusher_->add(this);
+  }
+  ~Writer() override {
+    if (!flusher_) return;
+    flusher_->remove(this);
+    dds_write_flush(*writer_);
+  }
+
+  Guid guid() const override { return guid_; }
+
+  Result<void> write(Bytes payload, Bytes key) override {
+    Sample* sample = make_sample(*type_, SDK_DATA, guid_, payload, key);
+    if (!sample) return no_memory(payload.size());
+    return sent(dds_writecdr(*writer_, sample), "written");
+  }
+
+  Result<void> dispose(Bytes, Bytes key) override {
+    Sample* sample = make_sample(*type_, SDK_KEY, guid_, {}, key);
+    if (!sample) return no_memory(key.size());
+    sample->statusinfo = NN_STATUSINFO_DISPOSE;
+    sample->timestamp.v = dds_time();
+    return sent(dds_forwardcdr(*writer_, sample), "disposed of");
+  }
+
+  void flush() override {
+    if (!flusher_) return;
+    held_since_ns_.store(0, std::memory_order_relaxed);
+    dds_write_flush(*writer_);
+  }
+
+  bool wait_acknowledged(Deadline deadline) override {
+    flush();
+    // In pieces: how long Cyclone waits is counted from the clock of the day, which may be set.
+    for (;;) {
+      const int left = deadline.left_ms();
+      const dds_return_t rc = dds_wait_for_acks(*writer_, left < 0 ? DDS_MSECS(500) : DDS_MSECS(std::min(left, 500)));
+      if (rc == DDS_RETCODE_OK) return true;
+      if (rc != DDS_RETCODE_TIMEOUT || left == 0) return false;
+    }
+  }
+
+  void assert_liveliness() override {
+    if (liveliness_ == Liveliness::manual_by_participant)
+      dds_assert_liveliness(participant_);
+    else
+      dds_assert_liveliness(*writer_);
+  }
+
+  Status status() override {
+    Status out;
+    dds_publication_matched_status_t matched{};
+    if (dds_get_publication_matched_status(*writer_, &matched) == DDS_RETCODE_OK) {
+      out.matched = matched.current_count;
+      out.matched_ever = matched.total_count;
+    }
+    dds_offered_incompatible_qos_status_t incompatible{};
+    if (dds_get_offered_incompatible_qos_status(*writer_, &incompatible) == DDS_RETCODE_OK && incompatible.total_count) {
+      out.incompatible = incompatible.total_count;
+      out.incompatible_policy = policy_name(incompatible.last_policy_id);
+    }
+    dds_offered_deadline_missed_status_t missed{};
+    if (dds_get_offered_deadline_missed_status(*writer_, &missed) == DDS_RETCODE_OK) out.deadline_missed = missed.total_count;
+    dds_liveliness_lost_status_t lost{};
+    if (dds_get_liveliness_lost_status(*writer_, &lost) == DDS_RETCODE_OK) out.liveliness_lost = lost.total_count;
+    out.lost = out.rejected = out.alive = -1;
+    return out;
+  }
+
+  std::vector<Guid> matched() override { return matched_of(*writer_, dds_get_matched_subscriptions, dds_get_matched_subscription_data); }
+
+  /// When what is held back has to go, by now_ns(); 0: nothing is held back.
+  std::int64_t due_ns() const {
+    const std::int64_t since = held_since_ns_.load(std::memory_order_relaxed);
+    return since ? since + budget_ns_ : 0;
+  }
+
+ private:
+  Error no_memory(std::size_t bytes) const {
+    return {"bus.no_memory", "topic " + topic_ + ": no memory for a sample of " + std::to_string(bytes) + " B", {}};
+  }
+
+  Result<void> sent(dds_return_t rc, const char* what) {
+    if (rc == DDS_RETCODE_OK) {
+      if (flusher_ && !held_since_ns_.load(std::memory_order_relaxed)) {
+        held_since_ns_.store(now_ns(), std::memory_order_relaxed);
+        flusher_->look();
+      }
+      return {};
+    }
+    if (rc == DDS_RETCODE_TIMEOUT)
+      return Error{"bus.timed_out", "topic " + topic_ + ": a reader had no place for a sample within " + std::to_string(max_blocking_s_) + " s",
+                   "take samples faster, allow more of them (max-samples), or write with reliability=\"best-effort\""};
+    const std::string said = last_words();
+    return Error{"bus.closed", "topic " + topic_ + ": a sample could not be " + what + ": Cyclone DDS says " + dds_strretcode(rc) +
+                     (said.empty() ? "" : " (" + said + ")"), {}};
+  }
+
+  Entity publisher_, writer_;
+  TypeRef type_;
+  Guid guid_;
+  dds_entity_t participant_;
+  std::string topic_;
+  double max_blocking_s_;
+  Liveliness liveliness_;
+  std::int64_t budget_ns_;
+  Flusher* flusher_;
+  std::atomic<std::int64_t> held_since_ns_{0};
+};
+
+void Flusher::run() {
+  std::unique_lock lock(mutex_);
+  while (!ends_) {
+    looks_ = false;
+    std::int64_t next = 0;
+    const std::int64_t now = now_ns();
+    for (Writer* writer : writers_) {
+      const std::int64_t due = writer->due_ns();
+      if (!due) continue;
+      if (due <= now)
+        writer->flush();
+      else
+        next = next ? std::min(next, due) : due;
+    }
+    const auto called = [this] { return ends_ || looks_; };
+    if (next)
+      changed_.wait_for(lock, std::chrono::nanoseconds(next - now), called);
+    else
+      changed_.wait(lock, called);
+  }
+}
+
+class Waiter;
+
+class Reader final : public ReaderPort {
+ public:
+  Reader(Entity subscriber, Entity reader, TypeRef type)
+      : subscriber_(std::move(subscriber)), reader_(std::move(reader)), has_some_(dds_create_readcondition(*reader_, DDS_ANY_STATE)),
+        type_(std::move(type)), guid_(guid_of(*reader_)) {
+    dds_listener_t* listener = dds_create_listener(this);
+    dds_lset_data_available(listener, [](dds_entity_t, void* self) { static_cast<Reader*>(self)->on_data(); });
+    dds_set_listener(*reader_, listener);
+    dds_delete_listener(listener);
+  }
+
+  Guid guid() const override { return guid_; }
+
+  std::size_t take(std::size_t most, const Taker& taker) override {
+    std::size_t taken = 0;
+    pending_.store(false);
+    while (taken < most) {
+      ddsi_serdata* samples[takes_at_once];
+      dds_sample_info_t infos[takes_at_once];
+      const auto want = static_cast<std::uint32_t>(std::min<std::size_t>(takes_at_once, most - taken));
+      const dds_return_t n = dds_takecdr(*reader_, samples, want, infos, DDS_ANY_STATE);
+      if (n <= 0) return taken;
+      for (dds_return_t k = 0; k < n; ++k) {
+        taken += hand_on(*static_cast<const Sample*>(samples[k]), infos[k], taker);
+        ddsi_serdata_unref(samples[k]);
+      }
+      if (static_cast<std::uint32_t>(n) < want) return taken;
+    }
+    pending_.store(true);  // there may be more
+    return taken;
+  }
+
+  Status status() override {
+    Status out;
+    dds_subscription_matched_status_t matched{};
+    if (dds_get_subscription_matched_status(*reader_, &matched) == DDS_RETCODE_OK) {
+      out.matched = matched.current_count;
+      out.matched_ever = matched.total_count;
+    }
+    dds_requested_incompatible_qos_status_t incompatible{};
+    if (dds_get_requested_incompatible_qos_status(*reader_, &incompatible) == DDS_RETCODE_OK && incompatible.total_count) {
+      out.incompatible = incompatible.total_count;
+      out.incompatible_policy = policy_name(incompatible.last_policy_id);
+    }
+    dds_sample_lost_status_t lost{};
+    if (dds_get_sample_lost_status(*reader_, &lost) == DDS_RETCODE_OK) out.lost = lost.total_count;
+    dds_sample_rejected_status_t rejected{};
+    if (dds_get_sample_rejected_status(*reader_, &rejected) == DDS_RETCODE_OK) out.rejected = rejected.total_count;
+    dds_requested_deadline_missed_status_t missed{};
+    if (dds_get_requested_deadline_missed_status(*reader_, &missed) == DDS_RETCODE_OK) out.deadline_missed = missed.total_count;
+    dds_liveliness_changed_status_t liveliness{};
+    if (dds_get_liveliness_changed_status(*reader_, &liveliness) == DDS_RETCODE_OK) {
+      out.alive = liveliness.alive_count;
+      out.liveliness_lost = liveliness.not_alive_count;
+    }
+    return out;
+  }
+
+  std::vector<Guid> matched() override { return matched_of(*reader_, dds_get_matched_publications, dds_get_matched_publication_data); }
+
+  /// Whether there are samples now.
+  bool has_some() {
+    if (!pending_.exchange(false)) return false;
+    if (dds_triggered(*has_some_) <= 0) return false;
+    pending_.store(true);
+    return true;
+  }
+
+  void add(Waiter* waiter) {
+    const std::lock_guard lock(mutex_);
+    waiters_.push_back(waiter);
+  }
+  void remove(Waiter* waiter) {
+    const std::lock_guard lock(mutex_);
+    std::erase(waiters_, waiter);
+  }
+
+ private:
+  void on_data();
+
+  /// How many samples it was for the taker. Cyclone folds the end of an instance into the last of its samples: here they are two.
+  std::size_t hand_on(const Sample& sample, const dds_sample_info_t& from, const Taker& taker) {
+    SampleInfo info;
+    info.source_ns = from.source_timestamp;
+    if (writers_.size() > most_writers_known) writers_.clear();
+    info.received_ns = sample.received_ns;
+    if (from.valid_data && sample.writer_known) {
+      info.writer = sample.writer;
+      if (from.publication_handle != last_writer_) writers_[last_writer_ = from.publication_handle] = info.writer;
+    } else {
+      info.writer = guid_of_writer(from.publication_handle);
+    }
+    std::size_t n = 0;
+    if (from.valid_data) {
+      taker(info, sample.payload());
+      ++n;
+    }
+    if (from.instance_state == DDS_IST_ALIVE || from.sample_rank != 0) return n;
+    info.state = from.instance_state == DDS_IST_NOT_ALIVE_DISPOSED ? InstanceState::disposed : InstanceState::no_writers;
+    if (!type_->key_type && info.state == InstanceState::no_writers) return n;  // says nothing that matched() does not
+    info.has_data = false;
+    taker(info, payload_of_key(*type_->type, sample.key()));
+    return n + 1;
+  }
+
+  /// Of samples that do not say who wrote them, as the end of an instance: its writer may be gone, and is then known by its samples only.
+  Guid guid_of_writer(dds_instance_handle_t handle) {
+    const auto known = writers_.find(handle);
+    if (known != writers_.end()) return known->second;
+    Guid guid;
+    if (dds_builtintopic_endpoint_t* endpoint = dds_get_matched_publication_data(*reader_, handle)) {
+      guid = guid_from(endpoint->key);
+      dds_builtintopic_free_endpoint(endpoint);
+      writers_.emplace(handle, guid);
+    }
+    return guid;
+  }
+
+  Entity subscriber_, reader_, has_some_;
+  TypeRef type_;
+  Guid guid_;
+  std::atomic<bool> pending_{true};
+  std::map<dds_instance_handle_t, Guid> writers_;
+  dds_instance_handle_t last_writer_ = 0;
+  std::mutex mutex_;
+  std::vector<Waiter*> waiters_;
+};
+
+/// Waits on a clock that nobody sets; Cyclone's own waitset goes by the clock of the day.
+class Waiter final : public WaiterPort {
+ public:
+  ~Waiter() override {
+    for (const auto& [reader, tag] : attached_) reader->remove(this);
+  }
+
+  Result<void> attach(ReaderPort& reader, std::uint64_t tag) override {
+    auto& mine = static_cast<Reader&>(reader);
+    const std::lock_guard lock(attached_mutex_);
+    attached_.emplace_back(&mine, tag);
+    mine.add(this);
+    notify();
+    return {};
+  }
+
+  void detach(ReaderPort& reader) override {
+    auto& mine = static_cast<Reader&>(reader);
+    const std::lock_guard lock(attached_mutex_);
+    mine.remove(this);
+    std::erase_if(attached_, [&mine](const auto& one) { return one.first == &mine; });
+  }
+
+  std::vector<std::uint64_t> wait(Deadline deadline) override {
+    std::vector<std::uint64_t> tags;
+    for (;;) {
+      {
+        const std::lock_guard lock(attached_mutex_);
+        for (const auto& [reader, tag] : attached_)
+          if (reader->has_some()) tags.push_back(tag);
+      }
+      std::unique_lock lock(mutex_);
+      if (std::exchange(woken_, false) || !tags.empty()) return tags;
+      const auto called = [this] { return notified_ || woken_; };
+      if (!deadline.at_ns) {
+        changed_.wait(lock, called);
+      } else if (!changed_.wait_until(lock, std::chrono::steady_clock::time_point(std::chrono::nanoseconds(deadline.at_ns)), called)) {
+        return tags;
+      }
+      notified_ = false;
+    }
+  }
+
+  void wake() override {
+    {
+      const std::lock_guard lock(mutex_);
+      woken_ = true;
+    }
+    changed_.notify_one();
+  }
+
+  void notify() {
+    {
+      const std::lock_guard lock(mutex_);
+      notified_ = true;
+    }
+    changed_.notify_one();
+  }
+
+ private:
+  std::mutex attached_mutex_;
+  std::vector<std::pair<Reader*, std::uint64_t>> attached_;
+  std::mutex mutex_;  ///< taken by Cyclone's threads: nothing is called under it
+  std::condition_variable changed_;
+  bool notified_ = false, woken_ = false;
+};
+
+void Reader::on_data() {
+  pending_.store(true);
+  const std::lock_guard lock(mutex_);
+  for (Waiter* waiter : waiters_) waiter->notify();
+}
+
+class ParticipantOf final : public ParticipantPort {
+ public:
+  ParticipantOf(std::unique_ptr<Domain> domain, Entity participant)
+      : domain_(std::move(domain)), participant_(std::move(participant)), guid_(guid_of(*participant_)) {}
+
+  Guid guid() const override { return guid_; }
+  std::uint16_t port() const override { return domain_->port(); }
+
+  Result<std::unique_ptr<WriterPort>> writer(const std::string& topic, const TypePtr& type, const Qos& qos) override {
+    TypeRef made;
+    auto topic_entity = topic_of(topic, type, made);
+    if (!topic_entity) return topic_entity.error();
+    Entity publisher(dds_create_publisher(*participant_, partition_qos(qos).get(), nullptr));
+    if (!publisher) return failed("a publisher for topic " + topic + " could not be made", *publisher);
+    const QosPtr wanted = common_qos(qos);
+    dds_qset_lifespan(wanted.get(), duration(qos.lifespan_s));
+    dds_qset_ownership_strength(wanted.get(), qos.strength);
+    dds_qset_writer_data_lifecycle(wanted.get(), false);
+    const bool holds_back = qos.latency_budget_s > 0;
+    Entity writer;
+    {
+      // Whether a writer packs samples is asked of a setting of the process while it is made.
+      static std::mutex mutex;
+      const std::lock_guard lock(mutex);
+      if (holds_back) dds_write_set_batch(true);
+      writer = Entity(dds_create_writer(*publisher, **topic_entity, wanted.get(), nullptr));
+      if (holds_back) dds_write_set_batch(false);
+    }
+    if (!writer) return failed("a writer of topic " + topic + " could not be made", *writer, denied_hint(*writer));
+    return std::unique_ptr<WriterPort>(
+        new Writer(std::move(publisher), std::move(writer), std::move(made), *participant_, topic, qos, holds_back ? &flusher_ : nullptr));
+  }
+
+  Result<std::unique_ptr<ReaderPort>> reader(const std::string& topic, const TypePtr& type, const Qos& qos) override {
+    TypeRef made;
+    auto topic_entity = topic_of(topic, type, made);
+    if (!topic_entity) return topic_entity.error();
+    Entity subscriber(dds_create_subscriber(*participant_, partition_qos(qos).get(), nullptr));
+    if (!subscriber) return failed("a subscriber for topic " + topic + " could not be made", *subscriber);
+    Entity reader(dds_create_reader(*subscriber, **topic_entity, common_qos(qos).get(), nullptr));
+    if (!reader) return failed("a reader of topic " + topic + " could not be made", *reader, denied_hint(*reader));
+    return std::unique_ptr<ReaderPort>(new Reader(std::move(subscriber), std::move(reader), std::move(made)));
+  }
+
+  Result<std::unique_ptr<WaiterPort>> waiter() override { return std::unique_ptr<WaiterPort>(new Waiter); }
+
+  std::vector<Participant> peers() override {
+    std::vector<Participant> out;
+    for_each_known<dds_builtintopic_participant_t>(*participant_, DDS_BUILTIN_TOPIC_DCPSPARTICIPANT, [&](const dds_builtintopic_participant_t& data) {
+      Participant one;
+      one.guid = guid_from(data.key);
+      if (one.guid == guid_) return;
+      if (data.qos) {
+        one.name = text_from([&](char** text) { return dds_qget_entity_name(data.qos, text); });
+        one.host = text_from([&](char** text) { return dds_qget_prop(data.qos, "__Hostname", text); });
+        const std::string pid = text_from([&](char** text) { return dds_qget_prop(data.qos, "__Pid", text); });
+        if (!pid.empty()) one.pid = std::strtoll(pid.c_str(), nullptr, 10);
+        if (one.name.empty()) one.name = text_from([&](char** text) { return dds_qget_prop(data.qos, "__ProcessName", text); });
+      }
+      out.push_back(std::move(one));
+    });
+    return out;
+  }
+
+  std::vector<Endpoint> endpoints() override {
+    std::vector<Endpoint> out;
+    for (const bool writes : {true, false})
+      for_each_known<dds_builtintopic_endpoint_t>(*participant_, writes ? DDS_BUILTIN_TOPIC_DCPSPUBLICATION : DDS_BUILTIN_TOPIC_DCPSSUBSCRIPTION,
+                                                  [&](const dds_builtintopic_endpoint_t& data) {
+                                                    if (guid_from(data.participant_key) != guid_) out.push_back(endpoint_from(data, writes));
+                                                  });
+    return out;
+  }
+
+ private:
+  static std::string denied_hint(dds_return_t rc) {
+    return rc == DDS_RETCODE_NOT_ALLOWED_BY_SECURITY ? "the permissions of this participant's subject do not allow it" : "";
+  }
+
+  /// `made` is what the topic uses, which may be another's of the same type.
+  Result<Entity> topic_of(const std::string& name, const TypePtr& type, TypeRef& made) {
+    last_words();
+    ddsi_sertype* sertype = make_sample_type(type);
+    const dds_entity_t topic = dds_create_topic_sertype(*participant_, name.c_str(), &sertype, nullptr, nullptr, nullptr);
+    if (topic < 0) {
+      ddsi_sertype_unref(sertype);
+      return failed("topic " + name + " of type " + type->name + " could not be made", topic, denied_hint(topic));
+    }
+    made.reset(static_cast<SampleType*>(ddsi_sertype_ref(sertype)));
+    return Entity(topic);
+  }
+
+  std::unique_ptr<Domain> domain_;
+  Entity participant_;
+  Guid guid_;
+  Flusher flusher_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ParticipantPort>> open_participant(const Profile& profile) {
+  const auto config = domain_config(profile);
+  if (!config) return config.error();
+  const QosPtr qos(dds_create_qos());
+  if (!profile.participant.empty()) dds_qset_entity_name(qos.get(), profile.participant.c_str());
+  if (profile.security) {
+    const auto properties = security_properties(*profile.security);
+    if (!properties) return properties.error();
+    for (const auto& [name, value] : *properties) dds_qset_prop(qos.get(), name.c_str(), value.c_str());
+  }
+  auto domain = Domain::get(profile.domain, *config);
+  if (!domain) return domain.error();
+  last_words();
+  Entity participant(dds_create_participant(profile.domain, qos.get(), nullptr));
+  if (!participant)
+    return failed("a participant of domain " + std::to_string(profile.domain) + " could not be made", *participant,
+                  profile.security ? "look at the files of <security>: sonde bus keys makes them" : "");
+  return std::unique_ptr<ParticipantPort>(new ParticipantOf(std::move(*domain), std::move(participant)));
+}
+
+}  // namespace sonde::bus::cyclonedds

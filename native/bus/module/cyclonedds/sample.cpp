@@ -1,0 +1,339 @@
+#include "bus/module/cyclonedds/sample.hpp"
+
+#include <dds/ddsi/ddsi_keyhash.h>
+#include <dds/ddsi/q_radmin.h>
+#include <dds/ddsrt/md5.h>
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <new>
+
+#include "bus/cdr.hpp"
+
+namespace sonde::bus::cyclonedds {
+
+namespace {
+
+constexpr std::size_t hash_bytes = 16;
+/// Kept free behind a received sample of a type with key: most keys fit, and the sample need not move.
+constexpr std::size_t key_room = 64;
+/// Of DDSI-RTPS 2.2, 9.4: a message begins with "RTPS", version, vendor and the sender's prefix; a submessage of data has the reader's and
+/// the writer's entity behind its header, flags and an offset.
+constexpr std::size_t prefix_at = 8, prefix_words = 3, writer_entity_at = 12;
+
+constexpr std::size_t up4(std::size_t n) { return (n + 3) & ~std::size_t{3}; }
+
+const Sample& ours(const ddsi_serdata* serdata) { return *static_cast<const Sample*>(serdata); }
+const SampleType& ours(const ddsi_sertype* sertype) { return *static_cast<const SampleType*>(sertype); }
+
+std::int64_t realtime_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return now.tv_sec * 1'000'000'000ll + now.tv_nsec;
+}
+
+/// Cyclone has turned the words of both into the host's order where they lie.
+Guid sender_of(const unsigned char* message, const unsigned char* submessage) {
+  std::array<std::uint32_t, prefix_words + 1> words;
+  std::memcpy(words.data(), message + prefix_at, prefix_words * sizeof words[0]);
+  std::memcpy(&words[prefix_words], submessage + writer_entity_at, sizeof words[0]);
+  for (auto& word : words) word = htonl(word);
+  Guid guid;
+  std::memcpy(guid.bytes.data(), words.data(), sizeof words);
+  return guid;
+}
+
+/// FNV-1a: keys are short, and whoever picks them to collide only slows down instances of his own.
+std::uint32_t hash_of(Bytes key) {
+  std::uint32_t hash = 2166136261u;
+  for (const std::byte b : key) hash = (hash ^ static_cast<std::uint32_t>(b)) * 16777619u;
+  return hash;
+}
+
+/// The part of a type that is its key: the key fields, of structures in it their key fields or, where they have none, all.
+TypePtr key_part(const Type& type) {
+  std::vector<Field> fields;
+  const bool some = has_key(type);
+  for (const Field& field : type.fields) {
+    if (some && !field.key) continue;
+    Field part = field;
+    part.key = true;
+    if (field.type->kind == Kind::structure) part.type = key_part(*field.type);
+    fields.push_back(std::move(part));
+  }
+  return structure(type.name, std::move(fields));
+}
+
+Sample* allocate(const ddsi_sertype* type, ddsi_serdata_kind kind, std::size_t size, std::size_t key_size) {
+  void* memory = std::malloc(sizeof(Sample) + up4(size) + key_size);
+  if (!memory) return nullptr;
+  auto* sample = ::new (memory) Sample;
+  ddsi_serdata_init(sample, type, kind);
+  sample->writer = {};
+  sample->received_ns = 0;
+  sample->size = static_cast<std::uint32_t>(size);
+  sample->key_size = static_cast<std::uint32_t>(key_size);
+  sample->writer_known = false;
+  // Cyclone sends up to three bytes more than there are: not whatever lay there.
+  std::memset(sample->data() + size, 0, up4(size) - size);
+  return sample;
+}
+
+void set_key(Sample& sample, std::uint32_t basis, Bytes key) {
+  if (!key.empty()) std::memcpy(sample.data() + up4(sample.size), key.data(), key.size());
+  sample.hash = basis ^ hash_of(key);
+}
+
+/// Sets the key that is in received bytes. Where they are not of the type at all, they are kept as an instance of their own, without key:
+/// the reader above counts and names what is malformed.
+Sample* with_key(const SampleType& type, ddsi_serdata_kind kind, Sample* sample) {
+  std::vector<std::byte> key;
+  if (type.key_type) {
+    try {
+      const Type& as = kind == SDK_DATA ? *type.type : *type.key_type;
+      if (verify(as, sample->payload())) key = serialised_key(as, sample->payload());
+    } catch (...) {  // no memory for what has come: it is dropped, as a sample without place
+      std::free(sample);
+      return nullptr;
+    }
+    if (key.size() > key_room) {
+      void* larger = std::realloc(static_cast<void*>(sample), sizeof(Sample) + up4(sample->size) + key.size());
+      if (!larger) std::free(sample);
+      sample = static_cast<Sample*>(larger);
+      if (!sample) return nullptr;
+    }
+  }
+  sample->key_size = static_cast<std::uint32_t>(key.size());
+  set_key(*sample, type.serdata_basehash, key);
+  return sample;
+}
+
+bool eqkey(const ddsi_serdata* a, const ddsi_serdata* b) {
+  const Bytes x = ours(a).key(), y = ours(b).key();
+  return x.size() == y.size() && std::equal(x.begin(), x.end(), y.begin());
+}
+
+std::uint32_t get_size(const ddsi_serdata* serdata) { return ours(serdata).size; }
+
+ddsi_serdata* from_ser(const ddsi_sertype* sertype, ddsi_serdata_kind kind, const nn_rdata* chain, std::size_t size) {
+  if (size < encapsulation_bytes || size > limit::sample_bytes + 64) return nullptr;
+  Sample* sample = allocate(sertype, kind, size, ours(sertype).key_type ? key_room : 0);
+  if (!sample) return nullptr;
+  sample->received_ns = realtime_ns();
+  const unsigned char* message = NN_RMSG_PAYLOAD(chain->rmsg);
+  if (const std::size_t submessage = NN_RDATA_SUBMSG_OFF(chain)) {
+    sample->writer = sender_of(message, message + submessage);
+    sample->writer_known = true;
+  }
+  // Fragments are in order and may overlap.
+  std::size_t have = 0;
+  for (; chain && have < size; chain = chain->nextfrag) {
+    const std::size_t end = std::min<std::size_t>(chain->maxp1, size);
+    if (end <= have || chain->min > have) continue;
+    const unsigned char* from = NN_RMSG_PAYLOADOFF(chain->rmsg, NN_RDATA_PAYLOAD_OFF(chain)) + (have - chain->min);
+    std::memcpy(sample->data() + have, from, end - have);
+    have = end;
+  }
+  if (have < size) {
+    std::free(sample);
+    return nullptr;
+  }
+  return with_key(ours(sertype), kind, sample);
+}
+
+ddsi_serdata* from_ser_iov(const ddsi_sertype* sertype, ddsi_serdata_kind kind, ddsrt_msg_iovlen_t n, const ddsrt_iovec_t* iov, std::size_t size) {
+  if (size < encapsulation_bytes || size > limit::sample_bytes + 64) return nullptr;
+  Sample* sample = allocate(sertype, kind, size, ours(sertype).key_type ? key_room : 0);
+  if (!sample) return nullptr;
+  std::size_t have = 0;
+  for (ddsrt_msg_iovlen_t k = 0; k < n && have < size; ++k) {
+    const std::size_t part = std::min<std::size_t>(iov[k].iov_len, size - have);
+    std::memcpy(sample->data() + have, iov[k].iov_base, part);
+    have += part;
+  }
+  if (have < size) {
+    std::free(sample);
+    return nullptr;
+  }
+  return with_key(ours(sertype), kind, sample);
+}
+
+/// How many of the bytes a key of the type is; 0: they do not hold one.
+std::size_t key_length(const Type& type, CdrReader& reader) {
+  for (const Field& field : type.fields) {
+    const auto one = [&reader](const Type& of) {
+      switch (of.kind) {
+        case Kind::boolean: case Kind::octet: case Kind::char8: case Kind::int8: case Kind::uint8: reader.get<std::uint8_t>(); break;
+        case Kind::int16: case Kind::uint16: reader.get<std::uint16_t>(); break;
+        case Kind::int64: case Kind::uint64: case Kind::float64: reader.get<std::uint64_t>(); break;
+        case Kind::string: reader.get_string(of.bound); break;
+        case Kind::structure: key_length(of, reader); break;
+        default: reader.get<std::uint32_t>();
+      }
+    };
+    if (field.type->kind == Kind::array)
+      for (std::uint32_t k = 0; k < field.type->bound && reader.ok(); ++k) one(*field.type->element);
+    else
+      one(*field.type);
+  }
+  return reader.ok() ? reader.position() : 0;
+}
+
+/// A disposal that says its instance by the hash alone: where the hash is the key itself.
+ddsi_serdata* from_keyhash(const ddsi_sertype* sertype, const ddsi_keyhash* hash) {
+  const SampleType& type = ours(sertype);
+  if (!type.key_type) return make_sample(type, SDK_KEY, {}, {}, {});
+  if (most_key_bytes(*type.type) > hash_bytes) return nullptr;
+  std::array<std::byte, encapsulation_bytes + hash_bytes> payload{};
+  std::memcpy(payload.data() + encapsulation_bytes, hash->value, hash_bytes);
+  CdrReader reader(payload);
+  const std::size_t length = key_length(*type.key_type, reader);
+  if (!length) return nullptr;
+  auto* sample = make_sample(type, SDK_KEY, {}, {}, Bytes(payload).subspan(encapsulation_bytes, length));
+  if (sample) sample->writer_known = false;
+  return sample;
+}
+
+/// Samples are made by make_sample() alone.
+ddsi_serdata* from_sample(const ddsi_sertype*, ddsi_serdata_kind, const void*) { return nullptr; }
+
+void to_ser(const ddsi_serdata* serdata, std::size_t offset, std::size_t size, void* into) {
+  std::memcpy(into, ours(serdata).data() + offset, size);
+}
+
+ddsi_serdata* to_ser_ref(const ddsi_serdata* serdata, std::size_t offset, std::size_t size, ddsrt_iovec_t* ref) {
+  ref->iov_base = const_cast<std::byte*>(ours(serdata).data()) + offset;
+  ref->iov_len = size;
+  return ddsi_serdata_ref(serdata);
+}
+
+void to_ser_unref(ddsi_serdata* serdata, const ddsrt_iovec_t*) { ddsi_serdata_unref(serdata); }
+
+/// Nobody reads samples as structures: readers take serdata.
+bool to_sample(const ddsi_serdata*, void*, void**, void*) { return false; }
+bool untyped_to_sample(const ddsi_sertype*, const ddsi_serdata*, void*, void**, void*) { return false; }
+
+/// The instance: a key, which every type with that key shares.
+ddsi_serdata* to_untyped(const ddsi_serdata* serdata) {
+  const Sample& of = ours(serdata);
+  Sample* key = allocate(of.type, SDK_KEY, 0, of.key_size);
+  if (!key) return nullptr;
+  key->type = nullptr;
+  set_key(*key, 0, of.key());
+  key->hash = of.hash;
+  return key;
+}
+
+void free_sample(ddsi_serdata* serdata) { std::free(static_cast<Sample*>(serdata)); }
+
+std::size_t print(const ddsi_sertype*, const ddsi_serdata* serdata, char* into, std::size_t size) {
+  return static_cast<std::size_t>(std::snprintf(into, size, "%u bytes", ours(serdata).size));
+}
+
+void get_keyhash(const ddsi_serdata* serdata, ddsi_keyhash* into, bool force_md5) {
+  const Sample& sample = ours(serdata);
+  const Bytes key = sample.key();
+  const auto* type = static_cast<const SampleType*>(sample.type);
+  if (force_md5 || key.size() > hash_bytes || (type && type->key_type && most_key_bytes(*type->type) > hash_bytes)) {
+    ddsrt_md5_state_t state;
+    ddsrt_md5_init(&state);
+    ddsrt_md5_append(&state, reinterpret_cast<const ddsrt_md5_byte_t*>(key.data()), static_cast<unsigned>(key.size()));
+    ddsrt_md5_finish(&state, into->value);
+  } else {
+    std::memset(into->value, 0, hash_bytes);
+    if (!key.empty()) std::memcpy(into->value, key.data(), key.size());
+  }
+}
+
+const ddsi_serdata_ops sample_ops = {
+    .eqkey = eqkey,
+    .get_size = get_size,
+    .from_ser = from_ser,
+    .from_ser_iov = from_ser_iov,
+    .from_keyhash = from_keyhash,
+    .from_sample = from_sample,
+    .to_ser = to_ser,
+    .to_ser_ref = to_ser_ref,
+    .to_ser_unref = to_ser_unref,
+    .to_sample = to_sample,
+    .to_untyped = to_untyped,
+    .untyped_to_sample = untyped_to_sample,
+    .free = free_sample,
+    .print = print,
+    .get_keyhash = get_keyhash,
+#ifdef DDS_HAS_SHM
+    .get_sample_size = nullptr,
+    .from_iox_buffer = nullptr,
+#endif
+};
+
+void free_type(ddsi_sertype* sertype) {
+  auto* type = static_cast<SampleType*>(sertype);
+  ddsi_sertype_fini(type);
+  delete type;
+}
+
+void no_samples(const ddsi_sertype*, void*, std::size_t) {}
+void no_memory(void** samples, const ddsi_sertype*, void*, std::size_t, std::size_t count) { std::fill_n(samples, count, nullptr); }
+void nothing_to_free(const ddsi_sertype*, void**, std::size_t, dds_free_op_t) {}
+bool same_type(const ddsi_sertype* a, const ddsi_sertype* b) { return ours(a).fingerprint == ours(b).fingerprint; }
+std::uint32_t type_hash(const ddsi_sertype* type) {
+  const std::string& fingerprint = ours(type).fingerprint;
+  return hash_of({reinterpret_cast<const std::byte*>(fingerprint.data()), fingerprint.size()});
+}
+
+const ddsi_sertype_ops type_ops = {
+    .version = ddsi_sertype_v0,
+    .arg = nullptr,
+    .free = free_type,
+    .zero_samples = no_samples,
+    .realloc_samples = no_memory,
+    .free_samples = nothing_to_free,
+    .equal = same_type,
+    .hash = type_hash,
+    .type_id = nullptr,
+    .type_map = nullptr,
+    .type_info = nullptr,
+    .derive_sertype = nullptr,
+    .get_serialized_size = nullptr,
+    .serialize_into = nullptr,
+};
+
+}  // namespace
+
+Bytes Sample::key() const { return {data() + up4(size), key_size}; }
+
+SampleType* make_sample_type(const TypePtr& type) {
+  auto* made = new SampleType;
+  std::memset(static_cast<ddsi_sertype*>(made), 0, sizeof(ddsi_sertype));
+  ddsi_sertype_init(made, type->name.c_str(), &type_ops, &sample_ops, !has_key(*type));
+  made->allowed_data_representation = DDS_DATA_REPRESENTATION_FLAG_XCDR1;
+  made->type = type;
+  if (has_key(*type)) made->key_type = key_part(*type);
+  made->fingerprint = fingerprint(*type);
+  return made;
+}
+
+Sample* make_sample(const SampleType& type, ddsi_serdata_kind kind, const Guid& writer, Bytes payload, Bytes key) {
+  if (!type.key_type) key = {};
+  const bool disposal = kind == SDK_KEY;
+  Sample* sample = allocate(&type, kind, disposal ? encapsulation_bytes + key.size() : payload.size(), key.size());
+  if (!sample) return nullptr;
+  if (disposal) {
+    std::memset(sample->data(), 0, encapsulation_bytes);  // big endian, plain CDR: as serialised_key() is
+    if (!key.empty()) std::memcpy(sample->data() + encapsulation_bytes, key.data(), key.size());
+  } else {
+    std::memcpy(sample->data(), payload.data(), payload.size());
+  }
+  sample->writer = writer;
+  sample->writer_known = true;
+  set_key(*sample, type.serdata_basehash, key);
+  return sample;
+}
+
+}  // namespace sonde::bus::cyclonedds

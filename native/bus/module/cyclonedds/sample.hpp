@@ -1,0 +1,42 @@
+#pragma once
+/// Samples as Cyclone DDS carries them, without a type that idlc made: a payload of any structure goes in and out as it is.
+///
+/// Cyclone asks a *sertype* what a type is and a *serdata* what a sample is. Ours hold the payload in one piece: it is copied once, from
+/// the writer's memory or from the received fragments, and readers get a view of it. Instances are told apart by the serialised key.
+
+#include <dds/dds.h>
+#include <dds/ddsi/ddsi_serdata.h>
+#include <dds/ddsi/ddsi_sertype.h>
+
+#include <string>
+#include <vector>
+
+#include "bus/implementation.hpp"
+
+namespace sonde::bus::cyclonedds {
+
+/// Of a topic. Cyclone counts references to it: made by make_sample_type(), given up by ddsi_sertype_unref().
+struct SampleType : ddsi_sertype {
+  TypePtr type;
+  TypePtr key_type;          ///< its key fields alone, as disposals carry them; null: no key
+  std::string fingerprint;
+};
+
+/// Of any type of ours: memory of its own, with payload and key behind it.
+struct Sample : ddsi_serdata {
+  Guid writer;
+  std::int64_t received_ns;  ///< CLOCK_REALTIME; 0: it was not received, but written here
+  std::uint32_t size, key_size;
+  bool writer_known;
+
+  std::byte* data() { return reinterpret_cast<std::byte*>(this + 1); }
+  const std::byte* data() const { return reinterpret_cast<const std::byte*>(this + 1); }
+  Bytes payload() const { return {data(), size}; }
+  Bytes key() const;
+};
+
+SampleType* make_sample_type(const TypePtr& type);
+/// Null: no memory. Kind is data, or key for a disposal: its payload is then made of the key.
+Sample* make_sample(const SampleType& type, ddsi_serdata_kind kind, const Guid& writer, Bytes payload, Bytes key);
+
+}  // namespace sonde::bus::cyclonedds

@@ -1,0 +1,1088 @@
+// Requests and replies. A client's calls wait in a Hub, which all clients of one service of a Bus share: one writer, one reader, one thread that
+// takes replies and sends again what nobody answered. A server has one thread that takes requests and others that call its handler.
+#include "bus/request.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+#include <unordered_map>
+
+#include "bus/cdr.hpp"
+#include "bus/pattern.hpp"
+#include "core/clock.hpp"
+#include "core/text.hpp"
+#include "core/thrown.hpp"
+
+namespace sonde::bus {
+namespace {
+
+constexpr std::uint32_t request_depth = 1024;       ///< samples that either end of the request topic holds
+constexpr std::uint32_t reply_depth = 256;          ///< of a server for one participant of clients, and of that
+constexpr std::size_t in_flight_of_hub = reply_depth;  ///< calls that were sent and are not answered: replies to all have their place
+constexpr std::size_t in_flight_of_client = 64;     ///< as many as a server remembers by default
+constexpr std::size_t most_waiting = 65536;         ///< calls of a hub that wait for their turn
+constexpr std::size_t finished_kept = 1024;         ///< calls of a client of which it is known what became of them
+constexpr double most_blocking_s = 0.1;             ///< a peer that reads nothing holds up a thread so long at most
+constexpr double cold_retry_s = 0.02;               ///< while no server has answered yet: what is sent as a match is being made can be lost
+constexpr double look_again_s = 0.005;              ///< whether there is a server now
+constexpr double linger_s = 0.25;                   ///< a thread that had work looks for new timers so long without being woken
+constexpr std::size_t most_participants = 1024;     ///< of clients, that a server remembers
+constexpr std::size_t most_clients = 1024;          ///< of one participant
+constexpr std::size_t most_remembered_bytes = 256u << 20;
+constexpr double grace_s = 5;                       ///< a participant without a reader of replies is forgotten after that
+constexpr std::uint32_t most_partition = 64, most_name = 255, most_message = 4096;
+constexpr std::size_t most_body = limit::sample_bytes - 8192;   ///< the header has its place besides
+constexpr std::uint32_t no_deadline = UINT32_MAX;
+
+/// now_ns() at which `s` from now is over; 0: never.
+std::int64_t in_ns(std::int64_t now, double s) { return s >= 1e9 ? 0 : now + static_cast<std::int64_t>(s * 1e9); }
+
+std::string partition_of(const Guid& client) { return "reply/" + client.text(); }
+/// DDSI-RTPS: the first 12 bytes are the participant's.
+bool is_of(const Guid& endpoint, const Guid& participant) { return std::equal(endpoint.bytes.begin(), endpoint.bytes.begin() + 12, participant.bytes.begin()); }
+
+struct RequestHeader {
+  Guid client;
+  std::uint64_t number = 0;
+  std::uint32_t client_number = 0, left_ms = 0, attempt = 0;
+  std::string_view partition, target;
+  Bytes body;
+};
+
+void encode(const RequestHeader& header, std::vector<std::byte>& payload) {
+  CdrWriter out(payload);
+  out.put_bytes(header.client.bytes);
+  out.put(header.number);
+  out.put(header.client_number);
+  out.put(header.left_ms);
+  out.put(header.attempt);
+  out.put(header.partition);
+  out.put(header.target);
+  out.put(static_cast<std::uint32_t>(header.body.size()));
+  out.put_bytes(header.body);
+}
+
+bool decode(Bytes payload, RequestHeader& header) {
+  CdrReader in(payload);
+  const Bytes client = in.get_bytes(header.client.bytes.size());
+  std::copy(client.begin(), client.end(), header.client.bytes.begin());
+  header.number = in.get<std::uint64_t>();
+  header.client_number = in.get<std::uint32_t>();
+  header.left_ms = in.get<std::uint32_t>();
+  header.attempt = in.get<std::uint32_t>();
+  header.partition = in.get_string(most_partition);
+  header.target = in.get_string(most_name);
+  header.body = in.get_bytes(in.get_length(0, 1));
+  return in.ok();
+}
+
+struct ReplyHeader {
+  Guid client;
+  std::uint64_t number = 0;
+  std::uint32_t client_number = 0, code = 0;
+  std::string_view server, message;
+  Bytes body;
+};
+
+void encode(const ReplyHeader& header, std::vector<std::byte>& payload) {
+  CdrWriter out(payload);
+  out.put_bytes(header.client.bytes);
+  out.put(header.number);
+  out.put(header.client_number);
+  out.put(header.code);
+  out.put(header.server);
+  out.put(header.message);
+  out.put(static_cast<std::uint32_t>(header.body.size()));
+  out.put_bytes(header.body);
+}
+
+bool decode(Bytes payload, ReplyHeader& header) {
+  CdrReader in(payload);
+  const Bytes client = in.get_bytes(header.client.bytes.size());
+  std::copy(client.begin(), client.end(), header.client.bytes.begin());
+  header.number = in.get<std::uint64_t>();
+  header.client_number = in.get<std::uint32_t>();
+  header.code = in.get<std::uint32_t>();
+  header.server = in.get_string(most_name);
+  header.message = in.get_string(most_message);
+  header.body = in.get_bytes(in.get_length(0, 1));
+  return in.ok();
+}
+
+/// Text that a bounded string can carry.
+std::string_view fitting(std::string_view text, std::size_t most) {
+  text = text.substr(0, text.find('\0'));
+  std::size_t end = std::min(most, text.size());
+  while (end && end < text.size() && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return text.substr(0, end);
+}
+
+/// What a service's caller may choose, and what holds for all: both ends are reliable and hold enough for all calls that can be under way.
+Qos request_qos(const Qos& given, bool reads) {
+  Qos qos = given;
+  qos.reliability = Reliability::reliable;
+  qos.durability = Durability::volatile_;   // a server that comes later must not execute what is long over
+  if (qos.history == History::keep_last) qos.depth = std::max(qos.depth, request_depth);
+  qos.max_blocking_s = std::min(qos.max_blocking_s, most_blocking_s);
+  qos.deadline_s = qos.lifespan_s = qos.lease_s = forever;
+  qos.liveliness = Liveliness::automatic;
+  qos.ownership = Ownership::shared;
+  qos.strength = 0;
+  if (reads) qos.latency_budget_s = 0;
+  return qos;
+}
+Qos reply_qos(const Qos& given, const Guid& client, const Caps& caps) {
+  Qos qos = request_qos(given, false);
+  // The first reply is written while the match is being made; with the past kept it arrives all the same.
+  qos.durability = caps.durability ? Durability::transient_local : Durability::volatile_;
+  qos.history = History::keep_last;
+  qos.depth = reply_depth;
+  qos.max_samples = 0;
+  qos.partitions = {partition_of(client)};
+  return qos;
+}
+
+// ---- clients
+
+struct Hub;
+
+/// One Client, as its hub knows it. All but the constants under the hub's lock.
+struct ClientCore {
+  std::uint32_t number = 0;
+  ServiceTypes types;
+  std::uint64_t last_call = 0;
+  std::size_t calls = 0, in_flight = 0;
+  CallCounts counts;
+  bool closed = false;
+  std::deque<std::uint64_t> finished;
+  std::unordered_map<std::uint64_t, bool> was_answered;   ///< of those
+};
+
+struct Call {
+  // Constant once it is registered.
+  std::shared_ptr<ClientCore> client;
+  std::uint64_t number = 0;
+  std::vector<std::byte> body;
+  std::string target;
+  std::int64_t give_up_ns = 0;               ///< 0: never
+  double retry_s = 0;
+  bool all = false;
+  std::size_t most = 1;
+  std::function<void(Result<std::vector<Answer>>)> done;
+
+  // Under the hub's lock.
+  std::int64_t due_ns = 0;
+  double next_retry_s = 0;
+  int tries = 0;
+  bool flying = false, finished = false;
+  std::vector<Guid> answered_by;
+  std::vector<Answer> answers;
+};
+using CallPtr = std::shared_ptr<Call>;
+
+struct Hub : std::enable_shared_from_this<Hub> {
+  std::shared_ptr<Bus> bus;
+  std::string service;
+  Qos qos;
+  std::unique_ptr<Writer> writer;
+  std::unique_ptr<Reader> reader;
+  std::unique_ptr<Waiter> waiter;
+  std::thread thread;
+  std::thread::id thread_id;
+  std::size_t users = 0;                      ///< Clients; under the registry's lock
+
+  std::mutex mutex;
+  std::condition_variable emptied;            ///< a closed client has no calls any more
+  std::map<std::pair<std::uint32_t, std::uint64_t>, CallPtr> calls;
+  std::unordered_map<std::uint32_t, std::shared_ptr<ClientCore>> clients;
+  std::set<std::pair<std::int64_t, Call*>> timers;
+  std::deque<CallPtr> waiting;
+  std::size_t in_flight = 0;
+  std::int64_t sleeps_until_ns = -1;          ///< 0: until it is woken; -1: is awake
+  bool warm = false, stopping = false;
+  std::vector<std::pair<CallPtr, Result<std::vector<Answer>>>> over;   ///< to be told
+
+  Result<void> open();
+  void run();
+  void stop();
+
+  /// With the lock held; `c.due_ns` becomes `at`.
+  void arm(Call& c, std::int64_t at) {
+    disarm(c);
+    if (!at) return;
+    c.due_ns = at;
+    timers.emplace(at, &c);
+    if (sleeps_until_ns == 0 || (sleeps_until_ns > 0 && at < sleeps_until_ns)) wake();
+  }
+  void disarm(Call& c) {
+    if (c.due_ns) timers.erase({c.due_ns, &c});
+    c.due_ns = 0;
+  }
+  void wake() {
+    sleeps_until_ns = -1;
+    waiter->wake();
+  }
+  static std::int64_t sooner(std::int64_t a, std::int64_t b) { return !a ? b : !b ? a : std::min(a, b); }
+
+  void register_call(const CallPtr& call);
+  void send(const CallPtr& call);
+  void finish(const CallPtr& call, Result<std::vector<Answer>> result);
+  void refuse(const CallPtr& call, Error why);
+  void on_reply(const SampleInfo& info, Bytes payload);
+  void on_timers(std::vector<CallPtr>& to_send);
+  Error timed_out(const Call& call) const;
+};
+
+std::mutex& hubs_mutex() {
+  static auto* mutex = new std::mutex;
+  return *mutex;
+}
+std::vector<std::shared_ptr<Hub>>& hubs() {
+  static auto* all = new std::vector<std::shared_ptr<Hub>>;
+  return *all;
+}
+
+Result<std::shared_ptr<Hub>> join_hub(const std::shared_ptr<Bus>& bus, const std::string& service, const Qos& qos) {
+  const std::lock_guard lock(hubs_mutex());
+  for (const auto& hub : hubs())
+    if (hub->bus == bus && hub->service == service && hub->qos == qos) {
+      ++hub->users;
+      return hub;
+    }
+  auto hub = std::make_shared<Hub>();
+  hub->bus = bus;
+  hub->service = service;
+  hub->qos = qos;
+  if (auto ok = hub->open(); !ok) return ok.error();
+  hub->users = 1;
+  hubs().push_back(hub);
+  return hub;
+}
+void leave_hub(std::shared_ptr<Hub> hub) {
+  {
+    const std::lock_guard lock(hubs_mutex());
+    if (--hub->users) return;
+    std::erase(hubs(), hub);
+  }
+  hub->stop();
+}
+
+Result<void> Hub::open() {
+  auto w = bus->writer(service, request_type(), request_qos(qos, false));
+  if (!w) return w.error();
+  auto r = bus->reader(service + "_reply", reply_type(), reply_qos(qos, bus->guid(), bus->caps()));
+  if (!r) return r.error();
+  auto wait = bus->waiter();
+  if (!wait) return wait.error();
+  writer = std::move(*w), reader = std::move(*r), waiter = std::move(*wait);
+  if (auto ok = waiter->attach(*reader, 1); !ok) return ok.error();
+  thread = std::thread([self = shared_from_this()] { self->run(); });
+  thread_id = thread.get_id();
+  return {};
+}
+
+void Hub::stop() {
+  {
+    const std::lock_guard lock(mutex);
+    stopping = true;
+    wake();
+  }
+  if (std::this_thread::get_id() == thread_id)
+    thread.detach();                          // the last client went in a `done`; the thread itself holds the hub until it ends
+  else
+    thread.join();
+}
+
+void Hub::register_call(const CallPtr& call) {
+  CallPtr now;
+  {
+    const std::lock_guard lock(mutex);
+    ClientCore& client = *call->client;
+    call->number = ++client.last_call;
+    ++client.calls, ++client.counts.calls;
+    calls.emplace(std::pair{client.number, call->number}, call);
+    if (client.closed) {
+      finish(call, Error{"bus.closed", "service " + service + ": the client was closed during a call", "end calls before their client"});
+    } else if (waiting.size() >= most_waiting) {
+      finish(call, Error{"bus.busy", "service " + service + ": " + std::to_string(waiting.size()) + " calls wait for their turn; allowed: up to " + std::to_string(most_waiting),
+                         "let calls come back before others are started"});
+    } else if (in_flight >= in_flight_of_hub || client.in_flight >= in_flight_of_client) {
+      waiting.push_back(call);
+      arm(*call, call->give_up_ns);
+    } else {
+      ++in_flight, ++client.in_flight;
+      call->flying = true;
+      now = call;
+    }
+  }
+  if (now) send(now);
+}
+
+/// Writes a call's request, or sees to it that it is tried again where there is no server yet. Without the lock.
+void Hub::send(const CallPtr& call) {
+  const std::int64_t now = now_ns();
+  const bool there = writer->status().matched > 0;
+  RequestHeader header;
+  const std::string partition = partition_of(bus->guid());
+  {
+    const std::lock_guard lock(mutex);
+    if (call->finished) return;
+    if (!there) return arm(*call, sooner(call->give_up_ns, in_ns(now, look_again_s)));
+    if (call->tries++) ++call->client->counts.retried;
+    if (call->retry_s > 0) {
+      if (call->tries == 1) call->next_retry_s = warm ? call->retry_s : std::min(call->retry_s, cold_retry_s);
+      arm(*call, sooner(call->give_up_ns, in_ns(now, call->next_retry_s)));
+      call->next_retry_s *= 2;
+    } else {
+      arm(*call, call->give_up_ns);
+    }
+    header.attempt = static_cast<std::uint32_t>(call->tries);
+  }
+  header.client = bus->guid();
+  header.number = call->number;
+  header.client_number = call->client->number;
+  header.left_ms = no_deadline;
+  if (call->give_up_ns) header.left_ms = static_cast<std::uint32_t>(std::clamp<std::int64_t>((call->give_up_ns - now) / 1'000'000, 1, no_deadline - 1));
+  header.partition = partition;
+  header.target = call->target;
+  header.body = call->body;
+  thread_local std::vector<std::byte> payload;
+  encode(header, payload);
+  const auto sent = writer->write(payload);
+  if (payload.capacity() > 1u << 20) std::vector<std::byte>().swap(payload);
+  if (!sent && (sent.error().code != "bus.timed_out" || call->retry_s <= 0)) {
+    const std::lock_guard lock(mutex);
+    if (!call->finished) finish(call, sent.error());
+  }
+}
+
+/// With the lock held. The hub's thread tells whoever waits.
+void Hub::finish(const CallPtr& call, Result<std::vector<Answer>> result) {
+  ClientCore& client = *call->client;
+  call->finished = true;
+  disarm(*call);
+  calls.erase({client.number, call->number});
+  if (call->flying) --in_flight, --client.in_flight;
+  else std::erase(waiting, call);
+  client.finished.push_back(call->number);
+  const bool answered = bool(result) && !result->empty();
+  if (!answered && (result || result.error().code == "bus.timed_out")) ++client.counts.timed_out;
+  client.was_answered[call->number] = answered;
+  if (client.finished.size() > finished_kept) {
+    client.was_answered.erase(client.finished.front());
+    client.finished.pop_front();
+  }
+  over.emplace_back(call, std::move(result));
+  if (sleeps_until_ns >= 0) wake();
+}
+
+/// Of a call that was never registered.
+void Hub::refuse(const CallPtr& call, Error why) {
+  const std::lock_guard lock(mutex);
+  ++call->client->calls;
+  call->finished = true;
+  over.emplace_back(call, std::move(why));
+  if (sleeps_until_ns >= 0) wake();
+}
+
+Error Hub::timed_out(const Call& call) const {
+  const auto matched = writer->status().matched;
+  std::string what = "service " + service + (call.target.empty() ? "" : ", target " + shown(call.target, most_name)) + ": no answer in time; the request was sent " +
+                     std::to_string(call.tries) + (call.tries == 1 ? " time" : " times") + ", " + (matched > 0 ? std::to_string(matched) : "no") +
+                     (matched == 1 ? " server is" : " servers are") + " there";
+  if (call.client->counts.malformed) what += ", " + std::to_string(call.client->counts.malformed) + " answers to this client were malformed";
+  return {"bus.timed_out", what,
+          matched <= 0 ? "start a server of it in the same domain and partition, or correct the service's name"
+                       : call.target.empty() ? "raise deadline_s, or look why the server does not answer" : "correct the target, or raise deadline_s"};
+}
+
+/// Calls that waited for their turn go now. With the lock held; the caller sends them.
+void Hub::on_timers(std::vector<CallPtr>& to_send) {
+  const std::int64_t now = now_ns();
+  while (!timers.empty() && timers.begin()->first <= now) {
+    Call& c = *timers.begin()->second;
+    disarm(c);
+    const CallPtr call = calls.at({c.client->number, c.number});
+    if (c.give_up_ns && now >= c.give_up_ns) {
+      if (c.all)
+        finish(call, std::move(c.answers));
+      else
+        finish(call, timed_out(c));
+    } else if (c.flying) {
+      to_send.push_back(call);
+    }
+  }
+  for (auto it = waiting.begin(); it != waiting.end() && in_flight < in_flight_of_hub;) {
+    Call& c = **it;
+    if (c.client->in_flight >= in_flight_of_client) {
+      ++it;
+      continue;
+    }
+    ++in_flight, ++c.client->in_flight;
+    c.flying = true;
+    to_send.push_back(*it);
+    it = waiting.erase(it);
+  }
+}
+
+/// With the lock held.
+void Hub::on_reply(const SampleInfo& info, Bytes payload) {
+  ReplyHeader header;
+  if (!info.has_data || !decode(payload, header) || header.client != bus->guid()) return;
+  const auto known = clients.find(header.client_number);
+  if (known == clients.end()) return;   // of a client that is gone, or of another hub's
+  ClientCore& client = *known->second;
+  warm = true;
+  const auto at = calls.find({client.number, header.number});
+  if (at == calls.end()) {
+    if (const auto past = client.was_answered.find(header.number); past != client.was_answered.end())
+      ++(past->second ? client.counts.duplicate : client.counts.late);
+    else
+      ++(header.number && header.number <= client.last_call ? client.counts.late : client.counts.unasked);
+    return;
+  }
+  const CallPtr call = at->second;
+  if (!call->tries) {                   // was never sent
+    ++client.counts.unasked;
+    return;
+  }
+  if (header.code == static_cast<std::uint32_t>(ReplyCode::ok) && client.types.reply && !verify(*client.types.reply, header.body)) {
+    ++client.counts.malformed;
+    return;
+  }
+  if (call->all && std::find(call->answered_by.begin(), call->answered_by.end(), info.writer) != call->answered_by.end()) {
+    ++client.counts.duplicate;
+    return;
+  }
+  if (call->answers.empty()) ++client.counts.answered;
+  Answer answer;
+  answer.code = static_cast<ReplyCode>(header.code);
+  answer.message = header.message;
+  answer.server = header.server;
+  answer.body.assign(header.body.begin(), header.body.end());
+  answer.tries = call->tries;
+  call->answered_by.push_back(info.writer);
+  call->answers.push_back(std::move(answer));
+  if (call->answers.size() >= call->most) finish(call, std::move(call->answers));
+}
+
+void Hub::run() {
+  bool busy = false;
+  std::vector<CallPtr> to_send;
+  decltype(over) to_tell;
+  for (;;) {
+    std::int64_t until = 0;
+    {
+      const std::lock_guard lock(mutex);
+      if (over.empty()) {
+        until = busy ? in_ns(now_ns(), linger_s) : 0;
+        if (!timers.empty()) until = sooner(until, timers.begin()->first);
+        sleeps_until_ns = until;
+      } else {
+        until = 1;
+      }
+      if (stopping && over.empty()) return;
+    }
+    const bool samples = !waiter->wait(Deadline{until}).empty();
+    busy = samples;
+    try {
+      if (samples) {
+        const std::lock_guard lock(mutex);
+        sleeps_until_ns = -1;
+        reader->take([&](const SampleInfo& info, Bytes payload) { on_reply(info, payload); });
+      }
+      {
+        const std::lock_guard lock(mutex);
+        sleeps_until_ns = -1;
+        on_timers(to_send);
+      }
+      for (const auto& call : to_send) send(call);
+      to_send.clear();
+      for (;;) {
+        {
+          const std::lock_guard lock(mutex);
+          to_tell.swap(over);
+        }
+        if (to_tell.empty()) break;
+        busy = true;
+        for (auto& [call, result] : to_tell) {
+          try {
+            call->done(std::move(result));
+          } catch (...) {
+            // A callback's exception is its own affair, and must not end the others' thread.
+          }
+          const std::lock_guard lock(mutex);
+          if (--call->client->calls == 0 && call->client->closed) emptied.notify_all();
+        }
+        to_tell.clear();
+      }
+    } catch (...) {
+      to_send.clear();   // no memory: what was to be sent is sent again by its timer
+      sleep_until(now_s() + 0.01);
+    }
+  }
+}
+
+class ClientOfHub final : public Client {
+ public:
+  ClientOfHub(std::shared_ptr<Hub> hub, const ServiceTypes& types) : hub_(std::move(hub)), core_(std::make_shared<ClientCore>()) {
+    static std::atomic<std::uint32_t> clients{0};
+    core_->number = ++clients;
+    core_->types = types;
+    const std::lock_guard lock(hub_->mutex);
+    hub_->clients.emplace(core_->number, core_);
+  }
+  ~ClientOfHub() override {
+    {
+      std::unique_lock lock(hub_->mutex);
+      core_->closed = true;
+      std::vector<CallPtr> mine;
+      for (auto it = hub_->calls.lower_bound({core_->number, 0}); it != hub_->calls.end() && it->first.first == core_->number; ++it) mine.push_back(it->second);
+      for (const auto& call : mine)
+        hub_->finish(call, Error{"bus.closed", "service " + hub_->service + ": the client was closed during a call", "end calls before their client"});
+      hub_->clients.erase(core_->number);
+      // In a `done` the hub's thread cannot wait for itself; it tells the others afterwards.
+      if (std::this_thread::get_id() != hub_->thread_id) hub_->emptied.wait(lock, [&] { return core_->calls == 0; });
+    }
+    leave_hub(std::move(hub_));
+  }
+
+  Result<Answer> call(Bytes body, const CallOptions& options) override {
+    auto answers = wait_for(body, options, false, 1);
+    if (!answers) return answers.error();
+    return std::move(answers->front());
+  }
+  Result<std::vector<Answer>> call_all(Bytes body, const CallOptions& options, std::size_t most) override {
+    if (!most) return std::vector<Answer>{};
+    return wait_for(body, options, true, most);
+  }
+  void start(Bytes body, const CallOptions& options, std::function<void(Result<Answer>)> done) override {
+    const CallPtr call = make(options, [done = std::move(done)](Result<std::vector<Answer>> answers) {
+      if (!answers)
+        done(answers.error());
+      else
+        done(std::move(answers->front()));
+    });
+    if (auto ok = check(body, options); !ok) return hub_->refuse(call, ok.error());
+    call->body.assign(body.begin(), body.end());
+    hub_->register_call(call);
+  }
+  bool wait_for_server(Deadline deadline) override { return hub_->writer->wait_matched(1, deadline); }
+  CallCounts counts() const override {
+    const std::lock_guard lock(hub_->mutex);
+    return core_->counts;
+  }
+
+ private:
+  CallPtr make(const CallOptions& options, std::function<void(Result<std::vector<Answer>>)> done) {
+    auto call = std::make_shared<Call>();
+    call->client = core_;
+    call->done = std::move(done);
+    call->target = options.target;
+    call->retry_s = options.retry_s > 0 ? std::clamp(options.retry_s, 1e-3, 1e9) : 0;
+    const std::int64_t now = now_ns();
+    call->give_up_ns = options.deadline_s > 0 ? in_ns(now, options.deadline_s) : now;
+    return call;
+  }
+  Result<void> check(Bytes body, const CallOptions& options) const {
+    const auto malformed = [&](std::string what, std::string hint) { return Error{"bus.malformed", "service " + hub_->service + ": " + what, std::move(hint)}; };
+    if (options.target.size() > most_name || options.target.find('\0') != std::string::npos)
+      return malformed("the target " + shown(options.target) + " has " + std::to_string(options.target.size()) + " B; allowed: up to " + std::to_string(most_name) + ", no NUL",
+                       "give a server's name, or a pattern of it");
+    if (core_->types.request) {
+      std::string why;
+      if (!verify(*core_->types.request, body, &why))
+        return malformed("the request is no " + core_->types.request->name + ": " + why, "encode it by typed.hpp or value.hpp from that type");
+    }
+    if (body.size() > most_body)
+      return Error{"bus.too_large", "service " + hub_->service + ": a request of " + std::to_string(body.size()) + " B; allowed: up to " + std::to_string(most_body), "send it in pieces"};
+    return {};
+  }
+  Result<std::vector<Answer>> wait_for(Bytes body, const CallOptions& options, bool all, std::size_t most) {
+    if (auto ok = check(body, options); !ok) return ok.error();
+    if (std::this_thread::get_id() == hub_->thread_id)
+      return Error{"bus.would_wait", "service " + hub_->service + ": a call within a `done` would wait for the thread that it is in", "start() the next call there"};
+    struct {
+      std::mutex mutex;
+      std::condition_variable told;
+      std::optional<Result<std::vector<Answer>>> result;
+    } state;
+    const CallPtr call = make(options, [&state](Result<std::vector<Answer>> result) {
+      const std::lock_guard lock(state.mutex);
+      state.result.emplace(std::move(result));
+      state.told.notify_one();
+    });
+    call->body.assign(body.begin(), body.end());
+    call->all = all;
+    call->most = most;
+    hub_->register_call(call);
+    std::unique_lock lock(state.mutex);
+    state.told.wait(lock, [&] { return state.result.has_value(); });
+    return std::move(*state.result);
+  }
+
+  std::shared_ptr<Hub> hub_;
+  std::shared_ptr<ClientCore> core_;
+};
+
+
+// ---- servers
+
+struct Remembered {
+  bool done = false;
+  std::shared_ptr<const std::vector<std::byte>> reply;
+};
+
+/// What a server knows of one Client.
+struct ClientMemory {
+  std::map<std::uint64_t, Remembered> calls;
+  std::deque<std::uint64_t> done;            ///< in the order of their replies
+  std::uint64_t forgotten = 0;               ///< the highest number whose reply is gone
+  std::uint64_t used = 0;                    ///< when, in requests of the server
+  std::size_t under_way = 0;
+};
+
+/// What it knows of one participant of clients.
+struct ClientParticipant {
+  std::shared_ptr<Writer> writer;
+  std::map<std::uint32_t, ClientMemory> clients;
+  std::uint64_t used = 0;
+  std::size_t under_way = 0;
+  std::int64_t unmatched_since_ns = 0;       ///< 0: matched
+  std::int64_t stuck_until_ns = 0;           ///< it took no reply within max_blocking: nobody waits for it again before that
+};
+
+class ServerOfBus final : public Server {
+ public:
+  ServerOfBus(std::shared_ptr<Bus> bus, const std::string& service, const ServiceTypes& types, Handler handler, const ServerOptions& options, const Qos& qos)
+      : bus_(std::move(bus)), service_(service), types_(types), handler_(std::move(handler)), options_(options), qos_(qos) {}
+  ~ServerOfBus() override;
+  Result<void> open();
+  ServeCounts counts() const override;
+
+ private:
+  struct Job {
+    Guid client;
+    std::uint32_t client_number = 0;
+    std::uint64_t number = 0;
+    std::string target;
+    std::vector<std::byte> body;
+    Deadline deadline;
+    bool repeated = false;
+  };
+
+  void take_requests();
+  void on_request(const SampleInfo& info, Bytes payload);
+  void handle_jobs();
+  Answer answer_to(const Job& job);
+  void maintain();
+  ClientParticipant* participant(const Guid& client, std::unique_lock<std::mutex>& lock);
+  ClientMemory* memory(ClientParticipant& of, std::uint32_t number);
+  void remember(const Job& job, std::shared_ptr<const std::vector<std::byte>> reply);
+  void forget(ClientMemory& of, std::uint64_t number);
+  void forget_oldest();
+  void send(const Guid& client, const std::vector<std::byte>& reply);
+  void answer_now(const Job& job, ReplyCode code, std::string_view message);
+  std::shared_ptr<std::vector<std::byte>> encoded(const Job& job, const Answer& answer) const;
+
+  std::shared_ptr<Bus> bus_;
+  std::string service_;
+  ServiceTypes types_;
+  Handler handler_;
+  ServerOptions options_;
+  Qos qos_;
+  std::unique_ptr<Reader> reader_;
+  std::unique_ptr<Waiter> waiter_;
+  std::thread taker_;
+  std::vector<std::thread> threads_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<Job> queue_;
+  std::map<Guid, ClientParticipant> participants_;
+  std::size_t remembered_bytes_ = 0;
+  std::uint64_t clock_ = 0;                  ///< requests so far: what was used last
+  ServeCounts counts_;
+  std::atomic<bool> closing_{false};
+  std::int64_t maintained_ns_ = 0;           ///< of the taker
+};
+
+Result<void> ServerOfBus::open() {
+  auto reader = bus_->reader(service_, request_type(), request_qos(qos_, true));
+  if (!reader) return reader.error();
+  auto waiter = bus_->waiter();
+  if (!waiter) return waiter.error();
+  reader_ = std::move(*reader), waiter_ = std::move(*waiter);
+  if (auto ok = waiter_->attach(*reader_, 1); !ok) return ok.error();
+  for (unsigned k = 0; k < std::max(1u, options_.threads); ++k) threads_.emplace_back([this] { handle_jobs(); });
+  taker_ = std::thread([this] { take_requests(); });
+  return {};
+}
+
+ServerOfBus::~ServerOfBus() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+    wake_.notify_all();
+  }
+  if (waiter_) waiter_->wake();
+  if (taker_.joinable()) taker_.join();
+  for (auto& thread : threads_) thread.join();
+  // What is written last has to leave before its writer does.
+  const Deadline linger = Deadline::in_s(0.5);
+  for (auto& [guid, of] : participants_)
+    if (of.writer && of.writer->status().matched > 0 && !of.stuck_until_ns) of.writer->wait_acknowledged(linger);
+}
+
+ServeCounts ServerOfBus::counts() const {
+  const Counts samples = reader_->counts();
+  const std::lock_guard lock(mutex_);
+  ServeCounts counts = counts_;
+  counts.malformed += samples.malformed + samples.too_large + samples.other_type;
+  counts.clients = 0;
+  for (const auto& [guid, of] : participants_) counts.clients += of.clients.size();
+  return counts;
+}
+
+void ServerOfBus::take_requests() {
+  while (!closing_) {
+    bool idle;
+    {
+      const std::lock_guard lock(mutex_);
+      idle = participants_.empty();
+    }
+    const bool samples = !waiter_->wait(idle ? Deadline{} : Deadline::in_s(1)).empty();
+    try {
+      if (samples) reader_->take([&](const SampleInfo& info, Bytes payload) { on_request(info, payload); });
+      if (now_ns() - maintained_ns_ > 1'000'000'000) maintain();
+    } catch (...) {
+      sleep_until(now_s() + 0.01);   // no memory: whose request was lost sends it again
+    }
+  }
+}
+
+void ServerOfBus::on_request(const SampleInfo& info, Bytes payload) {
+  if (!info.has_data) return;
+  RequestHeader header;
+  // Whoever writes in another's name would have answers sent to that one, and its memory filled.
+  const bool sound = decode(payload, header) && header.partition == partition_of(header.client) && is_of(info.writer, header.client) && header.number && header.attempt;
+  std::unique_lock lock(mutex_);
+  ++counts_.requests;
+  if (!sound) {
+    ++counts_.malformed;
+    return;
+  }
+  if (!header.target.empty() && !fits(header.target, options_.name)) {
+    ++counts_.not_for_us;
+    return;
+  }
+  ++clock_;
+  Job job{header.client, header.client_number, header.number, std::string(header.target), {}, {}, false};
+  if (header.left_ms != no_deadline) job.deadline = Deadline{now_ns() + std::int64_t{header.left_ms} * 1'000'000};
+  ClientParticipant* of = participant(header.client, lock);
+  ClientMemory* client = of ? memory(*of, header.client_number) : nullptr;
+  if (!client) {
+    ++counts_.busy;                // as many clients as are remembered have requests under way: it comes back
+    return;
+  }
+  if (const auto known = client->calls.find(header.number); known != client->calls.end()) {
+    ++counts_.repeated;
+    if (const auto reply = known->second.reply) {
+      lock.unlock();
+      send(header.client, *reply);
+    }
+    return;
+  }
+  if (!header.left_ms) {
+    ++counts_.expired;
+    return;
+  }
+  if (types_.request && !verify(*types_.request, header.body)) {
+    ++counts_.malformed;
+    lock.unlock();
+    std::string why;
+    (void)verify(*types_.request, header.body, &why);
+    return answer_now(job, ReplyCode::bad_request, "the request is no " + types_.request->name + ": " + why);
+  }
+  if (queue_.size() >= options_.queue) {
+    ++counts_.busy;
+    const std::size_t waiting = queue_.size();
+    lock.unlock();
+    return answer_now(job, ReplyCode::busy, std::to_string(waiting) + " requests wait already");
+  }
+  job.repeated = header.attempt > 1 && header.number <= client->forgotten;
+  job.body.assign(header.body.begin(), header.body.end());
+  client->calls.emplace(header.number, Remembered{});
+  ++client->under_way, ++of->under_way;
+  queue_.push_back(std::move(job));
+  wake_.notify_one();
+}
+
+void ServerOfBus::handle_jobs() {
+  for (;;) {
+    Job job;
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [&] { return closing_ || !queue_.empty(); });
+      if (queue_.empty()) return;
+      job = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    std::shared_ptr<std::vector<std::byte>> reply;
+    const bool expired = job.deadline.passed();
+    if (!expired) {
+      const Answer answer = closing_ ? Answer{ReplyCode::closing, "the server ends", {}, {}, 1} : answer_to(job);
+      try {
+        reply = encoded(job, answer);
+      } catch (...) {
+        // No memory for it: the client asks again.
+      }
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      if (expired) ++counts_.expired;
+      if (reply) ++counts_.answered;
+      remember(job, reply);
+    }
+    if (reply) send(job.client, *reply);
+  }
+}
+
+Answer ServerOfBus::answer_to(const Job& job) {
+  const auto failed = [&](std::string message) {
+    const std::lock_guard lock(mutex_);
+    ++counts_.failed;
+    return Answer{ReplyCode::failed, std::move(message), {}, {}, 1};
+  };
+  try {
+    Answer answer = handler_(Incoming{job.body, job.client, job.target, job.number, job.deadline, job.repeated});
+    if (answer.code == ReplyCode::ok && types_.reply) {
+      std::string why;
+      if (!verify(*types_.reply, answer.body, &why)) return failed("the server's answer is no " + types_.reply->name + ": " + why);
+    }
+    if (answer.body.size() > most_body) return failed("the server's answer has " + std::to_string(answer.body.size()) + " B; allowed: up to " + std::to_string(most_body));
+    return answer;
+  } catch (...) {
+    return failed(text_of_exception());
+  }
+}
+
+std::shared_ptr<std::vector<std::byte>> ServerOfBus::encoded(const Job& job, const Answer& answer) const {
+  ReplyHeader header;
+  header.client = job.client;
+  header.number = job.number;
+  header.client_number = job.client_number;
+  header.code = static_cast<std::uint32_t>(answer.code);
+  header.server = options_.name;
+  header.message = fitting(answer.message, most_message);
+  header.body = answer.body;
+  auto reply = std::make_shared<std::vector<std::byte>>();
+  encode(header, *reply);
+  return reply;
+}
+
+/// An answer that is not remembered: asked again, the server may say something else.
+void ServerOfBus::answer_now(const Job& job, ReplyCode code, std::string_view message) {
+  Answer answer;
+  answer.code = code;
+  answer.message = message;
+  send(job.client, *encoded(job, answer));
+}
+
+void ServerOfBus::send(const Guid& client, const std::vector<std::byte>& reply) {
+  std::shared_ptr<Writer> writer;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto of = participants_.find(client);
+    if (of == participants_.end() || !of->second.writer) return;
+    if (of->second.stuck_until_ns > now_ns()) return;   // it is remembered, and asked for again
+    of->second.stuck_until_ns = 0;
+    writer = of->second.writer;
+  }
+  if (writer->write(reply)) return;
+  const std::lock_guard lock(mutex_);
+  ++counts_.failed;
+  if (const auto of = participants_.find(client); of != participants_.end()) of->second.stuck_until_ns = in_ns(now_ns(), 1);
+}
+
+// The four below: with the lock held.
+
+ClientParticipant* ServerOfBus::participant(const Guid& client, std::unique_lock<std::mutex>& lock) {
+  const auto known = participants_.find(client);
+  if (known != participants_.end()) {
+    known->second.used = clock_;
+    return &known->second;
+  }
+  std::shared_ptr<Writer> let_go;
+  if (participants_.size() >= most_participants) {
+    auto oldest = participants_.end();
+    for (auto it = participants_.begin(); it != participants_.end(); ++it)
+      if (!it->second.under_way && (oldest == participants_.end() || it->second.used < oldest->second.used)) oldest = it;
+    if (oldest == participants_.end()) return nullptr;
+    for (auto& [number, of] : oldest->second.clients)
+      while (!of.done.empty()) forget(of, of.done.front());
+    let_go = std::move(oldest->second.writer);
+    participants_.erase(oldest);
+  }
+  // The taker alone adds and removes participants, so that nothing changes under it meanwhile.
+  lock.unlock();
+  let_go.reset();
+  auto writer = bus_->writer(service_ + "_reply", reply_type(), reply_qos(qos_, client, bus_->caps()));
+  lock.lock();
+  if (!writer) {
+    ++counts_.failed;
+    return nullptr;
+  }
+  ClientParticipant& of = participants_[client];
+  of.writer = std::move(*writer);
+  of.used = clock_;
+  of.unmatched_since_ns = now_ns();
+  return &of;
+}
+
+ClientMemory* ServerOfBus::memory(ClientParticipant& of, std::uint32_t number) {
+  if (of.clients.size() >= most_clients && !of.clients.contains(number)) {
+    auto oldest = of.clients.end();
+    for (auto it = of.clients.begin(); it != of.clients.end(); ++it)
+      if (!it->second.under_way && (oldest == of.clients.end() || it->second.used < oldest->second.used)) oldest = it;
+    if (oldest == of.clients.end()) return nullptr;
+    while (!oldest->second.done.empty()) forget(oldest->second, oldest->second.done.front());
+    of.clients.erase(oldest);
+  }
+  ClientMemory& client = of.clients[number];
+  client.used = clock_;
+  return &client;
+}
+
+void ServerOfBus::forget(ClientMemory& of, std::uint64_t number) {
+  const auto call = of.calls.find(number);
+  remembered_bytes_ -= call->second.reply ? call->second.reply->size() : 0;
+  of.calls.erase(call);
+  std::erase(of.done, number);
+  of.forgotten = std::max(of.forgotten, number);
+}
+
+void ServerOfBus::remember(const Job& job, std::shared_ptr<const std::vector<std::byte>> reply) {
+  const auto participant = participants_.find(job.client);
+  if (participant == participants_.end()) return;
+  const auto client = participant->second.clients.find(job.client_number);
+  if (client == participant->second.clients.end()) return;
+  --participant->second.under_way, --client->second.under_way;
+  const auto call = client->second.calls.find(job.number);
+  if (call == client->second.calls.end()) return;
+  if (!reply || !options_.remembered) {
+    client->second.calls.erase(call);
+    return;
+  }
+  call->second.done = true;
+  call->second.reply = std::move(reply);
+  remembered_bytes_ += call->second.reply->size();
+  client->second.done.push_back(job.number);
+  while (client->second.done.size() > options_.remembered) forget(client->second, client->second.done.front());
+  if (remembered_bytes_ > most_remembered_bytes) forget_oldest();
+}
+
+/// Of the client that was quiet for the longest time, until all have their place.
+void ServerOfBus::forget_oldest() {
+  while (remembered_bytes_ > most_remembered_bytes) {
+    ClientMemory* oldest = nullptr;
+    for (auto& [guid, of] : participants_)
+      for (auto& [number, client] : of.clients)
+        if (!client.done.empty() && (!oldest || client.used < oldest->used)) oldest = &client;
+    if (!oldest) return;
+    forget(*oldest, oldest->done.front());
+  }
+}
+
+/// Participants that are gone are forgotten, and their writers closed.
+void ServerOfBus::maintain() {
+  const std::int64_t now = maintained_ns_ = now_ns();
+  std::vector<std::shared_ptr<Writer>> let_go;
+  std::vector<std::pair<Guid, std::shared_ptr<Writer>>> there;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [guid, of] : participants_) there.emplace_back(guid, of.writer);
+  }
+  for (const auto& [guid, writer] : there) {
+    const bool matched = writer->status().matched > 0;
+    const std::lock_guard lock(mutex_);
+    ClientParticipant& of = participants_.at(guid);
+    if (matched)
+      of.unmatched_since_ns = 0;
+    else if (!of.unmatched_since_ns)
+      of.unmatched_since_ns = now;
+    else if (now > in_ns(of.unmatched_since_ns, grace_s) && !of.under_way) {
+      for (auto& [number, client] : of.clients)
+        while (!client.done.empty()) forget(client, client.done.front());
+      let_go.push_back(std::move(of.writer));
+      participants_.erase(guid);
+    }
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(ReplyCode code) {
+  switch (code) {
+    case ReplyCode::ok: return "ok";
+    case ReplyCode::bad_request: return "bad_request";
+    case ReplyCode::denied: return "denied";
+    case ReplyCode::not_found: return "not_found";
+    case ReplyCode::busy: return "busy";
+    case ReplyCode::failed: return "failed";
+    case ReplyCode::expired: return "expired";
+    case ReplyCode::unsupported: return "unsupported";
+    case ReplyCode::closing: return "closing";
+  }
+  return static_cast<std::uint32_t>(code) >= 1000 ? "user" : "unknown";
+}
+
+TypePtr request_type() {
+  static const TypePtr type = structure("sonde::bus::Request", {{"client", array_of(primitive(Kind::octet), 16), false, {}},
+                                                                {"number", primitive(Kind::uint64), false, {}},
+                                                                {"client_number", primitive(Kind::uint32), false, {}},
+                                                                {"left_ms", primitive(Kind::uint32), false, {}},
+                                                                {"attempt", primitive(Kind::uint32), false, {}},
+                                                                {"reply_partition", string_type(most_partition), false, {}},
+                                                                {"target", string_type(most_name), false, {}},
+                                                                {"body", sequence_of(primitive(Kind::octet)), false, {}}});
+  return type;
+}
+
+TypePtr reply_type() {
+  static const TypePtr type = structure("sonde::bus::Reply", {{"client", array_of(primitive(Kind::octet), 16), false, {}},
+                                                              {"number", primitive(Kind::uint64), false, {}},
+                                                              {"client_number", primitive(Kind::uint32), false, {}},
+                                                              {"code", primitive(Kind::uint32), false, {}},
+                                                              {"server", string_type(most_name), false, {}},
+                                                              {"message", string_type(most_message), false, {}},
+                                                              {"body", sequence_of(primitive(Kind::octet)), false, {}}});
+  return type;
+}
+
+Result<std::unique_ptr<Client>> Client::open(std::shared_ptr<Bus> bus, const std::string& service, const ServiceTypes& types, const Qos& qos) {
+  auto hub = join_hub(bus, service, qos);
+  if (!hub) return hub.error();
+  return std::unique_ptr<Client>(std::make_unique<ClientOfHub>(std::move(*hub), types));
+}
+
+Result<std::unique_ptr<Server>> Server::open(std::shared_ptr<Bus> bus, const std::string& service, const ServiceTypes& types, Handler handler, const ServerOptions& options,
+                                             const Qos& qos) {
+  if (options.name.size() > most_name || options.name.find('\0') != std::string::npos)
+    return Error{"bus.bad_name", "a server of " + service + " is called " + shown(options.name) + ", which has " + std::to_string(options.name.size()) + " B; allowed: up to " +
+                                     std::to_string(most_name) + ", no NUL", "take a shorter name: clients compare targets with it"};
+  auto server = std::make_unique<ServerOfBus>(std::move(bus), service, types, std::move(handler), options, qos);
+  if (auto ok = server->open(); !ok) return ok.error();
+  return std::unique_ptr<Server>(std::move(server));
+}
+
+}  // namespace sonde::bus
