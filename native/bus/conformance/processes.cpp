@@ -128,8 +128,9 @@ std::set<std::string> shared_files() {
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", none)) names.insert(entry.path());
   return names;
 }
-/// Whether a process has it mapped or open: then it is nobody's leftover.
-bool in_use(const std::string& path) {
+/// Whether a process has it mapped or open: then it is nobody's leftover. A named mutex (sem.NAME_mutex) belongs to what it guards.
+bool in_use(std::string path) {
+  if (const auto at = path.find("/sem."); at != std::string::npos && path.ends_with("_mutex")) path = path.substr(0, at + 1) + path.substr(at + 5, path.size() - at - 5 - 6);
   std::error_code none;
   for (const auto& process : std::filesystem::directory_iterator("/proc", none)) {
     const std::string name = process.path().filename();
