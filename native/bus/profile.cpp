@@ -785,8 +785,7 @@ Result<void> check_transport(const Transport& t) {
   return {};
 }
 
-Result<void> check_discovery(const Discovery& d, const Transport& t) {
-  const bool groups = t.kind == TransportKind::udp4 || t.kind == TransportKind::udp6;
+Result<void> check_discovery(const Discovery& d) {
   const auto belongs = [&](bool given, DiscoveryKind to, const char* what, const char* kind) -> Result<void> {
     if (given && d.kind != to) return bad_profile(std::string(what) + " belongs to discovery kind=\"" + kind + "\"", std::string("say kind=\"") + kind + "\", or leave " + what + " out");
     return {};
@@ -794,8 +793,6 @@ Result<void> check_discovery(const Discovery& d, const Transport& t) {
   for (const auto& ok : {belongs(!d.peers.empty(), DiscoveryKind::peers, "peers", "peers"), belongs(!d.servers.empty(), DiscoveryKind::server, "servers", "server"),
                          belongs(d.serve, DiscoveryKind::server, "serve", "server"), belongs(!d.backup.empty(), DiscoveryKind::server, "backup", "server")})
     if (!ok) return ok;
-  if (d.kind == DiscoveryKind::simple && groups && t.multicast == Multicast::none)
-    return bad_profile("simple discovery announces to a group, and multicast=\"none\" forbids it: nobody would be found", "say multicast=\"discovery\", or take kind=\"peers\" or kind=\"server\"");
   if (d.kind == DiscoveryKind::peers && d.peers.empty()) return bad_profile("discovery by peers lacks the peers", "name them: peers=\"n001 n002\", on one machine peers=\"localhost:8\"");
   if (d.kind == DiscoveryKind::server && d.servers.empty()) return bad_profile("discovery by a server lacks servers", "say where it is: servers=\"10.1.0.1:11811\"");
   if (!d.backup.empty() && !d.serve) return bad_profile("a backup file is the server's, and this participant is none", "leave backup out, or say serve=\"yes\"");
@@ -875,7 +872,7 @@ Result<void> check(const Profile& profile) {
   if (auto ok = check_text(profile.implementation, "the implementation", 64); !ok) return ok;
   if (auto ok = check_text(profile.participant, "the participant's name", 255); !ok) return ok;
   if (auto ok = check_transport(profile.transport); !ok) return ok;
-  if (auto ok = check_discovery(profile.discovery, profile.transport); !ok) return ok;
+  if (auto ok = check_discovery(profile.discovery); !ok) return ok;
   if (auto ok = check_text(profile.discovery.backup, "the backup file"); !ok) return ok;
   if (profile.security)
     for (const auto& file : security_files) {

@@ -52,10 +52,12 @@ struct Foreign {
     Profile profile;
     profile.domain = domain;
     profile.participant = "foreign";
-    port = std::move(*null_implementation().open(profile));
+    auto opened = null_implementation().open(profile);
+    port = std::move(*opened);
     Qos qos;
     qos.user_data = user_data;
-    writer = std::move(*port->writer("power", type, qos));
+    auto made_writer = port->writer("power", type, qos);
+    writer = std::move(*made_writer);
   }
   void write(Bytes payload, std::uint32_t number = 0) {
     std::array<std::byte, 4> key;
@@ -74,6 +76,12 @@ bool has(const std::string& text, std::string_view part) {
   if (text.find(part) != std::string::npos) return true;
   MESSAGE("said: ", text);
   return false;
+}
+
+template <typename T>
+T made(Result<T> result) {
+  REQUIRE_MESSAGE(result, result.error().what);
+  return std::move(*result);
 }
 
 using Numbers = std::vector<std::uint32_t>;
@@ -107,8 +115,8 @@ TEST_CASE("bus: a sample goes from a writer to readers of its topic, and both co
 
 TEST_CASE("bus: take() hands on as many as are asked for") {
   const auto bus = open_null(fresh_domain());
-  auto writer = *bus->writer("power");
-  auto reader = *bus->reader("power");
+  auto writer = made(bus->writer("power"));
+  auto reader = made(bus->reader("power"));
   for (std::uint32_t k = 0; k < 700; ++k) REQUIRE(writer->write(sample(k)));
   std::size_t handed = 0;
   const auto count = [&](const SampleInfo&, Bytes) { ++handed; };
@@ -121,8 +129,8 @@ TEST_CASE("bus: take() hands on as many as are asked for") {
 
 TEST_CASE("bus: what is no sample of the type is not written, and why is told") {
   const auto bus = open_null(fresh_domain());
-  auto writer = *bus->writer("power");
-  auto reader = *bus->reader("power");
+  auto writer = made(bus->writer("power"));
+  auto reader = made(bus->reader("power"));
   const auto refused = [&](Bytes payload) {
     const auto written = writer->write(payload);
     REQUIRE(!written);
@@ -149,7 +157,7 @@ TEST_CASE("bus: what is no sample of the type is not written, and why is told") 
 TEST_CASE("bus: malformed samples of others are counted and go no further") {
   const auto domain = fresh_domain();
   const auto bus = open_null(domain);
-  auto reader = *bus->reader("power");
+  auto reader = made(bus->reader("power"));
   Foreign foreign(domain, "");
   foreign.write(sample(1), 1);
   auto wrong = sample(2);
@@ -172,9 +180,9 @@ TEST_CASE("bus: malformed samples of others are counted and go no further") {
 TEST_CASE("bus: writers that mean another structure by the type's name are told apart by their fingerprint") {
   const auto domain = fresh_domain();
   const auto bus = open_null(domain), other = open_null(domain);
-  auto reader = *bus->reader("power");
-  auto same = *other->writer("power");
-  auto different = *other->writer("power", other_power);
+  auto reader = made(bus->reader("power"));
+  auto same = made(other->writer("power"));
+  auto different = made(other->writer("power", other_power));
   Foreign silent(domain, ""), talker(domain, "their own words"), old(domain, announcement(*other_power, "v1"));
   REQUIRE(same->write(sample(1)));
   REQUIRE(different->write(sample(2)));  // would pass for one of ours
@@ -195,9 +203,9 @@ TEST_CASE("bus: writers that mean another structure by the type's name are told 
 
 TEST_CASE("bus: the same within one participant, whose own writers its list of others lacks") {
   const auto bus = open_null(fresh_domain());
-  auto reader = *bus->reader("power");
-  auto same = *bus->writer("power");
-  auto different = *bus->writer("power", other_power);
+  auto reader = made(bus->reader("power"));
+  auto same = made(bus->writer("power"));
+  auto different = made(bus->writer("power", other_power));
   REQUIRE(different->write(sample(1)));
   REQUIRE(same->write(sample(2)));
   CHECK(taken(*reader) == Numbers{2});
@@ -207,7 +215,7 @@ TEST_CASE("bus: the same within one participant, whose own writers its list of o
 TEST_CASE("bus: writers that come later are asked about as well") {
   const auto domain = fresh_domain();
   const auto bus = open_null(domain);
-  auto reader = *bus->reader("power");
+  auto reader = made(bus->reader("power"));
   for (std::uint32_t k = 0; k < 50; ++k) {
     const bool agrees = k % 2;
     Foreign one(domain, announcement(agrees ? *power : *other_power, ""));
@@ -235,7 +243,7 @@ TEST_CASE("bus: what is announced can be read back, and nothing else is taken fo
   const auto a = open_null(domain), b = open_null(domain);
   Qos qos;
   qos.user_data = "role=monitor";
-  auto writer = *a->writer("power", power, qos);
+  auto writer = made(a->writer("power", power, qos));
   const auto endpoints = b->endpoints();
   REQUIRE(endpoints.size() == 1);
   CHECK(endpoints[0].user_data == announcement(*power, "role=monitor"));
@@ -279,16 +287,16 @@ TEST_CASE("bus: topics, types and QoS that are wrong are refused by name") {
 TEST_CASE("bus: a waiter tells which readers have samples, and is woken") {
   const auto domain = fresh_domain();
   const auto bus = open_null(domain), other = open_null(domain);
-  auto writer = *other->writer("power");
-  auto first = *bus->reader("power");
-  auto waiter = *bus->waiter();
+  auto writer = made(other->writer("power"));
+  auto first = made(bus->reader("power"));
+  auto waiter = made(bus->waiter());
   REQUIRE(waiter->attach(*first, 7));
   CHECK(waiter->wait(Deadline::in_s(0)).empty());
   REQUIRE(writer->write(sample(1)));
   CHECK(waiter->wait(Deadline::in_s(5)) == std::vector<std::uint64_t>{7});
   CHECK(taken(*first).size() == 1);
   {
-    auto second = *bus->reader("power");
+    auto second = made(bus->reader("power"));
     REQUIRE(waiter->attach(*second, 8));
     REQUIRE(writer->write(sample(2)));
     CHECK(waiter->wait(Deadline::in_s(5)).size() == 2);
@@ -303,7 +311,7 @@ TEST_CASE("bus: a waiter tells which readers have samples, and is woken") {
   waiter->detach(*first);
   REQUIRE(writer->write(sample(3)));
   CHECK(waiter->wait(Deadline::in_s(0.01)).empty());
-  auto stranger = *other->reader("power");
+  auto stranger = made(other->reader("power"));
   const auto attached = waiter->attach(*stranger, 9);
   REQUIRE(!attached);
   CHECK(attached.error().code == "bus.other_bus");
@@ -315,8 +323,8 @@ TEST_CASE("bus: a waiter tells which readers have samples, and is woken") {
 
 TEST_CASE("bus: what a taker throws comes out, and the reader goes on") {
   const auto bus = open_null(fresh_domain());
-  auto writer = *bus->writer("power");
-  auto reader = *bus->reader("power");
+  auto writer = made(bus->writer("power"));
+  auto reader = made(bus->reader("power"));
   REQUIRE(writer->write(sample(1)));
   CHECK_THROWS_WITH_AS(reader->take([](const SampleInfo&, Bytes) { throw std::runtime_error("mine"); }), "mine", std::runtime_error);
   REQUIRE(writer->write(sample(2)));
@@ -325,9 +333,9 @@ TEST_CASE("bus: what a taker throws comes out, and the reader goes on") {
 
 TEST_CASE("bus: objects keep the bus that made them, in whatever order they go") {
   auto bus = open_null(fresh_domain());
-  auto writer = *bus->writer("power");
-  auto reader = *bus->reader("power");
-  auto waiter = *bus->waiter();
+  auto writer = made(bus->writer("power"));
+  auto reader = made(bus->reader("power"));
+  auto waiter = made(bus->waiter());
   REQUIRE(waiter->attach(*reader, 1));
   const std::weak_ptr<Bus> watch = bus;
   bus.reset();
@@ -343,8 +351,8 @@ TEST_CASE("bus: objects keep the bus that made them, in whatever order they go")
 
 TEST_CASE("bus: disposals arrive with their key") {
   const auto bus = open_null(fresh_domain());
-  auto writer = *bus->writer("power");
-  auto reader = *bus->reader("power");
+  auto writer = made(bus->writer("power"));
+  auto reader = made(bus->reader("power"));
   REQUIRE(writer->write(sample(9)));
   REQUIRE(writer->dispose(sample(9)));
   std::vector<std::pair<InstanceState, std::uint32_t>> seen;
@@ -359,15 +367,15 @@ TEST_CASE("bus: many threads write and one takes, without loss") {
   const auto bus = open_null(domain), other = open_null(domain);
   Qos qos;
   qos.history = History::keep_all;
-  auto reader = *bus->reader("power", power, qos);
-  auto writer = *other->writer("power", power, qos);
+  auto reader = made(bus->reader("power", power, qos));
+  auto writer = made(other->writer("power", power, qos));
   constexpr std::uint32_t threads = 4, each = 2000;
   std::vector<std::thread> writing;
   for (std::uint32_t t = 0; t < threads; ++t)
     writing.emplace_back([&, t] {
       for (std::uint32_t k = 0; k < each; ++k) (void)writer->write(sample(t * each + k));
     });
-  auto waiter = *bus->waiter();
+  auto waiter = made(bus->waiter());
   REQUIRE(waiter->attach(*reader, 1));
   std::vector<bool> seen(threads * each);
   std::size_t n = 0;

@@ -150,6 +150,19 @@ TEST_CASE("a peer elsewhere cannot be reached from loopback alone") {
   CHECK(!check_exposure(profile, {machine[0]}));
 }
 
+TEST_CASE("without groups simple discovery is for one machine") {
+  Profile profile;
+  profile.unprotected = true;
+  profile.transport.multicast = Multicast::none;
+  CHECK(check_exposure(profile, {machine[0]}));
+  const auto refusal = check_exposure(profile, {machine[1]});
+  REQUIRE(!refusal);
+  CHECK(has(refusal.error().what, "simple discovery finds nobody on other machines"));
+  profile.discovery.kind = DiscoveryKind::peers;
+  profile.discovery.peers = {"10.1.2.9"};
+  CHECK(check_exposure(profile, {machine[1]}));
+}
+
 TEST_CASE("peers are hosts or addresses, with a number where one is meant") {
   const auto parsed = [](std::string_view word) {
     auto peer = parse_peer(word);

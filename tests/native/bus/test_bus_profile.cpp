@@ -238,7 +238,6 @@ TEST_CASE("what excludes each other is told") {
   refuses(around("<transport kind=\"tcp4\" multicast=\"all\"/>"), "bus.bad_profile", "multicast=\"all\" is of udp4 and udp6");
   refuses(around("<transport kind=\"udp4\" port=\"7000\"/>"), "bus.bad_profile", "port is of tcp4");
   refuses(around("<transport kind=\"shared-memory\" interfaces=\"eth0\"/>"), "bus.bad_profile", "shared memory has no interfaces");
-  refuses(around("<transport kind=\"udp4\" multicast=\"none\"/>"), "bus.bad_profile", "simple discovery announces to a group");
   refuses(around("<discovery kind=\"simple\" peers=\"n1\"/>"), "bus.bad_profile", "peers belongs to discovery kind=\"peers\"");
   refuses(around("<discovery kind=\"peers\"/>"), "bus.bad_profile", "lacks the peers", "localhost:8");
   refuses(around("<discovery kind=\"peers\" peers=\"n1:121\"/>"), "bus.bad_profile", "121 participants");

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -24,7 +25,9 @@ constexpr std::size_t hash_bytes = 16;
 constexpr std::size_t key_room = 64;
 /// Of DDSI-RTPS 2.2, 9.4: a message begins with "RTPS", version, vendor and the sender's prefix; a submessage of data has the reader's and
 /// the writer's entity behind its header, flags and an offset.
-constexpr std::size_t prefix_at = 8, prefix_words = 3, writer_entity_at = 12;
+constexpr std::size_t prefix_at = 8, prefix_words = 3, writer_entity_at = 12, sequence_at = 16;
+/// Writers that are remembered for what is missing: more are a sign that somebody makes and ends them without end.
+constexpr std::size_t most_writers = 4096;
 
 constexpr std::size_t up4(std::size_t n) { return (n + 3) & ~std::size_t{3}; }
 
@@ -46,6 +49,13 @@ Guid sender_of(const unsigned char* message, const unsigned char* submessage) {
   Guid guid;
   std::memcpy(guid.bytes.data(), words.data(), sizeof words);
   return guid;
+}
+
+/// High and low half.
+std::uint64_t sequence_of(const unsigned char* submessage) {
+  std::uint32_t half[2];
+  std::memcpy(half, submessage + sequence_at, sizeof half);
+  return std::uint64_t{half[0]} << 32 | half[1];
 }
 
 /// FNV-1a: keys are short, and whoever picks them to collide only slows down instances of his own.
@@ -76,6 +86,8 @@ Sample* allocate(const ddsi_sertype* type, ddsi_serdata_kind kind, std::size_t s
   ddsi_serdata_init(sample, type, kind);
   sample->writer = {};
   sample->received_ns = 0;
+  sample->missing = 0;
+  sample->order = 0;
   sample->size = static_cast<std::uint32_t>(size);
   sample->key_size = static_cast<std::uint32_t>(key_size);
   sample->writer_known = false;
@@ -85,6 +97,8 @@ Sample* allocate(const ddsi_sertype* type, ddsi_serdata_kind kind, std::size_t s
 }
 
 void set_key(Sample& sample, std::uint32_t basis, Bytes key) {
+  static std::atomic<std::uint64_t> order{0};
+  if (!key.empty()) sample.order = order.fetch_add(1, std::memory_order_relaxed);
   if (!key.empty()) std::memcpy(sample.data() + up4(sample.size), key.data(), key.size());
   sample.hash = basis ^ hash_of(key);
 }
@@ -129,6 +143,7 @@ ddsi_serdata* from_ser(const ddsi_sertype* sertype, ddsi_serdata_kind kind, cons
   if (const std::size_t submessage = NN_RDATA_SUBMSG_OFF(chain)) {
     sample->writer = sender_of(message, message + submessage);
     sample->writer_known = true;
+    sample->missing = ours(sertype).arrivals.missing(sample->writer, sequence_of(message + submessage));
   }
   // Fragments are in order and may overlap.
   std::size_t have = 0;
@@ -305,6 +320,16 @@ const ddsi_sertype_ops type_ops = {
 };
 
 }  // namespace
+
+std::uint64_t Arrivals::missing(const Guid& writer, std::uint64_t sequence) {
+  const std::lock_guard lock(mutex_);
+  if (writers_.size() > most_writers) writers_.clear();
+  const auto [at, first] = writers_.try_emplace(writer);
+  Seen& seen = at->second;
+  if (!first && sequence > seen.last + 1) seen.missing += sequence - seen.last - 1;
+  seen.last = std::max(seen.last, sequence);  // a reader that comes late is sent the past again
+  return seen.missing;
+}
 
 Bytes Sample::key() const { return {data() + up4(size), key_size}; }
 
