@@ -242,6 +242,7 @@ struct Reader::Body {
   /// Whether a sample may be handed on.
   bool fits(const SampleInfo& info, Bytes payload) {
     if (const Verdict& verdict = verdict_on(info.writer); !verdict.other.empty()) {
+      if (!info.has_data) return false;  // that it went, or disposed of what was not handed on
       note(other_type, "topic " + topic + ": the writer " + info.writer.text() + " means another structure by " + checker.type()->name + ": fingerprint " + verdict.other +
                            ", here " + fingerprint + "; build both sides from one IDL");
       return false;

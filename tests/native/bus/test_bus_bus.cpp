@@ -66,9 +66,12 @@ struct Foreign {
   }
 };
 
+/// Samples; that an instance has lost its writers is none.
 std::vector<std::uint32_t> taken(Reader& reader) {
   std::vector<std::uint32_t> numbers;
-  reader.take([&](const SampleInfo&, Bytes payload) { numbers.push_back(number_of(payload)); });
+  reader.take([&](const SampleInfo& info, Bytes payload) {
+    if (info.has_data) numbers.push_back(number_of(payload));
+  });
   return numbers;
 }
 
