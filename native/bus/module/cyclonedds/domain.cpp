@@ -75,6 +75,11 @@ Result<std::unique_ptr<Domain>> Domain::get(std::uint32_t id, const DomainConfig
     auto port = TcpPort::claim(config.ports);
     if (!port) return port.error();
     made.port = std::move(*port);
+    // Cyclone 0.10 would connect to itself, and leave both ends' descriptors open when the domain is closed.
+    for (const std::string& begin : config.own_peers) {
+      const std::string own = begin + std::to_string(made.port.number()) + std::string(peer_end);
+      if (const auto at = text.find(own); at != text.npos) text.erase(at, own.size());
+    }
     if (const auto mark = text.find(port_mark); mark != text.npos) text.replace(mark, port_mark.size(), std::to_string(made.port.number()));
   }
   last_words();
