@@ -80,7 +80,8 @@ TEST_CASE("registry: a name that is none is told, with the nearest and what ther
   CHECK(!find_implementation(std::string(100000, 'x')));
 }
 
-TEST_CASE("registry: modules that are wrong are told, each with its reason, and hurt nobody") { run_alone("alone: wrong modules", SONDE_TEST_BUS_MODULES); }
+TEST_CASE("registry: modules that are wrong are told, each with its reason, and hurt nobody") { run_alone("alone: wrong modules",
+    SONDE_TEST_BUS_MODULES); }
 TEST_CASE("alone: wrong modules" * doctest::skip()) {
   const auto why = [](const std::string& stem) {
     for (const auto& error : broken_modules())
@@ -109,7 +110,8 @@ TEST_CASE("alone: wrong modules" * doctest::skip()) {
   CHECK(has(other.error().hint, "sonde-bus-abi.so"));
 }
 
-TEST_CASE("registry: a module brings its implementation, and leaves the program's signals alone") { run_alone("alone: a module", SONDE_TEST_BUS_MODULES); }
+TEST_CASE("registry: a module brings its implementation, and leaves the program's signals alone") { run_alone("alone: a module",
+    SONDE_TEST_BUS_MODULES); }
 TEST_CASE("alone: a module" * doctest::skip()) {
   std::signal(SIGTERM, SIG_IGN);
   const auto entry = find_implementation("mock");
@@ -160,7 +162,8 @@ TEST_CASE("alone: folders" * doctest::skip()) {
   CHECK(text.error().code == "bus.bad_module");
 }
 
-TEST_CASE("registry: what an implementation cannot do is refused, and who can is told") { run_alone("alone: what it cannot", SONDE_TEST_BUS_MODULES); }
+TEST_CASE("registry: what an implementation cannot do is refused, and who can is told") { run_alone("alone: what it cannot",
+                                                                                                    SONDE_TEST_BUS_MODULES); }
 TEST_CASE("alone: what it cannot" * doctest::skip()) {
   const Caps mock = (*find_implementation("mock"))->caps();
   const auto refusal = [&](const std::function<void(Profile&)>& ask) {
