@@ -114,7 +114,8 @@ Case run_apart(const Entry& entry, const Settings& settings, const Variant& vari
   std::vector<std::string> words{case_word, settings.implementation, entry.name, tag};
   words.insert(words.end(), settings.modules.begin(), settings.modules.end());
   Process process(settings.program, words, with_length(to_xml(variant.profile)));
-  const Deadline deadline = Deadline::in_s(entry.limit_s);
+  const double limit_s = settings.patience_s > 0 ? std::min(settings.patience_s, entry.limit_s) : entry.limit_s;
+  const Deadline deadline = Deadline::in_s(limit_s);
   std::string where;
   for (bool over = false; !over;) {
     const std::string line = process.line(std::max(0, deadline.left_ms()) * 1e-3);
@@ -129,7 +130,7 @@ Case run_apart(const Entry& entry, const Settings& settings, const Variant& vari
     } else {
       over = true;
       if (deadline.passed()) {
-        result.reason = "it did not end within " + std::to_string(static_cast<int>(entry.limit_s)) + " s" + (where.empty() ? "" : "; the last thing was: " + where);
+        result.reason = "it did not end within " + std::to_string(static_cast<int>(limit_s)) + " s" + (where.empty() ? "" : "; the last thing was: " + where);
         process.kill();
       } else {
         const int status = process.ended(5);
