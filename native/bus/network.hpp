@@ -57,7 +57,8 @@ Result<std::string> address_of(const Peer& peer, bool v6);
 bool is_loopback(const Peer& peer);
 
 /// Whether a profile may be on these addresses, which its transport chose: others than loopback only with security or `unprotected`; from
-/// loopback alone no peer elsewhere is reached, and no DDS would say so. Errors: bus.unprotected, bus.bad_profile.
+/// loopback alone no peer elsewhere is reached, and without groups simple discovery finds nobody elsewhere; no DDS would say so.
+/// Errors: bus.unprotected, bus.bad_profile.
 Result<void> check_exposure(const Profile& profile, const std::vector<Address>& addresses);
 
 }  // namespace sonde::bus

@@ -70,6 +70,8 @@ std::string plugin_folder() {
 
 std::string bracketed(const std::string& address, bool v6) { return v6 ? "[" + address + "]" : address; }
 
+std::string peer_begin(const std::string& host, bool v6) { return "<Peer Address=\"" + escaped(bracketed(host, v6)) + ":"; }
+
 }  // namespace
 
 Result<DomainConfig> domain_config(const Profile& profile) {
@@ -115,7 +117,7 @@ Result<DomainConfig> domain_config(const Profile& profile) {
     std::string peers;
     const auto add = [&](const std::string& host, bool is_v6, unsigned count) {
       for (unsigned k = 0; k < std::min(count, last + 1); ++k)
-        peers += "<Peer Address=\"" + escaped(bracketed(host, is_v6)) + ":" + std::to_string(discovery_port(profile.domain, k)) + "\"/>";
+        peers += peer_begin(host, is_v6) + std::to_string(discovery_port(profile.domain, k)) + std::string(peer_end);
     };
     // Without groups, as on loopback with IPv6, simple discovery is asking every port of this machine.
     if (simple)
@@ -138,6 +140,7 @@ Result<DomainConfig> domain_config(const Profile& profile) {
   if (loopback) general += element("MulticastTimeToLive", "0");
   std::string listen;
   if (tcp) {
+    for (const Address& address : *addresses) out.own_peers.push_back(peer_begin(address.address, false));
     if (transport.port)
       out.ports = {transport.port};
     else

@@ -16,8 +16,9 @@ namespace sonde::bus::cyclonedds {
 struct DomainConfig {
   std::string text;                       ///< where `ports` are several, with the mark `port_mark` for the one that is taken
   std::vector<std::uint16_t> ports;       ///< to listen at by TCP, the first that is free; none: not by TCP
+  std::vector<std::string> own_peers;     ///< parts of the text that would connect it to itself, each but for the port behind it and peer_end
 };
-inline constexpr std::string_view port_mark = "@port@";
+inline constexpr std::string_view port_mark = "@port@", peer_end = "\"/>";
 
 /// Words are resolved on this machine and at once (network.hpp); errors are its, and bus.unsupported.
 Result<DomainConfig> domain_config(const Profile& profile);

@@ -75,6 +75,15 @@ Result<std::unique_ptr<Domain>> Domain::get(std::uint32_t id, const DomainConfig
     auto port = TcpPort::claim(config.ports);
     if (!port) return port.error();
     made.port = std::move(*port);
+    // Cyclone 0.10 would connect to itself, and leave both ends' descriptors open when the domain is closed.
+    for (const std::string& begin : config.own_peers) {
+      const std::string own = begin + std::to_string(made.port.number()) + std::string(peer_end);
+      const auto at = text.find(own);
+      if (at == text.npos) continue;
+      text.erase(at, own.size());
+      // Without any peer it would look for itself at ports of its own choice: so it looks for one more of its kind, where none is.
+      if (text.find("<Peer ") == text.npos) text.insert(at, begin + std::to_string(made.port.number() + 2) + std::string(peer_end));
+    }
     if (const auto mark = text.find(port_mark); mark != text.npos) text.replace(mark, port_mark.size(), std::to_string(made.port.number()));
   }
   last_words();

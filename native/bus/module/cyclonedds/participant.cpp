@@ -8,6 +8,7 @@
 #include <cmath>
 #include <condition_variable>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -109,7 +110,7 @@ QosPtr common_qos(const Qos& qos) {
   if (qos.durability == Durability::transient_local)
     dds_qset_durability_service(out.get(), 0, kind, depth, most, DDS_LENGTH_UNLIMITED, DDS_LENGTH_UNLIMITED);
   dds_qset_deadline(out.get(), duration(qos.deadline_s));
-  dds_qset_latency_budget(out.get(), duration(qos.latency_budget_s));
+  // The latency budget is not announced: it is the writer's own, and announced it would exclude readers that allow for none.
   dds_qset_liveliness(out.get(),
                       qos.liveliness == Liveliness::automatic               ? DDS_LIVELINESS_AUTOMATIC
                       : qos.liveliness == Liveliness::manual_by_participant ? DDS_LIVELINESS_MANUAL_BY_PARTICIPANT
@@ -215,6 +216,28 @@ std::vector<Guid> matched_of(dds_entity_t entity, const List& list, const Data& 
 
 class Writer;
 
+/// Of a participant, whose assertion of liveliness is each of theirs. Any-thread.
+class ManualWriters {
+ public:
+  void add(Writer* writer) {
+    const std::lock_guard lock(mutex_);
+    writers_.push_back(writer);
+  }
+  void remove(Writer* writer) {
+    const std::lock_guard lock(mutex_);
+    std::erase(writers_, writer);
+  }
+  template <typename Do>
+  void for_each(const Do& act) {
+    const std::lock_guard lock(mutex_);
+    for (Writer* writer : writers_) act(*writer);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Writer*> writers_;
+};
+
 /// Sends what writers with a latency budget hold back, when the budget is spent. Its thread begins with the first such writer.
 class Flusher {
  public:
@@ -256,13 +279,16 @@ class Flusher {
 
 class Writer final : public WriterPort {
  public:
-  Writer(Entity publisher, Entity writer, TypeRef type, dds_entity_t participant, const std::string& topic, const Qos& qos, Flusher* flusher)
+  Writer(Entity publisher, Entity writer, TypeRef type, dds_entity_t participant, const std::string& topic, const Qos& qos, Flusher* flusher,
+         ManualWriters* manual)
       : publisher_(std::move(publisher)), writer_(std::move(writer)), type_(std::move(type)), guid_(guid_of(*writer_)), participant_(participant),
         topic_(topic), max_blocking_s_(qos.max_blocking_s), liveliness_(qos.liveliness),
-        budget_ns_(static_cast<std::int64_t>(std::min(qos.latency_budget_s, 1e6) * 1e9)), flusher_(flusher) {
+        budget_ns_(static_cast<std::int64_t>(std::min(qos.latency_budget_s, 1e6) * 1e9)), flusher_(flusher), manual_(manual) {
     if (flusher_) flusher_->add(this);
+    if (liveliness_ == Liveliness::manual_by_participant) manual_->add(this);
   }
   ~Writer() override {
+    manual_->remove(this);
     if (!flusher_) return;
     flusher_->remove(this);
     dds_write_flush(*writer_);
@@ -302,10 +328,25 @@ class Writer final : public WriterPort {
   }
 
   void assert_liveliness() override {
-    if (liveliness_ == Liveliness::manual_by_participant)
+    if (liveliness_ == Liveliness::manual_by_participant) {
       dds_assert_liveliness(participant_);
-    else
+      manual_->for_each([](Writer& writer) { writer.revive(); });
+    } else {
       dds_assert_liveliness(*writer_);
+      revive();
+    }
+  }
+
+  /// Cyclone 0.10 holds a writer whose lease ran out for dead until it writes, whatever it asserts.
+  void revive() {
+    if (liveliness_ == Liveliness::automatic) return;
+    dds_liveliness_lost_status_t lost{};
+    if (dds_get_liveliness_lost_status(*writer_, &lost) != DDS_RETCODE_OK || lost.total_count == lapses_.exchange(lost.total_count)) return;
+    Sample* sample = make_sign_of_life(*type_, guid_);
+    if (!sample) return;
+    sample->statusinfo = NN_STATUSINFO_UNREGISTER;
+    sample->timestamp.v = dds_time();
+    if (dds_forwardcdr(*writer_, sample) == DDS_RETCODE_OK) flush();
   }
 
   Status status() override {
@@ -366,6 +407,8 @@ class Writer final : public WriterPort {
   Liveliness liveliness_;
   std::int64_t budget_ns_;
   Flusher* flusher_;
+  ManualWriters* manual_;
+  std::atomic<std::uint32_t> lapses_{0};
   std::atomic<std::int64_t> held_since_ns_{0};
 };
 
@@ -400,6 +443,9 @@ class Reader final : public ReaderPort {
         type_(std::move(type)), guid_(guid_of(*reader_)) {
     dds_listener_t* listener = dds_create_listener(this);
     dds_lset_data_available(listener, [](dds_entity_t, void* self) { static_cast<Reader*>(self)->on_data(); });
+    dds_lset_liveliness_changed(listener, [](dds_entity_t, const dds_liveliness_changed_status_t status, void* self) {
+      if (status.not_alive_count_change > 0) static_cast<Reader*>(self)->lapses_.fetch_add(status.not_alive_count_change);
+    });
     dds_set_listener(*reader_, listener);
     dds_delete_listener(listener);
   }
@@ -407,22 +453,33 @@ class Reader final : public ReaderPort {
   Guid guid() const override { return guid_; }
 
   std::size_t take(std::size_t most, const Taker& taker) override {
-    std::size_t taken = 0;
     pending_.store(false);
+    std::size_t taken = hand_on_endings(most, taker);
+    std::vector<Taken> batch;
     while (taken < most) {
       ddsi_serdata* samples[takes_at_once];
       dds_sample_info_t infos[takes_at_once];
       const auto want = static_cast<std::uint32_t>(std::min<std::size_t>(takes_at_once, most - taken));
       const dds_return_t n = dds_takecdr(*reader_, samples, want, infos, DDS_ANY_STATE);
-      if (n <= 0) return taken;
+      SampleRef held[takes_at_once];  // a taker may throw
+      for (dds_return_t k = 0; k < n; ++k) held[k].reset(static_cast<Sample*>(samples[k]));
       for (dds_return_t k = 0; k < n; ++k) {
-        taken += hand_on(*static_cast<const Sample*>(samples[k]), infos[k], taker);
-        ddsi_serdata_unref(samples[k]);
+        Taken one{std::move(held[k]), infos[k]};
+        if (ends_instance(one.info)) endings_.push_back(ending_of(one));
+        if (!one.info.valid_data) continue;
+        ++taken;
+        if (type_->key_type)
+          batch.push_back(std::move(one));
+        else
+          hand_on(one, taker);
       }
-      if (static_cast<std::uint32_t>(n) < want) return taken;
+      if (n < static_cast<dds_return_t>(want)) break;
     }
-    pending_.store(true);  // there may be more
-    return taken;
+    if (taken >= most) pending_.store(true);  // there may be more
+    // Cyclone gives samples instance by instance.
+    std::sort(batch.begin(), batch.end(), [](const Taken& a, const Taken& b) { return a.sample->order < b.sample->order; });
+    for (const Taken& one : batch) hand_on(one, taker);
+    return taken + hand_on_endings(most - taken, taker);
   }
 
   Status status() override {
@@ -438,16 +495,15 @@ class Reader final : public ReaderPort {
       out.incompatible_policy = policy_name(incompatible.last_policy_id);
     }
     dds_sample_lost_status_t lost{};
-    if (dds_get_sample_lost_status(*reader_, &lost) == DDS_RETCODE_OK) out.lost = lost.total_count;
+    out.lost = static_cast<std::int64_t>(missing_.load(std::memory_order_relaxed));
+    if (dds_get_sample_lost_status(*reader_, &lost) == DDS_RETCODE_OK) out.lost += lost.total_count;
     dds_sample_rejected_status_t rejected{};
     if (dds_get_sample_rejected_status(*reader_, &rejected) == DDS_RETCODE_OK) out.rejected = rejected.total_count;
     dds_requested_deadline_missed_status_t missed{};
     if (dds_get_requested_deadline_missed_status(*reader_, &missed) == DDS_RETCODE_OK) out.deadline_missed = missed.total_count;
     dds_liveliness_changed_status_t liveliness{};
-    if (dds_get_liveliness_changed_status(*reader_, &liveliness) == DDS_RETCODE_OK) {
-      out.alive = liveliness.alive_count;
-      out.liveliness_lost = liveliness.not_alive_count;
-    }
+    if (dds_get_liveliness_changed_status(*reader_, &liveliness) == DDS_RETCODE_OK) out.alive = liveliness.alive_count;
+    out.liveliness_lost = lapses_.load();
     return out;
   }
 
@@ -456,7 +512,7 @@ class Reader final : public ReaderPort {
   /// Whether there are samples now.
   bool has_some() {
     if (!pending_.exchange(false)) return false;
-    if (dds_triggered(*has_some_) <= 0) return false;
+    if (!has_endings_.load() && dds_triggered(*has_some_) <= 0) return false;
     pending_.store(true);
     return true;
   }
@@ -473,50 +529,97 @@ class Reader final : public ReaderPort {
  private:
   void on_data();
 
-  /// How many samples it was for the taker. Cyclone folds the end of an instance into the last of its samples: here they are two.
-  std::size_t hand_on(const Sample& sample, const dds_sample_info_t& from, const Taker& taker) {
+  struct Unref {
+    void operator()(Sample* sample) const { ddsi_serdata_unref(sample); }
+  };
+  using SampleRef = std::unique_ptr<Sample, Unref>;
+  struct Taken {
+    SampleRef sample;
+    dds_sample_info_t info;
+  };
+  /// Of an instance. Cyclone folds it into the instance's last sample, if that is still there: here it comes behind the samples.
+  struct Ending {
     SampleInfo info;
-    info.source_ns = from.source_timestamp;
-    if (writers_.size() > most_writers_known) writers_.clear();
-    info.received_ns = sample.received_ns;
-    if (from.valid_data && sample.writer_known) {
-      info.writer = sample.writer;
-      if (from.publication_handle != last_writer_) writers_[last_writer_ = from.publication_handle] = info.writer;
-    } else {
-      info.writer = guid_of_writer(from.publication_handle);
-    }
-    std::size_t n = 0;
-    if (from.valid_data) {
-      taker(info, sample.payload());
-      ++n;
-    }
-    if (from.instance_state == DDS_IST_ALIVE || from.sample_rank != 0) return n;
-    info.state = from.instance_state == DDS_IST_NOT_ALIVE_DISPOSED ? InstanceState::disposed : InstanceState::no_writers;
-    if (!type_->key_type && info.state == InstanceState::no_writers) return n;  // says nothing that matched() does not
-    info.has_data = false;
-    taker(info, payload_of_key(*type_->type, sample.key()));
-    return n + 1;
+    std::vector<std::byte> payload;
+  };
+
+  void hand_on(const Taken& one, const Taker& taker) {
+    SampleInfo info;
+    info.writer = known(one.info.publication_handle, one.sample->writer_known ? one.sample.get() : nullptr).guid;
+    info.source_ns = one.info.source_timestamp;
+    info.received_ns = one.sample->received_ns;
+    taker(info, one.sample->payload());
   }
 
-  /// Of samples that do not say who wrote them, as the end of an instance: its writer may be gone, and is then known by its samples only.
-  Guid guid_of_writer(dds_instance_handle_t handle) {
-    const auto known = writers_.find(handle);
-    if (known != writers_.end()) return known->second;
-    Guid guid;
-    if (dds_builtintopic_endpoint_t* endpoint = dds_get_matched_publication_data(*reader_, handle)) {
-      guid = guid_from(endpoint->key);
-      dds_builtintopic_free_endpoint(endpoint);
-      writers_.emplace(handle, guid);
+  /// Of a type without key only disposals are told: that nobody writes it any more is what matched() says.
+  bool ends_instance(const dds_sample_info_t& info) const {
+    if (info.sample_rank != 0) return false;
+    return info.instance_state == DDS_IST_NOT_ALIVE_DISPOSED || (info.instance_state == DDS_IST_NOT_ALIVE_NO_WRITERS && type_->key_type);
+  }
+
+  Ending ending_of(const Taken& one) {
+    Ending ending;
+    const bool told = one.info.valid_data && one.sample->writer_known;
+    ending.info.writer = known(one.info.publication_handle, told ? one.sample.get() : nullptr).guid;
+    ending.info.source_ns = one.info.source_timestamp;
+    ending.info.state = one.info.instance_state == DDS_IST_NOT_ALIVE_DISPOSED ? InstanceState::disposed : InstanceState::no_writers;
+    ending.info.has_data = false;
+    ending.payload = payload_of_key(*type_->type, one.sample->key());
+    return ending;
+  }
+
+  std::size_t hand_on_endings(std::size_t most, const Taker& taker) {
+    std::size_t n = 0;
+    for (; n < most && !endings_.empty(); ++n) {
+      const Ending ending = std::move(endings_.front());
+      endings_.pop_front();
+      taker(ending.info, ending.payload);
     }
-    return guid;
+    has_endings_.store(!endings_.empty());
+    if (!endings_.empty()) pending_.store(true);
+    return n;
+  }
+
+  struct Known {
+    Guid guid;
+    std::uint64_t missing = 0;
+    bool wrote = false;
+  };
+
+  /// `sample` is null where it does not say who wrote it, as the end of an instance: its writer may be gone, and is then known by its samples only.
+  Known& known(dds_instance_handle_t handle, const Sample* sample) {
+    if (handle != last_handle_ || !last_writer_) {
+      if (writers_.size() > most_writers_known) writers_.clear();
+      const auto [at, first] = writers_.try_emplace(handle);
+      last_handle_ = handle;
+      last_writer_ = &at->second;
+      if (first && !sample)
+        if (dds_builtintopic_endpoint_t* endpoint = dds_get_matched_publication_data(*reader_, handle)) {
+          at->second.guid = guid_from(endpoint->key);
+          dds_builtintopic_free_endpoint(endpoint);
+        }
+    }
+    Known& writer = *last_writer_;
+    if (sample) {
+      writer.guid = sample->writer;
+      if (writer.wrote && sample->missing > writer.missing) missing_.fetch_add(sample->missing - writer.missing, std::memory_order_relaxed);
+      writer.missing = writer.wrote ? std::max(writer.missing, sample->missing) : sample->missing;
+      writer.wrote = true;
+    }
+    return writer;
   }
 
   Entity subscriber_, reader_, has_some_;
   TypeRef type_;
   Guid guid_;
   std::atomic<bool> pending_{true};
-  std::map<dds_instance_handle_t, Guid> writers_;
-  dds_instance_handle_t last_writer_ = 0;
+  std::map<dds_instance_handle_t, Known> writers_;  ///< of the thread that takes, as the two below
+  dds_instance_handle_t last_handle_ = 0;
+  Known* last_writer_ = nullptr;
+  std::deque<Ending> endings_;
+  std::atomic<bool> has_endings_{false};
+  std::atomic<std::uint64_t> missing_{0};
+  std::atomic<std::int64_t> lapses_{0};
   std::mutex mutex_;
   std::vector<Waiter*> waiters_;
 };
@@ -624,7 +727,7 @@ class ParticipantOf final : public ParticipantPort {
     }
     if (!writer) return failed("a writer of topic " + topic + " could not be made", *writer, denied_hint(*writer));
     return std::unique_ptr<WriterPort>(
-        new Writer(std::move(publisher), std::move(writer), std::move(made), *participant_, topic, qos, holds_back ? &flusher_ : nullptr));
+        new Writer(std::move(publisher), std::move(writer), std::move(made), *participant_, topic, qos, holds_back ? &flusher_ : nullptr, &manual_));
   }
 
   Result<std::unique_ptr<ReaderPort>> reader(const std::string& topic, const TypePtr& type, const Qos& qos) override {
@@ -689,6 +792,7 @@ class ParticipantOf final : public ParticipantPort {
   std::unique_ptr<Domain> domain_;
   Entity participant_;
   Guid guid_;
+  ManualWriters manual_;
   Flusher flusher_;
 };
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -24,7 +25,9 @@ constexpr std::size_t hash_bytes = 16;
 constexpr std::size_t key_room = 64;
 /// Of DDSI-RTPS 2.2, 9.4: a message begins with "RTPS", version, vendor and the sender's prefix; a submessage of data has the reader's and
 /// the writer's entity behind its header, flags and an offset.
-constexpr std::size_t prefix_at = 8, prefix_words = 3, writer_entity_at = 12;
+constexpr std::size_t prefix_at = 8, prefix_words = 3, writer_entity_at = 12, sequence_at = 16;
+/// Writers that are remembered for what is missing: more are a sign that somebody makes and ends them without end.
+constexpr std::size_t most_writers = 4096;
 
 constexpr std::size_t up4(std::size_t n) { return (n + 3) & ~std::size_t{3}; }
 
@@ -46,6 +49,13 @@ Guid sender_of(const unsigned char* message, const unsigned char* submessage) {
   Guid guid;
   std::memcpy(guid.bytes.data(), words.data(), sizeof words);
   return guid;
+}
+
+/// High and low half.
+std::uint64_t sequence_of(const unsigned char* submessage) {
+  std::uint32_t half[2];
+  std::memcpy(half, submessage + sequence_at, sizeof half);
+  return std::uint64_t{half[0]} << 32 | half[1];
 }
 
 /// FNV-1a: keys are short, and whoever picks them to collide only slows down instances of his own.
@@ -76,6 +86,8 @@ Sample* allocate(const ddsi_sertype* type, ddsi_serdata_kind kind, std::size_t s
   ddsi_serdata_init(sample, type, kind);
   sample->writer = {};
   sample->received_ns = 0;
+  sample->missing = 0;
+  sample->order = 0;
   sample->size = static_cast<std::uint32_t>(size);
   sample->key_size = static_cast<std::uint32_t>(key_size);
   sample->writer_known = false;
@@ -85,6 +97,8 @@ Sample* allocate(const ddsi_sertype* type, ddsi_serdata_kind kind, std::size_t s
 }
 
 void set_key(Sample& sample, std::uint32_t basis, Bytes key) {
+  static std::atomic<std::uint64_t> order{0};
+  if (!key.empty()) sample.order = order.fetch_add(1, std::memory_order_relaxed);
   if (!key.empty()) std::memcpy(sample.data() + up4(sample.size), key.data(), key.size());
   sample.hash = basis ^ hash_of(key);
 }
@@ -93,6 +107,7 @@ void set_key(Sample& sample, std::uint32_t basis, Bytes key) {
 /// the reader above counts and names what is malformed.
 Sample* with_key(const SampleType& type, ddsi_serdata_kind kind, Sample* sample) {
   std::vector<std::byte> key;
+  if (!type.key_type && kind == SDK_KEY && sample->size > encapsulation_bytes) key.assign(1, sample->data()[encapsulation_bytes]);
   if (type.key_type) {
     try {
       const Type& as = kind == SDK_DATA ? *type.type : *type.key_type;
@@ -122,13 +137,14 @@ std::uint32_t get_size(const ddsi_serdata* serdata) { return ours(serdata).size;
 
 ddsi_serdata* from_ser(const ddsi_sertype* sertype, ddsi_serdata_kind kind, const nn_rdata* chain, std::size_t size) {
   if (size < encapsulation_bytes || size > limit::sample_bytes + 64) return nullptr;
-  Sample* sample = allocate(sertype, kind, size, ours(sertype).key_type ? key_room : 0);
+  Sample* sample = allocate(sertype, kind, size, ours(sertype).key_type || kind == SDK_KEY ? key_room : 0);
   if (!sample) return nullptr;
   sample->received_ns = realtime_ns();
   const unsigned char* message = NN_RMSG_PAYLOAD(chain->rmsg);
   if (const std::size_t submessage = NN_RDATA_SUBMSG_OFF(chain)) {
     sample->writer = sender_of(message, message + submessage);
     sample->writer_known = true;
+    sample->missing = ours(sertype).arrivals.missing(sample->writer, sequence_of(message + submessage));
   }
   // Fragments are in order and may overlap.
   std::size_t have = 0;
@@ -148,7 +164,7 @@ ddsi_serdata* from_ser(const ddsi_sertype* sertype, ddsi_serdata_kind kind, cons
 
 ddsi_serdata* from_ser_iov(const ddsi_sertype* sertype, ddsi_serdata_kind kind, ddsrt_msg_iovlen_t n, const ddsrt_iovec_t* iov, std::size_t size) {
   if (size < encapsulation_bytes || size > limit::sample_bytes + 64) return nullptr;
-  Sample* sample = allocate(sertype, kind, size, ours(sertype).key_type ? key_room : 0);
+  Sample* sample = allocate(sertype, kind, size, ours(sertype).key_type || kind == SDK_KEY ? key_room : 0);
   if (!sample) return nullptr;
   std::size_t have = 0;
   for (ddsrt_msg_iovlen_t k = 0; k < n && have < size; ++k) {
@@ -161,6 +177,44 @@ ddsi_serdata* from_ser_iov(const ddsi_sertype* sertype, ddsi_serdata_kind kind, 
     return nullptr;
   }
   return with_key(ours(sertype), kind, sample);
+}
+
+Sample* make(const SampleType& type, ddsi_serdata_kind kind, const Guid& writer, Bytes payload, Bytes key) {
+  const bool disposal = kind == SDK_KEY;
+  Sample* sample = allocate(&type, kind, disposal ? encapsulation_bytes + key.size() : payload.size(), key.size());
+  if (!sample) return nullptr;
+  if (disposal) {
+    std::memset(sample->data(), 0, encapsulation_bytes);  // big endian, plain CDR: as serialised_key() is
+    if (!key.empty()) std::memcpy(sample->data() + encapsulation_bytes, key.data(), key.size());
+  } else {
+    std::memcpy(sample->data(), payload.data(), payload.size());
+  }
+  sample->writer = writer;
+  sample->writer_known = true;
+  set_key(*sample, type.serdata_basehash, key);
+  return sample;
+}
+
+/// Values that no instance of a program will have, for a key.
+void put_unlikely(const Type& type, CdrWriter& into) {
+  for (const Field& field : type.fields) {
+    const auto one = [&into](const Type& of) {
+      switch (of.kind) {
+        case Kind::boolean: into.put(true); break;
+        case Kind::octet: case Kind::char8: case Kind::int8: case Kind::uint8: into.put(std::uint8_t{0xff}); break;
+        case Kind::int16: case Kind::uint16: into.put(std::uint16_t{0xffff}); break;
+        case Kind::int64: case Kind::uint64: case Kind::float64: into.put(~std::uint64_t{0}); break;
+        case Kind::enumeration: into.put(of.enumerators.back().value); break;
+        case Kind::string: into.put(std::string_view("\x7f")); break;
+        case Kind::structure: put_unlikely(of, into); break;
+        default: into.put(~std::uint32_t{0});
+      }
+    };
+    if (field.type->kind == Kind::array)
+      for (std::uint32_t k = 0; k < field.type->bound; ++k) one(*field.type->element);
+    else
+      one(*field.type);
+  }
 }
 
 /// How many of the bytes a key of the type is; 0: they do not hold one.
@@ -306,6 +360,16 @@ const ddsi_sertype_ops type_ops = {
 
 }  // namespace
 
+std::uint64_t Arrivals::missing(const Guid& writer, std::uint64_t sequence) {
+  const std::lock_guard lock(mutex_);
+  if (writers_.size() > most_writers) writers_.clear();
+  const auto [at, first] = writers_.try_emplace(writer);
+  Seen& seen = at->second;
+  if (!first && sequence > seen.last + 1) seen.missing += sequence - seen.last - 1;
+  seen.last = std::max(seen.last, sequence);  // a reader that comes late is sent the past again
+  return seen.missing;
+}
+
 Bytes Sample::key() const { return {data() + up4(size), key_size}; }
 
 SampleType* make_sample_type(const TypePtr& type) {
@@ -319,21 +383,19 @@ SampleType* make_sample_type(const TypePtr& type) {
   return made;
 }
 
-Sample* make_sample(const SampleType& type, ddsi_serdata_kind kind, const Guid& writer, Bytes payload, Bytes key) {
-  if (!type.key_type) key = {};
-  const bool disposal = kind == SDK_KEY;
-  Sample* sample = allocate(&type, kind, disposal ? encapsulation_bytes + key.size() : payload.size(), key.size());
-  if (!sample) return nullptr;
-  if (disposal) {
-    std::memset(sample->data(), 0, encapsulation_bytes);  // big endian, plain CDR: as serialised_key() is
-    if (!key.empty()) std::memcpy(sample->data() + encapsulation_bytes, key.data(), key.size());
-  } else {
-    std::memcpy(sample->data(), payload.data(), payload.size());
+Sample* make_sign_of_life(const SampleType& type, const Guid& writer) {
+  std::vector<std::byte> key(1, std::byte{0xff});
+  if (type.key_type) {
+    std::vector<std::byte> payload;
+    CdrWriter unlikely(payload);
+    put_unlikely(*type.key_type, unlikely);
+    key = serialised_key(*type.key_type, payload);
   }
-  sample->writer = writer;
-  sample->writer_known = true;
-  set_key(*sample, type.serdata_basehash, key);
-  return sample;
+  return make(type, SDK_KEY, writer, {}, key);
+}
+
+Sample* make_sample(const SampleType& type, ddsi_serdata_kind kind, const Guid& writer, Bytes payload, Bytes key) {
+  return make(type, kind, writer, payload, type.key_type ? key : Bytes{});
 }
 
 }  // namespace sonde::bus::cyclonedds

@@ -8,6 +8,8 @@
 #include <dds/ddsi/ddsi_serdata.h>
 #include <dds/ddsi/ddsi_sertype.h>
 
+#include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -15,17 +17,34 @@
 
 namespace sonde::bus::cyclonedds {
 
+/// What is missing of each writer's samples, by their sequence numbers: Cyclone 0.10 knows it, but tells nobody. Any-thread.
+class Arrivals {
+ public:
+  /// How many samples of this writer were missing before this one, since its first that came.
+  std::uint64_t missing(const Guid& writer, std::uint64_t sequence);
+
+ private:
+  struct Seen {
+    std::uint64_t last = 0, missing = 0;
+  };
+  std::mutex mutex_;
+  std::map<Guid, Seen> writers_;
+};
+
 /// Of a topic. Cyclone counts references to it: made by make_sample_type(), given up by ddsi_sertype_unref().
 struct SampleType : ddsi_sertype {
   TypePtr type;
   TypePtr key_type;          ///< its key fields alone, as disposals carry them; null: no key
   std::string fingerprint;
+  mutable Arrivals arrivals;
 };
 
 /// Of any type of ours: memory of its own, with payload and key behind it.
 struct Sample : ddsi_serdata {
   Guid writer;
   std::int64_t received_ns;  ///< CLOCK_REALTIME; 0: it was not received, but written here
+  std::uint64_t missing;     ///< as Arrivals has it
+  std::uint64_t order;       ///< of types with key: in which samples came to be in this process, from any writer
   std::uint32_t size, key_size;
   bool writer_known;
 
@@ -38,5 +57,7 @@ struct Sample : ddsi_serdata {
 SampleType* make_sample_type(const TypePtr& type);
 /// Null: no memory. Kind is data, or key for a disposal: its payload is then made of the key.
 Sample* make_sample(const SampleType& type, ddsi_serdata_kind kind, const Guid& writer, Bytes payload, Bytes key);
+/// An instance that nobody has, to be unregistered: it shows that the writer lives, and changes nothing else.
+Sample* make_sign_of_life(const SampleType& type, const Guid& writer);
 
 }  // namespace sonde::bus::cyclonedds

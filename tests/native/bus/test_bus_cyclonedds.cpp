@@ -1,0 +1,429 @@
+// Cyclone DDS behind the bus, with peers in processes of their own: within one process nothing goes over the wire.
+#include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "bus/bus.hpp"
+#include "bus/cdr.hpp"
+#include "core/clock.hpp"
+
+using namespace sonde;
+using namespace sonde::bus;
+
+namespace {
+
+constexpr double patience_s = 20;
+
+bool is_there() { return static_cast<bool>(find_implementation("cyclonedds")); }
+
+const TypePtr blob = structure("test::Blob", {{"n", primitive(Kind::uint64), false, ""}, {"data", sequence_of(primitive(Kind::octet)), false, ""}});
+const TypePtr keyed =
+    structure("test::Keyed", {{"node", string_type(), true, ""}, {"socket", primitive(Kind::uint16), true, ""}, {"power", primitive(Kind::float64), false, ""}});
+
+std::vector<std::byte> blob_payload(std::uint64_t n, std::size_t bytes) {
+  std::vector<std::byte> out, data(bytes);
+  for (std::size_t k = 0; k < bytes; ++k) data[k] = std::byte(n + k * 7);
+  CdrWriter writer(out);
+  writer.put(n);
+  writer.put(static_cast<std::uint32_t>(bytes));
+  writer.put_bytes(data);
+  return out;
+}
+
+std::vector<std::byte> keyed_payload(std::string_view node, std::uint16_t socket, double power) {
+  std::vector<std::byte> out;
+  CdrWriter writer(out);
+  writer.put(node);
+  writer.put(socket);
+  writer.put(power);
+  return out;
+}
+
+struct Measured {
+  std::string node;
+  std::uint16_t socket = 0;
+  double power = 0;
+  auto operator<=>(const Measured&) const = default;
+};
+
+Measured measured(Bytes payload) {
+  CdrReader reader(payload);
+  Measured out;
+  out.node = reader.get_string();
+  out.socket = reader.get<std::uint16_t>();
+  out.power = reader.get<double>();
+  CHECK(reader.ok());
+  return out;
+}
+
+/// Another one for each run, as long as runs beside this one have other pids: who shares a domain finds other topics there.
+Profile profile_of(std::uint32_t offset = 0) {
+  Profile profile;
+  profile.domain = 20 + (static_cast<std::uint32_t>(::getpid()) * 7 + offset) % 200;
+  profile.participant = "test";
+  profile.discovery.lease_s = 2;
+  profile.discovery.announce_s = 0.5;
+  return profile;
+}
+
+Qos all_qos() {
+  Qos qos;
+  qos.history = History::keep_all;
+  qos.max_blocking_s = patience_s;
+  return qos;
+}
+
+std::shared_ptr<Bus> open_bus(const Profile& profile) {
+  auto bus = Bus::open(profile, "cyclonedds");
+  REQUIRE_MESSAGE(bus, (bus ? "" : bus.error().what));
+  return *bus;
+}
+
+template <typename T>
+T made(Result<T> result) {
+  REQUIRE_MESSAGE(result, (result ? "" : result.error().what));
+  return std::move(*result);
+}
+
+/// Takes until `enough` says so. A reader may have been given all before: it is looked at before it is waited for.
+template <typename Enough>
+bool take_until(Waiter& waiter, Reader& reader, const Reader::Taker& taker, const Enough& enough, double seconds = patience_s) {
+  const Deadline deadline = Deadline::in_s(seconds);
+  for (;;) {
+    reader.take(taker);
+    if (enough()) return true;
+    if (waiter.wait(deadline).empty()) return false;
+  }
+}
+
+/// This program again, as a peer: a fork alone would have the locks of Cyclone's threads without the threads.
+class PeerProcess {
+ public:
+  PeerProcess(const char* role, const Profile& profile) {
+    const std::string text = to_xml(profile);
+    ::setenv("SONDE_TEST_BUS_PROFILE", text.c_str(), 1);
+    ::setenv("SONDE_TEST_BUS_ROLE", role, 1);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::execl("/proc/self/exe", "sonde-native-tests", "--no-skip", "-m", "-tc=the child of a Cyclone DDS test", static_cast<char*>(nullptr));
+      ::_exit(10);
+    }
+    ::unsetenv("SONDE_TEST_BUS_PROFILE");
+    ::unsetenv("SONDE_TEST_BUS_ROLE");
+    REQUIRE(pid_ > 0);
+  }
+  ~PeerProcess() { end(SIGKILL); }
+  void end(int signal) {
+    if (pid_ <= 0) return;
+    ::kill(pid_, signal);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = -1;
+};
+
+bool until(const std::function<bool()>& done, double seconds = patience_s) {
+  const Deadline deadline = Deadline::in_s(seconds);
+  while (!done()) {
+    if (deadline.passed()) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+/// Sends each sample of the topic `to` back on `from`, until it is killed.
+void echo(Bus& bus, const TypePtr& type) {
+  auto back = made(bus.writer("from", type, all_qos()));
+  auto reader = made(bus.reader("to", type, all_qos()));
+  auto waiter = made(bus.waiter());
+  REQUIRE(waiter->attach(*reader, 1));
+  for (;;) {
+    waiter->wait({});
+    reader->take([&](const SampleInfo& info, Bytes payload) {
+      if (info.has_data)
+        (void)back->write(payload);
+      else
+        (void)back->dispose(payload);
+    });
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the child of a Cyclone DDS test" * doctest::skip()) {
+  const char* text = std::getenv("SONDE_TEST_BUS_PROFILE");
+  const char* role_is = std::getenv("SONDE_TEST_BUS_ROLE");
+  if (!text || !role_is) return;
+  const std::string role = role_is;
+  Profile profile = made(parse_profile(text));
+  profile.participant = "peer";
+  const auto bus = open_bus(profile);
+  if (role == "echo") echo(*bus, blob);
+  if (role == "echo keyed") echo(*bus, keyed);
+  if (role == "flood") {
+    Qos qos;
+    qos.reliability = Reliability::best_effort;
+    auto writer = made(bus->writer("flood", blob, qos));
+    REQUIRE(writer->wait_matched(1, Deadline::in_s(patience_s)));
+    for (std::uint64_t n = 0;; ++n) REQUIRE(writer->write(blob_payload(n, 8000)));
+  }
+  if (role == "idle") {
+    auto writer = made(bus->writer("idle", keyed));
+    ::pause();
+  }
+}
+
+TEST_CASE("Cyclone DDS brings payloads of any size to another process and back, byte for byte") {
+  if (!is_there()) return;
+  for (const TransportKind kind : {TransportKind::udp4, TransportKind::udp6, TransportKind::tcp4}) {
+    CAPTURE(static_cast<int>(kind));
+    Profile profile = profile_of(static_cast<std::uint32_t>(kind));
+    profile.transport.kind = kind;
+    if (kind != TransportKind::udp4) {
+      profile.transport.multicast = Multicast::none;
+      profile.discovery.kind = DiscoveryKind::peers;
+      profile.discovery.peers = {kind == TransportKind::udp6 ? "[::1]:4" : "127.0.0.1:4"};
+    }
+    const PeerProcess peer("echo", profile);
+    const auto bus = open_bus(profile);
+    auto writer = made(bus->writer("to", blob, all_qos()));
+    auto reader = made(bus->reader("from", blob, all_qos()));
+    auto waiter = made(bus->waiter());
+    REQUIRE(waiter->attach(*reader, 5));
+    REQUIRE(writer->wait_matched(1, Deadline::in_s(patience_s)));
+    REQUIRE(reader->wait_matched(1, Deadline::in_s(patience_s)));
+    CHECK((bus->port() != 0) == (kind == TransportKind::tcp4));
+
+    std::vector<std::vector<std::byte>> sent;
+    for (const std::size_t bytes : {0, 1, 2, 3, 4, 63, 64, 1300, 1344, 1345, 14'000, 65'536, 1'000'003, 5'000'000})
+      sent.push_back(blob_payload(sent.size(), bytes));
+    std::size_t came = 0;
+    const Guid author = reader->matched().at(0);
+    for (const auto& payload : sent) REQUIRE(writer->write(payload));
+    REQUIRE(take_until(*waiter, *reader,
+                       [&](const SampleInfo& info, Bytes payload) {
+                         const auto& expected = sent.at(came++);
+                         CHECK(info.has_data);
+                         CHECK(info.writer == author);
+                         CHECK(info.source_ns > 0);
+                         CHECK(info.received_ns >= info.source_ns - 1'000'000'000);
+                         // Messages are padded to words.
+                         CHECK(payload.size() >= expected.size());
+                         CHECK(payload.size() < expected.size() + 4);
+                         CHECK(std::equal(expected.begin(), expected.end(), payload.begin()));
+                       },
+                       [&] { return came == sent.size(); }));
+    CHECK(reader->status().lost == 0);
+    CHECK(writer->wait_acknowledged(Deadline::in_s(patience_s)));
+  }
+}
+
+TEST_CASE("instances of Cyclone DDS are told apart by their key across processes, and both byte orders are read") {
+  if (!is_there()) return;
+  const Profile profile = profile_of();
+  const PeerProcess peer("echo keyed", profile);
+  const auto bus = open_bus(profile);
+  auto writer = made(bus->writer("to", keyed, all_qos()));
+  Qos last = all_qos();
+  last.history = History::keep_last;
+  last.depth = 1;
+  auto reader = made(bus->reader("from", keyed, last));
+  auto waiter = made(bus->waiter());
+  REQUIRE(waiter->attach(*reader, 1));
+  REQUIRE(writer->wait_matched(1, Deadline::in_s(patience_s)));
+  REQUIRE(reader->wait_matched(1, Deadline::in_s(patience_s)));
+
+  // Two keys whose parts are equal when they are put together without their lengths, and one longer than a hash.
+  const std::string longer(300, 'x');
+  for (double power = 1; power <= 3; ++power)
+    for (const std::string& node : {std::string("n1"), std::string("n"), longer})
+      for (const std::uint16_t socket : {0, 1}) REQUIRE(writer->write(keyed_payload(node, socket, power)));
+  // Big endian, as a foreign peer may write: the same instance as its little endian twin.
+  std::vector<std::byte> big = keyed_payload("n", 1, 4);
+  {
+    const auto swap = [&big](std::size_t at, std::size_t n) { std::reverse(big.begin() + static_cast<std::ptrdiff_t>(at), big.begin() + static_cast<std::ptrdiff_t>(at + n)); };
+    big[1] = std::byte{0};
+    swap(4, 4);    // the string's length: 2 with its NUL
+    swap(10, 2);   // behind "n\0"
+    swap(12, 8);
+  }
+  REQUIRE(writer->write(big));
+  REQUIRE(writer->dispose(keyed_payload("n1", 1, 0)));
+
+  std::map<Measured, int> newest;
+  std::set<std::pair<std::string, int>> disposed;
+  const auto taker = [&](const SampleInfo& info, Bytes payload) {
+    Measured one = measured(payload);
+    if (info.has_data) {
+      CHECK(info.state == InstanceState::alive);
+      const double power = std::exchange(one.power, 0);
+      newest[one] = std::max(newest[one], static_cast<int>(power));
+    } else {
+      CHECK(info.state == InstanceState::disposed);
+      CHECK(one.power == 0);
+      disposed.emplace(one.node, one.socket);
+    }
+  };
+  REQUIRE(take_until(*waiter, *reader, taker, [&] { return !disposed.empty() && newest[{"n", 1, 0}] == 4; }));
+  CHECK(newest.size() == 6);
+  for (const auto& [which, power] : newest) CHECK(power == (which == Measured{"n", 1, 0} ? 4 : 3));
+  CHECK(disposed == std::set<std::pair<std::string, int>>{{"n1", 1}});
+}
+
+TEST_CASE("a killed peer of Cyclone DDS is known by name, host and pid, and is gone when its lease ends") {
+  if (!is_there()) return;
+  const Profile profile = profile_of();
+  PeerProcess peer("idle", profile);
+  const auto bus = open_bus(profile);
+  auto reader = made(bus->reader("idle", keyed));
+  REQUIRE(reader->wait_matched(1, Deadline::in_s(patience_s)));
+  const Guid writer = reader->matched().at(0);
+
+  char host[256] = {};
+  ::gethostname(host, sizeof host - 1);
+  const auto find = [&]() -> std::optional<Participant> {
+    for (const Participant& one : bus->peers())
+      if (one.pid == peer.pid()) return one;
+    return {};
+  };
+  REQUIRE(until([&] { return find().has_value(); }));
+  CHECK(find()->name == "peer");
+  CHECK(find()->host == host);
+  const auto announced = [&]() -> std::optional<Endpoint> {
+    for (const Endpoint& one : bus->endpoints())
+      if (one.guid == writer) return one;
+    return {};
+  };
+  REQUIRE(announced());
+  CHECK(announced()->writes);
+  CHECK(announced()->topic == "idle");
+  CHECK(announced()->type == "test::Keyed");
+  CHECK(announced()->participant == find()->guid);
+
+  peer.end(SIGKILL);
+  CHECK(until([&] { return reader->status().matched == 0; }));
+  CHECK(reader->status().matched_ever == 1);
+  CHECK(until([&] { return !announced(); }));
+}
+
+TEST_CASE("what a best-effort reader of Cyclone DDS loses on the way is counted") {
+  if (!is_there()) return;
+  const Profile profile = profile_of();
+  const PeerProcess peer("flood", profile);
+  const auto bus = open_bus(profile);
+  Qos qos;
+  qos.reliability = Reliability::best_effort;
+  qos.depth = 1 << 20;
+  auto reader = made(bus->reader("flood", blob, qos));
+  auto waiter = made(bus->waiter());
+  REQUIRE(waiter->attach(*reader, 1));
+  std::uint64_t came = 0, first = 0, last = 0;
+  const auto taker = [&](const SampleInfo& info, Bytes payload) {
+    if (!info.has_data) return;
+    last = CdrReader(payload).get<std::uint64_t>();
+    if (!came++) first = last;
+  };
+  // The socket overflows where nobody empties it: two processes and one receiving thread on busy cores do so by themselves.
+  REQUIRE(take_until(*waiter, *reader, taker, [&] { return came > 100 && last - first + 1 > came; }, 60));
+  CHECK(reader->status().lost == static_cast<std::int64_t>(last - first + 1 - came));
+}
+
+TEST_CASE("buses of one process share a domain of Cyclone DDS, and a different configuration of it is refused") {
+  if (!is_there()) return;
+  Profile profile = profile_of();
+  auto first = open_bus(profile);
+  profile.name = "another";
+  profile.participant = "another";
+  {
+    const auto second = open_bus(profile);
+    CHECK(second->guid() != first->guid());
+    CHECK(until([&] { return !first->peers().empty(); }));
+    auto writer = made(first->writer("here", keyed));
+    auto reader = made(second->reader("here", keyed));
+    CHECK(writer->wait_matched(1, Deadline::in_s(patience_s)));
+    REQUIRE(writer->write(keyed_payload("n", 0, 1)));
+    std::size_t came = 0;
+    reader->take([&](const SampleInfo& info, Bytes) {
+      CHECK(info.writer == writer->guid());
+      ++came;
+    });
+    CHECK(came == 1);
+  }
+  profile.transport.max_message_bytes = 1400;
+  const auto refused = Bus::open(profile, "cyclonedds");
+  REQUIRE(!refused);
+  CHECK(refused.error().code == "bus.open");
+  CHECK(refused.error().what.find("domain " + std::to_string(profile.domain)) != std::string::npos);
+  first.reset();
+  CHECK(Bus::open(profile, "cyclonedds"));
+}
+
+TEST_CASE("a port of TCP that somebody listens at is no port for Cyclone DDS, which would share it") {
+  if (!is_there()) return;
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int one = 1;
+  ::setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
+  sockaddr_in any{};
+  any.sin_family = AF_INET;
+  socklen_t size = sizeof any;
+  REQUIRE(::bind(fd, reinterpret_cast<sockaddr*>(&any), sizeof any) == 0);
+  REQUIRE(::listen(fd, 1) == 0);
+  REQUIRE(::getsockname(fd, reinterpret_cast<sockaddr*>(&any), &size) == 0);
+  Profile profile = profile_of();
+  profile.transport.kind = TransportKind::tcp4;
+  profile.transport.port = ntohs(any.sin_port);
+  const auto refused = Bus::open(profile, "cyclonedds");
+  REQUIRE(!refused);
+  CHECK(refused.error().code == "bus.open");
+  CHECK(refused.error().what.find(std::to_string(profile.transport.port)) != std::string::npos);
+  ::close(fd);
+  const auto opened = Bus::open(profile, "cyclonedds");
+  REQUIRE(opened);
+  CHECK((*opened)->port() == profile.transport.port);
+}
+
+TEST_CASE("a writer of Cyclone DDS with a latency budget holds samples back until flush, or until it is spent") {
+  if (!is_there()) return;
+  const Profile profile = profile_of();
+  const PeerProcess peer("echo", profile);
+  const auto bus = open_bus(profile);
+  const auto round_trip = [&](double budget_s, bool flushes) {
+    Qos qos = all_qos();
+    qos.latency_budget_s = budget_s;
+    auto writer = made(bus->writer("to", blob, qos));
+    auto reader = made(bus->reader("from", blob, all_qos()));
+    auto waiter = made(bus->waiter());
+    REQUIRE(waiter->attach(*reader, 1));
+    REQUIRE(writer->wait_matched(1, Deadline::in_s(patience_s)));
+    REQUIRE(reader->wait_matched(1, Deadline::in_s(patience_s)));
+    for (std::uint64_t n = 0; n < 5; ++n) REQUIRE(writer->write(blob_payload(n, 16)));
+    if (flushes) writer->flush();
+    std::size_t came = 0;
+    REQUIRE(take_until(*waiter, *reader, [&](const SampleInfo& info, Bytes) { came += info.has_data; }, [&] { return came == 5; }));
+  };
+  round_trip(3600, true);   // would not come within the test's patience by itself
+  round_trip(0.05, false);
+}
+
+TEST_CASE("a security file of Cyclone DDS that cannot be read is named") {
+  if (!is_there()) return;
+  Profile profile = profile_of();
+  profile.security = Security{"/nowhere/identity_ca.pem", "/nowhere/cert.pem", "/nowhere/key.pem", "/nowhere/permissions_ca.pem", "/nowhere/governance.p7s", "/nowhere/permissions.p7s"};
+  const auto refused = Bus::open(profile, "cyclonedds");
+  REQUIRE(!refused);
+  CHECK(refused.error().what.find("/nowhere/identity_ca.pem") != std::string::npos);
+}
