@@ -10,9 +10,6 @@ static_assert(std::endian::native == std::endian::little, "numbers are written a
 
 namespace {
 
-/// Most that may follow the last field: payloads are filled up to a multiple of 4.
-constexpr std::size_t most_padding = 3;
-
 /// Bytes of a kind whose values need no check; 0: of others.
 std::size_t plain_bytes(Kind kind) {
   switch (kind) {
@@ -191,27 +188,6 @@ void copy_key(const Type& type, CdrReader& in, KeyWriter& out) {
   }
 }
 
-void put_nothing(const Type& type, CdrWriter& out) {
-  switch (type.kind) {
-    case Kind::string: return out.put(std::string_view{});
-    case Kind::enumeration: return out.put(type.enumerators.front().value);
-    case Kind::sequence: return out.put(std::uint32_t{0});
-    case Kind::array:
-      for (std::uint32_t k = 0; k < type.bound; ++k) put_nothing(*type.element, out);
-      return;
-    case Kind::structure:
-      for (const Field& field : type.fields) put_nothing(*field.type, out);
-      return;
-    default: break;
-  }
-  switch (plain_bytes(type.kind)) {
-    case 2: return out.put(std::uint16_t{0});
-    case 4: return out.put(std::uint32_t{0});
-    case 8: return out.put(std::uint64_t{0});
-    default: return out.put(std::uint8_t{0});
-  }
-}
-
 /// The other way of copy_key().
 void put_key(const Type& type, CdrReader& key, CdrWriter& out) {
   if (type.kind == Kind::array && plain_bytes(type.element->kind) == 0) {
@@ -220,7 +196,7 @@ void put_key(const Type& type, CdrReader& key, CdrWriter& out) {
     const bool some = has_key(type);
     for (const Field& field : type.fields) {
       if (field.key || !some) put_key(*field.type, key, out);
-      else put_nothing(*field.type, out);
+      else put_default(*field.type, out);
     }
   } else {
     copy(type, key, &out);
@@ -348,6 +324,27 @@ bool verify(const Type& type, Bytes payload, std::string* why) {
   if (in.left() <= most_padding) return true;
   if (why) *why = type.name + " ends at byte " + number(in.position()) + " of its sample, which goes on for " + number(in.left()) + "; " + number(most_padding) + " of padding are allowed";
   return false;
+}
+
+void put_default(const Type& type, CdrWriter& out) {
+  switch (type.kind) {
+    case Kind::string: return out.put(std::string_view{});
+    case Kind::enumeration: return out.put(type.enumerators.front().value);
+    case Kind::sequence: return out.put(std::uint32_t{0});
+    case Kind::array:
+      for (std::uint32_t k = 0; k < type.bound; ++k) put_default(*type.element, out);
+      return;
+    case Kind::structure:
+      for (const Field& field : type.fields) put_default(*field.type, out);
+      return;
+    default: break;
+  }
+  switch (plain_bytes(type.kind)) {
+    case 2: return out.put(std::uint16_t{0});
+    case 4: return out.put(std::uint32_t{0});
+    case 8: return out.put(std::uint64_t{0});
+    default: return out.put(std::uint8_t{0});
+  }
 }
 
 struct Checker::State {
@@ -547,7 +544,7 @@ std::vector<std::byte> payload_of_key(const Type& type, Bytes serialised_key) {
   CdrWriter out(payload);
   for (const Field& field : type.fields) {
     if (field.key) put_key(*field.type, key, out);
-    else put_nothing(*field.type, out);
+    else put_default(*field.type, out);
   }
   const Bytes rest = serialised_key.subspan(key.ok() ? key.position() : 0);
   const bool filled = serialised_key.size() == 16 && std::all_of(rest.begin(), rest.end(), [](std::byte b) { return b == std::byte{0}; });

@@ -17,6 +17,7 @@
 namespace sonde::bus {
 
 inline constexpr std::size_t encapsulation_bytes = 4;
+inline constexpr std::size_t most_padding = 3;        ///< behind the last field: payloads are filled up to a multiple of 4
 
 /// What get() and put() move: 1, 2, 4 or 8 bytes, aligned to as many.
 template <typename T>
@@ -135,6 +136,9 @@ class Checker {
   std::vector<Run> runs_;
   std::vector<Enumeration> enumerations_;
 };
+
+/// Zeros, empty strings and sequences, first enumerators.
+void put_default(const Type& type, CdrWriter& out);
 
 /// The key fields alone, big endian plain CDR without encapsulation: what DDSI-RTPS makes its key hash of (as it is, padded with zeros,
 /// where it can never be longer than 16 bytes; else its MD5). The payload must have passed verify(). Types without key: empty.

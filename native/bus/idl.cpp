@@ -618,8 +618,10 @@ class Parser {
       symbol.what = What::alias;
       const Place place = peek().place;
       const std::string own = name("a typedef");
-      symbol.type = dimensions(spelled);
+      const TypePtr type = symbol.type = dimensions(spelled);
       declare(own, std::move(symbol), place);
+      // A chain of typedefs is a way to nest without end, too.
+      check_structure(*bus::structure(scoped(own), {{"element", type, false, ""}}), place);
     } while (took(","));
   }
 

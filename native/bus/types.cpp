@@ -265,7 +265,7 @@ class Writing {
     scope.pop_back();
     std::string before, body;
     if (type.kind == Kind::structure) {
-      body = "struct " + idl::escaped(own) + " {\n";
+      body = "@final struct " + idl::escaped(own) + " {\n";  // what nothing is said of is appendable to some tools
       for (const Field& field : type.fields) {
         body += "  ";
         if (field.key) body += "@key ";
@@ -295,7 +295,10 @@ class Writing {
     const std::string bound = std::to_string(type.bound);
     switch (type.kind) {
       case Kind::string: return type.bound ? "string<" + bound + ">" : "string";
-      case Kind::sequence: return "sequence<" + spelled(*type.element, owner, before) + (type.bound ? ", " + bound : "") + ">";
+      case Kind::sequence: {
+        const std::string element = spelled(*type.element, owner, before);
+        return "sequence<" + element + (type.bound ? ", " + bound : element.ends_with('>') ? " " : "") + ">";  // ">>" is a shift to older tools
+      }
       case Kind::array: {
         const std::string name = owner + "_array_" + std::to_string(++arrays_);
         const std::string line = "typedef " + declaration(type, name, owner, before) + ";\n";

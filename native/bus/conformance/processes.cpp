@@ -89,6 +89,37 @@ void many(Scene& scene) {
   expect(next.size() == processes, "samples are told to be of " + std::to_string(next.size()) + " writers instead of " + std::to_string(processes));
 }
 
+void flood(Scene& scene) {
+  const std::string topic = scene.topic("flood");
+  const auto peer = scene.peer("echo", topic);
+  const auto bus = scene.open();
+  auto writer = Scene::writer(bus, topic, lasting(scene.caps()));
+  auto reader = Scene::reader(bus, topic + "_back", lasting(scene.caps()));
+  Scene::matched(*writer);
+  Scene::matched(*reader);
+  constexpr std::uint32_t n = 10000;
+  std::string failed;
+  std::atomic<bool> over{false};
+  std::thread writes([&] {
+    for (std::uint32_t k = 0; k < n && failed.empty() && !over; ++k)
+      if (auto ok = writer->write(plain(k, 3, k % 2000)); !ok) failed = "write " + std::to_string(k) + ": " + ok.error().what;
+  });
+  std::uint32_t next = 0;
+  std::string wrong;
+  until([&] {
+    for (const Seen& seen : take(*reader)) {
+      if (wrong.empty() && (seen.number != next || !seen.whole || seen.bytes != next % 2000)) wrong = "sample " + std::to_string(seen.number) + " came back instead of " + std::to_string(next);
+      ++next;
+    }
+    return next >= n || !wrong.empty();
+  }, 90);
+  over = true;
+  writes.join();
+  expect(failed.empty(), failed);
+  expect(wrong.empty(), wrong);
+  expect(next == n, std::to_string(next) + " of " + std::to_string(n) + " samples came back from another process");
+}
+
 void killed(Scene& scene) {
   const auto brief = [](Profile& profile) {
     profile.discovery.lease_s = 2;
@@ -190,6 +221,7 @@ std::vector<Entry> process_cases() {
   return {
       {"processes: samples to another and back, 0 B to 70 kB", true, false, 180, one_process, across},
       {"processes: four at once, each heard in order", true, false, 180, one_process, many},
+      {"processes: 10,000 samples to another and back, all and in order", true, false, 180, one_process, flood},
       {"processes: one that ends closes what it opened", false, false, 120, one_process, interrupted},
       {"processes: a killed one is noticed, and its successor found", true, false, 240, one_process, killed},
       {"processes: what killed ones left is cleaned, and nothing else", false, false, 240, one_process, leftovers},

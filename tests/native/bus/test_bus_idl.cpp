@@ -282,6 +282,9 @@ TEST_CASE("declarations without end are stopped") {
   for (int k = 0; k < 100'000; ++k) text += "::a";
   CHECK(refuses(text + " b; };", "more than 255 letters"));
   CHECK(refuses(std::string(limit::idl_bytes + 1, ' '), "4 MiB"));
+  text = "typedef sequence<long> T0;\n";
+  for (int k = 1; k < 50'000; ++k) text += "typedef sequence<T" + std::to_string(k - 1) + "> T" + std::to_string(k) + ";\n";
+  CHECK(refuses(text, "t.idl:16: T15.element[][][][][][][][][][][][][][][][] lies deeper than 16"));
   // Each structure holds two of the one before.
   text = "struct S0 { long a; };\n";
   for (int k = 1; k < 40; ++k) text += "struct S" + std::to_string(k) + " { S" + std::to_string(k - 1) + " a, b; };\n";

@@ -18,6 +18,7 @@
 #include "core/clock.hpp"
 #include "store/conformance/pair.hpp"
 #include "store/conformance/transport.hpp"
+#include "store/module/ofi/threshold.hpp"
 
 using namespace sonde;
 using namespace sonde::store;
@@ -141,6 +142,60 @@ TEST_CASE("ofi-rma keeps what a transport promises: shm, all data by remote read
 }
 TEST_CASE("ofi-rma keeps what a transport promises: tcp, data from 20 kB by remote reads") {
   conforms("ofi-rma", "tcp", [](auto& plan) { plan.options.rma_from = 20'000; });
+}
+
+TEST_CASE("the threshold is where the worst loss over all sizes is least") {
+  using ofi::least_regret;
+  using Ratios = std::vector<ofi::Tried>;
+  constexpr std::size_t frame = 256u << 10, size = 64u << 10;
+  // What reads took over what messages took: messages win at every size, or lose at one.
+  const Ratios written{{16u << 10, {1.3}}, {size, {1.18}}, {frame, {1.04}}, {1u << 20, {1.29}}};
+  CHECK(least_regret(written, frame) == -1);
+  const Ratios read{{16u << 10, {1.2}}, {size, {1.2}}, {frame, {0.9}}, {1u << 20, {0.98}}};
+  CHECK(least_regret(read, frame) == frame);
+  // A large operation is frames of frame_data: reads that win alone and lose in a row are weighed against each other.
+  CHECK(least_regret(Ratios{{frame, {0.8}}, {1u << 20, {1.1}}}, frame) == frame);
+  CHECK(least_regret(Ratios{{frame, {0.9}}, {1u << 20, {1.3}}}, frame) == -1);
+  CHECK(least_regret(Ratios{{frame, {1.3}}, {1u << 20, {0.7}}}, 1u << 20) == 1 << 20);
+  // Everything by reads, and messages where it is all the same.
+  CHECK(least_regret(Ratios{{16u << 10, {0.5}}, {size, {0.5}}}, frame) == 16 << 10);
+  CHECK(least_regret(Ratios{{16u << 10, {0.99}}, {size, {0.98}}}, frame) == -1);
+  // One try that something else slowed says nothing; nor does a size that was not tried.
+  CHECK(least_regret(Ratios{{size, {0.7, 0.72, 40.0}}, {frame, {}}}, frame) == size);
+  CHECK(least_regret(Ratios{{size, {}}}, frame) == -1);
+  CHECK(least_regret({}, frame) == -1);
+}
+
+TEST_CASE("nothing of the trial of messages and remote reads is left when use begins") {
+  if (!have_ofi()) return;
+  for (const char* provider : {"shm", "tcp"})
+    for (const std::int64_t from : {-1, 1}) {
+      INFO(provider, ", ", from);
+      LinkOptions options = over(provider);
+      options.rma_from = from;
+      Pair pair("ofi-rma", options);
+      REQUIRE_MESSAGE(pair.client, pair.error);
+      REQUIRE(pair.server);
+      CHECK(pair.near_sink.frames + pair.far_sink.frames == 0);
+      CHECK(pair.client->info().detail.find("frames)") == std::string::npos);
+      pair.client->send(small_frame(1));
+      pair.client->flush();
+      pair.server->send(small_frame(2));
+      pair.server->flush();
+      const auto both = [&] {
+        pair.client->progress();
+        pair.server->progress();
+        return pair.near_sink.frames == 1 && pair.far_sink.frames == 1;
+      };
+      CHECK(until(both));
+      CHECK(until([&] {
+        both();
+        return pair.client->taken() && pair.server->taken();
+      }));
+      CHECK_FALSE(pair.near_sink.ended);
+      CHECK_FALSE(pair.far_sink.ended);
+      CHECK(pair.near_sink.frames + pair.far_sink.frames == 2);
+    }
 }
 
 TEST_CASE("each piece by its own send, and awaited: the thesis variant") {
@@ -369,6 +424,39 @@ TEST_CASE("a client that goes in the middle of the handshake does not hold the s
     server.join();
     CHECK(failed);
     CHECK(now_ns() - gone < 10'000'000'000);  // long before the deadline
+  }
+}
+
+TEST_CASE("over shared memory what is announced is read and delivered in one turn") {
+  if (!have_ofi()) return;
+  LinkOptions options = over("shm");
+  options.rma_from = 1;
+  Pair pair("ofi-rma", options);
+  REQUIRE_MESSAGE(pair.client, pair.error);
+  REQUIRE(pair.server);
+  const std::vector<std::byte> memory(100'000, std::byte{1});
+  for (int round = 1; round <= 5; ++round) {
+    Outgoing out = small_frame(1);
+    wire::Header header;
+    header.kind = wire::Kind::ping;
+    header.id = 1;
+    header.data_bytes = static_cast<std::uint32_t>(memory.size());
+    header.body_crc = wire::crc32c(memory);
+    wire::encode(header, out.head.data());
+    out.segments.push_back(memory);
+    pair.client->send(std::move(out));
+    pair.client->flush();
+    // Every turn more is one around the event loop of whoever reads.
+    CHECK(pair.server->progress() == 1);
+    CHECK(pair.far_sink.frames == round);
+    CHECK_FALSE(pair.client->taken());  // it was not told yet
+    pair.server->send(small_frame(2));
+    pair.server->flush();
+    CHECK(until([&] {
+      pair.client->progress();
+      pair.server->progress();
+      return pair.client->taken() && pair.near_sink.frames == round;
+    }));
   }
 }
 

@@ -13,6 +13,7 @@ using eprosima::fastrtps::rtps::SerializedPayload_t;
 namespace {
 
 constexpr std::size_t handle_bytes = 16;
+constexpr std::uint32_t first_bytes = 128;        ///< that a history's payloads begin with; they grow with what comes
 constexpr std::size_t most_remembered = 1 << 16;  ///< keys of instances, of a reader whose keys are hashed
 
 void set_handle(InstanceHandle_t& handle, Bytes key, bool hash) {
@@ -31,7 +32,7 @@ void set_handle(InstanceHandle_t& handle, Bytes key, bool hash) {
 
 PayloadType::PayloadType(TypePtr type) : type_(std::move(type)), checker_(type_) {
   setName(type_->name.c_str());
-  m_typeSize = encapsulation_bytes;
+  m_typeSize = first_bytes;
   m_isGetKeyDefined = has_key(*type_);
   hashes_ = m_isGetKeyDefined && most_key_bytes(*type_) > handle_bytes;
   auto_fill_type_object(false);

@@ -176,7 +176,11 @@ Result<void> add_discovery(const Profile& profile, const std::vector<Address>& a
   config.leaseDuration_announcementperiod = duration(discovery.announce_s > 0 ? discovery.announce_s : std::min(3.0, discovery.lease_s / 3));
 
   const unsigned last = last_index(profile.domain);
-  const bool announced = discovery.kind == DiscoveryKind::simple && transport.multicast != Multicast::none;
+  // Fast DDS joins IPv6 groups by the address's scope, and ::1 has none: no group reaches it.
+  const bool deaf = v6 && only_loopback(addresses);
+  if (deaf && transport.multicast == Multicast::all)
+    return Error{"bus.unsupported", "fastdds 2 has no groups on IPv6's loopback; asked for: multicast=\"all\"", "leave multicast out, or take kind=\"udp4\""};
+  const bool announced = discovery.kind == DiscoveryKind::simple && transport.multicast != Multicast::none && !deaf;
   if (!announced) builtin.metatrafficUnicastLocatorList.push_back(locator(kind, v6 ? "::" : "0.0.0.0", 0));
   if (transport.multicast == Multicast::all && kind != TransportKind::tcp4 && kind != TransportKind::shared_memory)
     wire.default_multicast_locator_list.push_back(locator(kind, v6 ? "ff1e::ffff:efff:1" : "239.255.0.1", port_base + domain_gain * profile.domain + 1));
@@ -272,7 +276,6 @@ dds::LivelinessQosPolicyKind kind_of(Liveliness kind) {
 }
 
 void set_history(const Qos& qos, dds::HistoryQosPolicy& history, dds::ResourceLimitsQosPolicy& limits) {
-  constexpr std::int32_t most = std::numeric_limits<std::int32_t>::max();
   constexpr std::int32_t default_samples = 5000, allocated = 100;
   const auto bounded = [](std::uint32_t n) { return static_cast<std::int32_t>(std::min<std::uint32_t>(n, std::numeric_limits<std::int32_t>::max())); };
   if (qos.history == History::keep_all) {
@@ -283,11 +286,9 @@ void set_history(const Qos& qos, dds::HistoryQosPolicy& history, dds::ResourceLi
     history.kind = dds::KEEP_LAST_HISTORY_QOS;
     history.depth = std::max(bounded(qos.depth), 1);
     limits.max_samples_per_instance = history.depth;
-    // Fast DDS multiplies both, in 32 bits.
-    limits.max_instances = most / history.depth;
-    limits.max_samples = limits.max_instances * history.depth;
+    limits.max_instances = limits.max_samples = 0;  // no end: Fast DDS multiplies and adds limits in 32 bits
   }
-  limits.allocated_samples = std::min(allocated, limits.max_samples);
+  limits.allocated_samples = limits.max_samples ? std::min(allocated, limits.max_samples) : std::min(allocated, history.depth);
 }
 
 /// What writers and readers have in common.
@@ -304,7 +305,8 @@ void set_common(const Qos& qos, Into& into) {
   set_user_data(qos.user_data, into.user_data());
   set_history(qos, into.history(), into.resource_limits());
   into.data_sharing().off();
-  into.endpoint().history_memory_policy = rtps::DYNAMIC_REUSABLE_MEMORY_MODE;
+  // The two "dynamic" policies lose disposals, whose payload is empty.
+  into.endpoint().history_memory_policy = rtps::PREALLOCATED_WITH_REALLOC_MEMORY_MODE;
 }
 
 Result<void> possible(const Qos& qos) {

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "core/clock.hpp"
+#include "store/module/ofi/threshold.hpp"
 
 namespace sonde::store::ofi {
 
@@ -33,16 +34,15 @@ constexpr std::int64_t recent_ns = 1'000'000'000;
 constexpr std::int64_t bell_poll_first_ns = 10'000'000, bell_poll_most_ns = 50'000'000;
 constexpr unsigned look_every = 256;
 constexpr std::int64_t untold_most_ns = 5'000'000;
+/// Of the trial: rounds, the first of which does not count; tries in a row; how long it goes on at most, and before some rounds.
+constexpr int trial_rounds = 12, trial_rounds_min = 4, trial_row = 2;
+constexpr std::int64_t trial_usual_ns = 30'000'000, trial_longest_ns = 1'000'000'000;
 /// Sleeping without a descriptor ends with a message over the Control: worth a longer look before it.
 constexpr SpinPolicy bell_spin{.most_ns = 100'000};
 
 /// One range of remote memory in an announcement.
 struct Range {
   std::uint64_t address, key, bytes;
-};
-
-struct Ask {
-  std::uint32_t by_rma, bytes;
 };
 
 Error bad(std::string what) {
@@ -106,13 +106,27 @@ struct OfiLink::Reading {
   std::size_t posted = 0, outstanding = 0;
 };
 
-struct OfiLink::Measure {
-  Memory memory;
-  bool answered = false, read_done = false;
-  MessageHeader answer;
-  std::int64_t copied_ns = 0;  ///< what it took to copy the data of the last answer
-  Range range{};
-  Context context;
+/// Takes the trial's frames. Client and server are told apart by what they get: only a server is asked.
+struct OfiLink::Trial final : Sink {
+  enum Id : std::uint64_t { data, data_end, fetch_by_message, fetch_by_rma, taken, over };
+
+  explicit Trial(OfiLink& own, Sink* before) : own(own), users(before) {}
+  bool place(Link&, const wire::Header& h, Bytes, std::vector<iovec>& places) override {
+    if (!asks || !fits(h)) return false;
+    places.assign(1, {memory->data() + got, h.data_bytes});
+    return true;
+  }
+  void frame(Link&, const wire::Header& h, Bytes, Bytes bytes, bool placed) override;
+  void closed(Link&, const Error*) override {}
+  bool fits(const wire::Header& h) const { return h.data_bytes <= memory->size() - got; }
+
+  OfiLink& own;
+  Sink* users;
+  /// Sent from, and copied to: what a server reads, a client asks for, and a backend takes.
+  std::shared_ptr<std::vector<std::byte>> memory = std::make_shared<std::vector<std::byte>>(wire::data_bytes_max);
+  std::size_t got = 0;
+  bool asks = false, done = false, left = false;
+  unsigned char fill = 0;
 };
 
 BufferPlan plan_buffers(const Demands& demands, std::size_t frame_data) {
@@ -146,14 +160,14 @@ void OfiLink::shut() {
   }
   if (reading_)
     for (auto& step : reading_->steps) port_->strike(step->region);
-  for (Memory* memory : {receive_memory_.get(), send_memory_.get(), read_memory_.get(), measure_ ? &measure_->memory : nullptr})
+  for (Memory* memory : {receive_memory_.get(), send_memory_.get(), read_memory_.get()})
     if (memory) port_->strike(memory->region);
   if (agreement_.one_process)
     retire(std::move(port_), agreement_.token);
   else
     port_.reset();
   for (auto& message : messages_) free_memory(message->large);
-  for (Memory* memory : {receive_memory_.get(), send_memory_.get(), read_memory_.get(), measure_ ? &measure_->memory : nullptr})
+  for (Memory* memory : {receive_memory_.get(), send_memory_.get(), read_memory_.get()})
     if (memory) free_memory(*memory);
   arrived_.clear();
   early_.clear();
@@ -163,7 +177,6 @@ void OfiLink::shut() {
   silent_.clear();
   stalled_ = nullptr;
   reading_.reset();
-  measure_.reset();
   buffers_.clear();
   messages_.clear();
   queue_.clear();
@@ -534,7 +547,7 @@ bool OfiLink::post(Message* m) {
   if (!injected) {
     // A copy needs no word of its own: its memory is used again once a later message is done.
     silent = demands_.in_order && m->frames.empty() && m->regions.empty() && !m->announced && !options_.await &&
-             m->header.kind != static_cast<std::uint8_t>(MessageKind::answer) && silent_.size() < std::min(silent_most, demands_.sends / 4);
+             silent_.size() < std::min(silent_most, demands_.sends / 4);
     r = port_->send(m->pieces.data(), m->descriptors.data(), m->n, &m->context, !silent);
     m->context.busy = r == 0;
   }
@@ -628,10 +641,7 @@ std::size_t OfiLink::collect() {
           break;
         }
         case Context::Op::read:
-          if (measure_ && context == &measure_->context)
-            measure_->read_done = true;
-          else if (reading_)
-            --reading_->outstanding;
+          if (reading_) --reading_->outstanding;
           break;
       }
     }
@@ -646,7 +656,7 @@ void OfiLink::arrived(Buffer& buffer, std::size_t bytes) {
   MessageHeader& h = buffer.header;
   if (bytes < header_bytes) return fail(bad("a message of " + std::to_string(bytes) + " bytes over '" + provider_ + "' has no header"));
   std::memcpy(&h, buffer.at, header_bytes);
-  if (h.magic != MessageHeader{}.magic || h.kind < static_cast<std::uint8_t>(MessageKind::hello) || h.kind > static_cast<std::uint8_t>(MessageKind::answer))
+  if (h.magic != MessageHeader{}.magic || h.kind < static_cast<std::uint8_t>(MessageKind::hello) || h.kind > static_cast<std::uint8_t>(MessageKind::bye_seen))
     return fail(bad("a message over '" + provider_ + "' is not Sonde's"));
   if (h.bytes != bytes - header_bytes)
     return fail(bad("a message over '" + provider_ + "' has " + std::to_string(bytes - header_bytes) + " bytes and says " + std::to_string(h.bytes)));
@@ -708,10 +718,6 @@ void OfiLink::in_turn(Buffer& buffer) {
       break;
     case MessageKind::bye_seen:
       bye_seen_ = true;
-      break;
-    case MessageKind::ask:
-    case MessageKind::answer:
-      answer_measure(buffer);
       break;
     case MessageKind::credit:
       break;
@@ -931,6 +937,8 @@ bool OfiLink::take_announcement(Buffer& buffer, int& frames) {
     reading_ = std::move(reading);
   }
   post_reads();
+  // Over shared memory what was posted is done: whoever came back for it later would have been around the whole event loop.
+  if (!poisoned_ && reading_->outstanding) collect();
   if (poisoned_ || reading_->posted < reading_->steps.size() || reading_->outstanding) return false;
   const std::unique_ptr<Reading> reading = std::move(reading_);
   for (auto& step : reading->steps) port_->strike(step->region);
@@ -966,140 +974,154 @@ void OfiLink::post_reads() {
   }
 }
 
-// ---- measuring what remote reads gain
+// ---- the trial of messages and remote reads
 
-void OfiLink::answer_measure(Buffer& buffer) {
-  if (!measure_) return;  // nobody is measuring: a peer that asks later is ignored
-  const auto kind = static_cast<MessageKind>(buffer.header.kind);
-  if (kind == MessageKind::answer) {
-    measure_->answer = buffer.header;
-    if (buffer.header.flags && buffer.header.bytes == sizeof(Range)) std::memcpy(&measure_->range, buffer.at + header_bytes, sizeof(Range));
-    if (!buffer.header.flags && buffer.header.bytes <= measure_->memory.size) {
-      const std::int64_t begin = now_ns();
-      std::memcpy(measure_->memory.base, buffer.at + header_bytes, buffer.header.bytes);
-      measure_->copied_ns = now_ns() - begin;
+// The trial sends frames the way use sends them: cut as there, announced and registered one by one, delivered by the same turns, of
+// data that the peer has just written. A shorter way, a read of memory that both ends made ready once, would leave out what tells
+// one way from the other where they are close.
+
+void OfiLink::Trial::frame(Link&, const wire::Header& h, Bytes, Bytes bytes, bool placed) {
+  if (h.id == taken) {
+    done = true;
+  } else if (h.id == over) {
+    left = true;
+    own.receiving_ = false;
+  } else if (h.id == fetch_by_message || h.id == fetch_by_rma) {
+    if (h.timeout_ms > memory->size()) return own.fail(bad("a trial of too much"));
+    // Written anew, as by a backend: this core has it then, and the peer's has not.
+    std::memset(memory->data(), ++fill, h.timeout_ms);
+    own.trial_send(h.timeout_ms, h.id == fetch_by_rma);
+  } else if (h.id == data || h.id == data_end) {
+    if (!fits(h)) return own.fail(bad("a trial of too much"));
+    if (!placed && h.data_bytes) std::memcpy(memory->data() + got, bytes.data(), h.data_bytes);
+    got += h.data_bytes;
+    if (h.id == data) return;
+    got = 0;
+    if (asks) {
+      done = true;
+    } else {
+      own.send(own.trial_frame(0, 0, taken));
+      own.flush();
     }
-    measure_->answered = true;
-    return;
   }
-  Ask ask;
-  if (buffer.header.bytes != sizeof ask) return fail(bad("a question of the wrong length"));
-  std::memcpy(&ask, buffer.at + header_bytes, sizeof ask);
-  if (ask.bytes > measure_->memory.size || (!ask.by_rma && ask.bytes + header_bytes > agreement_.peer_bytes)) return fail(bad("a question about too much"));
-  Message* m = take_message(true);
-  if (!m) return;
-  m->header.kind = static_cast<std::uint8_t>(MessageKind::answer);
-  m->header.flags = ask.by_rma != 0;
-  if (ask.by_rma) {
-    const Range range{demands_.virtual_addr ? reinterpret_cast<std::uintptr_t>(measure_->memory.base) : 0, measure_->memory.region.key, ask.bytes};
-    std::memcpy(m->slot + header_bytes, &range, sizeof range);
-    m->pieces[0].iov_len = header_bytes + sizeof range;
-    m->bytes = sizeof range;
-  } else {
-    m->pieces[1] = {measure_->memory.base, ask.bytes};
-    m->descriptors[1] = measure_->memory.region.descriptor;
-    m->n = ask.bytes ? 2 : 1;
-    m->bytes = ask.bytes;
-  }
-  if (!post(m) && stalled_ == m) pump();
 }
 
-Result<void> OfiLink::begin_measure() {
-  measure_ = std::make_unique<Measure>();
-  measure_->context.op = Context::Op::read;
-  return allocate(measure_->memory, wire::data_bytes_max, true);
+Outgoing OfiLink::trial_frame(std::size_t bytes, std::size_t from, std::uint64_t id) {
+  wire::Header h;
+  h.kind = wire::Kind::ping;
+  h.id = id;
+  h.data_bytes = static_cast<std::uint32_t>(bytes);
+  Outgoing out;
+  out.head.resize(wire::header_bytes);
+  wire::encode(h, out.head.data());
+  if (bytes) {
+    out.segments.push_back(Bytes(*trial_->memory).subspan(from, bytes));
+    out.keep = trial_->memory;
+  }
+  return out;
+}
+
+void OfiLink::trial_send(std::size_t bytes, bool by_rma) {
+  agreement_.rma_from = by_rma ? 0 : -1;
+  for (std::size_t at = 0; at < bytes;) {
+    const std::size_t n = std::min(bytes - at, agreement_.frame_data);
+    send(trial_frame(n, at, at + n == bytes ? Trial::data_end : Trial::data));
+    at += n;
+  }
+  flush();
+}
+
+void OfiLink::enter_trial() {
+  trial_ = std::make_unique<Trial>(*this, sink_);
+  sink_ = trial_.get();
 }
 
 void OfiLink::serve() {
   collect();
-  if (stalled_) pump();
+  if (trial_)
+    move();
+  else if (stalled_)
+    pump();
 }
 
-Thresholds OfiLink::measure_rma(Deadline deadline) {
+bool OfiLink::served() const { return !trial_ || trial_->left || failure_ || closed_; }
+
+Result<void> OfiLink::trial_until(const bool& flag, Deadline deadline) {
+  while (!flag) {
+    collect();
+    move();
+    if (failure_) return *failure_;
+    if (closed_) return lost(provider_, "the peer ended it");
+    if (deadline.passed()) return Error{"store.timed_out", "no answer over '" + provider_ + "' in time", "the provider may be blocked between these hosts; try another"};
+    ::sched_yield();
+  }
+  return {};
+}
+
+Result<Thresholds> OfiLink::measure_rma(Deadline deadline) {
   static constexpr std::array<std::uint32_t, 4> sizes{16u << 10, 64u << 10, 256u << 10, 1u << 20};
-  static constexpr int rounds = 12;
-  struct Taken {
-    std::vector<std::int64_t> used, placed, read, read_and_told;
-  };
-  std::array<Taken, sizes.size()> taken;
-  const auto until = [&](const bool& flag) {
-    while (!flag) {
-      collect();
-      if (stalled_) pump();
-      if (failure_ || deadline.passed()) return false;
-      ::sched_yield();
+  trial_->asks = true;
+  const auto try_one = [&](bool fetch, std::uint32_t bytes, bool by_rma) -> Result<void> {
+    trial_->done = false;
+    if (fetch) {
+      Outgoing out = trial_frame(0, 0, by_rma ? Trial::fetch_by_rma : Trial::fetch_by_message);
+      wire::Header h = *wire::decode(out.head.data());
+      h.timeout_ms = bytes;
+      wire::encode(h, out.head.data());
+      send(std::move(out));
+      flush();
+    } else {
+      trial_send(bytes, by_rma);
     }
-    return true;
+    return trial_until(trial_->done, deadline);
   };
-  const auto answered = [&](std::uint32_t by_rma, std::uint32_t bytes) {
-    Message* m = take_message(true);
-    if (!m || failure_ || !credit_left(true)) return false;
-    const Ask ask{by_rma, bytes};
-    m->header.kind = static_cast<std::uint8_t>(MessageKind::ask);
-    std::memcpy(m->slot + header_bytes, &ask, sizeof ask);
-    m->pieces[0].iov_len = header_bytes + sizeof ask;
-    m->bytes = sizeof ask;
-    measure_->answered = measure_->read_done = false;
-    return (post(m) || stalled_ == m) && until(measure_->answered);
-  };
-  // In twelve rounds a message of 256 KiB meets a buffer that nothing lay in before nearly every time, and faults in its pages;
-  // in use that is over after the first few. Where the kernel cannot do it (before 5.14) remote reads seem better than they are.
-  ::madvise(receive_memory_->base, receive_memory_->size, MADV_POPULATE_WRITE);
-  for (int round = 0; round < rounds; ++round)
-    for (std::size_t s = 0; s < sizes.size(); ++s)
-      for (std::uint32_t by_rma = 0; by_rma < 2; ++by_rma) {
-        if (!by_rma && sizes[s] + header_bytes > agreement_.own_bytes) continue;
-        const std::int64_t begin = now_ns();
-        std::int64_t read = 0;
-        if (!answered(by_rma, sizes[s])) return {};
-        if (by_rma) {
-          iovec piece{measure_->memory.base, sizes[s]};
-          void* descriptor = measure_->memory.region.descriptor;
-          ssize_t r;
-          while ((r = port_->read(&piece, &descriptor, 1, measure_->range.address, measure_->range.key, &measure_->context)) == -FI_EAGAIN && !deadline.passed()) collect();
-          if (r != 0 || !until(measure_->read_done)) return {};
-          read = now_ns() - begin;
-          if (!answered(by_rma, sizes[s])) return {};
+  // For used and placed.
+  std::array<std::array<Tried, sizes.size()>, 2> tried;
+  const std::int64_t begin = now_ns();
+  const auto enough = [&](int round) { return now_ns() - begin > (round < trial_rounds_min ? trial_longest_ns : trial_usual_ns); };
+  // The first round faults memory in, and where processors are few it finds both ends their own.
+  for (int round = 0; round < trial_rounds && !enough(round); ++round)
+    for (int fetch = 0; fetch < 2; ++fetch)
+      for (std::size_t s = 0; s < sizes.size() && !enough(round); ++s) {
+        std::array<std::int64_t, 2> took{};
+        // Which comes first changes: nothing is to depend on it. Each goes several times in a row, as in use, and the first brings
+        // into the caches what this way needs there.
+        for (int k = 0; k < 2; ++k) {
+          const bool by_rma = (k + round) % 2;
+          if (auto ok = try_one(fetch, sizes[s], by_rma); !ok) return ok.error();
+          const std::int64_t from = now_ns();
+          for (int n = 0; n < trial_row; ++n)
+            if (auto ok = try_one(fetch, sizes[s], by_rma); !ok) return ok.error();
+          took[by_rma] = now_ns() - from;
         }
-        const std::int64_t all = now_ns() - begin;
-        if (!round) continue;  // the first round maps and faults
-        if (by_rma) {
-          // The sender is told that its memory was read, and that word is a message like any. Where an answer follows anyway, as
-          // after a write, it waits for that; the reader of an object does not, and pays for half of a way there and back.
-          taken[s].read.push_back(read + (all - read) / 2);
-          taken[s].read_and_told.push_back(all);
-        } else {
-          taken[s].placed.push_back(all);
-          taken[s].used.push_back(all - measure_->copied_ns);
-        }
+        Tried& t = tried[static_cast<std::size_t>(fetch)][s];
+        t.bytes = sizes[s];
+        if (round) t.ratios.push_back(static_cast<double>(took[1]) / static_cast<double>(std::max<std::int64_t>(1, took[0])));
       }
-  const auto least = [&](std::vector<std::int64_t> Taken::* message, std::vector<std::int64_t> Taken::* rma) {
-    // From the largest size down: where reading is faster, and at every larger size too.
-    std::int64_t from = -1;
-    for (std::size_t s = sizes.size(); s-- > 0;) {
-      auto &by_message = taken[s].*message, &by_rma = taken[s].*rma;
-      if (by_message.empty()) continue;
-      // Of short frames the trial thinks better of reads than use does: a bench's connection over shm took them for 64 KiB, where
-      // messages moved twice as much for reads and 1.2 times for writes. Why is not known, so what it sees has to be plain there.
-      const double most = sizes[s] <= (64u << 10) ? 0.7 : 0.95;
-      // By the typical time and by the best: on a busy machine either alone is luck now and then.
-      const auto faster = [&](std::size_t rank) {
-        for (auto* v : {&by_message, &by_rma}) std::nth_element(v->begin(), v->begin() + static_cast<std::ptrdiff_t>(rank), v->end());
-        return static_cast<double>(by_rma[rank]) < most * static_cast<double>(by_message[rank]);
-      };
-      if (!faster(by_rma.size() / 2) || !faster(0)) break;
-      from = sizes[s];
-    }
-    return from;
-  };
-  return {least(&Taken::used, &Taken::read_and_told), least(&Taken::placed, &Taken::read)};
+  return Thresholds{least_regret(tried[0], agreement_.frame_data), least_regret(tried[1], agreement_.frame_data)};
 }
 
-void OfiLink::end_measure() {
-  if (!measure_) return;
-  port_->strike(measure_->memory.region);
-  free_memory(measure_->memory);
-  measure_.reset();
+Result<void> OfiLink::end_trial(Deadline deadline) {
+  send(trial_frame(0, 0, Trial::over));
+  flush();
+  // The server lets go of what it announced when it hears this.
+  bool sent = false;
+  while (!(sent = queue_.empty() && !stalled_)) {
+    collect();
+    move();
+    if (failure_ || closed_ || deadline.passed()) break;
+    ::sched_yield();
+  }
+  if (auto ok = trial_until(sent, deadline); !ok) return ok.error();
+  return {};
+}
+
+void OfiLink::leave_trial() {
+  if (!trial_) return;
+  sink_ = trial_->users;
+  trial_.reset();
+  receiving_ = true;
+  frames_sent_ = frames_by_rma_ = 0;
 }
 
 // ---- the state of the Link
@@ -1129,6 +1151,21 @@ void OfiLink::look_after() {
   if (!peer_gone_ns_ && !control_.heard()) peer_gone_ns_ = now_ns();
 }
 
+/// Delivers what came, and sends what it made possible. Number of frames delivered.
+int OfiLink::move() {
+  for (std::size_t k = unposted_.size(); k-- > 0;)
+    if (post_receive(*unposted_[k])) {
+      ++given_;
+      unposted_.erase(unposted_.begin() + static_cast<std::ptrdiff_t>(k));
+    }
+  const int frames = deliver();
+  if (closed_) return frames;
+  pump();
+  // Half of what the peer waits for: told on purpose, where no message told it on its way. The rest is told before a sleep.
+  if (given_ - given_told_ >= std::max<std::size_t>(1, agreement_.own_buffers / 2) || released_ - released_told_ >= announcements_max / 2) say(MessageKind::credit);
+  return frames;
+}
+
 int OfiLink::progress() {
   if (closed_) return 0;
   const std::size_t got = collect();
@@ -1138,19 +1175,11 @@ int OfiLink::progress() {
     collect();
   }
   armed_ = control_spoke_ = false;
-  for (std::size_t k = unposted_.size(); k-- > 0;)
-    if (post_receive(*unposted_[k])) {
-      ++given_;
-      unposted_.erase(unposted_.begin() + static_cast<std::ptrdiff_t>(k));
-    }
-  const int frames = deliver();
+  const int frames = move();
   if (closed_) {
     shut();
     return frames;
   }
-  pump();
-  // Half of what the peer waits for: told on purpose, where no message told it on its way. The rest is told before a sleep.
-  if (given_ - given_told_ >= std::max<std::size_t>(1, agreement_.own_buffers / 2) || released_ - released_told_ >= announcements_max / 2) say(MessageKind::credit);
   if (port_->waiting() == Wait::none && in_flight_) collect();
   if (failure_ && (poisoned_ || arrived_.empty() || reading_)) {
     const Error error = *failure_;

@@ -39,7 +39,7 @@ struct MessageHeader {
 };
 static_assert(sizeof(MessageHeader) == 32);
 
-enum class MessageKind : std::uint8_t { hello = 1, stream, announce, credit, asleep, bye, bye_seen, ask, answer };
+enum class MessageKind : std::uint8_t { hello = 1, stream, announce, credit, asleep, bye, bye_seen };
 
 /// What both halves agreed on over the Control.
 struct Agreement {
@@ -77,12 +77,19 @@ class OfiLink final : public Link {
   Result<void> prepare(const Agreement& agreement);
   /// Both ends say hello; after it the Link is open. Client and server call it at the same time.
   Result<void> greet(std::uint64_t token, Deadline deadline);
-  /// Client: asks the server, which must serve(), for data both ways.
-  Thresholds measure_rma(Deadline deadline);
-  /// Server: answers what measure_rma asks. One step, without waiting.
+  /// From here to leave_trial() frames are the trial's own. Both ends call it before they greet each other.
+  void enter_trial();
+  /// Client: moves data both ways, by messages and by remote reads, as use does; the server must serve(). Error: the way broke, or
+  /// the deadline passed; the Link is of no use then.
+  Result<Thresholds> measure_rma(Deadline deadline);
+  /// Server: what the client's trial asks for. One step, without waiting. What comes after the trial is left for progress().
   void serve();
-  Result<void> begin_measure();
-  void end_measure();
+  /// Server: the trial is over, or the way is broken.
+  bool served() const;
+  /// Client: tells the server that it is over, whether anything was tried or not. Error: as above.
+  Result<void> end_trial(Deadline deadline);
+  /// Frames are the Sink's again.
+  void leave_trial();
   void set_rma_from(std::int64_t bytes) { agreement_.rma_from = bytes; }
   std::int64_t rma_from() const { return agreement_.rma_from; }
   Port& port() { return *port_; }
@@ -130,6 +137,7 @@ class OfiLink final : public Link {
   void arrived(Buffer& buffer, std::size_t bytes);
   void in_turn(Buffer& buffer);
   int deliver();
+  int move();
   bool take_stream(Buffer& buffer, int& frames);
   bool take_announcement(Buffer& buffer, int& frames);
   bool continue_part(Buffer& buffer, int& frames);
@@ -144,7 +152,9 @@ class OfiLink final : public Link {
   bool nothing_under_way() const { return queue_.empty() && !stalled_ && !in_flight_ && announcements_.empty(); }
   void say_goodbye();
   bool anything_to_deliver() const;
-  void answer_measure(Buffer& buffer);
+  Result<void> trial_until(const bool& flag, Deadline deadline);
+  Outgoing trial_frame(std::size_t bytes, std::size_t from, std::uint64_t id);
+  void trial_send(std::size_t bytes, bool by_rma);
 
   std::unique_ptr<Port> port_;
   Control& control_;
@@ -203,9 +213,9 @@ class OfiLink final : public Link {
   std::uint32_t received_ = 0;         ///< messages taken from the queue
   std::uint64_t frames_sent_ = 0, frames_by_rma_ = 0, messages_sent_ = 0;
 
-  // measuring
-  struct Measure;
-  std::unique_ptr<Measure> measure_;
+  // the trial
+  struct Trial;
+  std::unique_ptr<Trial> trial_;
 };
 
 }  // namespace sonde::store::ofi

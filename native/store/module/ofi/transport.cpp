@@ -227,14 +227,15 @@ class OfiTransport final : public Transport {
       if (auto ok = await(control, link->port(), Event::connected, nullptr, deadline); !ok) return give_up(ok.error());
     }
     std::int64_t answers_from = -1;
-    if (flavour_ == Flavour::rma)
-      if (auto ok = link->begin_measure(); !ok) return give_up(ok.error());
+    if (flavour_ == Flavour::rma) link->enter_trial();
     if (auto ok = link->greet(agreement.token, deadline); !ok) return give_up(ok.error());
     if (flavour_ == Flavour::rma) {
-      const Thresholds from = options.rma_from >= 0 ? Thresholds{options.rma_from, options.rma_from} : link->measure_rma(deadline);
-      link->set_rma_from(from.used);
-      answers_from = from.placed;
-      link->end_measure();
+      const auto from = options.rma_from >= 0 ? Result<Thresholds>(Thresholds{options.rma_from, options.rma_from}) : link->measure_rma(deadline);
+      if (!from) return give_up(from.error());
+      if (auto ok = link->end_trial(deadline); !ok) return give_up(ok.error());
+      link->leave_trial();
+      link->set_rma_from((*from).used);
+      answers_from = (*from).placed;
     }
     if (auto ok = tell(control, {{"go", "1"}, {"rma_from", std::to_string(answers_from)}}); !ok) return broken(ok.error());
     return std::unique_ptr<Link>(std::move(link));
@@ -301,8 +302,7 @@ class OfiTransport final : public Transport {
       if (auto ok = link->port().accept(); !ok) return wait_for_failure(ok.error());
       if (auto ok = await(control, link->port(), Event::connected, nullptr, deadline); !ok) return wait_for_failure(ok.error());
     }
-    if (flavour_ == Flavour::rma)
-      if (auto ok = link->begin_measure(); !ok) return wait_for_failure(ok.error());
+    if (flavour_ == Flavour::rma) link->enter_trial();
     if (auto ok = link->greet(agreement.token, deadline); !ok) return wait_for_failure(ok.error());
     while (!speaks(control, 0)) {
       if (deadline.passed()) return broken({"store.timed_out", "the client did not finish the connection in time", "see the client's log"});
@@ -315,7 +315,14 @@ class OfiTransport final : public Transport {
     const auto word = hear(control, deadline);
     if (!word) return broken(word.error());
     if (!failed(*word).empty()) return client_failed(failed(*word));
-    link->end_measure();
+    // The trial's last frame went before this word, but by another way.
+    while (flavour_ == Flavour::rma && !link->served()) {
+      if (deadline.passed()) return broken({"store.timed_out", "the client's trial did not end in time", "see the client's log"});
+      link->serve();
+      ::sched_yield();
+    }
+    if (!link->open()) return broken({"store.disconnected", "the client ended the connection during the trial", "see the client's log"});
+    link->leave_trial();
     if (flavour_ == Flavour::rma) link->set_rma_from(options.rma_from >= 0 ? options.rma_from : number(*word, "rma_from", -1));
     return std::unique_ptr<Link>(std::move(link));
   }

@@ -1,0 +1,76 @@
+#pragma once
+/// What the files of the Python module sonde._bus share. Owner-thread (holds the GIL).
+
+#include <nanobind/nanobind.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "bus/bus.hpp"
+#include "bus/value.hpp"
+
+namespace sonde::bus::py {
+
+namespace nb = nanobind;
+
+/// Raises what sonde.bus.errors makes of it. It does not return.
+[[noreturn]] void raise(const Error& error);
+
+template <typename T>
+T taken(Result<T> result) {
+  if (!result) raise(result.error());
+  return std::move(*result);
+}
+inline void held_good(const Result<void>& result) {
+  if (!result) raise(result.error());
+}
+
+/// A str; what is no UTF-8 in it is replaced.
+nb::object text(std::string_view s);
+
+/// dict, list, tuple, bytes, str, int, float, bool, None and numpy's numbers and arrays. Error: bus.bad_value.
+Value value_of(nb::handle object, unsigned depth = 0);
+nb::object to_python(const Value& value);
+
+/// Waits in slices without the GIL until `step` says it is over or the time is up, so that Ctrl-C is heard. step(Deadline) -> bool.
+/// timeout_s below 0: without end. False: the time was up.
+template <typename Step>
+bool wait_for(double timeout_s, Step&& step) {
+  const Deadline end = timeout_s < 0 ? Deadline{} : Deadline::in_s(timeout_s);
+  for (;;) {
+    bool over = false;
+    {
+      const nb::gil_scoped_release release;
+      Deadline slice = Deadline::in_s(0.1);
+      if (end.at_ns && end.at_ns < slice.at_ns) slice = end;
+      over = step(slice);
+    }
+    if (over) return true;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    if (end.passed()) return false;
+  }
+}
+
+/// The bus of one open() in Python; closed, it says so instead of working on.
+class BusHolder {
+ public:
+  explicit BusHolder(std::shared_ptr<Bus> bus) : bus_(std::move(bus)) {}
+  const std::shared_ptr<Bus>& bus() const {
+    if (!bus_) raise({"bus.closed", "this bus is closed", "open it again"});
+    return bus_;
+  }
+  void close() { bus_.reset(); }
+  bool closed() const { return !bus_; }
+
+ private:
+  std::shared_ptr<Bus> bus_;
+};
+
+/// The type that a name stands for in the bus's profile. Error: bus.unknown_type.
+TypePtr type_named(const Bus& bus, const std::string& name);
+
+void bind_endpoints(nb::module_& m);
+void bind_requests(nb::module_& m);
+
+}  // namespace sonde::bus::py

@@ -1,0 +1,196 @@
+// Requests and replies for Python.
+#include <nanobind/stl/string.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+
+#include "bind/bus/bus.hpp"
+#include "bus/request.hpp"
+
+namespace sonde::bus::py {
+
+namespace {
+
+ServiceTypes types_of(const Bus& bus, const std::string& request, const std::string& reply) {
+  return {request.empty() ? nullptr : type_named(bus, request), reply.empty() ? nullptr : type_named(bus, reply)};
+}
+
+/// A body: a value of the type, or bytes as they are where there is none.
+std::vector<std::byte> body_of(const TypePtr& type, nb::handle value) {
+  std::vector<std::byte> body;
+  if (type) {
+    held_good(encode(*type, value_of(value), body));
+    return body;
+  }
+  const Value plain = value_of(value);
+  if (const auto* blob = std::get_if<Blob>(&plain.is)) return *blob;
+  if (std::holds_alternative<std::monostate>(plain.is)) return body;
+  raise({"bus.bad_value", std::string("the body is a ") + Py_TYPE(value.ptr())->tp_name + ", and the service has no type for it", "give bytes, or name the service's types"});
+}
+
+nb::object body_to_python(const TypePtr& type, Bytes body) {
+  if (type) return to_python(taken(decode(*type, body)));
+  return nb::bytes(reinterpret_cast<const char*>(body.data()), body.size());
+}
+
+nb::dict answer_to_python(const TypePtr& type, const Answer& answer) {
+  nb::dict d;
+  d["code"] = text(name_of(answer.code));
+  d["number"] = static_cast<std::uint32_t>(answer.code);
+  d["message"] = text(answer.message);
+  d["server"] = text(answer.server);
+  d["tries"] = answer.tries;
+  d["body"] = answer.code == ReplyCode::ok ? body_to_python(type, answer.body) : nb::object(nb::none());
+  return d;
+}
+
+class PyClient {
+ public:
+  PyClient(const BusHolder& holder, const std::string& service, const std::string& request, const std::string& reply)
+      : types_(types_of(*holder.bus(), request, reply)) {
+    const auto bus = holder.bus();
+    auto made = [&] {
+      const nb::gil_scoped_release release;
+      return Client::open(bus, service, types_);
+    }();
+    client_ = taken(std::move(made));
+  }
+  ~PyClient() { close(); }
+  void close() {
+    if (!client_) return;
+    const nb::gil_scoped_release release;
+    client_.reset();
+  }
+  Client& get() {
+    if (!client_) raise({"bus.closed", "this client is closed", "make another with Bus.client()"});
+    return *client_;
+  }
+  nb::object call(nb::handle value, const std::string& target, double deadline_s, double retry_s) {
+    Client& client = get();
+    const auto body = body_of(types_.request, value);
+    // In slices, so that Ctrl-C is heard: the answer may come after this call was left.
+    struct Place {
+      std::mutex mutex;
+      std::condition_variable came;
+      std::optional<Result<Answer>> answer;
+    };
+    const auto place = std::make_shared<Place>();
+    client.start(body, {target, deadline_s, retry_s}, [place](Result<Answer> answer) {
+      const std::lock_guard lock(place->mutex);
+      place->answer = std::move(answer);
+      place->came.notify_all();
+    });
+    // The client's own deadline ends it; the two seconds are for a client that another thread is closing.
+    const bool over = wait_for(deadline_s + 2, [&](Deadline slice) {
+      std::unique_lock lock(place->mutex);
+      return place->came.wait_for(lock, std::chrono::milliseconds(std::max(slice.left_ms(), 1)), [&] { return place->answer.has_value(); });
+    });
+    if (!over) raise({"bus.timed_out", "no answer within " + std::to_string(deadline_s) + " s", "see whether a server is there"});
+    return answer_to_python(types_.reply, taken(std::move(*place->answer)));
+  }
+  nb::list call_all(nb::handle value, const std::string& target, double deadline_s, std::size_t most) {
+    Client& client = get();
+    const auto body = body_of(types_.request, value);
+    auto answers = [&] {
+      const nb::gil_scoped_release release;
+      return client.call_all(body, {target, deadline_s, 0}, most);
+    }();
+    nb::list all;
+    for (const auto& answer : taken(std::move(answers))) all.append(answer_to_python(types_.reply, answer));
+    return all;
+  }
+  bool wait_for_server(double timeout_s) {
+    Client& client = get();
+    return wait_for(timeout_s, [&](Deadline slice) { return client.wait_for_server(slice); });
+  }
+  nb::dict counts() {
+    const CallCounts c = get().counts();
+    nb::dict d;
+    d["calls"] = c.calls, d["answered"] = c.answered, d["timed_out"] = c.timed_out, d["retried"] = c.retried;
+    d["late"] = c.late, d["duplicate"] = c.duplicate, d["unasked"] = c.unasked, d["malformed"] = c.malformed;
+    return d;
+  }
+
+ private:
+  ServiceTypes types_;
+  std::unique_ptr<Client> client_;
+};
+
+class PyServer {
+ public:
+  PyServer(const BusHolder& holder, const std::string& service, nb::object handler, const std::string& name, const std::string& request, const std::string& reply,
+           unsigned threads)
+      : handler_(std::move(handler)) {
+    const auto bus = holder.bus();
+    const ServiceTypes types = types_of(*bus, request, reply);
+    ServerOptions options;
+    options.name = name;
+    options.threads = threads;
+    auto made = [&] {
+      const nb::gil_scoped_release release;
+      return Server::open(bus, service, types, [this, types](const Incoming& in) { return answered(in, types); }, options);
+    }();
+    server_ = taken(std::move(made));
+  }
+  ~PyServer() { close(); }
+  void close() {
+    if (!server_) return;
+    const nb::gil_scoped_release release;  // handlers that run need the GIL to end
+    server_.reset();
+  }
+  nb::dict counts() {
+    if (!server_) raise({"bus.closed", "this server is closed", "make another with Bus.serve()"});
+    const ServeCounts c = server_->counts();
+    nb::dict d;
+    d["requests"] = c.requests, d["answered"] = c.answered, d["repeated"] = c.repeated, d["expired"] = c.expired, d["busy"] = c.busy;
+    d["malformed"] = c.malformed, d["not_for_us"] = c.not_for_us, d["failed"] = c.failed, d["clients"] = c.clients;
+    return d;
+  }
+
+ private:
+  /// The handler's answer: a body, or what it raised. Bus errors and LookupError have codes of their own; nothing leaves as an exception.
+  Answer answered(const Incoming& in, const ServiceTypes& types) {
+    Answer answer;
+    const nb::gil_scoped_acquire hold;
+    try {
+      nb::object body = body_to_python(types.request, in.body);
+      const nb::object result = handler_(body, in.target, in.client.text());
+      if (nb::isinstance<nb::tuple>(result) && nb::len(result) == 3) {  // (number, message, None): another code
+        answer.code = static_cast<ReplyCode>(nb::cast<std::uint32_t>(result[0]));
+        answer.message = nb::cast<std::string>(result[1]);
+        return answer;
+      }
+      answer.body = body_of(types.reply, result);
+    } catch (const nb::python_error& error) {
+      answer.code = ReplyCode::failed;
+      answer.message = error.what();
+    } catch (const std::exception& error) {
+      answer.code = ReplyCode::failed;
+      answer.message = error.what();
+    }
+    return answer;
+  }
+  nb::object handler_;
+  std::unique_ptr<Server> server_;
+};
+
+}  // namespace
+
+void bind_requests(nb::module_& m) {
+  nb::class_<PyClient>(m, "Client")
+      .def(nb::init<const BusHolder&, const std::string&, const std::string&, const std::string&>(), nb::arg("bus"), nb::arg("service"), nb::arg("request") = "",
+           nb::arg("reply") = "")
+      .def("call", &PyClient::call, nb::arg("body").none(), nb::arg("target") = "", nb::arg("deadline_s") = 5.0, nb::arg("retry_s") = 0.5)
+      .def("call_all", &PyClient::call_all, nb::arg("body").none(), nb::arg("target") = "", nb::arg("deadline_s") = 1.0, nb::arg("most") = 65536)
+      .def("wait_for_server", &PyClient::wait_for_server, nb::arg("timeout_s") = -1.0)
+      .def("counts", &PyClient::counts)
+      .def("close", &PyClient::close);
+  nb::class_<PyServer>(m, "Server")
+      .def(nb::init<const BusHolder&, const std::string&, nb::object, const std::string&, const std::string&, const std::string&, unsigned>(), nb::arg("bus"),
+           nb::arg("service"), nb::arg("handler"), nb::arg("name") = "", nb::arg("request") = "", nb::arg("reply") = "", nb::arg("threads") = 1)
+      .def("counts", &PyServer::counts)
+      .def("close", &PyServer::close);
+}
+
+}  // namespace sonde::bus::py

@@ -1,0 +1,506 @@
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include "bus/bus.hpp"
+#include "bus/cdr.hpp"
+#include "core/clock.hpp"
+
+using namespace sonde;
+using namespace sonde::bus;
+
+namespace {
+
+const ImplementationEntry* fastdds() {
+  const auto found = find_implementation("fastdds");
+  return found ? *found : nullptr;
+}
+
+TypePtr type_of(const std::string& name, std::vector<Field> fields) { return structure(name, std::move(fields)); }
+const TypePtr plain = type_of("t::Plain", {{"number", primitive(Kind::uint32), false, {}}, {"value", primitive(Kind::uint32), false, {}}});
+const TypePtr keyed = type_of("t::Keyed", {{"number", primitive(Kind::uint32), true, {}}, {"value", primitive(Kind::uint32), false, {}}});
+const TypePtr named = type_of("t::Named", {{"name", string_type(), true, {}}, {"value", primitive(Kind::uint32), false, {}}});
+const TypePtr blob = type_of("t::Blob", {{"number", primitive(Kind::uint32), false, {}}, {"bytes", sequence_of(primitive(Kind::octet)), false, {}}});
+
+/// Tests that run beside each other, or beside a bus of this machine, do not meet.
+std::uint32_t a_domain() {
+  static std::atomic<std::uint32_t> next{0};
+  return 20 + (static_cast<std::uint32_t>(getpid()) * 7 + next++) % 150;
+}
+
+struct Here {
+  std::unique_ptr<ParticipantPort> port;
+  explicit Here(const Profile& profile) {
+    auto opened = fastdds()->open(profile);
+    REQUIRE_MESSAGE(opened, opened.error().what);
+    port = std::move(*opened);
+  }
+  std::unique_ptr<WriterPort> writer(const TypePtr& type = plain, const Qos& qos = {}, const std::string& topic = "topic") {
+    auto made = port->writer(topic, type, qos);
+    REQUIRE_MESSAGE(made, made.error().what);
+    return std::move(*made);
+  }
+  std::unique_ptr<ReaderPort> reader(const TypePtr& type = plain, const Qos& qos = {}, const std::string& topic = "topic") {
+    auto made = port->reader(topic, type, qos);
+    REQUIRE_MESSAGE(made, made.error().what);
+    return std::move(*made);
+  }
+};
+
+Profile profile_of(TransportKind kind, std::uint32_t domain) {
+  Profile profile;
+  profile.domain = domain;
+  profile.participant = "test";
+  profile.transport.kind = kind;
+  return profile;
+}
+
+template <typename Done>
+bool soon(const Done& done, double seconds = 20) {
+  const Deadline deadline = Deadline::in_s(seconds);
+  while (!done()) {
+    if (deadline.passed()) return false;
+    sleep_until(now_s() + 2e-3);
+  }
+  return true;
+}
+
+struct Payload {
+  std::vector<std::byte> bytes, key;
+};
+Payload payload(std::uint32_t number, std::uint32_t value = 0, const TypePtr& type = plain) {
+  Payload out;
+  CdrWriter writer(out.bytes);
+  writer.put(number);
+  writer.put(value);
+  out.key = serialised_key(*type, out.bytes);
+  return out;
+}
+Payload payload(const std::string& name, std::uint32_t value) {
+  Payload out;
+  CdrWriter writer(out.bytes);
+  writer.put(std::string_view(name));
+  writer.put(value);
+  out.key = serialised_key(*named, out.bytes);
+  return out;
+}
+Payload payload_of(std::uint32_t number, std::size_t bytes) {
+  Payload out;
+  CdrWriter writer(out.bytes);
+  writer.put(number);
+  writer.put(static_cast<std::uint32_t>(bytes));
+  std::vector<std::byte> body(bytes);
+  for (std::size_t k = 0; k < bytes; ++k) body[k] = std::byte((k * 7 + number) & 0xff);
+  writer.put_bytes(body);
+  return out;
+}
+
+struct Seen {
+  SampleInfo info;
+  std::vector<std::byte> bytes;
+  std::uint32_t number() const { return word(4); }
+  std::uint32_t value() const { return word(8); }
+  std::uint32_t word(std::size_t at) const {
+    std::uint32_t out = 0;
+    REQUIRE(bytes.size() >= at + 4);
+    std::memcpy(&out, bytes.data() + at, 4);
+    return out;
+  }
+};
+void take(ReaderPort& reader, std::vector<Seen>& into, std::size_t most = SIZE_MAX) {
+  reader.take(most, [&](const SampleInfo& info, Bytes bytes) { into.push_back({info, {bytes.begin(), bytes.end()}}); });
+}
+
+bool matched(WriterPort& writer, ReaderPort& reader, std::int64_t n = 1) {
+  return soon([&] { return writer.status().matched >= n && reader.status().matched >= 1; });
+}
+
+const std::vector<TransportKind> kinds{TransportKind::udp4, TransportKind::udp6, TransportKind::shared_memory};
+std::string name_of_kind(TransportKind kind) {
+  return kind == TransportKind::udp4 ? "udp4" : kind == TransportKind::udp6 ? "udp6" : kind == TransportKind::tcp4 ? "tcp4" : "shared_memory";
+}
+
+}  // namespace
+
+TEST_CASE("fastdds: samples of two participants arrive in order, on every transport that it claims") {
+  for (const TransportKind kind : kinds) {
+    INFO(name_of_kind(kind));
+    const std::uint32_t domain = a_domain();
+    Here a(profile_of(kind, domain)), b(profile_of(kind, domain));
+    Qos qos;
+    qos.history = History::keep_all;
+    const auto writer = a.writer(plain, qos);
+    const auto reader = b.reader(plain, qos);
+    REQUIRE(matched(*writer, *reader));
+    CHECK(writer->matched() == std::vector{reader->guid()});
+    CHECK(reader->matched() == std::vector{writer->guid()});
+    std::vector<Seen> seen;
+    constexpr std::uint32_t n = 2000;
+    std::thread writing([&] {
+      for (std::uint32_t k = 0; k < n; ++k) CHECK(writer->write(payload(k, 2 * k).bytes, {}));
+    });
+    CHECK(soon([&] { take(*reader, seen); return seen.size() >= n; }));
+    writing.join();
+    REQUIRE(seen.size() == n);
+    for (std::uint32_t k = 0; k < n; ++k) {
+      REQUIRE(seen[k].number() == k);
+      REQUIRE(seen[k].value() == 2 * k);
+      REQUIRE(seen[k].info.writer == writer->guid());
+      REQUIRE(seen[k].info.has_data);
+    }
+    CHECK(seen.back().info.source_ns > 1'600'000'000'000'000'000);
+    CHECK(writer->wait_acknowledged(Deadline::in_s(10)));
+    CHECK(reader->status().lost == 0);
+  }
+}
+
+TEST_CASE("fastdds: large samples, and both byte orders") {
+  for (const TransportKind kind : kinds) {
+    INFO(name_of_kind(kind));
+    const std::uint32_t domain = a_domain();
+    Here a(profile_of(kind, domain)), b(profile_of(kind, domain));
+    Qos qos;
+    qos.history = History::keep_all;
+    qos.max_blocking_s = 30;
+    const auto writer = a.writer(blob, qos);
+    const auto reader = b.reader(blob, qos);
+    REQUIRE(matched(*writer, *reader));
+    std::uint32_t number = 0;
+    for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{60'000}, std::size_t{70'000}, std::size_t{1} << 20, std::size_t{8} << 20}) {
+      INFO(size);
+      const Payload one = payload_of(++number, size);
+      REQUIRE(writer->write(one.bytes, {}));
+      std::vector<Seen> seen;
+      REQUIRE(soon([&] { take(*reader, seen); return !seen.empty(); }, 60));
+      // up to 3 bytes of padding may have come with it
+      REQUIRE(seen[0].bytes.size() >= one.bytes.size());
+      REQUIRE(seen[0].bytes.size() < one.bytes.size() + 4);
+      seen[0].bytes.resize(one.bytes.size());
+      CHECK(seen[0].bytes == one.bytes);
+    }
+    Payload big = payload(0x01020304u);
+    big.bytes[1] = std::byte{0};
+    REQUIRE(writer->write(big.bytes, {}));
+    std::vector<Seen> seen;
+    REQUIRE(soon([&] { take(*reader, seen); return !seen.empty(); }));
+    CHECK(seen[0].bytes == big.bytes);
+  }
+}
+
+TEST_CASE("fastdds: keys: instances, disposal, order of arrival over instances") {
+  const std::uint32_t domain = a_domain();
+  Here a(profile_of(TransportKind::udp4, domain)), b(profile_of(TransportKind::udp4, domain));
+  SUBCASE("short keys, which the handle tells") {
+    Qos qos;
+    qos.depth = 1;
+    const auto writer = a.writer(keyed, qos);
+    const auto reader = b.reader(keyed, qos);
+    REQUIRE(matched(*writer, *reader));
+    for (const std::uint32_t number : {9u, 3u, 7u, 1u}) {
+      const Payload one = payload(number, number * 10, keyed);
+      const auto written = writer->write(one.bytes, one.key);
+      REQUIRE_MESSAGE(written, written.error().what);
+    }
+    const Payload again = payload(3, 31, keyed), last = payload(7, 0, keyed), unknown = payload(42, 0, keyed);
+    REQUIRE(writer->wait_acknowledged(Deadline::in_s(10)));
+    REQUIRE(writer->write(again.bytes, again.key));
+    REQUIRE(writer->wait_acknowledged(Deadline::in_s(10)));
+    std::vector<Seen> seen;
+    take(*reader, seen);
+    REQUIRE(seen.size() == 4);  // depth 1 of each instance
+    CHECK(seen[0].number() == 9);
+    CHECK(seen[1].number() == 7);
+    CHECK(seen[2].number() == 1);
+    CHECK(seen[3].number() == 3);
+    CHECK(seen[3].value() == 31);
+    REQUIRE(writer->dispose(last.bytes, last.key));
+    REQUIRE(writer->dispose(unknown.bytes, unknown.key));
+    seen.clear();
+    REQUIRE(soon([&] { take(*reader, seen); return seen.size() >= 2; }));
+    CHECK_FALSE(seen[0].info.has_data);
+    CHECK(seen[0].info.state == InstanceState::disposed);
+    CHECK(seen[0].number() == 7);
+    CHECK(seen[1].number() == 42);
+  }
+  SUBCASE("unbounded keys, of which the handle is a hash") {
+    const auto writer = a.writer(named);
+    const auto reader = b.reader(named);
+    REQUIRE(matched(*writer, *reader));
+    const std::string name = "a name that is longer than the sixteen bytes of a handle";
+    const Payload one = payload(name, 5);
+    REQUIRE(writer->write(one.bytes, one.key));
+    REQUIRE(writer->dispose(one.bytes, one.key));
+    std::vector<Seen> seen;
+    REQUIRE(soon([&] { take(*reader, seen); return seen.size() >= 2; }));
+    CHECK(seen[0].info.state == InstanceState::alive);
+    CHECK(seen[1].info.state == InstanceState::disposed);
+    REQUIRE(verify(*named, seen[1].bytes));
+    CHECK(CdrReader(seen[1].bytes).get_string() == name);
+  }
+  SUBCASE("a malformed sample of a keyed topic arrives, for the library to count") {
+    const auto writer = a.writer(named);
+    const auto reader = b.reader(named);
+    REQUIRE(matched(*writer, *reader));
+    Payload bad = payload(std::string("abc"), 1);
+    bad.bytes[4] = std::byte{0xf0};
+    REQUIRE(writer->write(bad.bytes, bad.key));
+    std::vector<Seen> seen;
+    REQUIRE(soon([&] { take(*reader, seen); return !seen.empty(); }));
+    CHECK_FALSE(verify(*named, seen[0].bytes));
+  }
+}
+
+TEST_CASE("fastdds: a waiter returns for samples, for wake() and for its deadline, and for nothing else") {
+  for (const TypePtr& type : {plain, keyed}) {
+    const std::uint32_t domain = a_domain();
+    Here a(profile_of(TransportKind::udp4, domain)), b(profile_of(TransportKind::udp4, domain));
+    const auto writer = a.writer(type);
+    const auto reader = b.reader(type);
+    REQUIRE(matched(*writer, *reader));
+    auto waiter = std::move(*b.port->waiter());
+    REQUIRE(waiter->attach(*reader, 17));
+    const double before = now_s();
+    CHECK(waiter->wait(Deadline::in_s(0.05)).empty());
+    CHECK(now_s() - before >= 0.05);
+    waiter->wake();
+    CHECK(waiter->wait({}).empty());
+    for (std::uint32_t k = 0; k < 3; ++k) {
+      const Payload one = payload(k, k, type);
+      REQUIRE(writer->write(one.bytes, one.key));
+    }
+    REQUIRE(writer->wait_acknowledged(Deadline::in_s(10)));
+    std::vector<Seen> seen;
+    for (std::size_t k = 0; k < 3; ++k) {  // one at a time: what is left is told of again
+      CHECK(waiter->wait(Deadline::in_s(10)) == std::vector<std::uint64_t>{17});
+      take(*reader, seen, 1);
+      CHECK(seen.size() == k + 1);
+    }
+    CHECK(waiter->wait(Deadline::in_s(0.05)).empty());
+    // Samples that were there before the reader was attached.
+    waiter->detach(*reader);
+    const Payload late = payload(4u, 4, type);
+    REQUIRE(writer->write(late.bytes, late.key));
+    REQUIRE(writer->wait_acknowledged(Deadline::in_s(10)));
+    CHECK(waiter->wait(Deadline::in_s(0.05)).empty());
+    REQUIRE(waiter->attach(*reader, 18));
+    CHECK(waiter->wait(Deadline::in_s(10)) == std::vector<std::uint64_t>{18});
+    // From a thread that sleeps already.
+    take(*reader, seen);
+    std::vector<std::uint64_t> tags;
+    std::thread sleeping([&] { tags = waiter->wait(Deadline::in_s(20)); });
+    sleep_until(now_s() + 0.05);
+    const Payload next = payload(5u, 5, type);
+    REQUIRE(writer->write(next.bytes, next.key));
+    sleeping.join();
+    CHECK(tags == std::vector<std::uint64_t>{18});
+    waiter->detach(*reader);
+    auto other = std::move(*a.port->waiter());
+    CHECK_FALSE(other->attach(*reader, 1));
+  }
+}
+
+TEST_CASE("fastdds: a full reliable keep-all reader holds the writer up, which says so in time") {
+  const std::uint32_t domain = a_domain();
+  Here a(profile_of(TransportKind::udp4, domain)), b(profile_of(TransportKind::udp4, domain));
+  Qos qos;
+  qos.history = History::keep_all;
+  qos.max_samples = 10;
+  qos.max_blocking_s = 0.2;
+  const auto writer = a.writer(plain, qos);
+  const auto reader = b.reader(plain, qos);
+  REQUIRE(matched(*writer, *reader));
+  std::uint32_t taken = 0;
+  Result<void> last;
+  for (; taken < 100; ++taken) {
+    last = writer->write(payload(taken).bytes, {});
+    if (!last) break;
+  }
+  REQUIRE_FALSE(last);
+  CHECK(last.error().code == "bus.timed_out");
+  CHECK(taken >= 10);
+  std::vector<Seen> seen;
+  REQUIRE(soon([&] { take(*reader, seen); return seen.size() >= taken; }));
+  for (std::uint32_t k = 0; k < taken; ++k) CHECK(seen[k].number() == k);
+  CHECK(soon([&] { return bool(writer->write(payload(1000).bytes, {})); }));
+}
+
+TEST_CASE("fastdds: who is there, with what") {
+  const std::uint32_t domain = a_domain();
+  Profile profile = profile_of(TransportKind::udp4, domain);
+  profile.participant = "somebody";
+  Here a(profile_of(TransportKind::udp4, domain));
+  {
+    Here b(profile);
+    Qos qos;
+    qos.partitions = {"reply/17", "x"};
+    qos.user_data = std::string("ab\0c", 4);
+    qos.durability = Durability::transient_local;
+    const auto writer = b.writer(keyed, qos, "other");
+    REQUIRE(soon([&] { return a.port->endpoints().size() == 1; }));
+    const auto endpoint = a.port->endpoints().at(0);
+    CHECK(endpoint.guid == writer->guid());
+    CHECK(endpoint.participant == b.port->guid());
+    CHECK(endpoint.writes);
+    CHECK(endpoint.topic == "other");
+    CHECK(endpoint.type == "t::Keyed");
+    CHECK(endpoint.partitions == qos.partitions);
+    CHECK(endpoint.user_data == qos.user_data);
+    CHECK(endpoint.durability == Durability::transient_local);
+    CHECK(endpoint.reliability == Reliability::reliable);
+    const auto peers = a.port->peers();
+    REQUIRE(peers.size() == 1);
+    CHECK(peers[0].guid == b.port->guid());
+    CHECK(peers[0].name == "somebody");
+    CHECK(peers[0].pid == getpid());
+    CHECK_FALSE(peers[0].host.empty());
+  }
+  CHECK(soon([&] { return a.port->endpoints().empty() && a.port->peers().empty(); }));
+}
+
+TEST_CASE("fastdds: partitions, with patterns on one side") {
+  const std::uint32_t domain = a_domain();
+  Here a(profile_of(TransportKind::udp4, domain)), b(profile_of(TransportKind::udp4, domain));
+  Qos in, star, mark, none, other;
+  in.partitions = {"node/n017"};
+  star.partitions = {"node/*"};
+  mark.partitions = {"node/n01?"};
+  other.partitions = {"node/n018"};
+  const auto writer = a.writer(plain, in);
+  const auto by_star = b.reader(plain, star), by_mark = b.reader(plain, mark), by_none = b.reader(plain, none), by_other = b.reader(plain, other);
+  REQUIRE(soon([&] { return writer->status().matched == 2; }));
+  REQUIRE(soon([&] { return by_star->status().matched == 1 && by_mark->status().matched == 1; }));
+  REQUIRE(writer->write(payload(1).bytes, {}));
+  std::vector<Seen> seen;
+  CHECK(soon([&] { take(*by_star, seen); return seen.size() == 1; }));
+  CHECK(soon([&] { take(*by_mark, seen); return seen.size() == 2; }));
+  CHECK(by_none->status().matched == 0);
+  CHECK(by_other->status().matched == 0);
+  CHECK(writer->matched().size() == 2);
+}
+
+TEST_CASE("fastdds: QoS that excludes a match is counted and named; transient-local reaches who comes later") {
+  const std::uint32_t domain = a_domain();
+  Here a(profile_of(TransportKind::udp4, domain)), b(profile_of(TransportKind::udp4, domain));
+  Qos best;
+  best.reliability = Reliability::best_effort;
+  {
+    const auto writer = a.writer(plain, best);
+    const auto reader = b.reader(plain);
+    REQUIRE(soon([&] { return writer->status().incompatible == 1 && reader->status().incompatible == 1; }));
+    CHECK(writer->status().incompatible_policy == "reliability");
+    CHECK(reader->status().incompatible_policy == "reliability");
+    CHECK(writer->status().matched == 0);
+  }
+  Qos lasting;
+  lasting.durability = Durability::transient_local;
+  lasting.depth = 2;
+  const auto writer = a.writer(plain, lasting, "lasting");
+  for (std::uint32_t k = 0; k < 5; ++k) REQUIRE(writer->write(payload(k).bytes, {}));
+  const auto late = b.reader(plain, lasting, "lasting");
+  std::vector<Seen> seen;
+  REQUIRE(soon([&] { take(*late, seen); return seen.size() >= 2; }));
+  CHECK(seen[0].number() == 3);
+  CHECK(seen[1].number() == 4);
+}
+
+TEST_CASE("fastdds: deadline, liveliness, lifespan") {
+  const std::uint32_t domain = a_domain();
+  Here a(profile_of(TransportKind::udp4, domain)), b(profile_of(TransportKind::udp4, domain));
+  SUBCASE("deadline") {
+    Qos qos;
+    qos.deadline_s = 0.1;
+    const auto writer = a.writer(plain, qos);
+    const auto reader = b.reader(plain, qos);
+    REQUIRE(matched(*writer, *reader));
+    REQUIRE(writer->write(payload(1).bytes, {}));
+    CHECK(soon([&] { return writer->status().deadline_missed > 1 && reader->status().deadline_missed > 1; }));
+  }
+  SUBCASE("liveliness") {
+    Qos qos;
+    qos.liveliness = Liveliness::manual_by_topic;
+    qos.lease_s = 0.3;
+    const auto writer = a.writer(plain, qos);
+    const auto reader = b.reader(plain, qos);
+    REQUIRE(matched(*writer, *reader));
+    writer->assert_liveliness();
+    CHECK(soon([&] { return reader->status().alive == 1; }));
+    CHECK(soon([&] { return reader->status().alive == 0 && reader->status().liveliness_lost == 1; }));
+    CHECK(soon([&] { return writer->status().liveliness_lost >= 1; }));
+  }
+  SUBCASE("lifespan") {
+    Qos qos;
+    qos.lifespan_s = 0.1;
+    const auto writer = a.writer(plain, qos);
+    const auto reader = b.reader(plain, qos);
+    REQUIRE(matched(*writer, *reader));
+    REQUIRE(writer->write(payload(1).bytes, {}));
+    REQUIRE(writer->wait_acknowledged(Deadline::in_s(10)));
+    sleep_until(now_s() + 0.5);
+    std::vector<Seen> seen;
+    take(*reader, seen);
+    CHECK(seen.empty());
+  }
+}
+
+TEST_CASE("fastdds: what it cannot do is refused with words") {
+  const std::uint32_t domain = a_domain();
+  Here a(profile_of(TransportKind::udp4, domain));
+  Qos qos;
+  qos.order_by_source = true;
+  auto refused = a.port->writer("topic", plain, qos);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == "bus.unsupported");
+  qos = {};
+  qos.ownership = Ownership::exclusive;
+  qos.reliability = Reliability::best_effort;
+  CHECK_FALSE(a.port->reader("topic", plain, qos));
+  const auto writer = a.writer(plain);
+  const auto other = type_of("t::Plain", {{"number", primitive(Kind::uint64), false, {}}});
+  auto second = a.port->reader("topic", other, {});
+  REQUIRE_FALSE(second);
+  CHECK(second.error().what.find("another structure") != std::string::npos);
+}
+
+TEST_CASE("fastdds: what a killed process leaves in /dev/shm is removed; what lives is left alone") {
+  const std::uint32_t domain = a_domain();
+  fastdds()->clean();
+  int ready[2];
+  REQUIRE(pipe(ready) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    auto opened = fastdds()->open(profile_of(TransportKind::shared_memory, domain));
+    char ok = opened ? 'y' : 'n';
+    (void)!write(ready[1], &ok, 1);
+    for (;;) pause();
+  }
+  char ok = 0;
+  REQUIRE(read(ready[0], &ok, 1) == 1);
+  close(ready[0]);
+  close(ready[1]);
+  CHECK(ok == 'y');
+  const auto port_files = [&] {
+    std::size_t n = 0;
+    std::error_code failed;
+    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", failed))
+      for (const unsigned offset : {0u, 10u, 11u})
+        n += entry.path().filename().string().find("fastrtps_port" + std::to_string(7400 + 250 * domain + offset)) != std::string::npos;
+    return n;
+  };
+  REQUIRE(port_files() > 0);
+  const std::size_t alive = port_files();
+  sleep_until(now_s() + 0.3);
+  fastdds()->clean();
+  CHECK(port_files() == alive);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  CHECK(port_files() == alive);
+  CHECK(fastdds()->clean() >= alive);
+  CHECK(port_files() == 0);
+}
