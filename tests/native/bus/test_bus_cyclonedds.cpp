@@ -198,6 +198,9 @@ TEST_CASE("Cyclone DDS brings payloads of any size to another process and back, 
       profile.discovery.kind = DiscoveryKind::peers;
       profile.discovery.peers = {kind == TransportKind::udp6 ? "[::1]:4" : "127.0.0.1:4"};
     }
+    // Less than a fragment's least, and buffers beyond what systems grant.
+    profile.transport.max_message_bytes = kind == TransportKind::udp6 ? 1024 : kind == TransportKind::tcp4 ? 65500 : 0;
+    profile.transport.receive_buffer_bytes = profile.transport.send_buffer_bytes = 64u << 20;
     const PeerProcess peer("echo", profile);
     const auto bus = open_bus(profile);
     auto writer = made(bus->writer("to", blob, all_qos()));

@@ -20,6 +20,9 @@ constexpr unsigned port_base = 7400, domain_gain = 250, participant_gain = 2, di
 constexpr unsigned indices = 120;         ///< how many processes of one host may be in a domain, where peers have to find their ports
 constexpr unsigned peer_participants = 1; ///< tried of a peer that does not say how many
 
+/// Cyclone's own limit for what is sent again; room for headers in front of a fragment; DDSI-RTPS' least fragment; the most that Cyclone takes.
+constexpr std::uint32_t rexmit_bytes = 1456, header_bytes = 256, least_fragment_bytes = 1025, most_fragment_bytes = 65000;
+
 unsigned discovery_port(std::uint32_t domain, unsigned index) {
   return port_base + domain_gain * domain + discovery_offset + participant_gain * index;
 }
@@ -102,9 +105,9 @@ Result<DomainConfig> domain_config(const Profile& profile) {
   const bool samples = groups && transport.multicast == Multicast::all;
   general += element("AllowMulticast", samples ? (announced ? "true" : "asm") : announced ? "spdp" : "false");
   if (transport.max_message_bytes) {
-    general += element("MaxMessageSize", std::to_string(transport.max_message_bytes) + " B");
-    const std::uint32_t room = transport.max_message_bytes > 256 ? transport.max_message_bytes - 128 : transport.max_message_bytes;
-    general += element("FragmentSize", std::to_string(std::clamp<std::uint32_t>(room, 1025, 65000)) + " B");
+    const std::uint32_t most = transport.max_message_bytes;
+    general += element("MaxMessageSize", std::to_string(most) + " B") + element("MaxRexmitMessageSize", std::to_string(std::min(most, rexmit_bytes)) + " B") +
+               element("FragmentSize", std::to_string(std::clamp(most - header_bytes, least_fragment_bytes, most_fragment_bytes)) + " B");
   }
 
   std::string found;
@@ -127,7 +130,10 @@ Result<DomainConfig> domain_config(const Profile& profile) {
       if (!peer) return peer.error();
       const auto host = address_of(*peer, v6);
       if (!host) return host.error();
-      add(*host, v6, peer->number ? peer->number : peer_participants);
+      if (transport.port)
+        peers += peer_begin(*host, v6) + std::to_string(transport.port) + std::string(peer_end);  // the peers' profile is this one
+      else
+        add(*host, v6, peer->number ? peer->number : peer_participants);
     }
     if (!peers.empty()) found += "<Peers>" + peers + "</Peers>";
   }

@@ -37,7 +37,7 @@ class Entity {
   explicit Entity(dds_entity_t number = 0) : number_(number) {}
   Entity(Entity&& other) noexcept : number_(std::exchange(other.number_, 0)) {}
   Entity& operator=(Entity&& other) noexcept {
-    std::swap(number_, other.number_);
+    const Entity before(std::exchange(number_, std::exchange(other.number_, 0)));
     return *this;
   }
   ~Entity() {
@@ -448,6 +448,11 @@ class Reader final : public ReaderPort {
     });
     dds_set_listener(*reader_, listener);
     dds_delete_listener(listener);
+  }
+  /// First of all what calls the listener: it uses the rest.
+  ~Reader() override {
+    has_some_ = Entity();
+    reader_ = Entity();
   }
 
   Guid guid() const override { return guid_; }
