@@ -73,26 +73,19 @@ std::string plugin_folder() {
 
 std::string bracketed(const std::string& address, bool v6) { return v6 ? "[" + address + "]" : address; }
 
-std::string peer_begin(const std::string& host, bool v6) { return "<Peer Address=\"" + escaped(bracketed(host, v6)) + ":"; }
-
 }  // namespace
 
-Result<DomainConfig> domain_config(const Profile& profile) {
+Result<std::string> domain_config(const Profile& profile) {
   const Transport& transport = profile.transport;
   const Discovery& discovery = profile.discovery;
-  const bool tcp = transport.kind == TransportKind::tcp4;
   const bool v6 = transport.kind == TransportKind::udp6;
   const bool simple = discovery.kind == DiscoveryKind::simple;
   const auto addresses = chosen_addresses(transport);
   if (!addresses) return addresses.error();
   const bool loopback = only_loopback(*addresses);
-  const bool groups = !tcp && !(v6 && loopback);
-  if (tcp && simple && !loopback)
-    return Error{"bus.unsupported", "cyclonedds cannot announce to a group by tcp4: simple discovery would find nobody on other machines",
-                 "name the machines: <discovery kind=\"peers\" peers=\"n001 n002\"/>"};
-  DomainConfig out;
+  const bool groups = !(v6 && loopback);
 
-  std::string general = element("Transport", tcp ? "tcp" : v6 ? "udp6" : "udp");
+  std::string general = element("Transport", v6 ? "udp6" : "udp");
   std::string interfaces;
   for (const Address& address : *addresses) {
     interfaces += "<NetworkInterface name=\"" + escaped(address.interface) + "\" address=\"" + escaped(address.address) + "\"";
@@ -115,12 +108,11 @@ Result<DomainConfig> domain_config(const Profile& profile) {
   if (announced) {
     found += element("ParticipantIndex", "none");
   } else {
-    // By TCP, which knows no indices, the same ports are used, of which Domain takes one.
-    found += tcp ? element("ParticipantIndex", "none") : element("ParticipantIndex", "auto") + element("MaxAutoParticipantIndex", std::to_string(last));
+    found += element("ParticipantIndex", "auto") + element("MaxAutoParticipantIndex", std::to_string(last));
     std::string peers;
     const auto add = [&](const std::string& host, bool is_v6, unsigned count) {
       for (unsigned k = 0; k < std::min(count, last + 1); ++k)
-        peers += peer_begin(host, is_v6) + std::to_string(discovery_port(profile.domain, k)) + std::string(peer_end);
+        peers += "<Peer Address=\"" + escaped(bracketed(host, is_v6)) + ":" + std::to_string(discovery_port(profile.domain, k)) + "\"/>";
     };
     // Without groups, as on loopback with IPv6, simple discovery is asking every port of this machine.
     if (simple)
@@ -130,10 +122,7 @@ Result<DomainConfig> domain_config(const Profile& profile) {
       if (!peer) return peer.error();
       const auto host = address_of(*peer, v6);
       if (!host) return host.error();
-      if (transport.port)
-        peers += peer_begin(*host, v6) + std::to_string(transport.port) + std::string(peer_end);  // the peers' profile is this one
-      else
-        add(*host, v6, peer->number ? peer->number : peer_participants);
+      add(*host, v6, peer->number ? peer->number : peer_participants);
     }
     if (!peers.empty()) found += "<Peers>" + peers + "</Peers>";
   }
@@ -144,19 +133,9 @@ Result<DomainConfig> domain_config(const Profile& profile) {
   if (transport.receive_buffer_bytes) internal += buffer("SocketReceiveBufferSize", transport.receive_buffer_bytes);
   if (transport.send_buffer_bytes) internal += buffer("SocketSendBufferSize", transport.send_buffer_bytes);
   if (loopback) general += element("MulticastTimeToLive", "0");
-  std::string listen;
-  if (tcp) {
-    for (const Address& address : *addresses) out.own_peers.push_back(peer_begin(address.address, false));
-    if (transport.port)
-      out.ports = {transport.port};
-    else
-      for (unsigned k = 0; k <= last; ++k) out.ports.push_back(static_cast<std::uint16_t>(discovery_port(profile.domain, k)));
-    listen = "<TCP>" + element("Port", transport.port ? std::to_string(transport.port) : std::string(port_mark)) + "</TCP>";
-  }
 
-  out.text = "<CycloneDDS><Domain Id=\"any\"><General>" + general + "</General><Discovery>" + found + "</Discovery>" +
-         (internal.empty() ? "" : "<Internal>" + internal + "</Internal>") + listen + "<Tracing><OutputFile>stderr</OutputFile></Tracing></Domain></CycloneDDS>";
-  return out;
+  return "<CycloneDDS><Domain Id=\"any\"><General>" + general + "</General><Discovery>" + found + "</Discovery>" +
+         (internal.empty() ? "" : "<Internal>" + internal + "</Internal>") + "<Tracing><OutputFile>stderr</OutputFile></Tracing></Domain></CycloneDDS>";
 }
 
 Result<std::vector<std::pair<std::string, std::string>>> security_properties(const Security& security) {

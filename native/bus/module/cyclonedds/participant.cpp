@@ -708,7 +708,6 @@ class ParticipantOf final : public ParticipantPort {
       : domain_(std::move(domain)), participant_(std::move(participant)), guid_(guid_of(*participant_)) {}
 
   Guid guid() const override { return guid_; }
-  std::uint16_t port() const override { return domain_->port(); }
 
   Result<std::unique_ptr<WriterPort>> writer(const std::string& topic, const TypePtr& type, const Qos& qos) override {
     TypeRef made;
