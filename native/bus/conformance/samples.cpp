@@ -276,7 +276,13 @@ void partitions(Scene& scene, bool wild) {
 
 void domains(Scene& scene) {
   const auto a = scene.open(), b = scene.open();
-  const auto other = scene.open([](Profile& profile) { ++profile.domain; });
+  const auto other = scene.open([](Profile& profile) {
+    ++profile.domain;
+    if (profile.discovery.kind != DiscoveryKind::server) return;
+    // A server is of one domain: Fast DDS 2.9 lets whoever reaches it meet, whatever their domains.
+    profile.discovery.serve = true;
+    profile.discovery.servers = {"127.0.0.1:" + std::to_string(free_port())};
+  });
   const std::string topic = scene.topic("domains");
   auto writer = Scene::writer(a, topic);
   auto reader = Scene::reader(b, topic), apart = Scene::reader(other, topic);
