@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -6,8 +7,6 @@
 #include <atomic>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <set>
 #include <thread>
 
 #include "bus/bus.hpp"
@@ -467,4 +466,41 @@ TEST_CASE("fastdds: what it cannot do is refused with words") {
   auto second = a.port->reader("topic", other, {});
   REQUIRE_FALSE(second);
   CHECK(second.error().what.find("another structure") != std::string::npos);
+}
+
+TEST_CASE("fastdds: what a killed process leaves in /dev/shm is removed; what lives is left alone") {
+  const std::uint32_t domain = a_domain();
+  fastdds()->clean();
+  int ready[2];
+  REQUIRE(pipe(ready) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    auto opened = fastdds()->open(profile_of(TransportKind::shared_memory, domain));
+    char ok = opened ? 'y' : 'n';
+    (void)!write(ready[1], &ok, 1);
+    for (;;) pause();
+  }
+  char ok = 0;
+  REQUIRE(read(ready[0], &ok, 1) == 1);
+  close(ready[0]);
+  close(ready[1]);
+  CHECK(ok == 'y');
+  const auto port_files = [&] {
+    std::size_t n = 0;
+    std::error_code failed;
+    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", failed))
+      for (const unsigned offset : {0u, 10u, 11u})
+        n += entry.path().filename().string().find("fastrtps_port" + std::to_string(7400 + 250 * domain + offset)) != std::string::npos;
+    return n;
+  };
+  REQUIRE(port_files() > 0);
+  const std::size_t alive = port_files();
+  sleep_until(now_s() + 0.3);
+  fastdds()->clean();
+  CHECK(port_files() == alive);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  CHECK(port_files() == alive);
+  CHECK(fastdds()->clean() >= alive);
+  CHECK(port_files() == 0);
 }
