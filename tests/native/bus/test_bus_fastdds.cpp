@@ -449,6 +449,39 @@ TEST_CASE("fastdds: deadline, liveliness, lifespan") {
   }
 }
 
+TEST_CASE("fastdds: a server brings its domain's clients together, and no others; its port is its own; a backup is gone on from") {
+  const std::uint32_t domain = a_domain();
+  const std::string folder = (std::filesystem::temp_directory_path() / ("sonde-test-fastdds-" + std::to_string(getpid()))).string();
+  Profile client = profile_of(TransportKind::udp4, domain);
+  client.discovery.kind = DiscoveryKind::server;
+  client.discovery.servers = {"127.0.0.1:" + std::to_string(30000 + getpid() % 20000)};
+  Profile server = client, stranger = client;
+  server.discovery.serve = true;
+  server.discovery.backup = folder;
+  ++stranger.domain;
+  auto serves = std::make_unique<Here>(server);
+  CHECK(serves->port->port() == 30000 + getpid() % 20000);
+  const auto taken = fastdds()->open(server);
+  REQUIRE_FALSE(taken);
+  CHECK(taken.error().what.find("is taken") != std::string::npos);
+  CHECK_FALSE(std::filesystem::is_empty(folder));
+  Here a(client), b(client), c(stranger);
+  const auto writer = a.writer();
+  const auto reader = b.reader();
+  const auto apart = c.reader();
+  REQUIRE(matched(*writer, *reader));
+  sleep_until(now_s() + 1);
+  CHECK(apart->status().matched == 0);
+  CHECK(writer->status().matched == 1);
+  serves.reset();
+  serves = std::make_unique<Here>(server);
+  Here late(client);
+  const auto other = late.reader();
+  CHECK(soon([&] { return writer->status().matched == 2 && other->status().matched == 1; }));
+  serves.reset();
+  std::filesystem::remove_all(folder);
+}
+
 TEST_CASE("fastdds: what it cannot do is refused with words") {
   const std::uint32_t domain = a_domain();
   Here a(profile_of(TransportKind::udp4, domain));

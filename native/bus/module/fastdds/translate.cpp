@@ -79,15 +79,16 @@ void scatter(std::uint32_t domain, unsigned others, rtps::PortParameters& ports)
   ports.offsetd3 = static_cast<std::uint16_t>(ports.offsetd1 + 1);
 }
 
-/// Of a server, so that clients need its address alone. 0x44 0x53 as Fast DDS' own server begins; the rest is the address.
-rtps::GuidPrefix_t server_prefix(const std::string& address, bool v6, std::uint16_t port) {
+/// Of a server, so that clients need its address alone; with the domain, since a server of Fast DDS 2 does not ask for it and those that
+/// expect another prefix do not listen to it.
+rtps::GuidPrefix_t server_prefix(std::uint32_t domain, const std::string& address, bool v6, std::uint16_t port) {
   rtps::GuidPrefix_t prefix;
   unsigned char bytes[16] = {};
   inet_pton(v6 ? AF_INET6 : AF_INET, address.c_str(), bytes);
   if (v6)  // 16 bytes do not fit; the halves over each other differ where addresses of a site do
     for (unsigned k = 0; k < 8; ++k) bytes[k] = static_cast<unsigned char>(bytes[k] ^ bytes[k + 8]);
   prefix.value[0] = 0x44;
-  prefix.value[1] = 0x53;
+  prefix.value[1] = static_cast<unsigned char>(domain);
   std::memcpy(prefix.value + 2, bytes, 8);
   prefix.value[10] = static_cast<unsigned char>(port >> 8);
   prefix.value[11] = static_cast<unsigned char>(port & 0xff);
@@ -243,14 +244,14 @@ Result<void> add_discovery(const Profile& profile, const std::vector<Address>& a
         const auto at = locator(kind, *address, port);
         if (k == 0 && discovery.serve) {
           if (!is_free(kind, *address, port)) return taken(*address, port);
-          wire.prefix = server_prefix(*address, v6, port);
+          wire.prefix = server_prefix(profile.domain, *address, v6, port);
           builtin.metatrafficUnicastLocatorList.clear();
           builtin.metatrafficUnicastLocatorList.push_back(at);
           plan.port = port;
           continue;
         }
         transports::RemoteServerAttributes server;
-        server.guidPrefix = server_prefix(*address, v6, port);
+        server.guidPrefix = server_prefix(profile.domain, *address, v6, port);
         server.metatrafficUnicastLocatorList.push_back(at);
         config.m_DiscoveryServers.push_back(server);
       }
