@@ -33,7 +33,9 @@ auto guarded(const std::string& who, const Call& call) -> decltype(call()) {
   }
 }
 
-Error gave_nothing(const std::string& who) { return {"bus.internal", "the implementation " + who + " gave nothing and no error", "tell who wrote it"}; }
+Error gave_nothing(const std::string& who) {
+  return {"bus.internal", "the implementation " + who + " gave nothing and no error", "tell who wrote it"};
+}
 
 Error too_large(std::size_t bytes) {
   return {"bus.too_large", "a sample of " + std::to_string(bytes) + " B; allowed: up to " + std::to_string(limit::sample_bytes), "send it in pieces"};
@@ -54,7 +56,8 @@ bool poll(Deadline deadline, const Done& done) {
 
 /// A DDS would say no more than that a participant could not be made.
 Result<void> check_files(const Security& security) {
-  for (const std::string* path : {&security.identity_ca, &security.certificate, &security.private_key, &security.permissions_ca, &security.governance, &security.permissions})
+  const auto& s = security;
+  for (const std::string* path : {&s.identity_ca, &s.certificate, &s.private_key, &s.permissions_ca, &s.governance, &s.permissions})
     if (access(path->c_str(), R_OK) != 0)
       return Error{"bus.no_file", "cannot read " + *path + ", of the profile's <security>: " + std::strerror(errno),
                    errno == EACCES ? "run it as the user that the files were made for" : "make the files by 'sonde bus keys', or correct the path"};
@@ -84,7 +87,8 @@ std::string announcement(const Type& type, std::string_view user_data) {
 Announcement read_announcement(std::string_view announced) {
   const std::string_view digits = announced.starts_with(mark) ? announced.substr(mark.size(), fingerprint_digits) : "";
   const std::string_view rest = digits.size() == fingerprint_digits ? announced.substr(mark.size() + fingerprint_digits) : "";
-  const bool ours = digits.size() == fingerprint_digits && digits.find_first_not_of("0123456789abcdef") == std::string_view::npos && (rest.empty() || rest.front() == ' ');
+  const bool ours = digits.size() == fingerprint_digits && digits.find_first_not_of("0123456789abcdef") == std::string_view::npos &&
+      (rest.empty() || rest.front() == ' ');
   if (!ours) return {"", std::string(announced)};
   return {std::string(digits), std::string(rest.substr(rest.empty() ? 0 : 1))};
 }
@@ -113,7 +117,8 @@ struct Writer::Body {
     if (!checker.verify(payload)) {
       std::string why;
       (void)checker.verify(payload, &why);
-      return Error{"bus.malformed", "topic " + topic + ": not a sample of " + checker.type()->name + ": " + why, "encode it by typed.hpp or value.hpp from that type"};
+      return Error{"bus.malformed", "topic " + topic + ": not a sample of " + checker.type()->name + ": " + why,
+                   "encode it by typed.hpp or value.hpp from that type"};
     }
     auto sent = guarded(bus->implementation(), [&] {
       if (!keyed) return send(payload, Bytes{});
@@ -157,6 +162,13 @@ const TypePtr& Writer::type() const { return body_->checker.type(); }
 
 // ---- Reader
 
+namespace {
+
+/// Of a count that one thread writes and others read: no locked instruction.
+void add(std::atomic<std::uint64_t>& count, std::uint64_t n) { count.store(count.load(std::memory_order_relaxed) + n, std::memory_order_relaxed); }
+
+}  // namespace
+
 struct Reader::Body {
   std::shared_ptr<Bus> bus;
   std::string topic;
@@ -188,7 +200,7 @@ struct Reader::Body {
   }
 
   void note(std::atomic<std::uint64_t>& count, std::string why) {
-    count.fetch_add(1, std::memory_order_relaxed);
+    add(count, 1);
     const std::lock_guard lock(mutex);
     last_error = std::move(why);
   }
@@ -242,8 +254,9 @@ struct Reader::Body {
   /// Whether a sample may be handed on.
   bool fits(const SampleInfo& info, Bytes payload) {
     if (const Verdict& verdict = verdict_on(info.writer); !verdict.other.empty()) {
-      note(other_type, "topic " + topic + ": the writer " + info.writer.text() + " means another structure by " + checker.type()->name + ": fingerprint " + verdict.other +
-                           ", here " + fingerprint + "; build both sides from one IDL");
+      if (!info.has_data) return false;  // that it went, or disposed of what was not handed on
+      note(other_type, "topic " + topic + ": the writer " + info.writer.text() + " means another structure by " + checker.type()->name +
+                           ": fingerprint " + verdict.other + ", here " + fingerprint + "; build both sides from one IDL");
       return false;
     }
     if (payload.size() > limit::sample_bytes) {
@@ -271,23 +284,25 @@ std::size_t Reader::take(const Taker& taker, std::size_t most) {
   std::size_t handed = 0;
   std::exception_ptr thrown;  // must not pass through the DDS, which may be C
   const auto hand_on = [&](const SampleInfo& info, Bytes payload) {
-    if (thrown || !body.fits(info, payload)) return;
-    body.samples.fetch_add(1, std::memory_order_relaxed);
-    body.bytes.fetch_add(payload.size(), std::memory_order_relaxed);
+    if (!body.fits(info, payload)) return;
+    add(body.samples, 1);
+    add(body.bytes, payload.size());
     ++handed;
-    try {
-      taker(info, payload);
-    } catch (...) {
-      thrown = std::current_exception();
-    }
+    taker(info, payload);
   };
   std::vector<Held> held;  // from a writer not known yet on: whom the implementation knows is asked when it is not in the midst of take()
   while (most > 0 && !thrown) {
     const std::size_t wanted = std::min(most, chunk);
     const std::size_t taken = body.port->take(wanted, [&](const SampleInfo& info, Bytes payload) {
-      if (held.empty() && body.known(info.writer)) hand_on(info, payload);
-      else held.push_back({info, {payload.begin(), payload.end()}});
+      if (thrown) return;
+      try {
+        if (held.empty() && body.known(info.writer)) hand_on(info, payload);
+        else held.push_back({info, {payload.begin(), payload.end()}});
+      } catch (...) {
+        thrown = std::current_exception();
+      }
     });
+    if (thrown) break;
     for (const auto& sample : held) hand_on(sample.info, sample.payload);
     held.clear();
     most -= std::min(taken, most);
@@ -396,7 +411,8 @@ Error unknown_topic(const std::string& topic, const Profile& profile) {
 /// Type, name and QoS of an endpoint; gives the QoS as it is announced.
 Result<Qos> announced_qos(const std::string& topic, const TypePtr& type, const Qos& qos, const std::string& implementation, const Caps& caps) {
   if (auto ok = check_topic_name(topic); !ok) return ok.error();
-  if (!type) return Error{"bus.bad_type", "topic " + topic + ": no type was given", "give a structure: structure(), parse_idl() or typed.hpp make one"};
+  if (!type)
+    return Error{"bus.bad_type", "topic " + topic + ": no type was given", "give a structure: structure(), parse_idl() or typed.hpp make one"};
   for (const auto& ok : {check(*type), check(qos), check(qos, implementation, caps)})
     if (!ok) return Error{ok.error().code, "topic " + topic + ": " + ok.error().what, ok.error().hint};
   Qos announced = qos;

@@ -71,7 +71,8 @@ Error unknown(const std::string& what, const std::vector<Address>& addresses, bo
 }
 
 Error bad_word(std::string_view word, const std::string& why) {
-  return {"bus.bad_profile", "the interface " + shown(word) + " " + why, "allowed: a name (eth0), an address (10.1.2.3, fd00::1) or a network (10.1.0.0/16, fd00::/8)"};
+  return {"bus.bad_profile", "the interface " + shown(word) + " " + why,
+          "allowed: a name (eth0), an address (10.1.2.3, fd00::1) or a network (10.1.0.0/16, fd00::/8)"};
 }
 
 /// Of IPv6, those that need no scope where there are any.
@@ -90,7 +91,8 @@ Result<std::vector<Address>> meant(std::string_view word, const std::vector<Addr
     unsigned bits = 0;
     const auto network = parse_address(head);
     if (!network || !number(word.substr(slash + 1), bits)) return bad_word(word, "is no network");
-    if (bits > (network->v6 ? 128u : 32u)) return bad_word(word, "has a prefix of " + std::to_string(bits) + " bits; allowed: up to " + (network->v6 ? "128" : "32"));
+    if (bits > (network->v6 ? 128u : 32u))
+      return bad_word(word, "has a prefix of " + std::to_string(bits) + " bits; allowed: up to " + (network->v6 ? "128" : "32"));
     prefix = bits;
   }
   if (const auto parsed = parse_address(head)) {
@@ -101,10 +103,13 @@ Result<std::vector<Address>> meant(std::string_view word, const std::vector<Addr
       const auto own = parse_address(a.address);
       if (own && within(own->bits, parsed->bits, prefix.value_or(v6 ? 128u : 32u))) found.push_back(a);
     }
-    if (found.empty()) return unknown("no interface of this machine that is up has " + std::string(prefix ? "an address in " : "the address ") + std::string(word), addresses, v6);
+    if (found.empty())
+      return unknown("no interface of this machine that is up has " + std::string(prefix ? "an address in " : "the address ") + std::string(word),
+                     addresses, v6);
     return prefix ? without_link_local(std::move(found)) : found;
   }
-  if (word.empty() || word.size() >= IFNAMSIZ || word.find_first_of("%:") != std::string_view::npos) return bad_word(word, "is no name, address or network");
+  if (word.empty() || word.size() >= IFNAMSIZ || word.find_first_of("%:") != std::string_view::npos)
+    return bad_word(word, "is no name, address or network");
   std::vector<Address> found;
   std::vector<std::string> names;
   for (const auto& a : addresses) {
@@ -121,7 +126,8 @@ Result<std::vector<Address>> meant(std::string_view word, const std::vector<Addr
 
 Result<std::vector<Address>> machine_addresses() {
   ifaddrs* raw = nullptr;
-  if (getifaddrs(&raw) != 0) return Error{"bus.network", std::string("cannot list this machine's interfaces: ") + std::strerror(errno), "see what 'ip address' says"};
+  if (getifaddrs(&raw) != 0)
+    return Error{"bus.network", std::string("cannot list this machine's interfaces: ") + std::strerror(errno), "see what 'ip address' says"};
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> list(raw, freeifaddrs);
   std::vector<Address> addresses;
   for (const ifaddrs* at = raw; at; at = at->ifa_next) {
@@ -149,7 +155,8 @@ Result<std::vector<Address>> chosen_addresses(const Transport& transport, const 
   if (transport.interfaces.empty()) {
     for (const auto& a : addresses)
       if (a.loopback && a.v6 == v6) chosen.push_back(a);
-    if (chosen.empty()) return unknown(std::string("the loopback interface has no address of ") + (v6 ? "IPv6" : "IPv4") + ", or is down", addresses, v6);
+    if (chosen.empty())
+      return unknown(std::string("the loopback interface has no address of ") + (v6 ? "IPv6" : "IPv4") + ", or is down", addresses, v6);
     return chosen;
   }
   for (const auto& word : transport.interfaces) {
@@ -173,7 +180,8 @@ bool only_loopback(const std::vector<Address>& addresses) {
 
 Result<Peer> parse_peer(std::string_view word) {
   const auto bad = [&](const std::string& why) {
-    return Error{"bus.bad_profile", "the peer " + shown(word) + " " + why, "write a host or an address, with :number behind it where one is meant: n001, 10.1.2.3:4, [fd00::1]:4"};
+    return Error{"bus.bad_profile", "the peer " + shown(word) + " " + why,
+                 "write a host or an address, with :number behind it where one is meant: n001, 10.1.2.3:4, [fd00::1]:4"};
   };
   Peer peer;
   std::string_view host = word, rest;
@@ -189,13 +197,17 @@ Result<Peer> parse_peer(std::string_view word) {
     host = word.substr(0, word.find(':'));
     rest = word.substr(host.size());
   }
-  if (!rest.empty() && (!number(rest.substr(1), peer.number) || peer.number < 1 || peer.number > 65535)) return bad("has no number from 1 to 65535 behind its colon");
+  if (!rest.empty() && (!number(rest.substr(1), peer.number) || peer.number < 1 || peer.number > 65535))
+    return bad("has no number from 1 to 65535 behind its colon");
   const auto parsed = parse_address(host);
   peer.is_address = parsed.has_value();
   peer.v6 = parsed && parsed->v6;
   if (!parsed) {
-    const auto allowed = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_'; };
-    if (host.empty() || host.size() > 253 || host.front() == '-' || !std::all_of(host.begin(), host.end(), allowed)) return bad("is no host name and no address");
+    const auto allowed = [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_';
+    };
+    if (host.empty() || host.size() > 253 || host.front() == '-' || !std::all_of(host.begin(), host.end(), allowed))
+      return bad("is no host name and no address");
     if (host.find_first_not_of("0123456789.") == std::string_view::npos) return bad("is no address of IPv4");
   }
   peer.host = host;
@@ -203,9 +215,13 @@ Result<Peer> parse_peer(std::string_view word) {
 }
 
 Result<std::string> address_of(const Peer& peer, bool v6) {
-  const auto unknown_host = [&](const std::string& why, const std::string& hint) { return Error{"bus.unknown_host", "the host " + shown(peer.host) + ": " + why, hint}; };
+  const auto unknown_host = [&](const std::string& why, const std::string& hint) {
+    return Error{"bus.unknown_host", "the host " + shown(peer.host) + ": " + why, hint};
+  };
   if (const auto parsed = parse_address(peer.host)) {
-    if (parsed->v6 != v6) return unknown_host(std::string("is an address of ") + (parsed->v6 ? "IPv6" : "IPv4") + ", the transport is of " + (v6 ? "IPv6" : "IPv4"), "give one of the transport's kind");
+    if (parsed->v6 != v6)
+      return unknown_host(std::string("is an address of ") + (parsed->v6 ? "IPv6" : "IPv4") + ", the transport is of " + (v6 ? "IPv6" : "IPv4"),
+                          "give one of the transport's kind");
     return peer.host;
   }
   addrinfo hints{};
@@ -227,14 +243,19 @@ bool is_loopback(const Peer& peer) {
 }
 
 Result<void> check_exposure(const Profile& profile, const std::vector<Address>& addresses) {
-  const bool udp = profile.transport.kind == TransportKind::udp4 || profile.transport.kind == TransportKind::udp6;
-  if (udp && profile.discovery.kind == DiscoveryKind::simple && profile.transport.multicast == Multicast::none && !only_loopback(addresses))
-    return Error{"bus.bad_profile", "the profile " + profile.name + " forbids groups by multicast=\"none\", without which simple discovery finds nobody on other machines",
-                 "say multicast=\"discovery\", or take discovery kind=\"peers\" or kind=\"server\""};
+  const bool no_groups = profile.transport.kind == TransportKind::tcp4 || profile.transport.multicast == Multicast::none;
+  if (no_groups && profile.discovery.kind == DiscoveryKind::simple && !only_loopback(addresses))
+    return Error{"bus.bad_profile",
+                 "the profile " + profile.name + " has no groups, by " +
+                     (profile.transport.kind == TransportKind::tcp4 ? "kind=\"tcp4\"" : "multicast=\"none\"") +
+                     ": simple discovery finds nobody on other machines",
+                 "name the machines: <discovery kind=\"peers\" peers=\"n001 n002\"/>, or take kind=\"server\""};
   const auto open_to = std::find_if(addresses.begin(), addresses.end(), [](const Address& a) { return !a.loopback; });
   if (open_to != addresses.end()) {
     if (profile.security || profile.unprotected) return {};
-    return Error{"bus.unprotected", "the profile " + profile.name + " is on the interface " + open_to->interface + " (" + open_to->address + ") without <security>: whoever reaches it may read and write all topics",
+    return Error{"bus.unprotected",
+                 "the profile " + profile.name + " is on the interface " + open_to->interface + " (" + open_to->address +
+                     ") without <security>: whoever reaches it may read and write all topics",
                  "add <security folder=\"…\" identity=\"…\"/> ('sonde bus keys' makes the files), leave interfaces out for loopback alone, or say unprotected=\"yes\""};
   }
   if (addresses.empty()) return {};
@@ -243,7 +264,9 @@ Result<void> check_exposure(const Profile& profile, const std::vector<Address>& 
       auto peer = parse_peer(word);
       if (!peer) return peer.error();
       if (peer->is_address && !is_loopback(*peer))
-        return Error{"bus.bad_profile", "the profile " + profile.name + ": " + shown(word) + " is not on this machine, and the transport is on loopback alone", "name the interface that leads there: <transport interfaces=\"…\">"};
+        return Error{"bus.bad_profile",
+                     "the profile " + profile.name + ": " + shown(word) + " is not on this machine, and the transport is on loopback alone",
+                     "name the interface that leads there: <transport interfaces=\"…\">"};
     }
   return {};
 }

@@ -38,7 +38,8 @@ constexpr std::uint32_t most_int = 0x7fffffff;
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 bool is_word_character(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
 bool is_name(std::string_view text, std::string_view besides, std::size_t most) {
-  return !text.empty() && text.size() <= most && std::all_of(text.begin(), text.end(), [&](char c) { return is_word_character(c) || besides.find(c) != std::string_view::npos; });
+  return !text.empty() && text.size() <= most &&
+      std::all_of(text.begin(), text.end(), [&](char c) { return is_word_character(c) || besides.find(c) != std::string_view::npos; });
 }
 
 std::vector<std::string> words_of(std::string_view text) {
@@ -66,7 +67,9 @@ struct Wrong {
 
 Wrong wrong(const Error& error) { return {error.what, error.hint}; }
 
-Wrong one_of(std::string_view text, const std::vector<std::string>& words) { return {shown(text) + " is none" + nearest(text, words), "allowed: " + joined(words)}; }
+Wrong one_of(std::string_view text, const std::vector<std::string>& words) {
+  return {shown(text) + " is none" + nearest(text, words), "allowed: " + joined(words)};
+}
 
 /// Reads back to the same double.
 std::string exact_duration(double seconds) {
@@ -129,7 +132,8 @@ Attribute<Into> size(const char* name, Number Into::*member, std::uint64_t least
   return {name, [=](Into& into, std::string_view text) -> Wrong {
             const auto bytes = parse_size(text);
             if (!bytes) return wrong(bytes.error());
-            if (*bytes < least || *bytes > most) return {shown(text) + " is out of bounds", "allowed: " + format_size(least, true) + " to " + format_size(most, true)};
+            if (*bytes < least || *bytes > most)
+              return {shown(text) + " is out of bounds", "allowed: " + format_size(least, true) + " to " + format_size(most, true)};
             into.*member = static_cast<Number>(*bytes);
             return {};
           },
@@ -192,7 +196,8 @@ Wrong read_peers(Discovery& into, std::string_view text) {
       if (!hosts) return wrong(hosts.error());
       for (const auto& host : *hosts) into.peers.push_back(colon == std::string::npos ? host : host + word.substr(colon));
     }
-    if (into.peers.size() > most_peers) return {"it has more than " + std::to_string(most_peers) + " peers", "take a discovery server: kind=\"server\""};
+    if (into.peers.size() > most_peers)
+      return {"it has more than " + std::to_string(most_peers) + " peers", "take a discovery server: kind=\"server\""};
   }
   return {};
 }
@@ -252,8 +257,10 @@ const std::vector<Attribute<Draft>> profile_attributes{
 
 const std::vector<Attribute<Transport>> transport_attributes{
     required(choice<Transport, TransportKind>("kind", &Transport::kind,
-                                              {{"udp4", TransportKind::udp4}, {"udp6", TransportKind::udp6}, {"tcp4", TransportKind::tcp4}, {"shared-memory", TransportKind::shared_memory}})),
-    choice<Transport, Multicast>("multicast", &Transport::multicast, {{"none", Multicast::none}, {"discovery", Multicast::discovery}, {"all", Multicast::all}}),
+                                              {{"udp4", TransportKind::udp4}, {"udp6", TransportKind::udp6}, {"tcp4", TransportKind::tcp4},
+                                               {"shared-memory", TransportKind::shared_memory}})),
+    choice<Transport, Multicast>("multicast", &Transport::multicast,
+                                 {{"none", Multicast::none}, {"discovery", Multicast::discovery}, {"all", Multicast::all}}),
     list("interfaces", &Transport::interfaces),
     size("receive-buffer", &Transport::receive_buffer_bytes, 1024, most_int),
     size("send-buffer", &Transport::send_buffer_bytes, 1024, most_int),
@@ -262,7 +269,8 @@ const std::vector<Attribute<Transport>> transport_attributes{
 };
 
 const std::vector<Attribute<Discovery>> discovery_attributes{
-    required(choice<Discovery, DiscoveryKind>("kind", &Discovery::kind, {{"simple", DiscoveryKind::simple}, {"peers", DiscoveryKind::peers}, {"server", DiscoveryKind::server}})),
+    required(choice<Discovery, DiscoveryKind>(
+        "kind", &Discovery::kind, {{"simple", DiscoveryKind::simple}, {"peers", DiscoveryKind::peers}, {"server", DiscoveryKind::server}})),
     {"peers", read_peers, [](const Discovery& from) { return spaced(from.peers); }},
     list("servers", &Discovery::servers),
     yes_no("serve", &Discovery::serve),
@@ -286,12 +294,15 @@ constexpr SecurityFile security_files[] = {
 const std::vector<Attribute<SecurityDraft>> security_attributes = [] {
   std::vector<Attribute<SecurityDraft>> all{text_value("folder", &SecurityDraft::folder, 4095),
                                             {"identity", [](SecurityDraft& into, std::string_view text) -> Wrong {
-                                               if (!is_name(text, "-.", 64) || text.starts_with('.')) return {shown(text) + " is no identity", "allowed: 1 to 64 letters, digits, '_', '-', '.', no '.' first"};
+                                               if (!is_name(text, "-.", 64) || text.starts_with('.'))
+                                                 return {shown(text) + " is no identity",
+                                                         "allowed: 1 to 64 letters, digits, '_', '-', '.', no '.' first"};
                                                into.identity = text;
                                                return {};
                                              }}};
   for (const auto& file : security_files)
-    all.push_back({file.attribute, [member = file.member, read = text_value("", &NameDraft::name, 4095).read](SecurityDraft& into, std::string_view text) -> Wrong {
+    all.push_back({file.attribute,
+                   [member = file.member, read = text_value("", &NameDraft::name, 4095).read](SecurityDraft& into, std::string_view text) -> Wrong {
                      NameDraft path;
                      if (auto bad = read(path, text)) return bad;
                      into.files.*member = path.name;
@@ -312,7 +323,8 @@ const std::vector<Attribute<Qos>> qos_attributes{
     duration("lifespan", &Qos::lifespan_s, Endless::yes),
     duration("latency-budget", &Qos::latency_budget_s),
     choice<Qos, Liveliness>("liveliness", &Qos::liveliness,
-                            {{"automatic", Liveliness::automatic}, {"manual-by-participant", Liveliness::manual_by_participant}, {"manual-by-topic", Liveliness::manual_by_topic}}),
+                            {{"automatic", Liveliness::automatic}, {"manual-by-participant", Liveliness::manual_by_participant},
+                             {"manual-by-topic", Liveliness::manual_by_topic}}),
     duration("lease", &Qos::lease_s, Endless::yes),
     choice<Qos, Ownership>("ownership", &Qos::ownership, {{"shared", Ownership::shared}, {"exclusive", Ownership::exclusive}}),
     whole("strength", &Qos::strength, -std::int64_t{most_int} - 1, most_int),
@@ -397,9 +409,10 @@ auto with_attributes(std::string_view element, const Visit& visit) {
 
 // ---- reading
 
-const std::vector<std::pair<std::string, Kind>> type_words{{"boolean", Kind::boolean}, {"octet", Kind::octet},   {"char", Kind::char8},     {"int8", Kind::int8},     {"uint8", Kind::uint8},
-                                                           {"int16", Kind::int16},     {"uint16", Kind::uint16}, {"int32", Kind::int32},    {"uint32", Kind::uint32}, {"int64", Kind::int64},
-                                                           {"uint64", Kind::uint64},   {"float", Kind::float32}, {"double", Kind::float64}, {"string", Kind::string}};
+const std::vector<std::pair<std::string, Kind>> type_words{
+    {"boolean", Kind::boolean}, {"octet", Kind::octet},   {"char", Kind::char8},    {"int8", Kind::int8},     {"uint8", Kind::uint8},
+    {"int16", Kind::int16},     {"uint16", Kind::uint16}, {"int32", Kind::int32},   {"uint32", Kind::uint32}, {"int64", Kind::int64},
+    {"uint64", Kind::uint64},   {"float", Kind::float32}, {"double", Kind::float64}, {"string", Kind::string}};
 
 std::string beside(const std::string& folder, const std::string& path) {
   return path.empty() || path.front() == '/' || folder.empty() || folder == "." ? path : folder + "/" + path;
@@ -419,7 +432,10 @@ class Document {
     return (file_.empty() ? "line " : file_ + ":") + std::to_string(line) + ": ";
   }
   /// Names and values lie in buffer_, where they were in the text.
-  std::string where(const char* in_buffer) const { return where(in_buffer >= buffer_.data() && in_buffer < buffer_.data() + buffer_.size() ? static_cast<std::size_t>(in_buffer - buffer_.data()) : 0); }
+  std::string where(const char* in_buffer) const {
+    const bool is = in_buffer >= buffer_.data() && in_buffer < buffer_.data() + buffer_.size();
+    return where(is ? static_cast<std::size_t>(in_buffer - buffer_.data()) : 0);
+  }
   std::string where(pugi::xml_node node) const { return where(node.type() == pugi::node_element ? node.name() : node.value()); }
   Error bad(const std::string& at, const std::string& what, const std::string& hint) const { return {"bus.bad_profile", at + what, hint}; }
   Error within(pugi::xml_node node, const Error& error) const { return {error.code, where(node) + error.what, error.hint}; }
@@ -455,35 +471,48 @@ Result<void> Document::refuse_entities() const {
     const std::string_view name = text.substr(at + 1, std::min<std::size_t>(text.substr(at + 1, 12).find(';'), 12));
     const bool of_xml = name == "amp" || name == "lt" || name == "gt" || name == "quot" || name == "apos";
     const bool number = name.size() > 1 && name[0] == '#' &&
-                        (name[1] == 'x' ? name.size() > 2 && name.find_first_not_of("0123456789abcdefABCDEF", 2) == std::string_view::npos : name.find_first_not_of("0123456789", 1) == std::string_view::npos);
-    if (!of_xml && !number) return bad(where(at), "the entity &" + std::string(name.substr(0, name.find_first_of(" <\"\n"))) + " is not known", "allowed: &amp; &lt; &gt; &quot; &apos; and numbers, as &#233;");
+                        (name[1] == 'x' ? name.size() > 2 && name.find_first_not_of("0123456789abcdefABCDEF", 2) == std::string_view::npos
+                         : name.find_first_not_of("0123456789", 1) == std::string_view::npos);
+    if (!of_xml && !number)
+      return bad(where(at), "the entity &" + std::string(name.substr(0, name.find_first_of(" <\"\n"))) + " is not known",
+                 "allowed: &amp; &lt; &gt; &quot; &apos; and numbers, as &#233;");
   }
   return {};
 }
 
+/// RFC 3629: no surrogates, nothing longer than it needs to be.
 bool is_utf8(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     const auto lead = static_cast<unsigned char>(text[at]);
-    const std::size_t more = lead < 0x80 ? 0 : lead >= 0xc2 && lead < 0xe0 ? 1 : lead >= 0xe0 && lead < 0xf0 ? 2 : lead >= 0xf0 && lead < 0xf5 ? 3 : 4;
-    if (more == 4 || at + more >= text.size() + (more == 0)) return false;
+    const std::size_t more = lead < 0x80 ? 0 : lead < 0xc2 ? 4 : lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : lead < 0xf5 ? 3 : 4;
+    if (more == 4 || more >= text.size() - at) return false;
     for (std::size_t k = 1; k <= more; ++k)
       if ((static_cast<unsigned char>(text[at + k]) & 0xc0) != 0x80) return false;
+    const unsigned second = more ? static_cast<unsigned char>(text[at + 1]) : 0;
+    const bool overlong = (lead == 0xe0 && second < 0xa0) || (lead == 0xf0 && second < 0x90);
+    const bool no_character = (lead == 0xed && second >= 0xa0) || (lead == 0xf4 && second >= 0x90);
+    if (overlong || no_character) return false;
     at += more + 1;
   }
   return true;
 }
 
 Result<pugi::xml_node> Document::parse() {
-  if (original_.size() > most_file_bytes) return bad("", called() + " has " + format_size(original_.size()) + "; allowed: up to " + format_size(most_file_bytes), "put types into IDL files, and peers into host lists");
-  if (const std::size_t nul = original_.find('\0'); nul != std::string::npos) return bad(where(nul), "there is a NUL byte", "a profile is XML in UTF-8");
+  if (original_.size() > most_file_bytes)
+    return bad("", called() + " has " + format_size(original_.size()) + "; allowed: up to " + format_size(most_file_bytes),
+               "put types into IDL files, and peers into host lists");
+  if (const std::size_t nul = original_.find('\0'); nul != std::string::npos)
+    return bad(where(nul), "there is a NUL byte", "a profile is XML in UTF-8");
   if (!is_utf8(original_)) return bad("", called() + " is not in UTF-8", "save it in UTF-8");
   if (auto ok = refuse_entities(); !ok) return ok.error();
   buffer_ = original_;
-  const auto parsed = tree_.load_buffer_inplace(buffer_.data(), buffer_.size(), pugi::parse_default | pugi::parse_doctype | pugi::parse_fragment, pugi::encoding_utf8);
+  const auto parsed = tree_.load_buffer_inplace(buffer_.data(), buffer_.size(), pugi::parse_default | pugi::parse_doctype | pugi::parse_fragment,
+                                                pugi::encoding_utf8);
   if (!parsed) {
     std::string why = parsed.description();
     if (!why.empty() && why.front() >= 'A' && why.front() <= 'Z') why.front() = static_cast<char>(why.front() - 'A' + 'a');
-    return bad(where(static_cast<std::size_t>(std::max<std::ptrdiff_t>(parsed.offset, 0))), "this is no XML: " + why, "see docs/reference/bus-profile.md for an example");
+    return bad(where(static_cast<std::size_t>(std::max<std::ptrdiff_t>(parsed.offset, 0))), "this is no XML: " + why,
+               "see docs/reference/bus-profile.md for an example");
   }
   pugi::xml_node root;
   for (const auto node : tree_) {
@@ -493,7 +522,8 @@ Result<pugi::xml_node> Document::parse() {
     root = node;
   }
   if (!root) return bad("", called() + " has no element", "begin with <sonde-bus version=\"1\">");
-  if (std::string_view(root.name()) != "sonde-bus") return Error{"bus.unknown_key", where(root) + "the first element is " + shown(root.name()), "begin with <sonde-bus version=\"1\">"};
+  if (std::string_view(root.name()) != "sonde-bus")
+    return Error{"bus.unknown_key", where(root) + "the first element is " + shown(root.name()), "begin with <sonde-bus version=\"1\">"};
   return root;
 }
 
@@ -507,17 +537,20 @@ Result<void> Document::read(pugi::xml_node node, const std::vector<Attribute<Int
     if (at == known.end()) {
       std::vector<std::string> names;
       for (const auto& k : known) names.emplace_back(k.name);
-      return Error{"bus.unknown_key", where(attribute.name()) + "<" + element + "> has no attribute " + shown(name) + nearest(name, names), names.empty() ? "it has none" : "it has: " + joined(names)};
+      return Error{"bus.unknown_key", where(attribute.name()) + "<" + element + "> has no attribute " + shown(name) + nearest(name, names),
+                   names.empty() ? "it has none" : "it has: " + joined(names)};
     }
     const std::string what = "<" + element + "> " + at->name + ": ";
     if (!seen.insert(name).second) return bad(where(attribute.name()), "<" + element + "> has " + at->name + " twice", "leave one of them out");
-    if (std::any_of(value.begin(), value.end(), is_control)) return bad(where(attribute.name()), what + shown(value) + " has a control character", "leave it out");
+    if (std::any_of(value.begin(), value.end(), is_control))
+      return bad(where(attribute.name()), what + shown(value) + " has a control character", "leave it out");
     if (const Wrong found = at->read(into, value)) return bad(where(attribute.name()), what + found.why, found.hint);
   }
   for (const auto& k : known)
     if (k.required && !seen.contains(k.name)) {
       const std::string allowed = k.values.empty() ? "" : "; allowed: " + joined(k.values);
-      return bad(where(node), "<" + element + "> lacks " + k.name + allowed, "add " + std::string(k.name) + "=\"" + (k.values.empty() ? "…" : k.values.front()) + "\"");
+      return bad(where(node), "<" + element + "> lacks " + k.name + allowed,
+                 "add " + std::string(k.name) + "=\"" + (k.values.empty() ? "…" : k.values.front()) + "\"");
     }
   return {};
 }
@@ -527,12 +560,16 @@ Result<void> Document::check_children(pugi::xml_node node) const {
   const auto& allowed = children_of(node.name());
   const std::string element = node.name();
   for (const auto child : node) {
-    if (child.type() != pugi::node_element) return bad(where(child), "<" + element + "> has text: " + shown(child.value()), "values stand in attributes: name=\"value\"");
+    if (child.type() != pugi::node_element)
+      return bad(where(child), "<" + element + "> has text: " + shown(child.value()), "values stand in attributes: name=\"value\"");
     if (std::find(allowed.begin(), allowed.end(), child.name()) == allowed.end()) {
       std::string elsewhere;
       for (const auto& e : elements)
-        if (std::find(e.children.begin(), e.children.end(), child.name()) != e.children.end()) elsewhere = std::string("; <") + child.name() + "> stands in <" + e.name + ">";
-      return Error{"bus.unknown_key", where(child) + "<" + element + "> has no element " + shown(child.name()) + (elsewhere.empty() ? nearest(child.name(), allowed) : ""),
+        if (std::find(e.children.begin(), e.children.end(), child.name()) != e.children.end())
+          elsewhere = std::string("; <") + child.name() + "> stands in <" + e.name + ">";
+      return Error{"bus.unknown_key",
+                   where(child) + "<" + element + "> has no element " + shown(child.name()) +
+                       (elsewhere.empty() ? nearest(child.name(), allowed) : ""),
                    (allowed.empty() ? "it has none" : "it has: " + joined(allowed)) + elsewhere};
     }
   }
@@ -568,8 +605,12 @@ Result<TypePtr> Document::read_struct(pugi::xml_node node, const Profile& profil
     FieldDraft draft;
     if (auto ok = check_children(child); !ok) return ok.error();
     if (auto ok = read(child, field_attributes, draft); !ok) return ok.error();
-    if (draft.array && draft.is_sequence) return bad(where(child), "<field> " + draft.name + " is an array and a sequence", "leave one out; in IDL, by <types idl=\"…\"/>, there are sequences of arrays");
-    if (draft.bound && draft.type != "string") return bad(where(child), "<field> bound: " + shown(draft.type) + " has none", "bound is of strings; of a sequence it is sequence=\"" + std::to_string(draft.bound) + "\"");
+    if (draft.array && draft.is_sequence)
+      return bad(where(child), "<field> " + draft.name + " is an array and a sequence",
+                 "leave one out; in IDL, by <types idl=\"…\"/>, there are sequences of arrays");
+    if (draft.bound && draft.type != "string")
+      return bad(where(child), "<field> bound: " + shown(draft.type) + " has none",
+                 "bound is of strings; of a sequence it is sequence=\"" + std::to_string(draft.bound) + "\"");
     TypePtr type;
     std::vector<std::string> words;
     for (const auto& [word, kind] : type_words) {
@@ -580,19 +621,25 @@ Result<TypePtr> Document::read_struct(pugi::xml_node node, const Profile& profil
       words.push_back(name);
       if (!type && draft.type == name) type = its;
     }
-    if (!type) return bad(where(child), "<field> type: " + shown(draft.type) + " is no type that is declared before" + nearest(draft.type, words), "allowed: " + joined(words));
+    if (!type)
+      return bad(where(child), "<field> type: " + shown(draft.type) + " is no type that is declared before" + nearest(draft.type, words),
+                 "allowed: " + joined(words));
     if (draft.array) type = array_of(type, draft.array);
     if (draft.is_sequence) type = sequence_of(type, draft.sequence);
     fields.push_back({draft.name, type, draft.key, draft.unit});
-    if (fields.size() > limit::fields) return bad(where(child), "<struct> " + declared.name + " has more than " + std::to_string(limit::fields) + " fields", "put some of them into a structure of their own");
+    if (fields.size() > limit::fields)
+      return bad(where(child), "<struct> " + declared.name + " has more than " + std::to_string(limit::fields) + " fields",
+                 "put some of them into a structure of their own");
   }
   return structure(declared.name, std::move(fields));
 }
 
 Result<void> Document::add_type(pugi::xml_node node, const std::string& name, const TypePtr& type, Profile& profile) const {
   const auto [at, fresh] = profile.types.emplace(name, type);
-  if (!fresh && !equal(*at->second, *type)) return bad(where(node), "the type " + shown(name) + " is declared twice, with other fields", "rename one of them, or leave it out");
-  if (profile.types.size() > most_types) return bad(where(node), "there are more than " + std::to_string(most_types) + " types", "leave out those that no topic has");
+  if (!fresh && !equal(*at->second, *type))
+    return bad(where(node), "the type " + shown(name) + " is declared twice, with other fields", "rename one of them, or leave it out");
+  if (profile.types.size() > most_types)
+    return bad(where(node), "there are more than " + std::to_string(most_types) + " types", "leave out those that no topic has");
   return {};
 }
 
@@ -615,7 +662,9 @@ Result<void> Document::read_types(pugi::xml_node node, Profile& profile) const {
       if (auto ok = read(child, idl_attributes, nothing); !ok) return ok;
       std::string text;
       for (const auto part : child) {
-        if (part.type() == pugi::node_element) return Error{"bus.unknown_key", where(part) + "<idl> has no element " + shown(part.name()), "it has text alone: write '<' as &lt;, or put all of it into <![CDATA[ … ]]>"};
+        if (part.type() == pugi::node_element)
+          return Error{"bus.unknown_key", where(part) + "<idl> has no element " + shown(part.name()),
+                       "it has text alone: write '<' as &lt;, or put all of it into <![CDATA[ … ]]>"};
         text += part.value();
       }
       if (auto ok = add(child, parse_idl(text, "<idl>")); !ok) return ok;
@@ -641,7 +690,8 @@ Result<void> Document::read_topic(pugi::xml_node node, Profile& profile) const {
     std::vector<std::string> names;
     for (const auto& [name, its] : profile.types)
       if (its->kind == Kind::structure) names.push_back(name);
-    return bad(where(node), "<topic> type: there is no structure " + shown(draft.type) + nearest(draft.type, names), names.empty() ? "declare it before, by <types idl=\"file.idl\"/> or in <types>" : "there are: " + joined(names));
+    return bad(where(node), "<topic> type: there is no structure " + shown(draft.type) + nearest(draft.type, names),
+               names.empty() ? "declare it before, by <types idl=\"file.idl\"/> or in <types>" : "there are: " + joined(names));
   }
   std::set<std::string_view> seen;
   for (const auto child : node) {
@@ -650,9 +700,12 @@ Result<void> Document::read_topic(pugi::xml_node node, Profile& profile) const {
     if (auto ok = read(child, qos_attributes, std::string_view(child.name()) == "writer" ? topic.writer : topic.reader); !ok) return ok;
   }
   for (const auto& [qos, of] : {std::pair{&topic.writer, "writer"}, {&topic.reader, "reader"}})
-    if (auto ok = check(*qos); !ok) return bad(where(node), "the " + std::string(of) + " of topic " + topic.name + ": " + ok.error().what, ok.error().hint);
-  if (!profile.topics.emplace(draft.name, topic).second) return bad(where(node), "the topic " + draft.name + " is declared twice", "leave one of them out");
-  if (profile.topics.size() > most_topics) return bad(where(node), "there are more than " + std::to_string(most_topics) + " topics", "leave out those that are not needed");
+    if (auto ok = check(*qos); !ok)
+      return bad(where(node), "the " + std::string(of) + " of topic " + topic.name + ": " + ok.error().what, ok.error().hint);
+  if (!profile.topics.emplace(draft.name, topic).second)
+    return bad(where(node), "the topic " + draft.name + " is declared twice", "leave one of them out");
+  if (profile.topics.size() > most_topics)
+    return bad(where(node), "there are more than " + std::to_string(most_topics) + " topics", "leave out those that are not needed");
   return {};
 }
 
@@ -661,10 +714,13 @@ Result<Security> Document::read_security(pugi::xml_node node) const {
   if (auto ok = check_children(node); !ok) return ok.error();
   if (auto ok = read(node, security_attributes, draft); !ok) return ok.error();
   if (draft.folder.empty() != draft.identity.empty())
-    return bad(where(node), std::string("<security> has ") + (draft.folder.empty() ? "an identity without its folder" : "a folder without an identity in it"), "give both, as 'sonde bus keys' made them: folder=\"keys\" identity=\"node-manager\"");
+    return bad(where(node),
+               std::string("<security> has ") + (draft.folder.empty() ? "an identity without its folder" : "a folder without an identity in it"),
+               "give both, as 'sonde bus keys' made them: folder=\"keys\" identity=\"node-manager\"");
   for (const auto& file : security_files) {
     auto& path = draft.files.*file.member;
-    if (path.empty() && draft.folder.empty()) return bad(where(node), std::string("<security> lacks ") + file.attribute, "give all six files, or folder and identity");
+    if (path.empty() && draft.folder.empty())
+      return bad(where(node), std::string("<security> lacks ") + file.attribute, "give all six files, or folder and identity");
     if (path.empty()) path = draft.folder + "/" + (file.own ? draft.identity + "/" : "") + file.file;
     path = beside(folder_, path);
   }
@@ -734,13 +790,17 @@ Result<Profile> Document::profile(pugi::xml_node root, std::string_view name) co
   if (names.empty()) return Error{"bus.no_profile", called() + " has no <profile>", "add <profile name=\"default\">"};
   if (name.empty() && names.size() == 1) return profiles.begin()->second;
   const auto at = profiles.find(name.empty() ? "default" : std::string(name));
-  if (at == profiles.end() && name.empty()) return Error{"bus.no_profile", called() + " has several profiles, none is called default", "name one of: " + joined(names)};
-  if (at == profiles.end()) return Error{"bus.no_profile", called() + " has no profile " + shown(name) + nearest(name, names), "it has: " + joined(names)};
+  if (at == profiles.end() && name.empty())
+    return Error{"bus.no_profile", called() + " has several profiles, none is called default", "name one of: " + joined(names)};
+  if (at == profiles.end())
+    return Error{"bus.no_profile", called() + " has no profile " + shown(name) + nearest(name, names), "it has: " + joined(names)};
   return at->second;
 }
 
 Result<std::string> text_of_file(const std::string& path) {
-  const auto no_file = [&](const std::string& why) { return Error{"bus.no_file", "cannot read the profile " + path + ": " + why, "correct its path; docs/reference/bus-profile.md has an example"}; };
+  const auto no_file = [&](const std::string& why) {
+    return Error{"bus.no_file", "cannot read the profile " + path + ": " + why, "correct its path; docs/reference/bus-profile.md has an example"};
+  };
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO would let us wait
   if (fd < 0) return no_file(std::strerror(errno));
   struct stat found {};
@@ -775,48 +835,70 @@ Error bad_profile(const std::string& what, const std::string& hint) { return {"b
 
 Result<void> check_transport(const Transport& t) {
   const bool groups = t.kind == TransportKind::udp4 || t.kind == TransportKind::udp6;
-  if (t.multicast == Multicast::all && !groups) return bad_profile("multicast=\"all\" is of udp4 and udp6: other transports have no groups", "leave multicast out, or take kind=\"udp4\"");
-  if (t.port && t.kind != TransportKind::tcp4) return bad_profile("a transport's port is of tcp4: the others' ports follow from the domain", "leave port out, or change the domain");
-  if (t.kind == TransportKind::shared_memory && !t.interfaces.empty()) return bad_profile("shared memory has no interfaces", "leave interfaces out, or take kind=\"udp4\"");
+  if (t.multicast == Multicast::all && !groups)
+    return bad_profile("multicast=\"all\" is of udp4 and udp6: other transports have no groups", "leave multicast out, or take kind=\"udp4\"");
+  if (t.port && t.kind != TransportKind::tcp4)
+    return bad_profile("a transport's port is of tcp4: the others' ports follow from the domain", "leave port out, or change the domain");
+  if (t.kind == TransportKind::shared_memory && !t.interfaces.empty())
+    return bad_profile("shared memory has no interfaces", "leave interfaces out, or take kind=\"udp4\"");
   for (const auto bytes : {t.receive_buffer_bytes, t.send_buffer_bytes})
-    if (bytes > most_int) return bad_profile("a socket buffer of " + std::to_string(bytes) + " B; allowed: up to " + std::to_string(most_int), "16MiB is much");
-  if (t.max_message_bytes && (t.max_message_bytes < 1024 || t.max_message_bytes > 65500)) return bad_profile("datagrams of " + std::to_string(t.max_message_bytes) + " B at most; allowed: 1024 to 65500", "1400 fits Ethernet's frames");
-  if (t.interfaces.size() > most_list_words) return bad_profile("there are " + std::to_string(t.interfaces.size()) + " interfaces; allowed: up to " + std::to_string(most_list_words), "name a network: 10.1.0.0/16");
+    if (bytes > most_int)
+      return bad_profile("a socket buffer of " + std::to_string(bytes) + " B; allowed: up to " + std::to_string(most_int), "16MiB is much");
+  if (t.max_message_bytes && (t.max_message_bytes < 1024 || t.max_message_bytes > 65500))
+    return bad_profile("datagrams of " + std::to_string(t.max_message_bytes) + " B at most; allowed: 1024 to 65500", "1400 fits Ethernet's frames");
+  if (t.interfaces.size() > most_list_words)
+    return bad_profile("there are " + std::to_string(t.interfaces.size()) + " interfaces; allowed: up to " + std::to_string(most_list_words),
+                       "name a network: 10.1.0.0/16");
   return {};
 }
 
 Result<void> check_discovery(const Discovery& d) {
   const auto belongs = [&](bool given, DiscoveryKind to, const char* what, const char* kind) -> Result<void> {
-    if (given && d.kind != to) return bad_profile(std::string(what) + " belongs to discovery kind=\"" + kind + "\"", std::string("say kind=\"") + kind + "\", or leave " + what + " out");
+    if (given && d.kind != to)
+      return bad_profile(std::string(what) + " belongs to discovery kind=\"" + kind + "\"",
+                         std::string("say kind=\"") + kind + "\", or leave " + what + " out");
     return {};
   };
-  for (const auto& ok : {belongs(!d.peers.empty(), DiscoveryKind::peers, "peers", "peers"), belongs(!d.servers.empty(), DiscoveryKind::server, "servers", "server"),
-                         belongs(d.serve, DiscoveryKind::server, "serve", "server"), belongs(!d.backup.empty(), DiscoveryKind::server, "backup", "server")})
+  for (const auto& ok : {belongs(!d.peers.empty(), DiscoveryKind::peers, "peers", "peers"),
+                         belongs(!d.servers.empty(), DiscoveryKind::server, "servers", "server"),
+                         belongs(d.serve, DiscoveryKind::server, "serve", "server"),
+                         belongs(!d.backup.empty(), DiscoveryKind::server, "backup", "server")})
     if (!ok) return ok;
-  if (d.kind == DiscoveryKind::peers && d.peers.empty()) return bad_profile("discovery by peers lacks the peers", "name them: peers=\"n001 n002\", on one machine peers=\"localhost:8\"");
-  if (d.kind == DiscoveryKind::server && d.servers.empty()) return bad_profile("discovery by a server lacks servers", "say where it is: servers=\"10.1.0.1:11811\"");
-  if (!d.backup.empty() && !d.serve) return bad_profile("a backup file is the server's, and this participant is none", "leave backup out, or say serve=\"yes\"");
+  if (d.kind == DiscoveryKind::peers && d.peers.empty())
+    return bad_profile("discovery by peers lacks the peers", "name them: peers=\"n001 n002\", on one machine peers=\"localhost:8\"");
+  if (d.kind == DiscoveryKind::server && d.servers.empty())
+    return bad_profile("discovery by a server lacks servers", "say where it is: servers=\"10.1.0.1:11811\"");
+  if (!d.backup.empty() && !d.serve)
+    return bad_profile("a backup file is the server's, and this participant is none", "leave backup out, or say serve=\"yes\"");
   for (const auto& word : d.peers) {
     auto peer = parse_peer(word);
     if (!peer) return peer.error();
     if (peer->number > most_participants)
-      return bad_profile("the peer " + shown(word) + " asks for " + std::to_string(peer->number) + " participants; allowed: up to " + std::to_string(most_participants) + " on one host in one domain", "behind a peer's colon stands how many participants may run there, not a port");
+      return bad_profile("the peer " + shown(word) + " asks for " + std::to_string(peer->number) + " participants; allowed: up to " +
+                             std::to_string(most_participants) + " on one host in one domain",
+                         "behind a peer's colon stands how many participants may run there, not a port");
   }
-  if (d.servers.size() > most_list_words) return bad_profile("there are " + std::to_string(d.servers.size()) + " servers; allowed: up to " + std::to_string(most_list_words), "name a few");
+  if (d.servers.size() > most_list_words)
+    return bad_profile("there are " + std::to_string(d.servers.size()) + " servers; allowed: up to " + std::to_string(most_list_words), "name a few");
   for (const auto& word : d.servers) {
     auto server = parse_peer(word);
     if (!server) return server.error();
     if (!server->number) return bad_profile("the server " + shown(word) + " has no port", "write " + word + ":11811");
   }
-  if (!(d.lease_s > 0) || d.lease_s > longest_s) return bad_profile("a participant's lease of " + exact_duration(d.lease_s) + "; allowed: above 0, and finite", "10s is usual");
-  if (!(d.announce_s >= 0) || d.announce_s >= d.lease_s) return bad_profile("announcements every " + exact_duration(d.announce_s) + " are too seldom for a lease of " + exact_duration(d.lease_s), "make announce a third of the lease, or leave it out");
+  if (!(d.lease_s > 0) || d.lease_s > longest_s)
+    return bad_profile("a participant's lease of " + exact_duration(d.lease_s) + "; allowed: above 0, and finite", "10s is usual");
+  if (!(d.announce_s >= 0) || d.announce_s >= d.lease_s)
+    return bad_profile("announcements every " + exact_duration(d.announce_s) + " are too seldom for a lease of " + exact_duration(d.lease_s),
+                       "make announce a third of the lease, or leave it out");
   return {};
 }
 
 /// Of paths and names that go into XML and into a DDS's own configuration.
 Result<void> check_text(const std::string& text, const char* what, std::size_t most = 4095) {
-  if (text.size() > most) return bad_profile(std::string(what) + " has " + std::to_string(text.size()) + " B; allowed: up to " + std::to_string(most), "shorten it");
-  if (std::any_of(text.begin(), text.end(), is_control) || !is_utf8(text)) return bad_profile(std::string(what) + " " + shown(text) + " has a control character, or is not in UTF-8", "correct it");
+  if (text.size() > most)
+    return bad_profile(std::string(what) + " has " + std::to_string(text.size()) + " B; allowed: up to " + std::to_string(most), "shorten it");
+  if (std::any_of(text.begin(), text.end(), is_control) || !is_utf8(text))
+    return bad_profile(std::string(what) + " " + shown(text) + " has a control character, or is not in UTF-8", "correct it");
   return {};
 }
 
@@ -836,39 +918,56 @@ std::vector<ProfileElement> profile_elements() {
 
 Result<void> check_topic_name(std::string_view name) {
   if (is_name(name, "/:", limit::name_bytes)) return {};
-  return Error{"bus.bad_name", "the topic name " + shown(name) + (name.size() > limit::name_bytes ? " has " + std::to_string(name.size()) + " B" : " is no name that every DDS takes"), "allowed: 1 to 255 letters, digits, '_', '/', ':'"};
+  return Error{"bus.bad_name",
+               "the topic name " + shown(name) +
+                   (name.size() > limit::name_bytes ? " has " + std::to_string(name.size()) + " B" : " is no name that every DDS takes"),
+               "allowed: 1 to 255 letters, digits, '_', '/', ':'"};
 }
 
 Result<void> check(const Qos& qos) {
   const auto bad = [](const std::string& what, const std::string& hint) { return Error{"bus.bad_qos", what, hint}; };
-  if (qos.history == History::keep_last && (qos.depth < 1 || qos.depth > most_int)) return bad("a depth of " + std::to_string(qos.depth) + "; allowed: 1 to " + std::to_string(most_int), "depth=\"1\" keeps the last sample alone");
-  if (qos.history == History::keep_last && qos.max_samples) return bad("max-samples is of history keep-all", "say history=\"keep-all\", or limit by depth");
-  if (qos.max_samples > most_int) return bad("max-samples of " + std::to_string(qos.max_samples) + "; allowed: up to " + std::to_string(most_int), "leave it out");
+  if (qos.history == History::keep_last && (qos.depth < 1 || qos.depth > most_int))
+    return bad("a depth of " + std::to_string(qos.depth) + "; allowed: 1 to " + std::to_string(most_int), "depth=\"1\" keeps the last sample alone");
+  if (qos.history == History::keep_last && qos.max_samples)
+    return bad("max-samples is of history keep-all", "say history=\"keep-all\", or limit by depth");
+  if (qos.max_samples > most_int)
+    return bad("max-samples of " + std::to_string(qos.max_samples) + "; allowed: up to " + std::to_string(most_int), "leave it out");
   struct Time {
     const char* name;
     double value_s;
     bool zero, endless;
   };
-  for (const auto& [name, value_s, zero, endless] : {Time{"max-blocking", qos.max_blocking_s, true, true}, {"deadline", qos.deadline_s, false, true}, {"lifespan", qos.lifespan_s, false, true},
+  for (const auto& [name, value_s, zero, endless]
+       : {Time{"max-blocking", qos.max_blocking_s, true, true}, {"deadline", qos.deadline_s, false, true}, {"lifespan", qos.lifespan_s, false, true},
                                                      {"lease", qos.lease_s, false, true}, {"latency-budget", qos.latency_budget_s, true, false}}) {
     const bool fits = value_s > 0 ? value_s <= longest_s || (endless && std::isinf(value_s)) : zero && value_s == 0;
-    if (!fits) return bad(std::string(name) + " of " + (std::isnan(value_s) ? "nan" : exact_duration(value_s)) + "; allowed: " + (zero ? "0 s and above" : "above 0 s") + (endless ? ", or forever" : ", up to 36525 d"), "write it like 500ms");
+    if (!fits) return bad(std::string(name) + " of " + (std::isnan(value_s) ? "nan" : exact_duration(value_s)) + "; allowed: " +
+                          (zero ? "0 s and above" : "above 0 s") + (endless ? ", or forever" : ", up to 36525 d"), "write it like 500ms");
   }
-  if (qos.strength && qos.ownership == Ownership::shared) return bad("strength is of ownership exclusive", "say ownership=\"exclusive\", or leave strength out");
-  if (qos.partitions.size() > most_list_words) return bad("there are " + std::to_string(qos.partitions.size()) + " partitions; allowed: up to " + std::to_string(most_list_words), "take a wildcard: Node*");
+  if (qos.strength && qos.ownership == Ownership::shared)
+    return bad("strength is of ownership exclusive", "say ownership=\"exclusive\", or leave strength out");
+  if (qos.partitions.size() > most_list_words)
+    return bad("there are " + std::to_string(qos.partitions.size()) + " partitions; allowed: up to " + std::to_string(most_list_words),
+               "take a wildcard: Node*");
   for (const auto& partition : qos.partitions) {
     const auto taken = [](char c) { return !is_control(c) && c != ' ' && c != '[' && c != ']' && c != '\\'; };
     if (partition.empty() || partition.size() > 255 || !is_utf8(partition) || !std::all_of(partition.begin(), partition.end(), taken))
-      return bad("the partition " + shown(partition) + " is no name that every DDS reads alike", "allowed: 1 to 255 characters without blanks, '[', ']', '\\'; '*' and '?' stand for any");
+      return bad("the partition " + shown(partition) + " is no name that every DDS reads alike",
+                 "allowed: 1 to 255 characters without blanks, '[', ']', '\\'; '*' and '?' stand for any");
   }
-  if (qos.user_data.size() > most_user_data) return bad("user data of " + std::to_string(qos.user_data.size()) + " B; allowed: up to " + std::to_string(most_user_data) + ", Sonde's own beside it", "put it into a topic");
-  if (std::any_of(qos.user_data.begin(), qos.user_data.end(), is_control) || !is_utf8(qos.user_data)) return bad("the user data " + shown(qos.user_data) + " have a control character, or are not in UTF-8", "user data are text");
+  if (qos.user_data.size() > most_user_data)
+    return bad("user data of " + std::to_string(qos.user_data.size()) + " B; allowed: up to " + std::to_string(most_user_data) +
+               ", Sonde's own beside it", "put it into a topic");
+  if (std::any_of(qos.user_data.begin(), qos.user_data.end(), is_control) || !is_utf8(qos.user_data))
+    return bad("the user data " + shown(qos.user_data) + " have a control character, or are not in UTF-8", "user data are text");
   return {};
 }
 
 Result<void> check(const Profile& profile) {
-  if (!is_name(profile.name, "-.", 64)) return bad_profile("the profile's name " + shown(profile.name) + " is none", "allowed: 1 to 64 letters, digits, '_', '-', '.'");
-  if (profile.domain > 232) return bad_profile("domain " + std::to_string(profile.domain) + "; allowed: 0 to 232, for which DDSI-RTPS has ports", "take another");
+  if (!is_name(profile.name, "-.", 64))
+    return bad_profile("the profile's name " + shown(profile.name) + " is none", "allowed: 1 to 64 letters, digits, '_', '-', '.'");
+  if (profile.domain > 232)
+    return bad_profile("domain " + std::to_string(profile.domain) + "; allowed: 0 to 232, for which DDSI-RTPS has ports", "take another");
   if (auto ok = check_text(profile.implementation, "the implementation", 64); !ok) return ok;
   if (auto ok = check_text(profile.participant, "the participant's name", 255); !ok) return ok;
   if (auto ok = check_transport(profile.transport); !ok) return ok;
@@ -881,7 +980,8 @@ Result<void> check(const Profile& profile) {
       if (auto ok = check_text(path, file.attribute); !ok) return ok;
     }
   for (const auto& [name, type] : profile.types) {
-    if (!type || type->name != name) return bad_profile("the type " + shown(name) + " is none, or is called otherwise", "enter types by their own names");
+    if (!type || type->name != name)
+      return bad_profile("the type " + shown(name) + " is none, or is called otherwise", "enter types by their own names");
     if (type->kind != Kind::structure) continue;  // an enumeration is part of structures only
     if (auto ok = check(*type); !ok) return ok;
   }
@@ -889,7 +989,8 @@ Result<void> check(const Profile& profile) {
     if (auto ok = check_topic_name(name); !ok) return ok;
     if (topic.name != name) return bad_profile("the topic " + name + " is called " + shown(topic.name), "enter topics by their own names");
     const auto type = profile.types.find(topic.type);
-    if (type == profile.types.end() || type->second->kind != Kind::structure) return bad_profile("topic " + name + ": the profile has no structure " + shown(topic.type), "enter its type, too");
+    if (type == profile.types.end() || type->second->kind != Kind::structure)
+      return bad_profile("topic " + name + ": the profile has no structure " + shown(topic.type), "enter its type, too");
     for (const Qos* qos : {&topic.writer, &topic.reader})
       if (auto ok = check(*qos); !ok) return Error{ok.error().code, "topic " + name + ": " + ok.error().what, ok.error().hint};
   }

@@ -60,7 +60,9 @@ Result<void> load(const std::string& path) {
   if (!object) return bad_module(path, object.error().what, object.error().hint);
   const auto entry = reinterpret_cast<const Module* (*)()>(dlsym(*object, "sonde_bus_module"));
   const std::string as_said = "as native/bus/implementation.hpp says";
-  if (!entry) return bad_module(path, "it has no symbol sonde_bus_module", "export it, " + as_said + "; where it is no module of a bus, take it away");
+  if (!entry)
+    return bad_module(path, "it has no symbol sonde_bus_module",
+                      "export it, " + as_said + "; where it is no module of a bus, take it away");
   const Module* module = nullptr;
   try {
     module = entry();
@@ -69,12 +71,15 @@ Result<void> load(const std::string& path) {
   }
   if (!module) return bad_module(path, "sonde_bus_module() gave nothing", "have it return a Module, " + as_said);
   if (module->abi != module_abi)
-    return bad_module(path, "it was built for interface " + std::to_string(module->abi) + ", this is " + std::to_string(module_abi), "build it again with this version's headers");
+    return bad_module(path, "it was built for interface " + std::to_string(module->abi) + ", this is " + std::to_string(module_abi),
+                      "build it again with this version's headers");
   for (const auto& loaded : modules)
     if (loaded.module == module) return {};
   for (const auto& e : module->implementations) {
-    if (!e.name || !*e.name || !e.version || !e.caps || !e.open) return bad_module(path, "an implementation of it lacks its name, version, caps or open", "fill them in, " + as_said);
-    if (entry_of(e.name)) return bad_module(path, "there is an implementation " + std::string(e.name) + " already", "give it another name, or load one of the two");
+    if (!e.name || !*e.name || !e.version || !e.caps || !e.open)
+      return bad_module(path, "an implementation of it lacks its name, version, caps or open", "fill them in, " + as_said);
+    if (entry_of(e.name))
+      return bad_module(path, "there is an implementation " + std::string(e.name) + " already", "give it another name, or load one of the two");
   }
   modules.push_back({path, module});
   return {};
@@ -83,7 +88,8 @@ Result<void> load(const std::string& path) {
 void look() {
   if (looked) return;
   looked = true;
-  auto found = module_files(module_folders(reinterpret_cast<const void*>(&find_implementation), "bus", variable), "sonde-bus-", variable, "bus.bad_module");
+  auto found = module_files(module_folders(reinterpret_cast<const void*>(&find_implementation), "bus", variable), "sonde-bus-", variable,
+                            "bus.bad_module");
   for (auto& error : found.unusable) broken.push_back({"", std::move(error)});
   for (auto& file : found.files) files.push_back({file.path, file.stem});
 }
@@ -121,10 +127,14 @@ Result<void> met(const std::vector<Need>& needs, std::string_view name, const Ca
     for (const auto& other : implementation_names()) {
       if (other == name) continue;
       const auto entry = find_implementation(other);
-      if (entry && ((*entry)->caps().*need.can)) able.push_back(other);
+      try {
+        if (entry && ((*entry)->caps().*need.can)) able.push_back(other);
+      } catch (...) {  // then it is none to recommend
+      }
     }
     return Error{"bus.unsupported", std::string(name) + " cannot do what is asked for: " + need.what,
-                 able.empty() ? "leave it out; no implementation that is here can" : "leave it out, or take one that can, by SONDE_BUS or the profile's implementation: " + joined(able)};
+                 able.empty() ? "leave it out; no implementation that is here can"
+                     : "leave it out, or take one that can, by SONDE_BUS or the profile's implementation: " + joined(able)};
   }
   return {};
 }
@@ -142,7 +152,8 @@ Result<const ImplementationEntry*> find_implementation(std::string_view name) {
   load_files(name);
   if (const auto* entry = entry_of(name)) return entry;
   for (const auto& bad : broken)
-    if (bad.stem == name && !name.empty()) return Error{bad.error.code, "the implementation " + std::string(name) + " is not to be had: " + bad.error.what, bad.error.hint};
+    if (bad.stem == name && !name.empty())
+      return Error{bad.error.code, "the implementation " + std::string(name) + " is not to be had: " + bad.error.what, bad.error.hint};
   const auto there = names();
   if (const auto* entry = entry_of(name)) return entry;
   std::string others = "there are: " + joined(there);
@@ -150,7 +161,8 @@ Result<const ImplementationEntry*> find_implementation(std::string_view name) {
   for (const auto& k : known)
     if (name == k.name)
       return Error{"bus.unknown_implementation", "the implementation " + std::string(name) + " is not in this build",
-                   std::string("install it ('apt install ") + k.package + "' on Debian, deploy/packages for others) and build Sonde again; " + others};
+                   std::string("install it ('apt install ") + k.package + "' on Debian, deploy/packages for others) and build Sonde again; " +
+                       others};
   std::vector<std::string> candidates = there;
   for (const auto& k : known) candidates.emplace_back(k.name);
   return Error{"bus.unknown_implementation", "there is no implementation " + shown(name) + nearest(name, candidates), others};
@@ -205,7 +217,8 @@ Result<void> check(const Qos& qos, std::string_view name, const Caps& caps) {
   return met({{qos.durability == Durability::transient_local, &Caps::durability, "durability transient-local"},
               {!qos.partitions.empty(), &Caps::partitions, "partitions"},
               {wildcard, &Caps::partition_wildcards, "partitions with '*' or '?'"},
-              {qos.liveliness != Liveliness::automatic || std::isfinite(qos.lease_s), &Caps::liveliness, "a liveliness that is not automatic, or has a lease"},
+              {qos.liveliness != Liveliness::automatic || std::isfinite(qos.lease_s), &Caps::liveliness,
+               "a liveliness that is not automatic, or has a lease"},
               {std::isfinite(qos.deadline_s), &Caps::deadline, "a deadline"},
               {std::isfinite(qos.lifespan_s), &Caps::lifespan, "a lifespan"},
               {qos.ownership == Ownership::exclusive, &Caps::ownership, "exclusive ownership"},

@@ -34,7 +34,7 @@ if(SONDE_BUS_ENABLED)
   target_link_options(sonde_bus PRIVATE -Wl,--no-undefined)
   target_include_directories(sonde_bus SYSTEM PRIVATE ${PUGIXML_INCLUDE})
   install(TARGETS sonde_bus DESTINATION sonde/lib)
-  install(DIRECTORY bus DESTINATION sonde/include FILES_MATCHING PATTERN "*.hpp" PATTERN module EXCLUDE PATTERN probe EXCLUDE)
+  install(DIRECTORY bus DESTINATION sonde/include FILES_MATCHING PATTERN "*.hpp" PATTERN module EXCLUDE PATTERN probe EXCLUDE PATTERN fuzz EXCLUDE)
 
   # A DDS that not every program should load: found by libsonde-bus in bus/ beside itself.
   foreach(module "cyclonedds|CYCLONEDDS" "fastdds|FASTDDS")
@@ -56,6 +56,21 @@ if(SONDE_BUS_ENABLED)
     target_link_libraries(sonde_bus_fastdds PRIVATE ${FASTCDR_LIBRARY})
   endif()
 
+  # Cyclone DDS without the bus above it, for comparisons: `ninja raw_cyclone`, never installed.
+  find_program(IDLC_PROGRAM idlc)
+  if(SONDE_BUS_CYCLONEDDS_ENABLED AND IDLC_PROGRAM)
+    set(raw_source "${CMAKE_SOURCE_DIR}/bench/bus")
+    set(raw_made "${CMAKE_BINARY_DIR}/bench/bus")
+    file(MAKE_DIRECTORY "${raw_made}")
+    add_custom_command(OUTPUT "${raw_made}/raw.c" "${raw_made}/raw.h" COMMAND "${IDLC_PROGRAM}" -l c "${raw_source}/raw.idl"
+      WORKING_DIRECTORY "${raw_made}" DEPENDS "${raw_source}/raw.idl" VERBATIM)
+    add_executable(raw_cyclone EXCLUDE_FROM_ALL "${raw_source}/raw_cyclone.c" "${raw_made}/raw.c")
+    set_target_properties(raw_cyclone PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bench")
+    target_include_directories(raw_cyclone PRIVATE "${raw_made}")
+    target_link_libraries(raw_cyclone PRIVATE ${CYCLONEDDS_LIBRARY})
+    target_include_directories(raw_cyclone SYSTEM PRIVATE ${CYCLONEDDS_INCLUDE})
+  endif()
+
   foreach(program probe conform)
     file(GLOB program_sources CONFIGURE_DEPENDS bus/${program}/*.cpp)
     if(program_sources)
@@ -74,6 +89,19 @@ if(SONDE_BUS_ENABLED)
       install(TARGETS sonde-bus${program} DESTINATION sonde/libexec)
     endif()
   endforeach()
+
+  # Damaged samples and declarations: for tests, a program that goes on for longer, and libFuzzer.
+  add_library(sonde_bus_fuzz STATIC bus/fuzz/hostile.cpp)
+  target_link_libraries(sonde_bus_fuzz PUBLIC sonde_bus)
+  add_executable(sonde-busfuzz bus/busfuzz/main.cpp)
+  set_target_properties(sonde-busfuzz PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/libexec")
+  target_link_libraries(sonde-busfuzz PRIVATE sonde_bus_fuzz)
+  if(SONDE_FUZZ)
+    add_executable(sonde-busfuzz-llvm bus/fuzz/harness.cpp)
+    set_target_properties(sonde-busfuzz-llvm PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/libexec")
+    target_link_libraries(sonde-busfuzz-llvm PRIVATE sonde_bus_fuzz)
+    target_link_options(sonde-busfuzz-llvm PRIVATE -fsanitize=fuzzer)
+  endif()
 
   # The bus for Python, apart from _core, as the store's client is.
   if(SKBUILD OR SONDE_BIND)

@@ -56,12 +56,15 @@ ModuleFiles module_files(const std::vector<std::string>& folders, std::string_vi
     };
     DIR* dir = opendir(folder.c_str());
     if (!dir) {
-      cannot_look(std::strerror(errno), errno == ENOTDIR ? "name the folder that it is in, not the file" : "name a folder that can be read, or unset the variable");
+      cannot_look(std::strerror(errno),
+                  errno == ENOTDIR ? "name the folder that it is in, not the file" : "name a folder that can be read, or unset the variable");
       continue;
     }
     std::vector<std::string> names;
     while (const dirent* entry = readdir(dir))
-      if (const std::string_view name = entry->d_name; name.size() > prefix.size() + after.size() && name.starts_with(prefix) && name.ends_with(after)) names.emplace_back(name);
+      if (const std::string_view name = entry->d_name;
+          name.size() > prefix.size() + after.size() && name.starts_with(prefix) && name.ends_with(after))
+        names.emplace_back(name);
     closedir(dir);
     if (names.empty()) cannot_look("nothing in it is called " + pattern, "call the module " + std::string(prefix) + "NAME.so");
     std::sort(names.begin(), names.end());

@@ -137,6 +137,11 @@ class Awake final : public Worker {
   std::vector<std::thread> threads_;
 };
 
+volatile sig_atomic_t told_to_end = 0;
+constexpr unsigned end_within_s = 5;
+
+Error ended() { return {"bus.interrupted", "it was asked to end", ""}; }
+
 double seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
 std::string host_name() {
@@ -154,6 +159,8 @@ std::unique_ptr<Collector> make_collector(Receiver& from, std::unique_ptr<Shared
 std::unique_ptr<Worker> make_awake() { return std::make_unique<Awake>(); }
 
 Agent::~Agent() = default;
+
+bool ending() { return told_to_end != 0; }
 
 Talk Agent::answer(const Talk& told) {
   try {
@@ -188,12 +195,15 @@ Result<Talk> Agent::act(const Talk& told) {
   if (verb == "matched") {
     const auto n = told.number<std::size_t>("n", 1);
     const double within_s = told.number<double>("within_s", 10);
-    const Deadline deadline = Deadline::in_s(within_s);
+    const Deadline last = Deadline::in_s(within_s);
     const auto& id = told.text("id");
     const auto s = senders_.find(id);
     const auto r = receivers_.find(id);
-    const bool matched = s != senders_.end() ? s->second->wait_matched(n, deadline) : r != receivers_.end() && r->second->wait_matched(n, deadline);
-    if (matched) return Talk::ok();
+    while (!last.passed()) {
+      if (ending()) return ended();
+      const Deadline soon = Deadline::in_s(0.2);
+      if (s != senders_.end() ? s->second->wait_matched(n, soon) : r != receivers_.end() && r->second->wait_matched(n, soon)) return Talk::ok();
+    }
     const std::int64_t have = s != senders_.end() ? s->second->matched() : r != receivers_.end() ? r->second->matched() : -1;
     return Error{"bus.no_match", "an endpoint found " + std::to_string(have) + " of " + std::to_string(n) + " others within " + std::to_string(static_cast<int>(within_s)) + " s", "does this way reach other programs of this host? see `sonde bus ls`"};
   }
@@ -345,7 +355,7 @@ Result<Talk> Agent::ping(const Talk& told) {
     if (!wrote) return wrote;
     out.cycles = ticks_ended - ticks_began;
     const Deadline deadline = Deadline::in_s(patience_s);
-    while (answered_ns == 0 && !deadline.passed()) {
+    while (answered_ns == 0 && !deadline.passed() && !ending()) {
       if (spin) receiver.look(taker);
       else receiver.receive(taker, deadline);
     }
@@ -382,6 +392,7 @@ Result<Talk> Agent::ping(const Talk& told) {
     if (pause_s > 0) sleep_until(now_s() + pause_s);
     if (audit) before = usage();
     if (auto ok = once(audit && instructions_.counted(), one); !ok) return ok.error();
+    if (ending()) return ended();
     if (audit && instructions_.counted()) counts.push_back(static_cast<double>(one.instructions) - static_cast<double>(instructions_.own()));
     if (audit) {
       const Usage after = usage();
@@ -454,7 +465,7 @@ Result<Talk> Agent::fan(const Talk& told) {
     if (auto ok = once(false, false, 0); !ok) return ok.error();
   } while (now_ns() < until_ns);
   const std::int64_t t0_ns = now_ns();
-  for (std::uint32_t k = 0; k < n && lost_together < most_lost && seconds(now_ns() - t0_ns) <= burst_s; ++k)
+  for (std::uint32_t k = 0; k < n && lost_together < most_lost && seconds(now_ns() - t0_ns) <= burst_s && !ending(); ++k)
     if (auto ok = once(true, false, t0_ns); !ok) return ok.error();
   if (instructions_.counted())
     for (std::uint32_t k = 0; k < std::min(n, counted_extra); ++k)
@@ -473,7 +484,7 @@ Result<Talk> Agent::flood(const Talk& told) {
   const std::int64_t began_ns = now_ns();
   const std::int64_t until_ns = began_ns + static_cast<std::int64_t>(told.number<double>("burst_s", 0.05) * 1e9);
   std::int64_t now = began_ns;
-  for (; now < until_ns; now = now_ns()) {
+  for (; now < until_ns && !ending(); now = now_ns()) {
     message.head().index = sent;
     message.head().sent_ns = now;
     if (auto wrote = (*sender)->write(message)) ++sent;
@@ -506,7 +517,10 @@ int run_peer(const std::string& name_space) {
   }
   // The end of input says that whoever started this is gone. Then what it holds is given back; who cannot within some seconds is ended.
   struct sigaction told{};
-  told.sa_handler = [](int) { ::alarm(5); };
+  told.sa_handler = [](int) {
+    told_to_end = 1;
+    ::alarm(end_within_s);
+  };
   ::sigaction(SIGTERM, &told, nullptr);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   {
@@ -521,7 +535,7 @@ int run_peer(const std::string& name_space) {
       const Talk said = heard ? agent.answer(*heard) : Talk::failed({"bus.internal", "a program was told something that is no command", ""});
       if (!write_line(STDOUT_FILENO, said.line())) break;
     }
-    ::alarm(5);
+    if (!ending()) ::alarm(end_within_s);
   }
   return 0;
 }

@@ -113,6 +113,9 @@ class Agent {
   std::map<std::string, std::unique_ptr<Worker>> workers_;
 };
 
+/// Whoever started this program is gone: whatever lasts ends soon, so that there is time to end in order.
+bool ending();
+
 /// What `sonde-busprobe peer` does. name_space: "", "new" or the process whose one to enter.
 int run_peer(const std::string& name_space);
 

@@ -50,7 +50,8 @@ void SharedBoard::begin(std::uint32_t burst, std::uint32_t index, std::uint32_t 
 
 void SharedBoard::tell(std::uint32_t subscriber, std::uint32_t burst, std::uint32_t index, std::int64_t at_ns) {
   if (subscriber >= Board::most || board_->current.load() != id(burst, index)) return;
-  if (board_->arrived_ns[subscriber].exchange(at_ns) != 0) return;  // a second copy
+  std::int64_t not_yet = 0;
+  if (!board_->arrived_ns[subscriber].compare_exchange_strong(not_yet, at_ns)) return;  // a second copy
   if (board_->here.fetch_add(1) + 1 == board_->wanted.load()) ::syscall(SYS_futex, &board_->here, FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 

@@ -49,13 +49,14 @@ Result<Talk> Agent::call(const Talk& told) {
   const auto clients = told.number<std::size_t>("clients", 1), calls = told.number<std::size_t>("calls", 1), first = told.number<std::size_t>("first");
   const auto size = std::max(told.number<std::size_t>("size", 64), Message::least_bytes);
   std::vector<std::unique_ptr<Client>> open;
-  for (std::size_t k = 0; k < clients; ++k) {
+  for (std::size_t k = 0; k < clients && !ending(); ++k) {
     auto client = Client::open((*at)->bus(), told.text("service"));
     if (!client) return client.error();
     if (!(*client)->wait_for_server(Deadline::in_s(10))) return Error{"bus.no_match", "a client did not find the server within 10 s", "does this way reach other programs of this host? see `sonde bus ls`"};
     open.push_back(std::move(*client));
   }
   const std::int64_t began_ns = now_ns();
+  if (ending()) return Error{"bus.interrupted", "it was asked to end", ""};
   std::vector<Called> called(clients);
   std::vector<std::thread> threads;
   for (std::size_t k = 0; k < clients; ++k)
@@ -64,7 +65,7 @@ Result<Talk> Agent::call(const Talk& told) {
       CallOptions options;
       options.deadline_s = patience_s;
       Called& mine = called[k];
-      for (std::uint64_t i = 0; i < calls; ++i) {
+      for (std::uint64_t i = 0; i < calls && !ending(); ++i) {
         const std::uint64_t number[2] = {first + k, i};  // whose it is, and which
         std::memcpy(body.data(), number, sizeof number);
         const std::int64_t t0 = now_ns();

@@ -43,6 +43,7 @@ Result<Talk> Agent::join(const Talk& told) {
   auto crowd = std::make_unique<Members>();
   std::vector<double> make, cycles, counts;
   for (std::size_t k = first; k < first + n; ++k) {
+    if (ending()) return Error{"bus.interrupted", "it was asked to end", ""};
     const PlaceOptions at{told.number<std::uint32_t>("domain"), "probe-" + std::to_string(k), told.words("peers"), told.words("servers"), false};
     auto profile = profile_of(*variant, at);
     if (!profile) return profile.error();
@@ -72,7 +73,7 @@ Result<Talk> Agent::join(const Talk& told) {
       wanted += 2 * m.wanted;
     }
     done_ns = now_ns();
-    if (have == wanted || deadline.passed()) break;
+    if (have == wanted || deadline.passed() || ending()) break;
     sleep_until(static_cast<double>(done_ns) * 1e-9 + std::clamp(static_cast<double>(done_ns - began_ns) * 3e-11, 1e-3, 50e-3));
   }
   crowds_.push_back(std::move(crowd));

@@ -89,6 +89,9 @@ class Partitions final : public PairExperiment {
   Result<void> set_up() override {
     if (auto ok = start(); !ok) return ok;
     if (auto ok = open(); !ok) return ok;
+    const auto& o = rig_->options();
+    if (const auto most = o.domain_last - o.domain_first + 1; what_.has("domain") && what_.count > most)
+      return Error{"bus.unsupported", std::to_string(what_.count) + " domains of " + std::to_string(most) + " that may be used", "allow more by --domains, or ask for fewer"};
     const std::string base = rig_->topic();
     for (std::uint32_t k = 0; k < what_.count; ++k) {
       const std::string name = "l" + std::to_string(k), number = std::to_string(k);
@@ -150,7 +153,7 @@ class First final : public PairExperiment {
     const std::uint32_t n = steady ? length : pause ? std::min(length, paused) : 1;
     Talk told = ping({fresh ? "new.ask" : "l.ask"}, {"l.told"}, n, steady ? rig_->options().burst_s : 600);
     told.with("audit", true).with("spin", what_.has("spinning-subscriber")).with("pause_s", pause ? what_.pause_s : 0.0);
-    if (!what_.has("first-ever")) {
+    if (steady || pause || fresh || what_.has("warm-other-topic")) {
       const std::string warm = what_.has("warm-other-topic") ? "w" : "l";
       told.with("warm_to", std::vector<std::string>{warm + ".ask"}).with("warm_from", std::vector<std::string>{warm + ".told"}).with("warm_n", warm_n);
     }

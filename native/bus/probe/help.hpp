@@ -31,7 +31,7 @@ Of `run`:
       partitions   treatment=domain|topic|partition|wildcard count=1 size=64      a program holds so many, and uses them in turn
       discovery    entities=8 processes=P treatment=all|star steady=1s within=30s     participants that begin at the same moment
       first        treatment=T[+T]… pause=50ms size=64 reliability=reliable     one message, alone. T: steady, first-ever, pause, warm-other-topic,
-                   warm-same-participant-new-writer; and, with one of these or first-ever understood: prefaulted, after-lookup,
+                   warm-same-participant-new-writer; and, alone (then it is first-ever) or with one of these: prefaulted, after-lookup,
                    spinning-subscriber, awake-cores
       calls        clients=1 calls=100 size=64 processes=P     requests and replies
       processes: subscribers and clients are spread over so many programs, each subscriber and client with a participant of its own.

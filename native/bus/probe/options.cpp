@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::string_view tests[] = {"latency", "fanout", "throughput", "partitions", "discovery", "first", "calls"};
 constexpr std::size_t datagram_bytes = 65507;  ///< what one UDP datagram holds
+constexpr std::size_t ring_bytes = 4u << 20;       ///< of which raw-shm's ring holds two
 constexpr std::uint32_t most_processes = 8;
 
 std::vector<std::string> split(std::string_view text, char by) {
@@ -103,6 +104,7 @@ std::string Variant::excludes(const Case& what) const {
   if (!raw()) return "";
   if (what.test == Test::partitions || what.test == Test::discovery || what.test == Test::calls) return "a limit of the machine has no " + test;
   if (implementation == "raw-udp" && what.size > datagram_bytes) return "a datagram has at most " + format_size(datagram_bytes) + ", and the limit splits none";
+  if (implementation == "raw-shm" && what.size > ring_bytes) return "its ring holds " + format_size(ring_bytes);
   for (const char* word : {"warm-other-topic", "warm-same-participant-new-writer"})
     if (what.has(word)) return "a limit of the machine has no topics and writers";
   return "";
@@ -169,14 +171,19 @@ Result<Variant> Variant::parse(std::string_view text) {
 bool Case::has(std::string_view word) const { return std::find(treatment.begin(), treatment.end(), word) != treatment.end(); }
 
 std::int64_t Case::shown_size() const { return test == Test::discovery ? -1 : static_cast<std::int64_t>(size); }
-std::int64_t Case::shown_subscribers() const { return test == Test::fanout || test == Test::throughput ? subscribers : -1; }
+std::int64_t Case::shown_subscribers() const { return test == Test::fanout || test == Test::throughput ? std::int64_t{subscribers} : -1; }
 std::int64_t Case::shown_entities() const {
-  return test == Test::discovery ? entities : test == Test::partitions ? count : test == Test::calls ? clients : -1;
+  switch (test) {
+    case Test::discovery: return entities;
+    case Test::partitions: return count;
+    case Test::calls: return clients;
+    default: return -1;
+  }
 }
 
 std::string Case::shown_treatment() const {
   std::string shown;
-  for (const auto& word : treatment) shown += (shown.empty() ? "" : "+") + word + (word == "pause" ? "=" + format_duration(pause_s) : "");
+  for (const auto& word : treatment) shown += (shown.empty() ? "" : "+") + word + (word == "pause" && pause != Case{}.pause ? "=" + pause : "");
   if (test == Test::latency && reliability == Reliability::best_effort) shown = "best-effort";
   if (test == Test::first && reliability == Reliability::best_effort) shown += "+best-effort";
   if (test == Test::fanout || test == Test::throughput) shown = reliability == Reliability::reliable ? "reliable" : "best-effort";
@@ -231,10 +238,10 @@ Result<Case> Case::parse(std::string_view text) {
   };
   const Key size{[&](const std::string& s) {
     std::uint64_t bytes = 0;
-    const bool ok = to_size(s, 16u << 20, bytes) && bytes >= Message::least_bytes;
+    const bool ok = to_size(s, 32u << 20, bytes) && bytes >= Message::least_bytes;
     c.size = bytes;
     return ok;
-  }, "from " + format_size(Message::least_bytes) + " to 16 MiB"};
+  }, "from " + format_size(Message::least_bytes) + " to 32 MiB"};
   const Key reliability{[&](const std::string& s) { return choose(s, {{"reliable", Reliability::reliable}, {"best-effort", Reliability::best_effort}}, c.reliability); }, "reliable or best-effort"};
   const auto treatments = [&](std::vector<std::string> words) {
     std::string allowed;
@@ -257,7 +264,7 @@ Result<Case> Case::parse(std::string_view text) {
       break;
     case Test::partitions:
       keys.emplace("treatment", treatments({"domain", "topic", "partition", "wildcard"}));
-      keys.emplace("count", whole(c.count, 1, 100));
+      keys.emplace("count", whole(c.count, 1, 1024));
       break;
     case Test::discovery:
       keys.emplace("entities", whole(c.entities, 1, 256));
@@ -268,7 +275,10 @@ Result<Case> Case::parse(std::string_view text) {
       break;
     case Test::first:
       keys.emplace("treatment", treatments({"steady", "first-ever", "pause", "warm-other-topic", "warm-same-participant-new-writer", "prefaulted", "after-lookup", "spinning-subscriber", "awake-cores"}));
-      keys.emplace("pause", time(c.pause_s, 60));
+      keys.emplace("pause", Key{[&c](const std::string& s) {
+        c.pause = s;
+        return to_time(s, c.pause_s) && c.pause_s <= 60;
+      }, "a time up to 60 s"});
       keys.emplace("reliability", reliability);
       break;
     case Test::calls:
@@ -288,7 +298,7 @@ Result<Case> Case::parse(std::string_view text) {
     static const std::vector<std::string> bases{"steady", "first-ever", "pause", "warm-other-topic", "warm-same-participant-new-writer"};
     const auto base = std::count_if(bases.begin(), bases.end(), [&](const auto& w) { return c.has(w); });
     if (base > 1) return bad("of steady, first-ever, pause, warm-other-topic and warm-same-participant-new-writer only one at a time");
-    if (base == 0) c.treatment.insert(c.treatment.begin(), "first-ever");
+    if (c.treatment.empty()) c.treatment = {"first-ever"};
   }
   const std::uint32_t many = c.test == Test::discovery ? c.entities : c.test == Test::calls ? c.clients : c.subscribers;
   if (c.processes > many) return bad("more processes than what runs in them, " + std::to_string(many));

@@ -43,6 +43,7 @@ struct Case {
   Reliability reliability = Reliability::reliable;
   std::vector<std::string> treatment;         ///< words
   double pause_s = 0.05, steady_s = 1, within_s = 30;
+  std::string pause = "50ms";                 ///< pause_s as written
   std::string text;                           ///< as written
 
   bool has(std::string_view word) const;

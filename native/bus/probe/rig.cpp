@@ -26,15 +26,16 @@ std::uint16_t free_port() {
 
 }  // namespace
 
-std::uint32_t Domains::take() {
-  for (std::uint32_t k = 0; k < span_; ++k) {
-    const std::uint32_t domain = first_ + next_;
-    next_ = (next_ + 1) % span_;
-    if (used_.count(domain) == 0 || k + 1 == span_) {  // shared where there are not enough: topics differ
+std::uint32_t Domains::take(const std::vector<std::uint32_t>& own) {
+  for (const bool shared : {false, true})
+    for (std::uint32_t k = 0; k < span_; ++k) {
+      const std::uint32_t domain = first_ + (next_ + k) % span_;
+      if (shared ? std::find(own.begin(), own.end(), domain) != own.end() : used_.count(domain) != 0) continue;
+      next_ = (next_ + k + 1) % span_;
       used_.insert(domain);
       return domain;
     }
-  }
+  used_.insert(first_);
   return first_;
 }
 
@@ -49,7 +50,7 @@ Rig::~Rig() {
   for (const auto domain : domains_used_) domains_.give(domain);
 }
 
-std::uint32_t Rig::more_domain() { return domains_used_.emplace_back(domains_.take()); }
+std::uint32_t Rig::more_domain() { return domains_used_.emplace_back(domains_.take(domains_used_)); }
 
 Talk Rig::told(Talk talk) const {
   talk.with("variant", variant_.text).with("domain", domain());

@@ -25,8 +25,9 @@ class Domains {
  public:
   /// They are begun at a place of the range that differs between runs, for another may go on beside this one.
   Domains(std::uint32_t first, std::uint32_t last, std::uint32_t begin) : first_(first), span_(last - first + 1), next_(begin % span_) {}
-  std::uint32_t take();
-  void give(std::uint32_t domain) { used_.erase(domain); }
+  /// One that nobody has; where all are in use one that is not among `own`: two cases then share a domain, their topics differ.
+  std::uint32_t take(const std::vector<std::uint32_t>& own = {});
+  void give(std::uint32_t domain) { used_.erase(used_.find(domain)); }
 
  private:
   std::uint32_t first_, span_, next_;

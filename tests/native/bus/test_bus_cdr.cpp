@@ -62,7 +62,7 @@ const TypePtr mode = enumeration("g::Mode", {{"off", 0}, {"on", 1}, {"auto", 7}}
 
 }  // namespace
 
-TEST_CASE("numbers are aligned to their size from the beginning of the body, 8 for 8") {
+TEST_CASE("bus: numbers are aligned to their size from the beginning of the body, 8 for 8") {
   Payload payload{std::byte{9}};
   CdrWriter out(payload);
   out.put(std::uint8_t{1});
@@ -91,7 +91,7 @@ TEST_CASE("numbers are aligned to their size from the beginning of the body, 8 f
   CHECK_FALSE(in.ok());
 }
 
-TEST_CASE("a big-endian payload reads as the little-endian one") {
+TEST_CASE("bus: a big-endian payload reads as the little-endian one") {
   CdrReader in(from_hex("00000000" "01" "00" "0203" "00000004" "3ff8000000000000" "00000003" "414200"));
   const auto bytes = from_hex("00000000" "01" "00" "0203" "00000004" "3ff8000000000000" "00000003" "414200");
   in = CdrReader(bytes);
@@ -104,7 +104,7 @@ TEST_CASE("a big-endian payload reads as the little-endian one") {
   CHECK(in.ok());
 }
 
-TEST_CASE("a reader that met something wrong gives zeros and stays so") {
+TEST_CASE("bus: a reader that met something wrong gives zeros and stays so") {
   const auto text = from_hex("00010000" "05000000" "4142434400");
   CdrReader in(text);
   CHECK(in.get_string(3).empty());
@@ -125,7 +125,7 @@ TEST_CASE("a reader that met something wrong gives zeros and stays so") {
   CHECK(none.get_elements(SIZE_MAX / 2, 8).empty());
 }
 
-TEST_CASE("verify says what is wrong, where, and what is allowed") {
+TEST_CASE("bus: verify says what is wrong, where, and what is allowed") {
   const auto inner = structure("g::Inner", {field("text", string_type(3)), field("mode", mode)});
   const auto type = structure("g::S", {field("flag", of(Kind::boolean)), field("rows", sequence_of(inner, 2)), field("tail", of(Kind::uint16))});
   const std::string good = "00010000 01000000 01000000 02000000 41000000 07000000 0500";
@@ -149,7 +149,7 @@ TEST_CASE("verify says what is wrong, where, and what is allowed") {
   CHECK(says(structure("T", {field("s", string_type())}), "00010000 ffffffff 4100", "T.s says that it has 4294967295 bytes, where 2 are left"));
 }
 
-TEST_CASE("runs of fixed fields have the right length wherever they begin") {
+TEST_CASE("bus: runs of fixed fields have the right length wherever they begin") {
   // Elements whose length depends on where each of them begins, behind a string of every length.
   const Kind kinds[] = {Kind::uint8, Kind::int16, Kind::float32, Kind::float64, Kind::int8, Kind::uint64};
   std::mt19937_64 random(1);
@@ -186,7 +186,7 @@ TEST_CASE("runs of fixed fields have the right length wherever they begin") {
   }
 }
 
-TEST_CASE("what follows a sequence of structures is not taken for a part of its elements") {
+TEST_CASE("bus: what follows a sequence of structures is not taken for a part of its elements") {
   const auto element = structure("E", {field("name", string_type()), field("n", of(Kind::uint32))});
   const auto type = structure("S", {field("list", sequence_of(element)), field("a", of(Kind::uint32)), field("b", of(Kind::uint32))});
   const std::string list = "00010000 02000000 02000000 41000000 01000000 02000000 42000000 02000000 ";
@@ -196,7 +196,7 @@ TEST_CASE("what follows a sequence of structures is not taken for a part of its 
   CHECK(wrong(type, from_hex("00010000 00000000 03000000 0400")) != "");
 }
 
-TEST_CASE("lengths that lie cost nothing") {
+TEST_CASE("bus: lengths that lie cost nothing") {
   const auto type = structure("S", {field("list", sequence_of(sequence_of(sequence_of(of(Kind::boolean)))))});
   CHECK(wrong(type, from_hex("00010000 ffffffff")) != "");
   CHECK(wrong(type, from_hex("00010000 01000000 ffffffff 00000000")) != "");
@@ -205,7 +205,7 @@ TEST_CASE("lengths that lie cost nothing") {
   CHECK(wrong(fixed, from_hex("00010000 01000020 0000000000000000")) != "");
 }
 
-TEST_CASE("enumerators are known wherever they lie") {
+TEST_CASE("bus: enumerators are known wherever they lie") {
   const auto far = enumeration("F", {{"a", INT32_MIN}, {"b", -1}, {"c", INT32_MAX}});
   const auto near = enumeration("N", {{"a", -1}, {"b", 0}, {"c", 1}});
   const auto type = structure("S", {field("f", far), field("n", near)});
@@ -217,7 +217,7 @@ TEST_CASE("enumerators are known wherever they lie") {
   CHECK(wrong(type, from_hex("00000000 80000000 00000001")) == "");
 }
 
-TEST_CASE("the key is its fields alone, big endian, each aligned within the key") {
+TEST_CASE("bus: the key is its fields alone, big endian, each aligned within the key") {
   const auto type = structure("S", {field("skip", string_type()), field("id", of(Kind::uint16), true), field("list", sequence_of(of(Kind::float64))), field("big", of(Kind::uint64), true),
                                     field("flag", of(Kind::boolean), true), field("name", string_type(5), true), field("mode", mode, true), field("rest", sequence_of(string_type()))});
   Payload payload;
@@ -243,7 +243,7 @@ TEST_CASE("the key is its fields alone, big endian, each aligned within the key"
   CHECK(hex(back) == "00010000" "01000000" "0000" "0201" "00000000" "00000000" "0403000000000000" "01000000" "04000000" "6b657900" "07000000" "00000000");
 }
 
-TEST_CASE("of a structure within the key its own keys count, or all of it where it has none") {
+TEST_CASE("bus: of a structure within the key its own keys count, or all of it where it has none") {
   const auto all = structure("All", {field("a", of(Kind::uint8)), field("b", of(Kind::uint16))});
   const auto some = structure("Some", {field("text", string_type()), field("id", of(Kind::uint8), true)});
   const auto both = structure("Both", {field("all", all), field("some", some)});
@@ -267,7 +267,7 @@ TEST_CASE("of a structure within the key its own keys count, or all of it where 
   CHECK(serialised_key(*type, payload_of_key(*type, key)) == key);
 }
 
-TEST_CASE("a key that is none of the type gives no payload; one filled up to 16 bytes is one") {
+TEST_CASE("bus: a key that is none of the type gives no payload; one filled up to 16 bytes is one") {
   const auto type = structure("S", {field("mode", mode, true), field("data", sequence_of(of(Kind::octet)))});
   CHECK(payload_of_key(*type, from_hex("00000007")).size() == 12);
   CHECK(payload_of_key(*type, from_hex("00000007 00000000 00000000 00000000")).size() == 12);
@@ -278,7 +278,7 @@ TEST_CASE("a key that is none of the type gives no payload; one filled up to 16 
   CHECK(payload_of_key(*type, {}).empty());
 }
 
-TEST_CASE("types without key have an empty one; strings without bound an unbounded one") {
+TEST_CASE("bus: types without key have an empty one; strings without bound an unbounded one") {
   const auto plain = structure("S", {field("a", of(Kind::uint8))});
   CHECK(serialised_key(*plain, from_hex("00010000 01")).empty());
   CHECK(most_key_bytes(*plain) == 0);

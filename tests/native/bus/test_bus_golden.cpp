@@ -38,7 +38,7 @@ std::string line(std::istream& in, std::string_view word) {
 
 }  // namespace
 
-TEST_CASE("samples lie as Cyclone DDS lays them") {
+TEST_CASE("bus: samples lie as Cyclone DDS lays them") {
   // How golden.txt was made: make_golden.py beside it.
   std::ifstream in(SONDE_TEST_DATA "/bus/golden.txt");
   REQUIRE(in);

@@ -58,7 +58,7 @@ struct Folder {
 
 }  // namespace
 
-TEST_CASE("every primitive has its kind, in both ways to write integers") {
+TEST_CASE("bus: every primitive has its kind, in both ways to write integers") {
   const std::pair<const char*, Kind> all[] = {
       {"boolean", Kind::boolean}, {"octet", Kind::octet},   {"char", Kind::char8},          {"int8", Kind::int8},         {"uint8", Kind::uint8},
       {"short", Kind::int16},     {"int16", Kind::int16},   {"unsigned short", Kind::uint16}, {"uint16", Kind::uint16},     {"long", Kind::int32},
@@ -67,7 +67,7 @@ TEST_CASE("every primitive has its kind, in both ways to write integers") {
   for (const auto& [text, kind] : all) CHECK(field_of(std::string(text) + " f")->kind == kind);
 }
 
-TEST_CASE("bounds, dimensions, sequences of sequences") {
+TEST_CASE("bus: bounds, dimensions, sequences of sequences") {
   CHECK(field_of("string<12> f")->bound == 12);
   CHECK(field_of("string f")->bound == 0);
   const auto grid = field_of("double f[2][3]");
@@ -88,7 +88,7 @@ TEST_CASE("bounds, dimensions, sequences of sequences") {
   CHECK(types->fields[3].type->element->kind == Kind::octet);
 }
 
-TEST_CASE("modules, bases, enumerations, keys and units") {
+TEST_CASE("bus: modules, bases, enumerations, keys and units") {
   const auto types = parse(R"(
     // what nodes say
     module regale {
@@ -125,7 +125,7 @@ TEST_CASE("modules, bases, enumerations, keys and units") {
   CHECK(mode.enumerators[2].value == 6);
 }
 
-TEST_CASE("constants of all kinds, and what can be computed") {
+TEST_CASE("bus: constants of all kinds, and what can be computed") {
   const auto bound = [](const std::string& expression) { return only("const long A = 5; enum E { zero, one }; struct S { string<" + expression + "> f; };", "S")->fields[0].type->bound; };
   CHECK(bound("A") == 5);
   CHECK(bound("::A * 2 + one") == 11);
@@ -138,7 +138,7 @@ TEST_CASE("constants of all kinds, and what can be computed") {
   parse("const float PI = -3.5e0f; const double E = 2; const string S = \"a\\n\"; const char C = '\\''; const boolean B = TRUE; struct T { octet o; };");
 }
 
-TEST_CASE("names that are keywords are escaped") {
+TEST_CASE("bus: names that are keywords are escaped") {
   const auto types = parse("module _module { struct _struct { long _Long, port; }; };");
   const Type& type = *types.at("module::struct");
   CHECK(type.fields[0].name == "Long");
@@ -146,7 +146,7 @@ TEST_CASE("names that are keywords are escaped") {
   CHECK(equal(type, *parse(to_idl(type)).at("module::struct")));
 }
 
-TEST_CASE("a keylist is as good as @key") {
+TEST_CASE("bus: a keylist is as good as @key") {
   const auto types = parse("module m { struct S { long a, b; string c; }; \n#pragma keylist S a c\n struct T { @key S s; }; };");
   CHECK(types.at("m::S")->fields[0].key);
   CHECK_FALSE(types.at("m::S")->fields[1].key);
@@ -158,7 +158,7 @@ TEST_CASE("a keylist is as good as @key") {
   CHECK(refuses("struct S {\n#pragma keylist S a\n long a; };", "within a structure"));
 }
 
-TEST_CASE("what it writes it reads again") {
+TEST_CASE("bus: what it writes it reads again") {
   for (const char* text : {"struct S { boolean a; octet b; char c; int8 d; uint8 e; short f; unsigned short g; long h; unsigned long i; long long j; unsigned long long k; float l; double m; string n; string<3> o; };",
                            "module a { module b { enum E { x, y, z }; struct I { @key E e; @unit(\"m/s\\\\\\\"\") float v; }; }; struct S { b::I one; sequence<b::I, 4> many; }; };",
                            "enum E { @value(-3) x, @value(9) y }; module a { struct S { @key E e[2][2]; }; };",
@@ -174,7 +174,7 @@ TEST_CASE("what it writes it reads again") {
   }
 }
 
-TEST_CASE("files include files, each once, and guards are known") {
+TEST_CASE("bus: files include files, each once, and guards are known") {
   const Folder folder;
   folder.put("parts/types.idl", "#ifndef TYPES\n#define TYPES\n#include \"more.idl\"\nmodule p { struct In { M m; }; };\n#endif\n");
   folder.put("parts/more.idl", "#pragma once\nenum M { a };\n#ifdef NOWHERE\nthis is not read @@@\n#else\nenum N { b };\n#endif\n");
@@ -199,7 +199,7 @@ TEST_CASE("files include files, each once, and guards are known") {
   CHECK(bool(load_idl(folder.put("self.idl", "#include \"self.idl\"\nstruct S { long a; };\n"))));
 }
 
-TEST_CASE("errors name the line, what was found and what is allowed") {
+TEST_CASE("bus: errors name the line, what was found and what is allowed") {
   CHECK(refuses("struct S {\n\n  wstring a;\n};", "t.idl:3: 'wstring' is not carried", "string"));
   CHECK(refuses("union U switch (long) { case 1: long a; };", "t.idl:1: expected a declaration, found 'union', which is not carried", "module, struct"));
   CHECK(refuses("interface I {};", "'interface', which is not carried"));
@@ -267,7 +267,7 @@ TEST_CASE("errors name the line, what was found and what is allowed") {
   CHECK(nameless.error().what.starts_with("line 1: "));
 }
 
-TEST_CASE("declarations without end are stopped") {
+TEST_CASE("bus: declarations without end are stopped") {
   std::string text = "struct S { ";
   for (int k = 0; k < 100'000; ++k) text += "sequence<";
   CHECK(refuses(text, "sequences within more than 16 others"));

@@ -86,7 +86,9 @@ TEST_CASE("a word that means nothing here is told, with what there is") {
 }
 
 TEST_CASE("what is no name, address or network is told") {
-  for (const char* word : {"10.1.0.0/33", "10.1.0.0/", "10.1.0.0/x", "10.1.0.0/-1", "fd00::/129", "/8", "eth0/8", "", "a-name-that-is-too-long", "fe80::1%eth0", "1:2"}) {
+  for (const char* word
+       : {"10.1.0.0/33", "10.1.0.0/", "10.1.0.0/x", "10.1.0.0/-1", "fd00::/129", "/8", "eth0/8", "", "a-name-that-is-too-long", "fe80::1%eth0",
+          "1:2"}) {
     CAPTURE(word);
     CHECK(refused(udp4, word).code == "bus.bad_profile");
   }
@@ -158,6 +160,10 @@ TEST_CASE("without groups simple discovery is for one machine") {
   const auto refusal = check_exposure(profile, {machine[1]});
   REQUIRE(!refusal);
   CHECK(has(refusal.error().what, "simple discovery finds nobody on other machines"));
+  profile.transport.multicast = Multicast::discovery;
+  CHECK(check_exposure(profile, {machine[1]}));
+  profile.transport.kind = TransportKind::tcp4;
+  CHECK(has(check_exposure(profile, {machine[1]}).error().what, "by kind=\"tcp4\""));
   profile.discovery.kind = DiscoveryKind::peers;
   profile.discovery.peers = {"10.1.2.9"};
   CHECK(check_exposure(profile, {machine[1]}));
@@ -175,7 +181,9 @@ TEST_CASE("peers are hosts or addresses, with a number where one is meant") {
   CHECK(parsed("fd00::1") == Peer{"fd00::1", 0, true, true});
   CHECK(parsed("[fd00::1]:2") == Peer{"fd00::1", 2, true, true});
   CHECK(parsed("[::1]") == Peer{"::1", 0, true, true});
-  for (const char* word : {"", ":4", "n001:", "n001:0", "n001:65536", "n001:-1", "n001:x", "n 1", "-n", "[10.1.2.3]:4", "[fd00::1", "[fd00::1]4", "[n001]:4", "1.2.3", "10.1.2.300", "n001;rm", "a:b:c"}) {
+  for (const char* word
+       : {"", ":4", "n001:", "n001:0", "n001:65536", "n001:-1", "n001:x", "n 1", "-n", "[10.1.2.3]:4", "[fd00::1", "[fd00::1]4", "[n001]:4", "1.2.3",
+          "10.1.2.300", "n001;rm", "a:b:c"}) {
     CAPTURE(word);
     const auto peer = parse_peer(word);
     REQUIRE(!peer);

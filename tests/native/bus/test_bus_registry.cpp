@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 
 #include "bus/bus.hpp"
 #include "bus/null.hpp"
@@ -45,7 +46,7 @@ void run_alone(const std::string& name, const std::string& folders) {
   while (const std::size_t n = std::fread(part.data(), 1, part.size(), pipe)) said.append(part.data(), n);
   const int status = pclose(pipe);
   CHECK_MESSAGE((WIFEXITED(status) && WEXITSTATUS(status) == 0), said);
-  CHECK_MESSAGE(said.find("test cases: 1 | 1 passed | 0 failed") != std::string::npos, said);  // that it was there at all
+  CHECK_MESSAGE(std::regex_search(said, std::regex("test cases: +1 \\| +1 passed")), said);  // that it was there at all
 }
 
 Profile on_domain(std::uint32_t domain) {
@@ -79,7 +80,8 @@ TEST_CASE("registry: a name that is none is told, with the nearest and what ther
   CHECK(!find_implementation(std::string(100000, 'x')));
 }
 
-TEST_CASE("registry: modules that are wrong are told, each with its reason, and hurt nobody") { run_alone("alone: wrong modules", SONDE_TEST_BUS_MODULES); }
+TEST_CASE("registry: modules that are wrong are told, each with its reason, and hurt nobody") { run_alone("alone: wrong modules",
+    SONDE_TEST_BUS_MODULES); }
 TEST_CASE("alone: wrong modules" * doctest::skip()) {
   const auto why = [](const std::string& stem) {
     for (const auto& error : broken_modules())
@@ -108,13 +110,15 @@ TEST_CASE("alone: wrong modules" * doctest::skip()) {
   CHECK(has(other.error().hint, "sonde-bus-abi.so"));
 }
 
-TEST_CASE("registry: a module brings its implementation, and leaves the program's signals alone") { run_alone("alone: a module", SONDE_TEST_BUS_MODULES); }
+TEST_CASE("registry: a module brings its implementation, and leaves the program's signals alone") { run_alone("alone: a module",
+    SONDE_TEST_BUS_MODULES); }
 TEST_CASE("alone: a module" * doctest::skip()) {
   std::signal(SIGTERM, SIG_IGN);
   const auto entry = find_implementation("mock");
   REQUIRE(entry);
   CHECK(std::string((*entry)->version()) == "1.2.3");
-  CHECK(std::signal(SIGTERM, SIG_DFL) == SIG_IGN);
+  const bool still_ignored = std::signal(SIGTERM, SIG_DFL) == SIG_IGN;
+  CHECK(still_ignored);
   const auto names = implementation_names();
   CHECK(std::count(names.begin(), names.end(), "mock") == 1);
 }
@@ -158,7 +162,8 @@ TEST_CASE("alone: folders" * doctest::skip()) {
   CHECK(text.error().code == "bus.bad_module");
 }
 
-TEST_CASE("registry: what an implementation cannot do is refused, and who can is told") { run_alone("alone: what it cannot", SONDE_TEST_BUS_MODULES); }
+TEST_CASE("registry: what an implementation cannot do is refused, and who can is told") { run_alone("alone: what it cannot",
+                                                                                                    SONDE_TEST_BUS_MODULES); }
 TEST_CASE("alone: what it cannot" * doctest::skip()) {
   const Caps mock = (*find_implementation("mock"))->caps();
   const auto refusal = [&](const std::function<void(Profile&)>& ask) {
@@ -238,7 +243,7 @@ TEST_CASE("alone: a module throws" * doctest::skip()) {
 TEST_CASE("registry: an interface that others reach is refused as the bus is opened, and so are files that are not there") { run_alone("alone: exposed", SONDE_TEST_BUS_MODULES); }
 TEST_CASE("alone: exposed" * doctest::skip()) {
   Profile profile;
-  profile.transport.interfaces = {"no-such-interface"};
+  profile.transport.interfaces = {"nosuch0"};
   CHECK(Bus::open(profile, "mock").error().code == "bus.unknown_interface");
   profile.transport.interfaces = {"127.0.0.1"};
   CHECK(Bus::open(profile, "mock"));

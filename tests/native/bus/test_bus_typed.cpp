@@ -122,20 +122,20 @@ bool says(const All& all, std::string_view what) {
 
 }  // namespace
 
-TEST_CASE("a described structure is the type that its IDL declares") {
+TEST_CASE("bus: a described structure is the type that its IDL declares") {
   CHECK(to_idl(*type_of<All>()) ==
         "module t {\n"
         "  enum Mode {\n    @value(0) off,\n    @value(5) on\n  };\n"
-        "  struct Inner {\n    string<4> text;\n    ::t::Mode mode;\n    int16 triple[3];\n  };\n"
-        "  struct All {\n    boolean flag;\n    char letter;\n    octet raw;\n    int8 i8;\n    uint8 u8;\n    int16 i16;\n    uint16 u16;\n    int32 i32;\n    uint32 u32;\n"
+        "  @final struct Inner {\n    string<4> text;\n    ::t::Mode mode;\n    int16 triple[3];\n  };\n"
+        "  @final struct All {\n    boolean flag;\n    char letter;\n    octet raw;\n    int8 i8;\n    uint8 u8;\n    int16 i16;\n    uint16 u16;\n    int32 i32;\n    uint32 u32;\n"
         "    int64 i64;\n    uint64 u64;\n    float f32;\n    @unit(\"W\") double f64;\n    @key string node;\n    sequence<double, 3> values;\n    sequence<boolean> flags;\n"
-        "    sequence<octet> blob;\n    sequence<::t::Inner> inners;\n    string grid[4];\n    sequence<sequence<::t::Mode>> modes;\n  };\n"
+        "    sequence<octet> blob;\n    sequence<::t::Inner> inners;\n    string grid[4];\n    sequence<sequence<::t::Mode> > modes;\n  };\n"
         "};\n");
   CHECK(bool(check(*type_of<All>())));
   CHECK(type_of<All>() == type_of<All>());
 }
 
-TEST_CASE("what was encoded decodes to the same, and is a sample of the type") {
+TEST_CASE("bus: what was encoded decodes to the same, and is a sample of the type") {
   const All all = example();
   std::vector<std::byte> payload;
   REQUIRE(bool(encode(all, payload)));
@@ -157,7 +157,7 @@ TEST_CASE("what was encoded decodes to the same, and is a sample of the type") {
   CHECK(*decode<All>(payload) == All{});
 }
 
-TEST_CASE("a big-endian sample decodes to the same") {
+TEST_CASE("bus: a big-endian sample decodes to the same") {
   const All all = example();
   BigEndian out;
   out.put(std::uint8_t{1});
@@ -201,7 +201,7 @@ TEST_CASE("a big-endian sample decodes to the same") {
   CHECK(*back == all);
 }
 
-TEST_CASE("values that the type does not allow are not encoded") {
+TEST_CASE("bus: values that the type does not allow are not encoded") {
   All all = example();
   all.inners[1].text = "12345";
   CHECK(says(all, "t::All.inners[1].text has 5 characters; 4 are allowed"));
@@ -216,7 +216,7 @@ TEST_CASE("values that the type does not allow are not encoded") {
   CHECK(says(all, "t::All.modes[1][0] has the value 3, which t::Mode has no enumerator for"));
 }
 
-TEST_CASE("what is no sample of the type does not decode, wherever it is cut or changed") {
+TEST_CASE("bus: what is no sample of the type does not decode, wherever it is cut or changed") {
   std::vector<std::byte> payload;
   REQUIRE(bool(encode(example(), payload)));
   for (std::size_t n = 0; n < payload.size(); ++n) {
@@ -234,11 +234,110 @@ TEST_CASE("what is no sample of the type does not decode, wherever it is cut or 
     }
 }
 
-TEST_CASE("a profile's type that the program does not mean is told, with the program's") {
+TEST_CASE("bus: a profile's type that the program does not mean is told, with the program's") {
   const auto other = structure("t::All", {{"flag", primitive(Kind::boolean), false, ""}});
   CHECK(bool(detail::same_type("x", *type_of<All>(), *type_of<All>())));
   const auto no = detail::same_type("x", *other, *type_of<All>());
   REQUIRE_FALSE(no);
   CHECK(no.error().code == "bus.bad_type");
   CHECK(no.error().hint.find("struct All {") != std::string::npos);
+}
+
+namespace typed_test {
+
+struct Ask {
+  std::uint32_t socket = 0;
+};
+struct Told {
+  double power_w = 0;
+  std::string unit;
+};
+
+std::shared_ptr<Bus> open_bus(const Profile& profile) {
+  auto bus = Bus::open(profile, "null");
+  REQUIRE_MESSAGE(bool(bus), bus.error().what);
+  return *bus;
+}
+
+}  // namespace typed_test
+
+template <>
+struct sonde::bus::Described<typed_test::Ask> {
+  static constexpr auto name = "t::Ask";
+  static constexpr auto fields = std::tuple{field("socket", &typed_test::Ask::socket)};
+};
+template <>
+struct sonde::bus::Described<typed_test::Told> {
+  static constexpr auto name = "t::Told";
+  static constexpr auto fields = std::tuple{field("power_w", &typed_test::Told::power_w, "W"), field("unit", &typed_test::Told::unit).at_most(3)};
+};
+
+using typed_test::Ask;
+using typed_test::Told;
+
+TEST_CASE("bus: a publisher's structures come out of a subscriber, and disposals with their key") {
+  Profile profile;
+  profile.domain = 187;
+  profile.types = {{"t::All", type_of<All>()}, {"t::Told", type_of<Told>()}};
+  profile.topics["all"] = {"all", "t::All", {}, {}};
+  profile.topics["told"] = {"told", "t::Told", {}, {}};
+  const auto bus = typed_test::open_bus(profile);
+  auto publisher = Publisher<All>::open(*bus, "all");
+  auto subscriber = Subscriber<All>::open(*bus, "all");
+  REQUIRE(bool(publisher));
+  REQUIRE(bool(subscriber));
+  REQUIRE((*publisher).writer().wait_matched(1, sonde::Deadline::in_s(10)));
+  REQUIRE(bool((*publisher).write(example())));
+  REQUIRE(bool((*publisher).write(All{})));
+  REQUIRE(bool((*publisher).dispose(example())));
+  All broken = example();
+  broken.values.resize(9);
+  CHECK((*publisher).write(broken).error().code == "bus.bad_value");
+  std::vector<All> got;
+  std::vector<InstanceState> states;
+  CHECK((*subscriber).take([&](const SampleInfo& info, const All& all) {
+    got.push_back(all);
+    states.push_back(info.state);
+  }) == 3);
+  REQUIRE(got.size() == 3);
+  CHECK(got[0] == example());
+  CHECK(got[1] == All{});
+  CHECK(got[2].node == example().node);
+  CHECK(states == std::vector{InstanceState::alive, InstanceState::alive, InstanceState::disposed});
+
+  CHECK(Publisher<All>::open(*bus, "told").error().code == "bus.bad_type");
+  CHECK(Subscriber<Told>::open(*bus, "all").error().code == "bus.bad_type");
+  CHECK(Publisher<All>::open(*bus, "nowhere").error().code == "bus.unknown_topic");
+  CHECK(bool(Publisher<Told>::open(*bus, "another", Qos{})));
+}
+
+TEST_CASE("bus: calls carry structures both ways, and codes without them") {
+  Profile profile;
+  profile.domain = 188;
+  const auto bus = typed_test::open_bus(profile);
+  const auto types = service_types<Ask, Told>();
+  auto server = Server::open(bus, "power_get", types, handler<Ask, Told>([](const Incoming&, const Ask& ask) -> AnswerOf<Told> {
+                               if (ask.socket == 0) return {ReplyCode::ok, "", "", 1, {211.5, "W"}};
+                               if (ask.socket == 1) return {ReplyCode::ok, "", "", 1, {0, "watts"}};
+                               return {ReplyCode::not_found, "no socket " + std::to_string(ask.socket), "", 1, {}};
+                             }));
+  REQUIRE(bool(server));
+  auto client = Client::open(bus, "power_get", types);
+  REQUIRE(bool(client));
+  REQUIRE((*client)->wait_for_server(sonde::Deadline::in_s(30)));
+  const CallOptions patient{"", 60, 1};
+  const auto told = call<Told>(**client, Ask{0}, patient);
+  REQUIRE(bool(told));
+  CHECK((*told).code == ReplyCode::ok);
+  CHECK((*told).body.power_w == 211.5);
+  CHECK((*told).body.unit == "W");
+  const auto unknown = call<Told>(**client, Ask{7}, patient);
+  REQUIRE(bool(unknown));
+  CHECK((*unknown).code == ReplyCode::not_found);
+  CHECK((*unknown).message == "no socket 7");
+  // A reply that its type does not allow is the server's failure.
+  const auto failed = call<Told>(**client, Ask{1}, patient);
+  REQUIRE(bool(failed));
+  CHECK((*failed).code == ReplyCode::failed);
+  CHECK((*failed).message.find("t::Told.unit has 5 characters; 3 are allowed") != std::string::npos);
 }

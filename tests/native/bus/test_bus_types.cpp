@@ -27,7 +27,7 @@ const TypePtr number = primitive(Kind::int32);
 
 }  // namespace
 
-TEST_CASE("a type of all kinds passes, one that is no structure does not") {
+TEST_CASE("bus: a type of all kinds passes, one that is no structure does not") {
   const auto mode = enumeration("a::Mode", {{"off", 0}, {"on", 5}});
   std::vector<Field> fields;
   for (int k = 0; k <= static_cast<int>(Kind::float64); ++k) fields.push_back({"f" + std::to_string(k), primitive(static_cast<Kind>(k)), true, ""});
@@ -41,14 +41,14 @@ TEST_CASE("a type of all kinds passes, one that is no structure does not") {
   CHECK(says(number, "int32"));
 }
 
-TEST_CASE("an array of arrays is one array") {
+TEST_CASE("bus: an array of arrays is one array") {
   const auto grid = array_of(array_of(number, 3), 2);
   CHECK(grid->bound == 6);
   CHECK(grid->element->kind == Kind::int32);
   CHECK(says(one_field(array_of(array_of(primitive(Kind::octet), 65536), 65536)), "array of arrays"));
 }
 
-TEST_CASE("names that IDL would refuse are refused, with the place") {
+TEST_CASE("bus: names that IDL would refuse are refused, with the place") {
   CHECK(says(structure("", {{"f", number, false, ""}}), "is empty"));
   CHECK(says(structure("a::", {{"f", number, false, ""}}), "is empty"));
   CHECK(says(structure("a:b", {{"f", number, false, ""}}), "something else than letters"));
@@ -60,7 +60,7 @@ TEST_CASE("names that IDL would refuse are refused, with the place") {
   CHECK(wrong(structure("module", {{"struct", number, false, ""}})) == "");
 }
 
-TEST_CASE("one name means one thing") {
+TEST_CASE("bus: one name means one thing") {
   const auto one = structure("x::T", {{"f", number, false, ""}}), same = structure("x::T", {{"f", number, false, "W"}}), other = structure("x::T", {{"g", number, false, ""}});
   CHECK(wrong(structure("S", {{"a", one, false, ""}, {"b", same, false, ""}})) == "");
   CHECK(says(structure("S", {{"a", one, false, ""}, {"b", other, false, ""}}), "two types that differ are called 'x::T'"));
@@ -70,7 +70,7 @@ TEST_CASE("one name means one thing") {
   CHECK(says(structure("S", {{"a", a, false, ""}, {"b", b, false, ""}}), "'m::off' is an enumerator, 'm::OFF' is an enumerator"));
 }
 
-TEST_CASE("what is empty, endless or too large is refused") {
+TEST_CASE("bus: what is empty, endless or too large is refused") {
   CHECK(says(structure("S", {}), "no field"));
   CHECK(says(one_field(nullptr), "a::S.f has no type"));
   CHECK(says(one_field(enumeration("E", {})), "no enumerator"));
@@ -100,7 +100,7 @@ TEST_CASE("what is empty, endless or too large is refused") {
   CHECK(says(wide, "65536 fields"));
 }
 
-TEST_CASE("a type that contains itself is refused, not followed for ever") {
+TEST_CASE("bus: a type that contains itself is refused, not followed for ever") {
   auto type = std::make_shared<Type>();
   type->name = "S";
   type->fields.push_back({"next", sequence_of(type), false, ""});
@@ -108,7 +108,7 @@ TEST_CASE("a type that contains itself is refused, not followed for ever") {
   type->fields.clear();
 }
 
-TEST_CASE("keys may not be sequences, however deep") {
+TEST_CASE("bus: keys may not be sequences, however deep") {
   CHECK(wrong(one_field(array_of(string_type(), 3), true)) == "");
   CHECK(says(one_field(sequence_of(number), true), "a::S.f is part of the key and a sequence"));
   const auto list = sequence_of(number);
@@ -117,7 +117,7 @@ TEST_CASE("keys may not be sequences, however deep") {
   CHECK(wrong(one_field(array_of(keyed, 2), true)) == "");
 }
 
-TEST_CASE("equality and fingerprint see all but units") {
+TEST_CASE("bus: equality and fingerprint see all but units") {
   const auto make = [](std::string name, std::string field, Kind kind, bool key, std::string unit, std::uint32_t bound) {
     return structure(std::move(name), {{std::move(field), primitive(kind), key, std::move(unit)}, {"s", string_type(bound), false, ""}, {"e", enumeration("E", {{"x", static_cast<std::int32_t>(bound)}}), false, ""}});
   };
@@ -134,7 +134,7 @@ TEST_CASE("equality and fingerprint see all but units") {
   CHECK(fingerprint(*one_field(sequence_of(number))) != fingerprint(*one_field(array_of(number, 1))));
 }
 
-TEST_CASE("a fingerprint is FNV-1a of 128 bits") {
+TEST_CASE("bus: a fingerprint is FNV-1a of 128 bits") {
   // Announced between versions of Sonde, so it may not change. Reference: h = (h ^ byte) * (2^88 + 0x13b) mod 2^128, in Python.
   CHECK(fingerprint(*structure("S", {{"f", number, true, ""}})) == "c0631048807cef0f67895aa80dfbebe2");
 }

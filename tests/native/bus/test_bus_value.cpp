@@ -55,7 +55,7 @@ std::string back(const char* field, Value value) {
 
 }  // namespace
 
-TEST_CASE("nothing is zeros, empty texts and first enumerators, and a sample") {
+TEST_CASE("bus: nothing is zeros, empty texts and first enumerators, and a sample") {
   std::vector<std::byte> payload;
   REQUIRE(bool(encode(*type, {Struct{}}, payload)));
   CHECK(verify(*type, payload));
@@ -69,7 +69,7 @@ TEST_CASE("nothing is zeros, empty texts and first enumerators, and a sample") {
   CHECK(same == payload);
 }
 
-TEST_CASE("values come back as they went") {
+TEST_CASE("bus: values come back as they went") {
   CHECK(back("flag", {true}) == "true");
   CHECK(back("i8", of(-128)) == "-128");
   CHECK(back("u8", of(255)) == "255");
@@ -95,7 +95,7 @@ TEST_CASE("values come back as they went") {
   CHECK(back("grid", {List{{0.5}, of(-2)}}) == "[0.5,-2]");
 }
 
-TEST_CASE("values that the type does not allow are refused, with path, value and what is allowed") {
+TEST_CASE("bus: values that the type does not allow are refused, with path, value and what is allowed") {
   CHECK(says("flag", of(1), "v::S.flag is a whole number: 1", "a boolean is allowed"));
   CHECK(says("i8", of(128), "v::S.i8 is 128", "-128 to 127"));
   CHECK(says("u8", of(-1), "v::S.u8 is -1", "0 to 255"));
@@ -131,14 +131,14 @@ TEST_CASE("values that the type does not allow are refused, with path, value and
   CHECK(says("mode", {std::string(100, 'x')}, "xxx …"));
 }
 
-TEST_CASE("what is no sample does not decode, and says why") {
+TEST_CASE("bus: what is no sample does not decode, and says why") {
   const auto no = decode(*type, {});
   REQUIRE_FALSE(no);
   CHECK(no.error().code == "bus.malformed");
   CHECK(no.error().what.find("encapsulation") != std::string::npos);
 }
 
-TEST_CASE("a sample that would take too much memory as values is refused") {
+TEST_CASE("bus: a sample that would take too much memory as values is refused") {
   const auto wide = structure("W", {{"all", sequence_of(primitive(Kind::boolean)), false, ""}});
   std::vector<std::byte> payload;
   CdrWriter out(payload);
@@ -150,7 +150,7 @@ TEST_CASE("a sample that would take too much memory as values is refused") {
   CHECK(no.error().code == "bus.too_large");
 }
 
-TEST_CASE("JSON is JSON whatever a string holds") {
+TEST_CASE("bus: JSON is JSON whatever a string holds") {
   CHECK(to_json(of("\xff" "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80")) == "\"\ufffda\u00e9\u20ac\U0001f600\"");
   CHECK(to_json(of("\xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80\xe2\x82")) == "\"\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\"");
   CHECK(to_json({List{{}, {true}, of(-1), {Blob{std::byte{1}, std::byte{2}}}}}) == "[null,true,-1,\"base64:AQI=\"]");
