@@ -56,7 +56,7 @@ void across(Scene& scene) {
   Participant other;
   expect(until([&] {
     for (const Participant& p : bus->peers())
-      if (p.pid == peer->pid() || p.name == "conformance echo") {
+      if (p.pid == peer->pid() || p.name == scene.peer_name("echo")) {
         other = p;
         return true;
       }
@@ -138,7 +138,7 @@ void killed(Scene& scene) {
   expect(until([&] { return writer->status().matched == 0 && reader->status().matched == 0; }, 20), "20 s after a process with a lease of 2 s was killed its endpoints are still matched");
   expect(until([&] {
     for (const Participant& p : bus->peers())
-      if (p.name == "conformance echo" || (p.pid > 0 && p.pid == peer->pid())) return false;
+      if (p.name == scene.peer_name("echo") || (p.pid > 0 && p.pid == peer->pid())) return false;
     return true;
   }), "peers() still has a process that was killed");
   need(writer->write(plain(1)), "write after a peer was killed");

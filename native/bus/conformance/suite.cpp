@@ -382,7 +382,7 @@ std::shared_ptr<Bus> Scene::open(const std::function<void(Profile&)>& change) {
 
 std::unique_ptr<Process> Scene::peer(const std::string& role, const std::string& topic, const std::function<void(Profile&)>& change) {
   Profile profile = profile_;
-  profile.participant = "conformance " + role;
+  profile.participant = peer_name(role);
   if (change) change(profile);
   std::vector<std::string> words{peer_word, implementation_, role, topic};
   words.insert(words.end(), modules_.begin(), modules_.end());
