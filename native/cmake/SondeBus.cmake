@@ -71,6 +71,14 @@ if(SONDE_BUS_ENABLED)
     target_include_directories(raw_cyclone SYSTEM PRIVATE ${CYCLONEDDS_INCLUDE})
   endif()
 
+  # The same of Fast DDS: `ninja raw_fastdds`.
+  if(SONDE_BUS_FASTDDS_ENABLED)
+    add_executable(raw_fastdds EXCLUDE_FROM_ALL "${CMAKE_SOURCE_DIR}/bench/bus/raw_fastdds.cpp")
+    set_target_properties(raw_fastdds PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bench")
+    target_link_libraries(raw_fastdds PRIVATE ${FASTDDS_LIBRARY} ${FASTCDR_LIBRARY})
+    target_include_directories(raw_fastdds SYSTEM PRIVATE ${FASTDDS_INCLUDE})
+  endif()
+
   foreach(program probe conform)
     file(GLOB program_sources CONFIGURE_DEPENDS bus/${program}/*.cpp)
     if(program_sources)
