@@ -6,6 +6,7 @@ import click
 
 from sonde.bus import cli_advise, cli_run
 from sonde.bus.cli_conformance import conformance
+from sonde.bus.cli_keys import keys
 
 
 @click.group()
@@ -13,5 +14,5 @@ def group() -> None:
     """What a data-distribution bus costs, and which way over it suits."""
 
 
-for command in (*cli_run.COMMANDS, *cli_advise.COMMANDS, conformance):
+for command in (*cli_run.COMMANDS, *cli_advise.COMMANDS, conformance, keys):
     group.add_command(command)
