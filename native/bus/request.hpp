@@ -29,7 +29,8 @@ struct ServiceTypes {
 struct CallOptions {
   std::string target;                        ///< which server: its name, '*' and '?' allowed; the first reply counts. Empty: any
   double deadline_s = 5;                     ///< for all tries together; it travels, so that servers drop what nobody waits for
-  double retry_s = 0.5;                      ///< the same request is sent again after this time, doubling; 0: once only
+  /// The same request is sent again after this time, doubling; 0: once only. Sooner while no server has answered this service's clients yet.
+  double retry_s = 0.5;
 };
 
 /// Who answered, and with what.
@@ -46,15 +47,18 @@ struct CallCounts {
   std::uint64_t calls = 0, answered = 0, timed_out = 0, retried = 0, late = 0, duplicate = 0, unasked = 0, malformed = 0;
 };
 
-/// Any-thread; calls of several threads go on at once. All clients of one service of one Bus share two endpoints.
+/// Any-thread; calls of several threads go on at once. All clients of one service of one Bus share two endpoints. At most 64 calls of a
+/// client, 256 of all of them, are on their way at once; 65536 more wait for their turn.
 class Client {
  public:
+  /// `qos`: partitions, user data, latency budget, depth. What requests rest on is not to be chosen: docs/reference/bus-requests.md.
   static Result<std::unique_ptr<Client>> open(std::shared_ptr<Bus> bus, const std::string& service, const ServiceTypes& types = {}, const Qos& qos = {});
   virtual ~Client() = default;
-  /// Errors: bus.timed_out (service, target, tries, whether any server was seen), bus.malformed (the request), bus.closed.
+  /// Errors: bus.timed_out (service, target, tries, whether any server was seen), bus.malformed (the request), bus.too_large, bus.busy (too
+  /// many wait), bus.closed, bus.would_wait (within a `done`).
   /// An answer with another code than ok is an Answer, not an Error.
   virtual Result<Answer> call(Bytes body, const CallOptions& options = {}) = 0;
-  /// All servers' answers that come within the deadline, or until `most` are there.
+  /// All servers' answers that come within the deadline, or until `most` are there; none is no error.
   virtual Result<std::vector<Answer>> call_all(Bytes body, const CallOptions& options, std::size_t most) = 0;
   /// `done` is called once, by the client's thread: it must not wait.
   virtual void start(Bytes body, const CallOptions& options, std::function<void(Result<Answer>)> done) = 0;

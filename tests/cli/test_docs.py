@@ -33,7 +33,7 @@ def test_every_command_is_in_the_table():
         assert f"`sonde {name}" in CLI
 
 
-@pytest.mark.parametrize("room", ["net", "noise", "io", "store", "cluster"])
+@pytest.mark.parametrize("room", ["net", "noise", "io", "store", "bus", "cluster"])
 def test_every_verb_of_a_room_is_in_the_table(room):
     verbs = import_module(f"sonde.{room}.cli").group.commands
     named = [row[0] for row in rows(f"\n# Commands\n{CLI}", "# Commands") if f"`sonde {room} " in row[0]]

@@ -76,11 +76,11 @@ void big(Scene& scene) {
   }
 }
 
-void across(Scene& scene) {
+void across(Scene& scene, std::uint32_t clients, std::uint32_t each) {
   const std::string service = scene.topic("served");
-  const auto bus = scene.open();
   auto server = scene.peer("serve", service);
-  const std::string failed = storm(scene, {bus}, service, 4, 50);
+  const auto one = scene.open(), two = scene.open();
+  const std::string failed = storm(scene, {one, two}, service, clients, each);
   expect(failed.empty(), failed);
 }
 
@@ -138,9 +138,10 @@ std::vector<Entry> request_cases() {
   return {
       {"requests: 10 clients of 3 participants, 100 calls each, each executed once", true, false, 180, no_partitions, [](Scene& scene) { calls(scene, 10, 100); }},
       {"requests: 0 B to 1 MiB", false, false, 180, no_partitions, big},
-      {"requests: to another process", true, false, 180, no_processes, across},
+      {"requests: to another process", true, false, 180, no_processes, [](Scene& scene) { across(scene, 10, 100); }},
       {"requests: a server is killed and started again, and no call is lost", false, false, 240, no_processes, killed},
       {"requests: 100 clients of 3 participants, 1000 calls each", false, true, 900, no_partitions, [](Scene& scene) { calls(scene, 100, 1000); }},
+      {"requests: 100 clients to another process, 1000 calls each", false, true, 900, no_processes, [](Scene& scene) { across(scene, 100, 1000); }},
   };
 }
 

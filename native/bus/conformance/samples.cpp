@@ -276,7 +276,13 @@ void partitions(Scene& scene, bool wild) {
 
 void domains(Scene& scene) {
   const auto a = scene.open(), b = scene.open();
-  const auto other = scene.open([](Profile& profile) { ++profile.domain; });
+  const auto other = scene.open([](Profile& profile) {
+    ++profile.domain;
+    if (profile.discovery.kind != DiscoveryKind::server) return;
+    // A server is of one domain: Fast DDS 2.9 lets whoever reaches it meet, whatever their domains.
+    profile.discovery.serve = true;
+    profile.discovery.servers = {"127.0.0.1:" + std::to_string(free_port())};
+  });
   const std::string topic = scene.topic("domains");
   auto writer = Scene::writer(a, topic);
   auto reader = Scene::reader(b, topic), apart = Scene::reader(other, topic);
@@ -388,22 +394,33 @@ void liveliness(Scene& scene) {
   const auto a = scene.open(), b = scene.open();
   Qos qos;
   qos.liveliness = Liveliness::manual_by_topic;
-  qos.lease_s = 0.5;
+  qos.lease_s = 1;
   auto writer = Scene::writer(a, scene.topic("alive"), qos);
   auto reader = Scene::reader(b, scene.topic("alive"), qos);
   Scene::matched(*writer);
   Scene::matched(*reader);
-  expect(until([&] {
+  need(writer->write(plain(1)), "write");
+  expect(until([&] { return reader->status().alive == 1; }), "a writer that has written is not alive for the reader");
+  // Counted where this process had the time to assert in, which is not this suite's to choose.
+  const std::int64_t lost_before = reader->status().liveliness_lost;
+  std::int64_t last = now_ns(), longest = 0;
+  for (int k = 0; k < 50; ++k) {
+    pause(0.05);
     writer->assert_liveliness();
-    return reader->status().alive == 1;
-  }), "a writer that asserts its liveliness is not alive for the reader");
+    const std::int64_t now = now_ns();
+    longest = std::max(longest, now - last);
+    last = now;
+  }
+  if (longest < 400'000'000) expect(reader->status().alive == 1 && reader->status().liveliness_lost == lost_before, "a writer that asserts its liveliness in time is not alive for the reader");
   expect(until([&] { return reader->status().alive == 0; }), "a writer that asserts nothing stays alive for the reader");
-  expect(reader->status().liveliness_lost > 0, "the reader does not count that a writer's lease ran out");
+  expect(reader->status().liveliness_lost > lost_before, "the reader does not count that a writer's lease ran out");
   expect(until([&] { return writer->status().liveliness_lost > 0; }), "the writer does not count that its lease ran out");
+  // Asserting alone does not bring it back everywhere: Cyclone DDS 0.10 waits for a sample.
   expect(until([&] {
     writer->assert_liveliness();
+    need(writer->write(plain(2)), "write");
     return reader->status().alive == 1;
-  }), "a writer that asserts its liveliness again is not alive for the reader");
+  }), "a writer that writes again is not alive for the reader");
   Qos automatic;
   automatic.lease_s = 0.5;
   auto steady = Scene::writer(a, scene.topic("steady"), automatic);
@@ -513,6 +530,7 @@ void waiting(Scene& scene) {
   waiter->wake();
   if (!until([&] { return woken.load(); })) {
     sleeper.detach();
+    (void)waiter.release();   // somebody is still in it
     throw Failed("wake() did not end a wait");
   }
   sleeper.join();

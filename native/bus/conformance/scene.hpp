@@ -20,8 +20,8 @@ struct Failed : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// How long anything may take that should come soon: machines are slow and shared.
-inline constexpr double patience_s = 30;
+/// How long anything may take that should come soon: Settings::patience_s.
+inline double patience_s = 30;
 
 inline void expect(bool good, const std::string& what) {
   if (!good) throw Failed(what);
@@ -44,6 +44,8 @@ bool until(const Done& done, double limit_s = patience_s) {
   }
   return true;
 }
+/// A UDP port of loopback that nobody has now.
+std::uint16_t free_port();
 inline void pause(double s) { sleep_until(now_s() + s); }
 
 /// A sample of plain_type(): a number, who wrote it, and bytes that follow from both. Any-thread.
@@ -97,6 +99,8 @@ class Scene {
   std::shared_ptr<Bus> open(const std::function<void(Profile&)>& change = {});
   /// A name that no other case, run or variant has.
   std::string topic(const std::string& word) const { return "conformance_" + tag_ + "_" + word; }
+  /// What the participant of a peer is called, here and nowhere else.
+  std::string peer_name(const std::string& role) const { return "conformance " + role + " " + tag_; }
   std::unique_ptr<Process> peer(const std::string& role, const std::string& topic, const std::function<void(Profile&)>& change = {});
   /// For whoever reads why a case did not end. Any-thread.
   void at(const std::string& what) const;

@@ -29,6 +29,7 @@ namespace {
 
 constexpr const char* case_word = "@case";
 constexpr const char* peer_word = "@peer";
+constexpr const char* own_profile = "conformance";
 constexpr int result_descriptor = 3;   ///< stdout is whoever's: libraries write there
 
 std::uint64_t some_number() {
@@ -41,20 +42,6 @@ std::vector<Entry> entries() {
   std::vector<Entry> all;
   for (auto& part : {sample_cases(), process_cases(), request_cases()}) all.insert(all.end(), part.begin(), part.end());
   return all;
-}
-
-/// A UDP port of loopback that nobody has now.
-std::uint16_t free_port() {
-  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  std::uint16_t port = 0;
-  if (fd >= 0 && bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 && getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0)
-    port = ntohs(address.sin_port);
-  if (fd >= 0) ::close(fd);
-  return port;
 }
 
 void write_all(int fd, std::string_view text) {
@@ -111,10 +98,11 @@ Case run_apart(const Entry& entry, const Settings& settings, const Variant& vari
   const double began = now_s();
   char tag[32];
   std::snprintf(tag, sizeof tag, "%016llx", static_cast<unsigned long long>(some_number()));
-  std::vector<std::string> words{case_word, settings.implementation, entry.name, tag};
+  std::vector<std::string> words{case_word, settings.implementation, entry.name, tag, std::to_string(settings.patience_s)};
   words.insert(words.end(), settings.modules.begin(), settings.modules.end());
   Process process(settings.program, words, with_length(to_xml(variant.profile)));
-  const Deadline deadline = Deadline::in_s(entry.limit_s);
+  const double limit_s = entry.limit_s * settings.patience_s / 30;
+  const Deadline deadline = Deadline::in_s(limit_s);
   std::string where;
   for (bool over = false; !over;) {
     const std::string line = process.line(std::max(0, deadline.left_ms()) * 1e-3);
@@ -129,7 +117,7 @@ Case run_apart(const Entry& entry, const Settings& settings, const Variant& vari
     } else {
       over = true;
       if (deadline.passed()) {
-        result.reason = "it did not end within " + std::to_string(static_cast<int>(entry.limit_s)) + " s" + (where.empty() ? "" : "; the last thing was: " + where);
+        result.reason = "it did not end within " + std::to_string(static_cast<int>(limit_s)) + " s" + (where.empty() ? "" : "; the last thing was: " + where);
         process.kill();
       } else {
         const int status = process.ended(5);
@@ -154,9 +142,10 @@ Case run_apart(const Entry& entry, const Settings& settings, const Variant& vari
 }
 
 int run_case(int argc, char** argv) {
-  if (argc < 5) return 2;
+  if (argc < 6) return 2;
   const std::string implementation = argv[2], name = argv[3], tag = argv[4];
-  const std::vector<std::string> modules(argv + 5, argv + argc);
+  patience_s = std::strtod(argv[5], nullptr);
+  const std::vector<std::string> modules(argv + 6, argv + argc);
   const std::string xml = read_input();
   std::string reason;
   Outcome outcome = Outcome::failed;
@@ -356,14 +345,32 @@ std::vector<Seen> take(Reader& reader, std::size_t n, double limit_s) {
 
 // ---- the scene
 
+std::uint16_t free_port() {
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  std::uint16_t port = 0;
+  if (fd >= 0 && bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 && getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0)
+    port = ntohs(address.sin_port);
+  if (fd >= 0) ::close(fd);
+  return port;
+}
+
 Scene::Scene(std::string implementation, Profile profile, const Caps& caps, std::string program, std::vector<std::string> modules, std::string tag)
     : implementation_(std::move(implementation)), profile_(std::move(profile)), caps_(caps), program_(std::move(program)), modules_(std::move(modules)), tag_(std::move(tag)) {
   entry_ = need(find_implementation(implementation_), "the implementation");
-  if (profile_.discovery.kind == DiscoveryKind::server && !profile_.discovery.serve) {
+  if (profile_.discovery.kind != DiscoveryKind::server || profile_.discovery.serve) return;
+  // Of the suite's own variants each case has a server of its own, at a port that was free a moment ago.
+  const bool own = profile_.name == own_profile;
+  for (int attempt = 1; !server_; ++attempt) {
+    if (own) profile_.discovery.servers = {"127.0.0.1:" + std::to_string(free_port())};
     Profile serving = profile_;
     serving.discovery.serve = true;
     serving.participant = "conformance server";
-    server_ = need(Bus::open(serving, implementation_), "the discovery server does not open");
+    auto opened = Bus::open(serving, implementation_);
+    if (opened || !own || attempt == 5) server_ = need(std::move(opened), "the discovery server does not open");
   }
 }
 
@@ -375,7 +382,7 @@ std::shared_ptr<Bus> Scene::open(const std::function<void(Profile&)>& change) {
 
 std::unique_ptr<Process> Scene::peer(const std::string& role, const std::string& topic, const std::function<void(Profile&)>& change) {
   Profile profile = profile_;
-  profile.participant = "conformance " + role;
+  profile.participant = peer_name(role);
   if (change) change(profile);
   std::vector<std::string> words{peer_word, implementation_, role, topic};
   words.insert(words.end(), modules_.begin(), modules_.end());
@@ -405,7 +412,7 @@ void Scene::matched(Reader& reader, std::size_t writers) {
 std::vector<Variant> variants_of(const Caps& caps, std::uint32_t domain) {
   std::vector<Variant> all;
   Profile profile;
-  profile.name = "conformance";
+  profile.name = own_profile;
   profile.domain = domain;
   if (!caps.across_processes) return {{"in-process", profile, true}};
   const auto add = [&](const std::string& name, TransportKind kind, bool whole) -> Variant& {

@@ -38,6 +38,7 @@ struct Settings {
   std::vector<std::string> modules;        ///< to be loaded besides those that are found
   std::string only;                        ///< names of cases, '*' and '?' allowed; empty: all but the long ones
   std::function<void(const Case&)> told;   ///< each case, when it is over
+  double patience_s = 30;                  ///< how long anything may take that should come soon: machines are slow and shared. A case ends after 4 to 30 times that
 };
 
 /// All cases of all variants, in order. Errors: those of find_implementation(); bus.conformance (the program cannot be started).

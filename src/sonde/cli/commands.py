@@ -38,6 +38,9 @@ COMMANDS = {
     "store": Command(
         "sonde.store.cli", "group", "Keys, objects and tables on servers; what a transport costs.", ROOMS
     ),
+    "bus": Command(
+        "sonde.bus.cli", "group", "What a data-distribution bus costs; which way over it suits.", ROOMS
+    ),
     "survey": Command(
         "sonde.survey.cli", "command", "Quick form of every room, ending in one report.", FILES
     ),

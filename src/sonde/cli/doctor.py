@@ -18,6 +18,7 @@ ROOMS = {
     "noise": (("openmpi", "mpich"), ("netcdf", "noise")),
     "io": (("io",), ("netcdf",)),
     "store": (("store",), ()),
+    "bus": (("bus",), ("netcdf",)),
     "data": ((), ("netcdf",)),
     "report": ((), ("netcdf", "report")),
 }
@@ -27,6 +28,7 @@ WANTS = {
     "noise": ("openmpi", "mpich", "netcdf", "noise"),
     "io": ("io", "iokernel", "iostack"),
     "store": ("store",),
+    "bus": ("bus",),
     "data": ("netcdf", "parquet"),
     "report": ("report", "paper", "browser"),
 }

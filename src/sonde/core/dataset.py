@@ -22,6 +22,7 @@ READS = {
     "noise": 1,
     "store": 1,
     "io": 1,
+    "bus": 1,
 }  # the newest schema version of each room that this Sonde understands
 GROUPS = ("raw", "summary", "env", "warnings")
 ROOT_ATTRIBUTES = (

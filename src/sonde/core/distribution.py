@@ -50,6 +50,12 @@ PACKAGES = {
         "arch": "sqlite",
         "suse": "sqlite3-devel",
     },
+    "pugixml": {
+        "debian": "libpugixml-dev",
+        "fedora": "pugixml-devel",
+        "arch": "pugixml",
+        "suse": "pugixml-devel",
+    },
     "libfabric": {
         "debian": "libfabric-dev",
         "fedora": "libfabric-devel",

@@ -80,6 +80,20 @@ class Whole(HouseType):
         return value
 
 
+class Counts(HouseType):
+    """Whole numbers from 1 up: "1,16". Value: tuple of int, each once."""
+
+    name, allowed = "numbers", "whole numbers from 1 up, comma-separated"
+
+    def read(self, text: str) -> tuple[int, ...]:
+        parts = [part.strip() for part in text.split(",")]
+        if not all(part.isascii() and part.isdigit() and len(part) < 10 and int(part) > 0 for part in parts):
+            raise UsageError(
+                "core.bad_number", f"'{text}' is not allowed; allowed: {self.allowed}", "write it like 1,16"
+            )
+        return tuple(dict.fromkeys(map(int, parts)))
+
+
 class Duration(HouseType):
     """A time span: "60s", "2min", "1h30min"; above zero unless `zero` allows none at all. Value: float, s.
 

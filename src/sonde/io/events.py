@@ -34,6 +34,8 @@ def folded(handle: np.ndarray) -> np.ndarray:
 
 
 PIECE = 1 << 16  # records that are looked at together
+# Between a note and its call: what the tracer did for itself where a block was full, calls that a signal's handler made
+NEAR = 64
 
 
 @dataclass(frozen=True)
@@ -87,12 +89,12 @@ def pieces(blocks: Iterable[np.ndarray]) -> Iterator[Piece]:
 
 
 def _piece(records: np.ndarray, cut: bool = True) -> tuple[Piece, np.ndarray]:
-    """cut: notes behind the last call are left for the next piece, which has their call."""
+    """cut: a note whose call is not there is left for the next piece, which has it, with all behind it."""
     numbers = records["function"]
     special = np.flatnonzero(numbers >= CALL_NUMBERS)
     is_call = numbers < CALL_NUMBERS
-    notes: list[Note] = []
-    clocks: list[Clock] = []
+    found: list[tuple[int, int, str]] = []  # where a note is, how many calls are before it, its name
+    clocks: list[tuple[int, Clock]] = []
     text_ends, calls, counted, rest = 0, 0, 0, len(records)
     for at in special.tolist():
         if at < text_ends:
@@ -102,14 +104,27 @@ def _piece(records: np.ndarray, cut: bool = True) -> tuple[Piece, np.ndarray]:
         is_call[at] = False
         record = records[at]
         if numbers[at] == CLOCK:
-            clocks.append(Clock(calls, int(record["size"]), int(record["begin"]), int(record["end"])))
+            told = Clock(calls, int(record["size"]), int(record["begin"]), int(record["end"]))
+            clocks.append((at, told))
             continue
         length = min(int(record["size"]), (len(records) - at - 1) * RECORD.itemsize)
         text_ends = counted = at + 1 + -(-length // RECORD.itemsize)
         is_call[at + 1 : text_ends] = False
-        if cut and text_ends == len(records):
+        found.append((at, calls, records[at + 1 : text_ends].tobytes()[:length].decode("utf-8", "replace")))
+    ended = records[is_call]
+    notes: list[Note] = []
+    for at, first, name in found:
+        near = np.flatnonzero(ended["begin"][first : first + NEAR] == records["begin"][at])
+        if len(near):
+            notes.append(Note(first + int(near[0]), int(records["file"][at]), name))
+        elif cut and len(ended) - first < NEAR:
             rest = at
             break
-        name = records[at + 1 : text_ends].tobytes()[:length].decode("utf-8", "replace")
-        notes.append(Note(calls, int(record["file"]), name))
-    return Piece(records[:rest][is_call[:rest]], notes, clocks), records[rest:]
+    return (
+        Piece(
+            ended[: int(np.count_nonzero(is_call[:rest]))],
+            notes,
+            [clock for at, clock in clocks if at < rest],
+        ),
+        records[rest:],
+    )

@@ -54,6 +54,7 @@ def instance_of_ours() -> Iterator[tuple[Path, Probes]]:
         finally:
             _remove(instance)
             run_probe.remove(tracefs, placed.group)
+            remove_left(tracefs)  # of Sondes that were killed meanwhile: nobody looks where it is not mounted
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from sonde.core.options import (
     FILE,
     MATTERS,
     TIMEOUT,
+    Counts,
     HouseType,
     Sizes,
     common,
@@ -33,20 +34,6 @@ if TYPE_CHECKING:
 DEFAULT_BUDGET_S = 60.0
 START_S = 1.0  # of a budget, that loading and starting take
 MOST_RATIO = 10.0  # no transport is so much faster than tcp: who asks for more has mistyped
-
-
-class Counts(HouseType):
-    """Whole numbers from 1 up: "1,16". Value: tuple of int, each once."""
-
-    name, allowed = "numbers", "whole numbers from 1 up, comma-separated"
-
-    def read(self, text: str) -> tuple[int, ...]:
-        parts = [part.strip() for part in text.split(",")]
-        if not all(part.isascii() and part.isdigit() and len(part) < 10 and int(part) > 0 for part in parts):
-            raise UsageError(
-                "core.bad_number", f"'{text}' is not allowed; allowed: {self.allowed}", "write it like 1,16"
-            )
-        return tuple(dict.fromkeys(map(int, parts)))
 
 
 class Ratio(HouseType):

@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -6,8 +7,6 @@
 #include <atomic>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <set>
 #include <thread>
 
 #include "bus/bus.hpp"
@@ -450,6 +449,39 @@ TEST_CASE("fastdds: deadline, liveliness, lifespan") {
   }
 }
 
+TEST_CASE("fastdds: a server brings its domain's clients together, and no others; its port is its own; a backup is gone on from") {
+  const std::uint32_t domain = a_domain();
+  const std::string folder = (std::filesystem::temp_directory_path() / ("sonde-test-fastdds-" + std::to_string(getpid()))).string();
+  Profile client = profile_of(TransportKind::udp4, domain);
+  client.discovery.kind = DiscoveryKind::server;
+  client.discovery.servers = {"127.0.0.1:" + std::to_string(30000 + getpid() % 20000)};
+  Profile server = client, stranger = client;
+  server.discovery.serve = true;
+  server.discovery.backup = folder;
+  ++stranger.domain;
+  auto serves = std::make_unique<Here>(server);
+  CHECK(serves->port->port() == 30000 + getpid() % 20000);
+  const auto taken = fastdds()->open(server);
+  REQUIRE_FALSE(taken);
+  CHECK(taken.error().what.find("is taken") != std::string::npos);
+  CHECK_FALSE(std::filesystem::is_empty(folder));
+  Here a(client), b(client), c(stranger);
+  const auto writer = a.writer();
+  const auto reader = b.reader();
+  const auto apart = c.reader();
+  REQUIRE(matched(*writer, *reader));
+  sleep_until(now_s() + 1);
+  CHECK(apart->status().matched == 0);
+  CHECK(writer->status().matched == 1);
+  serves.reset();
+  serves = std::make_unique<Here>(server);
+  Here late(client);
+  const auto other = late.reader();
+  CHECK(soon([&] { return writer->status().matched == 2 && other->status().matched == 1; }));
+  serves.reset();
+  std::filesystem::remove_all(folder);
+}
+
 TEST_CASE("fastdds: what it cannot do is refused with words") {
   const std::uint32_t domain = a_domain();
   Here a(profile_of(TransportKind::udp4, domain));
@@ -467,4 +499,41 @@ TEST_CASE("fastdds: what it cannot do is refused with words") {
   auto second = a.port->reader("topic", other, {});
   REQUIRE_FALSE(second);
   CHECK(second.error().what.find("another structure") != std::string::npos);
+}
+
+TEST_CASE("fastdds: what a killed process leaves in /dev/shm is removed; what lives is left alone") {
+  const std::uint32_t domain = a_domain();
+  fastdds()->clean();
+  int ready[2];
+  REQUIRE(pipe(ready) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    auto opened = fastdds()->open(profile_of(TransportKind::shared_memory, domain));
+    char ok = opened ? 'y' : 'n';
+    (void)!write(ready[1], &ok, 1);
+    for (;;) pause();
+  }
+  char ok = 0;
+  REQUIRE(read(ready[0], &ok, 1) == 1);
+  close(ready[0]);
+  close(ready[1]);
+  CHECK(ok == 'y');
+  const auto port_files = [&] {
+    std::size_t n = 0;
+    std::error_code failed;
+    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", failed))
+      for (const unsigned offset : {0u, 10u, 11u})
+        n += entry.path().filename().string().find("fastrtps_port" + std::to_string(7400 + 250 * domain + offset)) != std::string::npos;
+    return n;
+  };
+  REQUIRE(port_files() > 0);
+  const std::size_t alive = port_files();
+  sleep_until(now_s() + 0.3);
+  fastdds()->clean();
+  CHECK(port_files() == alive);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  CHECK(port_files() == alive);
+  CHECK(fastdds()->clean() >= alive);
+  CHECK(port_files() == 0);
 }

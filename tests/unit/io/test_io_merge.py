@@ -43,8 +43,8 @@ CLIENT = (
 )
 SERVER = (
     [
-        call(OPEN, 100, 110, file=3),
         note(100, 3, "data"),
+        call(OPEN, 100, 110, file=3),
         thread(201),
         call(PWRITE, 2100, 2200, depth=1, size=64, offset=0, file=3),
         call(SERVE, 2000, 2500, size=64, offset=5),
@@ -66,7 +66,7 @@ def test_two_traces_say_the_same_as_one_of_both(tmp_path):
     whole, _ = traced(tmp_path / "whole.run", CLIENT, SERVER)
     # The same, but the server's trace began 90 ns later, and was of fewer layers.
     client, client_ns = traced(tmp_path / "client.run", CLIENT)
-    records = [*shifted(SERVER[0][:1], 90), note(10, 3, "data"), *shifted(SERVER[0][2:], 90)]
+    records = [note(10, 3, "data"), *shifted(SERVER[0][1:], 90)]
     server, server_ns = traced(tmp_path / "server.run", (records, SERVER[1]), later_ns=90)
     assert server_ns - client_ns == 90
     both = merge.merged([client, server], [client_ns, server_ns])
@@ -87,8 +87,8 @@ def test_a_copy_names_its_source_in_the_whole_too(tmp_path):
     for name in ("one", "two"):
         folder = run(tmp_path / f"{name}.run", {"rules": rules})
         records = [
-            call(traces.OPEN, 10, 20, file=3), note(10, 3, f"{name}.from"),
-            call(traces.OPEN, 30, 40, file=4), note(30, 4, "to"),
+            note(10, 3, f"{name}.from"), call(traces.OPEN, 10, 20, file=3),
+            note(30, 4, "to"), call(traces.OPEN, 30, 40, file=4),
             call(copying, 100, 200, size=70, offset=3, file=4),
         ]  # fmt: skip
         add(folder, records, f"{traces.FUNCTIONS}4\t{copying}\tcopy_file_range\tlibc.so\n")

@@ -233,7 +233,7 @@ def test_a_run_s_folder_of_an_earlier_version_is_read(tmp_path):
 
 def test_a_descriptor_that_nobody_was_seen_to_open_is_no_file(tmp_path):
     folder = of(tmp_path / "a.run")
-    client(folder, note(5, 3, "f"), call(PWRITE, 10, 20, file=3), call(PWRITE, 30, 40, file=9))
+    client(folder, note(10, 3, "f"), call(PWRITE, 10, 20, file=3), call(PWRITE, 30, 40, file=9))
     with sonde.open(sealed(folder)) as tree:
         raw = tree["raw"].to_dataset().load()
     raw["file_index"].values[:] = 0, UNSEEN

@@ -37,7 +37,7 @@ class Entity {
   explicit Entity(dds_entity_t number = 0) : number_(number) {}
   Entity(Entity&& other) noexcept : number_(std::exchange(other.number_, 0)) {}
   Entity& operator=(Entity&& other) noexcept {
-    std::swap(number_, other.number_);
+    const Entity before(std::exchange(number_, std::exchange(other.number_, 0)));
     return *this;
   }
   ~Entity() {
@@ -216,6 +216,28 @@ std::vector<Guid> matched_of(dds_entity_t entity, const List& list, const Data& 
 
 class Writer;
 
+/// Of a participant, whose assertion of liveliness is each of theirs. Any-thread.
+class ManualWriters {
+ public:
+  void add(Writer* writer) {
+    const std::lock_guard lock(mutex_);
+    writers_.push_back(writer);
+  }
+  void remove(Writer* writer) {
+    const std::lock_guard lock(mutex_);
+    std::erase(writers_, writer);
+  }
+  template <typename Do>
+  void for_each(const Do& act) {
+    const std::lock_guard lock(mutex_);
+    for (Writer* writer : writers_) act(*writer);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Writer*> writers_;
+};
+
 /// Sends what writers with a latency budget hold back, when the budget is spent. Its thread begins with the first such writer.
 class Flusher {
  public:
@@ -257,13 +279,16 @@ class Flusher {
 
 class Writer final : public WriterPort {
  public:
-  Writer(Entity publisher, Entity writer, TypeRef type, dds_entity_t participant, const std::string& topic, const Qos& qos, Flusher* flusher)
+  Writer(Entity publisher, Entity writer, TypeRef type, dds_entity_t participant, const std::string& topic, const Qos& qos, Flusher* flusher,
+         ManualWriters* manual)
       : publisher_(std::move(publisher)), writer_(std::move(writer)), type_(std::move(type)), guid_(guid_of(*writer_)), participant_(participant),
         topic_(topic), max_blocking_s_(qos.max_blocking_s), liveliness_(qos.liveliness),
-        budget_ns_(static_cast<std::int64_t>(std::min(qos.latency_budget_s, 1e6) * 1e9)), flusher_(flusher) {
+        budget_ns_(static_cast<std::int64_t>(std::min(qos.latency_budget_s, 1e6) * 1e9)), flusher_(flusher), manual_(manual) {
     if (flusher_) flusher_->add(this);
+    if (liveliness_ == Liveliness::manual_by_participant) manual_->add(this);
   }
   ~Writer() override {
+    manual_->remove(this);
     if (!flusher_) return;
     flusher_->remove(this);
     dds_write_flush(*writer_);
@@ -303,10 +328,25 @@ class Writer final : public WriterPort {
   }
 
   void assert_liveliness() override {
-    if (liveliness_ == Liveliness::manual_by_participant)
+    if (liveliness_ == Liveliness::manual_by_participant) {
       dds_assert_liveliness(participant_);
-    else
+      manual_->for_each([](Writer& writer) { writer.revive(); });
+    } else {
       dds_assert_liveliness(*writer_);
+      revive();
+    }
+  }
+
+  /// Cyclone 0.10 holds a writer whose lease ran out for dead until it writes, whatever it asserts.
+  void revive() {
+    if (liveliness_ == Liveliness::automatic) return;
+    dds_liveliness_lost_status_t lost{};
+    if (dds_get_liveliness_lost_status(*writer_, &lost) != DDS_RETCODE_OK || lost.total_count == lapses_.exchange(lost.total_count)) return;
+    Sample* sample = make_sign_of_life(*type_, guid_);
+    if (!sample) return;
+    sample->statusinfo = NN_STATUSINFO_UNREGISTER;
+    sample->timestamp.v = dds_time();
+    if (dds_forwardcdr(*writer_, sample) == DDS_RETCODE_OK) flush();
   }
 
   Status status() override {
@@ -367,6 +407,8 @@ class Writer final : public WriterPort {
   Liveliness liveliness_;
   std::int64_t budget_ns_;
   Flusher* flusher_;
+  ManualWriters* manual_;
+  std::atomic<std::uint32_t> lapses_{0};
   std::atomic<std::int64_t> held_since_ns_{0};
 };
 
@@ -401,8 +443,16 @@ class Reader final : public ReaderPort {
         type_(std::move(type)), guid_(guid_of(*reader_)) {
     dds_listener_t* listener = dds_create_listener(this);
     dds_lset_data_available(listener, [](dds_entity_t, void* self) { static_cast<Reader*>(self)->on_data(); });
+    dds_lset_liveliness_changed(listener, [](dds_entity_t, const dds_liveliness_changed_status_t status, void* self) {
+      if (status.not_alive_count_change > 0) static_cast<Reader*>(self)->lapses_.fetch_add(status.not_alive_count_change);
+    });
     dds_set_listener(*reader_, listener);
     dds_delete_listener(listener);
+  }
+  /// First of all what calls the listener: it uses the rest.
+  ~Reader() override {
+    has_some_ = Entity();
+    reader_ = Entity();
   }
 
   Guid guid() const override { return guid_; }
@@ -457,10 +507,8 @@ class Reader final : public ReaderPort {
     dds_requested_deadline_missed_status_t missed{};
     if (dds_get_requested_deadline_missed_status(*reader_, &missed) == DDS_RETCODE_OK) out.deadline_missed = missed.total_count;
     dds_liveliness_changed_status_t liveliness{};
-    if (dds_get_liveliness_changed_status(*reader_, &liveliness) == DDS_RETCODE_OK) {
-      out.alive = liveliness.alive_count;
-      out.liveliness_lost = liveliness.not_alive_count;
-    }
+    if (dds_get_liveliness_changed_status(*reader_, &liveliness) == DDS_RETCODE_OK) out.alive = liveliness.alive_count;
+    out.liveliness_lost = lapses_.load();
     return out;
   }
 
@@ -576,6 +624,7 @@ class Reader final : public ReaderPort {
   std::deque<Ending> endings_;
   std::atomic<bool> has_endings_{false};
   std::atomic<std::uint64_t> missing_{0};
+  std::atomic<std::int64_t> lapses_{0};
   std::mutex mutex_;
   std::vector<Waiter*> waiters_;
 };
@@ -659,7 +708,6 @@ class ParticipantOf final : public ParticipantPort {
       : domain_(std::move(domain)), participant_(std::move(participant)), guid_(guid_of(*participant_)) {}
 
   Guid guid() const override { return guid_; }
-  std::uint16_t port() const override { return domain_->port(); }
 
   Result<std::unique_ptr<WriterPort>> writer(const std::string& topic, const TypePtr& type, const Qos& qos) override {
     TypeRef made;
@@ -683,7 +731,7 @@ class ParticipantOf final : public ParticipantPort {
     }
     if (!writer) return failed("a writer of topic " + topic + " could not be made", *writer, denied_hint(*writer));
     return std::unique_ptr<WriterPort>(
-        new Writer(std::move(publisher), std::move(writer), std::move(made), *participant_, topic, qos, holds_back ? &flusher_ : nullptr));
+        new Writer(std::move(publisher), std::move(writer), std::move(made), *participant_, topic, qos, holds_back ? &flusher_ : nullptr, &manual_));
   }
 
   Result<std::unique_ptr<ReaderPort>> reader(const std::string& topic, const TypePtr& type, const Qos& qos) override {
@@ -748,6 +796,7 @@ class ParticipantOf final : public ParticipantPort {
   std::unique_ptr<Domain> domain_;
   Entity participant_;
   Guid guid_;
+  ManualWriters manual_;
   Flusher flusher_;
 };
 

@@ -107,6 +107,7 @@ void set_key(Sample& sample, std::uint32_t basis, Bytes key) {
 /// the reader above counts and names what is malformed.
 Sample* with_key(const SampleType& type, ddsi_serdata_kind kind, Sample* sample) {
   std::vector<std::byte> key;
+  if (!type.key_type && kind == SDK_KEY && sample->size > encapsulation_bytes) key.assign(1, sample->data()[encapsulation_bytes]);
   if (type.key_type) {
     try {
       const Type& as = kind == SDK_DATA ? *type.type : *type.key_type;
@@ -136,7 +137,7 @@ std::uint32_t get_size(const ddsi_serdata* serdata) { return ours(serdata).size;
 
 ddsi_serdata* from_ser(const ddsi_sertype* sertype, ddsi_serdata_kind kind, const nn_rdata* chain, std::size_t size) {
   if (size < encapsulation_bytes || size > limit::sample_bytes + 64) return nullptr;
-  Sample* sample = allocate(sertype, kind, size, ours(sertype).key_type ? key_room : 0);
+  Sample* sample = allocate(sertype, kind, size, ours(sertype).key_type || kind == SDK_KEY ? key_room : 0);
   if (!sample) return nullptr;
   sample->received_ns = realtime_ns();
   const unsigned char* message = NN_RMSG_PAYLOAD(chain->rmsg);
@@ -163,7 +164,7 @@ ddsi_serdata* from_ser(const ddsi_sertype* sertype, ddsi_serdata_kind kind, cons
 
 ddsi_serdata* from_ser_iov(const ddsi_sertype* sertype, ddsi_serdata_kind kind, ddsrt_msg_iovlen_t n, const ddsrt_iovec_t* iov, std::size_t size) {
   if (size < encapsulation_bytes || size > limit::sample_bytes + 64) return nullptr;
-  Sample* sample = allocate(sertype, kind, size, ours(sertype).key_type ? key_room : 0);
+  Sample* sample = allocate(sertype, kind, size, ours(sertype).key_type || kind == SDK_KEY ? key_room : 0);
   if (!sample) return nullptr;
   std::size_t have = 0;
   for (ddsrt_msg_iovlen_t k = 0; k < n && have < size; ++k) {
@@ -176,6 +177,44 @@ ddsi_serdata* from_ser_iov(const ddsi_sertype* sertype, ddsi_serdata_kind kind, 
     return nullptr;
   }
   return with_key(ours(sertype), kind, sample);
+}
+
+Sample* make(const SampleType& type, ddsi_serdata_kind kind, const Guid& writer, Bytes payload, Bytes key) {
+  const bool disposal = kind == SDK_KEY;
+  Sample* sample = allocate(&type, kind, disposal ? encapsulation_bytes + key.size() : payload.size(), key.size());
+  if (!sample) return nullptr;
+  if (disposal) {
+    std::memset(sample->data(), 0, encapsulation_bytes);  // big endian, plain CDR: as serialised_key() is
+    if (!key.empty()) std::memcpy(sample->data() + encapsulation_bytes, key.data(), key.size());
+  } else {
+    std::memcpy(sample->data(), payload.data(), payload.size());
+  }
+  sample->writer = writer;
+  sample->writer_known = true;
+  set_key(*sample, type.serdata_basehash, key);
+  return sample;
+}
+
+/// Values that no instance of a program will have, for a key.
+void put_unlikely(const Type& type, CdrWriter& into) {
+  for (const Field& field : type.fields) {
+    const auto one = [&into](const Type& of) {
+      switch (of.kind) {
+        case Kind::boolean: into.put(true); break;
+        case Kind::octet: case Kind::char8: case Kind::int8: case Kind::uint8: into.put(std::uint8_t{0xff}); break;
+        case Kind::int16: case Kind::uint16: into.put(std::uint16_t{0xffff}); break;
+        case Kind::int64: case Kind::uint64: case Kind::float64: into.put(~std::uint64_t{0}); break;
+        case Kind::enumeration: into.put(of.enumerators.back().value); break;
+        case Kind::string: into.put(std::string_view("\x7f")); break;
+        case Kind::structure: put_unlikely(of, into); break;
+        default: into.put(~std::uint32_t{0});
+      }
+    };
+    if (field.type->kind == Kind::array)
+      for (std::uint32_t k = 0; k < field.type->bound; ++k) one(*field.type->element);
+    else
+      one(*field.type);
+  }
 }
 
 /// How many of the bytes a key of the type is; 0: they do not hold one.
@@ -344,21 +383,19 @@ SampleType* make_sample_type(const TypePtr& type) {
   return made;
 }
 
-Sample* make_sample(const SampleType& type, ddsi_serdata_kind kind, const Guid& writer, Bytes payload, Bytes key) {
-  if (!type.key_type) key = {};
-  const bool disposal = kind == SDK_KEY;
-  Sample* sample = allocate(&type, kind, disposal ? encapsulation_bytes + key.size() : payload.size(), key.size());
-  if (!sample) return nullptr;
-  if (disposal) {
-    std::memset(sample->data(), 0, encapsulation_bytes);  // big endian, plain CDR: as serialised_key() is
-    if (!key.empty()) std::memcpy(sample->data() + encapsulation_bytes, key.data(), key.size());
-  } else {
-    std::memcpy(sample->data(), payload.data(), payload.size());
+Sample* make_sign_of_life(const SampleType& type, const Guid& writer) {
+  std::vector<std::byte> key(1, std::byte{0xff});
+  if (type.key_type) {
+    std::vector<std::byte> payload;
+    CdrWriter unlikely(payload);
+    put_unlikely(*type.key_type, unlikely);
+    key = serialised_key(*type.key_type, payload);
   }
-  sample->writer = writer;
-  sample->writer_known = true;
-  set_key(*sample, type.serdata_basehash, key);
-  return sample;
+  return make(type, SDK_KEY, writer, {}, key);
+}
+
+Sample* make_sample(const SampleType& type, ddsi_serdata_kind kind, const Guid& writer, Bytes payload, Bytes key) {
+  return make(type, kind, writer, payload, type.key_type ? key : Bytes{});
 }
 
 }  // namespace sonde::bus::cyclonedds

@@ -57,5 +57,7 @@ struct Sample : ddsi_serdata {
 SampleType* make_sample_type(const TypePtr& type);
 /// Null: no memory. Kind is data, or key for a disposal: its payload is then made of the key.
 Sample* make_sample(const SampleType& type, ddsi_serdata_kind kind, const Guid& writer, Bytes payload, Bytes key);
+/// An instance that nobody has, to be unregistered: it shows that the writer lives, and changes nothing else.
+Sample* make_sign_of_life(const SampleType& type, const Guid& writer);
 
 }  // namespace sonde::bus::cyclonedds

@@ -1,8 +1,8 @@
 #include <fastrtps/config.h>
 
 #include "bus/implementation.hpp"
-#include "bus/module/fastdds/clean.hpp"
 #include "bus/module/fastdds/participant.hpp"
+#include "bus/module/fastdds/shared_memory.hpp"
 #include "core/thrown.hpp"
 
 namespace sonde::bus::fastdds {
@@ -35,7 +35,14 @@ Result<std::unique_ptr<ParticipantPort>> open(const Profile& profile) {
 
 std::size_t clean_all() {
   try {
-    return clean();
+    Cleaned all = clean();
+    // Whoever outlives a killed process may open its port again, for writing, when it has noticed: those are young.
+    for (int again = 0; again < 3 && all.young; ++again) {
+      sleep_until(now_s() + 0.1);
+      const Cleaned more = clean();
+      all = {all.files + more.files, more.young};
+    }
+    return all.files;
   } catch (...) {
     return 0;
   }

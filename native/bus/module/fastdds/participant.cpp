@@ -18,6 +18,7 @@
 
 #include "bus/module/fastdds/endpoint.hpp"
 #include "bus/module/fastdds/sample.hpp"
+#include "bus/module/fastdds/shared_memory.hpp"
 #include "bus/module/fastdds/translate.hpp"
 #include "bus/module/fastdds/words.hpp"
 #include "core/thrown.hpp"
@@ -174,6 +175,7 @@ class FastParticipant final : public ParticipantPort {
       return Error{"bus.open", "Fast DDS did not open a participant in domain " + std::to_string(profile.domain) + (said.empty() ? "" : ": " + said),
                    profile.security ? "look at the six files of <security>; 'sonde bus keys' makes them" : "'sonde doctor' looks at the machine"};
     }
+    if (plan->group_port) made->group_ = std::make_unique<GroupLock>(plan->group_port);
     Census::get().count(profile.domain, 1);
     return std::unique_ptr<ParticipantPort>(std::move(made));
   }
@@ -296,6 +298,7 @@ class FastParticipant final : public ParticipantPort {
     types_.erase(name);
   }
 
+  std::unique_ptr<GroupLock> group_;   ///< of shared memory; the last to go
   std::shared_ptr<dds::DomainParticipantFactory> factory_;
   Directory directory_;
   dds::DomainParticipant* participant_ = nullptr;
@@ -328,6 +331,7 @@ Result<std::unique_ptr<ParticipantPort>> open_participant(const Profile& profile
   if (const char* servers = std::getenv("ROS_DISCOVERY_SERVER"); servers && *servers && profile.discovery.kind != DiscoveryKind::server)
     return Error{"bus.open", std::string("ROS_DISCOVERY_SERVER=") + servers + " turns Fast DDS' simple discovery into a client of that server", "unset it, or say <discovery kind=\"server\" servers=\"…\"/>"};
   settle();
+  if (profile.transport.kind == TransportKind::shared_memory) clean();
   return FastParticipant::open(profile);
 }
 

@@ -16,7 +16,9 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <random>
 
+#include "bus/module/fastdds/shared_memory.hpp"
 #include "bus/network.hpp"
 
 namespace sonde::bus::fastdds {
@@ -34,6 +36,9 @@ constexpr unsigned default_server_port = 11811;
 /// Of UDP sockets where the profile says nothing: the kernel's own 208 KiB overflow when 40 participants announce themselves at once. What
 /// the system does not grant is a smaller buffer, not an error.
 constexpr std::uint32_t socket_bytes = 4u << 20;
+
+/// Of shared memory: what a participant sends and nobody has read yet. Fast DDS fills it with zeros at once, so that it is there.
+constexpr std::uint32_t segment_bytes = 2u << 20, port_bytes = 64u << 10;
 
 unsigned discovery_port(std::uint32_t domain, unsigned index) { return port_base + domain_gain * domain + discovery_offset + participant_gain * index; }
 unsigned last_index(std::uint32_t domain) {
@@ -65,15 +70,25 @@ Locator_t locator(TransportKind kind, const std::string& address, std::uint32_t 
   return out;
 }
 
-/// Of a server, so that clients need its address alone. 0x44 0x53 as Fast DDS' own server begins; the rest is the address.
-rtps::GuidPrefix_t server_prefix(const std::string& address, bool v6, std::uint16_t port) {
+/// Ports of shared memory. Senders go on writing into the port of a killed process after a successor has taken its number, and that one is
+/// never heard: so nobody takes the first free numbers, but each its own, as far as the domain leaves some. The group's stays.
+void scatter(std::uint32_t domain, unsigned others, rtps::PortParameters& ports) {
+  const unsigned group = port_base + domain_gain * domain;
+  const unsigned pairs = std::max((65535 - group - data_offset) / participant_gain, others + 2) - others - 1;
+  ports.offsetd1 = static_cast<std::uint16_t>(discovery_offset + participant_gain * (std::random_device{}() % pairs));
+  ports.offsetd3 = static_cast<std::uint16_t>(ports.offsetd1 + 1);
+}
+
+/// Of a server, so that clients need its address alone; with the domain, since a server of Fast DDS 2 does not ask for it and those that
+/// expect another prefix do not listen to it.
+rtps::GuidPrefix_t server_prefix(std::uint32_t domain, const std::string& address, bool v6, std::uint16_t port) {
   rtps::GuidPrefix_t prefix;
   unsigned char bytes[16] = {};
   inet_pton(v6 ? AF_INET6 : AF_INET, address.c_str(), bytes);
   if (v6)  // 16 bytes do not fit; the halves over each other differ where addresses of a site do
     for (unsigned k = 0; k < 8; ++k) bytes[k] = static_cast<unsigned char>(bytes[k] ^ bytes[k + 8]);
   prefix.value[0] = 0x44;
-  prefix.value[1] = 0x53;
+  prefix.value[1] = static_cast<unsigned char>(domain);
   std::memcpy(prefix.value + 2, bytes, 8);
   prefix.value[10] = static_cast<unsigned char>(port >> 8);
   prefix.value[11] = static_cast<unsigned char>(port & 0xff);
@@ -155,7 +170,7 @@ Result<void> add_transport(const Profile& profile, const std::vector<Address>& a
     }
     case TransportKind::shared_memory: {
       auto descriptor = std::make_shared<transports::SharedMemTransportDescriptor>();
-      descriptor->segment_size(clamped(transport.send_buffer_bytes, 4u << 20));
+      descriptor->segment_size(clamped(transport.send_buffer_bytes, segment_bytes));
       if (transport.max_message_bytes) descriptor->max_message_size(transport.max_message_bytes);
       into.user_transports.push_back(descriptor);
       break;
@@ -164,7 +179,7 @@ Result<void> add_transport(const Profile& profile, const std::vector<Address>& a
   return {};
 }
 
-Result<void> add_discovery(const Profile& profile, const std::vector<Address>& addresses, ParticipantPlan& plan) {
+Result<void> add_discovery(const Profile& profile, const std::vector<Address>& addresses, unsigned others, ParticipantPlan& plan) {
   const Transport& transport = profile.transport;
   const Discovery& discovery = profile.discovery;
   const TransportKind kind = transport.kind;
@@ -181,8 +196,20 @@ Result<void> add_discovery(const Profile& profile, const std::vector<Address>& a
   if (deaf && transport.multicast == Multicast::all)
     return Error{"bus.unsupported", "fastdds 2 has no groups on IPv6's loopback; asked for: multicast=\"all\"", "leave multicast out, or take kind=\"udp4\""};
   const bool announced = discovery.kind == DiscoveryKind::simple && transport.multicast != Multicast::none && !deaf;
-  if (!announced) builtin.metatrafficUnicastLocatorList.push_back(locator(kind, v6 ? "::" : "0.0.0.0", 0));
-  if (transport.multicast == Multicast::all && kind != TransportKind::tcp4 && kind != TransportKind::shared_memory)
+  if (kind == TransportKind::shared_memory) {
+    if (discovery.kind != DiscoveryKind::simple)
+      return Error{"bus.unsupported", "fastdds 2 over shared memory finds its peers by simple discovery; asked for: peers or a server", "leave <discovery> out, or take kind=\"udp4\""};
+    scatter(profile.domain, others, wire.port);
+    plan.group_port = port_base + domain_gain * profile.domain;
+    const std::uint64_t needed = clamped(transport.send_buffer_bytes, segment_bytes) + 3 * port_bytes;
+    if (room() < needed)
+      return Error{"bus.open", "/dev/shm has " + std::to_string(room()) + " B free, and a participant needs " + std::to_string(needed),
+                   "'sonde bus clean' removes what killed processes left; or give it more room, or a smaller send-buffer"};
+    return {};
+  }
+  if (!announced)
+    builtin.metatrafficUnicastLocatorList.push_back(locator(kind, v6 ? "::" : "0.0.0.0", 0));
+  if (transport.multicast == Multicast::all && kind != TransportKind::tcp4)
     wire.default_multicast_locator_list.push_back(locator(kind, v6 ? "ff1e::ffff:efff:1" : "239.255.0.1", port_base + domain_gain * profile.domain + 1));
 
   switch (discovery.kind) {
@@ -217,14 +244,14 @@ Result<void> add_discovery(const Profile& profile, const std::vector<Address>& a
         const auto at = locator(kind, *address, port);
         if (k == 0 && discovery.serve) {
           if (!is_free(kind, *address, port)) return taken(*address, port);
-          wire.prefix = server_prefix(*address, v6, port);
+          wire.prefix = server_prefix(profile.domain, *address, v6, port);
           builtin.metatrafficUnicastLocatorList.clear();
           builtin.metatrafficUnicastLocatorList.push_back(at);
           plan.port = port;
           continue;
         }
         transports::RemoteServerAttributes server;
-        server.guidPrefix = server_prefix(*address, v6, port);
+        server.guidPrefix = server_prefix(profile.domain, *address, v6, port);
         server.metatrafficUnicastLocatorList.push_back(at);
         config.m_DiscoveryServers.push_back(server);
       }
@@ -276,7 +303,7 @@ dds::LivelinessQosPolicyKind kind_of(Liveliness kind) {
 }
 
 void set_history(const Qos& qos, dds::HistoryQosPolicy& history, dds::ResourceLimitsQosPolicy& limits) {
-  constexpr std::int32_t default_samples = 5000, allocated = 100;
+  constexpr std::int32_t default_samples = 5000, allocated = 100, most_samples = 1 << 22;
   const auto bounded = [](std::uint32_t n) { return static_cast<std::int32_t>(std::min<std::uint32_t>(n, std::numeric_limits<std::int32_t>::max())); };
   if (qos.history == History::keep_all) {
     history.kind = dds::KEEP_ALL_HISTORY_QOS;
@@ -286,9 +313,11 @@ void set_history(const Qos& qos, dds::HistoryQosPolicy& history, dds::ResourceLi
     history.kind = dds::KEEP_LAST_HISTORY_QOS;
     history.depth = std::max(bounded(qos.depth), 1);
     limits.max_samples_per_instance = history.depth;
-    limits.max_instances = limits.max_samples = 0;  // no end: Fast DDS multiplies and adds limits in 32 bits
+    // Fast DDS multiplies limits, and adds those of a topic's endpoints, in 32 bits: "no limit" is refused or overflows.
+    limits.max_instances = std::max(most_samples / history.depth, 1);
+    limits.max_samples = limits.max_instances * history.depth;
   }
-  limits.allocated_samples = limits.max_samples ? std::min(allocated, limits.max_samples) : std::min(allocated, history.depth);
+  limits.allocated_samples = std::min(allocated, std::min(limits.max_samples, history.kind == dds::KEEP_LAST_HISTORY_QOS ? history.depth : allocated));
 }
 
 /// What writers and readers have in common.
@@ -357,7 +386,7 @@ Result<ParticipantPlan> plan_participant(const Profile& profile, unsigned others
   if (gethostname(host, sizeof host - 1) == 0) properties.emplace_back("__Hostname", host, true);
   if (profile.security)
     if (auto ok = add_security(*profile.security, plan.qos); !ok) return ok.error();
-  if (auto ok = add_discovery(profile, *addresses, plan); !ok) return ok.error();
+  if (auto ok = add_discovery(profile, *addresses, others, plan); !ok) return ok.error();
   if (auto ok = add_transport(profile, *addresses, plan); !ok) return ok.error();
   return plan;
 }

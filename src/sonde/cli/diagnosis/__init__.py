@@ -24,6 +24,7 @@ MODULES = (
     "noise",
     "io",
     "store",
+    "bus",
     "machine",
     "cluster",
     "rooms",

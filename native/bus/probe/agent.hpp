@@ -1,0 +1,122 @@
+#pragma once
+/// A program of a measurement: does what it is told (talk.hpp) until its input ends. `sonde-busprobe peer` is one. Owner-thread.
+///
+///   hello                                                 pid, host, namespace, instructions
+///   check     variant [clean]                             whether it is there: version, across (processes), detail
+///   open      id variant domain [participant peers servers serve]     a participant
+///   sender    id at topic [best_effort keep_all partitions]
+///   receiver  id at topic [best_effort keep_all partitions]           address
+///   connect   id addresses          matched  id n within_s
+///   echo      id from to size [spin]                      a thread that answers
+///   collect   id from [board subscriber]                  a thread that counts
+///   ping      from to size n burst_s burst [pause_s settle spin audit same_host warm_from warm_to warm_n]    what a message and its answer cost
+///   board                                                 address
+///   fan       to subscribers size n burst_s burst         what a message to all costs
+///   flood     to size burst_s burst                       as fast as it goes: sent, refused, began_ns, ended_ns
+///   count     ids burst                                   of collectors: received, last_ns
+///   join      variant domain entities first n treatment within_s at_ns [peers servers]      participants that match
+///   serve     id at service         call  at service clients calls size      requests
+///   usage · traffic · lock · awake on · port id · close ids
+/// Each is answered by "ok …" or "error code what hint".
+
+#include <sys/types.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bus/probe/board.hpp"
+#include "bus/probe/counters.hpp"
+#include "bus/probe/talk.hpp"
+#include "bus/probe/way.hpp"
+
+namespace sonde::bus::probe {
+
+/// A thread of the agent that ends when it is destroyed.
+class Worker {
+ public:
+  virtual ~Worker() = default;
+};
+
+/// Counts what a receiver gets, and tells the board.
+class Collector : public Worker {
+ public:
+  struct Counted {
+    std::uint64_t received = 0;   ///< different messages of the burst
+    std::int64_t last_ns = 0;     ///< CLOCK_MONOTONIC when the last came
+  };
+  virtual Counted counted(std::uint32_t burst) = 0;
+};
+
+/// Answers what comes from one with the other, both exclusively its own.
+std::unique_ptr<Worker> make_echo(Receiver& from, Sender& to, std::size_t size, bool spin);
+std::unique_ptr<Collector> make_collector(Receiver& from, std::unique_ptr<SharedBoard> board, std::uint32_t subscriber);
+/// Keeps every processor from going idle, by threads that give way to any other (SCHED_IDLE).
+std::unique_ptr<Worker> make_awake();
+
+/// Participants that were made to find each other.
+class Crowd {
+ public:
+  virtual ~Crowd() = default;
+};
+
+class Agent {
+ public:
+  explicit Agent(std::string name_space) : namespace_(std::move(name_space)) {}
+  ~Agent();
+  Talk answer(const Talk& told);
+
+ private:
+  Result<Talk> act(const Talk& told);
+  Result<Talk> check(const Talk& told);
+  Result<Talk> open(const Talk& told);
+  Result<Talk> end(const Talk& told);
+  Result<Talk> ping(const Talk& told);
+  Result<Talk> fan(const Talk& told);
+  Result<Talk> flood(const Talk& told);
+  Result<Talk> count(const Talk& told);
+  Result<Talk> join(const Talk& told);
+  Result<Talk> serve(const Talk& told);
+  Result<Talk> call(const Talk& told);
+  Result<Talk> close(const Talk& told);
+  Result<Talk> usage_now() const;
+
+  template <typename T>
+  Result<T*> find(std::map<std::string, std::unique_ptr<T>>& all, const std::string& id) {
+    const auto it = all.find(id);
+    if (it == all.end()) return Error{"bus.internal", "a program was told of '" + id + "', which it does not have", ""};
+    return it->second.get();
+  }
+  template <typename T>
+  Result<std::vector<T*>> find_all(std::map<std::string, std::unique_ptr<T>>& all, const std::vector<std::string>& ids) {
+    std::vector<T*> found;
+    for (const auto& id : ids) {
+      auto one = find(all, id);
+      if (!one) return one.error();
+      found.push_back(*one);
+    }
+    if (found.empty()) return Error{"bus.internal", "a program was told of nothing", ""};
+    return found;
+  }
+
+  std::string namespace_;
+  Instructions instructions_;
+  // What is made later is destroyed earlier.
+  std::map<std::string, std::unique_ptr<Place>> places_;
+  std::map<std::string, std::unique_ptr<Sender>> senders_;
+  std::map<std::string, std::unique_ptr<Receiver>> receivers_;
+  std::unique_ptr<SharedBoard> board_;
+  std::vector<std::unique_ptr<Crowd>> crowds_;
+  std::map<std::string, std::unique_ptr<Collector>> collectors_;
+  std::map<std::string, std::unique_ptr<Worker>> workers_;
+};
+
+/// Whoever started this program is gone: whatever lasts ends soon, so that there is time to end in order.
+bool ending();
+
+/// What `sonde-busprobe peer` does. name_space: "", "new" or the process whose one to enter.
+int run_peer(const std::string& name_space);
+
+}  // namespace sonde::bus::probe

@@ -1,0 +1,78 @@
+#pragma once
+/// The programs that are measured, as who started them sees them. Owner-thread.
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bus/probe/talk.hpp"
+#include "core/control.hpp"
+
+namespace sonde::bus::probe {
+
+struct ProgramOptions {
+  std::string name_space = {};           ///< "", "new", or the number of the process whose one to enter
+  bool bind_now = false;                 ///< all symbols are looked up when it starts (LD_BIND_NOW)
+  std::string launcher = {}, host = {};  ///< words before the program; empty: this host
+};
+
+/// One that does what it is told (agent.hpp). It goes when this is destroyed, in any case: in order, or after some seconds killed.
+class Program {
+ public:
+  /// Error: bus.failed.
+  static Result<std::unique_ptr<Program>> start(const ProgramOptions& options);
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  bool tell(const Talk& what);
+  /// An answer, or nothing yet within `wait_ms`. Error: bus.program_lost.
+  Result<std::optional<Talk>> hear(int wait_ms);
+  /// Ends its input: it begins to end.
+  void dismiss();
+  pid_t pid() const { return pid_; }
+  /// Whether it has ended; looks, and does not wait.
+  bool ended();
+  /// How many of all had to be killed: what they left is to be cleaned up.
+  static std::size_t killed();
+
+ private:
+  Program(pid_t pid, int fd) : pid_(pid), fd_(fd), reader_(fd) {}
+  std::string how_it_ended();
+  pid_t pid_;
+  int fd_;
+  LineReader reader_;
+  bool reaped_ = false;
+};
+
+using Programs = std::vector<std::unique_ptr<Program>>;
+/// All begin to end before any is waited for, and have the same time for it.
+void end_all(Programs& programs);
+
+/// Speaks with programs while it listens to who started the whole.
+class Foreman {
+ public:
+  explicit Foreman(Control& control) : control_(control) {}
+  /// Nothing is waited for any longer then.
+  void limit(Deadline last) { last_ = last; }
+  struct Order {
+    Program* to;
+    Talk what;
+  };
+  /// Tells all, then hears all. Errors: the first of theirs, in the order given; bus.timed_out; bus.program_lost; bus.interrupted:
+  /// the parent asked to stop meanwhile, or limit() was reached. After any but the programs' own errors, they are of no use any more.
+  Result<std::vector<Talk>> ask(const std::vector<Order>& orders, double within_s = 30);
+  Result<Talk> ask(Program& program, const Talk& what, double within_s = 30);
+  /// Pauses. Error: bus.interrupted.
+  Result<void> pause(double s);
+
+ private:
+  bool over() { return control_.stop_requested() || last_.passed(); }
+  Control& control_;
+  Deadline last_;
+};
+
+}  // namespace sonde::bus::probe

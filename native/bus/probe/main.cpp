@@ -1,0 +1,472 @@
+// sonde-busprobe: measures what a data-distribution bus costs: every case on every variant, interleaved.
+//
+// Publishes: events on stdout, a block file in --dir. Consumes: `stop` on stdin. `sonde bus run` and `sonde bus ls` start it. It uses no
+// bus itself: the programs that do are this one again, told what to do (agent.hpp).
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <set>
+
+#include "bus/probe/agent.hpp"
+#include "bus/probe/experiment.hpp"
+#include "bus/probe/help.hpp"
+#include "core/block.hpp"
+#include "core/json.hpp"
+#include "core/runner.hpp"
+#include "core/ticks.hpp"
+
+namespace {
+
+using namespace sonde;
+using namespace sonde::bus;
+using namespace sonde::bus::probe;
+
+void emit(const JsonLine& line) { std::cout << line.text() << std::endl; }
+void emit_error(const Error& e) { emit(JsonLine().add("event", "error").add("code", e.code).add("what", e.what).add("hint", e.hint)); }
+void warn(const std::string& code, const std::string& variant, const std::string& evidence, const std::string& hint) {
+  JsonLine line;
+  line.add("event", "warning").add("code", code);
+  if (!variant.empty()) line.add("variant", variant);
+  emit(line.add("evidence", evidence).add("hint", hint));
+}
+
+std::vector<double> load_average() {
+  double load[3] = {std::nan(""), std::nan(""), std::nan("")};
+  (void)::getloadavg(load, 3);
+  return {load, load + 3};
+}
+
+int cores() {
+  cpu_set_t may;
+  return ::sched_getaffinity(0, sizeof may, &may) == 0 ? CPU_COUNT(&may) : 1;
+}
+
+std::uint32_t programs_by_memory() {
+  std::ifstream file("/proc/meminfo");
+  std::string name;
+  std::uint64_t kib = 0;
+  while (file >> name)
+    if (name == "MemAvailable:" && file >> kib) break;
+  constexpr std::uint64_t each_kib = 64 << 10, part = 4;  // what a program with a Fast DDS participant may come to; a part of what is free
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(kib / part / each_kib, 8, 64));
+}
+
+class BusProbe final : public Probe {
+ public:
+  BusProbe(const Options& options, Control& control)
+      : options_(options), foreman_(control), domains_(options.domain_first, options.domain_last, static_cast<std::uint32_t>(::getpid()) * 37u),
+        alive_most_(options.alive ? options.alive : programs_by_memory()) {}
+
+  Result<void> open() {
+    known_.resize(options_.variants.size());
+    for (std::size_t v = 0; v < options_.variants.size(); ++v) {
+      if (auto ok = learn(options_.variants[v], known_[v]); !ok) return ok;
+      if (!known_[v].present) continue;
+      for (std::size_t c = 0; c < options_.cases.size(); ++c) {
+        if (const auto why = options_.variants[v].excludes(options_.cases[c]); !why.empty()) {
+          warn("bus.case_left_out", options_.variants[v].name, options_.variants[v].name + ", " + options_.cases[c].text + ": not measured, " + why, "");
+          continue;
+        }
+        Cell cell;
+        cell.variant = static_cast<std::uint32_t>(v);
+        cell.what = static_cast<std::uint32_t>(c);
+        const auto deciding = options_.cases[c].deciding();
+        for (const Q q : options_.cases[c].gives()) {
+          cell.series.emplace(q, static_cast<std::uint32_t>(series_.size()));
+          series_.push_back({static_cast<std::uint32_t>(cells_.size()), q, std::find(deciding.begin(), deciding.end(), q) != deciding.end()});
+        }
+        cells_.push_back(std::move(cell));
+      }
+    }
+    if (cells_.empty()) return Error{"bus.nothing_to_measure", "no variant could run any case", "see the warnings"};
+    length_ = options_.epoch_length;
+    for (const auto& c : options_.cases) length_ = std::max({length_, c.shown_subscribers() > 0 ? c.subscribers : 0, c.test == Test::discovery ? c.entities : 0});
+    return {};
+  }
+
+  /// Nothing goes on for much longer than the user wanted, whatever it is worth.
+  void limit_to(double s) { foreman_.limit(Deadline::in_s(s)); }
+
+  void close() {
+    for (auto& cell : cells_) cell.experiment.reset();
+    foreman_.limit({});
+    if (Program::killed() == 0) return;
+    // What a program that was killed holds of shared memory stays, until an implementation is asked to remove it.
+    std::set<std::string> asked;
+    for (const auto& v : options_.variants) {
+      if (v.raw() || !asked.insert(v.implementation).second) continue;
+      if (auto program = Program::start({.launcher = options_.launcher, .host = options_.hosts.empty() ? "" : options_.hosts.front()}))
+        (void)foreman_.ask(**program, Talk("check").with("variant", v.text).with("clean", true));
+    }
+  }
+
+  std::uint32_t steps() const override { return static_cast<std::uint32_t>(cells_.size()); }
+  std::uint32_t cells() const override { return static_cast<std::uint32_t>(series_.size()); }
+  /// All variants of a case go on until the last of them is decided: they are compared epoch by epoch. A broken one is waited for no more.
+  void cells_of(std::uint32_t step, std::vector<std::uint32_t>& out) const override {
+    for (std::uint32_t k = 0; k < series_.size(); ++k)
+      if (series_[k].deciding && cells_[series_[k].cell].what == cells_[step].what && !cells_[series_[k].cell].broken) out.push_back(k);
+  }
+
+  Result<void> measure(const Step& step, std::span<const Decision> decided, std::vector<Burst>& out) override {
+    Cell& cell = cells_[step.cell];
+    results_ = {};
+    if (cell.broken || overdrawn(cell, decided)) return {};
+    const double came_s = now_s();
+    if (began_s_ == 0) began_s_ = came_s;
+    auto ok = visit(cell);
+    cell.spent_s += now_s() - came_s;
+    cell.used_s = now_s();
+    if (!ok) {
+      cell.experiment.reset();
+      if (ok.error().code == "bus.interrupted") return {};
+      // A fault of one variant must not end the others: what it gave so far stays, and it is tried again some times.
+      ++cell.failures;
+      if (cell.failures == 1) failed(cell, ok.error());
+      cell.broken = cell.failures >= most_failures;
+      if (std::all_of(cells_.begin(), cells_.end(), [](const Cell& c) { return c.broken; })) return Error{"bus.nothing_left", "every case failed on every variant", "see the warnings"};
+      return {};
+    }
+    cell.failures = 0;
+    for (const auto& w : results_.warnings)
+      if (told_.insert(w.code + options_.variants[cell.variant].name + w.what).second) warn(w.code, options_.variants[cell.variant].name, w.what, w.hint);
+    const double t0_s = static_cast<double>(results_.t0_ns) * 1e-9 - began_s_;
+    for (auto& [quantity, samples] : results_.of) {
+      const auto it = cell.series.find(quantity);
+      if (it == cell.series.end()) continue;
+      thin(samples);
+      out.push_back({it->second, t0_s, samples.value, samples.offset});
+    }
+    return {};
+  }
+
+  void record(const Step& step, const Burst& burst, Decision decision, void* out) const override {
+    const Series& series = series_[burst.cell];
+    const auto n = static_cast<std::uint32_t>(burst.value.size());
+    const RecordHead head{n == 0 ? 1u : 0u, cells_[series.cell].variant, cells_[series.cell].what, static_cast<std::uint32_t>(series.quantity), step.epoch, n,
+                          static_cast<std::uint32_t>(decision), 0, burst.t0};
+    auto* bytes = static_cast<std::byte*>(out);
+    std::memset(bytes, 0, record_bytes(length_));
+    std::memcpy(bytes, &head, sizeof head);
+    std::memcpy(bytes + sizeof head, burst.value.data(), n * sizeof(double));
+    std::memcpy(bytes + sizeof head + length_ * sizeof(double), burst.offset.data(), n * sizeof(float));
+  }
+
+  RecordSchema schema(double cycles_per_s, const std::string& instructions) const {
+    const std::string k = std::to_string(length_);
+    std::string fields = "[";
+    for (const char* name : {"kind", "variant", "case", "quantity", "epoch", "n", "code", "zero"}) fields += "[\"" + std::string(name) + "\",\"<u4\",[]],";
+    fields += R"(["t0","<f8",[]],["value","<f8",[)" + k + R"(]],["offset","<f4",[)" + k + "]]]";
+    std::vector<std::string> names, implementations, versions, transports, options, details, cases, tests, treatments, quantity_names, units;
+    std::vector<std::int64_t> sizes, subscribers, entities;
+    std::string present = "[", deciding = "[";
+    for (std::size_t v = 0; v < options_.variants.size(); ++v) {
+      const auto& variant = options_.variants[v];
+      present += (v ? "," : "") + std::string(known_[v].present ? "true" : "false");
+      names.push_back(variant.name);
+      implementations.push_back(variant.raw() ? "raw" : variant.implementation);
+      versions.push_back(known_[v].version);
+      transports.push_back(known_[v].transport);
+      options.push_back(variant.options);
+      details.push_back(known_[v].detail);
+    }
+    for (std::size_t c = 0; c < options_.cases.size(); ++c) {
+      const auto& what = options_.cases[c];
+      cases.push_back(what.text);
+      tests.emplace_back(name_of(what.test));
+      sizes.push_back(what.shown_size());
+      subscribers.push_back(what.shown_subscribers());
+      entities.push_back(what.shown_entities());
+      treatments.push_back(what.shown_treatment());
+      for (const Q q : what.deciding()) deciding += (deciding.size() > 1 ? ",[" : "[") + std::to_string(c) + "," + std::to_string(static_cast<std::uint32_t>(q)) + "]";
+    }
+    for (const auto& q : quantities) {
+      quantity_names.emplace_back(q.name);
+      units.emplace_back(q.unit);
+    }
+    JsonLine header;
+    header.raw("fields", fields).add("schema", "bus/1").add("rank", 0).add("ranks", 1).add("epoch_length", options_.epoch_length).add("record_length", length_);
+    header.add("variants", names).add("implementations", implementations).add("versions", versions).add("transports", transports).add("options", options).add("details", details);
+    header.raw("present", present + "]").add("cases", cases).add("tests", tests).add("sizes", sizes).add("subscribers", subscribers).add("entities", entities).add("treatments", treatments);
+    header.add("quantities", quantity_names).add("units", units).raw("deciding", deciding + "]");
+    header.add("cycles_per_s", cycles_per_s).add("cycles_by", to_string(tick_kind)).add("instructions", instructions).add("load", load_average()).add("cores", cores());
+    return {header.text(), record_bytes(length_)};
+  }
+
+  /// Asks a program of its own, which ends: this one loads no bus.
+  Result<void> learn(const Variant& v, Known& known) {
+    auto program = Program::start({.launcher = options_.launcher, .host = options_.hosts.empty() ? "" : options_.hosts.front()});
+    if (!program) return program.error();
+    auto answer = foreman_.ask(**program, Talk("check").with("variant", v.text).with("domain", options_.domain_first).with("clean", true), 60);
+    if (!answer) {
+      if (answer.error().code == "bus.interrupted") return {};
+      warn("bus.variant_absent", v.name, v.name + ": " + answer.error().what, answer.error().hint);
+      known.transport = v.transport_name();
+      return {};
+    }
+    known.present = true;
+    known.across = answer->number<int>("across") != 0;
+    known.version = answer->text("version");
+    known.transport = v.raw() ? std::string(v.transport_name()) : known.across ? answer->text("transport") : "";
+    known.discovery = static_cast<DiscoveryKind>(answer->number<int>("discovery"));
+    known.domain = answer->number<std::uint32_t>("domain");
+    known.detail = v.raw() ? answer->text("detail") : known.across ? "" : "both ends in one program: it does not leave a process";
+    if (!known.across) known.discovery = DiscoveryKind::simple;
+    emit(JsonLine().add("event", "variant").add("name", v.name).add("implementation", v.raw() ? "raw" : v.implementation).add("version", known.version)
+             .add("transport", known.transport).add("options", v.options).add("detail", known.detail));
+    return {};
+  }
+
+ private:
+  struct Cell {
+    std::uint32_t variant = 0, what = 0;
+    std::map<Q, std::uint32_t> series;
+    std::unique_ptr<Experiment> experiment;  ///< null: it has to be set up (again)
+    std::uint32_t failures = 0;
+    bool broken = false;
+    double spent_s = 0, used_s = 0;
+  };
+  struct Series {
+    std::uint32_t cell;
+    Q quantity;
+    bool deciding;
+  };
+  static constexpr std::uint32_t most_failures = 3;
+
+  Result<void> visit(Cell& cell) {
+    const Case& what = options_.cases[cell.what];
+    const Known& known = known_[cell.variant];
+    const bool fresh = Experiment::fresh(what);
+    if (!cell.experiment) {
+      make_room(Experiment::programs(what, known));
+      cell.experiment = Experiment::make(what, std::make_unique<Rig>(options_, options_.variants[cell.variant], known, domains_, foreman_));
+      if (auto ok = cell.experiment->set_up(); !ok) return ok;
+    }
+    auto ok = cell.experiment->visit(results_);
+    if (fresh) cell.experiment.reset();
+    return ok;
+  }
+
+  /// Ends those that were used longest ago until so many more fit.
+  void make_room(std::size_t programs) {
+    for (;;) {
+      std::size_t alive = programs;
+      Cell* oldest = nullptr;
+      for (auto& c : cells_) {
+        if (!c.experiment) continue;
+        alive += Experiment::programs(options_.cases[c.what], known_[c.variant]);
+        if (!oldest || c.used_s < oldest->used_s) oldest = &c;
+      }
+      if (alive <= alive_most_ || !oldest) return;
+      oldest->experiment.reset();
+    }
+  }
+
+  /// A cell that takes seconds for one visit must not take the time of all others: beyond four times the mean it waits for them.
+  /// Whoever is below the mean is never held back, so that something is measured in every epoch.
+  bool overdrawn(const Cell& cell, std::span<const Decision> decided) const {
+    double spent_s = 0;
+    std::size_t active = 0;
+    for (const auto& c : cells_) {
+      const bool open = std::any_of(c.series.begin(), c.series.end(), [&](const auto& s) { return series_[s.second].deciding && decided[s.second] == Decision::proceed; });
+      if (c.broken || !open) continue;
+      spent_s += c.spent_s;
+      ++active;
+    }
+    return active > 0 && cell.spent_s > 4 * spent_s / static_cast<double>(active) + 4 * options_.burst_s;
+  }
+
+  /// No more than a record holds: evenly chosen.
+  void thin(Samples& s) const {
+    const std::size_t n = s.value.size();
+    if (n <= length_) return;
+    for (std::size_t k = 0; k < length_; ++k) {
+      s.value[k] = s.value[k * n / length_];
+      s.offset[k] = s.offset[k * n / length_];
+    }
+    s.value.resize(length_);
+    s.offset.resize(length_);
+  }
+
+  void failed(const Cell& cell, const Error& e) const {
+    const auto& v = options_.variants[cell.variant];
+    warn("bus.case_failed", v.name, v.name + ", " + options_.cases[cell.what].text + ": " + e.what, e.hint);
+  }
+
+  const Options& options_;
+  Foreman foreman_;
+  Domains domains_;
+  std::vector<Known> known_;
+  std::vector<Cell> cells_;
+  std::vector<Series> series_;
+  std::set<std::string> told_;
+  Results results_;
+  std::uint32_t length_ = 0;
+  std::size_t alive_most_;
+  double began_s_ = 0;
+};
+
+int run_probe(const Options& options) {
+  Control control(options.budget_s, true);
+  const RuleContext rules{options.cap, 0, options.seed};
+  if (auto rule = make_rule(options.rule, rules); !rule) {
+    emit_error(rule.error());
+    return 2;
+  }
+  const Instructions instructions;
+  const double cycles_per_s = 1 / tick_s();
+  emit(JsonLine().add("event", "start").add("ranks", 1).add("cycles_per_s", cycles_per_s).add("cycles_by", to_string(tick_kind)).add("instructions", instructions.state())
+           .add("clock_cost_s", clock_cost_s()).add("load", load_average()).add("cores", cores()).add("namespace", options.own_namespace));
+  if (!instructions.counted()) warn("bus.not_counted", "", "instructions are " + instructions.state(), "cycles are told all the same, by the processor's own clock");
+  BusProbe probe(options, control);
+  if (auto ok = probe.open(); !ok) {
+    emit_error(ok.error());
+    return 3;
+  }
+  auto sink = FileSink::create(options.dir + "/rank-00000.blk");
+  if (!sink) {
+    emit_error(sink.error());
+    return 3;
+  }
+  const RecordSchema schema = probe.schema(cycles_per_s, instructions.state());
+  auto writer = RecordWriter::open(*sink, schema, std::max<std::size_t>(256, (std::size_t{4} << 20) / schema.record_bytes), options.cap_bytes);
+  if (!writer) {
+    emit_error(writer.error());
+    return 3;
+  }
+  control.leave_at_least(options.budget_s / 4);
+  if (options.budget_s > 0) probe.limit_to(options.budget_s + std::max(5.0, options.budget_s / 4));
+  Solo team;
+  const Stop stop = run(
+      probe, {options.epochs, options.epoch_length, 0.5, options.gap_s}, options.seed, [&] { return std::move(*make_rule(options.rule, rules)); }, *writer, team, control,
+      [](const Progress& p) {
+        emit(JsonLine().add("event", "progress").add("done", p.steps_done).add("active", p.steps_active).add("steps", p.steps).add("decided", p.cells_decided)
+                 .add("cells", p.cells).add("epoch", p.epoch).add("samples", p.samples).add("elapsed_s", p.elapsed_s));
+      });
+  probe.close();
+  auto synced = sink->sync();
+  if (!synced) emit_error(synced.error());
+  if (stop.reason == StopReason::failed) emit_error(stop.error);
+  rusage use{};
+  ::getrusage(RUSAGE_SELF, &use);
+  emit(JsonLine().add("event", "end").add("stop_reason", to_string(stop.reason)).add("samples", stop.samples).add("elapsed_s", stop.elapsed_s).add("dropped", stop.dropped)
+           .add("peak_rss_kib", use.ru_maxrss).add("load", load_average()).add("cpu_s", usage().cpu_s).add("programs_cpu_s", usage(RUSAGE_CHILDREN).cpu_s));
+  return synced && stop.reason != StopReason::failed ? 0 : 3;
+}
+
+int run_check(const Options& options) {
+  Control control(0, false);
+  BusProbe probe(options, control);
+  std::vector<Known> known(options.variants.size());
+  bool all = true;
+  for (std::size_t v = 0; v < known.size(); ++v) {
+    if (auto ok = probe.learn(options.variants[v], known[v]); !ok) {
+      emit_error(ok.error());
+      return 3;
+    }
+    all = all && known[v].present;
+  }
+  for (const auto& c : options.cases) {
+    std::vector<std::string> gives;
+    for (const Q q : c.gives()) gives.emplace_back(quantities[static_cast<std::size_t>(q)].name);
+    emit(JsonLine().add("event", "case").add("case", c.text).add("test", name_of(c.test)).add("size", c.shown_size()).add("subscribers", c.shown_subscribers()).add("entities", c.shown_entities())
+             .add("treatment", c.shown_treatment()).add("processes", c.processes).add("quantities", gives));
+  }
+  return all ? 0 : 3;
+}
+
+int run_list(const Options& options) {
+  auto variant = options.variants.empty() ? Variant::parse("list=" + std::string(std::getenv("SONDE_BUS") ? std::getenv("SONDE_BUS") : "cyclonedds")) : Result<Variant>(options.variants.front());
+  if (!variant) {
+    emit_error(variant.error());
+    return 2;
+  }
+  const bool said = options.domain_first == options.domain_last;
+  auto profile = profile_of(*variant, {.domain = said ? options.domain_first : 0, .participant = "", .peers = {}, .servers = {}});
+  if (!profile) {
+    emit_error(profile.error());
+    return 2;
+  }
+  auto bus = Bus::open(*profile, variant->implementation);
+  if (!bus) {
+    emit_error(bus.error());
+    return 3;
+  }
+  sleep_until(now_s() + options.seconds);
+  std::string participants = "[", endpoints = "[";
+  for (const auto& p : (*bus)->peers()) {
+    JsonLine one;
+    one.add("guid", p.guid.text()).add("name", p.name).add("host", p.host).add("pid", p.pid);
+    participants += (participants.size() > 1 ? "," : "") + one.text();
+  }
+  for (const auto& e : (*bus)->endpoints()) {
+    JsonLine one;
+    one.add("guid", e.guid.text()).add("participant", e.participant.text()).add("writes", e.writes).add("topic", e.topic).add("type", e.type).add("partitions", e.partitions)
+        .add("reliability", e.reliability == Reliability::reliable ? "reliable" : "best-effort").add("durability", e.durability == Durability::volatile_ ? "volatile" : "transient-local");
+    endpoints += (endpoints.size() > 1 ? "," : "") + one.text();
+  }
+  emit(JsonLine().add("domain", profile->domain).add("implementation", (*bus)->implementation()).add("version", (*bus)->version()).raw("participants", participants + "]").raw("endpoints", endpoints + "]"));
+  return 0;
+}
+
+pid_t parent;
+
+/// A parent that dies is told by SIGTERM, by the end of standard input, and by a standard output that leads nowhere. The end of input is
+/// acted upon between visits, so that programs end in order. A parent that lives and sends it means what it says; which of the two it is
+/// shows a second later, when all threads of one that was killed are gone. Ctrl-C is a parent's word to stop, as the end of input is.
+void listen_to_signals() {
+  parent = ::getppid();
+  struct sigaction told{};
+  told.sa_flags = SA_RESTART;
+  told.sa_handler = [](int) { ::alarm(1); };
+  ::sigaction(SIGTERM, &told, nullptr);
+  told.sa_handler = [](int) {
+    if (::getppid() != parent) return;
+    ::signal(SIGTERM, SIG_DFL);
+    ::raise(SIGTERM);
+  };
+  ::sigaction(SIGALRM, &told, nullptr);
+  told.sa_handler = [](int) {
+    const int fd = ::open("/dev/null", O_RDONLY);
+    if (fd >= 0) ::dup2(fd, STDIN_FILENO);
+  };
+  ::sigaction(SIGINT, &told, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::string> args(argv + 1, argv + argc);
+  const std::string verb = args.empty() ? "--help" : args[0];
+  if (!args.empty()) args.erase(args.begin());
+  if (verb == "--version") {
+    std::cout << SONDE_VERSION << "\n";
+    return 0;
+  }
+  if (verb == "--help") {
+    std::cout << help;
+    return 0;
+  }
+  if (verb == "peer") return run_peer(args.size() == 2 && args[0] == "--namespace" ? args[1] : "");
+  if (verb != "run" && verb != "check" && verb != "list") {
+    emit_error({"bus.bad_option", "sonde-busprobe has no '" + verb + "'", "run, list and check: see sonde-busprobe --help"});
+    return 2;
+  }
+  auto options = Options::parse(args, verb == "run");
+  if (!options) {
+    emit_error(options.error());
+    return 2;
+  }
+  if (verb == "list") return run_list(*options);
+  listen_to_signals();
+  return verb == "check" ? run_check(*options) : run_probe(*options);
+}

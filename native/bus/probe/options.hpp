@@ -1,0 +1,72 @@
+#pragma once
+/// What is measured: variants (ways over the bus) and cases (tests with their numbers), as they are written. Any-thread.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bus/probe/records.hpp"
+#include "bus/profile.hpp"
+
+namespace sonde::bus::probe {
+
+enum class Test : std::uint8_t { latency, fanout, throughput, partitions, discovery, first, calls };
+std::string_view name_of(Test test);
+
+/// "shm=fastdds,transport=shared-memory": a name, and how to connect.
+struct Variant {
+  std::string name, implementation, options;  ///< options: what followed the implementation, as written
+  Transport transport;
+  Discovery discovery;
+  std::string security, identity = "probe";   ///< a folder of `sonde bus keys`, and who of those in it
+  double batch_s = 0;
+  std::string profile, profile_name;          ///< a file and a profile in it: instead of all of the above
+  bool unprotected = false;
+  std::string only, without;                  ///< "latency+fanout": tests
+  std::string text;                           ///< all of it
+
+  /// No bus: the machine's own way from program to program.
+  bool raw() const { return implementation.starts_with("raw-"); }
+  std::string_view transport_name() const;
+  /// Why the case is not measured on it; empty: it is.
+  std::string excludes(const struct Case& what) const;
+  /// Errors: bus.bad_variant.
+  static Result<Variant> parse(std::string_view text);
+};
+
+struct Case {
+  Test test = Test::latency;
+  std::size_t size = 64;                      ///< B of a sample, its index and times (Message) included
+  std::uint32_t subscribers = 1, processes = 0, entities = 0, count = 1, clients = 1, calls = 100;
+  Reliability reliability = Reliability::reliable;
+  std::vector<std::string> treatment;         ///< words
+  double pause_s = 0.05, steady_s = 1, within_s = 30;
+  std::string pause = "50ms";                 ///< pause_s as written
+  std::string text;                           ///< as written
+
+  bool has(std::string_view word) const;
+  /// As the dataset has them; -1, "": no meaning in this test.
+  std::int64_t shown_size() const, shown_subscribers() const, shown_entities() const;
+  std::string shown_treatment() const;
+  /// What it gives, and which of those the stopping rule waits for.
+  std::vector<Q> gives() const, deciding() const;
+  /// Errors: bus.bad_case.
+  static Result<Case> parse(std::string_view text);
+};
+
+struct Options {
+  std::string dir, rule = "ci:2%", launcher;
+  std::vector<std::string> hosts;
+  std::vector<Variant> variants;
+  std::vector<Case> cases;
+  std::uint64_t seed = 1, cap = 100000, cap_bytes = 0;
+  std::uint32_t epochs = 100000, epoch_length = 50, domain_first = 1, domain_last = 100, alive = 0;
+  double budget_s = 0, burst_s = 0.05, gap_s = 0, seconds = 2;
+  bool own_namespace = true;
+  /// Errors: bus.bad_option, bus.bad_variant, bus.bad_case.
+  static Result<Options> parse(const std::vector<std::string>& args, bool to_measure);
+};
+
+}  // namespace sonde::bus::probe

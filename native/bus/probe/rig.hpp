@@ -1,0 +1,98 @@
+#pragma once
+/// The programs of one case on one variant, in a domain of their own. Owner-thread.
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "bus/probe/crew.hpp"
+#include "bus/probe/options.hpp"
+
+namespace sonde::bus::probe {
+
+/// What a program that tried said of a variant.
+struct Known {
+  bool present = false;
+  bool across = true;                        ///< it reaches other processes; else all ends are in one program
+  std::string version, transport, detail;
+  DiscoveryKind discovery = DiscoveryKind::simple;
+  std::uint32_t domain = 0;                  ///< of its profile, where it has one
+};
+
+/// Domains that are in use by this run.
+class Domains {
+ public:
+  /// They are begun at a place of the range that differs between runs, for another may go on beside this one.
+  Domains(std::uint32_t first, std::uint32_t last, std::uint32_t begin) : first_(first), span_(last - first + 1), next_(begin % span_) {}
+  /// One that nobody has; where all are in use one that is not among `own`: two cases then share a domain, their topics differ.
+  std::uint32_t take(const std::vector<std::uint32_t>& own = {});
+  void give(std::uint32_t domain) { used_.erase(used_.find(domain)); }
+
+ private:
+  std::uint32_t first_, span_, next_;
+  std::multiset<std::uint32_t> used_;
+};
+
+/// A program's end of a way: where it is, and what it is called there.
+struct End {
+  Program* program;
+  std::string place, id;
+};
+
+struct Channel {
+  std::string topic = {};
+  bool best_effort = false, keep_all = false;
+  std::string to_partition = {}, from_partition = {};  ///< of the sender, of the receivers
+};
+
+class Rig {
+ public:
+  Rig(const Options& options, const Variant& variant, const Known& known, Domains& domains, Foreman& foreman);
+  ~Rig();
+
+  /// Another program; of what does not leave a process always the first. Discovery's server, where there is one, is started with the first.
+  Result<Program*> add(ProgramOptions how = {});
+  /// A participant. domain: 0 the rig's own; else one of more_domain().
+  Result<void> open(const std::vector<End>& ends, std::uint32_t domain = 0);
+  std::uint32_t more_domain();
+  /// From one to all of the others, all found.
+  Result<void> channel(const End& sender, const std::vector<End>& receivers, const Channel& how);
+  /// Receivers exist: another sender for them.
+  Result<void> sender_for(const End& sender, std::size_t receivers, const Channel& how);
+  /// What programs need to know to make participants themselves.
+  Talk told(Talk talk) const;
+
+  Foreman& foreman() { return foreman_; }
+  const Variant& variant() const { return variant_; }
+  const Known& known() const { return known_; }
+  const Options& options() const { return options_; }
+  const Programs& programs() const { return programs_; }
+  bool same_host() const { return options_.hosts.size() < 2; }
+  const std::string& topic() const { return topic_; }
+  std::uint32_t domain() const { return domains_used_.front(); }
+  std::uint32_t next_burst() { return ++burst_; }
+  /// How many participants there will be at most: of discovery by peers, who are announced to one by one.
+  void expect(std::uint32_t participants) { expected_ = participants; }
+  /// Puts programs that follow into a namespace of their own. False: it cannot be had; `why`.
+  bool enclose(std::string& why);
+  Program* keeper() { return keeper_; }
+
+ private:
+  Result<void> serve();
+  Result<void> match(const End& sender, const std::vector<End>& receivers);
+  Talk end(const char* verb, const End& end, const Channel& how, const std::string& partition) const;
+
+  const Options& options_;
+  const Variant& variant_;
+  const Known& known_;
+  Domains& domains_;
+  Foreman& foreman_;
+  std::vector<std::uint32_t> domains_used_;
+  std::string topic_, name_space_, server_;
+  std::uint32_t burst_ = 0, expected_ = 8;
+  Program* keeper_ = nullptr;
+  Programs programs_;
+};
+
+}  // namespace sonde::bus::probe

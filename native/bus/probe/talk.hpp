@@ -1,0 +1,76 @@
+#pragma once
+/// How the programs of a measurement are told what to do: one line a command, one line an answer, on standard input and output, so that
+/// a program behind a launcher is spoken with as one of this host. Never while something is timed. Any-thread but for LineReader.
+
+#include <cmath>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/deadline.hpp"
+#include "core/error.hpp"
+#include "core/number.hpp"
+
+namespace sonde::bus::probe {
+
+/// "verb key=value key=value": blanks, line ends and '%' in values are written as %20.
+class Talk {
+ public:
+  Talk() = default;
+  explicit Talk(std::string verb) : verb_(std::move(verb)) {}
+
+  const std::string& verb() const { return verb_; }
+  Talk& with(std::string_view key, std::string_view value) {
+    values_.insert_or_assign(std::string(key), std::string(value));
+    return *this;
+  }
+  template <typename T> requires std::is_arithmetic_v<T>
+  Talk& with(std::string_view key, T value) {
+    if constexpr (std::is_same_v<T, bool>) return with(key, std::string_view(value ? "1" : "0"));
+    else if constexpr (std::is_integral_v<T>) return with(key, std::string_view(std::to_string(value)));
+    else return with(key, std::vector<double>{static_cast<double>(value)});
+  }
+  Talk& with(std::string_view key, const std::vector<double>& values);
+  Talk& with(std::string_view key, const std::vector<std::string>& words);   ///< that hold no ','
+
+  bool has(std::string_view key) const { return values_.find(key) != values_.end(); }
+  const std::string& text(std::string_view key) const;                       ///< "" where there is none
+  /// `fallback` where there is none, or it is no number.
+  template <typename T>
+  T number(std::string_view key, T fallback = {}) const {
+    T value{};
+    return sonde::number(std::string_view(text(key)), value) ? value : fallback;
+  }
+  std::vector<double> numbers(std::string_view key) const;
+  std::vector<std::string> words(std::string_view key) const;
+
+  std::string line() const;                                                  ///< with its end
+  static std::optional<Talk> parse(std::string_view line);                   ///< without
+  static Talk ok() { return Talk("ok"); }
+  static Talk failed(const Error& e) { return std::move(Talk("error").with("code", e.code).with("what", e.what).with("hint", e.hint)); }
+  std::optional<Error> error() const;
+
+ private:
+  std::string verb_;
+  std::map<std::string, std::string, std::less<>> values_;
+};
+
+/// Lines of a descriptor. Owner-thread.
+class LineReader {
+ public:
+  explicit LineReader(int fd) : fd_(fd) {}
+  enum class Got { line, later, end };
+  /// Waits at most `wait_ms` (-1: without end).
+  Got next(std::string& line, int wait_ms);
+
+ private:
+  int fd_;
+  std::string held_;
+};
+
+/// All of it, or false: nobody reads any more.
+bool write_line(int fd, std::string_view line);
+
+}  // namespace sonde::bus::probe

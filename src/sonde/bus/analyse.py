@@ -1,0 +1,212 @@
+"""From samples to medians, intervals and ratios. Pure.
+
+Variants are compared stretch by stretch of time: all of a case's are measured in each epoch, so what the machine does
+to all of them falls out. A ratio is the Hodges-Lehmann shift of the logs of the ratios, with the interval of the
+signed-rank test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from sonde.bus.plan import RAW as RAW_IMPLEMENTATION
+from sonde.bus.plan import raw_like
+from sonde.bus.schema import FACTS, SERIES, SUMMARY
+from sonde.core import stats
+from sonde.core.status import NOT_MEASURED, UNDECIDED
+
+MOST_STRETCHES = 120  # of neighbouring epochs; more are taken together, as neighbours are alike
+PLACES = 100  # of the first samples of a burst that are looked at one by one
+READ_AT_ONCE = 1 << 20  # values; a look into a dataset costs a millisecond, however little it brings
+SHARES = np.unique(
+    np.concatenate([[0.0, 0.001, 0.005, 0.01], np.linspace(0.02, 0.98, 49), [0.99, 0.995, 0.999, 0.9999]])
+)
+COUNTED = ("1", "B")  # units of whole numbers: what differs between epochs is no part of a clock's tick
+
+
+def analyse(raw: xr.Dataset) -> xr.Dataset:
+    """/raw to /summary.
+
+    Parameters
+    ----------
+    raw : value, epoch (series, sample); n, status (series), and the facts of series, variants, cases and quantities
+
+    Returns
+    -------
+    Dataset over series, variables as in `schema.SUMMARY`. A series without data has NaN, and counts of 0.
+    """
+    facts = {name: raw[name].values for name in FACTS}
+    count, units = raw.sizes["series"], [str(unit) for unit in facts["quantity_unit"]]
+    out = {
+        name: np.full(count, np.nan) if what.dtype == "<f8" else np.zeros(count, what.dtype.strip("<|"))
+        for name, what in SUMMARY.items()
+        if what.dims == SERIES and name not in FACTS
+    }
+    n = raw["n"].values
+    out["n"][:] = n
+    out["status"][:] = raw["status"].values if "status" in raw else np.where(n > 0, UNDECIDED, NOT_MEASURED)
+    read = _Reader(raw)
+    stretches, of_epoch = _stretches(read, n)
+    quantile = np.full((count, len(SHARES)), np.nan)
+    block = np.full((count, stretches), np.nan)
+    early = np.full((count, PLACES), np.nan)
+    for k in np.flatnonzero(n > 0):
+        x, epoch = read.series(int(k), int(n[k]))
+        out["absent"][k] = int(np.isnan(x).sum())
+        x, epoch = x[np.isfinite(x)], epoch[np.isfinite(x)]
+        if not len(x):
+            continue
+        counted = units[int(facts["series_quantity"][k])] in COUNTED
+        for name, value in _of_series(x, epoch, counted).items():
+            out[name][k] = value
+        quantile[k] = np.quantile(x, SHARES)
+        there = epoch >= 0
+        if there.any():
+            stretch = of_epoch(epoch[there])
+            block[k, np.unique(stretch)] = stats.epoch_medians(x[there], stretch)
+        early[k] = _early(x, epoch)
+    base, raws = _bases(facts)
+    out["base"][:] = base
+    for name, other in (("ratio", base), ("ratio_to_raw", raws)):
+        pairs = "pairs" if name == "ratio" else "pairs_raw"
+        for k in np.flatnonzero(other >= 0):
+            reference = _row(facts, int(k), int(other[k]))
+            if reference is None:
+                continue
+            out[pairs][k], ratio = paired(block[reference], block[k])
+            for end, value in zip(("", "_low", "_high"), ratio):
+                out[f"{name}{end}"][k] = value
+    data: dict[str, Any] = {name: (SERIES, values, SUMMARY[name].attrs()) for name, values in out.items()}
+    for name, values in (("quantile", quantile), ("block", block), ("early", early)):
+        data[name] = (SUMMARY[name].dims, values, SUMMARY[name].attrs())
+    for name in FACTS:
+        data[name] = (raw[name].dims, facts[name], FACTS[name].attrs())
+    text = {"units": "1", "long_name": "share of the values that are no larger"}
+    return xr.Dataset(data, coords={"share": ("share", SHARES, text)})
+
+
+class _Reader:
+    """Series of /raw; neighbours are read together."""
+
+    def __init__(self, raw: xr.Dataset) -> None:
+        self._raw = raw
+        self._rows = max(1, READ_AT_ONCE // max(1, raw.sizes.get("sample", 1)))
+        self._first = -1
+        self._values = self._epochs = np.empty((0, 0))
+
+    def series(self, k: int, length: int) -> tuple[np.ndarray, np.ndarray]:
+        """Values and epochs of a series."""
+        first = k - k % self._rows
+        if first != self._first:
+            part = slice(first, first + self._rows)
+            self._values, self._epochs = (self._raw[name][part].values for name in ("value", "epoch"))
+            self._first = first
+        return self._values[k - first, :length].astype(float), self._epochs[k - first, :length]
+
+
+def _stretches(read: _Reader, n: np.ndarray) -> tuple[int, Any]:
+    """How many stretches of time there are, and what gives the stretch of each epoch."""
+    last = max((int(read.series(int(k), int(n[k]))[1].max()) for k in np.flatnonzero(n > 0)), default=0)
+    count = min(last + 1, MOST_STRETCHES)
+
+    def of_epoch(epoch: np.ndarray) -> np.ndarray:
+        return np.asarray(epoch.astype(np.int64) * count // (last + 1), np.int32)
+
+    return count, of_epoch
+
+
+def _of_series(x: np.ndarray, epoch: np.ndarray, counted: bool) -> Mapping[str, float]:
+    """The numbers of one series."""
+    epochs = np.unique(epoch[epoch >= 0])
+    if counted or len(x) <= len(epochs):  # no clock's ticks, and of one value an epoch no warm-up
+        middle = stats.median(x)
+        low, high = stats.epoch_median_ci(x) if len(x) <= len(epochs) else stats.epoch_median_ci(x, epoch)
+        low, high = min(low, middle), max(high, middle)
+        if len(epochs) > 1 and (x == x[0]).all():  # such as no loss at all
+            low = high = middle
+        steady = True
+    else:
+        found = stats.steady_median(x, epoch)
+        middle, low, high, steady = found.median, found.low, found.high, found.steady
+    tail = stats.epoch_quantile_ci(x, epoch, 0.99) if len(epochs) > 1 else stats.Interval(np.nan, np.nan)
+    high_tail = stats.quantile(x, 0.99)
+    return {
+        "epochs": len(epochs),
+        "steady": int(steady),
+        "median": middle,
+        "median_low": low,
+        "median_high": high,
+        "p99": high_tail,
+        "p99_low": min(tail.low, high_tail),
+        "p99_high": max(tail.high, high_tail),
+        "mean": float(x.mean()),
+        "min": float(x.min()),
+        "max": float(x.max()),
+    }
+
+
+def _early(x: np.ndarray, epoch: np.ndarray) -> np.ndarray:
+    """Median over bursts of the first, second, … sample of a burst; NaN where fewer than half of the bursts have
+    it.
+    """
+    out = np.full(PLACES, np.nan)
+    starts = np.flatnonzero(np.r_[True, epoch[1:] != epoch[:-1]])
+    ends = np.r_[starts[1:], len(epoch)]
+    for place in range(min(PLACES, int((ends - starts).max()))):
+        has = starts[ends - starts > place]
+        if 2 * len(has) < len(starts):
+            break
+        out[place] = np.median(x[has + place])
+    return out
+
+
+def _bases(facts: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """For each series the variant that it is held against, and the machine's own way of the same transport; -1: none.
+
+    What others are held against is the first variant with data of the same case and quantity that is no raw one.
+    """
+    of, case, quantity = (facts[f"series_{dim}"] for dim in ("variant", "case", "quantity"))
+    implementation, transport = ([str(x) for x in facts[name]] for name in ("implementation", "transport"))
+    base, raw = (np.full(len(of), -1, np.int32) for _ in range(2))
+    there: dict[tuple[int, int], list[int]] = {}
+    for v, c, q in zip(of, case, quantity):
+        there.setdefault((int(c), int(q)), []).append(int(v))
+    for k, (v, c, q) in enumerate(zip(of, case, quantity)):
+        others = sorted(there[int(c), int(q)])
+        real = [other for other in others if implementation[other] != RAW_IMPLEMENTATION]
+        if real and real[0] != v:
+            base[k] = real[0]
+        wanted = raw_like(transport[v])
+        if implementation[v] != RAW_IMPLEMENTATION:
+            like = [o for o in others if implementation[o] == RAW_IMPLEMENTATION and transport[o] == wanted]
+            raw[k] = like[0] if like else -1
+    return base, raw
+
+
+def _row(facts: Mapping[str, np.ndarray], k: int, variant: int) -> int | None:
+    """The series of another variant, of the same case and quantity."""
+    same = (
+        (facts["series_variant"] == variant)
+        & (facts["series_case"] == facts["series_case"][k])
+        & (facts["series_quantity"] == facts["series_quantity"][k])
+    )
+    found = np.flatnonzero(same)
+    return int(found[0]) if len(found) else None
+
+
+def paired(base: np.ndarray, other: np.ndarray) -> tuple[int, tuple[float, float, float]]:
+    """In how many stretches both have a value above 0, and other over base: estimate, low, high.
+
+    Without a common stretch all are NaN; with fewer than six there is no interval.
+    """
+    with np.errstate(invalid="ignore"):
+        both = (base > 0) & (other > 0)
+    if not both.any():
+        return 0, (float("nan"),) * 3
+    shift = stats.hodges_lehmann(np.log(other[both]) - np.log(base[both]))
+    estimate, low, high = (float(np.exp(value)) for value in shift)
+    return int(both.sum()), (estimate, low, high)

@@ -1,0 +1,210 @@
+"""sonde bus advise, ls: which way over the bus suits, by what was measured of it; who is on a bus."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sonde.core.errors import EnvironmentFailure, UsageError, Warning
+from sonde.core.options import DURATION, SIZE, Whole, common
+from sonde.core.outcome import Outcome, Table
+
+if TYPE_CHECKING:
+    from sonde.bus.model import Advice, Need
+
+MEASURE = "sonde bus run latency fanout discovery throughput -o bus.nc"
+
+
+@click.command()
+@common()
+@click.option("--entities", type=Whole(1), default="1", show_default=True, metavar="N", help="Participants.")
+@click.option(
+    "--subscribers", type=Whole(1), default="1", show_default=True, metavar="M", help="Readers of a topic."
+)
+@click.option("--size", type=SIZE, default="64", show_default=True, metavar="SIZE", help="Bytes of a sample.")
+@click.option("--local/--remote", "local", default=None, help="All on one host, or on several.")
+@click.option(
+    "--from",
+    "source",
+    type=click.Path(path_type=Path),
+    metavar="FILE.nc",
+    help="A run; else the newest bus*.nc in this folder.",
+)
+def advise(entities: int, subscribers: int, size: int, local: bool | None, source: Path | None) -> Outcome:
+    """Which implementation, transport and discovery suit, ranked by what a run measured of them.
+
+    Ranked by the time until the last subscriber has a message; where that is alike, by how long a writer is busy. Each
+    advice names the numbers behind it, and says where it lies outside what was measured.
+
+    \b
+    sonde bus advise --entities 64 --subscribers 8 --size 1KiB --local
+    sonde bus advise --entities 96 --subscribers 48 --remote --from bus.nc
+    """
+    import sonde
+    from sonde.bus import model, run_probe
+    from sonde.bus.values import Values
+    from sonde.core import dataset
+
+    if local is None:
+        raise UsageError(
+            "bus.where", "it is not said whether all are on one host", "add --local, or --remote for several"
+        )
+    if size < 1:
+        raise UsageError("bus.bad_size", "a sample has at least 1 B", "write it like --size 64")
+    path = source or run_probe.newest(Path())
+    if path is None:
+        raise EnvironmentFailure(
+            "bus.no_dataset", "there is no run to take advice from in this folder", f"measure: {MEASURE}"
+        )
+    need = model.Need(entities, subscribers, size, local)
+    with sonde.open(path) as tree:
+        summary = dataset.summary_of(tree, "bus", path)
+        values = Values(summary)
+        found = model.advise(values, need, int(tree.attrs.get("hosts", 1)))
+        schema = str(tree.attrs["schema"])
+    best = found[0]
+    outcome = Outcome(
+        "bus",
+        "advise",
+        _verdict(best, need),
+        schema=schema,
+        dataset=str(path),
+        tables=[_table(found)],
+        lines=[f"{advice.way.name}: {'; '.join(advice.because)}" for advice in found],
+        values={
+            "entities": entities,
+            "subscribers": subscribers,
+            "size": size,
+            "local": local,
+            "advice": [_as_json(advice) for advice in found],
+        },
+        sound=not best.outside,
+    )
+    if best.outside:
+        hint = f"measure there: {MEASURE}"
+        outcome.warnings.append(Warning("bus.outside", f"{best.way.name}: {'; '.join(best.outside)}", hint))
+    return outcome
+
+
+def _verdict(best: Advice, need: Need) -> str:
+    from sonde.core.units import format_duration, format_size
+
+    text = f"Best for {need.subscribers} subscriber{'s' * (need.subscribers != 1)} of "
+    text += f"{format_size(need.size, exact=True)} {'on one host' if need.local else 'on several hosts'}: "
+    text += best.way.name
+    if best.discovery is not None and need.entities > 1:
+        text += f" with {best.discovery.kind} discovery of {need.entities} participants"
+    if math.isfinite(best.latency_s):
+        text += f", about {format_duration(best.latency_s)} until the last has a message"
+    return text + (" (outside what was measured)." if best.outside else ".")
+
+
+def _table(found: list[Advice]) -> Table:
+    from sonde.core.units import format_duration
+
+    rows = []
+    for k, advice in enumerate(found, 1):
+        discovery = advice.discovery
+        rows.append(
+            (
+                str(k),
+                advice.way.name,
+                format_duration(advice.latency_s) if math.isfinite(advice.latency_s) else "–",
+                format_duration(advice.publish_s) if math.isfinite(advice.publish_s) else "–",
+                discovery.kind if discovery else "–",
+                f"{discovery.datagrams:.0f}" if discovery else "–",
+                format_duration(discovery.match_s) if discovery and math.isfinite(discovery.match_s) else "–",
+                "; ".join(advice.outside),
+            )
+        )
+    head = ("", "variant", "latency", "publish", "discovery", "datagrams", "to match", "but")
+    note = "latency: until the last subscriber has it. publish: how long a writer is busy with each message."
+    return Table("Advice, the best first", head, rows, (0, 2, 3, 5, 6), note)
+
+
+def _as_json(advice: Advice) -> dict[str, Any]:
+    def number(value: float) -> float | None:
+        return value if math.isfinite(value) else None
+
+    low, high = advice.latency_ends
+    discovery = advice.discovery
+    return {
+        "variant": advice.way.name,
+        "implementation": advice.way.implementation,
+        "transport": advice.way.transport,
+        "latency_s": number(advice.latency_s),
+        "ci_s": [low, high] if math.isfinite(low) and math.isfinite(high) else None,
+        "publish_s": number(advice.publish_s),
+        "lost": number(advice.lost),
+        "discovery": discovery.kind if discovery else None,
+        "datagrams": number(discovery.datagrams) if discovery else None,
+        "match_s": number(discovery.match_s) if discovery else None,
+        "because": advice.because,
+        "outside": advice.outside,
+    }
+
+
+@click.command("ls")
+@common()
+@click.option("--variant", metavar="NAME", help="Which way over the bus to look: cyclonedds, fastdds/shm, …")
+@click.option("--domain", type=click.IntRange(0, 232), metavar="N", help="Which domain to look in.")
+@click.option(
+    "--seconds",
+    "seconds",
+    type=DURATION,
+    default="2s",
+    show_default=True,
+    metavar="TIME",
+    help="How long to listen for announcements.",
+)
+def list_(variant: str | None, domain: int | None, seconds: float) -> Outcome:
+    """Who is on a bus: participants, and what they write and read.
+
+    \b
+    sonde bus ls
+    sonde bus ls --variant fastdds --domain 3
+    """
+    from sonde.bus import run_probe
+    from sonde.bus.plan import read_variant
+
+    told = run_probe.participants(read_variant(variant).spec if variant else "", domain, seconds)
+    found, ends = told["participants"], told.get("endpoints", [])
+    tables = []
+    if found:
+        rows = [(str(p["name"]), str(p["host"]), str(p["pid"]), str(p["guid"])) for p in found]
+        tables.append(Table("Participants", ("name", "host", "process", "guid"), rows, (2,)))
+    if ends:
+        names = {p["guid"]: p["name"] for p in found}
+        lines = [
+            (
+                "writes" if e["writes"] else "reads",
+                str(e["topic"]),
+                str(e["type"]),
+                ", ".join(e["partitions"]),
+                str(e["reliability"]),
+                str(names.get(e["participant"], e["participant"])),
+            )
+            for e in ends
+        ]
+        head = ("", "topic", "type", "partitions", "reliability", "participant")
+        tables.append(Table("Endpoints", head, sorted(lines, key=lambda line: (line[1], line[0])), ()))
+    many = f"{len(found)} participant{'s' * (len(found) != 1)}"
+    where = f"domain {told['domain']} of {told['implementation']}"
+    return Outcome(
+        "bus",
+        "ls",
+        f"{many} and {len(ends)} endpoint{'s' * (len(ends) != 1)} in {where}",
+        tables=tables,
+        values={
+            "domain": told["domain"],
+            "implementation": told["implementation"],
+            "participants": found,
+            "endpoints": ends,
+        },
+    )
+
+
+COMMANDS: tuple[click.Command, ...] = (advise, list_)

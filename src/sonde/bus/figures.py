@@ -1,0 +1,712 @@
+"""The figures of one dataset of the bus, and its section of a report. Specifications only: nothing is drawn here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from sonde.bus import first, model, verdict
+from sonde.bus.growth import SOURCE_SQUARE, power_law
+from sonde.bus.plan import Case
+from sonde.bus.values import Value, Values
+from sonde.core.dataset import summary_of
+from sonde.core.errors import DataError
+from sonde.core.figure import Axis, Figure, Kind, Slider
+from sonde.core.outcome import Table
+from sonde.core.section import MEDIAN, Fact, Method, Section
+from sonde.core.status import status_counts
+from sonde.core.units import format_duration, format_size
+
+SERIES_POINTS = ("series", "point")
+WORDS = {
+    "rtt": "round trip",
+    "publish": "publish: the call that writes",
+    "one_way": "one way, a sample a subscriber",
+    "first": "until the first subscriber has it",
+    "last": "until the last subscriber has it",
+    "cycles": "cycles of a publish",
+    "instructions": "instructions of a publish",
+    "datagrams": "datagrams",
+    "wire_bytes": "bytes on the wire",
+    "cpu": "processor time of all programs",
+    "time_to_match": "time until all match",
+    "make_cycles": "cycles of making a participant",
+    "make_instructions": "instructions of making a participant",
+    "message_rate": "messages a second to each subscriber",
+    "byte_rate": "bytes a second to each subscriber",
+    "publish_rate": "publishes a second",
+    "call_rate": "calls a second",
+}
+
+
+def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
+    """One dataset's part of a report.
+
+    Parameters
+    ----------
+    tree : group /summary; opened lazily
+    dataset : the file's name, for what to type next
+
+    Returns
+    -------
+    Section. Figures that the data cannot fill are left out.
+
+    Raises
+    ------
+    DataError  core.no_summary.
+    """
+    summary = summary_of(tree, "bus", dataset)
+    told = Values(summary)
+    tables = [verdict.variant_table(summary)]
+    if lessons := verdict.lessons(told):
+        lines = [(lesson["code"].removeprefix("bus."), lesson["text"]) for lesson in lessons]
+        tables.append(Table("What the run teaches", ("about", "what"), lines))
+    advice = advice_table(told, int(tree.attrs.get("hosts", 1)))
+    runs = {"asked": verdict.test_titles(told)}
+    if "instructions" in tree.attrs:
+        runs["instructions are"] = str(tree.attrs["instructions"])
+    return Section(
+        "bus",
+        "Data-distribution bus",
+        verdict.sentence(summary, dataset),
+        tables=tables + ([advice] if advice else []),
+        numbers=verdict.tables(summary, intervals=True),
+        figures=list(figures(summary)),
+        facts=facts(told),
+        method=list(METHODS),
+        warnings=verdict.warnings(summary),
+        runs=runs,
+        doubt=verdict.doubt(summary),
+    )
+
+
+METHODS = (
+    MEDIAN,
+    Method(
+        "Ways over the bus compared",
+        "All variants of a case are measured in every epoch, in a random order; ratios are taken epoch by epoch, and "
+        "their typical value is the Hodges-Lehmann shift of the logs with the signed-rank interval.",
+        "Hollander & Wolfe, Nonparametric Statistical Methods, 1999, 3.3",
+    ),
+    Method(
+        "Laws of growth",
+        "A power law is fitted by least squares of the logarithms to one median for each number of participants; its "
+        "interval comes from how far these lie from the law. Akaike's criterion tells it from an exponential.",
+        "Akaike, IEEE Transactions on Automatic Control 19, 1974",
+    ),
+    Method(
+        "Why a first message is slow",
+        "The slow message, the usual one and the slow one with a suspected cause removed are measured in the same "
+        "epochs; a cause's part is what its removal takes away of the difference, with the signed-rank interval.",
+    ),
+    Method(
+        "The machine's own ways",
+        "Bare UDP and TCP sockets, and shared memory with a futex, move the bytes of each case between two programs "
+        "in the same run. All that waits sleeps, in them as in the bus.",
+    ),
+)
+
+
+def facts(told: Values) -> list[Fact]:
+    """The few numbers a reader looks for first."""
+    out = []
+    for test in told.tests[:3]:
+        cells = [value for value in told.find(test) if not value.way.raw]
+        if cells:
+            value = cells[0]
+            ends = "no interval"
+            if math.isfinite(value.low):
+                ends = (
+                    f"{verdict.text_of(value.low, value.unit)} to {verdict.text_of(value.high, value.unit)}"
+                )
+            name = f"{value.case.title}, {value.way.name}"
+            out.append(Fact(name, verdict.text_of(value.median, value.unit), ends))
+    counted = status_counts(told.statuses())
+    out.append(Fact("converged", f"{counted['converged']} of {counted['cells']}", "cells"))
+    return out
+
+
+def advice_table(told: Values, hosts: int = 1) -> Table | None:
+    """What the usage model says for the corners of what was measured; None where it cannot say anything."""
+    sizes = sorted({value.case.size for value in told.find("latency")})
+    subscribers = sorted({value.case.subscribers for value in told.find("fanout")}) or [1]
+    entities = sorted({value.case.entities for value in told.find("discovery")}) or [1]
+    if not sizes:
+        return None
+    lines = []
+    for local in (True, False):
+        for many in dict.fromkeys((subscribers[0], subscribers[-1])):
+            for size in dict.fromkeys((sizes[0], sizes[-1])):
+                need = model.Need(entities[-1], many, size, local)
+                try:
+                    best = model.advise(told, need, hosts)[0]
+                except DataError:
+                    continue
+                discovery = best.discovery.kind if best.discovery else "–"
+                latency = format_duration(best.latency_s) if math.isfinite(best.latency_s) else "–"
+                where = "one host" if local else "several"
+                lines.append(
+                    (where, str(many), format_size(size, exact=True), best.way.name, latency, discovery)
+                )
+    if not lines:
+        return None
+    head = ("where", "subscribers", "size", "best", "until the last has it", "discovery")
+    note = f"Discovery of {entities[-1]} participants. Any other: sonde bus advise."
+    if hosts < 2:
+        note += "\nMeasured within one host: between hosts a network adds its own delay."
+    return Table("Which way over the bus", head, lines, (1, 2, 4), note)
+
+
+def figures(summary: xr.Dataset) -> tuple[Figure, ...]:
+    """Every figure the summary has the data for, in reading order."""
+    told = Values(summary)
+    made = (
+        latency_by_size(told),
+        latency_distribution(told, summary),
+        above_raw(told),
+        cycles(told),
+        fanout(told),
+        early(told, summary),
+        discovery_growth(told),
+        discovery_time(told),
+        discovery_cycles(told),
+        divisions(told, "s"),
+        divisions(told, "1"),
+        throughput(told),
+        throughput_by_subscribers(told),
+        loss(told),
+        first_message(told),
+        first_parts(told),
+        calls(told),
+    )
+    return tuple(figure for figure in made if figure is not None)
+
+
+# ---- lines of values over a number
+
+Number = Callable[[Case], float]
+
+
+def _lines(
+    groups: Mapping[str, Sequence[Value]],
+    number: Number,
+    series_of: Callable[[Value], str],
+    slider: str,
+    more: Mapping[str, Mapping[str, tuple[np.ndarray, np.ndarray]]] | None = None,
+) -> xr.Dataset | None:
+    """Data of a SCATTER: a line a series over a number, joined for the eye, with the intervals at its points.
+
+    groups: by position of the slider the values there. more: lines of a formula, by name, then by position: x, y.
+    """
+    names = list(dict.fromkeys(series_of(value) for values in groups.values() for value in values))
+    numbers = sorted({number(value.case) for values in groups.values() for value in values})
+    if not names or len(numbers) < 2:
+        return None
+    shape = (len(names), len(numbers), len(groups))
+    y, low, high = (np.full(shape, np.nan) for _ in range(3))
+    for k, values in enumerate(groups.values()):
+        for value in values:
+            where = (names.index(series_of(value)), numbers.index(number(value.case)), k)
+            y[where], low[where], high[where] = value.median, value.low, value.high
+    raw = {series_of(v): v.way.raw for values in groups.values() for v in values}
+    tone = np.array([int(raw[name]) for name in names])
+    hue = np.arange(len(names))
+    x = np.tile(np.array(numbers, float)[None, :, None], (len(names), 1, len(groups)))
+    nothing = np.full(shape, np.nan)
+    parts: dict[str, list[Any]] = {
+        "x": [x, x],
+        "y": [y, np.where(tone[:, None, None] == 1, np.nan, y)],
+        "low": [nothing, low],
+        "high": [nothing, high],
+        "style": ["line"] * len(names) + ["points"] * len(names),
+        "hue": [*hue, *hue],
+        "tone": [*tone, *tone],
+        "key": ["the machine's own ways" if t else "joined for the eye" for t in tone] + [""] * len(names),
+        "series": [*(f"{name}, joined" for name in names), *names],
+    }
+    for j, (name, by_group) in enumerate((more or {}).items()):
+        _add_formula(parts, name, by_group, list(groups), len(numbers), len(names) + j)
+    widest = max(part.shape[1] for part in parts["x"])
+    dims = ("series", "point", "position")
+    data = {
+        key: (dims, np.concatenate([_padded(part, widest) for part in parts[key]]))
+        for key in ("x", "y", "low", "high")
+    }
+    return xr.Dataset(
+        {
+            **data,
+            **{key: ("series", np.array(parts[key])) for key in ("style", "hue", "tone", "key")},
+        },
+        coords={"series": parts["series"], "position": list(groups)},
+        attrs={"slider": slider},
+    )
+
+
+def _add_formula(
+    parts: dict[str, list[Any]],
+    name: str,
+    by_group: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    groups: Sequence[str],
+    points: int,
+    hue: int,
+) -> None:
+    longest = max([points, *(len(x) for x, _ in by_group.values())])
+    x, y = (np.full((1, longest, len(groups)), np.nan) for _ in range(2))
+    for k, group in enumerate(groups):
+        if group in by_group:
+            own_x, own_y = by_group[group]
+            x[0, : len(own_x), k], y[0, : len(own_y), k] = own_x, own_y
+    nothing = np.full_like(y, np.nan)
+    for key, part in (("x", x), ("y", y), ("low", nothing), ("high", nothing)):
+        parts[key].append(part)
+    for key, value in (("style", "dashed"), ("hue", hue), ("tone", 0), ("key", "laws"), ("series", name)):
+        parts[key].append(value)
+
+
+def _padded(part: np.ndarray, length: int) -> np.ndarray:
+    room = np.full((part.shape[0], length, part.shape[2]), np.nan)
+    room[:, : part.shape[1]] = part
+    return room
+
+
+def _scatter(
+    id_: str, title: str, caption: str, data: xr.Dataset | None, x: Axis, y: Axis, slider: str
+) -> Figure | None:
+    if data is None:
+        return None
+    controls = (Slider("position", slider),)
+    return Figure(id_, title, caption, Kind.SCATTER, data, {"x": x, "y": y}, controls)
+
+
+def _by_quantity(
+    told: Values, test: str, quantities: Sequence[str], **numbers: Any
+) -> dict[str, list[Value]]:
+    """Values of a test by what was measured, in words; without those that nothing was measured of."""
+    found = {WORDS[name]: told.find(test, name, **numbers) for name in quantities}
+    return {name: values for name, values in found.items() if values}
+
+
+def _paragraphs(told: Values, caption: str, *codes: str) -> str:
+    """A caption, and the lessons that the figure is about, a paragraph each."""
+    texts = [
+        lesson["text"] for lesson in verdict.lessons(told) if lesson["code"].removeprefix("bus.") in codes
+    ]
+    return "\n".join([caption, *(f"{text[0].upper()}{text[1:]}." for text in texts)])
+
+
+def latency_by_size(told: Values) -> Figure | None:
+    """Round trip, publish and one way over the size of a sample."""
+    groups = _by_quantity(told, "latency", ("rtt", "one_way", "publish"))
+    data = _lines(groups, lambda case: case.size, lambda value: value.way.name, "what")
+    caption = (
+        "Medians with 95 % intervals. The pale lines are bare sockets and shared memory, which is the limit."
+    )
+    return _scatter(
+        "bus-size",
+        "Latency by size",
+        _paragraphs(told, caption, "latency", "above_raw"),
+        data,
+        Axis("bytes of a sample", "B", log=True),
+        Axis("time", "s", log=True),
+        "what",
+    )
+
+
+def latency_distribution(told: Values, summary: xr.Dataset) -> Figure | None:
+    """Distribution of the times of each case, a curve a variant."""
+    found = [value for test in ("latency", "calls", "first-message") for value in told.find(test)]
+    if not found or "quantile" not in summary:
+        return None
+    ways = [way for way in told.ways if any(value.way == way for value in found)]
+    cases = [case for case in told.cases if any(value.case == case for value in found)]
+    share = summary["share"].values
+    x = np.full((len(ways), len(share), len(cases)), np.nan)
+    for value in found:
+        x[ways.index(value.way), :, cases.index(value.case)] = summary["quantile"].values[value.row]
+    data = xr.Dataset(
+        {
+            "x": ((*SERIES_POINTS, "position"), x, {"units": "s", "long_name": "time"}),
+            "p": (SERIES_POINTS, np.tile(share, (len(ways), 1))),
+            "style": ("series", ["steps"] * len(ways)),
+            "hue": ("series", np.arange(len(ways))),
+            "tone": ("series", [int(way.raw) for way in ways]),
+        },
+        coords={"series": [way.name for way in ways], "position": [case.title for case in cases]},
+    )
+    return Figure(
+        "bus-latency",
+        "Distribution of round trips",
+        "Of one message there and back. A step to the right that all variants share is the machine's doing; one that "
+        "a variant has alone is its own.",
+        Kind.CDF,
+        data,
+        {"x": Axis("round trip", "s", log=True), "p": Axis("share of messages")},
+        (Slider("position", "case"),),
+    )
+
+
+def above_raw(told: Values) -> Figure | None:
+    """Latency over that of the machine's own way of the same transport."""
+    found = [value for value in told.find("latency") if math.isfinite(value.ratio_to_raw[0])]
+    if not found:
+        return None
+    ways = list(dict.fromkeys(value.way.name for value in found))
+    sizes = sorted({value.case.size for value in found})
+    told_of = {name: np.full((len(sizes), len(ways)), np.nan) for name in ("value", "low", "high")}
+    for value in found:
+        where = sizes.index(value.case.size), ways.index(value.way.name)
+        for name, number in zip(("value", "low", "high"), value.ratio_to_raw):
+            told_of[name][where] = number
+    words = {"value": "times a bare way's", "low": "lower end of its 95 % interval", "high": "upper end"}
+    return Figure(
+        "bus-above-raw",
+        "Round trip over that of a bare socket or memory",
+        "1 is as fast as the machine's own way of the same transport, in the same epochs of the same run.",
+        Kind.MATRIX,
+        xr.Dataset(
+            {
+                name: (("row", "col"), values, {"long_name": words[name], "units": "1"})
+                for name, values in told_of.items()
+            },
+            coords={"row": [format_size(size, exact=True) for size in sizes], "col": ways},
+        ),
+        {
+            "row": Axis("Size"),
+            "col": Axis("Variant"),
+            "value": Axis("times a bare way's", log=True, centre=1.0),
+        },
+    )
+
+
+def _bars(
+    cells: Mapping[str, Mapping[tuple[str, str], tuple[float, float, float]]],
+) -> xr.Dataset:
+    """Data of a BAR: by position of the slider, (bar, series) and its value with its ends."""
+    bars = list(dict.fromkeys(bar for group in cells.values() for bar, _ in group))
+    series = list(dict.fromkeys(name for group in cells.values() for _, name in group))
+    shape = (len(bars), len(series), len(cells))
+    arrays = {name: np.full(shape, np.nan) for name in ("y", "low", "high")}
+    for k, group in enumerate(cells.values()):
+        for (bar, name), numbers in group.items():
+            for key, number in zip(("y", "low", "high"), numbers):
+                arrays[key][bars.index(bar), series.index(name), k] = number
+    dims = ("bar", "series", "position")
+    return xr.Dataset(
+        {name: (dims, values) for name, values in arrays.items()},
+        coords={"bar": bars, "series": series, "position": list(cells)},
+    )
+
+
+def _numbers(value: Value) -> tuple[float, float, float]:
+    return value.median, value.low, value.high
+
+
+def cycles(told: Values) -> Figure | None:
+    """What a publish takes of a processor, by variant."""
+    cells: dict[str, dict[tuple[str, str], tuple[float, float, float]]] = {}
+    for test in ("latency", "fanout"):
+        for quantity in ("cycles", "instructions"):
+            for value in told.find(test, quantity):
+                cells.setdefault(value.case.title, {})[value.way.name, quantity] = _numbers(value)
+    if not cells:
+        return None
+    counted = any(name == "instructions" for group in cells.values() for _, name in group)
+    caption = "Ticks of the processor's counter during the call that writes, with 95 % intervals"
+    caption += (
+        ", and instructions of the thread." if counted else ". Instructions were not counted on this machine."
+    )
+    return Figure(
+        "bus-cycles",
+        "Cycles of a publish",
+        caption,
+        Kind.BAR,
+        _bars(cells),
+        {"bar": Axis("Variant"), "y": Axis("cycles, instructions")},
+        (Slider("position", "case"),),
+    )
+
+
+def fanout(told: Values) -> Figure | None:
+    """Publish and reception over the number of subscribers."""
+    groups = {}
+    for size in sorted({value.case.size for value in told.find("fanout", "publish")}):
+        for name, values in _by_quantity(
+            told, "fanout", ("last", "one_way", "first", "publish"), size=size
+        ).items():
+            groups[f"{name}, {format_size(size, exact=True)}"] = values
+    data = _lines(groups, lambda case: case.subscribers, lambda value: value.way.name, "what")
+    caption = "Medians with 95 % intervals. A line that rises straight pays for each subscriber; a level one does not."
+    return _scatter(
+        "bus-fanout",
+        "Several subscribers",
+        _paragraphs(told, caption, "fanout_publish", "fanout_last"),
+        data,
+        Axis("subscribers"),
+        Axis("time", "s", log=True),
+        "what",
+    )
+
+
+def early(told: Values, summary: xr.Dataset) -> Figure | None:
+    """The first messages of a burst, by their place in it."""
+    found = [value for value in told.find("latency") if "early" in summary]
+    if not found:
+        return None
+    ways = list(dict.fromkeys(value.way for value in found))
+    cases = list(dict.fromkeys(value.case for value in found))
+    places = summary.sizes["place"]
+    y = np.full((len(ways), places, len(cases)), np.nan)
+    for value in found:
+        y[ways.index(value.way), :, cases.index(value.case)] = summary["early"].values[value.row]
+    there = int(np.isfinite(y).any(axis=(0, 2)).sum())
+    if there < 2:
+        return None
+    x = np.tile(np.arange(1, there + 1, dtype=float), (len(ways), 1))
+    return Figure(
+        "bus-early",
+        "The first messages of a burst",
+        "Median over bursts of the first, second, … message. What follows a pause is slower than what follows a "
+        "message; the very first of a program is another matter, and has figures of its own.",
+        Kind.SCATTER,
+        xr.Dataset(
+            {
+                "x": (SERIES_POINTS, x),
+                "y": ((*SERIES_POINTS, "position"), y[:, :there]),
+                "style": ("series", ["line"] * len(ways)),
+                "hue": ("series", np.arange(len(ways))),
+                "tone": ("series", [int(way.raw) for way in ways]),
+            },
+            coords={"series": [way.name for way in ways], "position": [case.title for case in cases]},
+        ),
+        {"x": Axis("place in the burst"), "y": Axis("round trip", "s", log=True)},
+        (Slider("position", "case"),),
+    )
+
+
+def _law_lines(
+    told: Values, quantity: str, group: str
+) -> dict[str, dict[str, tuple[np.ndarray, np.ndarray]]]:
+    """The fitted law of each variant, as lines."""
+    out = {}
+    for way in told.ways:
+        own = told.discovered(quantity, way)
+        law = power_law([value.case.entities for value in own], [value.median for value in own])
+        if law is None:
+            continue
+        x = np.geomspace(*law.numbers, 24)
+        out[f"{way.name}: {verdict.law_text(law)}"] = {group: (x, law.factor * x**law.exponent)}
+    return out
+
+
+def discovery_growth(told: Values) -> Figure | None:
+    """Datagrams until all participants match, and the laws they follow."""
+    groups = _by_quantity(told, "discovery", ("datagrams", "wire_bytes"))
+    if not groups:
+        return None
+    more: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
+    for quantity in ("datagrams", "wire_bytes"):
+        if WORDS[quantity] in groups:
+            for name, line in _law_lines(told, quantity, WORDS[quantity]).items():
+                more[name] = line
+    numbers = [value.case.entities for values in groups.values() for value in values]
+    x = np.geomspace(min(numbers), max(numbers), 24)
+    if WORDS["datagrams"] in groups:
+        more[f"the source's: {SOURCE_SQUARE:g}·N²"] = {WORDS["datagrams"]: (x, SOURCE_SQUARE * x**2)}
+    data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, "what", more)
+    caption = (
+        "From the word to begin until each participant matches all others, by the counters of a network namespace. On "
+        "these axes a power of the number is a straight line. The source drew only simple discovery's square."
+    )
+    return _scatter(
+        "bus-discovery",
+        "Discovery: datagrams by participants",
+        _paragraphs(told, caption, "discovery_growth", "discovery_kinds"),
+        data,
+        Axis("participants", log=True),
+        Axis("until all match", log=True),
+        "what",
+    )
+
+
+def discovery_time(told: Values) -> Figure | None:
+    """Time and processor time until all participants match."""
+    groups = _by_quantity(told, "discovery", ("time_to_match", "cpu"))
+    data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, "what")
+    return _scatter(
+        "bus-discovery-time",
+        "Discovery: time by participants",
+        "All participants begin at the same moment; processor time is that of all programs together.",
+        data,
+        Axis("participants", log=True),
+        Axis("time", "s", log=True),
+        "what",
+    )
+
+
+def discovery_cycles(told: Values) -> Figure | None:
+    """Cycles and instructions of making a participant among others."""
+    groups = _by_quantity(told, "discovery", ("make_cycles", "make_instructions"))
+    data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, "what")
+    return _scatter(
+        "bus-discovery-cycles",
+        "Discovery: what making a participant takes",
+        "Of the thread that makes a participant with its endpoints, while the others do likewise.",
+        data,
+        Axis("participants", log=True),
+        Axis("cycles, instructions", log=True),
+        "what",
+    )
+
+
+def divisions(told: Values, unit: str) -> Figure | None:
+    """What a publish takes where a bus is divided into so many groups. unit: "s", or "1": cycles and instructions."""
+    groups: dict[str, list[Value]] = {}
+    for quantity in ("publish", "one_way", "rtt") if unit == "s" else ("cycles", "instructions"):
+        for value in told.find("partitions", quantity):
+            groups.setdefault(f"{value.way.name}: {WORDS[quantity]}", []).append(value)
+    data = _lines(groups, lambda case: case.entities, lambda value: value.case.treatment, "variant")
+    return _scatter(
+        "bus-divisions" if unit == "s" else "bus-divisions-cycles",
+        "Topics, partitions, wildcards, domains" + ("" if unit == "s" else ": cycles"),
+        _paragraphs(told, "A program holds so many groups and uses them in turn.", "divisions"),
+        data,
+        Axis("groups", log=True),
+        Axis("time", "s") if unit == "s" else Axis("cycles, instructions"),
+        "variant",
+    )
+
+
+def throughput(told: Values) -> Figure | None:
+    """What arrives, and what is lost beside it, by variant."""
+    cells: dict[str, dict[tuple[str, str], tuple[float, float, float]]] = {}
+    for value in told.find("throughput"):
+        group = cells.setdefault(value.case.title, {})
+        group[value.way.name, "received"] = _numbers(value)
+        lost = told.lost(value)
+        if 0 <= lost < 1:
+            gone = value.median * lost / (1 - lost)
+            group[value.way.name, "written and lost"] = (gone, math.nan, math.nan)
+    if not cells:
+        return None
+    return Figure(
+        "bus-throughput",
+        "Throughput, with loss",
+        _paragraphs(
+            told,
+            "Messages a second that a subscriber received, and those that were written for it and never came.",
+            "message_rate",
+            "byte_rate",
+            "loss",
+        ),
+        Kind.BAR,
+        _bars(cells),
+        {"bar": Axis("Variant"), "y": Axis("messages a second, of one subscriber")},
+        (Slider("position", "case"),),
+    )
+
+
+def throughput_by_subscribers(told: Values) -> Figure | None:
+    """Rates over the number of subscribers."""
+    groups: dict[str, list[Value]] = {}
+    for quantity in ("byte_rate", "message_rate", "publish_rate"):
+        for value in told.find("throughput", quantity):
+            size = format_size(value.case.size, exact=True)
+            groups.setdefault(f"{WORDS[quantity]}, {size}, {value.case.treatment}", []).append(value)
+    groups = {
+        name: values
+        for name, values in groups.items()
+        if len({value.case.subscribers for value in values}) > 1
+    }
+    data = _lines(groups, lambda case: case.subscribers, lambda value: value.way.name, "what")
+    return _scatter(
+        "bus-throughput-subscribers",
+        "Throughput by subscribers",
+        "Of each subscriber: where the line stays level, all together receive in proportion to their number.",
+        data,
+        Axis("subscribers"),
+        Axis("a second", log=True),
+        "what",
+    )
+
+
+def loss(told: Values) -> Figure | None:
+    """The share of messages that never came, every case and variant."""
+    found = told.find("throughput", "lost") + told.find("fanout", "lost") + told.find("calls", "lost")
+    if not found:
+        return None
+    ways = list(dict.fromkeys(value.way.name for value in found))
+    cases = list(dict.fromkeys(value.case.title for value in found))
+    values = np.full((len(cases), len(ways)), np.nan)
+    for value in found:
+        values[cases.index(value.case.title), ways.index(value.way.name)] = value.mean
+    return Figure(
+        "bus-loss",
+        "Messages that never came",
+        "The share lost, over all bursts. A rate says little without it.",
+        Kind.MATRIX,
+        xr.Dataset(
+            {"value": (("row", "col"), values, {"long_name": "share lost", "units": "1"})},
+            coords={"row": cases, "col": ways},
+        ),
+        {"row": Axis("Case"), "col": Axis("Variant"), "value": Axis("share lost")},
+    )
+
+
+def first_message(told: Values) -> Figure | None:
+    """The first message, one among others, and the first with causes removed."""
+    cells: dict[str, dict[tuple[str, str], tuple[float, float, float]]] = {}
+    for value in told.find("first-message"):
+        group = f"{value.way.name}, {format_size(value.case.size, exact=True)}"
+        cells.setdefault(group, {})[value.case.treatment, "round trip"] = _numbers(value)
+    if not cells:
+        return None
+    return Figure(
+        "bus-first",
+        "The first message, and what is done about it",
+        _paragraphs(told, "Medians with 95 % intervals; steady is a message among others.", "first_message"),
+        Kind.BAR,
+        _bars(cells),
+        {"bar": Axis("Message"), "y": Axis("round trip", "s", log=True)},
+        (Slider("position", "variant"),),
+    )
+
+
+def first_parts(told: Values) -> Figure | None:
+    """What each treatment takes away of what the first message costs more."""
+    cells: dict[str, dict[tuple[str, str], tuple[float, float, float]]] = {}
+    for found in first.breakdowns(told):
+        group = f"{found.way.name}, {found.slow}"
+        for part in found.parts:
+            if math.isfinite(part.share):
+                cells.setdefault(group, {})[part.removes, "share"] = (part.share, part.low, part.high)
+    if not cells:
+        return None
+    return Figure(
+        "bus-first-parts",
+        "Why a first message is slow",
+        "Share of the difference to a message among others that is gone when a cause is, with 95 % intervals. Parts "
+        "need not add up to one: a message can wait for two things at once.",
+        Kind.BAR,
+        _bars(cells),
+        {"bar": Axis("Cause"), "y": Axis("share of the difference")},
+        (Slider("position", "message"),),
+    )
+
+
+def calls(told: Values) -> Figure | None:
+    """Requests and replies over the number of clients."""
+    groups = _by_quantity(told, "calls", ("rtt",))
+    data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, "what")
+    return _scatter(
+        "bus-calls",
+        "Requests and replies",
+        _paragraphs(told, "Of one server; each client asks again when it has its reply.", "calls"),
+        data,
+        Axis("clients", log=True),
+        Axis("request and reply", "s", log=True),
+        "what",
+    )

@@ -1,0 +1,175 @@
+"""Holding a run against an earlier one. Pure: summaries in, findings out.
+
+When two medians differ is `core.comparison`'s; the errors of their logarithms come from the 95 % intervals.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+
+from sonde.bus.plan import Case
+from sonde.bus.values import Value, Values
+from sonde.bus.verdict import RATES, text_of
+from sonde.core.comparison import (
+    LEAST_ERROR,
+    MATTERS,
+    Cells,
+    Difference,
+    Machines,
+    changed,
+    compare,
+    cut_short,
+)
+from sonde.core.errors import DataError, Finding, Warning, typed
+from sonde.core.outcome import Table
+
+MOST_ROWS = 24
+MARK = "!"
+Z95 = 1.959964
+MACHINE = ("sonde_version", "instructions", "cycles_by", "counters_of")  # may explain a difference, too
+# What is held against what: costs, and rates, of which less is worse. What the machine counts beside them is not.
+JUDGED = ("rtt", "one_way", "publish", "first", "last", "datagrams", "time_to_match", "cpu", *RATES)
+MORE_LOST = 0.001  # a share of messages that B loses beyond A's
+
+
+def diff(
+    a: xr.Dataset,
+    b: xr.Dataset,
+    names: tuple[str, str] = ("A", "B"),
+    matters: float = MATTERS,
+    machine: Machines | None = None,
+) -> Difference:
+    """Where run B costs more than run A, in the series that both have; of a rate less is more cost.
+
+    Series that drifted in either, or whose median has no interval, are left out. machine: root attributes of both; what
+    differs in them is the findings' evidence. Messages that B loses and A did not are a finding of their own.
+
+    Raises
+    ------
+    DataError  bus.not_comparable: no series in common.
+    """
+    before, after = Values(a), Values(b)
+    pairs = _pairs(before, after)
+    if not pairs:
+        raise DataError(
+            "bus.not_comparable",
+            f"{names[0]} and {names[1]} have no case on a variant in common",
+            "compare runs of the same tests; sonde bus show tells what each holds",
+        )
+    x, y = (np.array([_cost(pair[k]) for pair in pairs]) for k in (0, 1))
+    error = np.array([np.hypot(_log_error(one), _log_error(other)) for one, other in pairs])
+    drifted = np.array([one.drifted or other.drifted for one, other in pairs])
+    cells = compare(x, y, error, drifted, matters)
+    evidence = {"machine": differing} if (differing := changed(machine, MACHINE)) else {}
+    found = []
+    for k in sorted(np.flatnonzero(cells.slower).tolist(), key=lambda k: -cells.ratio[k]):
+        one, other = pairs[k]
+        how = "lower" if one.quantity in RATES else "higher"
+        change = abs(other.median / one.median - 1)
+        found.append(
+            Finding(
+                "bus.slower",
+                f"{one.quantity} of {one.way.name} is {change:.0%} {how} in {names[1]} in {one.case.title}: "
+                f"{text_of(other.median, other.unit)} against {text_of(one.median, one.unit)}",
+                {
+                    "variant": one.way.name,
+                    "case": one.case.spec,
+                    "quantity": one.quantity,
+                    "ratio": float(cells.ratio[k]),
+                    "q": float(cells.q[k]),
+                    **evidence,
+                },
+                typed("sonde", "bus", "show", names[1], "--case", one.case.title),
+            )
+        )
+    found = cut_short(found, f"series cost more in {names[1]}", typed("sonde", "bus", "show", names[1]))
+    found += _losses(before, after, names)
+    return Difference.of(cells, found, _table(pairs, cells, names), _warnings(before, after, names))
+
+
+def _pairs(before: Values, after: Values) -> list[tuple[Value, Value]]:
+    there: dict[tuple[str, Case, str], Value] = {(v.way.name, v.case, v.quantity): v for v in after.all}
+    return [
+        (value, other)
+        for value in before.all
+        if value.quantity in JUDGED
+        and value.median > 0
+        and (other := there.get((value.way.name, value.case, value.quantity))) is not None
+        and other.median > 0
+    ]
+
+
+def _cost(value: Value) -> float:
+    return 1 / value.median if value.quantity in RATES else value.median
+
+
+def _log_error(value: Value) -> float:
+    """Standard error of the log median; NaN where it has no interval."""
+    if not (value.low > 0 and value.high >= value.low):
+        return float("nan")
+    return max(float(np.log(value.high / value.low)) / (2 * Z95), LEAST_ERROR)
+
+
+def _losses(before: Values, after: Values, names: tuple[str, str]) -> list[Finding]:
+    """Cases in which B lost messages beyond what A did, and its interval excludes A's share."""
+    there = {(v.way.name, v.case): v for v in after.all if v.quantity == "lost"}
+    found = []
+    for value in before.all:
+        other = there.get((value.way.name, value.case)) if value.quantity == "lost" else None
+        if other is None or other.mean <= value.mean + MORE_LOST or not other.low > value.mean:
+            continue
+        found.append(
+            Finding(
+                "bus.more_lost",
+                f"{other.way.name} lost {other.mean:.2%} of the messages in {names[1]} in {other.case.title}, "
+                f"{value.mean:.2%} in {names[0]}",
+                {
+                    "variant": other.way.name,
+                    "case": other.case.spec,
+                    "lost": other.mean,
+                    "before": value.mean,
+                },
+                typed("sonde", "bus", "show", names[1], "--case", other.case.title),
+            )
+        )
+    return found
+
+
+def _warnings(before: Values, after: Values, names: tuple[str, str]) -> list[Warning]:
+    versions = {way.name: way.version for way in after.ways}
+    return [
+        Warning(
+            "bus.other_version",
+            f"{way.name} was version {way.version} in {names[0]} and {versions[way.name]} in {names[1]}",
+            "what differs may be the implementation's",
+        )
+        for way in before.ways
+        if way.name in versions and versions[way.name] != way.version
+    ]
+
+
+def _table(pairs: list[tuple[Value, Value]], cells: Cells, names: tuple[str, str]) -> Table:
+    """The series that changed most, those that count first."""
+    told = cells.slower | cells.faster
+    where = np.flatnonzero(cells.compared).tolist()
+    where.sort(key=lambda k: (not told[k], -abs(np.log(cells.ratio[k]))))
+    rows = []
+    for k in where[:MOST_ROWS]:
+        one, other = pairs[k]
+        rows.append(
+            (
+                one.way.name,
+                f"{one.case.title}: {one.quantity}",
+                text_of(one.median, one.unit),
+                text_of(other.median, other.unit),
+                f"{other.median / one.median:.3f}",
+                MARK if told[k] else "",
+            )
+        )
+    note = f"A: {names[0]}\nB: {names[1]}"
+    if any(row[-1] for row in rows):
+        note += f"\n{MARK} at the end of a row: changed beyond doubt, and by more than matters"
+    if len(where) > MOST_ROWS:
+        note += f"\nand {len(where) - MOST_ROWS} series that changed less"
+    return Table("Medians", ("variant", "case", "A", "B", "ratio", ""), rows, (2, 3, 4), note)

@@ -1,0 +1,236 @@
+"""The usage model: which way over the bus suits so many participants and subscribers, told from a run's numbers.
+Pure.
+
+Nothing here is a rule of thumb: latency, load and the cost of discovery of each way are read off what was measured of
+it, and each advice names the numbers behind it. What lies outside what was measured is said to.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from sonde.bus.growth import Law, Told, power_law, told_of
+from sonde.bus.plan import NULL
+from sonde.bus.values import Value, Values, Way
+from sonde.core.errors import DataError
+from sonde.core.units import format_duration, format_size
+
+ALIKE = 0.10  # latencies nearer than this share are alike, and the load on the publisher decides
+SIMPLER = (
+    2.0  # simple discovery, which needs nothing to run, is preferred up to this many times the datagrams
+)
+NAN = float("nan")
+WITHIN_HOST = ("shared-memory", "in-process")  # transports that no other host can be reached by
+
+
+@dataclass(frozen=True)
+class Need:
+    """What somebody wants of a bus. size: B. local: all on one host."""
+
+    entities: int
+    subscribers: int
+    size: int
+    local: bool
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """A way to find each other for so many participants. datagrams, match_s: until all have; NaN: not known."""
+
+    kind: str
+    datagrams: float
+    match_s: float
+    law: Law | None
+    beyond: bool
+    because: str
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One way, what is to be expected of it, and why.
+
+    latency_s: until the last subscriber has a message, with its ends; publish_s: of the writer's program for each;
+    NaN: not known. because: the measured numbers behind it. outside: in which respects it lies outside what was
+    measured.
+    """
+
+    way: Way
+    latency_s: float
+    latency_ends: tuple[float, float]
+    publish_s: float
+    lost: float
+    discovery: Discovery | None
+    because: list[str] = field(default_factory=list)
+    outside: list[str] = field(default_factory=list)
+
+
+def advise(values: Values, need: Need, hosts: int = 1) -> list[Advice]:
+    """Ways over the bus, the best first.
+
+    values: of a run of `latency`, and `fanout` and `discovery` where there is more than one subscriber or
+    participant. hosts: over how many the run went.
+
+    Ranked by the time until the last subscriber has a message; of ways within a tenth of each other the one whose
+    writer is busy for the shortest time comes first. What cannot be told stands at the end.
+
+    Raises
+    ------
+    DataError  bus.nothing_to_advise: the run has no latencies of a way that could be used.
+    """
+    found = []
+    for way in values.ways:
+        if way.raw or way.implementation == NULL or (not need.local and way.transport in WITHIN_HOST):
+            continue
+        if (one := _advice(values, way, need, hosts)) is not None:
+            found.append(one)
+    if not found:
+        raise DataError(
+            "bus.nothing_to_advise",
+            "the run has no latencies of a way that could be used" + ("" if need.local else " between hosts"),
+            "measure some: sonde bus run latency fanout discovery throughput",
+        )
+    return _ranked(found)
+
+
+def _ranked(found: list[Advice]) -> list[Advice]:
+    found.sort(key=lambda advice: (not math.isfinite(advice.latency_s), advice.latency_s))
+    out: list[Advice] = []
+    while found:
+        first = found[0].latency_s
+        alike = [advice for advice in found if not advice.latency_s > first * (1 + ALIKE)]
+        alike = alike if math.isfinite(first) else found
+        out += sorted(alike, key=lambda a: a.publish_s if math.isfinite(a.publish_s) else math.inf)
+        found = [advice for advice in found if advice not in alike]
+    return out
+
+
+def _advice(values: Values, way: Way, need: Need, hosts: int) -> Advice | None:
+    one, half, what = _by(values.find("latency", "one_way", way), "size", need.size), 1.0, "one way"
+    if one is None:
+        one = _by(values.find("latency", "rtt", way), "size", need.size)
+        half, what = 0.5, "half a round trip"
+    if one is None:
+        one = _by(values.find("fanout", "last", way, subscribers=1), "size", need.size)
+        half, what = 1.0, "to one subscriber"
+    if one is None:
+        return None
+    latency, ends = one.value * half, (one.low * half, one.high * half)
+    sizes = " and ".join(format_size(int(size), exact=True) for size in one.measured)
+    because = [f"{what} {format_duration(latency)}, measured at {sizes}"]
+    outside = []
+    if one.beyond:
+        outside.append(f"{format_size(need.size)} is outside what was measured ({sizes})")
+    if not need.local and hosts < 2:
+        outside.append("it was measured within one host: a network adds its own delay")
+    publish = _by(values.find("latency", "publish", way), "size", need.size)
+    publish_s = publish.value if publish else NAN
+    if need.subscribers > 1:
+        last, more = _fanout(values, way, "last", need)
+        if last is None:
+            outside.append("it was not measured with several subscribers")
+            latency, ends = NAN, (NAN, NAN)
+        else:
+            latency, ends = latency + last.value, (ends[0] + last.low, ends[1] + last.high)
+            counts = " and ".join(f"{n:.0f}" for n in last.measured)
+            because.append(
+                f"the last of {need.subscribers} has it {format_duration(last.value)} later than one alone, "
+                f"measured at {counts} subscribers of {format_size(more, exact=True)}"
+            )
+            if last.beyond:
+                outside.append(f"{need.subscribers} subscribers are outside what was measured ({counts})")
+        writing, _ = _fanout(values, way, "publish", need)
+        publish_s = publish_s + writing.value if writing else NAN
+    lost, told = _rate(values, way, need)
+    because += [told] if told else []
+    discovery = best_discovery(values, way, need.entities)
+    if need.entities > 1:
+        if discovery is None:
+            outside.append("discovery was not measured with it")
+        else:
+            because.append(discovery.because)
+            if discovery.beyond:
+                outside.append(f"{need.entities} participants are outside what was measured")
+    return Advice(way, latency, ends, publish_s, lost, discovery, because, outside)
+
+
+def _by(found: list[Value], by: str, at: float) -> Told | None:
+    """What values tell of a number of their case: a size, subscribers."""
+    numbers = [float(getattr(value.case, by)) for value in found]
+    return told_of(numbers, [(value.median, value.low, value.high) for value in found], at)
+
+
+def _fanout(values: Values, way: Way, quantity: str, need: Need) -> tuple[Told | None, int]:
+    """How much more something is with so many subscribers than with one, and of which size that was measured."""
+    own = values.find("fanout", quantity, way)
+    if not own:
+        return None, 0
+    size = min({value.case.size for value in own}, key=lambda size: (abs(size - need.size), size))
+    own = [value for value in own if value.case.size == size]
+    told, alone = _by(own, "subscribers", need.subscribers), _by(own, "subscribers", 1)
+    if told is None or alone is None:
+        return None, size
+    more = [max(0.0, value - alone.value) for value in (told.value, told.low, told.high)]
+    return Told(more[0], more[1], more[2], told.measured, told.beyond), size
+
+
+def _rate(values: Values, way: Way, need: Need) -> tuple[float, str]:
+    """The loss at full speed of the case that is nearest to what is needed, and what it did there."""
+    own = values.find("throughput", way=way)
+    if not own:
+        return NAN, ""
+
+    def far(value: Value) -> tuple[float, float, float]:
+        apart = abs(math.log(max(value.case.size, 1) / need.size))
+        return abs(value.case.subscribers - need.subscribers), apart, values.lost(value)
+
+    nearest = min(own, key=far)
+    lost = values.lost(nearest)
+    many = f"{nearest.case.subscribers} subscriber{'s' * (nearest.case.subscribers != 1)}"
+    text = f"at most {nearest.median:.3g} messages a second to each of {many} at "
+    text += f"{format_size(nearest.case.size, exact=True)}, {nearest.case.treatment or 'reliable'}"
+    text += f", with {lost:.2%} lost" if math.isfinite(lost) else ", loss not counted"
+    return lost, text
+
+
+def discoveries(values: Values, implementation: str) -> dict[str, Way]:
+    """By kind of discovery the variant of an implementation that it was measured on."""
+    out: dict[str, Way] = {}
+    for value in values.find("discovery"):
+        if value.way.implementation == implementation:
+            out.setdefault(value.way.discovery, value.way)
+    return out
+
+
+def law_of(values: Values, way: Way, quantity: str = "datagrams") -> Law | None:
+    """How a quantity of discovery grows with the number of participants over a variant."""
+    own = values.discovered(quantity, way)
+    return power_law([value.case.entities for value in own], [value.median for value in own])
+
+
+def best_discovery(values: Values, way: Way, entities: int) -> Discovery | None:
+    """How participants of a way's implementation find each other best; None: it was not measured."""
+    found = []
+    for kind, own in discoveries(values, way.implementation).items():
+        datagrams = _discovery_told(values, own, "datagrams", entities)
+        match = _discovery_told(values, own, "time_to_match", entities)
+        if datagrams is None:
+            continue
+        law = law_of(values, own)
+        count, beyond = datagrams.value, datagrams.beyond
+        because = f"{kind} discovery of {entities} participants {datagrams.value:.0f} datagrams"
+        if beyond and law is not None:
+            count = law.at(entities)
+            because = f"{kind} discovery of {entities} participants {count:.0f} datagrams by the law that was fitted"
+        because += f" and {format_duration(match.value)}" if match else ""
+        because += f", measured at {' and '.join(f'{n:.0f}' for n in datagrams.measured)}"
+        found.append(Discovery(kind, count, match.value if match else NAN, law, beyond, because))
+    if not found:
+        return None
+    least = min(found, key=lambda one: one.datagrams)
+    simple = next((one for one in found if one.kind == "simple"), None)
+    return simple if simple and simple.datagrams <= SIMPLER * least.datagrams else least
+
+
+def _discovery_told(values: Values, way: Way, quantity: str, entities: int) -> Told | None:
+    return _by(values.discovered(quantity, way), "entities", entities)

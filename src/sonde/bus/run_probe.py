@@ -1,0 +1,251 @@
+"""Runs sonde-busprobe, and seals what it recorded; asks it what there is on a bus."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sonde.bus.plan import RAW, Plan
+from sonde.bus.schema import SAMPLES, SCHEMA
+from sonde.core import launch
+from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
+from sonde.core.events import Event, Progress
+from sonde.core.events import parse as parse_event
+from sonde.core.launch import session
+from sonde.core.launch.process import without_log
+from sonde.core.launch.session import Job, Measured
+from sonde.core.launch.start import prepare_alone
+
+PROBE = "sonde-busprobe"
+CHECK_S = 30.0
+ABSENT, LEFT_OUT = "bus.variant_absent", "bus.case_left_out"
+MOST_FAILED = 8  # cases that are named when they fail; more are counted
+# What a start event of a probe with MPI has besides.
+ALONE: Mapping[str, Any] = {"ranks": 1, "mpi": "no MPI", "mpi_version": "", "oversubscribed": False}
+NOT_BUILT = "'sonde doctor' says what to install; then 'make setup' builds it"
+
+
+def program() -> Path:
+    """The probe's path. EnvironmentFailure  bus.not_built."""
+    path = launch.libexec() / PROBE
+    if not os.access(path, os.X_OK):
+        raise EnvironmentFailure("bus.not_built", "this build of Sonde has no data bus", NOT_BUILT)
+    return path
+
+
+def made(code: str, what: str, hint: str = "") -> SondeError:
+    """The error that a native part of the bus told."""
+    wrong = ("bad_", "unknown_", "unsupported", "unprotected", "no_profile", "usage", "too_many")
+    kind = UsageError if code.partition(".")[2].startswith(wrong) else EnvironmentFailure
+    if code == "bus.unknown_implementation":  # it may be right, and not be installed
+        kind = EnvironmentFailure
+    return kind(code, what, hint)
+
+
+def check(plan: Plan) -> list[Event]:
+    """Asks the probe whether variants and cases are understood and there; measures nothing. Its events.
+
+    Raises
+    ------
+    SondeError: the one that the probe told: bus.unknown_implementation names the package to install.
+    EnvironmentFailure  bus.not_built, bus.probe_died.
+    """
+    return _asked([str(program()), "check", *plan.cells_argv()])
+
+
+def participants(variant: str, domain: int | None, seconds: float) -> dict[str, Any]:
+    """Who announces himself on a bus: {"domain", "implementation", "participants", "endpoints"}.
+
+    variant: of sonde-busprobe, "ls=cyclonedds"; "" for its default.
+
+    Raises
+    ------
+    As `check`.
+    """
+    words = [str(program()), "list", "--seconds", f"{seconds:g}"]
+    words += ["--variant", variant] if variant else []
+    words += ["--domain", str(domain)] if domain is not None else []
+    for event in _asked(words, seconds + CHECK_S, plain=True):
+        if "participants" in event:
+            return dict(event)
+    raise EnvironmentFailure("bus.probe_died", f"{PROBE} did not say who is there", NOT_BUILT)
+
+
+def _asked(words: Sequence[str], timeout_s: float = CHECK_S, plain: bool = False) -> list[Event]:
+    """The objects that the probe prints. plain: they need not be events."""
+    try:
+        ran = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EnvironmentFailure(
+            "bus.probe_died", f"{PROBE} does not answer: {error}", "build it again with 'make setup'"
+        ) from None
+    found: list[Event] = []
+    for line in ran.stdout.splitlines():
+        event = parse_event(line) or (_object(line) if plain else None)
+        if event is None:
+            continue
+        if event.get("event") == "error":
+            raise made(str(event.get("code")), str(event.get("what")), str(event.get("hint", "")))
+        found.append(event)
+    if ran.returncode and not found:
+        said = ran.stderr.strip().splitlines()
+        raise EnvironmentFailure(
+            "bus.probe_died",
+            f"{PROBE} ended with exit status {ran.returncode}",
+            said[-1] if said else "build it again with 'make setup'",
+        )
+    return found
+
+
+def _object(line: str) -> Event | None:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def require(plan: Plan) -> None:
+    """Checks that something of what the user named is there, before anything is started.
+
+    Raises
+    ------
+    EnvironmentFailure  bus.no_implementation: what to install; and as `check`.
+    """
+    asked = tuple(variant for variant in plan.variants if variant.asked)
+    if not asked:
+        return
+    cases = tuple(case for case in plan.cases if any(variant.takes(case) for variant in asked))
+    told = check(Plan(asked, cases, plan.rule))
+    absent = {str(event.get("variant")): event for event in told if event.get("code") == ABSENT}
+    real = [variant.name for variant in plan.variants if variant.implementation != RAW]
+    if absent and all(name in absent for name in real):
+        raise none_there(absent[real[0]])
+
+
+def none_there(event: Event) -> EnvironmentFailure:
+    """The error where no variant but the machine's own ways is there. event: the last one's warning."""
+    return EnvironmentFailure("bus.no_implementation", str(event["evidence"]), str(event.get("hint", "")))
+
+
+class Listener(session.Listener):
+    """What sonde-busprobe says.
+
+    variants: those that are a bus. When none of these is there, there is nothing to measure: the machine's own ways
+    alone tell nothing of one. unwanted: how words about cells begin that were not to be measured.
+    """
+
+    room = "bus"
+    sample_kinds = (SAMPLES,)
+    dropped = ("records", "a longer --precision or a shorter --epoch-length needs less room")
+    patience = "raise --timeout for very many participants"
+    who = "the probe was"
+
+    def __init__(
+        self, progress: Progress, variants: Collection[str] = (), unwanted: Collection[str] = ()
+    ) -> None:
+        super().__init__(progress)
+        self.failed = 0
+        self.hoped = set(variants)
+        self.unwanted = tuple(unwanted)
+
+    def take(self, event: Event) -> None:
+        if event["event"] == "start":
+            event = {**ALONE, **event}
+        failed = event["event"] == "warning" and event.get("code") == "bus.case_failed"
+        self.failed += failed
+        if event.get("code") == LEFT_OUT and str(event["evidence"]).startswith(self.unwanted):
+            return
+        if failed and self.failed > MOST_FAILED:
+            self.progress.show(event)
+            return
+        if event["event"] == "error":
+            self.progress.show(event)
+            self.error = made(str(event["code"]), str(event["what"]), str(event["hint"]))
+            return
+        super().take(event)
+        if event.get("code") == ABSENT and str(event.get("variant")) in self.hoped:
+            self.hoped.discard(str(event["variant"]))
+            if not self.hoped and not self.interrupted:
+                raise none_there(event)
+        self.attrs.pop("mpi_library", None)  # which this probe has none of
+        if event["event"] == "start" and "namespace" in event:
+            self.attrs["counters_of"] = str(event["namespace"])
+        if event["event"] == "end" and self.failed > MOST_FAILED:
+            self.warn("case_failed", f"and {self.failed - MOST_FAILED} more cells failed", "see those named")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be measured, into which dataset.
+
+    command: what the user typed. budget_s: time for all of it since `began` (time.monotonic).
+    """
+
+    plan: Plan
+    out: Path
+    command: tuple[str, ...]
+    budget_s: float
+    began: float
+    timeout_s: float = 60.0
+
+    def left_s(self) -> float:
+        """Time that measuring may take from now on."""
+        return self.plan.measuring_s(self.budget_s - (time.monotonic() - self.began))
+
+    def line(self, run_dir: Path) -> list[str]:
+        """The command line of the probe, as a dry run shows it."""
+        return [str(prepare_alone("bus", PROBE).program), *self.plan.argv(str(run_dir), self.left_s())]
+
+
+def measure(request: Request, progress: Progress) -> Measured:
+    """Measures, and seals what was measured, however it ended. progress: where events are shown.
+
+    Raises
+    ------
+    As `session.run`; EnvironmentFailure  bus.no_implementation: what to install, and nothing is left.
+    """
+    plan = request.plan
+    unwanted = [f"{v.name}, {case.spec}: " for v in plan.variants for case in plan.cases if not v.takes(case)]
+    real = [variant.name for variant in plan.variants if variant.implementation != RAW]
+    listener = Listener(progress, real, unwanted)
+    job = Job(
+        schema=SCHEMA,
+        start=prepare_alone("bus", PROBE),
+        ntasks=1,
+        words=plan.argv,
+        plan=plan.document(),
+        out=request.out,
+        command=request.command,
+        seed=plan.seed,
+        time_s=request.left_s,
+        timeout_s=request.timeout_s,
+        attrs=plan.labels(),
+        warnings=plan.warnings(),
+    )
+    try:
+        return session.run(job, listener)
+    except EnvironmentFailure as failed:
+        if failed.code == "bus.no_implementation":  # what there may be is of the machine's own ways
+            session.forget(job.run_dir)
+            without_log(failed)
+        raise
+
+
+def newest(folder: Path) -> Path | None:
+    """The newest dataset of this room in a folder, by the time in its name, else by that of the file."""
+
+    def age(path: Path) -> tuple[str, float]:
+        stamp = re.search(r"-(\d{8}T\d{6}Z)-", path.name)
+        return (stamp[1] if stamp else "", path.stat().st_mtime)
+
+    return max(folder.glob("bus*.nc"), key=age, default=None)

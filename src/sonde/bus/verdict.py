@@ -1,0 +1,698 @@
+"""What a summary comes to: one sentence, lessons, warnings, tables and rows. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from sonde.bus import first
+from sonde.bus.growth import SOURCE_SQUARE, Law, Line, crossing, slope_of
+from sonde.bus.model import discoveries, law_of
+from sonde.bus.plan import TESTS
+from sonde.bus.values import Value, Values, Way
+from sonde.core import stats
+from sonde.core.errors import Warning
+from sonde.core.outcome import Table
+from sonde.core.status import DRIFT, status_counts
+from sonde.core.units import format_duration, format_share, format_size
+
+MATTERS = 0.05  # a ratio nearer to 1 is no difference
+LOSS_MATTERS = 0.001  # a share of messages lost above which a rate is not called one without loss
+ENOUGH = 0.5  # share of cells with an interval below which a run says little
+MOST_COLUMNS = 4  # variants of a table that keeps to 80 columns
+UNCLEAR, LOSSY = "~", "!"  # marks in front of a number
+
+# What is told of a test in tables: quantity, heading, and whether more is better.
+SHOWN = {
+    "latency": (("rtt", "round trip"), ("publish", "publish")),
+    "fanout": (("last", "until the last subscriber has it"), ("publish", "publish"), ("one_way", "one way")),
+    "discovery": (
+        ("datagrams", "datagrams until all match"),
+        ("time_to_match", "time until all match"),
+        ("cpu", "processor time until all match"),
+    ),
+    "partitions": (("publish", "publish"), ("cycles", "cycles of a publish")),
+    "throughput": (("message_rate", "messages a second to each subscriber"), ("byte_rate", "bytes a second")),
+    "first-message": (("rtt", "round trip"),),
+    "calls": (("rtt", "request and reply"), ("call_rate", "calls a second")),
+}
+RATES = ("message_rate", "byte_rate", "publish_rate", "call_rate", "matched")  # more of them is better
+
+
+def values(summary: xr.Dataset) -> dict[str, Any]:
+    """The numbers of `bus run` and `bus show` for --json."""
+    told = Values(summary)
+    return {
+        **status_counts(told.statuses()),
+        "lessons": lessons(told),
+        "laws": [_law_json(way, law) for way, law in laws(told)],
+        "results": rows(told),
+    }
+
+
+def rows(told: Values) -> list[dict[str, Any]]:
+    """One mapping for each series with data: the `results` of docs/reference/json.md."""
+    out = []
+    for value in told.all:
+        case, base = value.case, value.base
+        out.append(
+            {
+                "test": case.test,
+                "implementation": value.way.implementation,
+                "transport": value.way.transport,
+                "n": _whole(value.number),
+                "size": _whole(case.size),
+                "value": value.median,
+                "unit": value.unit,
+                "ci": _pair(value.low, value.high),
+                "lost": _number(told.lost(value)),
+                "quantity": value.quantity,
+                "variant": value.way.name,
+                "discovery": value.way.discovery if not value.way.raw else None,
+                "treatment": case.treatment or None,
+                "p99": _number(value.p99),
+                "p99_ci": _pair(*value.p99_ends),
+                "mean": _number(value.mean),
+                "ratio": _number(value.ratio[0]),
+                "ratio_ci": _pair(*value.ratio[1:]),
+                "ratio_to": told.ways[base].name if base >= 0 else None,
+                "ratio_to_raw": _number(value.ratio_to_raw[0]),
+                "ratio_to_raw_ci": _pair(*value.ratio_to_raw[1:]),
+                "samples": value.n,
+                "absent": value.absent,
+                "epochs": value.epochs,
+                "drift": value.drifted,
+            }
+        )
+    return out
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _pair(low: float, high: float) -> list[float] | None:
+    return [low, high] if math.isfinite(low) and math.isfinite(high) else None
+
+
+def _whole(value: int) -> int | None:
+    return value if value >= 0 else None
+
+
+def _law_json(way: Way, law: Law) -> dict[str, Any]:
+    return {
+        "variant": way.name,
+        "discovery": way.discovery,
+        "exponent": law.exponent,
+        "exponent_ci": _pair(law.exponent_low, law.exponent_high),
+        "factor": law.factor,
+        "square": law.square,
+        "square_ci": _pair(law.square_low, law.square_high),
+        "source_square": SOURCE_SQUARE,
+        "quadratic": law.quadratic,
+        "exponential": law.exponential,
+        "points": law.points,
+        "from": law.numbers[0],
+        "to": law.numbers[1],
+    }
+
+
+# ---- lessons
+
+
+def lessons(told: Values) -> list[dict[str, Any]]:
+    """What the run teaches, each as {code, text, evidence}."""
+    out: list[dict[str, Any]] = []
+    makers = {
+        "latency": _latency,
+        "fanout": _fanout,
+        "discovery": _discovery,
+        "partitions": _divisions,
+        "throughput": _throughput,
+        "first-message": _first,
+        "calls": _calls,
+    }
+    for test in told.tests:
+        out += makers[test](told)
+    return out
+
+
+def _lesson(code: str, text: str, evidence: Any) -> dict[str, Any]:
+    return {"code": f"bus.{code}", "text": text, "evidence": evidence}
+
+
+def compared(a: Value, b: Value) -> tuple[float, float, float]:
+    """a over b, stretch by stretch of time: estimate, low, high; NaN where it is not known."""
+    both = (a.blocks > 0) & (b.blocks > 0)
+    if not both.any():
+        return (math.nan,) * 3
+    shift = stats.hodges_lehmann(np.log(a.blocks[both]) - np.log(b.blocks[both]))
+    return math.exp(shift.estimate), math.exp(shift.low), math.exp(shift.high)
+
+
+def _real(found: Sequence[Value]) -> list[Value]:
+    """Those of a bus between programs: not the machine's own ways, and not the one within a process."""
+    return [value for value in found if not value.way.raw and value.way.transport != "in-process"]
+
+
+def _best(found: Sequence[Value], least: bool = True) -> tuple[Value, list[Value]] | None:
+    """The best of some values, and those that are not beyond doubt worse."""
+    if not found:
+        return None
+    best = (min if least else max)(found, key=lambda value: value.median)
+    near = []
+    for other in found:
+        if other is best:
+            continue
+        _, low, high = compared(other, best)
+        if not (low > 1 if least else high < 1):
+            near.append(other)
+    return best, near
+
+
+def _latency(told: Values) -> list[dict[str, Any]]:
+    out = []
+    sizes: dict[str, list[str]] = {}
+    evidence = []
+    found = told.find("latency")
+    for size in sorted({value.case.size for value in found}):
+        best = _best(_real([value for value in found if value.case.size == size]))
+        if best is None:
+            continue
+        value, near = best
+        who = value.way.name
+        if near:
+            who += f" (not beyond doubt before {_listed([n.way.name for n in near], 'or')})"
+        at = f"{format_size(size, exact=True)} ({format_duration(value.median)})"
+        sizes.setdefault(who, []).append(at)
+        evidence.append({"size": size, "variant": value.way.name, "rtt_s": value.median})
+    if sizes:
+        text = "shortest round trip: " + "; ".join(f"{who} at {_listed(at)}" for who, at in sizes.items())
+        out.append(_lesson("latency", text, {"by_size": evidence}))
+    parts, evidence = [], []
+    for value in _real(found):
+        ratio, low, high = value.ratio_to_raw
+        if value.case.size == min(v.case.size for v in found) and math.isfinite(ratio):
+            parts.append(f"{value.way.name} {ratio_text(ratio, low, high)}")
+            evidence.append({"variant": value.way.name, "size": value.case.size, "ratio_to_raw": ratio})
+    if parts:
+        size_text = format_size(min(v.case.size for v in found), exact=True)
+        out.append(
+            _lesson(
+                "above_raw",
+                f"a round trip of {size_text} takes, against a bare socket or memory: {'; '.join(parts)}",
+                {"ratios": evidence},
+            )
+        )
+    return out
+
+
+def fanout_lines(told: Values, quantity: str = "publish") -> list[tuple[Way, int, Line]]:
+    """How much each further subscriber adds, by variant and size."""
+    out = []
+    for way in told.ways:
+        own = told.find("fanout", quantity, way)
+        for size in sorted({value.case.size for value in own}):
+            some = [value for value in own if value.case.size == size]
+            if len({value.case.subscribers for value in some}) < 2:
+                continue
+            numbers = np.array([value.case.subscribers for value in some], float)
+            line = slope_of(numbers, np.stack([value.blocks for value in some]))
+            if line is not None:
+                out.append((way, size, line))
+    return out
+
+
+def _fanout(told: Values) -> list[dict[str, Any]]:
+    out = []
+    for quantity, what in (("publish", "a publish"), ("last", "the time until the last one has it")):
+        lines = fanout_lines(told, quantity)
+        if not lines:
+            continue
+        size = min(size for _, size, _ in lines)
+        lines = sorted((line for line in lines if line[1] == size), key=lambda line: line[2].slope)
+        parts = [f"{way.name} {_slope(line)}" for way, _, line in lines]
+        text = f"each further subscriber adds to {what}: {'; '.join(parts)}"
+        evidence = [
+            {
+                "variant": way.name,
+                "size": size,
+                "slope_s": line.slope,
+                "ci": _pair(line.slope_low, line.slope_high),
+            }
+            for way, size, line in lines
+        ]
+        out.append(_lesson(f"fanout_{quantity}", text, {"slopes": evidence}))
+    return out
+
+
+def _slope(line: Line) -> str:
+    text = _signed(line.slope)
+    if not math.isfinite(line.slope_low):
+        return f"about {text}"
+    if line.slope_low <= 0 <= line.slope_high:
+        return f"nothing beyond doubt ({_signed(line.slope_low)} to {_signed(line.slope_high)})"
+    return f"{text} ({_signed(line.slope_low)} to {_signed(line.slope_high)})"
+
+
+def _signed(value_s: float) -> str:
+    return f"−{format_duration(-value_s)}" if value_s < 0 else format_duration(value_s)
+
+
+def laws(told: Values) -> list[tuple[Way, Law]]:
+    """How the datagrams of discovery grow, by variant."""
+    found = [(way, law_of(told, way)) for way in told.ways]
+    return [(way, law) for way, law in found if law is not None]
+
+
+def law_text(law: Law) -> str:
+    """ "2.4·N^2.02 (exponent 1.9 to 2.1)"."""
+    text = f"{law.factor:.3g}·N^{law.exponent:.2f}"
+    if math.isfinite(law.exponent_low):
+        text += f" (exponent {law.exponent_low:.2f} to {law.exponent_high:.2f})"
+    return text
+
+
+def _discovery(told: Values) -> list[dict[str, Any]]:
+    out = []
+    for way, law in laws(told):
+        if way.discovery != "simple":
+            continue
+        text = f"datagrams of simple discovery over {way.name} grow as {law_text(law)} from {law.numbers[0]:.0f} to "
+        text += f"{law.numbers[1]:.0f} participants"
+        if law.quadratic is None:
+            text += ": too few numbers, or too far from any law, to say whether it is the square"
+        elif law.quadratic:
+            text += (
+                f", which is the square: {law.square:.3g}·N² ({law.square_low:.3g} to {law.square_high:.3g})"
+            )
+        else:
+            text += f", {'more' if law.exponent > 2 else 'less'} than the square"
+        if law.exponential is not None:
+            text += f"; an exponential fits {'better' if law.exponential else 'worse'}"
+        text += f" (the source's drawing has {SOURCE_SQUARE:g}·N², which it calls exponential)"
+        out.append(_lesson("discovery_growth", text, _law_json(way, law)))
+    by_way = dict((way.row, law) for way, law in laws(told))
+    for implementation in dict.fromkeys(way.implementation for way in told.ways):
+        kinds = discoveries(told, implementation)
+        if "simple" not in kinds:
+            continue
+        for kind in ("peers", "server"):
+            if kind not in kinds:
+                continue
+            lesson = _against_simple(told, kinds["simple"], kinds[kind], by_way)
+            if lesson is not None:
+                out.append(lesson)
+    return out
+
+
+def _against_simple(told: Values, simple: Way, other: Way, by_way: dict[int, Law]) -> dict[str, Any] | None:
+    """From how many participants on another discovery needs fewer datagrams, and how many fewer at the most."""
+    common = {}
+    for value in told.discovered("datagrams", simple):
+        beside = told.of(other, value.case, "datagrams")
+        if beside is not None:
+            common[value.case.entities] = (value.median, beside.median)
+    if not common:
+        return None
+    most = max(common)
+    a, b = common[most]
+    who = f"{other.discovery} discovery over {other.implementation}"
+    if b < a:
+        text = f"with {most} participants {who} needs {b:.0f} datagrams, 1/{_short(a / b)} of the {a:.0f} of simple"
+    else:
+        text = f"with {most} participants {who} needs {b:.0f} datagrams, no fewer than the {a:.0f} of simple"
+    # From there on it is fewer at every number that was measured.
+    more = [n for n, (x, y) in common.items() if not y < x]
+    fewer = [n for n in sorted(common) if n > max(more, default=0)]
+    where = crossing(by_way.get(simple.row), by_way.get(other.row))
+    if fewer and more:
+        text += f"; it needs fewer from {fewer[0]} participants on"
+        if where is not None:
+            text += f" (by the fitted laws from about {where:.0f})"
+    elif not fewer and where is not None and where > most:
+        text += f"; by the fitted laws it would need fewer from about {where:.0f}"
+    evidence = {"variant": other.name, "participants": most, "datagrams": b, "simple": a, "crossing": where}
+    return _lesson("discovery_kinds", text, evidence)
+
+
+def _divisions(told: Values) -> list[dict[str, Any]]:
+    """What dividing a bus costs a publish: each way of dividing against topics, at the largest number of groups."""
+    out = []
+    for way in told.ways:
+        own = told.find("partitions", way=way)
+        if not own:
+            continue
+        most = max(value.case.entities for value in own)
+        there = {value.case.treatment: value for value in own if value.case.entities == most}
+        if "topic" not in there:
+            continue
+        parts, evidence = [], []
+        for division, value in there.items():
+            if division == "topic":
+                continue
+            ratio, low, high = compared(value, there["topic"])
+            parts.append(f"{division}s {_against(ratio, low, high)}")
+            evidence.append({"division": division, "ratio_to_topic": _number(ratio), "ci": _pair(low, high)})
+        if parts:
+            text = f"a publish over {way.name} with {most} groups, against topics: {'; '.join(parts)}"
+            out.append(_lesson("divisions", text, {"variant": way.name, "groups": most, "ratios": evidence}))
+    return out
+
+
+def _against(ratio: float, low: float, high: float) -> str:
+    if not math.isfinite(ratio):
+        return "not known"
+    if not math.isfinite(low):
+        return f"about {_short(ratio)} times (too few epochs to say)"
+    if low <= 1 <= high:
+        return f"no difference beyond doubt ({_short(low)} to {_short(high)})"
+    return ratio_text(ratio, low, high)
+
+
+def _throughput(told: Values) -> list[dict[str, Any]]:
+    found = _real(told.find("throughput"))
+    if not found:
+        return []
+    out = []
+    for kind, unit in (("message_rate", "messages/s"), ("byte_rate", "B/s")):
+        own = [value for value in _real(told.find("throughput", kind)) if value.case.subscribers == 1]
+        whole = [value for value in own if not told.lost(value) > LOSS_MATTERS]
+        best = _best(whole, least=False)
+        if best is None:
+            continue
+        value, _ = best
+        rate = rate_text(value.median, unit)
+        lost = told.lost(value)
+        what = "bytes" if unit == "B/s" else "messages"
+        text = f"most {what} a second to one subscriber without loss that matters: {rate} over "
+        text += f"{value.way.name} at {format_size(value.case.size, exact=True)}, {value.case.treatment}"
+        text += f" ({format_share(lost)} lost)" if math.isfinite(lost) else " (loss not counted)"
+        evidence = {
+            "variant": value.way.name,
+            "case": value.case.spec,
+            "rate": value.median,
+            "lost": _number(lost),
+        }
+        out.append(_lesson(kind, text, evidence))
+    lossy = sorted((value for value in found if told.lost(value) > LOSS_MATTERS), key=told.lost, reverse=True)
+    if lossy:
+        parts = [
+            f"{value.way.name} {format_share(told.lost(value))} ({value.case.title})" for value in lossy[:3]
+        ]
+        more = f" and {len(lossy) - 3} more" if len(lossy) > 3 else ""
+        text = f"messages were lost in {len(lossy)} of {len(found)} cases: {'; '.join(parts)}{more}"
+        cells = [{"variant": v.way.name, "case": v.case.spec, "lost": told.lost(v)} for v in lossy]
+        out.append(_lesson("loss", text, {"cases": cells}))
+    return out
+
+
+def _first(told: Values) -> list[dict[str, Any]]:
+    out = []
+    for found in first.breakdowns(told):
+        evidence = {
+            "variant": found.way.name,
+            "message": found.slow,
+            "size": found.size,
+            "value_s": found.slow_s,
+            "usual_s": found.usual_s,
+            "ratio": _number(found.ratio[0]),
+            "ratio_ci": _pair(*found.ratio[1:]),
+            "epochs": found.pairs,
+            "parts": [
+                {
+                    "treatment": part.treatment,
+                    "value_s": part.value,
+                    "share": _number(part.share),
+                    "ci": _pair(part.low, part.high),
+                    "judged": part.judged,
+                }
+                for part in found.parts
+            ],
+        }
+        out.append(_lesson("first_message", first.sentence(found), evidence))
+    return out
+
+
+def _calls(told: Values) -> list[dict[str, Any]]:
+    out = []
+    for way in told.ways:
+        own = told.find("calls", way=way)
+        if not own or way.raw:
+            continue
+        value = max(own, key=lambda value: value.case.entities)
+        wrong = told.of(way, value.case, "mismatched")
+        clients = value.case.entities
+        text = f"{clients} client{'s' * (clients != 1)} over {way.name}: "
+        text += f"a reply takes {format_duration(value.median)}, 99 % at most {format_duration(value.p99)}; "
+        text += f"{format_share(told.lost(value))} never came"
+        mismatched = wrong.mean if wrong else math.nan
+        text += f", {format_share(mismatched)} answered another request" if wrong else ""
+        evidence = {
+            "variant": way.name,
+            "clients": clients,
+            "reply_s": value.median,
+            "lost": _number(told.lost(value)),
+        }
+        out.append(_lesson("calls", text, evidence | {"mismatched": _number(mismatched)}))
+    return out
+
+
+# ---- words
+
+
+def sentence(summary: xr.Dataset, dataset: str = "FILE") -> str:
+    """The verdict in one sentence."""
+    told = Values(summary)
+    counted = status_counts(told.statuses())
+    if not counted["cells"]:
+        return "Nothing was measured."
+    parts = [lesson["text"] for lesson in lessons(told)[:1]]
+    if counted["converged"] < counted["cells"] * ENOUGH:
+        few = f"only {counted['converged']}" if counted["converged"] else "none"
+        parts.append(f"{few} of {counted['cells']} cells converged: a longer --budget tells more")
+    elif counted["drift"]:
+        parts.append(f"{counted['drift']} of {counted['cells']} cells drifted")
+    text = "; ".join(parts) or f"{counted['cells']} cells were measured"
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def sound(summary: xr.Dataset) -> bool:
+    """Whether enough is known for the verdict to mean much: most cells have an interval."""
+    cells = Values(summary).cells()
+    known = [value for value in cells if math.isfinite(value.low) and value.epochs >= 6]
+    return bool(cells) and len(known) >= ENOUGH * len(cells)
+
+
+def doubt(summary: xr.Dataset) -> str:
+    """Why the numbers say little, in a few words; "" where they are sound."""
+    return "" if sound(summary) else "most cells were measured in too few epochs"
+
+
+def warnings(summary: xr.Dataset) -> list[Warning]:
+    """What a reader of the numbers must know, as far as /summary alone tells."""
+    drifted = [value for value in Values(summary).cells() if value.status == DRIFT]
+    if not drifted:
+        return []
+    named = "; ".join(f"{value.way.name}, {value.case.title}" for value in drifted[:3])
+    more = f" and {len(drifted) - 3} more" if len(drifted) > 3 else ""
+    return [
+        Warning(
+            "bus.drift",
+            f"the level of {len(drifted)} cell{'s' * (len(drifted) > 1)} kept moving: {named}{more}",
+            "their intervals hold for no time but their own; ratios, taken epoch by epoch, are safer",
+        )
+    ]
+
+
+def _listed(words: Sequence[str], last: str = "and") -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
+def _short(value: float) -> str:
+    """Three significant digits at most, and no exponent."""
+    if not math.isfinite(value):
+        return "–"
+    if value == 0:
+        return "0"
+    digits = max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{value:.{min(digits, 4)}f}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+def ratio_text(ratio: float, low: float = math.nan, high: float = math.nan) -> str:
+    """ "2.31 times (2.2 to 2.4)"."""
+    text = f"{_short(ratio)} times"
+    return f"{text} ({_short(low)} to {_short(high)})" if math.isfinite(low) and math.isfinite(high) else text
+
+
+def rate_text(rate: float, unit: str) -> str:
+    """ "31.2 k messages/s"."""
+    for factor, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if rate >= factor:
+            return f"{_short(rate / factor)} {letter}{'' if unit == 'B/s' else ' '}{unit}"
+    return f"{_short(rate)} {unit}"
+
+
+def text_of(value: float, unit: str) -> str:
+    """A number of a quantity, with its unit."""
+    if not math.isfinite(value):
+        return "–"
+    if unit == "s":
+        return format_duration(value)
+    if unit in ("1/s", "B/s"):
+        return rate_text(value, unit).replace(" 1/s", "/s").replace("k1/s", "k/s")
+    if unit == "B":
+        return format_size(round(value))
+    return _short(value) if value < 1000 else f"{value:,.0f}".replace(",", " ")
+
+
+# ---- tables
+
+
+def tables(summary: xr.Dataset, intervals: bool = False) -> list[Table]:
+    """For each test what was measured, a column a variant. intervals: with those of 95 % in brackets."""
+    told = Values(summary)
+    out: list[Table] = []
+    for test in told.tests:
+        for quantity, what in SHOWN[test] if intervals else SHOWN[test][:2]:
+            out += _tables_of(told, test, quantity, what, intervals)
+        if test == "throughput":
+            out += _tables_of(told, test, "lost", "share lost", intervals)
+        if test == "first-message":
+            out += _breakdown_tables(told)
+        if test == "discovery" and (shown := laws(told)):
+            out.append(_law_table(shown))
+    return out
+
+
+def _tables_of(told: Values, test: str, quantity: str, what: str, intervals: bool) -> list[Table]:
+    found = told.find(test, quantity)
+    if not found:
+        return []
+    ways = [way for way in told.ways if any(value.way == way for value in found)]
+    cases = [case for case in told.cases if any(value.case == case for value in found)]
+    title = f"{test[0].upper()}{test[1:]}: {what}"
+    out = []
+    tables = -(-len(ways) // (MOST_COLUMNS - intervals))
+    for part in np.array_split(np.arange(len(ways)), tables):
+        shown = [ways[k] for k in part]
+        lines, marked = [], False
+        for case in cases:
+            line = [case.title.removeprefix(f"{test}, ")]
+            for way in shown:
+                value = told.of(way, case, quantity)
+                text = _cell(told, value, quantity, intervals)
+                marked |= text.startswith(LOSSY)
+                line.append(text)
+            lines.append(line)
+        note = (
+            f"{LOSSY} beside a rate: more than {format_share(LOSS_MATTERS)} of the messages were lost"
+            if marked
+            else ""
+        )
+        columns = ("case", *(way.name for way in shown))
+        right = tuple(range(1, len(columns)))
+        out.append(Table(title, columns, lines, right, note, right))
+    return out
+
+
+def _cell(told: Values, value: Value | None, quantity: str, intervals: bool) -> str:
+    if value is None:
+        return "–"
+    if quantity in ("lost", "mismatched", "refused", "matched"):
+        return format_share(value.mean)
+    text = text_of(value.median, value.unit)
+    if quantity in RATES and told.lost(value) > LOSS_MATTERS:
+        text = f"{LOSSY}{text}"
+    if intervals and math.isfinite(value.low):
+        text += f" ({text_of(value.low, value.unit)}–{text_of(value.high, value.unit)})"
+    return text
+
+
+def _breakdown_tables(told: Values) -> list[Table]:
+    out = []
+    for found in first.breakdowns(told):
+        lines = [
+            (part.treatment, format_duration(part.value), _taken(part), _ends(part), part.judged)
+            for part in found.parts
+        ]
+        if lines:
+            title = f"What {found.slow} costs more than {format_duration(found.usual_s)} over {found.way.name}, and why"
+            head = ("treatment", "round trip", "takes away", "95 %", "which is")
+            out.append(Table(title, head, lines, (1, 2, 3)))
+    return out
+
+
+def _taken(part: first.Part) -> str:
+    if part.share < -1:
+        return "it takes longer"
+    return format_share(part.share) if part.share <= 2 else "all, and more"
+
+
+def _ends(part: first.Part) -> str:
+    if not math.isfinite(part.low) or max(-part.low, part.high) > 10:
+        return ""
+    return f"{part.low:.0%} to {part.high:.0%}"
+
+
+def _law_table(found: Sequence[tuple[Way, Law]]) -> Table:
+    lines = []
+    for way, law in found:
+        square = "–" if law.quadratic is None else ("yes" if law.quadratic else "no")
+        range_ = f"{law.numbers[0]:.0f} to {law.numbers[1]:.0f}"
+        lines.append((way.name, way.discovery, range_, law_text(law), square))
+    head = ("variant", "discovery", "participants", "datagrams", "square?")
+    note = f"N: participants. The source's drawing of simple discovery has {SOURCE_SQUARE:g}·N²."
+    return Table("Discovery: how datagrams grow", head, lines, (), note)
+
+
+def variant_table(summary: xr.Dataset) -> Table:
+    """Who is who."""
+    lines = [
+        (way.name, way.implementation, way.version, way.transport, way.options)
+        for way in Values(summary).ways
+    ]
+    return Table("Variants", ("variant", "implementation", "version", "transport", "options"), lines)
+
+
+def case_table(summary: xr.Dataset, name: str) -> Table | None:
+    """One case, all variants and quantities, with intervals and ratios. name: its title or specification."""
+    told = Values(summary)
+    case = next((case for case in told.cases if name in (case.title, case.spec)), None)
+    case = case or next((c for c in told.cases if c.title.startswith(name) or c.spec.startswith(name)), None)
+    if case is None:
+        return None
+    lines = []
+    for value in told.all:
+        if value.case != case:
+            continue
+        ends = ""
+        if math.isfinite(value.low):
+            ends = f"{text_of(value.low, value.unit)}–{text_of(value.high, value.unit)}"
+        lines.append(
+            (
+                value.quantity,
+                value.way.name,
+                text_of(value.median, value.unit),
+                ends,
+                text_of(value.p99, value.unit),
+                _short(value.ratio[0]),
+                _short(value.ratio_to_raw[0]),
+                str(value.n),
+            )
+        )
+    head = ("quantity", "variant", "median", "95 %", "99 %", "ratio", "× raw", "n")
+    return Table(case.title, head, lines, (2, 3, 4, 5, 6, 7))
+
+
+def titles(told: Values) -> list[str]:
+    return [case.title for case in told.cases]
+
+
+def test_titles(told: Values) -> str:
+    """What was asked, in words."""
+    return "; ".join(TESTS[test].title for test in told.tests)

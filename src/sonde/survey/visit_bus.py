@@ -1,0 +1,71 @@
+"""The quick form of the bus room: one message there and back over each DDS that is there, on loopback."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sonde.core.errors import Finding
+from sonde.survey.rooms import Call, Compared, Judgement
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from sonde.core.launch.session import Measured
+
+QUICK = (
+    "cyclonedds",
+    "fastdds",
+    "fastdds/shm",
+    "raw/udp4",
+    "raw/shm",
+)  # the rest is for a run of the room's own
+SIZES = (64, 16384)
+WITH_TIME_S = 30.0  # a share from which on several subscribers and throughput are measured, too
+
+
+class BusVisit:
+    """Visits bus."""
+
+    weight = 0.15  # noise must keep what is enough for its verdict of the 40 s of `sonde check`
+
+    def measure(self, call: Call) -> Measured:
+        import time
+        from dataclasses import replace
+
+        from sonde.bus import run_probe as probe
+        from sonde.bus.plan import Plan, Wanted, cases_of, choose_variants, fitting, measuring_s
+
+        probe.program()
+        tests: tuple[str, ...] = ("latency",)
+        if call.budget_s >= WITH_TIME_S:
+            tests = ("latency", "fanout", "throughput")
+        # None of them is missed where it is not installed.
+        variants = tuple(replace(variant, asked=False) for variant in choose_variants(QUICK, tests))
+        left_s = call.budget_s - (time.monotonic() - call.began)
+        wanted = cases_of(tests, Wanted(sizes=SIZES, subscribers=(1, 8)))
+        cases = fitting(wanted, variants, measuring_s(left_s, len(wanted) * len(variants)))
+        plan = Plan(variants=variants, cases=tuple(cases), seed=call.seed)
+        request = probe.Request(plan, call.folder / "bus.nc", call.command, call.budget_s, call.began)
+        return probe.measure(request, call.progress())
+
+    def judge(self, tree: xr.DataTree, name: str) -> Judgement:
+        from sonde.bus import verdict
+
+        summary = tree["summary"].to_dataset().load()
+        # What a way over the bus is good for is a lesson and no fault of the machine's: `check` must not fail for it.
+        return Judgement(verdict.sentence(summary, name), (), verdict.sound(summary))
+
+    def compare(self, before: xr.DataTree, now: xr.DataTree, names: tuple[str, str]) -> Compared:
+        from sonde.bus import limits
+        from sonde.core import dataset
+
+        machine = (dataset.attrs(before), dataset.attrs(now))
+        old, new = (tree["summary"].to_dataset().load() for tree in (before, now))
+        found = limits.diff(old, new, names, machine=machine)
+        return Compared(found.findings, found.sentence(names[1]) if found.blunt else "")
+
+    def drains(self, finding: Finding) -> bool:
+        return False  # a slow bus may be the fault of what was installed, on every host alike
+
+
+VISIT = BusVisit()

@@ -1,0 +1,324 @@
+#include <doctest/doctest.h>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <set>
+
+#include "bus/implementation.hpp"
+#include "bus/probe/options.hpp"
+#include "core/deadline.hpp"
+
+using namespace sonde;
+using namespace sonde::bus;
+using namespace sonde::bus::probe;
+
+namespace {
+
+std::string program() { return (std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "libexec/sonde-busprobe").string(); }
+
+struct Folder {
+  std::string path;
+  Folder() {
+    path = (std::filesystem::temp_directory_path() / "sonde-busprobe-XXXXXX").string();
+    REQUIRE(mkdtemp(path.data()));
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+};
+
+/// The probe, its input and what it says.
+class Probe {
+ public:
+  explicit Probe(std::vector<std::string> args) {
+    int in[2], out[2];
+    REQUIRE(::pipe2(in, O_CLOEXEC) == 0);
+    REQUIRE(::pipe2(out, O_CLOEXEC) == 0);
+    pid = ::fork();
+    if (pid == 0) {
+      ::dup2(in[0], 0);
+      ::dup2(out[1], 1);
+      std::string self = program();
+      std::vector<char*> words{self.data()};
+      for (auto& a : args) words.push_back(a.data());
+      words.push_back(nullptr);
+      ::execv(self.c_str(), words.data());
+      ::_exit(127);
+    }
+    ::close(in[0]);
+    ::close(out[1]);
+    in_ = in[1];
+    out_ = out[0];
+  }
+  ~Probe() {
+    if (!over_) {
+      ::kill(pid, SIGKILL);
+      ::waitpid(pid, nullptr, 0);
+    }
+    ::close(in_);
+    ::close(out_);
+  }
+  void say(const std::string& line) { CHECK(::write(in_, line.data(), line.size()) == static_cast<ssize_t>(line.size())); }
+  /// Until it says `text`; false: it ended, or took two minutes.
+  bool wait_for(const std::string& text) {
+    const Deadline deadline = Deadline::in_s(120);
+    while (said.find(text) == std::string::npos && !deadline.passed())
+      if (!read_some(deadline)) return said.find(text) != std::string::npos;
+    return said.find(text) != std::string::npos;
+  }
+  int end() {
+    const Deadline deadline = Deadline::in_s(240);
+    while (read_some(deadline)) {
+    }
+    int status = 0;
+    REQUIRE(::waitpid(pid, &status, 0) == pid);
+    over_ = true;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+  bool says(const std::string& text) {
+    if (said.find(text) != std::string::npos) return true;
+    MESSAGE("said: ", said);
+    return false;
+  }
+  std::string said;
+  pid_t pid = -1;
+
+ private:
+  bool read_some(Deadline deadline) {
+    pollfd fd{out_, POLLIN, 0};
+    if (::poll(&fd, 1, deadline.left_ms()) <= 0) return false;
+    char text[4096];
+    const ssize_t n = ::read(out_, text, sizeof text);
+    if (n > 0) said.append(text, static_cast<std::size_t>(n));
+    return n > 0;
+  }
+  int in_ = -1, out_ = -1;
+  bool over_ = false;
+};
+
+struct Recorded {
+  std::string header;
+  std::size_t length = 0;
+  struct Series {
+    std::vector<double> value;
+    std::set<std::uint32_t> epochs;
+    int decided = -1;
+  };
+  std::map<std::tuple<std::uint32_t, std::uint32_t, Q>, Series> of;  ///< variant, case, quantity
+  const Series& series(std::uint32_t variant, std::uint32_t what, Q q) { return of[{variant, what, q}]; }
+};
+
+Recorded read(const std::string& folder) {
+  std::ifstream file(folder + "/rank-00000.blk", std::ios::binary);
+  const std::string all{std::istreambuf_iterator<char>(file), {}};
+  REQUIRE(all.size() > 24);
+  REQUIRE(all.substr(0, 8) == "SONDEBLK");
+  std::uint32_t header_bytes = 0;
+  std::memcpy(&header_bytes, all.data() + 12, 4);
+  Recorded r;
+  r.header = all.substr(24, header_bytes);
+  const auto at_length = r.header.find("\"record_length\":");
+  REQUIRE(at_length != std::string::npos);
+  r.length = std::stoul(r.header.substr(at_length + 16));
+  for (std::size_t at = (24 + header_bytes + 7) / 8 * 8; at + 24 <= all.size();) {
+    std::uint32_t records = 0;
+    std::memcpy(&records, all.data() + at + 12, 4);
+    at += 24;
+    for (std::uint32_t k = 0; k < records; ++k, at += record_bytes(r.length)) {
+      REQUIRE(at + record_bytes(r.length) <= all.size());
+      RecordHead head;
+      std::memcpy(&head, all.data() + at, sizeof head);
+      auto& s = r.of[{head.variant, head.what, static_cast<Q>(head.quantity)}];
+      if (head.kind == 1) {
+        s.decided = static_cast<int>(head.code);
+        continue;
+      }
+      REQUIRE(head.n <= r.length);
+      const std::size_t old = s.value.size();
+      s.value.resize(old + head.n);
+      std::memcpy(s.value.data() + old, all.data() + at + sizeof head, head.n * sizeof(double));
+      s.epochs.insert(head.epoch);
+    }
+  }
+  return r;
+}
+
+bool all_positive(const std::vector<double>& values) {
+  return !values.empty() && std::all_of(values.begin(), values.end(), [](double v) { return v > 0; });
+}
+
+std::uint32_t epoch_of(const std::string& said) {
+  const auto at = said.rfind("\"epoch\":");
+  return at == std::string::npos ? 0 : static_cast<std::uint32_t>(std::stoul(said.substr(at + 8)));
+}
+
+std::set<pid_t> children_of(pid_t parent) {
+  std::set<pid_t> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream file(entry.path() / "stat");
+    const std::string stat{std::istreambuf_iterator<char>(file), {}};
+    const auto bracket = stat.rfind(')');
+    pid_t whose = 0;
+    if (bracket != std::string::npos && std::sscanf(stat.c_str() + bracket + 1, " %*c %d", &whose) == 1 && whose == parent) found.insert(std::stoi(name));
+  }
+  return found;
+}
+
+/// A DDS that this build has, else null: what is checked holds for each.
+std::string some_bus() {
+  for (const auto& name : implementation_names())
+    if (name == "cyclonedds" || name == "fastdds") return name;
+  return "null";
+}
+
+}  // namespace
+
+TEST_CASE("bus probe run: every test gives every quantity of the bus and of the machine's limits in the same epochs") {
+  const Folder folder;
+  const std::vector<std::string> cases{"latency", "fanout:subscribers=3,processes=2", "throughput:subscribers=2", "partitions:treatment=wildcard,count=2",
+                                       "discovery:entities=3,steady=100ms", "first:treatment=pause,pause=5ms", "calls:clients=2,calls=10"};
+  std::vector<std::string> args{"run", "--dir", folder.path, "--variant", "bus=" + some_bus(), "--variant", "shm=raw-shm", "--variant", "tcp=raw-tcp", "--variant", "none=null",
+                                "--variant", "absent=nodds", "--epochs", "2", "--epoch-length", "10", "--rule", "fixed:15"};
+  for (const auto& c : cases) args.insert(args.end(), {"--case", c});
+  Probe probe(args);
+  CHECK(probe.end() == 0);
+  CHECK(probe.says("\"event\":\"end\""));
+  CHECK(probe.says("bus.variant_absent"));
+  CHECK(probe.says("bus.case_left_out"));
+  CHECK(probe.said.find("bus.case_failed") == std::string::npos);
+  if (probe.said.find("bus.case_failed") != std::string::npos) MESSAGE(probe.said);
+
+  auto r = read(folder.path);
+  CHECK(r.header.find("\"present\":[true,true,true,true,false]") != std::string::npos);
+  CHECK(r.header.find("\"schema\":\"bus/1\"") != std::string::npos);
+  for (std::uint32_t c = 0; c < cases.size(); ++c) {
+    auto what = Case::parse(cases[c]);
+    REQUIRE(what);
+    for (std::uint32_t v : {0u, 1u, 2u, 3u}) {
+      CAPTURE(cases[c]);
+      CAPTURE(v);
+      const bool limit = v == 1 || v == 2;
+      const bool left_out = limit && (what->test == Test::partitions || what->test == Test::discovery || what->test == Test::calls);
+      for (const Q q : what->gives()) {
+        CAPTURE(std::string(quantities[static_cast<std::size_t>(q)].name));
+        const auto& s = r.series(v, c, q);
+        if (left_out) CHECK(s.value.empty());
+        else if (q != Q::instructions && q != Q::make_instructions) CHECK(s.epochs.count(0) == 1);
+        for (const double value : s.value) CHECK((std::isnan(value) || value >= 0));
+      }
+      if (left_out) continue;
+      for (const Q q : what->deciding())
+        if (q != Q::datagrams) CHECK(all_positive(r.series(v, c, q).value));
+    }
+  }
+  // One sample a subscriber, a participant, a message.
+  CHECK(r.series(0, 1, Q::lost).value.size() == 3 * r.series(0, 1, Q::lost).epochs.size());
+  CHECK(r.series(0, 2, Q::message_rate).value.size() == 2 * r.series(0, 2, Q::message_rate).epochs.size());
+  CHECK(r.series(0, 4, Q::make).value.size() == 3 * r.series(0, 4, Q::make).epochs.size());
+  for (const double matched : r.series(0, 4, Q::matched).value) CHECK(matched == 1);
+  for (const double sent : r.series(3, 4, Q::datagrams).value) CHECK(sent == 0);   // null sends none, in a namespace of its own
+  for (const double lost : r.series(0, 6, Q::lost).value) CHECK(lost == 0);
+  for (const double wrong : r.series(0, 6, Q::mismatched).value) CHECK(wrong == 0);
+  const auto &one_way = r.series(0, 0, Q::one_way), &rtt = r.series(0, 0, Q::rtt);
+  REQUIRE(one_way.value.size() == rtt.value.size());
+  for (std::size_t k = 0; k < rtt.value.size(); ++k) CHECK(one_way.value[k] < rtt.value[k]);
+  CHECK(r.series(0, 0, Q::rtt).decided == 1);   // fixed:15, of 20
+}
+
+TEST_CASE("bus probe run: what is lost is told beside the rate also when nearly all is") {
+  const Folder folder;
+  // A socket that holds a few messages, and a writer that nothing slows down.
+  Probe probe({"run", "--dir", folder.path, "--variant", "udp=raw-udp,receive-buffer=4KiB", "--case", "throughput:size=2KiB", "--epochs", "3", "--burst-s", "0.1"});
+  CHECK(probe.end() == 0);
+  auto r = read(folder.path);
+  const auto &lost = r.series(0, 0, Q::lost).value, &rate = r.series(0, 0, Q::message_rate).value, &sent = r.series(0, 0, Q::publish_rate).value, &full = r.series(0, 0, Q::overflowed).value;
+  REQUIRE(lost.size() == 3);
+  REQUIRE(rate.size() == 3);
+  for (std::size_t k = 0; k < 3; ++k) {
+    CHECK(lost[k] > 0);
+    CHECK(lost[k] <= 1);
+    CHECK(rate[k] < sent[k]);
+    CHECK(full[k] > 0);
+  }
+}
+
+TEST_CASE("bus probe run: it stops when told and keeps what it has") {
+  const Folder folder;
+  Probe probe({"run", "--dir", folder.path, "--variant", "shm=raw-shm", "--case", "latency", "--rule", "fixed:100000", "--cap", "100000"});
+  REQUIRE(probe.wait_for("\"progress\""));
+  probe.say("stop\n");
+  CHECK(probe.end() == 0);
+  CHECK(probe.says("\"stop_reason\":\"interrupted\""));
+  CHECK(all_positive(read(folder.path).series(0, 0, Q::rtt).value));
+}
+
+TEST_CASE("bus probe run: a killed probe leaves no program behind and a file that can be read") {
+  const Folder folder;
+  std::set<pid_t> started;
+  {
+    Probe probe({"run", "--dir", folder.path, "--variant", "bus=" + some_bus(), "--variant", "udp=raw-udp", "--case", "latency", "--case", "fanout:subscribers=2", "--rule", "fixed:100000"});
+    REQUIRE(probe.wait_for("\"epoch\":1"));
+    started = children_of(probe.pid);
+    CHECK(started.size() >= 4);
+  }  // SIGKILL
+  const Deadline deadline = Deadline::in_s(60);
+  const auto lives = [](pid_t pid) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/cmdline");
+    const std::string words{std::istreambuf_iterator<char>(file), {}};
+    return words.find("sonde-busprobe") != std::string::npos;
+  };
+  while (std::any_of(started.begin(), started.end(), lives) && !deadline.passed()) ::usleep(20000);
+  for (const pid_t pid : started) CHECK_FALSE(lives(pid));
+  CHECK(read(folder.path).header.find("\"latency\"") != std::string::npos);
+}
+
+TEST_CASE("bus probe run: a program that dies is told and made anew and does not end the others") {
+  const Folder folder;
+  Probe probe({"run", "--dir", folder.path, "--variant", "a=raw-shm", "--case", "latency", "--rule", "fixed:100000", "--cap", "100000"});
+  REQUIRE(probe.wait_for("\"epoch\":1"));
+  const auto programs = children_of(probe.pid);
+  REQUIRE(programs.size() == 2);
+  ::kill(*programs.begin(), SIGKILL);
+  CHECK(probe.wait_for("bus.case_failed"));
+  probe.said.clear();
+  CHECK(probe.wait_for("\"progress\""));
+  const std::uint32_t then = epoch_of(probe.said);
+  CHECK(then > 0);
+  probe.say("stop\n");
+  CHECK(probe.end() == 0);
+  auto r = read(folder.path);
+  const auto& epochs = r.series(0, 0, Q::rtt).epochs;
+  CHECK(epochs.size() >= 2);
+  CHECK(*epochs.rbegin() >= then);
+}
+
+TEST_CASE("bus probe run: what is not understood is an error that says so") {
+  Probe bad({"run", "--dir", "/nonexistent", "--variant", "a=null", "--case", "latncy"});
+  CHECK(bad.end() == 2);
+  CHECK(bad.says("\"code\":\"bus.bad_case\""));
+  CHECK(bad.says("latency"));
+  Probe nowhere({"run", "--dir", "/nonexistent", "--variant", "a=raw-shm", "--case", "latency"});
+  CHECK(nowhere.end() == 3);
+  CHECK(nowhere.says("core.cannot_write"));
+  Probe none({"run", "--dir", "/tmp", "--variant", "a=nodds", "--case", "latency"});
+  CHECK(none.end() == 3);
+  CHECK(none.says("bus.nothing_to_measure"));
+  Probe verb({"measure"});
+  CHECK(verb.end() == 2);
+  CHECK(verb.says("bus.bad_option"));
+  Probe check({"check", "--variant", "a=null", "--variant", "b=raw-udp", "--case", "discovery:entities=5"});
+  CHECK(check.end() == 0);
+  CHECK(check.says("\"entities\":5"));
+  CHECK(check.says("\"name\":\"b\""));
+}

@@ -1,0 +1,225 @@
+"""From options to cases, variants and the probe's command line; what is refused, and in which words."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from probe_runs import QUANTITIES
+
+from sonde.bus.figures import WORDS
+from sonde.bus.plan import (
+    EPOCHS,
+    MOST_PARTICIPANTS,
+    RAW,
+    TESTS,
+    TREATMENTS,
+    VARIANT_OPTIONS,
+    Case,
+    Plan,
+    Wanted,
+    cases_of,
+    choose_variants,
+    fitting,
+    read_tests,
+    read_variant,
+    usual_variants,
+    visit_s,
+)
+from sonde.bus.verdict import SHOWN
+from sonde.core.errors import UsageError
+
+
+class TestTests:
+    def test_none_is_latency(self):
+        assert read_tests(()) == ("latency",)
+
+    def test_all_and_lists(self):
+        assert read_tests(("all",)) == tuple(TESTS)
+        assert read_tests(("fanout,calls", "fanout")) == ("fanout", "calls")
+        assert read_tests(("first",)) == ("first-message",)
+
+    def test_a_typo_is_told_with_what_was_meant(self):
+        with pytest.raises(UsageError) as caught:
+            read_tests(("discvery",))
+        assert caught.value.code == "bus.bad_test"
+        assert "nearest: discovery" in caught.value.what
+
+
+class TestCases:
+    def test_each_test_has_cases_that_the_probe_understands(self):
+        specs = [case.spec for case in cases_of(tuple(TESTS))]
+        assert "latency:size=64" in specs
+        assert "fanout:subscribers=48,size=64" in specs
+        assert "throughput:subscribers=1,size=1024,reliability=best-effort" in specs
+        assert "partitions:treatment=wildcard,count=32,size=64" in specs
+        assert "discovery:entities=96,treatment=all" in specs
+        assert "first:treatment=pause+awake-cores,size=64" in specs
+        assert "calls:clients=100,size=64,calls=100" in specs
+        assert len(set(specs)) == len(specs)
+
+    def test_tests_take_turns_so_that_a_short_budget_has_some_of_all(self):
+        first = [case.test for case in cases_of(("latency", "discovery", "calls"))[:3]]
+        assert first == ["latency", "discovery", "calls"]
+
+    def test_options_choose_numbers(self):
+        wanted = Wanted(
+            sizes=(100,), subscribers=(3,), participants=(5, 7), clients=(2,), groups=(9,), calls=11
+        )
+        found = cases_of(tuple(TESTS), wanted)
+        assert {c.size for c in found if c.test != "discovery"} == {100}
+        assert [c.entities for c in found if c.test == "discovery"] == [5, 7]
+        assert {c.subscribers for c in found if c.test in ("fanout", "throughput")} == {3}
+        assert [c.spec for c in found if c.test == "calls"] == ["calls:clients=2,size=100,calls=11"]
+        assert {c.entities for c in found if c.test == "partitions"} == {9}
+
+    def test_sizes_and_subscribers_of_throughput_go_with_each_other(self):
+        found = cases_of(("throughput",), Wanted(sizes=(64, 128), subscribers=(1, 2)))
+        assert {(c.size, c.subscribers) for c in found} == {(64, 1), (64, 2), (128, 1), (128, 2)}
+
+    @pytest.mark.parametrize(
+        ("wanted", "code"),
+        [
+            (Wanted(participants=(MOST_PARTICIPANTS + 1,)), "bus.too_many_participants"),
+            (Wanted(subscribers=(MOST_PARTICIPANTS,)), "bus.too_many_participants"),
+            (Wanted(clients=(4, 500)), "bus.too_many_participants"),
+            (Wanted(sizes=(1,)), "bus.bad_size"),
+            (Wanted(calls=10**6), "bus.too_many_calls"),
+            (Wanted(groups=(5000,)), "bus.too_many_groups"),
+        ],
+    )
+    def test_what_no_host_can_do_is_refused(self, wanted, code):
+        with pytest.raises(UsageError) as caught:
+            cases_of(("latency",), wanted)
+        assert caught.value.code == code
+        assert caught.value.hint
+
+    def test_as_many_participants_as_there_are_ports_are_allowed(self):
+        assert len(cases_of(("discovery",), Wanted(participants=(MOST_PARTICIPANTS,)))) == 1
+
+    def test_a_title_tells_all_that_makes_the_case(self):
+        assert Case("fanout", 64, 8).title == "fanout, 8 subscribers, 64 B"
+        assert Case("discovery", entities=1).title == "discovery, 1 participant"
+        titles = [case.title for case in cases_of(tuple(TESTS))]
+        assert len(set(titles)) == len(titles)
+
+
+class TestVariants:
+    def test_names(self):
+        assert read_variant("cyclonedds").spec == "cyclonedds/udp4=cyclonedds"
+        assert read_variant("fastdds/shm").spec == (
+            "fastdds/shm=fastdds,transport=shared-memory,without=discovery"
+        )
+        assert read_variant("fastdds/tcp").transport == "tcp4"
+        server = read_variant("fastdds/udp4/server")
+        assert (server.discovery, server.asked) == ("server", True)
+        assert read_variant("raw/shm").spec.startswith("raw/shm=raw-shm,without=")
+        assert read_variant("raw/shm").implementation == RAW
+        assert read_variant("cyclonedds/multicast").transport == "udp4-multicast"
+
+    def test_whole(self):
+        found = read_variant("mine=cyclonedds,batch=1ms,only=latency+first")
+        assert found.options == "batch=1ms"
+        assert found.tests == ("latency", "first-message")
+        assert found.spec == "mine=cyclonedds,batch=1ms,without=fanout+discovery+partitions+throughput+calls"
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("cyclondds", "nearest: cyclonedds"),
+            ("cyclonedds/sm", "after cyclonedds/"),
+            ("raw/multicast", "not known there"),
+            ("null/udp4", "null has no transport"),
+            ("mine=cyclonedds,btch=1ms", "nearest: batch"),
+            ("mine=cyclonedds,multicast=some", "'multicast=some' is not known"),
+            ("a b=cyclonedds", "NAME=IMPLEMENTATION"),
+            ("x=fastdds,only=latncy", "nearest: latency"),
+        ],
+    )
+    def test_what_is_not_understood(self, text, said):
+        with pytest.raises(UsageError) as caught:
+            read_variant(text)
+        assert caught.value.code == "bus.bad_variant"
+        assert said in f"{caught.value.what} {caught.value.hint}"
+
+    def test_the_usual_ones_are_those_that_a_test_is_measured_on(self):
+        names = [variant.name for variant in choose_variants((), ("discovery",))]
+        assert names == [
+            "cyclonedds/udp4", "fastdds/udp4", "cyclonedds/udp4/peers", "fastdds/udp4/peers",
+            "fastdds/udp4/server",
+        ]  # fmt: skip
+        assert "raw/udp4" in [v.name for v in choose_variants((), ("latency",))]
+        assert len({v.name for v in usual_variants()}) == len(usual_variants())
+
+    def test_lists_and_wholes_go_together(self):
+        found = choose_variants(("cyclonedds,fastdds/shm", "mine=cyclonedds,batch=1ms"), ("latency",))
+        assert [v.name for v in found] == ["cyclonedds/udp4", "fastdds/shm", "mine"]
+        assert all(v.asked for v in found)
+
+    def test_one_name_for_two(self):
+        with pytest.raises(UsageError):
+            choose_variants(("a=cyclonedds", "a=fastdds"), ("latency",))
+
+    def test_nothing_but_limits_is_refused(self):
+        with pytest.raises(UsageError) as caught:
+            choose_variants(("raw/udp4",), ("latency",))
+        assert caught.value.code == "bus.nothing_to_measure"
+
+
+class TestProbe:
+    """What the probe's own help says that it takes, and records."""
+
+    HELP = (Path(__file__).parents[3] / "native/bus/probe/help.hpp").read_text()
+
+    def test_it_has_every_test_and_every_treatment(self):
+        for test in TESTS.values():
+            assert re.search(rf"^      {test.word} ", self.HELP, re.M), test.word
+        for word in {word for treatment in TREATMENTS for word in treatment.split("+")}:
+            assert word in self.HELP, word
+
+    def test_it_has_every_option_of_a_variant(self):
+        for option in VARIANT_OPTIONS:
+            assert f"{option}=" in self.HELP, option
+
+    def test_it_records_what_is_shown(self):
+        names = {name for name, _ in QUANTITIES}
+        shown = {name for found in SHOWN.values() for name, _ in found}
+        assert {test.quantity for test in TESTS.values()} | shown | set(WORDS) | {
+            "lost",
+            "mismatched",
+        } <= names
+
+
+class TestPlan:
+    def plan(self, *tests, budget=60.0):
+        variants = choose_variants((), tests)
+        cases = cases_of(tests)
+        kept = fitting(cases, variants, budget)
+        return Plan(variants, tuple(kept), left_out=tuple(c for c in cases if c not in kept))
+
+    def test_the_command_line(self):
+        words = self.plan("latency").argv("/x/a.run", 12.5)
+        assert words[:3] == ["run", "--dir", "/x/a.run"]
+        assert words[words.index("--budget-s") + 1] == "12.5"
+        assert words.count("--case") == 4
+        assert "cyclonedds/udp4=cyclonedds,without=" in " ".join(words)
+
+    def test_a_short_budget_leaves_the_long_ones_out_and_says_so(self):
+        plan = self.plan("discovery", budget=60)
+        assert [case.entities for case in plan.cases][:2] == [4, 8]
+        assert any(case.entities == 96 for case in plan.left_out)
+        (warning,) = plan.warnings()
+        assert warning.code == "bus.cases_postponed"
+        enough = plan.full_budget_s()
+        assert fitting(plan.left_out, plan.variants, enough) != []
+        assert len(self.plan("discovery", budget=enough).left_out) == 0
+
+    def test_a_budget_is_not_overdrawn_but_for_the_first_cases(self):
+        plan = self.plan("latency", "calls", budget=40)
+        need = sum(EPOCHS * visit_s(c) for v in plan.variants for c in plan.cases if v.takes(c))
+        assert need <= 40 * 1.5
+
+    def test_a_wrong_rule_is_refused(self):
+        with pytest.raises(UsageError):
+            Plan(choose_variants((), ("latency",)), (Case("latency", 64),), rule="maybe")

@@ -1,0 +1,202 @@
+"""Lessons, rows and tables say what was planted, and nothing beyond it."""
+
+from __future__ import annotations
+
+import json
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from probe_runs import made, near, planned, summary_of, values_of
+
+from sonde.bus import verdict
+from sonde.bus.plan import Case, variant_of
+
+CYCLONE, MULTICAST, FAST, RAW, SERVER = (
+    variant_of("cyclonedds", "udp4"),
+    variant_of("cyclonedds", "multicast"),
+    variant_of("fastdds", "udp4"),
+    variant_of("raw", "udp4"),
+    variant_of("fastdds", "udp4", "server"),
+)
+
+
+def lesson(told, code):
+    return next(one for one in verdict.lessons(told) if one["code"] == f"bus.{code}")
+
+
+class TestLatency:
+    LEVELS: ClassVar = {CYCLONE: 30e-6, FAST: 60e-6, RAW: 10e-6}
+
+    def level(self, variant, case, epoch, rng):
+        return {"rtt": near(rng, self.LEVELS[variant])}
+
+    def test_who_is_fastest_and_how_far_from_the_limit(self, tmp_path):
+        told = values_of(tmp_path, planned([Case("latency", 64)], CYCLONE, FAST, RAW), self.level)
+        assert "cyclonedds/udp4 at 64 B (30" in lesson(told, "latency")["text"]
+        assert "cyclonedds/udp4 3.00 times" in lesson(told, "above_raw")["text"]
+
+    def test_two_that_are_alike_are_both_named(self, tmp_path):
+        def alike(variant, case, epoch, rng):
+            return {"rtt": near(rng, 30e-6, jitter=0.05)}
+
+        told = values_of(tmp_path, planned([Case("latency", 64)], CYCLONE, FAST), alike)
+        assert "not beyond doubt before" in lesson(told, "latency")["text"]
+
+
+class TestFanout:
+    def test_slopes_are_those_that_were_planted(self, tmp_path):
+        slope = {CYCLONE: 6e-6, MULTICAST: 0.0}
+
+        def level(variant, case, epoch, rng):
+            one = 5e-6 + slope[variant] * case.subscribers
+            return {"publish": near(rng, one, 4), "last": near(rng, 2 * one, 4)}
+
+        cases = [Case("fanout", 64, n) for n in (1, 4, 16)]
+        told = values_of(tmp_path, planned(cases, CYCLONE, MULTICAST), level)
+        lines = {way.name: line for way, _, line in verdict.fanout_lines(told)}
+        assert lines["cyclonedds/udp4"].slope == pytest.approx(6e-6, rel=0.01)
+        text = lesson(told, "fanout_publish")["text"]
+        assert "cyclonedds/multicast nothing beyond doubt" in text
+        assert (
+            "cyclonedds/udp4 6.0" in text or "cyclonedds/udp4 5.9" in text or "cyclonedds/udp4 6 µs" in text
+        )
+
+
+class TestDiscovery:
+    CASES: ClassVar = [Case("discovery", entities=n, treatment="all") for n in (8, 16, 32, 64, 96)]
+
+    def told(self, tmp_path, simple, server=lambda n: 80 * n):
+        def level(variant, case, epoch, rng):
+            n = case.entities
+            return {"datagrams": near(rng, server(n) if variant == SERVER else simple(n), 1, 0.02)}
+
+        return values_of(tmp_path, planned(self.CASES, CYCLONE, FAST, SERVER), level, epochs=3)
+
+    def test_a_planted_square_is_called_one(self, tmp_path):
+        found = lesson(self.told(tmp_path, lambda n: 2.37 * n * n), "discovery_growth")
+        assert found["evidence"]["quadratic"] is True
+        assert found["evidence"]["exponential"] is False
+        assert found["evidence"]["square"] == pytest.approx(2.37, rel=0.05)
+        assert "which is the square" in found["text"]
+        assert "an exponential fits worse" in found["text"]
+        assert "2.37·N²" in found["text"]
+
+    def test_a_planted_line_is_not(self, tmp_path):
+        found = lesson(self.told(tmp_path, lambda n: 50.0 * n), "discovery_growth")
+        assert found["evidence"]["quadratic"] is False
+        assert "less than the square" in found["text"]
+
+    def test_an_exponential_is_called_one(self, tmp_path):
+        found = lesson(self.told(tmp_path, lambda n: 20 * np.exp(0.08 * n)), "discovery_growth")
+        assert "an exponential fits better" in found["text"]
+
+    def test_from_how_many_on_a_server_pays(self, tmp_path):
+        found = lesson(self.told(tmp_path, lambda n: 2.37 * n * n), "discovery_kinds")
+        assert found["evidence"]["crossing"] == pytest.approx(80 / 2.37, rel=0.1)
+        assert "it needs fewer from 64 participants on" in found["text"]
+        assert "with 96 participants" in found["text"]
+        assert "1/2.8" in found["text"]
+
+    def test_a_server_that_never_pays_is_not_praised(self, tmp_path):
+        found = lesson(self.told(tmp_path, lambda n: 2.0 * n, lambda n: 80.0 * n), "discovery_kinds")
+        assert "no fewer than" in found["text"]
+
+
+class TestDivisions:
+    def told(self, tmp_path, cost):
+        cases = [
+            Case("partitions", 64, entities=n, treatment=t)
+            for n in (1, 32)
+            for t in ("topic", "partition", "wildcard", "domain")
+        ]
+
+        def level(variant, case, epoch, rng):
+            return {"publish": near(rng, 1e-5 * cost[case.treatment])}
+
+        return values_of(tmp_path, planned(cases, CYCLONE), level)
+
+    def test_what_costs_more_is_named(self, tmp_path):
+        cost = {"topic": 1, "partition": 1, "wildcard": 1.5, "domain": 0.8}
+        text = lesson(self.told(tmp_path, cost), "divisions")["text"]
+        assert "wildcards 1.5" in text
+        assert "domains 0.8" in text
+        assert "partitions no difference beyond doubt" in text
+        assert "with 32 groups" in text
+
+
+class TestThroughput:
+    CASES: ClassVar = [Case("throughput", 64, 1, treatment=t) for t in ("reliable", "best-effort")]
+
+    def level(self, variant, case, epoch, rng):
+        if case.treatment == "reliable":
+            return {"message_rate": near(rng, 3e5, 1), "byte_rate": near(rng, 64 * 3e5, 1), "lost": 0.0}
+        return {"message_rate": near(rng, 9e5, 1), "byte_rate": near(rng, 64 * 9e5, 1), "lost": 0.08}
+
+    def test_a_rate_with_loss_is_not_called_the_best(self, tmp_path):
+        told = values_of(tmp_path, planned(self.CASES, CYCLONE), self.level)
+        text = lesson(told, "message_rate")["text"]
+        assert "300 k messages/s" in text
+        assert "reliable" in text
+        assert "8.0 %" in lesson(told, "loss")["text"]
+
+    def test_loss_stands_beside_each_rate(self, tmp_path):
+        plan = planned(self.CASES, CYCLONE)
+        summary = summary_of(tmp_path, plan, made(plan, self.level))
+        rows = [row for row in verdict.values(summary)["results"] if row["quantity"] == "message_rate"]
+        assert {row["treatment"]: row["lost"] for row in rows} == {
+            "reliable": 0.0,
+            "best-effort": pytest.approx(0.08),
+        }
+        tables = {table.title: table for table in verdict.tables(summary)}
+        rates = tables["Throughput: messages a second to each subscriber"]
+        assert any(cell.startswith(verdict.LOSSY) for row in rates.rows for cell in row)
+        assert "Throughput: share lost" in tables
+
+
+class TestOutput:
+    PLAN = planned([Case("latency", 64), Case("latency", 1024)], CYCLONE, FAST, RAW)
+
+    def level(self, variant, case, epoch, rng):
+        return {
+            "rtt": near(rng, TestLatency.LEVELS[variant] * (1 + case.size / 1e4)),
+            "cycles": near(rng, 9000),
+        }
+
+    def test_rows_have_what_the_contract_says(self, tmp_path):
+        summary = summary_of(tmp_path, self.PLAN, made(self.PLAN, self.level))
+        values = verdict.values(summary)
+        json.dumps(values, allow_nan=False)
+        assert values["cells"] == 6
+        assert values["converged"] == 6
+        assert len(values["results"]) == 12
+        row = next(r for r in values["results"] if r["variant"] == "fastdds/udp4" and r["size"] == 1024)
+        assert set(row) >= {
+            "test", "implementation", "transport", "n", "size", "value", "unit", "ci", "lost"
+        }  # fmt: skip
+        assert row["test"] == "latency"
+        assert row["n"] is None
+        assert row["unit"] == "s"
+        assert row["value"] == pytest.approx(66e-6, rel=0.01)
+        assert row["ci"][0] < row["value"] < row["ci"][1]
+
+    def test_a_sentence_a_table_a_case(self, tmp_path):
+        summary = summary_of(tmp_path, self.PLAN, made(self.PLAN, self.level))
+        assert verdict.sentence(summary).startswith("Shortest round trip: cyclonedds/udp4 at 64 B (30")
+        assert verdict.sound(summary)
+        (latency,) = verdict.tables(summary)
+        assert latency.columns == ("case", "cyclonedds/udp4", "fastdds/udp4", "raw/udp4")
+        case = verdict.case_table(summary, "latency, 1 KiB")
+        assert len(case.rows) == 6
+        assert verdict.case_table(summary, "no such") is None
+
+    def test_little_data_is_not_sound(self, tmp_path):
+        summary = summary_of(tmp_path, self.PLAN, made(self.PLAN, self.level, epochs=2, code=0))
+        assert not verdict.sound(summary)
+        assert "none of 6 cells converged" in verdict.sentence(summary)
+
+    def test_a_drift_is_warned_of(self, tmp_path):
+        summary = summary_of(tmp_path, self.PLAN, made(self.PLAN, self.level, code=3))
+        (warning,) = verdict.warnings(summary)
+        assert warning.code == "bus.drift"
+        assert "6 cells" in warning.evidence
