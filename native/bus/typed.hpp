@@ -288,9 +288,11 @@ Result<T> decode(Bytes payload) {
 template <DescribedStructure T>
 class Publisher {
  public:
-  /// A topic of the profile. Errors: as Bus::writer(), and bus.bad_type where the profile means another type than T.
-  static Result<Publisher> open(Bus& bus, const std::string& topic) { return opened(bus.writer(topic)); }
-  static Result<Publisher> open(Bus& bus, const std::string& topic, const Qos& qos) { return opened(bus.writer(topic, type_of<T>(), qos)); }
+  /// A topic of the profile; with `qos` any topic. Errors: as Bus::writer(), and bus.bad_type where the profile means another type than T.
+  static Result<std::unique_ptr<Publisher>> open(const std::shared_ptr<Bus>& bus, const std::string& topic) { return opened(bus->writer(topic)); }
+  static Result<std::unique_ptr<Publisher>> open(const std::shared_ptr<Bus>& bus, const std::string& topic, const Qos& qos) {
+    return opened(bus->writer(topic, type_of<T>(), qos));
+  }
 
   /// Errors: bus.bad_value, and those of Writer::write().
   Result<void> write(const T& value) {
@@ -306,10 +308,10 @@ class Publisher {
 
  private:
   explicit Publisher(std::unique_ptr<Writer> writer) : writer_(std::move(writer)) {}
-  static Result<Publisher> opened(Result<std::unique_ptr<Writer>> writer) {
+  static Result<std::unique_ptr<Publisher>> opened(Result<std::unique_ptr<Writer>> writer) {
     if (!writer) return writer.error();
     if (auto same = detail::same_type((*writer)->topic(), *(*writer)->type(), *type_of<T>()); !same) return same.error();
-    return Publisher(std::move(*writer));
+    return std::unique_ptr<Publisher>(new Publisher(std::move(*writer)));
   }
 
   std::unique_ptr<Writer> writer_;
@@ -320,8 +322,10 @@ template <DescribedStructure T>
 class Subscriber {
  public:
   /// As Publisher::open().
-  static Result<Subscriber> open(Bus& bus, const std::string& topic) { return opened(bus.reader(topic)); }
-  static Result<Subscriber> open(Bus& bus, const std::string& topic, const Qos& qos) { return opened(bus.reader(topic, type_of<T>(), qos)); }
+  static Result<std::unique_ptr<Subscriber>> open(const std::shared_ptr<Bus>& bus, const std::string& topic) { return opened(bus->reader(topic)); }
+  static Result<std::unique_ptr<Subscriber>> open(const std::shared_ptr<Bus>& bus, const std::string& topic, const Qos& qos) {
+    return opened(bus->reader(topic, type_of<T>(), qos));
+  }
 
   /// What is there now, oldest first, at most `most`; never waits. `taker` is called with (const SampleInfo&, const T&); the sample is
   /// valid during the call.
@@ -334,10 +338,10 @@ class Subscriber {
 
  private:
   explicit Subscriber(std::unique_ptr<Reader> reader) : reader_(std::move(reader)) {}
-  static Result<Subscriber> opened(Result<std::unique_ptr<Reader>> reader) {
+  static Result<std::unique_ptr<Subscriber>> opened(Result<std::unique_ptr<Reader>> reader) {
     if (!reader) return reader.error();
     if (auto same = detail::same_type((*reader)->topic(), *(*reader)->type(), *type_of<T>()); !same) return same.error();
-    return Subscriber(std::move(*reader));
+    return std::unique_ptr<Subscriber>(new Subscriber(std::move(*reader)));
   }
 
   std::unique_ptr<Reader> reader_;

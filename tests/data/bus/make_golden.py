@@ -1,4 +1,6 @@
-"""Writes golden.txt beside this file: samples as Cyclone DDS' Python package (PyPI cyclonedds 11) serialises them. Not run by the tests.
+"""Writes golden.txt beside this file: samples as Cyclone DDS' Python package (PyPI cyclonedds 11) serialises them.
+
+Not run by the tests.
 
 A case is five lines, and is read by tests/native/bus/test_bus_golden.cpp:
     idl TYPE IDL        the declaration, and which of its types is meant
@@ -18,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cyclonedds.idl import IdlEnum, IdlStruct, annotations, types
+from cyclonedds.idl import IdlEnum, IdlStruct, types
+from cyclonedds.idl import annotations as annotate
 from cyclonedds.idl._support import Endianness
 
 rng = random.Random(20261127)
@@ -83,7 +86,12 @@ def text() -> Made:
             out += letter if len((out + letter).encode()) <= most else ""
         return out
 
-    return Made(f"string<{bound}>" if bound else "string", f"types.bounded_str[{bound}]" if bound else "str", make, str)
+    return Made(
+        f"string<{bound}>" if bound else "string",
+        f"types.bounded_str[{bound}]" if bound else "str",
+        make,
+        str,
+    )
 
 
 def listed(element: Made, length: int | None, bound: int = 0) -> Made:
@@ -102,7 +110,9 @@ def listed(element: Made, length: int | None, bound: int = 0) -> Made:
         python = f"types.array[{element.python}, {length}]"
         return Made(element.idl, python, make, show, f"[{length}]", "array", element.keyable)
     ends = f", {bound}" if bound else ""
-    return Made(f"sequence<{element.idl}{ends}>", f"types.sequence[{element.python}{ends}]", make, show, keyable=False)
+    return Made(
+        f"sequence<{element.idl}{ends}>", f"types.sequence[{element.python}{ends}]", make, show, keyable=False
+    )
 
 
 class Case:
@@ -110,7 +120,14 @@ class Case:
 
     def __init__(self) -> None:
         self.idl: list[str] = []
-        self.names: dict[str, Any] = {"types": types, "annotate": annotations, "IdlStruct": IdlStruct, "IdlEnum": IdlEnum, "dataclass": dataclass, "__name__": "__main__"}
+        self.names: dict[str, Any] = {
+            "types": types,
+            "annotate": annotate,
+            "IdlStruct": IdlStruct,
+            "IdlEnum": IdlEnum,
+            "dataclass": dataclass,
+            "__name__": "__main__",
+        }
 
     def run(self, source: str) -> None:
         # Not in this file's way to treat annotations, which the package cannot resolve here.
@@ -139,18 +156,26 @@ class Case:
             element = self.any(depth - 1)
             if element.kind == "array":  # IDL has no arrays within the brackets of others, but by a typedef
                 element = number("double")
-            return listed(element, None, rng.choice([0, 0, 3])) if draw < 0.82 else listed(element, rng.randrange(1, 5))
+            return (
+                listed(element, None, rng.choice([0, 0, 3]))
+                if draw < 0.82
+                else listed(element, rng.randrange(1, 5))
+            )
         return self.structure(depth - 1)
 
     def structure(self, depth: int) -> Made:
         fields = [self.any(depth) for _ in range(rng.randrange(1, 7))]
-        return self.declare([(f"f{k}", made, made.keyable and rng.random() < 0.3) for k, made in enumerate(fields)])
+        return self.declare(
+            [(f"f{k}", made, made.keyable and rng.random() < 0.3) for k, made in enumerate(fields)]
+        )
 
     def declare(self, fields: list[tuple[str, Made, bool]]) -> Made:
         name = f"S{len(self.idl)}"
         inner = " ".join(("@key " if key else "") + f"{m.idl} {field}{m.tail};" for field, m, key in fields)
         self.idl.append(f"struct {name} {{ {inner} }};")
-        body = "".join(f"    {f}: {m.python}\n" + (f"    annotate.key('{f}')\n" if key else "") for f, m, key in fields)
+        body = "".join(
+            f"    {f}: {m.python}\n" + (f"    annotate.key('{f}')\n" if key else "") for f, m, key in fields
+        )
         self.run(f"@dataclass\n@annotate.final\nclass {name}(IdlStruct, typename='g.{name}'):\n{body}")
         keys = [m for _, m, key in fields if key] or [m for _, m, _ in fields]
         return Made(
@@ -163,9 +188,15 @@ class Case:
 
     def lines(self, top: Made, value: Any) -> list[str]:
         shown = json.dumps(top.show(value), ensure_ascii=False, separators=(",", ":"))
-        little, big = (value.serialize(endianness=e, use_version_2=False) for e in (Endianness.Little, Endianness.Big))
+        little, big = (
+            value.serialize(endianness=e, use_version_2=False) for e in (Endianness.Little, Endianness.Big)
+        )
         keyed = "@key" in self.idl[-1]
-        key = value.__idl__.serialize_key(value, use_version_2=False, endianness=Endianness.Big) if keyed else b""
+        key = (
+            value.__idl__.serialize_key(value, use_version_2=False, endianness=Endianness.Big)
+            if keyed
+            else b""
+        )
         return [
             f"idl g::{top.idl} module g {{ {' '.join(self.idl)} }};",
             f"json {shown}",
@@ -179,8 +210,14 @@ lines: list[str] = []
 for name in NUMBERS:  # each behind one byte, alone, in an array and in a sequence
     case = Case()
     made = number(name)
-    fields = [("pad", number("uint8"), False), ("one", made, True), ("three", listed(made, 3), True), ("some", listed(made, None), False), ("end", made, False)]
-    top = case.declare(fields)
+    parts = {
+        "pad": number("uint8"),
+        "one": made,
+        "three": listed(made, 3),
+        "some": listed(made, None),
+        "end": made,
+    }
+    top = case.declare([(field, part, field in ("one", "three")) for field, part in parts.items()])
     lines += case.lines(top, top.make())
 for _ in range(150):
     case = Case()

@@ -282,20 +282,20 @@ TEST_CASE("bus: a publisher's structures come out of a subscriber, and disposals
   profile.topics["all"] = {"all", "t::All", {}, {}};
   profile.topics["told"] = {"told", "t::Told", {}, {}};
   const auto bus = typed_test::open_bus(profile);
-  auto publisher = Publisher<All>::open(*bus, "all");
-  auto subscriber = Subscriber<All>::open(*bus, "all");
+  auto publisher = Publisher<All>::open(bus, "all");
+  auto subscriber = Subscriber<All>::open(bus, "all");
   REQUIRE(bool(publisher));
   REQUIRE(bool(subscriber));
-  REQUIRE((*publisher).writer().wait_matched(1, sonde::Deadline::in_s(10)));
-  REQUIRE(bool((*publisher).write(example())));
-  REQUIRE(bool((*publisher).write(All{})));
-  REQUIRE(bool((*publisher).dispose(example())));
+  REQUIRE((*publisher)->writer().wait_matched(1, sonde::Deadline::in_s(10)));
+  REQUIRE(bool((*publisher)->write(example())));
+  REQUIRE(bool((*publisher)->write(All{})));
+  REQUIRE(bool((*publisher)->dispose(example())));
   All broken = example();
   broken.values.resize(9);
-  CHECK((*publisher).write(broken).error().code == "bus.bad_value");
+  CHECK((*publisher)->write(broken).error().code == "bus.bad_value");
   std::vector<All> got;
   std::vector<InstanceState> states;
-  CHECK((*subscriber).take([&](const SampleInfo& info, const All& all) {
+  CHECK((*subscriber)->take([&](const SampleInfo& info, const All& all) {
     got.push_back(all);
     states.push_back(info.state);
   }) == 3);
@@ -305,10 +305,10 @@ TEST_CASE("bus: a publisher's structures come out of a subscriber, and disposals
   CHECK(got[2].node == example().node);
   CHECK(states == std::vector{InstanceState::alive, InstanceState::alive, InstanceState::disposed});
 
-  CHECK(Publisher<All>::open(*bus, "told").error().code == "bus.bad_type");
-  CHECK(Subscriber<Told>::open(*bus, "all").error().code == "bus.bad_type");
-  CHECK(Publisher<All>::open(*bus, "nowhere").error().code == "bus.unknown_topic");
-  CHECK(bool(Publisher<Told>::open(*bus, "another", Qos{})));
+  CHECK(Publisher<All>::open(bus, "told").error().code == "bus.bad_type");
+  CHECK(Subscriber<Told>::open(bus, "all").error().code == "bus.bad_type");
+  CHECK(Publisher<All>::open(bus, "nowhere").error().code == "bus.unknown_topic");
+  CHECK(bool(Publisher<Told>::open(bus, "another", Qos{})));
 }
 
 TEST_CASE("bus: calls carry structures both ways, and codes without them") {
