@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <fastdds/rtps/common/Locator.h>
-#include <fastdds/rtps/transport/TCPv4TransportDescriptor.h>
 #include <fastdds/rtps/transport/UDPv4TransportDescriptor.h>
 #include <fastdds/rtps/transport/UDPv6TransportDescriptor.h>
 #include <fastdds/rtps/transport/shared_mem/SharedMemTransportDescriptor.h>
@@ -52,9 +51,9 @@ std::uint32_t clamped(std::uint64_t bytes, std::uint32_t otherwise) {
 std::int32_t kind_of(TransportKind kind) {
   switch (kind) {
     case TransportKind::udp6: return LOCATOR_KIND_UDPv6;
-    case TransportKind::tcp4: return LOCATOR_KIND_TCPv4;
     case TransportKind::shared_memory: return LOCATOR_KIND_SHM;
-    case TransportKind::udp4: break;
+    case TransportKind::udp4:
+    case TransportKind::tcp4: break;
   }
   return LOCATOR_KIND_UDPv4;
 }
@@ -63,10 +62,6 @@ Locator_t locator(TransportKind kind, const std::string& address, std::uint32_t 
   Locator_t out(kind_of(kind), port);
   if (kind == TransportKind::udp6) IPLocator::setIPv6(out, address);
   else if (kind != TransportKind::shared_memory) IPLocator::setIPv4(out, address);
-  if (kind == TransportKind::tcp4) {
-    IPLocator::setPhysicalPort(out, static_cast<std::uint16_t>(port));
-    IPLocator::setLogicalPort(out, 0);
-  }
   return out;
 }
 
@@ -96,9 +91,9 @@ rtps::GuidPrefix_t server_prefix(std::uint32_t domain, const std::string& addres
 }
 
 /// Fast DDS takes the next port where one is taken, and others would then look for it in vain.
-bool is_free(TransportKind kind, const std::string& address, std::uint16_t port, std::uint16_t* given = nullptr) {
+bool is_free(TransportKind kind, const std::string& address, std::uint16_t port) {
   const bool v6 = kind == TransportKind::udp6;
-  const int fd = socket(v6 ? AF_INET6 : AF_INET, (kind == TransportKind::tcp4 ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC, 0);
+  const int fd = socket(v6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return false;
   sockaddr_storage storage{};
   socklen_t size = 0;
@@ -115,13 +110,7 @@ bool is_free(TransportKind kind, const std::string& address, std::uint16_t port,
     inet_pton(AF_INET, address.c_str(), &at->sin_addr);
     size = sizeof *at;
   }
-  if (kind == TransportKind::tcp4) {
-    const int one = 1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-  }
   const bool ok = bind(fd, reinterpret_cast<sockaddr*>(&storage), size) == 0;
-  if (ok && given && getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &size) == 0)
-    *given = ntohs(v6 ? reinterpret_cast<sockaddr_in6*>(&storage)->sin6_port : reinterpret_cast<sockaddr_in*>(&storage)->sin_port);
   close(fd);
   return ok;
 }
@@ -159,15 +148,8 @@ Result<void> add_transport(const Profile& profile, const std::vector<Address>& a
       into.user_transports.push_back(descriptor);
       break;
     }
-    case TransportKind::tcp4: {
-      auto descriptor = std::make_shared<transports::TCPv4TransportDescriptor>();
-      set_sockets(*descriptor);
-      descriptor->add_listener_port(plan.port);
-      descriptor->enable_tcp_nodelay = true;
-      descriptor->calculate_crc = descriptor->check_crc = false;
-      into.user_transports.push_back(descriptor);
-      break;
-    }
+    case TransportKind::tcp4:
+      return Error{"bus.unsupported", "fastdds 2 loses samples over tcp4; asked for: tcp4", "take kind=\"udp4\""};
     case TransportKind::shared_memory: {
       auto descriptor = std::make_shared<transports::SharedMemTransportDescriptor>();
       descriptor->segment_size(clamped(transport.send_buffer_bytes, segment_bytes));
@@ -209,7 +191,7 @@ Result<void> add_discovery(const Profile& profile, const std::vector<Address>& a
   }
   if (!announced)
     builtin.metatrafficUnicastLocatorList.push_back(locator(kind, v6 ? "::" : "0.0.0.0", 0));
-  if (transport.multicast == Multicast::all && kind != TransportKind::tcp4)
+  if (transport.multicast == Multicast::all)
     wire.default_multicast_locator_list.push_back(locator(kind, v6 ? "ff1e::ffff:efff:1" : "239.255.0.1", port_base + domain_gain * profile.domain + 1));
 
   switch (discovery.kind) {

@@ -17,7 +17,7 @@ namespace rtps = eprosima::fastrtps::rtps;
 
 struct ParticipantPlan {
   dds::DomainParticipantQos qos;
-  std::uint16_t port = 0;       ///< that others are told: of tcp, of a server; 0: none
+  std::uint16_t port = 0;       ///< a server's; 0: none
   std::uint32_t group_port = 0; ///< of shared memory, that all of the domain listen at; 0: none
   std::string folder;           ///< where a server writes what it goes on from; empty: nowhere
 };
