@@ -99,11 +99,10 @@ def grant_of(roles: Sequence[str], publish: Sequence[str], subscribe: Sequence[s
             )
     for role in roles:
         if role not in ROLES:
-            near = nearest(role, list(ROLES))
             raise UsageError(
                 "bus.unknown_role",
-                f"there is no role '{role}'; there are: {', '.join(ROLES)}",
-                f"--role {near}" if near else "or say it by --publish and --subscribe",
+                f"there is no role '{role}'{nearest(role, list(ROLES))}; there are: {', '.join(ROLES)}",
+                "take one of those, or say it by --publish and --subscribe",
             )
         grant = grant | ROLES[role]
     if not grant.publish and not grant.subscribe:

@@ -66,7 +66,7 @@ def test_roles_and_topics_add_up():
 @pytest.mark.parametrize(
     ("roles", "publish", "what", "hint"),
     [
-        (["node-manger"], [], "there is no role 'node-manger'", "--role node-manager"),
+        (["node-manger"], [], "no role 'node-manger' .nearest: node-manager.", "--publish"),
         ([], ["a b"], "the topic is 'a b'", "quote"),
         ([], [], "may do nothing", "--role"),
     ],

@@ -197,7 +197,7 @@ class FastParticipant final : public ParticipantPort {
 
   Result<std::unique_ptr<WriterPort>> writer(const std::string& topic, const TypePtr& type, const Qos& qos) override {
     try {
-      auto plan = plan_writer(qos);
+      auto plan = plan_writer(qos, has_key(*type));
       if (!plan) return plan.error();
       auto held = hold(topic, type);
       if (!held) return held.error();
@@ -211,7 +211,7 @@ class FastParticipant final : public ParticipantPort {
 
   Result<std::unique_ptr<ReaderPort>> reader(const std::string& topic, const TypePtr& type, const Qos& qos) override {
     try {
-      auto plan = plan_reader(qos);
+      auto plan = plan_reader(qos, has_key(*type));
       if (!plan) return plan.error();
       auto held = hold(topic, type);
       if (!held) return held.error();

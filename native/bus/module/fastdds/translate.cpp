@@ -302,27 +302,23 @@ dds::LivelinessQosPolicyKind kind_of(Liveliness kind) {
   return dds::AUTOMATIC_LIVELINESS_QOS;
 }
 
-void set_history(const Qos& qos, dds::HistoryQosPolicy& history, dds::ResourceLimitsQosPolicy& limits) {
-  constexpr std::int32_t default_samples = 5000, allocated = 100, most_samples = 1 << 22;
-  const auto bounded = [](std::uint32_t n) { return static_cast<std::int32_t>(std::min<std::uint32_t>(n, std::numeric_limits<std::int32_t>::max())); };
-  if (qos.history == History::keep_all) {
-    history.kind = dds::KEEP_ALL_HISTORY_QOS;
-    limits.max_samples = qos.max_samples ? bounded(qos.max_samples) : default_samples;
-    limits.max_instances = limits.max_samples_per_instance = limits.max_samples;
-  } else {
-    history.kind = dds::KEEP_LAST_HISTORY_QOS;
-    history.depth = std::max(bounded(qos.depth), 1);
-    limits.max_samples_per_instance = history.depth;
-    // Fast DDS multiplies limits, and adds those of a topic's endpoints, in 32 bits: "no limit" is refused or overflows.
-    limits.max_instances = std::max(most_samples / history.depth, 1);
-    limits.max_samples = limits.max_instances * history.depth;
-  }
-  limits.allocated_samples = std::min(allocated, std::min(limits.max_samples, history.kind == dds::KEEP_LAST_HISTORY_QOS ? history.depth : allocated));
+/// Fast DDS wants room for max_instances times max_samples_per_instance where a topic has keys, multiplies both, and adds those of a topic's
+/// endpoints, in 32 bits. So with keys a bound is each instance's, and there are as many instances as 32 bits leave.
+void set_history(const Qos& qos, bool keyed, dds::HistoryQosPolicy& history, dds::ResourceLimitsQosPolicy& limits) {
+  constexpr std::uint32_t default_samples = 5000, allocated = 100, most_samples = 1 << 22;
+  const bool all = qos.history == History::keep_all;
+  const std::uint32_t bound = std::min(all ? (qos.max_samples ? qos.max_samples : default_samples) : std::max(qos.depth, 1u), most_samples);
+  history.kind = all ? dds::KEEP_ALL_HISTORY_QOS : dds::KEEP_LAST_HISTORY_QOS;
+  if (!all) history.depth = static_cast<std::int32_t>(bound);
+  limits.max_samples_per_instance = static_cast<std::int32_t>(bound);
+  limits.max_instances = keyed ? static_cast<std::int32_t>(most_samples / bound) : 1;
+  limits.max_samples = limits.max_instances * limits.max_samples_per_instance;
+  limits.allocated_samples = static_cast<std::int32_t>(std::min(allocated, bound));
 }
 
 /// What writers and readers have in common.
 template <typename Into>
-void set_common(const Qos& qos, Into& into) {
+void set_common(const Qos& qos, bool keyed, Into& into) {
   into.reliability().kind = qos.reliability == Reliability::reliable ? dds::RELIABLE_RELIABILITY_QOS : dds::BEST_EFFORT_RELIABILITY_QOS;
   into.durability().kind = qos.durability == Durability::transient_local ? dds::TRANSIENT_LOCAL_DURABILITY_QOS : dds::VOLATILE_DURABILITY_QOS;
   into.deadline().period = duration(qos.deadline_s);
@@ -332,7 +328,7 @@ void set_common(const Qos& qos, Into& into) {
   if (qos.lease_s != forever) into.liveliness().announcement_period = duration(qos.lease_s * 0.3);
   into.ownership().kind = qos.ownership == Ownership::exclusive ? dds::EXCLUSIVE_OWNERSHIP_QOS : dds::SHARED_OWNERSHIP_QOS;
   set_user_data(qos.user_data, into.user_data());
-  set_history(qos, into.history(), into.resource_limits());
+  set_history(qos, keyed, into.history(), into.resource_limits());
   into.data_sharing().off();
   // The two "dynamic" policies lose disposals, whose payload is empty.
   into.endpoint().history_memory_policy = rtps::PREALLOCATED_WITH_REALLOC_MEMORY_MODE;
@@ -391,11 +387,11 @@ Result<ParticipantPlan> plan_participant(const Profile& profile, unsigned others
   return plan;
 }
 
-Result<WriterPlan> plan_writer(const Qos& qos) {
+Result<WriterPlan> plan_writer(const Qos& qos, bool keyed) {
   if (auto ok = possible(qos); !ok) return ok.error();
   WriterPlan plan;
   for (const std::string& partition : qos.partitions) plan.publisher.partition().push_back(partition.c_str());
-  set_common(qos, plan.writer);
+  set_common(qos, keyed, plan.writer);
   plan.writer.reliability().max_blocking_time = duration(qos.max_blocking_s);
   plan.writer.ownership_strength().value = static_cast<std::uint32_t>(qos.strength);
   plan.writer.publish_mode().kind = dds::SYNCHRONOUS_PUBLISH_MODE;
@@ -404,11 +400,11 @@ Result<WriterPlan> plan_writer(const Qos& qos) {
   return plan;
 }
 
-Result<ReaderPlan> plan_reader(const Qos& qos) {
+Result<ReaderPlan> plan_reader(const Qos& qos, bool keyed) {
   if (auto ok = possible(qos); !ok) return ok.error();
   ReaderPlan plan;
   for (const std::string& partition : qos.partitions) plan.subscriber.partition().push_back(partition.c_str());
-  set_common(qos, plan.reader);
+  set_common(qos, keyed, plan.reader);
   return plan;
 }
 

@@ -35,8 +35,8 @@ struct ReaderPlan {
   dds::DataReaderQos reader;
 };
 /// Errors: bus.unsupported (what Fast DDS 2 cannot do and Caps have no word for).
-Result<WriterPlan> plan_writer(const Qos& qos);
-Result<ReaderPlan> plan_reader(const Qos& qos);
+Result<WriterPlan> plan_writer(const Qos& qos, bool keyed);
+Result<ReaderPlan> plan_reader(const Qos& qos, bool keyed);
 
 eprosima::fastrtps::Duration_t duration(double seconds);
 /// "reliability"
