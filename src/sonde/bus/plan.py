@@ -270,7 +270,6 @@ def usual_variants() -> tuple[Variant, ...]:
     return (
         variant_of("cyclonedds", "udp4"),
         variant_of("cyclonedds", "multicast"),
-        variant_of("cyclonedds", "tcp4"),
         variant_of("fastdds", "udp4"),
         variant_of("fastdds", "multicast"),
         variant_of("fastdds", "shm"),
