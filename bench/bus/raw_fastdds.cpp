@@ -116,7 +116,7 @@ int main(int argc, char** argv) {
   if (transport == "udp4") {
     auto udp = std::make_shared<eprosima::fastdds::rtps::UDPv4TransportDescriptor>();
     udp->interfaceWhiteList = {"127.0.0.1"};
-    udp->receiveBufferSize = udp->sendBufferSize = 4u << 20;
+    udp->receiveBufferSize = 4u << 20;
     participant_qos.transport().user_transports.push_back(udp);
   } else {
     auto shared = std::make_shared<eprosima::fastdds::rtps::SharedMemTransportDescriptor>();

@@ -37,6 +37,7 @@ std::uint32_t a_domain() {
 
 struct Here {
   std::unique_ptr<ParticipantPort> port;
+  explicit Here(std::unique_ptr<ParticipantPort> opened) : port(std::move(opened)) {}
   explicit Here(const Profile& profile) {
     auto opened = fastdds()->open(profile);
     REQUIRE_MESSAGE(opened, opened.error().what);
@@ -480,6 +481,24 @@ TEST_CASE("fastdds: a server brings its domain's clients together, and no others
   CHECK(soon([&] { return writer->status().matched == 2 && other->status().matched == 1; }));
   serves.reset();
   std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("fastdds: the last domain has ports for as many participants as come and go, but not for as many at once") {
+  for (const TransportKind kind : {TransportKind::udp4, TransportKind::shared_memory}) {
+    for (int k = 0; k < 70; ++k) Here one(profile_of(kind, 232));
+    std::vector<std::unique_ptr<Here>> all;
+    for (int k = 0; k < 70; ++k) {
+      auto opened = fastdds()->open(profile_of(kind, 232));
+      if (!opened) {
+        CHECK(opened.error().code == "bus.open");
+        CHECK(opened.error().what.find("ports for") != std::string::npos);
+        break;
+      }
+      all.push_back(std::make_unique<Here>(std::move(*opened)));
+    }
+    CHECK(all.size() < 70);
+    CHECK(all.size() > 50);
+  }
 }
 
 TEST_CASE("fastdds: what it cannot do is refused with words") {

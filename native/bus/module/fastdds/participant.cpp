@@ -14,6 +14,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "bus/module/fastdds/endpoint.hpp"
@@ -47,16 +48,6 @@ class Directory final : public dds::DomainParticipantListener {
   bool knows(const Guid& guid) {
     const std::lock_guard lock(mutex_);
     return endpoints_.contains(guid);
-  }
-  /// Endpoints of this participant match each other as well, and are told of as others' are.
-  void own(const Guid& guid, bool lives) {
-    const std::lock_guard lock(mutex_);
-    if (lives) own_[guid] = true;
-    else own_.erase(guid);
-  }
-  bool is_own(const Guid& guid) {
-    const std::lock_guard lock(mutex_);
-    return own_.contains(guid);
   }
 
  private:
@@ -124,38 +115,48 @@ class Directory final : public dds::DomainParticipantListener {
   std::mutex mutex_;
   std::map<Guid, Participant> participants_;
   std::map<Guid, Endpoint> endpoints_;
-  std::map<Guid, bool> own_;
 };
 
-/// How many participants of this process are in each domain.
-class Census {
+/// A participant's number in its process, from which its ports follow: the least that is free, again after others have gone. Fast DDS counts on
+/// for as long as the process lives, beyond the ports that peers look at and at last beyond 65535, where it ends the process.
+class Number {
  public:
-  static Census& get() {
-    static Census* const one = new Census;
-    return *one;
+  Number() {
+    const std::lock_guard lock(mutex());
+    while (taken().contains(value_)) ++value_;
+    taken().insert(value_);
   }
-  unsigned in(std::uint32_t domain) {
-    const std::lock_guard lock(mutex_);
-    return open_[domain];
+  ~Number() {
+    const std::lock_guard lock(mutex());
+    if (!foreign_) taken().erase(value_);
   }
-  void count(std::uint32_t domain, int change) {
-    const std::lock_guard lock(mutex_);
-    open_[domain] += static_cast<unsigned>(change);
-  }
+  Number(const Number&) = delete;
+  Number& operator=(const Number&) = delete;
+  unsigned value() const { return value_; }
+  /// Somebody else's Fast DDS in this process has it.
+  void is_foreign() { foreign_ = true; }
 
  private:
-  std::mutex mutex_;
-  std::map<std::uint32_t, unsigned> open_;
+  static std::mutex& mutex() {
+    static std::mutex* const one = new std::mutex;
+    return *one;
+  }
+  static std::set<unsigned>& taken() {
+    static auto* const one = new std::set<unsigned>;
+    return *one;
+  }
+  unsigned value_ = 0;
+  bool foreign_ = false;
 };
 
 class FastParticipant final : public ParticipantPort {
  public:
-  static Result<std::unique_ptr<ParticipantPort>> open(const Profile& profile) {
-    auto plan = plan_participant(profile, Census::get().in(profile.domain));
-    if (!plan) return plan.error();
+  static Result<std::unique_ptr<ParticipantPort>> open(const Profile& profile, int tries = 0) {
     std::unique_ptr<FastParticipant> made(new FastParticipant);
+    made->number_ = std::make_unique<Number>();
+    auto plan = plan_participant(profile, made->number_->value());
+    if (!plan) return plan.error();
     made->port_ = plan->port;
-    made->domain_ = profile.domain;
     made->hashed_keys_ = profile.security.has_value();
     made->factory_ = dds::DomainParticipantFactory::get_shared_instance();
     (void)last_words();
@@ -171,12 +172,15 @@ class FastParticipant final : public ParticipantPort {
     else in_folder(plan->folder, create, thrown);
     if (!made->participant_) {
       std::string said = last_words();
+      if (said.find("same ID") != std::string::npos && tries < 100) {
+        made->number_->is_foreign();
+        return open(profile, tries + 1);
+      }
       if (!thrown.empty()) said += (said.empty() ? "" : "; ") + thrown;
       return Error{"bus.open", "Fast DDS did not open a participant in domain " + std::to_string(profile.domain) + (said.empty() ? "" : ": " + said),
                    profile.security ? "look at the six files of <security>; 'sonde bus keys' makes them" : "'sonde doctor' looks at the machine"};
     }
     if (plan->group_port) made->group_ = std::make_unique<GroupLock>(plan->group_port);
-    Census::get().count(profile.domain, 1);
     return std::unique_ptr<ParticipantPort>(std::move(made));
   }
 
@@ -187,7 +191,6 @@ class FastParticipant final : public ParticipantPort {
       factory_->delete_participant(participant_);
     } catch (...) {
     }
-    Census::get().count(domain_, -1);
   }
 
   Guid guid() const override { return guid_of(participant_->guid()); }
@@ -238,7 +241,7 @@ class FastParticipant final : public ParticipantPort {
 
   FastParticipant() = default;
 
-  /// Of endpoints of this participant nobody tells; they are as old as their handles.
+  /// Of endpoints of this participant nobody tells.
   Matches::Known known() {
     return [this](const Guid& guid) { return std::memcmp(guid.bytes.data(), guid_of(participant_->guid()).bytes.data(), 12) == 0 || directory_.knows(guid); };
   }
@@ -298,12 +301,12 @@ class FastParticipant final : public ParticipantPort {
     types_.erase(name);
   }
 
+  std::unique_ptr<Number> number_;
   std::unique_ptr<GroupLock> group_;   ///< of shared memory; the last to go
   std::shared_ptr<dds::DomainParticipantFactory> factory_;
   Directory directory_;
   dds::DomainParticipant* participant_ = nullptr;
   std::uint16_t port_ = 0;
-  std::uint32_t domain_ = 0;
   bool hashed_keys_ = false;
   std::mutex mutex_;
   std::map<std::string, Held> topics_;

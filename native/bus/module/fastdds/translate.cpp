@@ -33,9 +33,9 @@ constexpr unsigned port_base = 7400, domain_gain = 250, participant_gain = 2, di
 constexpr unsigned indices = 120;            ///< participants of one host that simple discovery without groups asks
 constexpr unsigned default_server_port = 11811;
 /// Of UDP sockets where the profile says nothing: the kernel's own 208 KiB overflow when 40 participants announce themselves at once. What
-/// the system does not grant is a smaller buffer, not an error.
-constexpr std::uint32_t socket_bytes = 4u << 20;
-
+/// the system does not grant is a smaller buffer, not an error. To send, the kernel's own are best: on loopback they hold a writer up while
+/// its reader has not read, and after as many bytes a reliable writer asks what has arrived. With 4 MiB it overruns the reader instead.
+constexpr std::uint32_t receive_bytes = 4u << 20;
 /// Of shared memory: what a participant sends and nobody has read yet. Fast DDS fills it with zeros at once, so that it is there.
 constexpr std::uint32_t segment_bytes = 2u << 20, port_bytes = 64u << 10;
 
@@ -67,9 +67,9 @@ Locator_t locator(TransportKind kind, const std::string& address, std::uint32_t 
 
 /// Ports of shared memory. Senders go on writing into the port of a killed process after a successor has taken its number, and that one is
 /// never heard: so nobody takes the first free numbers, but each its own, as far as the domain leaves some. The group's stays.
-void scatter(std::uint32_t domain, unsigned others, rtps::PortParameters& ports) {
+void scatter(std::uint32_t domain, unsigned number, rtps::PortParameters& ports) {
   const unsigned group = port_base + domain_gain * domain;
-  const unsigned pairs = std::max((65535 - group - data_offset) / participant_gain, others + 2) - others - 1;
+  const unsigned pairs = std::max((65535 - group - data_offset) / participant_gain, number + 2) - number - 1;
   ports.offsetd1 = static_cast<std::uint16_t>(discovery_offset + participant_gain * (std::random_device{}() % pairs));
   ports.offsetd3 = static_cast<std::uint16_t>(ports.offsetd1 + 1);
 }
@@ -130,8 +130,8 @@ Result<void> add_transport(const Profile& profile, const std::vector<Address>& a
   into.use_builtin_transports = false;
   const auto set_sockets = [&](auto& descriptor) {
     descriptor.interfaceWhiteList = words;
-    descriptor.receiveBufferSize = clamped(transport.receive_buffer_bytes, socket_bytes);
-    descriptor.sendBufferSize = clamped(transport.send_buffer_bytes, socket_bytes);
+    descriptor.receiveBufferSize = clamped(transport.receive_buffer_bytes, receive_bytes);
+    descriptor.sendBufferSize = clamped(transport.send_buffer_bytes, 0);
     if (transport.max_message_bytes) descriptor.maxMessageSize = transport.max_message_bytes;
     if (only_loopback(addresses)) descriptor.TTL = 0;
   };
@@ -161,7 +161,7 @@ Result<void> add_transport(const Profile& profile, const std::vector<Address>& a
   return {};
 }
 
-Result<void> add_discovery(const Profile& profile, const std::vector<Address>& addresses, unsigned others, ParticipantPlan& plan) {
+Result<void> add_discovery(const Profile& profile, const std::vector<Address>& addresses, unsigned number, ParticipantPlan& plan) {
   const Transport& transport = profile.transport;
   const Discovery& discovery = profile.discovery;
   const TransportKind kind = transport.kind;
@@ -181,7 +181,7 @@ Result<void> add_discovery(const Profile& profile, const std::vector<Address>& a
   if (kind == TransportKind::shared_memory) {
     if (discovery.kind != DiscoveryKind::simple)
       return Error{"bus.unsupported", "fastdds 2 over shared memory finds its peers by simple discovery; asked for: peers or a server", "leave <discovery> out, or take kind=\"udp4\""};
-    scatter(profile.domain, others, wire.port);
+    scatter(profile.domain, number, wire.port);
     plan.group_port = port_base + domain_gain * profile.domain;
     const std::uint64_t needed = clamped(transport.send_buffer_bytes, segment_bytes) + 3 * port_bytes;
     if (room() < needed)
@@ -348,12 +348,13 @@ std::string policy_name(dds::QosPolicyId_t id) {
   }
 }
 
-Result<ParticipantPlan> plan_participant(const Profile& profile, unsigned others) {
+Result<ParticipantPlan> plan_participant(const Profile& profile, unsigned number) {
   // Fast DDS ends the process where its ports leave 16 bits.
-  if (others > last_index(profile.domain))
-    return Error{"bus.open", "domain " + std::to_string(profile.domain) + " has ports for " + std::to_string(last_index(profile.domain) + 1) + " participants of one process, and all are open",
+  if (number > last_index(profile.domain))
+    return Error{"bus.open", "domain " + std::to_string(profile.domain) + " has ports for " + std::to_string(last_index(profile.domain) + 1) + " participants of one process, and this is number " + std::to_string(number + 1) + "",
                  "close some, or take a domain below 200"};
   ParticipantPlan plan;
+  plan.qos.wire_protocol().participant_id = static_cast<std::int32_t>(number);
   const auto addresses = chosen_addresses(profile.transport);
   if (!addresses) return addresses.error();
   plan.qos.name(profile.participant);
@@ -364,7 +365,7 @@ Result<ParticipantPlan> plan_participant(const Profile& profile, unsigned others
   if (gethostname(host, sizeof host - 1) == 0) properties.emplace_back("__Hostname", host, true);
   if (profile.security)
     if (auto ok = add_security(*profile.security, plan.qos); !ok) return ok.error();
-  if (auto ok = add_discovery(profile, *addresses, others, plan); !ok) return ok.error();
+  if (auto ok = add_discovery(profile, *addresses, number, plan); !ok) return ok.error();
   if (auto ok = add_transport(profile, *addresses, plan); !ok) return ok.error();
   return plan;
 }

@@ -22,9 +22,9 @@ struct ParticipantPlan {
   std::string folder;           ///< where a server writes what it goes on from; empty: nowhere
 };
 
-/// `others`: participants of this process that are in the domain already. Errors: those of network.hpp, bus.open (a port that is taken,
+/// `number`: the participant's, in this process. Errors: those of network.hpp, bus.open (a port that is taken,
 /// a security file that cannot be read, ports that the domain has not).
-Result<ParticipantPlan> plan_participant(const Profile& profile, unsigned others);
+Result<ParticipantPlan> plan_participant(const Profile& profile, unsigned number);
 
 struct WriterPlan {
   dds::PublisherQos publisher;
