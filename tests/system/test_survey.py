@@ -110,7 +110,7 @@ class TestNoMpi:
         ran = sonde("survey", "-o", "here", "--budget", "15s", "--color", "never", SONDE_MPI=self.WHERE)
         ran.expect(0)
         told = " ".join(ran.out.split())
-        assert "in 1 of 4 rooms" in told
+        assert "in 2 of 5 rooms" in told
         for room in ("net", "noise", "io"):
             assert f"{room}: skipped: '{self.WHERE}' is not an mpirun" in told
         assert "store Object write, 4 KiB: " in told  # which needs no MPI, and has the time of the others
@@ -118,14 +118,15 @@ class TestNoMpi:
 
     def test_survey_as_json(self, sonde):
         ran = sonde("survey", "-o", "here", "--budget", "15s", "--json", SONDE_MPI=self.WHERE).expect(0)
-        net, noise, io, store = ran.json["rooms"]
+        net, noise, io, store, bus = ran.json["rooms"]
         others = (net, noise, io)
         assert [room["room"] for room in others] == ["net", "noise", "io"]
         for room in others:
             assert self.WHERE in room["skipped"]
             assert room["dataset"] == []
         assert store["skipped"] is None
-        assert ran.json["dataset"] == "here/store.nc"
+        assert store["dataset"] == ["here/store.nc"]
+        assert bus["skipped"] is None
 
     def test_check_is_no_finding(self, sonde):
         ran = sonde("check", "--budget", "15s", "--color", "never", SONDE_MPI=self.WHERE).expect(0)
