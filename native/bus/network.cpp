@@ -243,12 +243,13 @@ bool is_loopback(const Peer& peer) {
 }
 
 Result<void> check_exposure(const Profile& profile, const std::vector<Address>& addresses) {
-  const bool udp = profile.transport.kind == TransportKind::udp4 || profile.transport.kind == TransportKind::udp6;
-  if (udp && profile.discovery.kind == DiscoveryKind::simple && profile.transport.multicast == Multicast::none && !only_loopback(addresses))
+  const bool no_groups = profile.transport.kind == TransportKind::tcp4 || profile.transport.multicast == Multicast::none;
+  if (no_groups && profile.discovery.kind == DiscoveryKind::simple && !only_loopback(addresses))
     return Error{"bus.bad_profile",
-                 "the profile " + profile.name +
-                     " forbids groups by multicast=\"none\", without which simple discovery finds nobody on other machines",
-                 "say multicast=\"discovery\", or take discovery kind=\"peers\" or kind=\"server\""};
+                 "the profile " + profile.name + " has no groups, by " +
+                     (profile.transport.kind == TransportKind::tcp4 ? "kind=\"tcp4\"" : "multicast=\"none\"") +
+                     ": simple discovery finds nobody on other machines",
+                 "name the machines: <discovery kind=\"peers\" peers=\"n001 n002\"/>, or take kind=\"server\""};
   const auto open_to = std::find_if(addresses.begin(), addresses.end(), [](const Address& a) { return !a.loopback; });
   if (open_to != addresses.end()) {
     if (profile.security || profile.unprotected) return {};

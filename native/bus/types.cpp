@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <iterator>
 #include <map>
+#include <set>
 #include <unordered_map>
 
 #include "bus/idl_words.hpp"
@@ -246,7 +247,10 @@ void hash(Hash& into, const Type& type) {
 /// Declarations in an order in which each is known where it is used.
 class Writing {
  public:
-  explicit Writing(const Type& top) { declare(top); }
+  explicit Writing(const Type& top) {
+    collect(top);
+    declare(top);
+  }
 
   std::string text() {
     enter({});
@@ -270,7 +274,7 @@ class Writing {
         body += "  ";
         if (field.key) body += "@key ";
         if (!field.unit.empty()) body += "@unit(\"" + idl::escape_text(field.unit) + "\") ";
-        body += declaration(*field.type, idl::escaped(field.name), own, before) + ";\n";
+        body += declaration(*field.type, idl::escaped(field.name), before) + ";\n";
       }
     } else {
       body = "enum " + idl::escaped(own) + " {\n";
@@ -281,29 +285,42 @@ class Writing {
         body += "  " + (plain ? "" : "@value(" + std::to_string(e.value) + ") ") + idl::escaped(e.name) + (k + 1 < type.enumerators.size() ? ",\n" : "\n");
       }
     }
+    if (!before.empty()) {
+      enter({});
+      out_ += before;
+    }
     enter(scope);
-    for (std::string& text : {std::ref(before), std::ref(body)}) text = idl::indented(text, 2 * scope.size());
-    out_ += before + body + std::string(2 * scope.size(), ' ') + "};\n";
+    out_ += idl::indented(body, 2 * scope.size()) + std::string(2 * scope.size(), ' ') + "};\n";
+  }
+
+  /// What lies outside of all modules.
+  void collect(const Type& type) {
+    if (type.element) collect(*type.element);
+    if (!type.name.empty()) taken_.insert(idl::lower(pieces_of(type.name).front()));
+    for (const Field& field : type.fields) collect(*field.type);
+    for (const Enumerator& e : type.enumerators) taken_.insert(idl::lower(e.name));
   }
 
   /// "type name[dimension]". IDL has no arrays as elements of sequences but by a typedef, which then stands in `before`.
-  std::string declaration(const Type& type, const std::string& name, const std::string& owner, std::string& before) {
-    if (type.kind == Kind::array) return spelled(*type.element, owner, before) + " " + name + "[" + std::to_string(type.bound) + "]";
-    return spelled(type, owner, before) + " " + name;
+  std::string declaration(const Type& type, const std::string& name, std::string& before) {
+    if (type.kind == Kind::array) return spelled(*type.element, before) + " " + name + "[" + std::to_string(type.bound) + "]";
+    return spelled(type, before) + " " + name;
   }
-  std::string spelled(const Type& type, const std::string& owner, std::string& before) {
+  std::string spelled(const Type& type, std::string& before) {
     const std::string bound = std::to_string(type.bound);
     switch (type.kind) {
       case Kind::string: return type.bound ? "string<" + bound + ">" : "string";
       case Kind::sequence: {
-        const std::string element = spelled(*type.element, owner, before);
+        const std::string element = spelled(*type.element, before);
         return "sequence<" + element + (type.bound ? ", " + bound : element.ends_with('>') ? " " : "") + ">";  // ">>" is a shift to older tools
       }
       case Kind::array: {
-        const std::string name = owner + "_array_" + std::to_string(++arrays_);
-        const std::string line = "typedef " + declaration(type, name, owner, before) + ";\n";
+        std::string name;
+        do name = "array_" + std::to_string(++arrays_);
+        while (taken_.contains(name));
+        const std::string line = "typedef " + declaration(type, name, before) + ";\n";
         before += line;
-        return name;
+        return name.insert(0, "::");
       }
       case Kind::structure: case Kind::enumeration: {
         std::string out;
@@ -328,6 +345,7 @@ class Writing {
 
   std::string out_;
   std::vector<std::string> open_, done_;
+  std::set<std::string> taken_;
   int arrays_ = 0;
 };
 

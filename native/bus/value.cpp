@@ -177,7 +177,7 @@ class Encoding {
     std::size_t next = 0;
     for (const Field& field : type.fields) {
       // Mostly they come in order.
-      const Value* part = next < given->size() && (*given)[next].first == field.name ? &(*given)[next++].second : nullptr;
+      const Value* part = next < given->size() && (*given)[next].name == field.name ? &(*given)[next++].value : nullptr;
       if (!part)
         for (const auto& [name, other] : *given)
           if (name == field.name) part = &other;
@@ -261,7 +261,7 @@ class Decoding {
         all.reserve(type.fields.size());
         for (const Field& field : type.fields) {
           all.emplace_back(field.name, Value{});
-          if (!get(*field.type, all.back().second)) return false;
+          if (!get(*field.type, all.back().value)) return false;
         }
         into.is = std::move(all);
         break;
@@ -337,9 +337,9 @@ void json(const Value& value, std::string& out) {
       out += '{';
       for (std::size_t k = 0; k < is.size(); ++k) {
         if (k) out += ',';
-        out += json_text(is[k].first);
+        out += json_text(is[k].name);
         out += ':';
-        json(is[k].second, out);
+        json(is[k].value, out);
       }
       out += '}';
     }

@@ -1,7 +1,6 @@
 #pragma once
 /// A sample whose type is known at run time only: for Python, the command line and tests. C++ programs take typed.hpp. Any-thread.
 
-#include <map>
 #include <string>
 #include <variant>
 #include <vector>
@@ -13,11 +12,20 @@ namespace sonde::bus {
 /// Structures are Struct in the order of their fields; sequences and arrays List; of octets, chars and uint8 Blob; enumerations their name;
 /// a char a text of one character (its code, 0 … 255).
 struct Value;
+struct Member;
 using List = std::vector<Value>;
-using Struct = std::vector<std::pair<std::string, Value>>;
+using Struct = std::vector<Member>;
 using Blob = std::vector<std::byte>;
 struct Value {
   std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string, Blob, List, Struct> is;
+};
+
+/// Of a Struct.
+struct Member {
+  std::string name;
+  Value value;
+
+  Member(std::string called, Value is) : name(std::move(called)), value(std::move(is)) {}
 };
 
 namespace limit {

@@ -34,7 +34,7 @@ if(SONDE_BUS_ENABLED)
   target_link_options(sonde_bus PRIVATE -Wl,--no-undefined)
   target_include_directories(sonde_bus SYSTEM PRIVATE ${PUGIXML_INCLUDE})
   install(TARGETS sonde_bus DESTINATION sonde/lib)
-  install(DIRECTORY bus DESTINATION sonde/include FILES_MATCHING PATTERN "*.hpp" PATTERN module EXCLUDE PATTERN probe EXCLUDE)
+  install(DIRECTORY bus DESTINATION sonde/include FILES_MATCHING PATTERN "*.hpp" PATTERN module EXCLUDE PATTERN probe EXCLUDE PATTERN fuzz EXCLUDE)
 
   # A DDS that not every program should load: found by libsonde-bus in bus/ beside itself.
   foreach(module "cyclonedds|CYCLONEDDS" "fastdds|FASTDDS")
@@ -88,6 +88,19 @@ if(SONDE_BUS_ENABLED)
       install(TARGETS sonde-bus${program} DESTINATION sonde/libexec)
     endif()
   endforeach()
+
+  # Damaged samples and declarations: for tests, a program that goes on for longer, and libFuzzer.
+  add_library(sonde_bus_fuzz STATIC bus/fuzz/hostile.cpp)
+  target_link_libraries(sonde_bus_fuzz PUBLIC sonde_bus)
+  add_executable(sonde-busfuzz bus/busfuzz/main.cpp)
+  set_target_properties(sonde-busfuzz PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/libexec")
+  target_link_libraries(sonde-busfuzz PRIVATE sonde_bus_fuzz)
+  if(SONDE_FUZZ)
+    add_executable(sonde-busfuzz-llvm bus/fuzz/harness.cpp)
+    set_target_properties(sonde-busfuzz-llvm PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/libexec")
+    target_link_libraries(sonde-busfuzz-llvm PRIVATE sonde_bus_fuzz)
+    target_link_options(sonde-busfuzz-llvm PRIVATE -fsanitize=fuzzer)
+  endif()
 
   # The bus for Python, apart from _core, as the store's client is.
   if(SKBUILD OR SONDE_BIND)

@@ -99,6 +99,8 @@ class Scene {
   std::shared_ptr<Bus> open(const std::function<void(Profile&)>& change = {});
   /// A name that no other case, run or variant has.
   std::string topic(const std::string& word) const { return "conformance_" + tag_ + "_" + word; }
+  /// What the participant of a peer is called, here and nowhere else.
+  std::string peer_name(const std::string& role) const { return "conformance " + role + " " + tag_; }
   std::unique_ptr<Process> peer(const std::string& role, const std::string& topic, const std::function<void(Profile&)>& change = {});
   /// For whoever reads why a case did not end. Any-thread.
   void at(const std::string& what) const;

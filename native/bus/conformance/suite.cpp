@@ -29,6 +29,7 @@ namespace {
 
 constexpr const char* case_word = "@case";
 constexpr const char* peer_word = "@peer";
+constexpr const char* own_profile = "conformance";
 constexpr int result_descriptor = 3;   ///< stdout is whoever's: libraries write there
 
 std::uint64_t some_number() {
@@ -360,11 +361,16 @@ std::uint16_t free_port() {
 Scene::Scene(std::string implementation, Profile profile, const Caps& caps, std::string program, std::vector<std::string> modules, std::string tag)
     : implementation_(std::move(implementation)), profile_(std::move(profile)), caps_(caps), program_(std::move(program)), modules_(std::move(modules)), tag_(std::move(tag)) {
   entry_ = need(find_implementation(implementation_), "the implementation");
-  if (profile_.discovery.kind == DiscoveryKind::server && !profile_.discovery.serve) {
+  if (profile_.discovery.kind != DiscoveryKind::server || profile_.discovery.serve) return;
+  // Of the suite's own variants each case has a server of its own, at a port that was free a moment ago.
+  const bool own = profile_.name == own_profile;
+  for (int attempt = 1; !server_; ++attempt) {
+    if (own) profile_.discovery.servers = {"127.0.0.1:" + std::to_string(free_port())};
     Profile serving = profile_;
     serving.discovery.serve = true;
     serving.participant = "conformance server";
-    server_ = need(Bus::open(serving, implementation_), "the discovery server does not open");
+    auto opened = Bus::open(serving, implementation_);
+    if (opened || !own || attempt == 5) server_ = need(std::move(opened), "the discovery server does not open");
   }
 }
 
@@ -376,7 +382,7 @@ std::shared_ptr<Bus> Scene::open(const std::function<void(Profile&)>& change) {
 
 std::unique_ptr<Process> Scene::peer(const std::string& role, const std::string& topic, const std::function<void(Profile&)>& change) {
   Profile profile = profile_;
-  profile.participant = "conformance " + role;
+  profile.participant = peer_name(role);
   if (change) change(profile);
   std::vector<std::string> words{peer_word, implementation_, role, topic};
   words.insert(words.end(), modules_.begin(), modules_.end());
@@ -406,7 +412,7 @@ void Scene::matched(Reader& reader, std::size_t writers) {
 std::vector<Variant> variants_of(const Caps& caps, std::uint32_t domain) {
   std::vector<Variant> all;
   Profile profile;
-  profile.name = "conformance";
+  profile.name = own_profile;
   profile.domain = domain;
   if (!caps.across_processes) return {{"in-process", profile, true}};
   const auto add = [&](const std::string& name, TransportKind kind, bool whole) -> Variant& {

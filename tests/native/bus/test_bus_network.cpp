@@ -160,6 +160,10 @@ TEST_CASE("without groups simple discovery is for one machine") {
   const auto refusal = check_exposure(profile, {machine[1]});
   REQUIRE(!refusal);
   CHECK(has(refusal.error().what, "simple discovery finds nobody on other machines"));
+  profile.transport.multicast = Multicast::discovery;
+  CHECK(check_exposure(profile, {machine[1]}));
+  profile.transport.kind = TransportKind::tcp4;
+  CHECK(has(check_exposure(profile, {machine[1]}).error().what, "by kind=\"tcp4\""));
   profile.discovery.kind = DiscoveryKind::peers;
   profile.discovery.peers = {"10.1.2.9"};
   CHECK(check_exposure(profile, {machine[1]}));

@@ -20,6 +20,9 @@ constexpr unsigned port_base = 7400, domain_gain = 250, participant_gain = 2, di
 constexpr unsigned indices = 120;         ///< how many processes of one host may be in a domain, where peers have to find their ports
 constexpr unsigned peer_participants = 1; ///< tried of a peer that does not say how many
 
+/// Cyclone's own limit for what is sent again; room for headers in front of a fragment; DDSI-RTPS' least fragment; the most that Cyclone takes.
+constexpr std::uint32_t rexmit_bytes = 1456, header_bytes = 256, least_fragment_bytes = 1025, most_fragment_bytes = 65000;
+
 unsigned discovery_port(std::uint32_t domain, unsigned index) {
   return port_base + domain_gain * domain + discovery_offset + participant_gain * index;
 }
@@ -70,26 +73,19 @@ std::string plugin_folder() {
 
 std::string bracketed(const std::string& address, bool v6) { return v6 ? "[" + address + "]" : address; }
 
-std::string peer_begin(const std::string& host, bool v6) { return "<Peer Address=\"" + escaped(bracketed(host, v6)) + ":"; }
-
 }  // namespace
 
-Result<DomainConfig> domain_config(const Profile& profile) {
+Result<std::string> domain_config(const Profile& profile) {
   const Transport& transport = profile.transport;
   const Discovery& discovery = profile.discovery;
-  const bool tcp = transport.kind == TransportKind::tcp4;
   const bool v6 = transport.kind == TransportKind::udp6;
   const bool simple = discovery.kind == DiscoveryKind::simple;
   const auto addresses = chosen_addresses(transport);
   if (!addresses) return addresses.error();
   const bool loopback = only_loopback(*addresses);
-  const bool groups = !tcp && !(v6 && loopback);
-  if (tcp && simple && !loopback)
-    return Error{"bus.unsupported", "cyclonedds cannot announce to a group by tcp4: simple discovery would find nobody on other machines",
-                 "name the machines: <discovery kind=\"peers\" peers=\"n001 n002\"/>"};
-  DomainConfig out;
+  const bool groups = !(v6 && loopback);
 
-  std::string general = element("Transport", tcp ? "tcp" : v6 ? "udp6" : "udp");
+  std::string general = element("Transport", v6 ? "udp6" : "udp");
   std::string interfaces;
   for (const Address& address : *addresses) {
     interfaces += "<NetworkInterface name=\"" + escaped(address.interface) + "\" address=\"" + escaped(address.address) + "\"";
@@ -102,9 +98,9 @@ Result<DomainConfig> domain_config(const Profile& profile) {
   const bool samples = groups && transport.multicast == Multicast::all;
   general += element("AllowMulticast", samples ? (announced ? "true" : "asm") : announced ? "spdp" : "false");
   if (transport.max_message_bytes) {
-    general += element("MaxMessageSize", std::to_string(transport.max_message_bytes) + " B");
-    const std::uint32_t room = transport.max_message_bytes > 256 ? transport.max_message_bytes - 128 : transport.max_message_bytes;
-    general += element("FragmentSize", std::to_string(std::clamp<std::uint32_t>(room, 1025, 65000)) + " B");
+    const std::uint32_t most = transport.max_message_bytes;
+    general += element("MaxMessageSize", std::to_string(most) + " B") + element("MaxRexmitMessageSize", std::to_string(std::min(most, rexmit_bytes)) + " B") +
+               element("FragmentSize", std::to_string(std::clamp(most - header_bytes, least_fragment_bytes, most_fragment_bytes)) + " B");
   }
 
   std::string found;
@@ -112,12 +108,11 @@ Result<DomainConfig> domain_config(const Profile& profile) {
   if (announced) {
     found += element("ParticipantIndex", "none");
   } else {
-    // By TCP, which knows no indices, the same ports are used, of which Domain takes one.
-    found += tcp ? element("ParticipantIndex", "none") : element("ParticipantIndex", "auto") + element("MaxAutoParticipantIndex", std::to_string(last));
+    found += element("ParticipantIndex", "auto") + element("MaxAutoParticipantIndex", std::to_string(last));
     std::string peers;
     const auto add = [&](const std::string& host, bool is_v6, unsigned count) {
       for (unsigned k = 0; k < std::min(count, last + 1); ++k)
-        peers += peer_begin(host, is_v6) + std::to_string(discovery_port(profile.domain, k)) + std::string(peer_end);
+        peers += "<Peer Address=\"" + escaped(bracketed(host, is_v6)) + ":" + std::to_string(discovery_port(profile.domain, k)) + "\"/>";
     };
     // Without groups, as on loopback with IPv6, simple discovery is asking every port of this machine.
     if (simple)
@@ -138,19 +133,9 @@ Result<DomainConfig> domain_config(const Profile& profile) {
   if (transport.receive_buffer_bytes) internal += buffer("SocketReceiveBufferSize", transport.receive_buffer_bytes);
   if (transport.send_buffer_bytes) internal += buffer("SocketSendBufferSize", transport.send_buffer_bytes);
   if (loopback) general += element("MulticastTimeToLive", "0");
-  std::string listen;
-  if (tcp) {
-    for (const Address& address : *addresses) out.own_peers.push_back(peer_begin(address.address, false));
-    if (transport.port)
-      out.ports = {transport.port};
-    else
-      for (unsigned k = 0; k <= last; ++k) out.ports.push_back(static_cast<std::uint16_t>(discovery_port(profile.domain, k)));
-    listen = "<TCP>" + element("Port", transport.port ? std::to_string(transport.port) : std::string(port_mark)) + "</TCP>";
-  }
 
-  out.text = "<CycloneDDS><Domain Id=\"any\"><General>" + general + "</General><Discovery>" + found + "</Discovery>" +
-         (internal.empty() ? "" : "<Internal>" + internal + "</Internal>") + listen + "<Tracing><OutputFile>stderr</OutputFile></Tracing></Domain></CycloneDDS>";
-  return out;
+  return "<CycloneDDS><Domain Id=\"any\"><General>" + general + "</General><Discovery>" + found + "</Discovery>" +
+         (internal.empty() ? "" : "<Internal>" + internal + "</Internal>") + "<Tracing><OutputFile>stderr</OutputFile></Tracing></Domain></CycloneDDS>";
 }
 
 Result<std::vector<std::pair<std::string, std::string>>> security_properties(const Security& security) {

@@ -5,8 +5,6 @@
 #include <map>
 #include <mutex>
 
-#include "bus/module/cyclonedds/tcp_port.hpp"
-
 namespace sonde::bus::cyclonedds {
 
 namespace {
@@ -31,7 +29,6 @@ struct Open {
   std::string config;
   dds_entity_t entity = 0;
   std::size_t shares = 0;
-  TcpPort port;
 };
 
 struct Domains {
@@ -54,40 +51,23 @@ Error failed(const std::string& what, dds_return_t number, const std::string& hi
   return {"bus.open", what + ": Cyclone DDS says " + dds_strretcode(number) + (said.empty() ? "" : " (" + said + ")"), hint};
 }
 
-Result<std::unique_ptr<Domain>> Domain::get(std::uint32_t id, const DomainConfig& config) {
+Result<std::unique_ptr<Domain>> Domain::get(std::uint32_t id, const std::string& config) {
   Domains& all = domains();
   const std::lock_guard lock(all.mutex);
   static const bool kept = (dds_set_log_mask(DDS_LC_FATAL | DDS_LC_ERROR | DDS_LC_WARNING), dds_set_log_sink(keep_words, nullptr), true);
   (void)kept;
   if (const auto there = all.by_id.find(id); there != all.by_id.end()) {
-    if (there->second.config == config.text) {
+    if (there->second.config == config) {
       ++there->second.shares;
-      return std::unique_ptr<Domain>(new Domain(id, there->second.port.number()));
+      return std::unique_ptr<Domain>(new Domain(id));
     }
     return Error{"bus.open",
                  "this process is in domain " + std::to_string(id) +
                      " of Cyclone DDS already, with other transports or another discovery: both share the sockets of the process",
                  "use one profile for all buses of a process in one domain, or another domain"};
   }
-  Open made{config.text, 0, 1, {}};
-  std::string text = config.text;
-  if (!config.ports.empty()) {
-    auto port = TcpPort::claim(config.ports);
-    if (!port) return port.error();
-    made.port = std::move(*port);
-    // Cyclone 0.10 would connect to itself, and leave both ends' descriptors open when the domain is closed.
-    for (const std::string& begin : config.own_peers) {
-      const std::string own = begin + std::to_string(made.port.number()) + std::string(peer_end);
-      const auto at = text.find(own);
-      if (at == text.npos) continue;
-      text.erase(at, own.size());
-      // Without any peer it would look for itself at ports of its own choice: so it looks for one more of its kind, where none is.
-      if (text.find("<Peer ") == text.npos) text.insert(at, begin + std::to_string(made.port.number() + 2) + std::string(peer_end));
-    }
-    if (const auto mark = text.find(port_mark); mark != text.npos) text.replace(mark, port_mark.size(), std::to_string(made.port.number()));
-  }
   last_words();
-  const dds_entity_t entity = dds_create_domain(id, text.c_str());
+  const dds_entity_t entity = dds_create_domain(id, config.c_str());
   if (entity == DDS_RETCODE_PRECONDITION_NOT_MET)
     return Error{"bus.open",
                  "this process is in domain " + std::to_string(id) + " of Cyclone DDS already, not by Sonde: its configuration would be another",
@@ -95,10 +75,8 @@ Result<std::unique_ptr<Domain>> Domain::get(std::uint32_t id, const DomainConfig
   if (entity < 0)
     return failed("domain " + std::to_string(id) + " could not be opened", entity,
                   "look whether the interfaces are up, and whether more than 120 processes of this machine are in the domain");
-  made.entity = entity;
-  const std::uint16_t port = made.port.number();
-  all.by_id[id] = std::move(made);
-  return std::unique_ptr<Domain>(new Domain(id, port));
+  all.by_id[id] = {config, entity, 1};
+  return std::unique_ptr<Domain>(new Domain(id));
 }
 
 Domain::~Domain() {

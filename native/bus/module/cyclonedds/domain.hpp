@@ -6,7 +6,6 @@
 #include <memory>
 #include <string>
 
-#include "bus/module/cyclonedds/config.hpp"
 #include "core/error.hpp"
 
 namespace sonde::bus::cyclonedds {
@@ -16,17 +15,15 @@ class Domain {
  public:
   /// Of the one of this id; made where it is not there. Error: bus.open where it is there with another configuration, or what Cyclone says.
   /// Any-thread.
-  static Result<std::unique_ptr<Domain>> get(std::uint32_t id, const DomainConfig& config);
+  static Result<std::unique_ptr<Domain>> get(std::uint32_t id, const std::string& config);
   ~Domain();
   Domain(const Domain&) = delete;
   Domain& operator=(const Domain&) = delete;
   std::uint32_t id() const { return id_; }
-  std::uint16_t port() const { return port_; }  ///< that it listens at by TCP; 0: not by TCP
 
  private:
-  Domain(std::uint32_t id, std::uint16_t port) : id_(id), port_(port) {}
+  explicit Domain(std::uint32_t id) : id_(id) {}
   std::uint32_t id_;
-  std::uint16_t port_;
 };
 
 /// What Cyclone has logged as a warning or an error on this thread since the last call; it goes nowhere else. One line.

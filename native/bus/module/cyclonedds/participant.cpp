@@ -37,7 +37,7 @@ class Entity {
   explicit Entity(dds_entity_t number = 0) : number_(number) {}
   Entity(Entity&& other) noexcept : number_(std::exchange(other.number_, 0)) {}
   Entity& operator=(Entity&& other) noexcept {
-    std::swap(number_, other.number_);
+    const Entity before(std::exchange(number_, std::exchange(other.number_, 0)));
     return *this;
   }
   ~Entity() {
@@ -449,6 +449,11 @@ class Reader final : public ReaderPort {
     dds_set_listener(*reader_, listener);
     dds_delete_listener(listener);
   }
+  /// First of all what calls the listener: it uses the rest.
+  ~Reader() override {
+    has_some_ = Entity();
+    reader_ = Entity();
+  }
 
   Guid guid() const override { return guid_; }
 
@@ -703,7 +708,6 @@ class ParticipantOf final : public ParticipantPort {
       : domain_(std::move(domain)), participant_(std::move(participant)), guid_(guid_of(*participant_)) {}
 
   Guid guid() const override { return guid_; }
-  std::uint16_t port() const override { return domain_->port(); }
 
   Result<std::unique_ptr<WriterPort>> writer(const std::string& topic, const TypePtr& type, const Qos& qos) override {
     TypeRef made;
