@@ -105,32 +105,34 @@ Result<void> Writer::sent(Code code, std::size_t bytes) const {
                "fewer instances or a smaller history need less memory"};
 }
 
-Result<void> Writer::write(Bytes payload, Bytes key) {
+template <typename Send>
+Result<void> Writer::send(Bytes payload, Bytes key, const Send& send) {
   try {
     Sample sample;
     sample.payload = payload;
     sample.key = key;
-    return sent(writer_->write(&sample, dds::HANDLE_NIL), payload.size());
+    const std::int64_t began = now_ns();
+    for (;;) {
+      const Code code = send(&sample);
+      // Fast DDS says timeout at once where the last acknowledgement made so much place that it finds nothing left to remove.
+      if (code != Code::RETCODE_TIMEOUT || static_cast<double>(now_ns() - began) >= max_blocking_s_ * 1e9) return sent(code, payload.size());
+    }
   } catch (...) {
     return Error{"bus.failed", "topic " + topic_ + ": Fast DDS threw: " + text_of_exception(), {}};
   }
 }
 
+Result<void> Writer::write(Bytes payload, Bytes key) {
+  return send(payload, key, [this](Sample* sample) { return writer_->write(sample, dds::HANDLE_NIL); });
+}
+
 Result<void> Writer::dispose(Bytes payload, Bytes key) {
-  try {
-    Sample sample;
-    sample.payload = payload;
-    sample.key = key;
-    Code code = writer_->dispose(&sample, dds::HANDLE_NIL);
-    // Of an instance that this writer has not written yet.
-    if (code == Code::RETCODE_PRECONDITION_NOT_MET) {
-      writer_->register_instance(&sample);
-      code = writer_->dispose(&sample, dds::HANDLE_NIL);
-    }
-    return sent(code, payload.size());
-  } catch (...) {
-    return Error{"bus.failed", "topic " + topic_ + ": Fast DDS threw: " + text_of_exception(), {}};
-  }
+  return send(payload, key, [this](Sample* sample) {
+    const Code code = writer_->dispose(sample, dds::HANDLE_NIL);
+    if (code != Code::RETCODE_PRECONDITION_NOT_MET) return code;
+    writer_->register_instance(sample);  // this writer has not written the instance yet
+    return writer_->dispose(sample, dds::HANDLE_NIL);
+  });
 }
 
 bool Writer::wait_acknowledged(Deadline deadline) {

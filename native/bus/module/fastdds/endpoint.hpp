@@ -61,6 +61,8 @@ class Writer final : public WriterPort, private dds::DataWriterListener {
  private:
   Writer(Matches::Known known, std::function<void()> release) : known_(std::move(known)), release_(std::move(release)) {}
   void on_publication_matched(dds::DataWriter* writer, const dds::PublicationMatchedStatus& status) override;
+  template <typename Send>
+  Result<void> send(Bytes payload, Bytes key, const Send& send);
   Result<void> sent(eprosima::fastrtps::types::ReturnCode_t code, std::size_t bytes) const;
 
   Matches::Known known_;

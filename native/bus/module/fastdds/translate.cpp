@@ -37,7 +37,10 @@ constexpr unsigned default_server_port = 11811;
 /// its reader has not read, and after as many bytes a reliable writer asks what has arrived. With 4 MiB it overruns the reader instead.
 constexpr std::uint32_t receive_bytes = 4u << 20;
 /// Of shared memory: what a participant sends and nobody has read yet. Fast DDS fills it with zeros at once, so that it is there.
-constexpr std::uint32_t segment_bytes = 2u << 20, port_bytes = 64u << 10;
+constexpr std::uint32_t segment_bytes = 2u << 20;
+/// Messages that wait at a port, and that a participant has under way. What comes beyond is lost and sent again: with Fast DDS' own 512 a
+/// writer of small samples, who may have 5000 under way, does that all the time.
+constexpr std::uint32_t queue_messages = 4096, port_bytes = queue_messages * 16 + (64u << 10);
 
 unsigned discovery_port(std::uint32_t domain, unsigned index) { return port_base + domain_gain * domain + discovery_offset + participant_gain * index; }
 unsigned last_index(std::uint32_t domain) {
@@ -152,6 +155,7 @@ Result<void> add_transport(const Profile& profile, const std::vector<Address>& a
       return Error{"bus.unsupported", "fastdds 2 loses samples over tcp4; asked for: tcp4", "take kind=\"udp4\""};
     case TransportKind::shared_memory: {
       auto descriptor = std::make_shared<transports::SharedMemTransportDescriptor>();
+      descriptor->port_queue_capacity(queue_messages);
       descriptor->segment_size(clamped(transport.send_buffer_bytes, segment_bytes));
       if (transport.max_message_bytes) descriptor->max_message_size(transport.max_message_bytes);
       into.user_transports.push_back(descriptor);
