@@ -446,9 +446,10 @@ class Cluster:
             if folder is None:
                 raise EnvironmentFailure("core.cannot_write", f"there is no folder {STATE.parent}", "make it")
             there = kept_in(folder)
-            if there and there.state == "elsewhere":
+            state = there.state if there else ""
+            if state == "elsewhere":
                 raise _elsewhere(name)
-            if there and there.state == "up":
+            if there and state == "up":
                 raise UsageError(
                     "cluster.in_use",
                     f"there is a cluster '{name}' already: {plan.describe(there.plan)}",
@@ -478,11 +479,12 @@ class Cluster:
                 f"there is no cluster '{name}'{nearest(name, known)}; {is_up}",
                 f"build it: {typed('sonde', 'cluster', 'up', '--name', name, '--nodes', 3)}",
             )
-        if kept.state == "elsewhere":
+        state = kept.state  # once: a keeper that ends between two looks would pass both
+        if state == "elsewhere":
             raise _elsewhere(name)
-        if kept.state == "gone":
+        if state == "gone":
             raise _gone(name, kept.keeper)
-        if kept.state == "building":
+        if state == "building":
             raise EnvironmentFailure(
                 "cluster.building",
                 f"the cluster '{name}' is not complete: it is being built, or its 'up' was killed",
@@ -626,14 +628,14 @@ def down(name: str, only: Keeper | None = None) -> str:
         kept = kept_in(folder)
         if only and kept and kept.keeper != only:
             return "none"
-        if kept and kept.state == "elsewhere":
+        state = kept.state if kept else ""
+        if state == "elsewhere":
             raise _elsewhere(name)
-        was_up = kept is not None and kept.state == "up"
         if kept and kept.keeper.alive:
             kept.keeper.calm()
             kept.keeper.end()
         _remove(folder)
-        return "ended" if was_up else "removed"
+        return "ended" if state == "up" else "removed"
 
 
 def _gone(name: str, keeper: Keeper) -> EnvironmentFailure:

@@ -101,6 +101,17 @@ def test_a_cluster_that_is_not_there_is_told_with_the_nearest(state):
     assert "cluster down --name io-study" in gone.value.hint
 
 
+@pytest.mark.parametrize("looks", [0, 1, 2, 3])
+def test_a_cluster_whose_keeper_ends_while_it_is_looked_for_is_not_found(state, monkeypatch, looks):
+    """Its `up` was killed, and the keeper is just about to notice."""
+    leave(state, "a", 1, complete=False)
+    said = iter([True] * looks)
+    monkeypatch.setattr(Keeper, "alive", property(lambda keeper: next(said, False)))
+    with pytest.raises(EnvironmentFailure) as caught:
+        Cluster.find("a")
+    assert caught.value.code == ("cluster.building" if looks else "cluster.gone")
+
+
 def test_a_cluster_of_another_pid_namespace_is_left_alone(state):
     """Its keeper has another number here, or none, which says nothing of it."""
     folder = leave(state, "a", 1, space="pid:[1]")
