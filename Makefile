@@ -1,6 +1,6 @@
 # Sonde: a thin front for deploy/setup, .venv/bin/sonde and the test runners. `make help` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help setup survey test test-all bench-net bench-noise bench-store bench-io lint clean
+.PHONY: help setup survey test test-all bench-net bench-noise bench-store bench-io bench-bus lint clean
 SHELL := /bin/sh
 
 # Which MPI: empty for the one that is there; see deploy/setup.
@@ -59,6 +59,10 @@ bench-store: ## store: transports, hybrid threshold, peers, idle server, into be
 bench-io: ## io: what tracing costs, and whether what it tells is right, into bench/out/io.json; machine left alone
 	@deploy/setup bench
 	@$(python) -m bench.io
+
+bench-bus: ## bus: the layer, sockets, ddsperf, calls, discovery of 96, security, into bench/out/bus.json; machine left alone
+	@deploy/setup bench
+	@$(python) -m bench.bus
 
 lint: ## ruff and mypy
 	@deploy/setup test

@@ -61,29 +61,6 @@ if(SONDE_BUS_ENABLED)
     target_link_libraries(sonde_bus_fastdds PRIVATE ${FASTCDR_LIBRARY})
   endif()
 
-  # Cyclone DDS without the bus above it, for comparisons: `ninja raw_cyclone`, never installed.
-  find_program(IDLC_PROGRAM idlc)
-  if(SONDE_BUS_CYCLONEDDS_ENABLED AND IDLC_PROGRAM)
-    set(raw_source "${CMAKE_SOURCE_DIR}/bench/bus")
-    set(raw_made "${CMAKE_BINARY_DIR}/bench/bus")
-    file(MAKE_DIRECTORY "${raw_made}")
-    add_custom_command(OUTPUT "${raw_made}/raw.c" "${raw_made}/raw.h" COMMAND "${IDLC_PROGRAM}" -l c "${raw_source}/raw.idl"
-      WORKING_DIRECTORY "${raw_made}" DEPENDS "${raw_source}/raw.idl" VERBATIM)
-    add_executable(raw_cyclone EXCLUDE_FROM_ALL "${raw_source}/raw_cyclone.c" "${raw_made}/raw.c")
-    set_target_properties(raw_cyclone PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bench")
-    target_include_directories(raw_cyclone PRIVATE "${raw_made}")
-    target_link_libraries(raw_cyclone PRIVATE ${CYCLONEDDS_LIBRARY})
-    target_include_directories(raw_cyclone SYSTEM PRIVATE ${CYCLONEDDS_INCLUDE})
-  endif()
-
-  # The same of Fast DDS: `ninja raw_fastdds`.
-  if(SONDE_BUS_FASTDDS_ENABLED)
-    add_executable(raw_fastdds EXCLUDE_FROM_ALL "${CMAKE_SOURCE_DIR}/bench/bus/raw_fastdds.cpp")
-    set_target_properties(raw_fastdds PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bench")
-    target_link_libraries(raw_fastdds PRIVATE ${FASTDDS_LIBRARY} ${FASTCDR_LIBRARY})
-    target_include_directories(raw_fastdds SYSTEM PRIVATE ${FASTDDS_INCLUDE})
-  endif()
-
   foreach(program probe conform)
     file(GLOB program_sources CONFIGURE_DEPENDS bus/${program}/*.cpp)
     if(program_sources)
