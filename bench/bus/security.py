@@ -50,6 +50,7 @@ def rows() -> list[dict[str, Any]]:
         for where, who, role in (
             ("keys", "manager", "system-manager"),
             ("keys", "node", "node-manager"),
+            ("keys", "probe", "everything"),
             ("other", "manager", "system-manager"),
         ):
             if not (folder / where).exists():
@@ -61,7 +62,7 @@ def rows() -> list[dict[str, Any]]:
         for implementation in ("cyclonedds", "fastdds"):
             for who, may in CASES.items():
                 out.append(_try(folder, implementation, who, may))
-            secured = f"secured={implementation},security={folder / 'keys'},identity=manager"
+            secured = f"secured={implementation},security={folder / 'keys'},identity=probe"
             told = run("latency", "20s", sizes="64", variants=[f"open={implementation}", secured])
             own, bare = found(told, "secured", "rtt", size=64), found(told, "open", "rtt", size=64)
             note = f"{own['value'] * 1e6:.1f} us against {bare['value'] * 1e6:.1f} us" if own and bare else ""
