@@ -213,6 +213,13 @@ struct Reader::Body {
       if (const auto own = bus->own_writers_.find(writer); own != bus->own_writers_.end()) announced = own->second;
     }
     if (!announced)
+      if (const auto matched = port->announcements())
+        for (const auto& [guid, user_data] : *matched) {
+          const std::string its = read_announcement(user_data).fingerprint;
+          if (guid == writer) announced = its;
+          else verdicts.try_emplace(guid).first->second = {its.empty() || its == fingerprint ? "" : its, 0, 0};
+        }
+    if (!announced)
       for (const auto& endpoint : bus->port_->endpoints()) {
         if (!endpoint.writes || endpoint.topic != topic) continue;
         const std::string its = read_announcement(endpoint.user_data).fingerprint;

@@ -10,6 +10,7 @@
 #include <compare>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -102,6 +103,9 @@ class ReaderPort {
   virtual std::size_t take(std::size_t most, const Taker& taker) = 0;
   virtual Status status() = 0;
   virtual std::vector<Guid> matched() = 0;
+  /// What each writer that is matched now has announced as user data; nothing: ask endpoints(). Asked before the first sample of each writer
+  /// is handed on, by the thread that takes: what it costs comes on top of every first message.
+  virtual std::optional<std::vector<std::pair<Guid, std::string>>> announcements() { return {}; }
 };
 
 /// One thread waits, others may wake it.
@@ -142,7 +146,7 @@ struct ImplementationEntry {
   std::size_t (*clean)() = nullptr;
 };
 
-inline constexpr unsigned module_abi = 1;
+inline constexpr unsigned module_abi = 2;
 struct Module {
   unsigned abi = module_abi;
   std::span<const ImplementationEntry> implementations;

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sonde.bus.plan import FIRST, PAUSE, STEADY
+from sonde.bus.plan import FIRST, PAUSE, STEADY, UNCONFIRMED
 from sonde.bus.values import Value, Values, Way
 from sonde.core import stats
 
@@ -29,6 +29,7 @@ REMOVES = {
     "after-lookup": "functions that are looked up when they are first called",
     "spinning-subscriber": "waking up the reader",
     "awake-cores": "processor cores that have gone to sleep",
+    UNCONFIRMED: "what a reliable writer and its reader have to tell each other first",
 }
 
 

@@ -98,8 +98,10 @@ STEADY, FIRST, PAUSE = "steady", "first-ever", "pause"
 TREATMENTS = (
     STEADY, FIRST, PAUSE, "prefaulted", "after-lookup", "warm-other-topic", "warm-same-participant-new-writer",
     "pause+awake-cores", "pause+spinning-subscriber", "spinning-subscriber", "awake-cores",
+    "first-ever+best-effort", "pause+best-effort",
 )  # fmt: skip
-OF_TOPICS = ("warm-other-topic", "warm-same-participant-new-writer")  # which a bare socket has none of
+UNCONFIRMED = "best-effort"  # as a treatment
+OF_TOPICS = ("warm-other-topic", "warm-same-participant-new-writer", UNCONFIRMED)  # which a bare socket has none of
 MOST_DATAGRAM = 65507  # of bare UDP, which splits none
 
 LEAST_SIZE, MOST_SIZE = 16, 32 << 20
@@ -144,7 +146,10 @@ class Case:
                 words = [f"entities={self.entities}"]
                 words += [f"treatment={self.treatment}"] if self.treatment else []
             case "first-message":
-                words = [f"treatment={self.treatment}", f"size={self.size}"]
+                # The probe has it for a quality of the topic, and tells it behind what is done about the message.
+                parts = self.treatment.split("+")
+                words = [f"treatment={'+'.join(part for part in parts if part != UNCONFIRMED)}", f"size={self.size}"]
+                words += [f"reliability={UNCONFIRMED}"] if UNCONFIRMED in parts else []
             case "calls":
                 words = [f"clients={self.entities}", f"size={self.size}"]
         words += [self.options] if self.options else []

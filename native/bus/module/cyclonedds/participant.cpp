@@ -191,9 +191,8 @@ Endpoint endpoint_from(const dds_builtintopic_endpoint_t& data, bool writes) {
   return out;
 }
 
-/// The peers of an endpoint, by their handles.
-template <typename List, typename Data>
-std::vector<Guid> matched_of(dds_entity_t entity, const List& list, const Data& data) {
+template <typename List>
+std::vector<dds_instance_handle_t> handles_of(dds_entity_t entity, const List& list) {
   std::vector<dds_instance_handle_t> handles(16);
   for (;;) {
     const dds_return_t n = list(entity, handles.data(), handles.size());
@@ -201,12 +200,17 @@ std::vector<Guid> matched_of(dds_entity_t entity, const List& list, const Data& 
     const auto found = static_cast<std::size_t>(n);
     if (found <= handles.size()) {
       handles.resize(found);
-      break;
+      return handles;
     }
     handles.resize(found + 8);
   }
+}
+
+/// The peers of an endpoint, by their handles.
+template <typename List, typename Data>
+std::vector<Guid> matched_of(dds_entity_t entity, const List& list, const Data& data) {
   std::vector<Guid> out;
-  for (const dds_instance_handle_t handle : handles)
+  for (const dds_instance_handle_t handle : handles_of(entity, list))
     if (dds_builtintopic_endpoint_t* endpoint = data(entity, handle)) {
       out.push_back(guid_from(endpoint->key));
       dds_builtintopic_free_endpoint(endpoint);
@@ -514,6 +518,25 @@ class Reader final : public ReaderPort {
 
   std::vector<Guid> matched() override { return matched_of(*reader_, dds_get_matched_publications, dds_get_matched_publication_data); }
 
+  /// Without the readers of built-in topics that endpoints() makes, which takes milliseconds.
+  std::optional<std::vector<std::pair<Guid, std::string>>> announcements() override {
+    std::vector<std::pair<Guid, std::string>> out;
+    const auto handles = handles_of(*reader_, dds_get_matched_publications);
+    if (handles.size() < announced_.size() / 2) announced_.clear();  // most have gone
+    for (const dds_instance_handle_t handle : handles) {
+      auto at = announced_.find(handle);
+      if (at == announced_.end()) {
+        dds_builtintopic_endpoint_t* endpoint = dds_get_matched_publication_data(*reader_, handle);
+        if (!endpoint) continue;
+        Endpoint told = endpoint_from(*endpoint, true);
+        dds_builtintopic_free_endpoint(endpoint);
+        at = announced_.emplace(handle, std::pair{told.guid, std::move(told.user_data)}).first;
+      }
+      out.push_back(at->second);
+    }
+    return out;
+  }
+
   /// Whether there are samples now.
   bool has_some() {
     if (!pending_.exchange(false)) return false;
@@ -618,7 +641,8 @@ class Reader final : public ReaderPort {
   TypeRef type_;
   Guid guid_;
   std::atomic<bool> pending_{true};
-  std::map<dds_instance_handle_t, Known> writers_;  ///< of the thread that takes, as the two below
+  std::map<dds_instance_handle_t, std::pair<Guid, std::string>> announced_;  ///< of the thread that takes, as the three below
+  std::map<dds_instance_handle_t, Known> writers_;
   dds_instance_handle_t last_handle_ = 0;
   Known* last_writer_ = nullptr;
   std::deque<Ending> endings_;
