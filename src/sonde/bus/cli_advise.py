@@ -15,8 +15,6 @@ from sonde.core.outcome import Outcome, Table
 if TYPE_CHECKING:
     from sonde.bus.model import Advice, Need
 
-MEASURE = "sonde bus run latency fanout discovery throughput -o bus.nc"
-
 
 @click.command()
 @common()
@@ -45,7 +43,7 @@ def advise(entities: int, subscribers: int, size: int, local: bool | None, sourc
     """
     import sonde
     from sonde.bus import model, run_probe
-    from sonde.bus.values import Values
+    from sonde.bus.values import Values, between
     from sonde.core import dataset
 
     if local is None:
@@ -57,19 +55,22 @@ def advise(entities: int, subscribers: int, size: int, local: bool | None, sourc
     path = source or run_probe.newest(Path())
     if path is None:
         raise EnvironmentFailure(
-            "bus.no_dataset", "there is no run to take advice from in this folder", f"measure: {MEASURE}"
+            "bus.no_dataset",
+            "there is no run to take advice from in this folder",
+            f"measure: {model.MEASURE if local else model.MEASURE_BETWEEN}",
         )
     need = model.Need(entities, subscribers, size, local)
     with sonde.open(path) as tree:
         summary = dataset.summary_of(tree, "bus", path)
         values = Values(summary)
-        found = model.advise(values, need, int(tree.attrs.get("hosts", 1)))
+        hosts = between(tree.attrs)
+        found = model.advise(values, need, hosts)
         schema = str(tree.attrs["schema"])
     best = found[0]
     outcome = Outcome(
         "bus",
         "advise",
-        _verdict(best, need),
+        _verdict(best, need, path, hosts),
         schema=schema,
         dataset=str(path),
         tables=[_table(found)],
@@ -79,20 +80,25 @@ def advise(entities: int, subscribers: int, size: int, local: bool | None, sourc
             "subscribers": subscribers,
             "size": size,
             "local": local,
+            "between": hosts or None,
             "advice": [_as_json(advice) for advice in found],
         },
         sound=not best.outside,
     )
     if best.outside:
-        hint = f"measure there: {MEASURE}"
+        hint = f"measure there: {model.MEASURE if local else model.MEASURE_BETWEEN}"
         outcome.warnings.append(Warning("bus.outside", f"{best.way.name}: {'; '.join(best.outside)}", hint))
     return outcome
 
 
-def _verdict(best: Advice, need: Need) -> str:
+def _verdict(best: Advice, need: Need, path: Path, hosts: str) -> str:
     from sonde.core.units import format_duration, format_size
 
-    text = f"Best for {need.subscribers} subscriber{'s' * (need.subscribers != 1)} of "
+    text = ""
+    if bool(hosts) == need.local:  # all numbers are of another kind than what is asked for
+        text = f"{path} has nothing measured {'within one host' if need.local else 'between hosts'}; "
+        text += f"going by what it has {f'between {hosts}' if hosts else 'within one host'}: "
+    text += f"{'b' if text else 'B'}est for {need.subscribers} subscriber{'s' * (need.subscribers != 1)} of "
     text += f"{format_size(need.size, exact=True)} {'on one host' if need.local else 'on several hosts'}: "
     text += best.way.name
     if best.discovery is not None and need.entities > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sonde import _core
+from sonde.core import hostlist
 from sonde.core.errors import Exit, UsageError, typed
 from sonde.core.options import (
     A_NC,
@@ -24,6 +27,7 @@ from sonde.core.options import (
     settings,
 )
 from sonde.core.outcome import Outcome, Table
+from sonde.core.units import format_size
 
 if TYPE_CHECKING:
     from sonde.bus.run_probe import Request
@@ -35,12 +39,12 @@ START_S = 1.0  # of a budget, that loading and starting take
 class SampleSizes(Sizes):
     """Bytes of samples, written as message lengths are. Value: tuple of int, B."""
 
-    # plan.MOST_SIZE, without loading what it needs
-    largest, largest_is = 32 << 20, "32 MiB, the largest sample that is measured"
+    largest = _core.bus_sizes()["most"]
+    largest_is = f"{format_size(largest)}, the largest sample that is measured"
 
 
 @click.command()
-@common("output", "budget", "precision", "seed", "dry_run")
+@common("output", "launcher", "hosts", "budget", "precision", "seed", "dry_run")
 @click.argument("tests", nargs=-1, metavar="[TEST]...")
 @click.option(
     "--variants",
@@ -55,6 +59,16 @@ class SampleSizes(Sizes):
 @click.option("--groups", type=Counts(), metavar="LIST", help="Of partitions, how many there are: 1,32.")
 @click.option("--clients", type=Counts(), metavar="LIST", help="Of calls: 1,100.")
 @click.option("--calls", type=Whole(1), metavar="N", help="Of calls, how many a client makes in a visit.")
+@click.option(
+    "--interfaces",
+    metavar="LIST",
+    help="With --hosts, by which they reach each other: eth0, 10.1.0.0/16; else where the way leads.",
+)
+@click.option(
+    "--unprotected",
+    is_flag=True,
+    help="With --hosts: whoever reaches their network may join; no keys needed.",
+)
 @click.option(
     "--rule",
     metavar="RULE",
@@ -73,6 +87,8 @@ class SampleSizes(Sizes):
 @TIMEOUT
 def run(
     output: Path | None,
+    launcher: str,
+    hosts: str | None,
     budget_s: float | None,
     precision: float | None,
     seed: int | None,
@@ -86,6 +102,8 @@ def run(
     groups: tuple[int, ...] | None,
     clients: tuple[int, ...] | None,
     calls: int | None,
+    interfaces: str | None,
+    unprotected: bool,
     rule: str | None,
     cap: int,
     epoch_length: int,
@@ -95,24 +113,50 @@ def run(
 
     TEST is one or more of latency, fanout, discovery, partitions, throughput, first-message, calls, or all; none:
     latency. Variants are implementations of DDS over their transports, beside bare sockets and shared memory. All of
-    it stays on this machine's loopback. The default budget is 60 s; Ctrl-C saves what there is.
+    it stays on this machine's loopback, unless --hosts names several hosts. The default budget is 60 s; Ctrl-C saves
+    what there is.
 
     \b
     sonde bus run --budget 60s -o bus.nc
     sonde bus run discovery --participants 8,32 --variants cyclonedds
     sonde bus run latency fanout --sizes 64,16KiB --variants fastdds,fastdds/shm
+    sonde bus run latency throughput --hosts n[1-2] --unprotected
     """
     began = settings().began
     from sonde.bus import run_probe as probe
-    from sonde.bus.plan import Plan, Wanted, cases_of, choose_variants, fitting, measuring_s, read_tests
+    from sonde.bus.plan import (
+        Plan,
+        Wanted,
+        between,
+        cases_of,
+        choose_variants,
+        fitting,
+        guarded,
+        measuring_s,
+        read_tests,
+        with_paths,
+    )
     from sonde.core.launch.start import output_path, replaced
     from sonde.core.rules import rule_with
 
-    named = read_tests(tests)
+    where, started_by = probe.hosts_of(launcher, hostlist.expand(hosts) if hosts else ())
+    across = len(where) > 1
+    if not across and (interfaces or unprotected):
+        raise UsageError(
+            "bus.one_host",
+            f"--{'interfaces' if interfaces else 'unprotected'} is for a run over several hosts; this one keeps to the "
+            "loopback",
+            "name them with --hosts, or leave it out",
+        )
+    named, unmeasured = between(read_tests(tests)) if across else (read_tests(tests), ())
     wanted = Wanted(
         sizes or (), subscribers or (), participants or (), clients or (), groups or (), calls or 0, star
     )
-    chosen = choose_variants(variants, named)
+    chosen = choose_variants(variants, named, across)
+    if across:
+        chosen = guarded(chosen, unprotected, [host.name for host in where])
+    if where:
+        chosen = tuple(with_paths(variant, os.path.abspath) for variant in chosen)
     cases = [case for case in cases_of(named, wanted) if any(v.takes(case) for v in chosen)]
     all_of_it = budget_s or DEFAULT_BUDGET_S
     # What is measured follows from what was typed alone, not from how long this took so far: a dry run says the same.
@@ -125,6 +169,10 @@ def run(
         seed=secrets.randbits(32) if seed is None else seed,
         cap=cap,
         epoch_length=epoch_length,
+        hosts=where,
+        launcher=started_by,
+        interfaces=tuple(filter(None, (word.strip() for word in (interfaces or "").split(",")))),
+        notes=unmeasured,
         left_out=tuple(case for case in cases if case not in fit),
     )
     probe.program()  # without which nothing else is worth saying
@@ -229,6 +277,7 @@ def told_of(path: Path, verb: str) -> Outcome:
     """What a dataset says of itself."""
     import sonde
     from sonde.bus import verdict
+    from sonde.bus.values import between
     from sonde.core import dataset
 
     with sonde.open(path) as tree:
@@ -236,13 +285,13 @@ def told_of(path: Path, verb: str) -> Outcome:
         values = verdict.values(summary) | {"stop_reason": str(tree.attrs.get("stop_reason", "unknown"))}
         values |= {
             name: dataset.plain(tree.attrs[name])
-            for name in ("cycles_per_s", "instructions")
+            for name in ("cycles_per_s", "instructions", "hostlist", "hosts", "host_addresses")
             if name in tree.attrs
         }
         return Outcome(
             "bus",
             verb,
-            verdict.sentence(summary, str(path)),
+            verdict.sentence(summary, str(path), between(tree.attrs)),
             schema=str(tree.attrs["schema"]),
             dataset=str(path),
             complete=bool(tree.attrs.get("complete", 1)),

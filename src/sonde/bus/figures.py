@@ -12,7 +12,7 @@ import xarray as xr
 from sonde.bus import first, model, verdict
 from sonde.bus.growth import SOURCE_SQUARE, power_law
 from sonde.bus.plan import Case
-from sonde.bus.values import Value, Values
+from sonde.bus.values import Value, Values, between
 from sonde.core.dataset import summary_of
 from sonde.core.errors import DataError
 from sonde.core.figure import Axis, Figure, Kind, Slider
@@ -65,14 +65,16 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
     if lessons := verdict.lessons(told):
         lines = [(lesson["code"].removeprefix("bus."), lesson["text"]) for lesson in lessons]
         tables.append(Table("What the run teaches", ("about", "what"), lines))
-    advice = advice_table(told, int(tree.attrs.get("hosts", 1)))
+    advice = advice_table(told, between(tree.attrs))
     runs = {"asked": verdict.test_titles(told)}
+    if hosts := between(tree.attrs):
+        runs["measured between"] = f"{hosts} ({tree.attrs.get('host_addresses', 'addresses unknown')})"
     if "instructions" in tree.attrs:
         runs["instructions are"] = str(tree.attrs["instructions"])
     return Section(
         "bus",
         "Data-distribution bus",
-        verdict.sentence(summary, dataset),
+        verdict.sentence(summary, dataset, between(tree.attrs)),
         tables=tables + ([advice] if advice else []),
         numbers=verdict.tables(summary, intervals=True),
         figures=list(figures(summary)),
@@ -130,7 +132,7 @@ def facts(told: Values) -> list[Fact]:
     return out
 
 
-def advice_table(told: Values, hosts: int = 1) -> Table | None:
+def advice_table(told: Values, hosts: str = "") -> Table | None:
     """What the usage model says for the corners of what was measured; None where it cannot say anything."""
     sizes = sorted({value.case.size for value in told.find("latency")})
     subscribers = sorted({value.case.subscribers for value in told.find("fanout")}) or [1]
@@ -156,7 +158,9 @@ def advice_table(told: Values, hosts: int = 1) -> Table | None:
         return None
     head = ("where", "subscribers", "size", "best", "until the last has it", "discovery")
     note = f"Discovery of {entities[-1]} participants. Any other: sonde bus advise."
-    if hosts < 2:
+    if hosts:
+        note += f"\nMeasured between {hosts}: not within one host."
+    else:
         note += "\nMeasured within one host: between hosts a network adds its own delay."
     return Table("Which way over the bus", head, lines, (1, 2, 4), note)
 
@@ -518,8 +522,8 @@ def discovery_growth(told: Values) -> Figure | None:
         more[f"the source's: {SOURCE_SQUARE:g}·N²"] = {WORDS["datagrams"]: (x, SOURCE_SQUARE * x**2)}
     data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, "what", more)
     caption = (
-        "From the word to begin until each participant matches all others, by the counters of a network namespace. On "
-        "these axes a power of the number is a straight line. The source drew only simple discovery's square."
+        "From the word to begin until each participant matches all others, by the kernel's counters. On these "
+        "axes a power of the number is a straight line. The source drew only simple discovery's square."
     )
     return _scatter(
         "bus-discovery",

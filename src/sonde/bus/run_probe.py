@@ -8,23 +8,25 @@ import re
 import subprocess
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sonde.bus.plan import RAW, Plan
+from sonde.bus.plan import RAW, Host, Plan
 from sonde.bus.schema import SAMPLES, SCHEMA
 from sonde.core import launch
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
 from sonde.core.events import Event, Progress
 from sonde.core.events import parse as parse_event
 from sonde.core.launch import session
+from sonde.core.launch.mpirun import split_slots
 from sonde.core.launch.process import without_log
 from sonde.core.launch.session import Job, Measured
 from sonde.core.launch.start import prepare_alone
 
 PROBE = "sonde-busprobe"
 CHECK_S = 30.0
+CHECK_HOST_S = 15.0  # besides, for each host that programs have to be started on
 ABSENT, LEFT_OUT = "bus.variant_absent", "bus.case_left_out"
 MOST_FAILED = 8  # cases that are named when they fail; more are counted
 # What a start event of a probe with MPI has besides.
@@ -49,6 +51,22 @@ def made(code: str, what: str, hint: str = "") -> SondeError:
     return kind(code, what, hint)
 
 
+def hosts_of(launcher: str, names: Sequence[str]) -> tuple[tuple[Host, ...], str]:
+    """The hosts that programs are spread over, each with the words that start one there, and the launcher's name.
+
+    launcher: its name, or "auto". names: expanded; with none nothing is started elsewhere.
+
+    Raises
+    ------
+    UsageError  launch.unknown, launch.local_hosts. EnvironmentFailure: it is not there.
+    """
+    start = launch.launcher(launcher if names else "local")
+    lines = start.per_host([], names) if names else []
+    if len(lines) != len(names):  # one that starts all that it is given on this machine
+        lines = [list(lines[0]) for _ in names]
+    return tuple(Host(split_slots(name)[0], tuple(line)) for name, line in zip(names, lines)), start.name
+
+
 def check(plan: Plan) -> list[Event]:
     """Asks the probe whether variants and cases are understood and there; measures nothing. Its events.
 
@@ -57,7 +75,8 @@ def check(plan: Plan) -> list[Event]:
     SondeError: the one that the probe told: bus.unknown_implementation names the package to install.
     EnvironmentFailure  bus.not_built, bus.probe_died.
     """
-    return _asked([str(program()), "check", *plan.cells_argv()])
+    timeout_s = CHECK_S + CHECK_HOST_S * len(plan.hosts)
+    return _asked([str(program()), "check", *plan.cells_argv()], timeout_s)
 
 
 def participants(variant: str, domain: int | None, seconds: float) -> dict[str, Any]:
@@ -125,7 +144,7 @@ def require(plan: Plan) -> None:
     if not asked:
         return
     cases = tuple(case for case in plan.cases if any(variant.takes(case) for variant in asked))
-    told = check(Plan(asked, cases, plan.rule))
+    told = check(replace(plan, variants=asked, cases=cases))
     absent = {str(event.get("variant")): event for event in told if event.get("code") == ABSENT}
     real = [variant.name for variant in plan.variants if variant.implementation != RAW]
     if absent and all(name in absent for name in real):
@@ -155,6 +174,9 @@ class Listener(session.Listener):
     ) -> None:
         super().__init__(progress)
         self.failed = 0
+        self.hosts: list[
+            dict[str, str]
+        ] = []  # of several: their names, what they call themselves, their addresses
         self.hoped = set(variants)
         self.unwanted = tuple(unwanted)
 
@@ -168,6 +190,8 @@ class Listener(session.Listener):
         if failed and self.failed > MOST_FAILED:
             self.progress.show(event)
             return
+        if event["event"] == "host":
+            self.hosts.append({name: str(event[name]) for name in ("name", "host", "address")})
         if event["event"] == "error":
             self.progress.show(event)
             self.error = made(str(event["code"]), str(event["what"]), str(event["hint"]))
@@ -180,8 +204,20 @@ class Listener(session.Listener):
         self.attrs.pop("mpi_library", None)  # which this probe has none of
         if event["event"] == "start" and "namespace" in event:
             self.attrs["counters_of"] = str(event["namespace"])
+        if event["event"] == "variant" and self.hosts and "hosts" not in self.attrs:
+            self._tell_hosts()
         if event["event"] == "end" and self.failed > MOST_FAILED:
             self.warn("case_failed", f"and {self.failed - MOST_FAILED} more cells failed", "see those named")
+
+    def _tell_hosts(self) -> None:
+        """How many machines there are, by what they call themselves: all hosts have been asked."""
+        machines = dict.fromkeys(one["host"] for one in self.hosts)
+        self.attrs["hosts"] = len(machines)
+        self.attrs["host_addresses"] = ", ".join(f"{one['name']} {one['address']}" for one in self.hosts)
+        if len(machines) == 1:
+            names = ", ".join(one["name"] for one in self.hosts)
+            evidence = f"{names} are one machine, {self.hosts[0]['host']}: nothing was measured between hosts"
+            self.warn("one_machine", evidence, "name other hosts with --hosts")
 
 
 @dataclass(frozen=True)

@@ -197,5 +197,10 @@ class Values:
         return list(self.summary[name].values)
 
 
+def between(attrs: Mapping[Any, Any]) -> str:
+    """The hosts that a run measured between, folded, by its root attributes; "" where it kept to one machine."""
+    return str(attrs.get("hostlist", "several hosts")) if int(attrs.get("hosts", 1)) > 1 else ""
+
+
 def _ends(told: Mapping[str, np.ndarray], name: str, k: int) -> tuple[float, float, float]:
     return float(told[name][k]), float(told[f"{name}_low"][k]), float(told[f"{name}_high"][k])

@@ -465,8 +465,8 @@ def _calls(told: Values) -> list[dict[str, Any]]:
 # ---- words
 
 
-def sentence(summary: xr.Dataset, dataset: str = "FILE") -> str:
-    """The verdict in one sentence."""
+def sentence(summary: xr.Dataset, dataset: str = "FILE", hosts: str = "") -> str:
+    """The verdict in one sentence. hosts: those that it was measured between, "" for one alone."""
     told = Values(summary)
     counted = status_counts(told.statuses())
     if not counted["cells"]:
@@ -478,6 +478,8 @@ def sentence(summary: xr.Dataset, dataset: str = "FILE") -> str:
     elif counted["drift"]:
         parts.append(f"{counted['drift']} of {counted['cells']} cells drifted")
     text = "; ".join(parts) or f"{counted['cells']} cells were measured"
+    if hosts:
+        text = f"between {hosts}: {text}"
     return f"{text[0].upper()}{text[1:]}."
 
 
