@@ -371,6 +371,19 @@ Result<Talk> Agent::check(const Talk& told) {
   if (!entry) return entry.error();
   const Caps caps = (*entry)->caps();
   if (auto ok = bus::check(*profile, variant->implementation, caps); !ok) return ok.error();
+  if (variant->brought()) {
+    // A folder without the file, a name that may not write: told now, and not of each case.
+    auto place = open_place(*variant, at);
+    if (!place) return place.error();
+    const EndOptions trial{.topic = "sonde_probe_trial", .partitions = {}};
+    const auto refused = [&](const Error& why) {
+      if (!profile->security || why.code != "bus.open") return why;
+      const std::string who = variant->security.empty() ? "the profile's identity" : "the identity " + variant->identity + " of " + variant->security;
+      return Error{why.code, who + " may not write and read the topics of a measurement, sonde_probe_*", "make one that may: sonde bus keys add FOLDER probe --publish '*' --subscribe '*'"};
+    };
+    if (auto sender = (*place)->sender(trial); !sender) return refused(sender.error());
+    if (auto receiver = (*place)->receiver(trial); !receiver) return refused(receiver.error());
+  }
   // What killed programs of earlier measurements left would be in the way of this one.
   if (told.number<int>("clean") && (*entry)->clean) (*entry)->clean();
   Variant as_profile = *variant;

@@ -22,7 +22,8 @@ Of `run`:
       batch=TIME        latency budget of writers
       receive-buffer=SIZE, send-buffer=SIZE        of sockets
       interfaces=A+B    names, addresses, networks (default: loopback, of several hosts those of --interfaces);  unprotected=yes  without security
-      profile=FILE#NAME a profile's domain, transport, discovery, security instead of all these keys
+      profile=FILE#NAME a profile's domain, transport, discovery, security instead of all these keys. Its cases have one domain, so their
+                        programs are made anew for each visit
       without=TEST+…    tests that are not measured on it;  only=TEST+…  those that alone are
   --case TEST[:KEY=VALUE[,KEY=VALUE]…]             repeated
       latency      size=64 reliability=reliable    one message there and back between two programs
@@ -57,7 +58,7 @@ Standard input: `stop` ends it with what was measured; so does its end. Standard
   {"event":"host", name, host, address}        of several hosts: what it calls itself, and where the others reach it
   {"event":"variant", name, implementation, version, transport, options, detail}
   {"event":"progress", done, active, steps, decided, cells, epoch, samples, elapsed_s}
-  {"event":"warning", code, evidence, hint[, variant]}     codes: bus.variant_absent bus.case_failed bus.case_left_out bus.not_counted
+  {"event":"warning", code, evidence, hint[, variant, why]}      why: code of the error that a variant was left out for. codes: bus.variant_absent bus.case_failed bus.case_left_out bus.not_counted
                                                             bus.whole_host bus.other_version
   {"event":"error", code, what, hint}
   {"event":"end", stop_reason, samples, elapsed_s, dropped, peak_rss_kib, load:[3], cpu_s, programs_cpu_s}

@@ -31,10 +31,11 @@ using namespace sonde::bus::probe;
 
 void emit(const JsonLine& line) { std::cout << line.text() << std::endl; }
 void emit_error(const Error& e) { emit(JsonLine().add("event", "error").add("code", e.code).add("what", e.what).add("hint", e.hint)); }
-void warn(const std::string& code, const std::string& variant, const std::string& evidence, const std::string& hint) {
+void warn(const std::string& code, const std::string& variant, const std::string& evidence, const std::string& hint, const std::string& why = "") {
   JsonLine line;
   line.add("event", "warning").add("code", code);
   if (!variant.empty()) line.add("variant", variant);
+  if (!why.empty()) line.add("why", why);
   emit(line.add("evidence", evidence).add("hint", hint));
 }
 
@@ -240,7 +241,7 @@ class BusProbe final : public Probe {
       if (!answer) {
         if (answer.error().code == "bus.interrupted") return {};
         const std::string where = options_.hosts.empty() ? "" : ", on " + options_.hosts[k].name;
-        warn("bus.variant_absent", v.name, v.name + where + ": " + answer.error().what, answer.error().hint);
+        warn("bus.variant_absent", v.name, v.name + where + ": " + answer.error().what, answer.error().hint, answer.error().code);
         known.transport = v.transport_name();
         return {};
       }
@@ -253,6 +254,7 @@ class BusProbe final : public Probe {
     known.transport = v.raw() ? std::string(v.transport_name()) : known.across ? answer->text("transport") : "";
     known.discovery = static_cast<DiscoveryKind>(answer->number<int>("discovery"));
     known.domain = answer->number<std::uint32_t>("domain");
+    if (!v.profile.empty()) domains_.keep(known.domain);
     known.detail = v.raw() ? answer->text("detail") : known.across ? "" : "both ends in one program: it does not leave a process";
     if (!known.across) known.discovery = DiscoveryKind::simple;
     emit(JsonLine().add("event", "variant").add("name", v.name).add("implementation", v.raw() ? "raw" : v.implementation).add("version", known.version)
@@ -296,9 +298,14 @@ class BusProbe final : public Probe {
     const Case& what = options_.cases[cell.what];
     const Known& known = known_[cell.variant];
     const bool fresh = Experiment::fresh(what);
+    const Variant& variant = options_.variants[cell.variant];
+    // A profile's cases have one domain: who waits there would be found by who is measured, and announced to.
+    if (!variant.profile.empty())
+      for (auto& other : cells_)
+        if (&other != &cell && !options_.variants[other.variant].profile.empty() && known_[other.variant].domain == known.domain) other.experiment.reset();
     if (!cell.experiment) {
       make_room(Experiment::programs(what, known));
-      cell.experiment = Experiment::make(what, std::make_unique<Rig>(options_, options_.variants[cell.variant], known, reached_, domains_, foreman_));
+      cell.experiment = Experiment::make(what, std::make_unique<Rig>(options_, variant, known, reached_, domains_, foreman_));
       if (auto ok = cell.experiment->set_up(); !ok) return ok;
     }
     auto ok = cell.experiment->visit(results_);

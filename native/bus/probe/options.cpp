@@ -162,6 +162,8 @@ Result<Variant> Variant::parse(std::string_view text) {
       if (!word.starts_with("receive-buffer=") && !word.starts_with("send-buffer=") && !word.starts_with("unprotected=") && !word.starts_with("only=") && !word.starts_with("without="))
         return bad("a limit of the machine takes receive-buffer, send-buffer, unprotected, only and without");
   }
+  if (v.security.empty() && std::any_of(words.begin(), words.end(), [](const auto& word) { return word.starts_with("identity="); }))
+    return bad("identity is a name in the folder of security=");
   if (!v.profile.empty())
     for (const auto& word : words)
       if (!word.starts_with("profile=") && !word.starts_with("batch=") && !word.starts_with("only=") && !word.starts_with("without="))

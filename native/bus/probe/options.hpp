@@ -35,6 +35,8 @@ struct Variant {
 
   /// No bus: the machine's own way from program to program.
   bool raw() const { return implementation.starts_with("raw-"); }
+  /// Whether what the user made, keys or a profile, has to be right before it can be measured.
+  bool brought() const { return !security.empty() || !profile.empty(); }
   std::string_view transport_name() const;
   /// Why the case is not measured on it; empty: it is. across: its programs are on several hosts.
   std::string excludes(const struct Case& what, bool across = false) const;

@@ -36,6 +36,8 @@ class Domains {
   /// One that nobody has; where all are in use one that is not among `own`: two cases then share a domain, their topics differ.
   std::uint32_t take(const std::vector<std::uint32_t>& own = {});
   void give(std::uint32_t domain) { used_.erase(used_.find(domain)); }
+  /// A domain that a profile names is not for others.
+  void keep(std::uint32_t domain) { used_.insert(domain); }
 
  private:
   std::uint32_t first_, span_, next_;

@@ -361,6 +361,12 @@ def _whole_variant(text: str, name: str, rest: str) -> Variant:
             tests = tuple(test for test in tests if (test in named) == (option == "only"))
         else:
             kept.append(word)
+    if _option(",".join(kept), "identity") and not _option(",".join(kept), "security"):
+        raise UsageError(
+            "bus.bad_variant",
+            f"'{text}' is no variant: an identity is a name in the folder of security=",
+            "write it like mine=cyclonedds,security=FOLDER,identity=NAME",
+        )
     raw = implementation.startswith(RAW)
     if raw:
         transport = next((t for t, word in RAW_WORDS.items() if word == implementation), "udp4")

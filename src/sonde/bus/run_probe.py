@@ -138,7 +138,7 @@ def require(plan: Plan) -> None:
 
     Raises
     ------
-    EnvironmentFailure  bus.no_implementation: what to install; and as `check`.
+    EnvironmentFailure  bus.no_implementation: what to install; what is wrong with keys or a profile; and as `check`.
     """
     asked = tuple(variant for variant in plan.variants if variant.asked)
     if not asked:
@@ -148,12 +148,19 @@ def require(plan: Plan) -> None:
     absent = {str(event.get("variant")): event for event in told if event.get("code") == ABSENT}
     real = [variant.name for variant in plan.variants if variant.implementation != RAW]
     if absent and all(name in absent for name in real):
-        raise none_there(absent[real[0]])
+        # A mistake of the user's own tells more than what is not installed.
+        mine = [name for name in real if absent[name].get("why") != "bus.unknown_implementation"]
+        raise none_there(absent[(mine or real)[0]])
 
 
-def none_there(event: Event) -> EnvironmentFailure:
-    """The error where no variant but the machine's own ways is there. event: the last one's warning."""
-    return EnvironmentFailure("bus.no_implementation", str(event["evidence"]), str(event.get("hint", "")))
+def none_there(event: Event) -> SondeError:
+    """The error where no variant but the machine's own ways is there. event: the last one's warning, whose `why` is the
+    code of what is wrong with it.
+    """
+    why = str(event.get("why", ""))
+    if why in ("", "bus.unknown_implementation"):
+        why = "bus.no_implementation"
+    return made(why, str(event["evidence"]), str(event.get("hint", "")))
 
 
 class Listener(session.Listener):
@@ -178,6 +185,7 @@ class Listener(session.Listener):
             dict[str, str]
         ] = []  # of several: their names, what they call themselves, their addresses
         self.hoped = set(variants)
+        self.none: SondeError | None = None  # what was raised because no variant is there
         self.unwanted = tuple(unwanted)
 
     def take(self, event: Event) -> None:
@@ -200,7 +208,8 @@ class Listener(session.Listener):
         if event.get("code") == ABSENT and str(event.get("variant")) in self.hoped:
             self.hoped.discard(str(event["variant"]))
             if not self.hoped and not self.interrupted:
-                raise none_there(event)
+                self.none = none_there(event)
+                raise self.none
         self.attrs.pop("mpi_library", None)  # which this probe has none of
         if event["event"] == "start" and "namespace" in event:
             self.attrs["counters_of"] = str(event["namespace"])
@@ -270,8 +279,8 @@ def measure(request: Request, progress: Progress) -> Measured:
     )
     try:
         return session.run(job, listener)
-    except EnvironmentFailure as failed:
-        if failed.code == "bus.no_implementation":  # what there may be is of the machine's own ways
+    except SondeError as failed:
+        if failed is listener.none:  # what there may be is of the machine's own ways
             session.forget(job.run_dir)
             without_log(failed)
         raise
