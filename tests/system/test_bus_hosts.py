@@ -132,6 +132,19 @@ class TestBetweenNodes:
         told = sonde(*words(nodes, *more, "-o", sonde.cwd / "s.nc", "--json")).expect(0).json
         assert [row["discovery"] for row in told["results"] if row["quantity"] == "rtt"] == ["server"]
 
+    def test_with_keys_nobody_has_to_say_that_it_is_open(
+        self, sonde: Shell, default_mpi: Mpi, nodes: Cluster, dds: list[str]
+    ):
+        sonde("bus", "keys", "init", "keys").expect(0)
+        sonde("bus", "keys", "add", "keys", "probe", "--publish", "*", "--subscribe", "*").expect(0)
+        each = [f"{name}-keys={name},security=keys,identity=probe" for name in dds]
+        more = [word for text in each for word in ("--variants", text)]
+        told = sonde(
+            *words(nodes, "latency", "--sizes", "64", *more, *SHORT, "-o", sonde.cwd / "k.nc", "--json")
+        ).expect(0)
+        assert {row["variant"] for row in told.json["results"]} == {f"{name}-keys" for name in dds}
+        assert all(row["value"] > 0 for row in told.json["results"] if row["quantity"] == "rtt")
+
     def test_ctrl_c_saves_and_leaves_nothing_in_the_nodes(
         self, sonde: Shell, default_mpi: Mpi, nodes: Cluster, dds: list[str]
     ):

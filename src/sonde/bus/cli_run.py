@@ -262,14 +262,16 @@ def show(file: Path, case: str | None) -> Outcome:
 
         with sonde.open(file) as tree:
             summary = dataset.summary_of(tree, "bus", file)
-            table = verdict.case_table(summary, case)
-            if table is None:
+            outcome.tables, outcome.lines = (
+                verdict.case_tables(summary, case),
+                [],
+            )  # lessons are of the whole run
+            if not outcome.tables:
                 raise UsageError(
                     "bus.no_such_case",
                     f"{file} has no case '{case}'; it has: {'; '.join(verdict.titles(Values(summary)))}",
                     "name one of them",
                 )
-            outcome.tables = [table]
     return outcome
 
 
@@ -308,9 +310,28 @@ def told_of(path: Path, verb: str) -> Outcome:
 @A_NC
 @B_NC
 @MATTERS
-def diff(a: Path, b: Path, matters: float) -> Outcome:
-    """Where B costs more than A, case by case, and what changed in the machine; exit 1 when it does."""
-    return compared(a, b, matters, "diff")
+@click.option(
+    "--variants",
+    metavar="OF_A,OF_B",
+    help="Hold one variant of B against one of A, which may be the same file: cyclonedds/udp4,mine.",
+)
+def diff(a: Path, b: Path, matters: float, variants: str | None) -> Outcome:
+    """Where B costs more than A, case by case, and what changed in the machine; exit 1 when it does.
+
+    \b
+    sonde bus diff before.nc after.nc
+    sonde bus diff keys.nc keys.nc --variants cyclonedds/udp4,secured
+    """
+    if variants is None:
+        return compared(a, b, matters, "diff")
+    names = [name.strip() for name in variants.split(",")]
+    if len(names) != 2 or not all(names):
+        raise UsageError(
+            "bus.bad_variant",
+            f"--variants {variants} does not name two variants",
+            "name one of A, a comma, and one of B: --variants cyclonedds/udp4,mine",
+        )
+    return compared(a, b, matters, "diff", (names[0], names[1]))
 
 
 @click.command()
@@ -334,8 +355,8 @@ def check(file: Path, against: Path | None, matters: float) -> Outcome:
     return outcome
 
 
-def compared(a: Path, b: Path, matters: float, verb: str) -> Outcome:
-    """Two runs, case by case."""
+def compared(a: Path, b: Path, matters: float, verb: str, variants: tuple[str, str] | None = None) -> Outcome:
+    """Two runs, case by case. variants: of A and B, where they are not to be of one name."""
     import sonde
     from sonde.bus import limits
     from sonde.core import dataset
@@ -348,8 +369,12 @@ def compared(a: Path, b: Path, matters: float, verb: str) -> Outcome:
             (str(a), str(b)),
             matters,
             machine,
+            variants,
         )
-    return result.outcome("bus", verb, b)
+    outcome = result.outcome("bus", verb, b)
+    if variants is not None:
+        outcome.verdict = result.sentence(f"{variants[1]} of {b}")
+    return outcome
 
 
 COMMANDS: tuple[click.Command, ...] = (run, show, check, diff, show_variants)

@@ -172,6 +172,7 @@ def figures(summary: xr.Dataset) -> tuple[Figure, ...]:
         latency_by_size(told),
         latency_distribution(told, summary),
         above_raw(told),
+        keys(told),
         cycles(told),
         fanout(told),
         early(told, summary),
@@ -382,6 +383,44 @@ def above_raw(told: Values) -> Figure | None:
             "row": Axis("Size"),
             "col": Axis("Variant"),
             "value": Axis("times a bare way's", log=True, centre=1.0),
+        },
+    )
+
+
+def keys(told: Values) -> Figure | None:
+    """What keys cost: each case with them over the same without."""
+    found = told.keyed()
+    if not found:
+        return None
+    ways = list(dict.fromkeys(value.way.name for value in found))
+    cases = list(dict.fromkeys(value.case.title for value in found))
+    told_of = {name: np.full((len(cases), len(ways)), np.nan) for name in ("value", "low", "high")}
+    for value in found:
+        where = cases.index(value.case.title), ways.index(value.way.name)
+        for name, number in zip(("value", "low", "high"), verdict.keys_cost(value)):
+            told_of[name][where] = number
+    words = {"value": "times the cost without", "low": "lower end of its 95 % interval", "high": "upper end"}
+    return Figure(
+        "bus-keys",
+        "What keys cost",
+        _paragraphs(
+            told,
+            "DDS Security over the same variant without it, in the same epochs of the same run; of a rate, how many "
+            "times lower it is.",
+            "keys",
+        ),
+        Kind.MATRIX,
+        xr.Dataset(
+            {
+                name: (("row", "col"), values, {"long_name": words[name], "units": "1"})
+                for name, values in told_of.items()
+            },
+            coords={"row": cases, "col": ways},
+        ),
+        {
+            "row": Axis("Case"),
+            "col": Axis("Variant"),
+            "value": Axis("times the cost without", log=True, centre=1.0),
         },
     )
 

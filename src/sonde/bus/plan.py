@@ -248,6 +248,17 @@ def discovery_of(options: str) -> str:
     return _option(options, "discovery") or "simple"
 
 
+def secured(options: str) -> bool:
+    """Whether a variant with these options has keys; a profile's own are not known."""
+    return bool(_option(options, "security"))
+
+
+def without_keys(options: str) -> str:
+    """The options of the same variant without keys, and without the word that none are needed."""
+    gone = ("security", "identity", "unprotected")
+    return ",".join(word for word in options.split(",") if word and word.partition("=")[0] not in gone)
+
+
 def _option(options: str, name: str) -> str:
     words = (word.partition("=") for word in options.split(","))
     return next((value for key, _, value in words if key == name), "")
