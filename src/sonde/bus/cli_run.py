@@ -214,19 +214,32 @@ def _dry(request: Request) -> Outcome:
 @common()
 def show_variants() -> Outcome:
     """The variants that bus run compares, and what each is."""
-    from sonde.bus.plan import usual_variants
+    from sonde.bus.plan import NULL, RAW, TESTS, usual_variants
+
+    def tests(measured: tuple[str, ...]) -> str:
+        left = [test for test in TESTS if test not in measured]
+        if len(left) < len(measured):
+            return f"all but {', '.join(left)}" if left else "all"
+        return ", ".join(test for test in TESTS if test in measured)
 
     found = usual_variants()
-    rows = [(v.name, v.implementation, v.transport, v.discovery, ", ".join(v.tests)) for v in found]
+    rows = [
+        (
+            v.name,
+            v.transport,
+            "–" if v.implementation in (RAW, NULL) else v.discovery,
+            tests(v.tests),
+        )
+        for v in found
+    ]
+    note = "Any other: --variants NAME=IMPLEMENTATION,KEY=VALUE,…; keys are discovery, multicast, security, profile, …"
     return Outcome(
         "bus",
         "variants",
-        f"{len(rows)} variants",
+        f"{len(rows)} variants are compared where none are named",
         tables=[
             Table(
-                "Variants of sonde bus run",
-                ("name", "implementation", "transport", "discovery", "tests"),
-                rows,
+                "Variants of sonde bus run", ("name", "transport", "discovery", "measured in"), rows, (), note
             )
         ],
         values={

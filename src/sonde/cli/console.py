@@ -303,7 +303,7 @@ def _hanging(mark: Any, text: Any) -> Any:
 
 
 # Behind these a name may go on in the next line.
-_SEAMS = re.compile(r"(?<=[_/=.,:;-])(?=.)|(?<= )")
+_SEAMS = re.compile(r"(?<=[_/=.,:;-])(?!:)(?=.)|(?<= )")
 _LEAST = 8  # columns, of what is cut into lines
 _BETWEEN = 3  # columns of a table, in columns of the terminal
 
