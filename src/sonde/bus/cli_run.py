@@ -313,7 +313,8 @@ def told_of(path: Path, verb: str) -> Outcome:
             warnings=[*dataset.warnings_of(tree), *verdict.warnings(summary)],
             values=values,
             tables=verdict.tables(summary),
-            lines=[lesson["text"] for lesson in values["lessons"][1:]],  # the first is in the sentence
+            # The first is in the sentence.
+            lines=[verdict.capitalised(f"{lesson['text']}.") for lesson in values["lessons"][1:]],
             sound=verdict.sound(summary),
         )
 

@@ -24,7 +24,8 @@ MATTERS = 0.05  # a ratio nearer to 1 is no difference
 LOSS_MATTERS = 0.001  # a share of messages lost above which a rate is not called one without loss
 ENOUGH = 0.5  # share of cells with an interval below which a run says little
 MOST_COLUMNS = 4  # variants of a table that keeps to 80 columns
-UNCLEAR, LOSSY = "~", "!"  # marks in front of a number
+LOSSY = "!"  # in front of a number
+NONE = "–"  # in place of one
 
 # What is told of a test in tables: quantity, heading, and whether more is better.
 SHOWN = {
@@ -505,7 +506,11 @@ def sentence(summary: xr.Dataset, dataset: str = "FILE", hosts: str = "") -> str
     text = "; ".join(parts) or f"{counted['cells']} cells were measured"
     if hosts:
         text = f"between {hosts}: {text}"
-    return f"{text[0].upper()}{text[1:]}."
+    return capitalised(f"{text}.")
+
+
+def capitalised(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}"
 
 
 def sound(summary: xr.Dataset) -> bool:
@@ -605,28 +610,24 @@ def _tables_of(told: Values, test: str, quantity: str, what: str, intervals: boo
     ways = [way for way in told.ways if any(value.way == way for value in found)]
     cases = [case for case in told.cases if any(value.case == case for value in found)]
     shared, names = _apart(test, cases)
-    title = f"{test[0].upper()}{test[1:]}{shared}: {what}"
+    title = capitalised(f"{test}{shared}: {what}")
+    most = MOST_COLUMNS - intervals
+    # Variants are columns, unless fewer tables come of it when they are rows.
+    turned = -(-len(cases) // most) < -(-len(ways) // most)
+    heads, rows = (names, [way.name for way in ways]) if turned else ([way.name for way in ways], names)
+    cells = np.array(
+        [[_cell(told, told.of(way, case, quantity), quantity, intervals) for case in cases] for way in ways]
+    )
+    cells = cells if turned else cells.T
     out = []
-    tables = -(-len(ways) // (MOST_COLUMNS - intervals))
-    for part in np.array_split(np.arange(len(ways)), tables):
-        shown = [ways[k] for k in part]
-        lines, marked = [], False
-        for case, name in zip(cases, names):
-            line = [name]
-            for way in shown:
-                value = told.of(way, case, quantity)
-                text = _cell(told, value, quantity, intervals)
-                marked |= text.startswith(LOSSY)
-                line.append(text)
-            lines.append(line)
-        note = (
-            f"{LOSSY} beside a rate: more than {format_share(LOSS_MATTERS)} of the messages were lost"
-            if marked
-            else ""
-        )
-        columns = ("case", *(way.name for way in shown))
+    for part in np.array_split(np.arange(len(heads)), -(-len(heads) // most)):
+        lines = [[name, *line] for name, line in zip(rows, cells[:, part].tolist()) if set(line) != {NONE}]
+        marked = any(cell.startswith(LOSSY) for line in lines for cell in line)
+        lossy = f"more than {format_share(LOSS_MATTERS)} of the messages were lost"
+        note = f"{LOSSY} beside a rate: {lossy}" if marked else ""
+        columns = ("variant" if turned else "case", *(heads[k] for k in part))
         right = tuple(range(1, len(columns)))
-        out.append(Table(title, columns, lines, right, note, right))
+        out.append(Table(title, columns, lines, right, note, () if turned else right))
     return out
 
 
@@ -643,7 +644,7 @@ def _apart(test: str, cases: Sequence[Case]) -> tuple[str, list[str]]:
 
 def _cell(told: Values, value: Value | None, quantity: str, intervals: bool) -> str:
     if value is None:
-        return "–"
+        return NONE
     if quantity in SHARES:
         return format_share(value.mean)
     text = text_of(value.median, value.unit)
@@ -750,7 +751,7 @@ def case_tables(summary: xr.Dataset, name: str) -> list[Table]:
 
 def _quantity_table(told: Values, case: Case, quantity: str) -> Table:
     found = [value for value in told.all if (value.case, value.quantity) == (case, quantity)]
-    title = f"{case.title[0].upper()}{case.title[1:]}: {quantity}"
+    title = capitalised(f"{case.title}: {quantity}")
     if quantity in SHARES:
         lines = [(value.way.name, format_share(value.mean), str(value.n)) for value in found]
         return Table(title, ("variant", "mean", "n"), lines, (1, 2), "", (1, 2))

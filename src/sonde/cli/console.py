@@ -23,7 +23,7 @@ MARKS = {"✓": "green", "!": "yellow", "✗": "red"}  # cells of a table that a
 WIDEST = 110  # columns; longer lines are hard to read
 # A command within words: "... with: sonde io show a.nc", "run 'make setup' again".
 # Between a number and its unit no line breaks.
-UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s|min|[kMGT]?i?B(?:/s)?|[kMG] ?(?:/s|messages/s))(?![\w]))")
+UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s|min|[kKMGT]?i?B(?:/s)?|[kMG] ?(?:/s|messages/s))(?![\w]))")
 COMMAND = re.compile(r"(?<=: )(?:sonde|pip) [^;]*|'(?:sonde|pip|make|mount) [^']*'")
 
 

@@ -255,6 +255,18 @@ class TestOutput:
         assert rtt.note == "ratio: over cyclonedds/udp4"
         assert [row[1] for row in lost.rows] == ["25 %"] * 3
 
+    def test_many_variants_of_few_cases_are_rows(self, tmp_path):
+        many = [*(variant_of("cyclonedds", way) for way in ("udp4", "multicast", "udp6")), FAST, RAW]
+        plan = planned([Case("latency", 64), Case("latency", 1024)], *many)
+
+        def level(variant, case, epoch, rng):
+            return {"rtt": near(rng, 30e-6)} if (variant, case.size) != (RAW, 1024) else {}
+
+        (rtt,) = verdict.tables(summary_of(tmp_path, plan, made(plan, level)))
+        assert rtt.columns == ("variant", "64 B", "1 KiB")
+        assert [row[0] for row in rtt.rows] == [variant.name for variant in many]
+        assert rtt.rows[-1] == ["raw/udp4", "30.0 µs", verdict.NONE]
+
     def test_what_all_rows_have_in_common_is_in_the_title(self, tmp_path):
         cases = [Case("throughput", 64, n, treatment=t) for n in (1, 8) for t in ("reliable", "best-effort")]
 
