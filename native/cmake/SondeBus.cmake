@@ -39,7 +39,9 @@ if(SONDE_BUS_ENABLED)
   target_link_options(sonde_bus PRIVATE ${bus_whole})
   target_include_directories(sonde_bus SYSTEM PRIVATE ${PUGIXML_INCLUDE})
   install(TARGETS sonde_bus DESTINATION sonde/lib)
-  install(DIRECTORY bus DESTINATION sonde/include FILES_MATCHING PATTERN "*.hpp" PATTERN module EXCLUDE PATTERN probe EXCLUDE PATTERN fuzz EXCLUDE)
+  # With those of core, which they include; the store, whose own do likewise, may not be built.
+  install(DIRECTORY bus core DESTINATION sonde/include FILES_MATCHING PATTERN "*.hpp"
+    PATTERN module EXCLUDE PATTERN probe EXCLUDE PATTERN fuzz EXCLUDE PATTERN stats EXCLUDE PATTERN rules EXCLUDE)
 
   # A DDS that not every program should load: found by libsonde-bus in bus/ beside itself.
   foreach(module "cyclonedds|CYCLONEDDS" "fastdds|FASTDDS")

@@ -218,6 +218,28 @@ def test_a_command_within_words_is_not_broken(command):
         assert max(map(len, shown.splitlines())) <= 80
 
 
+@pytest.mark.parametrize("number", ["37.9 µs", "16 KiB", "1.21 MB/s", "0.10 %", "5 min"])
+def test_a_number_and_its_unit_are_not_parted(monkeypatch, number):
+    note = Table("t", ("a",), [("b",)], note=f"of {number} " * 40)
+    rows = [(f"of {number} and {number}, {number}", "x" * 25)] * 3
+    out = Outcome("net", "run", f"of {number} " * 40, lines=[f"of {number} " * 40])
+    out.tables = [note, Table("t", ("what", "else"), rows)]
+    for columns in range(50, 90):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        shown = printed(out)
+        lines = shown.splitlines()
+        assert max(map(len, lines)) <= columns
+        head = number.split(" ")[0]
+        assert not [line for line in lines if line.split("   ")[0].rstrip().endswith(head)]
+
+
+def test_a_name_of_a_scope_is_broken_behind_its_colons():
+    rows = [("sonde::bus::probe::Message", "word " * 14, "x" * 40)]
+    shown = printed(Outcome("net", "run", tables=[Table("t", ("type", "words", "else"), rows)]))
+    assert "\n  :" not in shown
+    assert "::" in shown
+
+
 def test_a_line_that_begins_with_a_blank_is_a_command_and_is_not_wrapped():
     command = " mpirun " + "-x SOMETHING=1 " * 20 + "probe"
     path = "/scratch/" + "deep/" * 40

@@ -171,6 +171,36 @@ def test_a_killed_rank_ends_the_step_and_what_was_measured_is_saved(slurm):
         assert tree.attrs["stop_reason"] == "failed"
 
 
+def test_programs_of_the_bus_are_steps_of_the_job(slurm):
+    """`sonde bus run --hosts` in a job: srun starts each program, whose input and output are those of its step."""
+    host = socket.gethostname().split(".")[0]
+    run = [
+        str(PROGRAM),
+        "bus",
+        "run",
+        "latency",
+        "--sizes",
+        "64",
+        "--variants",
+        "cyclonedds,fastdds,raw/udp4",
+    ]
+    run += ["--hosts", host, "--rule", "fixed:60", "--budget", "90s", "-o", "bus.nc"]
+    ran = subprocess.run(
+        ["salloc", "--ntasks=2", *run],
+        cwd=slurm.cwd,
+        env=slurm.env,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    if "no data bus" in ran.stderr or "no implementation" in ran.stderr:
+        pytest.skip("no implementation of DDS is here")
+    assert ran.returncode == 0, ran.stderr
+    with library.open(slurm.cwd / "bus.nc") as tree:
+        assert (tree.attrs["launcher"], tree.attrs["hostlist"]) == ("srun", host)
+        assert (tree["raw/n"].values > 0).all()
+
+
 LOAD = ("-a", "POSIX", "-F", "-t", "64k", "-b", "256k", "-o", "data")  # of each rank a file of its own
 
 

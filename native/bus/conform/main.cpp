@@ -17,7 +17,7 @@ constexpr const char* usage =
     "sonde-busconform [OPTIONS] [IMPLEMENTATION | MODULE.so]...\n"
     "  Without a name: every implementation that is there, on every transport that it can.\n"
     "  --case PATTERN   only cases whose name fits, with '*' and '?'; long ones, too\n"
-    "  --profile FILE   on the transport, discovery and security of this profile instead\n"
+    "  --profile FILE[#NAME]   on the transport, discovery and security of this profile instead\n"
     "  --list           the cases\n";
 
 void emit(const JsonLine& line) { std::cout << line.text() << std::endl; }
@@ -62,7 +62,8 @@ int main(int argc, char** argv) {
   const ssize_t n = readlink("/proc/self/exe", self, sizeof self);
   settings.program.assign(self, n > 0 ? static_cast<std::size_t>(n) : 0);
   if (!profile_path.empty()) {
-    auto profile = load_profile(profile_path);
+    const auto hash = profile_path.rfind('#');
+    auto profile = load_profile(profile_path.substr(0, hash), hash == std::string::npos ? "" : profile_path.substr(hash + 1));
     if (!profile) return fail(profile.error(), 2);
     settings.variants = {{profile->name, *profile, true}};
   }
@@ -84,7 +85,7 @@ int main(int argc, char** argv) {
     };
     if (auto all = conformance::check(settings); !all) return fail(all.error(), 3);
   }
-  if (!settings.only.empty() && !passed && !failed && !unsupported) return fail({"bus.usage", "no case fits '" + settings.only + "'", "sonde-busconform --list"}, 2);
+  if (!settings.only.empty() && !passed && !failed && !unsupported) return fail({"bus.usage", "no case fits '" + settings.only + "'", "sonde bus conformance --list"}, 2);
   emit(JsonLine().add("event", "end").add("passed", passed).add("failed", failed).add("unsupported", unsupported));
   return failed ? 1 : 0;
 }

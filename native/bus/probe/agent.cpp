@@ -1,8 +1,11 @@
 #include "bus/probe/agent.hpp"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "bus/network.hpp"
 #include "core/thrown.hpp"
 #include "core/ticks.hpp"
 
@@ -76,7 +80,7 @@ class Counting final : public Collector {
   }
   Counted counted(std::uint32_t burst) override {
     if (burst_.load(std::memory_order_acquire) != burst) return {};
-    return {received_.load(), last_ns_.load()};
+    return {received_.load(), first_ns_.load(), last_ns_.load()};
   }
 
  private:
@@ -91,6 +95,7 @@ class Counting final : public Collector {
       if (burst_.load(std::memory_order_relaxed) != head.burst) {
         next = 0;
         received_ = 0;
+        first_ns_.store(at_ns, std::memory_order_relaxed);
         burst_.store(head.burst, std::memory_order_release);
       }
       if (head.index < next) return;  // came twice
@@ -104,7 +109,7 @@ class Counting final : public Collector {
   std::unique_ptr<SharedBoard> board_;
   std::atomic<std::uint32_t> burst_{0};
   std::atomic<std::uint64_t> received_{0};
-  std::atomic<std::int64_t> last_ns_{0};
+  std::atomic<std::int64_t> first_ns_{0}, last_ns_{0};
   std::atomic<bool> over_{false};
   std::thread thread_;
 };
@@ -144,6 +149,43 @@ Error ended() { return {"bus.interrupted", "it was asked to end", ""}; }
 
 double seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
+/// The address that the system would send from to that host; IPv4 where it has one. Error: bus.unknown_host.
+Result<std::string> address_towards(const std::string& host) {
+  const auto peer = parse_peer(host);
+  if (!peer) return peer.error();
+  const auto v4 = address_of(*peer, false);
+  const auto v6 = v4 ? v4 : address_of(*peer, true);
+  if (!v6) return v4.error();
+  const bool old = bool(v4);
+  sockaddr_in at4{};
+  sockaddr_in6 at6{};
+  at4.sin_family = AF_INET;
+  at6.sin6_family = AF_INET6;
+  at4.sin_port = at6.sin6_port = htons(9);   // nothing is sent
+  if (old) ::inet_pton(AF_INET, (*v4).c_str(), &at4.sin_addr);
+  else ::inet_pton(AF_INET6, (*v6).c_str(), &at6.sin6_addr);
+  auto* const at = old ? reinterpret_cast<sockaddr*>(&at4) : reinterpret_cast<sockaddr*>(&at6);
+  socklen_t n = old ? sizeof at4 : sizeof at6;
+  const int fd = ::socket(at->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const bool ok = fd >= 0 && ::connect(fd, at, n) == 0 && ::getsockname(fd, at, &n) == 0;
+  const int why = errno;
+  if (fd >= 0) ::close(fd);
+  if (!ok) return Error{"bus.unknown_host", "no way leads to the host " + host + ": " + std::strerror(why), "name the network between the hosts with --interfaces"};
+  char text[INET6_ADDRSTRLEN] = {};
+  ::inet_ntop(at->sa_family, old ? static_cast<const void*>(&at4.sin_addr) : &at6.sin6_addr, text, sizeof text);
+  return std::string(text);
+}
+
+std::uint16_t free_port() {
+  const int fd = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  socklen_t n = sizeof at;
+  const bool ok = fd >= 0 && ::bind(fd, reinterpret_cast<const sockaddr*>(&at), n) == 0 && ::getsockname(fd, reinterpret_cast<sockaddr*>(&at), &n) == 0;
+  if (fd >= 0) ::close(fd);
+  return ok ? ntohs(at.sin_port) : std::uint16_t{11811};
+}
+
 std::string host_name() {
   char name[256] = {};
   ::gethostname(name, sizeof name - 1);
@@ -162,6 +204,18 @@ Agent::~Agent() = default;
 
 bool ending() { return told_to_end != 0; }
 
+PlaceOptions place_in(const Talk& told) {
+  PlaceOptions at;
+  at.domain = told.number<std::uint32_t>("domain");
+  at.participant = told.text("participant");
+  at.peers = told.words("peers");
+  at.servers = told.words("servers");
+  at.serve = told.number<int>("serve") != 0;
+  at.addresses = told.words("addresses");
+  at.interfaces = told.words("interfaces");
+  return at;
+}
+
 Talk Agent::answer(const Talk& told) {
   try {
     auto done = act(told);
@@ -174,6 +228,8 @@ Talk Agent::answer(const Talk& told) {
 Result<Talk> Agent::act(const Talk& told) {
   const std::string& verb = told.verb();
   if (verb == "hello") return Talk::ok().with("pid", ::getpid()).with("host", host_name()).with("namespace", namespace_).with("instructions", instructions_.state());
+  if (verb == "reach") return reach(told);
+  if (verb == "port") return Talk::ok().with("port", free_port());
   if (verb == "check") return check(told);
   if (verb == "open") return open(told);
   if (verb == "sender" || verb == "receiver") return end(told);
@@ -255,20 +311,79 @@ Result<Talk> Agent::usage_now() const {
   return Talk::ok().with("cpu", u.cpu_s).with("page_faults", u.page_faults).with("context_switches", u.context_switches);
 }
 
+Result<Talk> Agent::reach(const Talk& told) {
+  auto all = machine_addresses();
+  if (!all) return all.error();
+  std::vector<Address> chosen;
+  const auto take = [&chosen](const Address& a) {
+    if (std::find(chosen.begin(), chosen.end(), a) == chosen.end()) chosen.push_back(a);
+  };
+  if (const auto words = told.words("interfaces"); !words.empty()) {
+    Transport transport;
+    transport.interfaces = words;
+    auto found = chosen_addresses(transport, *all);
+    if (!found) {
+      transport.kind = TransportKind::udp6;
+      const auto newer = chosen_addresses(transport, *all);
+      if (!newer) return found.error();
+      found = newer;
+    }
+    for (const auto& a : *found) take(a);
+  }
+  if (chosen.empty())
+    for (const auto& host : told.words("hosts")) {
+      const auto address = address_towards(host);
+      if (!address) return address.error();
+      for (const auto& a : *all)
+        if (a.address == *address) take(a);
+    }
+  if (chosen.empty()) return Error{"bus.network", "no interface of " + host_name() + " leads to the other hosts", "name the network between them with --interfaces"};
+  std::vector<std::string> addresses, interfaces;
+  for (const auto& a : chosen) {
+    if (!a.v6) addresses.push_back(a.address);
+    if (std::find(interfaces.begin(), interfaces.end(), a.interface) == interfaces.end()) interfaces.push_back(a.interface);
+  }
+  return Talk::ok().with("host", host_name()).with("address", chosen.front().address).with("addresses", addresses).with("interfaces", interfaces).with("loopback", only_loopback(chosen));
+}
+
 Result<Talk> Agent::check(const Talk& told) {
   auto variant = Variant::parse(told.text("variant"));
   if (!variant) return variant.error();
-  if (variant->raw()) return Talk::ok().with("across", true).with("detail", "a limit of the machine, no bus");
-  PlaceOptions at;
-  at.domain = told.number<std::uint32_t>("domain");
+  PlaceOptions at = place_in(told);
+  const bool away = told.number<int>("away") != 0;
+  if (variant->raw()) {
+    if (away && !variant->unprotected && variant->transport.kind != TransportKind::shared_memory)
+      return Error{"bus.unprotected", "bare sockets know no keys: whoever reaches " + (at.addresses.empty() ? "them" : at.addresses.front()) + " may send them messages",
+                   "say unprotected=yes where the network between the hosts is trusted"};
+    return Talk::ok().with("across", true).with("detail", "a limit of the machine, no bus");
+  }
   if (variant->discovery.kind == DiscoveryKind::server) at.servers = {"127.0.0.1:1"};
   if (variant->discovery.kind == DiscoveryKind::peers) at.peers = {"127.0.0.1"};
   auto profile = profile_of(*variant, at);
   if (!profile) return profile.error();
+  if (away && profile->transport.kind != TransportKind::shared_memory) {
+    const auto on = chosen_addresses(profile->transport);
+    if (!on) return on.error();
+    if (only_loopback(*on)) return Error{"bus.bad_profile", "it keeps to the loopback of " + host_name() + ", where no other host reaches it", "name interfaces in its profile, or leave that to the run"};
+    if (auto ok = check_exposure(*profile, *on); !ok) return ok.error();
+  }
   auto entry = find_implementation(variant->implementation);
   if (!entry) return entry.error();
   const Caps caps = (*entry)->caps();
   if (auto ok = bus::check(*profile, variant->implementation, caps); !ok) return ok.error();
+  if (variant->brought()) {
+    // A folder without the file, a name that may not write: told now, and not of each case.
+    auto place = open_place(*variant, at);
+    if (!place) return place.error();
+    const EndOptions trial{.topic = "sonde_probe_trial", .partitions = {}};
+    const auto refused = [&](const Error& why) {
+      if (!profile->security || why.code != "bus.open") return why;
+      const std::string who = variant->security.empty() ? "the profile's identity" : "the identity " + variant->identity + " of " + variant->security;
+      return Error{why.code, who + " may not write and read the topics of a measurement, sonde_probe_*", "make one that may: sonde bus keys add FOLDER probe --publish '*' --subscribe '*'"};
+    };
+    if (auto sender = (*place)->sender(trial); !sender) return refused(sender.error());
+    if (auto receiver = (*place)->receiver(trial); !receiver) return refused(receiver.error());
+  }
   // What killed programs of earlier measurements left would be in the way of this one.
   if (told.number<int>("clean") && (*entry)->clean) (*entry)->clean();
   Variant as_profile = *variant;
@@ -280,8 +395,7 @@ Result<Talk> Agent::check(const Talk& told) {
 Result<Talk> Agent::open(const Talk& told) {
   auto variant = Variant::parse(told.text("variant"));
   if (!variant) return variant.error();
-  const PlaceOptions at{told.number<std::uint32_t>("domain"), told.text("participant"), told.words("peers"), told.words("servers"), told.number<int>("serve") != 0};
-  auto place = open_place(*variant, at);
+  auto place = open_place(*variant, place_in(told));
   if (!place) return place.error();
   places_[told.text("id")] = std::move(*place);
   return Talk::ok();
@@ -323,7 +437,7 @@ Result<Talk> Agent::ping(const Talk& told) {
   const auto n = told.number<std::uint32_t>("n", 1);
   const double burst_s = told.number<double>("burst_s", 1), pause_s = told.number<double>("pause_s", 0);
   const bool spin = told.number<int>("spin") != 0, same_host = told.number<int>("same_host", 1) != 0;
-  Message message(told.number<std::size_t>("size", Message::least_bytes));
+  Message message(told.number<std::size_t>("size", least_sample_bytes));
   message.head().burst = told.number<std::uint32_t>("burst");
 
   std::vector<double> rtt, publish, one_way, cycles, offset, faults, switches, counts;
@@ -424,7 +538,7 @@ Result<Talk> Agent::fan(const Talk& told) {
   if (!board_) return Error{"bus.internal", "a program was told to fan out without a board", ""};
   const auto subscribers = told.number<std::uint32_t>("subscribers", 1), n = told.number<std::uint32_t>("n", 1);
   const double burst_s = told.number<double>("burst_s", 1);
-  Message message(told.number<std::size_t>("size", Message::least_bytes));
+  Message message(told.number<std::size_t>("size", least_sample_bytes));
   const auto burst = message.head().burst = told.number<std::uint32_t>("burst");
   std::vector<double> publish, cycles, first, last, offset, counts, lost(subscribers, 0);
   std::uint32_t index = 0, lost_together = 0;
@@ -478,7 +592,7 @@ Result<Talk> Agent::fan(const Talk& told) {
 Result<Talk> Agent::flood(const Talk& told) {
   auto sender = find(senders_, told.text("to"));
   if (!sender) return sender.error();
-  Message message(told.number<std::size_t>("size", Message::least_bytes));
+  Message message(told.number<std::size_t>("size", least_sample_bytes));
   message.head().burst = told.number<std::uint32_t>("burst");
   std::uint64_t sent = 0, refused = 0;
   const std::int64_t began_ns = now_ns();
@@ -498,13 +612,14 @@ Result<Talk> Agent::flood(const Talk& told) {
 Result<Talk> Agent::count(const Talk& told) {
   auto all = find_all(collectors_, told.words("ids"));
   if (!all) return all.error();
-  std::vector<double> received, last;
+  std::vector<double> received, first, last;
   for (auto* one : *all) {
     const auto counted = one->counted(told.number<std::uint32_t>("burst"));
     received.push_back(static_cast<double>(counted.received));
+    first.push_back(seconds(counted.first_ns));
     last.push_back(seconds(counted.last_ns));
   }
-  return Talk::ok().with("received", received).with("last_s", last);
+  return Talk::ok().with("received", received).with("first_s", first).with("last_s", last);
 }
 
 int run_peer(const std::string& name_space) {

@@ -2,7 +2,8 @@
 /// A program of a measurement: does what it is told (talk.hpp) until its input ends. `sonde-busprobe peer` is one. Owner-thread.
 ///
 ///   hello                                                 pid, host, namespace, instructions
-///   check     variant [clean]                             whether it is there: version, across (processes), detail
+///   reach     hosts interfaces                            this host's address, addresses, interfaces by which those reach it
+///   check     variant [clean away]                        whether it is there: version, across (processes), detail
 ///   open      id variant domain [participant peers servers serve]     a participant
 ///   sender    id at topic [best_effort keep_all partitions]
 ///   receiver  id at topic [best_effort keep_all partitions]           address
@@ -13,10 +14,11 @@
 ///   board                                                 address
 ///   fan       to subscribers size n burst_s burst         what a message to all costs
 ///   flood     to size burst_s burst                       as fast as it goes: sent, refused, began_ns, ended_ns
-///   count     ids burst                                   of collectors: received, last_ns
+///   count     ids burst                                   of collectors: received, first_s, last_s
 ///   join      variant domain entities first n treatment within_s at_ns [peers servers]      participants that match
 ///   serve     id at service         call  at service clients calls size      requests
-///   usage · traffic · lock · awake on · port id · close ids
+///   usage · traffic · lock · awake on · port · close ids
+/// open, join and check take addresses and interfaces, too: PlaceOptions.
 /// Each is answered by "ok …" or "error code what hint".
 
 #include <sys/types.h>
@@ -45,7 +47,7 @@ class Collector : public Worker {
  public:
   struct Counted {
     std::uint64_t received = 0;   ///< different messages of the burst
-    std::int64_t last_ns = 0;     ///< CLOCK_MONOTONIC when the last came
+    std::int64_t first_ns = 0, last_ns = 0;  ///< CLOCK_MONOTONIC when the first came, and the last
   };
   virtual Counted counted(std::uint32_t burst) = 0;
 };
@@ -70,6 +72,7 @@ class Agent {
 
  private:
   Result<Talk> act(const Talk& told);
+  Result<Talk> reach(const Talk& told);
   Result<Talk> check(const Talk& told);
   Result<Talk> open(const Talk& told);
   Result<Talk> end(const Talk& told);
@@ -112,6 +115,9 @@ class Agent {
   std::map<std::string, std::unique_ptr<Collector>> collectors_;
   std::map<std::string, std::unique_ptr<Worker>> workers_;
 };
+
+/// What a command says of the place to make.
+PlaceOptions place_in(const Talk& told);
 
 /// Whoever started this program is gone: whatever lasts ends soon, so that there is time to end in order.
 bool ending();

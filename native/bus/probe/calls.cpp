@@ -47,7 +47,7 @@ Result<Talk> Agent::call(const Talk& told) {
   auto at = find(places_, told.text("at"));
   if (!at) return at.error();
   const auto clients = told.number<std::size_t>("clients", 1), calls = told.number<std::size_t>("calls", 1), first = told.number<std::size_t>("first");
-  const auto size = std::max(told.number<std::size_t>("size", 64), Message::least_bytes);
+  const auto size = std::max(told.number<std::size_t>("size", 64), least_sample_bytes);
   std::vector<std::unique_ptr<Client>> open;
   for (std::size_t k = 0; k < clients && !ending(); ++k) {
     auto client = Client::open((*at)->bus(), told.text("service"));

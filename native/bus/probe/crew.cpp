@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <sstream>
 
 namespace sonde::bus::probe {
 
@@ -34,9 +33,10 @@ Result<std::unique_ptr<Program>> Program::start(const ProgramOptions& options) {
   const ssize_t n = ::readlink("/proc/self/exe", self, sizeof self - 1);
   self[n > 0 ? n : 0] = 0;
   std::vector<std::string> words;
-  std::istringstream launcher(options.launcher);
-  for (std::string word; !options.host.empty() && launcher >> word;) words.push_back(word);
-  if (!words.empty()) words.push_back(options.host);
+  if (options.host) words = options.host->start;
+  // What starts programs elsewhere does not take the environment along.
+  const bool elsewhere = !words.empty();
+  if (elsewhere && options.bind_now) words.insert(words.end(), {"env", "LD_BIND_NOW=1"});
   words.push_back(self);
   words.push_back("peer");
   if (!options.name_space.empty()) words.insert(words.end(), {"--namespace", options.name_space});
@@ -52,7 +52,7 @@ Result<std::unique_ptr<Program>> Program::start(const ProgramOptions& options) {
     ::signal(SIGINT, SIG_IGN);
     ::dup2(ends[1], STDIN_FILENO);
     ::dup2(ends[1], STDOUT_FILENO);
-    if (options.bind_now) ::setenv("LD_BIND_NOW", "1", 1);
+    if (options.bind_now && !elsewhere) ::setenv("LD_BIND_NOW", "1", 1);
     ::execvp(args[0], args.data());
     ::_exit(127);
   }
@@ -62,7 +62,7 @@ Result<std::unique_ptr<Program>> Program::start(const ProgramOptions& options) {
     ::close(ends[0]);
     return why;
   }
-  return std::unique_ptr<Program>(new Program(pid, ends[0]));
+  return std::unique_ptr<Program>(new Program(pid, ends[0], options.host));
 }
 
 void Program::dismiss() {

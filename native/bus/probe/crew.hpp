@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bus/probe/options.hpp"
 #include "bus/probe/talk.hpp"
 #include "core/control.hpp"
 
@@ -16,7 +17,7 @@ namespace sonde::bus::probe {
 struct ProgramOptions {
   std::string name_space = {};           ///< "", "new", or the number of the process whose one to enter
   bool bind_now = false;                 ///< all symbols are looked up when it starts (LD_BIND_NOW)
-  std::string launcher = {}, host = {};  ///< words before the program; empty: this host
+  const Host* host = nullptr;            ///< where; null: this one
 };
 
 /// One that does what it is told (agent.hpp). It goes when this is destroyed, in any case: in order, or after some seconds killed.
@@ -33,16 +34,18 @@ class Program {
   Result<std::optional<Talk>> hear(int wait_ms);
   /// Ends its input: it begins to end.
   void dismiss();
-  pid_t pid() const { return pid_; }
+  pid_t pid() const { return pid_; }     ///< of what was started here: of another host's program that which starts it
+  const Host* host() const { return host_; }
   /// Whether it has ended; looks, and does not wait.
   bool ended();
   /// How many of all had to be killed: what they left is to be cleaned up.
   static std::size_t killed();
 
  private:
-  Program(pid_t pid, int fd) : pid_(pid), fd_(fd), reader_(fd) {}
+  Program(pid_t pid, int fd, const Host* host) : pid_(pid), host_(host), fd_(fd), reader_(fd) {}
   std::string how_it_ended();
   pid_t pid_;
+  const Host* host_;
   int fd_;
   LineReader reader_;
   bool reaped_ = false;

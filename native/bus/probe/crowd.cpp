@@ -44,7 +44,8 @@ Result<Talk> Agent::join(const Talk& told) {
   std::vector<double> make, cycles, counts;
   for (std::size_t k = first; k < first + n; ++k) {
     if (ending()) return Error{"bus.interrupted", "it was asked to end", ""};
-    const PlaceOptions at{told.number<std::uint32_t>("domain"), "probe-" + std::to_string(k), told.words("peers"), told.words("servers"), false};
+    PlaceOptions at = place_in(told);
+    at.participant = "probe-" + std::to_string(k);
     auto profile = profile_of(*variant, at);
     if (!profile) return profile.error();
     const std::uint64_t executed = instructions_.read();

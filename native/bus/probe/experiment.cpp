@@ -141,7 +141,9 @@ class First final : public PairExperiment {
     if (what_.has("warm-same-participant-new-writer"))
       if (auto ok = rig_->sender_for({a_, "A", "new.ask"}, 1, {.topic = rig_->topic() + "_ask", .best_effort = what_.reliability == Reliability::best_effort}); !ok) return ok;
     if (what_.has("awake-cores")) {
-      auto awake = rig_->foreman().ask(*a_, Talk("awake").with("on", true));
+      std::vector<Foreman::Order> orders{{a_, Talk("awake").with("on", true)}};
+      if (!rig_->same_host()) orders.push_back({b_, Talk("awake").with("on", true)});
+      auto awake = rig_->foreman().ask(orders);
       if (!awake) return awake.error();
     }
     // What follows the match, as the rest of discovery, is not what is looked for.
@@ -211,7 +213,6 @@ class Fanout final : public ManyExperiment {
  public:
   using ManyExperiment::ManyExperiment;
   Result<void> set_up() override {
-    if (!rig_->same_host()) return Error{"bus.unsupported", "fanout is measured on one host: subscribers tell the writer by shared memory that they have a message", "use latency between hosts"};
     if (auto ok = start(false); !ok) return ok;
     auto board = rig_->foreman().ask(*writer_, Talk("board"));
     if (!board) return board.error();
@@ -253,7 +254,7 @@ class Throughput final : public ManyExperiment {
     for (const auto& [program, ids] : by_program_)
       if (program != writer_) usage.push_back({program, Talk("usage")});
     auto cpu_before = foreman.ask(usage);
-    auto before = foreman.ask(*writer_, Talk("traffic"));
+    auto before = traffic();
     if (!cpu_before) return cpu_before.error();
     if (!before) return before.error();
     auto flood = foreman.ask(*writer_, Talk("flood").with("to", "tx").with("size", what_.size).with("burst_s", rig_->options().burst_s).with("burst", burst), 30 + 2 * rig_->options().burst_s);
@@ -262,7 +263,7 @@ class Throughput final : public ManyExperiment {
     const double began_s = flood->number<double>("began_ns") * 1e-9, took_s = flood->number<double>("ended_ns") * 1e-9 - began_s;
 
     // Until all have all, or nothing comes any more.
-    std::vector<double> received, last_s;
+    std::vector<double> received, first_s, last_s;
     double total = -1, changed_s = now_s();
     const double until_s = now_s() + late_s;
     for (;;) {
@@ -271,9 +272,11 @@ class Throughput final : public ManyExperiment {
       auto counts = foreman.ask(orders);
       if (!counts) return counts.error();
       received.clear();
+      first_s.clear();
       last_s.clear();
       for (const auto& one : *counts) {
         for (const double n : one.numbers("received")) received.push_back(n);
+        for (const double t : one.numbers("first_s")) first_s.push_back(t);
         for (const double t : one.numbers("last_s")) last_s.push_back(t);
       }
       const double now_total = std::accumulate(received.begin(), received.end(), 0.0);
@@ -283,15 +286,16 @@ class Throughput final : public ManyExperiment {
       if (auto ok = foreman.pause(20e-3); !ok) return ok;
     }
     auto cpu_after = foreman.ask(usage);
-    auto after = foreman.ask(*writer_, Talk("traffic"));
+    auto after = traffic();
     if (!cpu_after) return cpu_after.error();
     if (!after) return after.error();
 
     r.t0_ns = flood->number<std::int64_t>("began_ns");
     std::vector<double> rate, bytes, lost;
     for (std::size_t k = 0; k < received.size(); ++k) {
-      // Clocks of other hosts begin elsewhere: there the time is the writer's alone.
-      const double time_s = rig_->same_host() && received[k] > 0 ? std::max(took_s, last_s[k] - began_s) : took_s;
+      // Clocks of other hosts begin elsewhere: there it is from the first arrival to the last.
+      const double arriving_s = received[k] > 0 ? last_s[k] - (rig_->same_host() ? began_s : first_s[k]) : 0;
+      const double time_s = std::max(took_s, arriving_s);
       rate.push_back(received[k] / time_s);
       bytes.push_back(rate.back() * static_cast<double>(what_.size));
       lost.push_back(sent > 0 ? std::max(0.0, 1 - received[k] / sent) : nan);
@@ -301,7 +305,7 @@ class Throughput final : public ManyExperiment {
     r.add(Q::lost, lost);
     r.add(Q::publish_rate, sent / took_s);
     r.add(Q::refused, sent + refused > 0 ? refused / (sent + refused) : nan);
-    r.add(Q::overflowed, after->number<double>("overflowed") - before->number<double>("overflowed"));
+    r.add(Q::overflowed, after->overflowed - before->overflowed);
     double cpu_s = 0;
     for (std::size_t k = 0; k < cpu_after->size(); ++k) cpu_s += (*cpu_after)[k].number<double>("cpu") - (*cpu_before)[k].number<double>("cpu");
     r.add(Q::cpu, cpu_s);
@@ -319,7 +323,8 @@ class DiscoveryExperiment final : public Experiment {
   Result<void> set_up() override {
     rig_->expect(what_.entities + 1);
     std::string why = "it was not asked for";
-    if (!rig_->options().own_namespace || !rig_->options().hosts.empty() || !rig_->enclose(why))
+    if (!rig_->same_host()) whole_host_ = Error{"bus.whole_host", "datagrams of discovery are all that the hosts sent meanwhile: a namespace does not reach over several", "measure where nothing else sends"};
+    else if (!rig_->options().own_namespace || !rig_->enclose(why))
       whole_host_ = Error{"bus.whole_host", "datagrams of discovery are those of the whole host: no network namespace of its own (" + why + ")", "run it as root, or allow user namespaces"};
     for (std::uint32_t k = 0; k < what_.processes; ++k) {
       auto program = rig_->add();
@@ -328,7 +333,7 @@ class DiscoveryExperiment final : public Experiment {
     }
     // The library is loaded before it begins.
     std::vector<Foreman::Order> orders;
-    for (auto* p : programs_) orders.push_back({p, rig_->told(Talk("check"))});
+    for (auto* p : programs_) orders.push_back({p, rig_->told(Talk("check"), *p)});
     auto loaded = rig_->foreman().ask(orders, 60);
     if (!loaded) return loaded.error();
     return {};
@@ -337,15 +342,14 @@ class DiscoveryExperiment final : public Experiment {
   Result<void> visit(Results& r) override {
     auto& foreman = rig_->foreman();
     if (!whole_host_.code.empty()) r.warnings.push_back(whole_host_);
-    Program& counter = rig_->keeper() ? *rig_->keeper() : *programs_.front();
-    auto before = foreman.ask(counter, Talk("traffic"));
+    auto before = traffic();
     if (!before) return before.error();
     const std::int64_t at_ns = now_ns() + static_cast<std::int64_t>((0.05 + 1e-3 * what_.processes) * 1e9);
     std::vector<Foreman::Order> orders, usage;
     const std::uint32_t many = static_cast<std::uint32_t>(programs_.size());
     for (std::uint32_t k = 0, first = 0; k < many; ++k) {
       const std::uint32_t n = what_.entities / many + (k < what_.entities % many);
-      Talk talk = rig_->told(Talk("join"));
+      Talk talk = rig_->told(Talk("join"), *programs_[k]);
       talk.with("entities", what_.entities).with("first", first).with("n", n).with("treatment", what_.treatment.front()).with("within_s", what_.within_s).with("topic", rig_->topic());
       if (rig_->options().hosts.empty()) talk.with("at_ns", at_ns);
       orders.push_back({programs_[k], talk});
@@ -357,7 +361,7 @@ class DiscoveryExperiment final : public Experiment {
     if (!cpu_before) return cpu_before.error();
     auto joined = foreman.ask(orders, what_.within_s + 60);
     if (!joined) return joined.error();
-    auto after = foreman.ask(counter, Talk("traffic"));
+    auto after = traffic();
     if (!after) return after.error();
     auto cpu_after = foreman.ask(usage, 60);
     if (!cpu_after) return cpu_after.error();
@@ -378,10 +382,9 @@ class DiscoveryExperiment final : public Experiment {
       if (std::isnan(last_s)) last_s = std::numeric_limits<double>::infinity();
     }
     for (std::size_t k = 0; k < cpu_after->size(); ++k) cpu_s += (*cpu_after)[k].number<double>("cpu") - (*cpu_before)[k].number<double>("cpu");
-    const auto grew = [](const Talk& from, const Talk& to, const char* what) { return to.number<double>(what) - from.number<double>(what); };
-    r.add(Q::datagrams, grew(*before, *after, "datagrams"));
-    r.add(Q::wire_bytes, grew(*before, *after, "bytes"));
-    r.add(Q::overflowed, grew(*before, *after, "overflowed"));
+    r.add(Q::datagrams, after->datagrams - before->datagrams);
+    r.add(Q::wire_bytes, after->bytes - before->bytes);
+    r.add(Q::overflowed, after->overflowed - before->overflowed);
     r.add(Q::cpu, cpu_s);
     r.add(Q::time_to_match, std::isfinite(last_s) ? last_s : nan);
     r.add(Q::matched, wanted > 0 ? have / wanted : nan);
@@ -389,12 +392,12 @@ class DiscoveryExperiment final : public Experiment {
     r.add(Q::make_cycles, cycles);
     r.add(Q::make_instructions, counts);
     if (what_.steady_s > 0) {
-      auto from = foreman.ask(counter, Talk("traffic"));
+      auto from = traffic();
       if (!from) return from.error();
       if (auto ok = foreman.pause(what_.steady_s); !ok) return ok;
-      auto to = foreman.ask(counter, Talk("traffic"));
+      auto to = traffic();
       if (!to) return to.error();
-      r.add(Q::steady_datagrams, grew(*from, *to, "datagrams") / (grew(*from, *to, "at_ns") * 1e-9));
+      r.add(Q::steady_datagrams, (to->datagrams - from->datagrams) / (to->at_s - from->at_s));
     }
     return {};
   }
@@ -470,6 +473,21 @@ void Results::add(Q quantity, std::vector<double> value, const std::vector<doubl
   s.value = std::move(value);
   s.offset.assign(offset.begin(), offset.end());
   if (s.offset.size() != s.value.size()) s.offset.assign(s.value.size(), 0.0f);
+}
+
+Result<Counted> Experiment::traffic() {
+  std::vector<Foreman::Order> orders;
+  for (auto* p : rig_->counters()) orders.push_back({p, Talk("traffic")});
+  auto told = rig_->foreman().ask(orders);
+  if (!told) return told.error();
+  Counted all;
+  for (const auto& one : *told) {
+    all.datagrams += one.number<double>("datagrams");
+    all.bytes += one.number<double>("bytes");
+    all.overflowed += one.number<double>("overflowed");
+    all.at_s += one.number<double>("at_ns") * 1e-9 / static_cast<double>(told->size());
+  }
+  return all;
 }
 
 std::size_t Experiment::programs(const Case& what, const Known& known) {

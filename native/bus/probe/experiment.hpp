@@ -23,6 +23,12 @@ struct Results {
   void add(Q quantity, double value) { add(quantity, std::vector<double>{value}); }
 };
 
+/// Counters of all machines that programs are on, together.
+struct Counted {
+  double datagrams = 0, bytes = 0, overflowed = 0;
+  double at_s = 0;               ///< mean of when they were read, each by its own machine's clock
+};
+
 class Experiment {
  public:
   Experiment(const Case& what, std::unique_ptr<Rig> rig) : what_(what), rig_(std::move(rig)) {}
@@ -37,6 +43,7 @@ class Experiment {
   virtual Result<void> visit(Results& results) = 0;
 
  protected:
+  Result<Counted> traffic();
   const Case& what_;
   std::unique_ptr<Rig> rig_;
 };

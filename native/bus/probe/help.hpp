@@ -21,8 +21,9 @@ Of `run`:
       security=FOLDER   of `sonde bus keys`;  identity=NAME  in it (default: probe)
       batch=TIME        latency budget of writers
       receive-buffer=SIZE, send-buffer=SIZE        of sockets
-      interfaces=A+B    names, addresses, networks (default: loopback);  unprotected=yes  without security
-      profile=FILE#NAME a profile's domain, transport, discovery, security instead of all these keys
+      interfaces=A+B    names, addresses, networks (default: loopback, of several hosts those of --interfaces);  unprotected=yes  without security
+      profile=FILE#NAME a profile's domain, transport, discovery, security instead of all these keys. Its cases have one domain, so their
+                        programs are made anew for each visit
       without=TEST+…    tests that are not measured on it;  only=TEST+…  those that alone are
   --case TEST[:KEY=VALUE[,KEY=VALUE]…]             repeated
       latency      size=64 reliability=reliable    one message there and back between two programs
@@ -48,13 +49,17 @@ Of `run`:
   --alive N             programs that stay between epochs at most (default: by memory, 8 to 64); more are made anew each time
   --namespace auto|no   auto (default): discovery runs in a network namespace of its own, whose counters are exact. no, or where it
                         may not be made: counters of the whole host, and a warning
-  --launcher WORDS      how to start a program on another host; WORDS and the host's name come before the program
-  --hosts A,B           programs are spread over these in turn. Default: this host alone
+  --host NAME           repeated: programs are spread over these hosts in turn. Default: this host alone. Over several hosts there is no fanout,
+                        no shared memory and no one_way; what is on their network has security=, or unprotected=yes
+  --start WORD          repeated, of the --host before it: a word that comes before a program to start it there. Default: none, it is this host
+  --interfaces A,B      names, addresses, networks by which hosts reach each other. Default: where the way to the others leads
 Standard input: `stop` ends it with what was measured; so does its end. Standard error: the log. Standard output, JSON lines:
   {"event":"start", cycles_per_s, cycles_by, instructions, clock_cost_s, load:[3], cores, namespace}
+  {"event":"host", name, host, address}        of several hosts: what it calls itself, and where the others reach it
   {"event":"variant", name, implementation, version, transport, options, detail}
   {"event":"progress", done, active, steps, decided, cells, epoch, samples, elapsed_s}
-  {"event":"warning", code, evidence, hint[, variant]}     codes: bus.variant_absent bus.case_failed bus.case_left_out bus.not_counted bus.whole_host
+  {"event":"warning", code, evidence, hint[, variant, why]}      why: code of the error that a variant was left out for. codes: bus.variant_absent bus.case_failed bus.case_left_out bus.not_counted
+                                                            bus.whole_host bus.other_version
   {"event":"error", code, what, hint}
   {"event":"end", stop_reason, samples, elapsed_s, dropped, peak_rss_kib, load:[3], cpu_s, programs_cpu_s}
 Exit: 0 done, 2 not understood, 3 failed.

@@ -31,10 +31,11 @@ using namespace sonde::bus::probe;
 
 void emit(const JsonLine& line) { std::cout << line.text() << std::endl; }
 void emit_error(const Error& e) { emit(JsonLine().add("event", "error").add("code", e.code).add("what", e.what).add("hint", e.hint)); }
-void warn(const std::string& code, const std::string& variant, const std::string& evidence, const std::string& hint) {
+void warn(const std::string& code, const std::string& variant, const std::string& evidence, const std::string& hint, const std::string& why = "") {
   JsonLine line;
   line.add("event", "warning").add("code", code);
   if (!variant.empty()) line.add("variant", variant);
+  if (!why.empty()) line.add("why", why);
   emit(line.add("evidence", evidence).add("hint", hint));
 }
 
@@ -67,11 +68,14 @@ class BusProbe final : public Probe {
 
   Result<void> open() {
     known_.resize(options_.variants.size());
+    if (auto ok = reach(); !ok) return ok;
     for (std::size_t v = 0; v < options_.variants.size(); ++v) {
       if (auto ok = learn(options_.variants[v], known_[v]); !ok) return ok;
       if (!known_[v].present) continue;
       for (std::size_t c = 0; c < options_.cases.size(); ++c) {
-        if (const auto why = options_.variants[v].excludes(options_.cases[c]); !why.empty()) {
+        auto why = options_.variants[v].excludes(options_.cases[c], options_.across());
+        if (why.empty() && options_.across() && !known_[v].across) why = "it does not leave a process";
+        if (!why.empty()) {
           warn("bus.case_left_out", options_.variants[v].name, options_.variants[v].name + ", " + options_.cases[c].text + ": not measured, " + why, "");
           continue;
         }
@@ -86,6 +90,7 @@ class BusProbe final : public Probe {
         cells_.push_back(std::move(cell));
       }
     }
+    scouts_.clear();
     if (cells_.empty()) return Error{"bus.nothing_to_measure", "no variant could run any case", "see the warnings"};
     length_ = options_.epoch_length;
     for (const auto& c : options_.cases) length_ = std::max({length_, c.shown_subscribers() > 0 ? c.subscribers : 0, c.test == Test::discovery ? c.entities : 0});
@@ -103,9 +108,9 @@ class BusProbe final : public Probe {
     std::set<std::string> asked;
     for (const auto& v : options_.variants) {
       if (v.raw() || !asked.insert(v.implementation).second) continue;
-      if (auto program = Program::start({.launcher = options_.launcher, .host = options_.hosts.empty() ? "" : options_.hosts.front()}))
-        (void)foreman_.ask(**program, Talk("check").with("variant", v.text).with("clean", true));
+      for (std::size_t k = 0; k < hosts(); ++k) (void)ask_scout(k, Talk("check").with("variant", v.text).with("clean", true));
     }
+    scouts_.clear();
   }
 
   std::uint32_t steps() const override { return static_cast<std::uint32_t>(cells_.size()); }
@@ -138,7 +143,8 @@ class BusProbe final : public Probe {
     cell.failures = 0;
     for (const auto& w : results_.warnings)
       if (told_.insert(w.code + options_.variants[cell.variant].name + w.what).second) warn(w.code, options_.variants[cell.variant].name, w.what, w.hint);
-    const double t0_s = static_cast<double>(results_.t0_ns) * 1e-9 - began_s_;
+    // Clocks of other hosts begin elsewhere: what they say of moments is not for this one's.
+    const double t0_s = (options_.hosts.empty() ? static_cast<double>(results_.t0_ns) * 1e-9 : came_s) - began_s_;
     for (auto& [quantity, samples] : results_.of) {
       const auto it = cell.series.find(quantity);
       if (it == cell.series.end()) continue;
@@ -201,16 +207,46 @@ class BusProbe final : public Probe {
     return {header.text(), record_bytes(length_)};
   }
 
-  /// Asks a program of its own, which ends: this one loads no bus.
+  /// Of several hosts: how they reach each other. Errors: bus.unknown_host, bus.unknown_interface, bus.network, with the host that says so.
+  Result<void> reach() {
+    if (!options_.across()) return {};
+    for (std::size_t k = 0; k < hosts(); ++k) {
+      std::vector<std::string> others;
+      for (std::size_t j = 0; j < hosts(); ++j)
+        if (j != k) others.push_back(options_.hosts[j].name);
+      auto answer = ask_scout(k, Talk("reach").with("hosts", others).with("interfaces", options_.interfaces));
+      if (!answer) return Error{answer.error().code, "on the host " + options_.hosts[k].name + ": " + answer.error().what, answer.error().hint};
+      Reached one{.host = answer->text("host"), .address = answer->text("address"), .addresses = answer->words("addresses"), .interfaces = answer->words("interfaces")};
+      one.again = std::any_of(reached_.begin(), reached_.end(), [&](const Reached& other) { return other.host == one.host; });
+      const bool loopback = answer->number<int>("loopback") != 0;
+      away_ = away_ || !loopback;
+      reached_.push_back(one);
+      emit(JsonLine().add("event", "host").add("name", options_.hosts[k].name).add("host", one.host).add("address", one.address));
+      if (const bool elsewhere = one.host != reached_.front().host; loopback && elsewhere)
+        return Error{"bus.network", "the host " + one.host + " has only its loopback for the way to the others", "see what it takes their names for, in /etc/hosts, or name the network between the hosts with --interfaces"};
+    }
+    return {};
+  }
+
+  /// Asks programs of its own, which end: this one loads no bus.
   Result<void> learn(const Variant& v, Known& known) {
-    auto program = Program::start({.launcher = options_.launcher, .host = options_.hosts.empty() ? "" : options_.hosts.front()});
-    if (!program) return program.error();
-    auto answer = foreman_.ask(**program, Talk("check").with("variant", v.text).with("domain", options_.domain_first).with("clean", true), 60);
-    if (!answer) {
-      if (answer.error().code == "bus.interrupted") return {};
-      warn("bus.variant_absent", v.name, v.name + ": " + answer.error().what, answer.error().hint);
-      known.transport = v.transport_name();
-      return {};
+    Result<Talk> answer = Error{};
+    for (std::size_t k = hosts(); k-- > 0;) {   // the first, whose answer is kept, comes last
+      Talk what("check");
+      what.with("variant", v.text).with("domain", options_.domain_first).with("clean", true).with("away", away_);
+      if (!reached_.empty()) what.with("addresses", reached_[k].addresses).with("interfaces", reached_[k].interfaces);
+      const std::string version = answer ? answer->text("version") : "";
+      const bool other = bool(answer);
+      answer = ask_scout(k, what);
+      if (!answer) {
+        if (answer.error().code == "bus.interrupted") return {};
+        const std::string where = options_.hosts.empty() ? "" : ", on " + options_.hosts[k].name;
+        warn("bus.variant_absent", v.name, v.name + where + ": " + answer.error().what, answer.error().hint, answer.error().code);
+        known.transport = v.transport_name();
+        return {};
+      }
+      if (other && answer->text("version") != version)
+        warn("bus.other_version", v.name, v.name + " is version " + answer->text("version") + " on " + options_.hosts[k].name + " and " + version + " on " + options_.hosts[k + 1].name, "what is measured is of both");
     }
     known.present = true;
     known.across = answer->number<int>("across") != 0;
@@ -218,6 +254,7 @@ class BusProbe final : public Probe {
     known.transport = v.raw() ? std::string(v.transport_name()) : known.across ? answer->text("transport") : "";
     known.discovery = static_cast<DiscoveryKind>(answer->number<int>("discovery"));
     known.domain = answer->number<std::uint32_t>("domain");
+    if (!v.profile.empty()) domains_.keep(known.domain);
     known.detail = v.raw() ? answer->text("detail") : known.across ? "" : "both ends in one program: it does not leave a process";
     if (!known.across) known.discovery = DiscoveryKind::simple;
     emit(JsonLine().add("event", "variant").add("name", v.name).add("implementation", v.raw() ? "raw" : v.implementation).add("version", known.version)
@@ -241,13 +278,34 @@ class BusProbe final : public Probe {
   };
   static constexpr std::uint32_t most_failures = 3;
 
+  std::size_t hosts() const { return std::max<std::size_t>(1, options_.hosts.size()); }
+
+  /// One that died, or does not answer, is made anew for the next question.
+  Result<Talk> ask_scout(std::size_t k, const Talk& what) {
+    scouts_.resize(hosts());
+    for (std::size_t j = 0; j < hosts(); ++j) {   // all begin to start before any is waited for
+      if (scouts_[j]) continue;
+      auto program = Program::start({.host = options_.hosts.empty() ? nullptr : &options_.hosts[j]});
+      if (!program) return program.error();
+      scouts_[j] = std::move(*program);
+    }
+    auto answer = foreman_.ask(*scouts_[k], what, 60);
+    if (!answer && (answer.error().code == "bus.program_lost" || answer.error().code == "bus.timed_out")) scouts_[k].reset();
+    return answer;
+  }
+
   Result<void> visit(Cell& cell) {
     const Case& what = options_.cases[cell.what];
     const Known& known = known_[cell.variant];
     const bool fresh = Experiment::fresh(what);
+    const Variant& variant = options_.variants[cell.variant];
+    // A profile's cases have one domain: who waits there would be found by who is measured, and announced to.
+    if (!variant.profile.empty())
+      for (auto& other : cells_)
+        if (&other != &cell && !options_.variants[other.variant].profile.empty() && known_[other.variant].domain == known.domain) other.experiment.reset();
     if (!cell.experiment) {
       make_room(Experiment::programs(what, known));
-      cell.experiment = Experiment::make(what, std::make_unique<Rig>(options_, options_.variants[cell.variant], known, domains_, foreman_));
+      cell.experiment = Experiment::make(what, std::make_unique<Rig>(options_, variant, known, reached_, domains_, foreman_));
       if (auto ok = cell.experiment->set_up(); !ok) return ok;
     }
     auto ok = cell.experiment->visit(results_);
@@ -304,6 +362,9 @@ class BusProbe final : public Probe {
   const Options& options_;
   Foreman foreman_;
   Domains domains_;
+  Programs scouts_;               ///< one on each host, while it is asked what is there
+  std::vector<Reached> reached_;  ///< of several hosts
+  bool away_ = false;             ///< they are several machines
   std::vector<Known> known_;
   std::vector<Cell> cells_;
   std::vector<Series> series_;

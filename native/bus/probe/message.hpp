@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "bus/probe/limits.hpp"
 #include "bus/types.hpp"
 
 namespace sonde::bus::probe {
@@ -19,18 +20,16 @@ struct MessageHead {
   std::uint32_t burst;       ///< what was left over from an earlier one is not counted
   std::uint32_t length;      ///< of the data
 };
-static_assert(sizeof(MessageHead) == 32);
+static_assert(sizeof(MessageHead) == least_sample_bytes);
 
 /// One that is written over and over: only its head changes.
 class Message {
  public:
-  static constexpr std::size_t least_bytes = sizeof(MessageHead);
-
   /// size: of head and data, B.
-  explicit Message(std::size_t size) : bytes_(encapsulation + std::max(size, least_bytes)) {
+  explicit Message(std::size_t size) : bytes_(encapsulation + std::max(size, least_sample_bytes)) {
     bytes_[1] = std::byte{1};
-    for (std::size_t k = encapsulation + least_bytes; k < bytes_.size(); ++k) bytes_[k] = static_cast<std::byte>(k * 2654435761u >> 13);
-    head_.length = static_cast<std::uint32_t>(bytes_.size() - encapsulation - least_bytes);
+    for (std::size_t k = encapsulation + least_sample_bytes; k < bytes_.size(); ++k) bytes_[k] = static_cast<std::byte>(k * 2654435761u >> 13);
+    head_.length = static_cast<std::uint32_t>(bytes_.size() - encapsulation - least_sample_bytes);
   }
   MessageHead& head() { return head_; }
   /// As the bus takes it, and without the encapsulation.

@@ -15,7 +15,6 @@ namespace sonde::bus::probe {
 namespace {
 
 constexpr std::string_view tests[] = {"latency", "fanout", "throughput", "partitions", "discovery", "first", "calls"};
-constexpr std::size_t datagram_bytes = 65507;  ///< what one UDP datagram holds
 constexpr std::size_t ring_bytes = 4u << 20;       ///< of which raw-shm's ring holds two
 constexpr std::uint32_t most_processes = 8;
 
@@ -96,14 +95,16 @@ std::string_view Variant::transport_name() const {
   return "";
 }
 
-std::string Variant::excludes(const Case& what) const {
+std::string Variant::excludes(const Case& what, bool across) const {
   const std::string test(name_of(what.test));
   if (!only.empty() && !among(only, test)) return "it is for " + only + " alone";
   if (!without.empty() && among(without, test)) return "it is without " + test;
   if (!profile.empty() && what.test == Test::partitions && what.has("domain")) return "its domain is the profile's";
+  if (across && transport.kind == TransportKind::shared_memory) return "shared memory does not leave a host";
+  if (across && what.test == Test::fanout) return "its subscribers tell the writer by shared memory that they have a message, and are on its host";
   if (!raw()) return "";
   if (what.test == Test::partitions || what.test == Test::discovery || what.test == Test::calls) return "a limit of the machine has no " + test;
-  if (implementation == "raw-udp" && what.size > datagram_bytes) return "a datagram has at most " + format_size(datagram_bytes) + ", and the limit splits none";
+  if (implementation == "raw-udp" && what.size > most_datagram_bytes) return "a datagram has at most " + format_size(most_datagram_bytes) + ", and the limit splits none";
   if (implementation == "raw-shm" && what.size > ring_bytes) return "its ring holds " + format_size(ring_bytes);
   for (const char* word : {"warm-other-topic", "warm-same-participant-new-writer"})
     if (what.has(word)) return "a limit of the machine has no topics and writers";
@@ -158,9 +159,11 @@ Result<Variant> Variant::parse(std::string_view text) {
     if (!choose(v.implementation, {{"raw-udp", TransportKind::udp4}, {"raw-tcp", TransportKind::tcp4}, {"raw-shm", TransportKind::shared_memory}}, v.transport.kind))
       return bad("limits of the machine are raw-udp, raw-tcp and raw-shm");
     for (const auto& word : words)
-      if (!word.starts_with("receive-buffer=") && !word.starts_with("send-buffer=") && !word.starts_with("only=") && !word.starts_with("without="))
-        return bad("a limit of the machine takes receive-buffer, send-buffer, only and without");
+      if (!word.starts_with("receive-buffer=") && !word.starts_with("send-buffer=") && !word.starts_with("unprotected=") && !word.starts_with("only=") && !word.starts_with("without="))
+        return bad("a limit of the machine takes receive-buffer, send-buffer, unprotected, only and without");
   }
+  if (v.security.empty() && std::any_of(words.begin(), words.end(), [](const auto& word) { return word.starts_with("identity="); }))
+    return bad("identity is a name in the folder of security=");
   if (!v.profile.empty())
     for (const auto& word : words)
       if (!word.starts_with("profile=") && !word.starts_with("batch=") && !word.starts_with("only=") && !word.starts_with("without="))
@@ -238,10 +241,10 @@ Result<Case> Case::parse(std::string_view text) {
   };
   const Key size{[&](const std::string& s) {
     std::uint64_t bytes = 0;
-    const bool ok = to_size(s, 32u << 20, bytes) && bytes >= Message::least_bytes;
+    const bool ok = to_size(s, most_sample_bytes, bytes) && bytes >= least_sample_bytes;
     c.size = bytes;
     return ok;
-  }, "from " + format_size(Message::least_bytes) + " to 32 MiB"};
+  }, "from " + format_size(least_sample_bytes) + " to " + format_size(most_sample_bytes)};
   const Key reliability{[&](const std::string& s) { return choose(s, {{"reliable", Reliability::reliable}, {"best-effort", Reliability::best_effort}}, c.reliability); }, "reliable or best-effort"};
   const auto treatments = [&](std::vector<std::string> words) {
     std::string allowed;
@@ -321,8 +324,16 @@ Result<Options> Options::parse(const std::vector<std::string>& args, bool to_mea
       {"--variant", [&](const std::string& v) { return take(Variant::parse(v), o.variants); }},
       {"--case", [&](const std::string& v) { return take(Case::parse(v), o.cases); }},
       {"--rule", [&](const std::string& v) { o.rule = v; return !v.empty(); }},
-      {"--launcher", [&](const std::string& v) { o.launcher = v; return !v.empty(); }},
-      {"--hosts", [&](const std::string& v) { o.hosts = split(v, ','); return !v.empty(); }},
+      {"--host", [&](const std::string& v) {
+         const bool other = std::none_of(o.hosts.begin(), o.hosts.end(), [&](const Host& h) { return h.name == v; });
+         o.hosts.push_back({v, {}});
+         return !v.empty() && other;
+       }},
+      {"--start", [&](const std::string& v) {
+         if (!o.hosts.empty()) o.hosts.back().start.push_back(v);
+         return !o.hosts.empty();
+       }},
+      {"--interfaces", [&](const std::string& v) { o.interfaces = split(v, ','); return !v.empty(); }},
       {"--namespace", [&](const std::string& v) { return choose(v, {{"auto", true}, {"no", false}}, o.own_namespace); }},
       {"--domains", [&](const std::string& v) {
          const auto dash = v.find('-');

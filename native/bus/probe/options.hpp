@@ -15,6 +15,12 @@ namespace sonde::bus::probe {
 enum class Test : std::uint8_t { latency, fanout, throughput, partitions, discovery, first, calls };
 std::string_view name_of(Test test);
 
+/// One that programs are spread over.
+struct Host {
+  std::string name;
+  std::vector<std::string> start;             ///< words before a program that has to run there; none: it is this one
+};
+
 /// "shm=fastdds,transport=shared-memory": a name, and how to connect.
 struct Variant {
   std::string name, implementation, options;  ///< options: what followed the implementation, as written
@@ -29,9 +35,11 @@ struct Variant {
 
   /// No bus: the machine's own way from program to program.
   bool raw() const { return implementation.starts_with("raw-"); }
+  /// Whether what the user made, keys or a profile, has to be right before it can be measured.
+  bool brought() const { return !security.empty() || !profile.empty(); }
   std::string_view transport_name() const;
-  /// Why the case is not measured on it; empty: it is.
-  std::string excludes(const struct Case& what) const;
+  /// Why the case is not measured on it; empty: it is. across: its programs are on several hosts.
+  std::string excludes(const struct Case& what, bool across = false) const;
   /// Errors: bus.bad_variant.
   static Result<Variant> parse(std::string_view text);
 };
@@ -57,14 +65,16 @@ struct Case {
 };
 
 struct Options {
-  std::string dir, rule = "ci:2%", launcher;
-  std::vector<std::string> hosts;
+  std::string dir, rule = "ci:2%";
+  std::vector<Host> hosts;                     ///< none: this one alone
+  std::vector<std::string> interfaces;         ///< by which they reach each other; none: where the way to the others leads
   std::vector<Variant> variants;
   std::vector<Case> cases;
   std::uint64_t seed = 1, cap = 100000, cap_bytes = 0;
   std::uint32_t epochs = 100000, epoch_length = 50, domain_first = 1, domain_last = 100, alive = 0;
   double budget_s = 0, burst_s = 0.05, gap_s = 0, seconds = 2;
   bool own_namespace = true;
+  bool across() const { return hosts.size() > 1; }
   /// Errors: bus.bad_option, bus.bad_variant, bus.bad_case.
   static Result<Options> parse(const std::vector<std::string>& args, bool to_measure);
 };

@@ -1,7 +1,5 @@
 #include "bus/probe/rig.hpp"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,18 +9,6 @@ namespace sonde::bus::probe {
 namespace {
 
 constexpr double found_within_s = 20;
-
-/// A port that nobody has at the moment.
-std::uint16_t free_port() {
-  const int fd = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t n = sizeof at;
-  const bool ok = fd >= 0 && ::bind(fd, reinterpret_cast<const sockaddr*>(&at), n) == 0 && ::getsockname(fd, reinterpret_cast<sockaddr*>(&at), &n) == 0;
-  if (fd >= 0) ::close(fd);
-  return ok ? ntohs(at.sin_port) : std::uint16_t{11811};
-}
 
 }  // namespace
 
@@ -39,8 +25,8 @@ std::uint32_t Domains::take(const std::vector<std::uint32_t>& own) {
   return first_;
 }
 
-Rig::Rig(const Options& options, const Variant& variant, const Known& known, Domains& domains, Foreman& foreman)
-    : options_(options), variant_(variant), known_(known), domains_(domains), foreman_(foreman), domains_used_{domains.take()} {
+Rig::Rig(const Options& options, const Variant& variant, const Known& known, const std::vector<Reached>& reached, Domains& domains, Foreman& foreman)
+    : options_(options), variant_(variant), known_(known), reached_(reached), domains_(domains), foreman_(foreman), domains_used_{domains.take()} {
   static std::uint32_t made = 0;
   topic_ = "sonde_probe_" + std::to_string(::getpid()) + "_" + std::to_string(++made);
 }
@@ -52,21 +38,35 @@ Rig::~Rig() {
 
 std::uint32_t Rig::more_domain() { return domains_used_.emplace_back(domains_.take(domains_used_)); }
 
-Talk Rig::told(Talk talk) const {
+Talk Rig::told(Talk talk, const Program& program) const {
   talk.with("variant", variant_.text).with("domain", domain());
+  if (!reached_.empty()) {
+    const Reached& here = reached_[host_of(program)];
+    talk.with("addresses", here.addresses).with("interfaces", here.interfaces);
+  }
   if (!variant_.profile.empty()) return talk;
   if (known_.discovery == DiscoveryKind::peers && variant_.discovery.peers.empty()) {
     std::vector<std::string> peers;
-    if (options_.hosts.empty()) peers = {"127.0.0.1:" + std::to_string(expected_)};
-    for (const auto& host : options_.hosts) peers.push_back(host + ":" + std::to_string(expected_));
+    const auto add = [&](const std::string& address) { peers.push_back(address + ":" + std::to_string(expected_)); };
+    if (reached_.empty()) add("127.0.0.1");
+    for (const auto& one : reached_) add(one.address);
     talk.with("peers", peers);
   }
   if (!server_.empty()) talk.with("servers", std::vector<std::string>{server_});
   return talk;
 }
 
+std::vector<Program*> Rig::counters() const {
+  if (keeper_) return {keeper_};
+  std::vector<Program*> found;
+  std::set<std::size_t> seen;
+  for (const auto& p : programs_)
+    if (const auto k = host_of(*p); seen.insert(k).second && (reached_.empty() || !reached_[k].again)) found.push_back(p.get());
+  return found;
+}
+
 bool Rig::enclose(std::string& why) {
-  auto keeper = Program::start({.name_space = "new"});
+  auto keeper = Program::start({.name_space = "new", .host = host(0)});
   if (!keeper) {
     why = keeper.error().what;
     return false;
@@ -76,7 +76,7 @@ bool Rig::enclose(std::string& why) {
     why = hello ? hello->text("namespace") : hello.error().what;
     return false;
   }
-  name_space_ = std::to_string((*keeper)->pid());
+  name_space_ = hello->text("pid");
   programs_.push_back(std::move(*keeper));
   keeper_ = programs_.back().get();
   return true;
@@ -84,11 +84,13 @@ bool Rig::enclose(std::string& why) {
 
 Result<void> Rig::serve() {
   if (known_.discovery != DiscoveryKind::server || !variant_.profile.empty() || !server_.empty()) return {};
-  server_ = (options_.hosts.empty() ? "127.0.0.1" : options_.hosts.front()) + ":" + std::to_string(free_port());
-  auto program = Program::start({.name_space = name_space_, .launcher = options_.launcher, .host = options_.hosts.empty() ? "" : options_.hosts.front()});
+  auto program = Program::start({.name_space = name_space_, .host = host(0)});
   if (!program) return program.error();
   programs_.push_back(std::move(*program));
-  auto opened = foreman_.ask(*programs_.back(), told(Talk("open")).with("id", "server").with("serve", true));
+  auto port = foreman_.ask(*programs_.back(), Talk("port"));
+  if (!port) return port.error();
+  server_ = (reached_.empty() ? "127.0.0.1" : reached_.front().address) + ":" + port->text("port");
+  auto opened = foreman_.ask(*programs_.back(), told(Talk("open"), *programs_.back()).with("id", "server").with("serve", true));
   if (!opened) return opened.error();
   return {};
 }
@@ -98,8 +100,7 @@ Result<Program*> Rig::add(ProgramOptions how) {
   const std::size_t before = (keeper_ ? 1 : 0) + (server_.empty() ? 0 : 1);
   if (!known_.across && programs_.size() > before) return programs_.back().get();
   how.name_space = name_space_;
-  how.launcher = options_.launcher;
-  if (!options_.hosts.empty()) how.host = options_.hosts[(programs_.size() - before) % options_.hosts.size()];
+  how.host = host(programs_.size() - before);
   auto program = Program::start(how);
   if (!program) return program.error();
   programs_.push_back(std::move(*program));
@@ -109,7 +110,7 @@ Result<Program*> Rig::add(ProgramOptions how) {
 Result<void> Rig::open(const std::vector<End>& ends, std::uint32_t domain) {
   std::vector<Foreman::Order> orders;
   for (const auto& e : ends) {
-    Talk talk = told(Talk("open")).with("id", e.place).with("participant", e.place);
+    Talk talk = told(Talk("open"), *e.program).with("id", e.place).with("participant", e.place);
     if (domain) talk.with("domain", domain);
     orders.push_back({e.program, talk});
   }

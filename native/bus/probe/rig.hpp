@@ -20,6 +20,14 @@ struct Known {
   std::uint32_t domain = 0;                  ///< of its profile, where it has one
 };
 
+/// A host of several, as its own programs see it.
+struct Reached {
+  std::string host;                               ///< what it calls itself
+  std::string address;                            ///< by which the others reach it
+  std::vector<std::string> addresses, interfaces; ///< PlaceOptions of its programs
+  bool again = false;                             ///< one before it is the same machine
+};
+
 /// Domains that are in use by this run.
 class Domains {
  public:
@@ -28,6 +36,8 @@ class Domains {
   /// One that nobody has; where all are in use one that is not among `own`: two cases then share a domain, their topics differ.
   std::uint32_t take(const std::vector<std::uint32_t>& own = {});
   void give(std::uint32_t domain) { used_.erase(used_.find(domain)); }
+  /// A domain that a profile names is not for others.
+  void keep(std::uint32_t domain) { used_.insert(domain); }
 
  private:
   std::uint32_t first_, span_, next_;
@@ -48,7 +58,8 @@ struct Channel {
 
 class Rig {
  public:
-  Rig(const Options& options, const Variant& variant, const Known& known, Domains& domains, Foreman& foreman);
+  /// reached: in the order of options.hosts; none where that is one host.
+  Rig(const Options& options, const Variant& variant, const Known& known, const std::vector<Reached>& reached, Domains& domains, Foreman& foreman);
   ~Rig();
 
   /// Another program; of what does not leave a process always the first. Discovery's server, where there is one, is started with the first.
@@ -60,15 +71,17 @@ class Rig {
   Result<void> channel(const End& sender, const std::vector<End>& receivers, const Channel& how);
   /// Receivers exist: another sender for them.
   Result<void> sender_for(const End& sender, std::size_t receivers, const Channel& how);
-  /// What programs need to know to make participants themselves.
-  Talk told(Talk talk) const;
+  /// What a program needs to know to make participants itself.
+  Talk told(Talk talk, const Program& program) const;
+  /// One program of each machine that programs of this rig are on: whose counters make up those of all. Of a namespace its keeper.
+  std::vector<Program*> counters() const;
 
   Foreman& foreman() { return foreman_; }
   const Variant& variant() const { return variant_; }
   const Known& known() const { return known_; }
   const Options& options() const { return options_; }
   const Programs& programs() const { return programs_; }
-  bool same_host() const { return options_.hosts.size() < 2; }
+  bool same_host() const { return !options_.across(); }
   const std::string& topic() const { return topic_; }
   std::uint32_t domain() const { return domains_used_.front(); }
   std::uint32_t next_burst() { return ++burst_; }
@@ -81,11 +94,14 @@ class Rig {
  private:
   Result<void> serve();
   Result<void> match(const End& sender, const std::vector<End>& receivers);
+  std::size_t host_of(const Program& program) const { return program.host() ? static_cast<std::size_t>(program.host() - options_.hosts.data()) : 0; }
+  const Host* host(std::size_t k) const { return options_.hosts.empty() ? nullptr : &options_.hosts[k % options_.hosts.size()]; }
   Talk end(const char* verb, const End& end, const Channel& how, const std::string& partition) const;
 
   const Options& options_;
   const Variant& variant_;
   const Known& known_;
+  const std::vector<Reached>& reached_;
   Domains& domains_;
   Foreman& foreman_;
   std::vector<std::uint32_t> domains_used_;

@@ -61,12 +61,14 @@ struct PlaceOptions {
   std::string participant;
   std::vector<std::string> peers, servers;
   bool serve = false;
+  /// Where neither the variant nor its profile says: addresses of IPv4, and what to take of IPv6; none: loopback.
+  std::vector<std::string> addresses = {}, interfaces = {};
 };
 
 /// The profile that a variant means there. Errors: as load_profile(), check().
 Result<Profile> profile_of(const Variant& variant, const PlaceOptions& options);
 /// Errors: as Bus::open(); bus.failed.
 Result<std::unique_ptr<Place>> open_place(const Variant& variant, const PlaceOptions& options);
-std::unique_ptr<Place> open_raw(const Variant& variant);
+std::unique_ptr<Place> open_raw(const Variant& variant, const PlaceOptions& options);
 
 }  // namespace sonde::bus::probe

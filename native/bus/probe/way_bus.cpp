@@ -112,6 +112,8 @@ Result<Profile> profile_of(const Variant& variant, const PlaceOptions& options) 
     profile.discovery = variant.discovery;
     profile.unprotected = variant.unprotected;
     profile.domain = options.domain;
+    if (profile.transport.interfaces.empty() && profile.transport.kind != TransportKind::shared_memory)
+      profile.transport.interfaces = profile.transport.kind == TransportKind::udp6 ? options.interfaces : options.addresses;
   }
   profile.name = "probe";
   if (!options.peers.empty()) profile.discovery.peers = options.peers;
@@ -123,7 +125,7 @@ Result<Profile> profile_of(const Variant& variant, const PlaceOptions& options) 
 }
 
 Result<std::unique_ptr<Place>> open_place(const Variant& variant, const PlaceOptions& options) {
-  if (variant.raw()) return open_raw(variant);
+  if (variant.raw()) return open_raw(variant, options);
   auto profile = profile_of(variant, options);
   if (!profile) return profile.error();
   auto bus = Bus::open(*profile, variant.implementation);

@@ -42,23 +42,30 @@ class Fd {
   int fd_;
 };
 
-sockaddr_in loopback(std::uint16_t port) {
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(port);
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return to;
-}
-
-std::uint16_t port_in(const std::string& address) {
+/// "10.1.2.3:4567".
+Result<sockaddr_in> parse_place(const std::string& text) {
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  const auto colon = text.rfind(':');
   std::uint16_t port = 0;
-  return number(std::string_view(address), port) ? port : std::uint16_t{0};
+  if (colon == std::string::npos || !number(std::string_view(text).substr(colon + 1), port) || ::inet_pton(AF_INET, text.substr(0, colon).c_str(), &at.sin_addr) != 1)
+    return Error{"bus.failed", "'" + text + "' is no address of IPv4 with a port", ""};
+  at.sin_port = htons(port);
+  return at;
 }
 
-std::uint16_t port_of(int fd) {
+/// Where a socket listens.
+sockaddr_in place_of(int fd) {
   sockaddr_in at{};
   socklen_t n = sizeof at;
-  return ::getsockname(fd, reinterpret_cast<sockaddr*>(&at), &n) == 0 ? ntohs(at.sin_port) : std::uint16_t{0};
+  (void)::getsockname(fd, reinterpret_cast<sockaddr*>(&at), &n);
+  return at;
+}
+
+std::string text_of(const sockaddr_in& at) {
+  char text[INET_ADDRSTRLEN] = {};
+  ::inet_ntop(AF_INET, &at.sin_addr, text, sizeof text);
+  return std::string(text) + ":" + std::to_string(ntohs(at.sin_port));
 }
 
 void set_buffers(int fd, const Variant& v) {
@@ -92,7 +99,11 @@ class UdpSender final : public Sender {
  public:
   explicit UdpSender(const Variant& v) : fd_(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) { set_buffers(fd_.get(), v); }
   Result<void> connect(const std::vector<std::string>& addresses) override {
-    for (const auto& a : addresses) to_.push_back(loopback(port_in(a)));
+    for (const auto& a : addresses) {
+      auto to = parse_place(a);
+      if (!to) return to.error();
+      to_.push_back(*to);
+    }
     return {};
   }
   Result<void> write(Message& message) override {
@@ -121,10 +132,10 @@ class UdpReceiver final : public Receiver {
   std::size_t look(const Taker& taker) override { return step(taker, MSG_DONTWAIT); }
   void wake() override {
     woken_ = true;
-    const auto to = loopback(port_of(fd_.get()));
+    const auto to = place_of(fd_.get());
     (void)::sendto(fd_.get(), nullptr, 0, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to);
   }
-  std::string address() const override { return std::to_string(port_of(fd_.get())); }
+  std::string address() const override { return text_of(place_of(fd_.get())); }
 
  private:
   std::size_t step(const Taker& taker, int flags) {
@@ -150,8 +161,9 @@ class TcpSender final : public Sender {
       set_buffers(fd.get(), variant_);
       const int on = 1;
       ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-      const auto to = loopback(port_in(a));
-      if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) return system_error("connect()");
+      const auto to = parse_place(a);
+      if (!to) return to.error();
+      if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&*to), sizeof *to) != 0) return system_error("connect()");
       to_.push_back(std::move(fd));
     }
     return {};
@@ -215,7 +227,7 @@ class TcpReceiver final : public Receiver {
     const int fd = shared_fd_;
     if (fd >= 0) ::shutdown(fd, SHUT_RD);
   }
-  std::string address() const override { return std::to_string(port_of(listener_.get())); }
+  std::string address() const override { return text_of(place_of(listener_.get())); }
 
  private:
   void accept(int flags) {
@@ -397,7 +409,7 @@ class ShmReceiver final : public Receiver {
 
 class RawPlace final : public Place {
  public:
-  explicit RawPlace(const Variant& v) : variant_(v) {}
+  RawPlace(const Variant& v, const PlaceOptions& options) : variant_(v), at_(options.addresses.empty() ? "127.0.0.1" : options.addresses.front()) {}
   Result<std::unique_ptr<Sender>> sender(const EndOptions&) override {
     if (variant_.implementation == "raw-udp") return std::unique_ptr<Sender>(std::make_unique<UdpSender>(variant_));
     if (variant_.implementation == "raw-tcp") return std::unique_ptr<Sender>(std::make_unique<TcpSender>(variant_));
@@ -411,7 +423,9 @@ class RawPlace final : public Place {
     }
     const bool udp = variant_.implementation == "raw-udp";
     Fd fd(::socket(AF_INET, (udp ? SOCK_DGRAM : SOCK_STREAM) | SOCK_CLOEXEC, 0));
-    const auto at = loopback(0);
+    const auto place = parse_place(at_ + ":0");
+    if (!place) return place.error();
+    const sockaddr_in at = *place;
     set_buffers(fd.get(), variant_);
     if (!fd.open() || ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0 || (!udp && ::listen(fd.get(), 8) != 0)) return system_error("bind()");
     if (udp) return std::unique_ptr<Receiver>(std::make_unique<UdpReceiver>(std::move(fd)));
@@ -420,10 +434,11 @@ class RawPlace final : public Place {
 
  private:
   Variant variant_;  ///< ends refer to it: they go before their place
+  std::string at_;   ///< the address to listen at
 };
 
 }  // namespace
 
-std::unique_ptr<Place> open_raw(const Variant& variant) { return std::make_unique<RawPlace>(variant); }
+std::unique_ptr<Place> open_raw(const Variant& variant, const PlaceOptions& options) { return std::make_unique<RawPlace>(variant, options); }
 
 }  // namespace sonde::bus::probe

@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 
 from sonde.bus.plan import RAW as RAW_IMPLEMENTATION
-from sonde.bus.plan import raw_like
+from sonde.bus.plan import raw_like, secured, without_keys
 from sonde.bus.schema import FACTS, SERIES, SUMMARY
 from sonde.core import stats
 from sonde.core.status import NOT_MEASURED, UNDECIDED
@@ -167,10 +167,14 @@ def _early(x: np.ndarray, epoch: np.ndarray) -> np.ndarray:
 def _bases(facts: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """For each series the variant that it is held against, and the machine's own way of the same transport; -1: none.
 
-    What others are held against is the first variant with data of the same case and quantity that is no raw one.
+    What others are held against is the first variant with data of the same case and quantity that is no raw one; a
+    variant with keys the same without, where that was measured.
     """
     of, case, quantity = (facts[f"series_{dim}"] for dim in ("variant", "case", "quantity"))
-    implementation, transport = ([str(x) for x in facts[name]] for name in ("implementation", "transport"))
+    implementation, transport, options = (
+        [str(x) for x in facts[name]] for name in ("implementation", "transport", "options")
+    )
+    bare = [(one, way, without_keys(more)) for one, way, more in zip(implementation, transport, options)]
     base, raw = (np.full(len(of), -1, np.int32) for _ in range(2))
     there: dict[tuple[int, int], list[int]] = {}
     for v, c, q in zip(of, case, quantity):
@@ -178,6 +182,8 @@ def _bases(facts: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     for k, (v, c, q) in enumerate(zip(of, case, quantity)):
         others = sorted(there[int(c), int(q)])
         real = [other for other in others if implementation[other] != RAW_IMPLEMENTATION]
+        if secured(options[v]):
+            real = [o for o in real if bare[o] == bare[v] and not secured(options[o])] or real
         if real and real[0] != v:
             base[k] = real[0]
         wanted = raw_like(transport[v])

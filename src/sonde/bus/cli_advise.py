@@ -15,8 +15,6 @@ from sonde.core.outcome import Outcome, Table
 if TYPE_CHECKING:
     from sonde.bus.model import Advice, Need
 
-MEASURE = "sonde bus run latency fanout discovery throughput -o bus.nc"
-
 
 @click.command()
 @common()
@@ -45,7 +43,7 @@ def advise(entities: int, subscribers: int, size: int, local: bool | None, sourc
     """
     import sonde
     from sonde.bus import model, run_probe
-    from sonde.bus.values import Values
+    from sonde.bus.values import Values, between
     from sonde.core import dataset
 
     if local is None:
@@ -57,19 +55,22 @@ def advise(entities: int, subscribers: int, size: int, local: bool | None, sourc
     path = source or run_probe.newest(Path())
     if path is None:
         raise EnvironmentFailure(
-            "bus.no_dataset", "there is no run to take advice from in this folder", f"measure: {MEASURE}"
+            "bus.no_dataset",
+            "there is no run to take advice from in this folder",
+            f"measure: {model.MEASURE if local else model.MEASURE_BETWEEN}",
         )
     need = model.Need(entities, subscribers, size, local)
     with sonde.open(path) as tree:
         summary = dataset.summary_of(tree, "bus", path)
         values = Values(summary)
-        found = model.advise(values, need, int(tree.attrs.get("hosts", 1)))
+        hosts = between(tree.attrs)
+        found = model.advise(values, need, hosts)
         schema = str(tree.attrs["schema"])
     best = found[0]
     outcome = Outcome(
         "bus",
         "advise",
-        _verdict(best, need),
+        _verdict(best, need, path, hosts),
         schema=schema,
         dataset=str(path),
         tables=[_table(found)],
@@ -79,20 +80,25 @@ def advise(entities: int, subscribers: int, size: int, local: bool | None, sourc
             "subscribers": subscribers,
             "size": size,
             "local": local,
+            "between": hosts or None,
             "advice": [_as_json(advice) for advice in found],
         },
         sound=not best.outside,
     )
     if best.outside:
-        hint = f"measure there: {MEASURE}"
+        hint = f"measure there: {model.MEASURE if local else model.MEASURE_BETWEEN}"
         outcome.warnings.append(Warning("bus.outside", f"{best.way.name}: {'; '.join(best.outside)}", hint))
     return outcome
 
 
-def _verdict(best: Advice, need: Need) -> str:
+def _verdict(best: Advice, need: Need, path: Path, hosts: str) -> str:
     from sonde.core.units import format_duration, format_size
 
-    text = f"Best for {need.subscribers} subscriber{'s' * (need.subscribers != 1)} of "
+    text = ""
+    if bool(hosts) == need.local:  # all numbers are of another kind than what is asked for
+        text = f"{path} has nothing measured {'within one host' if need.local else 'between hosts'}; "
+        text += f"going by what it has {f'between {hosts}' if hosts else 'within one host'}: "
+    text += f"{'b' if text else 'B'}est for {need.subscribers} subscriber{'s' * (need.subscribers != 1)} of "
     text += f"{format_size(need.size, exact=True)} {'on one host' if need.local else 'on several hosts'}: "
     text += best.way.name
     if best.discovery is not None and need.entities > 1:
@@ -168,36 +174,28 @@ def list_(variant: str | None, domain: int | None, seconds: float) -> Outcome:
     sonde bus ls --variant fastdds --domain 3
     """
     from sonde.bus import run_probe
-    from sonde.bus.plan import read_variant
+    from sonde.bus.plan import NULL, RAW, read_variant
+    from sonde.core.units import format_duration
 
-    told = run_probe.participants(read_variant(variant).spec if variant else "", domain, seconds)
-    found, ends = told["participants"], told.get("endpoints", [])
-    tables = []
-    if found:
-        rows = [(str(p["name"]), str(p["host"]), str(p["pid"]), str(p["guid"])) for p in found]
-        tables.append(Table("Participants", ("name", "host", "process", "guid"), rows, (2,)))
-    if ends:
-        names = {p["guid"]: p["name"] for p in found}
-        lines = [
-            (
-                "writes" if e["writes"] else "reads",
-                str(e["topic"]),
-                str(e["type"]),
-                ", ".join(e["partitions"]),
-                str(e["reliability"]),
-                str(names.get(e["participant"], e["participant"])),
-            )
-            for e in ends
-        ]
-        head = ("", "topic", "type", "partitions", "reliability", "participant")
-        tables.append(Table("Endpoints", head, sorted(lines, key=lambda line: (line[1], line[0])), ()))
-    many = f"{len(found)} participant{'s' * (len(found) != 1)}"
+    way = read_variant(variant) if variant else None
+    if way is not None and way.implementation in (RAW, NULL):
+        raise UsageError(
+            "bus.nobody_to_see",
+            f"over {way.name} nobody announces himself",
+            "name a DDS: --variant cyclonedds, or fastdds",
+        )
+    told = run_probe.participants(way.spec if way else "", domain, seconds)
+    found = sorted(told["participants"], key=lambda one: (str(one["name"]), str(one["guid"])))
+    ends = told.get("endpoints", [])
     where = f"domain {told['domain']} of {told['implementation']}"
+    verdict = f"{_counted(len(found), 'participant')} and {_counted(len(ends), 'endpoint')} in {where}"
+    if not found:
+        verdict = f"nobody was heard in {where} within {format_duration(seconds)}"
     return Outcome(
         "bus",
         "ls",
-        f"{many} and {len(ends)} endpoint{'s' * (len(ends) != 1)} in {where}",
-        tables=tables,
+        verdict,
+        tables=[*_participants(found), *_endpoints(ends, {p["guid"]: str(p["name"]) for p in found})],
         values={
             "domain": told["domain"],
             "implementation": told["implementation"],
@@ -205,6 +203,47 @@ def list_(variant: str | None, domain: int | None, seconds: float) -> Outcome:
             "endpoints": ends,
         },
     )
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n} {noun}{'s' * (n != 1)}"
+
+
+def _participants(found: list[dict[str, Any]]) -> list[Table]:
+    rows = [(str(p["name"]), str(p["host"]), str(p["pid"]), str(p["guid"])) for p in found]
+    return [Table("Participants", ("name", "host", "process", "guid"), rows, (2,))] if rows else []
+
+
+def _endpoints(ends: list[dict[str, Any]], names: dict[str, str]) -> list[Table]:
+    """Who writes and reads what. A column that says the same of all, or nothing, is a note, or left out."""
+    if not ends:
+        return []
+    lines = [
+        {
+            "topic": str(end["topic"]),
+            "": "writes" if end["writes"] else "reads",
+            "participant": names.get(end["participant"], str(end["participant"])),
+            "partitions": ", ".join(end["partitions"]),
+            "reliability": str(end["reliability"]),
+        }
+        for end in ends
+    ]
+    lines.sort(key=lambda line: (line["topic"], line[""] == "reads", line["participant"]))
+    notes = []
+    head = list(lines[0])
+    for name in ("partitions", "reliability"):
+        there = {line[name] for line in lines}
+        if len(there) > 1:
+            continue
+        head.remove(name)
+        if name != "partitions" and len(lines) > 1:
+            notes.append(f"all are {there.pop()}")
+    rows = [tuple(line[name] for name in head) for line in lines]
+    types = dict.fromkeys((str(end["topic"]), str(end["type"])) for end in ends)
+    return [
+        Table("Endpoints", head, rows, (), "; ".join(notes)),
+        Table("Types", ("topic", "type"), sorted(types)),
+    ]
 
 
 COMMANDS: tuple[click.Command, ...] = (advise, list_)

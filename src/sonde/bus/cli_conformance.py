@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import subprocess
+import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from sonde.core.errors import EnvironmentFailure, Exit, Finding
-from sonde.core.options import common
+from sonde.core.errors import EnvironmentFailure, Exit, Finding, typed
+from sonde.core.events import Progress
+from sonde.core.options import common, settings
 from sonde.core.outcome import Outcome, Table
 
 PROGRAM = "sonde-busconform"
+KINDS = ("subject", "check", "unsupported")
 
 
 @click.command()
@@ -24,24 +28,27 @@ PROGRAM = "sonde-busconform"
     is_flag=True,
     help="Print what a compiler needs for a module or a C++ program, and do nothing else.",
 )
+@click.option("--list", "listed", is_flag=True, help="Name the cases, and do nothing else.")
 @click.option(
     "--case", "case", metavar="PATTERN", help="Only cases whose name fits, with * and ?; long ones, too."
 )
 @click.option(
     "--profile",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
+    metavar="FILE[#NAME]",
     help="On the transport, discovery and security of this profile instead of all that an implementation can.",
 )
 @click.argument("what", nargs=-1, metavar="[IMPLEMENTATION|MODULE.so]...")
-def conformance(what: tuple[str, ...], flags: bool, case: str | None, profile: Path | None) -> Outcome:
+def conformance(
+    what: tuple[str, ...], flags: bool, listed: bool, case: str | None, profile: str | None
+) -> Outcome:
     """Hold implementations, those built in or a module of yours, against what the bus promises.
 
     Without a name every implementation that is there, on every transport that it can. What one cannot do by its own
-    word is not held against it. Exit 1 when a check fails.
+    word is not held against it. It takes a minute for each. Exit 1 when a check fails.
 
     \b
     sonde bus conformance cyclonedds
+    sonde bus conformance fastdds --case 'requests*'
     g++ -shared -fPIC mine.cpp $(sonde bus conformance --flags) -o mine.so
     sonde bus conformance ./mine.so
     """
@@ -57,31 +64,51 @@ def conformance(what: tuple[str, ...], flags: bool, case: str | None, profile: P
             "-lsonde-bus",
         ]
         return Outcome("bus", "conformance", document=" ".join(words) + "\n", values={"flags": words})
+    if listed:
+        names = _names(libexec / PROGRAM)
+        return Outcome(
+            "bus", "conformance", document="".join(f"{n}\n" for n in names), values={"cases": names}
+        )
     options = ["--case", case] if case else []
-    options += ["--profile", str(profile)] if profile else []
-    events = _run(libexec / PROGRAM, [*options, *what])
-    checks = [event for event in events if event["event"] == "check"]
-    failed = [event for event in checks if not event["passed"]]
-    cannot = [event for event in events if event["event"] == "unsupported"]
-    named = [event for event in events if event["event"] == "subject"] or checks
-    who = ", ".join(dict.fromkeys(str(event["subject"]) for event in named)) or ", ".join(what)
+    options += ["--profile", profile] if profile else []
+    with settings().bar("bus conformance", None) as bar:
+        events = _run(libexec / PROGRAM, [*options, *what], bar)
+    found = {kind: [_plain(event) for event in events if event["event"] == kind] for kind in KINDS}
+    checks, cannot = found["check"], found["unsupported"]
+    failed = [check for check in checks if not check["passed"]]
+    versions = {str(one["subject"]): str(one["version"]) for one in found["subject"]}
+    who = ", ".join(" ".join(filter(None, pair)) for pair in versions.items())
+    kept = f"{len(checks) - len(failed)} of {len(checks)} promise{'s' * (len(checks) != 1)} kept"
+    if not checks:
+        kept = "it can do nothing of what was asked for, by its own word"
     outcome = Outcome(
         "bus",
         "conformance",
-        f"{who}: all of {len(checks)} promises kept"
-        if not failed
-        else f"{who}: {len(failed)} of {len(checks)} promises broken",
+        f"{who}: {kept}",
         findings=[
-            Finding("bus.nonconforming", _seen(event), {"seen": str(event.get("message", ""))})
-            for event in failed
+            Finding(
+                "bus.nonconforming",
+                _seen(check),
+                {"seen": str(check.get("message", ""))},
+                typed("sonde", "bus", "conformance", *what, "--case", str(check["name"])),
+            )
+            for check in failed
         ],
         tables=_tables(checks, cannot),
-        values={"checks": checks, "unsupported": cannot},
+        values={
+            "subjects": found["subject"],
+            "checks": checks,
+            "unsupported": cannot,
+        },
         sound=bool(checks),
     )
     if failed:
         outcome.exit = Exit.FINDING
     return outcome
+
+
+def _plain(event: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in event.items() if name != "event"}
 
 
 def _seen(check: dict[str, Any]) -> str:
@@ -90,8 +117,25 @@ def _seen(check: dict[str, Any]) -> str:
     return f"{promise}: {check['message']}" if check.get("message") else promise
 
 
-def _run(program: Path, what: Sequence[str]) -> list[dict[str, Any]]:
-    """The program's events.
+def _not_built() -> EnvironmentFailure:
+    return EnvironmentFailure(
+        "bus.not_built",
+        "this build of Sonde has no data bus",
+        "'sonde doctor' says what to install; then 'make setup' builds it",
+    )
+
+
+def _names(program: Path) -> list[str]:
+    """What can be named by --case."""
+    try:
+        ran = subprocess.run([str(program), "--list"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        raise _not_built() from None
+    return ran.stdout.splitlines()
+
+
+def _run(program: Path, what: Sequence[str], progress: Progress) -> list[dict[str, Any]]:
+    """The program's events. progress: is told of each case when it is over.
 
     Raises
     ------
@@ -100,20 +144,32 @@ def _run(program: Path, what: Sequence[str]) -> list[dict[str, Any]]:
     from sonde.bus.run_probe import made
 
     words = [str(program), *what]
-    try:
-        ran = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    except OSError:
-        raise EnvironmentFailure(
-            "bus.not_built",
-            "this build of Sonde has no data bus",
-            "'sonde doctor' says what to install; then 'make setup' builds it",
-        ) from None
-    events = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
+    began = time.monotonic()
+    events: list[dict[str, Any]] = []
+    with tempfile.TemporaryFile("w+", errors="replace") as log:
+        try:
+            ran = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+        except OSError:
+            raise _not_built() from None
+        with ran:
+            assert ran.stdout
+            try:
+                for line in ran.stdout:
+                    if not line.startswith("{"):
+                        continue
+                    events.append(json.loads(line))
+                    progress.show(_progress(events, time.monotonic() - began))
+            except BaseException:
+                ran.terminate()  # its cases end with it
+                raise
+        log.seek(0)
+        said = log.read().strip().splitlines()
     for event in events:
         if event["event"] == "error":
             raise made(str(event["code"]), str(event["what"]), str(event.get("hint", "")))
     if not events or events[-1]["event"] != "end":
-        said = ran.stderr.strip().splitlines()
         last = next((event["name"] for event in reversed(events) if event["event"] == "check"), "")
         raise EnvironmentFailure(
             "bus.module_died",
@@ -123,14 +179,30 @@ def _run(program: Path, what: Sequence[str]) -> list[dict[str, Any]]:
     return events
 
 
-def _tables(checks: list[dict[str, Any]], cannot: list[dict[str, Any]]) -> list[Table]:
+def _progress(events: Sequence[dict[str, Any]], elapsed_s: float) -> dict[str, Any]:
+    """What the bar draws: how many cases are over, and which was the last."""
+    over = [event for event in events if event["event"] in ("check", "unsupported")]
+    note = f"{len(over)} cases"
+    if over:
+        note += f", last {over[-1]['subject']}: {str(over[-1]['name']).partition(':')[0]}"
+    counts = {"done": len(over), "active": 1, "cells": 0, "epoch": 0, "samples": 0}
+    return {"event": "progress", **counts, "elapsed_s": elapsed_s, "note": note}
+
+
+def _tables(checks: Sequence[dict[str, Any]], cannot: Sequence[dict[str, Any]]) -> list[Table]:
     """Checks by what was tested, and what it cannot do by its own word."""
-    rows = []
+    from sonde.core.units import format_duration
+
+    rows: list[tuple[str, ...]] = []
     for subject in dict.fromkeys(str(event["subject"]) for event in [*checks, *cannot]):
         own = [event for event in checks if event["subject"] == subject]
         passed = sum(bool(event["passed"]) for event in own)
-        without = [str(event["name"]) for event in cannot if event["subject"] == subject]
-        rows.append(
-            ("✓" if passed == len(own) else "✗", subject, f"{passed} of {len(own)}", str(len(without)))
-        )
-    return [Table("Promises kept", ("", "what", "checks", "cannot by its own word"), rows, right=(2, 3))]
+        without = [str(event["message"]) for event in cannot if event["subject"] == subject]
+        lacks = f"{len(without)}: {', '.join(dict.fromkeys(without))}" if without else ""
+        took_s = sum(float(event["elapsed_s"]) for event in own)
+        mark = "–" if not own else "✓" if passed == len(own) else "✗"
+        rows.append((mark, subject, f"{passed} of {len(own)}", format_duration(took_s), lacks))
+    head: tuple[str, ...] = ("", "what", "kept", "took", "cannot, by its own word")
+    if not any(row[-1] for row in rows):
+        head, rows = head[:-1], [row[:-1] for row in rows]
+    return [Table("Promises kept", head, rows, right=(2, 3))]

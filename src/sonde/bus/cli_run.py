@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sonde import _core
+from sonde.core import hostlist
 from sonde.core.errors import Exit, UsageError, typed
 from sonde.core.options import (
     A_NC,
@@ -24,6 +27,7 @@ from sonde.core.options import (
     settings,
 )
 from sonde.core.outcome import Outcome, Table
+from sonde.core.units import format_size
 
 if TYPE_CHECKING:
     from sonde.bus.run_probe import Request
@@ -35,12 +39,12 @@ START_S = 1.0  # of a budget, that loading and starting take
 class SampleSizes(Sizes):
     """Bytes of samples, written as message lengths are. Value: tuple of int, B."""
 
-    # plan.MOST_SIZE, without loading what it needs
-    largest, largest_is = 32 << 20, "32 MiB, the largest sample that is measured"
+    largest = _core.bus_sizes()["most"]
+    largest_is = f"{format_size(largest)}, the largest sample that is measured"
 
 
 @click.command()
-@common("output", "budget", "precision", "seed", "dry_run")
+@common("output", "launcher", "hosts", "budget", "precision", "seed", "dry_run")
 @click.argument("tests", nargs=-1, metavar="[TEST]...")
 @click.option(
     "--variants",
@@ -55,6 +59,16 @@ class SampleSizes(Sizes):
 @click.option("--groups", type=Counts(), metavar="LIST", help="Of partitions, how many there are: 1,32.")
 @click.option("--clients", type=Counts(), metavar="LIST", help="Of calls: 1,100.")
 @click.option("--calls", type=Whole(1), metavar="N", help="Of calls, how many a client makes in a visit.")
+@click.option(
+    "--interfaces",
+    metavar="LIST",
+    help="With --hosts, by which they reach each other: eth0, 10.1.0.0/16; else where the way leads.",
+)
+@click.option(
+    "--unprotected",
+    is_flag=True,
+    help="With --hosts: whoever reaches their network may join; no keys needed.",
+)
 @click.option(
     "--rule",
     metavar="RULE",
@@ -73,6 +87,8 @@ class SampleSizes(Sizes):
 @TIMEOUT
 def run(
     output: Path | None,
+    launcher: str,
+    hosts: str | None,
     budget_s: float | None,
     precision: float | None,
     seed: int | None,
@@ -86,6 +102,8 @@ def run(
     groups: tuple[int, ...] | None,
     clients: tuple[int, ...] | None,
     calls: int | None,
+    interfaces: str | None,
+    unprotected: bool,
     rule: str | None,
     cap: int,
     epoch_length: int,
@@ -95,24 +113,50 @@ def run(
 
     TEST is one or more of latency, fanout, discovery, partitions, throughput, first-message, calls, or all; none:
     latency. Variants are implementations of DDS over their transports, beside bare sockets and shared memory. All of
-    it stays on this machine's loopback. The default budget is 60 s; Ctrl-C saves what there is.
+    it stays on this machine's loopback, unless --hosts names several hosts. The default budget is 60 s; Ctrl-C saves
+    what there is.
 
     \b
     sonde bus run --budget 60s -o bus.nc
     sonde bus run discovery --participants 8,32 --variants cyclonedds
     sonde bus run latency fanout --sizes 64,16KiB --variants fastdds,fastdds/shm
+    sonde bus run latency throughput --hosts n[1-2] --unprotected
     """
     began = settings().began
     from sonde.bus import run_probe as probe
-    from sonde.bus.plan import Plan, Wanted, cases_of, choose_variants, fitting, measuring_s, read_tests
+    from sonde.bus.plan import (
+        Plan,
+        Wanted,
+        between,
+        cases_of,
+        choose_variants,
+        fitting,
+        guarded,
+        measuring_s,
+        read_tests,
+        with_paths,
+    )
     from sonde.core.launch.start import output_path, replaced
     from sonde.core.rules import rule_with
 
-    named = read_tests(tests)
+    where, started_by = probe.hosts_of(launcher, hostlist.expand(hosts) if hosts else ())
+    across = len(where) > 1
+    if not across and (interfaces or unprotected):
+        raise UsageError(
+            "bus.one_host",
+            f"--{'interfaces' if interfaces else 'unprotected'} is for a run over several hosts; this one keeps to the "
+            "loopback",
+            "name them with --hosts, or leave it out",
+        )
+    named, unmeasured = between(read_tests(tests)) if across else (read_tests(tests), ())
     wanted = Wanted(
         sizes or (), subscribers or (), participants or (), clients or (), groups or (), calls or 0, star
     )
-    chosen = choose_variants(variants, named)
+    chosen = choose_variants(variants, named, across)
+    if across:
+        chosen = guarded(chosen, unprotected, [host.name for host in where])
+    if where:
+        chosen = tuple(with_paths(variant, os.path.abspath) for variant in chosen)
     cases = [case for case in cases_of(named, wanted) if any(v.takes(case) for v in chosen)]
     all_of_it = budget_s or DEFAULT_BUDGET_S
     # What is measured follows from what was typed alone, not from how long this took so far: a dry run says the same.
@@ -125,6 +169,10 @@ def run(
         seed=secrets.randbits(32) if seed is None else seed,
         cap=cap,
         epoch_length=epoch_length,
+        hosts=where,
+        launcher=started_by,
+        interfaces=tuple(filter(None, (word.strip() for word in (interfaces or "").split(",")))),
+        notes=unmeasured,
         left_out=tuple(case for case in cases if case not in fit),
     )
     probe.program()  # without which nothing else is worth saying
@@ -166,19 +214,32 @@ def _dry(request: Request) -> Outcome:
 @common()
 def show_variants() -> Outcome:
     """The variants that bus run compares, and what each is."""
-    from sonde.bus.plan import usual_variants
+    from sonde.bus.plan import NULL, RAW, TESTS, usual_variants
+
+    def tests(measured: tuple[str, ...]) -> str:
+        left = [test for test in TESTS if test not in measured]
+        if len(left) < len(measured):
+            return f"all but {', '.join(left)}" if left else "all"
+        return ", ".join(test for test in TESTS if test in measured)
 
     found = usual_variants()
-    rows = [(v.name, v.implementation, v.transport, v.discovery, ", ".join(v.tests)) for v in found]
+    rows = [
+        (
+            v.name,
+            v.transport,
+            "–" if v.implementation in (RAW, NULL) else v.discovery,
+            tests(v.tests),
+        )
+        for v in found
+    ]
+    note = "Any other: --variants NAME=IMPLEMENTATION,KEY=VALUE,…; keys are discovery, multicast, security, profile, …"
     return Outcome(
         "bus",
         "variants",
-        f"{len(rows)} variants",
+        f"{len(rows)} variants are compared where none are named",
         tables=[
             Table(
-                "Variants of sonde bus run",
-                ("name", "implementation", "transport", "discovery", "tests"),
-                rows,
+                "Variants of sonde bus run", ("name", "transport", "discovery", "measured in"), rows, (), note
             )
         ],
         values={
@@ -214,14 +275,16 @@ def show(file: Path, case: str | None) -> Outcome:
 
         with sonde.open(file) as tree:
             summary = dataset.summary_of(tree, "bus", file)
-            table = verdict.case_table(summary, case)
-            if table is None:
+            outcome.tables, outcome.lines = (
+                verdict.case_tables(summary, case),
+                [],
+            )  # lessons are of the whole run
+            if not outcome.tables:
                 raise UsageError(
                     "bus.no_such_case",
                     f"{file} has no case '{case}'; it has: {'; '.join(verdict.titles(Values(summary)))}",
                     "name one of them",
                 )
-            outcome.tables = [table]
     return outcome
 
 
@@ -229,6 +292,7 @@ def told_of(path: Path, verb: str) -> Outcome:
     """What a dataset says of itself."""
     import sonde
     from sonde.bus import verdict
+    from sonde.bus.values import between
     from sonde.core import dataset
 
     with sonde.open(path) as tree:
@@ -236,20 +300,21 @@ def told_of(path: Path, verb: str) -> Outcome:
         values = verdict.values(summary) | {"stop_reason": str(tree.attrs.get("stop_reason", "unknown"))}
         values |= {
             name: dataset.plain(tree.attrs[name])
-            for name in ("cycles_per_s", "instructions")
+            for name in ("cycles_per_s", "instructions", "hostlist", "hosts", "host_addresses")
             if name in tree.attrs
         }
         return Outcome(
             "bus",
             verb,
-            verdict.sentence(summary, str(path)),
+            verdict.sentence(summary, str(path), between(tree.attrs)),
             schema=str(tree.attrs["schema"]),
             dataset=str(path),
             complete=bool(tree.attrs.get("complete", 1)),
             warnings=[*dataset.warnings_of(tree), *verdict.warnings(summary)],
             values=values,
             tables=verdict.tables(summary),
-            lines=[lesson["text"] for lesson in values["lessons"][1:]],  # the first is in the sentence
+            # The first is in the sentence.
+            lines=[verdict.capitalised(f"{lesson['text']}.") for lesson in values["lessons"][1:]],
             sound=verdict.sound(summary),
         )
 
@@ -259,9 +324,28 @@ def told_of(path: Path, verb: str) -> Outcome:
 @A_NC
 @B_NC
 @MATTERS
-def diff(a: Path, b: Path, matters: float) -> Outcome:
-    """Where B costs more than A, case by case, and what changed in the machine; exit 1 when it does."""
-    return compared(a, b, matters, "diff")
+@click.option(
+    "--variants",
+    metavar="OF_A,OF_B",
+    help="Hold one variant of B against one of A, which may be the same file: cyclonedds/udp4,mine.",
+)
+def diff(a: Path, b: Path, matters: float, variants: str | None) -> Outcome:
+    """Where B costs more than A, case by case, and what changed in the machine; exit 1 when it does.
+
+    \b
+    sonde bus diff before.nc after.nc
+    sonde bus diff keys.nc keys.nc --variants cyclonedds/udp4,secured
+    """
+    if variants is None:
+        return compared(a, b, matters, "diff")
+    names = [name.strip() for name in variants.split(",")]
+    if len(names) != 2 or not all(names):
+        raise UsageError(
+            "bus.bad_variant",
+            f"--variants {variants} does not name two variants",
+            "name one of A, a comma, and one of B: --variants cyclonedds/udp4,mine",
+        )
+    return compared(a, b, matters, "diff", (names[0], names[1]))
 
 
 @click.command()
@@ -285,8 +369,8 @@ def check(file: Path, against: Path | None, matters: float) -> Outcome:
     return outcome
 
 
-def compared(a: Path, b: Path, matters: float, verb: str) -> Outcome:
-    """Two runs, case by case."""
+def compared(a: Path, b: Path, matters: float, verb: str, variants: tuple[str, str] | None = None) -> Outcome:
+    """Two runs, case by case. variants: of A and B, where they are not to be of one name."""
     import sonde
     from sonde.bus import limits
     from sonde.core import dataset
@@ -299,8 +383,12 @@ def compared(a: Path, b: Path, matters: float, verb: str) -> Outcome:
             (str(a), str(b)),
             matters,
             machine,
+            variants,
         )
-    return result.outcome("bus", verb, b)
+    outcome = result.outcome("bus", verb, b)
+    if variants is not None:
+        outcome.verdict = result.sentence(f"{variants[1]} of {b}")
+    return outcome
 
 
 COMMANDS: tuple[click.Command, ...] = (run, show, check, diff, show_variants)

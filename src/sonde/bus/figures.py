@@ -12,7 +12,7 @@ import xarray as xr
 from sonde.bus import first, model, verdict
 from sonde.bus.growth import SOURCE_SQUARE, power_law
 from sonde.bus.plan import Case
-from sonde.bus.values import Value, Values
+from sonde.bus.values import Value, Values, between
 from sonde.core.dataset import summary_of
 from sonde.core.errors import DataError
 from sonde.core.figure import Axis, Figure, Kind, Slider
@@ -65,14 +65,16 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
     if lessons := verdict.lessons(told):
         lines = [(lesson["code"].removeprefix("bus."), lesson["text"]) for lesson in lessons]
         tables.append(Table("What the run teaches", ("about", "what"), lines))
-    advice = advice_table(told, int(tree.attrs.get("hosts", 1)))
+    advice = advice_table(told, between(tree.attrs))
     runs = {"asked": verdict.test_titles(told)}
+    if hosts := between(tree.attrs):
+        runs["measured between"] = f"{hosts} ({tree.attrs.get('host_addresses', 'addresses unknown')})"
     if "instructions" in tree.attrs:
         runs["instructions are"] = str(tree.attrs["instructions"])
     return Section(
         "bus",
         "Data-distribution bus",
-        verdict.sentence(summary, dataset),
+        verdict.sentence(summary, dataset, between(tree.attrs)),
         tables=tables + ([advice] if advice else []),
         numbers=verdict.tables(summary, intervals=True),
         figures=list(figures(summary)),
@@ -130,7 +132,7 @@ def facts(told: Values) -> list[Fact]:
     return out
 
 
-def advice_table(told: Values, hosts: int = 1) -> Table | None:
+def advice_table(told: Values, hosts: str = "") -> Table | None:
     """What the usage model says for the corners of what was measured; None where it cannot say anything."""
     sizes = sorted({value.case.size for value in told.find("latency")})
     subscribers = sorted({value.case.subscribers for value in told.find("fanout")}) or [1]
@@ -156,7 +158,9 @@ def advice_table(told: Values, hosts: int = 1) -> Table | None:
         return None
     head = ("where", "subscribers", "size", "best", "until the last has it", "discovery")
     note = f"Discovery of {entities[-1]} participants. Any other: sonde bus advise."
-    if hosts < 2:
+    if hosts:
+        note += f"\nMeasured between {hosts}: not within one host."
+    else:
         note += "\nMeasured within one host: between hosts a network adds its own delay."
     return Table("Which way over the bus", head, lines, (1, 2, 4), note)
 
@@ -168,6 +172,7 @@ def figures(summary: xr.Dataset) -> tuple[Figure, ...]:
         latency_by_size(told),
         latency_distribution(told, summary),
         above_raw(told),
+        keys(told),
         cycles(told),
         fanout(told),
         early(told, summary),
@@ -382,6 +387,44 @@ def above_raw(told: Values) -> Figure | None:
     )
 
 
+def keys(told: Values) -> Figure | None:
+    """What keys cost: each case with them over the same without."""
+    found = told.keyed()
+    if not found:
+        return None
+    ways = list(dict.fromkeys(value.way.name for value in found))
+    cases = list(dict.fromkeys(value.case.title for value in found))
+    told_of = {name: np.full((len(cases), len(ways)), np.nan) for name in ("value", "low", "high")}
+    for value in found:
+        where = cases.index(value.case.title), ways.index(value.way.name)
+        for name, number in zip(("value", "low", "high"), verdict.keys_cost(value)):
+            told_of[name][where] = number
+    words = {"value": "times the cost without", "low": "lower end of its 95 % interval", "high": "upper end"}
+    return Figure(
+        "bus-keys",
+        "What keys cost",
+        _paragraphs(
+            told,
+            "DDS Security over the same variant without it, in the same epochs of the same run; of a rate, how many "
+            "times lower it is.",
+            "keys",
+        ),
+        Kind.MATRIX,
+        xr.Dataset(
+            {
+                name: (("row", "col"), values, {"long_name": words[name], "units": "1"})
+                for name, values in told_of.items()
+            },
+            coords={"row": cases, "col": ways},
+        ),
+        {
+            "row": Axis("Case"),
+            "col": Axis("Variant"),
+            "value": Axis("times the cost without", log=True, centre=1.0),
+        },
+    )
+
+
 def _bars(
     cells: Mapping[str, Mapping[tuple[str, str], tuple[float, float, float]]],
 ) -> xr.Dataset:
@@ -518,8 +561,8 @@ def discovery_growth(told: Values) -> Figure | None:
         more[f"the source's: {SOURCE_SQUARE:g}·N²"] = {WORDS["datagrams"]: (x, SOURCE_SQUARE * x**2)}
     data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, "what", more)
     caption = (
-        "From the word to begin until each participant matches all others, by the counters of a network namespace. On "
-        "these axes a power of the number is a straight line. The source drew only simple discovery's square."
+        "From the word to begin until each participant matches all others, by the kernel's counters. On these "
+        "axes a power of the number is a straight line. The source drew only simple discovery's square."
     )
     return _scatter(
         "bus-discovery",

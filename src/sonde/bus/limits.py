@@ -5,6 +5,8 @@ When two medians differ is `core.comparison`'s; the errors of their logarithms c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import xarray as xr
 
@@ -21,7 +23,7 @@ from sonde.core.comparison import (
     compare,
     cut_short,
 )
-from sonde.core.errors import DataError, Finding, Warning, typed
+from sonde.core.errors import DataError, Finding, UsageError, Warning, nearest, typed
 from sonde.core.outcome import Table
 
 MOST_ROWS = 24
@@ -39,18 +41,21 @@ def diff(
     names: tuple[str, str] = ("A", "B"),
     matters: float = MATTERS,
     machine: Machines | None = None,
+    variants: tuple[str, str] | None = None,
 ) -> Difference:
     """Where run B costs more than run A, in the series that both have; of a rate less is more cost.
 
     Series that drifted in either, or whose median has no interval, are left out. machine: root attributes of both; what
-    differs in them is the findings' evidence. Messages that B loses and A did not are a finding of their own.
+    differs in them is the findings' evidence. variants: one of A that one of B is held against, instead of each variant
+    against that of its name. Messages that B loses and A did not are a finding of their own.
 
     Raises
     ------
-    DataError  bus.not_comparable: no series in common.
+    DataError  bus.not_comparable: no series in common. UsageError  bus.no_such_variant.
     """
     before, after = Values(a), Values(b)
-    pairs = _pairs(before, after)
+    partner = _partners(before, after, names, variants)
+    pairs = _pairs(before, after, partner)
     if not pairs:
         raise DataError(
             "bus.not_comparable",
@@ -70,10 +75,11 @@ def diff(
         found.append(
             Finding(
                 "bus.slower",
-                f"{one.quantity} of {one.way.name} is {change:.0%} {how} in {names[1]} in {one.case.title}: "
+                f"{one.quantity} of {_who(one, other)} is {change:.0%} {how} in {names[1]} in {one.case.title}: "
                 f"{text_of(other.median, other.unit)} against {text_of(one.median, one.unit)}",
                 {
-                    "variant": one.way.name,
+                    "variant": other.way.name,
+                    **({} if one.way.name == other.way.name else {"against": one.way.name}),
                     "case": one.case.spec,
                     "quantity": one.quantity,
                     "ratio": float(cells.ratio[k]),
@@ -84,18 +90,42 @@ def diff(
             )
         )
     found = cut_short(found, f"series cost more in {names[1]}", typed("sonde", "bus", "show", names[1]))
-    found += _losses(before, after, names)
-    return Difference.of(cells, found, _table(pairs, cells, names), _warnings(before, after, names))
+    found += _losses(before, after, names, partner)
+    titles = names if variants is None else tuple(f"{one} of {file}" for one, file in zip(variants, names))
+    table = _table(pairs, cells, titles, variants is None)
+    return Difference.of(cells, found, table, _warnings(before, after, names))
 
 
-def _pairs(before: Values, after: Values) -> list[tuple[Value, Value]]:
+def _partners(
+    before: Values, after: Values, names: tuple[str, str], variants: tuple[str, str] | None
+) -> dict[str, str]:
+    """By name of a variant of A that of the one of B which it is compared with."""
+    if variants is None:
+        return {way.name: way.name for way in before.ways}
+    for told, variant, file in zip((before, after), variants, names):
+        there = [way.name for way in told.ways]
+        if variant not in there:
+            raise UsageError(
+                "bus.no_such_variant",
+                f"{file} has no variant '{variant}'{nearest(variant, there)}; it has: {', '.join(there)}",
+                "name one of A, a comma, and one of B: --variants cyclonedds/udp4,mine",
+            )
+    return {variants[0]: variants[1]}
+
+
+def _who(one: Value, other: Value) -> str:
+    name = other.way.name
+    return name if name == one.way.name else f"{name}, against {one.way.name},"
+
+
+def _pairs(before: Values, after: Values, partner: dict[str, str]) -> list[tuple[Value, Value]]:
     there: dict[tuple[str, Case, str], Value] = {(v.way.name, v.case, v.quantity): v for v in after.all}
     return [
         (value, other)
         for value in before.all
         if value.quantity in JUDGED
         and value.median > 0
-        and (other := there.get((value.way.name, value.case, value.quantity))) is not None
+        and (other := there.get((partner.get(value.way.name, ""), value.case, value.quantity))) is not None
         and other.median > 0
     ]
 
@@ -111,12 +141,13 @@ def _log_error(value: Value) -> float:
     return max(float(np.log(value.high / value.low)) / (2 * Z95), LEAST_ERROR)
 
 
-def _losses(before: Values, after: Values, names: tuple[str, str]) -> list[Finding]:
+def _losses(before: Values, after: Values, names: tuple[str, str], partner: dict[str, str]) -> list[Finding]:
     """Cases in which B lost messages beyond what A did, and its interval excludes A's share."""
     there = {(v.way.name, v.case): v for v in after.all if v.quantity == "lost"}
     found = []
     for value in before.all:
-        other = there.get((value.way.name, value.case)) if value.quantity == "lost" else None
+        key = partner.get(value.way.name, ""), value.case
+        other = there.get(key) if value.quantity == "lost" else None
         if other is None or other.mean <= value.mean + MORE_LOST or not other.low > value.mean:
             continue
         found.append(
@@ -149,8 +180,8 @@ def _warnings(before: Values, after: Values, names: tuple[str, str]) -> list[War
     ]
 
 
-def _table(pairs: list[tuple[Value, Value]], cells: Cells, names: tuple[str, str]) -> Table:
-    """The series that changed most, those that count first."""
+def _table(pairs: list[tuple[Value, Value]], cells: Cells, names: Sequence[str], by_variant: bool) -> Table:
+    """The series that changed most, those that count first. by_variant: they are of several."""
     told = cells.slower | cells.faster
     where = np.flatnonzero(cells.compared).tolist()
     where.sort(key=lambda k: (not told[k], -abs(np.log(cells.ratio[k]))))
@@ -159,7 +190,7 @@ def _table(pairs: list[tuple[Value, Value]], cells: Cells, names: tuple[str, str
         one, other = pairs[k]
         rows.append(
             (
-                one.way.name,
+                *([one.way.name] if by_variant else []),
                 f"{one.case.title}: {one.quantity}",
                 text_of(one.median, one.unit),
                 text_of(other.median, other.unit),
@@ -172,4 +203,5 @@ def _table(pairs: list[tuple[Value, Value]], cells: Cells, names: tuple[str, str
         note += f"\n{MARK} at the end of a row: changed beyond doubt, and by more than matters"
     if len(where) > MOST_ROWS:
         note += f"\nand {len(where) - MOST_ROWS} series that changed less"
-    return Table("Medians", ("variant", "case", "A", "B", "ratio", ""), rows, (2, 3, 4), note)
+    head = (*(["variant"] if by_variant else []), "case", "A", "B", "ratio", "")
+    return Table("Medians", head, rows, tuple(range(len(head) - 4, len(head) - 1)), note)

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field
 
 from sonde.bus.growth import Law, Told, power_law, told_of
-from sonde.bus.plan import NULL
+from sonde.bus.plan import NULL, WITHIN_HOST
 from sonde.bus.values import Value, Values, Way
 from sonde.core.errors import DataError
 from sonde.core.units import format_duration, format_size
@@ -21,7 +21,8 @@ SIMPLER = (
     2.0  # simple discovery, which needs nothing to run, is preferred up to this many times the datagrams
 )
 NAN = float("nan")
-WITHIN_HOST = ("shared-memory", "in-process")  # transports that no other host can be reached by
+MEASURE = "sonde bus run latency fanout discovery throughput -o bus.nc"
+MEASURE_BETWEEN = "sonde bus run latency discovery throughput --hosts n[1-2] --unprotected -o bus.nc"
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,11 @@ class Advice:
     outside: list[str] = field(default_factory=list)
 
 
-def advise(values: Values, need: Need, hosts: int = 1) -> list[Advice]:
+def advise(values: Values, need: Need, between: str = "") -> list[Advice]:
     """Ways over the bus, the best first.
 
     values: of a run of `latency`, and `fanout` and `discovery` where there is more than one subscriber or
-    participant. hosts: over how many the run went.
+    participant. between: the hosts that it was measured between, "" for one alone (`values.between`).
 
     Ranked by the time until the last subscriber has a message; of ways within a tenth of each other the one whose
     writer is busy for the shortest time comes first. What cannot be told stands at the end.
@@ -82,13 +83,13 @@ def advise(values: Values, need: Need, hosts: int = 1) -> list[Advice]:
     for way in values.ways:
         if way.raw or way.implementation == NULL or (not need.local and way.transport in WITHIN_HOST):
             continue
-        if (one := _advice(values, way, need, hosts)) is not None:
+        if (one := _advice(values, way, need, between)) is not None:
             found.append(one)
     if not found:
         raise DataError(
             "bus.nothing_to_advise",
             "the run has no latencies of a way that could be used" + ("" if need.local else " between hosts"),
-            "measure some: sonde bus run latency fanout discovery throughput",
+            f"measure some: {MEASURE if need.local else MEASURE_BETWEEN}",
         )
     return _ranked(found)
 
@@ -105,7 +106,7 @@ def _ranked(found: list[Advice]) -> list[Advice]:
     return out
 
 
-def _advice(values: Values, way: Way, need: Need, hosts: int) -> Advice | None:
+def _advice(values: Values, way: Way, need: Need, between: str) -> Advice | None:
     one, half, what = _by(values.find("latency", "one_way", way), "size", need.size), 1.0, "one way"
     if one is None:
         one = _by(values.find("latency", "rtt", way), "size", need.size)
@@ -117,12 +118,16 @@ def _advice(values: Values, way: Way, need: Need, hosts: int) -> Advice | None:
         return None
     latency, ends = one.value * half, (one.low * half, one.high * half)
     sizes = " and ".join(format_size(int(size), exact=True) for size in one.measured)
-    because = [f"{what} {format_duration(latency)}, measured at {sizes}"]
+    because = [
+        f"{what} {format_duration(latency)}, measured at {sizes}" + (f" between {between}" if between else "")
+    ]
     outside = []
     if one.beyond:
         outside.append(f"{format_size(need.size)} is outside what was measured ({sizes})")
-    if not need.local and hosts < 2:
+    if not need.local and not between:
         outside.append("it was measured within one host: a network adds its own delay")
+    if need.local and between:
+        outside.append(f"it was measured between {between}, and not within one host")
     publish = _by(values.find("latency", "publish", way), "size", need.size)
     publish_s = publish.value if publish else NAN
     if need.subscribers > 1:

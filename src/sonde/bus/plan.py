@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sonde import _core
+from sonde.core import hostlist
 from sonde.core.errors import UsageError, Warning, nearest
 from sonde.core.rules import check_rule
 from sonde.core.units import format_duration, format_size
@@ -17,6 +19,8 @@ from sonde.core.units import format_duration, format_size
 RAW = "raw"  # implementation of the machine's own sockets and shared memory, in results
 NULL = "null"
 IMPLEMENTATIONS = ("cyclonedds", "fastdds", NULL)
+WITHIN_HOST = ("shared-memory", "in-process")  # transports that no other host can be reached by
+ONE_HOST = ("fanout",)  # tests whose programs share memory: they are not measured between hosts
 TITLES = {
     "cyclonedds": "Cyclone DDS",
     "fastdds": "Fast DDS",
@@ -102,9 +106,11 @@ TREATMENTS = (
 )  # fmt: skip
 UNCONFIRMED = "best-effort"  # as a treatment
 OF_TOPICS = ("warm-other-topic", "warm-same-participant-new-writer", UNCONFIRMED)  # which a bare socket has none of
-MOST_DATAGRAM = 65507  # of bare UDP, which splits none
 
-LEAST_SIZE, MOST_SIZE = 16, 32 << 20
+# Of samples, B; of one datagram of bare UDP, which splits none.
+LEAST_SIZE, MOST_SIZE, MOST_DATAGRAM = (
+    _core.bus_sizes()[name] for name in ("least", "most", "most_datagram")
+)
 # A host has ports for so many participants of a domain before the next domain's begin (DDSI-RTPS 2.3, 9.6.2.4: 250
 # ports a domain, two a participant, the first ten for others).
 MOST_PARTICIPANTS = 119
@@ -217,6 +223,18 @@ class Variant:
         """How its participants find each other."""
         return discovery_of(self.options)
 
+    @property
+    def leaves_host(self) -> bool:
+        """Whether programs on other hosts can be reached over it."""
+        return self.transport not in WITHIN_HOST
+
+    @property
+    def guarded(self) -> bool:
+        """Whether it is said who may join: by keys, by a profile, or by the user's word that anybody may."""
+        return any(_option(self.options, name) for name in ("security", "profile")) or (
+            _option(self.options, "unprotected") == "yes"
+        )
+
     def takes(self, case: Case) -> bool:
         """Whether the case is measured on it: as the probe leaves cases out."""
         if case.test not in self.tests:
@@ -233,6 +251,17 @@ class Variant:
 def discovery_of(options: str) -> str:
     """How participants of a variant with these options find each other; "simple" unless they say so."""
     return _option(options, "discovery") or "simple"
+
+
+def secured(options: str) -> bool:
+    """Whether a variant with these options has keys; a profile's own are not known."""
+    return bool(_option(options, "security"))
+
+
+def without_keys(options: str) -> str:
+    """The options of the same variant without keys, and without the word that none are needed."""
+    gone = ("security", "identity", "unprotected")
+    return ",".join(word for word in options.split(",") if word and word.partition("=")[0] not in gone)
 
 
 def _option(options: str, name: str) -> str:
@@ -340,13 +369,20 @@ def _whole_variant(text: str, name: str, rest: str) -> Variant:
             raise UsageError(
                 "bus.bad_variant",
                 f"'{text}' is no variant: '{word}' is not known there{near}",
-                f"options are {', '.join(f'{key}=' for key in VARIANT_OPTIONS)}",
+                f"options are {', '.join(f'{key}=' for key in VARIANT_OPTIONS)}"
+                + ("" if value else "; another variant needs another --variants"),
             )
         if option in ("without", "only"):
             named = _tests_of(text, value)
             tests = tuple(test for test in tests if (test in named) == (option == "only"))
         else:
             kept.append(word)
+    if _option(",".join(kept), "identity") and not _option(",".join(kept), "security"):
+        raise UsageError(
+            "bus.bad_variant",
+            f"'{text}' is no variant: an identity is a name in the folder of security=",
+            "write it like mine=cyclonedds,security=FOLDER,identity=NAME",
+        )
     raw = implementation.startswith(RAW)
     if raw:
         transport = next((t for t, word in RAW_WORDS.items() if word == implementation), "udp4")
@@ -376,12 +412,15 @@ def _tests_of(text: str, names: str) -> list[str]:
     return found
 
 
-def choose_variants(asked: Sequence[str], tests: Sequence[str]) -> tuple[Variant, ...]:
+def choose_variants(asked: Sequence[str], tests: Sequence[str], across: bool = False) -> tuple[Variant, ...]:
     """The variants asked for, or the usual ones, as far as one of the tests is measured on them. Each once, in order.
+
+    across: between hosts; of the usual ones those are left out that do not leave a host.
 
     Raises
     ------
-    UsageError  bus.bad_variant; bus.nothing_to_measure: none of them takes any of the tests.
+    UsageError  bus.bad_variant; bus.nothing_to_measure: none of them takes any of the tests; bus.one_host: one that
+    was asked for does not leave a host.
     """
     texts = [part for text in asked for part in ([text] if "=" in text else text.split(","))]
     chosen: dict[str, Variant] = {}
@@ -390,6 +429,15 @@ def choose_variants(asked: Sequence[str], tests: Sequence[str]) -> tuple[Variant
             raise UsageError(
                 "bus.bad_variant", f"two variants are called '{variant.name}'", "give each its own name"
             )
+    if across:
+        inside = [name for name, variant in chosen.items() if not variant.leaves_host]
+        if inside and texts:
+            raise UsageError(
+                "bus.one_host",
+                f"{inside[0]} does not leave a host, and --hosts names several",
+                "leave it out of --variants, or measure it without --hosts",
+            )
+        chosen = {name: variant for name, variant in chosen.items() if variant.leaves_host}
     kept = tuple(
         replace(variant, tests=own)
         for variant in chosen.values()
@@ -428,6 +476,73 @@ def read_tests(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(found) or DEFAULT_TESTS
 
 
+def between(tests: Sequence[str]) -> tuple[tuple[str, ...], tuple[Warning, ...]]:
+    """Of tests those that are measured between hosts, and what is said of the others.
+
+    Raises
+    ------
+    UsageError  bus.one_host: none is.
+    """
+    left = [test for test in tests if test in ONE_HOST]
+    kept = tuple(test for test in tests if test not in left)
+    why = "subscribers tell the writer by shared memory that they have a message"
+    if not kept:
+        raise UsageError(
+            "bus.one_host",
+            f"{', '.join(left)} is measured within one host: {why}",
+            "name another test, such as latency or throughput, or leave --hosts out",
+        )
+    notes = [Warning("bus.one_host", f"{test} is not measured between hosts: {why}", "") for test in left]
+    return kept, tuple(notes)
+
+
+def guarded(variants: Sequence[Variant], unprotected: bool, hosts: Sequence[str]) -> tuple[Variant, ...]:
+    """The variants as they may be on the network between hosts: with keys, or by the user's word without.
+
+    Raises
+    ------
+    UsageError  bus.unprotected: one of them has neither.
+    """
+    if unprotected:
+        return tuple(
+            variant
+            if variant.guarded
+            else replace(variant, options=",".join(filter(None, (variant.options, "unprotected=yes"))))
+            for variant in variants
+        )
+    if bare := [variant.name for variant in variants if not variant.guarded]:
+        more = f" and {len(bare) - 3} more" if len(bare) > 3 else ""
+        raise UsageError(
+            "bus.unprotected",
+            f"between {hostlist.fold(hosts)} whoever reaches the network may join {', '.join(bare[:3])}{more}",
+            "add --unprotected where that network is trusted, or give variants keys: "
+            "NAME=cyclonedds,security=FOLDER,identity=NAME ('sonde bus keys' makes the folder)",
+        )
+    return tuple(variants)
+
+
+def with_paths(variant: Variant, absolute: Callable[[str], str]) -> Variant:
+    """The variant with the files that it names as other hosts find them."""
+    words = []
+    for word in variant.options.split(","):
+        name, _, value = word.partition("=")
+        if name in ("security", "profile"):
+            file, mark, rest = value.partition("#")
+            word = f"{name}={absolute(file)}{mark}{rest}"
+        words.append(word)
+    return replace(variant, options=",".join(words))
+
+
+@dataclass(frozen=True)
+class Host:
+    """One that programs are spread over. start: words that come before a program to start it there; (): it is this
+    one.
+    """
+
+    name: str
+    start: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Wanted:
     """Numbers that options ask for; (): the usual ones."""
@@ -463,7 +578,8 @@ class Wanted:
             if not LEAST_SIZE <= size <= MOST_SIZE:
                 raise UsageError(
                     "bus.bad_size",
-                    f"--sizes {size} is not allowed; allowed: {LEAST_SIZE} B to {format_size(MOST_SIZE)}",
+                    f"--sizes {size} is not allowed; allowed: {format_size(LEAST_SIZE)}, which the head of a "
+                    f"message takes, to {format_size(MOST_SIZE)}",
                     "write it like 64,16KiB",
                 )
         if self.calls > MOST_CALLS:
@@ -584,7 +700,9 @@ def fitting(cases: Sequence[Case], variants: Sequence[Variant], time_s: float) -
 class Plan:
     """Everything that decides what is measured, in which order, and when it is enough.
 
-    left_out: cases for which there is no time. notes: what whoever starts the run must know, and nobody later.
+    hosts: over which programs are spread; (): this one alone. launcher: what starts them there. interfaces: by which
+    hosts reach each other; (): where the way to the others leads. left_out: cases for which there is no time. notes:
+    what whoever starts the run must know, and nobody later.
     """
 
     variants: tuple[Variant, ...]
@@ -593,8 +711,9 @@ class Plan:
     seed: int = 1
     cap: int = 100_000
     epoch_length: int = 50
-    hosts: tuple[str, ...] = ()
-    launcher: str = ""
+    hosts: tuple[Host, ...] = ()
+    launcher: str = "local"
+    interfaces: tuple[str, ...] = ()
     left_out: tuple[Case, ...] = ()
     notes: tuple[Warning, ...] = ()
 
@@ -604,6 +723,11 @@ class Plan:
     @property
     def tests(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(case.test for case in self.cases))
+
+    @property
+    def hostlist(self) -> str:
+        """The hosts, folded; "" for this one alone."""
+        return hostlist.fold([host.name for host in self.hosts])
 
     @property
     def cells(self) -> int:
@@ -634,13 +758,15 @@ class Plan:
         ]
         words += ["--epoch-length", str(self.epoch_length), "--burst-s", f"{self.burst_s(time_s):.6g}"]
         words += ["--budget-s", f"{time_s:.6g}"]
-        words += ["--hosts", ",".join(self.hosts)] if self.hosts else []
-        words += ["--launcher", self.launcher] if self.launcher else []
         return [*words, *self.cells_argv()]
 
     def cells_argv(self) -> list[str]:
-        """The part of the arguments that `check` takes, too: variants and cases."""
-        words = [word for variant in self.variants for word in ("--variant", variant.spec)]
+        """The part of the arguments that `check` takes, too: hosts, variants and cases."""
+        words = []
+        for host in self.hosts:
+            words += ["--host", host.name, *(part for word in host.start for part in ("--start", word))]
+        words += ["--interfaces", ",".join(self.interfaces)] if self.interfaces else []
+        words += [word for variant in self.variants for word in ("--variant", variant.spec)]
         return [*words, *(word for case in self.cases for word in ("--case", case.spec))]
 
     def document(self) -> dict[str, Any]:
@@ -664,7 +790,8 @@ class Plan:
 
     def labels(self) -> dict[str, Any]:
         """Root attributes of the room's own."""
-        return {
+        where = {"hostlist": self.hostlist, "launcher": self.launcher} if self.hosts else {}
+        return where | {
             "rule": self.rule,
             "epoch_length": self.epoch_length,
             "tests": ", ".join(self.tests),
@@ -702,6 +829,7 @@ class Plan:
             ("cases", str(len(self.cases))),
             ("cells", str(self.cells)),
             ("rule", self.rule),
+            *((("hosts", f"{self.hostlist}, by {self.launcher}"),) if self.hosts else ()),
             ("measuring", format_duration(time_s)),
         ]
 

@@ -8,23 +8,25 @@ import re
 import subprocess
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sonde.bus.plan import RAW, Plan
+from sonde.bus.plan import RAW, Host, Plan
 from sonde.bus.schema import SAMPLES, SCHEMA
 from sonde.core import launch
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
 from sonde.core.events import Event, Progress
 from sonde.core.events import parse as parse_event
 from sonde.core.launch import session
+from sonde.core.launch.mpirun import split_slots
 from sonde.core.launch.process import without_log
 from sonde.core.launch.session import Job, Measured
 from sonde.core.launch.start import prepare_alone
 
 PROBE = "sonde-busprobe"
 CHECK_S = 30.0
+CHECK_HOST_S = 15.0  # besides, for each host that programs have to be started on
 ABSENT, LEFT_OUT = "bus.variant_absent", "bus.case_left_out"
 MOST_FAILED = 8  # cases that are named when they fail; more are counted
 # What a start event of a probe with MPI has besides.
@@ -49,6 +51,22 @@ def made(code: str, what: str, hint: str = "") -> SondeError:
     return kind(code, what, hint)
 
 
+def hosts_of(launcher: str, names: Sequence[str]) -> tuple[tuple[Host, ...], str]:
+    """The hosts that programs are spread over, each with the words that start one there, and the launcher's name.
+
+    launcher: its name, or "auto". names: expanded; with none nothing is started elsewhere.
+
+    Raises
+    ------
+    UsageError  launch.unknown, launch.local_hosts. EnvironmentFailure: it is not there.
+    """
+    start = launch.launcher(launcher if names else "local")
+    lines = start.per_host([], names) if names else []
+    if len(lines) != len(names):  # one that starts all that it is given on this machine
+        lines = [list(lines[0]) for _ in names]
+    return tuple(Host(split_slots(name)[0], tuple(line)) for name, line in zip(names, lines)), start.name
+
+
 def check(plan: Plan) -> list[Event]:
     """Asks the probe whether variants and cases are understood and there; measures nothing. Its events.
 
@@ -57,7 +75,8 @@ def check(plan: Plan) -> list[Event]:
     SondeError: the one that the probe told: bus.unknown_implementation names the package to install.
     EnvironmentFailure  bus.not_built, bus.probe_died.
     """
-    return _asked([str(program()), "check", *plan.cells_argv()])
+    timeout_s = CHECK_S + CHECK_HOST_S * len(plan.hosts)
+    return _asked([str(program()), "check", *plan.cells_argv()], timeout_s)
 
 
 def participants(variant: str, domain: int | None, seconds: float) -> dict[str, Any]:
@@ -119,22 +138,29 @@ def require(plan: Plan) -> None:
 
     Raises
     ------
-    EnvironmentFailure  bus.no_implementation: what to install; and as `check`.
+    EnvironmentFailure  bus.no_implementation: what to install; what is wrong with keys or a profile; and as `check`.
     """
     asked = tuple(variant for variant in plan.variants if variant.asked)
     if not asked:
         return
     cases = tuple(case for case in plan.cases if any(variant.takes(case) for variant in asked))
-    told = check(Plan(asked, cases, plan.rule))
+    told = check(replace(plan, variants=asked, cases=cases))
     absent = {str(event.get("variant")): event for event in told if event.get("code") == ABSENT}
     real = [variant.name for variant in plan.variants if variant.implementation != RAW]
     if absent and all(name in absent for name in real):
-        raise none_there(absent[real[0]])
+        # A mistake of the user's own tells more than what is not installed.
+        mine = [name for name in real if absent[name].get("why") != "bus.unknown_implementation"]
+        raise none_there(absent[(mine or real)[0]])
 
 
-def none_there(event: Event) -> EnvironmentFailure:
-    """The error where no variant but the machine's own ways is there. event: the last one's warning."""
-    return EnvironmentFailure("bus.no_implementation", str(event["evidence"]), str(event.get("hint", "")))
+def none_there(event: Event) -> SondeError:
+    """The error where no variant but the machine's own ways is there. event: the last one's warning, whose `why` is the
+    code of what is wrong with it.
+    """
+    why = str(event.get("why", ""))
+    if why in ("", "bus.unknown_implementation"):
+        why = "bus.no_implementation"
+    return made(why, str(event["evidence"]), str(event.get("hint", "")))
 
 
 class Listener(session.Listener):
@@ -155,7 +181,11 @@ class Listener(session.Listener):
     ) -> None:
         super().__init__(progress)
         self.failed = 0
+        self.hosts: list[
+            dict[str, str]
+        ] = []  # of several: their names, what they call themselves, their addresses
         self.hoped = set(variants)
+        self.none: SondeError | None = None  # what was raised because no variant is there
         self.unwanted = tuple(unwanted)
 
     def take(self, event: Event) -> None:
@@ -168,6 +198,8 @@ class Listener(session.Listener):
         if failed and self.failed > MOST_FAILED:
             self.progress.show(event)
             return
+        if event["event"] == "host":
+            self.hosts.append({name: str(event[name]) for name in ("name", "host", "address")})
         if event["event"] == "error":
             self.progress.show(event)
             self.error = made(str(event["code"]), str(event["what"]), str(event["hint"]))
@@ -176,12 +208,25 @@ class Listener(session.Listener):
         if event.get("code") == ABSENT and str(event.get("variant")) in self.hoped:
             self.hoped.discard(str(event["variant"]))
             if not self.hoped and not self.interrupted:
-                raise none_there(event)
+                self.none = none_there(event)
+                raise self.none
         self.attrs.pop("mpi_library", None)  # which this probe has none of
         if event["event"] == "start" and "namespace" in event:
             self.attrs["counters_of"] = str(event["namespace"])
+        if event["event"] == "variant" and self.hosts and "hosts" not in self.attrs:
+            self._tell_hosts()
         if event["event"] == "end" and self.failed > MOST_FAILED:
             self.warn("case_failed", f"and {self.failed - MOST_FAILED} more cells failed", "see those named")
+
+    def _tell_hosts(self) -> None:
+        """How many machines there are, by what they call themselves: all hosts have been asked."""
+        machines = dict.fromkeys(one["host"] for one in self.hosts)
+        self.attrs["hosts"] = len(machines)
+        self.attrs["host_addresses"] = ", ".join(f"{one['name']} {one['address']}" for one in self.hosts)
+        if len(machines) == 1:
+            names = ", ".join(one["name"] for one in self.hosts)
+            evidence = f"{names} are one machine, {self.hosts[0]['host']}: nothing was measured between hosts"
+            self.warn("one_machine", evidence, "name other hosts with --hosts")
 
 
 @dataclass(frozen=True)
@@ -234,8 +279,8 @@ def measure(request: Request, progress: Progress) -> Measured:
     )
     try:
         return session.run(job, listener)
-    except EnvironmentFailure as failed:
-        if failed.code == "bus.no_implementation":  # what there may be is of the machine's own ways
+    except SondeError as failed:
+        if failed is listener.none:  # what there may be is of the machine's own ways
             session.forget(job.run_dir)
             without_log(failed)
         raise

@@ -11,7 +11,17 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from sonde.bus.plan import EACH, RAW, STAR, TESTS, Case, case_of, discovery_of
+from sonde.bus.plan import (
+    EACH,
+    RAW,
+    STAR,
+    TESTS,
+    Case,
+    case_of,
+    discovery_of,
+    secured,
+    without_keys,
+)
 from sonde.core.status import DRIFT, NOT_MEASURED
 
 NAN = float("nan")
@@ -37,14 +47,24 @@ class Way:
     def discovery(self) -> str:
         return discovery_of(self.options)
 
+    @property
+    def secured(self) -> bool:
+        """Whether it has keys."""
+        return secured(self.options)
+
+    @property
+    def kind(self) -> tuple[str, str, str]:
+        """What is the same in a variant with keys and in the same without."""
+        return self.implementation, self.transport, without_keys(self.options)
+
 
 @dataclass(frozen=True)
 class Value:
     """One series: what was measured of a case over a variant. Numbers in the quantity's unit; NaN where there is
     none.
 
-    ratio: over that of the variant `base`; ratio_to_raw: over the machine's own way. Both with their intervals.
-    blocks: its median in each stretch of time, the same stretches for all series.
+    ratio: over that of the variant `base`, for one with keys the same without; ratio_to_raw: over the machine's own
+    way. Both with their intervals. blocks: its median in each stretch of time, the same stretches for all series.
     """
 
     row: int
@@ -189,12 +209,26 @@ class Values:
             return counted.mean
         return value.absent / value.n if value.absent else NAN
 
+    def keyed(self) -> list[Value]:
+        """Of each case over a variant with keys its test's first quantity, where the same was measured without."""
+        return [
+            value
+            for value in self.cells()
+            if value.way.secured and value.base >= 0 and math.isfinite(value.ratio[0])
+            and self.ways[value.base].kind == value.way.kind and not self.ways[value.base].secured
+        ]  # fmt: skip
+
     def statuses(self) -> np.ndarray:
         """How measuring each cell ended."""
         return np.array([value.status for value in self.cells()] or [NOT_MEASURED], np.int8)
 
     def _told(self, name: str) -> list[Any]:
         return list(self.summary[name].values)
+
+
+def between(attrs: Mapping[Any, Any]) -> str:
+    """The hosts that a run measured between, folded, by its root attributes; "" where it kept to one machine."""
+    return str(attrs.get("hostlist", "several hosts")) if int(attrs.get("hosts", 1)) > 1 else ""
 
 
 def _ends(told: Mapping[str, np.ndarray], name: str, k: int) -> tuple[float, float, float]:

@@ -12,7 +12,7 @@ import xarray as xr
 from sonde.bus import first
 from sonde.bus.growth import SOURCE_SQUARE, Law, Line, crossing, slope_of
 from sonde.bus.model import discoveries, law_of
-from sonde.bus.plan import TESTS
+from sonde.bus.plan import TESTS, Case
 from sonde.bus.values import Value, Values, Way
 from sonde.core import stats
 from sonde.core.errors import Warning
@@ -24,7 +24,8 @@ MATTERS = 0.05  # a ratio nearer to 1 is no difference
 LOSS_MATTERS = 0.001  # a share of messages lost above which a rate is not called one without loss
 ENOUGH = 0.5  # share of cells with an interval below which a run says little
 MOST_COLUMNS = 4  # variants of a table that keeps to 80 columns
-UNCLEAR, LOSSY = "~", "!"  # marks in front of a number
+LOSSY = "!"  # in front of a number
+NONE = "–"  # in place of one
 
 # What is told of a test in tables: quantity, heading, and whether more is better.
 SHOWN = {
@@ -40,6 +41,7 @@ SHOWN = {
     "first-message": (("rtt", "round trip"),),
     "calls": (("rtt", "request and reply"), ("call_rate", "calls a second")),
 }
+SHARES = ("lost", "mismatched", "refused", "matched")  # told by their mean
 RATES = ("message_rate", "byte_rate", "publish_rate", "call_rate", "matched")  # more of them is better
 
 
@@ -128,7 +130,7 @@ def lessons(told: Values) -> list[dict[str, Any]]:
     """What the run teaches, each as {code, text, evidence}."""
     out: list[dict[str, Any]] = []
     makers = {
-        "latency": _latency,
+        "latency": lambda told: _latency(told) + _keys(told),
         "fanout": _fanout,
         "discovery": _discovery,
         "partitions": _divisions,
@@ -209,6 +211,30 @@ def _latency(told: Values) -> list[dict[str, Any]]:
             )
         )
     return out
+
+
+def keys_cost(value: Value) -> tuple[float, float, float]:
+    """How many times the cost of the same without keys, and its ends; of a rate how many times lower it is."""
+    ratio, low, high = value.ratio
+    return (1 / ratio, 1 / high, 1 / low) if value.quantity in RATES else (ratio, low, high)
+
+
+def _keys(told: Values) -> list[dict[str, Any]]:
+    parts: dict[str, list[str]] = {}
+    evidence = []
+    for value in told.keyed():
+        if value.case.test != "latency":
+            continue
+        ratio, low, high = value.ratio
+        bare = told.ways[value.base].name
+        at = f"{ratio_text(ratio, low, high)} at {format_size(value.case.size, exact=True)}"
+        parts.setdefault(f"{value.way.name}, against {bare},", []).append(at)
+        row = {"variant": value.way.name, "against": bare, "size": value.case.size, "ratio": ratio}
+        evidence.append(row | {"ci": _pair(low, high)})
+    if not parts:
+        return []
+    each = "; ".join(f"{who} {_listed(at)}" for who, at in parts.items())
+    return [_lesson("keys", f"with keys a round trip takes: {each}", {"ratios": evidence})]
 
 
 def fanout_lines(told: Values, quantity: str = "publish") -> list[tuple[Way, int, Line]]:
@@ -465,8 +491,8 @@ def _calls(told: Values) -> list[dict[str, Any]]:
 # ---- words
 
 
-def sentence(summary: xr.Dataset, dataset: str = "FILE") -> str:
-    """The verdict in one sentence."""
+def sentence(summary: xr.Dataset, dataset: str = "FILE", hosts: str = "") -> str:
+    """The verdict in one sentence. hosts: those that it was measured between, "" for one alone."""
     told = Values(summary)
     counted = status_counts(told.statuses())
     if not counted["cells"]:
@@ -478,7 +504,13 @@ def sentence(summary: xr.Dataset, dataset: str = "FILE") -> str:
     elif counted["drift"]:
         parts.append(f"{counted['drift']} of {counted['cells']} cells drifted")
     text = "; ".join(parts) or f"{counted['cells']} cells were measured"
-    return f"{text[0].upper()}{text[1:]}."
+    if hosts:
+        text = f"between {hosts}: {text}"
+    return capitalised(f"{text}.")
+
+
+def capitalised(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}"
 
 
 def sound(summary: xr.Dataset) -> bool:
@@ -566,6 +598,8 @@ def tables(summary: xr.Dataset, intervals: bool = False) -> list[Table]:
             out += _breakdown_tables(told)
         if test == "discovery" and (shown := laws(told)):
             out.append(_law_table(shown))
+    if keyed := told.keyed():
+        out += _keys_tables(told, keyed)
     return out
 
 
@@ -575,41 +609,49 @@ def _tables_of(told: Values, test: str, quantity: str, what: str, intervals: boo
         return []
     ways = [way for way in told.ways if any(value.way == way for value in found)]
     cases = [case for case in told.cases if any(value.case == case for value in found)]
-    title = f"{test[0].upper()}{test[1:]}: {what}"
+    shared, names = _apart(test, cases)
+    title = capitalised(f"{test}{shared}: {what}")
+    most = MOST_COLUMNS - intervals
+    # Variants are columns, unless fewer tables come of it when they are rows.
+    turned = -(-len(cases) // most) < -(-len(ways) // most)
+    heads, rows = (names, [way.name for way in ways]) if turned else ([way.name for way in ways], names)
+    cells = np.array(
+        [[_cell(told, told.of(way, case, quantity), quantity, intervals) for case in cases] for way in ways]
+    )
+    cells = cells if turned else cells.T
     out = []
-    tables = -(-len(ways) // (MOST_COLUMNS - intervals))
-    for part in np.array_split(np.arange(len(ways)), tables):
-        shown = [ways[k] for k in part]
-        lines, marked = [], False
-        for case in cases:
-            line = [case.title.removeprefix(f"{test}, ")]
-            for way in shown:
-                value = told.of(way, case, quantity)
-                text = _cell(told, value, quantity, intervals)
-                marked |= text.startswith(LOSSY)
-                line.append(text)
-            lines.append(line)
-        note = (
-            f"{LOSSY} beside a rate: more than {format_share(LOSS_MATTERS)} of the messages were lost"
-            if marked
-            else ""
-        )
-        columns = ("case", *(way.name for way in shown))
+    for part in np.array_split(np.arange(len(heads)), -(-len(heads) // most)):
+        lines = [[name, *line] for name, line in zip(rows, cells[:, part].tolist()) if set(line) != {NONE}]
+        marked = any(cell.startswith(LOSSY) for line in lines for cell in line)
+        lossy = f"more than {format_share(LOSS_MATTERS)} of the messages were lost"
+        note = f"{LOSSY} beside a rate: {lossy}" if marked else ""
+        columns = ("variant" if turned else "case", *(heads[k] for k in part))
         right = tuple(range(1, len(columns)))
-        out.append(Table(title, columns, lines, right, note, right))
+        out.append(Table(title, columns, lines, right, note, () if turned else right))
     return out
+
+
+def _apart(test: str, cases: Sequence[Case]) -> tuple[str, list[str]]:
+    """What all cases of a test have in common, ", 64 B", and what tells each from the others: a row's name."""
+    parts = [case.title.removeprefix(f"{test}, ").split(", ") for case in cases]
+    if len(cases) < 2 or len({len(part) for part in parts}) > 1:
+        return "", [", ".join(part) for part in parts]
+    same = [len(set(column)) == 1 for column in zip(*parts)]
+    shared = [f", {word}" for word, all_have in zip(parts[0], same) if all_have]
+    names = [", ".join(word for word, all_have in zip(part, same) if not all_have) for part in parts]
+    return "".join(shared), names
 
 
 def _cell(told: Values, value: Value | None, quantity: str, intervals: bool) -> str:
     if value is None:
-        return "–"
-    if quantity in ("lost", "mismatched", "refused", "matched"):
+        return NONE
+    if quantity in SHARES:
         return format_share(value.mean)
     text = text_of(value.median, value.unit)
     if quantity in RATES and told.lost(value) > LOSS_MATTERS:
         text = f"{LOSSY}{text}"
     if intervals and math.isfinite(value.low):
-        text += f" ({text_of(value.low, value.unit)}–{text_of(value.high, value.unit)})"
+        text += f" ({_between(value.low, value.high, value.unit)})"
     return text
 
 
@@ -639,6 +681,38 @@ def _ends(part: first.Part) -> str:
     return f"{part.low:.0%} to {part.high:.0%}"
 
 
+def _keys_tables(told: Values, keyed: Sequence[Value]) -> list[Table]:
+    ways = list(dict.fromkeys(value.way for value in keyed))
+    cases = [case for case in told.cases if any(value.case == case for value in keyed)]
+    there = {(value.way, value.case): value for value in keyed}
+    note = "Epoch by epoch, with 95 % intervals; of a rate, how many times lower it is."
+    out = []
+    for part in np.array_split(np.arange(len(ways)), -(-len(ways) // (MOST_COLUMNS - 1))):
+        shown = [ways[k] for k in part]
+        lines = []
+        for case in cases:
+            cells = [there.get((way, case)) for way in shown]
+            lines.append([case.title, *("–" if value is None else _times(value) for value in cells)])
+        against = "; ".join(f"{way.name} against {_bare(told, keyed, way)}" for way in shown)
+        columns = ("case", *(way.name for way in shown))
+        right = tuple(range(1, len(columns)))
+        out.append(
+            Table(
+                "What keys cost: times the same without", columns, lines, right, f"{against}.\n{note}", right
+            )
+        )
+    return out
+
+
+def _bare(told: Values, keyed: Sequence[Value], way: Way) -> str:
+    return next(told.ways[value.base].name for value in keyed if value.way == way)
+
+
+def _times(value: Value) -> str:
+    ratio, low, high = keys_cost(value)
+    return f"{_short(ratio)} ({_short(low)}–{_short(high)})" if math.isfinite(low) else _short(ratio)
+
+
 def _law_table(found: Sequence[tuple[Way, Law]]) -> Table:
     lines = []
     for way, law in found:
@@ -659,34 +733,69 @@ def variant_table(summary: xr.Dataset) -> Table:
     return Table("Variants", ("variant", "implementation", "version", "transport", "options"), lines)
 
 
-def case_table(summary: xr.Dataset, name: str) -> Table | None:
-    """One case, all variants and quantities, with intervals and ratios. name: its title or specification."""
+def case_tables(summary: xr.Dataset, name: str) -> list[Table]:
+    """One case, all variants, a table a quantity, with intervals and ratios; [] where there is none of that name.
+
+    name: its title or specification, or the beginning of it.
+    """
     told = Values(summary)
     case = next((case for case in told.cases if name in (case.title, case.spec)), None)
     case = case or next((c for c in told.cases if c.title.startswith(name) or c.spec.startswith(name)), None)
     if case is None:
-        return None
-    lines = []
-    for value in told.all:
-        if value.case != case:
-            continue
-        ends = ""
-        if math.isfinite(value.low):
-            ends = f"{text_of(value.low, value.unit)}–{text_of(value.high, value.unit)}"
-        lines.append(
-            (
-                value.quantity,
-                value.way.name,
-                text_of(value.median, value.unit),
-                ends,
-                text_of(value.p99, value.unit),
-                _short(value.ratio[0]),
-                _short(value.ratio_to_raw[0]),
-                str(value.n),
-            )
+        return []
+    return [
+        _quantity_table(told, case, quantity)
+        for quantity in dict.fromkeys(value.quantity for value in told.all if value.case == case)
+    ]
+
+
+def _quantity_table(told: Values, case: Case, quantity: str) -> Table:
+    found = [value for value in told.all if (value.case, value.quantity) == (case, quantity)]
+    title = capitalised(f"{case.title}: {quantity}")
+    if quantity in SHARES:
+        lines = [(value.way.name, format_share(value.mean), str(value.n)) for value in found]
+        return Table(title, ("variant", "mean", "n"), lines, (1, 2), "", (1, 2))
+    rows = [
+        (
+            value.way.name,
+            text_of(value.median, value.unit),
+            _between(value.low, value.high, value.unit),
+            text_of(value.p99, value.unit),
+            _short(value.ratio[0]),
+            _short(value.ratio_to_raw[0]),
+            str(value.n),
         )
-    head = ("quantity", "variant", "median", "95 %", "99 %", "ratio", "× raw", "n")
-    return Table(case.title, head, lines, (2, 3, 4, 5, 6, 7))
+        for value in found
+    ]
+    head = ("variant", "median", "95 %", "99 %", "ratio", "× raw", "n")
+    kept = [k for k in range(len(head)) if k not in (4, 5) or any(row[k] != "–" for row in rows)]
+    table = [tuple(row[k] for k in kept) for row in rows]
+    note = _bases(told, found) if 4 in kept else ""
+    return Table(title, [head[k] for k in kept], table, tuple(range(1, len(kept))), note)
+
+
+def _bases(told: Values, found: Sequence[Value]) -> str:
+    """What ratios are over: of most the first variant, of one with keys the same without."""
+    over: dict[str, list[str]] = {}
+    for value in found:
+        if value.base >= 0:
+            over.setdefault(told.ways[value.base].name, []).append(value.way.name)
+    if len(over) < 2:
+        return "".join(f"ratio: over {base}" for base in over)
+    return "ratio: " + "; ".join(f"of {_listed(names)} over {base}" for base, names in over.items())
+
+
+def _between(low: float, high: float, unit: str) -> str:
+    """ "36.4–47.7 µs": the unit once where both have the same."""
+    if not math.isfinite(low):
+        return ""
+    one, other = text_of(low, unit), text_of(high, unit)
+    if one == other:
+        return one
+    number, blank, word = one.rpartition(" ")
+    if blank and word and not word.isdigit() and other.endswith(f" {word}"):
+        one = number
+    return f"{one}–{other}"
 
 
 def titles(told: Values) -> list[str]:

@@ -60,7 +60,9 @@ def fraction(event: Event, budget_s: float | None) -> float:
 
 
 def caption(event: Event, title: str, budget_s: float | None) -> str:
-    """The words beside the bar: epoch, cells, samples, time."""
+    """The words beside the bar: epoch, cells, samples, time; or what the event itself has as `note`."""
+    if isinstance(note := event.get("note"), str):
+        return f"{title}  {note}  {_clock(event['elapsed_s'])}"
     samples = f"{event['samples']:,}".replace(",", " ")
     spent = _clock(event["elapsed_s"]) + (f" of {_clock(budget_s)}" if budget_s else "")
     cells = f"{_decided(event)} of {event['cells']} cells"

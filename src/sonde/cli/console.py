@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 MARKS = {"✓": "green", "!": "yellow", "✗": "red"}  # cells of a table that are nothing else
 WIDEST = 110  # columns; longer lines are hard to read
 # A command within words: "... with: sonde io show a.nc", "run 'make setup' again".
+# Between a number and its unit no line breaks.
+UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s|min|[kKMGT]?i?B(?:/s)?|[kMG] ?(?:/s|messages/s))(?![\w]))")
 COMMAND = re.compile(r"(?<=: )(?:sonde|pip) [^;]*|'(?:sonde|pip|make|mount) [^']*'")
 
 
@@ -198,7 +200,10 @@ class Console:
         with rich.capture() as drawn:
             if outcome.verdict:
                 mark, colour = ("✓", "green") if good else ("!", "yellow")
-                rich.print(_hanging(Text(mark, f"bold {colour}"), Text(outcome.verdict, "bold")))
+                told = "\n".join(
+                    part for line in outcome.verdict.splitlines() for part in _wrapped(line, rich.width - 2)
+                )
+                rich.print(_hanging(Text(mark, f"bold {colour}"), Text(told, "bold")))
             for line in outcome.lines:
                 for part in _wrapped(line, rich.width - 2):
                     rich.print(Text(f"  {part}"), soft_wrap=True)
@@ -243,7 +248,7 @@ def _wrapped(line: str, width: int) -> list[str]:
 
     if line.startswith(" "):
         return [line]
-    glued = COMMAND.sub(lambda found: found[0].replace(" ", "\0"), line)
+    glued = UNIT.sub("\0", COMMAND.sub(lambda found: found[0].replace(" ", "\0"), line))
     lines = textwrap.wrap(glued, max(20, width), break_long_words=False, break_on_hyphens=False) or [""]
     return [one.replace("\0", " ") for one in lines]
 
@@ -298,7 +303,7 @@ def _hanging(mark: Any, text: Any) -> Any:
 
 
 # Behind these a name may go on in the next line.
-_SEAMS = re.compile(r"(?<=[_/=.,:;-])(?=.)|(?<= )")
+_SEAMS = re.compile(r"(?<=[_/=.,:;-])(?!:)(?=.)|(?<= )")
 _LEAST = 8  # columns, of what is cut into lines
 _BETWEEN = 3  # columns of a table, in columns of the terminal
 
@@ -336,7 +341,7 @@ def _longest_word(text: str) -> int:
 def _in_lines(cell: str, width: int) -> str:
     """A cell in lines of at most `width`, broken where a name has a seam, or else anywhere."""
     lines = [""]
-    for part in _SEAMS.split(cell):
+    for part in (piece.replace("\0", " ") for piece in _SEAMS.split(UNIT.sub("\0", cell))):
         if len((lines[-1] + part).rstrip()) > width and lines[-1]:
             lines.append("")
         lines[-1] += part
@@ -373,5 +378,6 @@ def _table(table: Table, width: int) -> Any:
     parts: list[Any] = [Text(table.title, "bold")] if table.title else []
     parts.append(drawn)
     if table.note:
-        parts.append(Text(table.note, "dim"))
+        lines = [part for line in table.note.splitlines() for part in _wrapped(line, width)]
+        parts.append(Text("\n".join(lines), "dim"))
     return Group(*parts)

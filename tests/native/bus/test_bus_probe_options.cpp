@@ -3,6 +3,7 @@
 #include <set>
 
 #include "bus/probe/help.hpp"
+#include "bus/probe/limits.hpp"
 #include "bus/probe/options.hpp"
 
 using namespace sonde;
@@ -100,7 +101,8 @@ TEST_CASE("bus probe options: cases have their tests' numbers and no others") {
 
   CHECK(has(refused(Case::parse("latancy")), "latency"));
   CHECK(has(refused(Case::parse("latency:subscribers=2")), "not known"));
-  CHECK(has(refused(Case::parse("latency:size=8")), "32 B"));
+  CHECK(has(refused(Case::parse("latency:size=31")), "from 32 B to 32 MiB"));
+  CHECK(what("latency:size=32").size == least_sample_bytes);
   CHECK(has(refused(Case::parse("latency:size=")), "size"));
   CHECK(has(refused(Case::parse("fanout:subscribers=0")), "from 1 to 256"));
   CHECK(has(refused(Case::parse("fanout:subscribers=2,processes=3")), "more processes"));
@@ -130,6 +132,14 @@ TEST_CASE("bus probe options: every test gives something that a rule can wait fo
   CHECK(variant("a=null,only=latency+calls").excludes(what("calls")) == "");
   CHECK(variant("a=null,without=calls").excludes(what("calls")) != "");
   CHECK(variant("a=cyclonedds,profile=x.xml").excludes(what("partitions:treatment=domain")) != "");
+  // What stays on a host, of several.
+  for (const char* text : {"r=raw-shm", "f=fastdds,transport=shared-memory"}) {
+    CHECK(variant(text).excludes(what("latency"), true) != "");
+    CHECK(variant(text).excludes(what("latency")) == "");
+  }
+  CHECK(variant("c=cyclonedds").excludes(what("fanout"), true) != "");
+  CHECK(variant("c=cyclonedds").excludes(what("throughput"), true) == "");
+  CHECK(variant("u=raw-udp,unprotected=yes").unprotected);
 }
 
 TEST_CASE("bus probe options: the program's own") {
@@ -140,14 +150,19 @@ TEST_CASE("bus probe options: the program's own") {
     args.insert(args.end(), more);
     return parse(args);
   };
-  auto o = with({"--domains", "5-9", "--budget-s", "1.5", "--namespace", "no", "--hosts", "n1,n2"});
+  auto o = with({"--domains", "5-9", "--budget-s", "1.5", "--namespace", "no", "--host", "n1", "--start", "ssh", "--start", "n1", "--host", "n2", "--interfaces", "eth0,10.1.0.0/16"});
   REQUIRE(o);
   CHECK(o->domain_first == 5);
   CHECK(o->domain_last == 9);
   CHECK(o->budget_s == 1.5);
   CHECK_FALSE(o->own_namespace);
-  CHECK(o->hosts.size() == 2);
-  for (const auto& bad : {with({"--domains", "9-5"}), with({"--domains", "1-233"}), with({"--epoch-length", "0"}), with({"--burst-s", "0"}), with({"--budgets", "1"}), with({"--seed"}),
+  REQUIRE(o->hosts.size() == 2);
+  CHECK(o->hosts[0].start == std::vector<std::string>{"ssh", "n1"});
+  CHECK(o->hosts[1].name == "n2");
+  CHECK(o->hosts[1].start.empty());
+  CHECK(o->interfaces.size() == 2);
+  CHECK(o->across());
+  for (const auto& bad : {with({"--domains", "9-5"}), with({"--domains", "1-233"}), with({"--epoch-length", "0"}), with({"--burst-s", "0"}), with({"--budgets", "1"}), with({"--seed"}), with({"--start", "ssh"}), with({"--host", "n1", "--host", "n1"}),
                           with({"--variant", "a=raw-udp"}), with({"--case", "latency"}), parse({"--dir", "/tmp/x"})}) {
     REQUIRE_FALSE(bad);
     CHECK(bad.error().code.starts_with("bus.bad_"));

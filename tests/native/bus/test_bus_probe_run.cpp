@@ -236,6 +236,31 @@ TEST_CASE("bus probe run: every test gives every quantity of the bus and of the 
   CHECK(r.series(0, 0, Q::rtt).decided == 1);   // fixed:15, of 20
 }
 
+TEST_CASE("bus probe run: two names of this machine are hosts that reach each other by its loopback") {
+  const Folder folder;
+  Probe probe({"run", "--dir", folder.path, "--variant", "bus=" + some_bus(), "--variant", "udp=raw-udp", "--variant", "tcp=raw-tcp", "--variant", "shm=raw-shm", "--case", "latency",
+               "--case", "throughput", "--case", "fanout", "--epochs", "2", "--epoch-length", "10", "--rule", "fixed:15", "--host", "localhost", "--host", "127.0.0.1", "--start", "env"});
+  CHECK(probe.end() == 0);
+  CHECK(probe.says("\"address\":\"127.0.0.1\""));
+  CHECK(probe.says("shared memory does not leave a host"));
+  CHECK(probe.said.find("bus.case_failed") == std::string::npos);
+  auto r = read(folder.path);
+  for (const std::uint32_t v : {1u, 2u, some_bus() == "null" ? 1u : 0u}) {
+    CHECK(all_positive(r.series(v, 0, Q::rtt).value));
+    CHECK(r.series(v, 0, Q::one_way).value.empty());     // clocks of two hosts
+    CHECK(all_positive(r.series(v, 1, Q::message_rate).value));
+    CHECK(r.series(v, 2, Q::last).value.empty());
+  }
+  CHECK(r.series(3, 0, Q::rtt).value.empty());
+
+  Probe unknown({"run", "--dir", folder.path, "--variant", "udp=raw-udp", "--case", "latency", "--host", "localhost", "--host", "no-such-host.invalid"});
+  CHECK(unknown.end() == 3);
+  CHECK(unknown.says("on the host localhost: the host 'no-such-host.invalid'"));
+  Probe absent({"run", "--dir", folder.path, "--variant", "udp=raw-udp", "--case", "latency", "--host", "localhost", "--host", "127.0.0.1", "--start", "/nonexistent/launcher"});
+  CHECK(absent.end() == 3);
+  CHECK(absent.says("on the host 127.0.0.1"));
+}
+
 TEST_CASE("bus probe run: what is lost is told beside the rate also when nearly all is") {
   const Folder folder;
   // A socket that holds a few messages, and a writer that nothing slows down.

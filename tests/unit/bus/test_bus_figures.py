@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from probe_runs import made, near, planned, sealed
 from whole_run import PLAN, dataset
 
 import sonde
 from sonde.bus import figures
-from sonde.bus.plan import Plan
+from sonde.bus.plan import Case, Plan, read_variant, variant_of
 from sonde.report.render_html import draw
 
 IDS = [
@@ -50,6 +51,21 @@ def test_all_are_there(by_id):
 @pytest.mark.parametrize("name", IDS)
 def test_each_can_be_drawn(by_id, name):
     assert draw(by_id[name])
+
+
+def test_what_keys_cost_is_drawn_where_it_was_measured(tmp_path):
+    with_keys = read_variant("cs=cyclonedds,security=keys,identity=probe")
+    plan = planned([Case("latency", 64)], variant_of("cyclonedds", "udp4"), with_keys)
+
+    def level(variant, case, epoch, rng):
+        return {"rtt": near(rng, 45e-6 if variant is with_keys else 30e-6)}
+
+    with sonde.open(sealed(tmp_path, plan, made(plan, level)).path) as tree:
+        found = {figure.id: figure for figure in figures.section(tree, "bus.nc").figures}
+    keys = found["bus-keys"]
+    assert draw(keys)
+    assert float(keys.data["value"].sel(row="latency, 64 B", col="cs")) == pytest.approx(1.5, rel=0.01)
+    assert "With keys a round trip takes: cs, against cyclonedds/udp4, 1.50 times" in keys.caption
 
 
 def test_laws_are_drawn_beside_what_was_measured(by_id):

@@ -8,7 +8,7 @@ from whole_run import PLAN, dataset
 import sonde
 from sonde.bus.limits import diff
 from sonde.bus.plan import Plan
-from sonde.core.errors import DataError
+from sonde.core.errors import DataError, UsageError
 
 
 def summaries(*paths):
@@ -61,6 +61,20 @@ def test_more_loss_is_a_finding_of_its_own(base, tmp_path):
     found = against(base, tmp_path, lost=0.05)
     assert {f.code for f in found.findings} == {"bus.more_lost"}
     assert len(found.findings) == 12
+
+
+def test_one_variant_is_held_against_another(base):
+    found = diff(base, base, ("a.nc", "a.nc"), variants=("cyclonedds/udp4", "fastdds/udp4"))
+    assert {f.evidence["against"] for f in found.findings} == {"cyclonedds/udp4"}
+    assert found.median_ratio == pytest.approx(1.8, rel=0.02)
+    assert "rtt of fastdds/udp4, against cyclonedds/udp4, is 80% higher" in " ".join(
+        f.text for f in found.findings
+    )
+    assert found.table.columns == ("case", "A", "B", "ratio", "")
+    assert "A: cyclonedds/udp4 of a.nc" in found.table.note
+    with pytest.raises(UsageError) as caught:
+        diff(base, base, variants=("cyclonedds/udp4", "fastdds/udp"))
+    assert "nearest: fastdds/udp4" in caught.value.what
 
 
 def test_runs_of_other_things_are_not_compared(base, tmp_path):

@@ -11,21 +11,27 @@ from probe_runs import QUANTITIES
 from sonde.bus.figures import WORDS
 from sonde.bus.plan import (
     EPOCHS,
+    LEAST_SIZE,
     MOST_PARTICIPANTS,
+    MOST_SIZE,
     RAW,
     TESTS,
     TREATMENTS,
     VARIANT_OPTIONS,
     Case,
+    Host,
     Plan,
     Wanted,
+    between,
     cases_of,
     choose_variants,
     fitting,
+    guarded,
     read_tests,
     read_variant,
     usual_variants,
     visit_s,
+    with_paths,
 )
 from sonde.bus.verdict import SHOWN
 from sonde.core.errors import UsageError
@@ -84,7 +90,8 @@ class TestCases:
             (Wanted(participants=(MOST_PARTICIPANTS + 1,)), "bus.too_many_participants"),
             (Wanted(subscribers=(MOST_PARTICIPANTS,)), "bus.too_many_participants"),
             (Wanted(clients=(4, 500)), "bus.too_many_participants"),
-            (Wanted(sizes=(1,)), "bus.bad_size"),
+            (Wanted(sizes=(LEAST_SIZE - 1,)), "bus.bad_size"),
+            (Wanted(sizes=(64, MOST_SIZE + 1)), "bus.bad_size"),
             (Wanted(calls=10**6), "bus.too_many_calls"),
             (Wanted(groups=(5000,)), "bus.too_many_groups"),
         ],
@@ -94,6 +101,13 @@ class TestCases:
             cases_of(("latency",), wanted)
         assert caught.value.code == code
         assert caught.value.hint
+
+    def test_the_limits_of_a_size_are_the_probes_and_are_named(self):
+        assert len(cases_of(("latency",), Wanted(sizes=(LEAST_SIZE, MOST_SIZE)))) == 2
+        with pytest.raises(UsageError) as caught:
+            cases_of(("latency",), Wanted(sizes=(LEAST_SIZE - 1,)))
+        assert f"{LEAST_SIZE} B" in caught.value.what
+        assert "32 MiB" in caught.value.what
 
     def test_as_many_participants_as_there_are_ports_are_allowed(self):
         assert len(cases_of(("discovery",), Wanted(participants=(MOST_PARTICIPANTS,)))) == 1
@@ -165,6 +179,68 @@ class TestVariants:
         with pytest.raises(UsageError) as caught:
             choose_variants(("raw/udp4",), ("latency",))
         assert caught.value.code == "bus.nothing_to_measure"
+
+
+class TestHosts:
+    HOSTS = ("n1", "n2")
+
+    def test_what_stays_on_a_host_is_not_among_the_usual_ones(self):
+        names = [variant.name for variant in choose_variants((), ("latency",), across=True)]
+        assert "cyclonedds/udp4" in names
+        assert "raw/tcp4" in names
+        assert not {"null", "fastdds/shm", "raw/shm"} & set(names)
+
+    @pytest.mark.parametrize("name", ["null", "fastdds/shm", "x=fastdds,transport=shared-memory"])
+    def test_what_stays_on_a_host_is_refused_where_it_is_named(self, name):
+        with pytest.raises(UsageError) as caught:
+            choose_variants((name, "cyclonedds"), ("latency",), across=True)
+        assert caught.value.code == "bus.one_host"
+
+    def test_fanout_is_left_out_with_a_word(self):
+        kept, (note,) = between(("latency", "fanout"))
+        assert kept == ("latency",)
+        assert note.code == "bus.one_host"
+        with pytest.raises(UsageError):
+            between(("fanout",))
+
+    def test_what_is_open_takes_keys_or_a_word(self):
+        secured = read_variant("a=cyclonedds,security=keys,identity=x")
+        profile = read_variant("b=cyclonedds,profile=bus.xml#p")
+        said = read_variant("c=cyclonedds,unprotected=yes")
+        bare = read_variant("cyclonedds/multicast")
+        assert guarded((secured, profile, said), False, self.HOSTS) == (secured, profile, said)
+        with pytest.raises(UsageError) as caught:
+            guarded((secured, bare), False, self.HOSTS)
+        assert caught.value.code == "bus.unprotected"
+        assert "n[1-2]" in caught.value.what
+        assert "cyclonedds/multicast" in caught.value.what
+        assert [v.options for v in guarded((secured, bare), True, self.HOSTS)] == [
+            "security=keys,identity=x",
+            "multicast=all,unprotected=yes",
+        ]
+
+    def test_files_are_named_as_other_hosts_find_them(self):
+        absolute = "/home/me/{}".format
+        found = with_paths(read_variant("a=cyclonedds,security=keys,batch=1ms"), absolute)
+        assert found.options == "security=/home/me/keys,batch=1ms"
+        assert with_paths(read_variant("a=cyclonedds,profile=b.xml#p"), absolute).options == (
+            "profile=/home/me/b.xml#p"
+        )
+        assert with_paths(read_variant("cyclonedds"), absolute) == read_variant("cyclonedds")
+
+    def test_the_probe_is_told_how_a_program_is_started_on_each(self):
+        plan = Plan(
+            (read_variant("cyclonedds"),),
+            (Case("latency", 64),),
+            hosts=(Host("n1"), Host("n2", ("ssh", "n2"))),
+            launcher="mpirun",
+            interfaces=("eth0", "10.0.0.0/8"),
+        )
+        words = plan.cells_argv()
+        assert words[:8] == ["--host", "n1", "--host", "n2", "--start", "ssh", "--start", "n2"]
+        assert words[8:10] == ["--interfaces", "eth0,10.0.0.0/8"]
+        assert (plan.labels()["hostlist"], plan.labels()["launcher"]) == ("n[1-2]", "mpirun")
+        assert "hostlist" not in Plan(plan.variants, plan.cases).labels()
 
 
 class TestProbe:

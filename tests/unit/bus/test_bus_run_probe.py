@@ -8,7 +8,7 @@ import time
 import pytest
 
 from sonde.bus import run_probe
-from sonde.bus.plan import Case, Plan, read_variant, variant_of
+from sonde.bus.plan import Case, Host, Plan, read_variant, variant_of
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
 from sonde.core.events import NullProgress
 from sonde.core.launch import start
@@ -126,6 +126,37 @@ class TestListener:
         listener.take({"event": "end", "stop_reason": "budget", "samples": 0, "elapsed_s": 1.0, "dropped": 0})
         assert len(listener.warnings) == run_probe.MOST_FAILED + 1
         assert "12 more" in listener.warnings[-1].evidence
+
+    def test_hosts_are_counted_by_what_they_call_themselves(self):
+        def told(*machines):
+            listener = run_probe.Listener(NullProgress())
+            for name, machine in machines:
+                listener.take(
+                    {"event": "host", "name": name, "host": machine, "address": f"10.0.0.{name[-1]}"}
+                )
+            listener.take({"event": "variant", "name": "cyclonedds/udp4"})
+            return listener
+
+        two = told(("n1", "a"), ("n2", "b"))
+        assert two.attrs["hosts"] == 2
+        assert two.attrs["host_addresses"] == "n1 10.0.0.1, n2 10.0.0.2"
+        assert not two.warnings
+        one = told(("n1", "a"), ("n2", "a"))
+        assert one.attrs["hosts"] == 1
+        assert one.warnings[0].code == "bus.one_machine"
+
+
+class TestHosts:
+    def test_this_machine_needs_no_words(self):
+        hosts, launcher = run_probe.hosts_of("local", ["localhost", "127.0.0.1:4"])
+        assert hosts == (Host("localhost"), Host("127.0.0.1"))
+        assert launcher == "local"
+        assert run_probe.hosts_of("auto", []) == ((), "local")
+
+    def test_another_machine_is_not_for_the_launcher_of_this_one(self):
+        with pytest.raises(UsageError) as caught:
+            run_probe.hosts_of("local", ["n1", "n2"])
+        assert caught.value.code == "launch.local_hosts"
 
 
 def test_the_newest_dataset_is_taken_by_its_name(tmp_path):

@@ -9,16 +9,17 @@ import pytest
 from probe_runs import K, decision, made, near, planned, sealed, visit, write
 
 import sonde
-from sonde.bus.plan import Case, variant_of
+from sonde.bus.plan import MOST_DATAGRAM, Case, variant_of
 from sonde.bus.schema import SCHEMA, validate
 from sonde.core import dataset, seal
 from sonde.core.errors import DataError
 from sonde.core.status import CONVERGED, UNDECIDED
 
-CYCLONE, FAST, SHM = (
+CYCLONE, FAST, SHM, RAW_UDP = (
     variant_of("cyclonedds", "udp4"),
     variant_of("fastdds", "udp4"),
     variant_of("fastdds", "shm"),
+    variant_of("raw", "udp4"),
 )
 CASES = (Case("latency", 64), Case("fanout", 64, 8))
 PLAN = planned(CASES, CYCLONE, FAST, SHM)
@@ -92,6 +93,14 @@ class TestSealing:
     def test_a_test_that_a_variant_does_not_take_is_not_missed(self, tmp_path):
         few = planned(CASES, CYCLONE, replace(FAST, tests=("latency",)))
         assert sealed(tmp_path, few, made(few, level, 2)).complete
+
+    def test_a_case_that_a_variant_does_not_take_is_not_missed(self, tmp_path):
+        large = planned([*CASES, Case("latency", MOST_DATAGRAM + 1)], CYCLONE, RAW_UDP)
+
+        def some(variant, case, epoch, rng):
+            return level(CYCLONE, case, epoch, rng) if variant.takes(case) else {}
+
+        assert sealed(tmp_path, large, made(large, some, 2)).complete
 
     def test_a_usual_variant_that_is_absent_has_no_row(self, tmp_path):
         records = made(PLAN, level, 2)

@@ -10,7 +10,7 @@ import pytest
 from probe_runs import made, near, planned, summary_of, values_of
 
 from sonde.bus import verdict
-from sonde.bus.plan import Case, variant_of
+from sonde.bus.plan import Case, read_variant, variant_of
 
 CYCLONE, MULTICAST, FAST, RAW, SERVER = (
     variant_of("cyclonedds", "udp4"),
@@ -42,6 +42,59 @@ class TestLatency:
 
         told = values_of(tmp_path, planned([Case("latency", 64)], CYCLONE, FAST), alike)
         assert "not beyond doubt before" in lesson(told, "latency")["text"]
+
+
+class TestKeys:
+    """Two implementations with keys and without: each is held against its own."""
+
+    KEYS: ClassVar = [
+        read_variant(f"{name}={implementation},security=keys,identity=probe")
+        for name, implementation in (("cs", "cyclonedds"), ("fs", "fastdds"))
+    ]
+    RTT: ClassVar = {"cyclonedds/udp4": 30e-6, "fastdds/udp4": 60e-6, "cs": 45e-6, "fs": 150e-6}
+    PLAN = planned(
+        [Case("latency", 64), Case("throughput", 64, 1, treatment="reliable")], CYCLONE, FAST, *KEYS
+    )
+
+    def level(self, variant, case, epoch, rng):
+        cost = self.RTT[variant.name]
+        if case.test == "latency":
+            return {"rtt": near(rng, cost)}
+        return {"message_rate": near(rng, 1 / cost, 1), "lost": 0.0}
+
+    def test_the_ratio_is_over_the_same_without(self, tmp_path):
+        told = values_of(tmp_path, self.PLAN, self.level)
+        ratios = {
+            v.way.name: (told.ways[v.base].name, v.ratio[0]) for v in told.keyed() if v.quantity == "rtt"
+        }
+        assert ratios == {
+            "cs": ("cyclonedds/udp4", pytest.approx(1.5, rel=0.01)),
+            "fs": ("fastdds/udp4", pytest.approx(2.5, rel=0.01)),
+        }
+        found = lesson(told, "keys")
+        assert "cs, against cyclonedds/udp4, 1.50 times" in found["text"]
+        assert "fs, against fastdds/udp4, 2.5" in found["text"]
+        assert [row["against"] for row in found["evidence"]["ratios"]] == ["cyclonedds/udp4", "fastdds/udp4"]
+
+    def test_of_a_rate_it_is_told_how_many_times_lower_it_is(self, tmp_path):
+        summary = summary_of(tmp_path, self.PLAN, made(self.PLAN, self.level))
+        table = verdict.tables(summary)[-1]
+        assert table.title == "What keys cost: times the same without"
+        assert table.columns == ("case", "cs", "fs")
+        assert [row[1].split(" ")[0] for row in table.rows] == ["1.50", "1.50"]
+        assert "cs against cyclonedds/udp4; fs against fastdds/udp4" in table.note
+
+    def test_another_transport_is_not_the_same(self, tmp_path):
+        other = planned([Case("latency", 64)], variant_of("fastdds", "shm"), self.KEYS[1])
+
+        def level(variant, case, epoch, rng):
+            return {"rtt": near(rng, 30e-6)}
+
+        told = values_of(tmp_path, other, level)
+        assert told.keyed() == []
+        (keyed,) = (value for value in told.find("latency") if value.way.name == "fs")
+        assert told.ways[keyed.base].name == "fastdds/shm"  # the first, as for any other
+        assert not [one for one in verdict.lessons(told) if one["code"] == "bus.keys"]
 
 
 class TestFanout:
@@ -149,9 +202,9 @@ class TestThroughput:
             "best-effort": pytest.approx(0.08),
         }
         tables = {table.title: table for table in verdict.tables(summary)}
-        rates = tables["Throughput: messages a second to each subscriber"]
+        rates = tables["Throughput, 1 subscriber, 64 B: messages a second to each subscriber"]
         assert any(cell.startswith(verdict.LOSSY) for row in rates.rows for cell in row)
-        assert "Throughput: share lost" in tables
+        assert "Throughput, 1 subscriber, 64 B: share lost" in tables
 
 
 class TestOutput:
@@ -186,9 +239,45 @@ class TestOutput:
         assert verdict.sound(summary)
         (latency,) = verdict.tables(summary)
         assert latency.columns == ("case", "cyclonedds/udp4", "fastdds/udp4", "raw/udp4")
-        case = verdict.case_table(summary, "latency, 1 KiB")
-        assert len(case.rows) == 6
-        assert verdict.case_table(summary, "no such") is None
+        assert verdict.case_tables(summary, "no such") == []
+
+    def test_one_case_has_a_table_a_quantity(self, tmp_path):
+        def level(variant, case, epoch, rng):
+            return {**self.level(variant, case, epoch, rng), "lost": 0.25}
+
+        summary = summary_of(tmp_path, self.PLAN, made(self.PLAN, level))
+        rtt, *_, lost = verdict.case_tables(summary, "latency, 1 KiB")
+        assert rtt.title == "Latency, 1 KiB: rtt"
+        assert rtt.columns == ["variant", "median", "95 %", "99 %", "ratio", "× raw", "n"]
+        assert [row[0] for row in rtt.rows] == ["cyclonedds/udp4", "fastdds/udp4", "raw/udp4"]
+        assert rtt.rows[1][2].endswith(" µs")
+        assert rtt.rows[1][2].count("µs") == 1  # 65.9–66.1 µs
+        assert rtt.note == "ratio: over cyclonedds/udp4"
+        assert [row[1] for row in lost.rows] == ["25 %"] * 3
+
+    def test_many_variants_of_few_cases_are_rows(self, tmp_path):
+        many = [*(variant_of("cyclonedds", way) for way in ("udp4", "multicast", "udp6")), FAST, RAW]
+        plan = planned([Case("latency", 64), Case("latency", 1024)], *many)
+
+        def level(variant, case, epoch, rng):
+            return {"rtt": near(rng, 30e-6)} if (variant, case.size) != (RAW, 1024) else {}
+
+        (rtt,) = verdict.tables(summary_of(tmp_path, plan, made(plan, level)))
+        assert rtt.columns == ("variant", "64 B", "1 KiB")
+        assert [row[0] for row in rtt.rows] == [variant.name for variant in many]
+        assert rtt.rows[-1] == ["raw/udp4", "30.0 µs", verdict.NONE]
+
+    def test_what_all_rows_have_in_common_is_in_the_title(self, tmp_path):
+        cases = [Case("throughput", 64, n, treatment=t) for n in (1, 8) for t in ("reliable", "best-effort")]
+
+        def level(variant, case, epoch, rng):
+            return {"message_rate": near(rng, 1e5, 1), "lost": 0.0}
+
+        (rate, _) = verdict.tables(
+            summary_of(tmp_path, planned(cases, CYCLONE), made(planned(cases, CYCLONE), level))
+        )
+        assert rate.title == "Throughput, 64 B: messages a second to each subscriber"
+        assert [row[0] for row in rate.rows][:2] == ["reliable, 1 subscriber", "best-effort, 1 subscriber"]
 
     def test_little_data_is_not_sound(self, tmp_path):
         summary = summary_of(tmp_path, self.PLAN, made(self.PLAN, self.level, epochs=2, code=0))

@@ -89,9 +89,13 @@ class TestRanking:
         found = advise(told, Need(1, 1, 64, local=False))
         assert "fastdds/shm" not in ways(found)
         assert all("within one host" in " ".join(advice.outside) for advice in found)
-        assert not any(
-            "within one host" in " ".join(a.outside) for a in advise(told, Need(1, 1, 64, False), hosts=2)
-        )
+
+    def test_what_was_measured_between_hosts_says_between_whom(self, told):
+        found = advise(told, Need(1, 1, 64, local=False), "n[1-2]")
+        assert not found[0].outside
+        assert found[0].because[0].endswith("measured at 64 B between n[1-2]")
+        local = advise(told, Need(1, 1, 64, local=True), "n[1-2]")
+        assert "between n[1-2], and not within one host" in local[0].outside[0]
 
     def test_bare_sockets_and_what_stays_in_a_process_are_no_advice(self, told):
         assert not {"raw/udp4", "null"} & set(ways(advise(told, Need(1, 1, 64, local=True))))
@@ -136,6 +140,9 @@ class TestOutside:
         with pytest.raises(DataError) as caught:
             advise(values, Need(1, 1, 64, local=True))
         assert caught.value.code == "bus.nothing_to_advise"
+        with pytest.raises(DataError) as caught:
+            advise(values, Need(1, 1, 64, local=False))
+        assert "--hosts" in caught.value.hint
 
 
 class TestDiscovery:

@@ -1,0 +1,127 @@
+"""`sonde bus run` over variants with keys, and over those of a profile: what they cost, and what is wrong with them."""
+
+from __future__ import annotations
+
+import pytest
+from sonde_shell import Shell
+
+pytest.importorskip("sonde._bus", reason="the bus is not built")
+
+from sonde._bus import caps, implementations
+
+OVER = [name for name in ("cyclonedds", "fastdds") if name in implementations() and caps(name)["security"]]
+pytestmark = pytest.mark.skipif(not OVER, reason="no DDS here has security")
+
+PROFILES = """<sonde-bus version="1">
+  <profile name="plain" domain="{0}"/>
+  <profile name="keys" domain="{1}"><security folder="keys" identity="probe"/></profile>
+  <profile name="shut" domain="{2}"><transport kind="udp4" interfaces="127.0.0.1"/></profile>
+</sonde-bus>
+"""
+SOME_OF_ALL = (
+    *("latency", "fanout", "throughput", "partitions", "discovery", "calls", "--sizes", "64"),
+    *("--subscribers", "2", "--participants", "3", "--groups", "2", "--clients", "2", "--calls", "5"),
+)
+
+
+@pytest.fixture
+def keys(sonde: Shell) -> Shell:
+    """A folder of keys, with one identity for everything and one that may write nothing of a measurement."""
+    sonde("bus", "keys", "init", "keys").expect(0)
+    sonde("bus", "keys", "add", "keys", "probe", "--publish", "*", "--subscribe", "*").expect(0)
+    sonde("bus", "keys", "add", "keys", "node", "--role", "node-manager").expect(0)
+    (sonde.cwd / "bus.xml").write_text(PROFILES.format(131, 132, 133))
+    return sonde
+
+
+def variants(*texts: str) -> list[str]:
+    return [word for text in texts for word in ("--variants", text)]
+
+
+@pytest.mark.parametrize("dds", OVER)
+def test_what_keys_cost_is_a_ratio_over_the_same_without(keys: Shell, dds: str):
+    told = keys(
+        *("bus", "run", "latency", "--sizes", "64,1KiB", "--rule", "fixed:400", "--budget", "90s"),
+        *variants(dds, f"secured={dds},security=keys,identity=probe"),
+        *("-o", "k.nc", "--json"),
+    ).expect(0).json  # fmt: skip
+    assert told["complete"]
+    found = {
+        row["size"]: row for row in told["results"] if (row["variant"], row["quantity"]) == ("secured", "rtt")
+    }
+    assert set(found) == {64, 1024}
+    for row in found.values():
+        assert row["ratio_to"] == f"{dds}/udp4"
+        assert row["ratio_ci"][0] <= row["ratio"] <= row["ratio_ci"][1]
+        assert row["lost"] == 0
+    (lesson,) = (one for one in told["lessons"] if one["code"] == "bus.keys")
+    assert {row["size"]: row["ratio"] for row in lesson["evidence"]["ratios"]} == {
+        size: row["ratio"] for size, row in found.items()
+    }
+    shown = keys("bus", "show", "k.nc").expect(0).out
+    assert "What keys cost" in shown
+    assert f"secured against {dds}/udp4" in shown
+    keys("report", "k.nc", "-o", "k.html").expect(0)
+    assert "What keys cost" in (keys.cwd / "k.html").read_text()
+
+    # The same by what two runs are compared with: a variant of the one against one of the other.
+    differ = keys("bus", "diff", "k.nc", "k.nc", "--variants", f"{dds}/udp4,secured", "--json")
+    assert differ.code in (0, 1, 4)
+    assert differ.json["cells"] + differ.json["drifted"] > 0
+    assert "secured of k.nc" in differ.json["verdict"]
+    assert (
+        "nearest: secured"
+        in keys("bus", "diff", "k.nc", "k.nc", "--variants", f"{dds}/udp4,secure").expect(2).said
+    )
+
+
+@pytest.mark.parametrize("dds", OVER)
+def test_every_test_is_measured_with_keys_and_by_a_profile(keys: Shell, dds: str):
+    told = keys(
+        *("bus", "run", *SOME_OF_ALL, "--rule", "fixed:1", "--budget", "140s"),
+        *variants(f"secured={dds},security=keys,identity=probe", f"plain={dds},profile=bus.xml#plain"),
+        *variants(f"both={dds},profile=bus.xml#keys"),
+        *("-o", "k.nc", "--json"),
+    ).expect(0).json  # fmt: skip
+    assert told["complete"]
+    there = {(row["variant"], row["test"]) for row in told["results"]}
+    tests = ("latency", "fanout", "throughput", "partitions", "discovery", "calls")
+    assert there == {(name, test) for name in ("secured", "plain", "both") for test in tests}
+    # A profile says its domain, so that there are no groups of domains.
+    divisions = {
+        row["treatment"] for row in told["results"] if (row["variant"], row["test"]) == ("both", "partitions")
+    }
+    assert divisions == {"topic", "partition", "wildcard"}
+    for row in told["results"]:
+        if row["quantity"] == "matched":
+            assert row["value"] == 1
+        if row["quantity"] == "lost" and row["treatment"] != "best-effort":
+            assert row["value"] == 0
+
+
+@pytest.mark.parametrize("dds", OVER)
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        ("security=nokeys,identity=probe", 3, "cannot read nokeys/identity_ca.pem"),
+        ("security=keys,identity=nobody", 3, "cannot read keys/nobody/cert.pem"),
+        ("security=keys,identity=node", 3, "--publish '*' --subscribe '*'"),
+        ("identity=probe", 2, "security=FOLDER,identity=NAME"),
+        ("profile=bus.xml#none", 2, "it has: keys, plain, shut"),
+        ("profile=none.xml", 3, "cannot read the profile none.xml"),
+        ("profile=bus.xml#plain,multicast=all", 2, "is the profile's to say"),
+    ],
+)
+def test_what_is_wrong_with_keys_or_a_profile_is_told_before_anything_is_measured(
+    keys: Shell, dds: str, options: str, code: int, said: str
+):
+    ran = keys(
+        "bus", "run", "latency", *variants(f"x={dds},{options}"), "--budget", "5s", "-o", "x.nc"
+    ).expect(code)
+    assert said in ran.said
+    assert not list(keys.cwd.glob("x.*"))
+
+
+def test_null_has_no_keys(keys: Shell):
+    ran = keys("bus", "run", "latency", *variants("x=null,security=keys,identity=probe")).expect(2)
+    assert "null cannot do what is asked for: security" in ran.said
