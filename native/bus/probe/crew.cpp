@@ -19,6 +19,7 @@ namespace {
 
 constexpr double end_within_s = 6;  ///< a program gives itself 5
 constexpr int look_ms = 50;  ///< how often it is looked whether to stop
+constexpr double say_every_s = 10;
 
 std::size_t killed_programs = 0;
 
@@ -128,28 +129,51 @@ Result<std::optional<Talk>> Program::hear(int wait_ms) {
   return std::optional<Talk>(std::move(*talk));
 }
 
-Result<std::vector<Talk>> Foreman::ask(const std::vector<Order>& orders, double within_s) {
+bool Foreman::over() {
+  if (say_ && now_s() - said_s_ > say_every_s) {
+    said_s_ = now_s();
+    say_();
+  }
+  return control_.stop_requested() || last_.passed();
+}
+
+Result<std::vector<std::optional<Talk>>> Foreman::ask_some(const std::vector<Order>& orders, double within_s) {
   for (const auto& order : orders)
     if (!order.to->tell(order.what)) {
       auto why = order.to->hear(100);
       return why ? Error{"bus.program_lost", "a program that was measured does not listen any more", "its words are in the log"} : why.error();
     }
   const Deadline deadline = Deadline::in_s(within_s);
-  std::vector<Talk> answers;
+  std::vector<std::optional<Talk>> answers;
   std::optional<Error> first;
   for (const auto& order : orders)
     for (;;) {
-      auto heard = order.to->hear(look_ms);
+      auto heard = order.to->hear(deadline.passed() ? 0 : look_ms);
       if (!heard) return heard.error();
       if (*heard) {
         if (auto e = (**heard).error(); e && !first) first = e;
-        answers.push_back(std::move(**heard));
+        answers.push_back(std::move(*heard));
         break;
       }
       if (over()) return interrupted();
-      if (deadline.passed()) return Error{"bus.timed_out", "a program that was told '" + order.what.verb() + "' did not answer within " + std::to_string(static_cast<int>(within_s)) + " s", "its words are in the log"};
+      if (deadline.passed()) {
+        answers.push_back(std::nullopt);
+        break;
+      }
     }
   if (first) return *first;
+  return answers;
+}
+
+Result<std::vector<Talk>> Foreman::ask(const std::vector<Order>& orders, double within_s) {
+  auto some = ask_some(orders, within_s);
+  if (!some) return some.error();
+  std::vector<Talk> answers;
+  for (std::size_t k = 0; k < some->size(); ++k) {
+    auto& one = (*some)[k];
+    if (!one) return Error{"bus.timed_out", "a program that was told '" + orders[k].what.verb() + "' did not answer within " + std::to_string(static_cast<int>(within_s)) + " s", "its words are in the log"};
+    answers.push_back(std::move(*one));
+  }
   return answers;
 }
 

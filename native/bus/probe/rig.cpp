@@ -59,6 +59,7 @@ Talk Rig::told(Talk talk) const {
     std::vector<std::string> peers;
     if (options_.hosts.empty()) peers = {"127.0.0.1:" + std::to_string(expected_)};
     for (const auto& host : options_.hosts) peers.push_back(host + ":" + std::to_string(expected_));
+    if (hub_) peers.resize(1);
     talk.with("peers", peers);
   }
   if (!server_.empty()) talk.with("servers", std::vector<std::string>{server_});
