@@ -90,6 +90,8 @@ TEST_CASE("bus probe options: cases have their tests' numbers and no others") {
   CHECK(d.shown_entities() == 96);
   CHECK(d.within_s == 10);
   CHECK(d.steady_s == 0);
+  CHECK(what("discovery").shown_treatment() == "star");
+  CHECK(what("discovery:treatment=all,stagger=20ms").stagger_s == doctest::Approx(0.02));
 
   CHECK(what("first").shown_treatment() == "first-ever");
   CHECK(what("first:treatment=prefaulted+after-lookup").shown_treatment() == "prefaulted+after-lookup");
