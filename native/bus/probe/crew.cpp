@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
+#include <utility>
 
 namespace sonde::bus::probe {
 
@@ -63,11 +64,13 @@ Result<std::unique_ptr<Program>> Program::start(const ProgramOptions& options) {
     ::close(ends[0]);
     return why;
   }
-  return std::unique_ptr<Program>(new Program(pid, ends[0]));
+  return std::unique_ptr<Program>(new Program(pid, ends[0], options.host.empty()));
 }
 
 void Program::dismiss() {
+  if (std::exchange(dismissed_, true)) return;
   if (fd_ >= 0) ::shutdown(fd_, SHUT_WR);
+  if (here_ && unanswered_ > 0 && !ended()) ::kill(pid_, SIGTERM);
 }
 
 bool Program::ended() {
@@ -104,7 +107,10 @@ void end_all(Programs& programs) {
   programs.clear();
 }
 
-bool Program::tell(const Talk& what) { return write_line(fd_, what.line()); }
+bool Program::tell(const Talk& what) {
+  ++unanswered_;
+  return write_line(fd_, what.line());
+}
 
 std::string Program::how_it_ended() {
   int status = 0;
@@ -124,6 +130,7 @@ Result<std::optional<Talk>> Program::hear(int wait_ms) {
     case LineReader::Got::end: return Error{"bus.program_lost", "a program that was measured " + how_it_ended(), "its words are in the log"};
     case LineReader::Got::line: break;
   }
+  if (unanswered_ > 0) --unanswered_;
   auto talk = Talk::parse(line);
   if (!talk) return Error{"bus.program_lost", "a program that was measured said something that is no answer: " + line.substr(0, 80), "does its launcher print something of its own?"};
   return std::optional<Talk>(std::move(*talk));

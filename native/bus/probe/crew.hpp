@@ -31,7 +31,7 @@ class Program {
   bool tell(const Talk& what);
   /// An answer, or nothing yet within `wait_ms`. Error: bus.program_lost.
   Result<std::optional<Talk>> hear(int wait_ms);
-  /// Ends its input: it begins to end.
+  /// Ends its input: it begins to end; at once where it is busy with what it was told, unless it is behind a launcher.
   void dismiss();
   pid_t pid() const { return pid_; }
   /// Whether it has ended; looks, and does not wait.
@@ -40,12 +40,13 @@ class Program {
   static std::size_t killed();
 
  private:
-  Program(pid_t pid, int fd) : pid_(pid), fd_(fd), reader_(fd) {}
+  Program(pid_t pid, int fd, bool here) : pid_(pid), fd_(fd), reader_(fd), here_(here) {}
   std::string how_it_ended();
   pid_t pid_;
   int fd_;
   LineReader reader_;
-  bool reaped_ = false;
+  bool here_, reaped_ = false, dismissed_ = false;
+  std::size_t unanswered_ = 0;
 };
 
 using Programs = std::vector<std::unique_ptr<Program>>;

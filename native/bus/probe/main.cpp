@@ -97,6 +97,8 @@ class BusProbe final : public Probe {
   void while_waiting(std::function<void()> say) { foreman_.while_waiting(std::move(say)); }
 
   void close() {
+    for (auto& cell : cells_)
+      if (cell.experiment) cell.experiment->dismiss();
     for (auto& cell : cells_) cell.experiment.reset();
     foreman_.limit({});
     if (Program::killed() == 0) return;

@@ -50,6 +50,10 @@ Rig::~Rig() {
   for (const auto domain : domains_used_) domains_.give(domain);
 }
 
+void Rig::dismiss() {
+  for (auto& p : programs_) p->dismiss();
+}
+
 std::uint32_t Rig::more_domain() { return domains_used_.emplace_back(domains_.take(domains_used_)); }
 
 Talk Rig::told(Talk talk) const {

@@ -79,6 +79,8 @@ class Rig {
   /// Puts programs that follow into a namespace of their own. False: it cannot be had; `why`.
   bool enclose(std::string& why);
   Program* keeper() { return keeper_; }
+  /// All its programs begin to end.
+  void dismiss();
 
  private:
   Result<void> serve();
