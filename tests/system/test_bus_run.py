@@ -296,7 +296,6 @@ class TestEndings:
             assert tree.attrs["stop_reason"] == "killed"
         assert not Path(sonde.cwd / "a.run").exists()
 
-
     def test_a_kill_leaves_no_program_and_no_shared_memory(self, sonde, dds):
         variants = f"{dds[0]},fastdds/shm" if "fastdds" in dds else dds[0]
         words = ("latency", "discovery", "--sizes", "64", "--participants", "12", "--steady", "1s")

@@ -55,8 +55,12 @@ class SampleSizes(Sizes):
 @click.option(
     "--all-to-all", is_flag=True, help="Of discovery: each matches all, not one writer and its readers."
 )
-@click.option("--within", "within_s", type=Duration(), metavar="TIME", help="Of discovery, given up after: 30s.")
-@click.option("--steady", "steady_s", type=Duration(), metavar="TIME", help="Of discovery, counted afterwards: 1s.")
+@click.option(
+    "--within", "within_s", type=Duration(), metavar="TIME", help="Of discovery, given up after: 30s."
+)
+@click.option(
+    "--steady", "steady_s", type=Duration(), metavar="TIME", help="Of discovery, counted afterwards: 1s."
+)
 @click.option("--groups", type=Counts(), metavar="LIST", help="Of partitions, how many there are: 1,32.")
 @click.option("--clients", type=Counts(), metavar="LIST", help="Of calls: 1,100.")
 @click.option("--calls", type=Whole(1), metavar="N", help="Of calls, how many a client makes in a visit.")

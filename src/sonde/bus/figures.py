@@ -518,9 +518,9 @@ def discovery_growth(told: Values) -> Figure | None:
         more[f"the source's: {SOURCE_SQUARE:g}·N²"] = {WORDS["datagrams"]: (x, SOURCE_SQUARE * x**2)}
     data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, "what", more)
     caption = (
-        f"Participants, {verdict.SHAPES[told.shape]}: from the word to begin until all have found whom they should, by the "
-        "counters of a network namespace. On these axes a power of the number is a straight line. The source drew only "
-        "simple discovery's square."
+        f"Participants, {verdict.SHAPES[told.shape]}: from the word to begin until all have found whom they should, by "
+        "the counters of a network namespace. On these axes a power of the number is a straight line. The source drew "
+        "only simple discovery's square."
     )
     return _scatter(
         "bus-discovery",

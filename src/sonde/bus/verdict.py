@@ -321,8 +321,8 @@ def _unmatched(told: Values) -> list[dict[str, Any]]:
             continue
         worst = max(short, key=lambda value: value.case.entities)
         sent = told.of(way, worst.case, "datagrams_unmatched")
-        text = f"{worst.case.entities} participants over {way.name}, {SHAPES[told.shape]}, had not all found each other "
-        text += f"when the time was over: {format_share(worst.least)} of the matches were there"
+        text = f"{worst.case.entities} participants over {way.name}, {SHAPES[told.shape]}, had not all found whom they "
+        text += f"should when the time was over: {format_share(worst.least)} of the matches were there"
         text += f", after {sent.most:.0f} datagrams" if sent else ""
         evidence = {
             "variant": way.name,

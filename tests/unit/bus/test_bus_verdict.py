@@ -98,7 +98,9 @@ class TestDiscovery:
         assert "with 96 participants" in found["text"]
         assert "1/2.8" in found["text"]
 
-    @pytest.mark.parametrize(("shape", "words"), [("star", "one with a writer"), ("all", "each to match all")])
+    @pytest.mark.parametrize(
+        ("shape", "words"), [("star", "one with a writer"), ("all", "each to match all")]
+    )
     def test_it_says_who_was_to_match_whom(self, tmp_path, shape, words):
         cases = [Case("discovery", entities=n, treatment=shape) for n in (8, 16)]
 
