@@ -170,12 +170,35 @@ def test_discovery_is_counted(sonde, dds):
     assert set(datagrams) == {(f"{name}/udp4", n) for name in dds for n in (2, 4, 8)}
     for name in dds:  # of so few the number grows with each, whatever the machine does
         assert 0 < datagrams[f"{name}/udp4", 2] < datagrams[f"{name}/udp4", 4] < datagrams[f"{name}/udp4", 8]
+    assert {row["treatment"] for row in told["results"]} == {"star"}
     matched = [row["value"] for row in told["results"] if row["quantity"] == "matched"]
     assert matched
     assert all(share == 1 for share in matched)
     laws = {law["variant"]: law for law in told["laws"]}
     assert set(laws) == {f"{name}/udp4" for name in dds}
     assert all(law["points"] == 3 for law in laws.values())
+
+
+def test_discovery_of_all_to_all_is_another_case(sonde, dds):
+    told = run_of(sonde, dds[:1], "discovery", "--participants", "4", "--all-to-all", "--steady", "100ms")
+    assert {row["treatment"] for row in told["results"]} == {"all"}
+    assert "discovery, all to all, 4 participants" in sonde("bus", "show", "a.nc", "--case", "discovery").out
+
+
+def test_a_run_that_overruns_ends_with_what_it_has_and_says_what_it_has_not(sonde, dds):
+    hub = '<sonde-bus version="1"><profile name="hub" domain="93"><discovery kind="peers" peers="127.0.0.1"/>'
+    (sonde.cwd / "hub.xml").write_text(f"{hub}</profile></sonde-bus>")
+    words = ("discovery", "--all-to-all", "--participants", "4,5", "--within", "2min")
+    variant = f"hub={dds[0]},profile={sonde.cwd}/hub.xml"  # all name the first, and so do not all meet
+    ran = sonde("bus", "run", *words, "--variants", variant, "--budget", "3s", "-o", "a.nc", "--json")
+    told = ran.expect(4).json
+    codes = {warning["code"] for warning in told["warnings"]}
+    assert {"bus.not_matched", "bus.cells_without_data"} <= codes
+    (matched,) = (row for row in told["results"] if row["quantity"] == "matched")
+    assert 0 < matched["value"] < 1
+    assert not [row for row in told["results"] if row["quantity"] == "datagrams"]
+    assert any(lesson["code"] == "bus.discovery_unmatched" for lesson in told["lessons"])
+    assert sonde.left() == []
 
 
 def test_throughput_has_its_loss_beside_it(sonde, dds):
@@ -272,6 +295,19 @@ class TestEndings:
         with library.open(sonde.cwd / "a.nc") as tree:
             assert tree.attrs["stop_reason"] == "killed"
         assert not Path(sonde.cwd / "a.run").exists()
+
+    def test_a_kill_leaves_no_program_and_no_shared_memory(self, sonde, dds):
+        variants = f"{dds[0]},fastdds/shm" if "fastdds" in dds else dds[0]
+        words = ("latency", "discovery", "--sizes", "64", "--participants", "12", "--steady", "1s")
+        started = sonde.start("bus", "run", *words, "--variants", variants, *ENDLESS, "-o", "a.nc")
+
+        def under_way():
+            return len(sonde.processes()) > 12 and (sonde.shm or "fastdds" not in dds)
+
+        assert wait_for(under_way, 90)
+        os.kill(started.pid, signal.SIGKILL)
+        started.communicate()
+        assert sonde.left() == []
 
 
 def test_who_is_on_a_bus(sonde, dds):

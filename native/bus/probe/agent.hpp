@@ -15,7 +15,7 @@
 ///   fan       to subscribers size n burst_s burst         what a message to all costs
 ///   flood     to size burst_s burst                       as fast as it goes: sent, refused, began_ns, ended_ns
 ///   count     ids burst                                   of collectors: received, first_s, last_s
-///   join      variant domain entities first n treatment within_s at_ns [peers servers]      participants that match
+///   join      variant domain topic entities first n treatment within_s at_ns [wait peers servers]     makes participants; waits until all match
 ///   serve     id at service         call  at service clients calls size      requests
 ///   usage · traffic · lock · awake on · port · close ids
 /// open, join and check take addresses and interfaces, too: PlaceOptions.
@@ -62,6 +62,8 @@ std::unique_ptr<Worker> make_awake();
 class Crowd {
  public:
   virtual ~Crowd() = default;
+  /// Adds how many matches there are, and should be.
+  virtual void count(std::size_t& have, std::size_t& wanted) = 0;
 };
 
 class Agent {

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace sonde::bus::probe {
 
@@ -18,6 +19,7 @@ namespace {
 
 constexpr double end_within_s = 6;  ///< a program gives itself 5
 constexpr int look_ms = 50;  ///< how often it is looked whether to stop
+constexpr double say_every_s = 10;
 
 std::size_t killed_programs = 0;
 
@@ -66,7 +68,9 @@ Result<std::unique_ptr<Program>> Program::start(const ProgramOptions& options) {
 }
 
 void Program::dismiss() {
+  if (std::exchange(dismissed_, true)) return;
   if (fd_ >= 0) ::shutdown(fd_, SHUT_WR);
+  if (!host_ && unanswered_ > 0 && !ended()) ::kill(pid_, SIGTERM);
 }
 
 bool Program::ended() {
@@ -103,7 +107,10 @@ void end_all(Programs& programs) {
   programs.clear();
 }
 
-bool Program::tell(const Talk& what) { return write_line(fd_, what.line()); }
+bool Program::tell(const Talk& what) {
+  ++unanswered_;
+  return write_line(fd_, what.line());
+}
 
 std::string Program::how_it_ended() {
   int status = 0;
@@ -123,33 +130,57 @@ Result<std::optional<Talk>> Program::hear(int wait_ms) {
     case LineReader::Got::end: return Error{"bus.program_lost", "a program that was measured " + how_it_ended(), "its words are in the log"};
     case LineReader::Got::line: break;
   }
+  if (unanswered_ > 0) --unanswered_;
   auto talk = Talk::parse(line);
   if (!talk) return Error{"bus.program_lost", "a program that was measured said something that is no answer: " + line.substr(0, 80), "does its launcher print something of its own?"};
   return std::optional<Talk>(std::move(*talk));
 }
 
-Result<std::vector<Talk>> Foreman::ask(const std::vector<Order>& orders, double within_s) {
+bool Foreman::over() {
+  if (say_ && now_s() - said_s_ > say_every_s) {
+    said_s_ = now_s();
+    say_();
+  }
+  return control_.stop_requested() || last_.passed();
+}
+
+Result<std::vector<std::optional<Talk>>> Foreman::ask_some(const std::vector<Order>& orders, double within_s) {
   for (const auto& order : orders)
     if (!order.to->tell(order.what)) {
       auto why = order.to->hear(100);
       return why ? Error{"bus.program_lost", "a program that was measured does not listen any more", "its words are in the log"} : why.error();
     }
   const Deadline deadline = Deadline::in_s(within_s);
-  std::vector<Talk> answers;
+  std::vector<std::optional<Talk>> answers;
   std::optional<Error> first;
   for (const auto& order : orders)
     for (;;) {
-      auto heard = order.to->hear(look_ms);
+      auto heard = order.to->hear(deadline.passed() ? 0 : look_ms);
       if (!heard) return heard.error();
       if (*heard) {
         if (auto e = (**heard).error(); e && !first) first = e;
-        answers.push_back(std::move(**heard));
+        answers.push_back(std::move(*heard));
         break;
       }
       if (over()) return interrupted();
-      if (deadline.passed()) return Error{"bus.timed_out", "a program that was told '" + order.what.verb() + "' did not answer within " + std::to_string(static_cast<int>(within_s)) + " s", "its words are in the log"};
+      if (deadline.passed()) {
+        answers.push_back(std::nullopt);
+        break;
+      }
     }
   if (first) return *first;
+  return answers;
+}
+
+Result<std::vector<Talk>> Foreman::ask(const std::vector<Order>& orders, double within_s) {
+  auto some = ask_some(orders, within_s);
+  if (!some) return some.error();
+  std::vector<Talk> answers;
+  for (std::size_t k = 0; k < some->size(); ++k) {
+    auto& one = (*some)[k];
+    if (!one) return Error{"bus.timed_out", "a program that was told '" + orders[k].what.verb() + "' did not answer within " + std::to_string(static_cast<int>(within_s)) + " s", "its words are in the log"};
+    answers.push_back(std::move(*one));
+  }
   return answers;
 }
 

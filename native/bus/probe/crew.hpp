@@ -32,7 +32,7 @@ class Program {
   bool tell(const Talk& what);
   /// An answer, or nothing yet within `wait_ms`. Error: bus.program_lost.
   Result<std::optional<Talk>> hear(int wait_ms);
-  /// Ends its input: it begins to end.
+  /// Ends its input: it begins to end; at once where it is busy with what it was told, unless it is behind a launcher.
   void dismiss();
   pid_t pid() const { return pid_; }     ///< of what was started here: of another host's program that which starts it
   const Host* host() const { return host_; }
@@ -48,7 +48,8 @@ class Program {
   const Host* host_;
   int fd_;
   LineReader reader_;
-  bool reaped_ = false;
+  bool reaped_ = false, dismissed_ = false;
+  std::size_t unanswered_ = 0;
 };
 
 using Programs = std::vector<std::unique_ptr<Program>>;
@@ -61,6 +62,10 @@ class Foreman {
   explicit Foreman(Control& control) : control_(control) {}
   /// Nothing is waited for any longer then.
   void limit(Deadline last) { last_ = last; }
+  /// How long that is from now; much, where nothing was said.
+  double left_s() const { return last_.at_ns ? static_cast<double>(last_.left_ms()) * 1e-3 : 1e9; }
+  /// Called every few seconds of a long wait: who started this may take silence for its end.
+  void while_waiting(std::function<void()> say) { say_ = std::move(say); }
   struct Order {
     Program* to;
     Talk what;
@@ -69,13 +74,17 @@ class Foreman {
   /// the parent asked to stop meanwhile, or limit() was reached. After any but the programs' own errors, they are of no use any more.
   Result<std::vector<Talk>> ask(const std::vector<Order>& orders, double within_s = 30);
   Result<Talk> ask(Program& program, const Talk& what, double within_s = 30);
+  /// The same, but whoever has not answered by then is left out. Errors: as ask(), but bus.timed_out.
+  Result<std::vector<std::optional<Talk>>> ask_some(const std::vector<Order>& orders, double within_s);
   /// Pauses. Error: bus.interrupted.
   Result<void> pause(double s);
 
  private:
-  bool over() { return control_.stop_requested() || last_.passed(); }
+  bool over();
   Control& control_;
   Deadline last_;
+  std::function<void()> say_;
+  double said_s_ = now_s();
 };
 
 }  // namespace sonde::bus::probe

@@ -1,4 +1,4 @@
-// Participants that begin at the same moment and look for each other.
+// Participants that look for each other.
 #include <algorithm>
 
 #include "bus/probe/agent.hpp"
@@ -10,9 +10,9 @@ namespace {
 
 struct Member {
   std::shared_ptr<Bus> bus;
-  std::unique_ptr<Writer> writer;
-  std::unique_ptr<Reader> reader;
-  std::size_t wanted = 0;  ///< others that its writer should find; its reader as many
+  std::unique_ptr<Writer> writer;   ///< null: it only reads
+  std::unique_ptr<Reader> reader;   ///< null: it only writes
+  std::size_t wanted = 0;           ///< others that each of these should find
 };
 
 class Members final : public Crowd {
@@ -23,10 +23,19 @@ class Members final : public Crowd {
       m.writer.reset();
     }
   }
+  void count(std::size_t& have, std::size_t& wanted) override {
+    const auto add = [&](const auto& endpoint, std::size_t most) {
+      if (!endpoint) return;
+      have += std::min(static_cast<std::size_t>(std::max<std::int64_t>(endpoint->status().matched, 0)), most);
+      wanted += most;
+    };
+    for (auto& m : all) {
+      add(m.writer, m.wanted);
+      add(m.reader, m.wanted);
+    }
+  }
   std::vector<Member> all;
 };
-
-std::size_t least(std::int64_t have, std::size_t wanted) { return std::min(static_cast<std::size_t>(std::max<std::int64_t>(have, 0)), wanted); }
 
 }  // namespace
 
@@ -35,7 +44,6 @@ Result<Talk> Agent::join(const Talk& told) {
   if (!variant) return variant.error();
   const auto entities = told.number<std::size_t>("entities", 1), first = told.number<std::size_t>("first"), n = told.number<std::size_t>("n", 1);
   const bool star = told.text("treatment") == "star";
-  const double cpu_before_s = usage().cpu_s;
   if (const auto at_ns = told.number<std::int64_t>("at_ns"); at_ns) sleep_until(static_cast<double>(at_ns) * 1e-9);
   const std::int64_t began_ns = now_ns();
   const Deadline deadline = Deadline::in_s(told.number<double>("within_s", 30));
@@ -52,34 +60,38 @@ Result<Talk> Agent::join(const Talk& told) {
     const std::int64_t made_ns = now_ns(), ticks_began = ticks();
     auto bus = Bus::open(*profile, variant->implementation);
     if (!bus) return bus.error();
-    const std::string up = told.text("topic") + "_up", down = told.text("topic") + "_down";
-    const bool centre = star && k == 0;
-    auto writer = (*bus)->writer(star && !centre ? up : down, message_type());
-    auto reader = (*bus)->reader(star && centre ? up : down, message_type());
-    if (!writer) return writer.error();
-    if (!reader) return reader.error();
+    Member member;
+    if (!star || k == 0) {
+      auto writer = (*bus)->writer(told.text("topic"), message_type());
+      if (!writer) return writer.error();
+      member.writer = std::move(*writer);
+    }
+    if (!star || k > 0) {
+      auto reader = (*bus)->reader(told.text("topic"), message_type());
+      if (!reader) return reader.error();
+      member.reader = std::move(*reader);
+    }
     cycles.push_back(static_cast<double>(ticks() - ticks_began));
     make.push_back(static_cast<double>(now_ns() - made_ns) * 1e-9);
     if (instructions_.counted()) counts.push_back(static_cast<double>(instructions_.read() - executed));
-    crowd->all.push_back({std::move(*bus), std::move(*writer), std::move(*reader), !star ? entities : centre ? entities - 1 : std::min<std::size_t>(1, entities - 1)});
+    member.bus = std::move(*bus);
+    member.wanted = !star ? entities : k == 0 ? entities - 1 : 1;
+    crowd->all.push_back(std::move(member));
   }
+  crowds_.push_back(std::move(crowd));
 
   // Looking costs time that the others want: the longer it takes, the seldomer.
   std::size_t have = 0, wanted = 0;
   std::int64_t done_ns = 0;
-  for (;;) {
+  while (told.number<int>("wait", 1)) {
     have = wanted = 0;
-    for (auto& m : crowd->all) {
-      have += least(m.writer->status().matched, m.wanted) + least(m.reader->status().matched, m.wanted);
-      wanted += 2 * m.wanted;
-    }
+    for (auto& one : crowds_) one->count(have, wanted);
     done_ns = now_ns();
     if (have == wanted || deadline.passed() || ending()) break;
     sleep_until(static_cast<double>(done_ns) * 1e-9 + std::clamp(static_cast<double>(done_ns - began_ns) * 3e-11, 1e-3, 50e-3));
   }
-  crowds_.push_back(std::move(crowd));
   return Talk::ok().with("make", make).with("make_cycles", cycles).with("make_instructions", counts).with("have", have).with("wanted", wanted).with("began_ns", began_ns)
-      .with("done_ns", have == wanted ? done_ns : std::int64_t{0}).with("cpu_before", cpu_before_s);
+      .with("done_ns", have == wanted ? done_ns : std::int64_t{0});
 }
 
 }  // namespace sonde::bus::probe

@@ -321,7 +321,8 @@ class DiscoveryExperiment final : public Experiment {
  public:
   using Experiment::Experiment;
   Result<void> set_up() override {
-    rig_->expect(what_.entities + 1);
+    if (what_.has("star")) rig_->name_first();
+    else rig_->expect(what_.entities);
     std::string why = "it was not asked for";
     if (!rig_->same_host()) whole_host_ = Error{"bus.whole_host", "datagrams of discovery are all that the hosts sent meanwhile: a namespace does not reach over several", "measure where nothing else sends"};
     else if (!rig_->options().own_namespace || !rig_->enclose(why))
@@ -341,57 +342,83 @@ class DiscoveryExperiment final : public Experiment {
 
   Result<void> visit(Results& r) override {
     auto& foreman = rig_->foreman();
+    const bool one_host = rig_->same_host();
     if (!whole_host_.code.empty()) r.warnings.push_back(whole_host_);
-    auto before = traffic();
-    if (!before) return before.error();
-    const std::int64_t at_ns = now_ns() + static_cast<std::int64_t>((0.05 + 1e-3 * what_.processes) * 1e9);
     std::vector<Foreman::Order> orders, usage;
-    const std::uint32_t many = static_cast<std::uint32_t>(programs_.size());
-    for (std::uint32_t k = 0, first = 0; k < many; ++k) {
-      const std::uint32_t n = what_.entities / many + (k < what_.entities % many);
-      Talk talk = rig_->told(Talk("join"), *programs_[k]);
-      talk.with("entities", what_.entities).with("first", first).with("n", n).with("treatment", what_.treatment.front()).with("within_s", what_.within_s).with("topic", rig_->topic());
-      if (rig_->options().hosts.empty()) talk.with("at_ns", at_ns);
-      orders.push_back({programs_[k], talk});
-      first += n;
-    }
     for (const auto& p : rig_->programs())
       if (p.get() != rig_->keeper()) usage.push_back({p.get(), Talk("usage")});
     auto cpu_before = foreman.ask(usage);
     if (!cpu_before) return cpu_before.error();
-    auto joined = foreman.ask(orders, what_.within_s + 60);
-    if (!joined) return joined.error();
-    auto after = traffic();
-    if (!after) return after.error();
-    auto cpu_after = foreman.ask(usage, 60);
-    if (!cpu_after) return cpu_after.error();
+    auto before = traffic();
+    if (!before) return before.error();
 
-    r.t0_ns = at_ns;
+    const auto join = [&](const Program& program, std::uint32_t first, std::uint32_t n) {
+      Talk talk = rig_->told(Talk("join"), program);
+      return std::move(talk.with("entities", what_.entities).with("first", first).with("n", n).with("treatment", what_.treatment.front()).with("topic", rig_->topic()));
+    };
     std::vector<double> make, cycles, counts;
-    double have = 0, wanted = 0, cpu_s = 0, last_s = 0;
-    const auto more = [](std::vector<double>& to, const std::vector<double>& from) { to.insert(to.end(), from.begin(), from.end()); };
-    for (const auto& one : *joined) {
+    const auto made = [&](const Talk& one) {
+      const auto more = [](std::vector<double>& to, const std::vector<double>& from) { to.insert(to.end(), from.begin(), from.end()); };
       more(make, one.numbers("make"));
       more(cycles, one.numbers("make_cycles"));
       more(counts, one.numbers("make_instructions"));
-      have += one.number<double>("have");
-      wanted += one.number<double>("wanted");
-      const auto done_ns = one.number<std::int64_t>("done_ns"), began_ns = rig_->options().hosts.empty() ? at_ns : one.number<std::int64_t>("began_ns");
-      last_s = std::max(last_s, done_ns ? static_cast<double>(done_ns - began_ns) * 1e-9 : nan);
-      if (!done_ns) last_s = nan;
-      if (std::isnan(last_s)) last_s = std::numeric_limits<double>::infinity();
+    };
+    // The writer of a star is there before the others look for it.
+    const bool star = what_.has("star");
+    if (star) {
+      auto first = foreman.ask(*programs_.front(), join(*programs_.front(), 0, 1).with("wait", false), what_.within_s);
+      if (!first) return first.error();
+      made(*first);
     }
-    for (std::size_t k = 0; k < cpu_after->size(); ++k) cpu_s += (*cpu_after)[k].number<double>("cpu") - (*cpu_before)[k].number<double>("cpu");
-    r.add(Q::datagrams, after->datagrams - before->datagrams);
-    r.add(Q::wire_bytes, after->bytes - before->bytes);
+    const auto many = static_cast<std::uint32_t>(programs_.size());
+    const double within_s = std::min(what_.within_s, foreman.left_s() - ending_s - what_.stagger_s * many);
+    if (!(within_s > 0)) return Error{"bus.interrupted", "there is no time left", ""};
+    const std::int64_t at_ns = now_ns() + static_cast<std::int64_t>((0.05 + 1e-3 * many) * 1e9);
+    for (std::uint32_t k = 0, first = 0; k < many; ++k) {
+      const std::uint32_t n = what_.entities / many + (k < what_.entities % many), there = star && k == 0;
+      Talk talk = join(*programs_[k], first + there, n - there).with("within_s", within_s);
+      if (one_host) talk.with("at_ns", at_ns + static_cast<std::int64_t>(what_.stagger_s * k * 1e9));
+      orders.push_back({programs_[k], talk});
+      first += n;
+    }
+    auto joined = foreman.ask_some(orders, std::min(within_s + what_.stagger_s * many + late_s, foreman.left_s() - ending_s / 2));
+    if (!joined) return joined.error();
+    auto after = traffic();
+    if (!after) return after.error();
+
+    r.t0_ns = at_ns;
+    const double wanted = star ? 2.0 * (what_.entities - 1) : 2.0 * what_.entities * what_.entities;
+    double have = 0, last_s = 0;
+    bool all = true;
+    for (const auto& one : *joined) {
+      all = all && one && one->number<std::int64_t>("done_ns");
+      if (!one) continue;
+      made(*one);
+      have += one->number<double>("have");
+      last_s = std::max(last_s, static_cast<double>(one->number<std::int64_t>("done_ns") - (one_host ? at_ns : one->number<std::int64_t>("began_ns"))) * 1e-9);
+    }
+    const double sent = after->datagrams - before->datagrams;
+    r.add(Q::matched, wanted > 0 ? have / wanted : 1);
     r.add(Q::overflowed, after->overflowed - before->overflowed);
-    r.add(Q::cpu, cpu_s);
-    r.add(Q::time_to_match, std::isfinite(last_s) ? last_s : nan);
-    r.add(Q::matched, wanted > 0 ? have / wanted : nan);
     r.add(Q::make, make);
     r.add(Q::make_cycles, cycles);
     r.add(Q::make_instructions, counts);
-    if (what_.steady_s > 0) {
+    r.add(Q::datagrams, all ? sent : nan);
+    r.add(Q::wire_bytes, all ? after->bytes - before->bytes : nan);
+    r.add(Q::time_to_match, all ? last_s : nan);
+    if (!all) {
+      r.add(Q::datagrams_unmatched, sent);
+      r.add(Q::cpu, nan);
+      r.warnings.push_back({"bus.not_matched", rig_->variant().name + ", " + what_.text + ": not all had found each other when the time was over",
+                            "what had is in the quantity 'matched', what was sent until then in 'datagrams_unmatched'; give a longer --budget, or fewer participants"});
+      return {};
+    }
+    auto cpu_after = foreman.ask(usage, 60);
+    if (!cpu_after) return cpu_after.error();
+    double cpu_s = 0;
+    for (std::size_t k = 0; k < cpu_after->size(); ++k) cpu_s += (*cpu_after)[k].number<double>("cpu") - (*cpu_before)[k].number<double>("cpu");
+    r.add(Q::cpu, cpu_s);
+    if (what_.steady_s > 0 && foreman.left_s() > what_.steady_s + ending_s) {
       auto from = traffic();
       if (!from) return from.error();
       if (auto ok = foreman.pause(what_.steady_s); !ok) return ok;
@@ -403,6 +430,8 @@ class DiscoveryExperiment final : public Experiment {
   }
 
  private:
+  static constexpr double late_s = 10;   ///< a program that makes its participant for longer than this beyond the time is left out
+  static constexpr double ending_s = 2;  ///< of what is left, for the counters
   std::vector<Program*> programs_;
   Error whole_host_;
 };

@@ -41,6 +41,8 @@ class Experiment {
 
   virtual Result<void> set_up() = 0;
   virtual Result<void> visit(Results& results) = 0;
+  /// Its programs begin to end; it is of no use any more.
+  void dismiss() { rig_->dismiss(); }
 
  protected:
   Result<Counted> traffic();

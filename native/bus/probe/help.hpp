@@ -30,7 +30,10 @@ Of `run`:
       fanout       subscribers=1 size=64 processes=P reliability=reliable      the next message when all have the last one
       throughput   subscribers=1 size=1KiB processes=P reliability=reliable|best-effort     as fast as write() returns, --burst-s long
       partitions   treatment=domain|topic|partition|wildcard count=1 size=64      a program holds so many, and uses them in turn
-      discovery    entities=8 processes=P treatment=all|star steady=1s within=30s     participants that begin at the same moment
+      discovery    entities=8 processes=P treatment=star|all stagger=0s steady=1s within=30s     participants that look for each other:
+                   star: one has a writer, and begins before the others, who have a reader each, begin all at once; by peers all name
+                   the first. all: each has a writer and a reader, and matches all; by peers each names all. stagger: from one's begin
+                   to the next's
       first        treatment=T[+T]… pause=50ms size=64 reliability=reliable     one message, alone. T: steady, first-ever, pause, warm-other-topic,
                    warm-same-participant-new-writer; and, alone (then it is first-ever) or with one of these: prefaulted, after-lookup,
                    spinning-subscriber, awake-cores
@@ -42,7 +45,7 @@ Of `run`:
   --epoch-length N      samples a visit (default 50)
   --burst-s S           a visit's time, and that of a throughput burst (default 0.05)
   --gap-s S             least time between beginnings of epochs (default 0)
-  --budget-s S          time for all (default 0: none); a visit that has begun may take a quarter more, 5 s at least
+  --budget-s S          time for all (default 0: none); a visit that has begun may take a quarter more, 5 to 30 s
   --cap N               samples of a series at most (default 100000);  --cap-bytes N  of the file (default 0: none)
   --seed N              of the order (default 1)
   --domains A-B         domains to use, one for each case on a variant (default 1-100; above 101 ports meet those that the system gives away)

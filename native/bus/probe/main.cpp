@@ -99,8 +99,11 @@ class BusProbe final : public Probe {
 
   /// Nothing goes on for much longer than the user wanted, whatever it is worth.
   void limit_to(double s) { foreman_.limit(Deadline::in_s(s)); }
+  void while_waiting(std::function<void()> say) { foreman_.while_waiting(std::move(say)); }
 
   void close() {
+    for (auto& cell : cells_)
+      if (cell.experiment) cell.experiment->dismiss();
     for (auto& cell : cells_) cell.experiment.reset();
     foreman_.limit({});
     if (Program::killed() == 0) return;
@@ -404,13 +407,19 @@ int run_probe(const Options& options) {
     return 3;
   }
   control.leave_at_least(options.budget_s / 4);
-  if (options.budget_s > 0) probe.limit_to(options.budget_s + std::max(5.0, options.budget_s / 4));
+  if (options.budget_s > 0) probe.limit_to(options.budget_s + std::clamp(options.budget_s / 4, 5.0, 30.0));
   Solo team;
+  Progress last{0, probe.steps(), probe.steps(), 0, probe.cells(), 0, 0, 0};
+  const auto tell = [&last, began_s = now_s()] {
+    emit(JsonLine().add("event", "progress").add("done", last.steps_done).add("active", last.steps_active).add("steps", last.steps).add("decided", last.cells_decided)
+             .add("cells", last.cells).add("epoch", last.epoch).add("samples", last.samples).add("elapsed_s", now_s() - began_s));
+  };
+  probe.while_waiting(tell);
   const Stop stop = run(
       probe, {options.epochs, options.epoch_length, 0.5, options.gap_s}, options.seed, [&] { return std::move(*make_rule(options.rule, rules)); }, *writer, team, control,
-      [](const Progress& p) {
-        emit(JsonLine().add("event", "progress").add("done", p.steps_done).add("active", p.steps_active).add("steps", p.steps).add("decided", p.cells_decided)
-                 .add("cells", p.cells).add("epoch", p.epoch).add("samples", p.samples).add("elapsed_s", p.elapsed_s));
+      [&](const Progress& p) {
+        last = p;
+        tell();
       });
   probe.close();
   auto synced = sink->sync();

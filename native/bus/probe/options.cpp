@@ -200,7 +200,7 @@ std::vector<Q> Case::gives() const {
     case Test::throughput: return {Q::message_rate, Q::byte_rate, Q::publish_rate, Q::lost, Q::refused, Q::overflowed, Q::cpu};
     case Test::partitions: return {Q::rtt, Q::publish, Q::one_way, Q::cycles, Q::instructions, Q::lost};
     case Test::discovery:
-      return {Q::datagrams, Q::wire_bytes, Q::cpu, Q::time_to_match, Q::matched, Q::steady_datagrams, Q::make, Q::make_cycles, Q::make_instructions, Q::overflowed};
+      return {Q::datagrams, Q::wire_bytes, Q::cpu, Q::time_to_match, Q::matched, Q::steady_datagrams, Q::make, Q::make_cycles, Q::make_instructions, Q::overflowed, Q::datagrams_unmatched};
     case Test::first: return {Q::rtt, Q::publish, Q::one_way, Q::cycles, Q::instructions, Q::page_faults, Q::context_switches, Q::lost};
     case Test::calls: return {Q::rtt, Q::lost, Q::mismatched, Q::retried, Q::call_rate};
   }
@@ -272,7 +272,8 @@ Result<Case> Case::parse(std::string_view text) {
     case Test::discovery:
       keys.emplace("entities", whole(c.entities, 1, 256));
       keys.emplace("processes", processes);
-      keys.emplace("treatment", treatments({"all", "star"}));
+      keys.emplace("treatment", treatments({"star", "all"}));
+      keys.emplace("stagger", time(c.stagger_s, 10));
       keys.emplace("steady", time(c.steady_s, 600));
       keys.emplace("within", time(c.within_s, 600));
       break;
@@ -294,7 +295,7 @@ Result<Case> Case::parse(std::string_view text) {
     if (const auto why = take_all(split(rest, ','), keys); !why.empty()) return bad(why);
 
   if (c.test == Test::partitions || c.test == Test::discovery) {
-    if (c.treatment.empty()) c.treatment = {c.test == Test::partitions ? "topic" : "all"};
+    if (c.treatment.empty()) c.treatment = {c.test == Test::partitions ? "topic" : "star"};
     if (c.treatment.size() > 1) return bad("one treatment at a time");
   }
   if (c.test == Test::first) {

@@ -50,7 +50,7 @@ struct Case {
   std::uint32_t subscribers = 1, processes = 0, entities = 0, count = 1, clients = 1, calls = 100;
   Reliability reliability = Reliability::reliable;
   std::vector<std::string> treatment;         ///< words
-  double pause_s = 0.05, steady_s = 1, within_s = 30;
+  double pause_s = 0.05, steady_s = 1, within_s = 30, stagger_s = 0;
   std::string pause = "50ms";                 ///< pause_s as written
   std::string text;                           ///< as written
 

@@ -50,7 +50,7 @@ inline constexpr std::array quantities{
     Quantity{"byte_rate", "B/s", "the same in bytes of samples"},
     Quantity{"publish_rate", "1/s", "writes that returned without error, over the time they took"},
     Quantity{"refused", "1", "share of writes that returned an error, as for want of place"},
-    Quantity{"datagrams", "1", "UDP datagrams of the namespace (or host) until all had matched"},
+    Quantity{"datagrams", "1", "UDP datagrams of the namespace (or host) until all had matched; NaN: they had not within the time"},
     Quantity{"wire_bytes", "B", "bytes that its IP layer was given to send until then, headers included"},
     Quantity{"cpu", "s", "CPU time of all programs together meanwhile: of discovery until all had matched, of throughput until the last arrival"},
     Quantity{"time_to_match", "s", "from the word to begin until each had all it should; NaN: not within the time"},
@@ -65,14 +65,15 @@ inline constexpr std::array quantities{
     Quantity{"retried", "1", "requests sent again, for each request"},
     Quantity{"call_rate", "1/s", "answered requests a second, all clients together"},
     Quantity{"overflowed", "1", "UDP datagrams that found no place in a socket's buffer meanwhile (namespace or host)"},
+    Quantity{"datagrams_unmatched", "1", "those of a visit whose time was over before all had matched; its `datagrams` is NaN"},
 };
 
 enum class Q : std::uint32_t {
   rtt, publish, one_way, cycles, instructions, first, last, lost, message_rate, byte_rate, publish_rate, refused, datagrams, wire_bytes, cpu,
   time_to_match, matched, steady_datagrams, make, make_cycles, make_instructions, page_faults, context_switches, mismatched, retried, call_rate,
-  overflowed
+  overflowed, datagrams_unmatched
 };
-static_assert(static_cast<std::size_t>(Q::overflowed) + 1 == quantities.size());
+static_assert(static_cast<std::size_t>(Q::datagrams_unmatched) + 1 == quantities.size());
 
 /// The part of a record before value[K], offset[K].
 struct RecordHead {

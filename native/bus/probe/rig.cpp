@@ -36,6 +36,10 @@ Rig::~Rig() {
   for (const auto domain : domains_used_) domains_.give(domain);
 }
 
+void Rig::dismiss() {
+  for (auto& p : programs_) p->dismiss();
+}
+
 std::uint32_t Rig::more_domain() { return domains_used_.emplace_back(domains_.take(domains_used_)); }
 
 Talk Rig::told(Talk talk, const Program& program) const {
@@ -50,6 +54,7 @@ Talk Rig::told(Talk talk, const Program& program) const {
     const auto add = [&](const std::string& address) { peers.push_back(address + ":" + std::to_string(expected_)); };
     if (reached_.empty()) add("127.0.0.1");
     for (const auto& one : reached_) add(one.address);
+    if (hub_) peers.resize(1);
     talk.with("peers", peers);
   }
   if (!server_.empty()) talk.with("servers", std::vector<std::string>{server_});

@@ -87,9 +87,13 @@ class Rig {
   std::uint32_t next_burst() { return ++burst_; }
   /// How many participants there will be at most: of discovery by peers, who are announced to one by one.
   void expect(std::uint32_t participants) { expected_ = participants; }
+  /// Discovery by peers: all name the participant that begins first, on the first host, instead of each naming all.
+  void name_first() { hub_ = true, expected_ = 1; }
   /// Puts programs that follow into a namespace of their own. False: it cannot be had; `why`.
   bool enclose(std::string& why);
   Program* keeper() { return keeper_; }
+  /// All its programs begin to end.
+  void dismiss();
 
  private:
   Result<void> serve();
@@ -107,6 +111,7 @@ class Rig {
   std::vector<std::uint32_t> domains_used_;
   std::string topic_, name_space_, server_;
   std::uint32_t burst_ = 0, expected_ = 8;
+  bool hub_ = false;
   Program* keeper_ = nullptr;
   Programs programs_;
 };

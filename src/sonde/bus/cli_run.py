@@ -21,6 +21,7 @@ from sonde.core.options import (
     MATTERS,
     TIMEOUT,
     Counts,
+    Duration,
     Sizes,
     Whole,
     common,
@@ -55,7 +56,15 @@ class SampleSizes(Sizes):
 @click.option("--sizes", type=SampleSizes(), metavar="SIZES", help="Bytes of a sample: 64,1KiB,16KiB.")
 @click.option("--subscribers", type=Counts(), metavar="LIST", help="Of fanout, throughput: 1,8,48.")
 @click.option("--participants", type=Counts(), metavar="LIST", help="Of discovery: 8,32,96.")
-@click.option("--star", is_flag=True, help="Of discovery: one writer and readers, not each with all others.")
+@click.option(
+    "--all-to-all", is_flag=True, help="Of discovery: each matches all, not one writer and its readers."
+)
+@click.option(
+    "--within", "within_s", type=Duration(), metavar="TIME", help="Of discovery, given up after: 30s."
+)
+@click.option(
+    "--steady", "steady_s", type=Duration(), metavar="TIME", help="Of discovery, counted afterwards: 1s."
+)
 @click.option("--groups", type=Counts(), metavar="LIST", help="Of partitions, how many there are: 1,32.")
 @click.option("--clients", type=Counts(), metavar="LIST", help="Of calls: 1,100.")
 @click.option("--calls", type=Whole(1), metavar="N", help="Of calls, how many a client makes in a visit.")
@@ -98,7 +107,9 @@ def run(
     sizes: tuple[int, ...] | None,
     subscribers: tuple[int, ...] | None,
     participants: tuple[int, ...] | None,
-    star: bool,
+    all_to_all: bool,
+    within_s: float | None,
+    steady_s: float | None,
     groups: tuple[int, ...] | None,
     clients: tuple[int, ...] | None,
     calls: int | None,
@@ -150,7 +161,15 @@ def run(
         )
     named, unmeasured = between(read_tests(tests)) if across else (read_tests(tests), ())
     wanted = Wanted(
-        sizes or (), subscribers or (), participants or (), clients or (), groups or (), calls or 0, star
+        sizes or (),
+        subscribers or (),
+        participants or (),
+        clients or (),
+        groups or (),
+        calls or 0,
+        all_to_all,
+        within_s or 0.0,
+        steady_s or 0.0,
     )
     chosen = choose_variants(variants, named, across)
     if across:

@@ -11,7 +11,7 @@ import xarray as xr
 
 from sonde.bus import first, model, verdict
 from sonde.bus.growth import SOURCE_SQUARE, power_law
-from sonde.bus.plan import Case
+from sonde.bus.plan import EACH, Case
 from sonde.bus.values import Value, Values, between
 from sonde.core.dataset import summary_of
 from sonde.core.errors import DataError
@@ -561,8 +561,9 @@ def discovery_growth(told: Values) -> Figure | None:
         more[f"the source's: {SOURCE_SQUARE:g}·N²"] = {WORDS["datagrams"]: (x, SOURCE_SQUARE * x**2)}
     data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, "what", more)
     caption = (
-        "From the word to begin until each participant matches all others, by the kernel's counters. On these "
-        "axes a power of the number is a straight line. The source drew only simple discovery's square."
+        f"Participants, {verdict.SHAPES[told.shape]}: from the word to begin until all have found whom they should, by "
+        "the kernel's counters. On these axes a power of the number is a straight line. The source drew "
+        "only simple discovery's square."
     )
     return _scatter(
         "bus-discovery",
@@ -579,10 +580,11 @@ def discovery_time(told: Values) -> Figure | None:
     """Time and processor time until all participants match."""
     groups = _by_quantity(told, "discovery", ("time_to_match", "cpu"))
     data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, "what")
+    begin = "All begin" if told.shape == EACH else "The writer is there before the others begin"
     return _scatter(
         "bus-discovery-time",
         "Discovery: time by participants",
-        "All participants begin at the same moment; processor time is that of all programs together.",
+        f"{begin} at the same moment; processor time is that of all programs together.",
         data,
         Axis("participants", log=True),
         Axis("time", "s", log=True),

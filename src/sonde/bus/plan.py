@@ -66,6 +66,7 @@ TRANSPORTS = {
     "shm": ("transport=shared-memory", "shared-memory"),
 }
 ALIASES = {"udp": "udp4", "tcp": "tcp4", "shared-memory": "shm", "udp4-multicast": "multicast"}
+OVER_UDP = ("udp4", "multicast", "udp6")
 DISCOVERIES = ("simple", "peers", "server")
 RAW_WORDS = {"udp4": "raw-udp", "tcp4": "raw-tcp", "shm": "raw-shm"}
 # What the probe takes behind an implementation, and what its value looks like.
@@ -95,7 +96,8 @@ CLIENTS = (1, 10, 100)
 CALLS = 100
 GROUPS = (1, 8, 32)
 DIVISIONS = ("topic", "partition", "wildcard", "domain")
-EACH, STAR = "all", "star"  # of discovery: each participant matches all others; one writer, and readers
+# Of discovery: one participant with a writer, all others with a reader; or each with both, and all match all.
+STAR, EACH = "star", "all"
 RELIABILITIES = ("reliable", "best-effort")
 # Of first-message: the message that is looked at, and what is done about it. `steady` is a message among others.
 STEADY, FIRST, PAUSE = "steady", "first-ever", "pause"
@@ -171,8 +173,8 @@ class Case:
     def title(self) -> str:
         """ "latency, 64 B", "fanout, 8 subscribers, 64 B"."""
         parts = [self.test]
-        if self.treatment and self.treatment != EACH:
-            parts.append(self.treatment)
+        if self.treatment:
+            parts.append("all to all" if self.treatment == EACH else self.treatment)
         if self.subscribers >= 0:
             parts.append(f"{self.subscribers} subscriber{'s' * (self.subscribers != 1)}")
         if self.entities >= 0:
@@ -291,7 +293,7 @@ def variant_of(
     told, transport_name = TRANSPORTS[transport]
     options = "" if transport == "udp4" else told
     name = f"{implementation}/{transport}"
-    tests = MESSAGES + ("discovery",) * (transport == "udp4")
+    tests = MESSAGES + ("discovery",) * (transport == "udp4" or (asked and transport in OVER_UDP))
     if discovery != "simple":
         options = ",".join(filter(None, (options, f"discovery={discovery}")))
         name += f"/{discovery}"
@@ -545,7 +547,11 @@ class Host:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Numbers that options ask for; (): the usual ones."""
+    """Numbers that options ask for; (), 0: the usual ones.
+
+    all_to_all, within_s, steady_s: of discovery: who matches whom, after how long it is given up, and how long is
+    counted after it.
+    """
 
     sizes: tuple[int, ...] = ()
     subscribers: tuple[int, ...] = ()
@@ -553,7 +559,9 @@ class Wanted:
     clients: tuple[int, ...] = ()
     groups: tuple[int, ...] = ()
     calls: int = 0
-    star: bool = False
+    all_to_all: bool = False
+    within_s: float = 0.0
+    steady_s: float = 0.0
 
     @property
     def any(self) -> bool:
@@ -639,8 +647,13 @@ def _cases_of(test: str, wanted: Wanted) -> list[Case]:
                 for division in DIVISIONS
             ]
         case "discovery":
-            matching = STAR if wanted.star else EACH
-            return [Case(test, entities=n, treatment=matching) for n in wanted.participants or PARTICIPANTS]
+            matching = EACH if wanted.all_to_all else STAR
+            times = (("within", wanted.within_s), ("steady", wanted.steady_s))
+            options = ",".join(f"{name}={value:g}s" for name, value in times if value > 0)
+            return [
+                Case(test, entities=n, treatment=matching, options=options)
+                for n in wanted.participants or PARTICIPANTS
+            ]
         case "first-message":
             return [Case(test, size, treatment=treatment) for size in first_size for treatment in TREATMENTS]
         case "calls":

@@ -183,10 +183,14 @@ class Values:
         ]
 
     def discovered(self, quantity: str, way: Way) -> list[Value]:
-        """Those of discovery over a variant: of all with all, or where nobody asked for that of a star."""
-        treatments = {value.case.treatment for value in self.find("discovery")}
-        treatment = EACH if EACH in treatments else STAR
-        return self.find("discovery", quantity, way, treatment=treatment)
+        """Those of discovery over a variant, of one shape: `shape`."""
+        return self.find("discovery", quantity, way, treatment=self.shape)
+
+    @cached_property
+    def shape(self) -> str:
+        """Who was to match whom in discovery, "star" or "all"; of a run that has both the star."""
+        treatments = {value.case.treatment for value in self.all if value.case.test == "discovery"}
+        return EACH if treatments == {EACH} else STAR
 
     def cells(self) -> list[Value]:
         """One value for each case on a variant: that of its test's first quantity, else the first there is."""
@@ -204,6 +208,8 @@ class Values:
 
         A mean: of bursts most of which lose nothing the median says that none is ever lost.
         """
+        if value.case.test == "discovery":
+            return NAN  # what is absent there is a number that nobody got to
         counted = self.of(value.way, value.case, "lost")
         if counted is not None:
             return counted.mean

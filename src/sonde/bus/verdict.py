@@ -12,7 +12,7 @@ import xarray as xr
 from sonde.bus import first
 from sonde.bus.growth import SOURCE_SQUARE, Law, Line, crossing, slope_of
 from sonde.bus.model import discoveries, law_of
-from sonde.bus.plan import TESTS, Case
+from sonde.bus.plan import EACH, STAR, TESTS, Case
 from sonde.bus.values import Value, Values, Way
 from sonde.core import stats
 from sonde.core.errors import Warning
@@ -42,6 +42,8 @@ SHOWN = {
     "calls": (("rtt", "request and reply"), ("call_rate", "calls a second")),
 }
 SHARES = ("lost", "mismatched", "refused", "matched")  # told by their mean
+# Who matches whom in discovery, in words.
+SHAPES = {STAR: "one with a writer and the others with a reader each", EACH: "each to match all"}
 RATES = ("message_rate", "byte_rate", "publish_rate", "call_rate", "matched")  # more of them is better
 
 
@@ -309,7 +311,7 @@ def _discovery(told: Values) -> list[dict[str, Any]]:
         if way.discovery != "simple":
             continue
         text = f"datagrams of simple discovery over {way.name} grow as {law_text(law)} from {law.numbers[0]:.0f} to "
-        text += f"{law.numbers[1]:.0f} participants"
+        text += f"{law.numbers[1]:.0f} participants, {SHAPES[told.shape]}"
         if law.quadratic is None:
             text += ": too few numbers, or too far from any law, to say whether it is the square"
         elif law.quadratic:
@@ -333,6 +335,28 @@ def _discovery(told: Values) -> list[dict[str, Any]]:
             lesson = _against_simple(told, kinds["simple"], kinds[kind], by_way)
             if lesson is not None:
                 out.append(lesson)
+    return out + _unmatched(told)
+
+
+def _unmatched(told: Values) -> list[dict[str, Any]]:
+    """Where the time was over before all participants had found each other: the most of them of each variant."""
+    out = []
+    for way in told.ways:
+        short = [value for value in told.discovered("matched", way) if value.least < 1]
+        if not short:
+            continue
+        worst = max(short, key=lambda value: value.case.entities)
+        sent = told.of(way, worst.case, "datagrams_unmatched")
+        text = f"{worst.case.entities} participants over {way.name}, {SHAPES[told.shape]}, had not all found whom they "
+        text += f"should when the time was over: {format_share(worst.least)} of the matches were there"
+        text += f", after {sent.most:.0f} datagrams" if sent else ""
+        evidence = {
+            "variant": way.name,
+            "participants": worst.case.entities,
+            "matched": worst.least,
+            "datagrams": sent.most if sent else None,
+        }
+        out.append(_lesson("discovery_unmatched", text, evidence))
     return out
 
 
@@ -348,10 +372,8 @@ def _against_simple(told: Values, simple: Way, other: Way, by_way: dict[int, Law
     most = max(common)
     a, b = common[most]
     who = f"{other.discovery} discovery over {other.implementation}"
-    if b < a:
-        text = f"with {most} participants {who} needs {b:.0f} datagrams, 1/{_short(a / b)} of the {a:.0f} of simple"
-    else:
-        text = f"with {most} participants {who} needs {b:.0f} datagrams, no fewer than the {a:.0f} of simple"
+    text = f"with {most} participants, {SHAPES[told.shape]}, {who} needs {b:.0f} datagrams, "
+    text += f"1/{_short(a / b)} of the {a:.0f} of simple" if b < a else f"no fewer than the {a:.0f} of simple"
     # From there on it is fewer at every number that was measured.
     more = [n for n, (x, y) in common.items() if not y < x]
     fewer = [n for n in sorted(common) if n > max(more, default=0)]

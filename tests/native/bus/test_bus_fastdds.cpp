@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -466,14 +467,28 @@ TEST_CASE("fastdds: a server brings its domain's clients together, and no others
   REQUIRE_FALSE(taken);
   CHECK(taken.error().what.find("is taken") != std::string::npos);
   CHECK_FALSE(std::filesystem::is_empty(folder));
-  Here a(client), b(client), c(stranger);
+  Here c(stranger), d(stranger);
+  const auto apart = c.reader();
+  const auto aside = d.writer();
+  Here a(client), b(client);
   const auto writer = a.writer();
   const auto reader = b.reader();
-  const auto apart = c.reader();
   REQUIRE(matched(*writer, *reader));
-  sleep_until(now_s() + 1);
+  sleep_until(now_s() + 2);
   CHECK(apart->status().matched == 0);
+  CHECK(aside->status().matched == 0);   // nor is their own domain served
   CHECK(writer->status().matched == 1);
+  CHECK(reader->status().matched == 1);
+  const auto knows = [](Here& one, Here& other) {
+    const auto peers = one.port->peers();
+    return std::any_of(peers.begin(), peers.end(), [&](const Participant& p) { return p.guid == other.port->guid(); });
+  };
+  CHECK(knows(a, b));
+  for (Here* in : {&a, &b})
+    for (Here* out : {&c, &d}) {
+      CHECK_FALSE(knows(*in, *out));
+      CHECK_FALSE(knows(*out, *in));
+    }
   serves.reset();
   serves = std::make_unique<Here>(server);
   Here late(client);

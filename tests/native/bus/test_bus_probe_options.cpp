@@ -91,6 +91,8 @@ TEST_CASE("bus probe options: cases have their tests' numbers and no others") {
   CHECK(d.shown_entities() == 96);
   CHECK(d.within_s == 10);
   CHECK(d.steady_s == 0);
+  CHECK(what("discovery").shown_treatment() == "star");
+  CHECK(what("discovery:treatment=all,stagger=20ms").stagger_s == doctest::Approx(0.02));
 
   CHECK(what("first").shown_treatment() == "first-ever");
   CHECK(what("first:treatment=prefaulted+after-lookup").shown_treatment() == "prefaulted+after-lookup");
@@ -108,7 +110,7 @@ TEST_CASE("bus probe options: cases have their tests' numbers and no others") {
   CHECK(has(refused(Case::parse("fanout:subscribers=2,processes=3")), "more processes"));
   CHECK(has(refused(Case::parse("first:treatment=pause+steady")), "one at a time"));
   CHECK(has(refused(Case::parse("partitions:treatment=topic+domain")), "one treatment"));
-  CHECK(has(refused(Case::parse("discovery:treatment=ring")), "all, star"));
+  CHECK(has(refused(Case::parse("discovery:treatment=ring")), "star, all"));
 }
 
 TEST_CASE("bus probe options: every test gives something that a rule can wait for and says why a variant does not take it") {

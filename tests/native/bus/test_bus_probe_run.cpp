@@ -214,6 +214,7 @@ TEST_CASE("bus probe run: every test gives every quantity of the bus and of the 
         CAPTURE(std::string(quantities[static_cast<std::size_t>(q)].name));
         const auto& s = r.series(v, c, q);
         if (left_out) CHECK(s.value.empty());
+        else if (q == Q::datagrams_unmatched) CHECK(s.value.empty());
         else if (q != Q::instructions && q != Q::make_instructions) CHECK(s.epochs.count(0) == 1);
         for (const double value : s.value) CHECK((std::isnan(value) || value >= 0));
       }
@@ -259,6 +260,64 @@ TEST_CASE("bus probe run: two names of this machine are hosts that reach each ot
   Probe absent({"run", "--dir", folder.path, "--variant", "udp=raw-udp", "--case", "latency", "--host", "localhost", "--host", "127.0.0.1", "--start", "/nonexistent/launcher"});
   CHECK(absent.end() == 3);
   CHECK(absent.says("on the host 127.0.0.1"));
+}
+
+TEST_CASE("bus probe run: discovery of a star needs fewer datagrams by peers and by a server than by announcing to all, in the same shape") {
+  const std::string bus = some_bus();
+  if (bus == "null") {
+    MESSAGE("skipped: no DDS in this build");
+    return;
+  }
+  std::vector<std::string> args{"run", "--dir", "", "--variant", "simple=" + bus, "--variant", "peers=" + bus + ",discovery=peers", "--epochs", "2", "--rule", "fixed:2"};
+  if (const auto fastdds = find_implementation("fastdds"); fastdds && *fastdds)
+    args.insert(args.end(), {"--variant", "own=fastdds", "--variant", "server=fastdds,discovery=server"});
+  args.insert(args.end(), {"--case", "discovery:entities=16,steady=0"});
+  const Folder folder;
+  args[2] = folder.path;
+  Probe probe(args);
+  CHECK(probe.end() == 0);
+  auto r = read(folder.path);
+  const auto sent = [&](std::uint32_t variant) {
+    for (const double share : r.series(variant, 0, Q::matched).value) CHECK(share == 1);
+    const auto& all = r.series(variant, 0, Q::datagrams).value;
+    REQUIRE(all.size() == 2);
+    return *std::max_element(all.begin(), all.end());
+  };
+  if (probe.said.find("bus.whole_host") != std::string::npos) {
+    MESSAGE("not counted: no network namespace here");
+    return;
+  }
+  // Measured are a tenth and a third: each meets one, instead of all.
+  CHECK(sent(1) * 2 < sent(0));
+  if (args.size() > 16) CHECK(sent(3) * 3 < sent(2) * 2);
+}
+
+TEST_CASE("bus probe run: participants whose time is over before all have met are told by share, also where the budget is over first") {
+  const std::string bus = some_bus();
+  if (bus == "null") {
+    MESSAGE("skipped: no DDS in this build");
+    return;
+  }
+  const Folder folder;
+  const std::string domain = std::to_string(10 + static_cast<std::uint32_t>(::getpid()) % 90);
+  // All name the first: it meets all, and they do not meet each other.
+  std::ofstream(folder.path + "/hub.xml") << "<sonde-bus version=\"1\"><profile name=\"hub\" domain=\"" << domain
+                                          << "\"><discovery kind=\"peers\" peers=\"127.0.0.1\"/></profile></sonde-bus>";
+  Probe probe({"run", "--dir", folder.path, "--variant", "hub=" + bus + ",profile=" + folder.path + "/hub.xml", "--case", "discovery:entities=4,treatment=all,within=1min",
+               "--budget-s", "1"});
+  CHECK(probe.end() == 0);
+  CHECK(probe.says("bus.not_matched"));
+  CHECK(probe.said.find("bus.case_failed") == std::string::npos);
+  auto r = read(folder.path);
+  REQUIRE(r.series(0, 0, Q::matched).value.size() == 1);
+  const double share = r.series(0, 0, Q::matched).value[0];
+  CHECK(share > 0.4);   // each matches itself and the first: 10 pairs of 16
+  CHECK(share < 1);
+  REQUIRE(r.series(0, 0, Q::datagrams).value.size() == 1);
+  CHECK(std::isnan(r.series(0, 0, Q::datagrams).value[0]));
+  CHECK(std::isnan(r.series(0, 0, Q::time_to_match).value[0]));
+  REQUIRE(r.series(0, 0, Q::datagrams_unmatched).value.size() == 1);
+  CHECK(r.series(0, 0, Q::datagrams_unmatched).value[0] > 0);
 }
 
 TEST_CASE("bus probe run: what is lost is told beside the rate also when nearly all is") {

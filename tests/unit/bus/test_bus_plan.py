@@ -60,7 +60,7 @@ class TestCases:
         assert "fanout:subscribers=48,size=64" in specs
         assert "throughput:subscribers=1,size=1024,reliability=best-effort" in specs
         assert "partitions:treatment=wildcard,count=32,size=64" in specs
-        assert "discovery:entities=96,treatment=all" in specs
+        assert "discovery:entities=96,treatment=star" in specs
         assert "first:treatment=pause+awake-cores,size=64" in specs
         assert "calls:clients=100,size=64,calls=100" in specs
         assert len(set(specs)) == len(specs)
@@ -79,6 +79,14 @@ class TestCases:
         assert {c.subscribers for c in found if c.test in ("fanout", "throughput")} == {3}
         assert [c.spec for c in found if c.test == "calls"] == ["calls:clients=2,size=100,calls=11"]
         assert {c.entities for c in found if c.test == "partitions"} == {9}
+
+    def test_discovery_is_of_one_writer_unless_all_are_to_match_all(self):
+        def spec(**wanted):
+            return cases_of(("discovery",), Wanted(participants=(8,), **wanted))[0].spec
+
+        assert spec() == "discovery:entities=8,treatment=star"
+        assert spec(all_to_all=True) == "discovery:entities=8,treatment=all"
+        assert spec(within_s=90, steady_s=0.5) == "discovery:entities=8,treatment=star,within=90s,steady=0.5s"
 
     def test_sizes_and_subscribers_of_throughput_go_with_each_other(self):
         found = cases_of(("throughput",), Wanted(sizes=(64, 128), subscribers=(1, 2)))
@@ -115,6 +123,11 @@ class TestCases:
     def test_a_title_tells_all_that_makes_the_case(self):
         assert Case("fanout", 64, 8).title == "fanout, 8 subscribers, 64 B"
         assert Case("discovery", entities=1).title == "discovery, 1 participant"
+        titles = [
+            cases_of(("discovery",), Wanted(participants=(8,), all_to_all=all_))[0].title
+            for all_ in (False, True)
+        ]
+        assert titles == ["discovery, star, 8 participants", "discovery, all to all, 8 participants"]
         titles = [case.title for case in cases_of(tuple(TESTS))]
         assert len(set(titles)) == len(titles)
 
@@ -163,6 +176,8 @@ class TestVariants:
             "cyclonedds/udp4", "fastdds/udp4", "cyclonedds/udp4/peers", "fastdds/udp4/peers",
             "fastdds/udp4/server",
         ]  # fmt: skip
+        assert "discovery" in read_variant("cyclonedds/multicast").tests  # who names it may
+        assert "discovery" not in read_variant("fastdds/shm").tests  # which sends no datagrams
         assert "raw/udp4" in [v.name for v in choose_variants((), ("latency",))]
         assert len({v.name for v in usual_variants()}) == len(usual_variants())
 

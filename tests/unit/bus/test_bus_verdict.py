@@ -151,6 +151,37 @@ class TestDiscovery:
         assert "with 96 participants" in found["text"]
         assert "1/2.8" in found["text"]
 
+    @pytest.mark.parametrize(
+        ("shape", "words"), [("star", "one with a writer"), ("all", "each to match all")]
+    )
+    def test_it_says_who_was_to_match_whom(self, tmp_path, shape, words):
+        cases = [Case("discovery", entities=n, treatment=shape) for n in (8, 16)]
+
+        def level(variant, case, epoch, rng):
+            n = case.entities
+            return {"datagrams": near(rng, 80 * n if variant == SERVER else 9 * n * n, 1, 0.02)}
+
+        told = values_of(tmp_path, planned(cases, FAST, SERVER), level, epochs=3)
+        for code in ("discovery_growth", "discovery_kinds"):
+            assert words in lesson(told, code)["text"]
+
+    def test_a_visit_that_was_given_up_has_no_datagrams_and_is_told(self, tmp_path):
+        def level(variant, case, epoch, rng):
+            if variant == SERVER and case.entities == 96:
+                lost = {"datagrams": np.nan, "time_to_match": np.nan}
+                return lost | {"matched": 0.25, "datagrams_unmatched": 52930.0}
+            return {"datagrams": 100.0 * case.entities, "time_to_match": 1.0, "matched": 1.0}
+
+        told = values_of(tmp_path, planned(self.CASES, FAST, SERVER), level, epochs=3)
+        found = lesson(told, "discovery_unmatched")
+        assert (found["evidence"]["participants"], found["evidence"]["matched"]) == (96, 0.25)
+        assert "52930 datagrams" in found["text"]
+        rows = [row for row in verdict.rows(told) if row["variant"] == SERVER.name and row["n"] == 96]
+        assert {row["quantity"] for row in rows} == {"matched", "datagrams_unmatched"}
+        assert all(row["lost"] is None for row in rows)
+        kinds = lesson(told, "discovery_kinds")  # of the most that both have
+        assert kinds["evidence"]["participants"] == 64
+
     def test_a_server_that_never_pays_is_not_praised(self, tmp_path):
         found = lesson(self.told(tmp_path, lambda n: 2.0 * n, lambda n: 80.0 * n), "discovery_kinds")
         assert "no fewer than" in found["text"]

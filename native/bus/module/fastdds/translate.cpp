@@ -190,7 +190,7 @@ Result<void> add_discovery(const Profile& profile, const std::vector<Address>& a
     const std::uint64_t needed = clamped(transport.send_buffer_bytes, segment_bytes) + 3 * port_bytes;
     if (room() < needed)
       return Error{"bus.open", "/dev/shm has " + std::to_string(room()) + " B free, and a participant needs " + std::to_string(needed),
-                   "'sonde bus clean' removes what killed processes left; or give it more room, or a smaller send-buffer"};
+                   "give it more room, or a smaller send-buffer; what killed processes left there has been removed already"};
     return {};
   }
   if (!announced)
