@@ -45,7 +45,7 @@ class Writer {
  public:
   ~Writer();
   /// A payload (cdr.hpp). Errors: bus.malformed (it is not one of the type), bus.timed_out (no place within max_blocking_s),
-  /// bus.too_large, bus.closed.
+  /// bus.full (no place for one more instance, of an implementation that has a limit), bus.too_large, bus.closed.
   Result<void> write(Bytes payload);
   Result<void> dispose(Bytes payload);
   void flush();

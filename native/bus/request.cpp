@@ -151,14 +151,32 @@ Qos reply_qos(const Qos& given, const Guid& client, const Caps& caps) {
   return qos;
 }
 
+/// ServiceTypes, with what there is to check worked out once. Any-thread.
+struct ServiceCheckers {
+  std::optional<Checker> request, reply;
+
+  explicit ServiceCheckers(const ServiceTypes& types) {
+    if (types.request) request.emplace(types.request);
+    if (types.reply) reply.emplace(types.reply);
+  }
+  static Result<void> possible(const std::string& service, const ServiceTypes& types) {
+    for (const TypePtr& type : {types.request, types.reply}) {
+      if (!type) continue;
+      if (auto ok = bus::check(*type); !ok) return Error{ok.error().code, "service " + service + ": " + ok.error().what, ok.error().hint};
+    }
+    return {};
+  }
+};
+
 // ---- clients
 
 struct Hub;
 
 /// One Client, as its hub knows it. All but the constants under the hub's lock.
 struct ClientCore {
+  explicit ClientCore(const ServiceTypes& types) : checkers(types) {}
   std::uint32_t number = 0;
-  ServiceTypes types;
+  const ServiceCheckers checkers;
   std::uint64_t last_call = 0;
   std::size_t calls = 0, in_flight = 0;
   CallCounts counts;
@@ -455,7 +473,7 @@ void Hub::on_reply(const SampleInfo& info, Bytes payload) {
     ++client.counts.unasked;
     return;
   }
-  if (header.code == static_cast<std::uint32_t>(ReplyCode::ok) && client.types.reply && !verify(*client.types.reply, header.body)) {
+  if (header.code == static_cast<std::uint32_t>(ReplyCode::ok) && client.checkers.reply && !client.checkers.reply->verify(header.body)) {
     ++client.counts.malformed;
     return;
   }
@@ -534,10 +552,9 @@ void Hub::run() {
 
 class ClientOfHub final : public Client {
  public:
-  ClientOfHub(std::shared_ptr<Hub> hub, const ServiceTypes& types) : hub_(std::move(hub)), core_(std::make_shared<ClientCore>()) {
+  ClientOfHub(std::shared_ptr<Hub> hub, const ServiceTypes& types) : hub_(std::move(hub)), core_(std::make_shared<ClientCore>(types)) {
     static std::atomic<std::uint32_t> clients{0};
     core_->number = ++clients;
-    core_->types = types;
     const std::lock_guard lock(hub_->mutex);
     hub_->clients.emplace(core_->number, core_);
   }
@@ -598,10 +615,10 @@ class ClientOfHub final : public Client {
     if (options.target.size() > most_name || options.target.find('\0') != std::string::npos)
       return malformed("the target " + shown(options.target) + " has " + std::to_string(options.target.size()) + " B; allowed: up to " + std::to_string(most_name) + ", no NUL",
                        "give a server's name, or a pattern of it");
-    if (core_->types.request) {
+    if (const auto& checker = core_->checkers.request) {
       std::string why;
-      if (!verify(*core_->types.request, body, &why))
-        return malformed("the request is no " + core_->types.request->name + ": " + why, "encode it by typed.hpp or value.hpp from that type");
+      if (!checker->verify(body, &why))
+        return malformed("the request is no " + checker->type()->name + ": " + why, "encode it by typed.hpp or value.hpp from that type");
     }
     if (body.size() > most_body)
       return Error{"bus.too_large", "service " + hub_->service + ": a request of " + std::to_string(body.size()) + " B; allowed: up to " + std::to_string(most_body), "send it in pieces"};
@@ -664,7 +681,7 @@ struct ClientParticipant {
 class ServerOfBus final : public Server {
  public:
   ServerOfBus(std::shared_ptr<Bus> bus, const std::string& service, const ServiceTypes& types, Handler handler, const ServerOptions& options, const Qos& qos)
-      : bus_(std::move(bus)), service_(service), types_(types), handler_(std::move(handler)), options_(options), qos_(qos) {}
+      : bus_(std::move(bus)), service_(service), checkers_(types), handler_(std::move(handler)), options_(options), qos_(qos) {}
   ~ServerOfBus() override;
   Result<void> open();
   ServeCounts counts() const override;
@@ -696,7 +713,7 @@ class ServerOfBus final : public Server {
 
   std::shared_ptr<Bus> bus_;
   std::string service_;
-  ServiceTypes types_;
+  const ServiceCheckers checkers_;
   Handler handler_;
   ServerOptions options_;
   Qos qos_;
@@ -806,12 +823,12 @@ void ServerOfBus::on_request(const SampleInfo& info, Bytes payload) {
     ++counts_.expired;
     return;
   }
-  if (types_.request && !verify(*types_.request, header.body)) {
+  if (checkers_.request && !checkers_.request->verify(header.body)) {
     ++counts_.malformed;
     lock.unlock();
     std::string why;
-    (void)verify(*types_.request, header.body, &why);
-    return answer_now(job, ReplyCode::bad_request, "the request is no " + types_.request->name + ": " + why);
+    (void)checkers_.request->verify(header.body, &why);
+    return answer_now(job, ReplyCode::bad_request, "the request is no " + checkers_.request->type()->name + ": " + why);
   }
   if (queue_.size() >= options_.queue) {
     ++counts_.busy;
@@ -865,9 +882,9 @@ Answer ServerOfBus::answer_to(const Job& job) {
   };
   try {
     Answer answer = handler_(Incoming{job.body, job.client, job.target, job.number, job.deadline, job.repeated});
-    if (answer.code == ReplyCode::ok && types_.reply) {
+    if (answer.code == ReplyCode::ok && checkers_.reply) {
       std::string why;
-      if (!verify(*types_.reply, answer.body, &why)) return failed("the server's answer is no " + types_.reply->name + ": " + why);
+      if (!checkers_.reply->verify(answer.body, &why)) return failed("the server's answer is no " + checkers_.reply->type()->name + ": " + why);
     }
     if (answer.body.size() > most_body) return failed("the server's answer has " + std::to_string(answer.body.size()) + " B; allowed: up to " + std::to_string(most_body));
     return answer;
@@ -1070,6 +1087,7 @@ TypePtr reply_type() {
 }
 
 Result<std::unique_ptr<Client>> Client::open(std::shared_ptr<Bus> bus, const std::string& service, const ServiceTypes& types, const Qos& qos) {
+  if (auto ok = ServiceCheckers::possible(service, types); !ok) return ok.error();
   auto hub = join_hub(bus, service, qos);
   if (!hub) return hub.error();
   return std::unique_ptr<Client>(std::make_unique<ClientOfHub>(std::move(*hub), types));
@@ -1080,6 +1098,7 @@ Result<std::unique_ptr<Server>> Server::open(std::shared_ptr<Bus> bus, const std
   if (options.name.size() > most_name || options.name.find('\0') != std::string::npos)
     return Error{"bus.bad_name", "a server of " + service + " is called " + shown(options.name) + ", which has " + std::to_string(options.name.size()) + " B; allowed: up to " +
                                      std::to_string(most_name) + ", no NUL", "take a shorter name: clients compare targets with it"};
+  if (auto ok = ServiceCheckers::possible(service, types); !ok) return ok.error();
   auto server = std::make_unique<ServerOfBus>(std::move(bus), service, types, std::move(handler), options, qos);
   if (auto ok = server->open(); !ok) return ok.error();
   return std::unique_ptr<Server>(std::move(server));

@@ -51,7 +51,8 @@ struct CallCounts {
 /// client, 256 of all of them, are on their way at once; 65536 more wait for their turn.
 class Client {
  public:
-  /// `qos`: partitions, user data, latency budget, depth. What requests rest on is not to be chosen: docs/reference/bus-requests.md.
+  /// `qos`: partitions, user data, latency budget, depth. What requests rest on is not to be chosen: docs/reference/bus-requests.md. Errors:
+  /// bus.bad_type, and those of Bus::writer() and reader().
   static Result<std::unique_ptr<Client>> open(std::shared_ptr<Bus> bus, const std::string& service, const ServiceTypes& types = {}, const Qos& qos = {});
   virtual ~Client() = default;
   /// Errors: bus.timed_out (service, target, tries, whether any server was seen), bus.malformed (the request), bus.too_large, bus.busy (too

@@ -678,6 +678,46 @@ void threads(Scene& scene) {
   for (const auto& why : failed) expect(why.empty(), why);
 }
 
+void one_writer(Scene& scene, bool has_keys) {
+  constexpr std::uint32_t n = 4;
+  const std::uint32_t each = has_keys ? 150 : 500;   // where place is made for one instance, others do not make a DDS look again
+  const auto a = scene.open(), b = scene.open();
+  Qos qos = keep_all();
+  qos.max_samples = 10;
+  const TypePtr type = has_keys ? keyed_type() : plain_type();
+  auto writer = Scene::writer(a, scene.topic("shared"), qos, type);
+  auto reader = Scene::reader(b, scene.topic("shared"), qos, type);
+  Scene::matched(*writer);
+  Scene::matched(*reader);
+  const std::string names[n] = {"a", "b", "c", "d"};
+  std::vector<std::string> failed(n);
+  std::atomic<bool> over{false};
+  std::vector<std::thread> threads;
+  for (std::uint32_t t = 0; t < n; ++t)
+    threads.emplace_back([&, t] {
+      for (std::uint32_t k = 0; k < each && failed[t].empty() && !over; ++k)
+        if (auto ok = writer->write(has_keys ? keyed(names[t], k) : plain(k, t)); !ok) failed[t] = "write " + std::to_string(k) + ": " + ok.error().what;
+    });
+  std::vector<std::uint32_t> next(n);
+  std::size_t got = 0;
+  std::string wrong;
+  const bool all = until([&] {
+    pause(2e-3);   // so that they find no place
+    for (const Seen& seen : take(*reader)) {
+      ++got;
+      const auto t = has_keys ? static_cast<std::uint32_t>(std::find(names, names + n, seen.name) - names) : seen.writer;
+      if (t >= n || seen.number != next[t]) wrong = "sample " + std::to_string(seen.number) + " of thread " + std::to_string(t) + " came instead of " + (t < n ? std::to_string(next[t]) : "none");
+      else ++next[t];
+    }
+    return got >= n * each || !wrong.empty() || std::any_of(failed.begin(), failed.end(), [](const auto& why) { return !why.empty(); });
+  }, 3 * patience_s);
+  over = true;
+  for (auto& thread : threads) thread.join();
+  for (const auto& why : failed) expect(why.empty(), why);
+  expect(wrong.empty(), wrong);
+  expect(all && got == n * each, std::to_string(got) + " of " + std::to_string(n * each) + " samples came");
+}
+
 std::size_t entries_of(const char* folder) {
   std::size_t n = 0;
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++n;
@@ -748,6 +788,8 @@ std::vector<Entry> sample_cases() {
       {"others: peers and endpoints as they announced themselves, with user data", true, false, 120, nullptr, others},
       {"max_blocking: a reliable writer without place waits, says so, and goes on", false, false, 180, nullptr, back_pressure},
       {"threads: eight write, read, come and go at once", false, false, 150, nullptr, threads},
+      {"threads: four share a writer without place, and lose nothing", false, false, 180, nullptr, [](Scene& scene) { one_writer(scene, false); }},
+      {"threads: the same with an instance each", false, false, 180, nullptr, [](Scene& scene) { one_writer(scene, true); }},
       {"reopen: 50 participants leave no descriptor and no thread", false, false, 240, nullptr, reopen},
   };
 }

@@ -333,6 +333,83 @@ TEST_CASE("fastdds: a full reliable keep-all reader holds the writer up, which s
   CHECK(soon([&] { return bool(writer->write(payload(1000).bytes, {})); }));
 }
 
+TEST_CASE("fastdds: a writer without place for one more instance says so, however long it may wait; a disposal makes place") {
+  const std::uint32_t domain = a_domain();
+  Here a(profile_of(TransportKind::udp4, domain)), b(profile_of(TransportKind::udp4, domain));
+  for (const bool read : {false, true}) {
+    CAPTURE(read);
+    Qos qos;
+    qos.history = History::keep_all;
+    qos.max_samples = 1 << 21;   // of which there is place for two instances
+    qos.max_blocking_s = forever;
+    const auto writer = a.writer(keyed, qos, read ? "read" : "unread");
+    std::unique_ptr<ReaderPort> reader;
+    if (read) {
+      Qos all;
+      all.history = History::keep_all;
+      reader = b.reader(keyed, all, "read");
+      REQUIRE(matched(*writer, *reader));
+    }
+    const auto write = [&](std::uint32_t number) {
+      const Payload one = payload(number, number, keyed);
+      return writer->write(one.bytes, one.key);
+    };
+    for (const std::uint32_t number : {1u, 2u, 1u}) CHECK(write(number));
+    const auto refused = write(3);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == "bus.full");
+    CHECK(refused.error().what.find("2 instances") != std::string::npos);
+    // As many as one likes in turn, as long as they end.
+    for (std::uint32_t number = 2; number < 300; ++number) {
+      const Payload gone = payload(number, 0, keyed);
+      REQUIRE(writer->dispose(gone.bytes, gone.key));
+      if (reader) CHECK(writer->wait_acknowledged(Deadline::in_s(20)));
+      const auto written = write(number + 1);
+      REQUIRE_MESSAGE(written, written.error().what);
+    }
+    if (!reader) continue;
+    std::vector<Seen> seen;
+    CHECK(soon([&] { take(*reader, seen); return seen.size() >= 3 + 2 * 298; }));
+    CHECK(std::count_if(seen.begin(), seen.end(), [](const Seen& one) { return one.info.state == InstanceState::disposed; }) == 298);
+    CHECK(seen.back().number() == 300);
+  }
+}
+
+TEST_CASE("fastdds: threads that share a writer without place are held up, and lose nothing") {
+  for (const TypePtr& type : {plain, keyed}) {
+    CAPTURE(type->name);
+    const std::uint32_t domain = a_domain();
+    Here a(profile_of(TransportKind::udp4, domain)), b(profile_of(TransportKind::udp4, domain));
+    Qos qos;
+    qos.history = History::keep_all;
+    qos.max_samples = 10;
+    qos.max_blocking_s = 60;
+    const auto writer = a.writer(type, qos);
+    const auto reader = b.reader(type, qos);
+    REQUIRE(matched(*writer, *reader));
+    constexpr std::uint32_t threads = 4, each = 1000;
+    std::vector<std::string> failed(threads);
+    std::vector<std::thread> writing;
+    for (std::uint32_t t = 0; t < threads; ++t)
+      writing.emplace_back([&, t] {
+        for (std::uint32_t k = 0; k < each && failed[t].empty(); ++k) {
+          const Payload one = payload(t % 2, t * each + k, type);
+          if (auto ok = writer->write(one.bytes, one.key); !ok) failed[t] = std::to_string(k) + ": " + ok.error().what;
+        }
+      });
+    std::vector<Seen> seen;
+    CHECK(soon([&] { take(*reader, seen); return seen.size() >= threads * each; }, 120));
+    for (auto& thread : writing) thread.join();
+    for (const auto& why : failed) CHECK(why == "");
+    std::vector<std::uint32_t> next(threads);
+    for (const Seen& one : seen) {
+      const std::uint32_t t = one.value() / each;
+      REQUIRE(t < threads);
+      REQUIRE(one.value() % each == next[t]++);
+    }
+  }
+}
+
 TEST_CASE("fastdds: who is there, with what") {
   const std::uint32_t domain = a_domain();
   Profile profile = profile_of(TransportKind::udp4, domain);

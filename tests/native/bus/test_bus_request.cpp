@@ -209,6 +209,20 @@ TEST_CASE("request: bodies of other types are refused on either side") {
   CHECK(server->counts().malformed == 1);
 }
 
+TEST_CASE("request: a service's types are looked at as it is opened") {
+  const auto bus = open_bus();
+  const TypePtr bad = structure("t::Bad", {{"n", primitive(Kind::uint32), false, {}}, {"n", primitive(Kind::uint32), false, {}}});
+  for (const ServiceTypes& types : {ServiceTypes{bad, {}}, ServiceTypes{{}, bad}, ServiceTypes{primitive(Kind::uint32), {}}}) {
+    const auto client = Client::open(bus, "bad", types);
+    REQUIRE(!client);
+    CHECK(client.error().code == "bus.bad_type");
+    CHECK(client.error().what.find("service bad") != std::string::npos);
+    const auto server = Server::open(bus, "bad", types, echo);
+    REQUIRE(!server);
+    CHECK(server.error().code == "bus.bad_type");
+  }
+}
+
 TEST_CASE("request: the target chooses the server, and all may be asked") {
   const auto a = open_bus(), b = open_bus(), c = open_bus();
   auto first = server_of(a, "nodes", [](const Incoming&) { return ok("1"); }, {.name = "n001"});
@@ -357,7 +371,8 @@ TEST_CASE("request: what waits when a server ends is answered closing") {
       if (answer && answer->code == ReplyCode::closing) ++closing;
       if (answer && answer->code == ReplyCode::ok) ++fine;
     });
-  CHECK(until([&] { return executed == 1 && server->counts().requests == 5; }));
+  const auto different = [&] { return server->counts().requests - server->counts().repeated; };   // on a busy machine some are sent twice
+  CHECK(until([&] { return executed == 1 && different() == 5; }));
   std::thread ends([&] { server.reset(); });
   sleep_until(now_s() + 0.05);
   gate.unlock();

@@ -130,22 +130,48 @@ QosPtr partition_qos(const Qos& qos) {
   return out;
 }
 
-/// Calls `with(data)` for each valid sample that a reader of a built-in topic holds. The reader is made for it: it is filled at once, from
-/// what the domain knows, and nothing has to be kept up to date for those who never ask.
-template <typename T, typename With>
-void for_each_known(dds_entity_t participant, dds_entity_t topic, const With& with) {
-  const Entity reader(dds_create_reader(participant, topic, nullptr, nullptr));
-  if (!reader) return;
-  for (;;) {
-    void* samples[takes_at_once] = {};
-    dds_sample_info_t infos[takes_at_once];
-    const dds_return_t n = dds_take(*reader, samples, infos, takes_at_once, takes_at_once);
-    if (n <= 0) return;
-    for (dds_return_t k = 0; k < n; ++k)
-      if (infos[k].valid_data && infos[k].instance_state == DDS_IST_ALIVE) with(*static_cast<const T*>(samples[k]));
-    dds_return_loan(*reader, samples, n);
+/// A built-in topic, as far as this domain knows: read by a reader that is made when somebody asks for the first time, and stays. To delete one
+/// would mean to wait until no thread of this process is in the midst of a write, and one that waits for place in a reader here may need whoever
+/// asks. Any-thread.
+class Known {
+ public:
+  explicit Known(dds_entity_t topic) : topic_(topic) {}
+  /// Calls `with(data)` for each that is there.
+  template <typename T, typename With>
+  void for_each(dds_entity_t participant, const With& with) {
+    const std::lock_guard lock(mutex_);
+    if (!reader_) reader_ = Entity(dds_create_reader(participant, topic_, nullptr, nullptr));
+    if (!reader_) return;
+    forget();
+    for (std::uint32_t most = takes_at_once;; most *= 2) {
+      std::vector<void*> samples(most);
+      std::vector<dds_sample_info_t> infos(most);
+      const dds_return_t n = dds_read_mask(*reader_, samples.data(), infos.data(), most, most, DDS_ANY_SAMPLE_STATE | DDS_ANY_VIEW_STATE | DDS_ALIVE_INSTANCE_STATE);
+      if (n <= 0) return;
+      if (static_cast<std::uint32_t>(n) < most)
+        for (dds_return_t k = 0; k < n; ++k)
+          if (infos[k].valid_data) with(*static_cast<const T*>(samples[k]));
+      dds_return_loan(*reader_, samples.data(), n);
+      if (static_cast<std::uint32_t>(n) < most) return;
+    }
   }
-}
+
+ private:
+  /// Those that have gone.
+  void forget() {
+    dds_return_t n = takes_at_once;
+    while (n == takes_at_once) {
+      void* samples[takes_at_once] = {};
+      dds_sample_info_t infos[takes_at_once];
+      n = dds_take_mask(*reader_, samples, infos, takes_at_once, takes_at_once, DDS_ANY_SAMPLE_STATE | DDS_ANY_VIEW_STATE | DDS_NOT_ALIVE_DISPOSED_INSTANCE_STATE | DDS_NOT_ALIVE_NO_WRITERS_INSTANCE_STATE);
+      if (n > 0) dds_return_loan(*reader_, samples, n);
+    }
+  }
+
+  dds_entity_t topic_;
+  std::mutex mutex_;
+  Entity reader_;
+};
 
 /// A string that Cyclone allocated.
 template <typename Get>
@@ -773,7 +799,7 @@ class ParticipantOf final : public ParticipantPort {
 
   std::vector<Participant> peers() override {
     std::vector<Participant> out;
-    for_each_known<dds_builtintopic_participant_t>(*participant_, DDS_BUILTIN_TOPIC_DCPSPARTICIPANT, [&](const dds_builtintopic_participant_t& data) {
+    participants_.for_each<dds_builtintopic_participant_t>(*participant_, [&](const dds_builtintopic_participant_t& data) {
       Participant one;
       one.guid = guid_from(data.key);
       if (one.guid == guid_) return;
@@ -792,10 +818,9 @@ class ParticipantOf final : public ParticipantPort {
   std::vector<Endpoint> endpoints() override {
     std::vector<Endpoint> out;
     for (const bool writes : {true, false})
-      for_each_known<dds_builtintopic_endpoint_t>(*participant_, writes ? DDS_BUILTIN_TOPIC_DCPSPUBLICATION : DDS_BUILTIN_TOPIC_DCPSSUBSCRIPTION,
-                                                  [&](const dds_builtintopic_endpoint_t& data) {
-                                                    if (guid_from(data.participant_key) != guid_) out.push_back(endpoint_from(data, writes));
-                                                  });
+      (writes ? writers_ : readers_).for_each<dds_builtintopic_endpoint_t>(*participant_, [&](const dds_builtintopic_endpoint_t& data) {
+        if (guid_from(data.participant_key) != guid_) out.push_back(endpoint_from(data, writes));
+      });
     return out;
   }
 
@@ -820,6 +845,7 @@ class ParticipantOf final : public ParticipantPort {
   std::unique_ptr<Domain> domain_;
   Entity participant_;
   Guid guid_;
+  Known participants_{DDS_BUILTIN_TOPIC_DCPSPARTICIPANT}, writers_{DDS_BUILTIN_TOPIC_DCPSPUBLICATION}, readers_{DDS_BUILTIN_TOPIC_DCPSSUBSCRIPTION};
   ManualWriters manual_;
   Flusher flusher_;
 };

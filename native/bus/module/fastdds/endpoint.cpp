@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstring>
 #include <new>
+#include <tuple>
 
 #include "bus/module/fastdds/words.hpp"
 #include "core/thrown.hpp"
@@ -69,13 +70,33 @@ void Bell::ring() {
   if (asleep) sound.notify_one();
 }
 
+// ---- Turn
+
+Turn::Mine::Mine(Turn& turn, Deadline deadline) : turn_(turn) {
+  std::unique_lock lock(turn_.mutex_);
+  ++turn_.waiting_;
+  const auto is_free = [this] { return !turn_.taken_; };
+  if (deadline.at_ns) mine_ = turn_.free_.wait_until(lock, std::chrono::steady_clock::time_point(std::chrono::nanoseconds(deadline.at_ns)), is_free);
+  else turn_.free_.wait(lock, is_free), mine_ = true;
+  --turn_.waiting_;
+  if (mine_) turn_.taken_ = true;
+}
+
+Turn::Mine::~Mine() {
+  if (!mine_) return;
+  const std::lock_guard lock(turn_.mutex_);
+  turn_.taken_ = false;
+  if (turn_.waiting_) turn_.free_.notify_one();
+}
+
 // ---- Writer
 
 Result<std::unique_ptr<Writer>> Writer::make(dds::DomainParticipant& participant, dds::Topic& topic, const WriterPlan& plan, Matches::Known known, std::function<void()> release) {
   std::unique_ptr<Writer> made(new Writer(std::move(known), std::move(release)));
   made->topic_ = topic.get_name();
-  const auto& blocking = plan.writer.reliability().max_blocking_time;
-  made->max_blocking_s_ = blocking.seconds + blocking.nanosec * 1e-9;
+  made->max_blocking_s_ = plan.max_blocking_s;
+  made->most_instances_ = plan.writer.resource_limits().max_instances;
+  made->gives_up_ = plan.gives_up;
   made->publisher_ = participant.create_publisher(plan.publisher, nullptr, dds::StatusMask::none());
   if (made->publisher_) made->writer_ = made->publisher_->create_datawriter(&topic, plan.writer, made.get(), dds::StatusMask::publication_matched());
   if (!made->writer_) return refused("a writer", made->topic_);
@@ -105,17 +126,36 @@ Result<void> Writer::sent(Code code, std::size_t bytes) const {
                "fewer instances or a smaller history need less memory"};
 }
 
+Error Writer::no_instance() const {
+  return {"bus.full", "topic " + topic_ + ": a writer of Fast DDS has place for " + std::to_string(most_instances_) + " instances, and they are there",
+          "dispose of those that are over; or keep fewer samples of each (depth, max_samples): then there is place for more"};
+}
+
 template <typename Send>
 Result<void> Writer::send(Bytes payload, Bytes key, const Send& send) {
   try {
     Sample sample;
     sample.payload = payload;
     sample.key = key;
-    const std::int64_t began = now_ns();
-    for (;;) {
-      const Code code = send(&sample);
-      // Fast DDS says timeout at once where the last acknowledgement made so much place that it finds nothing left to remove.
-      if (code != Code::RETCODE_TIMEOUT || static_cast<double>(now_ns() - began) >= max_blocking_s_ * 1e9) return sent(code, payload.size());
+    // Fast DDS waits for place by itself, a piece of max_blocking at a time, and says timeout sooner where the last acknowledgement made so much
+    // place that it finds nothing left to remove: that passes. No place for one more instance does not, and has to be asked for. Should there be
+    // other reasons, a writer that may wait forever does so with pauses.
+    constexpr double first_pause_s = 1e-3, longest_pause_s = 50e-3;
+    const Deadline deadline = max_blocking_s_ < 1e9 ? Deadline::in_s(max_blocking_s_) : Deadline{};
+    for (double pause_s = 0;;) {
+      {
+        const Turn::Mine mine(turn_, deadline);
+        if (!mine) return sent(Code::RETCODE_TIMEOUT, payload.size());
+        const double began_s = now_s();
+        const Code code = send(&sample);
+        if (code != Code::RETCODE_TIMEOUT || deadline.passed()) return sent(code, payload.size());
+        if (now_s() - began_s >= wait_piece_s)
+          pause_s = first_pause_s;  // for the others, whose turn it is
+        else if (!key.empty() && !writer_->register_instance(&sample).isDefined())
+          return no_instance();
+      }
+      if (pause_s > 0) sleep_until(now_s() + pause_s);
+      pause_s = std::clamp(pause_s * 2, first_pause_s, longest_pause_s);
     }
   } catch (...) {
     return Error{"bus.failed", "topic " + topic_ + ": Fast DDS threw: " + text_of_exception(), {}};
@@ -127,11 +167,13 @@ Result<void> Writer::write(Bytes payload, Bytes key) {
 }
 
 Result<void> Writer::dispose(Bytes payload, Bytes key) {
-  return send(payload, key, [this](Sample* sample) {
-    const Code code = writer_->dispose(sample, dds::HANDLE_NIL);
+  // Fast DDS forgets an instance that was disposed of when it is given up, too, which goes in one.
+  const auto dispose = [this](Sample* sample) { return gives_up_ ? writer_->unregister_instance(sample, dds::HANDLE_NIL) : writer_->dispose(sample, dds::HANDLE_NIL); };
+  return send(payload, key, [&](Sample* sample) {
+    const Code code = dispose(sample);
     if (code != Code::RETCODE_PRECONDITION_NOT_MET) return code;
-    writer_->register_instance(sample);  // this writer has not written the instance yet
-    return writer_->dispose(sample, dds::HANDLE_NIL);
+    // This writer has not written the instance yet.
+    return writer_->register_instance(sample).isDefined() ? dispose(sample) : Code(Code::RETCODE_TIMEOUT);
   });
 }
 
@@ -233,7 +275,8 @@ bool Reader::next(SampleInfo& info, std::int64_t& sequence) {
   }
 }
 
-/// Fast DDS gives the samples of one instance, then those of the next: all that are there, by arrival.
+/// Fast DDS gives the samples of one instance, then those of the next: all that are there, by arrival. A sample that was lost or had no place
+/// arrives after the writer's next ones, and is given before them all the same.
 void Reader::fetch() {
   arrived_.store(false);
   Held one;
@@ -242,9 +285,15 @@ void Reader::fetch() {
     fetched_.push_back(std::move(one));
     one = {};
   }
-  std::stable_sort(fetched_.begin(), fetched_.end(), [](const Held& a, const Held& b) {
-    return a.info.received_ns != b.info.received_ns ? a.info.received_ns < b.info.received_ns : a.sequence < b.sequence;
-  });
+  const auto by_writer = [](const Held& of) { return std::tie(of.info.writer, of.sequence); };
+  std::sort(fetched_.begin(), fetched_.end(), [&](const Held& a, const Held& b) { return by_writer(a) < by_writer(b); });
+  const Held* before = nullptr;
+  for (Held& of : fetched_) {
+    of.arrived_ns = of.info.received_ns;
+    if (before && before->info.writer == of.info.writer) of.arrived_ns = std::max(of.arrived_ns, before->arrived_ns);
+    before = &of;
+  }
+  std::stable_sort(fetched_.begin(), fetched_.end(), [](const Held& a, const Held& b) { return a.arrived_ns < b.arrived_ns; });
   left_.store(fetched_.size());
 }
 

@@ -45,6 +45,30 @@ struct Bell {
   void ring();
 };
 
+/// One thread at a time writes by a writer: several that find no place end the process by an assertion of Fast DDS', or lose it memory for good.
+/// Any-thread.
+class Turn {
+ public:
+  class Mine {
+   public:
+    Mine(Turn& turn, Deadline deadline);   ///< false: others had it until then
+    ~Mine();
+    Mine(const Mine&) = delete;
+    Mine& operator=(const Mine&) = delete;
+    explicit operator bool() const { return mine_; }
+
+   private:
+    Turn& turn_;
+    bool mine_ = false;
+  };
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable free_;
+  int waiting_ = 0;
+  bool taken_ = false;
+};
+
 class Writer final : public WriterPort, private dds::DataWriterListener {
  public:
   /// `release` gives the topic back, after the writer is gone.
@@ -64,6 +88,7 @@ class Writer final : public WriterPort, private dds::DataWriterListener {
   template <typename Send>
   Result<void> send(Bytes payload, Bytes key, const Send& send);
   Result<void> sent(eprosima::fastrtps::types::ReturnCode_t code, std::size_t bytes) const;
+  Error no_instance() const;
 
   Matches::Known known_;
   std::function<void()> release_;
@@ -71,7 +96,10 @@ class Writer final : public WriterPort, private dds::DataWriterListener {
   dds::Publisher* publisher_ = nullptr;
   dds::DataWriter* writer_ = nullptr;
   std::string topic_;
+  Turn turn_;
   double max_blocking_s_ = 0;
+  std::int32_t most_instances_ = 0;
+  bool gives_up_ = false;
 };
 
 class Reader final : public ReaderPort, private dds::DataReaderListener {
@@ -94,7 +122,7 @@ class Reader final : public ReaderPort, private dds::DataReaderListener {
   struct Held {
     SampleInfo info;
     std::vector<std::byte> payload;
-    std::int64_t sequence = 0;
+    std::int64_t sequence = 0, arrived_ns = 0;
   };
   Reader(const TypePtr& type, bool hashed_keys, Matches::Known known, std::function<void()> release);
   void on_data_available(dds::DataReader* reader) override;

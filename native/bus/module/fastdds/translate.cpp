@@ -379,9 +379,13 @@ Result<WriterPlan> plan_writer(const Qos& qos, bool keyed) {
   WriterPlan plan;
   for (const std::string& partition : qos.partitions) plan.publisher.partition().push_back(partition.c_str());
   set_common(qos, keyed, plan.writer);
-  plan.writer.reliability().max_blocking_time = duration(qos.max_blocking_s);
+  plan.writer.reliability().max_blocking_time = duration(std::min(qos.max_blocking_s, wait_piece_s));
   plan.writer.ownership_strength().value = static_cast<std::uint32_t>(qos.strength);
   plan.writer.publish_mode().kind = dds::SYNCHRONOUS_PUBLISH_MODE;
+  plan.max_blocking_s = qos.max_blocking_s;
+  // With a deadline Fast DDS would stop to look for missed ones when it forgets an instance; and who gives up an instance gives up its ownership.
+  plan.gives_up = qos.deadline_s == forever && qos.ownership == Ownership::shared;
+  plan.writer.writer_data_lifecycle().autodispose_unregistered_instances = true;
   // A lost last sample is noticed by the next heartbeat: every 3 s by default.
   plan.writer.reliable_writer_qos().times.heartbeatPeriod = duration(0.1);
   return plan;

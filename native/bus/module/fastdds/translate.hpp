@@ -26,9 +26,14 @@ struct ParticipantPlan {
 /// a security file that cannot be read, ports that the domain has not).
 Result<ParticipantPlan> plan_participant(const Profile& profile, unsigned number);
 
+/// What Fast DDS may wait for place at once: it can say timeout early, and waits anew when it is asked again. How long in all is the Writer's.
+inline constexpr double wait_piece_s = 0.1;
+
 struct WriterPlan {
   dds::PublisherQos publisher;
   dds::DataWriterQos writer;
+  double max_blocking_s = 0;
+  bool gives_up = false;        ///< instances that are disposed of
 };
 struct ReaderPlan {
   dds::SubscriberQos subscriber;
