@@ -334,7 +334,7 @@ TEST_CASE("request: a server that is asked for more than its queue holds says bu
   gate.unlock();
   CHECK(until([&] { return busy + fine == 10; }));
   CHECK(fine >= 2);
-  CHECK(server->counts().busy == static_cast<std::uint64_t>(busy));
+  CHECK(server->counts().busy >= static_cast<std::uint64_t>(busy));   // more where one asked again before it heard
 }
 
 TEST_CASE("request: a server drops what nobody waits for any more") {
