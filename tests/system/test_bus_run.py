@@ -182,7 +182,7 @@ def test_discovery_is_counted(sonde, dds):
 def test_discovery_of_all_to_all_is_another_case(sonde, dds):
     told = run_of(sonde, dds[:1], "discovery", "--participants", "4", "--all-to-all", "--steady", "100ms")
     assert {row["treatment"] for row in told["results"]} == {"all"}
-    assert "discovery, all to all, 4 participants" in sonde("bus", "show", "a.nc", "--case", "discovery").out
+    assert "Discovery, all to all, 4 participants" in sonde("bus", "show", "a.nc", "--case", "discovery").out
 
 
 def test_a_run_that_overruns_ends_with_what_it_has_and_says_what_it_has_not(sonde, dds):

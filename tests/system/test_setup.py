@@ -282,7 +282,7 @@ def test_two_set_ups_do_not_clash(checkout: Path, bare: Path) -> None:
 
 
 # The mending is what is tested here, not the compiler: as little as possible, as fast as possible.
-QUICK_BUILD = "CMAKE_CXX_FLAGS_RELEASE=-O0;SONDE_NET=OFF;SONDE_NATIVE_TESTS=OFF"
+QUICK_BUILD = "CMAKE_CXX_FLAGS_RELEASE=-O0;SONDE_NET=OFF;SONDE_STORE=OFF;SONDE_BUS=OFF;SONDE_NATIVE_TESTS=OFF"
 
 
 @pytest.fixture(scope="module")
