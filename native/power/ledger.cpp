@@ -10,7 +10,6 @@ namespace sonde::power {
 
 namespace {
 
-constexpr std::size_t most_past = 32;
 constexpr double longest_lease_s = 600;  ///< that a node obeys (LeaseKeeper::Limits)
 /// Changes of caps below this are not worth a message.
 constexpr double step_w = 0.5;
@@ -63,12 +62,10 @@ bool Ledger::heard(std::size_t node, const Report& report, std::int64_t asked_ns
   Book& book = books_[node];
   const Member& member = members_[node];
   if (report.seen > higher_) higher_ = report.seen;
-  if (std::find(book.past.begin(), book.past.end(), report.ticket.instance) != book.past.end()) return book.known;
   if (book.heard && report.ticket.instance != book.ticket.instance) {
-    if (!asked_ns) return book.known;
-    // It started anew, at its safe cap; what was sent to the other cannot be obeyed by this one.
-    book.past.push_back(book.ticket.instance);
-    if (book.past.size() > most_past) book.past.erase(book.past.begin());
+    // Of two node managers the later one is who answers what was asked after the other was heard; any other word may have been long on its way.
+    if (asked_ns <= book.heard_ns) return book.known;
+    // It began at its safe cap, and what was sent to the other it does not obey.
     book.sent.clear();
     book.lent_w = 0, book.lent_ends_ns = 0;
   } else if (book.heard && report.ticket.at_ns <= book.ticket.at_ns) {

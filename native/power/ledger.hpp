@@ -50,8 +50,8 @@ class Ledger {
   static Result<Ledger> open(const Settings& settings, std::vector<Member> members, Fence own);
 
   /// A node said something, that arrived at `now_ns`; asked_ns: when the question was sent that it answers, 0: it was not asked (telemetry). A
-  /// report that comes after a newer one, or of a node manager that was replaced, changes nothing; of a node manager that started anew only
-  /// an answer counts. Returns whether the node obeys this ledger's fence; false: it has seen a higher one (see higher()), or has to be asked.
+  /// report that comes after a newer one changes nothing; of a node manager that started anew counts what it answers to a question that was
+  /// sent after the earlier one was heard. Returns whether the node obeys this ledger's fence; false: it has seen a higher one (see higher()), or has to be asked.
   bool heard(std::size_t node, const Report& report, std::int64_t asked_ns, std::int64_t now_ns);
 
   /// From now on. A budget below the sum of safe caps is refused (power.safe_above_budget) and changes nothing. A smaller one takes as long as
@@ -99,7 +99,6 @@ class Ledger {
     double lent_w = 0;                ///< the cap of the lease that it confirmed
     std::int64_t lent_ends_ns = 0;
     std::vector<Sent> sent;           ///< not confirmed, and not run out
-    std::vector<std::uint64_t> past;  ///< instances that were replaced
   };
   Ledger(const Settings& settings, std::vector<Member> members, Fence own);
   std::int64_t longest(double lease_s) const;

@@ -144,6 +144,22 @@ TEST_CASE("what a node that is heard no more may have is lent to others only whe
   CHECK(nodes[1].cap_w(in(over + 2)) == 400);
 }
 
+TEST_CASE("a late word of a node manager that was replaced is not taken for a new one's") {
+  auto book = ledger(600, {{"n1", 50, 400, 100}});
+  std::vector<LeaseKeeper> earlier{{limits(), 1}}, later{{limits(), 2}};
+  REQUIRE(earlier[0].fence(book.fence()) == Refusal::none);
+  const Report late = report(earlier[0], 2 * second);
+  exchange(book, later, {300}, 3 * second);
+  CHECK(book.committed_w(4 * second) == 300);
+  book.heard(0, late, 1 * second, 4 * second);
+  book.heard(0, report(earlier[0], 5 * second), 0, 5 * second);
+  CHECK(book.committed_w(5 * second) == 300);
+  // And one that did begin anew is at its safe cap, whatever was lent before.
+  std::vector<LeaseKeeper> third{{limits(), 3, later[0].seen()}};
+  book.heard(0, report(third[0], 6 * second), 6 * second, 6 * second);
+  CHECK(book.committed_w(6 * second) == 100);
+}
+
 TEST_CASE("a node whose hardware has more than it was lent is counted with it") {
   auto book = ledger(700, {{"n1", 50, 400, 100}, {"n2", 50, 400, 100}});
   std::vector<LeaseKeeper> nodes{{limits(), 1}, {limits(), 2}};
