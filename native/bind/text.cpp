@@ -20,6 +20,10 @@ void bind_text(nb::module_& m) {
   m.def(
       "parse_size", [](std::string_view text) { return value_or_raise(parse_size(text)); }, "text"_a,
       "See sonde.core.units.parse_size.");
+  m.def("format_power", &format_power, "value_w"_a, "See sonde.core.units.format_power.");
+  m.def(
+      "parse_power", [](std::string_view text) { return value_or_raise(parse_power(text)); }, "text"_a,
+      "See sonde.core.units.parse_power.");
   m.def(
       "hostlist_expand",
       [](std::string_view text, const std::vector<std::string>& within) {

@@ -262,4 +262,38 @@ Result<std::uint64_t> parse_size(std::string_view text) {
   return static_cast<std::uint64_t>(bytes);
 }
 
+std::string format_power(double value_w) {
+  if (std::isnan(value_w)) return "nan";
+  if (value_w < 0) return "-" + format_power(-value_w);
+  if (std::isinf(value_w)) return "inf";
+  if (value_w == 0) return "0 W";
+  static constexpr std::array<std::pair<const char*, double>, 4> scales{{{"MW", 1e6}, {"kW", 1e3}, {"W", 1}, {"mW", 1e-3}}};
+  for (const auto& [name, scale] : scales) {
+    // What rounds to 1000 of a unit is shown as 1 of the next.
+    if (value_w < 0.99995 * scale && scale > 1e-3) continue;
+    const double value = value_w / scale;
+    return trim_zeros(fixed(value, value < 9.9995 ? 3 : value < 99.995 ? 2 : value < 999.95 ? 1 : 0)) + " " + name;
+  }
+  return "0 W";
+}
+
+Result<double> parse_power(std::string_view text) {
+  const auto bad = [&](const std::string& why) { return Error{"core.bad_power", shown(text) + " " + why, "write it like 1500, 1500W, 1.5kW or 20MW"}; };
+  std::string_view rest = skip_blanks(text);
+  if (rest.empty()) return bad("is no power: no number is given");
+  if (rest.front() == '-') return bad("is negative; allowed: 0 W and above");
+  double value = 0;
+  if (!take_number(rest, value)) return bad("is no power: a number is expected first");
+  rest = skip_blanks(rest);
+  const std::string_view unit = take_word(rest);
+  rest = skip_blanks(rest);
+  if (!rest.empty()) return bad("is no power: " + shown(rest) + " follows it");
+  if (unit == "kW") value *= 1e3;
+  else if (unit == "MW") value *= 1e6;
+  else if (unit == "mW") value /= 1e3;
+  else if (!unit.empty() && unit != "W") return bad("has the unknown unit " + shown(unit) + "; allowed: mW W kW MW");
+  if (!(value <= 1e9)) return bad("is too much; allowed: up to 1000 MW");
+  return value;
+}
+
 }  // namespace sonde

@@ -28,4 +28,10 @@ std::string format_size(std::uint64_t bytes, bool exact = false);
 /// whole bytes. Error: core.bad_size.
 Result<std::uint64_t> parse_size(std::string_view text);
 
+/// "0 W", "350 mW", "250 W", "1.25 kW", "20 MW": up to four significant digits, no trailing zeros. Any sign. NaN: "nan"; "inf" or "-inf".
+std::string format_power(double value_w);
+
+/// Watts, 0 .. 10^9, from "1500", "1.5 kW", "20MW", "350 mW". Case matters, for mW is not MW. Error: core.bad_power.
+Result<double> parse_power(std::string_view text);
+
 }  // namespace sonde

@@ -50,6 +50,21 @@ def parse_size(text: str) -> int:
     return _core.parse_size(text)
 
 
+def format_power(value_w: float) -> str:
+    """ "250 W", "1.25 kW", "20 MW": up to four significant digits."""
+    return _core.format_power(value_w)
+
+
+def parse_power(text: str) -> float:
+    """Watts from "1500", "1.5 kW", "20MW", "350 mW"; case matters.
+
+    Raises
+    ------
+    UsageError  core.bad_power.
+    """
+    return _core.parse_power(text)
+
+
 def parse_rate(text: str) -> int:
     """bit/s from "1gbit", "100 Mbit/s" (10^8), "64mibit" (2^26), with the meaning that tc(8) gives these units.
 

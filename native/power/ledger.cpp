@@ -1,0 +1,203 @@
+#include "power/ledger.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/units.hpp"
+
+namespace sonde::power {
+
+namespace {
+
+constexpr double longest_lease_s = 600;  ///< that a node obeys (LeaseKeeper::Limits)
+/// Changes of caps below this are not worth a message.
+constexpr double step_w = 0.5;
+
+Result<double> safe_sum(const std::vector<Member>& members, double budget_w) {
+  double sum = 0;
+  for (const auto& m : members) sum += m.safe_w;
+  if (!(std::isfinite(budget_w) && budget_w >= sum))
+    return Error{"power.safe_above_budget",
+                 "the safe caps of " + std::to_string(members.size()) + " nodes add up to " + format_power(sum) + ", which is above the budget of " + format_power(budget_w) +
+                     ": it would not hold when nobody manages it",
+                 "raise the budget, lower safe caps, or take nodes out"};
+  return sum;
+}
+
+}  // namespace
+
+Result<Ledger> Ledger::open(const Settings& settings, std::vector<Member> members, Fence own) {
+  for (std::size_t k = 0; k < members.size(); ++k) {
+    const auto& m = members[k];
+    const std::string who = "node " + m.name;
+    if (m.name.empty()) return Error{"power.bad_node", "a node has no name", "give it the name that its node manager has"};
+    for (std::size_t i = 0; i < k; ++i)
+      if (members[i].name == m.name) return Error{"power.bad_node", who + " is there twice", "name each once"};
+    if (!(std::isfinite(m.min_w) && std::isfinite(m.max_w) && m.min_w >= 0 && m.max_w >= m.min_w && m.safe_w >= m.min_w && m.safe_w <= m.max_w))
+      return Error{"power.bad_node", who + " has caps of " + format_power(m.min_w) + " … " + format_power(m.max_w) + " and the safe cap " + format_power(m.safe_w),
+                   "the least is at most the safe, the safe at most the most, and all are finite"};
+  }
+  if (!(settings.lease_s > 0 && settings.renew_s > 0 && settings.renew_s < settings.lease_s && settings.resend_s > 0 && settings.clock_error >= 0))
+    return Error{"power.bad_lease", "a lease of " + format_duration(settings.lease_s) + " renewed after " + format_duration(settings.renew_s),
+                 "both are above 0, and it is renewed before it ends"};
+  if (auto sum = safe_sum(members, settings.budget_w); !sum) return sum.error();
+  return Ledger(settings, std::move(members), std::move(own));
+}
+
+Ledger::Ledger(const Settings& settings, std::vector<Member> members, Fence own)
+    : settings_(settings), members_(std::move(members)), fence_(own), higher_(std::move(own)), books_(members_.size()) {
+  for (std::size_t k = 0; k < members_.size(); ++k) index_[members_[k].name] = k;
+}
+
+std::size_t Ledger::find(const std::string& node) const {
+  const auto at = index_.find(node);
+  return at == index_.end() ? members_.size() : at->second;
+}
+
+/// How long a lease can take by the manager's clock.
+std::int64_t Ledger::longest(double lease_s) const { return static_cast<std::int64_t>(lease_s * (1 + settings_.clock_error) * 1e9) + 1; }
+
+bool Ledger::heard(std::size_t node, const Report& report, std::int64_t asked_ns, std::int64_t now_ns) {
+  Book& book = books_[node];
+  const Member& member = members_[node];
+  if (report.seen > higher_) higher_ = report.seen;
+  if (book.heard && report.ticket.instance != book.ticket.instance) {
+    // Of two node managers the later one is who answers what was asked after the other was heard; any other word may have been long on its way.
+    if (asked_ns <= book.heard_ns) return book.known;
+    // It began at its safe cap, and what was sent to the other it does not obey.
+    book.sent.clear();
+    book.lent_w = 0, book.lent_ends_ns = 0;
+  } else if (book.heard && report.ticket.at_ns <= book.ticket.at_ns) {
+    return book.known;
+  }
+  book.heard = true;
+  book.ticket = report.ticket;
+  book.heard_ns = now_ns;
+  book.told_w = std::isfinite(report.cap_w) ? report.cap_w : member.max_w;
+  if (report.seen != fence_) return book.known = false;
+
+  book.known = true;
+  if (asked_ns) book.asked_ns = std::max(book.asked_ns, asked_ns);
+  const auto confirmed = std::find_if(book.sent.begin(), book.sent.end(), [&](const Sent& s) { return s.sequence == report.sequence; });
+  if (!report.leased) {
+    book.lent_w = 0, book.lent_ends_ns = 0;
+  } else if (confirmed != book.sent.end()) {
+    book.lent_w = confirmed->cap_w, book.lent_ends_ns = confirmed->ends_ns;
+  } else if (!(book.lent_ends_ns > now_ns)) {
+    // Lent by an earlier manager: by the node's word, and for as long as it says.
+    book.lent_w = std::isfinite(report.lease_w) ? std::clamp(report.lease_w, member.min_w, member.max_w) : member.max_w;
+    book.lent_ends_ns = now_ns + longest(report.left_s >= 0 && report.left_s <= longest_lease_s ? report.left_s : longest_lease_s);
+  }
+  std::erase_if(book.sent, [&](const Sent& s) { return s.sequence <= report.sequence; });
+  const double should = report.leased ? book.lent_w : member.safe_w;
+  book.stuck = book.told_w > should + step_w;
+  if (!majority_ns_ && quorum(now_ns)) majority_ns_ = now_ns;
+  return true;
+}
+
+bool Ledger::quorum(std::int64_t now_ns) const {
+  if (settings_.without_quorum) return true;
+  const auto window = static_cast<std::int64_t>(settings_.lease_s * 1e9);
+  std::size_t with_us = 0;
+  for (const auto& book : books_) with_us += book.known && book.asked_ns && now_ns - book.asked_ns <= window;
+  return 2 * with_us > books_.size();
+}
+
+bool Ledger::settled(std::int64_t now_ns) const {
+  if (std::all_of(books_.begin(), books_.end(), [](const Book& b) { return b.known; })) return true;
+  if (!majority_ns_) return false;
+  // Another manager may have lent until a lease after our majority, and that lease runs as long again.
+  return now_ns > majority_ns_ + static_cast<std::int64_t>(settings_.lease_s * 1e9) + longest(settings_.lease_s);
+}
+
+double Ledger::committed_w(std::size_t node, std::int64_t now_ns) const {
+  const Book& book = books_[node];
+  const Member& member = members_[node];
+  double most = member.safe_w;
+  if (!book.known && !settled(now_ns)) most = member.max_w;
+  if (book.lent_ends_ns > now_ns) most = std::max(most, book.lent_w);
+  for (const auto& s : book.sent)
+    if (s.ends_ns > now_ns) most = std::max(most, s.cap_w);
+  if (book.stuck) most = std::max(most, book.told_w);
+  return most;
+}
+
+double Ledger::committed_w(std::int64_t now_ns) const {
+  double sum = 0;
+  for (std::size_t k = 0; k < books_.size(); ++k) sum += committed_w(k, now_ns);
+  return sum;
+}
+
+double Ledger::confirmed_w(std::size_t node, std::int64_t now_ns) const {
+  const Book& book = books_[node];
+  if (book.stuck) return book.told_w;
+  return book.lent_ends_ns > now_ns ? book.lent_w : members_[node].safe_w;
+}
+
+Result<void> Ledger::set_budget(double budget_w) {
+  if (auto sum = safe_sum(members_, budget_w); !sum) return sum.error();
+  settings_.budget_w = budget_w;
+  return {};
+}
+
+std::vector<std::pair<std::size_t, Grant>> Ledger::due(const std::vector<double>& caps_w, std::int64_t now_ns) {
+  std::vector<std::pair<std::size_t, Grant>> out;
+  for (auto& book : books_) std::erase_if(book.sent, [&](const Sent& s) { return s.ends_ns <= now_ns; });
+  if (higher_ > fence_ || !quorum(now_ns)) return out;
+  const bool is_settled = settled(now_ns);
+  const auto renew = static_cast<std::int64_t>(settings_.renew_s * 1e9), resend = static_cast<std::int64_t>(settings_.resend_s * 1e9);
+
+  struct Wish {
+    std::size_t node;
+    double cap_w, last_w;
+    std::int64_t ends_ns;
+    bool due;
+  };
+  std::vector<Wish> down, up;
+  for (std::size_t k = 0; k < books_.size(); ++k) {
+    const Book& book = books_[k];
+    const Member& member = members_[k];
+    if (!book.known || std::isnan(caps_w[k])) continue;
+    const std::int64_t ends = book.heard_ns + longest(settings_.lease_s);
+    if (ends - now_ns < renew) continue;  // its last word is old: a lease from there would hardly begin
+    const double cap = std::clamp(caps_w[k], member.min_w, member.max_w);
+    // What the node will be at, if nothing gets lost.
+    const bool leased = book.lent_ends_ns > now_ns;
+    double last = leased ? book.lent_w : member.safe_w;
+    std::int64_t last_ends = leased ? book.lent_ends_ns : 0, last_sent = 0;
+    if (!book.sent.empty()) last = book.sent.back().cap_w, last_ends = book.sent.back().ends_ns, last_sent = book.sent.back().sent_ns;
+    const bool changed = std::abs(cap - last) >= step_w, ending = last_ends - now_ns < longest(settings_.lease_s) - renew, unheard = last_sent && now_ns - last_sent >= resend;
+    const bool waits = last_sent && now_ns - last_sent < resend;  // for an answer: nothing new but a lower cap
+    if (!(changed || ending || unheard) || (waits && cap >= last - step_w)) continue;
+    (cap <= committed_w(k, now_ns) ? down : up).push_back({k, cap, last, ends, ending || unheard});
+  }
+  const auto grant = [&](const Wish& wish, double cap) {
+    Book& book = books_[wish.node];
+    Grant g;
+    g.fence = fence_;
+    g.sequence = ++sequence_;
+    g.ticket = book.ticket;
+    g.lease_s = settings_.lease_s;
+    g.cap_w = cap;
+    book.sent.push_back({g.sequence, cap, wish.ends_ns, now_ns});
+    out.emplace_back(wish.node, std::move(g));
+  };
+  double committed = committed_w(now_ns);
+  for (const auto& wish : down) {
+    // Before everybody is known, an earlier manager may count this node at its safe cap as soon as its own lease is over, and lend the rest.
+    if (!is_settled && wish.cap_w > members_[wish.node].safe_w && committed > settings_.budget_w) continue;
+    grant(wish, wish.cap_w);
+  }
+  double room = settings_.budget_w - committed;
+  for (const auto& wish : up) {
+    const double now_w = committed_w(wish.node, now_ns), cap = std::min(wish.cap_w, now_w + std::max(room, 0.0));
+    if (!wish.due && std::abs(cap - wish.last_w) < step_w) continue;
+    if (!is_settled && cap > members_[wish.node].safe_w && room < 0) continue;
+    room -= std::max(0.0, cap - now_w);
+    grant(wish, cap);
+  }
+  return out;
+}
+
+}  // namespace sonde::power
