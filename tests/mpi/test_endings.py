@@ -21,6 +21,7 @@ ENDLESS = {
     "rule": "fixed:100000000",
     "cap": "100000000",
     "budget-s": "60",
+    "epoch-length": "1000",  # a run has 100000 epochs at most, which two ranks in one memory can do in five seconds
 }
 
 

@@ -65,9 +65,10 @@ def tracefs(script: str) -> str:
 
 
 def left() -> list[str]:
-    """Of ours in tracefs: instances, and probes."""
+    """Of ours in tracefs: instances, and probes. Not of processes that live: tracefs is the whole machine's."""
     instances = [name for name in tracefs("ls instances").split() if name.startswith("sonde-")]
-    return instances + sorted(set(re.findall(r"sonde_io_\w+", tracefs("cat uprobe_events"))))
+    names = instances + sorted(set(re.findall(r"sonde_io_\w+", tracefs("cat uprobe_events"))))
+    return [name for name in names if not Path("/proc", re.findall(r"\d+", name)[0]).exists()]
 
 
 def counts(told: dict, layer: str = "held") -> dict[str, int]:

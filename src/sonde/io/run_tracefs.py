@@ -7,8 +7,10 @@ the next run.
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +24,7 @@ PLACES = (Path("/sys/kernel/tracing"), Path("/sys/kernel/debug/tracing"))
 OURS = "sonde"  # in the place of a mount's device
 INSTANCE = "sonde-"  # what our instances are called, before the process that made them
 BUFFER_KIB = 8192  # of each processor: what comes between two looks, 20 ms apart, must fit
+BUSY_S = 2.0  # for which an instance that somebody has a file of is tried to be removed
 MOUNT_TRIES = 10  # each of which another Sonde's end may undo
 WITHOUT = "trace without it: leave out --kernel, --uprobes and --attach"
 
@@ -177,5 +180,13 @@ def _began(process: int) -> str:
 def _remove(instance: Path) -> None:
     with suppress(EnvironmentFailure):
         write(instance / "events/enable", "0\n")
-    with suppress(OSError):
-        instance.rmdir()
+    # Whoever reads in it at this moment, another Sonde that looks for what was left say, keeps it.
+    until_s = time.monotonic() + BUSY_S
+    while True:
+        try:
+            instance.rmdir()
+        except OSError as error:
+            if error.errno == errno.EBUSY and time.monotonic() < until_s:
+                time.sleep(0.02)
+                continue
+        return

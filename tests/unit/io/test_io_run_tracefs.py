@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -49,3 +50,24 @@ def test_what_is_left_is_of_processes_that_are_gone(tmp_path):
     ]
     (tmp_path / "uprobe_events").write_text("".join(f"{line}\n" for line in lines))
     assert run_tracefs.left_over(tmp_path) == [f"sonde-{earlier}", f"sonde_io_{earlier}"]
+
+
+@pytest.mark.parametrize("times", [0, 3])
+def test_an_instance_that_somebody_reads_in_is_removed_when_he_has_done(tmp_path, monkeypatch, times):
+    """Where `events/enable` is a file, as in tracefs, whose files go with their folder."""
+    instance = tmp_path / "sonde-1_1"
+    (instance / "events").mkdir(parents=True)
+    tries, rmdir = [], Path.rmdir
+
+    def busy(path: Path) -> None:
+        tries.append(path)
+        if len(tries) <= times:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+        (instance / "events" / "enable").unlink()
+        rmdir(instance / "events")
+        rmdir(path)
+
+    monkeypatch.setattr(Path, "rmdir", busy)
+    run_tracefs._remove(instance)
+    assert not instance.exists()
+    assert len(tries) == times + 1
