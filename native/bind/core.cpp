@@ -10,6 +10,7 @@ void bind_net(nb::module_& m);
 void bind_blocks(nb::module_& m);
 void bind_machine(nb::module_& m);
 void bind_noise(nb::module_& m);
+void bind_power(nb::module_& m);
 
 NB_MODULE(_core, m) {
   m.doc() = "Sonde's native core: statistics, stopping rules, units and host lists.";
@@ -20,4 +21,5 @@ NB_MODULE(_core, m) {
   bind_blocks(m);
   bind_machine(m);
   bind_noise(m);
+  bind_power(m);
 }
