@@ -11,6 +11,7 @@ void bind_blocks(nb::module_& m);
 void bind_machine(nb::module_& m);
 void bind_noise(nb::module_& m);
 void bind_bus_sizes(nb::module_& m);
+void bind_power(nb::module_& m);
 
 NB_MODULE(_core, m) {
   m.doc() = "Sonde's native core: statistics, stopping rules, units and host lists.";
@@ -22,4 +23,5 @@ NB_MODULE(_core, m) {
   bind_machine(m);
   bind_noise(m);
   bind_bus_sizes(m);
+  bind_power(m);
 }

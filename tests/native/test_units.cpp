@@ -160,3 +160,25 @@ TEST_CASE("random bytes are read or refused, never more") {
     if (auto b = parse_size(text); b) CHECK(*b <= std::uint64_t{1} << 62);
   }
 }
+
+TEST_CASE("power is told in engineering units") {
+  const std::pair<double, const char*> told[] = {{0, "0 W"},        {0.35, "350 mW"},   {1, "1 W"},          {211.5, "211.5 W"},       {999.94, "999.9 W"}, {999.96, "1 kW"},
+                                                 {1250, "1.25 kW"}, {99999, "100 kW"},  {2e7, "20 MW"},      {123456, "123.5 kW"},     {-250, "-250 W"},    {1e-4, "0.1 mW"}};
+  for (const auto& [value, text] : told) CHECK(format_power(value) == text);
+  CHECK(format_power(std::nan("")) == "nan");
+  CHECK(format_power(-std::numeric_limits<double>::infinity()) == "-inf");
+}
+
+TEST_CASE("power is read in watts and their multiples, and case matters") {
+  const std::pair<const char*, double> read[] = {{"1500", 1500}, {"1500 W", 1500}, {"1.5kW", 1500}, {" 20 MW ", 2e7}, {"350mW", 0.35}, {"0", 0}, {"1000MW", 1e9}};
+  for (const auto& [text, value] : read) {
+    const auto got = parse_power(text);
+    REQUIRE_MESSAGE(bool(got), text);
+    CHECK(*got == doctest::Approx(value));
+  }
+  for (const char* text : {"", "W", "-5W", "5w", "5KW", "5 kWh", "1001MW", "nan", "1e400", "5 W 6"}) {
+    const auto got = parse_power(text);
+    REQUIRE_MESSAGE(!got, text);
+    CHECK(got.error().code == "core.bad_power");
+  }
+}

@@ -17,6 +17,8 @@ from sonde.core.units import (
     format_share,
     format_size,
     parse_duration,
+    format_power,
+    parse_power,
     parse_rate,
     parse_size,
 )
@@ -154,3 +156,17 @@ def test_negative_or_huge_numbers_of_bytes_cannot_be_written():
 )
 def test_shares(share, digits, trim, text):
     assert format_share(share, digits, trim) == text
+
+
+@pytest.mark.parametrize(("text", "power_w"), [("1500", 1500), ("1.5 kW", 1500), ("20MW", 2e7), ("350 mW", 0.35)])
+def test_power_is_read_and_told(text, power_w):
+    assert parse_power(text) == pytest.approx(power_w)
+    assert parse_power(format_power(power_w)) == pytest.approx(power_w)
+
+
+@pytest.mark.parametrize("text", ["", "5w", "-5W", "5KW"])
+def test_what_is_no_power_is_a_usage_error(text):
+    with pytest.raises(UsageError) as caught:
+        parse_power(text)
+    assert caught.value.code == "core.bad_power"
+    assert "kW" in caught.value.hint

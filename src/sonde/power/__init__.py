@@ -1,0 +1,1 @@
+"""power: a power budget, held over the bus."""
