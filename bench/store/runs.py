@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from netCDF4 import Dataset
+
 Result = dict[str, Any]
 
 
@@ -32,7 +34,15 @@ def run(
         told = json.loads(ran.stdout)
         for warning in told["warnings"]:
             print(f"  {warning['code']}: {warning['evidence']}", file=sys.stderr)
-        return list(told["results"])
+        details = _details(Path(told["dataset"]))
+        return [result | {"detail": details.get(result["name"], "")} for result in told["results"]]
+
+
+def _details(dataset: Path) -> dict[str, str]:
+    """What each variant's way to the server tells of itself: where remote reads begin, and how many there were."""
+    with Dataset(str(dataset)) as opened:
+        raw = opened["raw"]
+        return dict(zip(map(str, raw["variant"][:]), map(str, raw["detail"][:]), strict=True))
 
 
 def cell(
