@@ -18,6 +18,12 @@ def _ratio(result: Result | None) -> float | None:
     return result["ratio_to_tcp"] if result else None
 
 
+def _begins(result: Result | None) -> str:
+    """Where remote reads begin, in the connection's own words."""
+    words = str(result["detail"]).split(", ") if result else []
+    return next((word for word in words if "by RMA" in word), "")
+
+
 def rows() -> list[dict]:
     """Rows of this bench."""
     out = []
@@ -51,7 +57,7 @@ def rows() -> list[dict]:
                         lambda v: v >= 0.9,
                         "better: "
                         + ("reads" if (_ratio(reads) or 0) > (_ratio(messages) or 0) else "messages")
-                        + f"; by medians of the whole run {medians}",
+                        + f"; by medians of the whole run {medians}; {_begins(chosen)}",
                     )
                 )
     return out
