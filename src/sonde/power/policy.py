@@ -6,7 +6,7 @@ All power in W. What is unknown is NaN.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields
 
 import numpy as np
 
@@ -58,9 +58,7 @@ class Policy:
         ------
         UsageError  power.budget_too_small: below the sum of the least caps; power.bad_node.
         """
-        rows = np.array([astuple(node) for node in nodes], dtype=np.float64).reshape(len(nodes), -1)
-        if not nodes:
-            rows = np.empty((0, 9))
+        rows = np.array([astuple(node) for node in nodes], dtype=np.float64).reshape(len(nodes), len(fields(Node)))
         return list(self._native.share(budget_w, np.ascontiguousarray(rows))[0])
 
 
