@@ -58,7 +58,9 @@ class Policy:
         ------
         UsageError  power.budget_too_small: below the sum of the least caps; power.bad_node.
         """
-        rows = np.array([astuple(node) for node in nodes], dtype=np.float64).reshape(len(nodes), len(fields(Node)))
+        rows = np.array([astuple(node) for node in nodes], dtype=np.float64).reshape(
+            len(nodes), len(fields(Node))
+        )
         return list(self._native.share(budget_w, np.ascontiguousarray(rows))[0])
 
 

@@ -12,7 +12,11 @@ from sonde.power.policy import Node, Policy, policies
 
 @pytest.mark.parametrize("name", policies())
 def test_a_budget_is_held_and_used_by_every_policy(name):
-    nodes = [Node(50, 400, power_w=390, cap_w=200, job=1), Node(50, 100, job=1), Node(60, 300, power_w=70, cap_w=100)]
+    nodes = [
+        Node(50, 400, power_w=390, cap_w=200, job=1),
+        Node(50, 100, job=1),
+        Node(60, 300, power_w=70, cap_w=100),
+    ]
     caps = Policy(name).share(500, nodes)
     assert sum(caps) <= 500
     assert all(node.min_w <= cap <= node.max_w for node, cap in zip(nodes, caps, strict=True))
@@ -46,7 +50,8 @@ def test_no_nodes_have_no_caps():
 
 
 @pytest.mark.parametrize(
-    ("name", "budget_w", "code"), [("fair", 99, "power.budget_too_small"), ("far", 900, "power.unknown_policy")]
+    ("name", "budget_w", "code"),
+    [("fair", 99, "power.budget_too_small"), ("far", 900, "power.unknown_policy")],
 )
 def test_what_cannot_be_is_refused(name, budget_w, code):
     with pytest.raises(UsageError) as caught:
