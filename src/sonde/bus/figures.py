@@ -22,6 +22,7 @@ from sonde.core.status import status_counts
 from sonde.core.units import format_duration, format_size
 
 SERIES_POINTS = ("series", "point")
+QUANTITY = "quantity"  # what most sliders choose
 WORDS = {
     "rtt": "round trip",
     "publish": "publish: the call that writes",
@@ -40,6 +41,24 @@ WORDS = {
     "byte_rate": "bytes a second to each subscriber",
     "publish_rate": "publishes a second",
     "call_rate": "calls a second",
+}
+
+
+# What a lesson is about.
+LESSONS = {
+    "latency": "round trip",
+    "above_raw": "over a bare way",
+    "keys": "keys",
+    "fanout_publish": "subscribers",
+    "fanout_last": "subscribers",
+    "discovery_growth": "discovery",
+    "discovery_kinds": "discovery",
+    "divisions": "dividing a bus",
+    "message_rate": "throughput",
+    "byte_rate": "throughput",
+    "loss": "loss",
+    "first_message": "first messages",
+    "calls": "requests",
 }
 
 
@@ -63,14 +82,17 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
     told = Values(summary)
     tables = [verdict.variant_table(summary)]
     if lessons := verdict.lessons(told):
-        lines = [(lesson["code"].removeprefix("bus."), lesson["text"]) for lesson in lessons]
+        lines: list[tuple[str, str]] = []
+        about = ""
+        for lesson in lessons:
+            before, about = about, LESSONS[str(lesson["code"]).removeprefix("bus.")]
+            text = verdict.capitalised(f"{lesson['text']}.")
+            lines.append(("" if about == before else about, text))
         tables.append(Table("What the run teaches", ("about", "what"), lines))
     advice = advice_table(told, between(tree.attrs))
     runs = {"asked": verdict.test_titles(told)}
     if hosts := between(tree.attrs):
         runs["measured between"] = f"{hosts} ({tree.attrs.get('host_addresses', 'addresses unknown')})"
-    if "instructions" in tree.attrs:
-        runs["instructions are"] = str(tree.attrs["instructions"])
     return Section(
         "bus",
         "Data-distribution bus",
@@ -177,12 +199,14 @@ def figures(summary: xr.Dataset) -> tuple[Figure, ...]:
         fanout(told),
         early(told, summary),
         discovery_growth(told),
+        discovery_bytes(told),
         discovery_time(told),
         discovery_cycles(told),
         divisions(told, "s"),
         divisions(told, "1"),
         throughput(told),
-        throughput_by_subscribers(told),
+        throughput_by_subscribers(told, ("message_rate", "publish_rate"), "/s"),
+        throughput_by_subscribers(told, ("byte_rate",), "B/s"),
         loss(told),
         first_message(told),
         first_parts(told),
@@ -306,7 +330,7 @@ def _paragraphs(told: Values, caption: str, *codes: str) -> str:
 def latency_by_size(told: Values) -> Figure | None:
     """Round trip, publish and one way over the size of a sample."""
     groups = _by_quantity(told, "latency", ("rtt", "one_way", "publish"))
-    data = _lines(groups, lambda case: case.size, lambda value: value.way.name, "what")
+    data = _lines(groups, lambda case: case.size, lambda value: value.way.name, QUANTITY)
     caption = (
         "Medians with 95 % intervals. The pale lines are bare sockets and shared memory, which is the limit."
     )
@@ -317,7 +341,7 @@ def latency_by_size(told: Values) -> Figure | None:
         data,
         Axis("bytes of a sample", "B", log=True),
         Axis("time", "s", log=True),
-        "what",
+        QUANTITY,
     )
 
 
@@ -366,7 +390,7 @@ def above_raw(told: Values) -> Figure | None:
         where = sizes.index(value.case.size), ways.index(value.way.name)
         for name, number in zip(("value", "low", "high"), value.ratio_to_raw):
             told_of[name][where] = number
-    words = {"value": "times a bare way's", "low": "lower end of its 95 % interval", "high": "upper end"}
+    words = {"value": "times a bare way's", "low": "95 % from", "high": "95 % to"}
     return Figure(
         "bus-above-raw",
         "Round trip over that of a bare socket or memory",
@@ -389,39 +413,21 @@ def above_raw(told: Values) -> Figure | None:
 
 def keys(told: Values) -> Figure | None:
     """What keys cost: each case with them over the same without."""
-    found = told.keyed()
-    if not found:
+    cells: dict[str, dict[tuple[str, str], tuple[float, float, float]]] = {}
+    for value in told.keyed():
+        name = value.case.title.removeprefix(f"{value.case.test}, ")
+        cells.setdefault(value.case.test, {})[name, value.way.name] = verdict.keys_cost(value)
+    if not cells:
         return None
-    ways = list(dict.fromkeys(value.way.name for value in found))
-    cases = list(dict.fromkeys(value.case.title for value in found))
-    told_of = {name: np.full((len(cases), len(ways)), np.nan) for name in ("value", "low", "high")}
-    for value in found:
-        where = cases.index(value.case.title), ways.index(value.way.name)
-        for name, number in zip(("value", "low", "high"), verdict.keys_cost(value)):
-            told_of[name][where] = number
-    words = {"value": "times the cost without", "low": "lower end of its 95 % interval", "high": "upper end"}
+    caption = "DDS Security over the same variant without it, in the same epochs of the same run; of a rate, how many "
     return Figure(
         "bus-keys",
         "What keys cost",
-        _paragraphs(
-            told,
-            "DDS Security over the same variant without it, in the same epochs of the same run; of a rate, how many "
-            "times lower it is.",
-            "keys",
-        ),
-        Kind.MATRIX,
-        xr.Dataset(
-            {
-                name: (("row", "col"), values, {"long_name": words[name], "units": "1"})
-                for name, values in told_of.items()
-            },
-            coords={"row": cases, "col": ways},
-        ),
-        {
-            "row": Axis("Case"),
-            "col": Axis("Variant"),
-            "value": Axis("times the cost without", log=True, centre=1.0),
-        },
+        _paragraphs(told, f"{caption}times lower it is.", "keys"),
+        Kind.BAR,
+        _bars({test: cells[test] for test in told.tests if test in cells}),
+        {"bar": Axis("Case"), "y": Axis("times the cost without keys")},
+        (Slider("position", "test"),),
     )
 
 
@@ -481,7 +487,7 @@ def fanout(told: Values) -> Figure | None:
             told, "fanout", ("last", "one_way", "first", "publish"), size=size
         ).items():
             groups[f"{name}, {format_size(size, exact=True)}"] = values
-    data = _lines(groups, lambda case: case.subscribers, lambda value: value.way.name, "what")
+    data = _lines(groups, lambda case: case.subscribers, lambda value: value.way.name, QUANTITY)
     caption = "Medians with 95 % intervals. A line that rises straight pays for each subscriber; a level one does not."
     return _scatter(
         "bus-fanout",
@@ -490,7 +496,7 @@ def fanout(told: Values) -> Figure | None:
         data,
         Axis("subscribers"),
         Axis("time", "s", log=True),
-        "what",
+        QUANTITY,
     )
 
 
@@ -547,19 +553,14 @@ def _law_lines(
 
 def discovery_growth(told: Values) -> Figure | None:
     """Datagrams until all participants match, and the laws they follow."""
-    groups = _by_quantity(told, "discovery", ("datagrams", "wire_bytes"))
+    groups = _by_quantity(told, "discovery", ("datagrams",))
     if not groups:
         return None
-    more: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
-    for quantity in ("datagrams", "wire_bytes"):
-        if WORDS[quantity] in groups:
-            for name, line in _law_lines(told, quantity, WORDS[quantity]).items():
-                more[name] = line
+    more = _law_lines(told, "datagrams", WORDS["datagrams"])
     numbers = [value.case.entities for values in groups.values() for value in values]
     x = np.geomspace(min(numbers), max(numbers), 24)
-    if WORDS["datagrams"] in groups:
-        more[f"the source's: {SOURCE_SQUARE:g}·N²"] = {WORDS["datagrams"]: (x, SOURCE_SQUARE * x**2)}
-    data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, "what", more)
+    more[f"the source's: {SOURCE_SQUARE:g}·N²"] = {WORDS["datagrams"]: (x, SOURCE_SQUARE * x**2)}
+    data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, QUANTITY, more)
     caption = (
         "From the word to begin until each participant matches all others, by the kernel's counters. On these "
         "axes a power of the number is a straight line. The source drew only simple discovery's square."
@@ -570,15 +571,30 @@ def discovery_growth(told: Values) -> Figure | None:
         _paragraphs(told, caption, "discovery_growth", "discovery_kinds"),
         data,
         Axis("participants", log=True),
-        Axis("until all match", log=True),
-        "what",
+        Axis("datagrams until all match", log=True),
+        QUANTITY,
+    )
+
+
+def discovery_bytes(told: Values) -> Figure | None:
+    """Bytes until all participants match."""
+    groups = _by_quantity(told, "discovery", ("wire_bytes",))
+    data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, QUANTITY)
+    return _scatter(
+        "bus-discovery-bytes",
+        "Discovery: bytes by participants",
+        "That the IP layer was given to send until all match, headers included.",
+        data,
+        Axis("participants", log=True),
+        Axis("bytes until all match", "B", log=True),
+        QUANTITY,
     )
 
 
 def discovery_time(told: Values) -> Figure | None:
     """Time and processor time until all participants match."""
     groups = _by_quantity(told, "discovery", ("time_to_match", "cpu"))
-    data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, "what")
+    data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, QUANTITY)
     return _scatter(
         "bus-discovery-time",
         "Discovery: time by participants",
@@ -586,14 +602,14 @@ def discovery_time(told: Values) -> Figure | None:
         data,
         Axis("participants", log=True),
         Axis("time", "s", log=True),
-        "what",
+        QUANTITY,
     )
 
 
 def discovery_cycles(told: Values) -> Figure | None:
     """Cycles and instructions of making a participant among others."""
     groups = _by_quantity(told, "discovery", ("make_cycles", "make_instructions"))
-    data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, "what")
+    data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, QUANTITY)
     return _scatter(
         "bus-discovery-cycles",
         "Discovery: what making a participant takes",
@@ -601,7 +617,7 @@ def discovery_cycles(told: Values) -> Figure | None:
         data,
         Axis("participants", log=True),
         Axis("cycles, instructions", log=True),
-        "what",
+        QUANTITY,
     )
 
 
@@ -647,15 +663,15 @@ def throughput(told: Values) -> Figure | None:
         ),
         Kind.BAR,
         _bars(cells),
-        {"bar": Axis("Variant"), "y": Axis("messages a second, of one subscriber")},
+        {"bar": Axis("Variant"), "y": Axis("messages of one subscriber", "/s")},
         (Slider("position", "case"),),
     )
 
 
-def throughput_by_subscribers(told: Values) -> Figure | None:
-    """Rates over the number of subscribers."""
+def throughput_by_subscribers(told: Values, quantities: Sequence[str], unit: str) -> Figure | None:
+    """Rates over the number of subscribers. unit: of messages "/s", of bytes "B/s"."""
     groups: dict[str, list[Value]] = {}
-    for quantity in ("byte_rate", "message_rate", "publish_rate"):
+    for quantity in quantities:
         for value in told.find("throughput", quantity):
             size = format_size(value.case.size, exact=True)
             groups.setdefault(f"{WORDS[quantity]}, {size}, {value.case.treatment}", []).append(value)
@@ -664,15 +680,16 @@ def throughput_by_subscribers(told: Values) -> Figure | None:
         for name, values in groups.items()
         if len({value.case.subscribers for value in values}) > 1
     }
-    data = _lines(groups, lambda case: case.subscribers, lambda value: value.way.name, "what")
+    data = _lines(groups, lambda case: case.subscribers, lambda value: value.way.name, QUANTITY)
+    what = "bytes" if unit == "B/s" else "messages"
     return _scatter(
-        "bus-throughput-subscribers",
-        "Throughput by subscribers",
+        "bus-throughput-bytes" if unit == "B/s" else "bus-throughput-subscribers",
+        f"Throughput by subscribers: {what}",
         "Of each subscriber: where the line stays level, all together receive in proportion to their number.",
         data,
         Axis("subscribers"),
-        Axis("a second", log=True),
-        "what",
+        Axis(what, unit, log=True),
+        QUANTITY,
     )
 
 
@@ -743,7 +760,7 @@ def first_parts(told: Values) -> Figure | None:
 def calls(told: Values) -> Figure | None:
     """Requests and replies over the number of clients."""
     groups = _by_quantity(told, "calls", ("rtt",))
-    data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, "what")
+    data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, QUANTITY)
     return _scatter(
         "bus-calls",
         "Requests and replies",
@@ -751,5 +768,5 @@ def calls(told: Values) -> Figure | None:
         data,
         Axis("clients", log=True),
         Axis("request and reply", "s", log=True),
-        "what",
+        QUANTITY,
     )

@@ -26,6 +26,7 @@ PREFIXED = {
     "W",
     "J",
     "flop/s",
+    "/s",
 }  # units that take SI prefixes; bytes take binary ones, all else none
 
 
