@@ -12,7 +12,7 @@ import xarray as xr
 from sonde.bus import first, model, verdict
 from sonde.bus.growth import SOURCE_SQUARE, power_law
 from sonde.bus.plan import Case
-from sonde.bus.values import Value, Values, between
+from sonde.bus.values import Value, Values, Way, between
 from sonde.core.dataset import summary_of
 from sonde.core.errors import DataError
 from sonde.core.figure import Axis, Figure, Kind, Slider
@@ -254,7 +254,7 @@ def _lines(
         "style": ["line"] * len(names) + ["points"] * len(names),
         "hue": [*hue, *hue],
         "tone": [*tone, *tone],
-        "key": ["the machine's own ways" if t else "joined for the eye" for t in tone] + [""] * len(names),
+        "key": [name if t else "joined for the eye" for name, t in zip(names, tone)] + [""] * len(names),
         "series": [*(f"{name}, joined" for name in names), *names],
     }
     for j, (name, by_group) in enumerate((more or {}).items()):
@@ -345,6 +345,14 @@ def latency_by_size(told: Values) -> Figure | None:
     )
 
 
+def _raw_keys(ways: Sequence[Way]) -> dict[str, tuple[str, list[Any]]]:
+    """The machine's own ways are pale, and each has a key of its own."""
+    return {
+        "tone": ("series", [int(way.raw) for way in ways]),
+        "key": ("series", [way.name if way.raw else "" for way in ways]),
+    }
+
+
 def latency_distribution(told: Values, summary: xr.Dataset) -> Figure | None:
     """Distribution of the times of each case, a curve a variant."""
     found = [value for test in ("latency", "calls", "first-message") for value in told.find(test)]
@@ -362,7 +370,7 @@ def latency_distribution(told: Values, summary: xr.Dataset) -> Figure | None:
             "p": (SERIES_POINTS, np.tile(share, (len(ways), 1))),
             "style": ("series", ["steps"] * len(ways)),
             "hue": ("series", np.arange(len(ways))),
-            "tone": ("series", [int(way.raw) for way in ways]),
+            **_raw_keys(ways),
         },
         coords={"series": [way.name for way in ways], "position": [case.title for case in cases]},
     )
@@ -380,54 +388,67 @@ def latency_distribution(told: Values, summary: xr.Dataset) -> Figure | None:
 
 def above_raw(told: Values) -> Figure | None:
     """Latency over that of the machine's own way of the same transport."""
-    found = [value for value in told.find("latency") if math.isfinite(value.ratio_to_raw[0])]
-    if not found:
-        return None
-    ways = list(dict.fromkeys(value.way.name for value in found))
-    sizes = sorted({value.case.size for value in found})
-    told_of = {name: np.full((len(sizes), len(ways)), np.nan) for name in ("value", "low", "high")}
-    for value in found:
-        where = sizes.index(value.case.size), ways.index(value.way.name)
-        for name, number in zip(("value", "low", "high"), value.ratio_to_raw):
-            told_of[name][where] = number
-    words = {"value": "times a bare way's", "low": "95 % from", "high": "95 % to"}
-    return Figure(
+    ratios = {
+        (value.case.size, value.way.name): value.ratio_to_raw
+        for value in told.find("latency")
+        if math.isfinite(value.ratio_to_raw[0])
+    }
+    return _ratios(
         "bus-above-raw",
         "Round trip over that of a bare socket or memory",
         "1 is as fast as the machine's own way of the same transport, in the same epochs of the same run.",
-        Kind.MATRIX,
-        xr.Dataset(
-            {
-                name: (("row", "col"), values, {"long_name": words[name], "units": "1"})
-                for name, values in told_of.items()
-            },
-            coords={"row": [format_size(size, exact=True) for size in sizes], "col": ways},
-        ),
-        {
-            "row": Axis("Size"),
-            "col": Axis("Variant"),
-            "value": Axis("times a bare way's", log=True, centre=1.0),
-        },
+        ratios,
+        "times a bare way's",
     )
 
 
 def keys(told: Values) -> Figure | None:
-    """What keys cost: each case with them over the same without."""
-    cells: dict[str, dict[tuple[str, str], tuple[float, float, float]]] = {}
-    for value in told.keyed():
-        name = value.case.title.removeprefix(f"{value.case.test}, ")
-        cells.setdefault(value.case.test, {})[name, value.way.name] = verdict.keys_cost(value)
-    if not cells:
-        return None
-    caption = "DDS Security over the same variant without it, in the same epochs of the same run; of a rate, how many "
-    return Figure(
+    """What keys cost a round trip: over the same without."""
+    ratios = {
+        (value.case.size, value.way.name): value.ratio
+        for value in told.keyed()
+        if value.case.test == "latency"
+    }
+    caption = "DDS Security over the same variant without it, in the same epochs of the same run."
+    return _ratios(
         "bus-keys",
-        "What keys cost",
-        _paragraphs(told, f"{caption}times lower it is.", "keys"),
-        Kind.BAR,
-        _bars({test: cells[test] for test in told.tests if test in cells}),
-        {"bar": Axis("Case"), "y": Axis("times the cost without keys")},
-        (Slider("position", "test"),),
+        "What keys cost a round trip",
+        _paragraphs(told, caption, "keys"),
+        ratios,
+        "times one without keys",
+    )
+
+
+def _ratios(
+    id_: str,
+    title: str,
+    caption: str,
+    ratios: Mapping[tuple[int, str], tuple[float, float, float]],
+    what: str,
+) -> Figure | None:
+    """Ratios with their intervals, by size and variant."""
+    if not ratios:
+        return None
+    sizes, ways = sorted({size for size, _ in ratios}), list(dict.fromkeys(name for _, name in ratios))
+    names = ("value", "low", "high")
+    told = {name: np.full((len(sizes), len(ways)), np.nan) for name in names}
+    for (size, way), numbers in ratios.items():
+        for name, number in zip(names, numbers):
+            told[name][sizes.index(size), ways.index(way)] = number
+    words = {"value": what, "low": "95 % from", "high": "95 % to"}
+    return Figure(
+        id_,
+        title,
+        caption,
+        Kind.MATRIX,
+        xr.Dataset(
+            {
+                name: (("row", "col"), values, {"long_name": words[name], "units": "1"})
+                for name, values in told.items()
+            },
+            coords={"row": [format_size(size, exact=True) for size in sizes], "col": ways},
+        ),
+        {"row": Axis("Size"), "col": Axis("Variant"), "value": Axis(what, log=True, centre=1.0)},
     )
 
 
@@ -527,7 +548,7 @@ def early(told: Values, summary: xr.Dataset) -> Figure | None:
                 "y": ((*SERIES_POINTS, "position"), y[:, :there]),
                 "style": ("series", ["line"] * len(ways)),
                 "hue": ("series", np.arange(len(ways))),
-                "tone": ("series", [int(way.raw) for way in ways]),
+                **_raw_keys(ways),
             },
             coords={"series": [way.name for way in ways], "position": [case.title for case in cases]},
         ),
