@@ -752,7 +752,7 @@ def _panels(
 
 def _stroke(kind: Kind, curve: prepare.Curve) -> dict[str, Any]:
     """Width and dash of a line: what is fitted to a distribution, and what nobody measured, is dashed."""
-    dashed = kind is Kind.CDF or curve.style == "dashed"
+    dashed = curve.style == "dashed" or (kind is Kind.CDF and curve.style != "steps")
     return {"width": 5 if curve.tone else 2, "dash": "dash" if dashed else "solid"}
 
 
