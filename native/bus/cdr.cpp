@@ -203,6 +203,18 @@ void put_key(const Type& type, CdrReader& key, CdrWriter& out) {
   }
 }
 
+/// Empty: the key is none of the type.
+std::vector<std::byte> payload_from(const Type& type, CdrReader& key) {
+  std::vector<std::byte> payload;
+  CdrWriter out(payload);
+  for (const Field& field : type.fields) {
+    if (field.key) put_key(*field.type, key, out);
+    else put_default(*field.type, out);
+  }
+  if (!key.ok() || !verify(type, payload)) payload.clear();
+  return payload;
+}
+
 /// Where a key ends at most. Every step moves a later beginning to a later end, so the longest of each makes the longest of all.
 std::uint64_t key_end(const Type& type, std::uint64_t at) {
   const auto aligned = [&](std::uint64_t to) { return (at + to - 1) & ~(to - 1); };
@@ -539,17 +551,17 @@ std::vector<std::byte> serialised_key(const Type& type, Bytes payload) {
 std::size_t most_key_bytes(const Type& type) { return has_key(type) ? key_end(type, 0) : 0; }
 
 std::vector<std::byte> payload_of_key(const Type& type, Bytes serialised_key) {
-  std::vector<std::byte> payload;
   CdrReader key = CdrReader::of_key(serialised_key);
-  CdrWriter out(payload);
-  for (const Field& field : type.fields) {
-    if (field.key) put_key(*field.type, key, out);
-    else put_default(*field.type, out);
-  }
-  const Bytes rest = serialised_key.subspan(key.ok() ? key.position() : 0);
+  std::vector<std::byte> payload = payload_from(type, key);
+  const Bytes rest = serialised_key.subspan(serialised_key.size() - key.left());
   const bool filled = serialised_key.size() == 16 && std::all_of(rest.begin(), rest.end(), [](std::byte b) { return b == std::byte{0}; });
-  if (!key.ok() || (!rest.empty() && !filled) || !verify(type, payload)) payload.clear();
+  if (!rest.empty() && !filled) payload.clear();
   return payload;
+}
+
+std::vector<std::byte> payload_of_key_alone(const Type& type, Bytes payload) {
+  CdrReader key(payload);
+  return payload_from(type, key);
 }
 
 }  // namespace sonde::bus

@@ -148,5 +148,7 @@ std::size_t most_key_bytes(const Type& type);
 /// A payload that has these key fields, zeros, empty strings and first enumerators elsewhere: what a disposal without data is shown as.
 /// Empty: they are not a key of the type. Zeros that fill a key up to the 16 bytes of a key hash are no part of it.
 std::vector<std::byte> payload_of_key(const Type& type, Bytes serialised_key);
+/// The same of a payload of either byte order that has the key fields alone, as disposals have; what is behind them is no matter.
+std::vector<std::byte> payload_of_key_alone(const Type& type, Bytes payload);
 
 }  // namespace sonde::bus

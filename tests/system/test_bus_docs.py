@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,12 @@ from sonde_shell import PROGRAM
 DOCS = Path(__file__).parents[2] / "docs"
 OVER = [name for name in ("cyclonedds", "fastdds") if name in implementations()]
 DOMAIN = 17  # of the pages
+
+
+def free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
 
 
 def blocks_of(page: str) -> list[tuple[str, str]]:
@@ -90,3 +98,91 @@ def test_the_commands_of_the_page_on_security_work(sonde, env):
         said = ran.stdout
     for word in ("system-manager", "NodeManager_set", "weather", "Weather_*"):
         assert word in said
+
+
+HERE = """
+import sys, time
+import sonde.bus.client as bus
+
+role, profile, others = sys.argv[1], sys.argv[2], int(sys.argv[3])
+with bus.open(profile) as here:
+    print("open", flush=True)
+    end = here.writer("Power") if role == "manager" else here.reader("Power") if role == "node" else None
+    if end is not None and not end.wait_matched(others, 60):
+        sys.exit(f"{role}: {end.status()['matched']} of {others} matched")
+    print("met", flush=True)
+    sys.stdin.readline()
+    print(0 if end is None else end.status()["matched"], len(here.peers()), flush=True)
+    sys.stdin.read()
+"""
+
+
+TYPES = "<types><idl>module site { struct NodePower { @key string node; double power_w; }; };</idl></types>"
+
+
+def on_loopback(profile: str, domain: int, port: int) -> str:
+    """A profile of the page as it is on one machine, without keys."""
+    for what, instead in (
+        (r"<(transport|security) .*/>", ""),
+        (r"<types .*/>", TYPES),
+        (r'domain="17"', f'domain="{domain}"'),
+        (r'peers="head"', 'peers="127.0.0.1"'),
+        (r'servers="10.1.0.1:11811"', f'servers="127.0.0.1:{port}"'),
+        (r' backup="[^"]*"', ""),
+    ):
+        profile = re.sub(what, instead, profile)
+    assert "10.1." not in profile
+    return profile
+
+
+def meet(sonde, env, roles: list[tuple[str, str, int]]) -> list[list[int]]:
+    """Programs with profiles, started in this order, each when the one before says that it is open; whom each has
+    met: how many matches, and how many participants it knows.
+    """
+    started: list[subprocess.Popen[str]] = []
+    try:
+        for k, (role, profile, others) in enumerate(roles):
+            (sonde.cwd / f"{k}.xml").write_text(profile)
+            line = [sys.executable, "-c", HERE, role, f"{k}.xml", str(others)]
+            started.append(
+                subprocess.Popen(
+                    line, cwd=sonde.cwd, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+                )
+            )
+            assert started[-1].stdout.readline() == "open\n"
+        for one in started:
+            assert one.stdout.readline() == "met\n"
+        time.sleep(2)  # what should not be found has time to be
+        for one in started:
+            one.stdin.write("\n")
+            one.stdin.flush()
+        said = [one.stdout.readline() for one in started]
+        for one in started:
+            one.communicate(timeout=60)
+    finally:
+        for one in started:
+            one.kill()
+            one.wait()
+    return [[int(word) for word in text.split()] for text in said]
+
+
+def profiles_of_many() -> list[str]:
+    blocks = [text for kind, text in blocks_of("howto/bus-many.md") if kind == "xml"]
+    assert len(blocks) == 3
+    return blocks
+
+
+@pytest.mark.parametrize("implementation", OVER)
+def test_by_the_profile_of_the_page_nodes_meet_their_manager_alone(sonde, env, implementation):
+    profile = on_loopback(profiles_of_many()[0], 119, 0)
+    env = env | {"SONDE_BUS": implementation}
+    met = meet(sonde, env, [("manager", profile, 3), *[("node", profile, 1)] * 3])
+    assert met == [[3, 3], [1, 1], [1, 1], [1, 1]]
+
+
+@pytest.mark.skipif("fastdds" not in OVER, reason="Fast DDS was not there at set-up")
+def test_by_the_profiles_of_the_page_a_server_tells_whom_a_topic_concerns(sonde, env):
+    port = free_port()
+    server, others = (on_loopback(text, 120, port) for text in profiles_of_many()[1:])
+    met = meet(sonde, env, [("server", server, 0), ("manager", others, 2), *[("node", others, 1)] * 2])
+    assert met[1:] == [[2, 3], [1, 2], [1, 2]]  # each knows the server, too, and nodes not each other

@@ -12,7 +12,7 @@ import xarray as xr
 from sonde.bus import first, model, verdict
 from sonde.bus.growth import SOURCE_SQUARE, power_law
 from sonde.bus.plan import EACH, Case
-from sonde.bus.values import Value, Values, between
+from sonde.bus.values import Value, Values, Way, between
 from sonde.core.dataset import summary_of
 from sonde.core.errors import DataError
 from sonde.core.figure import Axis, Figure, Kind, Slider
@@ -22,6 +22,7 @@ from sonde.core.status import status_counts
 from sonde.core.units import format_duration, format_size
 
 SERIES_POINTS = ("series", "point")
+QUANTITY = "quantity"  # what most sliders choose
 WORDS = {
     "rtt": "round trip",
     "publish": "publish: the call that writes",
@@ -40,6 +41,24 @@ WORDS = {
     "byte_rate": "bytes a second to each subscriber",
     "publish_rate": "publishes a second",
     "call_rate": "calls a second",
+}
+
+
+# What a lesson is about.
+LESSONS = {
+    "latency": "round trip",
+    "above_raw": "over a bare way",
+    "keys": "keys",
+    "fanout_publish": "subscribers",
+    "fanout_last": "subscribers",
+    "discovery_growth": "discovery",
+    "discovery_kinds": "discovery",
+    "divisions": "dividing a bus",
+    "message_rate": "throughput",
+    "byte_rate": "throughput",
+    "loss": "loss",
+    "first_message": "first messages",
+    "calls": "requests",
 }
 
 
@@ -63,14 +82,17 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
     told = Values(summary)
     tables = [verdict.variant_table(summary)]
     if lessons := verdict.lessons(told):
-        lines = [(lesson["code"].removeprefix("bus."), lesson["text"]) for lesson in lessons]
+        lines: list[tuple[str, str]] = []
+        about = ""
+        for lesson in lessons:
+            before, about = about, LESSONS[str(lesson["code"]).removeprefix("bus.")]
+            text = verdict.capitalised(f"{lesson['text']}.")
+            lines.append(("" if about == before else about, text))
         tables.append(Table("What the run teaches", ("about", "what"), lines))
     advice = advice_table(told, between(tree.attrs))
     runs = {"asked": verdict.test_titles(told)}
     if hosts := between(tree.attrs):
         runs["measured between"] = f"{hosts} ({tree.attrs.get('host_addresses', 'addresses unknown')})"
-    if "instructions" in tree.attrs:
-        runs["instructions are"] = str(tree.attrs["instructions"])
     return Section(
         "bus",
         "Data-distribution bus",
@@ -177,12 +199,14 @@ def figures(summary: xr.Dataset) -> tuple[Figure, ...]:
         fanout(told),
         early(told, summary),
         discovery_growth(told),
+        discovery_bytes(told),
         discovery_time(told),
         discovery_cycles(told),
         divisions(told, "s"),
         divisions(told, "1"),
         throughput(told),
-        throughput_by_subscribers(told),
+        throughput_by_subscribers(told, ("message_rate", "publish_rate"), "/s"),
+        throughput_by_subscribers(told, ("byte_rate",), "B/s"),
         loss(told),
         first_message(told),
         first_parts(told),
@@ -230,7 +254,7 @@ def _lines(
         "style": ["line"] * len(names) + ["points"] * len(names),
         "hue": [*hue, *hue],
         "tone": [*tone, *tone],
-        "key": ["the machine's own ways" if t else "joined for the eye" for t in tone] + [""] * len(names),
+        "key": [name if t else "joined for the eye" for name, t in zip(names, tone)] + [""] * len(names),
         "series": [*(f"{name}, joined" for name in names), *names],
     }
     for j, (name, by_group) in enumerate((more or {}).items()):
@@ -306,7 +330,7 @@ def _paragraphs(told: Values, caption: str, *codes: str) -> str:
 def latency_by_size(told: Values) -> Figure | None:
     """Round trip, publish and one way over the size of a sample."""
     groups = _by_quantity(told, "latency", ("rtt", "one_way", "publish"))
-    data = _lines(groups, lambda case: case.size, lambda value: value.way.name, "what")
+    data = _lines(groups, lambda case: case.size, lambda value: value.way.name, QUANTITY)
     caption = (
         "Medians with 95 % intervals. The pale lines are bare sockets and shared memory, which is the limit."
     )
@@ -317,8 +341,16 @@ def latency_by_size(told: Values) -> Figure | None:
         data,
         Axis("bytes of a sample", "B", log=True),
         Axis("time", "s", log=True),
-        "what",
+        QUANTITY,
     )
+
+
+def _raw_keys(ways: Sequence[Way]) -> dict[str, tuple[str, list[Any]]]:
+    """The machine's own ways are pale, and each has a key of its own."""
+    return {
+        "tone": ("series", [int(way.raw) for way in ways]),
+        "key": ("series", [way.name if way.raw else "" for way in ways]),
+    }
 
 
 def latency_distribution(told: Values, summary: xr.Dataset) -> Figure | None:
@@ -338,7 +370,7 @@ def latency_distribution(told: Values, summary: xr.Dataset) -> Figure | None:
             "p": (SERIES_POINTS, np.tile(share, (len(ways), 1))),
             "style": ("series", ["steps"] * len(ways)),
             "hue": ("series", np.arange(len(ways))),
-            "tone": ("series", [int(way.raw) for way in ways]),
+            **_raw_keys(ways),
         },
         coords={"series": [way.name for way in ways], "position": [case.title for case in cases]},
     )
@@ -356,72 +388,67 @@ def latency_distribution(told: Values, summary: xr.Dataset) -> Figure | None:
 
 def above_raw(told: Values) -> Figure | None:
     """Latency over that of the machine's own way of the same transport."""
-    found = [value for value in told.find("latency") if math.isfinite(value.ratio_to_raw[0])]
-    if not found:
-        return None
-    ways = list(dict.fromkeys(value.way.name for value in found))
-    sizes = sorted({value.case.size for value in found})
-    told_of = {name: np.full((len(sizes), len(ways)), np.nan) for name in ("value", "low", "high")}
-    for value in found:
-        where = sizes.index(value.case.size), ways.index(value.way.name)
-        for name, number in zip(("value", "low", "high"), value.ratio_to_raw):
-            told_of[name][where] = number
-    words = {"value": "times a bare way's", "low": "lower end of its 95 % interval", "high": "upper end"}
-    return Figure(
+    ratios = {
+        (value.case.size, value.way.name): value.ratio_to_raw
+        for value in told.find("latency")
+        if math.isfinite(value.ratio_to_raw[0])
+    }
+    return _ratios(
         "bus-above-raw",
         "Round trip over that of a bare socket or memory",
         "1 is as fast as the machine's own way of the same transport, in the same epochs of the same run.",
-        Kind.MATRIX,
-        xr.Dataset(
-            {
-                name: (("row", "col"), values, {"long_name": words[name], "units": "1"})
-                for name, values in told_of.items()
-            },
-            coords={"row": [format_size(size, exact=True) for size in sizes], "col": ways},
-        ),
-        {
-            "row": Axis("Size"),
-            "col": Axis("Variant"),
-            "value": Axis("times a bare way's", log=True, centre=1.0),
-        },
+        ratios,
+        "times a bare way's",
     )
 
 
 def keys(told: Values) -> Figure | None:
-    """What keys cost: each case with them over the same without."""
-    found = told.keyed()
-    if not found:
-        return None
-    ways = list(dict.fromkeys(value.way.name for value in found))
-    cases = list(dict.fromkeys(value.case.title for value in found))
-    told_of = {name: np.full((len(cases), len(ways)), np.nan) for name in ("value", "low", "high")}
-    for value in found:
-        where = cases.index(value.case.title), ways.index(value.way.name)
-        for name, number in zip(("value", "low", "high"), verdict.keys_cost(value)):
-            told_of[name][where] = number
-    words = {"value": "times the cost without", "low": "lower end of its 95 % interval", "high": "upper end"}
-    return Figure(
+    """What keys cost a round trip: over the same without."""
+    ratios = {
+        (value.case.size, value.way.name): value.ratio
+        for value in told.keyed()
+        if value.case.test == "latency"
+    }
+    caption = "DDS Security over the same variant without it, in the same epochs of the same run."
+    return _ratios(
         "bus-keys",
-        "What keys cost",
-        _paragraphs(
-            told,
-            "DDS Security over the same variant without it, in the same epochs of the same run; of a rate, how many "
-            "times lower it is.",
-            "keys",
-        ),
+        "What keys cost a round trip",
+        _paragraphs(told, caption, "keys"),
+        ratios,
+        "times one without keys",
+    )
+
+
+def _ratios(
+    id_: str,
+    title: str,
+    caption: str,
+    ratios: Mapping[tuple[int, str], tuple[float, float, float]],
+    what: str,
+) -> Figure | None:
+    """Ratios with their intervals, by size and variant."""
+    if not ratios:
+        return None
+    sizes, ways = sorted({size for size, _ in ratios}), list(dict.fromkeys(name for _, name in ratios))
+    names = ("value", "low", "high")
+    told = {name: np.full((len(sizes), len(ways)), np.nan) for name in names}
+    for (size, way), numbers in ratios.items():
+        for name, number in zip(names, numbers):
+            told[name][sizes.index(size), ways.index(way)] = number
+    words = {"value": what, "low": "95 % from", "high": "95 % to"}
+    return Figure(
+        id_,
+        title,
+        caption,
         Kind.MATRIX,
         xr.Dataset(
             {
                 name: (("row", "col"), values, {"long_name": words[name], "units": "1"})
-                for name, values in told_of.items()
+                for name, values in told.items()
             },
-            coords={"row": cases, "col": ways},
+            coords={"row": [format_size(size, exact=True) for size in sizes], "col": ways},
         ),
-        {
-            "row": Axis("Case"),
-            "col": Axis("Variant"),
-            "value": Axis("times the cost without", log=True, centre=1.0),
-        },
+        {"row": Axis("Size"), "col": Axis("Variant"), "value": Axis(what, log=True, centre=1.0)},
     )
 
 
@@ -481,7 +508,7 @@ def fanout(told: Values) -> Figure | None:
             told, "fanout", ("last", "one_way", "first", "publish"), size=size
         ).items():
             groups[f"{name}, {format_size(size, exact=True)}"] = values
-    data = _lines(groups, lambda case: case.subscribers, lambda value: value.way.name, "what")
+    data = _lines(groups, lambda case: case.subscribers, lambda value: value.way.name, QUANTITY)
     caption = "Medians with 95 % intervals. A line that rises straight pays for each subscriber; a level one does not."
     return _scatter(
         "bus-fanout",
@@ -490,7 +517,7 @@ def fanout(told: Values) -> Figure | None:
         data,
         Axis("subscribers"),
         Axis("time", "s", log=True),
-        "what",
+        QUANTITY,
     )
 
 
@@ -521,7 +548,7 @@ def early(told: Values, summary: xr.Dataset) -> Figure | None:
                 "y": ((*SERIES_POINTS, "position"), y[:, :there]),
                 "style": ("series", ["line"] * len(ways)),
                 "hue": ("series", np.arange(len(ways))),
-                "tone": ("series", [int(way.raw) for way in ways]),
+                **_raw_keys(ways),
             },
             coords={"series": [way.name for way in ways], "position": [case.title for case in cases]},
         ),
@@ -547,19 +574,14 @@ def _law_lines(
 
 def discovery_growth(told: Values) -> Figure | None:
     """Datagrams until all participants match, and the laws they follow."""
-    groups = _by_quantity(told, "discovery", ("datagrams", "wire_bytes"))
+    groups = _by_quantity(told, "discovery", ("datagrams",))
     if not groups:
         return None
-    more: dict[str, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
-    for quantity in ("datagrams", "wire_bytes"):
-        if WORDS[quantity] in groups:
-            for name, line in _law_lines(told, quantity, WORDS[quantity]).items():
-                more[name] = line
+    more = _law_lines(told, "datagrams", WORDS["datagrams"])
     numbers = [value.case.entities for values in groups.values() for value in values]
     x = np.geomspace(min(numbers), max(numbers), 24)
-    if WORDS["datagrams"] in groups:
-        more[f"the source's: {SOURCE_SQUARE:g}·N²"] = {WORDS["datagrams"]: (x, SOURCE_SQUARE * x**2)}
-    data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, "what", more)
+    more[f"the source's: {SOURCE_SQUARE:g}·N²"] = {WORDS["datagrams"]: (x, SOURCE_SQUARE * x**2)}
+    data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, QUANTITY, more)
     caption = (
         f"Participants, {verdict.SHAPES[told.shape]}: from the word to begin until all have found whom they should, by "
         "the kernel's counters. On these axes a power of the number is a straight line. The source drew "
@@ -571,15 +593,30 @@ def discovery_growth(told: Values) -> Figure | None:
         _paragraphs(told, caption, "discovery_growth", "discovery_kinds"),
         data,
         Axis("participants", log=True),
-        Axis("until all match", log=True),
-        "what",
+        Axis("datagrams until all match", log=True),
+        QUANTITY,
+    )
+
+
+def discovery_bytes(told: Values) -> Figure | None:
+    """Bytes until all participants match."""
+    groups = _by_quantity(told, "discovery", ("wire_bytes",))
+    data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, QUANTITY)
+    return _scatter(
+        "bus-discovery-bytes",
+        "Discovery: bytes by participants",
+        "That the IP layer was given to send until all match, headers included.",
+        data,
+        Axis("participants", log=True),
+        Axis("bytes until all match", "B", log=True),
+        QUANTITY,
     )
 
 
 def discovery_time(told: Values) -> Figure | None:
     """Time and processor time until all participants match."""
     groups = _by_quantity(told, "discovery", ("time_to_match", "cpu"))
-    data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, "what")
+    data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, QUANTITY)
     begin = "All begin" if told.shape == EACH else "The writer is there before the others begin"
     return _scatter(
         "bus-discovery-time",
@@ -588,14 +625,14 @@ def discovery_time(told: Values) -> Figure | None:
         data,
         Axis("participants", log=True),
         Axis("time", "s", log=True),
-        "what",
+        QUANTITY,
     )
 
 
 def discovery_cycles(told: Values) -> Figure | None:
     """Cycles and instructions of making a participant among others."""
     groups = _by_quantity(told, "discovery", ("make_cycles", "make_instructions"))
-    data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, "what")
+    data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, QUANTITY)
     return _scatter(
         "bus-discovery-cycles",
         "Discovery: what making a participant takes",
@@ -603,7 +640,7 @@ def discovery_cycles(told: Values) -> Figure | None:
         data,
         Axis("participants", log=True),
         Axis("cycles, instructions", log=True),
-        "what",
+        QUANTITY,
     )
 
 
@@ -649,15 +686,15 @@ def throughput(told: Values) -> Figure | None:
         ),
         Kind.BAR,
         _bars(cells),
-        {"bar": Axis("Variant"), "y": Axis("messages a second, of one subscriber")},
+        {"bar": Axis("Variant"), "y": Axis("messages of one subscriber", "/s")},
         (Slider("position", "case"),),
     )
 
 
-def throughput_by_subscribers(told: Values) -> Figure | None:
-    """Rates over the number of subscribers."""
+def throughput_by_subscribers(told: Values, quantities: Sequence[str], unit: str) -> Figure | None:
+    """Rates over the number of subscribers. unit: of messages "/s", of bytes "B/s"."""
     groups: dict[str, list[Value]] = {}
-    for quantity in ("byte_rate", "message_rate", "publish_rate"):
+    for quantity in quantities:
         for value in told.find("throughput", quantity):
             size = format_size(value.case.size, exact=True)
             groups.setdefault(f"{WORDS[quantity]}, {size}, {value.case.treatment}", []).append(value)
@@ -666,15 +703,16 @@ def throughput_by_subscribers(told: Values) -> Figure | None:
         for name, values in groups.items()
         if len({value.case.subscribers for value in values}) > 1
     }
-    data = _lines(groups, lambda case: case.subscribers, lambda value: value.way.name, "what")
+    data = _lines(groups, lambda case: case.subscribers, lambda value: value.way.name, QUANTITY)
+    what = "bytes" if unit == "B/s" else "messages"
     return _scatter(
-        "bus-throughput-subscribers",
-        "Throughput by subscribers",
+        "bus-throughput-bytes" if unit == "B/s" else "bus-throughput-subscribers",
+        f"Throughput by subscribers: {what}",
         "Of each subscriber: where the line stays level, all together receive in proportion to their number.",
         data,
         Axis("subscribers"),
-        Axis("a second", log=True),
-        "what",
+        Axis(what, unit, log=True),
+        QUANTITY,
     )
 
 
@@ -745,7 +783,7 @@ def first_parts(told: Values) -> Figure | None:
 def calls(told: Values) -> Figure | None:
     """Requests and replies over the number of clients."""
     groups = _by_quantity(told, "calls", ("rtt",))
-    data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, "what")
+    data = _lines(groups, lambda case: case.entities, lambda value: value.way.name, QUANTITY)
     return _scatter(
         "bus-calls",
         "Requests and replies",
@@ -753,5 +791,5 @@ def calls(told: Values) -> Figure | None:
         data,
         Axis("clients", log=True),
         Axis("request and reply", "s", log=True),
-        "what",
+        QUANTITY,
     )

@@ -181,9 +181,10 @@ def sentence(found: Breakdown) -> str:
     cause = found.cause
     nothing = [part.removes for part in found.parts if part.judged in ("none", "worse")]
     if cause is None:
-        text += "; none of what was tried takes a part of that away beyond doubt"
-        if not found.parts:
-            text += ", as nothing was"
+        if found.parts:
+            text += "; none of what was tried takes a part of that away beyond doubt"
+        else:
+            text += "; nothing was tried that may take a part of that away"
     else:
         text += f"; {_percent(cause)} of the difference is {cause.removes}"
         others = [

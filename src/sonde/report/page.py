@@ -23,7 +23,16 @@ ROOMS = {
 }
 
 # SI suffixes of bare numbers (`period_s`), and the unit each stands for
-SUFFIXES = {"_s": "s", "_b": "B", "_bytes": "B", "_hz": "Hz", "_w": "W", "_j": "J", "_pct": "%"}
+SUFFIXES = {
+    "_per_s": "/s",
+    "_s": "s",
+    "_b": "B",
+    "_bytes": "B",
+    "_hz": "Hz",
+    "_w": "W",
+    "_j": "J",
+    "_pct": "%",
+}
 
 
 @dataclass

@@ -212,6 +212,12 @@ def _log_axis(q: prepare.Quantity, values: np.ndarray) -> dict[str, Any]:
     return axis
 
 
+def _counting(q: prepare.Quantity, values: np.ndarray) -> dict[str, Any]:
+    """Ticks of a linear axis of bare numbers with all their digits, as long as they are few."""
+    most = float(np.nanmax(np.abs(values), initial=0.0)) if values.size else 0.0
+    return {"exponentformat": "none"} if not q.log and not q.si and 1e4 <= most < 1e9 else {}
+
+
 def _layout(**more: Any) -> dict[str, Any]:
     return {
         "font": {"family": "@font", "size": 12, "color": "@ink"},
@@ -376,7 +382,9 @@ def _matrix(figure: Figure) -> Drawn:
     frames: list[dict[str, Any]] = []
     fixed: dict[str, Any] = {}
     widened = clipped = False
-    longest = max((len(t) for t in y_text), default=1)
+    if rows <= _FOLDABLE and m.block == 1:  # names of several words, rather than their ends alone
+        y_text = [_folded(name) for name in m.rows.each]
+    longest = max((len(line) for t in y_text for line in t.split("<br>")), default=1)
     if status:
         n = len(m.words)
         trace |= {
@@ -416,7 +424,7 @@ def _matrix(figure: Figure) -> Drawn:
             ends = prepare.matrix_ends(m.value, np.concatenate([z.ravel() for z in zs]), max(m.least))
             fixed = {"traces": [_colours(m.value, ends)], "layout": _over_bar(m.value, ends)}
     layout = _layout(
-        margin={"l": 34 + min(12, longest) * 7, "r": 14, "t": 8 if status else BAR, "b": 46, "pad": 0},
+        margin={"l": 34 + min(_LINE, longest) * 7, "r": 14, "t": 8 if status else BAR, "b": 46, "pad": 0},
         plot_bgcolor="@hole",
         xaxis=_axis(
             prepare.Quantity(m.cols.title, "", "", 1.0),
@@ -659,7 +667,7 @@ def _chart(figure: Figure) -> Drawn:
     named = (named and not panels) or bool(keys) or bool(c.bands and c.band_name)
     xs = _all(c.frames, "x")
     ys = _all(c.frames, "y")
-    x_axis, y_axis = _axis(c.x, **_log_axis(c.x, xs)), _axis(c.y, **_log_axis(c.y, ys))
+    x_axis, y_axis = _axis(c.x, **_log_axis(c.x, xs)), _axis(c.y, **_log_axis(c.y, ys), **_counting(c.y, ys))
     if figure.kind is Kind.CDF:
         y_axis |= {"range": [-0.02, 1.02], "tickformat": ".0%"}
         x_axis |= {"showgrid": True}
@@ -744,7 +752,7 @@ def _panels(
 
 def _stroke(kind: Kind, curve: prepare.Curve) -> dict[str, Any]:
     """Width and dash of a line: what is fitted to a distribution, and what nobody measured, is dashed."""
-    dashed = kind is Kind.CDF or curve.style == "dashed"
+    dashed = curve.style == "dashed" or (kind is Kind.CDF and curve.style != "steps")
     return {"width": 5 if curve.tone else 2, "dash": "dash" if dashed else "solid"}
 
 
@@ -946,7 +954,7 @@ def _bars(figure: Figure) -> Drawn:
                     "color": "@ink",
                 }
             frame["traces"].append(patch)
-    amount = _axis(b.y, **_log_axis(b.y, _all(b.frames, "y")))
+    amount = _axis(b.y, **_log_axis(b.y, _all(b.frames, "y")), **_counting(b.y, _all(b.frames, "y")))
     if not b.y.log:
         amount["rangemode"] = "tozero"
     category = _axis(
@@ -1067,6 +1075,7 @@ def _icicle(figure: Figure) -> Drawn:
 _LONG = (
     12  # letters of a bar's name, above which bars lie: names side by side would leave each other no place
 )
+_FOLDABLE = 8  # rows of a matrix that have the height for a name in several lines
 _LINE = 26  # letters of a line of it: more would leave bars none, on a phone
 _LYING = 40  # bars at most, or the figure is longer than a screen
 

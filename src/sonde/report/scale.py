@@ -26,6 +26,7 @@ PREFIXED = {
     "W",
     "J",
     "flop/s",
+    "/s",
 }  # units that take SI prefixes; bytes take binary ones, all else none
 
 
@@ -151,7 +152,7 @@ def ticks(
         first = math.ceil(low / step - 1e-9)
         places = [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
         return [(p, number(float(f"{p:.10g}"), 6)) for p in places]
-    if unit == "B":
+    if unit in ("B", "B/s"):
         span = max(1, math.ceil(math.log2(high / low) / most))
         powers = range(
             math.ceil(math.log2(low) / span - 1e-9) * span, math.floor(math.log2(high) + 1e-9) + 1, span
@@ -166,7 +167,7 @@ def ticks(
         places = [p for p in places if low * (1 - 1e-9) <= p <= high * (1 + 1e-9)]
     if len(places) < 2:  # less than one step: fall back to even places
         return [(v, quantity(v, unit, 3)) for v, _ in ticks(low, high, unit, False, 4)]
-    return [(p, quantity(p if unit == "B" else float(f"{p:.6g}"), unit, 3)) for p in places]
+    return [(p, quantity(p if unit in ("B", "B/s") else float(f"{p:.6g}"), unit, 3)) for p in places]
 
 
 def _nice(rough: float) -> float:

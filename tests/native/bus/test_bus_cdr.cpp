@@ -286,3 +286,25 @@ TEST_CASE("bus: types without key have an empty one; strings without bound an un
   CHECK(most_key_bytes(*structure("S", {field("a", of(Kind::uint8), true), field("b", of(Kind::float64), true)})) == 16);
   CHECK(most_key_bytes(*structure("S", {field("a", string_type(2), true), field("b", array_of(string_type(1), 2), true)})) == 22);
 }
+
+TEST_CASE("bus: a payload of the key alone is read in either byte order, whatever is behind it") {
+  const TypePtr inner = structure("t::In", {{"x", primitive(Kind::uint32), true, {}}, {"y", primitive(Kind::uint64), false, {}}});
+  const TypePtr type = structure("t::Type", {{"first", primitive(Kind::float64), false, {}}, {"in", inner, true, {}}, {"name", string_type(8), true, {}}});
+  std::vector<std::byte> whole, alone;
+  CdrWriter full(whole), key(alone);
+  full.put(0.0);
+  for (auto* out : {&full, &key}) {
+    out->put(std::uint32_t{0x01020304});
+    if (out == &full) out->put(std::uint64_t{0});
+    out->put(std::string_view("ab"));
+  }
+  CHECK(payload_of_key_alone(*type, alone) == whole);
+  std::vector<std::byte> big = serialised_key(*type, whole);
+  big.insert(big.begin(), 4, std::byte{0});
+  CHECK(payload_of_key_alone(*type, big) == whole);
+  big.insert(big.end(), 9, std::byte{0x55});
+  CHECK(payload_of_key_alone(*type, big) == whole);
+  alone.pop_back();
+  CHECK(payload_of_key_alone(*type, alone).empty());
+  CHECK(payload_of_key_alone(*type, Bytes{}).empty());
+}

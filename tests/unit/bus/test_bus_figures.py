@@ -20,12 +20,14 @@ IDS = [
     "bus-fanout",
     "bus-early",
     "bus-discovery",
+    "bus-discovery-bytes",
     "bus-discovery-time",
     "bus-discovery-cycles",
     "bus-divisions",
     "bus-divisions-cycles",
     "bus-throughput",
     "bus-throughput-subscribers",
+    "bus-throughput-bytes",
     "bus-loss",
     "bus-first",
     "bus-first-parts",
@@ -64,7 +66,7 @@ def test_what_keys_cost_is_drawn_where_it_was_measured(tmp_path):
         found = {figure.id: figure for figure in figures.section(tree, "bus.nc").figures}
     keys = found["bus-keys"]
     assert draw(keys)
-    assert float(keys.data["value"].sel(row="latency, 64 B", col="cs")) == pytest.approx(1.5, rel=0.01)
+    assert float(keys.data["value"].sel(row="64 B", col="cs")) == pytest.approx(1.5, rel=0.01)
     assert "With keys a round trip takes: cs, against cyclonedds/udp4, 1.50 times" in keys.caption
 
 

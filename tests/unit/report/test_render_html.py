@@ -233,7 +233,7 @@ def test_text_is_never_read_as_plotly_markup():
     )
     layout = render_html.draw(Figure("f", "", "", Kind.MATRIX, data, {"row": Axis(hostile)})).spec["layout"]
     assert "<" not in layout["yaxis"]["title"]["text"]
-    assert "<" not in layout["yaxis"]["ticktext"][0]
+    assert "<" not in layout["yaxis"]["ticktext"][0].replace("<br>", " ")  # where a long name goes on below
     assert "&lt;b&gt;" in layout["yaxis"]["ticktext"][0]
 
 

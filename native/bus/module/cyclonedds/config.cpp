@@ -129,13 +129,14 @@ Result<std::string> domain_config(const Profile& profile) {
   if (discovery.announce_s > 0) found += element("SPDPInterval", ms(discovery.announce_s));
   found += element("LeaseDuration", ms(discovery.lease_s));
 
-  std::string internal;
+  // Without it a disposal reaches no reader of Fast DDS, which knows instances by their hash.
+  std::string internal = element("GenerateKeyhash", "true");
   if (transport.receive_buffer_bytes) internal += buffer("SocketReceiveBufferSize", transport.receive_buffer_bytes);
   if (transport.send_buffer_bytes) internal += buffer("SocketSendBufferSize", transport.send_buffer_bytes);
   if (loopback) general += element("MulticastTimeToLive", "0");
 
   return "<CycloneDDS><Domain Id=\"any\"><General>" + general + "</General><Discovery>" + found + "</Discovery>" +
-         (internal.empty() ? "" : "<Internal>" + internal + "</Internal>") + "<Tracing><OutputFile>stderr</OutputFile></Tracing></Domain></CycloneDDS>";
+         "<Internal>" + internal + "</Internal>" + "<Tracing><OutputFile>stderr</OutputFile></Tracing></Domain></CycloneDDS>";
 }
 
 Result<std::vector<std::pair<std::string, std::string>>> security_properties(const Security& security) {

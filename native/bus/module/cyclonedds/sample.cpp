@@ -28,6 +28,9 @@ constexpr std::size_t key_room = 64;
 constexpr std::size_t prefix_at = 8, prefix_words = 3, writer_entity_at = 12, sequence_at = 16;
 /// Writers that are remembered for what is missing: more are a sign that somebody makes and ends them without end.
 constexpr std::size_t most_writers = 4096;
+constexpr std::size_t most_remembered = 1 << 16;  ///< keys that are known by their hash
+/// Fast DDS takes the payload of a disposal for the key hash, encapsulation and all, where it has no more than 16 bytes.
+constexpr std::size_t least_disposal = encapsulation_bytes + hash_bytes;
 
 constexpr std::size_t up4(std::size_t n) { return (n + 3) & ~std::size_t{3}; }
 
@@ -56,6 +59,18 @@ std::uint64_t sequence_of(const unsigned char* submessage) {
   std::uint32_t half[2];
   std::memcpy(half, submessage + sequence_at, sizeof half);
   return std::uint64_t{half[0]} << 32 | half[1];
+}
+
+/// Fast DDS' endpoints, whose disposals say no more than the hash of the key.
+bool tells_hashes_alone(const Guid& writer) { return writer.bytes[0] == std::byte{1} && writer.bytes[1] == std::byte{15}; }
+
+std::array<std::byte, hash_bytes> md5_of(Bytes key) {
+  std::array<std::byte, hash_bytes> out;
+  ddsrt_md5_state_t state;
+  ddsrt_md5_init(&state);
+  ddsrt_md5_append(&state, reinterpret_cast<const ddsrt_md5_byte_t*>(key.data()), static_cast<unsigned>(key.size()));
+  ddsrt_md5_finish(&state, reinterpret_cast<ddsrt_md5_byte_t*>(out.data()));
+  return out;
 }
 
 /// FNV-1a: keys are short, and whoever picks them to collide only slows down instances of his own.
@@ -110,8 +125,12 @@ Sample* with_key(const SampleType& type, ddsi_serdata_kind kind, Sample* sample)
   if (!type.key_type && kind == SDK_KEY && sample->size > encapsulation_bytes) key.assign(1, sample->data()[encapsulation_bytes]);
   if (type.key_type) {
     try {
-      const Type& as = kind == SDK_DATA ? *type.type : *type.key_type;
-      if (verify(as, sample->payload())) key = serialised_key(as, sample->payload());
+      if (kind == SDK_KEY) {
+        if (const auto whole = payload_of_key_alone(*type.type, sample->payload()); !whole.empty()) key = serialised_key(*type.type, whole);
+      } else if (verify(*type.type, sample->payload())) {
+        key = serialised_key(*type.type, sample->payload());
+        if (type.hashes && sample->writer_known && tells_hashes_alone(sample->writer)) type.hashes->saw(key);
+      }
     } catch (...) {  // no memory for what has come: it is dropped, as a sample without place
       std::free(sample);
       return nullptr;
@@ -181,10 +200,10 @@ ddsi_serdata* from_ser_iov(const ddsi_sertype* sertype, ddsi_serdata_kind kind, 
 
 Sample* make(const SampleType& type, ddsi_serdata_kind kind, const Guid& writer, Bytes payload, Bytes key) {
   const bool disposal = kind == SDK_KEY;
-  Sample* sample = allocate(&type, kind, disposal ? encapsulation_bytes + key.size() : payload.size(), key.size());
+  Sample* sample = allocate(&type, kind, disposal ? std::max(least_disposal, encapsulation_bytes + key.size()) : payload.size(), key.size());
   if (!sample) return nullptr;
   if (disposal) {
-    std::memset(sample->data(), 0, encapsulation_bytes);  // big endian, plain CDR: as serialised_key() is
+    std::memset(sample->data(), 0, sample->size);  // big endian, plain CDR: as serialised_key() is
     if (!key.empty()) std::memcpy(sample->data() + encapsulation_bytes, key.data(), key.size());
   } else {
     std::memcpy(sample->data(), payload.data(), payload.size());
@@ -217,40 +236,22 @@ void put_unlikely(const Type& type, CdrWriter& into) {
   }
 }
 
-/// How many of the bytes a key of the type is; 0: they do not hold one.
-std::size_t key_length(const Type& type, CdrReader& reader) {
-  for (const Field& field : type.fields) {
-    const auto one = [&reader](const Type& of) {
-      switch (of.kind) {
-        case Kind::boolean: case Kind::octet: case Kind::char8: case Kind::int8: case Kind::uint8: reader.get<std::uint8_t>(); break;
-        case Kind::int16: case Kind::uint16: reader.get<std::uint16_t>(); break;
-        case Kind::int64: case Kind::uint64: case Kind::float64: reader.get<std::uint64_t>(); break;
-        case Kind::string: reader.get_string(of.bound); break;
-        case Kind::structure: key_length(of, reader); break;
-        default: reader.get<std::uint32_t>();
-      }
-    };
-    if (field.type->kind == Kind::array)
-      for (std::uint32_t k = 0; k < field.type->bound && reader.ok(); ++k) one(*field.type->element);
-    else
-      one(*field.type);
-  }
-  return reader.ok() ? reader.position() : 0;
-}
-
-/// A disposal that says its instance by the hash alone: where the hash is the key itself.
+/// A disposal that says its instance by the hash alone: that is the key itself, or one of a key that was seen.
 ddsi_serdata* from_keyhash(const ddsi_sertype* sertype, const ddsi_keyhash* hash) {
   const SampleType& type = ours(sertype);
   if (!type.key_type) return make_sample(type, SDK_KEY, {}, {}, {});
-  if (most_key_bytes(*type.type) > hash_bytes) return nullptr;
-  std::array<std::byte, encapsulation_bytes + hash_bytes> payload{};
-  std::memcpy(payload.data() + encapsulation_bytes, hash->value, hash_bytes);
-  CdrReader reader(payload);
-  const std::size_t length = key_length(*type.key_type, reader);
-  if (!length) return nullptr;
-  auto* sample = make_sample(type, SDK_KEY, {}, {}, Bytes(payload).subspan(encapsulation_bytes, length));
-  if (sample) sample->writer_known = false;
-  return sample;
+  try {
+    const Bytes bytes(reinterpret_cast<const std::byte*>(hash->value), hash_bytes);
+    std::vector<std::byte> key;
+    if (type.hashes) key = type.hashes->key_of(bytes);
+    else if (const auto whole = payload_of_key(*type.type, bytes); !whole.empty()) key = serialised_key(*type.type, whole);
+    if (key.empty()) return nullptr;
+    auto* sample = make_sample(type, SDK_KEY, {}, {}, key);
+    if (sample) sample->writer_known = false;
+    return sample;
+  } catch (...) {
+    return nullptr;
+  }
 }
 
 /// Samples are made by make_sample() alone.
@@ -294,10 +295,8 @@ void get_keyhash(const ddsi_serdata* serdata, ddsi_keyhash* into, bool force_md5
   const Bytes key = sample.key();
   const auto* type = static_cast<const SampleType*>(sample.type);
   if (force_md5 || key.size() > hash_bytes || (type && type->key_type && most_key_bytes(*type->type) > hash_bytes)) {
-    ddsrt_md5_state_t state;
-    ddsrt_md5_init(&state);
-    ddsrt_md5_append(&state, reinterpret_cast<const ddsrt_md5_byte_t*>(key.data()), static_cast<unsigned>(key.size()));
-    ddsrt_md5_finish(&state, into->value);
+    const auto hash = md5_of(key);
+    std::memcpy(into->value, hash.data(), hash.size());
   } else {
     std::memset(into->value, 0, hash_bytes);
     if (!key.empty()) std::memcpy(into->value, key.data(), key.size());
@@ -370,6 +369,23 @@ std::uint64_t Arrivals::missing(const Guid& writer, std::uint64_t sequence) {
   return seen.missing;
 }
 
+void KeysByHash::saw(Bytes key) {
+  std::vector<std::byte> own(key.begin(), key.end());
+  const std::lock_guard lock(mutex_);
+  if (known_.contains(own)) return;
+  if (known_.size() >= most_remembered) known_.clear(), keys_.clear();
+  keys_[md5_of(key)] = own;
+  known_.insert(std::move(own));
+}
+
+std::vector<std::byte> KeysByHash::key_of(Bytes hash) const {
+  std::array<std::byte, 16> own;
+  std::copy_n(hash.begin(), own.size(), own.begin());
+  const std::lock_guard lock(mutex_);
+  const auto at = keys_.find(own);
+  return at == keys_.end() ? std::vector<std::byte>{} : at->second;
+}
+
 Bytes Sample::key() const { return {data() + up4(size), key_size}; }
 
 SampleType* make_sample_type(const TypePtr& type) {
@@ -378,7 +394,10 @@ SampleType* make_sample_type(const TypePtr& type) {
   ddsi_sertype_init(made, type->name.c_str(), &type_ops, &sample_ops, !has_key(*type));
   made->allowed_data_representation = DDS_DATA_REPRESENTATION_FLAG_XCDR1;
   made->type = type;
-  if (has_key(*type)) made->key_type = key_part(*type);
+  if (has_key(*type)) {
+    made->key_type = key_part(*type);
+    if (most_key_bytes(*type) > hash_bytes) made->hashes = std::make_unique<KeysByHash>();
+  }
   made->fingerprint = fingerprint(*type);
   return made;
 }

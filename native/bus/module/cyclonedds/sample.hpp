@@ -8,8 +8,11 @@
 #include <dds/ddsi/ddsi_serdata.h>
 #include <dds/ddsi/ddsi_sertype.h>
 
+#include <array>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,11 +34,25 @@ class Arrivals {
   std::map<Guid, Seen> writers_;
 };
 
+/// Keys that are too long for a hash to be the key itself, by their hash. Any-thread.
+class KeysByHash {
+ public:
+  void saw(Bytes key);
+  /// Empty: none that was seen.
+  std::vector<std::byte> key_of(Bytes hash) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::set<std::vector<std::byte>> known_;
+  std::map<std::array<std::byte, 16>, std::vector<std::byte>> keys_;
+};
+
 /// Of a topic. Cyclone counts references to it: made by make_sample_type(), given up by ddsi_sertype_unref().
 struct SampleType : ddsi_sertype {
   TypePtr type;
   TypePtr key_type;          ///< its key fields alone, as disposals carry them; null: no key
   std::string fingerprint;
+  std::unique_ptr<KeysByHash> hashes;  ///< of received samples whose writers will say no more; null: not needed
   mutable Arrivals arrivals;
 };
 

@@ -222,14 +222,14 @@ void Writer::on_publication_matched(dds::DataWriter*, const dds::PublicationMatc
 
 // ---- Reader
 
-Reader::Reader(const TypePtr& type, bool hashed_keys, Matches::Known known, std::function<void()> release)
-    : known_(std::move(known)), release_(std::move(release)), keyed_(has_key(*type)), keys_(type, hashed_keys) {
+Reader::Reader(const TypePtr& type, bool hashed_keys, Matches::Known known, Matches::Known sound, std::function<void()> release)
+    : known_(std::move(known)), sound_(std::move(sound)), release_(std::move(release)), keyed_(has_key(*type)), keys_(type, hashed_keys) {
   sample_.holds = true;
 }
 
 Result<std::unique_ptr<Reader>> Reader::make(dds::DomainParticipant& participant, dds::Topic& topic, const TypePtr& type, bool hashed_keys, const ReaderPlan& plan, Matches::Known known,
-                                             std::function<void()> release) {
-  std::unique_ptr<Reader> made(new Reader(type, hashed_keys, std::move(known), std::move(release)));
+                                             Matches::Known sound, std::function<void()> release) {
+  std::unique_ptr<Reader> made(new Reader(type, hashed_keys, std::move(known), std::move(sound), std::move(release)));
   made->participant_ = &participant;
   made->subscriber_ = participant.create_subscriber(plan.subscriber, nullptr, dds::StatusMask::none());
   if (made->subscriber_) {
@@ -253,38 +253,53 @@ Reader::~Reader() {
 
 Guid Reader::guid() const { return guid_of(reader_->guid()); }
 
-bool Reader::next(SampleInfo& info, std::int64_t& sequence) {
-  for (;;) {
-    dds::SampleInfo theirs;
-    if (reader_->take_next_sample(&sample_, &theirs) != Code::RETCODE_OK) return false;
-    info.writer = guid_of(theirs.sample_identity.writer_guid());
-    info.source_ns = theirs.source_timestamp.to_ns();
-    info.received_ns = theirs.reception_timestamp.to_ns();
-    info.has_data = theirs.valid_data;
-    sequence = static_cast<std::int64_t>(theirs.sample_identity.sequence_number().to64long());
-    if (theirs.valid_data) {
-      info.state = InstanceState::alive;
-      if (keyed_) keys_.saw(theirs.instance_handle, sample_.payload);
-      return true;
-    }
-    info.state = theirs.instance_state == dds::NOT_ALIVE_NO_WRITERS_INSTANCE_STATE ? InstanceState::no_writers : InstanceState::disposed;
-    // The end of an instance of which nothing was ever here is no news, and its key cannot be told from its hash.
-    sample_.held = keys_.payload_of(theirs.instance_handle);
-    sample_.payload = sample_.held;
-    if (!sample_.held.empty()) return true;
+bool Reader::next(Held& into) {
+  dds::SampleInfo theirs;
+  if (reader_->take_next_sample(&sample_, &theirs) != Code::RETCODE_OK) return false;
+  into.info.writer = guid_of(theirs.sample_identity.writer_guid());
+  into.info.source_ns = theirs.source_timestamp.to_ns();
+  into.info.received_ns = theirs.reception_timestamp.to_ns();
+  into.info.has_data = theirs.valid_data;
+  into.info.state = theirs.valid_data ? InstanceState::alive : InstanceState::disposed;
+  into.sequence = static_cast<std::int64_t>(theirs.sample_identity.sequence_number().to64long());
+  if (!keyed_) return true;
+  into.handle = theirs.instance_handle;
+  into.now = theirs.instance_state;
+  into.disposals = theirs.disposed_generation_count;
+  into.orphanings = theirs.no_writers_generation_count;
+  if (theirs.valid_data) {
+    keys_.saw(theirs.instance_handle, sample_.payload);
+    into.payload = std::move(sample_.held);
   }
+  return true;
+}
+
+/// Makes ends of instances of what Fast DDS tells without data; not of a writer that gave up an instance others still write. Fast DDS tells an
+/// instance's state as it is now: as it was then is told by the next sample that counts one more disposal.
+void Reader::tell_ends(std::deque<Held>& all) const {
+  const Held* next = nullptr;
+  for (auto at = all.rbegin(); at != all.rend(); ++at) {
+    Held& of = *at;
+    if (next && next->handle != of.handle) next = nullptr;
+    if (!of.info.has_data) {
+      const bool ended = next && (next->disposals != of.disposals || next->orphanings != of.orphanings);
+      const bool goes_on = next && next->info.has_data && !ended;
+      const bool orphaned = ended ? next->disposals == of.disposals : of.now == dds::NOT_ALIVE_NO_WRITERS_INSTANCE_STATE;
+      if (orphaned) of.info.state = InstanceState::no_writers;
+      // The end of an instance of which nothing was ever here is no news, and its key cannot be told from its hash.
+      if (!goes_on && (ended || of.now != dds::ALIVE_INSTANCE_STATE)) of.payload = keys_.payload_of(of.handle, sound_(of.info.writer));
+    }
+    if (!next || of.info.has_data) next = &of;
+  }
+  std::erase_if(all, [](const Held& of) { return !of.info.has_data && of.payload.empty(); });
 }
 
 /// Fast DDS gives the samples of one instance, then those of the next: all that are there, by arrival. A sample that was lost or had no place
 /// arrives after the writer's next ones, and is given before them all the same.
 void Reader::fetch() {
   arrived_.store(false);
-  Held one;
-  while (next(one.info, one.sequence)) {
-    one.payload = std::move(sample_.held);
-    fetched_.push_back(std::move(one));
-    one = {};
-  }
+  for (Held one; next(one); one = {}) fetched_.push_back(std::move(one));
+  tell_ends(fetched_);
   const auto by_writer = [](const Held& of) { return std::tie(of.info.writer, of.sequence); };
   std::sort(fetched_.begin(), fetched_.end(), [&](const Held& a, const Held& b) { return by_writer(a) < by_writer(b); });
   const Held* before = nullptr;
@@ -302,11 +317,9 @@ std::size_t Reader::take(std::size_t most, const Taker& taker) {
     std::size_t n = 0;
     if (!keyed_) {
       arrived_.store(false);
-      SampleInfo info;
-      std::int64_t sequence = 0;
-      for (; n < most; ++n) {
-        if (!next(info, sequence)) return n;
-        taker(info, sample_.payload);
+      for (Held one; n < most; ++n) {
+        if (!next(one)) return n;
+        taker(one.info, sample_.payload);
       }
       arrived_.store(true);  // the next wait() looks
       return n;

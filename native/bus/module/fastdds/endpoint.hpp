@@ -104,8 +104,9 @@ class Writer final : public WriterPort, private dds::DataWriterListener {
 
 class Reader final : public ReaderPort, private dds::DataReaderListener {
  public:
+  /// `sound`: whose disposals tell their instance soundly (Keys::payload_of()).
   static Result<std::unique_ptr<Reader>> make(dds::DomainParticipant& participant, dds::Topic& topic, const TypePtr& type, bool hashed_keys, const ReaderPlan& plan, Matches::Known known,
-                                              std::function<void()> release);
+                                              Matches::Known sound, std::function<void()> release);
   ~Reader() override;
   Guid guid() const override;
   std::size_t take(std::size_t most, const Taker& taker) override;
@@ -123,15 +124,19 @@ class Reader final : public ReaderPort, private dds::DataReaderListener {
     SampleInfo info;
     std::vector<std::byte> payload;
     std::int64_t sequence = 0, arrived_ns = 0;
+    rtps::InstanceHandle_t handle;
+    dds::InstanceStateKind now = dds::ALIVE_INSTANCE_STATE;  ///< of the instance, as it was taken
+    std::int32_t disposals = 0, orphanings = 0;              ///< of the instance, as it came
   };
-  Reader(const TypePtr& type, bool hashed_keys, Matches::Known known, std::function<void()> release);
+  Reader(const TypePtr& type, bool hashed_keys, Matches::Known known, Matches::Known sound, std::function<void()> release);
   void on_data_available(dds::DataReader* reader) override;
   void on_subscription_matched(dds::DataReader* reader, const dds::SubscriptionMatchedStatus& status) override;
-  /// The next sample of Fast DDS in sample_; false: there is none.
-  bool next(SampleInfo& info, std::int64_t& sequence);
+  /// The next sample of Fast DDS, its payload in sample_ or, of types with key, in `into`; false: there is none.
+  bool next(Held& into);
+  void tell_ends(std::deque<Held>& all) const;
   void fetch();
 
-  Matches::Known known_;
+  Matches::Known known_, sound_;
   std::function<void()> release_;
   Matches matches_;
   dds::DomainParticipant* participant_ = nullptr;

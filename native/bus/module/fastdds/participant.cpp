@@ -9,6 +9,8 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +19,7 @@
 #include <set>
 #include <thread>
 
+#include "bus/bus.hpp"
 #include "bus/module/fastdds/endpoint.hpp"
 #include "bus/module/fastdds/sample.hpp"
 #include "bus/module/fastdds/shared_memory.hpp"
@@ -49,8 +52,20 @@ class Directory final : public dds::DomainParticipantListener {
     const std::lock_guard lock(mutex_);
     return endpoints_.contains(guid);
   }
+  /// Whether an endpoint is, or was, one of Sonde's, whatever DDS it has.
+  bool is_ours(const Guid& guid) {
+    const std::lock_guard lock(mutex_);
+    return ours_.contains(prefix_of(guid));
+  }
 
  private:
+  static constexpr std::size_t most_remembered = 4096;
+
+  static std::array<std::byte, 12> prefix_of(const Guid& guid) {
+    std::array<std::byte, 12> prefix;
+    std::copy_n(guid.bytes.begin(), prefix.size(), prefix.begin());
+    return prefix;
+  }
   static Guid participant_of(const rtps::GUID_t& guid) {
     rtps::GUID_t of = guid;
     of.entityId = rtps::c_EntityId_RTPSParticipant;
@@ -102,6 +117,9 @@ class Directory final : public dds::DomainParticipantListener {
       endpoint.durability = info.m_qos.m_durability.kind == dds::VOLATILE_DURABILITY_QOS ? Durability::volatile_ : Durability::transient_local;
       const auto& data = info.m_qos.m_userData.data_vec();
       endpoint.user_data.assign(data.begin(), data.end());
+      if (read_announcement(endpoint.user_data).fingerprint.empty()) return;
+      if (ours_.size() >= most_remembered) ours_.clear();
+      ours_.insert(prefix_of(guid));
     } catch (...) {
     }
   }
@@ -115,6 +133,7 @@ class Directory final : public dds::DomainParticipantListener {
   std::mutex mutex_;
   std::map<Guid, Participant> participants_;
   std::map<Guid, Endpoint> endpoints_;
+  std::set<std::array<std::byte, 12>> ours_;   ///< participants, also those that have gone
 };
 
 /// A participant's number in its process, from which its ports follow: the least that is free, again after others have gone. Fast DDS counts on
@@ -218,7 +237,7 @@ class FastParticipant final : public ParticipantPort {
       if (!plan) return plan.error();
       auto held = hold(topic, type);
       if (!held) return held.error();
-      auto made = Reader::make(*participant_, **held, type, hashed_keys_, *plan, known(), [this, topic] { release(topic); });
+      auto made = Reader::make(*participant_, **held, type, hashed_keys_, *plan, known(), sound(), [this, topic] { release(topic); });
       if (!made) return made.error();
       return std::unique_ptr<ReaderPort>(std::move(*made));
     } catch (...) {
@@ -244,6 +263,14 @@ class FastParticipant final : public ParticipantPort {
   /// Of endpoints of this participant nobody tells.
   Matches::Known known() {
     return [this](const Guid& guid) { return std::memcmp(guid.bytes.data(), guid_of(participant_->guid()).bytes.data(), 12) == 0 || directory_.knows(guid); };
+  }
+
+  /// Fast DDS sends key hashes with disposals, and so does Sonde.
+  Matches::Known sound() {
+    constexpr std::array vendor{std::byte{1}, std::byte{15}};
+    return [this, vendor](const Guid& guid) {
+      return std::equal(vendor.begin(), vendor.end(), guid.bytes.begin()) || std::memcmp(guid.bytes.data(), guid_of(participant_->guid()).bytes.data(), 12) == 0 || directory_.is_ours(guid);
+    };
   }
 
   /// Fast DDS writes a server's files into the working folder. A thread may have one of its own, which those that it starts share.

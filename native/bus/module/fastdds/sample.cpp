@@ -2,6 +2,7 @@
 
 #include <fastrtps/utils/md5.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -13,6 +14,7 @@ using eprosima::fastrtps::rtps::SerializedPayload_t;
 namespace {
 
 constexpr std::size_t handle_bytes = 16;
+constexpr unsigned char unknown_byte = 0xff;      ///< of the handle of samples whose key nobody can tell
 constexpr std::uint32_t first_bytes = 128;        ///< that a history's payloads begin with; they grow with what comes
 constexpr std::size_t most_remembered = 1 << 16;  ///< keys of instances, of a reader whose keys are hashed
 
@@ -78,14 +80,14 @@ bool PayloadType::getKey(void* data, InstanceHandle_t* handle, bool force_md5) {
   }
   if (!checker_.verify(sample.payload)) {
     // Dropped here, nobody would learn of it: an instance of their own, and the reader says what is wrong with them.
-    for (std::size_t k = 0; k < handle_bytes; ++k) handle->value[k] = 0xff;
+    for (std::size_t k = 0; k < handle_bytes; ++k) handle->value[k] = unknown_byte;
     return true;
   }
   set_handle(*handle, serialised_key(*type_, sample.payload), hashes_ || force_md5);
   return true;
 }
 
-Keys::Keys(TypePtr type, bool hashed) : type_(std::move(type)) {
+Keys::Keys(TypePtr type, bool hashed) : type_(std::move(type)), may_be_short_(!hashed) {
   if (has_key(*type_) && (hashed || most_key_bytes(*type_) > handle_bytes)) checker_.emplace(type_);
 }
 
@@ -95,14 +97,15 @@ void Keys::saw(const InstanceHandle_t& handle, Bytes payload) {
   seen_.emplace(handle, serialised_key(*type_, payload));
 }
 
-std::vector<std::byte> Keys::payload_of(const InstanceHandle_t& handle) const {
-  if (!checker_) {
-    std::array<std::byte, handle_bytes> key;
-    for (std::size_t k = 0; k < handle_bytes; ++k) key[k] = std::byte{handle.value[k]};
-    return payload_of_key(*type_, key);
-  }
-  const auto at = seen_.find(handle);
-  return at == seen_.end() ? std::vector<std::byte>{} : payload_of_key(*type_, at->second);
+std::vector<std::byte> Keys::payload_of(const InstanceHandle_t& handle, bool sound) const {
+  std::array<std::byte, handle_bytes> bytes;
+  for (std::size_t k = 0; k < handle_bytes; ++k) bytes[k] = std::byte{handle.value[k]};
+  if (std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{unknown_byte}; })) return {};
+  if (!sound)
+    if (auto payload = payload_of_key_alone(*type_, bytes); !payload.empty()) return payload;
+  if (!checker_) return payload_of_key(*type_, bytes);
+  if (const auto at = seen_.find(handle); at != seen_.end()) return payload_of_key(*type_, at->second);
+  return may_be_short_ && !sound ? payload_of_key(*type_, bytes) : std::vector<std::byte>{};
 }
 
 }  // namespace sonde::bus::fastdds

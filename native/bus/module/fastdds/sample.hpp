@@ -46,12 +46,15 @@ class Keys {
   /// `hashed`: handles are hashes whatever the key's length, as with security.
   Keys(TypePtr type, bool hashed);
   void saw(const eprosima::fastrtps::rtps::InstanceHandle_t& handle, Bytes payload);
-  /// Empty: a hash of a key that was never seen.
-  std::vector<std::byte> payload_of(const eprosima::fastrtps::rtps::InstanceHandle_t& handle) const;
+  /// Empty: a hash of a key that was never seen. Not `sound` are handles of disposals of others than Fast DDS and Sonde: where all that they
+  /// carry is the key, and its payload has 16 bytes at most, Fast DDS makes the handle of that, encapsulation and all; and Cyclone DDS hashes
+  /// no key that happens to be short.
+  std::vector<std::byte> payload_of(const eprosima::fastrtps::rtps::InstanceHandle_t& handle, bool sound) const;
 
  private:
   TypePtr type_;
   std::optional<Checker> checker_;   ///< where keys are hashed
+  bool may_be_short_ = true;
   std::map<eprosima::fastrtps::rtps::InstanceHandle_t, std::vector<std::byte>> seen_;
 };
 

@@ -82,7 +82,7 @@
   function quantity(value, unit) {
     if (!Number.isFinite(value)) return "–";
     const known = unit === "B" || unit === "B/s" ? BINARY : unit === "s" ? PREFIXES.slice(0, 5)
-      : ["Hz", "W", "J", "flop/s"].includes(unit) ? PREFIXES : [[1, ""]];
+      : ["Hz", "W", "J", "flop/s", "/s"].includes(unit) ? PREFIXES : [[1, ""]];
     let step = known.find((s) => s[0] === 1);
     if (value !== 0 && known.length > 1) {
       step = known[0];
