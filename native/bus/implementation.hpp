@@ -37,7 +37,9 @@ struct Caps {
   bool partitions = false, partition_wildcards = false;
   bool across_processes = false;
   bool durability = false;                      ///< transient_local
-  bool liveliness = false, deadline = false, lifespan = false, ownership = false, latency_budget = false;
+  bool liveliness = false, deadline = false, lifespan = false, latency_budget = false;
+  bool ownership = false, ownership_best_effort = false;  ///< exclusive; of best-effort writers and readers too
+  bool order_by_source = false;
 };
 
 enum class InstanceState : std::uint8_t { alive, disposed, no_writers };

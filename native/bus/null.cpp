@@ -697,7 +697,7 @@ Result<std::unique_ptr<ParticipantPort>> open_null(const Profile& profile) {
 Caps caps_of_null() {
   Caps caps;
   caps.partitions = caps.partition_wildcards = true;
-  caps.durability = caps.liveliness = caps.deadline = caps.lifespan = caps.ownership = true;
+  caps.durability = caps.liveliness = caps.deadline = caps.lifespan = caps.ownership = caps.ownership_best_effort = caps.order_by_source = true;
   return caps;
 }
 

@@ -222,6 +222,8 @@ Result<void> check(const Qos& qos, std::string_view name, const Caps& caps) {
               {std::isfinite(qos.deadline_s), &Caps::deadline, "a deadline"},
               {std::isfinite(qos.lifespan_s), &Caps::lifespan, "a lifespan"},
               {qos.ownership == Ownership::exclusive, &Caps::ownership, "exclusive ownership"},
+              {qos.ownership == Ownership::exclusive && qos.reliability == Reliability::best_effort, &Caps::ownership_best_effort, "exclusive ownership with best effort"},
+              {qos.order_by_source, &Caps::order_by_source, "order by source time"},
               {qos.latency_budget_s > 0, &Caps::latency_budget, "a latency budget"}},
              name, caps);
 }

@@ -31,7 +31,8 @@ nb::dict caps_of(const Caps& c) {
   put("multicast_samples", c.multicast_samples), put("peers", c.peers), put("server", c.server), put("server_backup", c.server_backup);
   put("security", c.security), put("partitions", c.partitions), put("partition_wildcards", c.partition_wildcards);
   put("across_processes", c.across_processes), put("durability", c.durability), put("liveliness", c.liveliness), put("deadline", c.deadline);
-  put("lifespan", c.lifespan), put("ownership", c.ownership), put("latency_budget", c.latency_budget);
+  put("lifespan", c.lifespan), put("latency_budget", c.latency_budget);
+  put("ownership", c.ownership), put("ownership_best_effort", c.ownership_best_effort), put("order_by_source", c.order_by_source);
   return d;
 }
 

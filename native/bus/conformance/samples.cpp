@@ -324,6 +324,11 @@ void incompatible(Scene& scene) {
     exclusive.ownership = Ownership::exclusive;
     pairs.push_back({"ownership", {}, exclusive});
   }
+  if (scene.caps().order_by_source) {
+    Qos by_source;
+    by_source.order_by_source = true;
+    pairs.push_back({"order", {}, by_source});
+  }
   const auto a = scene.open(), b = scene.open();
   for (const Pair& pair : pairs) {
     const std::string topic = scene.topic(pair.policy);
@@ -470,6 +475,57 @@ void owners(Scene& scene) {
     for (const Seen& seen : take(*reader, 1, 0.1)) heard |= seen.info.has_data && seen.number >= 100;
   }
   expect(heard, "after the strong owner was closed the weaker is not heard");
+}
+
+void best_effort_owners(Scene& scene) {
+  const auto a = scene.open(), b = scene.open();
+  Qos weak, strong;
+  weak.reliability = strong.reliability = Reliability::best_effort;
+  weak.ownership = strong.ownership = Ownership::exclusive;
+  weak.strength = 1, strong.strength = 5;
+  auto one = Scene::writer(a, scene.topic("owner"), weak, keyed_type()), two = Scene::writer(a, scene.topic("owner"), strong, keyed_type());
+  auto reader = Scene::reader(b, scene.topic("owner"), weak, keyed_type());
+  Scene::matched(*reader, 2);
+  Scene::matched(*one);
+  Scene::matched(*two);
+  // Any sample may be lost: what is to be heard is written until it is.
+  const auto hears = [&](Writer& writer, std::uint32_t from) {
+    for (std::uint32_t k = 0; k < 200; ++k) {
+      need(writer.write(keyed("n", from + k)), "write");
+      for (const Seen& seen : take(*reader, 1, 0.1))
+        if (seen.info.has_data && seen.number >= from && seen.number < from + 200) return true;
+    }
+    return false;
+  };
+  expect(hears(*two, 1000), "the strong owner is not heard");
+  expect(!hears(*one, 2000), "a weaker owner is heard");
+  expect(hears(*two, 3000), "the strong owner is no longer heard");
+  two.reset();
+  expect(hears(*one, 4000), "after the strong owner was closed the weaker is not heard");
+}
+
+/// Two writers in turn, and a reader that comes when both are done: what comes first is not what was written first.
+void source_order(Scene& scene) {
+  const auto a = scene.open(), b = scene.open(), c = scene.open();
+  Qos qos = local();
+  qos.order_by_source = true;
+  constexpr std::uint32_t n = 40;
+  auto one = Scene::writer(a, scene.topic("source"), qos, keyed_type()), two = Scene::writer(b, scene.topic("source"), qos, keyed_type());
+  for (std::uint32_t k = 0; k < n; ++k) {
+    need((k % 2 ? two : one)->write(keyed("n", k)), "write");
+    pause(2e-3);
+  }
+  auto reader = Scene::reader(c, scene.topic("source"), qos, keyed_type());
+  Scene::matched(*reader, 2);
+  for (auto* writer : {one.get(), two.get()}) {
+    Scene::matched(*writer);
+    expect(writer->wait_acknowledged(Deadline::in_s(patience_s)), "not acknowledged");
+  }
+  const auto got = take(*reader, n, 2);
+  std::string numbers;
+  for (const Seen& seen : got) numbers += (numbers.empty() ? "" : " ") + std::to_string(seen.number);
+  expect(std::is_sorted(got.begin(), got.end(), [](const Seen& x, const Seen& y) { return x.number < y.number; }), "samples of two writers are not in the order in which they were written: " + numbers);
+  expect(!got.empty() && got.back().number == n - 1, "the last sample that was written is not the last that came: " + numbers);
 }
 
 void wakes(Scene& scene) {
@@ -759,6 +815,8 @@ std::string no_wildcards(const Caps& caps) { return caps.partition_wildcards ? "
 std::string no_deadline(const Caps& caps) { return caps.deadline ? "" : "deadlines"; }
 std::string no_liveliness(const Caps& caps) { return caps.liveliness ? "" : "liveliness"; }
 std::string no_lifespan(const Caps& caps) { return caps.lifespan && caps.durability ? "" : "a lifespan of what is kept for late readers"; }
+std::string no_order(const Caps& caps) { return !caps.order_by_source ? "order by source time" : no_durability(caps); }
+std::string no_best_effort_ownership(const Caps& caps) { return caps.ownership_best_effort ? "" : "exclusive ownership with best effort"; }
 std::string no_ownership(const Caps& caps) { return caps.ownership ? "" : "exclusive ownership"; }
 
 }  // namespace
@@ -783,6 +841,8 @@ std::vector<Entry> sample_cases() {
       {"liveliness: a writer that asserts nothing is not alive", false, false, 180, no_liveliness, liveliness},
       {"lifespan: what is too old is not delivered", false, false, 120, no_lifespan, lifespans},
       {"ownership: the strongest that is there is heard", false, false, 120, no_ownership, owners},
+      {"ownership: with best effort as well", false, false, 180, no_best_effort_ownership, best_effort_owners},
+      {"order: by source time, of two writers' samples", false, false, 120, no_order, source_order},
       {"waiter: no sample of 1000 rounds wakes nobody", true, false, 180, nullptr, wakes},
       {"waiter: deadlines, wakes, what was there before, what was detached", false, false, 120, nullptr, waiting},
       {"others: peers and endpoints as they announced themselves, with user data", true, false, 120, nullptr, others},

@@ -20,7 +20,8 @@ Caps caps() {
   can.security = true;
   can.partitions = can.partition_wildcards = true;
   can.across_processes = true;
-  can.durability = can.liveliness = can.deadline = can.lifespan = can.ownership = can.latency_budget = true;
+  can.durability = can.liveliness = can.deadline = can.lifespan = can.latency_budget = true;
+  can.ownership = can.ownership_best_effort = can.order_by_source = true;
   return can;
 }
 

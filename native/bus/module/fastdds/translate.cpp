@@ -321,10 +321,8 @@ void set_common(const Qos& qos, bool keyed, Into& into) {
 }
 
 Result<void> possible(const Qos& qos) {
-  if (qos.order_by_source)
-    return Error{"bus.unsupported", "fastdds 2 orders samples by arrival; asked for: by source time (order_by_source)", "leave it out, or take cyclonedds"};
-  if (qos.ownership == Ownership::exclusive && qos.reliability == Reliability::best_effort)
-    return Error{"bus.unsupported", "fastdds 2 has exclusive ownership of reliable writers and readers only; asked for: best effort", "say reliability=\"reliable\", or take cyclonedds"};
+  if (qos.ownership == Ownership::exclusive && qos.strength < 0)
+    return Error{"bus.unsupported", "fastdds 2 compares strengths as numbers without a sign; asked for: " + std::to_string(qos.strength), "take strengths of 0 and more"};
   return {};
 }
 
@@ -345,7 +343,7 @@ std::string policy_name(dds::QosPolicyId_t id) {
     case dds::OWNERSHIP_QOS_POLICY_ID: return "ownership";
     case dds::LIVELINESS_QOS_POLICY_ID: return "liveliness";
     case dds::RELIABILITY_QOS_POLICY_ID: return "reliability";
-    case dds::DESTINATIONORDER_QOS_POLICY_ID: return "order_by_source";
+    case dds::DESTINATIONORDER_QOS_POLICY_ID: return "order";
     case dds::PARTITION_QOS_POLICY_ID: return "partition";
     case dds::PRESENTATION_QOS_POLICY_ID: return "presentation";
     default: return "number " + std::to_string(static_cast<int>(id)) + " of DDS";
