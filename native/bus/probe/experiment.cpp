@@ -410,7 +410,7 @@ class DiscoveryExperiment final : public Experiment {
       r.add(Q::datagrams_unmatched, sent);
       r.add(Q::cpu, nan);
       r.warnings.push_back({"bus.not_matched", rig_->variant().name + ", " + what_.text + ": not all had found each other when the time was over",
-                            "what had is in the quantity 'matched', what was sent until then in 'datagrams_unmatched'; give a longer --budget, or fewer participants"});
+                            "what had is in the quantity 'matched', what was sent until then in 'datagrams_unmatched'; give a longer --within and --budget, or fewer participants"});
       return {};
     }
     auto cpu_after = foreman.ask(usage, 60);
@@ -421,7 +421,7 @@ class DiscoveryExperiment final : public Experiment {
     if (what_.steady_s > 0 && foreman.left_s() > what_.steady_s + ending_s) {
       auto from = traffic();
       if (!from) return from.error();
-      if (auto ok = foreman.pause(what_.steady_s); !ok) return ok;
+      if (!foreman.pause(what_.steady_s)) return {};  // asked to stop: what there is stays
       auto to = traffic();
       if (!to) return to.error();
       r.add(Q::steady_datagrams, (to->datagrams - from->datagrams) / (to->at_s - from->at_s));
