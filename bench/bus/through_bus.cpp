@@ -2,7 +2,8 @@
 // compares them in turn.
 //
 // through_bus IMPLEMENTATION udp4|shared-memory ping|pong|flood|drain DOMAIN BYTES COUNT|SECONDS [keyed]
-// keyed: the type and history of ddsperf (a key; a ping and its answer are keep-last 1), where BYTES are of the whole sample.
+// keyed: the type, history and batching of ddsperf (a key; a ping and its answer are keep-last 1; what floods packs several samples into a
+// datagram), where BYTES are of the whole sample.
 // One line of JSON.
 #include <algorithm>
 #include <cstdio>
@@ -63,6 +64,7 @@ void go(const std::shared_ptr<Bus>& bus, const std::string& mode, std::size_t by
   Qos qos;
   qos.history = keyed && (pings || pongs) ? History::keep_last : History::keep_all;
   qos.depth = 1;
+  if (keyed && floods) qos.latency_budget_s = 1e-3;
   const char* const out = pings ? "ping" : pongs ? "pong" : floods ? "flood" : nullptr;
   const char* const in = pings ? "pong" : pongs ? "ping" : floods ? nullptr : "flood";
   const auto waiter = must(bus->waiter());
@@ -88,14 +90,14 @@ void go(const std::shared_ptr<Bus>& bus, const std::string& mode, std::size_t by
       must(writer->write(sample));
       for (bool got = false; !got;) {
         if (!waited(3)) end("a reply was lost");
-        reader->take([&](const SampleInfo&, const T&) { got = true; });
+        reader->take([&](const SampleInfo& info, const T&) { got |= info.has_data; });
       }
       us[k] = static_cast<double>(now_ns() - begin) / 1e3;
     }
     std::sort(us.begin(), us.end());
     std::printf("{\"bytes\": %zu, \"n\": %zu, \"rtt_us\": {\"min\": %.3f, \"median\": %.3f, \"p99\": %.3f}}\n", bytes, count, us[0], us[count / 2], us[count * 99 / 100]);
   } else if (pongs) {
-    while (waited(3)) reader->take([&](const SampleInfo&, const T& taken) { must(writer->write(taken)); });
+    while (waited(3)) reader->take([&](const SampleInfo& info, const T& taken) { if (info.has_data) must(writer->write(taken)); });
   } else if (floods) {
     std::uint64_t sent = 0;
     const std::int64_t begin = now_ns();
@@ -112,7 +114,8 @@ void go(const std::shared_ptr<Bus>& bus, const std::string& mode, std::size_t by
     std::uint64_t got = 0, lost = 0, next = 0;
     std::int64_t first = 0, last = 0;
     while (waited(got ? 1 : 15))
-      reader->take([&](const SampleInfo&, const T& taken) {
+      reader->take([&](const SampleInfo& info, const T& taken) {
+        if (!info.has_data) return;
         if (got) lost += taken.n - next;
         next = taken.n + std::uint64_t{1};
         ++got;
