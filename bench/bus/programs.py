@@ -20,7 +20,7 @@ SONDE = str(Path(sys.executable).parent / "sonde")
 # Both ends of a raw program: as the bus configures Cyclone DDS for loopback.
 CYCLONE = (
     "<CycloneDDS><Domain><General><Interfaces><NetworkInterface address='127.0.0.1' multicast='true'/></Interfaces>"
-    "<AllowMulticast>spdp</AllowMulticast></General></Domain></CycloneDDS>"
+    "<AllowMulticast>spdp</AllowMulticast></General><Internal><GenerateKeyhash>true</GenerateKeyhash></Internal></Domain></CycloneDDS>"
 )
 MORE = ["-O2", "-Wall"]
 _domains = count(100 + os.getpid() % 60)

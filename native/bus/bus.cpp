@@ -122,7 +122,8 @@ struct Writer::Body {
     }
     auto sent = guarded(bus->implementation(), [&] {
       if (!keyed) return send(payload, Bytes{});
-      const auto key = serialised_key(*checker.type(), payload);
+      thread_local std::vector<std::byte> key;
+      serialised_key(*checker.type(), payload, key);
       return send(payload, Bytes(key));
     });
     if (sent) {

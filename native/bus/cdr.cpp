@@ -536,8 +536,10 @@ bool Checker::verify(Bytes payload) const {
   return (payload[1] == std::byte{1} ? go<false>(begin, end, state) : go<true>(begin, end, state)) && state.left() <= most_padding;
 }
 
-std::vector<std::byte> serialised_key(const Type& type, Bytes payload) {
+void serialised_key(const Type& type, Bytes payload, std::vector<std::byte>& into) {
   KeyWriter out;
+  out.bytes_ = std::move(into);
+  out.bytes_.clear();
   CdrReader in(payload);
   const auto last = std::find_if(type.fields.rbegin(), type.fields.rend(), [](const Field& field) { return field.key; }).base();
   for (auto field = type.fields.begin(); field != last; ++field) {
@@ -545,7 +547,13 @@ std::vector<std::byte> serialised_key(const Type& type, Bytes payload) {
     else copy<KeyWriter>(*field->type, in, nullptr);
   }
   if (!in.ok()) out.bytes_.clear();
-  return std::move(out.bytes_);
+  into = std::move(out.bytes_);
+}
+
+std::vector<std::byte> serialised_key(const Type& type, Bytes payload) {
+  std::vector<std::byte> key;
+  serialised_key(type, payload, key);
+  return key;
 }
 
 std::size_t most_key_bytes(const Type& type) { return has_key(type) ? key_end(type, 0) : 0; }

@@ -143,6 +143,8 @@ void put_default(const Type& type, CdrWriter& out);
 /// The key fields alone, big endian plain CDR without encapsulation: what DDSI-RTPS makes its key hash of (as it is, padded with zeros,
 /// where it can never be longer than 16 bytes; else its MD5). The payload must have passed verify(). Types without key: empty.
 std::vector<std::byte> serialised_key(const Type& type, Bytes payload);
+/// Into what is there, whose memory is used again.
+void serialised_key(const Type& type, Bytes payload, std::vector<std::byte>& into);
 /// Most bytes that serialised_key() can have; SIZE_MAX: unbounded.
 std::size_t most_key_bytes(const Type& type);
 /// A payload that has these key fields, zeros, empty strings and first enumerators elsewhere: what a disposal without data is shown as.

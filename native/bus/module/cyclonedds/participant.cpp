@@ -510,7 +510,7 @@ class Reader final : public ReaderPort {
       }
       if (n < static_cast<dds_return_t>(want)) break;
     }
-    if (taken >= most) pending_.store(true);  // there may be more
+    if (taken >= most) on_data();  // there may be more
     // Cyclone gives samples instance by instance.
     std::sort(batch.begin(), batch.end(), [](const Taken& a, const Taken& b) { return a.sample->order < b.sample->order; });
     for (const Taken& one : batch) hand_on(one, taker);
@@ -567,17 +567,20 @@ class Reader final : public ReaderPort {
   bool has_some() {
     if (!pending_.exchange(false)) return false;
     if (!has_endings_.load() && dds_triggered(*has_some_) <= 0) return false;
-    pending_.store(true);
+    if (shared_.load()) on_data();  // another waiter may have looked meanwhile
+    else pending_.store(true);
     return true;
   }
 
   void add(Waiter* waiter) {
     const std::lock_guard lock(mutex_);
     waiters_.push_back(waiter);
+    shared_.store(waiters_.size() > 1);
   }
   void remove(Waiter* waiter) {
     const std::lock_guard lock(mutex_);
     std::erase(waiters_, waiter);
+    shared_.store(waiters_.size() > 1);
   }
 
  private:
@@ -630,7 +633,7 @@ class Reader final : public ReaderPort {
       taker(ending.info, ending.payload);
     }
     has_endings_.store(!endings_.empty());
-    if (!endings_.empty()) pending_.store(true);
+    if (!endings_.empty()) on_data();
     return n;
   }
 
@@ -666,7 +669,8 @@ class Reader final : public ReaderPort {
   Entity subscriber_, reader_, has_some_;
   TypeRef type_;
   Guid guid_;
-  std::atomic<bool> pending_{true};
+  std::atomic<bool> pending_{true};  ///< waiters were told, and nobody has looked since
+  std::atomic<bool> shared_{false};  ///< by several waiters
   std::map<dds_instance_handle_t, std::pair<Guid, std::string>> announced_;  ///< of the thread that takes, as the three below
   std::map<dds_instance_handle_t, Known> writers_;
   dds_instance_handle_t last_handle_ = 0;
@@ -747,7 +751,7 @@ class Waiter final : public WaiterPort {
 };
 
 void Reader::on_data() {
-  pending_.store(true);
+  if (pending_.exchange(true)) return;
   const std::lock_guard lock(mutex_);
   for (Waiter* waiter : waiters_) waiter->notify();
 }

@@ -15,6 +15,7 @@
 #include <new>
 
 #include "bus/cdr.hpp"
+#include "bus/module/cyclonedds/blocks.hpp"
 
 namespace sonde::bus::cyclonedds {
 
@@ -95,9 +96,11 @@ TypePtr key_part(const Type& type) {
 }
 
 Sample* allocate(const ddsi_sertype* type, ddsi_serdata_kind kind, std::size_t size, std::size_t key_size) {
-  void* memory = std::malloc(sizeof(Sample) + up4(size) + key_size);
+  const std::size_t bytes = sizeof(Sample) + up4(size) + key_size;
+  void* memory = take_block(bytes);
   if (!memory) return nullptr;
   auto* sample = ::new (memory) Sample;
+  sample->memory_bytes = bytes;
   ddsi_serdata_init(sample, type, kind);
   sample->writer = {};
   sample->received_ns = 0;
@@ -111,6 +114,8 @@ Sample* allocate(const ddsi_sertype* type, ddsi_serdata_kind kind, std::size_t s
   return sample;
 }
 
+void give_up(Sample* sample) { give_block(sample, sample->memory_bytes); }
+
 void set_key(Sample& sample, std::uint32_t basis, Bytes key) {
   static std::atomic<std::uint64_t> order{0};
   if (!key.empty()) sample.order = order.fetch_add(1, std::memory_order_relaxed);
@@ -121,24 +126,30 @@ void set_key(Sample& sample, std::uint32_t basis, Bytes key) {
 /// Sets the key that is in received bytes. Where they are not of the type at all, they are kept as an instance of their own, without key:
 /// the reader above counts and names what is malformed.
 Sample* with_key(const SampleType& type, ddsi_serdata_kind kind, Sample* sample) {
-  std::vector<std::byte> key;
+  thread_local std::vector<std::byte> key;
+  key.clear();
   if (!type.key_type && kind == SDK_KEY && sample->size > encapsulation_bytes) key.assign(1, sample->data()[encapsulation_bytes]);
   if (type.key_type) {
     try {
       if (kind == SDK_KEY) {
         if (const auto whole = payload_of_key_alone(*type.type, sample->payload()); !whole.empty()) key = serialised_key(*type.type, whole);
-      } else if (verify(*type.type, sample->payload())) {
-        key = serialised_key(*type.type, sample->payload());
+      } else if (type.checker->verify(sample->payload())) {
+        serialised_key(*type.type, sample->payload(), key);
         if (type.hashes && sample->writer_known && tells_hashes_alone(sample->writer)) type.hashes->saw(key);
       }
     } catch (...) {  // no memory for what has come: it is dropped, as a sample without place
-      std::free(sample);
+      give_up(sample);
       return nullptr;
     }
     if (key.size() > key_room) {
-      void* larger = std::realloc(static_cast<void*>(sample), sizeof(Sample) + up4(sample->size) + key.size());
-      if (!larger) std::free(sample);
-      sample = static_cast<Sample*>(larger);
+      Sample* larger = allocate(sample->type, kind, sample->size, key.size());
+      if (larger) {
+        larger->writer = sample->writer, larger->writer_known = sample->writer_known;
+        larger->received_ns = sample->received_ns, larger->missing = sample->missing;
+        std::memcpy(larger->data(), sample->data(), sample->size);
+      }
+      give_up(sample);
+      sample = larger;
       if (!sample) return nullptr;
     }
   }
@@ -175,7 +186,7 @@ ddsi_serdata* from_ser(const ddsi_sertype* sertype, ddsi_serdata_kind kind, cons
     have = end;
   }
   if (have < size) {
-    std::free(sample);
+    give_up(sample);
     return nullptr;
   }
   return with_key(ours(sertype), kind, sample);
@@ -192,7 +203,7 @@ ddsi_serdata* from_ser_iov(const ddsi_sertype* sertype, ddsi_serdata_kind kind, 
     have += part;
   }
   if (have < size) {
-    std::free(sample);
+    give_up(sample);
     return nullptr;
   }
   return with_key(ours(sertype), kind, sample);
@@ -284,7 +295,7 @@ ddsi_serdata* to_untyped(const ddsi_serdata* serdata) {
   return key;
 }
 
-void free_sample(ddsi_serdata* serdata) { std::free(static_cast<Sample*>(serdata)); }
+void free_sample(ddsi_serdata* serdata) { give_up(static_cast<Sample*>(serdata)); }
 
 std::size_t print(const ddsi_sertype*, const ddsi_serdata* serdata, char* into, std::size_t size) {
   return static_cast<std::size_t>(std::snprintf(into, size, "%u bytes", ours(serdata).size));
@@ -394,6 +405,7 @@ SampleType* make_sample_type(const TypePtr& type) {
   ddsi_sertype_init(made, type->name.c_str(), &type_ops, &sample_ops, !has_key(*type));
   made->allowed_data_representation = DDS_DATA_REPRESENTATION_FLAG_XCDR1;
   made->type = type;
+  made->checker = std::make_unique<Checker>(type);
   if (has_key(*type)) {
     made->key_type = key_part(*type);
     if (most_key_bytes(*type) > hash_bytes) made->hashes = std::make_unique<KeysByHash>();

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "bus/cdr.hpp"
 #include "bus/implementation.hpp"
 
 namespace sonde::bus::cyclonedds {
@@ -50,6 +51,7 @@ class KeysByHash {
 /// Of a topic. Cyclone counts references to it: made by make_sample_type(), given up by ddsi_sertype_unref().
 struct SampleType : ddsi_sertype {
   TypePtr type;
+  std::unique_ptr<Checker> checker;
   TypePtr key_type;          ///< its key fields alone, as disposals carry them; null: no key
   std::string fingerprint;
   std::unique_ptr<KeysByHash> hashes;  ///< of received samples whose writers will say no more; null: not needed
@@ -62,6 +64,7 @@ struct Sample : ddsi_serdata {
   std::int64_t received_ns;  ///< CLOCK_REALTIME; 0: it was not received, but written here
   std::uint64_t missing;     ///< as Arrivals has it
   std::uint64_t order;       ///< of types with key: in which samples came to be in this process, from any writer
+  std::size_t memory_bytes;  ///< all of it, as it was asked for
   std::uint32_t size, key_size;
   bool writer_known;
 
