@@ -15,6 +15,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 ROOMS = ("net", "noise", "io", "store", "bus", "power")
 BELOW = ("cluster",)  # what rooms may stand on, besides core
+UPON = {"power": ("bus",)}  # rooms that stand on another one
 ABOVE = ("survey", "report", "data", "cli")
 TOUCHES_MACHINE = re.compile(r"(run|cli|client)(_\w+)?\.py")
 
@@ -46,7 +47,7 @@ def layers(path: PurePosixPath, text: str) -> list[str]:
     if part in ABOVE:
         allowed |= {*BELOW, *ROOMS, *ABOVE} - ({"cli"} if part != "cli" else set())
     elif part in ROOMS:
-        allowed |= {*BELOW}
+        allowed |= {*BELOW, *UPON.get(part, ())}
     elif part != "core" and part not in BELOW:
         return []
     parts = {"core", *BELOW, *ROOMS, *ABOVE}
@@ -62,7 +63,7 @@ INCLUDES = {
     "mpi": ("core", "mpi"),
     "bind": ("core", "bind", *ROOMS),
     "service": ("core", "service"),
-    **{room: ("core", "mpi", "service", room) for room in ROOMS},
+    **{room: ("core", "mpi", "service", room, *UPON.get(room, ())) for room in ROOMS},
 }
 
 
@@ -270,6 +271,7 @@ BREAKS = [
     (layers, "src/sonde/core/launch/x.py", "from ...cli import console"),
     (layers, "src/sonde/net/x.py", "from sonde.io import trace"),
     (layers, "src/sonde/net/x.py", "from ..data import verbs"),
+    (layers, "src/sonde/bus/x.py", "from sonde.power import policy"),
     (
         layers,
         "src/sonde/net/x.py",
@@ -329,6 +331,7 @@ KEEPS = [
     (layers, "src/sonde/cli/doctor.py", "from sonde.net import schema\nfrom sonde.cli import console"),
     (layers, "src/sonde/core/units.py", "import sonde._core as _core\nimport sonde"),
     (layers, "src/sonde/io/run.py", "from sonde.cluster import Cluster"),
+    (layers, "src/sonde/power/run.py", "from sonde.bus import client"),
     (layers, "src/sonde/cluster/run.py", "from sonde.core import units"),
     (
         include_layers,
