@@ -64,11 +64,12 @@ class Sample:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a server answered. server: its name. tries: how often the request was sent."""
+    """What a server answered. server: its name. tries: how often the request was sent. message: said besides."""
 
     body: Any
     server: str
     tries: int
+    message: str = ""
 
 
 class _Closing:
@@ -165,7 +166,7 @@ class Client(_Closing):
                 answer["server"],
                 answer["number"],
             )
-        return Reply(answer["body"], answer["server"], answer["tries"])
+        return Reply(answer["body"], answer["server"], answer["tries"], answer["message"])
 
     def call_all(
         self, body: Body = b"", target: str = "", timeout_s: float = 1.0, most: int = 65536

@@ -105,7 +105,7 @@ class Estimator:
         return Estimate(power, low, high, self.method, len(self._y))
 
     def tested(self) -> Tested:
-        """Each known job foretold by the others. The method was chosen by the same errors, which flatters it a little."""
+        """Each known job foretold by the others. The method was chosen by the same errors: it flatters it a little."""
         relative = np.abs(self._left_out) / self._y
         total, n = float(self._y.sum()), len(self._y)
         others = (total - self._y) / (n - 1)

@@ -49,7 +49,9 @@ def present(latest: Latest, cluster: str, now_s: float, expected: Sequence[str] 
     for name in sorted({*latest.nodes, *expected}):
         node = latest.nodes.get(name)
         if node is None:
-            nodes.append({"node": name, "up": False, "age_s": None, "source": "none", "trouble": "", "job": ""})
+            nodes.append(
+                {"node": name, "up": False, "age_s": None, "source": "none", "trouble": "", "job": ""}
+            )
             continue
         age = latest.age_s(NODE, name, now_s)
         nodes.append(
@@ -114,7 +116,11 @@ def verdict(now: Mapping[str, Any]) -> str:
     budget, power, caps = of.get("budget_w"), of.get("power_w"), of.get("sum_caps_w")
     if budget is None:
         up = sum(node["up"] for node in now["nodes"])
-        return f"{up} of {len(now['nodes'])} nodes are heard, and no system manager" if now["nodes"] else "Nobody is heard"
+        return (
+            f"{up} of {len(now['nodes'])} nodes are heard, and no system manager"
+            if now["nodes"]
+            else "Nobody is heard"
+        )
     if power is None:
         return f"No node is heard; the budget is {format_power(budget)}"
     said = f"{format_power(power)} of {format_power(budget)} drawn"
@@ -167,7 +173,12 @@ def lines(now: Mapping[str, Any], width: int = 80, height: int = 24) -> list[str
             manager += f", lease {format_duration(of['lease_s'])}"
         out.append(_fit(f"{manager}; {of['leased']} of {of['nodes']} nodes leased", width))
     if (budget := of.get("budget_w")) and of.get("power_w") is not None:
-        out.append(_fit(f"power   {bar(of['power_w'] / budget, width - 26)} {format_share(of['power_w'] / budget)}", width))
+        out.append(
+            _fit(
+                f"power   {bar(of['power_w'] / budget, width - 26)} {format_share(of['power_w'] / budget)}",
+                width,
+            )
+        )
         if of.get("committed_w") is not None:
             share = of["committed_w"] / budget
             out.append(_fit(f"lent    {bar(share, width - 26)} {format_share(share)}", width))
@@ -184,7 +195,9 @@ def lines(now: Mapping[str, Any], width: int = 80, height: int = 24) -> list[str
     for job in now["jobs"][:5]:
         power = format_power(job["power_w"]) if job["power_w"] is not None else "–"
         done = f", {format_share(job['progress'])} done" if job["progress"] is not None else ""
-        out.append(_fit(f"job {job['job']} {job['user']} {job['name']}: {job['state']}, {power}{done}", width))
+        out.append(
+            _fit(f"job {job['job']} {job['user']} {job['name']}: {job['state']}, {power}{done}", width)
+        )
     return out
 
 

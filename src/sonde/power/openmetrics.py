@@ -71,7 +71,9 @@ def render(families: Iterable[Family], openmetrics: bool) -> str:
         told = {tuple(sorted(labels.items())): value for labels, value in family.samples}
         for labels, value in told.items():
             words = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels)
-            lines.append(f"{family.name}{suffix}{{{words}}} {value!r}" if words else f"{family.name}{suffix} {value!r}")
+            lines.append(
+                f"{family.name}{suffix}{{{words}}} {value!r}" if words else f"{family.name}{suffix} {value!r}"
+            )
     if openmetrics:
         lines.append("# EOF")
     return "\n".join(lines) + "\n"
@@ -133,7 +135,9 @@ def _of_cluster(family: _Maker, told: ClusterSample, age_s: float) -> None:
     family("committed_watts", "watts", "What nodes may be at, at most, by the leading manager.").add(
         told.committed_w, **of
     )
-    family("safe_watts", "watts", "What nodes come to together when nobody manages them.").add(told.safe_w, **of)
+    family("safe_watts", "watts", "What nodes come to together when nobody manages them.").add(
+        told.safe_w, **of
+    )
     family("cluster_watts", "watts", "What nodes that were heard draw, by the leading manager.").add(
         told.power_w, **of
     )
@@ -158,7 +162,9 @@ def _of_node(family: _Maker, node: NodeSample, cluster: str, age_s: float) -> No
     family("node_energy_joules", "joules", "Energy of a node since its node manager began.", "counter").add(
         node.energy_j, source=node.source, **of
     )
-    family("node_cap_watts", "watts", "The cap that a node's hardware was read back to have.").add(node.cap_w, **of)
+    family("node_cap_watts", "watts", "The cap that a node's hardware was read back to have.").add(
+        node.cap_w, **of
+    )
     family("node_leased", "", "Whether a node's cap is a lease.").add(float(node.leased), **of)
     if node.leased:
         family("node_lease_left_seconds", "seconds", "Time until a node's lease ends.").add(node.left_s, **of)
@@ -182,7 +188,9 @@ def _of_node(family: _Maker, node: NodeSample, cluster: str, age_s: float) -> No
 def _of_job(family: _Maker, job: JobSample, cluster: str) -> None:
     of = {"cluster": cluster, "job": job.job, "user": job.user}
     family("job_watts", "watts", "What a job's nodes draw.").add(job.power_w, **of)
-    family("job_energy_joules", "joules", "Energy of a job since it began.", "counter").add(job.energy_j, **of)
+    family("job_energy_joules", "joules", "Energy of a job since it began.", "counter").add(
+        job.energy_j, **of
+    )
     family("job_progress_ratio", "ratio", "How much of a job is done.").add(job.progress, **of)
     family("job_nodes", "", "Nodes of a job.").add(float(len(job.nodes)), state=job.state, **of)
 

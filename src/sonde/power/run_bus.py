@@ -1,22 +1,43 @@
-"""The power stack's bus from its configuration: types of power.idl beside whatever the profile has."""
+"""A power stack's configuration and its bus, both as the daemons read them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from xml.sax.saxutils import quoteattr
 
 from sonde.bus.errors import Refused, TimedOut
 from sonde.core.errors import EnvironmentFailure, UsageError
-from sonde.power.telemetry import ACTIVE, CODES, IDL, SERVICES, TYPES
+from sonde.power.config import Stack
+from sonde.power.telemetry import ACTIVE, CODES, SERVICES, TYPES
 
 if TYPE_CHECKING:
-    from sonde.bus.client import Bus, Client, Reader, Writer
-    from sonde.power.config import Stack
+    from sonde.bus.client import Bus, Client, Reader, Reply, Writer
 
 
-def open_bus(stack: Stack) -> Bus:
-    """Joins the bus that a configuration names; without a profile that of loopback, domain 0.
+try:
+    import sonde._power as _power
+except ImportError as error:
+    raise EnvironmentFailure(
+        "power.not_built",
+        "this build of Sonde has no power stack"
+        if isinstance(error, ModuleNotFoundError)
+        else f"the power stack does not load: {error}",
+        "'sonde doctor' says what to install; then 'make setup' builds it",
+    ) from None
+
+
+def load(path: str | Path) -> Stack:
+    """A configuration from its file.
+
+    Raises
+    ------
+    UsageError  power.no_file, power.bad_toml, power.unknown_key, power.bad_value, power.no_token …
+    """
+    return Stack.of(_power.load_config(str(path)))
+
+
+def open_bus(stack: Stack, participant: str = "") -> Bus:
+    """Joins the bus that a configuration names, or that of loopback, with the stack's types and topics.
 
     Raises
     ------
@@ -24,25 +45,8 @@ def open_bus(stack: Stack) -> Bus:
     """
     from sonde.bus import client as bus
 
-    if not stack.bus_profile:
-        return bus.open(idl=IDL, topics=TYPES)
-    path = Path(stack.bus_profile)
-    try:
-        text = path.read_text("utf-8")
-    except OSError as error:
-        raise UsageError(
-            "bus.no_file", f"the profile {path} cannot be read: {error.strerror}", "see bus.profile in the file"
-        ) from None
-    return bus.open_text(with_types(text, IDL), stack.bus_name, path.parent)
-
-
-def with_types(profile: str, idl: Path) -> str:
-    """A profile's text whose profiles all know the types of an IDL file. Its lines keep their numbers."""
-    begin = profile.find("<sonde-bus")
-    end = profile.find(">", begin)
-    if begin < 0 or end < 0 or profile[end - 1] == "/":
-        return profile  # the parser says what is wrong with it
-    return f"{profile[: end + 1]}<types idl={quoteattr(str(idl.absolute()))}/>{profile[end + 1 :]}"
+    folder = Path(stack.path).absolute().parent
+    return bus.open_text(_power.bus_profile(stack.path, participant), folder=folder)
 
 
 def reader(bus: Bus, topic: str) -> Reader:
@@ -57,7 +61,7 @@ def client(bus: Bus, service: str) -> Client:
     return bus.client(service, *SERVICES[service])
 
 
-def ask(bus: Bus, service: str, body: dict[str, Any], target: str = ACTIVE, timeout_s: float = 5.0) -> Any:
+def ask(bus: Bus, service: str, body: dict[str, Any], target: str = ACTIVE, timeout_s: float = 5.0) -> Reply:
     """What the server of a service answers.
 
     Raises
@@ -66,7 +70,7 @@ def ask(bus: Bus, service: str, body: dict[str, Any], target: str = ACTIVE, time
     """
     with client(bus, service) as asking:
         try:
-            return asking.call(body, target, timeout_s).body
+            return asking.call(body, target, timeout_s)
         except TimedOut:
             who = "system manager" if service.startswith("System") else f"node manager '{target}'"
             raise EnvironmentFailure(
@@ -77,6 +81,9 @@ def ask(bus: Bus, service: str, body: dict[str, Any], target: str = ACTIVE, time
         except Refused as refused:
             # Of a service's own codes the bus knows the number alone.
             word = CODES.get(refused.number, refused.reply)
-            kind = UsageError if word in ("bad_request", "out_of_range", "budget_too_small") else EnvironmentFailure
+            kind = (
+                UsageError
+                if word in ("bad_request", "out_of_range", "budget_too_small")
+                else EnvironmentFailure
+            )
             raise kind(f"power.{word}", refused.what, refused.hint) from None
-

@@ -31,7 +31,17 @@ JOB_COLUMNS = (
 )
 CLUSTER_COLUMNS = (
     *("cluster", "at_ns", "manager", "epoch", "budget_version", "state", "policy", "period_s", "lease_s"),
-    *("budget_w", "safe_w", "committed_w", "power_w", "nodes", "heard", "leased"),
+    *(
+        "budget_w",
+        "safe_w",
+        "committed_w",
+        "power_w",
+        "nodes",
+        "heard",
+        "leased",
+        "restored_w",
+        "shed_left_s",
+    ),
 )
 _TEXT = {"node", "job", "cluster", "source", "manager", "trouble", "user", "name", "nodes", "state", "policy"}
 _WHOLE = {"at_ns", "leased", "epoch", "budget_version", "heard"}
@@ -79,7 +89,9 @@ class History:
             self._db = sqlite3.connect(self.path, timeout=5, isolation_level=None)
             self._db.execute("PRAGMA auto_vacuum=INCREMENTAL")
             self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=NORMAL")  # in WAL whole after a crash; the last commits may be gone
+            self._db.execute(
+                "PRAGMA synchronous=NORMAL"
+            )  # in WAL whole after a crash; the last commits may be gone
             self._db.execute("PRAGMA journal_size_limit=8388608")
             version = int(self._db.execute("PRAGMA user_version").fetchone()[0])
             if version > VERSION:

@@ -76,12 +76,22 @@ def read_token(path: str) -> str:
         token = Path(path).read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise UsageError("power.bad_token", f"the token file {path} cannot be read: {why}", "make it: openssl rand -hex 16") from None
+        raise UsageError(
+            "power.bad_token", f"the token file {path} cannot be read: {why}", "make it: openssl rand -hex 16"
+        ) from None
     if mode & (stat.S_IRGRP | stat.S_IROTH | stat.S_IWGRP | stat.S_IWOTH):
         raise UsageError(
-            "power.bad_token", f"others than its owner can read or write the token file {path}", f"chmod 600 {path}"
+            "power.bad_token",
+            f"others than its owner can read or write the token file {path}",
+            f"chmod 600 {path}",
         )
-    if len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token or ";" in token:
+    if (
+        len(token) < LEAST_TOKEN
+        or not token.isascii()
+        or not token.isprintable()
+        or " " in token
+        or ";" in token
+    ):
         raise UsageError(
             "power.bad_token",
             f"the token in {path} has {len(token)} characters; allowed: {LEAST_TOKEN} or more, printable, "
@@ -225,9 +235,15 @@ class _Handler(BaseHTTPRequestHandler):
             asked = urllib.parse.parse_qs(address.query).get("token")
             if address.path == "/" and asked and self.site.admits(asked[0]):
                 # The address is not to keep the token: it stands in histories and logs.
-                return self._send(303, "", "text/plain", {"Location": "/", "Set-Cookie": self._cookie(asked[0])})
+                return self._send(
+                    303, "", "text/plain", {"Location": "/", "Set-Cookie": self._cookie(asked[0])}
+                )
             if not self.site.admits(self._offered()):
-                return self._text(401, "a token is needed: /?token=TOKEN, or Authorization: Bearer TOKEN\n", {"WWW-Authenticate": "Bearer"})
+                return self._text(
+                    401,
+                    "a token is needed: /?token=TOKEN, or Authorization: Bearer TOKEN\n",
+                    {"WWW-Authenticate": "Bearer"},
+                )
         content = self.site.content
         if address.path in FILES:
             name, kind = FILES[address.path]

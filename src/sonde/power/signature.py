@@ -64,7 +64,7 @@ def signature(times_s: Sequence[float], power_w: Sequence[float], nodes: int) ->
     if len(t) < LEAST:
         return None
     duration = float(t[-1] - t[0])
-    mean = float(np.trapezoid(p, t) / duration) if hasattr(np, "trapezoid") else float(np.trapz(p, t) / duration)
+    mean = float(((p[1:] + p[:-1]) / 2 * np.diff(t)).sum() / duration)
     even = np.interp(np.linspace(t[0], t[-1], len(t)), t, p)
     low, middle, high = np.quantile(even, [0.1, 0.5, 0.9])
     scale = mean if mean > 0 else NAN
@@ -87,7 +87,7 @@ def signature(times_s: Sequence[float], power_w: Sequence[float], nodes: int) ->
 def period(values: np.ndarray, step_s: float) -> float:
     """The rhythm of an even series; NaN where none stands out of chance.
 
-    Fisher's exact test of the largest ordinate of the periodogram, to its first term, which bounds the chance from above.
+    Fisher's exact test of the largest ordinate of the periodogram by its first term, which bounds the chance.
 
     Source: R. A. Fisher, Tests of significance in harmonic analysis, Proc. R. Soc. A 125, 1929.
     """

@@ -7,7 +7,7 @@ J, times in ns of CLOCK_REALTIME unless a name says otherwise. NaN: not known.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -142,12 +142,15 @@ class JobSample:
         )
 
 
+STALE_S = 60.0
 ENDED = ("ended", "failed", "cancelled")  # states of a job that is over
 
 
 @dataclass(frozen=True)
 class ClusterSample:
-    """One report of a system manager. committed_w: what its nodes may be at, at most."""
+    """One report of a system manager. committed_w: what its nodes may be at, at most. restored_w: while a part of the
+    budget is shed, what it will be again, in shed_left_s.
+    """
 
     cluster: str
     at_ns: int
@@ -165,6 +168,8 @@ class ClusterSample:
     nodes: int = 0
     heard: int = 0
     leased: int = 0
+    restored_w: float = NAN
+    shed_left_s: float = 0.0
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> ClusterSample:
@@ -185,11 +190,17 @@ class ClusterSample:
             int(said["nodes"]),
             int(said["heard"]),
             int(said["leased"]),
+            known(said["restored_w"]),
+            known(said["shed_left_s"]),
         )
 
 
 AnySample = NodeSample | JobSample | ClusterSample
-_OF = {NODE: NodeSample.of, JOB: JobSample.of, CLUSTER: ClusterSample.of}
+_OF: dict[str, Callable[[Mapping[str, Any]], AnySample]] = {
+    NODE: NodeSample.of,
+    JOB: JobSample.of,
+    CLUSTER: ClusterSample.of,
+}
 
 
 def read(topic: str, said: Mapping[str, Any]) -> AnySample:
@@ -202,7 +213,8 @@ class Latest:
     """What was heard last of every node, job and manager, and how much was heard. Not for several threads.
 
     Of one node a sample that is older than the one that is there is left out: readers of several writers may get them
-    in any order.
+    in any order. What was not heard for STALE_S is replaced by whatever comes, so that one wrong time, or an epoch that
+    nobody has, does not silence the rest.
     """
 
     nodes: dict[str, NodeSample] = field(default_factory=dict)
@@ -213,6 +225,7 @@ class Latest:
 
     def take(self, sample: AnySample, now_s: float) -> bool:
         """False: it was older than what is known. now_s: of any clock that goes on steadily."""
+        before: AnySample | None
         match sample:
             case NodeSample():
                 topic, name, before = NODE, sample.node, self.nodes.get(sample.node)
@@ -221,7 +234,8 @@ class Latest:
             case _:
                 topic, name, before = CLUSTER, sample.cluster, self.clusters.get(sample.cluster)
         self.samples[topic] += 1
-        if before is not None and _older(sample, before):
+        stale = self.age_s(topic, name, now_s) > STALE_S
+        if before is not None and not stale and _older(sample, before):
             return False
         match sample:
             case NodeSample():

@@ -1,0 +1,277 @@
+"""Whether a budget was held, from what nodes and managers reported. Pure.
+
+A report tells a cap at one instant. Between two reports of a node its cap is taken to be one or the other, so that the
+sum of all caps lies between `low` and `high`: what is above the budget by `low` is a violation, by `high` alone it is
+not known. Times are those of the senders' clocks, s.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sonde.power.telemetry import NAN, ClusterSample, NodeSample
+
+EXCESS_W = 0.01  # below it a sum of rounded numbers is no excess
+EXCESS = 1e-6  # and this share of the budget
+
+
+@dataclass(frozen=True)
+class NodeSeries:
+    """One node's reports in the order of time. leased, epoch: as it said."""
+
+    t: np.ndarray
+    power_w: np.ndarray
+    cap_w: np.ndarray
+    energy_j: np.ndarray
+    leased: np.ndarray
+
+
+@dataclass(frozen=True)
+class ClusterSeries:
+    """Reports of managers in the order of time."""
+
+    t: np.ndarray
+    budget_w: np.ndarray
+    committed_w: np.ndarray
+    safe_w: np.ndarray
+    lease_s: np.ndarray
+    epoch: np.ndarray
+    manager: tuple[str, ...]
+    state: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A quantity that holds from each t on until the next."""
+
+    t: np.ndarray
+    value: np.ndarray
+
+    def at(self, times: np.ndarray) -> np.ndarray:
+        """Its values; NaN before the first."""
+        place = np.searchsorted(self.t, times, side="right") - 1
+        out = np.full(len(times), NAN)
+        if len(self.t):
+            out[place >= 0] = self.value[place[place >= 0]]
+        return out
+
+
+@dataclass(frozen=True)
+class Failover:
+    """One takeover. gap_s: from when the one before was last heard, or from when it is known to have ended."""
+
+    at_s: float
+    gap_s: float
+    epoch: int
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a budget came to.
+
+    max_sum_caps_w : the largest sum of caps that was surely there; possible_w: that may have been. violations: how
+    often it was surely above the budget, violation_s for how long; unknown_s: how long it may have been.
+    over_budget_s : how long measured power was above the budget. comply_s: the longest time from a lower budget until no
+    more was lent than it; NaN where it never fell. failovers: takeovers. expired: how often a lease of a node ended
+    without another.
+    """
+
+    budget_w: float = NAN
+    max_sum_caps_w: float = NAN
+    max_possible_w: float = NAN
+    max_power_w: float = NAN
+    max_committed_w: float = NAN
+    over_budget_s: float = 0.0
+    violations: int = 0
+    violation_s: float = 0.0
+    unknown_s: float = 0.0
+    lease_s: float = NAN
+    comply_s: float = NAN
+    failovers: tuple[Failover, ...] = ()
+    expired: int = 0
+    energy_j: float = NAN
+    seconds: float = 0.0
+    nodes: int = 0
+    reports: int = 0
+    caps_low: Step = field(default_factory=lambda: _EMPTY)
+    caps_high: Step = field(default_factory=lambda: _EMPTY)
+    power: Step = field(default_factory=lambda: _EMPTY)
+    limit: Step = field(default_factory=lambda: _EMPTY)
+
+    @property
+    def failover_s(self) -> float:
+        """The longest takeover; NaN where there was none."""
+        return max((one.gap_s for one in self.failovers), default=NAN)
+
+
+_EMPTY = Step(np.zeros(0), np.zeros(0))
+
+
+def held(
+    nodes: Mapping[str, NodeSeries], cluster: ClusterSeries, ended_s: Mapping[str, float] | None = None
+) -> Held:
+    """Judges a stretch of time. ended_s: when a manager is known to have ended, by its name."""
+    series = [one for one in nodes.values() if len(one.t)]
+    limit, budgets = _limit(cluster)
+    low = _sum([(one.t, _between(one.cap_w, np.fmin)) for one in series])
+    high = _sum([(one.t, _between(one.cap_w, np.fmax)) for one in series])
+    power = _sum([(one.t, one.power_w) for one in series])
+    over = _above(power, limit)
+    surely, maybe = _above(low, limit), _above(high, limit)
+    energies = [_spent(one.energy_j) for one in series]
+    times = (
+        np.concatenate([cluster.t, *(one.t for one in series)]) if series or len(cluster.t) else np.zeros(0)
+    )
+    return Held(
+        budget_w=float(budgets[-1]) if len(budgets) else NAN,
+        max_sum_caps_w=_most(low.value),
+        max_possible_w=_most(high.value),
+        max_power_w=_most(power.value),
+        max_committed_w=_most(cluster.committed_w),
+        over_budget_s=over[1],
+        violations=surely[0],
+        violation_s=surely[1],
+        unknown_s=max(0.0, maybe[1] - surely[1]),
+        lease_s=_last(cluster.lease_s),
+        comply_s=_comply(cluster),
+        failovers=failovers(cluster, ended_s or {}),
+        expired=sum(int(((one.leased[:-1] > 0) & (one.leased[1:] == 0)).sum()) for one in series),
+        energy_j=math.fsum(e for e in energies if math.isfinite(e)) if energies else NAN,
+        seconds=float(times.max() - times.min()) if len(times) else 0.0,
+        nodes=len(series),
+        reports=sum(len(one.t) for one in series),
+        caps_low=low,
+        caps_high=high,
+        power=power,
+        limit=limit,
+    )
+
+
+def _between(caps: np.ndarray, of: np.ufunc) -> np.ndarray:
+    """Of each report and the next one the smaller or the larger cap; the last holds."""
+    return np.asarray(of(caps, np.append(caps[1:], caps[-1:])))
+
+
+def _sum(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> Step:
+    """The sum of quantities that hold from report to report; who said nothing yet, or NaN, adds nothing."""
+    if not parts:
+        return _EMPTY
+    t = np.concatenate([one for one, _ in parts])
+    steps = np.concatenate([np.diff(np.nan_to_num(value), prepend=0.0) for _, value in parts])
+    known = np.concatenate([np.isfinite(value) for _, value in parts])
+    if not known.any():
+        return _EMPTY
+    order = np.argsort(t, kind="stable")
+    t, total = t[order], np.cumsum(steps[order])
+    last = np.append(t[1:] != t[:-1], True)  # of several at one time the last sum counts
+    return Step(t[last], total[last])
+
+
+def _limit(cluster: ClusterSeries) -> tuple[Step, np.ndarray]:
+    """What may be lent: the budget, and after it fell what is still out, until it was given back."""
+    good = np.isfinite(cluster.budget_w)
+    t, budget, committed = cluster.t[good], cluster.budget_w[good], cluster.committed_w[good]
+    # A budget that is lower in the next report fell at some time before it.
+    allowed = np.fmax(budget, np.append(budget[1:], budget[-1:]))
+    falling = False
+    for k in range(1, len(budget)):
+        falling = falling or budget[k] < budget[k - 1]
+        falling = (
+            falling and math.isfinite(committed[k]) and committed[k] > budget[k] * (1 + EXCESS) + EXCESS_W
+        )
+        if falling:
+            allowed[k] = max(allowed[k], allowed[k - 1], committed[k])
+    return Step(t, allowed), budget
+
+
+def _above(quantity: Step, limit: Step) -> tuple[int, float]:
+    """How often a quantity was above the limit, and for how long."""
+    if not len(quantity.t) or not len(limit.t):
+        return 0, 0.0
+    t = np.unique(np.concatenate([quantity.t, limit.t]))
+    most = limit.at(t)
+    above = quantity.at(t) > most * (1 + EXCESS) + EXCESS_W
+    spans = np.diff(t, append=t[-1])
+    begins = above & ~np.concatenate([[False], above[:-1]])
+    return int(begins.sum()), float(spans[above].sum())
+
+
+def _comply(cluster: ClusterSeries) -> float:
+    longest, since = NAN, NAN
+    for k in range(1, len(cluster.t)):
+        if cluster.budget_w[k] < cluster.budget_w[k - 1] * (1 - EXCESS) and not math.isfinite(since):
+            since = float(cluster.t[k])
+        if math.isfinite(since) and cluster.committed_w[k] <= cluster.budget_w[k] * (1 + EXCESS) + EXCESS_W:
+            took = float(cluster.t[k]) - since
+            longest, since = (took if math.isnan(longest) else max(longest, took)), NAN
+    return longest
+
+
+def failovers(cluster: ClusterSeries, ended_s: Mapping[str, float]) -> tuple[Failover, ...]:
+    """Each time another manager led under a higher epoch than all before."""
+    found: list[Failover] = []
+    leader, epoch, seen = "", -1, NAN
+    for t, number, who, state in zip(cluster.t, cluster.epoch, cluster.manager, cluster.state):
+        if state not in ("active", "observing"):
+            continue
+        if number > epoch:
+            if leader and who != leader:
+                ended = ended_s.get(leader, seen)
+                begin = ended if seen <= ended <= t else seen
+                found.append(Failover(float(t), float(t) - begin, int(number), leader, who))
+            leader, epoch = who, int(number)
+        if who == leader:
+            seen = float(t)
+    return tuple(found)
+
+
+def _spent(energy: np.ndarray) -> float:
+    """From a counter that begins again when its node manager does."""
+    known = energy[np.isfinite(energy)]
+    if len(known) < 2:
+        return NAN
+    steps = np.diff(known)
+    return float(np.where(steps >= 0, steps, known[1:]).sum())
+
+
+def _most(values: np.ndarray) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.max()) if len(known) else NAN
+
+
+def _last(values: np.ndarray) -> float:
+    known = values[np.isfinite(values)]
+    return float(known[-1]) if len(known) else NAN
+
+
+# ---- from samples
+
+
+def node_series(samples: Iterable[NodeSample]) -> dict[str, NodeSeries]:
+    """By node; in the order of the nodes' clocks."""
+    of: dict[str, list[NodeSample]] = {}
+    for sample in samples:
+        of.setdefault(sample.node, []).append(sample)
+    made = {}
+    for name, said in sorted(of.items()):
+        said.sort(key=lambda one: one.at_ns)
+        table = np.array(
+            [(s.at_ns * 1e-9, s.power_w, s.cap_w, s.energy_j, float(s.leased)) for s in said], float
+        )
+        made[name] = NodeSeries(*table.T)
+    return made
+
+
+def cluster_series(samples: Iterable[ClusterSample]) -> ClusterSeries:
+    said = sorted(samples, key=lambda one: one.at_ns)
+    table = np.array(
+        [(s.at_ns * 1e-9, s.budget_w, s.committed_w, s.safe_w, s.lease_s, float(s.epoch)) for s in said],
+        float,
+    ).reshape(len(said), 6)
+    return ClusterSeries(*table.T, tuple(s.manager for s in said), tuple(s.state for s in said))
