@@ -77,7 +77,7 @@ class Held:
 
     max_sum_caps_w : the largest sum of caps that was surely there; possible_w: that may have been. violations: how
     often it was surely above the budget, violation_s for how long; unknown_s: how long it may have been.
-    over_budget_s : how long measured power was above the budget. comply_s: the longest time from a lower budget until no
+    over_budget_s : how long measured power was above the budget. comply_s: the longest from a lower budget until no
     more was lent than it; NaN where it never fell. failovers: takeovers. expired: how often a lease of a node ended
     without another.
     """

@@ -1,7 +1,7 @@
 """The roles of a power stack, and what plays each. Pure.
 
 To add one in Python: a module `sonde.power.run_<role>` with
-`serve(stack: Stack, name: str, with_parent: bool) -> Iterator[bytes]`, which gives its events as JSON lines and ends when
+`serve(stack: Stack, name: str, with_parent: bool) -> Iterator[bytes]`, which gives events as JSON lines and ends when
 it is told to, and a line in PYTHON.
 """
 
