@@ -27,7 +27,7 @@ function cell(text, kind) {
 function meter(power, cap) {
   if (power === null || power === undefined || !cap) return "–";
   const m = document.createElement("meter");
-  m.min = 0; m.max = 1; m.value = power / cap; m.high = 0.95; m.optimum = 0.5;
+  m.min = 0; m.max = 1; m.value = power / cap; m.optimum = 0.5;
   m.textContent = share(power / cap);
   m.title = share(power / cap);
   return m;
