@@ -60,6 +60,9 @@ class Step:
         return out
 
 
+_EMPTY = Step(np.zeros(0), np.zeros(0))
+
+
 @dataclass(frozen=True)
 class Failover:
     """One takeover. gap_s: from when the one before was last heard, or from when it is known to have ended."""
@@ -110,9 +113,6 @@ class Held:
         return max((one.gap_s for one in self.failovers), default=NAN)
 
 
-_EMPTY = Step(np.zeros(0), np.zeros(0))
-
-
 def held(
     nodes: Mapping[str, NodeSeries], cluster: ClusterSeries, ended_s: Mapping[str, float] | None = None
 ) -> Held:
@@ -124,7 +124,7 @@ def held(
     power = _sum([(one.t, one.power_w) for one in series])
     over = _above(power, limit)
     surely, maybe = _above(low, limit), _above(high, limit)
-    energies = [_spent(one.energy_j) for one in series]
+    energies = [gained(one.energy_j) for one in series]
     times = (
         np.concatenate([cluster.t, *(one.t for one in series)]) if series or len(cluster.t) else np.zeros(0)
     )
@@ -231,9 +231,9 @@ def failovers(cluster: ClusterSeries, ended_s: Mapping[str, float]) -> tuple[Fai
     return tuple(found)
 
 
-def _spent(energy: np.ndarray) -> float:
-    """From a counter that begins again when its node manager does."""
-    known = energy[np.isfinite(energy)]
+def gained(counter: np.ndarray) -> float:
+    """What a counter gained; it begins again where it falls, as a node manager's does."""
+    known = counter[np.isfinite(counter)]
     if len(known) < 2:
         return NAN
     steps = np.diff(known)
@@ -274,4 +274,6 @@ def cluster_series(samples: Iterable[ClusterSample]) -> ClusterSeries:
         [(s.at_ns * 1e-9, s.budget_w, s.committed_w, s.safe_w, s.lease_s, float(s.epoch)) for s in said],
         float,
     ).reshape(len(said), 6)
-    return ClusterSeries(*table.T, tuple(s.manager for s in said), tuple(s.state for s in said))
+    t, budget, committed, safe, lease, epoch = table.T
+    managers = tuple(s.manager for s in said)
+    return ClusterSeries(t, budget, committed, safe, lease, epoch, managers, tuple(s.state for s in said))
