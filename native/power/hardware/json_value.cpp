@@ -21,14 +21,11 @@ const JsonValue& JsonValue::operator[](std::string_view key) const {
 const JsonValue& JsonValue::operator[](std::size_t index) const { return list() && index < list()->size() ? (*list())[index] : nothing; }
 
 double JsonValue::number() const {
-  const auto* value = std::get_if<double>(&value_);
-  return value ? *value : std::numeric_limits<double>::quiet_NaN();
+  return kind_ == Kind::number ? number_ : std::numeric_limits<double>::quiet_NaN();
 }
 
 const std::string& JsonValue::text() const {
-  static const std::string empty;
-  const auto* value = std::get_if<std::string>(&value_);
-  return value ? *value : empty;
+  return text_;
 }
 
 class JsonReader {
@@ -70,11 +67,11 @@ class JsonReader {
     blanks();
     if (at_ == text_.size()) return no("it ends too early");
     switch (text_[at_]) {
-      case '{': return object(out.value_.emplace<JsonValue::Object>(), depth);
-      case '[': return list(out.value_.emplace<JsonValue::List>(), depth);
-      case '"': return string(out.value_.emplace<std::string>());
-      case 't': out.value_ = true; return word("true");
-      case 'f': out.value_ = false; return word("false");
+      case '{': out.kind_ = JsonValue::Kind::object; return object(out.object_, depth);
+      case '[': out.kind_ = JsonValue::Kind::list; return list(out.list_, depth);
+      case '"': out.kind_ = JsonValue::Kind::text; return string(out.text_);
+      case 't': out.kind_ = JsonValue::Kind::truth; out.number_ = 1; return word("true");
+      case 'f': out.kind_ = JsonValue::Kind::truth; return word("false");
       case 'n': return word("null");
       default: return number(out);
     }
@@ -89,7 +86,7 @@ class JsonReader {
       if (at_ == text_.size() || text_[at_] != '"' || !string(key)) return no("a name in quotes is missing");
       blanks();
       if (!take(':')) return no("':' is missing");
-      if (!value(out[key], depth + 1)) return false;
+      if (!value(out[key] = JsonValue{}, depth + 1)) return false;
       blanks();
     } while (take(','));
     return take('}') || no("'}' is missing");
@@ -117,7 +114,8 @@ class JsonReader {
       at_ = begin;
       return no("a number that is none, or too large");
     }
-    out.value_ = parsed;
+    out.kind_ = JsonValue::Kind::number;
+    out.number_ = parsed;
     return true;
   }
   bool hex(std::uint32_t& out) {

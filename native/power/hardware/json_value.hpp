@@ -5,7 +5,6 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "core/error.hpp"
@@ -20,7 +19,7 @@ class JsonValue {
   /// Errors: power.bad_json (at which byte, what).
   static Result<JsonValue> parse(std::string_view text);
 
-  bool is_null() const { return value_.index() == 0; }
+  bool is_null() const { return kind_ == Kind::null; }
   /// Of an object; null where there is none of that name, or this is no object.
   const JsonValue& operator[](std::string_view key) const;
   /// Of a list.
@@ -30,12 +29,17 @@ class JsonValue {
   double number() const;
   /// Empty: it is no text.
   const std::string& text() const;
-  const List* list() const { return std::get_if<List>(&value_); }
-  const Object* object() const { return std::get_if<Object>(&value_); }
+  const List* list() const { return kind_ == Kind::list ? &list_ : nullptr; }
+  const Object* object() const { return kind_ == Kind::object ? &object_ : nullptr; }
 
  private:
   friend class JsonReader;
-  std::variant<std::monostate, bool, double, std::string, List, Object> value_;
+  enum class Kind : unsigned char { null, truth, number, text, list, object };
+  Kind kind_ = Kind::null;
+  double number_ = 0;                 // of a truth 0 or 1
+  std::string text_;
+  List list_;
+  Object object_;
 };
 
 }  // namespace sonde::power

@@ -21,7 +21,7 @@ namespace sonde::power::kinds {
 
 namespace {
 
-constexpr std::size_t most_answer = 4u << 20, most_chassis = 64, most_controls = 256;
+constexpr std::size_t most_answer = 1u << 20, most_chassis = 64, most_controls = 256;
 /// No node draws more: a BMC that says so talks nonsense.
 constexpr double most_w = 1e6;
 
