@@ -43,10 +43,13 @@ enum class PowerCode : std::uint32_t {
 enum class NodeAsk : std::uint8_t { GET_INFO_NODE, GET_POWER_NODE, GET_POWERCAP_NODE, GET_FREQ_NODE };
 enum class NodeOrder : std::uint8_t { SET_POWER_NODE, FENCE_NODE };
 enum class SystemAsk : std::uint8_t { GET_INFO, GET_POWER };
+/// Orders go to the manager that leads, and only while more than half of the nodes obey it (not_active otherwise): only then is its budget the
+/// cluster's. A changed budget is on its disk, and was told to the standbys, before it is answered; with what did not work of the latter the reply's
+/// message is not empty, although its code is ok.
 enum class SystemOrder : std::uint8_t {
-  SET_POWER,                 ///< the cluster's budget
-  SHED,                      ///< a part of it for a while: `share` of what it is, `for_s`
-  SET_JOB,                   ///< what a job's nodes are to have, until `for_s` is over or it is said anew
+  SET_POWER,                 ///< the cluster's budget is `budget_w`; ends a SHED
+  SHED,                      ///< the budget without its `share` (0.2: 80 % are left), for `for_s`; then it is by itself what it was. Another one takes its place
+  SET_JOB,                   ///< what a job's nodes are to have, until `for_s` is over or it is said anew; no `nodes`: those that it has. Not known to who takes over
   END_JOB
 };
 
@@ -136,13 +139,15 @@ struct JobTelemetry {
 struct ClusterTelemetry {
   std::string cluster, manager;
   std::int64_t at_ns = 0;
-  std::uint64_t epoch = 0, budget_version = 0;
-  std::string state;               ///< active, observing, stepping-back
+  std::uint64_t epoch = 0, budget_version = 0;    ///< the version grows with each change of the budget, and with who changes it
+  std::string state;               ///< active, observing, stepping-back; in answers also standby
   std::string policy;
   double period_s = 0, lease_s = 0, budget_w = 0, safe_w = 0;     ///< safe: what the nodes come to together when nobody manages
   double committed_w = unknown;    ///< what they may be at, at most
   double power_w = unknown;        ///< of those that were heard
   std::uint32_t nodes = 0, heard = 0, leased = 0;
+  double restored_w = unknown;     ///< while a part of the budget is shed: what it will be again, in shed_left_s
+  double shed_left_s = 0;
 };
 
 struct SystemQuery {
@@ -155,6 +160,7 @@ struct SystemCommand {
   std::string job, user, reason;
   std::vector<std::string> nodes;
   double guaranteed_w = unknown, demand_w = unknown, weight = 1;   ///< of SET_JOB, each node
+  double wait_s = 0;               ///< SET_POWER, SHED: the answer may wait so long, within the call's deadline, until the nodes hold to the new budget
 };
 
 struct NodeShare {
@@ -169,7 +175,7 @@ struct SystemAnswer {
   ClusterTelemetry cluster;
   std::vector<std::string> services;   ///< GET_INFO: requests that are served
   std::vector<NodeShare> nodes;        ///< GET_POWER
-  double comply_s = unknown;           ///< SET_POWER, SHED: how long it took until no more was committed than the new budget
+  double comply_s = unknown;           ///< SET_POWER, SHED: how long it took until no more was committed than the new budget; NaN: not yet (see wait_s)
 };
 
 }  // namespace sonde::power
@@ -280,7 +286,8 @@ template <> struct Described<power::ClusterTelemetry> {
     field("lease_s", &power::ClusterTelemetry::lease_s, "s"), field("budget_w", &power::ClusterTelemetry::budget_w, "W"),
     field("safe_w", &power::ClusterTelemetry::safe_w, "W"), field("committed_w", &power::ClusterTelemetry::committed_w, "W"),
     field("power_w", &power::ClusterTelemetry::power_w, "W"), field("nodes", &power::ClusterTelemetry::nodes),
-    field("heard", &power::ClusterTelemetry::heard), field("leased", &power::ClusterTelemetry::leased)};
+    field("heard", &power::ClusterTelemetry::heard), field("leased", &power::ClusterTelemetry::leased),
+    field("restored_w", &power::ClusterTelemetry::restored_w, "W"), field("shed_left_s", &power::ClusterTelemetry::shed_left_s, "s")};
 };
 template <> struct Described<power::SystemQuery> {
   static constexpr auto name = "sonde::power::SystemQuery";
@@ -295,7 +302,7 @@ template <> struct Described<power::SystemCommand> {
     field("job", &power::SystemCommand::job).at_most(64), field("user", &power::SystemCommand::user).at_most(64),
     field("reason", &power::SystemCommand::reason).at_most(256), field("nodes", &power::SystemCommand::nodes).at_most(100000),
     field("guaranteed_w", &power::SystemCommand::guaranteed_w, "W"), field("demand_w", &power::SystemCommand::demand_w, "W"),
-    field("weight", &power::SystemCommand::weight)};
+    field("weight", &power::SystemCommand::weight), field("wait_s", &power::SystemCommand::wait_s, "s")};
 };
 template <> struct Described<power::NodeShare> {
   static constexpr auto name = "sonde::power::NodeShare";
