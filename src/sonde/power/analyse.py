@@ -21,8 +21,7 @@ KILLED = "killed"  # what an event says of a daemon that is no more
 
 def analyse(raw: xr.Dataset) -> xr.Dataset:
     """All of SUMMARY that the data can fill."""
-    names = [str(name) for name in raw["node_name"].values]
-    nodes = {name: one for k, name in enumerate(names) if name and len((one := _node(raw, k)).t)}
+    nodes = node_series_of(raw)
     cluster = _cluster(raw)
     told = held(nodes, cluster, _ended(raw))
     out: dict[str, Any] = {
@@ -58,6 +57,12 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
         array = np.array(values, object if what.dtype == "str" else float)
         made[name] = (what.dims, array, what.attrs())
     return xr.Dataset(made, attrs={key: raw.attrs[key] for key in ("cluster", "kind") if key in raw.attrs})
+
+
+def node_series_of(raw: xr.Dataset) -> dict[str, NodeSeries]:
+    """Nodes that said anything, by name."""
+    names = [str(name) for name in raw["node_name"].values]
+    return {name: one for k, name in enumerate(names) if name and len((one := _node(raw, k)).t)}
 
 
 def _row(raw: xr.Dataset, name: str, row: int) -> np.ndarray:

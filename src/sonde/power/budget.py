@@ -29,6 +29,12 @@ class NodeSeries:
     energy_j: np.ndarray
     leased: np.ndarray
 
+    def since(self, t: float) -> NodeSeries:
+        """Its reports from t on."""
+        there = self.t >= t
+        pieces = (self.t, self.power_w, self.cap_w, self.energy_j, self.leased)
+        return NodeSeries(*(piece[there] for piece in pieces))
+
 
 @dataclass(frozen=True)
 class ClusterSeries:
