@@ -27,8 +27,8 @@ class WhatIf:
     """What a policy came to.
 
     max_sum_caps_w, mean_lent_w : sums of the caps it gave. short_s : node-seconds with a cap below what the node is
-    known to have wanted; short_j : the energy it lacked. unsure_s : node-seconds in which the node was at its cap when it
-    was recorded, and would have had no more than then: whether that was enough is not known. node_s : all node-seconds.
+    known to have wanted; short_j : the energy it lacked. unsure_s : node-seconds in which the node was at its cap when
+    it was recorded, and would have had no more than then: whether that was enough is not known. node_s : all node-seconds.
     """
 
     policy: str
@@ -51,8 +51,8 @@ def replay(
 ) -> WhatIf:
     """Runs one policy over what was recorded; policy "": the caps as they were.
 
-    limits : what each node can be given; of others nothing is replayed. period_s : between two decisions. step_s : between
-    two moments looked at; the period, where it is not told.
+    limits : what each node can be given; of others nothing is replayed. period_s : between two decisions. step_s :
+    between two moments looked at; the period, where it is not told.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def _caps(
 
 
 def _drawn(power: float, had: float, held: bool, cap: float, most: float) -> float:
-    """What a node would have drawn under another cap: one that was held takes all it gets, up to what it is known of."""
+    """What a node would have drawn under another cap: one that was held takes all it gets."""
     if not math.isfinite(power):
         return UNKNOWN
     return float(min(cap, most) if held and cap >= had else min(power, cap))
