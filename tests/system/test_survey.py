@@ -20,14 +20,14 @@ def test_survey_ends_with_few_lines_and_a_report(sonde_mpi):
     assert lines[-1].endswith("here/report.html")  # the last thing said is where to look
     findings = next((k for k, line in enumerate(lines) if line.startswith("!") and k), len(lines) - 1)
     assert findings <= 1 + 10  # the verdict stands above
-    assert "in 4 of 5 rooms" in lines[0], ran.out
+    assert "in 5 of 6 rooms" in lines[0], ran.out
     assert "noise: skipped:" in ran.out  # its share has no time for a verdict
     folder = sonde_mpi.cwd / "here"
     page = (folder / "report.html").read_text()
     assert page.lstrip().lower().startswith("<!doctype html")
     made = sorted(path.name for path in folder.iterdir())
-    assert made == ["bus.nc", "io.nc", "net-all_to_all.nc", "net-one_to_one.nc", "report.html", "store.nc"]
-    for name in (made[0], made[2], made[3], made[5]):
+    assert made == ["bus.nc", "io.nc", "net-all_to_all.nc", "net-one_to_one.nc", "power.nc", "report.html", "store.nc"]
+    for name in (made[0], made[2], made[3], made[6]):
         assert name in page
         with library.open(folder / name) as tree:
             assert tree.attrs["seed"] == 3
@@ -39,7 +39,7 @@ def test_survey_ends_with_few_lines_and_a_report(sonde_mpi):
         layers = tree["summary"]["layer_name"].values.tolist()
         assert tree["summary"]["layer_self_time"].values[0, layers.index("mpiio")] > 0
     assert "I/O study of 1 benchmark" in page
-    sonde_mpi("data", "validate", "here/store.nc", "here/io.nc", "here/bus.nc").expect(0)
+    sonde_mpi("data", "validate", "here/store.nc", "here/io.nc", "here/bus.nc", "here/power.nc").expect(0)
     assert sonde_mpi.left() == []
 
 
@@ -47,9 +47,9 @@ def test_survey_ends_with_few_lines_and_a_report(sonde_mpi):
 def test_survey_as_json(sonde_mpi):
     told = sonde_mpi("survey", "-o", "here", "--ntasks", "2", "--budget", "30s", "--json").expect(0).json
     assert (told["verb"], told["report"]) == ("survey", "here/report.html")
-    room, noise, io, store, bus = told["rooms"]
+    room, noise, io, store, bus, power = told["rooms"]
     assert set(room) >= ROOM
-    assert [one["room"] for one in told["rooms"]] == ["net", "noise", "io", "store", "bus"]
+    assert [one["room"] for one in told["rooms"]] == ["net", "noise", "io", "store", "bus", "power"]
     assert io["dataset"] == ["here/io.nc"]
     assert io["verdict"].startswith("ior -a MPIIO -c -t 1m -e, ")
     assert io["findings"] == []
@@ -58,6 +58,9 @@ def test_survey_as_json(sonde_mpi):
     assert store["findings"] == []
     assert bus["dataset"] == ["here/bus.nc"] or bus["skipped"]
     assert bus["findings"] == []
+    assert power["dataset"] == ["here/power.nc"]
+    assert power["verdict"].startswith("simulated demonstration: The sum of caps stayed within the budget")
+    assert power["findings"] == []
     assert "of the 6 rounds that a verdict needs" in noise["skipped"]
     assert room["skipped"] is None
     assert sorted(room["dataset"]) == ["here/net-all_to_all.nc", "here/net-one_to_one.nc"]

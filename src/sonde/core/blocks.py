@@ -365,5 +365,7 @@ def _unwritten(path: Path, error: OSError) -> EnvironmentFailure:
     return EnvironmentFailure(
         "core.disk_full" if full else "core.cannot_write",
         f"cannot write {path}: {reason_not_written(error)}",
-        "make room, or choose another folder with --output" if full else "choose another folder with --output",
+        "make room, or choose another folder with --output"
+        if full
+        else "choose another folder with --output",
     )

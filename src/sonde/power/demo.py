@@ -11,7 +11,7 @@ from sonde.core.errors import UsageError
 NODES = ("n1", "n2", "n3", "n4")
 BUDGET_W, MIN_W, MAX_W, SAFE_W = 1000.0, 100.0, 400.0, 150.0
 LEADER, STANDBY = "m1", "m2"
-LEAST_S, LONGEST_LEASE_S = 8.0, 3.0
+LEAST_S, LONGEST_LEASE_S = 2.0, 3.0
 
 LOADS = (  # of each node, by stretch: what the two jobs of the demo make of it
     (0.05, 0.05, 0.05, 0.05),
@@ -23,7 +23,7 @@ LOADS = (  # of each node, by stretch: what the two jobs of the demo make of it
 
 @dataclass(frozen=True)
 class Timing:
-    """lease_s, renew_s, period_s, takeover_s, telemetry_s: of the configuration. at_s: when each stretch of LOADS begins.
+    """lease_s, renew_s, period_s, takeover_s, telemetry_s: of the configuration. at_s: begins of LOADS.
     kill_s: when the leading manager is killed.
     """
 
@@ -50,13 +50,13 @@ def timing(length_s: float) -> Timing:
             f"the demo has {length_s:.3g} s; allowed: {LEAST_S:g} s and more",
             f"give --budget {LEAST_S:g}s or more",
         )
-    lease = min(LONGEST_LEASE_S, length_s / 8)
+    lease = min(LONGEST_LEASE_S, length_s / 5)
     return Timing(
         lease_s=lease,
         renew_s=lease / 3,
         period_s=lease / 6,
         takeover_s=lease / 2,
-        telemetry_s=max(0.1, lease / 10),
+        telemetry_s=0.1,
         at_s=(0.0, 0.1 * length_s, 0.4 * length_s, 0.75 * length_s),
         kill_s=0.4 * length_s,
         length_s=length_s,

@@ -34,7 +34,7 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
         numbers=verdict.tables(summary)[1:],
         figures=figures(tree),
         method=[METHOD],
-        doubt="" if sound else "reports leave open what caps were for more than a twentieth of the time",
+        doubt="" if sound else "too few reports tell of caps",
         untold=("kind", "cluster"),
     )
 

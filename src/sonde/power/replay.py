@@ -28,7 +28,7 @@ class WhatIf:
 
     max_sum_caps_w, mean_lent_w : sums of the caps it gave. short_s : node-seconds with a cap below what the node is
     known to have wanted; short_j : the energy it lacked. unsure_s : node-seconds in which the node was at its cap when
-    it was recorded, and would have had no more than then: whether that was enough is not known. node_s : all node-seconds.
+    it was recorded, and would have had no more than then: if that was enough is not known. node_s : all node-seconds.
     """
 
     policy: str

@@ -30,6 +30,7 @@ from sonde.power.run_record import Recorder, Request, measure
 from sonde.power.telemetry import JOB, NODE, Latest, NodeSample
 
 READY_S, END_S = 30.0, 10.0
+RESERVE_S, QUICK_RESERVE_S = 4.0, 2.5  # for starting and stopping daemons, and for saving
 FIRST_DOMAIN, LAST_DOMAIN = 100, 229
 NATIVE_ROLES = ("node-manager", "system-manager")
 
@@ -137,9 +138,11 @@ class Daemon:
 
 
 def run(
-    out: Path, command: Sequence[str], length_s: float, progress: Progress, began: float
+    out: Path, command: Sequence[str], length_s: float, progress: Progress, began: float, quick: bool = False
 ) -> session.Measured:
-    """The whole demo, within length_s of `began` (time.monotonic).
+    """The whole demo, within length_s of `began` (time.monotonic), or little more.
+
+    quick: the managers and the nodes alone, without monitor and bridge.
 
     Raises
     ------
@@ -152,9 +155,11 @@ def run(
             f"this build has no {' and no '.join(lacking)}",
             "'sonde doctor' says what to install",
         )
-    timing = demo.timing(length_s - (time.monotonic() - began) - 3.0)
+    reserve = QUICK_RESERVE_S if quick else RESERVE_S
+    left = length_s - (time.monotonic() - began) - reserve
+    timing = demo.timing(max(left, demo.LEAST_S) if quick else left)
     with ExitStack() as stack:
-        folder = out.with_suffix(".demo")
+        folder = out.absolute().with_suffix(".demo")
         try:
             folder.mkdir()
         except OSError as error:
@@ -164,7 +169,7 @@ def run(
                 "remove it, or choose another with -o",
             ) from None
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        show = Show(folder, timing)
+        show = Show(folder, timing, quick)
         request = Request(show.stack, out, command, timing.length_s, "demo", warnings=tuple(show.warnings))
         return measure(request, progress, show.play)
 
@@ -172,15 +177,15 @@ def run(
 class Show:
     """The demo in its folder. warnings: what could not be brought up."""
 
-    def __init__(self, folder: Path, timing: demo.Timing) -> None:
-        self.folder, self.timing = folder, timing
+    def __init__(self, folder: Path, timing: demo.Timing, quick: bool) -> None:
+        self.folder, self.timing, self.quick = folder, timing, quick
         self.warnings: list[Warning] = []
         self._mosquitto = shutil.which(
             "mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
         )
         bridge = "mqtt-bridge" in roles()
-        self.with_bridge = bool(self._mosquitto) and bridge
-        if not self.with_bridge:
+        self.with_bridge = bool(self._mosquitto) and bridge and not quick
+        if not self.with_bridge and not quick:
             why = "this build has no mqtt-bridge" if not bridge else "mosquitto is not installed"
             self.warnings.append(Warning("power.no_bridge", f"the demo runs without MQTT: {why}", ""))
         self._port = _free_port() if self.with_bridge else 0
@@ -229,12 +234,10 @@ class Show:
                 name: powerd("system-manager", name, self._write(f"{name}.toml", name))
                 for name in (demo.LEADER,)
             }
-            others = [
-                start(
-                    "monitor",
-                    [*_sonde(), "power", "serve", "monitor", "--config", "power.toml", "--with-parent"],
-                )
-            ]
+            others = []
+            if not self.quick:
+                words = ["power", "serve", "monitor", "--config", "power.toml", "--with-parent"]
+                others.append(start("monitor", [*_sonde(), *words]))
             if self.with_bridge:
                 others.append(powerd("mqtt-bridge", "bridge", self.folder / "power.toml"))
             for daemon in (*nodes, *managers.values(), *others):

@@ -17,6 +17,7 @@ from sonde.power.live import number
 from sonde.power.telemetry import NAN
 
 _UNTOLD = ("", "nan")
+LEAST_REPORTS = 5  # of each node
 
 
 def _number(summary: xr.Dataset, name: str) -> float:
@@ -67,10 +68,10 @@ def sentence(summary: xr.Dataset) -> str:
 
 
 def sound(summary: xr.Dataset) -> bool:
-    """Whether "no violation" means much: there were caps and a budget, and reports left little unknown."""
+    """Whether "no violation" means much: there were caps and a budget, and more than a few reports of each node."""
     told = held_of(summary)
     known = math.isfinite(told.budget_w) and math.isfinite(told.max_sum_caps_w)
-    return known and told.unknown_s <= 0.05 * max(told.seconds, 1e-9)
+    return known and told.reports >= LEAST_REPORTS * max(1, told.nodes)
 
 
 def findings(summary: xr.Dataset, name: str = "FILE.nc") -> list[Finding]:

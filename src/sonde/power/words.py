@@ -47,6 +47,8 @@ def sentence(of: Held) -> str:
         text += f"; at most {format_power(of.max_power_w)} drawn"
         if of.over_budget_s > 0:
             text += f", above it for {format_duration(of.over_budget_s)}"
+    if of.unknown_s > 0 and not of.violations:
+        text += f"; for {format_duration(of.unknown_s)} between reports it is not known"
     if of.failovers:
         text += f"; another manager led after {format_duration(of.failover_s)}"
     return text
@@ -69,7 +71,7 @@ def table(of: Held) -> Table:
         ("sum of caps, at most", of.max_sum_caps_w),
         ("sum of caps that may have been", of.max_possible_w),
         ("power, at most", of.max_power_w),
-        ("lent, at most, by the manager's word", of.max_committed_w),
+        ("counted at most by the manager, who is not heard at its most", of.max_committed_w),
     ]
     rows = [(name, format_power(value)) for name, value in watts if math.isfinite(value)]
     rows.append(("caps above the budget", f"{of.violations} times, {format_duration(of.violation_s)}"))
