@@ -35,6 +35,8 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
         "violation": told.violation_s,
         "unknown": told.unknown_s,
         "lease": told.lease_s,
+        "report": told.report_s,
+        "period": told.period_s,
         "comply": told.comply_s,
         "expired": float(told.expired),
         "energy": told.energy_j,
@@ -85,10 +87,12 @@ def _cluster(raw: xr.Dataset) -> ClusterSeries:
 
     numbers = [
         np.asarray(raw[name].values, float)[there]
-        for name in ("budget", "committed", "safe", "lease", "epoch")
+        for name in ("budget", "committed", "safe", "lease", "period", "epoch")
     ]
-    budget, committed, safe, lease, epoch = numbers
-    return ClusterSeries(t[there], budget, committed, safe, lease, epoch, words("manager"), words("state"))
+    budget, committed, safe, lease, period, epoch = numbers
+    return ClusterSeries(
+        t[there], budget, committed, safe, lease, period, epoch, words("manager"), words("state")
+    )
 
 
 def _ended(raw: xr.Dataset) -> dict[str, float]:

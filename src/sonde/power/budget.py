@@ -1,13 +1,15 @@
 """Whether a budget was held, from what nodes and managers reported. Pure.
 
 A report tells a cap at one instant. Between two reports of a node its cap is taken to be one or the other, so that the
-sum of all caps lies between `low` and `high`: what is above the budget by `low` is a violation, by `high` alone it is
-not known. Times are those of the senders' clocks, s.
+sum of all caps lies between `low` and `high`. That is sure where no cap changes twice between two reports, and else for
+what lasts: `low` above the budget for at least as long as nodes are silent between reports is a violation, if reports
+come as often as decisions; all else above it is not known. Times are those of the senders' clocks, s.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -45,6 +47,7 @@ class ClusterSeries:
     committed_w: np.ndarray
     safe_w: np.ndarray
     lease_s: np.ndarray
+    period_s: np.ndarray
     epoch: np.ndarray
     manager: tuple[str, ...]
     state: tuple[str, ...]
@@ -84,11 +87,11 @@ class Failover:
 class Held:
     """What a budget came to.
 
-    max_sum_caps_w : the largest sum of caps that was surely there; possible_w: that may have been. violations: how
-    often it was surely above the budget, violation_s for how long; unknown_s: how long it may have been.
+    max_sum_caps_w : the largest sum of caps that lasted from one report to the next; possible_w: that may have been.
+    violations: how often it was surely above the budget, violation_s for how long; unknown_s: how long it may have been.
     over_budget_s : how long measured power was above the budget. comply_s: the longest from a lower budget until no
     more was lent than it; NaN where it never fell. failovers: takeovers. expired: how often a lease of a node ended
-    without another.
+    without another. report_s, period_s: how long a node is silent between two reports, and between two decisions.
     """
 
     budget_w: float = NAN
@@ -101,6 +104,8 @@ class Held:
     violation_s: float = 0.0
     unknown_s: float = 0.0
     lease_s: float = NAN
+    report_s: float = NAN
+    period_s: float = NAN
     comply_s: float = NAN
     failovers: tuple[Failover, ...] = ()
     expired: int = 0
@@ -129,14 +134,17 @@ def held(
     high = _sum([(one.t, _between(one.cap_w, np.fmax)) for one in series])
     power = _sum([(one.t, one.power_w) for one in series])
     over = _above(power, limit)
-    surely, maybe = _above(low, limit), _above(high, limit)
+    silent, period = _silent(series), _last(cluster.period_s)
+    often = not (silent > 1.05 * period)
+    surely = _above(low, limit, silent) if often else (0, 0.0)
+    maybe = _above(high, limit)
     energies = [gained(one.energy_j) for one in series]
     times = (
         np.concatenate([cluster.t, *(one.t for one in series)]) if series or len(cluster.t) else np.zeros(0)
     )
     return Held(
         budget_w=float(budgets[-1]) if len(budgets) else NAN,
-        max_sum_caps_w=_most(low.value),
+        max_sum_caps_w=_lasting(low, silent),
         max_possible_w=_most(high.value),
         max_power_w=_most(power.value),
         max_committed_w=_most(cluster.committed_w),
@@ -145,6 +153,8 @@ def held(
         violation_s=surely[1],
         unknown_s=max(0.0, maybe[1] - surely[1]),
         lease_s=_last(cluster.lease_s),
+        report_s=silent,
+        period_s=period,
         comply_s=_comply(cluster),
         failovers=failovers(cluster, ended_s or {}),
         expired=sum(int(((one.leased[:-1] > 0) & (one.leased[1:] == 0)).sum()) for one in series),
@@ -196,16 +206,46 @@ def _limit(cluster: ClusterSeries) -> tuple[Step, np.ndarray]:
     return Step(t, allowed), budget
 
 
-def _above(quantity: Step, limit: Step) -> tuple[int, float]:
-    """How often a quantity was above the limit, and for how long."""
+def _silent(series: Sequence[NodeSeries]) -> float:
+    """The usual time between two reports, of the node that reports most seldom; 0 where that is not known."""
+    return max((float(np.median(np.diff(one.t))) for one in series if len(one.t) > 1), default=0.0)
+
+
+def _lasting(quantity: Step, span_s: float) -> float:
+    """The largest value that a quantity did not fall below for so long."""
+    t, value = quantity.t, quantity.value
+    if not len(t):
+        return NAN
+    best, last = -math.inf, 0
+    inside: deque[int] = deque()  # of the window that begins at t[k], in rising order of values
+    for k in range(len(t)):
+        while last < len(t) and (last <= k or t[last] < t[k] + span_s):
+            while inside and value[inside[-1]] >= value[last]:
+                inside.pop()
+            inside.append(last)
+            last += 1
+        while inside[0] < k:
+            inside.popleft()
+        best = max(best, float(value[inside[0]]))
+        if t[-1] < t[k] + span_s:  # what the end cuts off did not last
+            break
+    return best
+
+
+def _above(quantity: Step, limit: Step, least_s: float = 0.0) -> tuple[int, float]:
+    """How often a quantity was above the limit for at least so long, and for how long together."""
     if not len(quantity.t) or not len(limit.t):
         return 0, 0.0
     t = np.unique(np.concatenate([quantity.t, limit.t]))
     most = limit.at(t)
     above = quantity.at(t) > most * (1 + EXCESS) + EXCESS_W
     spans = np.diff(t, append=t[-1])
-    begins = above & ~np.concatenate([[False], above[:-1]])
-    return int(begins.sum()), float(spans[above].sum())
+    begins = np.flatnonzero(above & ~np.concatenate([[False], above[:-1]]))
+    if not len(begins):
+        return 0, 0.0
+    lengths = np.add.reduceat(np.where(above, spans, 0.0), begins)
+    counted = lengths[(lengths >= least_s) & (lengths > 0)]
+    return len(counted), float(counted.sum())
 
 
 def _comply(cluster: ClusterSeries) -> float:
@@ -277,9 +317,11 @@ def node_series(samples: Iterable[NodeSample]) -> dict[str, NodeSeries]:
 def cluster_series(samples: Iterable[ClusterSample]) -> ClusterSeries:
     said = sorted(samples, key=lambda one: one.at_ns)
     table = np.array(
-        [(s.at_ns * 1e-9, s.budget_w, s.committed_w, s.safe_w, s.lease_s, float(s.epoch)) for s in said],
+        [(s.at_ns * 1e-9, s.budget_w, s.committed_w, s.safe_w, s.lease_s, s.period_s, s.epoch) for s in said],
         float,
-    ).reshape(len(said), 6)
-    t, budget, committed, safe, lease, epoch = table.T
+    ).reshape(len(said), 7)
+    t, budget, committed, safe, lease, period, epoch = table.T
     managers = tuple(s.manager for s in said)
-    return ClusterSeries(t, budget, committed, safe, lease, epoch, managers, tuple(s.state for s in said))
+    return ClusterSeries(
+        t, budget, committed, safe, lease, period, epoch, managers, tuple(s.state for s in said)
+    )

@@ -50,11 +50,11 @@ def timing(length_s: float) -> Timing:
             f"the demo has {length_s:.3g} s; allowed: {LEAST_S:g} s and more",
             f"give --budget {LEAST_S:g}s or more",
         )
-    lease = min(LONGEST_LEASE_S, length_s / 5)
+    lease = min(LONGEST_LEASE_S, max(0.8, length_s / 5))
     return Timing(
         lease_s=lease,
         renew_s=lease / 3,
-        period_s=lease / 6,
+        period_s=max(0.2, lease / 6),
         takeover_s=lease / 2,
         telemetry_s=0.1,
         at_s=(0.0, 0.1 * length_s, 0.4 * length_s, 0.75 * length_s),

@@ -138,6 +138,7 @@ class Recorder:
                     sample.budget_w,
                     sample.safe_w,
                 )
+                record["left"] = sample.period_s
                 record["nodes"], record["heard"], record["leases"] = sample.nodes, sample.heard, sample.leased
 
     def close(self) -> None:

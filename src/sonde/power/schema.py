@@ -62,6 +62,7 @@ RAW: dict[str, Described] = {
     "safe": Described(REPORT, "<f8", "W", "what nodes come to together when nobody manages them"),
     "power": Described(REPORT, "<f8", "W", "power of the nodes that the manager hears"),
     "lease": Described(REPORT, "<f8", "s", "length of a lease"),
+    "period": Described(REPORT, "<f8", "s", "time between two decisions"),
     "epoch": Described(REPORT, "<f8", "1", "epoch of the manager"),
     "heard": Described(REPORT, "<f8", "1", "nodes that the manager hears"),
     "leased": Described(REPORT, "<f8", "1", "nodes that have a lease"),
@@ -88,7 +89,7 @@ OF_RUN = ()
 TAKEOVER = ("takeover",)
 SUMMARY: dict[str, Described] = {
     "budget": _of(OF_RUN, "W", "budget in the end"),
-    "max_sum_caps": _of(OF_RUN, "W", "largest sum of caps that was surely there"),
+    "max_sum_caps": _of(OF_RUN, "W", "largest sum of caps that lasted from one report to the next"),
     "max_possible": _of(OF_RUN, "W", "largest sum of caps that may have been there between reports"),
     "max_power": _of(OF_RUN, "W", "largest sum of power"),
     "max_committed": _of(OF_RUN, "W", "most that was lent, by the manager's word"),
@@ -97,6 +98,8 @@ SUMMARY: dict[str, Described] = {
     "violation": _of(OF_RUN, "s", "time for which it was"),
     "unknown": _of(OF_RUN, "s", "time for which it may have been: reports do not say when a cap changed"),
     "lease": _of(OF_RUN, "s", "length of a lease"),
+    "report": _of(OF_RUN, "s", "usual time between two reports of the node that reports most seldom"),
+    "period": _of(OF_RUN, "s", "time between two decisions of the manager"),
     "comply": _of(OF_RUN, "s", "longest time from a lower budget until no more was lent than it"),
     "expired": _of(OF_RUN, "1", "leases that ended without another"),
     "energy": _of(OF_RUN, "J", "energy of all nodes"),
@@ -213,6 +216,7 @@ class PowerSchema:
             for what, key in {
                 **keys,
                 "lease": "lease",
+                "period": "left",
                 "epoch": "epoch",
                 "heard": "heard",
                 "leased": "leases",

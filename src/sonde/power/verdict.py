@@ -48,6 +48,8 @@ def held_of(summary: xr.Dataset) -> Held:
         violation_s=_number(summary, "violation"),
         unknown_s=_number(summary, "unknown"),
         lease_s=_number(summary, "lease"),
+        report_s=_number(summary, "report"),
+        period_s=_number(summary, "period"),
         comply_s=_number(summary, "comply"),
         failovers=tuple(takeovers),
         expired=_count(summary, "expired"),

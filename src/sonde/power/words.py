@@ -25,6 +25,8 @@ def values(of: Held | None) -> dict[str, Any]:
         "unknown_s": None if unknown else number(told.unknown_s),
         "lease_s": number(told.lease_s),
         "failover_s": number(told.failover_s),
+        "report_s": number(told.report_s),
+        "period_s": number(told.period_s),
         "comply_s": number(told.comply_s),
         "energy_j": number(told.energy_j),
     }
@@ -71,12 +73,15 @@ def table(of: Held) -> Table:
         ("sum of caps, at most", of.max_sum_caps_w),
         ("sum of caps that may have been", of.max_possible_w),
         ("power, at most", of.max_power_w),
-        ("counted at most by the manager, who is not heard at its most", of.max_committed_w),
+        ("counted at most by the manager", of.max_committed_w),
     ]
     rows = [(name, format_power(value)) for name, value in watts if math.isfinite(value)]
     rows.append(("caps above the budget", f"{of.violations} times, {format_duration(of.violation_s)}"))
     rows.append(("caps may have been above it", format_duration(of.unknown_s)))
     rows.append(("power above the budget", format_duration(of.over_budget_s)))
+    if math.isfinite(of.report_s) and math.isfinite(of.period_s):
+        rows.append(("between reports of a node", format_duration(of.report_s)))
+        rows.append(("between decisions", format_duration(of.period_s)))
     if math.isfinite(of.lease_s):
         rows.append(("lease", format_duration(of.lease_s)))
     rows += [
