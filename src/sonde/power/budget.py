@@ -88,7 +88,7 @@ class Held:
     """What a budget came to.
 
     max_sum_caps_w : the largest sum of caps that lasted from one report to the next; possible_w: that may have been.
-    violations: how often it was surely above the budget, violation_s for how long; unknown_s: how long it may have been.
+    violations: how often it was surely above the budget, violation_s for how long; unknown_s: how long it may be.
     over_budget_s : how long measured power was above the budget. comply_s: the longest from a lower budget until no
     more was lent than it; NaN where it never fell. failovers: takeovers. expired: how often a lease of a node ended
     without another. report_s, period_s: how long a node is silent between two reports, and between two decisions.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import xarray as xr
 
@@ -10,7 +12,7 @@ from sonde.core.section import Fact, Method, Section
 from sonde.core.units import format_duration, format_power
 from sonde.power import verdict, words
 
-MOST_NODES = 12  # curves of one figure
+MOST_NODES = 8  # curves of one figure
 
 METHOD = Method(
     "Whether a budget was held",
@@ -73,6 +75,21 @@ def _marks(summary: xr.Dataset) -> dict[str, tuple[str, object]]:
     return {"mark": ("mark", summary["takeover_time"].values), "mark_name": ("mark", names)}
 
 
+def _lines(
+    t: np.ndarray, curves: Mapping[str, np.ndarray], styles: Sequence[str], summary: xr.Dataset
+) -> xr.Dataset:
+    """Curves over one time, each named, and who began to lead when."""
+    return xr.Dataset(
+        {
+            "x": (("series", "point"), np.tile(t, (len(curves), 1))),
+            "y": (("series", "point"), np.stack(list(curves.values()))),
+            "style": ("series", list(styles)),
+            **_marks(summary),
+        },
+        coords={"series": list(curves)},
+    )
+
+
 def course(summary: xr.Dataset) -> Figure | None:
     """Sums of power and caps against the budget."""
     if "course_time" not in summary:
@@ -83,34 +100,29 @@ def course(summary: xr.Dataset) -> Figure | None:
         "lent at most": summary["course_committed"].values,
         "budget": summary["course_budget"].values,
     }
-    data = xr.Dataset(
-        {"y": (("series", "x"), np.stack(list(curves.values()))), **_marks(summary)},
-        coords={"series": list(curves), "x": summary["course_time"].values},
-    )
+    data = _lines(summary["course_time"].values, curves, ("line", "steps", "dashed", "dashed"), summary)
     caption = (
         "Sums over all nodes. Caps are what hardware was read back to have; lent is what nodes may be at, at most, by "
-        "the manager's word, and counts leases whose end it has not heard of."
+        "the manager's word, and counts at its most who it has not heard: so right after it begins to lead."
     )
     if verdict.simulated(summary):
         caption += "\nNodes of this run are simulated."
     axes = {"x": Axis("time since the begin", "s"), "y": Axis("power", "W")}
-    return Figure("power-course", "Power and caps against the budget", caption, Kind.SERIES, data, axes)
+    return Figure("power-course", "Power and caps against the budget", caption, Kind.SCATTER, data, axes)
 
 
 def leases(summary: xr.Dataset) -> Figure | None:
     """How many nodes held a lease: a manager that dies leaves a gap here, not above the budget."""
     if "course_time" not in summary:
         return None
-    data = xr.Dataset(
-        {"y": (("series", "x"), summary["course_leased"].values[None, :]), **_marks(summary)},
-        coords={"series": ["nodes with a lease"], "x": summary["course_time"].values},
-    )
+    curves = {"nodes with a lease": summary["course_leased"].values}
+    data = _lines(summary["course_time"].values, curves, ("line",), summary)
     caption = (
         "A node whose lease has run out is at its safe cap. "
         "Where a manager dies leases run out, until the next one lends."
     )
     axes = {"x": Axis("time since the begin", "s"), "y": Axis("nodes")}
-    return Figure("power-leases", "Leases and who leads", caption, Kind.SERIES, data, axes)
+    return Figure("power-leases", "Leases and who leads", caption, Kind.SCATTER, data, axes)
 
 
 def of_nodes(raw: xr.Dataset, what: str) -> Figure | None:
