@@ -19,8 +19,9 @@ import pytest
 
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
-import power_stand_in as stand_in
 from sonde_shell import PROGRAM
+
+import power_stand_in as stand_in
 from sonde.power import run_history
 
 PATIENCE_S = 60  # a shared machine; nothing is timed

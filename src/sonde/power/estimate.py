@@ -84,9 +84,9 @@ class Estimator:
     """
 
     def __init__(self, known: Sequence[Signature], power_w: Sequence[float]) -> None:
-        x = np.array([one.vector() for one in known], float).reshape(len(known), -1)
+        x = np.array([one.vector() for one in known], float).reshape(len(known), -1 if len(known) else 1)
         y = np.asarray(power_w, float)
-        good = np.isfinite(x).all(axis=1) & np.isfinite(y) & (y > 0) if len(known) else np.zeros(0, bool)
+        good = np.isfinite(x).all(axis=1) & np.isfinite(y) & (y > 0)
         if int(good.sum()) < LEAST:
             raise DataError(
                 "power.too_few_jobs",

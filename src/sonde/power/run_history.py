@@ -148,7 +148,8 @@ class History:
                         (before,),
                     ).rowcount
             if removed:
-                self._db.execute(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})").fetchall()
+                # A page a step: execute() would take one step alone.
+                self._db.executescript(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")
         return removed
 
     def close(self) -> None:
