@@ -54,6 +54,13 @@ std::string exact(double value) {
   return text;
 }
 
+/// "15s", "7d", "500ms": exact, and as people write it in a file.
+std::string short_duration(double s) {
+  for (const auto& [unit, name] : {std::pair{86400.0, "d"}, {3600.0, "h"}, {60.0, "min"}})
+    if (s >= unit && std::fmod(s, unit) == 0) return exact(s / unit) + name;
+  return s > 0 && s < 1 ? exact(s * 1e3) + "ms" : exact(s) + "s";
+}
+
 std::string list_of(const std::vector<std::string>& words, const char* between = ", ") {
   std::string out;
   for (const auto& word : words) out += (out.empty() ? "" : between) + word;
@@ -112,7 +119,7 @@ Key<S> power(const char* name, const char* field, M member, const char* what, do
 
 template <typename S, typename M>
 Key<S> duration(const char* name, const char* field, M member, const char* what, double low, double high) {
-  return quantity<S>(name, field, "duration", member, low, high, parse_duration, format_duration, "s", what);
+  return quantity<S>(name, field, "duration", member, low, high, parse_duration, short_duration, "s", what);
 }
 
 template <typename S, typename M>
