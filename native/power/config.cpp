@@ -6,6 +6,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -27,7 +28,6 @@ namespace sonde::power {
 namespace {
 
 constexpr std::size_t most_bytes = 4u << 20;
-constexpr double inf = std::numeric_limits<double>::infinity();
 constexpr double most_power_w = 1e9, year_s = 366 * 86400.0;
 
 struct Context {
@@ -45,13 +45,7 @@ using Read = std::optional<std::string>;
 std::string exact(double value) {
   if (!std::isfinite(value)) return "null";
   char text[32];
-  std::snprintf(text, sizeof text, "%.17g", value);
-  double back = 0;
-  for (int digits = 1; digits <= 17; ++digits) {
-    std::snprintf(text, sizeof text, "%.*g", digits, value);
-    if (std::sscanf(text, "%lf", &back) == 1 && back == value) break;
-  }
-  return text;
+  return {text, std::to_chars(text, text + sizeof text, value).ptr};
 }
 
 /// "15s", "7d", "500ms": exact, and as people write it in a file.

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 import sonde._power as _power
+
 from sonde.core.errors import UsageError
 from sonde.core.launch import libexec
 
@@ -30,7 +31,9 @@ def tables() -> list[dict[str, str]]:
         if "| key | type | default | what |" not in section:
             continue
         for row in re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \| (.*) \|$", section, re.M):
-            rows.append({"section": name, "key": row[0], "type": row[1], "default": row[2].strip("`"), "what": row[3]})
+            rows.append(
+                {"section": name, "key": row[0], "type": row[1], "default": row[2].strip("`"), "what": row[3]}
+            )
     return rows
 
 
@@ -43,7 +46,8 @@ def test_the_example_of_the_page_is_one():
     config = _power.parse_config(example, "/etc/sonde/power.toml")
     assert [node["name"] for node in config["nodes"]] == ["n001", "n002", "n003", "n004"]
     assert config["nodes"][0]["safe_w"] == 150
-    assert config["budget"] == {**config["budget"], "power_limit_w": 1200, "policy": "fair", "lease_s": 15, "soft_w": None}
+    said = {"power_limit_w": 1200, "policy": "fair", "lease_s": 15, "soft_w": None}
+    assert config["budget"] == {**config["budget"], **said}
     assert config["bus"]["profile"] == "/etc/sonde/bus.xml"
     assert config["racks"]["r1"] == {"power_limit_w": 20000, "cooling_w": 15000}
     assert config["node_manager"]["hardware"][0]["kind"] == "powercap"
@@ -83,7 +87,9 @@ def test_hardware_that_can_be_had_is_told():
 def test_units_start_roles_that_there_are(unit, tmp_path):
     text = unit.read_text()
     usage = subprocess.run([DAEMON, "--help"], capture_output=True, text=True, check=True).stdout
-    started = re.findall(r"^Exec(?:Start|StopPost)=/opt/sonde/libexec/sonde-powerd (\S+) --config \S+$", text, re.M)
+    started = re.findall(
+        r"^Exec(?:Start|StopPost)=/opt/sonde/libexec/sonde-powerd (\S+) --config \S+$", text, re.M
+    )
     assert started
     assert all(re.search(rf"^  {role}\b", usage, re.M) for role in started)
     if shutil.which("systemd-analyze") is None:
