@@ -70,10 +70,13 @@ class Rapl:
 
     @property
     def cap_w(self) -> float:
-        return int((self.zone / "constraint_0_power_limit_uw").read_text()) / 1e6
+        # Unlike sysfs a file is empty for a moment while it is written.
+        text = until((self.zone / "constraint_0_power_limit_uw").read_text, "a limit")
+        return int(text) / 1e6
 
     def overwrite(self, cap_w: float) -> None:
-        (self.zone / "constraint_0_power_limit_uw").write_text(f"{int(cap_w * 1e6)}\n")
+        (self.root / "next").write_text(f"{int(cap_w * 1e6)}\n")
+        (self.root / "next").replace(self.zone / "constraint_0_power_limit_uw")
 
     @property
     def toml(self) -> str:
