@@ -178,8 +178,8 @@ class Stack:
             part.close()
 
 
-# One participant asks a node, and orders it to obey a fence: what was answered, as JSON. argv: profile, node, epoch, s for
-# the question, s for the order.
+# One participant asks a node, and orders it to obey a fence: what was answered, as JSON. argv: profile, node, epoch, s
+# for the question, s for the order.
 ASKING = """
 import json, sys
 import sonde.bus.client as bus
