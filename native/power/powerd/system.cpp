@@ -622,7 +622,8 @@ std::vector<NodeView> Manager::views(double& budget_w, std::vector<bool>& fixed,
     double held = member.safe_w;
     if (ledger_) {
       lendable = lendable && ledger_->known(k) && !ledger_->stuck(k) && now_ns - ledger_->heard_ns(k) < ns(b.lease_s - b.renew_s);
-      held = ledger_->committed_w(k, now_ns);
+      // Of who may have a lease that is not known here, the ledger holds back what it takes; others need not be asked to go below their safe caps for it.
+      if (ledger_->known(k) || ledger_->settled(now_ns)) held = ledger_->committed_w(k, now_ns);
     } else if (st.disobeys) {
       held = std::fmax(member.max_w, st.overdraw.power_w());
     }

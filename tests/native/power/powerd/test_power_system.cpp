@@ -107,6 +107,20 @@ TEST_CASE("an orderly end does not make the standby wait") {
   CHECK(world.leader() == 1);
 }
 
+TEST_CASE("who takes over while a node is dead lets the others be at their safe caps, and not below, until it knows what that one can have") {
+  World world(four());
+  world.settle();
+  world.stop_node(3);
+  world.kill(0);
+  double least = 400;
+  for (int k = 0; k < 100; ++k) {
+    world.run_for(0.5);
+    least = std::min({least, world.nodes[0].hardware_w, world.nodes[1].hardware_w, world.nodes[2].hardware_w});
+  }
+  CHECK(least == 100);
+  CHECK(world.sum_w() == doctest::Approx(800));
+}
+
 TEST_CASE("one that lost its disk is told by nodes that another epoch was there, and takes a higher one") {
   Setting s = four();
   s.managers = 1;
