@@ -247,7 +247,7 @@ TEST_CASE("what is refused, with the words for it, and that it changes nothing")
   CHECK(refused(0, set_job("a", {"n1"}, 0)).code == reply(PowerCode::out_of_range));
   CHECK(refused(0, set_job("a", {}, 60)).code == ReplyCode::bad_request);
   auto heavy = set_job("a", {"n1"}, 60);
-  heavy.weight = 0;
+  heavy.weight = -1;
   CHECK(refused(0, heavy).code == reply(PowerCode::out_of_range));
   SystemCommand end;
   end.order = SystemOrder::END_JOB, end.job = "a";
@@ -457,6 +457,13 @@ TEST_CASE("jobs: what is guaranteed, wanted and weighed reaches the policy, per 
   world.run_for(15);
   CHECK(world.nodes[0].hardware_w == doctest::Approx(250));
   CHECK(world.audited(0, "job_ends") == 1);
+  // What is not said is 0 in some languages: no demand is not one of 0 W, and no weight is 1.
+  auto plain = set_job("c", {"n1", "n2", "n3", "n4"}, 1);
+  plain.demand_w = plain.weight = plain.guaranteed_w = 0;
+  CHECK(world.answer(world.order(0, plain))->code == ReplyCode::ok);
+  world.run_for(0.9);
+  CHECK(world.sum_w() == doctest::Approx(1000));
+  world.run_for(5);
   // Another job takes its node, and it is no more.
   world.order(0, job);
   auto other = set_job("b", {"n1", "n2"}, 40);

@@ -12,11 +12,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <numeric>
 #include <sstream>
 #include <thread>
 
@@ -221,13 +223,16 @@ TEST_CASE("two system managers as processes: a budget, a shed, a kill -9 and a t
   std::vector<std::unique_ptr<StandIn>> nodes;
   for (std::uint64_t k = 1; k <= 4; ++k) nodes.push_back(std::make_unique<StandIn>(*profile, "n" + std::to_string(k), k));
 
-  // Of a node that was read before another was lowered the lower cap would be read too late, so that this adds up no more than there was.
   std::atomic<double> allowed_w = 800, most_w = 0, over_w = 0;
   std::atomic<bool> ending = false;
-  const auto sum = [&] {
-    double out = 0;
-    for (auto& n : nodes) out += n->cap_w();
+  const auto caps = [&] {
+    std::array<double, 4> out{};
+    for (std::size_t k = 0; k < 4; ++k) out[k] = nodes[k]->cap_w();
     return out;
+  };
+  const auto sum = [&] {
+    const auto all = caps();
+    return std::accumulate(all.begin(), all.end(), 0.0);
   };
   struct Joined {
     std::atomic<bool>& ending;
@@ -238,9 +243,14 @@ TEST_CASE("two system managers as processes: a budget, a shed, a kill -9 and a t
     }
   } sampler{ending, std::thread([&] {
               while (!ending) {
-                const double allowed = allowed_w, now = sum();
-                most_w = std::max(most_w.load(), now);
-                if (now > allowed + 1e-6) over_w = std::max(over_w.load(), now - allowed);
+                // One after the other, twice: only what did not change meanwhile was so at one time.
+                const double allowed = allowed_w;
+                const auto before = caps(), after = caps();
+                if (before == after) {
+                  const double now = std::accumulate(after.begin(), after.end(), 0.0);
+                  most_w = std::max(most_w.load(), now);
+                  if (now > allowed + 1e-6) over_w = std::max(over_w.load(), now - allowed);
+                }
                 ::usleep(3000);
               }
             })};
