@@ -1,4 +1,4 @@
-"""System managers and node managers as they are used: two of the one, four of the other, each over a powercap tree of its own.
+"""System managers and node managers as they are used: two of the one, four of the other, each over its own powercap tree.
 
 What counts are the limits in those trees. They are added up all the time, whatever is killed meanwhile.
 """
@@ -190,7 +190,9 @@ def test_whoever_is_killed_the_limits_in_the_hardware_stay_within_the_budget(clu
                 seen = nodes.call({"ask": "GET_POWERCAP_NODE"}, node, 60).body["lease"]["seen_manager"]
                 assert cap_w == SAFE_W or seen.startswith("m2#")
             cluster.daemons["m2"].said("leading")
-            until(lambda: 439.9 < sum(cluster.caps_w()) < 440.1, "the budget that was set is lent by the other")
+            until(
+                lambda: 439.9 < sum(cluster.caps_w()) < 440.1, "the budget that was set is lent by the other"
+            )
 
             cluster.kill("n4")
             until(lambda: cluster.caps_w()[3] == SAFE_W, "its guardian has set its safe cap")
