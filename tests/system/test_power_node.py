@@ -20,6 +20,7 @@ import pytest
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 import sonde._power as _power
+
 import sonde.bus.client as bus
 from sonde.bus.errors import BusError, Refused
 from sonde.core.launch import libexec
@@ -30,7 +31,8 @@ ANSWERED_S = 20.0  # at most; it is no measure of anything
 pytestmark = [
     pytest.mark.skipif(not OVER, reason="no DDS is here"),
     pytest.mark.skipif(
-        "node-manager" not in json.loads(subprocess.run([DAEMON, "--list"], capture_output=True).stdout)["roles"],
+        "node-manager"
+        not in json.loads(subprocess.run([DAEMON, "--list"], capture_output=True).stdout)["roles"],
         reason="this build has no node-manager",
     ),
 ]
@@ -68,10 +70,13 @@ class Rapl:
 
     @property
     def cap_w(self) -> float:
-        return int((self.zone / "constraint_0_power_limit_uw").read_text()) / 1e6
+        # Unlike sysfs a file is empty for a moment while it is written.
+        text = until((self.zone / "constraint_0_power_limit_uw").read_text, "a limit")
+        return int(text) / 1e6
 
     def overwrite(self, cap_w: float) -> None:
-        (self.zone / "constraint_0_power_limit_uw").write_text(f"{int(cap_w * 1e6)}\n")
+        (self.root / "next").write_text(f"{int(cap_w * 1e6)}\n")
+        (self.root / "next").replace(self.zone / "constraint_0_power_limit_uw")
 
     @property
     def toml(self) -> str:
@@ -118,7 +123,8 @@ class Stack:
         return self.ready
 
     def event(self) -> dict[str, Any]:
-        assert self.daemon is not None and self.daemon.stdout is not None
+        assert self.daemon is not None
+        assert self.daemon.stdout is not None
         line = self.daemon.stdout.readline()
         assert line, f"the daemon ended: {(self.folder / 'log').read_text()}"
         return dict(json.loads(line))
@@ -312,7 +318,8 @@ def test_in_order_it_ends_at_the_safe_cap_and_leaves_no_process(made, rapl):
     assert rapl.cap_w == 80
     assert not Path(f"/proc/{ready['guardian']}").exists()
     stack.start()
-    assert stack.daemon is not None and stack.daemon.stdin is not None
+    assert stack.daemon is not None
+    assert stack.daemon.stdin is not None
     stack.daemon.stdin.close()
     assert stack.daemon.wait(20) == 0
 
@@ -326,7 +333,9 @@ def test_what_firmware_overwrites_is_set_again_and_told(made, rapl):
     assert (trouble["event"], trouble["code"]) == ("trouble", "power.overwritten")
     assert rapl.cap_w == 120
     until(
-        lambda: [s for s in stack.telemetry.take() if s.has_data and "power.overwritten" in s.value["trouble"]],
+        lambda: [
+            s for s in stack.telemetry.take() if s.has_data and "power.overwritten" in s.value["trouble"]
+        ],
         "telemetry that tells it",
     )
 
@@ -375,7 +384,9 @@ def test_hostile_samples_change_nothing(made, rapl):
 
 def test_with_a_full_disk_it_is_at_its_safe_cap_and_says_why_it_lends_nothing(made):
     stack = made(hardware='kind = "simulated"\nidle = 60\nbusy = 180\n')
-    ready = stack.start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY)))
+    ready = stack.start(
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    )
     assert ready["cap_w"] == 80
     assert stack.event()["code"] == "power.state"
     with pytest.raises(Refused, match=r"power\.state.*File too large"):
@@ -383,7 +394,9 @@ def test_with_a_full_disk_it_is_at_its_safe_cap_and_says_why_it_lends_nothing(ma
     assert stack.ask()["lease"]["cap_w"] == 80
     # There is room again: what could not be kept is kept now.
     assert stack.daemon is not None
-    resource.prlimit(stack.daemon.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    resource.prlimit(
+        stack.daemon.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    )
     until(lambda: stack.event().get("code") == "", "that all is well")
     assert stack.order(120)["lease"]["cap_w"] == 120
 
@@ -391,7 +404,9 @@ def test_with_a_full_disk_it_is_at_its_safe_cap_and_says_why_it_lends_nothing(ma
 def test_a_node_that_is_not_named_and_one_without_hardware_are_refused(made):
     stack = made()
     run = subprocess.run(
-        [DAEMON, "node-manager", "--config", stack.config, "--name", stack.name + "x"], capture_output=True, text=True
+        [DAEMON, "node-manager", "--config", stack.config, "--name", stack.name + "x"],
+        capture_output=True,
+        text=True,
     )
     assert run.returncode == 2
     assert json.loads(run.stdout)["code"] == "power.unknown_node"
@@ -403,7 +418,7 @@ def test_a_node_that_is_not_named_and_one_without_hardware_are_refused(made):
 
 def test_roles_of_python_are_started_as_sonde(tmp_path):
     sonde = tmp_path / "sonde"
-    sonde.write_text(f'#!{sys.executable}\nimport sys\nprint(sys.argv[1:])\n')
+    sonde.write_text(f"#!{sys.executable}\nimport sys\nprint(sys.argv[1:])\n")
     sonde.chmod(0o755)
     run = subprocess.run(
         [DAEMON, "monitor", "--config", "x.toml", "--anything"],

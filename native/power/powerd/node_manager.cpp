@@ -310,6 +310,14 @@ int release(const Config& config, const Options& options, bool restore) {
     }
     log_error({"power.no_originals", "nothing is kept of what the hardware of " + member->name + " had: the safe cap is set", ""});
   }
+  if (!restore && config.node_manager.restore && state) {
+    // It ended in order, and put everything back.
+    if (auto kept = (*state)->originals(); kept && !kept->has_value()) {
+      const auto has = (*node)->capped();
+      event(JsonLine().add("event", "released").add("node", member->name).add("restored", true).add("cap_w", has ? *has : unknown));
+      return 0;
+    }
+  }
   const auto set = (*node)->cap(member->safe_w);
   if (!set && set.error().code != "power.read_only") return fail(set.error(), 3);
   event(JsonLine().add("event", "released").add("node", member->name).add("restored", false).add("cap_w", set ? *set : unknown));
