@@ -1,4 +1,4 @@
-"""System managers and node managers as they are used: two of the one, four of the other, each over its own powercap tree.
+"""System managers and node managers as they are used: two of the one, four of the other, each over its powercap tree.
 
 What counts are the limits in those trees. They are added up all the time, whatever is killed meanwhile.
 """
@@ -20,6 +20,7 @@ import pytest
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 import sonde._power as _power
+
 import sonde.bus.client as bus
 from sonde.core.launch import libexec
 

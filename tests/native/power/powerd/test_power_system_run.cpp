@@ -325,12 +325,23 @@ TEST_CASE("two system managers as processes: a budget, a shed, a kill -9 and a t
   CHECK((*told).body.cluster.manager == "m2");
   CHECK((*told).body.cluster.budget_w == 600);
 
-  // It comes back and stands by, and leads again when the other ends in order; with the budget that was set.
+  // It comes back and stands by, and leads again when the other ends in order; with the budget that was set. Its disk is full now.
+  const std::string before = folder.read("m1.jsonl");
+  std::filesystem::remove(folder.path + "/m1.jsonl");
+  std::filesystem::create_symlink("/dev/full", folder.path + "/m1.jsonl");
   first = std::make_unique<Daemon>(std::vector<std::string>{"system-manager", "--config", first_config});
   REQUIRE(!first->event("\"following\"").empty());
   CHECK(second->end() == 0);
   REQUIRE(!first->event("\"leading\"").empty());
   REQUIRE(becomes([&] { return nodes[0]->seen().epoch == 3 && sum() > 599; }));
+  c = {};
+  c.budget_w = 601;
+  answer = order(c);
+  CHECK(answer.code == bus::ReplyCode::failed);
+  CHECK(answer.message.find("No space left on device") != std::string::npos);
+  c.budget_w = 598;
+  CHECK(order(c).code == bus::ReplyCode::ok);
+  CHECK(!first->event("\"audit_trouble\"").empty());
   // A node that answers no more holds up nobody.
   nodes[3]->deaf();
   REQUIRE(becomes([&] { return nodes[3]->cap_w() == 100 && nodes[0]->cap_w() > 160; }));
@@ -339,12 +350,14 @@ TEST_CASE("two system managers as processes: a budget, a shed, a kill -9 and a t
   CHECK(over_w == 0);
   CHECK(most_w > 799);
 
-  const std::string audit = folder.read("m1.jsonl");
+  const std::string& audit = before;
   for (const char* part : {"\"what\":\"takeover\"", "\"what\":\"SET_POWER\"", "\"from_w\":800,\"to_w\":600", "\"reason\":\"a test\",\"result\":\"ok\"", "\"user_by_own_word\":\"ada\"",
-                           "\"result\":\"refused\",\"code\":1009", "\"what\":\"SHED\"", "\"what\":\"shed_over\"", "\"what\":\"complied\"", "\"what\":\"cap\"", "\"what\":\"stepped_back\""})
+                           "\"result\":\"refused\",\"code\":1009", "\"what\":\"SHED\"", "\"what\":\"shed_over\"", "\"what\":\"complied\"", "\"what\":\"cap\""})
     CHECK_MESSAGE(audit.find(part) != std::string::npos, part);
   CHECK(audit.find("\"client\":\"" + (*opened)->guid().text().substr(0, 24)) != std::string::npos);
-  CHECK(folder.read("m2.jsonl").find("\"epoch\":2,\"what\":\"takeover\",\"after\":\"m1\"") != std::string::npos);
+  const std::string other = folder.read("m2.jsonl");
+  CHECK(other.find("\"epoch\":2,\"what\":\"takeover\",\"after\":\"m1\"") != std::string::npos);
+  CHECK(other.find("\"what\":\"stepped_back\",\"why\":\"it ends\"") != std::string::npos);
 }
 
 TEST_CASE("a system manager that cannot be one says why, and ends with 2 or 3") {
