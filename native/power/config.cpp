@@ -294,10 +294,7 @@ const std::vector<Key<BudgetConfig>>& budget_keys() {
   using B = BudgetConfig;
   static const std::vector<Key<B>> keys{
     power<B>("power_limit", "power_limit_w", &B::power_limit_w, "what all nodes together may draw; at least the sum of safe caps. `SET_POWER` changes it, and what was set stays after a restart"),
-    [] {
-      Key<B> key = word<B>("policy", "policy", &B::policy, "how it is shared (`sonde power whatif --help` tells of each)", policy_names());
-      return key;
-    }(),
+    word<B>("policy", "policy", &B::policy, "how it is shared: see below", policy_names()),
     duration<B>("lease", "lease_s", &B::lease_s, "how long a node keeps a cap without hearing from the system manager", 0.1, 600),
     duration<B>("renew", "renew_s", &B::renew_s, "leases are renewed when so much of them has gone; below `lease`", 0.05, 600),
     duration<B>("period", "period_s", &B::period_s, "between two decisions", 0.05, 600),

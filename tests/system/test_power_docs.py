@@ -15,6 +15,7 @@ import sonde._power as _power
 
 from sonde.core.errors import UsageError
 from sonde.core.launch import libexec
+from sonde.power.policy import policies
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference/power-config.md").read_text()
@@ -39,6 +40,11 @@ def tables() -> list[dict[str, str]]:
 
 def test_the_page_has_every_key_and_no_other():
     assert tables() == _power.config_keys()
+
+
+def test_the_page_has_every_policy_and_no_other():
+    section = PAGE.partition("## Policies")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \| (.*) \|$", section, re.M) == list(policies().items())
 
 
 def test_the_example_of_the_page_is_one():
