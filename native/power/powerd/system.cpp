@@ -141,6 +141,7 @@ void Manager::node_said(const std::string& node, const Report& told, double powe
     seen_epoch_ = std::max(seen_epoch_, report.seen.epoch);
   }
   st.heard_ns = now_ns;
+  st.unanswered = 0;
   if (period_s > 0 && std::isfinite(period_s)) st.period_s = std::min(period_s, 86400.0);
   st.leased = report.leased;
   st.cap_w = report.cap_w;
@@ -334,7 +335,7 @@ void Manager::begin_to_lead(std::int64_t now_ns) {
   state_ = State::leading;
   ++counts_.takeovers;
   caps_.assign(states_.size(), unknown);
-  for (auto& st : states_) st.asked_ns = -1, st.logged_w = unknown, st.look = false;
+  for (auto& st : states_) st.asked_ns = -1, st.unanswered = 0, st.logged_w = unknown, st.look = false;
   next_period_ns_ = now_ns;
   over_ = soft_ = false;
   out_.events.push_back(event("leading").add("manager", settings_.name).add("epoch", fence_.epoch).add("budget_w", budget_w()).add("version", kept_.budget_version).add("after", leader_));
@@ -700,7 +701,7 @@ void Manager::ask(std::int64_t now_ns) {
   const BudgetConfig& b = settings_.budget;
   for (std::size_t k = 0; k < states_.size(); ++k) {
     NodeState& st = states_[k];
-    const bool missing = !(st.heard_ns >= 0 && now_ns - st.heard_ns <= ns(b.lease_s)) && st.asked_ns >= 0;
+    const bool missing = !(st.heard_ns >= 0 && now_ns - st.heard_ns <= ns(b.lease_s)) && st.unanswered >= 3;
     double every_s = std::min(1.0, b.period_s);
     bool fence = false;
     if (ledger_) {
@@ -713,6 +714,7 @@ void Manager::ask(std::int64_t now_ns) {
     if (missing) every_s = 4 * b.period_s;
     if (st.asked_ns >= 0 && now_ns - st.asked_ns < ns(every_s)) continue;
     st.asked_ns = now_ns;
+    ++st.unanswered;
     out_.asks.push_back({k, fence, missing});
   }
 }

@@ -124,6 +124,7 @@ class Manager {
     std::int64_t heard_ns = -1, power_ns = -1, asked_ns = -1;
     double power_w = unknown, period_s = 0, wanted_w = unknown, cap_w = unknown, allowed_w = unknown, logged_w = unknown;
     bool leased = false, disobeys = false, look = false, there = false;
+    unsigned unanswered = 0;          ///< questions since it was heard
     Obedience obedience;
     std::string trouble, refusal;
     std::size_t job = 0;              ///< in jobs_, + 1; 0: none
