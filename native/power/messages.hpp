@@ -159,7 +159,7 @@ struct SystemCommand {
   double budget_w = unknown, share = unknown, for_s = 0;
   std::string job, user, reason;
   std::vector<std::string> nodes;
-  double guaranteed_w = unknown, demand_w = unknown, weight = 1;   ///< of SET_JOB, each node
+  double guaranteed_w = unknown, demand_w = unknown, weight = 1;   ///< of SET_JOB, each node; 0: not said
   double wait_s = 0;               ///< SET_POWER, SHED: the answer may wait so long, within the call's deadline, until the nodes hold to the new budget
 };
 

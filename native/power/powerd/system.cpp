@@ -42,17 +42,6 @@ std::string fence_name(const std::string& name, std::uint64_t instance) {
 
 }  // namespace
 
-void Overdraw::add(double power_w, double cap_w, std::int64_t now_ns) {
-  if (!std::isfinite(power_w) || !std::isfinite(cap_w)) return;
-  power_w_ = power_w;
-  if (power_w <= cap_w * (1 + tolerance) + 1) {
-    since_ns_ = -1, above_s_ = 0;
-    return;
-  }
-  if (since_ns_ < 0) since_ns_ = now_ns;
-  above_s_ = seconds(now_ns - since_ns_);
-}
-
 bool Manager::Effects::empty() const {
   return commits.empty() && asks.empty() && grants.empty() && telemetry.empty() && replicate.empty() && done.empty() && events.empty() && audit.empty();
 }
@@ -152,6 +141,7 @@ void Manager::node_said(const std::string& node, const Report& told, double powe
     seen_epoch_ = std::max(seen_epoch_, report.seen.epoch);
   }
   st.heard_ns = now_ns;
+  st.unanswered = 0;
   if (period_s > 0 && std::isfinite(period_s)) st.period_s = std::min(period_s, 86400.0);
   st.leased = report.leased;
   st.cap_w = report.cap_w;
@@ -159,9 +149,10 @@ void Manager::node_said(const std::string& node, const Report& told, double powe
   const double allowed = std::isfinite(report.cap_w) ? report.cap_w : report.leased && std::isfinite(report.lease_w) ? report.lease_w : member.safe_w;
   if (std::isfinite(power_w) && power_w >= 0) {
     st.power_w = power_w, st.power_ns = now_ns;
-    st.overdraw.add(power_w, std::isfinite(st.allowed_w) ? std::max(allowed, st.allowed_w) : allowed, now_ns);
+    // Power is of the time since the reading before: a cap that was lowered meanwhile does not make a liar.
+    st.obedience.add(power_w, std::isfinite(st.allowed_w) ? std::max(allowed, st.allowed_w) : allowed, seconds(now_ns));
     st.allowed_w = allowed;
-    if (st.disobeys != st.overdraw.disobeys()) {
+    if (st.disobeys != st.obedience.disobeys()) {
       st.disobeys = !st.disobeys;
       out_.events.push_back(event(st.disobeys ? "node_disobeys" : "node_obeys").add("node", node).add("power_w", power_w).add("cap_w", allowed));
       Line l = line(st.disobeys ? "node_disobeys" : "node_obeys");
@@ -170,7 +161,7 @@ void Manager::node_said(const std::string& node, const Report& told, double powe
     }
   }
   // What its hardware says does not count then: it is at its most, or at what it draws where that is more.
-  if (st.disobeys) report.cap_w = std::fmax(member.max_w, st.overdraw.power_w());
+  if (st.disobeys) report.cap_w = std::fmax(member.max_w, st.power_w);
   if (!ledger_) return;
   if (ledger_->heard(k, report, asked_ns, now_ns)) st.look = false;
 }
@@ -344,7 +335,7 @@ void Manager::begin_to_lead(std::int64_t now_ns) {
   state_ = State::leading;
   ++counts_.takeovers;
   caps_.assign(states_.size(), unknown);
-  for (auto& st : states_) st.asked_ns = -1, st.logged_w = unknown, st.look = false;
+  for (auto& st : states_) st.asked_ns = -1, st.unanswered = 0, st.logged_w = unknown, st.look = false;
   next_period_ns_ = now_ns;
   over_ = soft_ = false;
   out_.events.push_back(event("leading").add("manager", settings_.name).add("epoch", fence_.epoch).add("budget_w", budget_w()).add("version", kept_.budget_version).add("after", leader_));
@@ -479,7 +470,8 @@ void Manager::set_job(Order& order, std::int64_t now_ns) {
   const auto refuse = [&](auto why, const std::string& message) { finish(order, code(why), message, unknown, now_ns); };
   if (c.job.empty()) return refuse(bus::ReplyCode::bad_request, "the job has no name");
   if (!(c.for_s > 0 && c.for_s <= most_shed_s)) return refuse(PowerCode::out_of_range, "the job is to count for " + format_duration(c.for_s) + "; allowed: above 0, up to " + format_duration(most_shed_s));
-  if (!(c.weight > 0 && c.weight <= 1e6)) return refuse(PowerCode::out_of_range, "its weight is " + std::to_string(c.weight) + "; allowed: above 0, up to 1000000");
+  const double weight = c.weight == 0 ? 1 : c.weight;
+  if (!(weight > 0 && weight <= 1e6)) return refuse(PowerCode::out_of_range, "its weight is " + std::to_string(c.weight) + "; allowed: above 0, up to 1000000");
   if (c.guaranteed_w < 0 || c.guaranteed_w > most_power_w) return refuse(PowerCode::out_of_range, "guaranteed are " + format_power(c.guaranteed_w) + "; allowed: from 0 W, or NaN for nothing");
   if (c.demand_w < 0 || c.demand_w > most_power_w) return refuse(PowerCode::out_of_range, "its demand is " + format_power(c.demand_w) + "; allowed: from 0 W, or NaN for not known");
   std::vector<std::size_t> nodes;
@@ -501,7 +493,7 @@ void Manager::set_job(Order& order, std::int64_t now_ns) {
     if (job == jobs_.size()) jobs_.emplace_back();
   }
   Job& to = jobs_[job];
-  to = {c.job, c.user, std::isnan(c.guaranteed_w) ? 0 : c.guaranteed_w, c.demand_w, c.weight, now_ns + ns(c.for_s)};
+  to = {c.job, c.user, std::isnan(c.guaranteed_w) ? 0 : c.guaranteed_w, c.demand_w > 0 ? c.demand_w : unknown, weight, now_ns + ns(c.for_s)};
   if (!nodes.empty()) {
     for (auto& st : states_)
       if (st.job == job + 1) st.job = 0;
@@ -515,7 +507,7 @@ void Manager::set_job(Order& order, std::int64_t now_ns) {
   }
   if (is_new || !nodes.empty()) {
     Line l = line("SET_JOB");
-    l.json.raw("who", who_text(order.who, c.user)).add("job", c.job).add("nodes", c.nodes).add("guaranteed_w", c.guaranteed_w).add("demand_w", c.demand_w).add("weight", c.weight).add("for_s", c.for_s).add("result", "ok");
+    l.json.raw("who", who_text(order.who, c.user)).add("job", c.job).add("nodes", c.nodes).add("guaranteed_w", c.guaranteed_w).add("demand_w", c.demand_w).add("weight", weight).add("for_s", c.for_s).add("result", "ok");
     l.sync = true;
     out_.audit.push_back(std::move(l));
   }
@@ -622,9 +614,10 @@ std::vector<NodeView> Manager::views(double& budget_w, std::vector<bool>& fixed,
     double held = member.safe_w;
     if (ledger_) {
       lendable = lendable && ledger_->known(k) && !ledger_->stuck(k) && now_ns - ledger_->heard_ns(k) < ns(b.lease_s - b.renew_s);
-      held = ledger_->committed_w(k, now_ns);
+      // Of who may have a lease that is not known here, the ledger holds back what it takes; others need not be asked to go below their safe caps for it.
+      if (ledger_->known(k) || ledger_->settled(now_ns)) held = ledger_->committed_w(k, now_ns);
     } else if (st.disobeys) {
-      held = std::fmax(member.max_w, st.overdraw.power_w());
+      held = std::fmax(member.max_w, st.power_w);
     }
     if (!lendable) fixed[k] = true, v.min_w = v.max_w = held;
   }
@@ -708,7 +701,7 @@ void Manager::ask(std::int64_t now_ns) {
   const BudgetConfig& b = settings_.budget;
   for (std::size_t k = 0; k < states_.size(); ++k) {
     NodeState& st = states_[k];
-    const bool missing = !(st.heard_ns >= 0 && now_ns - st.heard_ns <= ns(b.lease_s)) && st.asked_ns >= 0;
+    const bool missing = !(st.heard_ns >= 0 && now_ns - st.heard_ns <= ns(b.lease_s)) && st.unanswered >= 3;
     double every_s = std::min(1.0, b.period_s);
     bool fence = false;
     if (ledger_) {
@@ -721,6 +714,7 @@ void Manager::ask(std::int64_t now_ns) {
     if (missing) every_s = 4 * b.period_s;
     if (st.asked_ns >= 0 && now_ns - st.asked_ns < ns(every_s)) continue;
     st.asked_ns = now_ns;
+    ++st.unanswered;
     out_.asks.push_back({k, fence, missing});
   }
 }
@@ -789,7 +783,7 @@ ClusterTelemetry Manager::telemetry(std::int64_t now_ns) const {
 
 std::string Manager::trouble_of(std::size_t node) const {
   const NodeState& st = states_[node];
-  if (st.disobeys) return "power.disobeys: it draws " + format_power(st.overdraw.power_w()) + " at a cap of " + format_power(st.allowed_w) + ", and is counted at its most";
+  if (st.disobeys) return "power.disobeys: it draws " + format_power(st.power_w) + " at a cap of " + format_power(st.allowed_w) + ", and is counted at its most";
   if (!st.trouble.empty()) return st.trouble;
   if (ledger_ && ledger_->stuck(node)) return std::isfinite(st.cap_w) ? "power.stuck: its hardware has " + format_power(st.cap_w) + ", more than it was lent" : "power.stuck: its hardware cannot tell its cap, and is counted at its most";
   if (!seems_there(node, state_ == State::leading ? decided_ns_ : st.heard_ns)) return "power.lost: it is not heard";

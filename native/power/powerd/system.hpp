@@ -18,27 +18,13 @@
 #include "bus/request.hpp"
 #include "core/json.hpp"
 #include "power/config.hpp"
+#include "power/hardware/node.hpp"
 #include "power/ledger.hpp"
 #include "power/messages.hpp"
 #include "power/powerd/kept.hpp"
 #include "power/powerd/racks.hpp"
 
 namespace sonde::power {
-
-/// Whether a node draws more than its cap: it says that it obeys, and does not.
-class Overdraw {
- public:
-  /// Power of now, and the highest cap that may have been in force since the one before. What is not known tells nothing.
-  void add(double power_w, double cap_w, std::int64_t now_ns);
-  bool disobeys() const { return above_s_ >= patience_s; }
-  double power_w() const { return power_w_; }
-
-  static constexpr double tolerance = 0.05, patience_s = 10;
-
- private:
-  std::int64_t since_ns_ = -1;
-  double above_s_ = 0, power_w_ = unknown;
-};
 
 class Manager {
  public:
@@ -138,7 +124,8 @@ class Manager {
     std::int64_t heard_ns = -1, power_ns = -1, asked_ns = -1;
     double power_w = unknown, period_s = 0, wanted_w = unknown, cap_w = unknown, allowed_w = unknown, logged_w = unknown;
     bool leased = false, disobeys = false, look = false, there = false;
-    Overdraw overdraw;
+    unsigned unanswered = 0;          ///< questions since it was heard
+    Obedience obedience;
     std::string trouble, refusal;
     std::size_t job = 0;              ///< in jobs_, + 1; 0: none
   };

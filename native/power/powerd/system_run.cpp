@@ -251,15 +251,16 @@ int SystemDaemon::start() {
 }
 
 void SystemDaemon::stop() {
-  if (!thread_.joinable()) return;
   ending_ = true;
-  waiter_->wake();
-  thread_.join();
+  if (thread_.joinable()) {
+    waiter_->wake();
+    thread_.join();
+  }
   {
     const std::lock_guard lock(replicate_mutex_);
     replicate_wake_.notify_all();
   }
-  replicator_.join();
+  if (replicator_.joinable()) replicator_.join();
   closed_ = true;                       // handlers come back by themselves
   retiring_.clear();                    // waits for them
   http_.reset();

@@ -107,6 +107,20 @@ TEST_CASE("an orderly end does not make the standby wait") {
   CHECK(world.leader() == 1);
 }
 
+TEST_CASE("who takes over while a node is dead lets the others be at their safe caps, and not below, until it knows what that one can have") {
+  World world(four());
+  world.settle();
+  world.stop_node(3);
+  world.kill(0);
+  double least = 400;
+  for (int k = 0; k < 100; ++k) {
+    world.run_for(0.5);
+    least = std::min({least, world.nodes[0].hardware_w, world.nodes[1].hardware_w, world.nodes[2].hardware_w});
+  }
+  CHECK(least == 100);
+  CHECK(world.sum_w() == doctest::Approx(800));
+}
+
 TEST_CASE("one that lost its disk is told by nodes that another epoch was there, and takes a higher one") {
   Setting s = four();
   s.managers = 1;
@@ -118,11 +132,17 @@ TEST_CASE("one that lost its disk is told by nodes that another epoch was there,
   CHECK(world.nodes[0].keeper->seen().epoch == 2);
   world.kill(0);
   world.chiefs[0].disk.kept.reset();
+  world.start(0);
+  world.settle();
+  CHECK(world.manager(0).fence().epoch == 3);
+  CHECK(world.manager(0).counts().takeovers == 1);
+  world.kill(0);
+  world.chiefs[0].disk.kept.reset();
   for (auto& n : world.nodes) n.silent = true;  // no telemetry tells it either
   world.start(0);
   world.run_for(40);
   CHECK(world.leaders() == 1);
-  CHECK(world.manager(0).fence().epoch == 3);
+  CHECK(world.manager(0).fence().epoch == 4);
   CHECK(world.sum_w() == doctest::Approx(800));
 }
 
@@ -233,7 +253,7 @@ TEST_CASE("what is refused, with the words for it, and that it changes nothing")
   CHECK(refused(0, set_job("a", {"n1"}, 0)).code == reply(PowerCode::out_of_range));
   CHECK(refused(0, set_job("a", {}, 60)).code == ReplyCode::bad_request);
   auto heavy = set_job("a", {"n1"}, 60);
-  heavy.weight = 0;
+  heavy.weight = -1;
   CHECK(refused(0, heavy).code == reply(PowerCode::out_of_range));
   SystemCommand end;
   end.order = SystemOrder::END_JOB, end.job = "a";
@@ -292,8 +312,11 @@ TEST_CASE("a SHED is over by itself, also when another manager leads by then, an
   // Another that begins meanwhile, with its disk.
   world.start(0);
   CHECK(world.manager(0).budget_w() == 600);
-  world.run_for(40);
+  world.run_for(24);
+  CHECK(world.manager(1).budget_w() == 600);
+  world.run_for(2.5);                     // 61.5 s: not so long again, because another took over
   CHECK(world.manager(1).budget_w() == 800);
+  world.run_for(5);
   CHECK(world.has_event(1, "shed_over"));
   CHECK(world.sum_w() == doctest::Approx(800));
   CHECK(world.chiefs[0].disk.kept->budget_w == 800);
@@ -320,8 +343,9 @@ TEST_CASE("a SHED is over by itself, also when another manager leads by then, an
 TEST_CASE("a budget that was changed under a later epoch counts more, whatever the numbers were before") {
   World world(four());
   world.settle();
-  for (int k = 0; k < 5; ++k) world.order(0, set_power(500 + k)), world.run_for(2);
   world.cut_managers(0, 1);
+  for (int k = 0; k < 4; ++k) world.order(0, set_power(500 + k)), world.run_for(1.3);
+  REQUIRE(world.chiefs[0].disk.kept->budget_w == 503);
   world.kill(0);
   world.run_for(30);
   REQUIRE(world.leader() == 1);
@@ -341,11 +365,17 @@ TEST_CASE("a configuration that was changed by hand is the last word, but not ag
   Kept kept;
   kept.budget_version = 3, kept.budget_w = 600, kept.configured_w = 800;
   CHECK((*Manager::open(settings, kept, 0))->budget_w() == 600);
+  kept.shed_w = 500, kept.shed_left_s = 60;
+  CHECK((*Manager::open(settings, kept, 0))->budget_w() == 500);
   settings.budget.power_limit_w = 900;
   auto changed = std::move(*Manager::open(settings, kept, 0));
   CHECK(changed->budget_w() == 900);
   ClusterTelemetry t;
-  t.cluster = "c", t.manager = "m1", t.state = "active", t.epoch = 4, t.budget_version = 3, t.budget_w = 600;
+  t.cluster = "c", t.manager = "m1", t.state = "active", t.epoch = 4, t.budget_version = 2, t.budget_w = 500;
+  changed->cluster_said(t, second);       // of before
+  CHECK(changed->take().commits.empty());
+  CHECK(changed->budget_w() == 900);
+  t.budget_version = 3, t.budget_w = 600;
   changed->cluster_said(t, second);
   auto effects = changed->take();
   REQUIRE(effects.commits.size() == 1);
@@ -443,6 +473,13 @@ TEST_CASE("jobs: what is guaranteed, wanted and weighed reaches the policy, per 
   world.run_for(15);
   CHECK(world.nodes[0].hardware_w == doctest::Approx(250));
   CHECK(world.audited(0, "job_ends") == 1);
+  // What is not said is 0 in some languages: no demand is not one of 0 W, and no weight is 1.
+  auto plain = set_job("c", {"n1", "n2", "n3", "n4"}, 1);
+  plain.demand_w = plain.weight = plain.guaranteed_w = 0;
+  CHECK(world.answer(world.order(0, plain))->code == ReplyCode::ok);
+  world.run_for(0.9);
+  CHECK(world.sum_w() == doctest::Approx(1000));
+  world.run_for(5);
   // Another job takes its node, and it is no more.
   world.order(0, job);
   auto other = set_job("b", {"n1", "n2"}, 40);
@@ -583,6 +620,8 @@ TEST_CASE("a leader that reaches no more than half of the nodes is no leader to 
   CHECK(world.leader() == 1);
   CHECK(world.leaders() == 1);
   CHECK(world.sum_w() == doctest::Approx(800));
+  CHECK(world.has_event(0, "stepped_back"));
+  CHECK(world.manager(0).ledger() == nullptr);  // what it lent is the other's to know
 }
 
 TEST_CASE("one that only observes tells what it would set, and sets nothing") {
