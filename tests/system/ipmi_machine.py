@@ -63,12 +63,23 @@ class Bmc:
     @property
     def words(self) -> list[str]:
         """Where it is, for sonde-powerconform."""
-        return ["--url", f"127.0.0.1:{self.port}", "--user", USER, "--password-file", str(self.folder / "password")]
+        return [
+            "--url",
+            f"127.0.0.1:{self.port}",
+            "--user",
+            USER,
+            "--password-file",
+            str(self.folder / "password"),
+        ]
 
     def asked(self) -> list[list[int]]:
         """DCMI's commands that came, with their bytes."""
         seen = self.folder / "seen"
-        return [[int(b, 16) for b in line.split()] for line in seen.read_text().splitlines()] if seen.exists() else []
+        return (
+            [[int(b, 16) for b in line.split()] for line in seen.read_text().splitlines()]
+            if seen.exists()
+            else []
+        )
 
 
 def free_port() -> int:
@@ -86,12 +97,41 @@ def ipmi_machine(folder: Path) -> Iterator[Bmc]:
     password.write_text(PASSWORD + "\n")
     password.chmod(0o600)
     port = free_port()
-    (folder / "lan.conf").write_text(LAN.format(module=module, seen=folder / "seen", port=port, user=USER, password=PASSWORD))
+    (folder / "lan.conf").write_text(
+        LAN.format(module=module, seen=folder / "seen", port=port, user=USER, password=PASSWORD)
+    )
     (folder / "controller").write_text(CONTROLLER)
     words = ["ipmi_sim", "-n", "-c", "lan.conf", "-f", "controller", "-s", "state"]
-    process = subprocess.Popen(words, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=os.setsid)
+    process = subprocess.Popen(
+        words,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=os.setsid,
+    )
     bmc = Bmc(port, folder, process)
-    probe = ["ipmitool", "-I", "lanplus", "-C", "3", "-H", "127.0.0.1", "-p", str(port), "-U", USER, "-f", str(password), "-N", "1", "-R", "1", "mc", "info"]
+    probe = [
+        "ipmitool",
+        "-I",
+        "lanplus",
+        "-C",
+        "3",
+        "-H",
+        "127.0.0.1",
+        "-p",
+        str(port),
+        "-U",
+        USER,
+        "-f",
+        str(password),
+        "-N",
+        "1",
+        "-R",
+        "1",
+        "mc",
+        "info",
+    ]
     try:
         answers = wait_for(lambda: subprocess.run(probe, capture_output=True).returncode == 0, 30)
         assert answers, "ipmi_sim does not answer"

@@ -1,4 +1,4 @@
-"""A BMC's Redfish service over TLS, for tests: a chassis that draws what its cap lets it, in the old and the newer schema, and in bad manners.
+"""A BMC's Redfish service over TLS, for tests: a chassis that draws what its cap lets it, in old and newer schemas.
 
     python redfish_service.py FOLDER --schema old|new|controls [--manner anything|slow|nonsense|stale|deaf] [--load W]
 
@@ -52,6 +52,7 @@ class Handler(BaseHTTPRequestHandler):
     machine: Machine
     schema: str
     manner: str
+    folder: Path
     lock = threading.Lock()
     stale = 0
 
@@ -111,23 +112,36 @@ class Handler(BaseHTTPRequestHandler):
             chassis["EnvironmentMetrics"] = {"@odata.id": f"{at}/EnvironmentMetrics"}  # which is not there
             out[f"{at}/Power"] = {
                 "PowerControl": [
-                    {"MemberId": "0", "PowerConsumedWatts": m.now, "PowerCapacityWatts": MOST, "PowerLimit": {"LimitInWatts": m.cap}}
+                    {
+                        "MemberId": "0",
+                        "PowerConsumedWatts": m.now,
+                        "PowerCapacityWatts": MOST,
+                        "PowerLimit": {"LimitInWatts": m.cap},
+                    }
                 ],
                 "Voltages": [{"Name": "P12V", "ReadingVolts": 12.1}],
             }
             out[f"{at}/Thermal"] = {
-                "Temperatures": [{"Name": "Inlet", "ReadingCelsius": 23}, {"Name": "Absent", "ReadingCelsius": None}],
+                "Temperatures": [
+                    {"Name": "Inlet", "ReadingCelsius": 23},
+                    {"Name": "Absent", "ReadingCelsius": None},
+                ],
                 "Fans": [{"Name": "Fan 1", "Reading": 5400, "ReadingUnits": "RPM"}],
             }
         else:
-            metrics: dict[str, Any] = {"PowerWatts": {"Reading": m.now}, "TemperatureCelsius": {"Reading": 31.5}}
+            metrics: dict[str, Any] = {
+                "PowerWatts": {"Reading": m.now},
+                "TemperatureCelsius": {"Reading": 31.5},
+            }
             chassis["EnvironmentMetrics"] = {"@odata.id": f"{at}/EnvironmentMetrics"}
             out[f"{at}/EnvironmentMetrics"] = metrics
             if self.schema == "new":
                 metrics["PowerLimitWatts"] = self.limit()
             else:
                 chassis["Controls"] = {"@odata.id": f"{at}/Controls"}
-                out[f"{at}/Controls"] = {"Members": [{"@odata.id": f"{at}/Controls/Fan"}, {"@odata.id": f"{at}/Controls/Power"}]}
+                out[f"{at}/Controls"] = {
+                    "Members": [{"@odata.id": f"{at}/Controls/Fan"}, {"@odata.id": f"{at}/Controls/Power"}]
+                }
                 out[f"{at}/Controls/Fan"] = {"ControlType": "Percent", "SetPoint": 40, "SetPointUnits": "%"}
                 out[f"{at}/Controls/Power"] = {"ControlType": "Power", "SetPointUnits": "W", **self.limit()}
         return out
@@ -138,10 +152,11 @@ class Handler(BaseHTTPRequestHandler):
         with self.lock:
             found = self.resources().get(self.path)
             etag = self.machine.etag()
-        if self.manner == "nonsense" and self.path.rpartition("/")[2] in ("Power", "EnvironmentMetrics"):
-            if (Path(self.server.folder) / "nonsense").exists():  # type: ignore[attr-defined]
-                self.answer(200, (Path(self.server.folder) / "nonsense").read_text())  # type: ignore[attr-defined]
-                return
+        nonsense = self.folder / "nonsense"
+        wanted = self.manner == "nonsense" and self.path.rpartition("/")[2] in ("Power", "EnvironmentMetrics")
+        if wanted and nonsense.exists():
+            self.answer(200, nonsense.read_text())
+            return
         if found is None:
             self.refuse(404, "nothing is here")
         else:
@@ -176,7 +191,7 @@ class Handler(BaseHTTPRequestHandler):
             if self.manner != "anything" and cap is not None and not LEAST <= cap <= MOST:
                 self.refuse(400, f"{cap} W is not between {LEAST} and {MOST}")
                 return
-            with (Path(self.server.folder) / "patches").open("a") as log:  # type: ignore[attr-defined]
+            with (self.folder / "patches").open("a") as log:
                 log.write(json.dumps(body) + "\n")
             if self.manner != "deaf":
                 m.cap = cap
@@ -189,7 +204,6 @@ class Handler(BaseHTTPRequestHandler):
 
 class Server(ThreadingHTTPServer):
     daemon_threads = True
-    folder: Path
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Clients that do not trust it, or do not wait, are what some tests are about."""
@@ -203,13 +217,12 @@ def main() -> None:
     parser.add_argument("--load", type=float, default=400)
     given = parser.parse_args()
     Handler.machine = Machine(given.load)
-    Handler.schema, Handler.manner = given.schema, given.manner
+    Handler.schema, Handler.manner, Handler.folder = given.schema, given.manner, given.folder
     if given.schema == "new":
         Handler.machine.cap, Handler.machine.mode = 500, "Disabled"
     elif given.schema == "controls":
         Handler.machine.cap = 500
     server = Server(("127.0.0.1", 0), Handler)
-    server.folder = given.folder
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(given.folder / "cert.pem", given.folder / "key.pem")
     server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)

@@ -1,4 +1,4 @@
-"""Power hardware as it is met, each kind over what stands for it here: a machine's files in a folder, a BMC's Redfish over TLS, ipmi_sim."""
+"""Power hardware, each kind over what stands for it here: files in a folder, a BMC's Redfish over TLS, ipmi_sim."""
 
 from __future__ import annotations
 
@@ -43,7 +43,11 @@ class Told:
 
 def conform(kind: str, *words: object, **env: str) -> Told:
     ran = subprocess.run(
-        [PROGRAM, kind, "--json", *map(str, words)], capture_output=True, text=True, timeout=120, env=os.environ | env
+        [PROGRAM, kind, "--json", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | env,
     )
     events = [json.loads(line) for line in ran.stdout.splitlines()]
     return Told(ran.returncode, events, ran.stdout + ran.stderr)
@@ -64,9 +68,13 @@ def cases() -> list[str]:
 def beside(script: str, *words: object) -> Iterator[str]:
     """A machine in a process of its own; its first line. It ends when this one does."""
     process = subprocess.Popen(
-        [sys.executable, HERE / script, *map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, HERE / script, *map(str, words)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
-    assert process.stdin and process.stdout
+    assert process.stdin
+    assert process.stdout
     try:
         first = process.stdout.readline().strip()
         assert first, f"{script} did not start"
@@ -106,7 +114,9 @@ def test_powercap_that_cannot_be_capped_says_why(tmp_path: Path):
 
 def test_gpus_by_the_library_that_the_loader_finds():
     fake = next(iter(sorted(PROGRAM.parents[1].rglob("nvml/libnvidia-ml.so.1"))), None)
-    fake = fake or next(iter(sorted((HERE.parents[1] / "build").glob("*/tests/nvml/libnvidia-ml.so.1"))), None)
+    fake = fake or next(
+        iter(sorted((HERE.parents[1] / "build").glob("*/tests/nvml/libnvidia-ml.so.1"))), None
+    )
     if fake is None:
         pytest.skip("the native tests, which have a small NVML, are not built")
     keeps_everything(conform("nvml", LD_LIBRARY_PATH=str(fake.parent)))
@@ -129,7 +139,19 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
         subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
 
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    openssl("req", "-x509", *curve, "-days", "2", "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=Test authority")
+    openssl(
+        "req",
+        "-x509",
+        *curve,
+        "-days",
+        "2",
+        "-keyout",
+        "ca.key",
+        "-out",
+        "ca.pem",
+        "-subj",
+        "/CN=Test authority",
+    )
     openssl("req", *curve, "-keyout", "key.pem", "-out", "request.pem", "-subj", "/CN=bmc")
     (folder / "names").write_text("subjectAltName=IP:127.0.0.1\n")
     openssl(
@@ -174,7 +196,9 @@ RANGE = ("--min", "150", "--max", "600")
 
 
 @needs_redfish
-@pytest.mark.parametrize(("schema", "manner"), [("old", "anything"), ("new", "anything"), ("controls", "good")])
+@pytest.mark.parametrize(
+    ("schema", "manner"), [("old", "anything"), ("new", "anything"), ("controls", "good")]
+)
 def test_redfish_keeps_its_promises(bmc: Bmc, tmp_path: Path, schema: str, manner: str):
     # The older schema tells no least cap; the newer ones need nothing of the configuration.
     limits = ("--min", "150") if schema == "old" else ()
@@ -280,14 +304,32 @@ def test_redfish_is_not_talked_to_without_trust(bmc: Bmc, certificates: Path, tm
     assert code == "power.hardware_failed"
     assert "`ca`" in said
     stranger = url.replace("127.0.0.1", "localhost")  # which the certificate does not name
-    assert conform("redfish", "--url", stranger, *login, "--ca", certificates / "ca.pem").error[0] == "power.hardware_failed"
+    assert (
+        conform("redfish", "--url", stranger, *login, "--ca", certificates / "ca.pem").error[0]
+        == "power.hardware_failed"
+    )
     assert conform("redfish", "--url", url.replace("https", "http"), *login).error[0] == "power.bad_hardware"
     assert conform("redfish", "--url", f"{url}/redfish", *login).error[0] == "power.bad_hardware"
     wrong = tmp_path / "wrong"
     wrong.write_text("wrong\n")
-    assert conform("redfish", "--url", url, "--ca", certificates / "ca.pem", "--user", "sonde", "--password-file", wrong).error[0] == "power.bad_hardware"
+    assert (
+        conform(
+            "redfish",
+            "--url",
+            url,
+            "--ca",
+            certificates / "ca.pem",
+            "--user",
+            "sonde",
+            "--password-file",
+            wrong,
+        ).error[0]
+        == "power.bad_hardware"
+    )
     wrong.chmod(0o600)
-    code, said = conform("redfish", "--url", url, "--ca", certificates / "ca.pem", "--user", "sonde", "--password-file", wrong).error
+    code, said = conform(
+        "redfish", "--url", url, "--ca", certificates / "ca.pem", "--user", "sonde", "--password-file", wrong
+    ).error
     assert code == "power.bmc_denied"
     assert "wrong\n" not in said
 
@@ -304,6 +346,7 @@ def ipmi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ipmi_machine.Bmc]
 
 
 def test_ipmi_keeps_its_promises(ipmi: ipmi_machine.Bmc):
+    # Some seconds: each exchange is a process, and there are over a hundred.
     keeps_everything(conform("ipmi", *ipmi.words, "--min", "150", "--max", "450"))
     asked = ipmi.asked()
     limits = [one for one in asked if one[0] == 4]
@@ -324,11 +367,22 @@ def test_ipmi_tells_who_is_refused_from_who_is_not_heard(ipmi: ipmi_machine.Bmc,
     wrong.write_text("wrong\n")
     wrong.chmod(0o600)
     at = f"127.0.0.1:{ipmi.port}"
-    assert conform("ipmi", "--url", at, "--user", "sonde", "--password-file", wrong).error[0] == "power.bmc_denied"
+    assert (
+        conform("ipmi", "--url", at, "--user", "sonde", "--password-file", wrong).error[0]
+        == "power.bmc_denied"
+    )
     nobody = f"127.0.0.1:{ipmi_machine.free_port()}"
-    assert conform("ipmi", "--url", nobody, "--user", "sonde", "--password-file", wrong, "--timeout", "0.2").error[0] == "power.bmc_timeout"
+    assert (
+        conform(
+            "ipmi", "--url", nobody, "--user", "sonde", "--password-file", wrong, "--timeout", "0.2"
+        ).error[0]
+        == "power.bmc_timeout"
+    )
     assert conform("ipmi", "--url", at).error[0] == "power.bad_hardware"
-    assert conform("ipmi", "--url", "-x", "--user", "sonde", "--password-file", wrong).error[0] == "power.bad_hardware"
+    assert (
+        conform("ipmi", "--url", "-x", "--user", "sonde", "--password-file", wrong).error[0]
+        == "power.bad_hardware"
+    )
 
 
 @pytest.mark.parametrize(
@@ -336,7 +390,7 @@ def test_ipmi_tells_who_is_refused_from_who_is_not_heard(ipmi: ipmi_machine.Bmc,
     [
         ("exec sleep 60", "power.bmc_timeout"),
         ("exec >/dev/null 2>&1; sleep 60 & wait", "power.bmc_timeout"),
-        ("yes", "power.hardware_failed"),
+        ("yes", "power.no_hardware"),
         ("echo broken >&2; exit 1", "power.no_hardware"),
     ],
     ids=["hangs", "hangs in silence", "does not stop", "fails"],

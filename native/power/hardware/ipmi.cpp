@@ -209,7 +209,7 @@ class Dcmi final : public Hardware {
     // Least rights first, and the better cipher: 17 is SHA-256, 3 SHA-1. Which a BMC has is told quicker by trying than by asking it.
     for (int turn = 0; remote_ && !power && turn < 2; ++turn) {
       if (power.error().code == "power.bmc_denied" && power.error().what.find("nsufficient privilege") != std::string::npos && level_ == "OPERATOR") level_ = "ADMINISTRATOR";
-      else if (power.error().what.find("algorithm") != std::string::npos && cipher_ == "17") cipher_ = "3";
+      else if (power.error().code == "power.bmc_cipher" && cipher_ == "17") cipher_ = "3";
       else break;
       power = ask({"dcmi", "power", "reading"}, deadline);
     }
@@ -358,6 +358,8 @@ class Dcmi final : public Hardware {
     std::string asked;
     for (const auto& word : words) asked += " " + word;
     const std::string what = "ipmitool" + asked + ": " + shown(why, 200);
+    if (has("authentication algorithm") || has("integrity algorithm") || has("onfidentiality algorithm") || has("cipher suite"))
+      return Error{"power.bmc_cipher", what, "the BMC has neither cipher suite 17 nor 3 for this user"};
     if (has("HMAC is invalid") || has("unauthorized name") || has("Insufficient privilege") || has("insufficient privilege") || has("(d4)"))
       return Error{"power.bmc_denied", what, "look at `user` and `password_file`, and at the user's privilege in the BMC"};
     if (has("Unable to establish")) return Error{"power.bmc_timeout", what, "is it the BMC's address, and its user and password?"};
