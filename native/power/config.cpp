@@ -218,8 +218,11 @@ Key<S> word(const char* name, const char* field, M member, const char* what, std
 
 std::string json_list(const std::vector<std::string>& words) {
   std::string out = "[";
-  for (const auto& one : words) out += (out.size() > 1 ? "," : "") + json_quote(one);
-  return out + "]";
+  for (const auto& one : words) {
+    if (out.size() > 1) out += ',';
+    out += json_quote(one);
+  }
+  return out += ']';
 }
 
 template <typename S, typename M>
@@ -333,7 +336,8 @@ const std::vector<Key<NodeManagerConfig>>& node_manager_keys() {
     text<N>("name", "name", &N::name, "of this node, as [[nodes]] has it; without it: the host's name", 64),
     duration<N>("telemetry", "telemetry_s", &N::telemetry_s, "between two reports", 0.1, 86400),
     path<N>("state", "state", &N::state, "folder of what has to outlive a crash: the hardware's original settings, the fence"),
-    power<N>("base", "base_w", &N::base_w, "what the node draws besides what can be capped (fans, boards, memory); it is part of the node's cap")};
+    power<N>("base", "base_w", &N::base_w, "what the node draws besides what can be capped (fans, boards, memory); it is part of the node's cap"),
+    flag<N>("restore", "restore", &N::restore, "when it ends in order, put back what the hardware had before the first cap; otherwise the safe cap stays, on which the budget counts")};
   return keys;
 }
 
@@ -622,8 +626,11 @@ JsonLine json(const std::vector<Key<S>>& keys, const S& from) {
 template <typename Each, typename List>
 std::string json_of(const List& list, Each each) {
   std::string out = "[";
-  for (const auto& one : list) out += (out.size() > 1 ? "," : "") + each(one);
-  return out + "]";
+  for (const auto& one : list) {
+    if (out.size() > 1) out += ',';
+    out += each(one);
+  }
+  return out += ']';
 }
 
 }  // namespace

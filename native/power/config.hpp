@@ -43,6 +43,7 @@ struct NodeManagerConfig {
   double telemetry_s = 30;
   std::string state = "/var/lib/sonde/power";
   double base_w = 0;
+  bool restore = false;                ///< at an orderly end: what the hardware had before the first cap, instead of the safe cap
   std::vector<HardwareSpec> hardware;
 };
 

@@ -22,14 +22,17 @@ class Cpufreq {
  public:
   /// `root`: where sysfs is. A machine without cpufreq has no policies; that is no error.
   static Result<Cpufreq> open(const std::string& root = "/sys");
+  const std::vector<std::string>& policies() const { return policies_; }
+  /// Errors: power.hardware_gone, power.hardware_failed. What a driver does not tell is NaN or empty.
   Result<std::vector<Frequency>> read();
-  /// NaN: as it is. Errors: power.out_of_range (what is allowed), power.unknown_governor (and the nearest), power.read_only,
-  /// power.hardware_gone.
+  /// NaN: as it is. Errors: power.out_of_range (what is allowed), power.unknown_policy and power.unknown_governor (and the
+  /// nearest), power.read_only, power.hardware_gone.
   Result<void> set(const std::string& policy, double min_hz, double max_hz, const std::string& governor = {});
 
  private:
   std::string folder_;
   std::vector<std::string> policies_;
+  std::vector<Frequency> fixed_;      ///< what does not change while a machine runs
 };
 
 }  // namespace sonde::power

@@ -24,7 +24,8 @@ struct Range {
 struct DomainReading {
   double power_w = unknown;           ///< over the time since the last read() where only energy is counted: NaN at the first
   double energy_j = unknown;          ///< since open(); wrap-arounds are counted, and a counter that was reset begins anew without a fall
-  double cap_w = unknown;             ///< as read back now
+  double cap_w = unknown;             ///< as read back now: the highest that is in force; NaN: it cannot tell, or none is in force
+  std::string trouble;                ///< code and sentence of what of this could not be read; empty: nothing
 };
 
 struct Sensor {
@@ -63,11 +64,11 @@ class Hardware {
 /// One [[node-manager.hardware]] of the configuration.
 struct HardwareSpec {
   Source kind = Source::none;
-  std::string root = "/sys";          ///< powercap, cpufreq: where sysfs is
+  std::string root = "/sys";          ///< powercap, cpufreq: where sysfs is; simulated, where it is another: a folder that keeps the cap when the process dies
   std::string url, user, password_file, ca;   ///< redfish: https://bmc17; ipmi: host or empty for the local BMC; files are read at open
   std::string domains;                ///< of those that are there, a pattern with * and ?; empty: all packages, GPUs, the node
   double timeout_s = 5;               ///< of one exchange with a BMC
-  double min_w = unknown, max_w = unknown;    ///< narrower than the hardware's own; needed where it tells none
+  double min_w = unknown, max_w = unknown;    ///< of each domain, narrower than the hardware's own; needed where it tells none. powercap: a quarter of the highest
   bool read_only = false;             ///< never sets anything
   /// simulated:
   double idle_w = 60, busy_w = 300, noise_w = 2, lag_s = 0.5, load = 0.5;

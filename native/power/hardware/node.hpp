@@ -20,7 +20,7 @@ struct NodeReading {
   Source source = Source::none;       ///< of power_w
   std::vector<Domain> domains;
   std::vector<Frequency> frequencies;
-  std::vector<Sensor> sensors;
+  std::vector<Sensor> sensors;        ///< of a BMC up to 30 s old: it takes seconds for all of them
   std::string trouble;                ///< code and sentence of the first that failed; empty: nothing did
 };
 
@@ -36,13 +36,15 @@ class Node {
 
   virtual Range range() const = 0;    ///< of the node's cap
   virtual const std::string& model() const = 0;
-  /// Never fails as a whole: what fails is NaN, and `trouble` tells it.
+  /// Never fails as a whole: what fails is NaN, and `trouble` tells it. A whole node's own domain ("node", "psys") stands for all of it,
+  /// for its power and, where it can be set, for its cap; base_w then counts for nothing.
   virtual NodeReading read() = 0;
   /// Shares the cap over the domains (level(), policy.hpp), lowers before it raises, reads back. Returns the sum that was read back;
   /// a domain that did not follow counts with what it has. Errors: power.out_of_range, power.read_only, power.hardware_failed.
   virtual Result<double> cap(double cap_w) = 0;
   /// What the hardware has now, in sum: firmware and others overwrite caps.
   virtual Result<double> capped() = 0;
+  /// Domains are "powercap:package-0"; of the second hardware of a kind "redfish#2:node".
   virtual Result<std::vector<Original>> originals() = 0;
   virtual Result<void> restore(const std::vector<Original>& originals) = 0;
 };

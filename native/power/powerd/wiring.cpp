@@ -10,19 +10,11 @@ namespace sonde::power {
 
 namespace {
 
-/// Telemetry of a node is worth nothing once there is newer; a few are kept for readers that come late for one.
-bus::Qos node_qos() {
+/// Telemetry is worth nothing once there is newer; a few samples are kept for readers that come late for one.
+bus::Qos telemetry_qos() {
   bus::Qos qos;
   qos.depth = 8;
-  qos.max_blocking_s = 0.1;  // who writes has a lease to look after
-  return qos;
-}
-
-/// Who begins to listen learns at once how it stands.
-bus::Qos standing_qos() {
-  bus::Qos qos = node_qos();
-  qos.durability = bus::Durability::transient_local;
-  qos.depth = 1;
+  qos.max_blocking_s = 0.1;  // who writes has leases to look after
   return qos;
 }
 
@@ -55,10 +47,10 @@ Result<bus::Profile> bus_profile(const Config& config, const std::string& partic
   }
   if (profile.participant.empty()) profile.participant = participant;
   for (const auto& type : message_types()) profile.types.emplace(type->name, type);
-  const auto add = [&](const char* name, const bus::TypePtr& type, const bus::Qos& qos) { profile.topics.emplace(name, bus::TopicProfile{name, type->name, qos, qos}); };
-  add(topic::node_telemetry, bus::type_of<NodeTelemetry>(), node_qos());
-  add(topic::job_telemetry, bus::type_of<JobTelemetry>(), standing_qos());
-  add(topic::cluster_telemetry, bus::type_of<ClusterTelemetry>(), standing_qos());
+  const auto add = [&, qos = telemetry_qos()](const char* name, const bus::TypePtr& type) { profile.topics.emplace(name, bus::TopicProfile{name, type->name, qos, qos}); };
+  add(topic::node_telemetry, bus::type_of<NodeTelemetry>());
+  add(topic::job_telemetry, bus::type_of<JobTelemetry>());
+  add(topic::cluster_telemetry, bus::type_of<ClusterTelemetry>());
   return profile;
 }
 
