@@ -228,8 +228,8 @@ void Bridge::stop(double s) {
   bus_thread_.join();
   drain_until_ns_ = now_ns() + static_cast<std::int64_t>(s * 1e9);
   draining_ = true;
-  link_->stop();
   wake();
+  link_->stop(mqtt_thread_, ended_);
   mqtt_thread_.join();
 }
 
@@ -310,9 +310,8 @@ void Bridge::connected(bool session_present) {
     publish(status_topic_, status(true), 1, true, nullptr, 0);
     for (const auto& where : alive_) publish(config_.prefix + "/alive/" + where, "{\"alive\":true}", 1, true, nullptr, 0);
   }
-  // What an earlier bridge left, or the store alone has; the rest libmosquitto sends again.
-  for (const auto& [number, message] : store_->waiting())
-    if (!sent_.contains(number)) publish_stored(number);
+  // libmosquitto sends again what was under way, when this returns; what is in the store alone follows.
+  published_ = 0;
   online_ = true;
   reconnects_ = link_->reconnects();
   event(JsonLine().add("event", "connected").add("broker", config_.broker).add("session", session_present).add("tls", !config_.ca.empty()));
@@ -444,7 +443,6 @@ void Bridge::run_mqtt() {
       while (!draining_ && !until.passed() && !topic.writer->wait_matched(1, Deadline::in_s(0.05))) {
       }
   bool more = false;
-  std::uint64_t published = store_->waiting().empty() ? 0 : store_->waiting().rbegin()->first;
   for (;;) {
     const bool idle = !more && telemetry_.empty() && control_.empty();
     sleeping_ = true;
@@ -461,11 +459,11 @@ void Bridge::run_mqtt() {
     more = drain(control_batch_, control_head_, control_, batch);
     if (auto fine = store_->sync(); !fine) trouble(fine.error(), "");
     if (link_->connected())
-      for (auto at = store_->waiting().upper_bound(published); at != store_->waiting().end() && link_->takes();) {
+      for (auto at = store_->waiting().upper_bound(published_); at != store_->waiting().end() && link_->takes();) {
         const std::uint64_t number = at->first;
         ++at;
         if (!sent_.contains(number)) publish_stored(number);
-        published = number;
+        published_ = number;
       }
     // Not held in a batch while the broker is away: there the oldest make place.
     if (link_->connected()) more = drain(telemetry_batch_, telemetry_head_, telemetry_, batch) || more;
@@ -481,6 +479,7 @@ void Bridge::run_mqtt() {
     else publish(status_topic_, status(false), 1, true, nullptr, 0);
   }
   link_->close(1);
+  ended_ = true;
 }
 
 // ---- from MQTT

@@ -96,9 +96,8 @@ class Bridge {
   std::set<std::uint64_t> sent_;                       ///< of the store, in this process: libmosquitto sends those again itself
   std::unordered_set<std::string> alive_;
   std::string topic_text_, json_text_, origin_text_, key_text_;
-  std::uint64_t bd_seq_ = 0;
+  std::uint64_t bd_seq_ = 0, published_ = 0;           ///< published_: of the store, up to there
   std::int64_t last_rebirth_ns_ = 0;
-  bool told_lost_ = false;
 
   struct Told {
     std::uint64_t count = 0;
@@ -106,7 +105,7 @@ class Bridge {
   };
   mutable std::mutex troubles_mutex_;
   std::map<std::string, Told> troubles_;
-  std::atomic<bool> stopping_{false}, draining_{false}, online_{false}, sleeping_{false};
+  std::atomic<bool> stopping_{false}, draining_{false}, online_{false}, sleeping_{false}, ended_{false};
   std::atomic<std::uint64_t> reconnects_{0}, waiting_{0}, store_bytes_{0};
   std::int64_t drain_until_ns_ = 0;
   int wake_fd_ = -1;

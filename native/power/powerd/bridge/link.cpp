@@ -7,12 +7,15 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <mutex>
 
 #include "core/clock.hpp"
@@ -27,6 +30,36 @@ constexpr std::uint32_t session_s = 7 * 86400;         ///< the broker keeps wha
 constexpr std::uint32_t most_packet = 16u << 20;       ///< that the broker may send: what is larger it keeps to itself
 constexpr int packets_a_turn = 512;
 constexpr std::uint64_t numbers_until_reuse = 60000;   ///< libmosquitto counts to 65535, whatever is still waiting
+
+constexpr const char* tls_hint = "its certificate has to be of the authority in [mqtt-bridge] ca, and for the name in broker; the bridge's own of one that it trusts";
+
+/// Cuts short a connect() that nobody answers: what waits in it returns EINTR.
+int wake_signal() { return SIGRTMIN + 2; }
+
+/// Sends it to this thread when `s` are over.
+class Alarm {
+ public:
+  explicit Alarm(double s) {
+    sigevent what{};
+    what.sigev_notify = SIGEV_THREAD_ID;
+    what.sigev_signo = wake_signal();
+    what._sigev_un._tid = static_cast<pid_t>(::syscall(SYS_gettid));
+    armed_ = ::timer_create(CLOCK_MONOTONIC, &what, &timer_) == 0;
+    itimerspec when{};
+    when.it_value.tv_sec = static_cast<time_t>(s);
+    when.it_interval.tv_nsec = 100'000'000;
+    if (armed_) ::timer_settime(timer_, 0, &when, nullptr);
+  }
+  ~Alarm() {
+    if (armed_) ::timer_delete(timer_);
+  }
+  Alarm(const Alarm&) = delete;
+  Alarm& operator=(const Alarm&) = delete;
+
+ private:
+  timer_t timer_{};
+  bool armed_ = false;
+};
 
 Error mqtt_error(const char* code, int rc) {
   return {code, rc == MOSQ_ERR_ERRNO ? std::strerror(errno) : mosquitto_strerror(rc), "see the broker's log"};
@@ -127,7 +160,12 @@ struct Link::Calls {
 
 Result<std::unique_ptr<Link>> Link::make(const LinkOptions& options, Handlers handlers) {
   static std::once_flag once;
-  std::call_once(once, [] { mosquitto_lib_init(); });
+  std::call_once(once, [] {
+    mosquitto_lib_init();
+    struct sigaction nothing{};
+    nothing.sa_handler = [](int) {};   // without SA_RESTART
+    ::sigaction(wake_signal(), &nothing, nullptr);
+  });
   std::unique_ptr<Link> link(new Link(options, std::move(handlers)));
   link->mosq_ = mosquitto_new(options.id.c_str(), options.clean, link.get());
   if (!link->mosq_) return Error{"bridge.mqtt", "no MQTT client could be made: " + std::string(std::strerror(errno)), ""};
@@ -220,11 +258,19 @@ void Link::connect(int wake_fd) {
   mosquitto_property_add_int32(&properties.list, MQTT_PROP_MAXIMUM_PACKET_SIZE, most_packet);
   last_ = {};
   mosquitto_threaded_set(mosq_, true);
-  const int rc = mosquitto_connect_bind_v5(mosq_, options_.host.c_str(), options_.port, keepalive_s, nullptr, properties.list);
+  int rc = MOSQ_ERR_NO_CONN;
+  {
+    const Alarm alarm(connect_s);
+    connecting_ = true;
+    if (!stopping_)
+      rc = mosquitto_connect_bind_v5(mosq_, options_.host.c_str(), options_.port, keepalive_s, nullptr, properties.list);
+    connecting_ = false;
+  }
+  if (stopping_ && rc != MOSQ_ERR_SUCCESS) return;
   if (rc != MOSQ_ERR_SUCCESS) {
     Error error = mqtt_error(rc == MOSQ_ERR_TLS ? "bridge.tls" : "bridge.unreachable", rc);
     error.what = "the broker at " + where + ": " + error.what;
-    if (rc == MOSQ_ERR_TLS) error.hint = "its certificate has to be of the authority in [mqtt-bridge] ca, and for the name in broker";
+    if (rc == MOSQ_ERR_TLS) error.hint = tls_hint;
     return failed(std::move(error));
   }
   state_ = State::handshake;
@@ -236,6 +282,11 @@ void Link::turn(int timeout_ms, int wake_fd) {
   if (state_ == State::idle && !closing_ && !stopping_ && now >= next_try_ns_) connect(wake_fd);
   if (state_ == State::idle) timeout_ms = std::min<int>(timeout_ms, static_cast<int>(std::clamp<std::int64_t>((next_try_ns_ - now) / 1'000'000 + 1, 0, 1000)));
   const int fd = state_ == State::idle ? -1 : mosquitto_socket(mosq_);
+  // libmosquitto closes its socket when the TLS handshake fails, and calls nobody.
+  if (state_ != State::idle && fd < 0)
+    return failed(state_ == State::handshake && !options_.ca.empty()
+                      ? Error{"bridge.tls", "the TLS handshake with " + options_.host + ":" + std::to_string(options_.port) + " failed", tls_hint}
+                      : Error{"bridge.lost", "the connection to the broker is lost", "it is tried again"});
   pollfd ready[2] = {{fd, static_cast<short>(POLLIN | (fd >= 0 && mosquitto_want_write(mosq_) ? POLLOUT : 0)), 0}, {wake_fd, POLLIN, 0}};
   if (::poll(ready, 2, timeout_ms) < 0) return;
   if (ready[1].revents) {
@@ -264,6 +315,14 @@ void Link::turn(int timeout_ms, int wake_fd) {
     if (const int open = mosquitto_socket(mosq_); open >= 0) ::shutdown(open, SHUT_RDWR);
     closing_ = false;
     failed({"bridge.silent", "the broker does not answer within " + std::to_string(static_cast<int>(handshake_s)) + " s", "is it an MQTT broker, and TLS only where `ca` is set?"});
+  }
+}
+
+void Link::stop(std::thread& owner, const std::atomic<bool>& ended) {
+  stopping_ = true;
+  while (!ended) {
+    if (connecting_) ::pthread_kill(owner.native_handle(), wake_signal());
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }
 

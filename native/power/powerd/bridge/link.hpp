@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "core/error.hpp"
 
@@ -73,7 +74,8 @@ class Link {
   std::uint64_t reconnects() const { return connects_ > 1 ? connects_ - 1 : 0; }
   /// Says good bye (the last will is not sent), waits at most `s` until that is on its way.
   void close(double s);
-  void stop() { stopping_ = true; }
+  /// By another thread than the one that turns it: no new connection is begun, one that is being made is cut short. Returns when `ended`.
+  void stop(std::thread& owner, const std::atomic<bool>& ended);
 
  private:
   enum class State { idle, handshake, connected };
@@ -99,7 +101,7 @@ class Link {
   std::uint64_t published_ = 0;
   bool closing_ = false, corked_ = false, reading_ = false;
   Error last_;
-  std::atomic<bool> stopping_{false};
+  std::atomic<bool> stopping_{false}, connecting_{false};
 };
 
 inline constexpr std::size_t most_unacknowledged = 2000;
