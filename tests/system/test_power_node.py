@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -20,6 +21,8 @@ import pytest
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 import sonde._power as _power
+from sonde._bus import caps
+
 import sonde.bus.client as bus
 from sonde.bus.errors import BusError, Refused
 from sonde.core.launch import libexec
@@ -30,7 +33,8 @@ ANSWERED_S = 20.0  # at most; it is no measure of anything
 pytestmark = [
     pytest.mark.skipif(not OVER, reason="no DDS is here"),
     pytest.mark.skipif(
-        "node-manager" not in json.loads(subprocess.run([DAEMON, "--list"], capture_output=True).stdout)["roles"],
+        "node-manager"
+        not in json.loads(subprocess.run([DAEMON, "--list"], capture_output=True).stdout)["roles"],
         reason="this build has no node-manager",
     ),
 ]
@@ -68,10 +72,13 @@ class Rapl:
 
     @property
     def cap_w(self) -> float:
-        return int((self.zone / "constraint_0_power_limit_uw").read_text()) / 1e6
+        # Unlike sysfs a file is empty for a moment while it is written.
+        text = until((self.zone / "constraint_0_power_limit_uw").read_text, "a limit")
+        return int(text) / 1e6
 
     def overwrite(self, cap_w: float) -> None:
-        (self.zone / "constraint_0_power_limit_uw").write_text(f"{int(cap_w * 1e6)}\n")
+        (self.root / "next").write_text(f"{int(cap_w * 1e6)}\n")
+        (self.root / "next").replace(self.zone / "constraint_0_power_limit_uw")
 
     @property
     def toml(self) -> str:
@@ -118,7 +125,8 @@ class Stack:
         return self.ready
 
     def event(self) -> dict[str, Any]:
-        assert self.daemon is not None and self.daemon.stdout is not None
+        assert self.daemon is not None
+        assert self.daemon.stdout is not None
         line = self.daemon.stdout.readline()
         assert line, f"the daemon ended: {(self.folder / 'log').read_text()}"
         return dict(json.loads(line))
@@ -168,6 +176,28 @@ class Stack:
             self.end(signal.SIGKILL)
         for part in (self.get, self.set, self.telemetry, self.bus):
             part.close()
+
+
+# One participant asks a node, and orders it to obey a fence: what was answered, as JSON. argv: profile, node, epoch, s
+# for the question, s for the order.
+ASKING = """
+import json, sys
+import sonde.bus.client as bus
+of = "sonde::power::".__add__
+profile, node, epoch, *limits_s = sys.argv[1:]
+question = "NodeManager_get", "NodeQuery", {"ask": "GET_INFO_NODE"}
+order = "NodeManager_set", "NodeCommand", {"order": "FENCE_NODE", "epoch": int(epoch), "manager": "chief"}
+told = []
+with bus.open(profile) as here:
+    for (service, request, body), limit_s in zip((question, order), limits_s):
+        try:
+            with here.client(service, of(request), of("NodeAnswer")) as asking:
+                answer = asking.call(body, node, float(limit_s)).body
+                told.append([answer["node"], answer["lease"]["seen_epoch"]])
+        except bus.EnvironmentFailure as error:
+            told.append(error.code)
+print(json.dumps(told))
+"""
 
 
 @pytest.fixture(params=OVER)
@@ -312,9 +342,39 @@ def test_in_order_it_ends_at_the_safe_cap_and_leaves_no_process(made, rapl):
     assert rapl.cap_w == 80
     assert not Path(f"/proc/{ready['guardian']}").exists()
     stack.start()
-    assert stack.daemon is not None and stack.daemon.stdin is not None
+    assert stack.daemon is not None
+    assert stack.daemon.stdin is not None
     stack.daemon.stdin.close()
     assert stack.daemon.wait(20) == 0
+
+
+def test_a_reader_of_its_events_that_is_stuck_holds_up_nothing(made, rapl):
+    stack = made()
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while os.write(writing, b"x" * 4096):
+            pass
+    os.set_blocking(writing, True)
+    daemon = subprocess.Popen(
+        [DAEMON, "node-manager", "--config", stack.config, "--with-parent"],
+        stdin=subprocess.PIPE,
+        stdout=writing,
+        stderr=writing,
+    )
+    try:
+        assert stack.order(120, lease_s=1.0)["lease"]["cap_w"] == 120
+        until(lambda: rapl.cap_w == 80, "the safe cap")
+        rapl.overwrite(200)
+        until(lambda: rapl.cap_w == 80, "the safe cap again")
+        assert daemon.stdin is not None
+        daemon.stdin.close()
+        assert daemon.wait(20) == 0
+    finally:
+        daemon.kill()
+        daemon.wait()
+        os.close(reading)
+        os.close(writing)
 
 
 def test_what_firmware_overwrites_is_set_again_and_told(made, rapl):
@@ -326,7 +386,9 @@ def test_what_firmware_overwrites_is_set_again_and_told(made, rapl):
     assert (trouble["event"], trouble["code"]) == ("trouble", "power.overwritten")
     assert rapl.cap_w == 120
     until(
-        lambda: [s for s in stack.telemetry.take() if s.has_data and "power.overwritten" in s.value["trouble"]],
+        lambda: [
+            s for s in stack.telemetry.take() if s.has_data and "power.overwritten" in s.value["trouble"]
+        ],
         "telemetry that tells it",
     )
 
@@ -375,7 +437,9 @@ def test_hostile_samples_change_nothing(made, rapl):
 
 def test_with_a_full_disk_it_is_at_its_safe_cap_and_says_why_it_lends_nothing(made):
     stack = made(hardware='kind = "simulated"\nidle = 60\nbusy = 180\n')
-    ready = stack.start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY)))
+    ready = stack.start(
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    )
     assert ready["cap_w"] == 80
     assert stack.event()["code"] == "power.state"
     with pytest.raises(Refused, match=r"power\.state.*File too large"):
@@ -383,15 +447,57 @@ def test_with_a_full_disk_it_is_at_its_safe_cap_and_says_why_it_lends_nothing(ma
     assert stack.ask()["lease"]["cap_w"] == 80
     # There is room again: what could not be kept is kept now.
     assert stack.daemon is not None
-    resource.prlimit(stack.daemon.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    resource.prlimit(
+        stack.daemon.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    )
     until(lambda: stack.event().get("code") == "", "that all is well")
     assert stack.order(120)["lease"]["cap_w"] == 120
+
+
+def test_on_a_bus_with_keys_only_the_system_manager_sets_caps(made, rapl, sonde):
+    over = [name for name in OVER if caps(name)["security"]]
+    if not over:
+        pytest.skip("no DDS here has security")
+    sonde("bus", "keys", "init", "keys").expect(0)
+    for who, role in {"node": "node-manager", "chief": "system-manager", "guest": "monitor"}.items():
+        sonde("bus", "keys", "add", "keys", who, "--role", role).expect(0)
+    stack = made(over[0])
+    text = (stack.folder / "bus.xml").read_text()
+    plain = stack.folder / "client.xml"
+
+    def secured(who: str) -> Path:
+        keys = f'><security folder="{sonde.cwd}/keys" identity="{who}"/></profile></sonde'
+        (stack.folder / "bus.xml").write_text(text.replace("/></sonde", keys))
+        path = stack.folder / f"{who}.xml"
+        path.write_text(_power.bus_profile(str(stack.config), who))
+        return path
+
+    chief, guest = secured("chief"), secured("guest")
+    secured("node")
+    stack.start()
+
+    def ask(profile: Path, epoch: int, *limits_s: float) -> Any:
+        words = [sys.executable, "-c", ASKING, profile, stack.name, *map(str, (epoch, *limits_s))]
+        run = subprocess.run(words, capture_output=True, text=True, timeout=60)
+        assert run.returncode == 0, run.stderr
+        return json.loads(run.stdout)
+
+    assert ask(chief, 3, ANSWERED_S, ANSWERED_S) == [[stack.name, 0], [stack.name, 3]]
+    # It may ask, and its orders reach nobody.
+    asked, ordered = ask(guest, 4, ANSWERED_S, 1)
+    assert asked == [stack.name, 3]
+    assert str(ordered).startswith("bus.")
+    # One without keys is heard by nobody.
+    assert all(str(told).startswith("bus.") for told in ask(plain, 5, 1, 1))
+    assert ask(chief, 3, ANSWERED_S, ANSWERED_S) == [[stack.name, 3], [stack.name, 3]]
 
 
 def test_a_node_that_is_not_named_and_one_without_hardware_are_refused(made):
     stack = made()
     run = subprocess.run(
-        [DAEMON, "node-manager", "--config", stack.config, "--name", stack.name + "x"], capture_output=True, text=True
+        [DAEMON, "node-manager", "--config", stack.config, "--name", stack.name + "x"],
+        capture_output=True,
+        text=True,
     )
     assert run.returncode == 2
     assert json.loads(run.stdout)["code"] == "power.unknown_node"
@@ -403,7 +509,7 @@ def test_a_node_that_is_not_named_and_one_without_hardware_are_refused(made):
 
 def test_roles_of_python_are_started_as_sonde(tmp_path):
     sonde = tmp_path / "sonde"
-    sonde.write_text(f'#!{sys.executable}\nimport sys\nprint(sys.argv[1:])\n')
+    sonde.write_text(f"#!{sys.executable}\nimport sys\nprint(sys.argv[1:])\n")
     sonde.chmod(0o755)
     run = subprocess.run(
         [DAEMON, "monitor", "--config", "x.toml", "--anything"],

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <csignal>
 #include <filesystem>
+#include <functional>
+#include <future>
 
 #include "power/powerd/node_core.hpp"
 
@@ -21,6 +23,7 @@ struct Machine {
   bool there = true, settable = true;
   double sticks_at_w = unknown;       ///< whatever it is told
   int writes = 0;
+  std::function<void()> before_read;  ///< what a BMC takes its time with
 };
 
 struct Stand : Node {
@@ -32,6 +35,7 @@ struct Stand : Node {
   Range range() const override { return {90, 390, machine.settable, machine.settable ? "" : "it is sealed"}; }
   const std::string& model() const override { return model_; }
   NodeReading read() override {
+    if (machine.before_read) machine.before_read();
     NodeReading out;
     out.source = Source::powercap;
     if (!machine.there) {
@@ -359,4 +363,32 @@ TEST_CASE("power node: telemetry has the mean since the last, and says of what i
   w.pass(1);
   w.core->look();
   CHECK(w.core->telemetry(1).power_w == doctest::Approx(50));
+}
+
+TEST_CASE("power node: questions do not wait for hardware that takes its time") {
+  World w;
+  w.begin();
+  std::promise<void> begun, go;
+  w.machine.before_read = [&] {
+    begun.set_value();
+    go.get_future().wait();
+  };
+  auto looking = std::async(std::launch::async, [&] { w.core->look(); });
+  begun.get_future().wait();
+  // A deadlock here is a failure of the test's own time limit.
+  CHECK(w.core->answer(NodeAsk::GET_POWER_NODE).node == "n1");
+  CHECK(w.core->telemetry(1).lease.cap_w == 150);
+  CHECK(w.core->ends_ns() == 0);
+  go.set_value();
+  looking.get();
+}
+
+TEST_CASE("power node: an order that is refused while another lease runs leaves that one running") {
+  World w;
+  w.begin();
+  REQUIRE(w.set(300, 10) == 0);
+  CHECK(w.set(99999, 10) == number_of(PowerCode::out_of_range));
+  CHECK(w.core->said().lease.leased);
+  CHECK(w.core->said().lease.sequence == 1);
+  CHECK(w.machine.cap_w == 300);
 }
