@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <fstream>
+#include <iostream>
 #include <mutex>
 #include <thread>
 
