@@ -412,6 +412,7 @@ const std::vector<Key<MonitorConfig>>& monitor_keys() {
 const std::vector<Key<BridgeConfig>>& bridge_keys() {
   using B = BridgeConfig;
   static const std::vector<Key<B>> keys{
+    text<B>("name", "name", &B::name, "of the bridge; none: this host's name", 64),
     text<B>("broker", "broker", &B::broker, "HOST:PORT of the MQTT broker"),
     text<B>("user", "user", &B::user, "who logs in there"),
     path<B>("password_file", "password_file", &B::password_file, "a file that only its owner can read"),
@@ -422,8 +423,12 @@ const std::vector<Key<BridgeConfig>>& bridge_keys() {
     text<B>("prefix", "prefix", &B::prefix, "the first part of MQTT topics", 255),
     texts<B>("to_mqtt", "to_mqtt", &B::to_mqtt, "topics of the bus that go to MQTT, with * and ?"),
     texts<B>("from_mqtt", "from_mqtt", &B::from_mqtt, "topics of the bus that come from MQTT, with * and ?"),
-    integer<B>("qos", "qos", &B::qos, "of MQTT", 0, 2),
-    flag<B>("requests", "requests", &B::requests, "whether requests may come by MQTT")};
+    integer<B>("qos", "qos", &B::qos, "of telemetry in MQTT; control always has 1", 0, 1),
+    flag<B>("requests", "requests", &B::requests, "whether requests may come by MQTT"),
+    path<B>("state", "state", &B::state, "folder of what has to outlive the bridge"),
+    size<B>("store", "store_bytes", &B::store_bytes, "control messages that wait for the broker, on disk, at most", 1u << 16),
+    text<B>("metrics", "metrics", &B::metrics, "HOST:PORT of OpenMetrics; none: no page"),
+    path<B>("metrics_token_file", "metrics_token_file", &B::metrics_token_file, "what a scraper must send; needed where others can reach the address")};
   return keys;
 }
 

@@ -81,6 +81,7 @@ struct MonitorConfig {
 };
 
 struct BridgeConfig {
+  std::string name;                    ///< empty: this host's name
   std::string broker = "127.0.0.1:1883";
   std::string user, password_file, ca, certificate, key;
   std::string naming = "sonde";        ///< sonde, examon, sparkplug
@@ -88,6 +89,10 @@ struct BridgeConfig {
   std::vector<std::string> to_mqtt, from_mqtt;     ///< topics of the bus, with * and ?
   int qos = 1;
   bool requests = false;               ///< whether requests may come by MQTT at all
+  std::string state = "/var/lib/sonde/power";
+  std::uint64_t store_bytes = 64u << 20;           ///< control messages that wait for the broker, on disk
+  std::string metrics;                 ///< HOST:PORT of OpenMetrics; empty: none
+  std::string metrics_token_file;
 };
 
 struct Config {
