@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 from sonde.cli.diagnosis import GOOD, NONE, POOR, Answer, Here, Need, check
-from sonde.core import distribution
 from sonde.core.errors import SondeError
 
 WANTED = ("node-manager", "system-manager", "mqtt-bridge")
@@ -21,7 +20,7 @@ def power(here: Here) -> Answer:
     try:
         program = run_demo.program()
     except SondeError:
-        need = Need("power", f"{distribution.install('tomlplusplus', here.root)}, then 'make setup'")
+        need = Need("power", "libtomlplusplus-dev (Debian's name), then 'make setup'")
         return Answer("not built: toml++ was not there", NONE, values, [need])
     ran = here.run([str(program), "--list"], 20)
     try:
@@ -44,7 +43,7 @@ def power(here: Here) -> Answer:
     caps = f"{len(zones)} RAPL zones" if zones else "no RAPL here: node managers need a BMC, or are simulated"
     lacking = [role for role in WANTED if role not in roles]
     if lacking:
-        need = Need(", ".join(lacking), f"{distribution.install('mosquitto', here.root)}, then 'make setup'")
+        need = Need(", ".join(lacking), "libmosquitto-dev (Debian's name), then 'make setup'")
         return Answer(
             f"{', '.join(roles)}; not built: {', '.join(lacking)}", POOR, values, [need], "see 'make setup'"
         )
