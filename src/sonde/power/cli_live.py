@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sonde.core.options import DURATION, Duration, Whole, common, settings
+from sonde.core.options import DURATION, Whole, common, settings
 from sonde.core.outcome import Outcome, Table
 from sonde.core.units import format_duration, format_power
-from sonde.power.cli_options import CONFIG, Part, Power
+from sonde.power.cli_options import CONFIG, Part, Power, Span
 
 if TYPE_CHECKING:
     from sonde.bus.client import Reply
@@ -152,7 +152,7 @@ def set_budget(power: float, config_path: Path, wait_s: float, reason: str) -> O
 @common(own_config=True)
 @click.argument("share", type=Part(), metavar="SHARE")
 @click.option(
-    "--for", "for_s", type=Duration(), required=True, metavar="TIME", help="For how long: 30m is 30min."
+    "--for", "for_s", type=Span(), required=True, metavar="TIME", help="For how long: 30min, or 30m."
 )
 @CONFIG
 @WAIT
@@ -161,7 +161,7 @@ def shed(share: float, for_s: float, config_path: Path, wait_s: float, reason: s
     """Do without a part of the budget for a while, and say how long it took until nodes held to it.
 
     \b
-    sonde power shed 20% --for 30min --config power.toml
+    sonde power shed 20% --for 30m --config power.toml
     """
     order = {"order": "SHED", "share": share, "for_s": for_s, "reason": reason}
     return _ordered("shed", config_path, order, wait_s)

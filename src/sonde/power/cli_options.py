@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
 
 from sonde.core import units
 from sonde.core.errors import UsageError
-from sonde.core.options import HouseType, Settings
+from sonde.core.options import Duration, HouseType, Settings
 
 
 class Power(HouseType):
@@ -38,6 +39,14 @@ class Part(HouseType):
                 "write it like 20% or 0.2",
             )
         return value
+
+
+class Span(Duration):
+    """A time span; of this room also "30m", as operators write it. Value: float, s."""
+
+    def read(self, text: str) -> float:
+        minutes = re.fullmatch(r"\s*[0-9.]+m\s*", text, re.ASCII)
+        return super().read(f"{text.strip()}in" if minutes else text)
 
 
 def _named(context: click.Context, param: click.Parameter, value: Path) -> Path:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
+from pathlib import Path
 
 import pytest
 
-from sonde.power.openmetrics import Family, OfMonitor, accepted, families, heard, render
+from sonde.power.openmetrics import Family, OfMonitor, accepted, families, heard, names, render
 from sonde.power.telemetry import ClusterSample, JobSample, Latest, NodeSample
+
+ROOT = Path(__file__).parents[3]
 
 
 def known() -> Latest:
@@ -63,6 +68,29 @@ def test_names_of_counters_differ_between_the_formats():
         'a_joules_total{node="n1"} 2.0',
         "# EOF",
     ]
+
+
+def test_dashboard_and_page_name_metrics_that_there_are():
+    latest = known()
+    kinds = ("TEMPERATURE", "VOLTAGE", "FAN", "POWER", "UTILISATION")
+    sensors = tuple({"name": "x", "kind": f"SENSOR_{kind}", "value": 1.0} for kind in kinds)
+    parts = ({"name": "package-0", "power_w": 1.0},)
+    cores = ({"name": "policy0", "current_hz": 1.0},)
+    full = NodeSample("n3", 1, 1.0, "ipmi", 1.0, 1.0, 1.0, 1.0, 1.0, True, 1, "m1", "", parts, cores, sensors)
+    latest.take(full, 100.0)
+    latest.take(JobSample("18", 1, "ada", nodes=("n1",), power_w=1.0, energy_j=1.0, progress=0.5), 100.0)
+    latest.take(ClusterSample("demo", 2, "m1", 3, 1, "active", "fair", 1, 3, 1, 1, 1, 1, 2, 2, 2), 100.0)
+    text = render(families(latest, "demo", 101.0, OfMonitor(1, 1, 1, 1, 1, "1")), False)
+    there = set(names(text))
+    board = (ROOT / "deploy/grafana/sonde-power.json").read_text()
+    named = set(re.findall(r"sonde_power_[a-z_]+", board))
+    assert len(named) > 10
+    assert named - there == set()
+    json.loads(board)
+    page = (ROOT / "docs/reference/power-monitor.md").read_text()
+    table = page.partition("## Metrics")[2].partition("`deploy/grafana")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert {f"sonde_power_{name}" for row in rows for name in re.findall(r"`([a-z_]+)`", row)} <= there
 
 
 def test_labels_cannot_break_a_line():
