@@ -42,7 +42,7 @@ def daemons_in(folder: Path) -> list[int]:
 
 
 def test_the_budget_is_held_though_its_manager_is_killed(sonde):
-    told = sonde("power", "demo", "--budget", "14s", "-o", "d.nc", "--json").expect(0).json
+    told = sonde("power", "demo", "--budget", "11s", "-o", "d.nc", "--json").expect(0).json
     assert told["violations"] == 0
     assert told["budget_w"] == 1000
     assert 600 <= told["max_sum_caps_w"] <= 1000 * (1 + 1e-6)

@@ -118,9 +118,10 @@ class Daemon:
         self.process.wait(END_S)
 
     def ask_to_end(self) -> None:
-        if self.process.poll() is None:
+        """Ends its standard input, as the end of this process would."""
+        if self.process.stdin is not None:
             with suppress(OSError):
-                self.process.terminate()
+                self.process.stdin.close()
 
     def stop(self) -> None:
         """Returns when it is gone, and all that it wrote was read."""
@@ -128,13 +129,13 @@ class Daemon:
         try:
             self.process.wait(END_S)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)  # its own group: it began a session
             self.process.wait(END_S)
         self._thread.join(END_S)
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
+        if self.process.stdout is not None:
+            with suppress(OSError):
+                self.process.stdout.close()
 
 
 def run(
@@ -225,7 +226,9 @@ class Show:
                 (self.folder / "mosquitto.conf").write_text(
                     f"listener {self._port} 127.0.0.1\nallow_anonymous true\n", "utf-8"
                 )
-                start("mosquitto", [str(self._mosquitto), "-c", "mosquitto.conf"], told=False)
+                # A broker does not look at its standard input: a shell does for it.
+                script = '"$0" -c mosquitto.conf & cat > /dev/null; kill $!; wait $!'
+                start("mosquitto", ["/bin/sh", "-c", script, str(self._mosquitto)], told=False)
             nodes = [
                 powerd("node-manager", name, self._write(f"{name}.toml", name, k))
                 for k, name in enumerate(demo.NODES)
