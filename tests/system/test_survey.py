@@ -70,7 +70,7 @@ def test_survey_as_json(sonde_mpi):
 def test_check_says_by_its_exit_code_whether_it_found_something(sonde_mpi):
     ran = sonde_mpi("check", "--ntasks", "2", "--budget", "8s", "--json")
     assert ran.code == (1 if ran.json["findings"] else 0), ran.err
-    assert [room["room"] for room in ran.json["rooms"]] == ["net", "noise", "io", "store", "bus"]
+    assert [room["room"] for room in ran.json["rooms"]] == ["net", "noise", "io", "store", "bus", "power"]
     assert "report" not in ran.json
     assert list(sonde_mpi.cwd.iterdir()) == []
     assert sonde_mpi.left() == []
@@ -113,7 +113,7 @@ class TestNoMpi:
         ran = sonde("survey", "-o", "here", "--budget", "15s", "--color", "never", SONDE_MPI=self.WHERE)
         ran.expect(0)
         told = " ".join(ran.out.split())
-        assert "in 2 of 5 rooms" in told
+        assert "in 3 of 6 rooms" in told
         for room in ("net", "noise", "io"):
             assert f"{room}: skipped: '{self.WHERE}' is not an mpirun" in told
         assert "store Object write, 4 KiB: " in told  # which needs no MPI, and has the time of the others
@@ -121,7 +121,7 @@ class TestNoMpi:
 
     def test_survey_as_json(self, sonde):
         ran = sonde("survey", "-o", "here", "--budget", "15s", "--json", SONDE_MPI=self.WHERE).expect(0)
-        net, noise, io, store, bus = ran.json["rooms"]
+        net, noise, io, store, bus, power = ran.json["rooms"]
         others = (net, noise, io)
         assert [room["room"] for room in others] == ["net", "noise", "io"]
         for room in others:
@@ -130,6 +130,7 @@ class TestNoMpi:
         assert store["skipped"] is None
         assert store["dataset"] == ["here/store.nc"]
         assert bus["skipped"] is None
+        assert power["dataset"] == ["here/power.nc"]
 
     def test_check_is_no_finding(self, sonde):
         ran = sonde("check", "--budget", "15s", "--color", "never", SONDE_MPI=self.WHERE).expect(0)
