@@ -103,7 +103,7 @@ class Cluster:
         self.most_w = 0.0
         self.watching = threading.Event()
 
-    def config(self, name: str, priority: int = 0) -> Path:
+    def config(self, name: str, takeover: str = "1500ms") -> Path:
         path = self.folder / f"{name}.toml"
         path.write_text(
             f'cluster = "t"\n[bus]\nprofile = "bus.xml"\n'
@@ -112,12 +112,12 @@ class Cluster:
             f'[node-manager]\nname = "{name}"\ntelemetry = "500ms"\nstate = "{name}-state"\n'
             f'[[node-manager.hardware]]\nkind = "powercap"\nroot = "{self.folder / name}"\n'
             f'[system-manager]\nname = "{name}"\nstate = "{name}-state"\naudit = "{name}.jsonl"\n'
-            f'takeover = "1500ms"\npriority = {priority}\n'
+            f'takeover = "{takeover}"\n'
         )
         return path
 
-    def start(self, role: str, name: str, priority: int = 0) -> Daemon:
-        made = Daemon(self.folder, role, self.config(name, priority))
+    def start(self, role: str, name: str, takeover: str = "1500ms") -> Daemon:
+        made = Daemon(self.folder, role, self.config(name, takeover))
         self.daemons[name] = made
         made.said("ready")
         return made
@@ -165,7 +165,7 @@ def test_whoever_is_killed_the_limits_in_the_hardware_stay_within_the_budget(clu
     try:
         first = cluster.start("system-manager", "m1")
         first.said("leading")
-        cluster.start("system-manager", "m2", priority=1).said("following")
+        cluster.start("system-manager", "m2", takeover="3s").said("following")
         until(lambda: sum(cluster.caps_w()) > BUDGET_W - 0.1, "the budget is lent")
 
         profile = cluster.folder / "client.xml"

@@ -670,6 +670,10 @@ void Manager::decide(std::int64_t now_ns) {
   if (state_ != State::observing) return;
   std::vector<double> changed;
   std::vector<std::string> names;
+  const auto tell = [&] {
+    if (!names.empty()) out_.events.push_back(event("would_set").add("budget_w", budget).add("nodes", names).add("caps_w", changed));
+    names.clear(), changed.clear();
+  };
   for (std::size_t k = 0; k < caps_.size(); ++k) {
     NodeState& st = states_[k];
     if (std::isnan(caps_[k]) || std::abs(caps_[k] - st.logged_w) < std::max(1.0, 0.02 * settings_.nodes[k].member.max_w)) continue;
@@ -678,8 +682,9 @@ void Manager::decide(std::int64_t now_ns) {
     Line l = line("would_set");
     l.json.add("node", names.back()).add("from_w", st.cap_w).add("to_w", caps_[k]);
     out_.audit.push_back(std::move(l));
+    if (names.size() == 32) tell();  // an event has its bounds
   }
-  if (!names.empty()) out_.events.push_back(event("would_set").add("budget_w", budget).add("nodes", names).add("caps_w", changed));
+  tell();
 }
 
 void Manager::lend(std::int64_t now_ns) {

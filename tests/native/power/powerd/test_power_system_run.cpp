@@ -212,12 +212,12 @@ TEST_CASE("two system managers as processes: a budget, a shed, a kill -9 and a t
   const auto domain = 20 + (static_cast<std::uint32_t>(::getpid()) * 7 + 101) % 200;
   folder.write("bus.xml", "<sonde-bus version=\"1\"><profile name=\"default\" domain=\"" + std::to_string(domain) + "\"/></sonde-bus>");
   constexpr double lease_s = 2;
-  const auto config = [&](const std::string& name, int priority) {
+  const auto config = [&](const std::string& name, const char* takeover) {
     return folder.write(name + ".toml", "cluster = \"t\"\n[bus]\nprofile = \"" + folder.path + "/bus.xml\"\n[budget]\npower_limit = \"800W\"\nlease = \"2s\"\nrenew = \"700ms\"\nperiod = \"500ms\"\n"
                         "[[nodes]]\nhosts = \"n[1-4]\"\nmin = \"50W\"\nmax = \"400W\"\nsafe = \"100W\"\n[system-manager]\nname = \"" + name + "\"\nstate = \"" + folder.path + "/state\"\naudit = \"" +
-                        folder.path + "/" + name + ".jsonl\"\ntakeover = \"1500ms\"\nmetrics = \"127.0.0.1:0\"\npriority = " + std::to_string(priority) + "\n");
+                        folder.path + "/" + name + ".jsonl\"\ntakeover = \"" + takeover + "\"\nmetrics = \"127.0.0.1:0\"\n");
   };
-  const std::string first_config = config("m1", 0), second_config = config("m2", 2);
+  const std::string first_config = config("m1", "1500ms"), second_config = config("m2", "3s");
   auto profile = bus::load_profile(folder.path + "/bus.xml");
   REQUIRE(profile);
   std::vector<std::unique_ptr<StandIn>> nodes;
