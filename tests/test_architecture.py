@@ -228,7 +228,8 @@ EMPTY_WORDS = re.compile(r"(?:^|_)(utils?|helpers?|managers?|misc|common_stuff)(
 
 def names(path: PurePosixPath, text: str) -> list[str]:
     """Names that say nothing: no utils, helpers, manager."""
-    found = [f"the path has '{part}'" for part in path.with_suffix("").parts if EMPTY_WORDS.search(ACTORS.sub("", part))]
+    parts = path.with_suffix("").parts
+    found = [f"the path has '{part}'" for part in parts if EMPTY_WORDS.search(ACTORS.sub("", part))]
     if path.suffix == ".py":
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ClassDef | ast.FunctionDef):

@@ -1,11 +1,16 @@
 // One table of keys for each section: what is read, what config_keys() tells, and what to_json() writes cannot differ.
 #define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 0
+// One of 3.3's assertions is wrong of "[[[", where the code after it says what is wrong with the file. Without NDEBUG it would abort, with it the compiler
+// may take it for true.
+#undef NDEBUG
+#define TOML_ASSERT(expression) static_cast<void>(0)
 #include "power/config.hpp"
 
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -27,7 +32,6 @@ namespace sonde::power {
 namespace {
 
 constexpr std::size_t most_bytes = 4u << 20;
-constexpr double inf = std::numeric_limits<double>::infinity();
 constexpr double most_power_w = 1e9, year_s = 366 * 86400.0;
 
 struct Context {
@@ -45,13 +49,14 @@ using Read = std::optional<std::string>;
 std::string exact(double value) {
   if (!std::isfinite(value)) return "null";
   char text[32];
-  std::snprintf(text, sizeof text, "%.17g", value);
-  double back = 0;
-  for (int digits = 1; digits <= 17; ++digits) {
-    std::snprintf(text, sizeof text, "%.*g", digits, value);
-    if (std::sscanf(text, "%lf", &back) == 1 && back == value) break;
-  }
-  return text;
+  return {text, std::to_chars(text, text + sizeof text, value).ptr};
+}
+
+/// "15s", "7d", "500ms": exact, and as people write it in a file.
+std::string short_duration(double s) {
+  for (const auto& [unit, name] : {std::pair{86400.0, "d"}, {3600.0, "h"}, {60.0, "min"}})
+    if (s >= unit && std::fmod(s, unit) == 0) return exact(s / unit) + name;
+  return s > 0 && s < 1 ? exact(s * 1e3) + "ms" : exact(s) + "s";
 }
 
 std::string list_of(const std::vector<std::string>& words, const char* between = ", ") {
@@ -112,7 +117,7 @@ Key<S> power(const char* name, const char* field, M member, const char* what, do
 
 template <typename S, typename M>
 Key<S> duration(const char* name, const char* field, M member, const char* what, double low, double high) {
-  return quantity<S>(name, field, "duration", member, low, high, parse_duration, format_duration, "s", what);
+  return quantity<S>(name, field, "duration", member, low, high, parse_duration, short_duration, "s", what);
 }
 
 template <typename S, typename M>
@@ -293,10 +298,7 @@ const std::vector<Key<BudgetConfig>>& budget_keys() {
   using B = BudgetConfig;
   static const std::vector<Key<B>> keys{
     power<B>("power_limit", "power_limit_w", &B::power_limit_w, "what all nodes together may draw; at least the sum of safe caps. `SET_POWER` changes it, and what was set stays after a restart"),
-    [] {
-      Key<B> key = word<B>("policy", "policy", &B::policy, "how it is shared (`sonde power whatif --help` tells of each)", policy_names());
-      return key;
-    }(),
+    word<B>("policy", "policy", &B::policy, "how it is shared: see below", policy_names()),
     duration<B>("lease", "lease_s", &B::lease_s, "how long a node keeps a cap without hearing from the system manager", 0.1, 600),
     duration<B>("renew", "renew_s", &B::renew_s, "leases are renewed when so much of them has gone; below `lease`", 0.05, 600),
     duration<B>("period", "period_s", &B::period_s, "between two decisions", 0.05, 600),

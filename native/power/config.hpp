@@ -7,7 +7,7 @@
 ///   [budget]         power_limit = "1.2kW"  policy = "fair"  lease = "15s"  period = "2s"
 ///   [[nodes]]        hosts = "n[001-004]"  min = "100W"  max = "400W"  safe = "150W"  rack = "r1"  cores = 64  memory = "256GiB"
 ///   [racks.r1]       power_limit = "20kW"  cooling = "15kW"
-///   [node-manager]   telemetry = "30s"  state = "/var/lib/sonde/power"
+///   [node-manager]   telemetry = "30s"  state = "/var/lib/sonde/power-node"
 ///     [[node-manager.hardware]]  kind = "powercap"
 ///   [system-manager] audit = "/var/log/sonde/power-audit.jsonl"  takeover = "6s"
 ///   [job-scheduler]  [resource-manager]  [workflow-engine]  [monitor]  [mqtt-bridge]
@@ -41,7 +41,7 @@ struct BudgetConfig {
 struct NodeManagerConfig {
   std::string name;                    ///< empty: this host's name, as [[nodes]] has it
   double telemetry_s = 30;
-  std::string state = "/var/lib/sonde/power";
+  std::string state = "/var/lib/sonde/power-node";
   double base_w = 0;
   bool restore = false;                ///< at an orderly end: what the hardware had before the first cap, instead of the safe cap
   std::vector<HardwareSpec> hardware;

@@ -146,7 +146,7 @@ void Daemon::tell_trouble() {
   told_ = now;
   const auto colon = now.find(": ");
   event(JsonLine().add("event", "trouble").add("code", now.substr(0, colon)).add("what", colon == std::string::npos ? "" : now.substr(colon + 2)));
-  std::cerr << (now.empty() ? "power: all is well again\n" : "power: " + now + "\n") << std::flush;
+  log_line(now.empty() ? "all is well again" : now);
 }
 
 void Daemon::publish(bool at_once) {
@@ -183,6 +183,8 @@ int Daemon::loop() {
     }
     if (now >= next_look) {
       core_->look();
+      // One that hangs is killed by the unit's WatchdogSec, and its guardian acts.
+      service::notify("WATCHDOG=1");
       const auto facts = core_->facts();
       publish(facts.overwritten != overwritten);
       overwritten = facts.overwritten;
@@ -217,7 +219,7 @@ int Daemon::run() {
       if (k) std::this_thread::sleep_for(std::chrono::seconds(k));
       const auto set = set_safe(config_, member_);
       if (set) {
-        std::cerr << "power: the node manager of " + member_.name + " is gone; the safe cap of " + format_power(member_.safe_w) + " was set\n" << std::flush;
+        log_line("the node manager of " + member_.name + " is gone; the safe cap of " + format_power(member_.safe_w) + " was set");
         return;
       }
       log_error(set.error());
@@ -309,6 +311,14 @@ int release(const Config& config, const Options& options, bool restore) {
       return 0;
     }
     log_error({"power.no_originals", "nothing is kept of what the hardware of " + member->name + " had: the safe cap is set", ""});
+  }
+  if (!restore && config.node_manager.restore && state) {
+    // It ended in order, and put everything back.
+    if (auto kept = (*state)->originals(); kept && !kept->has_value()) {
+      const auto has = (*node)->capped();
+      event(JsonLine().add("event", "released").add("node", member->name).add("restored", true).add("cap_w", has ? *has : unknown));
+      return 0;
+    }
   }
   const auto set = (*node)->cap(member->safe_w);
   if (!set && set.error().code != "power.read_only") return fail(set.error(), 3);

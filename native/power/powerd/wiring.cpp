@@ -29,7 +29,7 @@ std::vector<bus::TypePtr> message_types() {
 std::string idl() {
   // One structure that needs all of them gives each once; then it goes.
   std::vector<bus::Field> fields;
-  for (const auto& type : message_types()) fields.push_back({"f" + std::to_string(fields.size()), type, false, ""});
+  for (const auto& type : message_types()) fields.push_back({std::string("f").append(std::to_string(fields.size())), type, false, ""});
   std::string text = bus::to_idl(*bus::structure("sonde::power::Everything", std::move(fields)));
   const auto begin = text.rfind("struct Everything");
   const auto line = begin == std::string::npos ? begin : text.rfind('\n', begin);

@@ -85,7 +85,7 @@ TEST_CASE("power config: a bad value is told with its line and what is allowed")
     CHECK_MESSAGE(has(error.what, std::string("power.toml:") + std::string(line) + ":"), error.what);
     CHECK_MESSAGE(has(error.what, allowed), error.what);
   };
-  bad("[budget]\nlease = \"15 parsecs\"\n", "2", "from 100 ms to 10 min");
+  bad("[budget]\nlease = \"15 parsecs\"\n", "2", "from 100ms to 10min");
   bad("[budget]\nlease = 0\n", "2", "is 0;");
   bad("[budget]\nlease = nan\n", "2", "allowed");
   bad("[budget]\npower_limit = -5\n", "2", "from 0 W to");
