@@ -49,7 +49,12 @@ TEST_CASE("cpufreq: limits and governors are set, and what cannot be is not writ
   policy(tree, 0, "0");
   auto opened = Cpufreq::open(tree.root);
   REQUIRE(opened);
+  CHECK((*opened->read())[0].max_hz == doctest::Approx(3.5e9));
   REQUIRE(opened->set("policy0", 1e9, 2e9, "powersave"));
+  CHECK((*opened->read())[0].max_hz == doctest::Approx(2e9));
+  CHECK((*opened->read())[0].governor == "powersave");
+  tree.put(folder + "policy0/scaling_cur_freq", "1500000");
+  CHECK((*opened->read())[0].current_hz == doctest::Approx(1.5e9));
   CHECK(tree.get(folder + "policy0/scaling_min_freq") == "1000000");
   CHECK(tree.get(folder + "policy0/scaling_max_freq") == "2000000");
   CHECK(tree.get(folder + "policy0/scaling_governor") == "powersave");
