@@ -22,6 +22,8 @@ struct Machine {
   double cap_w = 380, power_w = 120, energy_j = 0;
   bool there = true, settable = true;
   double sticks_at_w = unknown;       ///< whatever it is told
+  double fails_above_w = INFINITY;
+  int generation = 0;                 ///< who has an earlier one open has nothing any more
   int writes = 0;
   std::function<void()> before_read;  ///< what a BMC takes its time with
 };
@@ -30,7 +32,9 @@ struct Stand : Node {
   Machine& machine;
   std::string model_ = "stand-in";
   double energy_at_open_j;
-  explicit Stand(Machine& m) : machine(m), energy_at_open_j(m.energy_j) {}
+  int generation;
+  explicit Stand(Machine& m) : machine(m), energy_at_open_j(m.energy_j), generation(m.generation) {}
+  bool there() const { return machine.there && generation == machine.generation; }
   Error gone() const { return {"power.hardware_gone", "it is not there", ""}; }
   Range range() const override { return {90, 390, machine.settable, machine.settable ? "" : "it is sealed"}; }
   const std::string& model() const override { return model_; }
@@ -38,7 +42,7 @@ struct Stand : Node {
     if (machine.before_read) machine.before_read();
     NodeReading out;
     out.source = Source::powercap;
-    if (!machine.there) {
+    if (!there()) {
       out.trouble = "power.hardware_gone: it is not there";
       return out;
     }
@@ -50,20 +54,21 @@ struct Stand : Node {
     return out;
   }
   Result<double> cap(double cap_w) override {
-    if (!machine.there) return gone();
+    if (!there()) return gone();
     if (!machine.settable) return Error{"power.read_only", "it is sealed", ""};
     if (!(cap_w >= 90 && cap_w <= 390)) return Error{"power.out_of_range", "no", ""};
+    if (cap_w > machine.fails_above_w) return Error{"power.hardware_failed", "it says no", ""};
     ++machine.writes;
     machine.cap_w = std::isnan(machine.sticks_at_w) ? cap_w : machine.sticks_at_w;
     return machine.cap_w;
   }
-  Result<double> capped() override { return machine.there ? Result<double>(machine.cap_w) : gone(); }
+  Result<double> capped() override { return there() ? Result<double>(machine.cap_w) : gone(); }
   Result<std::vector<Original>> originals() override {
-    if (!machine.there) return gone();
+    if (!there()) return gone();
     return std::vector<Original>{{"package-0", "limit", std::to_string(machine.cap_w)}};
   }
   Result<void> restore(const std::vector<Original>& originals) override {
-    if (!machine.there) return gone();
+    if (!there()) return gone();
     for (const auto& original : originals) machine.cap_w = std::stod(original.value);
     return {};
   }
@@ -283,9 +288,53 @@ TEST_CASE("power node: hardware that vanishes is trouble, and is looked after ag
   }
   CHECK(w.core->trouble().empty());
   CHECK(w.machine.cap_w == 150);
-  w.machine.energy_j = 600;
+  CHECK(w.set(200) == 0);
+}
+
+TEST_CASE("power node: a device that is another one now is opened anew, and its energy goes on") {
+  World w;
+  w.begin();
+  w.machine.energy_j = 500;
   w.core->look();
+  ++w.machine.generation;
+  w.machine.cap_w = 385;
+  w.pass(1);
+  w.core->look();
+  CHECK(w.machine.cap_w == 150);
+  w.machine.energy_j = 600;
+  w.pass(1);
+  w.core->look();
+  CHECK(w.core->trouble().empty());
   CHECK(w.core->telemetry(1).energy_j == 600);  // it never falls, and nothing counts twice
+}
+
+TEST_CASE("power node: an order that the hardware refuses leaves the safe cap at once") {
+  World w;
+  w.begin();
+  REQUIRE(w.set(180, 600) == 0);
+  w.machine.fails_above_w = 200;
+  const auto reply = w.core->obey(w.order(300));
+  CHECK(reply.code == number_of(PowerCode::hardware_failed));
+  CHECK(reply.message.find("it says no") != std::string::npos);
+  CHECK(w.machine.cap_w == 150);
+  CHECK_FALSE(w.core->said().lease.leased);
+}
+
+TEST_CASE("power node: nothing is lent while the originals cannot be kept, also where a fence can") {
+  World w;
+  std::filesystem::create_directories(w.folder + "/node-n1.originals.part");
+  w.begin();
+  CHECK(w.machine.cap_w == 150);
+  const auto reply = w.core->obey(w.order(300));
+  CHECK(reply.code == static_cast<std::uint32_t>(bus::ReplyCode::failed));
+  CHECK(w.machine.cap_w == 150);
+  NodeCommand fence;
+  fence.order = NodeOrder::FENCE_NODE;
+  fence.epoch = 2, fence.manager = "m";
+  CHECK(w.core->obey(fence).code == 0);
+  std::filesystem::remove(w.folder + "/node-n1.originals.part");
+  w.core->look();
+  CHECK(w.set(300, 10, {2, "m"}) == 0);
 }
 
 TEST_CASE("power node: one that draws above its cap is told of, when it has for a while") {

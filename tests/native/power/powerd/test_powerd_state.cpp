@@ -87,6 +87,10 @@ TEST_CASE("power state: a write that was torn leaves the fence before it") {
     left.insert(fence->epoch);
   }
   CHECK(left == std::set<std::uint64_t>{5, 6});
+  std::string other = whole;
+  other[other.find("=m2") - 2] = '9';  // an epoch that nobody had
+  folder.write("fence", other);
+  CHECK((*folder.open()->fence()).epoch == 5);
   folder.write("fence", std::string(1024, 'x'));
   auto fence = folder.open()->fence();
   REQUIRE(!fence);
