@@ -1,4 +1,4 @@
-"""A real mosquitto on loopback, its clients, and a bridge with a bus of its own: for tests and benches of the MQTT bridge."""
+"""A real mosquitto on loopback, its clients, and a bridge with a bus of its own: for tests and benches."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ class Broker:
         log.close()
 
         def answers() -> bool:
-            assert self.process and self.process.poll() is None, (self.folder / "log").read_text()
+            assert self.process
+            assert self.process.poll() is None, (self.folder / "log").read_text()
             with socket.socket() as s:
                 return s.connect_ex(("127.0.0.1", self.port)) == 0
 
@@ -170,7 +171,9 @@ class Site:
 class Bridge:
     """sonde-powerd mqtt-bridge."""
 
-    def __init__(self, site: Site, broker: str, lines: str, name: str, wait: bool = True, more: str = "") -> None:
+    def __init__(
+        self, site: Site, broker: str, lines: str, name: str, wait: bool = True, more: str = ""
+    ) -> None:
         self.site, self.name = site, name
         self.config = site.folder / f"{name}.toml"
         self.config.write_text(

@@ -1,7 +1,7 @@
-"""The MQTT bridge beside mosquitto's own clients, in rounds that take turns: messages/s, lost ones, ones that came twice.
+"""The MQTT bridge beside mosquitto's own clients, in rounds that take turns: messages/s, lost, twice.
 
-`python -m bench.power.bridge` prints the rows alone. All of it is on loopback: one broker, `mosquitto_pub -l` and `mosquitto_sub` alone for
-comparison; a bus, the bridge and `mosquitto_sub`; a bus, two bridges and another bus.
+`python -m bench.power.bridge` prints the rows alone. All of it is on loopback: one broker, `mosquitto_pub -l`
+and `mosquitto_sub` alone for comparison; a bus, the bridge and `mosquitto_sub`; a bus, two bridges and another bus.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
-from mqtt_broker import Broker, Site, end, until  # noqa: E402
+from mqtt_broker import Broker, Site, end, until
 
 MESSAGES, ROUNDS, BAR = 60_000, 3, 20_000.0
 
 
 def payload(number: int) -> str:
     """Of one message, as the bridge writes it."""
-    return json.dumps({"node": "n001", "power_w": 211.5, "share": 0.25, "at_ns": number, "on": True}, separators=(",", ":"))
+    return json.dumps(
+        {"node": "n001", "power_w": 211.5, "share": 0.25, "at_ns": number, "on": True}, separators=(",", ":")
+    )
 
 
 class Counted:
@@ -75,7 +77,9 @@ def plain(broker: Broker, qos: int) -> dict[str, float]:
     heard = Counted(broker, "plain", qos)
     lines = "".join(payload(number) + "\n" for number in range(MESSAGES))
     began = time.perf_counter()
-    sender = broker.client("mosquitto_pub", "-V", "5", "-q", str(qos), "-t", "plain", "-l", stdin=subprocess.PIPE)
+    sender = broker.client(
+        "mosquitto_pub", "-V", "5", "-q", str(qos), "-t", "plain", "-l", stdin=subprocess.PIPE
+    )
     assert sender.stdin
     sender.stdin.write(lines)
     sender.stdin.close()
@@ -149,9 +153,15 @@ def rows() -> list[dict[str, Any]]:
             until(lambda: broker.process, "mosquitto runs")
             for _ in range(ROUNDS):
                 for qos in (0, 1):
-                    measured.setdefault(f"mosquitto_pub and _sub alone, QoS {qos}", []).append(plain(broker, qos))
-                    measured.setdefault(f"bus, bridge, mosquitto_sub, QoS {qos}", []).append(out(broker, site, qos))
-                    measured.setdefault(f"bus, bridge, bridge, bus, QoS {qos}", []).append(through(broker, site, other, qos))
+                    measured.setdefault(f"mosquitto_pub and _sub alone, QoS {qos}", []).append(
+                        plain(broker, qos)
+                    )
+                    measured.setdefault(f"bus, bridge, mosquitto_sub, QoS {qos}", []).append(
+                        out(broker, site, qos)
+                    )
+                    measured.setdefault(f"bus, bridge, bridge, bus, QoS {qos}", []).append(
+                        through(broker, site, other, qos)
+                    )
         finally:
             site.close()
             other.close()
@@ -188,4 +198,6 @@ def rows() -> list[dict[str, Any]]:
 
 if __name__ == "__main__":
     for row in rows():
-        print(f"{row['what']:58} {row['value']:12.0f}  bar {row['bar']:10} {'' if row['met'] is None else 'met' if row['met'] else 'NOT MET'}  {row['ci'] or ''}")
+        met = "" if row["met"] is None else "met" if row["met"] else "NOT MET"
+        span = "" if row["ci"] is None else f"{row['ci'][0]:.0f} to {row['ci'][1]:.0f}"
+        print(f"{row['what']:56} {row['value']:9.0f}  bar {row['bar']:11} {met:8} {span}")

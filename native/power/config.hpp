@@ -89,7 +89,7 @@ struct BridgeConfig {
   std::vector<std::string> to_mqtt, from_mqtt;     ///< topics of the bus, with * and ?
   int qos = 1;
   bool requests = false;               ///< whether requests may come by MQTT at all
-  std::string state = "/var/lib/sonde/power";
+  std::string state = "/var/lib/sonde/power-mqtt";   ///< of its own: it needs none of the rights that others have
   std::uint64_t store_bytes = 64u << 20;           ///< control messages that wait for the broker, on disk
   std::string metrics;                 ///< HOST:PORT of OpenMetrics; empty: none
   std::string metrics_token_file;

@@ -30,7 +30,7 @@ namespace {
 constexpr std::string_view mark = "sonde-mqtt-bridge";   ///< user data of writers whose samples came from MQTT
 constexpr std::uint32_t least_depth = 1024;              ///< that readers hold: a broker that is slow for a moment costs nothing
 constexpr std::size_t batch = 256, most_writers = 65536, most_alive = 65536;
-constexpr double told_every_s = 10, matched_s = 3, most_blocking_s = 0.1, rebirth_s = 1;
+constexpr double told_every_s = 10, matched_s = 3, most_blocking_s = 0.1, held_s = 5, rebirth_s = 1;
 
 std::int64_t wall_ns() {
   timespec t;
@@ -445,8 +445,9 @@ void Bridge::run_mqtt() {
   bool more = false;
   for (;;) {
     const bool idle = !more && telemetry_.empty() && control_.empty();
+    const bool reads = write_held();
     sleeping_ = true;
-    link_->turn(idle || !link_->takes() ? 1000 : 0, wake_fd_);
+    link_->turn(reads && (idle || !link_->takes()) ? 1000 : 0, wake_fd_, reads);
     sleeping_ = false;
     link_->begin_batch();
     if (requests_ && link_->connected())
@@ -471,7 +472,7 @@ void Bridge::run_mqtt() {
     waiting_ = store_->waiting().size();
     store_bytes_ = store_->bytes();
     if (!draining_) continue;
-    const bool done = !more && telemetry_.empty() && control_.empty() && link_->unacknowledged() == 0 && store_->waiting().empty();
+    const bool done = !more && held_.empty() && telemetry_.empty() && control_.empty() && link_->unacknowledged() == 0 && store_->waiting().empty();
     if (done || now_ns() >= drain_until_ns_ || (!link_->connected() && control_.empty())) break;
   }
   if (link_->connected()) {
@@ -530,11 +531,32 @@ void Bridge::received(const Received& message) {
     ++counters_.duplicates;
     return;
   }
-  if (auto fine = topic.writer->write(payload_); !fine) {
-    ++counters_.bus_failed;
-    return trouble(fine.error(), message.topic);
+  // In order, behind what is waiting.
+  if (!held_.empty() || !write(topic, payload_, false))
+    held_.push_back({found->second, now_ns() + static_cast<std::int64_t>(held_s * 1e9), payload_});
+}
+
+/// False: there was no place on the bus, and it may be tried again.
+bool Bridge::write(Topic& topic, bus::Bytes payload, bool last_try) {
+  auto fine = topic.writer->write(payload);
+  if (fine) {
+    ++counters_.to_bus;
+    return true;
   }
-  ++counters_.to_bus;
+  if (fine.error().code == "bus.timed_out" && !last_try) return false;
+  ++counters_.bus_failed;
+  trouble(fine.error(), topic.mqtt);
+  return true;
+}
+
+/// False: some still wait; no more is then read, which the broker notices before the bridge's memory does.
+bool Bridge::write_held() {
+  while (!held_.empty()) {
+    const Held& oldest = held_.front();
+    if (!write(topics_[oldest.topic], oldest.payload, now_ns() > oldest.until_ns)) return false;
+    held_.pop_front();
+  }
+  return true;
 }
 
 // ---- what it says
@@ -584,7 +606,7 @@ std::string Bridge::counts(const char* name) const {
   for (const auto& topic : topics_)
     if (topic.reader) lost += std::max<std::int64_t>(0, topic.reader->status().lost);
   line.add("bus_lost", lost);
-  line.add("loops", counters_.loops_bus.load() + counters_.loops_mqtt.load()).add("duplicates", counters_.duplicates.load()).add("not_taken", counters_.not_taken.load());
+  line.add("loops", counters_.loops_bus.load() + counters_.loops_mqtt.load()).add("duplicates", counters_.duplicates.load()).add("not_taken", counters_.not_taken.load()).add("bus_failed", counters_.bus_failed.load());
   if (requests_) {
     const auto c = requests_->counts();
     line.add("requests", c.asked).add("replies", c.answered).add("requests_refused", c.refused).add("requests_repeated", c.repeated);
@@ -617,6 +639,7 @@ std::string Bridge::metrics() const {
   counter("control_lost", "Control samples that found no place.", counters_.control_lost);
   gauge("control_waiting", "Control messages on disk that the broker has not acknowledged.", waiting_);
   counter("loops", "Messages that had come from the other side, and were not sent back.", counters_.loops_bus + counters_.loops_mqtt);
+  counter("bus_failed", "Messages from MQTT that the bus did not take.", counters_.bus_failed);
   counter("duplicates", "Messages that had come before.", counters_.duplicates);
   const std::lock_guard lock(troubles_mutex_);
   if (troubles_.empty()) return out + "# EOF\n";

@@ -3,6 +3,7 @@
 /// docs/howto/power-mqtt.md is its manual.
 
 #include <atomic>
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -68,6 +69,8 @@ class Bridge {
   void alive(const Topic& topic, const std::string& where, bool yes);
   std::string status(bool online) const;
   void received(const Received& message);
+  bool write(Topic& topic, bus::Bytes payload, bool last_try);
+  bool write_held();
   void trouble(const Error& error, std::string_view about);
   Sparkplug::Send sparkplug_send();
   bool drain(std::vector<std::byte>& batch, std::size_t& head, Outbox& outbox, std::size_t most);
@@ -95,6 +98,12 @@ class Bridge {
   std::unordered_map<int, std::uint64_t> stored_;      ///< number at the broker -> in the store
   std::set<std::uint64_t> sent_;                       ///< of the store, in this process: libmosquitto sends those again itself
   std::unordered_set<std::string> alive_;
+  struct Held {
+    std::size_t topic;
+    std::int64_t until_ns;
+    std::vector<std::byte> payload;
+  };
+  std::deque<Held> held_;                              ///< from MQTT, for which the bus has no place yet
   std::string topic_text_, json_text_, origin_text_, key_text_;
   std::uint64_t bd_seq_ = 0, published_ = 0;           ///< published_: of the store, up to there
   std::int64_t last_rebirth_ns_ = 0;

@@ -277,7 +277,7 @@ void Link::connect(int wake_fd) {
   handshake_until_ns_ = now_ns() + static_cast<std::int64_t>(handshake_s * 1e9);
 }
 
-void Link::turn(int timeout_ms, int wake_fd) {
+void Link::turn(int timeout_ms, int wake_fd, bool reads) {
   const std::int64_t now = now_ns();
   if (state_ == State::idle && !closing_ && !stopping_ && now >= next_try_ns_) connect(wake_fd);
   if (state_ == State::idle) timeout_ms = std::min<int>(timeout_ms, static_cast<int>(std::clamp<std::int64_t>((next_try_ns_ - now) / 1'000'000 + 1, 0, 1000)));
@@ -287,7 +287,7 @@ void Link::turn(int timeout_ms, int wake_fd) {
     return failed(state_ == State::handshake && !options_.ca.empty()
                       ? Error{"bridge.tls", "the TLS handshake with " + options_.host + ":" + std::to_string(options_.port) + " failed", tls_hint}
                       : Error{"bridge.lost", "the connection to the broker is lost", "it is tried again"});
-  pollfd ready[2] = {{fd, static_cast<short>(POLLIN | (fd >= 0 && mosquitto_want_write(mosq_) ? POLLOUT : 0)), 0}, {wake_fd, POLLIN, 0}};
+  pollfd ready[2] = {{fd, static_cast<short>((reads ? POLLIN : 0) | (fd >= 0 && mosquitto_want_write(mosq_) ? POLLOUT : 0)), 0}, {wake_fd, POLLIN, 0}};
   if (::poll(ready, 2, timeout_ms) < 0) return;
   if (ready[1].revents) {
     std::uint64_t n = 0;
@@ -306,7 +306,12 @@ void Link::turn(int timeout_ms, int wake_fd) {
     reading_ = false;
   }
   if (state_ == State::idle) return;
-  if (mosquitto_want_write(mosq_) && mosquitto_loop_write(mosq_, 1) != MOSQ_ERR_SUCCESS) return;
+  if (mosquitto_want_write(mosq_)) {
+    begin_batch();   // acknowledgements are 4 bytes each
+    const int rc = mosquitto_loop_write(mosq_, 1);
+    end_batch();
+    if (rc != MOSQ_ERR_SUCCESS) return;
+  }
   if (state_ == State::idle) return;
   mosquitto_loop_misc(mosq_);
   if (state_ == State::handshake && now_ns() > handshake_until_ns_) {

@@ -60,8 +60,8 @@ class Link {
 
   bool connected() const { return state_ == State::connected; }
   /// Connects when it is time, reads what is there, writes what is left; waits at most `timeout_ms` for something to do, or until `wake_fd`
-  /// is readable (which is then read).
-  void turn(int timeout_ms, int wake_fd);
+  /// is readable (which is then read). `reads`: false leaves what comes at the broker.
+  void turn(int timeout_ms, int wake_fd, bool reads = true);
   /// Whether the socket takes more now, and fewer than `most_unacknowledged` messages wait for their acknowledgement.
   bool takes() const;
   /// Errors: bridge.refused_locally (what MQTT does not carry: topic, size), bridge.lost.
@@ -104,6 +104,7 @@ class Link {
   std::atomic<bool> stopping_{false}, connecting_{false};
 };
 
-inline constexpr std::size_t most_unacknowledged = 2000;
+/// libmosquitto looks at all of them for each acknowledgement: 2000 cost 10 us a message.
+inline constexpr std::size_t most_unacknowledged = 256;
 
 }  // namespace sonde::power::bridge
