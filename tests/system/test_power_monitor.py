@@ -290,6 +290,35 @@ def test_a_recording_is_judged_shown_and_replayed(running, sonde):
     assert sonde.left() == []
 
 
+def test_orders_reach_who_leads_and_say_how_long_it_took(tmp_path, sonde):
+    from sonde.power.run_bus import load, open_bus
+    from sonde.power.telemetry import SERVICES
+
+    config = stand_in.folder_of(tmp_path, domain_of("orders"))
+    asked = []
+
+    def answer(body):
+        asked.append(body)
+        left = 800.0 if body["order"] == "SHED" else body["budget_w"]
+        told = stand_in.cluster(time.time_ns(), budget_w=left, committed_w=left)
+        if body["order"] == "SHED":
+            told |= {"restored_w": 1000.0, "shed_left_s": body["for_s"]}
+        return {"cluster": told, "comply_s": 0.25 if left < 900 else float("nan")}
+
+    service = "SystemPowerManager_set"
+    with open_bus(load(config), "stand-in") as bus, bus.serve(service, answer, "active", *SERVICES[service]):
+        shed = sonde("power", "shed", "20%", "--for", "30m", "--config", config, "--json").expect(0).json
+        late = (
+            sonde("power", "set-budget", "0.95kW", "--config", config, "--wait", "1s", "--json")
+            .expect(4)
+            .json
+        )
+    assert (shed["budget_w"], shed["comply_s"], shed["manager"]) == (800, 0.25, "m1")
+    assert (shed["restored_w"], shed["shed_left_s"]) == (1000, 1800)
+    assert (asked[0]["share"], asked[0]["for_s"]) == (0.2, 1800)
+    assert (late["budget_w"], late["comply_s"], asked[1]["wait_s"]) == (950, None, 1)
+
+
 # ---- in a browser
 
 

@@ -198,7 +198,7 @@ def _ordered(verb: str, config_path: Path, order: dict[str, Any], wait_s: float)
             "budget_w": budget,
             "comply_s": comply if complied else None,
             "committed_w": float(told["committed_w"]),
-            "manager": reply.server,
+            "manager": str(told["manager"]),
             "epoch": int(told["epoch"]),
             "restored_w": float(told["restored_w"])
             if float(told["restored_w"]) == told["restored_w"]
