@@ -73,6 +73,7 @@ class Ledger {
   /// What a node said last, as it is now: its safe cap once its lease has run out.
   double confirmed_w(std::size_t node, std::int64_t now_ns) const;
   bool known(std::size_t node) const { return books_[node].known; }
+  bool stuck(std::size_t node) const { return books_[node].stuck; }   ///< its hardware has more than it was lent, by its own word
   std::int64_t heard_ns(std::size_t node) const { return books_[node].heard_ns; }
   const std::vector<Member>& members() const { return members_; }
   const Settings& settings() const { return settings_; }

@@ -598,7 +598,7 @@ def test_all_works():
     outcome = diagnose(answers())
     assert (
         outcome.verdict
-        == "net, noise, io, store, bus, data and report work here, with Open MPI 4.1.4 and MPICH 4.1.4."
+        == "net, noise, io, store, bus, power, data and report work here, with Open MPI 4.1.4 and MPICH 4.1.4."
     )
     assert outcome.exit == 0
     assert outcome.values["rooms"][0] == {"room": "net", "built": True, "works": True, "missing": []}
@@ -609,14 +609,14 @@ def test_one_mpi_is_enough_for_net():
         "not installed", NONE, {"works": False, "built": False}, [Need("MPICH", "apt-get install mpich")]
     )
     outcome = diagnose(answers(mpich=absent))
-    assert outcome.verdict == "net, noise, io, store, bus, data and report work here, with Open MPI 4.1.4."
+    assert outcome.verdict == "net, noise, io, store, bus, power, data and report work here, with Open MPI 4.1.4."
     assert outcome.values["rooms"][0]["missing"] == [{"what": "MPICH", "install": "apt-get install mpich"}]
 
 
 def test_without_mpi_net_does_not_work():
     absent = Answer("not installed", NONE, {"works": False, "built": False}, [Need("MPI", "x")])
     outcome = diagnose(answers(mpich=absent, openmpi=absent))
-    assert outcome.verdict == "io, store, bus, data and report work here; net and noise do not."
+    assert outcome.verdict == "io, store, bus, power, data and report work here; net and noise do not."
     assert outcome.values["rooms"][0] == {
         "room": "net",
         "built": False,

@@ -20,14 +20,14 @@ def test_survey_ends_with_few_lines_and_a_report(sonde_mpi):
     assert lines[-1].endswith("here/report.html")  # the last thing said is where to look
     findings = next((k for k, line in enumerate(lines) if line.startswith("!") and k), len(lines) - 1)
     assert findings <= 1 + 10  # the verdict stands above
-    assert "in 4 of 5 rooms" in lines[0], ran.out
+    assert "in 5 of 6 rooms" in lines[0], ran.out
     assert "noise: skipped:" in ran.out  # its share has no time for a verdict
     folder = sonde_mpi.cwd / "here"
     page = (folder / "report.html").read_text()
     assert page.lstrip().lower().startswith("<!doctype html")
     made = sorted(path.name for path in folder.iterdir())
-    assert made == ["bus.nc", "io.nc", "net-all_to_all.nc", "net-one_to_one.nc", "report.html", "store.nc"]
-    for name in (made[0], made[2], made[3], made[5]):
+    assert made == ["bus.nc", "io.nc", "net-all_to_all.nc", "net-one_to_one.nc", "power.nc", "report.html", "store.nc"]
+    for name in (made[0], made[2], made[3], made[6]):
         assert name in page
         with library.open(folder / name) as tree:
             assert tree.attrs["seed"] == 3
@@ -39,7 +39,7 @@ def test_survey_ends_with_few_lines_and_a_report(sonde_mpi):
         layers = tree["summary"]["layer_name"].values.tolist()
         assert tree["summary"]["layer_self_time"].values[0, layers.index("mpiio")] > 0
     assert "I/O study of 1 benchmark" in page
-    sonde_mpi("data", "validate", "here/store.nc", "here/io.nc", "here/bus.nc").expect(0)
+    sonde_mpi("data", "validate", "here/store.nc", "here/io.nc", "here/bus.nc", "here/power.nc").expect(0)
     assert sonde_mpi.left() == []
 
 
@@ -47,9 +47,9 @@ def test_survey_ends_with_few_lines_and_a_report(sonde_mpi):
 def test_survey_as_json(sonde_mpi):
     told = sonde_mpi("survey", "-o", "here", "--ntasks", "2", "--budget", "30s", "--json").expect(0).json
     assert (told["verb"], told["report"]) == ("survey", "here/report.html")
-    room, noise, io, store, bus = told["rooms"]
+    room, noise, io, store, bus, power = told["rooms"]
     assert set(room) >= ROOM
-    assert [one["room"] for one in told["rooms"]] == ["net", "noise", "io", "store", "bus"]
+    assert [one["room"] for one in told["rooms"]] == ["net", "noise", "io", "store", "bus", "power"]
     assert io["dataset"] == ["here/io.nc"]
     assert io["verdict"].startswith("ior -a MPIIO -c -t 1m -e, ")
     assert io["findings"] == []
@@ -58,6 +58,9 @@ def test_survey_as_json(sonde_mpi):
     assert store["findings"] == []
     assert bus["dataset"] == ["here/bus.nc"] or bus["skipped"]
     assert bus["findings"] == []
+    assert power["dataset"] == ["here/power.nc"]
+    assert power["verdict"].startswith("simulated demonstration: The sum of caps stayed within the budget")
+    assert power["findings"] == []
     assert "of the 6 rounds that a verdict needs" in noise["skipped"]
     assert room["skipped"] is None
     assert sorted(room["dataset"]) == ["here/net-all_to_all.nc", "here/net-one_to_one.nc"]
@@ -67,7 +70,7 @@ def test_survey_as_json(sonde_mpi):
 def test_check_says_by_its_exit_code_whether_it_found_something(sonde_mpi):
     ran = sonde_mpi("check", "--ntasks", "2", "--budget", "8s", "--json")
     assert ran.code == (1 if ran.json["findings"] else 0), ran.err
-    assert [room["room"] for room in ran.json["rooms"]] == ["net", "noise", "io", "store", "bus"]
+    assert [room["room"] for room in ran.json["rooms"]] == ["net", "noise", "io", "store", "bus", "power"]
     assert "report" not in ran.json
     assert list(sonde_mpi.cwd.iterdir()) == []
     assert sonde_mpi.left() == []
@@ -110,7 +113,7 @@ class TestNoMpi:
         ran = sonde("survey", "-o", "here", "--budget", "15s", "--color", "never", SONDE_MPI=self.WHERE)
         ran.expect(0)
         told = " ".join(ran.out.split())
-        assert "in 2 of 5 rooms" in told
+        assert "in 3 of 6 rooms" in told
         for room in ("net", "noise", "io"):
             assert f"{room}: skipped: '{self.WHERE}' is not an mpirun" in told
         assert "store Object write, 4 KiB: " in told  # which needs no MPI, and has the time of the others
@@ -118,7 +121,7 @@ class TestNoMpi:
 
     def test_survey_as_json(self, sonde):
         ran = sonde("survey", "-o", "here", "--budget", "15s", "--json", SONDE_MPI=self.WHERE).expect(0)
-        net, noise, io, store, bus = ran.json["rooms"]
+        net, noise, io, store, bus, power = ran.json["rooms"]
         others = (net, noise, io)
         assert [room["room"] for room in others] == ["net", "noise", "io"]
         for room in others:
@@ -127,6 +130,7 @@ class TestNoMpi:
         assert store["skipped"] is None
         assert store["dataset"] == ["here/store.nc"]
         assert bus["skipped"] is None
+        assert power["dataset"] == ["here/power.nc"]
 
     def test_check_is_no_finding(self, sonde):
         ran = sonde("check", "--budget", "15s", "--color", "never", SONDE_MPI=self.WHERE).expect(0)

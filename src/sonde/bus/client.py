@@ -64,11 +64,12 @@ class Sample:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a server answered. server: its name. tries: how often the request was sent."""
+    """What a server answered. server: its name. tries: how often the request was sent. message: said besides."""
 
     body: Any
     server: str
     tries: int
+    message: str = ""
 
 
 class _Closing:
@@ -163,8 +164,9 @@ class Client(_Closing):
                 "",
                 answer["code"],
                 answer["server"],
+                answer["number"],
             )
-        return Reply(answer["body"], answer["server"], answer["tries"])
+        return Reply(answer["body"], answer["server"], answer["tries"], answer["message"])
 
     def call_all(
         self, body: Body = b"", target: str = "", timeout_s: float = 1.0, most: int = 65536
@@ -229,7 +231,7 @@ class Bus(_Closing):
             try:
                 return handler(body)
             except Refused as refused:
-                return (_REPLY_NUMBERS.get(refused.reply, _FAILED), refused.what, None)
+                return (refused.number or _REPLY_NUMBERS.get(refused.reply, _FAILED), refused.what, None)
             except Exception as error:
                 return (_FAILED, f"{error.__class__.__name__}: {error}", None)
 
@@ -310,6 +312,11 @@ def open(
     )
     inside = f'<profile name="default" domain="{escape(str(domain))}">{types}{listed}</profile>'
     return Bus(_bus.open_text(f'<sonde-bus version="1">{inside}</sonde-bus>', "", ".", implementation))
+
+
+def open_text(profile: str, name: str = "", folder: str | Path = ".", implementation: str = "") -> Bus:
+    """The same with a profile's text; files that it names are looked for in `folder`."""
+    return Bus(_bus.open_text(profile, name, str(folder), implementation))
 
 
 def implementations() -> list[str]:

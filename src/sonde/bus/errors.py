@@ -17,11 +17,16 @@ class TimedOut(BusError, TimeoutError):
 
 
 class Refused(BusError):
-    """A server answered, and with another code than ok. reply: the code's name; server: who said it."""
+    """A server answered, and with another code than ok. reply: the code's name; server: who said it.
 
-    def __init__(self, code: str, what: str, hint: str = "", reply: str = "", server: str = "") -> None:
+    number: the code as it travels; from 1000 on a service's own, all of which are called "user".
+    """
+
+    def __init__(
+        self, code: str, what: str, hint: str = "", reply: str = "", server: str = "", number: int = 0
+    ) -> None:
         super().__init__(code, what, hint)
-        self.reply, self.server = reply, server
+        self.reply, self.server, self.number = reply, server, number
 
 
 # What a caller wrote wrongly, as against what the machine or an implementation refused.

@@ -65,7 +65,7 @@ _REPORTS = (
 ROLES: dict[str, Grant] = {
     "node-manager": answers("NodeManager_get", "NodeManager_set") | Grant((_REPORTS[1],)),
     "system-manager": answers("SystemPowerManager_get", "SystemPowerManager_set")
-    | asks("NodeManager_get", "NodeManager_set")
+    | asks("NodeManager_get", "NodeManager_set", "SystemPowerManager_get")  # of its standbys: what they have
     | Grant((_REPORTS[2],), _REPORTS),
     "job-scheduler": asks("SystemPowerManager_get", "SystemPowerManager_set", "NodeManager_get")
     | Grant((), _REPORTS),

@@ -41,6 +41,9 @@ COMMANDS = {
     "bus": Command(
         "sonde.bus.cli", "group", "What a data-distribution bus costs; which way over it suits.", ROOMS
     ),
+    "power": Command(
+        "sonde.power.cli", "group", "A power budget over the bus: held, watched, judged.", ROOMS
+    ),
     "survey": Command(
         "sonde.survey.cli", "command", "Quick form of every room, ending in one report.", FILES
     ),

@@ -45,7 +45,7 @@ class Console:
     def __init__(self, settings: Settings, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self.settings = settings
         self.out, self.err = out or sys.stdout, err or sys.stderr
-        settings.bar, settings.say = self.bar, self.say
+        settings.bar, settings.say, settings.screen = self.bar, self.say, self.screen
         for stream in (self.out, self.err):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="replace")  # a terminal without µ must not end a run
@@ -127,6 +127,14 @@ class Console:
             self.err.write("".join(f"{part}\n" for part in _wrapped(line, _width(self.err))))
         self.err.flush()
 
+    def screen(self, lines: Sequence[str]) -> None:
+        """A screenful in place of the one before; below it where stdout is no terminal."""
+        text = "".join(f"{line}\n" for line in lines)
+        # Home, each line to its end, then what is left below: nothing flickers, as clearing all first would.
+        drawn = "\x1b[H" + text.replace("\n", "\x1b[K\n") + "\x1b[J" if _is_terminal(self.out) else text
+        self.out.write(drawn)
+        self.out.flush()
+
     def _pour(self, stream: Iterable[bytes]) -> None:
         """Writes bytes to stdout. A terminal is not fed what would garble it, nor asked to show it in part."""
         raw = self.out.buffer
@@ -140,7 +148,7 @@ class Console:
                     "name a file, or pipe it: ... | od -c",
                 )
             raw.write(piece)
-        raw.flush()
+            raw.flush()  # events of a daemon are read as they come
 
     def bar(self, title: str, budget_s: float | None = None) -> Progress:
         """A progress bar on stderr where one is wanted, else something that draws nothing."""

@@ -19,6 +19,7 @@ ROOMS = {
     "io": (("io",), ("netcdf",)),
     "store": (("store",), ()),
     "bus": (("bus",), ("netcdf",)),
+    "power": (("power",), ("netcdf", "bus")),
     "data": ((), ("netcdf",)),
     "report": ((), ("netcdf", "report")),
 }
@@ -29,6 +30,7 @@ WANTS = {
     "io": ("io", "iokernel", "iostack"),
     "store": ("store",),
     "bus": ("bus",),
+    "power": ("power", "bus"),
     "data": ("netcdf", "parquet"),
     "report": ("report", "paper", "browser"),
 }

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
+import os
 import re
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -14,7 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from sonde.core.errors import DataError, EnvironmentFailure, Warning
+from sonde.core.errors import DataError, EnvironmentFailure, Warning, reason_not_written
 
 FILE_MAGIC = b"SONDEBLK"
 BLOCK_MAGIC = b"SBLK"
@@ -301,4 +304,68 @@ def _unreadable(path: Path, error: OSError) -> EnvironmentFailure:
         "core.cannot_read",
         f"cannot read {path}: {error.strerror or error}",
         "check that it is there and readable",
+    )
+
+
+class BlockWriter:
+    """Writes a block file from Python, for what is recorded slowly: each write() is a block, and whole on its own.
+
+    path : a new file. dtype : packed, little-endian. header : what the writer says of itself; `schema` at least.
+
+    Raises
+    ------
+    EnvironmentFailure  core.cannot_write, core.disk_full.
+    """
+
+    def __init__(self, path: str | PathLike[str], dtype: np.dtype[Any], header: Mapping[str, Any]) -> None:
+        self.path, self.dtype, self.dropped, self._sequence = Path(path), dtype, 0, 0
+        fields = []
+        for name in dtype.names or ():
+            kind, shape = dtype[name].subdtype or (dtype[name], ())
+            fields.append([name, kind.str, list(shape)])
+        text = json.dumps({"fields": fields, **header}).encode()
+        text += b" " * (-len(text) % 8)
+        front = struct.pack("<II", VERSION, len(text))
+        crc = zlib.crc32(text, zlib.crc32(front))
+        try:
+            self._file = self.path.open("xb", buffering=0)
+            self._file.write(_FILE_HEAD.pack(FILE_MAGIC, VERSION, len(text), crc, 0) + text)
+        except OSError as error:
+            raise _unwritten(self.path, error) from None
+
+    def write(self, records: np.ndarray) -> None:
+        """Adds records. Where the disk is full they are counted in `dropped`, and the file stays whole."""
+        if not len(records):
+            return
+        body = struct.pack("<IIQ", self._sequence, len(records), self.dropped) + records.tobytes()
+        block = BLOCK_MAGIC + struct.pack("<I", zlib.crc32(body)) + body
+        begin = self._file.tell()
+        try:
+            written = self._file.write(block)
+            if written == len(block):
+                self._sequence += 1
+                return
+            self._file.seek(begin)
+            self._file.truncate()
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise _unwritten(self.path, error) from None
+            self._file.seek(begin)
+            self._file.truncate()
+        self.dropped += len(records)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            os.fsync(self._file.fileno())
+        self._file.close()
+
+
+def _unwritten(path: Path, error: OSError) -> EnvironmentFailure:
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return EnvironmentFailure(
+        "core.disk_full" if full else "core.cannot_write",
+        f"cannot write {path}: {reason_not_written(error)}",
+        "make room, or choose another folder with --output"
+        if full
+        else "choose another folder with --output",
     )

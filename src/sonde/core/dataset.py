@@ -23,6 +23,7 @@ READS = {
     "store": 1,
     "io": 1,
     "bus": 1,
+    "power": 1,
 }  # the newest schema version of each room that this Sonde understands
 GROUPS = ("raw", "summary", "env", "warnings")
 ROOT_ATTRIBUTES = (

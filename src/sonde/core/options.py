@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -261,6 +261,10 @@ def _unheard(text: str) -> None:
     pass
 
 
+def _unseen(lines: Sequence[str]) -> None:
+    pass
+
+
 def _no_bar(title: str, budget_s: float | None = None) -> Progress:
     return NullProgress()
 
@@ -271,6 +275,7 @@ class Settings:
 
     bar: given a title and the budget in s, makes something to feed events to; the console puts its own here.
     say: tells a person on stderr at once what cannot wait for the Outcome: where a service listens.
+    screen: shows lines on stdout in place of those before, on a terminal; elsewhere below them.
     began: time.monotonic() at which the program began, loading included; what a --budget counts from.
     output_folder: whether --output ends in a slash, and so means a folder, there or not.
     config: the file that --config names. command: the words of the running command, e.g. ["net", "run"].
@@ -286,6 +291,7 @@ class Settings:
     command: list[str] = field(default_factory=list)
     bar: Callable[[str, float | None], Progress] = _no_bar
     say: Callable[[str], None] = _unheard
+    screen: Callable[[Sequence[str]], None] = _unseen
     rank: dict[str, int] = field(default_factory=dict)  # by option: how strong the source of its value is
 
 
@@ -342,18 +348,19 @@ _WHEN: dict[str, Any] = {
     "metavar": "WHEN",
 }
 CONSOLE_NAMES = ("json", "progress", "color", "debug")
+_CONFIG = _console(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    is_eager=True,
+    callback=_configure,
+    help="Take defaults from this TOML file.",
+)
 _CONSOLE = (
     _console("--json", is_flag=True, help="Print the result as one JSON object."),
     _console("--progress", **_WHEN, help="Draw a progress bar: auto, always, never."),
     _console("--color", **_WHEN, help="Use colour: auto, always, never."),
-    _console(
-        "--config",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        is_eager=True,
-        callback=_configure,
-        help="Take defaults from this TOML file.",
-    ),
+    _CONFIG,
     _console("--debug", is_flag=True, help="Show the traceback of an error."),
 )
 
@@ -412,13 +419,16 @@ MATTERS = click.option(
 )
 
 
-def common(*names: str) -> Callable[[Command], Command]:
+def common(*names: str, own_config: bool = False) -> Callable[[Command], Command]:
     """Adds the console options, and those of SHARED that are named, to a click command or group.
 
     names: output launcher hosts ntasks budget precision seed dry_run. The command receives them as keywords
     of that name, budget as `budget_s` (s). Those not given are None (launcher: "auto", dry_run: False).
+
+    own_config: the command's --config is a file of its own, and it takes no defaults from one.
     """
-    chosen = [*(SHARED[name] for name in names), *_CONSOLE]
+    console = [option for option in _CONSOLE if not (own_config and option is _CONFIG)]
+    chosen = [*(SHARED[name] for name in names), *console]
 
     def decorate(command: Command) -> Command:
         for option in reversed(chosen):

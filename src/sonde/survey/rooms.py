@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sonde.core.launch.session import Measured
     from sonde.core.launch.start import Start
 
-ROOMS = ("net", "noise", "io", "store", "bus")
+ROOMS = ("net", "noise", "io", "store", "bus", "power")
 
 Bar = Callable[[str, float | None], Progress]
 

@@ -20,7 +20,7 @@ MODES = "one_to_one,all_to_all"
 class NetVisit:
     """Visits net."""
 
-    weight = 1.5
+    weight = 1.1
 
     def measure(self, call: Call) -> Measured:
         from sonde.net import run as net

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import struct
 import tracemalloc
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sonde import _core
-from sonde.core.blocks import BlockFile
+from sonde.core.blocks import BlockFile, BlockWriter
 from sonde.core.errors import DataError, EnvironmentFailure, SondeError
 
 FIELDS = [["id", "<u4", []], ["rank", "<i4", []], ["value", "<f8", [3]], ["label", "|S4", []]]
@@ -337,3 +338,45 @@ def test_every_truncation_keeps_the_whole_blocks_before_it(sound, tmp_path):
         assert kept >= before
         before = kept
     assert before == len(wrote)
+
+
+class TestWriter:
+    DTYPE = np.dtype([("kind", "|u1"), ("x", "<f8"), ("name", "|S8")])
+
+    def test_what_it_writes_is_read(self, tmp_path):
+        writer = BlockWriter(tmp_path / "a.blk", self.DTYPE, {"schema": "power/1", "of": "ä"})
+        for k in range(3):
+            writer.write(np.array([(1, k, b"n1"), (2, -k, b"n2")], self.DTYPE))
+        writer.write(np.zeros(0, self.DTYPE))
+        file = BlockFile(tmp_path / "a.blk")  # before it is closed: as a kill would leave it
+        assert (file.header["of"], file.records, file.blocks, file.loss) == ("ä", 6, 3, None)
+        assert np.concatenate(list(file))["x"].tolist() == [0, 0, 1, -1, 2, -2]
+        writer.close()
+
+    def test_a_full_disk_is_counted_and_the_file_stays_whole(self, tmp_path, monkeypatch):
+        writer = BlockWriter(tmp_path / "a.blk", self.DTYPE, {"schema": "power/1"})
+        records = np.zeros(5, self.DTYPE)
+        writer.write(records)
+        whole = writer._file
+
+        class Full:
+            def write(self, data):
+                whole.write(data[:20])  # as far as there is room
+                raise OSError(errno.ENOSPC, "full")
+
+            def __getattr__(self, name):
+                return getattr(whole, name)
+
+        monkeypatch.setattr(writer, "_file", Full())
+        writer.write(records)
+        monkeypatch.setattr(writer, "_file", whole)
+        writer.write(records)
+        writer.close()
+        file = BlockFile(tmp_path / "a.blk")
+        assert (file.records, file.dropped, file.loss) == (10, 5, None)
+
+    def test_it_replaces_nothing(self, tmp_path):
+        BlockWriter(tmp_path / "a.blk", self.DTYPE, {"schema": "power/1"}).close()
+        with pytest.raises(EnvironmentFailure) as told:
+            BlockWriter(tmp_path / "a.blk", self.DTYPE, {"schema": "power/1"})
+        assert told.value.code == "core.cannot_write"

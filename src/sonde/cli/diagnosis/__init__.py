@@ -25,6 +25,7 @@ MODULES = (
     "io",
     "store",
     "bus",
+    "power",
     "machine",
     "cluster",
     "rooms",

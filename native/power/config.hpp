@@ -1,0 +1,125 @@
+#pragma once
+/// The configuration of a power stack: one TOML file for all roles, so that no two of them believe different budgets or nodes.
+/// docs/reference/power-config.md is its manual. An unknown key is an error that names its line and the nearest known one. Any-thread.
+///
+///   cluster = "demo"
+///   [bus]            profile = "/etc/sonde/bus.xml"
+///   [budget]         power_limit = "1.2kW"  policy = "fair"  lease = "15s"  period = "2s"
+///   [[nodes]]        hosts = "n[001-004]"  min = "100W"  max = "400W"  safe = "150W"  rack = "r1"  cores = 64  memory = "256GiB"
+///   [racks.r1]       power_limit = "20kW"  cooling = "15kW"
+///   [node-manager]   telemetry = "30s"  state = "/var/lib/sonde/power-node"
+///     [[node-manager.hardware]]  kind = "powercap"
+///   [system-manager] audit = "/var/log/sonde/power-audit.jsonl"  takeover = "6s"
+///   [job-scheduler]  [resource-manager]  [workflow-engine]  [monitor]  [mqtt-bridge]
+
+#include <map>
+
+#include "power/hardware/node.hpp"
+#include "power/ledger.hpp"
+
+namespace sonde::power {
+
+struct NodeConfig {
+  Member member;
+  std::string rack;
+  std::uint32_t cores = 0, disks = 0, nics = 0;
+  std::uint64_t memory_bytes = 0;
+};
+
+struct RackConfig {
+  double power_limit_w = unknown, cooling_w = unknown;
+};
+
+struct BudgetConfig {
+  double power_limit_w = unknown;
+  std::string policy = "uniform";
+  double lease_s = 15, renew_s = 5, period_s = 2, clock_error = 1e-3;
+  double soft_w = unknown;             ///< from here on who may draw less is asked to, before caps are lowered
+  bool observe = false, without_quorum = false;
+};
+
+struct NodeManagerConfig {
+  std::string name;                    ///< empty: this host's name, as [[nodes]] has it
+  double telemetry_s = 30;
+  std::string state = "/var/lib/sonde/power-node";
+  double base_w = 0;
+  bool restore = false;                ///< at an orderly end: what the hardware had before the first cap, instead of the safe cap
+  std::vector<HardwareSpec> hardware;
+};
+
+struct SystemManagerConfig {
+  std::string name;                    ///< empty: this host's name
+  std::string state = "/var/lib/sonde/power";
+  std::string audit = "/var/log/sonde/power-audit.jsonl";
+  std::uint64_t audit_bytes = 64u << 20;   ///< then a new file is begun, and the one before the last is removed
+  double takeover_s = 6;               ///< without a sign of who leads
+  std::uint32_t priority = 0;          ///< of standbys: each waits so many periods longer
+  std::string metrics;                 ///< HOST:PORT of OpenMetrics; empty: none
+  std::string metrics_token_file;
+};
+
+struct QueueConfig {
+  std::string name;
+  std::int32_t priority = 0;
+  double max_time_s = 0;               ///< 0: any
+  std::vector<std::string> users;      ///< who may use it; empty: all
+};
+
+struct SchedulerConfig {
+  std::string kind = "auto";           ///< slurm, built-in; auto: Slurm where it answers
+  std::string socket = "/run/sonde/power-scheduler.sock";
+  std::string state = "/var/lib/sonde/power";
+  double fairness_half_life_s = 7 * 86400;
+  std::vector<QueueConfig> queues;
+};
+
+struct MonitorConfig {
+  std::string listen = "127.0.0.1:9440";
+  std::string token_file, tls_certificate, tls_key;
+  std::string history = "/var/lib/sonde/power/history.sqlite";
+  double keep_s = 30 * 86400.0;
+};
+
+struct BridgeConfig {
+  std::string name;                    ///< empty: this host's name
+  std::string broker = "127.0.0.1:1883";
+  std::string user, password_file, ca, certificate, key;
+  std::string naming = "sonde";        ///< sonde, examon, sparkplug
+  std::string prefix = "sonde";
+  std::vector<std::string> to_mqtt, from_mqtt;     ///< topics of the bus, with * and ?
+  int qos = 1;
+  bool requests = false;               ///< whether requests may come by MQTT at all
+  std::string state = "/var/lib/sonde/power-mqtt";   ///< of its own: it needs none of the rights that others have
+  std::uint64_t store_bytes = 64u << 20;           ///< control messages that wait for the broker, on disk
+  std::string metrics;                 ///< HOST:PORT of OpenMetrics; empty: none
+  std::string metrics_token_file;
+};
+
+struct Config {
+  std::string path;
+  std::string cluster = "cluster";
+  std::string bus_profile, bus_name;   ///< file and name in it; an empty file: loopback, domain 0
+  BudgetConfig budget;
+  std::vector<NodeConfig> nodes;
+  std::map<std::string, RackConfig> racks;
+  NodeManagerConfig node_manager;
+  SystemManagerConfig system_manager;
+  SchedulerConfig scheduler;
+  MonitorConfig monitor;
+  BridgeConfig bridge;
+};
+
+/// Errors: power.no_file, power.bad_toml (line, column, what), power.unknown_key (line, the nearest), power.bad_value (key, value, what is
+/// allowed), power.bad_node (a host named twice, min above max, safe outside), power.safe_above_budget (both sums), power.unknown_policy.
+Result<Config> load_config(const std::string& path);
+Result<Config> parse_config(std::string_view toml, const std::string& path = "");
+
+/// Every key with its type, default and meaning: of the manual, of error texts, and of Python.
+struct ConfigKey {
+  std::string section, key, type, default_value, what;
+};
+const std::vector<ConfigKey>& config_keys();
+/// The configuration as JSON, with defaults filled in: what other languages read.
+std::string to_json(const Config& config);
+
+}  // namespace sonde::power

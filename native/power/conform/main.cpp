@@ -1,0 +1,121 @@
+// sonde-powerconform KIND [OPTIONS]: holds a kind of power hardware, as it is here, against what its interface promises.
+#include <poll.h>
+
+#include <cstdio>
+#include <functional>
+#include <map>
+
+#include "core/json.hpp"
+#include "core/number.hpp"
+#include "core/units.hpp"
+#include "power/conformance/suite.hpp"
+#include "service/daemon.hpp"
+
+namespace {
+
+using namespace sonde;
+using namespace sonde::power;
+using conformance::Outcome;
+
+constexpr const char* usage =
+    "sonde-powerconform KIND [OPTIONS]      KIND: powercap, nvml, redfish, ipmi, simulated\n"
+    "  Sets caps within their range, and puts back what was there; --no-set only reads.\n"
+    "  --root DIR         where sysfs is; of a simulated node a folder that keeps its cap\n"
+    "  --url U --user U --password-file F --ca F     of a BMC\n"
+    "  --domains PATTERN  of those that are there\n"
+    "  --min W --max W    narrower than the hardware's, or where it tells none\n"
+    "  --timeout S        of one exchange with a BMC\n"
+    "  --load-file F      of a simulated node\n"
+    "  --patience S       how long it may take to come below its cap: 10\n"
+    "  --tolerance W      between what is set and what is read back: 1\n"
+    "  --no-set           no case that sets a cap\n"
+    "  --case PATTERN     only cases whose name fits, with '*' and '?'\n"
+    "  --json             events, one JSON object a line\n"
+    "  --list             the cases\n"
+    "  --kinds            the kinds of this build, and what each lacks\n"
+    "Exit code: 0 all promises kept, 1 not all, 2 what was asked is wrong, 3 the hardware cannot be opened.\n";
+
+bool as_json = false;
+
+int fail(const Error& e, int code) {
+  if (as_json) std::printf("%s\n", JsonLine().add("event", "error").add("code", e.code).add("what", e.what).add("hint", e.hint).text().c_str());
+  else std::fprintf(stderr, "%s: %s\n%s%s%s", e.code.c_str(), e.what.c_str(), e.hint.empty() ? "" : "  hint: ", e.hint.c_str(), e.hint.empty() ? "" : "\n");
+  return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // Claimed, so that Ctrl-C ends between two cases and what was there is put back.
+  const int signals = service::claim_signals();
+  conformance::Settings settings;
+  HardwareSpec& spec = settings.spec;
+  const auto text = [](std::string& to) { return [&to](const std::string& value) { to = value; return true; }; };
+  const auto watts = [](double& to) {
+    return [&to](const std::string& value) {
+      const auto parsed = parse_power(value);
+      if (parsed) to = *parsed;
+      return static_cast<bool>(parsed);
+    };
+  };
+  const auto seconds = [](double& to) { return [&to](const std::string& value) { return number(std::string_view(value), to) && to > 0 && to <= 3600; }; };
+  const std::map<std::string, std::function<bool(const std::string&)>> options{
+      {"--root", text(spec.root)}, {"--url", text(spec.url)}, {"--user", text(spec.user)}, {"--password-file", text(spec.password_file)}, {"--ca", text(spec.ca)},
+      {"--domains", text(spec.domains)}, {"--min", watts(spec.min_w)}, {"--max", watts(spec.max_w)}, {"--timeout", seconds(spec.timeout_s)},
+      {"--load-file", text(spec.load_file)}, {"--patience", seconds(settings.patience_s)}, {"--tolerance", watts(settings.tolerance_w)}, {"--case", text(settings.only)}};
+  for (int k = 1; k < argc; ++k)
+    if (std::string_view(argv[k]) == "--json") as_json = true;
+  std::string kind;
+  for (int k = 1; k < argc; ++k) {
+    const std::string word = argv[k];
+    if (word == "--json") continue;
+    if (word == "--no-set") {
+      settings.set = false;
+    } else if (word == "--help") {
+      std::fputs(usage, stdout);
+      return 0;
+    } else if (word == "--list") {
+      for (const auto& name : conformance::case_names()) {
+        if (as_json) std::printf("%s\n", JsonLine().add("event", "case").add("name", name).text().c_str());
+        else std::printf("%s\n", name.c_str());
+      }
+      return 0;
+    } else if (word == "--kinds") {
+      for (const auto& one : hardware_kinds()) {
+        if (as_json) std::printf("%s\n", JsonLine().add("event", "kind").add("kind", name_of(one.kind)).add("what", one.what).add("missing", one.missing).text().c_str());
+        else std::printf("%-10s %s%s%s\n", name_of(one.kind), one.what, *one.missing ? "; missing: " : "", one.missing);
+      }
+      return 0;
+    } else if (const auto option = options.find(word); option != options.end()) {
+      if (++k == argc) return fail({"power.usage", word + " lacks its value", "sonde-powerconform --help"}, 2);
+      if (!option->second(argv[k])) return fail({"power.usage", word + " cannot be '" + argv[k] + "'", "sonde-powerconform --help"}, 2);
+    } else if (word.starts_with("-")) {
+      return fail({"power.usage", "sonde-powerconform has no option " + word, "sonde-powerconform --help"}, 2);
+    } else if (!kind.empty()) {
+      return fail({"power.usage", "two kinds, " + kind + " and " + word, "one at a time"}, 2);
+    } else {
+      kind = word;
+    }
+  }
+  if (kind.empty()) return fail({"power.usage", "of what kind is the hardware?", "sonde-powerconform --kinds"}, 2);
+  const auto source = source_named(kind);
+  if (!source || *source == Source::none) return fail({"power.usage", "there is no kind '" + kind + "'", "sonde-powerconform --kinds"}, 2);
+  spec.kind = *source;
+  settings.ended = [&] {
+    pollfd one{signals, POLLIN, 0};
+    return ::poll(&one, 1, 0) > 0;
+  };
+  std::size_t passed = 0, failed = 0, unsupported = 0;
+  settings.told = [&](const conformance::Case& c) {
+    ++(c.outcome == Outcome::passed ? passed : c.outcome == Outcome::failed ? failed : unsupported);
+    const char* word = c.outcome == Outcome::passed ? "passed" : c.outcome == Outcome::failed ? "failed" : "unsupported";
+    if (as_json) std::printf("%s\n", JsonLine().add("event", "case").add("kind", kind).add("name", c.name).add("outcome", word).add("reason", c.reason).add("elapsed_s", c.elapsed_s).text().c_str());
+    else std::printf("%-12s %s%s%s\n", word, c.name.c_str(), c.reason.empty() ? "" : "\n             ", c.reason.c_str());
+    std::fflush(stdout);
+  };
+  const auto all = conformance::check(settings);
+  if (!all) return fail(all.error(), all.error().code == "power.conformance" || all.error().code == "power.bad_hardware" || all.error().code == "power.unknown_domain" ? 2 : 3);
+  if (as_json) std::printf("%s\n", JsonLine().add("event", "end").add("passed", passed).add("failed", failed).add("unsupported", unsupported).text().c_str());
+  else std::printf("%zu passed, %zu failed, %zu unsupported\n", passed, failed, unsupported);
+  return failed || settings.ended() ? 1 : 0;
+}

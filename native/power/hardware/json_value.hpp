@@ -1,0 +1,45 @@
+#pragma once
+/// JSON as services send it, read into a tree. Strict (RFC 8259), bounded in depth; what it lacks is null, so that paths can be asked for
+/// without looking at each step. Any-thread, once made.
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.hpp"
+
+namespace sonde::power {
+
+class JsonValue {
+ public:
+  using List = std::vector<JsonValue>;
+  using Object = std::map<std::string, JsonValue, std::less<>>;
+
+  /// Errors: power.bad_json (at which byte, what).
+  static Result<JsonValue> parse(std::string_view text);
+
+  bool is_null() const { return kind_ == Kind::null; }
+  /// Of an object; null where there is none of that name, or this is no object.
+  const JsonValue& operator[](std::string_view key) const;
+  /// Of a list.
+  const JsonValue& operator[](std::size_t index) const;
+  std::size_t size() const { return list() ? list()->size() : 0; }
+  /// NaN: it is no number. Numbers in quotes are none.
+  double number() const;
+  /// Empty: it is no text.
+  const std::string& text() const;
+  const List* list() const { return kind_ == Kind::list ? &list_ : nullptr; }
+  const Object* object() const { return kind_ == Kind::object ? &object_ : nullptr; }
+
+ private:
+  friend class JsonReader;
+  enum class Kind : unsigned char { null, truth, number, text, list, object };
+  Kind kind_ = Kind::null;
+  double number_ = 0;                 // of a truth 0 or 1
+  std::string text_;
+  List list_;
+  Object object_;
+};
+
+}  // namespace sonde::power

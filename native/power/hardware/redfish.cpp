@@ -1,0 +1,542 @@
+// A node's BMC by Redfish: EnvironmentMetrics and Controls where it has them, the older Power resource else.
+#include "power/hardware/kinds.hpp"
+
+#ifdef SONDE_HAVE_CURL
+
+#include <curl/curl.h>
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+#include <optional>
+
+#include "core/deadline.hpp"
+#include "core/json.hpp"
+#include "core/number.hpp"
+#include "core/text.hpp"
+#include "core/units.hpp"
+#include "power/hardware/json_value.hpp"
+
+namespace sonde::power::kinds {
+
+namespace {
+
+constexpr std::size_t most_answer = 1u << 20, most_chassis = 64, most_controls = 256;
+/// No node draws more: a BMC that says so talks nonsense.
+constexpr double most_w = 1e6;
+
+struct Answer {
+  JsonValue body;
+  std::string etag;
+};
+
+class Bmc {
+ public:
+  static Result<std::unique_ptr<Bmc>> connect(const HardwareSpec& spec) {
+    static std::once_flag once;
+    std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
+    const auto bad = [](const std::string& what, const std::string& hint) { return Error{"power.bad_hardware", what, hint}; };
+    if (!spec.url.starts_with("https://")) return bad("redfish needs url = \"https://…\", and has " + shown(spec.url), "a password never travels in clear");
+    auto out = std::unique_ptr<Bmc>(new Bmc);
+    out->base_ = spec.url;
+    while (out->base_.ends_with('/')) out->base_.pop_back();
+    const std::string host = out->base_.substr(8);
+    if (host.empty() || host.find_first_of("/@?# ") != std::string::npos) return bad(shown(spec.url) + " is more than a host and a port", "write https://bmc17 or https://bmc17:8443; user and password_file have their own keys");
+    if (!spec.user.empty() && spec.password_file.empty()) return bad("redfish has a user and no password_file", "a file with the password, chmod 600");
+    if (spec.user.empty() && !spec.password_file.empty()) return bad("redfish has a password_file and no user", "give `user`");
+    if (spec.user.find(':') != std::string::npos) return bad("a user with a ':'", "HTTP's Basic authentication cannot tell it");
+    out->curl_ = curl_easy_init();
+    if (!out->curl_) return Error{"power.hardware_failed", "libcurl cannot begin", ""};
+    if (!spec.user.empty()) {
+      auto password = password_in(spec.password_file);
+      if (!password) return password.error();
+      out->user_ = spec.user;
+      out->password_ = *password;
+    }
+    out->ca_ = spec.ca;
+    return out;
+  }
+  Bmc(const Bmc&) = delete;
+  Bmc& operator=(const Bmc&) = delete;
+  ~Bmc() {
+    if (curl_) curl_easy_cleanup(curl_);
+  }
+
+  Result<Answer> get(const std::string& path, const Deadline& deadline) { return exchange(path, nullptr, "", deadline); }
+  Result<Answer> patch(const std::string& path, const std::string& body, const std::string& etag, const Deadline& deadline) { return exchange(path, &body, etag, deadline); }
+  const std::string& base() const { return base_; }
+
+ private:
+  Bmc() = default;
+
+  static std::size_t body_came(char* data, std::size_t one, std::size_t many, void* to) {
+    auto& out = *static_cast<std::string*>(to);
+    if (out.size() + one * many > most_answer) return 0;
+    out.append(data, one * many);
+    return one * many;
+  }
+  static std::size_t header_came(char* data, std::size_t one, std::size_t many, void* to) {
+    std::string_view line(data, one * many);
+    constexpr std::string_view name = "etag:";
+    const bool etag = line.size() > name.size() && std::equal(name.begin(), name.end(), line.begin(), [](char a, char b) { return a == (b >= 'A' && b <= 'Z' ? b + 32 : b); });
+    if (etag) {
+      line.remove_prefix(name.size());
+      while (!line.empty() && line.front() == ' ') line.remove_prefix(1);
+      while (!line.empty() && static_cast<unsigned char>(line.back()) <= ' ') line.remove_suffix(1);
+      if (line.size() <= 256) *static_cast<std::string*>(to) = line;
+    }
+    return one * many;
+  }
+
+  Result<Answer> exchange(const std::string& path, const std::string* patch, const std::string& etag, const Deadline& deadline) {
+    const std::string url = base_ + path;
+    const int left = deadline.left_ms();
+    const auto late = [&] { return Error{"power.bmc_timeout", url + " did not answer in time", "`timeout` of the hardware's configuration"}; };
+    if (left == 0) return late();
+    Answer answer;
+    std::string body;
+    char why[CURL_ERROR_SIZE] = "";
+    curl_slist* headers = curl_slist_append(nullptr, "Accept: application/json");
+    headers = curl_slist_append(headers, "OData-Version: 4.0");
+    curl_easy_reset(curl_);
+    const auto set = [&](CURLoption option, auto value) { curl_easy_setopt(curl_, option, value); };
+    set(CURLOPT_URL, url.c_str());
+    set(CURLOPT_NOSIGNAL, 1L);
+#if LIBCURL_VERSION_NUM >= 0x075500
+    set(CURLOPT_PROTOCOLS_STR, "https");
+#else
+    set(CURLOPT_PROTOCOLS, static_cast<long>(CURLPROTO_HTTPS));
+#endif
+    set(CURLOPT_PROXY, "");           // a BMC is near; a proxy would see its password
+    set(CURLOPT_FOLLOWLOCATION, 0L);
+    set(CURLOPT_SSL_VERIFYPEER, 1L);
+    set(CURLOPT_SSL_VERIFYHOST, 2L);
+    set(CURLOPT_TIMEOUT_MS, static_cast<long>(left));
+    set(CURLOPT_ERRORBUFFER, why);
+    set(CURLOPT_WRITEFUNCTION, &body_came);
+    set(CURLOPT_WRITEDATA, &body);
+    set(CURLOPT_HEADERFUNCTION, &header_came);
+    set(CURLOPT_HEADERDATA, &answer.etag);
+    if (!ca_.empty()) set(CURLOPT_CAINFO, ca_.c_str());
+    if (!user_.empty()) {
+      set(CURLOPT_HTTPAUTH, static_cast<long>(CURLAUTH_BASIC));
+      set(CURLOPT_USERNAME, user_.c_str());
+      set(CURLOPT_PASSWORD, password_.c_str());
+    }
+    if (patch) {
+      headers = curl_slist_append(headers, "Content-Type: application/json");
+      if (!etag.empty()) headers = curl_slist_append(headers, ("If-Match: " + etag).c_str());
+      set(CURLOPT_CUSTOMREQUEST, "PATCH");
+      set(CURLOPT_POSTFIELDS, patch->c_str());
+    }
+    set(CURLOPT_HTTPHEADER, headers);
+    const CURLcode code = curl_easy_perform(curl_);
+    curl_slist_free_all(headers);
+    if (code == CURLE_OPERATION_TIMEDOUT) return late();
+    if (code == CURLE_WRITE_ERROR) return Error{"power.hardware_failed", url + " answers more than " + std::to_string(most_answer) + " bytes", ""};
+    if (code != CURLE_OK) {
+      const bool trust = code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE;
+      return Error{"power.hardware_failed", url + ": " + (*why ? why : curl_easy_strerror(code)), trust ? "`ca`: the file with the authority's certificate that signed the BMC's" : ""};
+    }
+    long status = 0;
+    curl_easy_getinfo(curl_, CURLINFO_RESPONSE_CODE, &status);
+    if (status == 401 || status == 403) return Error{"power.bmc_denied", url + " refused (" + std::to_string(status) + ")", "look at `user` and `password_file`, and at the user's role in the BMC"};
+    if (status == 404 || status == 410) return Error{"power.hardware_gone", url + " is not there (" + std::to_string(status) + ")", ""};
+    if (status == 412) return Error{"power.bmc_changed", url + " was changed by somebody else meanwhile", "again"};
+    if (status < 200 || status > 299) return Error{"power.hardware_failed", url + " answered " + std::to_string(status) + words_of(body), ""};
+    if (body.empty() && patch) return answer;
+    auto parsed = JsonValue::parse(body);
+    if (!parsed && patch) return answer;  // what a PATCH says beside its status has no use: what came of it is read back
+    if (!parsed) return Error{"power.hardware_failed", url + " answered nonsense: " + parsed.error().what, ""};
+    if (!parsed->object()) return Error{"power.hardware_failed", url + " answered nonsense: JSON that is no object", ""};
+    answer.body = std::move(*parsed);
+    if (answer.etag.empty()) answer.etag = answer.body["@odata.etag"].text().substr(0, 256);
+    if (answer.etag.find_first_of("\r\n") != std::string::npos) answer.etag.clear();
+    return answer;
+  }
+
+  /// What a BMC says of its refusal.
+  static std::string words_of(const std::string& body) {
+    const auto parsed = JsonValue::parse(body);
+    if (!parsed) return "";
+    const auto& error = (*parsed)["error"];
+    const std::string& more = error["@Message.ExtendedInfo"][std::size_t{0}]["Message"].text();
+    const std::string& said = more.empty() ? error["message"].text() : more;
+    return said.empty() ? "" : ": " + shown(said, 200);
+  }
+
+  CURL* curl_ = nullptr;
+  std::string base_, user_, password_, ca_;
+};
+
+/// Where a link points to on this BMC; empty: nowhere that may be asked.
+std::string link(const JsonValue& to) {
+  const std::string& path = to["@odata.id"].text();
+  const bool good = path.starts_with("/redfish/") && path.size() < 1024 &&
+                    std::all_of(path.begin(), path.end(), [](char c) { return c > ' ' && c < 0x7f && c != '\\' && c != '#'; });
+  return good ? path : "";
+}
+
+/// NaN: none, or nonsense.
+double sane(double value, double most) { return value >= 0 && value <= most ? value : unknown; }
+
+/// How the cap of a chassis is held.
+enum class Way { none, metrics, control, power_control };
+
+struct Chassis {
+  std::string name;
+  std::string metrics, control, power, thermal;   // paths; empty: there is none
+  Way way = Way::none;
+  std::size_t index = 0;                          // in PowerControl
+  Range told;                                     // as it says itself, before the configuration
+  double energy_j = 0, last_w = unknown;
+  std::int64_t last_ns = 0;
+};
+
+/// What holds a cap as the BMC has it now.
+struct Limit {
+  double set_w = unknown;
+  std::string mode;                               // of the newer schema
+  Range range;
+  std::string etag;
+};
+
+class Redfish final : public Hardware {
+ public:
+  Redfish(const HardwareSpec& spec, std::unique_ptr<Bmc> bmc) : spec_(spec), bmc_(std::move(bmc)) {}
+
+  Result<void> find() {
+    const Deadline deadline = Deadline::in_s(4 * spec_.timeout_s);  // some six exchanges
+    auto root = bmc_->get("/redfish/v1/", deadline);
+    if (!root) return root.error();
+    const auto none = [&](const std::string& what) { return Error{"power.no_hardware", bmc_->base() + what, "look what it has: curl " + bmc_->base() + "/redfish/v1/Chassis"}; };
+    const std::string collection = link(root->body["Chassis"]);
+    if (collection.empty()) return none(" has no Chassis");
+    auto members = bmc_->get(collection, deadline);
+    if (!members) return members.error();
+    const auto& list = members->body["Members"];
+    std::vector<Chassis> found;
+    for (std::size_t k = 0; k < std::min(list.size(), most_chassis); ++k) {
+      const std::string path = link(list[k]);
+      if (path.empty()) continue;
+      auto body = bmc_->get(path, deadline);
+      if (!body && body.error().code == "power.hardware_gone") continue;
+      if (!body) return body.error();
+      auto one = look(body->body, deadline);
+      if (!one) return one.error();
+      if (one->metrics.empty() && one->power.empty()) continue;
+      one->name = body->body["Id"].text();
+      if (one->name.empty()) one->name = path.substr(path.rfind('/') + 1);
+      const std::string model = body->body["Manufacturer"].text() + " " + body->body["Model"].text();
+      if (model_.empty()) model_ = model == " " ? "Redfish" : shown(model, 90).substr(1, shown(model, 90).size() - 2);
+      found.push_back(std::move(*one));
+    }
+    if (found.empty()) return none(" has no chassis that tells its power");
+    // One chassis with power is the node; of several each is a part of what the BMC serves.
+    std::vector<std::string> names;
+    if (found.size() == 1) found.front().name = "node";
+    for (const auto& one : found) names.push_back(one.name);
+    auto taken = chosen(spec_.domains, names, [](const std::string&) { return true; });
+    if (!taken) return taken.error();
+    for (const auto k : *taken) {
+      chassis_.push_back(found[k]);
+      names_.push_back(names[k]);
+    }
+    return {};
+  }
+
+  Source source() const override { return Source::redfish; }
+  const std::string& model() const override { return model_; }
+  const std::vector<std::string>& domains() const override { return names_; }
+  Range range(std::size_t domain) const override { return domain < chassis_.size() ? narrowed(chassis_[domain].told, spec_) : Range{}; }
+
+  Result<std::vector<DomainReading>> read() override {
+    const Deadline deadline = Deadline::in_s(spec_.timeout_s);
+    std::vector<DomainReading> out;
+    std::optional<Error> first;
+    bool any = false;
+    for (auto& one : chassis_) {
+      auto now = read_one(one, deadline);
+      if (now) {
+        any = true;
+        out.push_back(*now);
+        continue;
+      }
+      if (!first) first = now.error();
+      DomainReading nothing;
+      nothing.energy_j = one.energy_j;
+      nothing.trouble = told(now.error());
+      out.push_back(nothing);
+    }
+    if (!any && first) return *first;
+    return out;
+  }
+
+  Result<double> cap(std::size_t domain, double cap_w) override {
+    if (domain >= chassis_.size()) return Error{"power.unknown_domain", "there is no domain " + std::to_string(domain), ""};
+    auto& one = chassis_[domain];
+    if (const auto may = may_set(range(domain), one.name, cap_w); !may) return may.error();
+    // BMCs take whole watts, many nothing else; down, so that the sum stays below the budget.
+    const double whole = std::floor(cap_w) >= range(domain).min_w ? std::floor(cap_w) : cap_w;
+    const Deadline deadline = Deadline::in_s(spec_.timeout_s);
+    if (const auto put = set(one, exact(whole), true, deadline); !put) return put.error();
+    auto back = limit_of(one, deadline);
+    if (!back) return back.error();
+    if (std::isnan(back->set_w)) return Error{"power.hardware_failed", one.name + ": the BMC took a cap and has none", "its power management may be switched off, or need a licence"};
+    return back->set_w;
+  }
+
+  Result<std::vector<Sensor>> sensors() override {
+    const Deadline deadline = Deadline::in_s(spec_.timeout_s);
+    std::vector<Sensor> out;
+    const auto add = [&](const std::string& name, SensorKind kind, const JsonValue& value) {
+      if (std::isfinite(value.number())) out.push_back({name, kind, value.number()});
+    };
+    for (const auto& one : chassis_) {
+      if (!one.metrics.empty()) {
+        auto now = bmc_->get(one.metrics, deadline);
+        if (!now) return now.error();
+        add(one.name, SensorKind::temperature, now->body["TemperatureCelsius"]["Reading"]);
+        const auto& fans = now->body["FanSpeedsPercent"];
+        for (std::size_t k = 0; k < std::min<std::size_t>(fans.size(), 64); ++k) {
+          const std::string& name = fans[k]["DeviceName"].text();
+          // Of newer BMCs: revolutions where they tell them, which SensorKind::fan is.
+          add(name.empty() ? "fan " + std::to_string(k) : name, SensorKind::fan, fans[k]["SpeedRPM"]);
+        }
+      }
+      if (!one.power.empty()) {
+        auto now = bmc_->get(one.power, deadline);
+        if (!now) return now.error();
+        const auto& volts = now->body["Voltages"];
+        for (std::size_t k = 0; k < std::min<std::size_t>(volts.size(), 256); ++k) add(volts[k]["Name"].text(), SensorKind::voltage, volts[k]["ReadingVolts"]);
+      }
+      if (!one.thermal.empty()) {
+        auto now = bmc_->get(one.thermal, deadline);
+        if (!now) return now.error();
+        const auto &warm = now->body["Temperatures"], &fans = now->body["Fans"];
+        for (std::size_t k = 0; k < std::min<std::size_t>(warm.size(), 256); ++k) add(warm[k]["Name"].text(), SensorKind::temperature, warm[k]["ReadingCelsius"]);
+        for (std::size_t k = 0; k < std::min<std::size_t>(fans.size(), 256); ++k) {
+          const std::string& name = fans[k]["Name"].text();
+          if (fans[k]["ReadingUnits"].text() != "Percent") add(name.empty() ? fans[k]["FanName"].text() : name, SensorKind::fan, fans[k]["Reading"]);
+        }
+      }
+    }
+    return out;
+  }
+
+  Result<std::vector<Original>> originals() override {
+    const Deadline deadline = Deadline::in_s(spec_.timeout_s);
+    std::vector<Original> out;
+    for (std::size_t k = 0; k < chassis_.size(); ++k) {
+      if (!range(k).settable) continue;
+      auto now = limit_of(chassis_[k], deadline);
+      if (!now) return now.error();
+      if (!now->mode.empty()) out.push_back({names_[k], "ControlMode", now->mode});
+      out.push_back({names_[k], setting_of(chassis_[k]), std::isnan(now->set_w) ? "null" : exact(now->set_w)});
+    }
+    return out;
+  }
+
+  Result<void> restore(const std::vector<Original>& originals) override {
+    const Deadline deadline = Deadline::in_s(2 * spec_.timeout_s);
+    std::optional<Error> first;
+    for (const auto& one : originals) {
+      Result<void> done;
+      double value = 0;
+      const auto at = static_cast<std::size_t>(std::find(names_.begin(), names_.end(), one.domain) - names_.begin());
+      if (at == names_.size())
+        done = Error{"power.unknown_domain", one.domain + " is not there any more", ""};
+      else if (one.setting == "ControlMode" && (one.value == "Automatic" || one.value == "Override" || one.value == "Manual" || one.value == "Disabled"))
+        done = set_mode(chassis_[at], one.value, deadline);
+      else if (one.setting == setting_of(chassis_[at]) && (one.value == "null" || (number(one.value, value) && value >= 0 && value <= most_w)))
+        done = set(chassis_[at], one.value, false, deadline);
+      else
+        done = Error{"power.bad_original", one.domain + " has no setting " + shown(one.setting) + " that could be " + shown(one.value), ""};
+      if (!done && !first) first = done.error();
+    }
+    if (first) return *first;
+    return {};
+  }
+
+ private:
+  /// What a chassis tells its power by, and how it is held.
+  Result<Chassis> look(const JsonValue& body, const Deadline& deadline) {
+    Chassis out;
+    out.thermal = link(body["Thermal"]);
+    // A link to what is not there (404) is common; all else that goes wrong is told.
+    const auto get = [&](const std::string& path) -> Result<std::optional<Answer>> {
+      if (path.empty()) return std::optional<Answer>();
+      auto answer = bmc_->get(path, deadline);
+      if (answer) return std::optional<Answer>(std::move(*answer));
+      if (answer.error().code == "power.hardware_gone") return std::optional<Answer>();
+      return answer.error();
+    };
+    auto metrics = get(link(body["EnvironmentMetrics"]));
+    if (!metrics) return metrics.error();
+    if (*metrics && (*metrics)->body["PowerWatts"].object()) out.metrics = link(body["EnvironmentMetrics"]);
+    auto power = get(link(body["Power"]));
+    if (!power) return power.error();
+    if (*power && (*power)->body["PowerControl"].size() > 0) out.power = link(body["Power"]);
+    if (*metrics && (*metrics)->body["PowerLimitWatts"].object()) {
+      out.metrics = link(body["EnvironmentMetrics"]);
+      out.way = Way::metrics;
+    } else if (const std::string controls = link(body["Controls"]); !controls.empty()) {
+      auto list = get(controls);
+      if (!list) return list.error();
+      if (*list) {
+        const auto& members = (*list)->body["Members"];
+        for (std::size_t k = 0; k < std::min(members.size(), most_controls) && out.way == Way::none; ++k) {
+          const std::string path = link(members[k]);
+          auto control = get(path);
+          if (!control) return control.error();
+          const bool of_all = *control && (*control)->body["ControlType"].text() == "Power" && (*control)->body["SetPointUnits"].text() == "W" &&
+                              ((*control)->body["PhysicalContext"].is_null() || (*control)->body["PhysicalContext"].text() == "Chassis");
+          if (!of_all) continue;
+          out.way = Way::control;
+          out.control = path;
+        }
+      }
+    }
+    if (out.way == Way::none && !out.power.empty()) {
+      const auto& controls = (*power)->body["PowerControl"];
+      for (std::size_t k = 0; k < controls.size(); ++k)
+        if (controls[k]["PowerLimit"].object()) {
+          out.way = Way::power_control;
+          out.index = k;
+          break;
+        }
+    }
+    if (out.way == Way::none) {
+      out.told.why_not = "the BMC has neither PowerLimitWatts, nor a Control of power, nor a PowerLimit";
+      return out;
+    }
+    auto limit = limit_of(out, deadline);
+    if (!limit) return limit.error();
+    out.told = limit->range;
+    return out;
+  }
+
+  static const std::string& path_of(const Chassis& one) { return one.way == Way::metrics ? one.metrics : one.way == Way::control ? one.control : one.power; }
+  static const char* setting_of(const Chassis& one) { return one.way == Way::power_control ? "LimitInWatts" : "SetPoint"; }
+
+  static Limit limit_in(const Chassis& one, const Answer& answer) {
+    Limit out;
+    out.etag = answer.etag;
+    out.range.settable = true;
+    if (one.way == Way::power_control) {
+      const auto& control = answer.body["PowerControl"][one.index];
+      out.set_w = sane(control["PowerLimit"]["LimitInWatts"].number(), most_w);
+      const double capacity = sane(control["PowerCapacityWatts"].number(), most_w);
+      if (capacity > 0) out.range.max_w = capacity;
+    } else {
+      const auto& limit = one.way == Way::metrics ? answer.body["PowerLimitWatts"] : answer.body;
+      out.mode = limit["ControlMode"].text().substr(0, 32);
+      if (out.mode != "Disabled") out.set_w = sane(limit["SetPoint"].number(), most_w);
+      out.range.min_w = sane(limit["AllowableMin"].number(), most_w);
+      out.range.max_w = sane(limit["AllowableMax"].number(), most_w);
+    }
+    return out;
+  }
+
+  Result<Limit> limit_of(const Chassis& one, const Deadline& deadline) {
+    auto answer = bmc_->get(path_of(one), deadline);
+    if (!answer) return answer.error();
+    return limit_in(one, *answer);
+  }
+
+  static std::string around(const Chassis& one, const std::string& fields) {
+    if (one.way == Way::metrics) return "{\"PowerLimitWatts\":{" + fields + "}}";
+    if (one.way == Way::control) return "{" + fields + "}";
+    std::string out = "{\"PowerControl\":[";
+    for (std::size_t k = 0; k < one.index; ++k) out += "{},";
+    return out + "{\"PowerLimit\":{" + fields + "}}]}";
+  }
+
+  Result<void> patch(const Chassis& one, const std::string& fields, const Deadline& deadline) {
+    for (int turn = 0;; ++turn) {
+      auto now = bmc_->get(path_of(one), deadline);
+      if (!now) return now.error();
+      const auto done = bmc_->patch(path_of(one), around(one, fields), now->etag, deadline);
+      if (done) return {};
+      if (done.error().code != "power.bmc_changed") return done.error();
+      if (turn == 3) return Error{"power.hardware_failed", done.error().what + ", four times", ""};
+    }
+  }
+  Result<void> set(const Chassis& one, const std::string& value, bool switch_on, const Deadline& deadline) {
+    std::string fields = json_quote(setting_of(one)) + ":" + value;
+    if (switch_on && one.way != Way::power_control) {
+      auto now = limit_of(one, deadline);
+      if (!now) return now.error();
+      if (now->mode == "Disabled") fields += ",\"ControlMode\":\"Automatic\"";
+    }
+    return patch(one, fields, deadline);
+  }
+  Result<void> set_mode(const Chassis& one, const std::string& mode, const Deadline& deadline) {
+    if (one.way == Way::power_control) return Error{"power.bad_original", one.name + " has no ControlMode", ""};
+    return patch(one, "\"ControlMode\":" + json_quote(mode), deadline);
+  }
+
+  Result<DomainReading> read_one(Chassis& one, const Deadline& deadline) {
+    DomainReading out;
+    const std::string& path = one.metrics.empty() ? one.power : one.metrics;
+    auto answer = bmc_->get(path, deadline);
+    if (!answer) return answer.error();
+    const auto& body = answer->body;
+    const double said = one.metrics.empty() ? body["PowerControl"][one.way == Way::power_control ? one.index : 0]["PowerConsumedWatts"].number() : body["PowerWatts"]["Reading"].number();
+    out.power_w = sane(said, most_w);
+    if (std::isnan(out.power_w)) out.trouble = "power.hardware_failed: " + bmc_->base() + path + " tells no power" + (std::isnan(said) ? "" : " but " + exact(said) + " W");
+    if (one.way != Way::none) {
+      if (path_of(one) == path) {
+        out.cap_w = limit_in(one, *answer).set_w;
+      } else {
+        auto limit = limit_of(one, deadline);
+        if (!limit) return limit.error();
+        out.cap_w = limit->set_w;
+      }
+    }
+    count(one, out.power_w);
+    out.energy_j = one.energy_j;
+    return out;
+  }
+
+  /// BMCs count kWh, which is too coarse: between two readings it was what they told on average.
+  static void count(Chassis& one, double power_w) {
+    if (!std::isfinite(power_w)) return;
+    const std::int64_t now = now_ns();
+    if (std::isfinite(one.last_w)) one.energy_j += (one.last_w + power_w) / 2 * static_cast<double>(now - one.last_ns) * 1e-9;
+    one.last_w = power_w;
+    one.last_ns = now;
+  }
+
+  HardwareSpec spec_;
+  std::unique_ptr<Bmc> bmc_;
+  std::string model_;
+  std::vector<std::string> names_;
+  std::vector<Chassis> chassis_;
+};
+
+}  // namespace
+
+const char* redfish_missing() { return ""; }
+
+Opened open_redfish(const HardwareSpec& spec) {
+  auto bmc = Bmc::connect(spec);
+  if (!bmc) return bmc.error();
+  auto out = std::make_unique<Redfish>(spec, std::move(*bmc));
+  if (const auto found = out->find(); !found) return found.error();
+  return Opened(std::move(out));
+}
+
+}  // namespace sonde::power::kinds
+
+#else
+
+namespace sonde::power::kinds {
+
+const char* redfish_missing() { return "libcurl (libcurl4-openssl-dev), and build again"; }
+
+Opened open_redfish(const HardwareSpec&) { return Error{"power.not_built", "this build has no Redfish", std::string("install ") + redfish_missing()}; }
+
+}  // namespace sonde::power::kinds
+
+#endif

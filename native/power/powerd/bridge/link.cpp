@@ -1,0 +1,391 @@
+#include "power/powerd/bridge/link.hpp"
+
+#include <mosquitto.h>
+#include <mqtt_protocol.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <mutex>
+
+#include "core/clock.hpp"
+
+namespace sonde::power::bridge {
+
+namespace {
+
+constexpr double least_backoff_s = 0.1, most_backoff_s = 10, connect_s = 5, handshake_s = 10;
+constexpr int keepalive_s = 10;
+constexpr std::uint32_t session_s = 7 * 86400;         ///< the broker keeps what came for us while we were away
+constexpr std::uint32_t most_packet = 16u << 20;       ///< that the broker may send: what is larger it keeps to itself
+constexpr int packets_a_turn = 512;
+constexpr std::uint64_t numbers_until_reuse = 60000;   ///< libmosquitto counts to 65535, whatever is still waiting
+
+constexpr const char* tls_hint = "its certificate has to be of the authority in [mqtt-bridge] ca, and for the name in broker; the bridge's own of one that it trusts";
+
+/// Cuts short a connect() that nobody answers: what waits in it returns EINTR.
+int wake_signal() { return SIGRTMIN + 2; }
+
+/// Sends it to this thread when `s` are over.
+class Alarm {
+ public:
+  explicit Alarm(double s) {
+    sigevent what{};
+    what.sigev_notify = SIGEV_THREAD_ID;
+    what.sigev_signo = wake_signal();
+    what._sigev_un._tid = static_cast<pid_t>(::syscall(SYS_gettid));
+    armed_ = ::timer_create(CLOCK_MONOTONIC, &what, &timer_) == 0;
+    itimerspec when{};
+    when.it_value.tv_sec = static_cast<time_t>(s);
+    when.it_interval.tv_nsec = 100'000'000;
+    if (armed_) ::timer_settime(timer_, 0, &when, nullptr);
+  }
+  ~Alarm() {
+    if (armed_) ::timer_delete(timer_);
+  }
+  Alarm(const Alarm&) = delete;
+  Alarm& operator=(const Alarm&) = delete;
+
+ private:
+  timer_t timer_{};
+  bool armed_ = false;
+};
+
+Error mqtt_error(const char* code, int rc) {
+  return {code, rc == MOSQ_ERR_ERRNO ? std::strerror(errno) : mosquitto_strerror(rc), "see the broker's log"};
+}
+
+struct Properties {
+  mosquitto_property* list = nullptr;
+  ~Properties() { mosquitto_property_free_all(&list); }
+};
+
+}  // namespace
+
+struct Link::Calls {
+  static void connected(mosquitto*, void* self, int rc, int flags, const mosquitto_property*) {
+    auto& link = *static_cast<Link*>(self);
+    ++link.progress_;
+    if (rc != 0) {
+      const char* hint = rc == MQTT_RC_BAD_USERNAME_OR_PASSWORD || rc == MQTT_RC_NOT_AUTHORIZED ? "[mqtt-bridge] user, password_file and certificate are what it asks for"
+                         : rc == MQTT_RC_UNSUPPORTED_PROTOCOL_VERSION || rc == 1               ? "the broker has to speak MQTT 5: mosquitto from 1.6 on does"
+                                                                                               : "see the broker's log";
+      link.last_ = {"bridge.refused", std::string("the broker refuses the connection: ") + mosquitto_reason_string(rc), hint};
+      return;
+    }
+    link.state_ = State::connected;
+    link.backoff_s_ = 0;
+    ++link.connects_;
+    if (link.handlers_.connected) link.handlers_.connected(flags & 1);
+  }
+  static void disconnected(mosquitto*, void* self, int rc, const mosquitto_property*) {
+    auto& link = *static_cast<Link*>(self);
+    ++link.progress_;
+    if (link.closing_) {
+      link.state_ = State::idle;
+      return;
+    }
+    Error error = std::exchange(link.last_, Error{});
+    if (error.code.empty()) error = {"bridge.lost", std::string("the connection to the broker is lost: ") + (rc >= 0x80 ? mosquitto_reason_string(rc) : mosquitto_strerror(rc)), "it is tried again"};
+    link.failed(std::move(error));
+  }
+  static void message(mosquitto*, void* self, const mosquitto_message* m, const mosquitto_property* properties) {
+    auto& link = *static_cast<Link*>(self);
+    ++link.progress_;
+    Received out;
+    out.topic = m->topic ? m->topic : "";
+    out.payload = {static_cast<const char*>(m->payload), static_cast<std::size_t>(m->payloadlen)};
+    out.retained = m->retain;
+    char* owned[2] = {};
+    for (const auto* p = properties; p; p = mosquitto_property_next(p)) {
+      const int what = mosquitto_property_identifier(p);
+      if (what == MQTT_PROP_USER_PROPERTY && !owned[0]) {
+        char *name = nullptr, *value = nullptr;
+        mosquitto_property_read_string_pair(p, MQTT_PROP_USER_PROPERTY, &name, &value, false);
+        if (name && value && std::string_view(name) == "sonde-origin") owned[0] = value, out.origin = value;
+        else std::free(value);
+        std::free(name);
+      } else if (what == MQTT_PROP_RESPONSE_TOPIC) {
+        char* value = nullptr;
+        mosquitto_property_read_string(p, what, &value, false);
+        if (value) out.response_topic = value;
+        std::free(value);
+      } else if (what == MQTT_PROP_CORRELATION_DATA) {
+        void* value = nullptr;
+        std::uint16_t n = 0;
+        mosquitto_property_read_binary(p, what, &value, &n, false);
+        if (value) out.correlation.assign(static_cast<const char*>(value), n);
+        std::free(value);
+      } else if (what == MQTT_PROP_MESSAGE_EXPIRY_INTERVAL) {
+        std::uint32_t s = 0;
+        mosquitto_property_read_int32(p, what, &s, false);
+        out.expiry_s = s;
+      }
+    }
+    if (link.handlers_.message) link.handlers_.message(out);
+    std::free(owned[0]);
+  }
+  static void published(mosquitto*, void* self, int mid, int reason, const mosquitto_property*) {
+    auto& link = *static_cast<Link*>(self);
+    ++link.progress_;
+    // Of QoS 0 it is called when the message is written. Numbers are given to all, and come again: such a call would pass for an acknowledgement.
+    if (!link.reading_) return;
+    for (auto& one : link.waiting_) {
+      if (one.number != mid || one.taken) continue;
+      one.taken = true;
+      break;
+    }
+    while (!link.waiting_.empty() && link.waiting_.front().taken) link.waiting_.pop_front();
+    const bool taken = reason < 0x80;
+    if (link.handlers_.acknowledged) link.handlers_.acknowledged(mid, taken, taken ? "" : mosquitto_reason_string(reason));
+  }
+  static void subscribed(mosquitto*, void* self, int, int n, const int* granted, const mosquitto_property*) {
+    auto& link = *static_cast<Link*>(self);
+    ++link.progress_;
+    for (int k = 0; k < n; ++k)
+      if (granted[k] >= 0x80 && link.handlers_.lost)
+        link.handlers_.lost({"bridge.not_subscribed", std::string("the broker refuses a subscription: ") + mosquitto_reason_string(granted[k]), "its access lists must let this user read"});
+  }
+};
+
+Result<std::unique_ptr<Link>> Link::make(const LinkOptions& options, Handlers handlers) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    mosquitto_lib_init();
+    struct sigaction nothing{};
+    nothing.sa_handler = [](int) {};   // without SA_RESTART
+    ::sigaction(wake_signal(), &nothing, nullptr);
+  });
+  std::unique_ptr<Link> link(new Link(options, std::move(handlers)));
+  link->mosq_ = mosquitto_new(options.id.c_str(), options.clean, link.get());
+  if (!link->mosq_) return Error{"bridge.mqtt", "no MQTT client could be made: " + std::string(std::strerror(errno)), ""};
+  auto* m = link->mosq_;
+  mosquitto_int_option(m, MOSQ_OPT_PROTOCOL_VERSION, MQTT_PROTOCOL_V5);
+  mosquitto_int_option(m, MOSQ_OPT_TCP_NODELAY, 1);
+  mosquitto_int_option(m, MOSQ_OPT_RECEIVE_MAXIMUM, 65535);
+  mosquitto_int_option(m, MOSQ_OPT_SEND_MAXIMUM, 65535);
+  if (!options.user.empty()) mosquitto_username_pw_set(m, options.user.c_str(), options.password.empty() ? nullptr : options.password.c_str());
+  if (!options.ca.empty()) {
+    const int rc = mosquitto_tls_set(m, options.ca.c_str(), nullptr, options.certificate.empty() ? nullptr : options.certificate.c_str(),
+                                     options.key.empty() ? nullptr : options.key.c_str(), nullptr);
+    if (rc) return Error{"bridge.bad_tls", "the TLS files cannot be used: " + std::string(mosquitto_strerror(rc)), "[mqtt-bridge] ca, certificate and key are readable PEM files"};
+  }
+  mosquitto_connect_v5_callback_set(m, Calls::connected);
+  mosquitto_disconnect_v5_callback_set(m, Calls::disconnected);
+  mosquitto_message_v5_callback_set(m, Calls::message);
+  mosquitto_publish_v5_callback_set(m, Calls::published);
+  mosquitto_subscribe_v5_callback_set(m, Calls::subscribed);
+  return link;
+}
+
+Link::~Link() {
+  if (mosq_) mosquitto_destroy(mosq_);
+}
+
+void Link::failed(Error error) {
+  state_ = State::idle;
+  corked_ = false;
+  backoff_s_ = std::clamp(backoff_s_ * 2, least_backoff_s, most_backoff_s);
+  // Bridges that lost one broker do not come back all at once.
+  const double part = 0.5 + 0.5 * static_cast<double>(std::rand()) / RAND_MAX;
+  next_try_ns_ = now_ns() + static_cast<std::int64_t>(backoff_s_ * part * 1e9);
+  if (handlers_.lost) handlers_.lost(error);
+}
+
+/// libmosquitto connects either without MQTT 5's properties or without an end to its wait; so whether anybody listens is tried before.
+bool Link::reachable(std::string& why, int wake_fd) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  const int rc = ::getaddrinfo(options_.host.c_str(), std::to_string(options_.port).c_str(), &hints, &found);
+  if (rc) {
+    why = ::gai_strerror(rc);
+    return false;
+  }
+  bool fine = false;
+  const std::int64_t until = now_ns() + static_cast<std::int64_t>(connect_s * 1e9);
+  for (const addrinfo* a = found; a && !fine; a = a->ai_next) {
+    const int fd = ::socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) continue;
+    if (::connect(fd, a->ai_addr, a->ai_addrlen) == 0) {
+      fine = true;
+    } else if (errno == EINPROGRESS) {
+      why = "no answer within " + std::to_string(static_cast<int>(connect_s)) + " s";
+      while (!stopping_) {
+        pollfd ready[2] = {{fd, POLLOUT, 0}, {wake_fd, 0, 0}};
+        const auto left = std::min<std::int64_t>(100, (until - now_ns()) / 1'000'000);
+        if (left <= 0) break;
+        if (::poll(ready, 1, static_cast<int>(left)) <= 0) continue;
+        int error = 0;
+        socklen_t n = sizeof error;
+        ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n);
+        fine = error == 0;
+        if (error) why = std::strerror(error);
+        break;
+      }
+    } else {
+      why = std::strerror(errno);
+    }
+    ::close(fd);
+  }
+  ::freeaddrinfo(found);
+  return fine;
+}
+
+void Link::connect(int wake_fd) {
+  std::string why;
+  const std::string where = options_.host + ":" + std::to_string(options_.port);
+  if (!reachable(why, wake_fd)) return failed({"bridge.unreachable", "the broker at " + where + " cannot be reached: " + why, "[mqtt-bridge] broker names it; is it running?"});
+  if (stopping_) return;
+  std::string topic, payload;
+  int qos = 0;
+  bool retain = false;
+  if (handlers_.will) handlers_.will(topic, payload, qos, retain);
+  mosquitto_will_clear(mosq_);
+  if (!topic.empty()) mosquitto_will_set_v5(mosq_, topic.c_str(), static_cast<int>(payload.size()), payload.data(), qos, retain, nullptr);
+  Properties properties;
+  mosquitto_property_add_int32(&properties.list, MQTT_PROP_SESSION_EXPIRY_INTERVAL, options_.clean ? 0 : session_s);
+  mosquitto_property_add_int32(&properties.list, MQTT_PROP_MAXIMUM_PACKET_SIZE, most_packet);
+  last_ = {};
+  mosquitto_threaded_set(mosq_, true);
+  int rc = MOSQ_ERR_NO_CONN;
+  {
+    const Alarm alarm(connect_s);
+    connecting_ = true;
+    if (!stopping_)
+      rc = mosquitto_connect_bind_v5(mosq_, options_.host.c_str(), options_.port, keepalive_s, nullptr, properties.list);
+    connecting_ = false;
+  }
+  if (stopping_ && rc != MOSQ_ERR_SUCCESS) return;
+  if (rc != MOSQ_ERR_SUCCESS) {
+    Error error = mqtt_error(rc == MOSQ_ERR_TLS ? "bridge.tls" : "bridge.unreachable", rc);
+    error.what = "the broker at " + where + ": " + error.what;
+    if (rc == MOSQ_ERR_TLS) error.hint = tls_hint;
+    return failed(std::move(error));
+  }
+  state_ = State::handshake;
+  handshake_until_ns_ = now_ns() + static_cast<std::int64_t>(handshake_s * 1e9);
+}
+
+void Link::turn(int timeout_ms, int wake_fd, bool reads) {
+  const std::int64_t now = now_ns();
+  if (state_ == State::idle && !closing_ && !stopping_ && now >= next_try_ns_) connect(wake_fd);
+  if (state_ == State::idle) timeout_ms = std::min<int>(timeout_ms, static_cast<int>(std::clamp<std::int64_t>((next_try_ns_ - now) / 1'000'000 + 1, 0, 1000)));
+  const int fd = state_ == State::idle ? -1 : mosquitto_socket(mosq_);
+  // libmosquitto closes its socket when the TLS handshake fails, and calls nobody.
+  if (state_ != State::idle && fd < 0)
+    return failed(state_ == State::handshake && !options_.ca.empty()
+                      ? Error{"bridge.tls", "the TLS handshake with " + options_.host + ":" + std::to_string(options_.port) + " failed", tls_hint}
+                      : Error{"bridge.lost", "the connection to the broker is lost", "it is tried again"});
+  pollfd ready[2] = {{fd, static_cast<short>((reads ? POLLIN : 0) | (fd >= 0 && mosquitto_want_write(mosq_) ? POLLOUT : 0)), 0}, {wake_fd, POLLIN, 0}};
+  if (::poll(ready, 2, timeout_ms) < 0) return;
+  if (ready[1].revents) {
+    std::uint64_t n = 0;
+    (void)!::read(wake_fd, &n, sizeof n);
+  }
+  if (fd < 0) return;
+  if (ready[0].revents & (POLLIN | POLLHUP | POLLERR)) {
+    // Acknowledgements are queued until what they acknowledge has been dealt with.
+    mosquitto_threaded_set(mosq_, true);
+    reading_ = true;
+    for (int k = 0; k < packets_a_turn && state_ != State::idle; ++k) {
+      const std::uint64_t before = progress_;
+      errno = 0;
+      if (mosquitto_loop_read(mosq_, 1) != MOSQ_ERR_SUCCESS || progress_ == before) break;
+    }
+    reading_ = false;
+  }
+  if (state_ == State::idle) return;
+  if (mosquitto_want_write(mosq_)) {
+    begin_batch();   // acknowledgements are 4 bytes each
+    const int rc = mosquitto_loop_write(mosq_, 1);
+    end_batch();
+    if (rc != MOSQ_ERR_SUCCESS) return;
+  }
+  if (state_ == State::idle) return;
+  mosquitto_loop_misc(mosq_);
+  if (state_ == State::handshake && now_ns() > handshake_until_ns_) {
+    closing_ = true;   // its callback has nothing to say of this
+    mosquitto_disconnect_v5(mosq_, 0, nullptr);
+    if (const int open = mosquitto_socket(mosq_); open >= 0) ::shutdown(open, SHUT_RDWR);
+    closing_ = false;
+    failed({"bridge.silent", "the broker does not answer within " + std::to_string(static_cast<int>(handshake_s)) + " s", "is it an MQTT broker, and TLS only where `ca` is set?"});
+  }
+}
+
+void Link::stop(std::thread& owner, const std::atomic<bool>& ended) {
+  stopping_ = true;
+  while (!ended) {
+    if (connecting_) ::pthread_kill(owner.native_handle(), wake_signal());
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+bool Link::takes() const {
+  if (state_ != State::connected || mosquitto_want_write(mosq_)) return false;
+  return waiting_.empty() || (waiting_.size() < most_unacknowledged && published_ - waiting_.front().published < numbers_until_reuse);
+}
+
+Result<int> Link::publish(const Outgoing& message) {
+  Properties properties;
+  if (message.origin) mosquitto_property_add_string_pair(&properties.list, MQTT_PROP_USER_PROPERTY, "sonde-origin", message.origin->c_str());
+  if (message.correlation && !message.correlation->empty())
+    mosquitto_property_add_binary(&properties.list, MQTT_PROP_CORRELATION_DATA, message.correlation->data(), static_cast<std::uint16_t>(message.correlation->size()));
+  int mid = 0;
+  mosquitto_threaded_set(mosq_, false);   // written at once, into a corked socket
+  const int rc = mosquitto_publish_v5(mosq_, &mid, message.topic.c_str(), static_cast<int>(message.payload.size()), message.payload.data(), message.qos, message.retain, properties.list);
+  mosquitto_threaded_set(mosq_, true);
+  if (rc == MOSQ_ERR_SUCCESS) {
+    ++published_;
+    if (message.qos > 0) waiting_.push_back({mid, published_, false});
+    return mid;
+  }
+  if (rc == MOSQ_ERR_NO_CONN || rc == MOSQ_ERR_CONN_LOST || rc == MOSQ_ERR_ERRNO) return mqtt_error("bridge.lost", rc);
+  Error error = mqtt_error("bridge.refused_locally", rc);
+  error.what = "a message of " + std::to_string(message.payload.size()) + " bytes under " + message.topic.substr(0, 200) + ": " + error.what;
+  return error;
+}
+
+Result<void> Link::subscribe(const std::string& filter, int qos) {
+  // What we publish does not come back, and what was retained before we came is not news.
+  const int rc = mosquitto_subscribe_v5(mosq_, nullptr, filter.c_str(), qos, MQTT_SUB_OPT_NO_LOCAL | MQTT_SUB_OPT_SEND_RETAIN_NEVER, nullptr);
+  if (rc) return mqtt_error("bridge.not_subscribed", rc);
+  return {};
+}
+
+void Link::begin_batch() {
+  const int fd = mosquitto_socket(mosq_), one = 1;
+  if (fd >= 0) corked_ = ::setsockopt(fd, IPPROTO_TCP, TCP_CORK, &one, sizeof one) == 0;
+}
+
+void Link::end_batch() {
+  const int fd = mosquitto_socket(mosq_), none = 0;
+  if (fd >= 0 && corked_) ::setsockopt(fd, IPPROTO_TCP, TCP_CORK, &none, sizeof none);
+  corked_ = false;
+}
+
+void Link::close(double s) {
+  closing_ = true;
+  if (state_ == State::idle) return;
+  mosquitto_disconnect_v5(mosq_, 0, nullptr);
+  const std::int64_t until = now_ns() + static_cast<std::int64_t>(s * 1e9);
+  while (state_ != State::idle && now_ns() < until) {
+    mosquitto_loop_write(mosq_, 1);
+    if (state_ == State::idle || mosquitto_socket(mosq_) < 0) break;
+    pollfd ready{mosquitto_socket(mosq_), POLLOUT, 0};
+    ::poll(&ready, 1, 20);
+  }
+  state_ = State::idle;
+}
+
+}  // namespace sonde::power::bridge

@@ -1,0 +1,110 @@
+#pragma once
+/// A connection to an MQTT 5 broker that comes back by itself: libmosquitto (used under its EDL, the BSD licence) driven from one thread, with
+/// TCP_NODELAY, several messages a segment, and no wait that an end cannot cut short. Owner-thread; stop() from any.
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "core/error.hpp"
+
+struct mosquitto;
+struct mosquitto_message;
+struct mqtt5__property;
+
+namespace sonde::power::bridge {
+
+struct LinkOptions {
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 1883;
+  std::string user, password;
+  std::string ca, certificate, key;    ///< with `ca` it is TLS, and the broker's name is checked
+  std::string id;                      ///< of the client: its session at the broker outlives a cut
+  bool clean = false;                  ///< begin without what the session kept
+};
+
+struct Received {
+  std::string_view topic, payload, origin;     ///< origin: user property "sonde-origin"
+  std::string response_topic, correlation;
+  double expiry_s = 0;                         ///< 0: not told
+  bool retained = false;
+};
+
+struct Outgoing {
+  const std::string& topic;
+  std::string_view payload;
+  int qos = 0;
+  bool retain = false;
+  const std::string* origin = nullptr;
+  const std::string* correlation = nullptr;
+};
+
+class Link {
+ public:
+  struct Handlers {
+    /// Before each connection: topic, payload, QoS, retained; an empty topic: none.
+    std::function<void(std::string& topic, std::string& payload, int& qos, bool& retain)> will;
+    std::function<void(bool session_present)> connected;
+    std::function<void(const Error&)> lost;    ///< also of an attempt that failed
+    std::function<void(const Received&)> message;
+    std::function<void(int number, bool taken, const std::string& why)> acknowledged;   ///< of QoS 1 and 2
+  };
+  /// Errors: bridge.bad_tls (the files), bridge.mqtt.
+  static Result<std::unique_ptr<Link>> make(const LinkOptions& options, Handlers handlers);
+  ~Link();
+
+  bool connected() const { return state_ == State::connected; }
+  /// Connects when it is time, reads what is there, writes what is left; waits at most `timeout_ms` for something to do, or until `wake_fd`
+  /// is readable (which is then read). `reads`: false leaves what comes at the broker.
+  void turn(int timeout_ms, int wake_fd, bool reads = true);
+  /// Whether the socket takes more now, and fewer than `most_unacknowledged` messages wait for their acknowledgement.
+  bool takes() const;
+  /// Errors: bridge.refused_locally (what MQTT does not carry: topic, size), bridge.lost.
+  Result<int> publish(const Outgoing& message);
+  Result<void> subscribe(const std::string& filter, int qos);
+  /// Between these, messages share segments.
+  void begin_batch();
+  void end_batch();
+  std::size_t unacknowledged() const { return waiting_.size(); }
+  std::uint64_t reconnects() const { return connects_ > 1 ? connects_ - 1 : 0; }
+  /// Says good bye (the last will is not sent), waits at most `s` until that is on its way.
+  void close(double s);
+  /// By another thread than the one that turns it: no new connection is begun, one that is being made is cut short. Returns when `ended`.
+  void stop(std::thread& owner, const std::atomic<bool>& ended);
+
+ private:
+  enum class State { idle, handshake, connected };
+  struct Calls;
+  Link(const LinkOptions& options, Handlers handlers) : options_(options), handlers_(std::move(handlers)) {}
+  bool reachable(std::string& why, int wake_fd);
+  void connect(int wake_fd);
+  void failed(Error error);
+
+  LinkOptions options_;
+  Handlers handlers_;
+  mosquitto* mosq_ = nullptr;
+  State state_ = State::idle;
+  std::int64_t next_try_ns_ = 0, handshake_until_ns_ = 0;
+  double backoff_s_ = 0;
+  std::uint64_t connects_ = 0, progress_ = 0;
+  struct Waiting {
+    int number;
+    std::uint64_t published;           ///< how many had been when it was
+    bool taken;
+  };
+  std::deque<Waiting> waiting_;        ///< of QoS 1 and 2, oldest first
+  std::uint64_t published_ = 0;
+  bool closing_ = false, corked_ = false, reading_ = false;
+  Error last_;
+  std::atomic<bool> stopping_{false}, connecting_{false};
+};
+
+/// libmosquitto looks at all of them for each acknowledgement: 2000 cost 10 us a message.
+inline constexpr std::size_t most_unacknowledged = 256;
+
+}  // namespace sonde::power::bridge

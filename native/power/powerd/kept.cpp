@@ -1,0 +1,104 @@
+#include "power/powerd/kept.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace sonde::power {
+
+namespace {
+
+/// FNV-1a: a file that was cut or edited in part is told from a whole one.
+std::uint64_t sum_of(const std::string& text) {
+  std::uint64_t sum = 0xcbf29ce484222325ull;
+  for (const char c : text) sum = (sum ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+  return sum;
+}
+
+Error failed(const std::string& path, const std::string& what) {
+  return {"power.state", "the manager's state " + path + " " + what, "make room there, or give [system-manager] state another folder"};
+}
+
+bool write_all(int fd, const std::string& text) {
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    done += static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string kept_path(const std::string& folder, const std::string& manager) {
+  std::string name = manager;
+  for (char& c : name)
+    if (c == '/' || c == '\0') c = '_';
+  return folder + "/system-manager-" + name + ".state";
+}
+
+Result<void> save(const std::string& path, const Kept& kept, std::int64_t realtime_ns) {
+  std::error_code ignored;
+  const auto folder = std::filesystem::path(path).parent_path();
+  std::filesystem::create_directories(folder, ignored);
+  const std::int64_t ends = std::isnan(kept.shed_w) ? 0 : realtime_ns + static_cast<std::int64_t>(kept.shed_left_s * 1e9);
+  char text[512];
+  std::snprintf(text, sizeof text, "sonde-system-manager 1\nepoch %llu\nbudget_version %llu\nbudget_w %.17g\nconfigured_w %.17g\nshed_w %.17g\nshed_ends_ns %lld\n",
+                static_cast<unsigned long long>(kept.epoch), static_cast<unsigned long long>(kept.budget_version), kept.budget_w, kept.configured_w, kept.shed_w, static_cast<long long>(ends));
+  const std::string body = text, part = path + ".part";
+  const int fd = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640);
+  if (fd < 0) return failed(path, std::string("cannot be written: ") + std::strerror(errno));
+  const bool fine = write_all(fd, body + "sum " + std::to_string(sum_of(body)) + "\n") && ::fsync(fd) == 0;
+  const int number = errno;
+  ::close(fd);
+  if (!fine || ::rename(part.c_str(), path.c_str()) != 0) {
+    const int why = fine ? errno : number;
+    ::unlink(part.c_str());
+    return failed(path, std::string("cannot be written: ") + std::strerror(why));
+  }
+  const int at = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (at >= 0) {
+    ::fsync(at);
+    ::close(at);
+  }
+  return {};
+}
+
+Result<std::optional<Kept>> load_kept(const std::string& path, std::int64_t realtime_ns) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) {
+    std::error_code why;
+    if (!std::filesystem::exists(path, why) && !why) return std::optional<Kept>{};
+    return failed(path, std::string("cannot be read: ") + std::strerror(errno));
+  }
+  std::stringstream whole;
+  whole << in.rdbuf();
+  const std::string text = whole.str();
+  const auto damaged = [&] {
+    return Error{"power.state", "the manager's state " + path + " is damaged: which budget was set last is not known", "look at it and at the audit log; remove it to begin with the configuration's budget"};
+  };
+  const auto sum_at = text.rfind("sum ");
+  unsigned long long sum = 0, epoch = 0, version = 0;
+  long long ends = 0;
+  Kept kept;
+  if (sum_at == std::string::npos || std::sscanf(text.c_str() + sum_at, "sum %llu", &sum) != 1 || sum != sum_of(text.substr(0, sum_at))) return damaged();
+  if (std::sscanf(text.c_str(), "sonde-system-manager 1 epoch %llu budget_version %llu budget_w %lf configured_w %lf shed_w %lf shed_ends_ns %lld", &epoch, &version, &kept.budget_w,
+                  &kept.configured_w, &kept.shed_w, &ends) != 6)
+    return damaged();
+  kept.epoch = epoch, kept.budget_version = version;
+  kept.shed_left_s = std::max(0.0, static_cast<double>(ends - realtime_ns) / 1e9);
+  if (!std::isnan(kept.shed_w) && kept.shed_left_s <= 0) kept.shed_w = unknown;
+  if (std::isnan(kept.shed_w)) kept.shed_left_s = 0;
+  return std::optional<Kept>(kept);
+}
+
+}  // namespace sonde::power

@@ -1,0 +1,389 @@
+#include "power/powerd/node_core.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/units.hpp"
+
+namespace sonde::power {
+
+namespace {
+
+constexpr double least_step_w = 1;        // hardware has steps: RAPL's are of 1/8 W, those of many BMCs of 1 W
+constexpr double told_for_s = 30;         // a cap that was overwritten is told of for so long
+
+std::string sentence(const Error& error) { return error.code + ": " + error.what; }
+
+/// Cut where a character of UTF-8 begins: bounds of samples are in bytes.
+std::string cut(std::string text, std::size_t most) {
+  if (text.size() <= most) return text;
+  std::size_t n = most;
+  while (n > 0 && (static_cast<unsigned char>(text[n]) & 0xc0) == 0x80) --n;
+  text.resize(n);
+  return text;
+}
+
+/// Strings of IDL hold no NUL.
+std::string sendable(std::string text, std::size_t most) {
+  std::replace(text.begin(), text.end(), '\0', ' ');
+  return cut(std::move(text), most);
+}
+
+std::uint32_t code_of(PowerCode code) { return static_cast<std::uint32_t>(code); }
+
+NodeCore::Reply refused(Refusal why, const Grant& grant, const LeaseKeeper& keeper, std::int64_t now_ns) {
+  const auto& limits = keeper.limits();
+  const std::string fence = std::to_string(grant.fence.epoch) + " of '" + sendable(grant.fence.manager, 64) + "'";
+  switch (why) {
+    case Refusal::none: return {};
+    case Refusal::stale_epoch:
+      return {code_of(PowerCode::stale_epoch), "the fence " + fence + " is stale: this node obeys " + std::to_string(keeper.seen().epoch) + " of '" + keeper.seen().manager + "'"};
+    case Refusal::stale_sequence:
+      return {code_of(PowerCode::stale_sequence), "grant " + std::to_string(grant.sequence) + " comes after grant " + std::to_string(keeper.sequence()) + " of the same fence"};
+    case Refusal::void_ticket:
+      return {code_of(PowerCode::void_ticket), "the ticket is not one of this node manager, which began anew or never gave it: ask NodeManager_get"};
+    case Refusal::expired:
+      return {code_of(PowerCode::lease_expired), "the lease of " + format_duration(grant.lease_s) + " ended " + format_duration(static_cast<double>(now_ns - grant.ticket.at_ns) * 1e-9 - grant.lease_s) + " before the grant came"};
+    case Refusal::bad_lease:
+      return {code_of(PowerCode::bad_lease), "a lease of " + format_duration(grant.lease_s) + "; allowed: more than 0 s, at most " + format_duration(limits.most_lease_s)};
+    case Refusal::out_of_range:
+      return {code_of(PowerCode::out_of_range), "a cap of " + format_power(grant.cap_w) + "; allowed: " + format_power(limits.min_w) + " to " + format_power(limits.max_w)};
+  }
+  return {static_cast<std::uint32_t>(bus::ReplyCode::failed), "refused"};
+}
+
+DomainState state_of(const NodeReading::Domain& domain) {
+  return {sendable(domain.name, 256), domain.source, domain.now.power_w, domain.now.energy_j, domain.now.cap_w, domain.range.min_w, domain.range.max_w, domain.range.settable};
+}
+
+FrequencyState state_of(const Frequency& f) {
+  return {sendable(f.name, 256), f.current_hz, f.min_hz, f.max_hz, f.least_hz, f.most_hz, sendable(f.governor, 32)};
+}
+
+template <typename To, typename From>
+std::vector<To> states_of(const std::vector<From>& from, std::size_t most) {
+  std::vector<To> out;
+  for (const auto& one : from)
+    if (out.size() < most) out.push_back(state_of(one));
+  return out;
+}
+
+}  // namespace
+
+NodeCore::NodeCore(Settings settings, NodeState& state, std::unique_ptr<Node> node, const LeaseKeeper& keeper)
+    : settings_(std::move(settings)), state_(state), node_(std::move(node)), range_(node_->range()), keeper_(keeper), model_(node_->model()) {}
+
+Result<std::unique_ptr<NodeCore>> NodeCore::open(Settings settings, NodeState& state) {
+  auto node = settings.open();
+  if (!node) return node.error();
+  auto seen = state.fence();
+  if (!seen) return seen.error();
+  const Member& member = settings.member;
+  const Range range = (*node)->range();
+  LeaseKeeper::Limits limits{member.min_w, member.max_w, member.safe_w};
+  if (range.settable) {
+    if (std::isfinite(range.min_w)) limits.min_w = std::max(limits.min_w, range.min_w);
+    if (std::isfinite(range.max_w)) limits.max_w = std::min(limits.max_w, range.max_w);
+    if (!(limits.min_w <= member.safe_w && member.safe_w <= limits.max_w))
+      return Error{"power.bad_node", "the safe cap of " + member.name + " is " + format_power(member.safe_w) + ", which its hardware cannot be set to; allowed: " + format_power(range.min_w) + " to " + format_power(range.max_w),
+                   "correct `safe`, `min` and `max` of [[nodes]]: " + (*node)->model() + " says what it can"};
+  }
+  std::unique_ptr<NodeCore> core(new NodeCore(settings, state, std::move(*node), LeaseKeeper(limits, settings.instance, *seen)));
+  const std::lock_guard hardware(core->hardware_mutex_);
+  core->keep_originals();
+  // Safety first: also where the originals could not be kept. Then they are lost with this process, and nothing is lent.
+  (void)core->apply(member.safe_w);
+  // A file for the fence, while there is room.
+  core->fence_kept_ = seen->epoch != 0;
+  core->keep_fence();
+  return core;
+}
+
+/// What an earlier node manager left is what the hardware had before the first cap; of what is new here, that is what it has now.
+void NodeCore::keep_originals() {
+  if (kept_ || !range_.settable) return;
+  auto now = node_->originals();
+  auto kept = state_.originals();
+  std::string trouble;
+  if (!kept) trouble = sentence(kept.error());
+  else if (!now) trouble = sentence(now.error());
+  if (trouble.empty()) {
+    std::vector<Original> all = kept->has_value() ? **kept : std::vector<Original>{};
+    const std::size_t before = all.size();
+    for (auto& original : *now)
+      if (std::none_of(all.begin(), all.end(), [&](const Original& o) { return o.domain == original.domain && o.setting == original.setting; })) all.push_back(std::move(original));
+    if (!kept->has_value() || all.size() != before)
+      if (auto fine = state_.keep(all); !fine) trouble = sentence(fine.error());
+  }
+  kept_ = trouble.empty();
+  const std::lock_guard lock(mutex_);
+  originals_trouble_ = trouble;
+}
+
+void NodeCore::keep_fence() {
+  if (fence_kept_) return;
+  const Fence seen = [&] {
+    const std::lock_guard lock(mutex_);
+    return keeper_.seen();
+  }();
+  const auto kept = state_.keep(seen);
+  fence_kept_ = static_cast<bool>(kept);
+  const std::lock_guard lock(mutex_);
+  fence_trouble_ = kept ? "" : sentence(kept.error());
+}
+
+/// Under hardware_mutex_.
+Result<double> NodeCore::apply(double cap_w) {
+  const auto set = range_.settable ? node_->cap(cap_w) : Result<double>(Error{"power.read_only", range_.why_not, ""});
+  double has = unknown;
+  std::string trouble;
+  if (set) {
+    has = *set;
+    if (has > cap_w + std::max(least_step_w, settings_.tolerance * cap_w))
+      trouble = "power.hardware_failed: it was told " + format_power(cap_w) + " and has " + format_power(has);
+  } else if (range_.settable) {
+    trouble = sentence(set.error());
+    if (auto read = node_->capped()) has = *read;
+  }
+  wanted_w_ = cap_w;
+  followed_w_ = has;
+  follows_ = trouble.empty() && range_.settable;
+  const std::lock_guard lock(mutex_);
+  cap_w_ = has;
+  hardware_trouble_ = std::move(trouble);
+  if (!set) return set;
+  if (!follows_) return Error{"power.hardware_failed", hardware_trouble_, ""};
+  return has;
+}
+
+/// Under hardware_mutex_: the hardware is to have what the lease says, by now.
+void NodeCore::settle() {
+  const double should = [&] {
+    const std::int64_t now = settings_.boottime_ns();
+    const std::lock_guard lock(mutex_);
+    if (!keeper_.leased(now)) keeper_.drop();
+    return keeper_.cap_w(now);
+  }();
+  if (range_.settable && (!follows_ || should != wanted_w_)) (void)apply(should);
+}
+
+void NodeCore::expire() {
+  const std::lock_guard hardware(hardware_mutex_);
+  settle();
+}
+
+std::int64_t NodeCore::ends_ns() const {
+  const std::lock_guard lock(mutex_);
+  return keeper_.ends_ns();
+}
+
+NodeCore::Reply NodeCore::obey(const NodeCommand& command) {
+  const std::lock_guard hardware(hardware_mutex_);
+  const std::int64_t now = settings_.boottime_ns();
+  const Grant grant = command.grant();
+  LeaseKeeper next = [&] {
+    const std::lock_guard lock(mutex_);
+    return keeper_;
+  }();
+  const Fence before = next.seen();
+  const bool order = command.order == NodeOrder::SET_POWER_NODE;
+  if (order && !range_.settable) return {code_of(PowerCode::read_only), "the hardware of this node takes no cap: " + range_.why_not};
+  if (order && !kept_) keep_originals();
+  if (order && !kept_) return {static_cast<std::uint32_t>(bus::ReplyCode::failed), trouble() + "; nothing is set before what the hardware had is kept"};
+  const Refusal why = order ? next.offer(grant, now) : next.fence(grant.fence);
+  if (why != Refusal::none) return refused(why, grant, next, now);
+  if (next.seen() != before) {
+    // On disk before anybody is told, and before it is used: a node that forgot it would obey the one it replaced.
+    const auto kept = state_.keep(next.seen());
+    fence_kept_ = static_cast<bool>(kept);
+    const std::lock_guard lock(mutex_);
+    fence_trouble_ = kept ? "" : sentence(kept.error());
+    if (!kept) return {static_cast<std::uint32_t>(bus::ReplyCode::failed), fence_trouble_};
+  }
+  Result<double> set = 0.0;
+  if (order) {
+    set = apply(grant.cap_w);
+    if (!set) next.drop();
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    keeper_ = next;
+  }
+  if (set) return {};
+  (void)apply(next.limits().safe_w);
+  return {code_of(PowerCode::hardware_failed), set.error().code + ": " + set.error().what + "; the safe cap of " + format_power(next.limits().safe_w) + " was set instead"};
+}
+
+void NodeCore::reopen(std::int64_t now_ns) {
+  if (now_ns - reopened_ns_ < static_cast<std::int64_t>(settings_.reopen_s * 1e9)) return;
+  reopened_ns_ = now_ns;
+  auto node = settings_.open();
+  if (!node) return;
+  node_ = std::move(*node);
+  range_ = node_->range();
+  follows_ = false;
+  const std::lock_guard lock(mutex_);
+  model_ = node_->model();
+  // Its counters begin anew.
+  if (std::isfinite(energy_j_)) energy_before_j_ = energy_j_;
+}
+
+void NodeCore::look() {
+  const std::lock_guard hardware(hardware_mutex_);
+  settle();
+  keep_originals();
+  keep_fence();
+  NodeReading reading = node_->read();
+  const std::int64_t now = settings_.boottime_ns();
+  const bool gone = reading.trouble.starts_with("power.hardware_gone") || reading.trouble.starts_with("power.no_hardware");
+  double found = unknown;
+  {
+    const std::lock_guard lock(mutex_);
+    found = reading.cap_w;
+    if (range_.settable) cap_w_ = found;
+    if (std::isfinite(reading.energy_j)) {
+      const double total = energy_before_j_ + reading.energy_j;
+      energy_j_ = std::isfinite(energy_j_) ? std::max(energy_j_, total) : total;
+    }
+    if (std::isfinite(reading.power_w)) drawn_w_ += reading.power_w, ++looks_;
+    if (!reading.trouble.empty()) hardware_trouble_ = reading.trouble;
+    else if (follows_ || !range_.settable) hardware_trouble_.clear();
+    if (now - overwritten_ns_ > static_cast<std::int64_t>(told_for_s * 1e9)) overwritten_trouble_.clear();
+    const double above_s = !range_.settable || !follows_ ? 0 : obedience_.add(reading.power_w, wanted_w_, static_cast<double>(now) * 1e-9);
+    disobedience_ = above_s > 0 && obedience_.disobeys() ? "power.disobeys: it draws " + format_power(reading.power_w) + ", above its cap of " + format_power(wanted_w_) + " for " + format_duration(above_s) : "";
+    reading_ = std::move(reading);
+  }
+  if (gone) {
+    reopen(now);
+    return settle();
+  }
+  if (!range_.settable || !follows_ || !std::isfinite(found) || !std::isfinite(followed_w_)) return;
+  if (std::abs(found - followed_w_) <= std::max(least_step_w, settings_.tolerance * wanted_w_)) return;
+  {
+    const std::lock_guard lock(mutex_);
+    ++overwritten_;
+    overwritten_ns_ = now;
+    overwritten_trouble_ = "power.overwritten: the cap was found at " + format_power(found) + " instead of " + format_power(wanted_w_) + ", and set again (" + std::to_string(overwritten_) + " times so far)";
+  }
+  (void)apply(wanted_w_);
+}
+
+Report NodeCore::report_locked(std::int64_t now_ns) const {
+  Report report;
+  report.ticket = keeper_.ticket(now_ns);
+  report.seen = keeper_.seen();
+  report.sequence = keeper_.sequence();
+  report.leased = keeper_.leased(now_ns);
+  report.left_s = report.leased ? static_cast<double>(keeper_.ends_ns() - now_ns) * 1e-9 : 0;
+  report.lease_w = report.leased ? keeper_.cap_w(now_ns) : 0;
+  report.cap_w = cap_w_;
+  return report;
+}
+
+NodeAnswer NodeCore::said_locked() const {
+  const auto& limits = keeper_.limits();
+  NodeAnswer out;
+  out.node = settings_.member.name;
+  out.at_ns = settings_.realtime_ns();
+  // Made now, after the question came: the manager counts leases from here.
+  out.lease = LeaseState::of(report_locked(settings_.boottime_ns()));
+  out.min_w = limits.min_w, out.max_w = limits.max_w, out.safe_w = limits.safe_w;
+  return out;
+}
+
+NodeAnswer NodeCore::said() const {
+  const std::lock_guard lock(mutex_);
+  return said_locked();
+}
+
+NodeAnswer NodeCore::answer(NodeAsk ask) const {
+  const std::lock_guard lock(mutex_);
+  NodeAnswer out = said_locked();
+  switch (ask) {
+    case NodeAsk::GET_INFO_NODE:
+      out.version = SONDE_VERSION;
+      out.model = sendable(model_, 256);
+      out.implementation = name_of(reading_.source);
+      break;
+    case NodeAsk::GET_POWER_NODE:
+      out.power_w = reading_.power_w;
+      out.energy_j = energy_j_;
+      out.domains = states_of<DomainState>(reading_.domains, 64);
+      break;
+    case NodeAsk::GET_POWERCAP_NODE:
+      out.domains = states_of<DomainState>(reading_.domains, 64);
+      break;
+    case NodeAsk::GET_FREQ_NODE:
+      out.frequencies = states_of<FrequencyState>(reading_.frequencies, 1024);
+      break;
+  }
+  return out;
+}
+
+NodeTelemetry NodeCore::telemetry(double period_s) {
+  const std::lock_guard lock(mutex_);
+  NodeTelemetry out;
+  out.node = settings_.member.name;
+  out.at_ns = settings_.realtime_ns();
+  out.period_s = period_s;
+  out.source = reading_.source;
+  out.power_w = looks_ ? drawn_w_ / looks_ : reading_.power_w;
+  drawn_w_ = 0, looks_ = 0;
+  out.energy_j = energy_j_;
+  out.lease = LeaseState::of(report_locked(settings_.boottime_ns()));
+  out.domains = states_of<DomainState>(reading_.domains, 64);
+  out.frequencies = states_of<FrequencyState>(reading_.frequencies, 1024);
+  for (const auto& sensor : reading_.sensors)
+    if (out.sensors.size() < 1024) out.sensors.push_back({sendable(sensor.name, 256), sensor.kind, sensor.value});
+  out.trouble = sendable(trouble_locked(), 256);
+  return out;
+}
+
+std::string NodeCore::trouble_locked() const {
+  for (const auto* one : {&hardware_trouble_, &originals_trouble_, &fence_trouble_, &disobedience_, &overwritten_trouble_})
+    if (!one->empty()) return *one;
+  return {};
+}
+
+std::string NodeCore::trouble() const {
+  const std::lock_guard lock(mutex_);
+  return trouble_locked();
+}
+
+NodeCore::Facts NodeCore::facts() const {
+  const std::lock_guard lock(mutex_);
+  const auto& limits = keeper_.limits();
+  return {model_, reading_.source, limits.min_w, limits.max_w, limits.safe_w, cap_w_, range_.settable, overwritten_};
+}
+
+Result<void> NodeCore::end(bool restore) {
+  const std::lock_guard hardware(hardware_mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    keeper_.drop();
+  }
+  if (!range_.settable) return {};
+  if (restore) {
+    auto kept = state_.originals();
+    if (kept && kept->has_value()) {
+      auto restored = node_->restore(**kept);
+      if (restored) restored = state_.forget_originals();
+      if (restored) {
+        auto has = node_->capped();
+        const std::lock_guard lock(mutex_);
+        cap_w_ = has ? *has : unknown;
+        return {};
+      }
+      (void)apply(settings_.member.safe_w);
+      return restored.error();
+    }
+    if (!kept) {
+      (void)apply(settings_.member.safe_w);
+      return kept.error();
+    }
+  }
+  if (auto set = apply(settings_.member.safe_w); !set) return set.error();
+  return {};
+}
+
+}  // namespace sonde::power

@@ -1,0 +1,827 @@
+#include "power/powerd/system.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <numeric>
+
+#include "core/nearest.hpp"
+#include "core/units.hpp"
+
+namespace sonde::power {
+
+namespace {
+
+constexpr std::uint64_t most_epochs_ahead = 1'000'000;   ///< of what anybody has told: a node that tells 2^64 - 1 must not end all takeovers
+constexpr std::size_t most_orders = 256;                 ///< that wait
+constexpr double replicate_s = 1.5;                      ///< how long standbys have to say that they have a budget
+constexpr double answer_before_s = 0.25;                 ///< the caller's deadline
+constexpr double most_power_w = 1e9, most_shed_s = 30 * 86400.0;
+constexpr double soft_margin = 0.05;
+
+std::int64_t ns(double s) { return static_cast<std::int64_t>(s * 1e9); }
+double seconds(std::int64_t value_ns) { return static_cast<double>(value_ns) / 1e9; }
+std::uint32_t code(bus::ReplyCode c) { return static_cast<std::uint32_t>(c); }
+std::uint32_t code(PowerCode c) { return static_cast<std::uint32_t>(c); }
+
+const char* name_of(SystemOrder order) {
+  switch (order) {
+    case SystemOrder::SET_POWER: return "SET_POWER";
+    case SystemOrder::SHED: return "SHED";
+    case SystemOrder::SET_JOB: return "SET_JOB";
+    case SystemOrder::END_JOB: return "END_JOB";
+  }
+  return "unknown";
+}
+
+std::string fence_name(const std::string& name, std::uint64_t instance) {
+  char digits[16];
+  std::snprintf(digits, sizeof digits, "#%08x", static_cast<unsigned>(instance ^ (instance >> 32)));
+  return name.substr(0, 64 - 9) + digits;
+}
+
+}  // namespace
+
+bool Manager::Effects::empty() const {
+  return commits.empty() && asks.empty() && grants.empty() && telemetry.empty() && replicate.empty() && done.empty() && events.empty() && audit.empty();
+}
+
+Result<std::unique_ptr<Manager>> Manager::open(const Settings& settings, const std::optional<Kept>& on_disk, std::int64_t now_ns) {
+  const BudgetConfig& b = settings.budget;
+  auto policy = make_policy(b.policy);
+  if (!policy) return policy.error();
+  auto racks = limited_racks(settings.nodes, settings.racks);
+  if (!racks) return racks.error();
+  if (!(b.period_s > 0 && settings.takeover_s >= 2 * b.period_s))
+    return Error{"power.bad_value", "[system-manager] takeover is " + format_duration(settings.takeover_s) + " and [budget] period is " + format_duration(b.period_s),
+                 "who leads tells so once a period: give takeover two of them at least"};
+  Kept kept = on_disk.value_or(Kept{});
+  // The file is the last word where it was changed since.
+  if (!on_disk || !(kept.configured_w == b.power_limit_w)) kept.budget_w = kept.configured_w = b.power_limit_w, kept.shed_w = unknown, kept.shed_left_s = 0;
+  std::unique_ptr<Manager> made(new Manager(settings, std::move(*policy), std::move(*racks), kept, now_ns));
+  Ledger::Settings s;
+  s.budget_w = made->budget_w(), s.lease_s = b.lease_s, s.renew_s = b.renew_s, s.clock_error = b.clock_error;
+  std::vector<Member> members;
+  for (const auto& node : settings.nodes) members.push_back(node.member);
+  if (members.empty()) return Error{"power.bad_node", "there are no nodes", "name them in [[nodes]]"};
+  if (auto tried = Ledger::open(s, std::move(members), {1, "try"}); !tried) return tried.error();
+  return made;
+}
+
+Manager::Manager(const Settings& settings, std::unique_ptr<Policy> policy, std::vector<Rack> racks, const Kept& kept, std::int64_t now_ns)
+    : settings_(settings), policy_(std::move(policy)), racks_(std::move(racks)), kept_(kept), on_disk_version_(kept.budget_version), seen_epoch_(kept.epoch), states_(settings.nodes.size()),
+      caps_(settings.nodes.size(), unknown) {
+  for (std::size_t k = 0; k < settings_.nodes.size(); ++k) index_[settings_.nodes[k].member.name] = k;
+  if (shed()) shed_ends_ns_ = now_ns + ns(kept_.shed_left_s);
+  if (settings_.observe) state_ = State::observing;
+  wait_for_leader(now_ns);
+  next_ns_ = now_ns;
+}
+
+Manager::Effects Manager::take() {
+  Effects out = std::move(out_);
+  out_ = {};
+  return out;
+}
+
+JsonLine Manager::event(const char* what) const {
+  JsonLine out;
+  out.add("event", what);
+  return out;
+}
+
+Manager::Line Manager::line(const char* what) const {
+  Line out;
+  out.json.add("manager", settings_.name).add("epoch", fence_.epoch).add("what", what);
+  return out;
+}
+
+std::string Manager::who_text(const Caller& who, const std::string& user) {
+  JsonLine out;
+  out.add("client", who.client);
+  if (!who.name.empty()) out.add("name", who.name);
+  if (!who.host.empty()) out.add("host", who.host);
+  if (who.pid >= 0) out.add("pid", who.pid);
+  if (!user.empty()) out.add("user_by_own_word", user);
+  return out.text();
+}
+
+bool Manager::plausible(std::uint64_t epoch) const { return epoch <= std::max(seen_epoch_, kept_.epoch) + most_epochs_ahead; }
+
+bool Manager::seems_there(std::size_t node, std::int64_t now_ns) const {
+  const NodeState& st = states_[node];
+  return st.heard_ns >= 0 && now_ns - st.heard_ns <= ns(std::max(settings_.budget.lease_s, state_ == State::leading ? 0 : 2.5 * st.period_s));
+}
+
+/// A later epoch's change counts more than any of an earlier one's, also where the one did not hear of the other.
+std::uint64_t Manager::next_version() const { return std::max(kept_.budget_version + 1, fence_.epoch << 20); }
+
+Kept Manager::as_of(Kept kept, std::int64_t now_ns) const {
+  if (!std::isnan(kept.shed_w)) kept.shed_left_s = std::max(0.0, seconds(shed_ends_ns_ - now_ns));
+  return kept;
+}
+
+// ---- what arrives
+
+void Manager::node_said(const std::string& node, const Report& told, double power_w, double period_s, const std::string& trouble, std::int64_t asked_ns, std::int64_t now_ns) {
+  const auto at = index_.find(node);
+  if (at == index_.end()) {
+    if (!counts_.unknown_nodes++) out_.events.push_back(event("unknown_node").add("node", node).add("hint", "name it in [[nodes]], or end its node manager"));
+    return;
+  }
+  const std::size_t k = at->second;
+  NodeState& st = states_[k];
+  const Member& member = settings_.nodes[k].member;
+  Report report = told;
+  if (!plausible(report.seen.epoch)) {
+    // Not a fence that anybody had: the ledger takes it for a node that obeys nobody yet.
+    if (!counts_.implausible++) out_.events.push_back(event("implausible_epoch").add("node", node).add("epoch", report.seen.epoch));
+    report.seen = {};
+  } else {
+    seen_epoch_ = std::max(seen_epoch_, report.seen.epoch);
+  }
+  st.heard_ns = now_ns;
+  st.unanswered = 0;
+  if (period_s > 0 && std::isfinite(period_s)) st.period_s = std::min(period_s, 86400.0);
+  st.leased = report.leased;
+  st.cap_w = report.cap_w;
+  if (!asked_ns) st.trouble = trouble;  // an answer tells none
+  const double allowed = std::isfinite(report.cap_w) ? report.cap_w : report.leased && std::isfinite(report.lease_w) ? report.lease_w : member.safe_w;
+  if (std::isfinite(power_w) && power_w >= 0) {
+    st.power_w = power_w, st.power_ns = now_ns;
+    // Power is of the time since the reading before: a cap that was lowered meanwhile does not make a liar.
+    st.obedience.add(power_w, std::isfinite(st.allowed_w) ? std::max(allowed, st.allowed_w) : allowed, seconds(now_ns));
+    st.allowed_w = allowed;
+    if (st.disobeys != st.obedience.disobeys()) {
+      st.disobeys = !st.disobeys;
+      out_.events.push_back(event(st.disobeys ? "node_disobeys" : "node_obeys").add("node", node).add("power_w", power_w).add("cap_w", allowed));
+      Line l = line(st.disobeys ? "node_disobeys" : "node_obeys");
+      l.json.add("node", node).add("power_w", power_w).add("cap_w", allowed);
+      out_.audit.push_back(std::move(l));
+    }
+  }
+  // What its hardware says does not count then: it is at its most, or at what it draws where that is more.
+  if (st.disobeys) report.cap_w = std::fmax(member.max_w, st.power_w);
+  if (!ledger_) return;
+  if (ledger_->heard(k, report, asked_ns, now_ns)) st.look = false;
+}
+
+void Manager::node_refused(std::size_t node, std::uint32_t refused, const std::string& message, std::int64_t now_ns) {
+  (void)now_ns;
+  if (node >= states_.size()) return;
+  ++counts_.refused;
+  NodeState& st = states_[node];
+  st.look = true;  // an answer like that has no lease in it
+  switch (static_cast<PowerCode>(refused)) {
+    case PowerCode::stale_epoch:
+    case PowerCode::stale_sequence:
+    case PowerCode::void_ticket:
+    case PowerCode::lease_expired: return;
+    default: break;
+  }
+  if (st.refusal == message) return;
+  st.refusal = message;
+  out_.events.push_back(event("node_refuses").add("node", settings_.nodes[node].member.name).add("code", refused).add("what", message));
+}
+
+void Manager::cluster_said(const ClusterTelemetry& t, std::int64_t now_ns) {
+  if (t.cluster != settings_.cluster) return;
+  if (t.manager == settings_.name && t.epoch == fence_.epoch) return;  // itself
+  if (t.state != "active" && t.state != "stepping-back") return;
+  if (!plausible(t.epoch)) {
+    ++counts_.implausible;
+    return;
+  }
+  seen_epoch_ = std::max(seen_epoch_, t.epoch);
+  if (state_ == State::leading) {
+    if (t.state == "active" && std::pair(t.epoch, t.manager) > std::pair(fence_.epoch, settings_.name)) {
+      leader_ = t.manager, leader_epoch_ = t.epoch;
+      step_back(t.manager + " leads under epoch " + std::to_string(t.epoch), now_ns);
+      adopt(t, now_ns);
+    }
+    return;
+  }
+  if (t.epoch < leader_epoch_) return;
+  const bool other = t.manager != leader_ || t.epoch != leader_epoch_;
+  leader_ = t.manager, leader_epoch_ = t.epoch;
+  adopt(t, now_ns);
+  if (t.state == "stepping-back") {
+    takeover_ns_ = std::min(takeover_ns_, now_ns + ns(settings_.priority * settings_.budget.period_s));
+    return;
+  }
+  // One that is cut off from the nodes leads nobody. Where it is worse here, nothing is won by taking over.
+  std::size_t here = 0;
+  for (std::size_t k = 0; k < states_.size(); ++k) here += seems_there(k, now_ns);
+  if (2 * std::size_t{t.heard} <= t.nodes && 2 * here > states_.size() && !settings_.budget.without_quorum) return;
+  wait_for_leader(now_ns);
+  if (other) out_.events.push_back(event("following").add("leader", leader_).add("epoch", leader_epoch_));
+}
+
+/// The budget of who leads, so that it outlives that one.
+void Manager::adopt(const ClusterTelemetry& t, std::int64_t now_ns) {
+  if (pending_.number) return;
+  const bool is_shed = std::isfinite(t.restored_w) && t.restored_w > 0 && std::isfinite(t.shed_left_s) && t.shed_left_s > 0;
+  const double base = is_shed ? t.restored_w : t.budget_w;
+  const bool newer = t.budget_version > kept_.budget_version && t.budget_version < UINT64_MAX / 2;
+  // Two that were configured otherwise and never changed since: the lower one holds for both.
+  const bool lower = t.budget_version == kept_.budget_version && t.budget_w < budget_w() - 1e-6;
+  if (!newer && !lower && !(t.budget_version == kept_.budget_version && on_disk_version_ < t.budget_version)) return;
+  double safe = 0;
+  for (const auto& node : settings_.nodes) safe += node.member.safe_w;
+  if (!(std::isfinite(t.budget_w) && t.budget_w >= safe && base >= t.budget_w && base <= most_power_w)) {
+    if (!counts_.implausible++)
+      out_.events.push_back(event("implausible_budget").add("manager", t.manager).add("budget_w", t.budget_w).add("safe_w", safe).add("hint", "managers of one cluster have one configuration"));
+    return;
+  }
+  Kept next = kept_;
+  next.budget_version = t.budget_version;
+  next.budget_w = base;
+  next.shed_w = is_shed ? t.budget_w : unknown;
+  next.shed_left_s = is_shed ? std::min(t.shed_left_s, most_shed_s) : 0;
+  commit(next, {}, {}, false, now_ns);
+}
+
+void Manager::audit_works(bool works, const std::string& trouble) {
+  if (works == audit_works_) return;
+  audit_works_ = works, audit_trouble_ = trouble;
+  out_.events.push_back(works ? event("audit_works") : event("audit_trouble").add("what", trouble));
+}
+
+// ---- what is kept
+
+void Manager::commit(const Kept& kept, Pending pending, std::optional<Line> log, bool must_log, std::int64_t now_ns) {
+  (void)now_ns;
+  pending.number = ++commits_;
+  pending.kept = kept;
+  pending_ = std::move(pending);
+  Commit out;
+  out.number = pending_.number;
+  out.kept = kept;
+  out.log = std::move(log);
+  out.must_log = must_log;
+  out_.commits.push_back(std::move(out));
+}
+
+void Manager::kept(std::uint64_t number, const Result<void>& result, std::int64_t now_ns) {
+  if (number != pending_.number) return;
+  const Pending done = std::move(pending_);
+  pending_ = {};
+  const bool fine = static_cast<bool>(result);
+  if (!fine) out_.events.push_back(event("not_kept").add("code", result.error().code).add("what", result.error().what).add("hint", result.error().hint));
+  // What was heard of another's budget holds also where the disk does not; who asks whether it is there is told that it is not.
+  if (fine || (!done.takes_over && !done.order)) {
+    kept_ = done.kept;
+    if (fine) on_disk_version_ = kept_.budget_version;
+    if (shed()) shed_ends_ns_ = now_ns + ns(kept_.shed_left_s);
+    if (ledger_) (void)ledger_->set_budget(budget_w());
+  }
+  if (done.takes_over) {
+    if (fine && state_ == State::following && now_ns >= takeover_ns_) begin_to_lead(now_ns);
+    else wait_for_leader(now_ns);
+    return;
+  }
+  if (!done.order || orders_.empty() || orders_.front().number != done.order) return;
+  Order& order = orders_.front();
+  if (!fine) {
+    finish(order, code(bus::ReplyCode::failed), result.error().what, unknown, now_ns);
+    orders_.pop_front();
+    return;
+  }
+  order.version = kept_.budget_version;
+  order.step = Step::replicates;
+  order.until_ns = now_ns + ns(replicate_s);
+  out_.events.push_back(event("budget").add("budget_w", budget_w()).add("version", kept_.budget_version).add("by", name_of(order.command.order)));
+  out_.telemetry.push_back(telemetry(now_ns));
+  out_.replicate.push_back(order.version);
+  next_period_ns_ = now_ns;  // shared anew at once
+}
+
+void Manager::replicated(std::uint64_t version, std::size_t have, std::size_t of, std::int64_t now_ns) {
+  replicas_ = have;
+  if (orders_.empty()) return;
+  Order& order = orders_.front();
+  if (order.step != Step::replicates || order.version != version) return;
+  if (have < of) order.message = std::to_string(have) + " of " + std::to_string(of) + " standbys said that they have it: if this manager is lost now, another may lead with the former budget";
+  Order next = std::move(order);
+  orders_.pop_front();
+  goes_on(std::move(next), now_ns);
+}
+
+// ---- who leads
+
+void Manager::take_over(std::int64_t now_ns) {
+  Kept next = as_of(kept_, now_ns);
+  next.epoch = std::max(seen_epoch_, kept_.epoch) + 1;
+  Pending pending;
+  pending.takes_over = true;
+  commit(next, std::move(pending), {}, false, now_ns);
+}
+
+void Manager::begin_to_lead(std::int64_t now_ns) {
+  const BudgetConfig& b = settings_.budget;
+  Ledger::Settings s;
+  s.budget_w = budget_w(), s.lease_s = b.lease_s, s.renew_s = b.renew_s, s.clock_error = b.clock_error, s.without_quorum = b.without_quorum;
+  std::vector<Member> members;
+  for (const auto& node : settings_.nodes) members.push_back(node.member);
+  const Fence fence{kept_.epoch, fence_name(settings_.name, settings_.instance)};
+  auto ledger = Ledger::open(s, std::move(members), fence);
+  if (!ledger) {
+    out_.events.push_back(event("cannot_lead").add("code", ledger.error().code).add("what", ledger.error().what).add("hint", ledger.error().hint));
+    return wait_for_leader(now_ns);
+  }
+  fence_ = fence;
+  seen_epoch_ = std::max(seen_epoch_, fence_.epoch);
+  ledger_ = std::make_unique<Ledger>(std::move(*ledger));
+  state_ = State::leading;
+  ++counts_.takeovers;
+  caps_.assign(states_.size(), unknown);
+  for (auto& st : states_) st.asked_ns = -1, st.unanswered = 0, st.logged_w = unknown, st.look = false;
+  next_period_ns_ = now_ns;
+  over_ = soft_ = false;
+  out_.events.push_back(event("leading").add("manager", settings_.name).add("epoch", fence_.epoch).add("budget_w", budget_w()).add("version", kept_.budget_version).add("after", leader_));
+  Line l = line("takeover");
+  l.json.add("after", leader_).add("budget_w", budget_w()).add("budget_version", kept_.budget_version).add("policy", policy_->name());
+  l.sync = true;
+  out_.audit.push_back(std::move(l));
+}
+
+void Manager::step_back(const std::string& why, std::int64_t now_ns) {
+  ClusterTelemetry last = telemetry(now_ns);
+  last.state = "stepping-back";
+  out_.telemetry.push_back(std::move(last));
+  out_.events.push_back(event("stepped_back").add("manager", settings_.name).add("epoch", fence_.epoch).add("why", why));
+  Line l = line("stepped_back");
+  l.json.add("why", why);
+  l.sync = true;
+  out_.audit.push_back(std::move(l));
+  ++counts_.stepped_back;
+  if (ledger_) seen_epoch_ = std::max(seen_epoch_, ledger_->higher().epoch);
+  state_ = State::following;
+  ledger_.reset();
+  std::erase_if(out_.commits, [&](const Commit& c) { return c.number == pending_.number; });
+  pending_ = {};
+  caps_.assign(states_.size(), unknown);
+  wait_for_leader(now_ns);
+  refuse_all(code(PowerCode::not_active), settings_.name + " leads no more: " + why, now_ns);
+}
+
+void Manager::refuse_all(std::uint32_t why, const std::string& message, std::int64_t now_ns) {
+  for (auto& order : orders_) finish(order, why, message, unknown, now_ns);
+  orders_.clear();
+  for (auto& order : complying_)
+    if (!order.answered) finish(order, code(bus::ReplyCode::ok), "this manager leads no more: whether the nodes hold to it is not known here", unknown, now_ns);
+  complying_.clear();
+}
+
+void Manager::close(std::int64_t now_ns) {
+  if (state_ == State::leading) step_back("it ends", now_ns);
+  takeover_ns_ = INT64_MAX;
+}
+
+// ---- orders
+
+void Manager::order(std::uint64_t number, const SystemCommand& command, const Caller& who, std::int64_t deadline_ns, std::int64_t now_ns) {
+  ++counts_.orders;
+  Order made;
+  made.number = number, made.command = command, made.who = who, made.begun_ns = now_ns, made.deadline_ns = deadline_ns;
+  made.from_w = made.to_w = budget_w();
+  if (orders_.size() >= most_orders) {
+    finish(made, code(bus::ReplyCode::busy), std::to_string(orders_.size()) + " orders wait already", unknown, now_ns);
+    return;
+  }
+  orders_.push_back(std::move(made));
+  run_orders(now_ns);
+}
+
+void Manager::run_orders(std::int64_t now_ns) {
+  while (!orders_.empty() && !pending_.number) {
+    Order& front = orders_.front();
+    if (front.step == Step::replicates) {
+      if (now_ns < front.until_ns) return;
+      front.message = "no standby said in time that it has it: if this manager is lost now, another may lead with the former budget";
+      Order next = std::move(front);
+      orders_.pop_front();
+      goes_on(std::move(next), now_ns);
+      continue;
+    }
+    if (front.step != Step::waits) return;
+    begin(front, now_ns);
+    if (orders_.front().step == Step::waits) orders_.pop_front();  // it was answered at once
+  }
+}
+
+/// Its step changes where it is not answered at once.
+void Manager::begin(Order& order, std::int64_t now_ns) {
+  const SystemCommand& c = order.command;
+  const auto refuse = [&](auto why, const std::string& message) { finish(order, code(why), message, unknown, now_ns); };
+  if (order.deadline_ns && now_ns >= order.deadline_ns) return refuse(bus::ReplyCode::expired, "its turn came after the call's deadline");
+  if (state_ == State::observing) return refuse(bus::ReplyCode::unsupported, settings_.name + " only observes: it sets nothing");
+  if (state_ != State::leading)
+    return refuse(PowerCode::not_active, settings_.name + " stands by" + (leader_.empty() ? "; nobody is known to lead" : "; " + leader_ + " leads") + ": ask the target \"active\"");
+  if (c.order == SystemOrder::SET_JOB) return set_job(order, now_ns);
+  if (c.order == SystemOrder::END_JOB) {
+    for (std::size_t j = 0; j < jobs_.size(); ++j) {
+      if (!jobs_[j].ends_ns || jobs_[j].name != c.job) continue;
+      end_job(j, "END_JOB");
+      next_period_ns_ = now_ns;
+      return finish(order, code(bus::ReplyCode::ok), "", unknown, now_ns);
+    }
+    std::vector<std::string> names;
+    for (const auto& job : jobs_)
+      if (job.ends_ns) names.push_back(job.name);
+    return refuse(bus::ReplyCode::not_found, "no job is called '" + c.job + "'" + nearest(c.job, names));
+  }
+  double safe = 0;
+  for (const auto& node : settings_.nodes) safe += node.member.safe_w;
+  Kept next = as_of(kept_, now_ns);
+  if (c.order == SystemOrder::SET_POWER) {
+    order.to_w = c.budget_w;
+    if (!(c.budget_w > 0 && c.budget_w <= most_power_w)) return refuse(PowerCode::out_of_range, "the budget is " + format_power(c.budget_w) + "; allowed: " + format_power(safe) + " to " + format_power(most_power_w));
+    next.budget_w = c.budget_w, next.shed_w = unknown, next.shed_left_s = 0;
+  } else {
+    if (!(c.share > 0 && c.share < 1)) return refuse(PowerCode::out_of_range, "the share to shed is " + std::to_string(c.share) + "; allowed: above 0, below 1");
+    if (!(c.for_s > 0 && c.for_s <= most_shed_s)) return refuse(PowerCode::out_of_range, "it is to be shed for " + format_duration(c.for_s) + "; allowed: above 0, up to " + format_duration(most_shed_s));
+    order.to_w = kept_.budget_w * (1 - c.share);
+    next.shed_w = order.to_w, next.shed_left_s = c.for_s;
+  }
+  if (order.to_w < safe)
+    return refuse(PowerCode::budget_too_small, "a budget of " + format_power(order.to_w) + " is below " + format_power(safe) + ", the sum of the safe caps of " + std::to_string(settings_.nodes.size()) +
+                                                   " nodes: it would not hold when nobody manages it");
+  if (!ledger_->quorum(now_ns))
+    return refuse(PowerCode::not_active, "no more than half of the nodes obey " + settings_.name +
+                                             ": whether it leads is not sure, and they are at their safe caps or go there; ask again, or see [budget] without_quorum");
+  const bool raises = order.to_w > budget_w();
+  if (raises && !audit_works_) return refuse(bus::ReplyCode::failed, "the budget is not raised while the audit log cannot be written: " + audit_trouble_);
+  next.budget_version = next_version();
+  Line log = line(name_of(c.order));
+  log.json.raw("who", who_text(order.who, c.user)).add("from_w", budget_w()).add("to_w", order.to_w).add("budget_version", next.budget_version);
+  if (c.order == SystemOrder::SHED) log.json.add("share", c.share).add("for_s", c.for_s);
+  log.json.add("reason", c.reason).add("result", "ok");
+  log.sync = true;
+  order.from_w = budget_w();
+  order.step = Step::commits;
+  Pending pending;
+  pending.order = order.number;
+  commit(next, std::move(pending), std::move(log), raises, now_ns);
+}
+
+void Manager::set_job(Order& order, std::int64_t now_ns) {
+  const SystemCommand& c = order.command;
+  const auto refuse = [&](auto why, const std::string& message) { finish(order, code(why), message, unknown, now_ns); };
+  if (c.job.empty()) return refuse(bus::ReplyCode::bad_request, "the job has no name");
+  if (!(c.for_s > 0 && c.for_s <= most_shed_s)) return refuse(PowerCode::out_of_range, "the job is to count for " + format_duration(c.for_s) + "; allowed: above 0, up to " + format_duration(most_shed_s));
+  const double weight = c.weight == 0 ? 1 : c.weight;
+  if (!(weight > 0 && weight <= 1e6)) return refuse(PowerCode::out_of_range, "its weight is " + std::to_string(c.weight) + "; allowed: above 0, up to 1000000");
+  if (c.guaranteed_w < 0 || c.guaranteed_w > most_power_w) return refuse(PowerCode::out_of_range, "guaranteed are " + format_power(c.guaranteed_w) + "; allowed: from 0 W, or NaN for nothing");
+  if (c.demand_w < 0 || c.demand_w > most_power_w) return refuse(PowerCode::out_of_range, "its demand is " + format_power(c.demand_w) + "; allowed: from 0 W, or NaN for not known");
+  std::vector<std::size_t> nodes;
+  std::vector<std::string> names;
+  for (const auto& node : settings_.nodes) names.push_back(node.member.name);
+  for (const auto& name : c.nodes) {
+    const auto at = index_.find(name);
+    if (at == index_.end()) return refuse(bus::ReplyCode::not_found, "no node is called '" + name + "'" + nearest(name, names));
+    nodes.push_back(at->second);
+  }
+  std::size_t job = jobs_.size();
+  for (std::size_t j = 0; j < jobs_.size(); ++j)
+    if (jobs_[j].ends_ns && jobs_[j].name == c.job) job = j;
+  const bool is_new = job == jobs_.size();
+  if (is_new && nodes.empty()) return refuse(bus::ReplyCode::bad_request, "the job '" + c.job + "' is not known yet, and no nodes are named");
+  if (is_new) {
+    for (std::size_t j = 0; j < jobs_.size(); ++j)
+      if (!jobs_[j].ends_ns) job = j;
+    if (job == jobs_.size()) jobs_.emplace_back();
+  }
+  Job& to = jobs_[job];
+  to = {c.job, c.user, std::isnan(c.guaranteed_w) ? 0 : c.guaranteed_w, c.demand_w > 0 ? c.demand_w : unknown, weight, now_ns + ns(c.for_s)};
+  if (!nodes.empty()) {
+    for (auto& st : states_)
+      if (st.job == job + 1) st.job = 0;
+    for (const auto k : nodes) states_[k].job = job + 1;
+    // One that has lost its last node to this one is no more.
+    std::vector<bool> has(jobs_.size());
+    for (const auto& st : states_)
+      if (st.job) has[st.job - 1] = true;
+    for (std::size_t j = 0; j < jobs_.size(); ++j)
+      if (!has[j]) jobs_[j].ends_ns = 0;
+  }
+  if (is_new || !nodes.empty()) {
+    Line l = line("SET_JOB");
+    l.json.raw("who", who_text(order.who, c.user)).add("job", c.job).add("nodes", c.nodes).add("guaranteed_w", c.guaranteed_w).add("demand_w", c.demand_w).add("weight", weight).add("for_s", c.for_s).add("result", "ok");
+    l.sync = true;
+    out_.audit.push_back(std::move(l));
+  }
+  next_period_ns_ = now_ns;
+  finish(order, code(bus::ReplyCode::ok), "", unknown, now_ns);
+}
+
+void Manager::end_job(std::size_t job, const char* why) {
+  for (auto& st : states_)
+    if (st.job == job + 1) st.job = 0;
+  Line l = line("job_ends");
+  l.json.add("job", jobs_[job].name).add("why", why);
+  out_.audit.push_back(std::move(l));
+  jobs_[job].ends_ns = 0;
+}
+
+void Manager::finish(Order& order, std::uint32_t reply, const std::string& message, double comply_s, std::int64_t now_ns) {
+  if (order.answered) return;
+  order.answered = true;
+  Done done;
+  done.order = order.number;
+  done.answer.code = static_cast<bus::ReplyCode>(reply);
+  done.answer.message = message;
+  done.answer.server = settings_.name;
+  done.answer.body.cluster = telemetry(now_ns);
+  done.answer.body.comply_s = comply_s;
+  out_.done.push_back(std::move(done));
+  if (reply == code(bus::ReplyCode::ok)) return;
+  ++counts_.orders_refused;
+  Line l = line(name_of(order.command.order));
+  l.json.raw("who", who_text(order.who, order.command.user)).add("from_w", order.from_w).add("to_w", order.to_w);
+  if (!order.command.job.empty()) l.json.add("job", order.command.job);
+  l.json.add("reason", order.command.reason).add("result", "refused").add("code", reply).add("why", message);
+  out_.audit.push_back(std::move(l));
+}
+
+/// The standbys have it, or had their time.
+void Manager::goes_on(Order order, std::int64_t now_ns) {
+  order.step = Step::complies;
+  double until = order.command.wait_s > 0 ? order.command.wait_s : 0;
+  order.until_ns = order.begun_ns + ns(std::min(until, 86400.0));
+  if (order.deadline_ns) order.until_ns = std::min(order.until_ns, order.deadline_ns - ns(answer_before_s));
+  std::erase_if(complying_, [&](Order& o) {
+    // Of two budgets the later one is what nodes come to.
+    if (!o.answered) finish(o, code(bus::ReplyCode::ok), "another order came before the nodes held to it", unknown, now_ns);
+    return true;
+  });
+  complying_.push_back(std::move(order));
+  comply(now_ns);
+}
+
+void Manager::comply(std::int64_t now_ns) {
+  std::erase_if(complying_, [&](Order& order) {
+    const bool complied = ledger_ && ledger_->committed_w(now_ns) <= order.to_w + 1e-6;
+    const double after_s = seconds(now_ns - order.begun_ns);
+    if (complied) {
+      finish(order, code(bus::ReplyCode::ok), order.message, after_s, now_ns);
+      out_.events.push_back(event("complied").add("budget_w", order.to_w).add("comply_s", after_s));
+      Line l = line("complied");
+      l.json.add("order", name_of(order.command.order)).add("budget_w", order.to_w).add("comply_s", after_s);
+      out_.audit.push_back(std::move(l));
+    } else if (now_ns >= order.until_ns) {
+      finish(order, code(bus::ReplyCode::ok), order.message, unknown, now_ns);
+    }
+    return complied;
+  });
+}
+
+void Manager::shed_over(std::int64_t now_ns) {
+  Line l = line("shed_over");
+  l.json.add("from_w", kept_.shed_w).add("to_w", kept_.budget_w);
+  l.sync = true;
+  out_.events.push_back(event("shed_over").add("from_w", kept_.shed_w).add("to_w", kept_.budget_w));
+  Kept next = kept_;
+  next.shed_w = unknown, next.shed_left_s = 0;
+  next.budget_version = next_version();
+  commit(next, {}, std::move(l), false, now_ns);
+}
+
+// ---- what is shared
+
+/// All nodes, in their order, for policies remember. Those that nothing can be lent now are held at what they may be at.
+std::vector<NodeView> Manager::views(double& budget_w, std::vector<bool>& fixed, std::int64_t now_ns) {
+  const BudgetConfig& b = settings_.budget;
+  std::vector<NodeView> out(states_.size());
+  fixed.assign(states_.size(), false);
+  double drawn = 0;
+  for (std::size_t k = 0; k < states_.size(); ++k) {
+    const NodeState& st = states_[k];
+    const Member& member = settings_.nodes[k].member;
+    NodeView& v = out[k];
+    v.min_w = member.min_w, v.max_w = member.max_w;
+    const bool fresh = st.power_ns >= 0 && now_ns - st.power_ns <= ns(std::max({3 * st.period_s, 3 * b.period_s, b.lease_s}));
+    if (fresh) v.power_w = st.power_w, drawn += st.power_w;
+    v.cap_w = ledger_ ? ledger_->confirmed_w(k, now_ns) : st.cap_w;
+    if (st.job) {
+      const Job& job = jobs_[st.job - 1];
+      v.job = static_cast<std::uint32_t>(st.job);
+      v.guaranteed_w = std::clamp(job.guaranteed_w, member.min_w, member.max_w);
+      v.demand_w = job.demand_w;
+      v.weight = job.weight;
+    }
+    bool lendable = seems_there(k, now_ns) && !st.disobeys;
+    double held = member.safe_w;
+    if (ledger_) {
+      lendable = lendable && ledger_->known(k) && !ledger_->stuck(k) && now_ns - ledger_->heard_ns(k) < ns(b.lease_s - b.renew_s);
+      // Of who may have a lease that is not known here, the ledger holds back what it takes; others need not be asked to go below their safe caps for it.
+      if (ledger_->known(k) || ledger_->settled(now_ns)) held = ledger_->committed_w(k, now_ns);
+    } else if (st.disobeys) {
+      held = std::fmax(member.max_w, st.power_w);
+    }
+    if (!lendable) fixed[k] = true, v.min_w = v.max_w = held;
+  }
+  // From soft_w on, who does not need its cap is asked to stay at what it draws.
+  if (std::isfinite(b.soft_w)) {
+    const bool soft = drawn >= b.soft_w * (soft_ ? 1 - soft_margin : 1);
+    if (soft != soft_) out_.events.push_back(event(soft ? "soft_limit" : "soft_limit_over").add("power_w", drawn).add("soft_w", b.soft_w));
+    soft_ = soft;
+    for (std::size_t k = 0; soft && k < states_.size(); ++k) {
+      NodeView& v = out[k];
+      if (fixed[k] || !std::isfinite(v.power_w) || !std::isfinite(v.cap_w) || v.power_w >= v.cap_w * (1 - soft_margin)) continue;
+      v.max_w = std::clamp(v.power_w * (1 + soft_margin), v.min_w, v.max_w);
+      v.guaranteed_w = std::min(v.guaranteed_w, v.max_w);
+    }
+  }
+  budget_w = this->budget_w();
+  return out;
+}
+
+void Manager::decide(std::int64_t now_ns) {
+  double budget = 0, least = 0;
+  std::vector<bool> fixed;
+  const auto nodes = views(budget, fixed, now_ns);
+  for (const auto& v : nodes) least += v.min_w;
+  std::vector<double> caps(nodes.size(), unknown), held(nodes.size()), low(nodes.size()), high(nodes.size()), weight(nodes.size());
+  const bool over = budget < least;
+  if (over) {
+    // Nodes that draw what they like have taken the rest: all others go to their least.
+    for (std::size_t k = 0; k < nodes.size(); ++k) caps[k] = nodes[k].min_w;
+  } else if (auto shares = share(*policy_, budget, nodes); shares) {
+    caps = std::move(shares->caps_w);
+    counts_.corrected += shares->corrected;
+  }
+  if (over != over_) out_.events.push_back(event(over ? "over_budget" : "within_budget").add("budget_w", budget).add("least_w", least));
+  over_ = over;
+  for (std::size_t k = 0; k < nodes.size(); ++k) {
+    held[k] = low[k] = high[k] = nodes[k].min_w;
+    weight[k] = nodes[k].weight;
+    high[k] = nodes[k].max_w;
+    if (fixed[k]) caps[k] = unknown;
+  }
+  fit_racks(racks_, held, low, high, weight, caps);
+  for (std::size_t k = 0; k < nodes.size(); ++k) {
+    // One that does not hold to its cap is asked to go to its safe cap; of one that is not heard nothing is asked.
+    if (fixed[k] && (states_[k].disobeys || (ledger_ && ledger_->stuck(k)))) caps[k] = settings_.nodes[k].member.safe_w;
+    states_[k].wanted_w = caps[k];
+  }
+  caps_ = std::move(caps);
+  decided_ns_ = now_ns;
+  if (state_ != State::observing) return;
+  std::vector<double> changed;
+  std::vector<std::string> names;
+  const auto tell = [&] {
+    if (!names.empty()) out_.events.push_back(event("would_set").add("budget_w", budget).add("nodes", names).add("caps_w", changed));
+    names.clear(), changed.clear();
+  };
+  for (std::size_t k = 0; k < caps_.size(); ++k) {
+    NodeState& st = states_[k];
+    if (std::isnan(caps_[k]) || std::abs(caps_[k] - st.logged_w) < std::max(1.0, 0.02 * settings_.nodes[k].member.max_w)) continue;
+    st.logged_w = caps_[k];
+    names.push_back(settings_.nodes[k].member.name), changed.push_back(caps_[k]);
+    Line l = line("would_set");
+    l.json.add("node", names.back()).add("from_w", st.cap_w).add("to_w", caps_[k]);
+    out_.audit.push_back(std::move(l));
+    if (names.size() == 32) tell();  // an event has its bounds
+  }
+  tell();
+}
+
+void Manager::lend(std::int64_t now_ns) {
+  auto due = ledger_->due(within_racks(*ledger_, racks_, caps_, now_ns), now_ns);
+  counts_.grants += due.size();
+  for (auto& [k, grant] : due) {
+    NodeState& st = states_[k];
+    if (std::isnan(st.logged_w) || std::abs(grant.cap_w - st.logged_w) >= std::max(1.0, 0.02 * settings_.nodes[k].member.max_w)) {
+      Line l = line("cap");
+      l.json.add("node", settings_.nodes[k].member.name).add("from_w", st.logged_w).add("to_w", grant.cap_w).add("sequence", grant.sequence);
+      out_.audit.push_back(std::move(l));
+      st.logged_w = grant.cap_w;
+    }
+    out_.grants.emplace_back(k, std::move(grant));
+  }
+}
+
+void Manager::ask(std::int64_t now_ns) {
+  const BudgetConfig& b = settings_.budget;
+  for (std::size_t k = 0; k < states_.size(); ++k) {
+    NodeState& st = states_[k];
+    const bool missing = !(st.heard_ns >= 0 && now_ns - st.heard_ns <= ns(b.lease_s)) && st.unanswered >= 3;
+    double every_s = std::min(1.0, b.period_s);
+    bool fence = false;
+    if (ledger_) {
+      fence = !ledger_->known(k) && !st.look;
+      if (ledger_->known(k)) every_s = std::min(b.renew_s, 2 * b.period_s);
+      if (st.look) every_s = std::min(0.2, b.period_s);
+    } else if (st.period_s > 0 && st.period_s <= b.period_s) {
+      continue;  // its telemetry says it all
+    }
+    if (missing) every_s = 4 * b.period_s;
+    if (st.asked_ns >= 0 && now_ns - st.asked_ns < ns(every_s)) continue;
+    st.asked_ns = now_ns;
+    ++st.unanswered;
+    out_.asks.push_back({k, fence, missing});
+  }
+}
+
+void Manager::tick(std::int64_t now_ns) {
+  const auto period = ns(settings_.budget.period_s);
+  leader_near_ = now_ns < takeover_ns_;
+  for (std::size_t j = 0; j < jobs_.size(); ++j)
+    if (jobs_[j].ends_ns && now_ns >= jobs_[j].ends_ns) end_job(j, "its time is over"), next_period_ns_ = now_ns;
+  if (state_ == State::following) {
+    if (!leader_near_ && !pending_.number) take_over(now_ns);
+    run_orders(now_ns);
+    next_ns_ = leader_near_ ? std::min(takeover_ns_, now_ns + ns(10)) : now_ns + ns(0.1);
+    return;
+  }
+  if (ledger_ && ledger_->higher() > ledger_->fence()) {
+    step_back("node managers obey " + ledger_->higher().manager + " under epoch " + std::to_string(ledger_->higher().epoch), now_ns);
+    next_ns_ = now_ns;
+    return;
+  }
+  if (shed() && now_ns >= shed_ends_ns_ && !pending_.number && ledger_) shed_over(now_ns);
+  run_orders(now_ns);
+  if (now_ns >= next_period_ns_) {
+    for (std::size_t k = 0; k < states_.size(); ++k) {
+      const bool there = seems_there(k, now_ns);
+      if (there != states_[k].there) out_.events.push_back(event(there ? "node_heard" : "node_lost").add("node", settings_.nodes[k].member.name));
+      states_[k].there = there;
+    }
+    decide(now_ns);
+    if (state_ == State::leading || !leader_near_) out_.telemetry.push_back(telemetry(now_ns));
+    next_period_ns_ = now_ns + period;
+  }
+  if (ledger_) lend(now_ns);
+  ask(now_ns);
+  comply(now_ns);
+  const double soon = orders_.empty() && complying_.empty() ? 0.5 : 0.1;
+  next_ns_ = std::min(next_period_ns_, now_ns + ns(soon));
+}
+
+// ---- what is told
+
+ClusterTelemetry Manager::telemetry(std::int64_t now_ns) const {
+  const BudgetConfig& b = settings_.budget;
+  ClusterTelemetry t;
+  t.cluster = settings_.cluster, t.manager = settings_.name;
+  t.epoch = state_ == State::leading ? fence_.epoch : leader_epoch_;
+  t.budget_version = kept_.budget_version;
+  t.state = state_ == State::leading ? "active" : state_ == State::observing ? "observing" : "standby";
+  if (state_ == State::following) t.budget_version = on_disk_version_;
+  t.policy = policy_->name();
+  t.period_s = b.period_s, t.lease_s = b.lease_s;
+  t.budget_w = budget_w();
+  if (shed()) t.restored_w = kept_.budget_w, t.shed_left_s = std::max(0.0, seconds(shed_ends_ns_ - now_ns));
+  if (ledger_) t.committed_w = ledger_->committed_w(now_ns);
+  t.nodes = static_cast<std::uint32_t>(states_.size());
+  for (std::size_t k = 0; k < states_.size(); ++k) {
+    const NodeState& st = states_[k];
+    t.safe_w += settings_.nodes[k].member.safe_w;
+    if (!seems_there(k, now_ns)) continue;
+    ++t.heard;
+    t.leased += st.leased;
+    if (std::isfinite(st.power_w)) t.power_w = (std::isfinite(t.power_w) ? t.power_w : 0) + st.power_w;
+  }
+  return t;
+}
+
+std::string Manager::trouble_of(std::size_t node) const {
+  const NodeState& st = states_[node];
+  if (st.disobeys) return "power.disobeys: it draws " + format_power(st.power_w) + " at a cap of " + format_power(st.allowed_w) + ", and is counted at its most";
+  if (!st.trouble.empty()) return st.trouble;
+  if (ledger_ && ledger_->stuck(node)) return std::isfinite(st.cap_w) ? "power.stuck: its hardware has " + format_power(st.cap_w) + ", more than it was lent" : "power.stuck: its hardware cannot tell its cap, and is counted at its most";
+  if (!seems_there(node, state_ == State::leading ? decided_ns_ : st.heard_ns)) return "power.lost: it is not heard";
+  return st.refusal;
+}
+
+bus::AnswerOf<SystemAnswer> Manager::answer(const SystemQuery& query, std::int64_t now_ns) const {
+  bus::AnswerOf<SystemAnswer> out;
+  out.server = settings_.name;
+  out.body.cluster = telemetry(now_ns);
+  if (query.ask == SystemAsk::GET_INFO) {
+    out.body.services = {"GET_INFO", "GET_POWER"};
+    if (state_ == State::leading)
+      for (const auto order : {SystemOrder::SET_POWER, SystemOrder::SHED, SystemOrder::SET_JOB, SystemOrder::END_JOB}) out.body.services.emplace_back(name_of(order));
+    return out;
+  }
+  for (std::size_t k = 0; k < states_.size(); ++k) {
+    const NodeState& st = states_[k];
+    const Member& member = settings_.nodes[k].member;
+    NodeShare s;
+    s.node = member.name;
+    s.heard = seems_there(k, now_ns), s.leased = st.leased && s.heard;
+    if (s.heard) s.power_w = st.power_w;
+    s.cap_w = st.cap_w;
+    if (ledger_) s.committed_w = ledger_->committed_w(k, now_ns);
+    s.wanted_w = st.wanted_w;
+    s.min_w = member.min_w, s.max_w = member.max_w, s.safe_w = member.safe_w;
+    if (st.heard_ns >= 0) s.age_s = seconds(now_ns - st.heard_ns);
+    if (st.job) s.job = jobs_[st.job - 1].name;
+    s.trouble = trouble_of(k).substr(0, 256);
+    out.body.nodes.push_back(std::move(s));
+  }
+  return out;
+}
+
+}  // namespace sonde::power

@@ -1,0 +1,219 @@
+#pragma once
+/// The system manager: holds the cluster's budget, or stands by for who does. Pure: time and what arrived are arguments, what is to be sent,
+/// kept and told is taken out with take(). system_run.cpp gives it a bus, a disk and a clock; the tests give it a world.
+///
+/// It *follows* until nobody told of a budget for `takeover_s`, then takes the next epoch, has it kept, fences the nodes and *leads*; it follows again
+/// when it hears of a higher fence. All safety is the ledger's (ledger.hpp) and the racks' (racks.hpp): what is here decides what they are asked for.
+///
+/// Nodes that draw more than they are lent, or whose hardware cannot tell its cap, are counted at their most, and what others get is the less.
+/// Owner-thread.
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "bus/request.hpp"
+#include "core/json.hpp"
+#include "power/config.hpp"
+#include "power/hardware/node.hpp"
+#include "power/ledger.hpp"
+#include "power/messages.hpp"
+#include "power/powerd/kept.hpp"
+#include "power/powerd/racks.hpp"
+
+namespace sonde::power {
+
+class Manager {
+ public:
+  struct Settings {
+    std::string cluster, name;
+    std::uint64_t instance = 0;       ///< random at each start: two managers that were given one name have different fences all the same
+    BudgetConfig budget;
+    std::vector<NodeConfig> nodes;
+    std::map<std::string, RackConfig> racks;
+    double takeover_s = 6;
+    std::uint32_t priority = 0;
+    bool observe = false;
+  };
+
+  enum class State : std::uint8_t { following, leading, observing };
+
+  struct Caller {
+    std::string client, name, host;   ///< of its participant; empty: not known
+    std::int64_t pid = -1;
+  };
+  /// FENCE_NODE, or GET_POWER_NODE of one that obeys already or that is only looked at.
+  struct Ask {
+    std::size_t node = 0;
+    bool fence = false;
+    bool missing = false;             ///< it has not answered for long: to be asked beside the others, that it does not take their place
+  };
+  struct Line {
+    JsonLine json;
+    bool sync = false;
+  };
+  /// To be put on the disk, then told to kept(). `log` goes before it.
+  struct Commit {
+    std::uint64_t number = 0;
+    Kept kept;
+    std::optional<Line> log;
+    bool must_log = false;            ///< where `log` cannot be written, nothing is kept and it has failed
+  };
+  struct Done {
+    std::uint64_t order = 0;
+    bus::AnswerOf<SystemAnswer> answer;
+  };
+  struct Effects {
+    std::vector<Commit> commits;
+    std::vector<Ask> asks;
+    std::vector<std::pair<std::size_t, Grant>> grants;
+    std::vector<ClusterTelemetry> telemetry;
+    std::vector<std::uint64_t> replicate;   ///< budget versions that standbys are to be asked for, then told to replicated()
+    std::vector<Done> done;
+    std::vector<JsonLine> events;
+    std::vector<Line> audit;
+    bool empty() const;
+  };
+  struct Counts {
+    std::uint64_t takeovers = 0, stepped_back = 0, grants = 0, refused = 0, orders = 0, orders_refused = 0, corrected = 0, unknown_nodes = 0, implausible = 0;
+  };
+
+  /// `kept`: of its disk. Errors: those of Ledger::open() and limited_racks(), power.unknown_policy, power.bad_value (takeover_s within two periods).
+  static Result<std::unique_ptr<Manager>> open(const Settings& settings, const std::optional<Kept>& kept, std::int64_t now_ns);
+
+  /// What arrived. `asked_ns`: when the question was sent; 0: telemetry. `power_w` NaN: it was not told.
+  void node_said(const std::string& node, const Report& report, double power_w, double period_s, const std::string& trouble, std::int64_t asked_ns, std::int64_t now_ns);
+  /// A node's answer with another code than ok.
+  void node_refused(std::size_t node, std::uint32_t code, const std::string& message, std::int64_t now_ns);
+  void cluster_said(const ClusterTelemetry& telemetry, std::int64_t now_ns);
+  /// Ends in a Done of that number; not before kept() and replicated().
+  void order(std::uint64_t number, const SystemCommand& command, const Caller& who, std::int64_t deadline_ns, std::int64_t now_ns);
+  void kept(std::uint64_t number, const Result<void>& result, std::int64_t now_ns);
+  /// How many standbys have a version on their disks, of how many there are.
+  void replicated(std::uint64_t version, std::size_t have, std::size_t of, std::int64_t now_ns);
+  /// Whether the audit log can be written: where not, the budget is not raised.
+  void audit_works(bool works, const std::string& trouble = {});
+  /// The process ends: whoever stands by need not wait.
+  void close(std::int64_t now_ns);
+
+  /// To be called after what arrived, and at next_ns().
+  void tick(std::int64_t now_ns);
+  std::int64_t next_ns() const { return next_ns_; }
+  Effects take();
+
+  bus::AnswerOf<SystemAnswer> answer(const SystemQuery& query, std::int64_t now_ns) const;
+  State state() const { return state_; }
+  /// Whether it answers to "active": it leads, or it observes where nobody leads.
+  bool serves_active() const { return state_ == State::leading || (state_ == State::observing && !leader_near_); }
+  double budget_w() const { return shed() ? kept_.shed_w : kept_.budget_w; }
+  /// Under which it leads, or led last.
+  const Fence& fence() const { return fence_; }
+  std::uint64_t budget_version() const { return kept_.budget_version; }
+  /// Of what is on the disk.
+  std::uint64_t kept_version() const { return on_disk_version_; }
+  const Ledger* ledger() const { return ledger_.get(); }
+  const std::vector<NodeConfig>& nodes() const { return settings_.nodes; }
+  const Counts& counts() const { return counts_; }
+  std::size_t standbys_that_have_it() const { return replicas_; }
+
+ private:
+  struct NodeState {
+    std::int64_t heard_ns = -1, power_ns = -1, asked_ns = -1;
+    double power_w = unknown, period_s = 0, wanted_w = unknown, cap_w = unknown, allowed_w = unknown, logged_w = unknown;
+    bool leased = false, disobeys = false, look = false, there = false;
+    unsigned unanswered = 0;          ///< questions since it was heard
+    Obedience obedience;
+    std::string trouble, refusal;
+    std::size_t job = 0;              ///< in jobs_, + 1; 0: none
+  };
+  struct Job {
+    std::string name, user;
+    double guaranteed_w = 0, demand_w = unknown, weight = 1;
+    std::int64_t ends_ns = 0;         ///< 0: there is none
+  };
+  enum class Step : std::uint8_t { waits, commits, replicates, complies };
+  struct Order {
+    std::uint64_t number = 0;
+    SystemCommand command;
+    Caller who;
+    std::int64_t begun_ns = 0, deadline_ns = 0, until_ns = 0;
+    Step step = Step::waits;
+    double from_w = 0, to_w = 0;
+    std::uint64_t version = 0;
+    bool answered = false;
+    std::string message;
+  };
+  struct Pending {
+    std::uint64_t number = 0;         ///< of the commit; 0: none is under way
+    Kept kept;
+    bool takes_over = false;
+    std::uint64_t order = 0;
+  };
+
+  Manager(const Settings& settings, std::unique_ptr<Policy> policy, std::vector<Rack> racks, const Kept& kept, std::int64_t now_ns);
+  bool shed() const { return !std::isnan(kept_.shed_w); }
+  void commit(const Kept& kept, Pending pending, std::optional<Line> log, bool must_log, std::int64_t now_ns);
+  void take_over(std::int64_t now_ns);
+  void begin_to_lead(std::int64_t now_ns);
+  void step_back(const std::string& why, std::int64_t now_ns);
+  void refuse_all(std::uint32_t code, const std::string& message, std::int64_t now_ns);
+  void wait_for_leader(std::int64_t now_ns) { takeover_ns_ = now_ns + static_cast<std::int64_t>((settings_.takeover_s + settings_.priority * settings_.budget.period_s) * 1e9); }
+  void shed_over(std::int64_t now_ns);
+  void run_orders(std::int64_t now_ns);
+  void begin(Order& order, std::int64_t now_ns);
+  void set_job(Order& order, std::int64_t now_ns);
+  void end_job(std::size_t job, const char* why);
+  void finish(Order& order, std::uint32_t code, const std::string& message, double comply_s, std::int64_t now_ns);
+  void goes_on(Order order, std::int64_t now_ns);
+  void comply(std::int64_t now_ns);
+  std::vector<NodeView> views(double& budget_w, std::vector<bool>& fixed, std::int64_t now_ns);
+  void decide(std::int64_t now_ns);
+  void lend(std::int64_t now_ns);
+  void ask(std::int64_t now_ns);
+  void adopt(const ClusterTelemetry& telemetry, std::int64_t now_ns);
+  bool seems_there(std::size_t node, std::int64_t now_ns) const;
+  bool plausible(std::uint64_t epoch) const;
+  ClusterTelemetry telemetry(std::int64_t now_ns) const;
+  std::string trouble_of(std::size_t node) const;
+  Line line(const char* what) const;
+  JsonLine event(const char* what) const;
+  std::uint64_t next_version() const;
+  Kept as_of(Kept kept, std::int64_t now_ns) const;
+  static std::string who_text(const Caller& who, const std::string& user);
+
+  Settings settings_;
+  std::unique_ptr<Policy> policy_;
+  std::vector<Rack> racks_;
+  std::map<std::string, std::size_t> index_;
+  State state_ = State::following;
+  Fence fence_;
+  std::unique_ptr<Ledger> ledger_;
+  Kept kept_;                         ///< shed_left_s is not kept up: shed_ends_ns_
+  std::uint64_t on_disk_version_ = 0;
+  std::int64_t shed_ends_ns_ = 0;
+  std::uint64_t seen_epoch_ = 0;      ///< the highest that anybody told
+  std::string leader_;                ///< who led last, that was heard
+  std::uint64_t leader_epoch_ = 0;
+  bool leader_near_ = false;
+  std::int64_t takeover_ns_ = 0, next_period_ns_ = 0, next_ns_ = 0, decided_ns_ = 0;
+  std::vector<NodeState> states_;
+  std::vector<double> caps_;          ///< what is wanted
+  std::vector<Job> jobs_;
+  std::deque<Order> orders_;          ///< one is worked on at a time; those that wait for the nodes are behind
+  std::vector<Order> complying_;
+  Pending pending_;
+  std::uint64_t commits_ = 0;
+  std::size_t replicas_ = 0;
+  bool audit_works_ = true, soft_ = false, over_ = false;
+  std::string audit_trouble_;
+  Effects out_;
+  Counts counts_;
+};
+
+/// What a scraper gets, as OpenMetrics.
+std::string metrics_text(const SystemAnswer& answer, const Manager::Counts& counts, bool leads, std::uint64_t audit_lost, std::uint64_t bus_failed);
+
+}  // namespace sonde::power

@@ -1,0 +1,50 @@
+"""What the power room needs: its daemon and which roles it has, and hardware that it can read and cap here."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sonde.cli.diagnosis import GOOD, NONE, POOR, Answer, Here, Need, check
+from sonde.core.errors import SondeError
+
+WANTED = ("node-manager", "system-manager", "mqtt-bridge")
+
+
+@check("power", "Power stack", "Power", 30)
+def power(here: Here) -> Answer:
+    """Asks sonde-powerd what it can be, and which hardware it was built for."""
+    from sonde.power import run_demo
+
+    values: dict[str, Any] = {"built": False, "works": False, "roles": [], "hardware": []}
+    try:
+        program = run_demo.program()
+    except SondeError:
+        need = Need("power", "libtomlplusplus-dev (Debian's name), then 'make setup'")
+        return Answer("not built: toml++ was not there", NONE, values, [need])
+    ran = here.run([str(program), "--list"], 20)
+    try:
+        told = json.loads(ran.out)
+    except ValueError:
+        return Answer(
+            f"{program} does not run: {ran.err.strip()[-200:]}", NONE, values, [Need("power", "make setup")]
+        )
+    kinds = [str(one["kind"]) for one in told.get("hardware", []) if not one.get("missing")]
+    roles = [str(role) for role in told["roles"]]
+    values |= {
+        "built": True,
+        "works": "node-manager" in roles,
+        "roles": roles,
+        "hardware": kinds,
+        "program": str(program),
+    }
+    zones = sorted(path.name for path in (here.root / "sys/class/powercap").glob("intel-rapl:*"))
+    values["powercap"] = zones
+    caps = f"{len(zones)} RAPL zones" if zones else "no RAPL here: node managers need a BMC, or are simulated"
+    lacking = [role for role in WANTED if role not in roles]
+    if lacking:
+        need = Need(", ".join(lacking), "libmosquitto-dev (Debian's name), then 'make setup'")
+        return Answer(
+            f"{', '.join(roles)}; not built: {', '.join(lacking)}", POOR, values, [need], "see 'make setup'"
+        )
+    return Answer(f"{', '.join(roles)}; {caps}", GOOD, values)

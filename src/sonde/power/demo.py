@@ -1,0 +1,132 @@
+"""What `sonde power demo` brings up: its configuration, and what happens when. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sonde.core.errors import UsageError
+
+NODES = ("n1", "n2", "n3", "n4")
+BUDGET_W, MIN_W, MAX_W, SAFE_W = 1000.0, 100.0, 400.0, 150.0
+LEADER, STANDBY = "m1", "m2"
+LEAST_S, LONGEST_LEASE_S = 2.0, 3.0
+
+LOADS = (  # of each node, by stretch: what the two jobs of the demo make of it
+    (0.05, 0.05, 0.05, 0.05),
+    (1.0, 0.9, 0.3, 0.1),
+    (1.0, 0.9, 0.3, 0.1),
+    (0.1, 0.1, 0.9, 0.7),
+)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """lease_s, renew_s, period_s, takeover_s, telemetry_s: of the configuration. at_s: begins of LOADS.
+    kill_s: when the leading manager is killed.
+    """
+
+    lease_s: float
+    renew_s: float
+    period_s: float
+    takeover_s: float
+    telemetry_s: float
+    at_s: tuple[float, ...]
+    kill_s: float
+    length_s: float
+
+
+def timing(length_s: float) -> Timing:
+    """Short leases for a short demo, so that all of it is seen: jobs, the kill, and who lends after it.
+
+    Raises
+    ------
+    UsageError  power.budget_too_short.
+    """
+    if length_s < LEAST_S:
+        raise UsageError(
+            "power.budget_too_short",
+            f"the demo has {length_s:.3g} s; allowed: {LEAST_S:g} s and more",
+            f"give --budget {LEAST_S:g}s or more",
+        )
+    lease = min(LONGEST_LEASE_S, max(0.8, length_s / 5))
+    return Timing(
+        lease_s=lease,
+        renew_s=lease / 3,
+        period_s=max(0.2, lease / 6),
+        takeover_s=lease / 2,
+        telemetry_s=0.1,
+        at_s=(0.0, 0.1 * length_s, 0.4 * length_s, 0.75 * length_s),
+        kill_s=0.4 * length_s,
+        length_s=length_s,
+    )
+
+
+def configuration(
+    name: str, timing: Timing, loads: Sequence[str] = (), node: int = -1, broker: str = "", monitor: str = ""
+) -> str:
+    """One daemon's power.toml. All of them say the same but for what is a daemon's own: its state, its load."""
+
+    def seconds(value: float) -> str:
+        return f'"{value * 1000:.0f}ms"'
+
+    lines = [
+        'cluster = "demo"',
+        "[bus]",
+        'profile = "bus.xml"',
+        "[budget]",
+        f'power_limit = "{BUDGET_W:g}W"',
+        'policy = "fair"',
+        f"lease = {seconds(timing.lease_s)}",
+        f"renew = {seconds(timing.renew_s)}",
+        f"period = {seconds(timing.period_s)}",
+        "[[nodes]]",
+        f'hosts = "{",".join(NODES)}"',
+        f'min = "{MIN_W:g}W"',
+        f'max = "{MAX_W:g}W"',
+        f'safe = "{SAFE_W:g}W"',
+        "[node-manager]",
+        f"telemetry = {seconds(timing.telemetry_s)}",
+        f'state = "state-{name}"',
+    ]
+    if node >= 0:
+        lines += [
+            "[[node-manager.hardware]]",
+            'kind = "simulated"',
+            'idle = "80W"',
+            'busy = "390W"',
+            'noise = "2W"',
+            'lag = "200ms"',
+            f'load_file = "{loads[node]}"',
+            f"seed = {node + 1}",
+            f'min = "{MIN_W:g}W"',
+            f'max = "{MAX_W:g}W"',
+        ]
+    lines += [
+        "[system-manager]",
+        f'name = "{name}"',
+        f'state = "state-{name}"',
+        f'audit = "audit-{name}.jsonl"',
+        f"takeover = {seconds(timing.takeover_s)}",
+        f"priority = {0 if name != STANDBY else 1}",
+        "[monitor]",
+        f'listen = "{monitor or "127.0.0.1:0"}"',
+        'history = "history.sqlite"',
+    ]
+    if broker:
+        lines += [
+            "[mqtt-bridge]",
+            f'broker = "{broker}"',
+            'to_mqtt = ["Monitor_report_*"]',
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def job_power(power_w: Sequence[float]) -> float:
+    """What a job's nodes draw together; NaN where one of them is not known."""
+    return math.fsum(power_w) if power_w and all(map(math.isfinite, power_w)) else float("nan")
+
+
+JOBS = (("lbm", ("n1", "n2"), 1, 3), ("fft", ("n3", "n4"), 3, 4))
+"""The demo's jobs: name, nodes, and the stretches of LOADS at whose begin it starts and ends."""

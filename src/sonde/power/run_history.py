@@ -1,0 +1,276 @@
+"""What a monitor has heard, in SQLite: bounded, whole after kill -9, and no reason to stop where a disk is full.
+
+A sample that cannot be written waits in memory, the oldest MOST_WAITING at most; what falls out is counted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from sonde.core.errors import DataError, EnvironmentFailure
+from sonde.power.telemetry import NAN, ClusterSample, JobSample, NodeSample
+
+VERSION = 1
+MOST_WAITING = 20_000  # samples; some 10 MB
+SWEEP_ROWS = 20_000  # that are removed at once: a sweep must not keep readers waiting
+_VACUUM_PAGES = 2_000
+
+NODE_COLUMNS = (
+    *("node", "at_ns", "source", "period_s", "power_w", "energy_j", "cap_w", "lease_w", "left_s"),
+    *("leased", "epoch", "manager", "trouble"),
+)
+JOB_COLUMNS = (
+    *("job", "at_ns", "user", "name", "nodes", "power_w", "energy_j", "iteration_s", "progress", "state"),
+)
+CLUSTER_COLUMNS = (
+    *("cluster", "at_ns", "manager", "epoch", "budget_version", "state", "policy", "period_s", "lease_s"),
+    *(
+        "budget_w",
+        "safe_w",
+        "committed_w",
+        "power_w",
+        "nodes",
+        "heard",
+        "leased",
+        "restored_w",
+        "shed_left_s",
+    ),
+)
+_TEXT = {"node", "job", "cluster", "source", "manager", "trouble", "user", "name", "nodes", "state", "policy"}
+_WHOLE = {"at_ns", "leased", "epoch", "budget_version", "heard"}
+_TABLES = {"node": NODE_COLUMNS, "job": JOB_COLUMNS, "cluster": CLUSTER_COLUMNS}
+
+Sample = NodeSample | JobSample | ClusterSample
+
+
+def _table(name: str, columns: Sequence[str]) -> str:
+    # Of a cluster `nodes` is their number, of a job their names.
+    def kind(column: str) -> str:
+        if column in _WHOLE or (name, column) == ("cluster", "nodes"):
+            return "INTEGER"
+        return "TEXT" if column in _TEXT else "REAL"
+
+    told = ", ".join(f"{column} {kind(column)}" for column in columns)
+    return f"CREATE TABLE IF NOT EXISTS {name} ({told}, PRIMARY KEY ({columns[0]}, at_ns)) WITHOUT ROWID"
+
+
+_SCHEMA = (
+    *(_table(name, columns) for name, columns in _TABLES.items()),
+    *(f"CREATE INDEX IF NOT EXISTS {name}_at ON {name} (at_ns)" for name in _TABLES),
+)
+
+
+class History:
+    """One database. For one thread; who else reads opens it by `read`.
+
+    Attributes
+    ----------
+    trouble : why samples wait, "" where they do not. lost : samples that fell out. written : that are in the file.
+
+    Raises
+    ------
+    DataError  power.not_a_history, power.newer_history. EnvironmentFailure  power.cannot_keep.
+    """
+
+    def __init__(self, path: str | Path, keep_s: float) -> None:
+        self.path, self.keep_s = Path(path), keep_s
+        self.trouble, self.lost, self.written = "", 0, 0
+        self._waiting: deque[Sample] = deque()
+        try:
+            # Beside the daemon only its group may read who ran what.
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640))
+            self._db = sqlite3.connect(self.path, timeout=5, isolation_level=None)
+            self._db.execute("PRAGMA auto_vacuum=INCREMENTAL")
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute(
+                "PRAGMA synchronous=NORMAL"
+            )  # in WAL whole after a crash; the last commits may be gone
+            self._db.execute("PRAGMA journal_size_limit=8388608")
+            version = int(self._db.execute("PRAGMA user_version").fetchone()[0])
+            if version > VERSION:
+                raise _newer(self.path, version)
+            for statement in _SCHEMA:
+                self._db.execute(statement)
+            self._db.execute(f"PRAGMA user_version={VERSION}")
+        except sqlite3.DatabaseError as error:
+            raise _unreadable(self.path, error) from None
+        except OSError as error:
+            raise EnvironmentFailure(
+                "power.cannot_keep",
+                f"the history {self.path} cannot be kept: {error.strerror}",
+                "make its folder, or name another by [monitor] history",
+            ) from None
+
+    def add(self, samples: Iterable[Sample]) -> bool:
+        """Writes samples, those that waited first. False: they wait, and `trouble` says why. It never raises."""
+        self._waiting.extend(samples)
+        while len(self._waiting) > MOST_WAITING:
+            self._waiting.popleft()
+            self.lost += 1
+        if not self._waiting:
+            return not self.trouble
+        try:
+            with self._transaction():
+                for sample in self._waiting:
+                    table, row = _row(sample)
+                    marks = ",".join("?" * len(row))
+                    self._db.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
+        except (sqlite3.Error, OverflowError, ValueError) as error:
+            self.trouble = f"the history {self.path} cannot be written: {error}"
+            return False
+        self.written += len(self._waiting)
+        self._waiting.clear()
+        self.trouble = ""
+        return True
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def sweep(self, now_ns: int) -> int:
+        """Removes what is older than keep_s, some at a time, and gives its place back. Returns rows removed."""
+        before = now_ns - int(self.keep_s * 1e9)
+        removed = 0
+        with suppress(sqlite3.Error):  # a full disk: what is too old goes when there is room to say so
+            for table, columns in _TABLES.items():
+                who = columns[0]
+                with self._transaction():
+                    removed += self._db.execute(
+                        f"DELETE FROM {table} WHERE ({who}, at_ns) IN"
+                        f" (SELECT {who}, at_ns FROM {table} WHERE at_ns < ? LIMIT {SWEEP_ROWS})",
+                        (before,),
+                    ).rowcount
+            if removed:
+                # A page a step: execute() would take one step alone.
+                self._db.executescript(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")
+        return removed
+
+    def close(self) -> None:
+        self.add(())
+        self._db.close()
+
+    def _transaction(self) -> _Transaction:
+        return _Transaction(self._db)
+
+
+class _Transaction:
+    """All of it, or nothing: also where a disk is full, whose error sqlite rolls back by itself."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def __enter__(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            try:
+                self._db.execute("COMMIT")
+                return
+            except sqlite3.Error:
+                self._rollback()
+                raise
+        self._rollback()
+
+    def _rollback(self) -> None:
+        if self._db.in_transaction:
+            with suppress(sqlite3.Error):
+                self._db.execute("ROLLBACK")
+
+
+def _row(sample: Sample) -> tuple[str, tuple[Any, ...]]:
+    match sample:
+        case NodeSample():
+            table = "node"
+        case JobSample():
+            table = "job"
+        case _:
+            table = "cluster"
+    values = []
+    for column in _TABLES[table]:
+        value = getattr(sample, column)
+        if isinstance(value, tuple):
+            value = json.dumps(value)
+        elif column in ("epoch", "budget_version"):
+            value = value if value < 1 << 63 else value - (1 << 64)  # SQLite's integers have a sign
+        values.append(value)
+    return table, tuple(values)
+
+
+def read(
+    path: str | Path, kind: str, since_ns: int = 0, until_ns: int = (1 << 63) - 1, name: str = ""
+) -> Iterator[Sample]:
+    """Samples of a kind ("node", "job", "cluster") in the order of time. The file is not changed.
+
+    Raises
+    ------
+    EnvironmentFailure  core.cannot_read. DataError  power.not_a_history, power.newer_history.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise EnvironmentFailure(
+            "core.cannot_read", f"there is no history {path}", "[monitor] history names the file"
+        )
+    db = None
+    try:
+        db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5)
+        version = int(db.execute("PRAGMA user_version").fetchone()[0])
+        if version > VERSION:
+            raise _newer(path, version)
+        columns = _TABLES[kind]
+        which = f"WHERE at_ns BETWEEN ? AND ?{f' AND {columns[0]} = ?' if name else ''}"
+        rows = db.execute(
+            f"SELECT {', '.join(columns)} FROM {kind} {which} ORDER BY at_ns",
+            (since_ns, until_ns, *([name] if name else [])),
+        )
+        for row in rows:
+            yield _sample(kind, dict(zip(columns, row)))
+    except sqlite3.DatabaseError as error:
+        raise _unreadable(path, error) from None
+    finally:
+        if db is not None:
+            db.close()
+
+
+def _sample(kind: str, told: dict[str, Any]) -> Sample:
+    for column, value in told.items():
+        if value is None:  # NaN
+            told[column] = NAN
+        elif column in ("epoch", "budget_version") and value < 0:
+            told[column] = value + (1 << 64)
+    match kind:
+        case "node":
+            return NodeSample(**{**told, "leased": bool(told["leased"])})
+        case "job":
+            return JobSample(**{**told, "nodes": tuple(json.loads(told["nodes"]))})
+        case _:
+            return ClusterSample(**told)
+
+
+def _newer(path: Path, version: int) -> DataError:
+    return DataError(
+        "power.newer_history",
+        f"{path} is of version {version}; this Sonde reads up to {VERSION}",
+        "use the Sonde that wrote it, or a newer one",
+    )
+
+
+def _unreadable(path: Path, error: Exception) -> DataError | EnvironmentFailure:
+    if isinstance(error, sqlite3.OperationalError):
+        return EnvironmentFailure(
+            "power.cannot_keep",
+            f"the history {path} cannot be opened: {error}",
+            "check its folder's permissions and place, or name another by [monitor] history",
+        )
+    return DataError(
+        "power.not_a_history",
+        f"{path} is no history of a monitor: {error}",
+        "move it away, or name another by [monitor] history",
+    )

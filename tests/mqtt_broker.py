@@ -1,0 +1,237 @@
+"""A real mosquitto on loopback, its clients, and a bridge with a bus of its own: for tests and benches."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import sonde.bus.client as bus
+from sonde.core.launch import libexec
+
+BROKER = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
+TYPES = """module site {
+  struct Order { @key string node; long long number; string text; sequence<octet> blob; };
+  struct Reading { @key string node; double power_w; float share; long long at_ns; boolean on; };
+  struct Plain { long long number; };
+};
+"""
+
+
+def until(true: Callable[[], Any], what: str, timeout_s: float = 20) -> Any:
+    """Its value, when that is true. A failure after timeout_s, which is no measure of anything."""
+    end = time.monotonic() + timeout_s
+    while not (value := true()):
+        assert time.monotonic() < end, f"not within {timeout_s} s: {what}"
+        time.sleep(0.02)
+    return value
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+def end(process: subprocess.Popen[Any], how: signal.Signals = signal.SIGTERM) -> int:
+    if process.poll() is None:
+        process.send_signal(how)
+    code = process.wait(20)
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe:
+            pipe.close()
+    return code
+
+
+class Broker:
+    """mosquitto with a database that outlives it."""
+
+    def __init__(self, folder: Path, more: str = "allow_anonymous true\n", words: Sequence[str] = ()) -> None:
+        self.folder, self.port = folder / f"broker-{uuid.uuid4().hex[:6]}", free_port()
+        self.folder.mkdir()
+        self.words = list(words)  # that its clients need
+        conf = f"listener {self.port} 127.0.0.1\npersistence true\npersistence_location {self.folder}/\n"
+        conf += "max_queued_messages 0\nmax_inflight_messages 0\nset_tcp_nodelay true\n"
+        if os.geteuid() == 0:
+            conf += "user root\n"
+        (self.folder / "conf").write_text(conf + more)
+        self.process: subprocess.Popen[bytes] | None = None
+        self.clients: list[subprocess.Popen[Any]] = []
+        self.start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        log = (self.folder / "log").open("ab")
+        self.process = subprocess.Popen([BROKER, "-c", self.folder / "conf"], stdout=log, stderr=log)
+        log.close()
+
+        def answers() -> bool:
+            assert self.process
+            assert self.process.poll() is None, (self.folder / "log").read_text()
+            with socket.socket() as s:
+                return s.connect_ex(("127.0.0.1", self.port)) == 0
+
+        until(answers, "mosquitto listens")
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        assert self.process
+        end(self.process, how)
+
+    def client(self, program: str, *words: str, **options: Any) -> subprocess.Popen[Any]:
+        host = "localhost" if "--cafile" in self.words else "127.0.0.1"
+        command = [program, "-h", host, "-p", str(self.port), *self.words, *words]
+        one = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+        self.clients.append(one)
+        return one
+
+    def publish(self, topic: str, payload: str | bytes, *words: str) -> None:
+        raw = payload.encode() if isinstance(payload, str) else payload
+        file = self.folder / "payload"
+        file.write_bytes(raw)
+        one = self.client("mosquitto_pub", "-V", "5", "-q", "1", "-t", topic, *words, "-f", str(file))
+        told = one.communicate(timeout=30)
+        assert one.returncode == 0, told
+
+    def close(self) -> None:
+        for one in self.clients:
+            end(one, signal.SIGKILL)
+        if self.process:
+            end(self.process)
+
+
+class Heard:
+    """What one mosquitto_sub hears, as JSON with properties."""
+
+    def __init__(self, broker: Broker, *filters: str) -> None:
+        words = [word for one in filters for word in ("-t", one)]
+        self.process = broker.client("mosquitto_sub", "-V", "5", "-q", "1", "-F", "%j", *words)
+        self.messages: list[dict[str, Any]] = []
+        self.lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        try:
+            for line in self.process.stdout:
+                self.lines.put(line)
+        except ValueError:
+            pass  # it was closed
+
+    def all(self) -> list[dict[str, Any]]:
+        while not self.lines.empty():
+            self.messages.append(json.loads(self.lines.get()))
+        return self.messages
+
+    def under(self, topic: str) -> list[dict[str, Any]]:
+        return [message for message in self.all() if message["topic"] == topic]
+
+
+class Site:
+    """A bus of a test's own, by its domain."""
+
+    def __init__(self, folder: Path, over: str, cluster: str = "alpha") -> None:
+        self.folder, self.cluster = folder / f"{cluster}-{uuid.uuid4().hex[:6]}", cluster
+        self.folder.mkdir()
+        (self.folder / "site.idl").write_text(TYPES)
+        (self.folder / "bus.xml").write_text(
+            f'<sonde-bus version="1"><profile name="power" domain="{random.randint(1, 230)}" implementation="{over}">'
+            '<types idl="site.idl"/><topic name="Orders" type="site::Order" history="keep-all"/>'
+            '<topic name="Monitor_report_reading" type="site::Reading" history="keep-all"/>'
+            '<topic name="Monitor_report_blob" type="site::Order" depth="4096"/>'
+            '<topic name="Plain" type="site::Plain" depth="4096"/></profile></sonde-bus>'
+        )
+        self.bus = bus.open(self.folder / "bus.xml")
+        self.bridges: list[Bridge] = []
+
+    def bridge(self, broker: str, lines: str, name: str = "b", **options: Any) -> Bridge:
+        one = Bridge(self, broker, lines, name, **options)
+        self.bridges.append(one)
+        return one
+
+    def close(self) -> None:
+        for bridge in self.bridges:
+            bridge.kill()
+        self.bus.close()
+
+
+class Bridge:
+    """sonde-powerd mqtt-bridge."""
+
+    def __init__(
+        self, site: Site, broker: str, lines: str, name: str, wait: bool = True, more: str = ""
+    ) -> None:
+        self.site, self.name = site, name
+        self.config = site.folder / f"{name}.toml"
+        self.config.write_text(
+            f'cluster = "{site.cluster}"\n[bus]\nprofile = "bus.xml"\n[budget]\npower_limit = "1kW"\n'
+            f'[[nodes]]\nhosts = "n[1-4]"\nmin = 50\nmax = 300\nsafe = 60\n{more}\n'
+            f'[mqtt-bridge]\nname = "{name}"\nbroker = "{broker}"\nstate = "state"\n{lines}\n'
+        )
+        self.start(wait)
+
+    def start(self, wait: bool = True) -> None:
+        self.events: list[dict[str, Any]] = []
+        with (self.site.folder / "log").open("a") as log:
+            self.process = subprocess.Popen(
+                [libexec() / "sonde-powerd", "mqtt-bridge", "--config", self.config, "--with-parent"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        self.reading = threading.Thread(target=self._read, args=(self.process,), daemon=True)
+        self.reading.start()
+        if wait:
+            self.wait_for("connected")
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout
+        for line in process.stdout:
+            self.events.append(json.loads(line))
+
+    def told(self, event: str) -> list[dict[str, Any]]:
+        return [one for one in list(self.events) if one["event"] == event]
+
+    def troubles(self) -> set[str]:
+        return {one["code"] for one in self.told("trouble")}
+
+    def wait_for(self, event: str, times: int = 1) -> dict[str, Any]:
+        def there() -> list[dict[str, Any]]:
+            assert self.process.poll() is None or self.told(event), (self.site.folder / "log").read_text()
+            found = self.told(event)
+            return found if len(found) >= times else []
+
+        return dict(until(there, f"{event}; {self.events}")[-1])
+
+    def end(self) -> dict[str, Any]:
+        """In order; the last counts."""
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(20) == 0, (self.site.folder / "log").read_text()
+        self.reading.join(10)
+        self._close()
+        return dict(self.told("end")[-1])
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.reading.join(10)
+        self._close()
+
+    def _close(self) -> None:
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe:
+                pipe.close()

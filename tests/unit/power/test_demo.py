@@ -1,0 +1,44 @@
+"""The demo's plan, and who plays which role."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from sonde.core.errors import UsageError
+from sonde.power import demo, roles
+from sonde.power.config import Stack
+
+
+@pytest.mark.parametrize("length", [demo.LEAST_S, 8.0, 20.0, 600.0])
+def test_every_daemon_reads_its_configuration(length):
+    power = pytest.importorskip("sonde._power", reason="the power stack is not built")
+    timing = demo.timing(length)
+    loads = [f"load-{name}" for name in demo.NODES]
+    for name, node in (*zip(demo.NODES, range(4)), ("m1", -1), ("m2", -1), ("monitor", -1)):
+        stack = Stack.of(power.parse_config(demo.configuration(name, timing, loads, node, "127.0.0.1:1")))
+        assert stack.budget_w == demo.BUDGET_W
+        assert [one.name for one in stack.nodes] == list(demo.NODES)
+        assert stack.lease_s == pytest.approx(timing.lease_s, abs=1e-3)
+        assert stack.telemetry_s <= stack.period_s / 2  # else what happened could not be judged
+    assert timing.kill_s + timing.lease_s < timing.length_s
+    assert list(timing.at_s) == sorted(timing.at_s)
+
+
+def test_too_short_a_demo_is_refused():
+    with pytest.raises(UsageError, match="2 s and more"):
+        demo.timing(1.0)
+
+
+def test_a_job_whose_node_is_silent_has_no_power():
+    assert demo.job_power([100.0, 50.0]) == 150
+    assert math.isnan(demo.job_power([100.0, math.nan]))
+    assert math.isnan(demo.job_power([]))
+
+
+def test_roles():
+    assert roles.check("monitor") == "monitor"
+    assert roles.module_of("job-scheduler") == "sonde.power.run_job_scheduler"
+    with pytest.raises(UsageError, match="nearest: monitor"):
+        roles.check("moniter")

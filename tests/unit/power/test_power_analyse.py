@@ -1,0 +1,137 @@
+"""From the recorder's file to what a dataset says: schema, analyse, verdict, figures."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from recordings import S, recorded, report, steady
+
+import sonde
+from sonde.core.blocks import BlockFile
+from sonde.core.errors import DataError
+from sonde.power import figures, verdict, words
+from sonde.power.analyse import analyse, node_series_of
+from sonde.power.schema import RAW, SCHEMA, SUMMARY
+from sonde.power.telemetry import NodeSample
+
+
+@pytest.fixture
+def killed(tmp_path):
+    """20 s under m1, which is killed, then 10 s under m2."""
+    samples = steady(20)
+    samples += [report((22 + k) * S, manager="m2", epoch=2, committed_w=500.0) for k in range(10)]
+    return recorded(tmp_path, samples, [("m1", "killed")])
+
+
+def test_a_recording_says_what_was_recorded(killed):
+    with sonde.open(killed.path) as tree:
+        assert SCHEMA.validate(tree) == []
+        raw = tree["raw"].to_dataset()
+        assert [str(name) for name in raw["node_name"].values] == ["n1", "n2"]
+        assert [str(name) for name in raw["node_source"].values] == ["simulated"] * 2
+        assert raw["node_time"].values[0].tolist() == pytest.approx(range(20))
+        assert raw["node_cap"].values[1].tolist() == [250.0] * 20
+        assert raw["budget"].values.tolist() == [600.0] * 30
+        assert [str(word) for word in raw["event_what"].values] == ["killed"]
+        assert set(raw.variables) <= set(RAW)
+        summary = tree["summary"].to_dataset().load()
+    assert set(summary.variables) <= set(SUMMARY)
+    told = verdict.held_of(summary)
+    assert (told.budget_w, told.max_sum_caps_w, told.violations) == (600, 500, 0)
+    assert told.failovers[0].after == "m2"
+    assert told.failover_s == 3  # the kill was seen only after that: the last report counts
+    assert float(summary["job_energy"].values[0]) == pytest.approx(200 * 19)
+    assert killed.complete
+
+
+def test_words_on_it(killed):
+    with sonde.open(killed.path) as tree:
+        summary = tree["summary"].to_dataset().load()
+    said = verdict.sentence(summary)
+    assert said.startswith("The sum of caps stayed within the budget of 600 W: at most 500 W")
+    assert said.endswith("(simulated nodes)")
+    assert "another manager led after 3.00 s" in said
+    assert verdict.findings(summary) == []
+    assert verdict.sound(summary)
+    told = verdict.values(summary)
+    assert (told["violations"], told["lease_s"], told["failover_s"], told["simulated"]) == (0, 3, 3, True)
+    assert [node["node"] for node in told["nodes"]] == ["n1", "n2"]
+    titles = [table.title for table in verdict.tables(summary)]
+    assert titles == ["Budget", "Nodes", "Jobs", "Telemetry on the bus"]
+
+
+def test_figures_of_it(killed):
+    with sonde.open(killed.path) as tree:
+        section = figures.section(tree, "a.nc")
+        names = [figure.id for figure in section.figures]
+        assert names == [
+            "power-course",
+            "power-leases",
+            "power-nodes-cap",
+            "power-nodes-power",
+            "power-energy",
+        ]
+        course = section.figures[0].data
+        assert course["series"].values.tolist() == ["power drawn", "caps", "lent at most", "budget"]
+        assert course["mark_name"].values.tolist() == ["m2 leads"]
+        assert "simulated" in section.title
+        assert [fact.value for fact in section.facts][:2] == ["500 W", "400 W"]
+
+
+def test_a_broken_budget_is_found(tmp_path):
+    file = recorded(tmp_path, steady(20, caps=(350.0, 300.0)))
+    with sonde.open(file.path) as tree:
+        summary = tree["summary"].to_dataset().load()
+        (found,) = verdict.findings(summary, "a.nc")
+        assert figures.section(tree, "a.nc").findings == [found]
+    assert found.code == "power.above_budget"
+    assert found.next == "sonde power show a.nc"
+    assert "650 W" in verdict.sentence(summary)
+
+
+def test_who_was_not_heard_is_missing(tmp_path):
+    samples = [one for one in steady(20) if isinstance(one, NodeSample) and one.node == "n1"]
+    file = recorded(tmp_path, samples)
+    assert not file.complete
+    (warning,) = [w for w in file.warnings if w.code == "power.not_heard"]
+    assert warning.evidence == "nothing was heard of n2; no system manager was heard"
+    with sonde.open(file.path) as tree:
+        assert SCHEMA.validate(tree) == []
+        summary = tree["summary"].to_dataset().load()
+        assert list(node_series_of(tree["raw"].to_dataset())) == ["n1"]
+    assert verdict.sentence(summary).startswith("No budget was told")
+    assert not verdict.sound(summary)
+
+
+def test_analysing_again_gives_the_same(killed):
+    with sonde.open(killed.path) as tree:
+        again = analyse(tree["raw"].to_dataset().load())
+        before = tree["summary"].to_dataset().load()
+    assert set(again.variables) == set(before.variables)
+    assert float(again["max_power"]) == float(before["max_power"])
+
+
+def test_a_foreign_block_file_is_refused(tmp_path):
+    import numpy as np
+
+    from sonde.core.blocks import BlockWriter
+
+    with pytest.raises(DataError) as told:
+        SCHEMA.layout({}, [], "")
+    assert told.value.code == "power.not_power_blocks"
+    writer = BlockWriter(tmp_path / "a.blk", np.dtype([("x", "<f8")]), {"schema": "net/1"})
+    writer.close()
+    with pytest.raises(DataError):
+        SCHEMA.layout({}, [BlockFile(tmp_path / "a.blk")], "")
+
+
+def test_energies_in_words():
+    assert [words.joules(value) for value in (5.0, 1500.0, 7.2e6, 3.6e9)] == [
+        "5 J",
+        "1.5 kJ",
+        "2 kWh",
+        "1 MWh",
+    ]
+    assert words.joules(math.nan) == "–"
+    assert words.values(None)["violations"] is None
