@@ -9,10 +9,10 @@ target_link_libraries(sonde_power PUBLIC sonde_core)
 
 # --- hardware: what power is read from and held by (native/power/hardware), and its conformance suite ---
 find_package(CURL QUIET)
-if(CURL_FOUND AND CURL_VERSION_STRING VERSION_GREATER_EQUAL 7.85)  # CURLOPT_PROTOCOLS_STR
+if(CURL_FOUND)
   sonde_feature(SONDE_POWER_REDFISH TRUE "libcurl ${CURL_VERSION_STRING}" "")
 else()
-  sonde_feature(SONDE_POWER_REDFISH FALSE "libcurl 7.85 or later (curl/curl.h) was not found" "libcurl4-openssl-dev")
+  sonde_feature(SONDE_POWER_REDFISH FALSE "libcurl (curl/curl.h) was not found" "libcurl4-openssl-dev")
 endif()
 file(GLOB powerhw_sources CONFIGURE_DEPENDS power/hardware/*.cpp)
 add_library(sonde_powerhw STATIC ${powerhw_sources})

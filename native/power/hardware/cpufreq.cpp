@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "core/clock.hpp"
 #include "core/nearest.hpp"
 #include "core/text.hpp"
 #include "power/hardware/kinds.hpp"
@@ -54,31 +55,35 @@ Result<Cpufreq> Cpufreq::open(const std::string& root) {
     if (const auto governors = kinds::read_text(at + "scaling_available_governors")) one.governors = words_of(*governors);
     if (const auto cores = kinds::read_text(at + "related_cpus"))
       for (const auto& word : words_of(*cores)) one.cores.push_back(std::atoi(word.c_str()));
-    out.fixed_.push_back(std::move(one));
+    out.known_.push_back(std::move(one));
   }
   return out;
 }
 
 Result<std::vector<Frequency>> Cpufreq::read() {
-  std::vector<Frequency> out = fixed_;
-  for (auto& one : out) {
+  const std::int64_t now = now_ns();
+  const bool limits = limits_ns_ == 0 || now - limits_ns_ >= 10'000'000'000;
+  if (limits) limits_ns_ = 0;
+  for (auto& one : known_) {
     const std::string at = folder_ + one.name + "/";
+    one.current_hz = hz_in(at + "scaling_cur_freq");
     // Each policy has limits: where they are gone, so is the policy. What runs now is not told by every driver.
+    if (!limits && !std::isnan(one.current_hz)) continue;
     const auto most = kinds::read_number(at + "scaling_max_freq");
     if (!most) return most.error();
     one.max_hz = *most * 1e3;
     one.min_hz = hz_in(at + "scaling_min_freq");
-    one.current_hz = hz_in(at + "scaling_cur_freq");
     if (auto governor = kinds::read_text(at + "scaling_governor")) one.governor = *governor;
   }
-  return out;
+  if (limits) limits_ns_ = now;
+  return known_;
 }
 
 Result<void> Cpufreq::set(const std::string& policy, double min_hz, double max_hz, const std::string& governor) {
   const auto named = std::find(policies_.begin(), policies_.end(), policy);
   if (named == policies_.end())
     return Error{"power.unknown_policy", "there is no frequency policy " + shown(policy) + nearest(policy, policies_), "there are: " + joined(policies_)};
-  const Frequency& fixed = fixed_[static_cast<std::size_t>(named - policies_.begin())];
+  const Frequency& fixed = known_[static_cast<std::size_t>(named - policies_.begin())];
   const std::string at = folder_ + policy + "/";
   for (const double hz : {min_hz, max_hz}) {
     if (std::isnan(hz)) continue;
@@ -95,6 +100,7 @@ Result<void> Cpufreq::set(const std::string& policy, double min_hz, double max_h
   if (!min_now) return min_now.error();
   const double least = std::isnan(min_hz) ? *min_now * 1e3 : min_hz, most = std::isnan(max_hz) ? *max_now * 1e3 : max_hz;
   if (least > most) return Error{"power.out_of_range", policy + " cannot have at least " + told_hz(least) + " and at most " + told_hz(most), "give both limits"};
+  limits_ns_ = 0;
   const auto put = [&](const char* file, double hz) { return kinds::write_text(at + file, std::to_string(std::llround(hz * 1e-3))); };
   // The kernel refuses a least above the highest, also in between.
   const bool highest_first = most >= *max_now * 1e3;

@@ -1,6 +1,7 @@
 #pragma once
 /// Frequencies of cores as Linux' cpufreq has them: read, and limits set. Owner-thread.
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ class Cpufreq {
   static Result<Cpufreq> open(const std::string& root = "/sys");
   const std::vector<std::string>& policies() const { return policies_; }
   /// Errors: power.hardware_gone, power.hardware_failed. What a driver does not tell is NaN or empty.
+  /// Limits and governors that others changed show within 10 s: a node of many cores has a thousand files of them.
   Result<std::vector<Frequency>> read();
   /// NaN: as it is. Errors: power.out_of_range (what is allowed), power.unknown_policy and power.unknown_governor (and the
   /// nearest), power.read_only, power.hardware_gone.
@@ -32,7 +34,8 @@ class Cpufreq {
  private:
   std::string folder_;
   std::vector<std::string> policies_;
-  std::vector<Frequency> fixed_;      ///< what does not change while a machine runs
+  std::vector<Frequency> known_;      ///< as it was read last
+  std::int64_t limits_ns_ = 0;        ///< when limits and governors were; 0: they have to be
 };
 
 }  // namespace sonde::power

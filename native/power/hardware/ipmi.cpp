@@ -144,6 +144,15 @@ std::string after(const std::string& text, std::string_view name) {
   return "";
 }
 
+/// What it says of why it failed comes last.
+std::string last_line(const std::string& text) {
+  const std::size_t end = text.find_last_not_of(" \t\r\n");
+  if (end == std::string::npos) return "";
+  const std::size_t begin = text.find_last_of('\n', end);
+  const std::string line = text.substr(begin + 1, end - begin);
+  return line.substr(std::min(line.find_first_not_of(" \t\r"), line.size()));
+}
+
 double first_number(const std::string& text) {
   double out = 0;
   return number(std::string_view(text).substr(0, text.find(' ')), out) && out >= 0 && out <= most_w ? out : unknown;
@@ -187,15 +196,23 @@ class Dcmi final : public Hardware {
         return bad(shown(spec_.url) + " is no host of a BMC", "write bmc17, or bmc17:623");
       if (spec_.user.empty() || spec_.password_file.empty()) return bad("a BMC over the network needs user and password_file", "a file with the password, chmod 600");
       if (auto password = password_in(spec_.password_file); !password) return password.error();
-      // By a file, for what stands in arguments everyone can read. Encrypted (cipher suite 3 or 17, which the BMC offers), asked once a second.
+      // By a file, for what stands in arguments everyone can read. Asked again each second.
       for (const auto& word : {std::string("-I"), std::string("lanplus"), std::string("-H"), host, std::string("-p"), std::to_string(checked), std::string("-U"), spec_.user, std::string("-f"),
-                               spec_.password_file, std::string("-L"), std::string("OPERATOR"), std::string("-N"), std::string("1"), std::string("-R"), std::string("3")})
+                               spec_.password_file, std::string("-N"), std::string("1"), std::string("-R"), std::string("3")})
         base_.push_back(word);
+      remote_ = true;
     } else if (!spec_.user.empty() || !spec_.password_file.empty()) {
       return bad("the BMC of this machine takes no user and password_file", "give `url` for another's");
     }
     const Deadline deadline = Deadline::in_s(4 * spec_.timeout_s);
     auto power = ask({"dcmi", "power", "reading"}, deadline);
+    // Least rights first, and the better cipher: 17 is SHA-256, 3 SHA-1. Which a BMC has is told quicker by trying than by asking it.
+    for (int turn = 0; remote_ && !power && turn < 2; ++turn) {
+      if (power.error().code == "power.bmc_denied" && power.error().what.find("nsufficient privilege") != std::string::npos && level_ == "OPERATOR") level_ = "ADMINISTRATOR";
+      else if (power.error().code == "power.bmc_cipher" && cipher_ == "17") cipher_ = "3";
+      else break;
+      power = ask({"dcmi", "power", "reading"}, deadline);
+    }
     if (!power) {
       if (power.error().code != "power.hardware_failed") return power.error();
       return Error{"power.no_hardware", "no BMC that tells its power by DCMI: " + power.error().what, "ipmitool dcmi discover tells what it can; modprobe ipmi_si ipmi_devintf for this machine's"};
@@ -322,19 +339,27 @@ class Dcmi final : public Hardware {
  private:
   Result<std::string> ask(const std::vector<std::string>& words, const Deadline& deadline) const {
     std::vector<std::string> line = base_;
+    if (remote_) line.insert(line.end(), {"-C", cipher_, "-L", level_});
     line.insert(line.end(), words.begin(), words.end());
     auto said = run(line, deadline);
     if (!said) return said.error();
     // It ends with 0 after some failures, and tells them only.
-    std::string why = said->err.empty() ? "" : said->err.substr(0, said->err.find('\n'));
+    std::string why = last_line(said->err);
     const bool failed = said->status != 0 || said->err.find("request failed") != std::string::npos || said->out.find("request failed") != std::string::npos;
     if (!failed) return said->out;
-    if (why.empty()) why = said->out.substr(0, said->out.find('\n'));
-    const std::string all = said->err + said->out;
+    if (why.empty()) why = last_line(said->out);
+    std::string all = said->err + said->out;
+    // Why no session came about it tells only when it is asked for more.
+    if (remote_ && all.find("Unable to establish") != std::string::npos && !deadline.passed()) {
+      line.insert(line.begin() + 1, "-v");
+      if (auto more = run(line, deadline)) all += more->err + more->out;
+    }
     const auto has = [&](const char* part) { return all.find(part) != std::string::npos; };
     std::string asked;
     for (const auto& word : words) asked += " " + word;
     const std::string what = "ipmitool" + asked + ": " + shown(why, 200);
+    if (has("authentication algorithm") || has("integrity algorithm") || has("onfidentiality algorithm") || has("cipher suite"))
+      return Error{"power.bmc_cipher", what, "the BMC has neither cipher suite 17 nor 3 for this user"};
     if (has("HMAC is invalid") || has("unauthorized name") || has("Insufficient privilege") || has("insufficient privilege") || has("(d4)"))
       return Error{"power.bmc_denied", what, "look at `user` and `password_file`, and at the user's privilege in the BMC"};
     if (has("Unable to establish")) return Error{"power.bmc_timeout", what, "is it the BMC's address, and its user and password?"};
@@ -356,7 +381,10 @@ class Dcmi final : public Hardware {
     out.active = state == "Power Limit Active";
     if (out.active) out.set_w = out.kept_w;
     const std::string action = after(*said, "Exception actions");
-    out.action = action.find("Hard Power Off") != std::string::npos ? "power_off" : action.find("SEL") != std::string::npos || action.find("Log") != std::string::npos ? "sel_logging" : "no_action";
+    // A maker's own action has no word to be set again by.
+    if (action.find("Hard Power Off") != std::string::npos) out.action = "power_off";
+    else if (action == "Log Event to SEL") out.action = "sel_logging";
+    else if (action == "No Action") out.action = "no_action";
     if (state.empty()) return Error{"power.hardware_failed", "ipmitool tells no limit but " + shown(*said, 100), ""};
     return out;
   }
@@ -371,6 +399,8 @@ class Dcmi final : public Hardware {
 
   HardwareSpec spec_;
   std::vector<std::string> base_;
+  bool remote_ = false;
+  std::string cipher_ = "17", level_ = "OPERATOR";
   std::string model_ = "IPMI BMC";
   std::vector<std::string> names_{"node"};
   Range range_;

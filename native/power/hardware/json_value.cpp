@@ -108,9 +108,11 @@ class JsonReader {
     while (at_ < text_.size() && ((text_[at_] >= '0' && text_[at_] <= '9') || (at_ > digits && std::string_view(".eE+-").find(text_[at_]) != std::string_view::npos))) ++at_;
     const std::string_view told = text_.substr(begin, at_ - begin);
     const bool zeros = at_ - digits > 1 && text_[digits] == '0' && text_[digits + 1] >= '0' && text_[digits + 1] <= '9';
+    const auto dot = told.find('.');
+    const bool bare = dot != std::string_view::npos && (dot + 1 == told.size() || told[dot + 1] < '0' || told[dot + 1] > '9');
     double parsed = 0;
     const auto [end, why] = std::from_chars(told.data(), told.data() + told.size(), parsed);
-    if (at_ == digits || zeros || why != std::errc{} || end != told.data() + told.size()) {
+    if (at_ == digits || zeros || bare || why != std::errc{} || end != told.data() + told.size()) {
       at_ = begin;
       return no("a number that is none, or too large");
     }

@@ -32,15 +32,16 @@ class RealNode final : public Node {
     if (settings.hardware.empty()) return Error{"power.no_hardware", "no hardware is configured", "[[node-manager.hardware]] kind = \"powercap\", or another of hardware's kinds"};
     bool read_only = true;
     std::string why, cpufreq_root = "/sys";
-    bool simulated = false;
+    bool simulated = false, frequencies = false;
     for (const auto& spec : settings.hardware) {
       if (spec.kind == Source::cpufreq) {  // frequencies alone: nothing of it is power
         cpufreq_root = spec.root;
+        frequencies = true;
         continue;
       }
       auto opened = open_hardware(spec);
       if (!opened) return opened.error();
-      if (spec.kind == Source::powercap) cpufreq_root = spec.root;
+      if (spec.kind == Source::powercap && !frequencies) cpufreq_root = spec.root;
       simulated = simulated || spec.kind == Source::simulated;
       read_only = read_only && spec.read_only;
       std::string tag = name_of(spec.kind);
@@ -63,8 +64,8 @@ class RealNode final : public Node {
     choose();
     if (held_.empty() && !read_only) return Error{"power.no_cap", "nothing of this node can be capped: " + why, "or say read_only = true for its hardware"};
     why_not_ = held_.empty() ? why : "";
-    // A simulated node's frequencies would be those of the machine it runs on.
-    if (!simulated) {
+    // A simulated node's frequencies would be those of the machine it runs on: only where that is asked for.
+    if (!simulated || frequencies) {
       auto found = Cpufreq::open(cpufreq_root);
       if (found) cpufreq_ = std::move(*found);
     }

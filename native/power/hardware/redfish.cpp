@@ -102,7 +102,11 @@ class Bmc {
     const auto set = [&](CURLoption option, auto value) { curl_easy_setopt(curl_, option, value); };
     set(CURLOPT_URL, url.c_str());
     set(CURLOPT_NOSIGNAL, 1L);
+#if LIBCURL_VERSION_NUM >= 0x075500
     set(CURLOPT_PROTOCOLS_STR, "https");
+#else
+    set(CURLOPT_PROTOCOLS, static_cast<long>(CURLPROTO_HTTPS));
+#endif
     set(CURLOPT_PROXY, "");           // a BMC is near; a proxy would see its password
     set(CURLOPT_FOLLOWLOCATION, 0L);
     set(CURLOPT_SSL_VERIFYPEER, 1L);

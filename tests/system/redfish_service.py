@@ -1,0 +1,235 @@
+"""A BMC's Redfish service over TLS, for tests: a chassis that draws what its cap lets it, in old and newer schemas.
+
+    python redfish_service.py FOLDER --schema old|new|controls [--manner anything|slow|nonsense|stale|deaf] [--load W]
+
+FOLDER has cert.pem and key.pem. The first line of standard output is the port; ends when standard input ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import math
+import ssl
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+USER, PASSWORD = "sonde", "a word: with a colon"
+LEAST, MOST = 150, 600
+LAG_S = 0.05
+
+
+class Machine:
+    """What it draws goes towards the lower of load and cap."""
+
+    def __init__(self, load: float) -> None:
+        self.load = load
+        self.cap: float | None = None
+        self.mode = "Automatic"
+        self.now = load
+        self.at = time.monotonic()
+        self.changes = 0
+
+    def pass_time(self) -> None:
+        cap = MOST if self.cap is None or self.mode == "Disabled" else self.cap
+        now = time.monotonic()
+        target = min(self.load, cap)
+        self.now = target + (self.now - target) * math.exp(-(now - self.at) / LAG_S)
+        self.at = now
+
+    def etag(self) -> str:
+        return f'W/"{self.changes}"'
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # an answer is written in two pieces: the second would wait 40 ms
+    machine: Machine
+    schema: str
+    manner: str
+    folder: Path
+    lock = threading.Lock()
+    stale = 0
+
+    def log_message(self, *words: Any) -> None:
+        pass
+
+    def answer(self, status: int, body: object, etag: str = "") -> None:
+        data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        if etag:
+            self.send_header("ETag", etag)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def refuse(self, status: int, what: str) -> None:
+        self.answer(status, {"error": {"code": "Base.1.0.GeneralError", "message": what}})
+
+    def welcome(self) -> bool:
+        if self.manner == "slow":
+            time.sleep(5)
+        expected = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        if self.headers.get("Authorization") == expected or self.path == "/redfish/v1/":
+            return True
+        self.refuse(401, "who are you?")
+        return False
+
+    def limit(self) -> dict[str, Any]:
+        m = self.machine
+        return {
+            "SetPoint": m.cap,
+            "AllowableMin": LEAST,
+            "AllowableMax": MOST,
+            "ControlMode": m.mode,
+        }
+
+    def resources(self) -> dict[str, dict[str, Any]]:
+        m = self.machine
+        m.pass_time()
+        chassis: dict[str, Any] = {"Id": "Self", "Manufacturer": "Sonde", "Model": "Test BMC"}
+        at = "/redfish/v1/Chassis/Self"
+        out: dict[str, dict[str, Any]] = {
+            "/redfish/v1/": {"Chassis": {"@odata.id": "/redfish/v1/Chassis"}},
+            "/redfish/v1/Chassis": {
+                "Members": [
+                    {"@odata.id": at},
+                    {"@odata.id": "/redfish/v1/Chassis/Gone"},
+                    {"@odata.id": "https://elsewhere.example/redfish/v1/x"},
+                ]
+            },
+            at: chassis,
+        }
+        if self.schema == "old":
+            chassis["Power"] = {"@odata.id": f"{at}/Power"}
+            chassis["Thermal"] = {"@odata.id": f"{at}/Thermal"}
+            chassis["EnvironmentMetrics"] = {"@odata.id": f"{at}/EnvironmentMetrics"}  # which is not there
+            out[f"{at}/Power"] = {
+                "PowerControl": [
+                    {
+                        "MemberId": "0",
+                        "PowerConsumedWatts": m.now,
+                        "PowerCapacityWatts": MOST,
+                        "PowerLimit": {"LimitInWatts": m.cap},
+                    }
+                ],
+                "Voltages": [{"Name": "P12V", "ReadingVolts": 12.1}],
+            }
+            out[f"{at}/Thermal"] = {
+                "Temperatures": [
+                    {"Name": "Inlet", "ReadingCelsius": 23},
+                    {"Name": "Absent", "ReadingCelsius": None},
+                ],
+                "Fans": [{"Name": "Fan 1", "Reading": 5400, "ReadingUnits": "RPM"}],
+            }
+        else:
+            metrics: dict[str, Any] = {
+                "PowerWatts": {"Reading": m.now},
+                "TemperatureCelsius": {"Reading": 31.5},
+            }
+            chassis["EnvironmentMetrics"] = {"@odata.id": f"{at}/EnvironmentMetrics"}
+            out[f"{at}/EnvironmentMetrics"] = metrics
+            if self.schema == "new":
+                metrics["PowerLimitWatts"] = self.limit()
+            else:
+                chassis["Controls"] = {"@odata.id": f"{at}/Controls"}
+                out[f"{at}/Controls"] = {
+                    "Members": [{"@odata.id": f"{at}/Controls/Fan"}, {"@odata.id": f"{at}/Controls/Power"}]
+                }
+                out[f"{at}/Controls/Fan"] = {"ControlType": "Percent", "SetPoint": 40, "SetPointUnits": "%"}
+                out[f"{at}/Controls/Power"] = {"ControlType": "Power", "SetPointUnits": "W", **self.limit()}
+        return out
+
+    def do_GET(self) -> None:
+        if not self.welcome():
+            return
+        with self.lock:
+            found = self.resources().get(self.path)
+            etag = self.machine.etag()
+        nonsense = self.folder / "nonsense"
+        wanted = self.manner == "nonsense" and self.path.rpartition("/")[2] in ("Power", "EnvironmentMetrics")
+        if wanted and nonsense.exists():
+            self.answer(200, nonsense.read_text())
+            return
+        if found is None:
+            self.refuse(404, "nothing is here")
+        else:
+            self.answer(200, found, etag)
+
+    def do_PATCH(self) -> None:
+        length = int(self.headers.get("Content-Length", 0))
+        body = json.loads(self.rfile.read(length) or "{}")
+        if not self.welcome():
+            return
+        m = self.machine
+        with self.lock:
+            m.pass_time()
+            if self.manner == "stale" and self.stale < 2:
+                Handler.stale += 1
+                m.changes += 1  # somebody else was quicker
+            if self.headers.get("If-Match") != m.etag():
+                self.refuse(412, "it was changed meanwhile")
+                return
+            at = self.path.rpartition("/")[2]
+            if self.schema == "old" and at == "Power":
+                part = body["PowerControl"][0]["PowerLimit"]
+                given = {"SetPoint": part["LimitInWatts"]} if "LimitInWatts" in part else {}
+            elif self.schema == "new" and at == "EnvironmentMetrics":
+                given = body["PowerLimitWatts"]
+            elif self.schema == "controls" and self.path.endswith("/Controls/Power"):
+                given = body
+            else:
+                self.refuse(405, "this cannot be changed")
+                return
+            cap = given.get("SetPoint", m.cap)
+            if self.manner != "anything" and cap is not None and not LEAST <= cap <= MOST:
+                self.refuse(400, f"{cap} W is not between {LEAST} and {MOST}")
+                return
+            with (self.folder / "patches").open("a") as log:
+                log.write(json.dumps(body) + "\n")
+            if self.manner != "deaf":
+                m.cap = cap
+                m.mode = given.get("ControlMode", m.mode)
+            m.changes += 1
+        self.send_response(204)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Clients that do not trust it, or do not wait, are what some tests are about."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--schema", choices=("old", "new", "controls"), default="old")
+    parser.add_argument("--manner", default="good")
+    parser.add_argument("--load", type=float, default=400)
+    given = parser.parse_args()
+    Handler.machine = Machine(given.load)
+    Handler.schema, Handler.manner, Handler.folder = given.schema, given.manner, given.folder
+    if given.schema == "new":
+        Handler.machine.cap, Handler.machine.mode = 500, "Disabled"
+    elif given.schema == "controls":
+        Handler.machine.cap = 500
+    server = Server(("127.0.0.1", 0), Handler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(given.folder / "cert.pem", given.folder / "key.pem")
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    print(server.server_address[1], flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()
