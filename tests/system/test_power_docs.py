@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -94,13 +95,17 @@ def test_units_start_roles_that_there_are(unit, tmp_path):
     text = unit.read_text()
     usage = subprocess.run([DAEMON, "--help"], capture_output=True, text=True, check=True).stdout
     started = re.findall(
-        r"^Exec(?:Start|StopPost)=/opt/sonde/libexec/sonde-powerd (\S+) --config \S+$", text, re.M
+        r"^Exec(?:Start|StopPost)=/opt/sonde/(?:libexec/sonde-powerd|bin/sonde power serve) (\S+) --config \S+$",
+        text,
+        re.M,
     )
     assert started
     assert all(re.search(rf"^  {role}\b", usage, re.M) for role in started)
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not here")
     copy = tmp_path / unit.name
-    copy.write_text(text.replace("/opt/sonde/libexec/sonde-powerd", str(DAEMON)))
+    sonde = str(Path(sys.executable).with_name("sonde"))
+    there = text.replace("/opt/sonde/libexec/sonde-powerd", str(DAEMON))
+    copy.write_text(there.replace("/opt/sonde/bin/sonde", sonde))
     said = subprocess.run(["systemd-analyze", "verify", "--man=no", copy], capture_output=True, text=True)
     assert (said.returncode, said.stdout + said.stderr) == (0, "")

@@ -38,7 +38,7 @@ TEST_CASE("power config: what is said arrives, in SI") {
   const auto config = parse_config("cluster = \"demo\"\n[bus]\nprofile = \"bus.xml\"\n[budget]\npower_limit = \"1.2kW\"\nlease = 10\nrenew = \"3s\"\npolicy = \"fair\"\n" + nodes +
                                      "safe = \"0.15kW\"\nrack = \"r1\"\nmemory = \"256GiB\"\ncores = 64\n[racks.r1]\ncooling = \"15kW\"\n[node-manager]\ntelemetry = \"250ms\"\nstate = \"/var/x\"\n"
                                      "[[node-manager.hardware]]\nkind = \"powercap\"\n[[node-manager.hardware]]\nkind = \"simulated\"\nload = 0.25\n"
-                                     "[job-scheduler]\n[[job-scheduler.queues]]\nname = \"fast\"\nusers = [\"a\", \"b\"]\n[mqtt-bridge]\nqos = 2\n[workflow-engine]\n",
+                                     "[job-scheduler]\n[[job-scheduler.queues]]\nname = \"fast\"\nusers = [\"a\", \"b\"]\n[mqtt-bridge]\nqos = 0\n[workflow-engine]\n",
                                    "/etc/sonde/power.toml");
   REQUIRE_MESSAGE(config, (config ? "" : config.error().what));
   const Config& c = *config;
@@ -61,7 +61,7 @@ TEST_CASE("power config: what is said arrives, in SI") {
   CHECK(c.node_manager.hardware[1].load == 0.25);
   REQUIRE(c.scheduler.queues.size() == 1);
   CHECK(c.scheduler.queues[0].users == std::vector<std::string>{"a", "b"});
-  CHECK(c.bridge.qos == 2);
+  CHECK(c.bridge.qos == 0);
 }
 
 TEST_CASE("power config: the safe cap is the least one unless it is said") { CHECK((*parse_config(nodes)).nodes[0].member.safe_w == 100); }
@@ -93,7 +93,7 @@ TEST_CASE("power config: a bad value is told with its line and what is allowed")
   bad("[budget]\nrenew = 20\n", "1", "not below lease");
   bad("[budget]\nobserve = \"yes\"\n", "2", "true, false");
   bad("budget = 3\n", "1", "a table");
-  bad("[mqtt-bridge]\nqos = 3\n", "2", "from 0 to 2");
+  bad("[mqtt-bridge]\nqos = 3\n", "2", "from 0 to 1");
   bad("[mqtt-bridge]\nqos = 1.5\n", "2", "a whole number");
   bad("[mqtt-bridge]\nnaming = \"sparkplg\"\n", "2", "(nearest: sparkplug)");
   bad("[mqtt-bridge]\nbroker = \"x\"\n", "1", "HOST:PORT");
