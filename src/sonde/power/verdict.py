@@ -10,7 +10,7 @@ import xarray as xr
 
 from sonde.core.errors import Finding, typed
 from sonde.core.outcome import Table
-from sonde.core.units import format_duration, format_power, format_share
+from sonde.core.units import format_duration, format_power, format_share, format_size
 from sonde.power import words
 from sonde.power.budget import Failover, Held
 from sonde.power.live import number
@@ -171,7 +171,7 @@ def job_table(summary: xr.Dataset) -> Table:
 
 def traffic_table(summary: xr.Dataset) -> Table:
     rows = [
-        (str(name), f"{float(rate):.3g}/s", f"{float(size):.3g} B/s")
+        (str(name), f"{float(rate):.3g}/s", f"{format_size(round(float(size)))}/s")
         for name, rate, size in zip(
             *(summary[f"topic_{key}"].values for key in ("name", "rate", "bytes_rate"))
         )
