@@ -14,6 +14,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "bus/bell.hpp"
 #include "bus/cdr.hpp"
 #include "bus/pattern.hpp"
 #include "core/clock.hpp"
@@ -75,18 +76,6 @@ struct Sample {
   std::size_t bytes = 0;
   std::string key;
   std::int64_t expires_ns = 0;   ///< by now_ns(); 0: never
-};
-
-/// Someone asleep in wait(), and what ends it.
-struct Bell {
-  std::mutex mutex;
-  std::condition_variable rung;
-  bool asleep = false, woken = false;
-
-  void ring() {
-    const std::lock_guard lock(mutex);
-    if (asleep) rung.notify_one();
-  }
 };
 
 struct ParticipantCore {
@@ -562,41 +551,31 @@ class NullWaiter final : public WaiterPort {
       const std::lock_guard lock(mine->core()->mutex);
       mine->core()->bells.push_back(bell_);
     }
-    const std::lock_guard lock(bell_->mutex);
+    const std::lock_guard lock(mutex_);
     readers_.emplace_back(mine->core(), tag);
-    bell_->rung.notify_one();   // whoever sleeps has to look at this reader as well
+    bell_->ring();   // whoever sleeps has to look at this reader as well
     return {};
   }
   void detach(ReaderPort& reader) override {
     const auto* mine = dynamic_cast<NullReader*>(&reader);
     if (!mine) return;
     unhook(*mine->core());
-    const std::lock_guard lock(bell_->mutex);
+    const std::lock_guard lock(mutex_);
     std::erase_if(readers_, [&](const auto& of) { return of.first == mine->core(); });
   }
   std::vector<std::uint64_t> wait(Deadline deadline) override {
-    std::unique_lock lock(bell_->mutex);
+    std::vector<std::uint64_t> tags;
     for (;;) {
-      std::vector<std::uint64_t> tags;
-      for (const auto& [core, tag] : readers_)
-        if (core->queued.load()) tags.push_back(tag);
-      if (!tags.empty() || bell_->woken || deadline.passed()) {
-        bell_->woken = false;
-        return tags;
+      bell_->silence();
+      {
+        const std::lock_guard lock(mutex_);
+        for (const auto& [core, tag] : readers_)
+          if (core->queued.load()) tags.push_back(tag);
       }
-      bell_->asleep = true;
-      if (deadline.at_ns)
-        bell_->rung.wait_until(lock, at(deadline.at_ns));
-      else
-        bell_->rung.wait(lock);
-      bell_->asleep = false;
+      if (bell_->woken() || !tags.empty() || !bell_->wait(deadline)) return tags;
     }
   }
-  void wake() override {
-    const std::lock_guard lock(bell_->mutex);
-    bell_->woken = true;
-    bell_->rung.notify_one();
-  }
+  void wake() override { bell_->wake(); }
 
  private:
   void unhook(ReaderCore& core) {
@@ -606,6 +585,7 @@ class NullWaiter final : public WaiterPort {
 
   std::shared_ptr<ParticipantCore> participant_;
   std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
+  std::mutex mutex_;  ///< of readers_
   std::vector<std::pair<std::shared_ptr<ReaderCore>, std::uint64_t>> readers_;
 };
 

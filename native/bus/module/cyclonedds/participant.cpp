@@ -13,6 +13,7 @@
 #include <mutex>
 #include <thread>
 
+#include "bus/bell.hpp"
 #include "bus/cdr.hpp"
 #include "bus/module/cyclonedds/config.hpp"
 #include "bus/module/cyclonedds/domain.hpp"
@@ -709,45 +710,25 @@ class Waiter final : public WaiterPort {
   std::vector<std::uint64_t> wait(Deadline deadline) override {
     std::vector<std::uint64_t> tags;
     for (;;) {
+      bell_.silence();
       {
         const std::lock_guard lock(attached_mutex_);
         for (const auto& [reader, tag] : attached_)
           if (reader->has_some()) tags.push_back(tag);
       }
-      std::unique_lock lock(mutex_);
-      if (std::exchange(woken_, false) || !tags.empty()) return tags;
-      const auto called = [this] { return notified_ || woken_; };
-      if (!deadline.at_ns) {
-        changed_.wait(lock, called);
-      } else if (!changed_.wait_until(lock, std::chrono::steady_clock::time_point(std::chrono::nanoseconds(deadline.at_ns)), called)) {
-        return tags;
-      }
-      notified_ = false;
+      if (bell_.woken() || !tags.empty()) return tags;
+      if (!bell_.wait(deadline)) return tags;
     }
   }
 
-  void wake() override {
-    {
-      const std::lock_guard lock(mutex_);
-      woken_ = true;
-    }
-    changed_.notify_one();
-  }
+  void wake() override { bell_.wake(); }
 
-  void notify() {
-    {
-      const std::lock_guard lock(mutex_);
-      notified_ = true;
-    }
-    changed_.notify_one();
-  }
+  void notify() { bell_.ring(); }
 
  private:
   std::mutex attached_mutex_;
   std::vector<std::pair<Reader*, std::uint64_t>> attached_;
-  std::mutex mutex_;  ///< taken by Cyclone's threads: nothing is called under it
-  std::condition_variable changed_;
-  bool notified_ = false, woken_ = false;
+  Bell bell_;  ///< rung by Cyclone's threads
 };
 
 void Reader::on_data() {

@@ -48,7 +48,7 @@ Guid guid_of(const rtps::InstanceHandle_t& handle) {
   return out;
 }
 
-// ---- Matches, Bell
+// ---- Matches
 
 void Matches::changed(std::int32_t change, std::int32_t now, const rtps::InstanceHandle_t& last) {
   const std::lock_guard lock(mutex_);
@@ -62,12 +62,6 @@ std::vector<Guid> Matches::list(const Known& known) {
   const std::lock_guard lock(mutex_);
   std::erase_if(guids_, [&](const Guid& guid) { return !known(guid); });
   return guids_;
-}
-
-void Bell::ring() {
-  const std::lock_guard lock(mutex);
-  rung = true;
-  if (asleep) sound.notify_one();
 }
 
 // ---- Turn
@@ -433,32 +427,16 @@ void Waiter::detach(ReaderPort& reader) {
 std::vector<std::uint64_t> Waiter::wait(Deadline deadline) {
   std::vector<std::uint64_t> tags;
   for (;;) {
+    bell_->silence();
     {
       const std::lock_guard lock(mutex_);
       for (const auto& [reader, tag] : readers_)
         if (reader->has_samples()) tags.push_back(tag);
     }
-    std::unique_lock lock(bell_->mutex);
-    if (!tags.empty() || bell_->woken || deadline.passed()) {
-      bell_->woken = false;
-      return tags;
-    }
-    bell_->asleep = true;
-    while (!bell_->rung && !bell_->woken && !deadline.passed()) {
-      if (deadline.at_ns)
-        bell_->sound.wait_until(lock, std::chrono::steady_clock::time_point(std::chrono::nanoseconds(deadline.at_ns)));
-      else
-        bell_->sound.wait(lock);
-    }
-    bell_->asleep = false;
-    bell_->rung = false;
+    if (bell_->woken() || !tags.empty() || !bell_->wait(deadline)) return tags;
   }
 }
 
-void Waiter::wake() {
-  const std::lock_guard lock(bell_->mutex);
-  bell_->woken = true;
-  bell_->sound.notify_one();
-}
+void Waiter::wake() { bell_->wake(); }
 
 }  // namespace sonde::bus::fastdds

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <vector>
 
+#include "bus/bell.hpp"
 #include "bus/implementation.hpp"
 #include "bus/module/fastdds/sample.hpp"
 #include "bus/module/fastdds/translate.hpp"
@@ -35,14 +36,6 @@ class Matches {
  private:
   std::mutex mutex_;
   std::vector<Guid> guids_;
-};
-
-/// What a sleeping thread is woken by. Any-thread.
-struct Bell {
-  std::mutex mutex;
-  std::condition_variable sound;
-  bool rung = false, woken = false, asleep = false;
-  void ring();
 };
 
 /// One thread at a time writes by a writer: several that find no place end the process by an assertion of Fast DDS', or lose it memory for good.
@@ -164,7 +157,7 @@ class Waiter final : public WaiterPort {
  private:
   const dds::DomainParticipant* participant_;
   std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
-  std::mutex mutex_;                    ///< of readers_; held while they are asked, never while the bell's is
+  std::mutex mutex_;                    ///< of readers_
   std::vector<std::pair<Reader*, std::uint64_t>> readers_;
 };
 
