@@ -34,6 +34,7 @@ struct SpinPolicy {
   std::int64_t rest_ns = 1'000'000, rest_most_ns = 256'000'000;  ///< no looking for so long after that
   std::int64_t reach_ns = 4 * most_ns;                           ///< looking at most where it is tried: some such wake-ups in a row
   unsigned try_after = 16, try_most_after = 4096, tries = 8;     ///< sleeps that end within reach before a try; waits of one
+  std::int64_t (*clock)() = now_ns;
 };
 
 class Spin {
@@ -54,7 +55,7 @@ class Spin {
     if (trying_) --left_;
     const std::int64_t spin = fixed_ns_ >= 0 ? fixed_ns_ : trying_ ? policy_.reach_ns : spin_ns_;
     if (spin <= 0) return false;
-    last_ = began_ = now_ns();
+    last_ = began_ = policy_.clock();
     first_ = true;
     until_ = end_ns ? std::min(last_ + spin, end_ns) : last_ + spin;
     return true;
@@ -64,7 +65,7 @@ class Spin {
   bool again() {
     if (std::exchange(first_, false)) switches_ = switches();
     ::sched_yield();
-    const std::int64_t now = now_ns(), away = now - last_;
+    const std::int64_t now = policy_.clock(), away = now - last_;
     last_ = now;
     if (fixed_ns_ < 0 && away > policy_.late_ns && switches() != switches_) {
       spin_ns_ = 0;
@@ -86,7 +87,7 @@ class Spin {
 
   /// A sleep is over, which took so long.
   void slept(std::int64_t ns) {
-    if (!may_ || fixed_ns_ >= 0 || ns >= policy_.reach_ns || (not_before_ && now_ns() < not_before_)) return;
+    if (!may_ || fixed_ns_ >= 0 || ns >= policy_.reach_ns || (not_before_ && policy_.clock() < not_before_)) return;
     if (ns < most_ns_) {
       spin_ns_ = std::min(most_ns_, 2 * spin_ns_ + 4000);
     } else if (++near_ >= try_after_) {

@@ -595,17 +595,17 @@ TEST_CASE("fastdds: the last domain has ports for as many participants as come a
 }
 
 TEST_CASE("fastdds: what it cannot do is refused with words") {
-  const std::uint32_t domain = a_domain();
-  Here a(profile_of(TransportKind::udp4, domain));
-  Qos qos;
-  qos.order_by_source = true;
-  auto refused = a.port->writer("topic", plain, qos);
-  REQUIRE_FALSE(refused);
-  CHECK(refused.error().code == "bus.unsupported");
-  qos = {};
-  qos.ownership = Ownership::exclusive;
-  qos.reliability = Reliability::best_effort;
-  CHECK_FALSE(a.port->reader("topic", plain, qos));
+  for (const bool order : {true, false}) {
+    Qos qos;
+    qos.order_by_source = order;
+    qos.ownership = order ? Ownership::shared : Ownership::exclusive;
+    qos.reliability = Reliability::best_effort;
+    const auto refused = check(qos, "fastdds", fastdds()->caps());  // what the bus asks before it asks a module
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == "bus.unsupported");
+    CHECK(refused.error().what.find(order ? "order by source time" : "exclusive ownership with best effort") != std::string::npos);
+  }
+  Here a(profile_of(TransportKind::udp4, a_domain()));
   const auto writer = a.writer(plain);
   const auto other = type_of("t::Plain", {{"number", primitive(Kind::uint64), false, {}}});
   auto second = a.port->reader("topic", other, {});
