@@ -1,17 +1,14 @@
 #pragma once
 /// What a thread sleeps by until there is something to look at. For authors of implementations.
 
-#include <sched.h>
-
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <cstdlib>
 #include <mutex>
 
 #include "core/clock.hpp"
 #include "core/deadline.hpp"
+#include "core/spin.hpp"
 
 namespace sonde::bus {
 
@@ -19,6 +16,9 @@ namespace sonde::bus {
 /// only while somebody is asleep.
 class Bell {
  public:
+  /// spin_s: as of Spin.
+  explicit Bell(double spin_s) : spin_(spin_s) {}
+
   /// Before the look: what comes later rings again.
   void silence() { rung_.store(false); }
 
@@ -39,8 +39,11 @@ class Bell {
 
   /// Until somebody rings; false: the deadline came first.
   bool wait(Deadline deadline) {
+    if (rung_.load()) return true;
+    if (spin_.begin(deadline.at_ns)) do {
+        if (rung_.load()) return true;
+      } while (spin_.again());
     const std::int64_t began = now_ns();
-    if (short_waits_ >= 3 && spin(began, deadline)) return true;
     bool told = true;
     {
       std::unique_lock lock(mutex_);
@@ -53,36 +56,15 @@ class Bell {
       }
       asleep_.store(false);
     }
-    short_waits_ = told && now_ns() - began < limit() ? std::min(short_waits_ + 1, 8) : short_waits_ / 2;
+    spin_.slept(now_ns() - began);
     return told;
   }
 
  private:
-  static std::int64_t limit() {
-    static const std::int64_t ns = [] { const char* t = std::getenv("SONDE_BUS_SPIN_US"); return t ? std::atoll(t) * 1000 : 0; }();
-    return ns;
-  }
-  static int mode() {
-    static const int m = [] { const char* t = std::getenv("SONDE_BUS_SPIN_MODE"); return t ? std::atoi(t) : 0; }();
-    return m;
-  }
-
-  bool spin(std::int64_t began, Deadline deadline) {
-    const std::int64_t until = began + limit();
-    int n = 0;
-    do {
-      if (rung_.load()) return true;
-      if (mode() == 0) sched_yield();
-      else if (mode() == 1) { for (int k = 0; k < 20; ++k) __builtin_ia32_pause(); }
-      else { for (int k = 0; k < 20; ++k) __builtin_ia32_pause(); if (++n % 8 == 0) sched_yield(); }
-    } while (now_ns() < until && !deadline.passed());
-    return rung_.load();
-  }
-
   std::mutex mutex_;
   std::condition_variable changed_;
   std::atomic<bool> rung_{false}, asleep_{false}, woken_{false};
-  int short_waits_ = 0;  ///< of the last ones
+  Spin spin_;  ///< of who waits
 };
 
 }  // namespace sonde::bus

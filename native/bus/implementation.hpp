@@ -148,7 +148,7 @@ struct ImplementationEntry {
   std::size_t (*clean)() = nullptr;
 };
 
-inline constexpr unsigned module_abi = 2;
+inline constexpr unsigned module_abi = 3;
 struct Module {
   unsigned abi = module_abi;
   std::span<const ImplementationEntry> implementations;

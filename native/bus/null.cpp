@@ -81,6 +81,7 @@ struct Sample {
 struct ParticipantCore {
   Participant about;
   std::uint32_t number = 0, domain = 0;
+  double spin_s = -1;
   std::atomic<std::uint32_t> entities{0};
   std::atomic<std::int64_t> asserted_ns{0};   ///< manual_by_participant
 };
@@ -584,7 +585,7 @@ class NullWaiter final : public WaiterPort {
   }
 
   std::shared_ptr<ParticipantCore> participant_;
-  std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
+  std::shared_ptr<Bell> bell_ = std::make_shared<Bell>(participant_->spin_s);
   std::mutex mutex_;  ///< of readers_
   std::vector<std::pair<std::shared_ptr<ReaderCore>, std::uint64_t>> readers_;
 };
@@ -666,6 +667,7 @@ Result<std::unique_ptr<ParticipantPort>> open_null(const Profile& profile) {
   auto core = std::make_shared<ParticipantCore>();
   core->number = ++participants;
   core->domain = profile.domain;
+  core->spin_s = profile.spin_s;
   core->about.guid = guid_of(core->number, 0);
   core->about.name = profile.participant.empty() ? std::string(program_invocation_short_name) + ' ' + std::to_string(getpid()) : profile.participant;
   char host[256] = {};

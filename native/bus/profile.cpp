@@ -33,6 +33,7 @@ constexpr std::size_t most_peers = 4096;
 constexpr std::size_t most_types = 1024, most_topics = 4096;
 constexpr unsigned most_participants = 120;       // of one host and domain: what DDSI-RTPS has ports for
 constexpr double longest_s = 36525.0 * 86400.0;   // as parse_duration()
+constexpr double most_spin_s = 0.01;              // more is no wait any more
 constexpr std::uint32_t most_int = 0x7fffffff;
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
@@ -208,6 +209,7 @@ Wrong read_peers(Discovery& into, std::string_view text) {
 struct Draft {
   std::string name, implementation, participant;
   std::uint32_t domain = 0;
+  double spin_s = -1;
   bool unprotected = false;
 };
 struct SecurityDraft {
@@ -252,6 +254,18 @@ const std::vector<Attribute<Draft>> profile_attributes{
     text_value("implementation", &Draft::implementation, 64),
     whole("domain", &Draft::domain, 0, 232),
     text_value("participant", &Draft::participant),
+    {"spin",
+     [](Draft& into, std::string_view text) -> Wrong {
+       if (text == "never" || text == "auto") {
+         into.spin_s = text == "never" ? 0 : -1;
+         return {};
+       }
+       const auto seconds = parse_duration(text);
+       if (!seconds || *seconds > most_spin_s) return {shown(text) + " is no time to look for", "allowed: auto, never, or up to 10 ms, as 100us"};
+       into.spin_s = *seconds;
+       return {};
+     },
+     [](const Draft& from) { return from.spin_s < 0 ? "auto" : from.spin_s == 0 ? "never" : exact_duration(from.spin_s); }},
     yes_no("unprotected", &Draft::unprotected),
 };
 
@@ -748,6 +762,7 @@ Result<Profile> Document::read_profile(pugi::xml_node root, pugi::xml_node node)
   profile.implementation = draft.implementation;
   profile.domain = draft.domain;
   profile.participant = draft.participant;
+  profile.spin_s = draft.spin_s;
   profile.unprotected = draft.unprotected;
   std::set<std::string_view> seen;
   for (const auto child : node) {
@@ -1016,7 +1031,7 @@ std::string to_xml(const Profile& profile) {
   auto root = tree.append_child("sonde-bus");
   write_attributes(root, root_attributes, RootDraft{1});
   auto node = root.append_child("profile");
-  write_attributes(node, profile_attributes, Draft{profile.name, profile.implementation, profile.participant, profile.domain, profile.unprotected});
+  write_attributes(node, profile_attributes, Draft{profile.name, profile.implementation, profile.participant, profile.domain, profile.spin_s, profile.unprotected});
   write_attributes(node.append_child("transport"), transport_attributes, profile.transport);
   write_attributes(node.append_child("discovery"), discovery_attributes, profile.discovery);
   if (profile.security) write_attributes(node.append_child("security"), security_attributes, SecurityDraft{"", "", *profile.security});

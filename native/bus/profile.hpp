@@ -68,6 +68,7 @@ struct Profile {
   Transport transport;
   Discovery discovery;
   std::optional<Security> security;
+  double spin_s = -1;                    ///< looked for so long for what is awaited before a thread sleeps; 0: never, below 0: as it pays (core/spin.hpp)
   bool unprotected = false;              ///< other interfaces than loopback without `security`: refused unless this is said
   std::map<std::string, TypePtr> types;
   std::map<std::string, TopicProfile> topics;

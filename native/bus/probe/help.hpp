@@ -20,6 +20,7 @@ Of `run`:
       announce=TIME     between announcements
       security=FOLDER   of `sonde bus keys`;  identity=NAME  in it (default: probe)
       batch=TIME        latency budget of writers
+      spin=             auto (default) | never | TIME   what is awaited is looked for before a thread sleeps
       receive-buffer=SIZE, send-buffer=SIZE        of sockets
       interfaces=A+B    names, addresses, networks (default: loopback, of several hosts those of --interfaces);  unprotected=yes  without security
       profile=FILE#NAME a profile's domain, transport, discovery, security instead of all these keys. Its cases have one domain, so their

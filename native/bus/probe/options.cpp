@@ -139,6 +139,11 @@ Result<Variant> Variant::parse(std::string_view text) {
        }, "simple, peers or server"}},
       {"announce", {[&](const std::string& s) { return to_time(s, v.discovery.announce_s); }, "a time, as 500ms"}},
       {"batch", {[&](const std::string& s) { return to_time(s, v.batch_s); }, "a time, as 50us"}},
+      {"spin", {[&](const std::string& s) {
+         if (s != "auto" && s != "never") return to_time(s, v.spin_s) && v.spin_s <= 0.01;
+         v.spin_s = s == "auto" ? -1 : 0;
+         return true;
+       }, "auto, never, or a time up to 10ms"}},
       {"security", {[&](const std::string& s) { v.security = s; return true; }, "a folder"}},
       {"identity", {[&](const std::string& s) { v.identity = s; return true; }, "a name of the folder"}},
       {"receive-buffer", {[&](const std::string& s) { return to_size(s, most, bytes) && (v.transport.receive_buffer_bytes = bytes, true); }, "a size up to 1 GiB"}},

@@ -27,7 +27,7 @@ struct Variant {
   Transport transport;
   Discovery discovery;
   std::string security, identity = "probe";   ///< a folder of `sonde bus keys`, and who of those in it
-  double batch_s = 0;
+  double batch_s = 0, spin_s = -1;
   std::string profile, profile_name;          ///< a file and a profile in it: instead of all of the above
   bool unprotected = false;
   std::string only, without;                  ///< "latency+fanout": tests

@@ -111,6 +111,7 @@ Result<Profile> profile_of(const Variant& variant, const PlaceOptions& options) 
     profile.transport = variant.transport;
     profile.discovery = variant.discovery;
     profile.unprotected = variant.unprotected;
+    profile.spin_s = variant.spin_s;
     profile.domain = options.domain;
     if (profile.transport.interfaces.empty() && profile.transport.kind != TransportKind::shared_memory)
       profile.transport.interfaces = profile.transport.kind == TransportKind::udp6 ? options.interfaces : options.addresses;

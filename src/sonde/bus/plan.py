@@ -78,6 +78,7 @@ VARIANT_OPTIONS = {
     "security": ".+",
     "identity": r"[\w.-]+",
     "batch": r"[0-9].*",
+    "spin": r"auto|never|[0-9].*",
     "receive-buffer": r"[0-9].*",
     "send-buffer": r"[0-9].*",
     "interfaces": r"[\w./:+-]+",

@@ -142,6 +142,9 @@ TEST_CASE("bus probe options: every test gives something that a rule can wait fo
   CHECK(variant("c=cyclonedds").excludes(what("fanout"), true) != "");
   CHECK(variant("c=cyclonedds").excludes(what("throughput"), true) == "");
   CHECK(variant("u=raw-udp,unprotected=yes").unprotected);
+  CHECK(variant("a=cyclonedds").spin_s < 0);
+  CHECK(variant("a=cyclonedds,spin=never").spin_s == 0);
+  CHECK(variant("a=cyclonedds,spin=100us").spin_s == 100e-6);
 }
 
 TEST_CASE("bus probe options: the program's own") {

@@ -69,6 +69,7 @@ bool same(const Profile& a, const Profile& b) {
   CHECK(a.transport == b.transport);
   CHECK(a.discovery == b.discovery);
   CHECK(a.security == b.security);
+  CHECK(a.spin_s == b.spin_s);
   CHECK(a.unprotected == b.unprotected);
   return same_types() && same_topics();
 }
@@ -113,11 +114,15 @@ TEST_CASE("a profile has what its XML says") {
       <writer latency-budget="2 ms" ownership="exclusive" strength="-3"/>
       <reader reliability="reliable" deadline="1.5 s" lifespan="forever" durability="transient-local" ownership="exclusive"/>
     </topic>)",
-                                 R"(implementation="fastdds" domain="232" participant="node manager" unprotected="yes")"));
+                                 R"(implementation="fastdds" domain="232" participant="node manager" spin="100us" unprotected="yes")"));
   CHECK(p.name == "p");
   CHECK(p.implementation == "fastdds");
   CHECK(p.domain == 232);
   CHECK(p.participant == "node manager");
+  CHECK(p.spin_s == 100e-6);
+  CHECK(parsed(around("")).spin_s < 0);
+  CHECK(parsed(around("", "spin=\"never\"")).spin_s == 0);
+  CHECK(parsed(around("", "spin=\"auto\"")).spin_s < 0);
   CHECK(p.unprotected);
   CHECK(p.transport.kind == TransportKind::udp4);
   CHECK(p.transport.multicast == Multicast::all);
@@ -216,6 +221,7 @@ TEST_CASE("values out of bounds are named, with what is allowed") {
   refuses(around("", "domain=\"-1\""), "bus.bad_profile", "'-1'");
   refuses(around("", "domain=\"1.5\""), "bus.bad_profile", "'1.5'");
   refuses(around("", "unprotected=\"true\""), "bus.bad_profile", "'true' is none", "yes, no");
+  for (const char* wrong : {"spin=\"yes\"", "spin=\"1s\"", "spin=\"-1us\""}) refuses(around("", wrong), "bus.bad_profile", "no time to look for", "100us");
   refuses(around("<transport kind=\"udp4\" receive-buffer=\"1M\"/>"), "bus.bad_profile", "ambiguous", "1MiB");
   refuses(around("<transport kind=\"udp4\" receive-buffer=\"100\"/>"), "bus.bad_profile", "out of bounds", "1 KiB");
   refuses(around("<transport kind=\"udp4\" max-message=\"70000\"/>"), "bus.bad_profile", "out of bounds", "65500 B");

@@ -687,6 +687,7 @@ class Reader final : public ReaderPort {
 /// Waits on a clock that nobody sets; Cyclone's own waitset goes by the clock of the day.
 class Waiter final : public WaiterPort {
  public:
+  explicit Waiter(double spin_s) : bell_(spin_s) {}
   ~Waiter() override {
     for (const auto& [reader, tag] : attached_) reader->remove(this);
   }
@@ -739,8 +740,8 @@ void Reader::on_data() {
 
 class ParticipantOf final : public ParticipantPort {
  public:
-  ParticipantOf(std::unique_ptr<Domain> domain, Entity participant)
-      : domain_(std::move(domain)), participant_(std::move(participant)), guid_(guid_of(*participant_)) {}
+  ParticipantOf(std::unique_ptr<Domain> domain, Entity participant, double spin_s)
+      : domain_(std::move(domain)), participant_(std::move(participant)), guid_(guid_of(*participant_)), spin_s_(spin_s) {}
 
   Guid guid() const override { return guid_; }
 
@@ -780,7 +781,7 @@ class ParticipantOf final : public ParticipantPort {
     return std::unique_ptr<ReaderPort>(new Reader(std::move(subscriber), std::move(reader), std::move(made)));
   }
 
-  Result<std::unique_ptr<WaiterPort>> waiter() override { return std::unique_ptr<WaiterPort>(new Waiter); }
+  Result<std::unique_ptr<WaiterPort>> waiter() override { return std::unique_ptr<WaiterPort>(new Waiter(spin_s_)); }
 
   std::vector<Participant> peers() override {
     std::vector<Participant> out;
@@ -830,6 +831,7 @@ class ParticipantOf final : public ParticipantPort {
   std::unique_ptr<Domain> domain_;
   Entity participant_;
   Guid guid_;
+  const double spin_s_;
   Known participants_{DDS_BUILTIN_TOPIC_DCPSPARTICIPANT}, writers_{DDS_BUILTIN_TOPIC_DCPSPUBLICATION}, readers_{DDS_BUILTIN_TOPIC_DCPSSUBSCRIPTION};
   ManualWriters manual_;
   Flusher flusher_;
@@ -854,7 +856,7 @@ Result<std::unique_ptr<ParticipantPort>> open_participant(const Profile& profile
   if (!participant)
     return failed("a participant of domain " + std::to_string(profile.domain) + " could not be made", *participant,
                   profile.security ? "look at the files of <security>: sonde bus keys makes them" : "");
-  return std::unique_ptr<ParticipantPort>(new ParticipantOf(std::move(*domain), std::move(participant)));
+  return std::unique_ptr<ParticipantPort>(new ParticipantOf(std::move(*domain), std::move(participant), profile.spin_s));
 }
 
 }  // namespace sonde::bus::cyclonedds

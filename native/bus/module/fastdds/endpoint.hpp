@@ -147,7 +147,7 @@ class Reader final : public ReaderPort, private dds::DataReaderListener {
 
 class Waiter final : public WaiterPort {
  public:
-  explicit Waiter(const dds::DomainParticipant& participant) : participant_(&participant) {}
+  Waiter(const dds::DomainParticipant& participant, double spin_s) : participant_(&participant), bell_(std::make_shared<Bell>(spin_s)) {}
   ~Waiter() override;
   Result<void> attach(ReaderPort& reader, std::uint64_t tag) override;
   void detach(ReaderPort& reader) override;
@@ -156,7 +156,7 @@ class Waiter final : public WaiterPort {
 
  private:
   const dds::DomainParticipant* participant_;
-  std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
+  std::shared_ptr<Bell> bell_;
   std::mutex mutex_;                    ///< of readers_
   std::vector<std::pair<Reader*, std::uint64_t>> readers_;
 };

@@ -177,6 +177,7 @@ class FastParticipant final : public ParticipantPort {
     if (!plan) return plan.error();
     made->port_ = plan->port;
     made->hashed_keys_ = profile.security.has_value();
+    made->spin_s_ = profile.spin_s;
     made->factory_ = dds::DomainParticipantFactory::get_shared_instance();
     (void)last_words();
     std::string thrown;
@@ -245,7 +246,7 @@ class FastParticipant final : public ParticipantPort {
     }
   }
 
-  Result<std::unique_ptr<WaiterPort>> waiter() override { return std::unique_ptr<WaiterPort>(std::make_unique<Waiter>(*participant_)); }
+  Result<std::unique_ptr<WaiterPort>> waiter() override { return std::unique_ptr<WaiterPort>(std::make_unique<Waiter>(*participant_, spin_s_)); }
 
  private:
   struct Held {
@@ -335,6 +336,7 @@ class FastParticipant final : public ParticipantPort {
   dds::DomainParticipant* participant_ = nullptr;
   std::uint16_t port_ = 0;
   bool hashed_keys_ = false;
+  double spin_s_ = -1;
   std::mutex mutex_;
   std::map<std::string, Held> topics_;
   std::map<std::string, HeldType> types_;
