@@ -63,18 +63,24 @@ def _latency(folder: Path, size: int) -> list[dict[str, Any]]:
 
     with Pair() as pair:
 
-        def bus() -> dict[str, float]:
-            at = domain()
+        def bus(*how: str) -> dict[str, float]:
+            at, words = domain(), [str(size), str(TRIPS), "keyed", *how]
             ends = [
-                [str(folder / "through_bus"), "cyclonedds", "udp4", mode, at, str(size), str(TRIPS), "keyed"]
+                [str(folder / "through_bus"), "cyclonedds", "udp4", mode, at, *words]
                 for mode in ("pong", "ping")
             ]
             return dict(pair.talk(*ends)[0]["rtt_us"])
 
-        got = in_turn(
-            ROUNDS, {"bus": bus, "waitset": lambda: perf("waitset"), "listener": lambda: perf("listener")}
-        )
+        ways = {"bus": bus, "waitset": lambda: perf("waitset"), "listener": lambda: perf("listener")}
+        got = in_turn(ROUNDS, ways | {"looks": lambda: bus("spin")})
     out = []
+    for key in ("median", "p99"):
+        own, theirs = ([each[key] for each in got[name]] for name in ("looks", "waitset"))
+        value, between = ratio(theirs, own)
+        note = f"{statistics.median(own):.1f} us against {statistics.median(theirs):.1f} us"
+        note += "; with the spin that a profile has by default"
+        what = f"{size} B, RTT {key}: the bus that looks before it sleeps against ddsperf, waitset"
+        out.append(row(what, "(reported)", value, between, None, note))
     for trigger in ("waitset", "listener"):
         for key in ("median", "p99"):
             own, theirs = ([each[key] for each in got[name]] for name in ("bus", trigger))

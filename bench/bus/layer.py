@@ -1,4 +1,5 @@
-"""What the bus adds to the DDS beneath it: the same ping-pong and stream with it and without, in turn."""
+"""What the bus adds to the DDS beneath it: the same ping-pong and stream with it and without, in turn. Threads of both
+sleep at once: what looking before that gains is not counted here."""
 
 from __future__ import annotations
 

@@ -132,16 +132,23 @@ void go(const std::shared_ptr<Bus>& bus, const std::string& mode, std::size_t by
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 7 || argc > 8) {
-    std::fprintf(stderr, "usage: through_bus IMPLEMENTATION udp4|shared-memory ping|pong|flood|drain DOMAIN BYTES COUNT|SECONDS [keyed]\n");
+  bool keyed = false, spin = false, known = argc >= 7;
+  for (int k = 7; k < argc; ++k) {
+    keyed |= std::string(argv[k]) == "keyed";
+    spin |= std::string(argv[k]) == "spin";
+    known &= std::string(argv[k]) == "keyed" || std::string(argv[k]) == "spin";
+  }
+  if (!known) {
+    std::fprintf(stderr, "usage: through_bus IMPLEMENTATION udp4|shared-memory ping|pong|flood|drain DOMAIN BYTES COUNT|SECONDS [keyed] [spin]\n");
     return 2;
   }
   Profile profile;
   profile.name = "bench";
+  profile.spin_s = spin ? -1 : 0;  // what it is compared with sleeps at once
   profile.domain = static_cast<std::uint32_t>(std::strtoul(argv[4], nullptr, 10));
   if (std::string(argv[2]) == "shared-memory") profile.transport.kind = TransportKind::shared_memory;
   const auto bus = must(Bus::open(profile, argv[1]));
   const std::size_t bytes = std::strtoul(argv[5], nullptr, 10);
   const double amount = std::strtod(argv[6], nullptr);
-  argc == 8 ? go<Keyed>(bus, argv[3], bytes, amount, true) : go<Blob>(bus, argv[3], bytes, amount, false);
+  keyed ? go<Keyed>(bus, argv[3], bytes, amount, true) : go<Blob>(bus, argv[3], bytes, amount, false);
 }
