@@ -91,13 +91,11 @@ def share(rooms: Sequence[tuple[float, float]], left_s: float) -> list[float | N
         fits.remove(max(fits, key=lambda k: (rooms[k][1], k)))
     beyond_s = left_s - sum(rooms[k][1] for k in fits)
     weights = sum(rooms[k][0] for k in fits)
-    return [
-        rooms[k][1] + beyond_s * rooms[k][0] / weights if k in fits else None for k in range(len(rooms))
-    ]
+    return [rooms[k][1] + beyond_s * rooms[k][0] / weights if k in fits else None for k in range(len(rooms))]
 
 
 def needed_s(room: str, needs: Mapping[str, float]) -> int:
-    """The budget of which a room has its share, if others take what they need, s: who needs more is skipped before it."""
+    """The budget of which a room has its share, s: others take what they need, and who needs more is skipped."""
     names = list(needs)
     most = (needs[room], names.index(room))
     return math.ceil(sum(needs[name] for name in names if (needs[name], names.index(name)) <= most) + LATE_S)
@@ -108,7 +106,10 @@ def _too_short(room: str, needs: Mapping[str, float], budget_s: float, left_s: f
     needed = needed_s(room, needs)
     takes = f"it takes {needs[room]:.1f} s or more"
     if needed > budget_s:
-        skipped, hint = f"{takes}: too long for {budget_s:g} s beside the others", f"give --budget {needed}s or more"
+        skipped, hint = (
+            f"{takes}: too long for {budget_s:g} s beside the others",
+            f"give --budget {needed}s or more",
+        )
     else:
         skipped, hint = f"{takes}, and {left_s:.1f} of the {budget_s:g} s are left", "give more with --budget"
     return RoomResult(room, skipped=skipped, hint=hint)

@@ -157,11 +157,18 @@ class TestShares:
         assert run.share([(1.0, 0.0)], -4.0) == [None]
 
     def test_a_room_that_does_not_fit_says_what_it_takes_and_which_budget_has_time(self, visits, survey):
-        net, noise, io = Room("net", least_s=200.0), Room("noise", 3.0, least_s=900.0), Room("io", least_s=100.0)
+        net, noise, io = (
+            Room("net", least_s=200.0),
+            Room("noise", 3.0, least_s=900.0),
+            Room("io", least_s=100.0),
+        )
         visits(net, noise, io)
         first, second, third = survey()
         assert second.skipped == "it takes 900.0 s or more: too long for 1000 s beside the others"
-        assert second.hint == f"give --budget {run.needed_s('noise', {'net': 200, 'noise': 900, 'io': 100})}s or more"
+        assert (
+            second.hint
+            == f"give --budget {run.needed_s('noise', {'net': 200, 'noise': 900, 'io': 100})}s or more"
+        )
         assert second.hint == "give --budget 1201s or more"
         assert net.calls[0].budget_s == pytest.approx(200 + 700 / 2)  # noise takes none of it
         assert (noise.calls, first.skipped, third.skipped) == ([], "", "")
@@ -171,7 +178,9 @@ class TestShares:
         visits(net, noise)
         first, second = survey(began=time.monotonic() - 600)  # as if another had taken them
         assert first.skipped == ""
-        assert re.fullmatch(r"it takes 500\.0 s or more, and [34]\d\d\.\d of the 1000 s are left", second.skipped)
+        assert re.fullmatch(
+            r"it takes 500\.0 s or more, and [34]\d\d\.\d of the 1000 s are left", second.skipped
+        )
         assert second.hint == "give more with --budget"
 
     def test_where_no_time_is_left_the_rest_is_skipped_and_said(self, visits, survey):
