@@ -323,6 +323,7 @@ std::size_t Reader::take(const Taker& taker, std::size_t most) {
 bool Reader::wait_matched(std::size_t n, Deadline deadline) {
   return poll(deadline, [&] { return body_->port->status().matched >= static_cast<std::int64_t>(n); });
 }
+bool Reader::on_match(std::function<void()> tell) { return body_->port->on_match(std::move(tell)); }
 Status Reader::status() const { return body_->port->status(); }
 Counts Reader::counts() const {
   Counts counts;

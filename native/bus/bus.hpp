@@ -75,6 +75,8 @@ class Reader {
   /// Returns how many were handed on. What the taker throws comes out; samples taken with that one are gone.
   std::size_t take(const Taker& taker, std::size_t most = SIZE_MAX);
   bool wait_matched(std::size_t n, Deadline deadline);
+  /// As ReaderPort's: `tell` rings when a writer is matched or goes; false: the implementation cannot tell.
+  bool on_match(std::function<void()> tell);
   Status status() const;
   Counts counts() const;
   std::vector<Guid> matched() const;

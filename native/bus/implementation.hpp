@@ -105,6 +105,9 @@ class ReaderPort {
   virtual std::size_t take(std::size_t most, const Taker& taker) = 0;
   virtual Status status() = 0;
   virtual std::vector<Guid> matched() = 0;
+  /// `tell` is called from now on whenever a writer is matched or goes, by a thread of the implementation's: it rings something, and calls nothing
+  /// here. Empty: no more, and none is under way when this returns. False: it cannot tell, whoever wants to know asks matched().
+  virtual bool on_match(std::function<void()> tell) { return !tell; }
   /// What each writer that is matched now has announced as user data; nothing: ask endpoints(). Asked before the first sample of each writer
   /// is handed on, by the thread that takes: what it costs comes on top of every first message.
   virtual std::optional<std::vector<std::pair<Guid, std::string>>> announcements() { return {}; }

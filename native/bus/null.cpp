@@ -78,6 +78,21 @@ struct Sample {
   std::int64_t expires_ns = 0;   ///< by now_ns(); 0: never
 };
 
+/// Who is told of matches, by threads that make or end them.
+struct MatchBell {
+  std::mutex mutex;
+  std::function<void()> tell;
+
+  void hang(std::function<void()> wanted) {
+    const std::lock_guard lock(mutex);
+    tell = std::move(wanted);
+  }
+  void ring() {
+    const std::lock_guard lock(mutex);
+    if (tell) tell();
+  }
+};
+
 struct ParticipantCore {
   Participant about;
   std::uint32_t number = 0, domain = 0;
@@ -88,7 +103,7 @@ struct ParticipantCore {
 
 struct ReaderCore;
 
-/// Locks are taken in this order: Domain, WriterCore, ReaderCore, Bell.
+/// Locks are taken in this order: Domain, WriterCore, ReaderCore, MatchBell, Bell.
 struct WriterCore {
   Guid guid;
   std::shared_ptr<ParticipantCore> participant;
@@ -181,6 +196,7 @@ struct ReaderCore {
   std::int64_t lapses_of_gone = 0;
   bool closed = false;
   std::vector<std::shared_ptr<Bell>> bells;
+  MatchBell match_bell;
   std::atomic<std::size_t> queued{0};      ///< for those who wait: read without the lock
 
   bool full() const { return qos.history == History::keep_all && data + reserved >= most; }
@@ -316,6 +332,7 @@ void meet(const std::shared_ptr<WriterCore>& writer, const std::shared_ptr<Reade
   writer->matches.push_back({reader, reliable && writer->qos.reliability == Reliability::reliable && writer->qos.history == History::keep_all &&
                                          reader->qos.history == History::keep_all});
   reader->matches.push_back({writer, writer->lapses.load()});
+  reader->match_bell.ring();
   if (reader->qos.durability == Durability::transient_local)
     for (const Sample& sample : writer->past)
       if (!sample.expires_ns || sample.expires_ns > now_ns()) {
@@ -344,6 +361,7 @@ class NullWriter final : public WriterPort {
         if (of.writer == core_) reader.lapses_of_gone += core_->lapses_by(now) - of.lapses_before;
       std::erase_if(reader.matches, [&](const auto& of) { return of.writer == core_; });
       reader.leave(*core_);
+      reader.match_bell.ring();
     }
   }
   Guid guid() const override { return core_->guid; }
@@ -529,6 +547,11 @@ class NullReader final : public ReaderPort {
     std::vector<Guid> guids;
     for (const auto& match : core_->matches) guids.push_back(match.writer->guid);
     return guids;
+  }
+
+  bool on_match(std::function<void()> tell) override {
+    core_->match_bell.hang(std::move(tell));
+    return true;
   }
 
   const std::shared_ptr<ReaderCore>& core() const { return core_; }

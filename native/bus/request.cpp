@@ -34,6 +34,8 @@ constexpr std::size_t finished_kept = 1024;         ///< calls of a client of wh
 constexpr double most_blocking_s = 0.1;             ///< a peer that reads nothing holds up a thread so long at most
 constexpr double cold_retry_s = 0.02;               ///< while no server has answered yet: what is sent as a match is being made can be lost
 constexpr double look_again_s = 0.005;              ///< whether there is a server now
+constexpr double look_for_clients_s = 0.05;         ///< of an implementation that does not tell of matches
+constexpr double way_back_s = 1;                    ///< a server that hears requests has opened its writer of replies by then, or does so when it is asked
 constexpr double linger_s = 0.25;                   ///< a thread that had work looks for new timers so long without being woken
 constexpr std::size_t most_participants = 1024;     ///< of clients, that a server remembers
 constexpr std::size_t most_clients = 1024;          ///< of one participant
@@ -226,7 +228,9 @@ struct Hub : std::enable_shared_from_this<Hub> {
   std::deque<CallPtr> waiting;
   std::size_t in_flight = 0;
   std::int64_t sleeps_until_ns = -1;          ///< 0: until it is woken; -1: is awake
-  bool warm = false, stopping = false;
+  std::atomic<bool> warm{false};              ///< what is sent now is not lost for a match that is being made
+  std::atomic<std::int64_t> met_ns{0};        ///< since when a server is there; 0: none
+  bool stopping = false;
   std::vector<std::pair<CallPtr, Result<std::vector<Answer>>>> over;   ///< to be told
 
   Result<void> open();
@@ -257,6 +261,8 @@ struct Hub : std::enable_shared_from_this<Hub> {
   void refuse(const CallPtr& call, Error why);
   void on_reply(const SampleInfo& info, Bytes payload);
   void on_timers(std::vector<CallPtr>& to_send);
+  bool has_ways_back(bool all) const;
+  bool wait_for_server(Deadline deadline);
   Error timed_out(const Call& call) const;
 };
 
@@ -345,10 +351,33 @@ void Hub::register_call(const CallPtr& call) {
   if (now) send(now);
 }
 
+/// Whether there is a server, one or all of those there are, that has matched this hub's writer: it opens its writer of replies then.
+bool Hub::has_ways_back(bool all) const {
+  const auto servers = writer->matched(), replies = reader->matched();
+  const auto has_one = [&](const Guid& server) { return std::any_of(replies.begin(), replies.end(), [&](const Guid& of) { return is_of(of, server); }); };
+  return all ? !servers.empty() && std::all_of(servers.begin(), servers.end(), has_one) : std::any_of(servers.begin(), servers.end(), has_one);
+}
+
+/// Until requests reach a server and its replies come back; one that opens its writer of replies only when it is asked is waited for way_back_s.
+bool Hub::wait_for_server(Deadline deadline) {
+  for (;;) {
+    if (writer->status().matched <= 0) met_ns = 0;
+    if (!writer->wait_matched(1, deadline)) return false;
+    std::int64_t none = 0;
+    met_ns.compare_exchange_strong(none, now_ns());
+    for (double pause_s = 1e-3; writer->status().matched > 0; pause_s = std::min(pause_s * 1.2, 1e-2)) {
+      if (has_ways_back(false) || now_ns() > in_ns(met_ns, way_back_s)) return true;
+      if (deadline.passed()) return false;
+      sleep_until(now_s() + pause_s);
+    }
+  }
+}
+
 /// Writes a call's request, or sees to it that it is tried again where there is no server yet. Without the lock.
 void Hub::send(const CallPtr& call) {
   const std::int64_t now = now_ns();
   const bool there = writer->status().matched > 0;
+  if (there && !warm && has_ways_back(true)) warm = true;
   RequestHeader header;
   const std::string partition = partition_of(bus->guid());
   {
@@ -593,7 +622,7 @@ class ClientOfHub final : public Client {
     call->body.assign(body.begin(), body.end());
     hub_->register_call(call);
   }
-  bool wait_for_server(Deadline deadline) override { return hub_->writer->wait_matched(1, deadline); }
+  bool wait_for_server(Deadline deadline) override { return hub_->wait_for_server(deadline); }
   CallCounts counts() const override {
     const std::lock_guard lock(hub_->mutex);
     return core_->counts;
@@ -698,6 +727,7 @@ class ServerOfBus final : public Server {
   };
 
   void take_requests();
+  void meet_clients();
   void on_request(const SampleInfo& info, Bytes payload);
   void handle_jobs();
   Answer answer_to(const Job& job);
@@ -730,7 +760,10 @@ class ServerOfBus final : public Server {
   std::uint64_t clock_ = 0;                  ///< requests so far: what was used last
   ServeCounts counts_;
   std::atomic<bool> closing_{false};
-  std::int64_t maintained_ns_ = 0;           ///< of the taker
+  std::atomic<bool> matches_changed_{true};
+  bool is_told_of_matches_ = false;
+  std::int64_t maintained_ns_ = 0;           ///< of the taker, as the next
+  std::set<Guid> heard_;                     ///< writers of requests, as they were matched when it looked last
 };
 
 Result<void> ServerOfBus::open() {
@@ -740,6 +773,10 @@ Result<void> ServerOfBus::open() {
   if (!waiter) return waiter.error();
   reader_ = std::move(*reader), waiter_ = std::move(*waiter);
   if (auto ok = waiter_->attach(*reader_, 1); !ok) return ok.error();
+  is_told_of_matches_ = reader_->on_match([this] {
+    matches_changed_ = true;
+    waiter_->wake();
+  });
   for (unsigned k = 0; k < std::max(1u, options_.threads); ++k) threads_.emplace_back([this] { handle_jobs(); });
   taker_ = std::thread([this] { take_requests(); });
   return {};
@@ -751,6 +788,7 @@ ServerOfBus::~ServerOfBus() {
     closing_ = true;
     wake_.notify_all();
   }
+  if (reader_) reader_->on_match({});
   if (waiter_) waiter_->wake();
   if (taker_.joinable()) taker_.join();
   for (auto& thread : threads_) thread.join();
@@ -772,12 +810,18 @@ ServeCounts ServerOfBus::counts() const {
 
 void ServerOfBus::take_requests() {
   while (!closing_) {
+    try {
+      if (matches_changed_.exchange(false) || !is_told_of_matches_) meet_clients();
+    } catch (...) {
+      // No memory: who asks is met then.
+    }
     bool idle;
     {
       const std::lock_guard lock(mutex_);
       idle = participants_.empty();
     }
-    const bool samples = !waiter_->wait(idle ? Deadline{} : Deadline::in_s(1)).empty();
+    const Deadline next = !is_told_of_matches_ ? Deadline::in_s(look_for_clients_s) : idle ? Deadline{} : Deadline::in_s(1);
+    const bool samples = !waiter_->wait(next).empty();
     try {
       if (samples) reader_->take([&](const SampleInfo& info, Bytes payload) { on_request(info, payload); });
       if (now_ns() - maintained_ns_ > 1'000'000'000) maintain();
@@ -785,6 +829,20 @@ void ServerOfBus::take_requests() {
       sleep_until(now_s() + 0.01);   // no memory: whose request was lost sends it again
     }
   }
+}
+
+/// Opens the writer of replies for each participant that can ask now: that and the match take longer than most requests.
+void ServerOfBus::meet_clients() {
+  std::set<Guid> heard;
+  for (const Guid& writer : reader_->matched()) heard.insert(writer);
+  for (const Guid& writer : heard) {
+    if (heard_.contains(writer)) continue;
+    Guid client = bus_->guid();   // a participant's last four bytes are the same of each
+    std::copy_n(writer.bytes.begin(), 12, client.bytes.begin());
+    std::unique_lock lock(mutex_);
+    if (participants_.size() < most_participants) (void)participant(client, lock);
+  }
+  heard_.swap(heard);
 }
 
 void ServerOfBus::on_request(const SampleInfo& info, Bytes payload) {

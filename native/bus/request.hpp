@@ -29,7 +29,7 @@ struct ServiceTypes {
 struct CallOptions {
   std::string target;                        ///< which server: its name, '*' and '?' allowed; the first reply counts. Empty: any
   double deadline_s = 5;                     ///< for all tries together; it travels, so that servers drop what nobody waits for
-  /// The same request is sent again after this time, doubling; 0: once only. Sooner while no server has answered this service's clients yet.
+  /// The same request is sent again after this time, doubling; 0: once only. Sooner while what is sent can be lost: wait_for_server().
   double retry_s = 0.5;
 };
 
@@ -63,6 +63,8 @@ class Client {
   virtual Result<std::vector<Answer>> call_all(Bytes body, const CallOptions& options, std::size_t most) = 0;
   /// `done` is called once, by the client's thread: it must not wait.
   virtual void start(Bytes body, const CallOptions& options, std::function<void(Result<Answer>)> done) = 0;
+  /// Until a server hears what is asked and its answers come back: the first call is as quick as any other then. One that prepares nothing before
+  /// it is asked counts as there after 1 s.
   virtual bool wait_for_server(Deadline deadline) = 0;
   virtual CallCounts counts() const = 0;
 };

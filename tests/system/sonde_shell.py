@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -33,6 +35,23 @@ ENDLESS = (
     *("--ntasks", "2", "--sizes", "8,1024", "--rule", "fixed:100000000", "--cap", "100000000"),
     *("--gap", "1ms", "--budget", "2min"),
 )
+
+
+def free_domain() -> int:
+    """A domain of a bus on which nobody is, as far as that is known in a moment.
+
+    Its ports are above those that programs are given when they connect, which may have any of 101 to 214; runs of
+    `sonde bus run` beside this one have 1 to 100.
+    """
+    from sonde.bus import client as bus
+
+    domain = 0
+    for domain in random.sample(range(215, 232), 8):
+        with bus.open_text(f'<sonde-bus version="1"><profile name="default" domain="{domain}"/></sonde-bus>') as here:
+            time.sleep(0.3)
+            if not here.peers():
+                break
+    return domain
 
 
 @dataclass(frozen=True)

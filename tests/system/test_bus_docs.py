@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("sonde._bus", reason="the bus is not built")
 
 from sonde._bus import implementations
-from sonde_shell import PROGRAM
+from sonde_shell import PROGRAM, free_domain
 
 DOCS = Path(__file__).parents[2] / "docs"
 OVER = [name for name in ("cyclonedds", "fastdds") if name in implementations()]
@@ -44,7 +44,7 @@ def test_the_programs_of_the_page_on_python_understand_each_other(sonde, env, im
     (sonde.cwd / "power.idl").write_text(blocks[0][1])
     profile = blocks[1][1]
     assert f'domain="{DOMAIN}"' in profile
-    (sonde.cwd / "bus.xml").write_text(profile.replace(f'domain="{DOMAIN}"', 'domain="117"'))
+    (sonde.cwd / "bus.xml").write_text(profile.replace(f'domain="{DOMAIN}"', f'domain="{free_domain()}"'))
     env = env | {"SONDE_BUS": implementation}
     line = [sys.executable, "-c"]
     publisher = subprocess.Popen([*line, blocks[2][1]], cwd=sonde.cwd, env=env, stdin=subprocess.PIPE)
@@ -71,7 +71,7 @@ def test_the_program_of_the_page_on_cpp_is_built_and_runs(sonde, env):
     assert [kind for kind, _ in blocks] == ["cpp", "sh"]
     (sonde.cwd / "join.cpp").write_text(
         blocks[0][1].replace(
-            "Bus::open(Profile{})", "Bus::open([] { Profile p; p.domain = 118; return p; }())"
+            "Bus::open(Profile{})", f"Bus::open([] {{ Profile p; p.domain = {free_domain()}; return p; }}())"
         )
     )
     env.pop("LD_LIBRARY_PATH", None)
@@ -174,7 +174,7 @@ def profiles_of_many() -> list[str]:
 
 @pytest.mark.parametrize("implementation", OVER)
 def test_by_the_profile_of_the_page_nodes_meet_their_manager_alone(sonde, env, implementation):
-    profile = on_loopback(profiles_of_many()[0], 119, 0)
+    profile = on_loopback(profiles_of_many()[0], free_domain(), 0)
     env = env | {"SONDE_BUS": implementation}
     met = meet(sonde, env, [("manager", profile, 3), *[("node", profile, 1)] * 3])
     assert met == [[3, 3], [1, 1], [1, 1], [1, 1]]
@@ -182,7 +182,7 @@ def test_by_the_profile_of_the_page_nodes_meet_their_manager_alone(sonde, env, i
 
 @pytest.mark.skipif("fastdds" not in OVER, reason="Fast DDS was not there at set-up")
 def test_by_the_profiles_of_the_page_a_server_tells_whom_a_topic_concerns(sonde, env):
-    port = free_port()
-    server, others = (on_loopback(text, 120, port) for text in profiles_of_many()[1:])
+    port, domain = free_port(), free_domain()
+    server, others = (on_loopback(text, domain, port) for text in profiles_of_many()[1:])
     met = meet(sonde, env, [("server", server, 0), ("manager", others, 2), *[("node", others, 1)] * 2])
     assert met[1:] == [[2, 3], [1, 2], [1, 2]]  # each knows the server, too, and nodes not each other

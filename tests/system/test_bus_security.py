@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from sonde_shell import free_domain
 
 pytest.importorskip("sonde._bus", reason="the bus is not built")
 
@@ -80,30 +81,34 @@ def together(sonde, implementation: str, writer: Path, reader: Path, seconds: fl
 @pytest.mark.parametrize("implementation", OVER)
 class TestSecured:
     def test_a_manager_sets_a_node(self, sonde, profile, implementation):
-        wrote, read = together(sonde, implementation, profile(120, "manager"), profile(120, "node"), 15)
+        domain = free_domain()
+        wrote, read = together(sonde, implementation, profile(domain, "manager"), profile(domain, "node"), 15)
         assert wrote["matched"]
         assert read["matched"]
         assert read["seen"] > 0
 
     def test_a_node_that_would_set_another_is_refused(self, sonde, profile, implementation):
-        wrote, read = together(sonde, implementation, profile(121, "node"), profile(121, "node"))
+        domain = free_domain()
+        wrote, read = together(sonde, implementation, profile(domain, "node"), profile(domain, "node"))
         assert "refused" in wrote
         assert read == {"matched": False, "seen": 0}
 
     def test_who_has_no_key_matches_nothing(self, sonde, profile, implementation):
-        wrote, read = together(sonde, implementation, profile(122, ""), profile(122, "node"))
+        domain = free_domain()
+        wrote, read = together(sonde, implementation, profile(domain, ""), profile(domain, "node"))
         assert wrote["matched"] is False
         assert read == {"matched": False, "seen": 0}
 
     def test_who_has_a_key_of_another_folder_matches_nothing(self, sonde, profile, implementation):
-        wrote, read = together(sonde, implementation, profile(123, "manager", "other"), profile(123, "node"))
+        domain = free_domain()
+        wrote, read = together(sonde, implementation, profile(domain, "manager", "other"), profile(domain, "node"))
         assert wrote["matched"] is False
         assert read == {"matched": False, "seen": 0}
 
 
 @pytest.mark.parametrize("implementation", OVER)
 def test_files_that_are_not_there_are_named(sonde, profile, implementation):
-    path = profile(124, "node")
+    path = profile(free_domain(), "node")
     (sonde.cwd / "keys/node/key.pem").unlink()
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(path), "read", "1"],

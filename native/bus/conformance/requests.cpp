@@ -84,6 +84,27 @@ void across(Scene& scene, std::uint32_t clients, std::uint32_t each) {
   expect(failed.empty(), failed);
 }
 
+/// A client that found its server asks once, though the answer takes longer than it waits where an answer may get lost.
+void first(Scene& scene) {
+  for (int k = 0; k < 3; ++k) {
+    const std::string service = scene.topic("first" + std::to_string(k));
+    const auto bus = scene.open(), far = scene.open();
+    auto server = need(Server::open(bus, service, {}, [](const Incoming& in) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      Answer answer;
+      answer.body.assign(in.body.begin(), in.body.end());
+      return answer;
+    }, {"server", 1}), "no server");
+    auto client = need(Client::open(far, service), "no client");
+    expect(client->wait_for_server(Deadline::in_s(patience_s)), "a client does not find its server");
+    const auto body = body_of(1, 1, 100);
+    const auto answer = need(client->call(body, {"", patience_s, 10}), "the first call");
+    expect(answer.code == ReplyCode::ok && answer.body == body, "the first call came back otherwise");
+    expect(answer.tries == 1, "the first call was sent " + std::to_string(answer.tries) + " times");
+    expect(server->counts().requests == 1, "the server heard " + std::to_string(server->counts().requests) + " requests instead of one");
+  }
+}
+
 void killed(Scene& scene) {
   const auto brief = [](Profile& profile) {
     profile.discovery.lease_s = 2;
@@ -137,6 +158,7 @@ std::string no_processes(const Caps& caps) { return !caps.across_processes ? "ot
 std::vector<Entry> request_cases() {
   return {
       {"requests: 10 clients of 3 participants, 100 calls each, each executed once", true, false, 180, no_partitions, [](Scene& scene) { calls(scene, 10, 100); }},
+      {"requests: a client that found its server asks once", true, false, 180, no_partitions, first},
       {"requests: 0 B to 1 MiB", false, false, 180, no_partitions, big},
       {"requests: to another process", true, false, 180, no_processes, [](Scene& scene) { across(scene, 10, 100); }},
       {"requests: a server is killed and started again, and no call is lost", false, false, 240, no_processes, killed},

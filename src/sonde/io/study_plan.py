@@ -107,13 +107,17 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """A study. traced_rounds: in how many rounds cells are traced, too. limits: places and networks alone, too."""
+    """A study. traced_rounds: in how many rounds cells are traced, too. limits: places and networks alone, too.
+
+    rates_first: in the first round runs without the tracer come first, as a short budget may have no time for others.
+    """
 
     cells: tuple[Cell, ...]
     ntasks: int
     rounds: int = ROUNDS
     traced_rounds: int = TRACED_ROUNDS
     limits: bool = True
+    rates_first: bool = False
     seed: int = 0
     layers: tuple[dict[str, Any], ...] = field(default=())
 
@@ -131,7 +135,10 @@ class Plan:
         steps = [Step(number, k, traced) for k in range(len(self.cells)) for traced in ways]
         steps += [Step(number, None, False, limit) for limit in self.places()]
         order = np.random.default_rng([self.seed, number]).permutation(len(steps))
-        return [steps[k] for k in order]
+        drawn = [steps[k] for k in order]
+        if self.rates_first and not number:
+            drawn.sort(key=lambda step: step.cell is None or step.traced)
+        return drawn
 
     def expected_s(self) -> float:
         """How long all of it may take, roughly: nothing is known of the machine yet."""

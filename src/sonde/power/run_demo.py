@@ -31,7 +31,8 @@ from sonde.power.telemetry import JOB, NODE, Latest, NodeSample
 
 READY_S, END_S = 30.0, 10.0
 RESERVE_S, QUICK_RESERVE_S = 4.0, 2.5  # for starting and stopping daemons, and for saving
-FIRST_DOMAIN, LAST_DOMAIN = 100, 229
+# Their ports are above those that programs are given when they connect; a run of the bus' measurements has 1 to 100.
+FIRST_DOMAIN, LAST_DOMAIN = 215, 231
 NATIVE_ROLES = ("node-manager", "system-manager")
 
 

@@ -88,9 +88,15 @@ class Compared:
 
 
 class Visit(Protocol):
-    """The quick form of a room. weight: its share of the time, against those of the other rooms."""
+    """The quick form of a room. weight: its share of the time that is beyond what all rooms need."""
 
     weight: float
+
+    def needs_s(self, call: Call) -> float:
+        """What a result takes at least on an ordinary machine, s; asked before any room is visited, and quick to say.
+
+        Raises a SondeError where the room cannot run here; `measure` raises the same.
+        """
 
     def measure(self, call: Call) -> Measured:
         """Measures; raises a SondeError where the room cannot run here, which the survey then skips."""

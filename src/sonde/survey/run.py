@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from sonde.core.errors import EnvironmentFailure, Finding, Interrupted, SondeError, Warning
 from sonde.survey.rooms import ROOMS, Bar, Call, RoomResult, visit
+
+LATE_S = 0.5  # by which rooms may overrun
 
 
 def here() -> str:
@@ -32,8 +35,9 @@ def survey(
 ) -> list[RoomResult]:
     """Visits every room, one after the other. What a room lacks is its result, not an error.
 
-    A room gets a share by its weight of the time that is left of `budget_s` since `began` (time.monotonic), so
-    what one does not use goes to those after it.
+    Of the time that is left of `budget_s` since `began` (time.monotonic) each room gets what it needs, and a share by
+    its weight of what all of them leave. Rooms that cannot run here leave their time to all others, and what one does
+    not use goes to those after it. Where it is too little for all, those that need most are skipped.
 
     Raises
     ------
@@ -48,25 +52,67 @@ def survey(
             "choose another with --output",
         ) from error
     number = secrets.randbits(32) if seed is None else seed
+    command = ("sonde", *sys.argv[1:])
+    needs: dict[str, float] = {}
+    cannot: dict[str, SondeError] = {}
+    for room in ROOMS:
+        call = Call(room, folder, launcher, hosts, ntasks, number, command, 0.0, began, bar)
+        try:
+            needs[room] = visit(room).needs_s(call)
+        except SondeError as error:
+            cannot[room] = error
     results: list[RoomResult] = []
+    visited = False
     for k, room in enumerate(ROOMS):
-        since = time.monotonic() if k else began
-        share_s = share([visit(name).weight for name in ROOMS[k:]], began + budget_s - since)
+        since = time.monotonic() if visited else began
+        left_s = began + budget_s - since
+        ahead = [name for name in ROOMS[k:] if name in needs]
+        shares = dict(zip(ahead, share([(visit(name).weight, needs[name]) for name in ahead], left_s)))
         if any(result.interrupted for result in results):
             results.append(RoomResult(room, skipped="the survey was interrupted", hint="run it again"))
-        elif share_s <= 0:
+        elif room in cannot:
+            results.append(RoomResult(room, skipped=cannot[room].what, hint=cannot[room].hint))
+        elif left_s <= 0:
             taken = f"{' and '.join(ROOMS[:k])} took all of the {budget_s:g} s"
             results.append(RoomResult(room, skipped=taken, hint="give more with --budget"))
+        elif (share_s := shares[room]) is None:
+            results.append(_too_short(room, needs, budget_s, left_s))
         else:
-            command = ("sonde", *sys.argv[1:])
+            visited = True
             call = Call(room, folder, launcher, hosts, ntasks, number, command, share_s, since, bar)
             results.append(_visit(call, results))
     return results
 
 
-def share(weights: Sequence[float], left_s: float) -> float:
-    """Of the time left, s, that of the first of the rooms with these weights."""
-    return left_s * weights[0] / sum(weights)
+def share(rooms: Sequence[tuple[float, float]], left_s: float) -> list[float | None]:
+    """The time of each room, s; None: there is none for it. rooms: weight of each, and what it needs, s."""
+    fits = list(range(len(rooms)))
+    while fits and sum(rooms[k][1] for k in fits) > left_s:
+        fits.remove(max(fits, key=lambda k: (rooms[k][1], k)))
+    beyond_s = left_s - sum(rooms[k][1] for k in fits)
+    weights = sum(rooms[k][0] for k in fits)
+    return [rooms[k][1] + beyond_s * rooms[k][0] / weights if k in fits else None for k in range(len(rooms))]
+
+
+def needed_s(room: str, needs: Mapping[str, float]) -> int:
+    """The budget of which a room has its share, s: others take what they need, and who needs more is skipped."""
+    names = list(needs)
+    most = (needs[room], names.index(room))
+    return math.ceil(sum(needs[name] for name in names if (needs[name], names.index(name)) <= most) + LATE_S)
+
+
+def _too_short(room: str, needs: Mapping[str, float], budget_s: float, left_s: float) -> RoomResult:
+    """A room for which there is no time beside the others."""
+    needed = needed_s(room, needs)
+    takes = f"it takes {needs[room]:.1f} s or more"
+    if needed > budget_s:
+        skipped, hint = (
+            f"{takes}: too long for {budget_s:g} s beside the others",
+            f"give --budget {needed}s or more",
+        )
+    else:
+        skipped, hint = f"{takes}, and {left_s:.1f} of the {budget_s:g} s are left", "give more with --budget"
+    return RoomResult(room, skipped=skipped, hint=hint)
 
 
 def _visit(call: Call, before: Sequence[RoomResult]) -> RoomResult:

@@ -23,7 +23,14 @@ LEAST_S = 1.0  # below, not even one run fits: starting two ranks and making a t
 class IoVisit:
     """Visits io."""
 
-    weight = 0.25
+    weight = 0.4
+
+    def needs_s(self, call: Call) -> float:
+        from sonde.io import run_study, run_trace
+
+        call.start(run_study.LOAD)
+        run_trace.library()
+        return 2.5
 
     def measure(self, call: Call) -> Measured:
         import time
@@ -55,6 +62,7 @@ class IoVisit:
             call.ranks,
             rounds=12,
             traced_rounds=TRACED_ROUNDS,
+            rates_first=True,
             seed=call.seed,
             layers=table_of(layers),
         )

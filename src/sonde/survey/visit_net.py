@@ -20,7 +20,11 @@ MODES = "one_to_one,all_to_all"
 class NetVisit:
     """Visits net."""
 
-    weight = 1.1
+    weight = 4.0
+
+    def needs_s(self, call: Call) -> float:
+        call.start("sonde-net")
+        return 2.5
 
     def measure(self, call: Call) -> Measured:
         from sonde.net import run as net

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from sonde.core.errors import Finding, UsageError
-from sonde.survey.rooms import ROOMS, Call, Compared, Judgement, visit
+from sonde.survey.rooms import Call, Compared, Judgement
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -14,13 +13,17 @@ if TYPE_CHECKING:
     from sonde.core.launch.session import Measured
 
 
-LATE_S = 0.5  # by which rooms before this one may overrun
-
-
 class NoiseVisit:
     """Visits noise."""
 
-    weight = 2.8  # what 40 s of `sonde check` leave must be enough for a verdict
+    weight = 2.5
+
+    def needs_s(self, call: Call) -> float:
+        from sonde.noise.plan import LEAST_PAIRS, block_length, needed_budget
+        from sonde.noise.run import QUICK_PERIOD_S
+
+        call.start("sonde-noise")
+        return needed_budget(LEAST_PAIRS, block_length(QUICK_PERIOD_S))
 
     def measure(self, call: Call) -> Measured:
         from sonde.noise import run as noise
@@ -41,7 +44,7 @@ class NoiseVisit:
             if error.code != "noise.budget_too_short":
                 raise
             # The room's hint is about its own budget; whoever reads this gave the survey's.
-            raise UsageError(error.code, error.what, f"give --budget {needed_s():.0f}s or more") from None
+            raise UsageError(error.code, error.what, "give more with --budget") from None
 
     def judge(self, tree: xr.DataTree, name: str) -> Judgement:
         from sonde.noise import verdict
@@ -61,15 +64,6 @@ class NoiseVisit:
 
     def drains(self, finding: Finding) -> bool:
         return False  # noise is an agent's, which runs on every node: draining one helps nobody
-
-
-def needed_s() -> float:
-    """The budget of a survey of which this room's share is enough, if no room leaves it any of its own; s."""
-    from sonde.noise.plan import LEAST_PAIRS, block_length, needed_budget
-    from sonde.noise.run import QUICK_PERIOD_S
-
-    room = needed_budget(LEAST_PAIRS, block_length(QUICK_PERIOD_S))
-    return math.ceil((room + LATE_S) * sum(visit(name).weight for name in ROOMS) / VISIT.weight)
 
 
 VISIT = NoiseVisit()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -31,14 +32,20 @@ BUDGET_S = 1000.0  # so long that the time the tests take is none
 class Room:
     """A visit whose measuring ends as told."""
 
-    def __init__(self, name: str, weight: float = 1.0, drained: str = "") -> None:
-        self.name, self.weight, self.drained = name, weight, drained
+    def __init__(self, name: str, weight: float = 1.0, drained: str = "", least_s: float = 0.0) -> None:
+        self.name, self.weight, self.drained, self.least_s = name, weight, drained, least_s
+        self.lacks: SondeError | None = None
         self.calls: list[Call] = []
         self.ends: Callable[[], object] = lambda: None
         self.interrupted = False
         self.error: SondeError | None = None
         self.sound = True
         self.doubt = ""
+
+    def needs_s(self, call: Call) -> float:
+        if self.lacks is not None:
+            raise self.lacks
+        return self.least_s
 
     def measure(self, call: Call) -> Measured:
         self.calls.append(call)
@@ -125,11 +132,56 @@ class TestShares:
         assert net.calls[0].budget_s == pytest.approx(BUDGET_S / 2)
         assert BUDGET_S * 0.9 < noise.calls[0].budget_s <= BUDGET_S * 1.001
 
+    def test_a_room_that_cannot_run_here_leaves_its_time_to_those_before_it_too(self, visits, survey):
+        net, noise, io = Room("net"), Room("noise", 3.0, least_s=900.0), Room("io")
+        noise.lacks = NO_MPI
+        visits(net, noise, io)
+        first, second, third = survey()
+        assert net.calls[0].budget_s == pytest.approx(BUDGET_S / 2)
+        assert (second.skipped, second.hint) == ("there is no MPI", "install one")
+        assert (noise.calls, first.skipped, third.skipped) == ([], "", "")
+
     def test_all_shares_of_weights(self):
-        assert run.share([1.0], 40.0) == 40.0
-        assert run.share([1.0, 1.0], 40.0) == 20.0
-        assert run.share([1.0, 3.0], 40.0) == 10.0
-        assert run.share([2.0, 1.0, 1.0], -4.0) == -2.0
+        assert run.share([(1.0, 0.0)], 40.0) == [40.0]
+        assert run.share([(1.0, 0.0), (3.0, 0.0)], 40.0) == [10.0, 30.0]
+        assert run.share([], 40.0) == []
+
+    def test_each_room_has_what_it_needs_before_the_rest_is_shared(self):
+        assert run.share([(3.0, 2.0), (1.0, 10.0)], 20.0) == [8.0, 12.0]
+        assert run.share([(3.0, 2.0), (1.0, 10.0)], 12.0) == [2.0, 10.0]
+
+    def test_who_needs_most_is_left_out_where_it_is_too_little_for_all(self):
+        assert run.share([(1.0, 2.0), (9.0, 20.0), (1.0, 4.0)], 16.0) == [7.0, None, 9.0]
+        assert run.share([(1.0, 4.0), (1.0, 4.0)], 7.0) == [7.0, None]  # of equals the later
+        assert run.share([(1.0, 4.0), (1.0, 4.0)], 3.0) == [None, None]
+        assert run.share([(1.0, 0.0)], -4.0) == [None]
+
+    def test_a_room_that_does_not_fit_says_what_it_takes_and_which_budget_has_time(self, visits, survey):
+        net, noise, io = (
+            Room("net", least_s=200.0),
+            Room("noise", 3.0, least_s=900.0),
+            Room("io", least_s=100.0),
+        )
+        visits(net, noise, io)
+        first, second, third = survey()
+        assert second.skipped == "it takes 900.0 s or more: too long for 1000 s beside the others"
+        assert (
+            second.hint
+            == f"give --budget {run.needed_s('noise', {'net': 200, 'noise': 900, 'io': 100})}s or more"
+        )
+        assert second.hint == "give --budget 1201s or more"
+        assert net.calls[0].budget_s == pytest.approx(200 + 700 / 2)  # noise takes none of it
+        assert (noise.calls, first.skipped, third.skipped) == ([], "", "")
+
+    def test_a_room_to_which_others_left_too_little_says_so(self, visits, survey):
+        net, noise = Room("net", least_s=1.0), Room("noise", least_s=500.0)
+        visits(net, noise)
+        first, second = survey(began=time.monotonic() - 600)  # as if another had taken them
+        assert first.skipped == ""
+        assert re.fullmatch(
+            r"it takes 500\.0 s or more, and [34]\d\d\.\d of the 1000 s are left", second.skipped
+        )
+        assert second.hint == "give more with --budget"
 
     def test_where_no_time_is_left_the_rest_is_skipped_and_said(self, visits, survey):
         net, noise = Room("net"), Room("noise")
@@ -305,12 +357,26 @@ class TestRooms:
     def test_every_room_can_be_visited(self, room):
         found = rooms.visit(room)
         assert found.weight > 0
-        assert all(callable(getattr(found, name)) for name in ("measure", "judge", "compare", "drains"))
+        assert all(
+            callable(getattr(found, name)) for name in ("needs_s", "measure", "judge", "compare", "drains")
+        )
 
-    def test_the_usual_budget_of_check_is_enough_for_a_verdict_on_noise(self):
-        from sonde.survey.visit_noise import needed_s
-
-        assert needed_s() <= 37  # of 40 s: rooms before it may overrun a little
+    def test_the_usual_budget_of_check_is_enough_for_all_rooms_and_a_short_one_for_all_but_noise(
+        self, monkeypatch, tmp_path
+    ):
+        monkeypatch.setattr(Call, "start", lambda self, program: None)
+        for module, name in (
+            ("sonde.io.run_trace", "library"),
+            ("sonde.store.run", "program"),
+            ("sonde.bus.run_probe", "program"),
+            ("sonde.power.run_demo", "program"),
+        ):
+            monkeypatch.setattr(f"{module}.{name}", lambda: None)
+        call = Call("lab", tmp_path, "auto", None, 2, 1, (), 0.0, 0.0, lambda *_: NullProgress())
+        needs = {room: rooms.visit(room).needs_s(call) for room in rooms.ROOMS}
+        assert run.needed_s("noise", needs) <= 37  # of 40 s: rooms before it may overrun a little
+        shares = run.share([(rooms.visit(room).weight, needs[room]) for room in rooms.ROOMS], 16.0)
+        assert [room for room, share in zip(rooms.ROOMS, shares) if share is None] == ["noise"]
 
     def test_a_call_starts_a_program_of_its_room(self, monkeypatch, tmp_path):
         monkeypatch.setenv("SONDE_MPI", "/nonexistent/mpi")

@@ -477,6 +477,7 @@ class Reader final : public ReaderPort {
     dds_lset_liveliness_changed(listener, [](dds_entity_t, const dds_liveliness_changed_status_t status, void* self) {
       if (status.not_alive_count_change > 0) static_cast<Reader*>(self)->lapses_.fetch_add(status.not_alive_count_change);
     });
+    dds_lset_subscription_matched(listener, [](dds_entity_t, const dds_subscription_matched_status_t, void* self) { static_cast<Reader*>(self)->on_matched(); });
     dds_set_listener(*reader_, listener);
     dds_delete_listener(listener);
   }
@@ -545,6 +546,12 @@ class Reader final : public ReaderPort {
 
   std::vector<Guid> matched() override { return matched_of(*reader_, dds_get_matched_publications, dds_get_matched_publication_data); }
 
+  bool on_match(std::function<void()> tell) override {
+    const std::lock_guard lock(match_mutex_);
+    tell_match_ = std::move(tell);
+    return true;
+  }
+
   /// Without the readers of built-in topics that endpoints() makes, which takes milliseconds.
   std::optional<std::vector<std::pair<Guid, std::string>>> announcements() override {
     std::vector<std::pair<Guid, std::string>> out;
@@ -586,6 +593,10 @@ class Reader final : public ReaderPort {
 
  private:
   void on_data();
+  void on_matched() {
+    const std::lock_guard lock(match_mutex_);
+    if (tell_match_) tell_match_();
+  }
 
   struct Unref {
     void operator()(Sample* sample) const { ddsi_serdata_unref(sample); }
@@ -680,6 +691,8 @@ class Reader final : public ReaderPort {
   std::atomic<bool> has_endings_{false};
   std::atomic<std::uint64_t> missing_{0};
   std::atomic<std::int64_t> lapses_{0};
+  std::mutex match_mutex_;
+  std::function<void()> tell_match_;
   std::mutex mutex_;
   std::vector<Waiter*> waiters_;
 };

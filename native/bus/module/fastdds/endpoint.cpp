@@ -367,6 +367,14 @@ void Reader::on_subscription_matched(dds::DataReader*, const dds::SubscriptionMa
     matches_.changed(status.current_count_change, status.current_count, status.last_publication_handle);
   } catch (const std::bad_alloc&) {
   }
+  const std::lock_guard lock(match_mutex_);
+  if (tell_match_) tell_match_();
+}
+
+bool Reader::on_match(std::function<void()> tell) {
+  const std::lock_guard lock(match_mutex_);
+  tell_match_ = std::move(tell);
+  return true;
 }
 
 Status Reader::status() {

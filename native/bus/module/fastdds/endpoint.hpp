@@ -105,6 +105,7 @@ class Reader final : public ReaderPort, private dds::DataReaderListener {
   std::size_t take(std::size_t most, const Taker& taker) override;
   Status status() override;
   std::vector<Guid> matched() override;
+  bool on_match(std::function<void()> tell) override;
 
   const dds::DomainParticipant* participant() const { return participant_; }
   /// Whether take() would find something now.
@@ -141,6 +142,8 @@ class Reader final : public ReaderPort, private dds::DataReaderListener {
   std::deque<Held> fetched_;            ///< of keyed topics
   std::atomic<std::size_t> left_{0};    ///< in fetched_
   std::atomic<bool> arrived_{false};    ///< there may be samples in Fast DDS
+  std::mutex match_mutex_;
+  std::function<void()> tell_match_;
   std::mutex bells_mutex_;
   std::vector<std::shared_ptr<Bell>> bells_;
 };
