@@ -88,6 +88,21 @@ if(SONDE_POWER_ENABLED)
   target_link_libraries(sonde-powerd PRIVATE sonde_powerd)
   install(TARGETS sonde-powerd DESTINATION sonde/libexec)
 
+  # Damaged configurations, messages and commands: for tests, a program that goes on for longer, and libFuzzer.
+  if("SONDE_POWERD_BRIDGE" IN_LIST powerd_roles)
+    add_library(sonde_power_fuzz STATIC power/fuzz/hostile.cpp)
+    target_link_libraries(sonde_power_fuzz PUBLIC sonde_powerd sonde_bus_fuzz)
+    add_executable(sonde-powerfuzz power/powerfuzz/main.cpp)
+    set_target_properties(sonde-powerfuzz PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/libexec")
+    target_link_libraries(sonde-powerfuzz PRIVATE sonde_power_fuzz)
+    if(SONDE_FUZZ)
+      add_executable(sonde-powerfuzz-llvm power/fuzz/harness.cpp)
+      set_target_properties(sonde-powerfuzz-llvm PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/libexec")
+      target_link_libraries(sonde-powerfuzz-llvm PRIVATE sonde_power_fuzz)
+      target_link_options(sonde-powerfuzz-llvm PRIVATE -fsanitize=fuzzer)
+    endif()
+  endif()
+
   # The configuration and the messages for Python, apart from _core, which has no bus.
   if(SKBUILD OR SONDE_BIND)
     file(GLOB power_bind_sources CONFIGURE_DEPENDS bind/powerd/*.cpp)

@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -24,6 +23,7 @@
 #include "core/hostlist.hpp"
 #include "core/json.hpp"
 #include "core/nearest.hpp"
+#include "core/number.hpp"
 #include "core/units.hpp"
 #include "power/policy.hpp"
 
@@ -97,8 +97,8 @@ Key<S> quantity(const char* name, const char* field, const char* type, M member,
               const auto parsed = parse(*node.value<std::string_view>());
               if (!parsed) return wrong(node);
               value = *parsed;
-            } else if (node.is_number()) {
-              value = *node.value<double>();
+            } else if (const auto bare = node.is_number() ? node.value<double>() : std::nullopt) {   // none of whole numbers above 2^53
+              value = *bare;
             } else {
               return wrong(node);
             }
@@ -549,14 +549,18 @@ Result<void> check(const Config& config, const toml::table& top, const Context& 
     return bad_value(context, section("monitor"), "monitor", config.monitor.tls_key.empty() ? "tls_key" : "tls_certificate", "is missing: TLS needs both");
   if (config.bridge.certificate.empty() != config.bridge.key.empty())
     return bad_value(context, section("mqtt-bridge"), "mqtt-bridge", config.bridge.key.empty() ? "key" : "certificate", "is missing: a certificate needs its key");
-  for (const auto& [key, address] : {std::pair{"monitor", config.monitor.listen}, {"mqtt-bridge", config.bridge.broker}, {"system-manager", config.system_manager.metrics}}) {
-    if (std::string_view(key) == "system-manager" && address.empty()) continue;
-    const auto colon = address.rfind(':');
-    unsigned port = 0;
-    const bool fine = colon != std::string::npos && colon > 0 && std::sscanf(address.c_str() + colon + 1, "%u", &port) == 1 && port <= 65535;
-    if (!fine)
-      return bad_value(context, section(key), key, std::string_view(key) == "monitor" ? "listen" : std::string_view(key) == "mqtt-bridge" ? "broker" : "metrics",
-                       "is '" + address + "'; allowed: HOST:PORT");
+  struct Address {
+    const char *section, *key;
+    const std::string& is;
+    bool needed;
+  };
+  for (const Address& address : {Address{"monitor", "listen", config.monitor.listen, true}, Address{"mqtt-bridge", "broker", config.bridge.broker, true},
+                                 Address{"system-manager", "metrics", config.system_manager.metrics, false}, Address{"mqtt-bridge", "metrics", config.bridge.metrics, false}}) {
+    if (!address.needed && address.is.empty()) continue;
+    const auto colon = address.is.rfind(':');
+    std::uint16_t port = 0;
+    if (colon == std::string::npos || colon == 0 || !sonde::number(std::string_view(address.is).substr(colon + 1), port))
+      return bad_value(context, section(address.section), address.section, address.key, "is '" + address.is + "'; allowed: HOST:PORT");
   }
   return {};
 }

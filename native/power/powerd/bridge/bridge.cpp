@@ -363,11 +363,7 @@ bool Bridge::forward(const Entry& entry, bus::Bytes payload) {
   const Topic& topic = topics_[entry.topic];
   if (naming_ == Naming::sparkplug) {
     if (entry.gone) {
-      std::string device;
-      key_text_.clear();
-      append_key(*topic.type, payload, key_text_);
-      append_tag(key_text_, device);
-      sparkplug_->device_death(device, wall_ns() / 1'000'000, sparkplug_send());
+      sparkplug_->device_death(Sparkplug::device_of(*topic.type, payload), wall_ns() / 1'000'000, sparkplug_send());
     } else {
       sparkplug_->data(topic.name, *topic.type, payload, (entry.source_ns ? entry.source_ns : wall_ns()) / 1'000'000, sparkplug_send());
     }

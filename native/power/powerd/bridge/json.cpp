@@ -429,6 +429,11 @@ std::size_t first_bad_utf8(std::string_view text) {
   return std::string_view::npos;
 }
 
+void append_utf8(std::string_view text, std::string& out) {
+  for (std::size_t bad; (bad = first_bad_utf8(text)) != text.npos; text.remove_prefix(bad + 1)) out.append(text.substr(0, bad)).append("\xef\xbf\xbd");
+  out += text;
+}
+
 void append_text(std::string_view text, std::string& out) {
   out += '"';
   std::size_t from = 0, at = 0;

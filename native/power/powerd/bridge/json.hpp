@@ -25,6 +25,9 @@ Result<void> payload_of_json(const bus::Type& type, std::string_view text, std::
 /// The place of the first byte that belongs to no character of UTF-8; npos: none.
 std::size_t first_bad_utf8(std::string_view text);
 
+/// What is no UTF-8 becomes U+FFFD, byte by byte.
+void append_utf8(std::string_view text, std::string& out);
+
 /// Text as JSON, whatever its bytes are.
 void append_text(std::string_view text, std::string& out);
 

@@ -197,7 +197,7 @@ void Link::failed(Error error) {
   corked_ = false;
   backoff_s_ = std::clamp(backoff_s_ * 2, least_backoff_s, most_backoff_s);
   // Bridges that lost one broker do not come back all at once.
-  const double part = 0.5 + 0.5 * static_cast<double>(std::rand()) / RAND_MAX;
+  const double part = 0.5 + 0.5 * random_.uniform();
   next_try_ns_ = now_ns() + static_cast<std::int64_t>(backoff_s_ * part * 1e9);
   if (handlers_.lost) handlers_.lost(error);
 }

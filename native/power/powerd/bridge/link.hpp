@@ -7,11 +7,13 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <random>
 #include <string>
 #include <string_view>
 #include <thread>
 
 #include "core/error.hpp"
+#include "core/random.hpp"
 
 struct mosquitto;
 struct mosquitto_message;
@@ -89,6 +91,7 @@ class Link {
   Handlers handlers_;
   mosquitto* mosq_ = nullptr;
   State state_ = State::idle;
+  Random random_{std::random_device{}()};
   std::int64_t next_try_ns_ = 0, handshake_until_ns_ = 0;
   double backoff_s_ = 0;
   std::uint64_t connects_ = 0, progress_ = 0;

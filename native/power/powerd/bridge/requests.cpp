@@ -125,6 +125,8 @@ Result<void> Requests::take(const Received& message) {
     if (slash == rest.npos) break;
     rest.remove_prefix(slash + 1);
   }
+  // Brokers deliver what was asked for; a broken one, or a topic of the bus called "request", anything below it.
+  if (levels.size() < 2 || levels.size() > 3) return unanswerable("a request to nobody: " + shown(message.topic), prefix_ + "/request/SERVICE/TARGET");
   Reply reply{message.response_topic, message.correlation, {}};
   if (levels.size() == 3 && message.response_topic.empty()) {
     if (levels[2].empty()) return unanswerable("a request without an ID: " + shown(message.topic), prefix_ + "/request/SERVICE/TARGET/ID");
@@ -165,26 +167,27 @@ Result<void> Requests::take(const Received& message) {
     if (service.sets) {
       // QoS 1 may bring it twice: it is done once.
       once.append(message.topic).append(1, '\0').append(reply.topic).append(1, '\0').append(reply.correlation).append(1, '\0').append(message.payload);
-      const auto [before, fresh] = shared_->done.emplace(once, "");
-      if (!fresh) {
+      if (const auto before = shared_->done.find(once); before != shared_->done.end()) {
         ++shared_->counts.repeated;
         if (before->second.empty()) return {};
         reply.payload = before->second;
         shared_->replies.push_back(std::move(reply));
         return {};
       }
+    }
+    if (shared_->under_way >= most_under_way) {
+      ++shared_->counts.refused;
+      reply.payload = refusal(bus::ReplyCode::busy, std::to_string(most_under_way) + " requests are under way; ask again");
+      shared_->replies.push_back(std::move(reply));
+      return {};
+    }
+    if (!once.empty()) {
+      shared_->done.emplace(once, "");
       shared_->order.push_back(once);
       if (shared_->order.size() > remembered) {
         shared_->done.erase(shared_->order.front());
         shared_->order.pop_front();
       }
-    }
-    if (shared_->under_way >= most_under_way) {
-      ++shared_->counts.refused;
-      reply.payload = refusal(bus::ReplyCode::busy, std::to_string(most_under_way) + " requests are under way; ask again");
-      if (!once.empty()) shared_->done.erase(once);
-      shared_->replies.push_back(std::move(reply));
-      return {};
     }
     ++shared_->under_way;
     ++shared_->counts.asked;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "power/powerd/bridge/json.hpp"
 #include "power/powerd/bridge/naming.hpp"
 #include "power/powerd/bridge/walk.hpp"
 
@@ -20,7 +21,7 @@ constexpr std::uint32_t int_value = 10, long_value = 11, float_value = 12, doubl
 namespace datatype {
 constexpr std::uint32_t int8 = 1, int16 = 2, int32 = 3, int64 = 4, uint8 = 5, uint16 = 6, uint32 = 7, uint64 = 8, float32 = 9, float64 = 10, boolean = 11, string = 12;
 }  // namespace datatype
-constexpr std::size_t most_metrics = 1u << 20;         ///< of all devices together
+constexpr std::size_t most_metrics = 1u << 20;         ///< of all devices that live
 constexpr std::string_view rebirth = "Node Control/Rebirth";
 constexpr std::uint64_t rebirth_alias = 0;
 
@@ -65,7 +66,12 @@ std::uint32_t datatype_of(bus::Kind kind) {
 /// The value's field. Signed numbers are carried as their two's complement: in int_value to 32 bits, in long_value with 64.
 void put(bus::Kind kind, const Leaf& leaf, std::string& out) {
   if (const auto* flag = std::get_if<bool>(&leaf)) return number(field::boolean_value, *flag, out);
-  if (const auto* text = std::get_if<std::string_view>(&leaf)) return bytes(field::string_value, *text, out);
+  if (const auto* text = std::get_if<std::string_view>(&leaf)) {
+    if (first_bad_utf8(*text) == text->npos) return bytes(field::string_value, *text, out);
+    std::string mended;   // a reader may refuse the whole message for one string of protobuf that is no UTF-8
+    append_utf8(*text, mended);
+    return bytes(field::string_value, mended, out);
+  }
   if (const auto* real = std::get_if<double>(&leaf)) {
     if (!std::isfinite(*real)) return number(field::is_null, 1, out);
     if (kind == bus::Kind::float32) return fixed(field::float_value, static_cast<float>(*real), out);
@@ -191,13 +197,18 @@ void Sparkplug::birth(std::uint64_t bd_seq, std::int64_t now_ms, const Send& sen
     if (!name.empty() && device.born) device_birth(name, device, now_ms, send);
 }
 
-void Sparkplug::data(std::string_view from, const bus::Type& type, bus::Bytes payload, std::int64_t at_ms, const Send& send) {
+std::string Sparkplug::device_of(const bus::Type& type, bus::Bytes payload) {
   std::string name;
   for_each_key(type, payload, [&](std::string_view, bus::Kind, const Leaf& leaf) {
     if (!name.empty()) name += '.';
     if (const auto* text = std::get_if<std::string_view>(&leaf)) append_tag(*text, name);
     else std::visit([&](const auto& is) { if constexpr (!std::same_as<std::remove_cvref_t<decltype(is)>, std::string_view>) name += std::to_string(is); }, leaf);
   });
+  return name;
+}
+
+void Sparkplug::data(std::string_view from, const bus::Type& type, bus::Bytes payload, std::int64_t at_ms, const Send& send) {
+  const std::string name = device_of(type, payload);
   Device& device = devices_[name];
   bool born = device.born;
   std::string out, metric, called(from);
@@ -206,13 +217,14 @@ void Sparkplug::data(std::string_view from, const bus::Type& type, bus::Bytes pa
   number(field::timestamp, static_cast<std::uint64_t>(at_ms), out);
   for_each_leaf(type, payload, '/', [&](std::string_view path, bus::Kind kind, const Leaf& leaf) {
     called.resize(before);
-    called += path;
+    append_utf8(path, called);
     auto found = device.metrics.find(called);
     if (found == device.metrics.end()) {
-      if (next_alias_ > most_metrics) {
+      if (metrics_ >= most_metrics) {
         ++refused_;
         return;
       }
+      ++metrics_;
       born = false;
       found = device.metrics.emplace(called, Metric{next_alias_++, datatype_of(kind), {}}).first;
     }
@@ -238,7 +250,8 @@ void Sparkplug::data(std::string_view from, const bus::Type& type, bus::Bytes pa
 void Sparkplug::device_death(std::string_view name, std::int64_t now_ms, const Send& send) {
   const auto found = devices_.find(name);
   if (found == devices_.end() || !found->second.born || name.empty()) return;
-  found->second.born = false;
+  metrics_ -= found->second.metrics.size();
+  devices_.erase(found);
   std::string payload;
   number(field::timestamp, static_cast<std::uint64_t>(now_ms), payload);
   finish(payload);

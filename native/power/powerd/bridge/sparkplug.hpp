@@ -33,7 +33,9 @@ class Sparkplug {
   void birth(std::uint64_t bd_seq, std::int64_t now_ms, const Send& send);
   /// A sample: DDATA, or where it brings metrics or a device that is not born yet first the birth. Metrics are called TOPIC/FIELD….
   void data(std::string_view topic, const bus::Type& type, bus::Bytes payload, std::int64_t at_ms, const Send& send);
-  /// The device is gone: its liveliness was lost, or it was disposed.
+  /// What the device of a sample is called: its key. Empty: it has none.
+  static std::string device_of(const bus::Type& type, bus::Bytes payload);
+  /// The device is gone: its liveliness was lost, or it was disposed. Its metrics are forgotten: what comes back is born anew.
   void device_death(std::string_view device, std::int64_t now_ms, const Send& send);
   /// Whether an NCMD's payload asks for a rebirth; anything else in it, also what is no protobuf, is false.
   bool asks_rebirth(std::string_view payload) const;
@@ -58,6 +60,7 @@ class Sparkplug {
 
   std::string group_, node_;
   std::map<std::string, Device, std::less<>> devices_;   ///< "" is the node itself
+  std::size_t metrics_ = 0;                              ///< of all devices
   std::uint64_t next_alias_ = 1, bd_seq_ = 0, refused_ = 0;
   std::uint8_t seq_ = 0;
 };

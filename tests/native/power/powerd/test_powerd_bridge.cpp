@@ -157,6 +157,29 @@ TEST_CASE("bridge: Sparkplug numbers its messages without a gap, through births,
   }
 }
 
+TEST_CASE("bridge: Sparkplug's devices die under the name that they were born with, whatever their key is") {
+  const auto& type = *bus::type_of<NodeTelemetry>();
+  std::vector<std::string> topics;
+  const Sparkplug::Send send = [&](Sparkplug::Kind, std::string_view topic, std::string_view) { topics.emplace_back(topic); };
+  Sparkplug edge("group", "node");
+  edge.birth(0, 1, send);
+  for (const char* node : {"r1/n 2", "", "100%", "\xff", "n1"}) {
+    auto t = telemetry();
+    t.node = node;
+    const auto payload = payload_of(t);
+    topics.clear();
+    edge.data("T", type, payload, 2, send);
+    edge.device_death(Sparkplug::device_of(type, payload), 3, send);
+    REQUIRE(topics.size() == 2);
+    CHECK(topics[0].substr(0, 22) == "spBv1.0/group/DBIRTH/n");
+    CHECK(topics[1] == "spBv1.0/group/DDEATH" + topics[0].substr(20));
+    CHECK(edge.devices() == 1);   // the node itself: who came and went leaves nothing
+    edge.data("T", type, payload, 4, send);
+    CHECK(topics.back() == topics[0]);
+    edge.device_death(Sparkplug::device_of(type, payload), 5, send);
+  }
+}
+
 TEST_CASE("bridge: what the broker has not acknowledged outlives the process, and a torn end of the file") {
   Folder folder;
   const std::string path = folder.path / "store";

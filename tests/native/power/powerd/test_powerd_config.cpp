@@ -64,6 +64,18 @@ TEST_CASE("power config: what is said arrives, in SI") {
   CHECK(c.bridge.qos == 0);
 }
 
+TEST_CASE("power config: whole numbers that no double holds are refused, and ports that are none") {
+  for (const std::string number : {"9007199254740993", "9223372036854775807", "-9223372036854775808"}) {
+    CHECK(refused("[budget]\npower_limit = " + number + "\n").code == "power.bad_value");
+    CHECK(refused("[node-manager]\ntelemetry = " + number + "\n").code == "power.bad_value");
+  }
+  for (const std::string at : {"a:4294967377", "a:80 ", "a:80x", "a: 80", "a:", ":80"}) {
+    CHECK(refused("[monitor]\nlisten = '" + at + "'\n").code == "power.bad_value");
+    CHECK(refused("[mqtt-bridge]\nmetrics = '" + at + "'\n").code == "power.bad_value");
+  }
+  CHECK(parse_config("[mqtt-bridge]\nmetrics = '[::1]:0'\n"));
+}
+
 TEST_CASE("power config: the safe cap is the least one unless it is said") { CHECK((*parse_config(nodes)).nodes[0].member.safe_w == 100); }
 
 TEST_CASE("power config: an unknown key is told with its line and the nearest one") {
