@@ -126,6 +126,8 @@ struct NodeTelemetry {
   std::vector<FrequencyState> frequencies;
   std::vector<SensorState> sensors;
   std::string trouble;             ///< a code and a sentence: what is wrong with the hardware; empty: nothing
+  std::int64_t cap_since_ns = 0;   ///< CLOCK_REALTIME: since when the hardware has lease.cap_w; where that is more than before, since it may have it. 0: not known.
+                                   ///< A change is told at once, beside the reports that come each period_s
 };
 
 struct JobTelemetry {
@@ -269,7 +271,8 @@ template <> struct Described<power::NodeTelemetry> {
     field("power_w", &power::NodeTelemetry::power_w, "W"), field("energy_j", &power::NodeTelemetry::energy_j, "J"),
     field("lease", &power::NodeTelemetry::lease), field("domains", &power::NodeTelemetry::domains).at_most(64),
     field("frequencies", &power::NodeTelemetry::frequencies).at_most(1024), field("sensors", &power::NodeTelemetry::sensors).at_most(1024),
-    field("trouble", &power::NodeTelemetry::trouble).at_most(256)};
+    field("trouble", &power::NodeTelemetry::trouble).at_most(256),
+    field("cap_since_ns", &power::NodeTelemetry::cap_since_ns, "ns")};
 };
 template <> struct Described<power::JobTelemetry> {
   static constexpr auto name = "sonde::power::JobTelemetry";
