@@ -172,6 +172,7 @@ struct SystemCommand {
 struct NodeShare {
   std::string node;
   bool heard = false, leased = false;
+  /// committed_w: what it may be at, at most; NaN: not known yet, or its manager does not lead.
   double power_w = unknown, cap_w = unknown, committed_w = unknown, wanted_w = unknown, min_w = unknown, max_w = unknown, safe_w = unknown;
   double age_s = unknown;          ///< since it was heard
   std::string job, trouble;
