@@ -55,7 +55,7 @@ void Guardian::guard(int pipe, Shared& shared, const Act& act, std::int64_t agai
     const std::int64_t due = shared.due_ns.load();
     std::int64_t wakes = INT64_MAX;
     if (due) {
-      if (!armed) armed = true, (void)act(Why::armed);
+      if (!armed) armed = true, shared.armed.store(act(Why::armed) == Did::failed ? -1 : 1);
       wakes = due;
       if (boot_ns() >= due) {
         // How it was begun counts: a renewal that came meanwhile is for the daemon to sort out, which sees that this acted.
@@ -115,6 +115,18 @@ void Guardian::until(std::int64_t boottime_ns) {
   shared_->due_ns.store(boottime_ns);
   // Later than what it waits for: it reads that by itself. A pipe that is full has woken it.
   if (boottime_ns && boottime_ns < shared_->wakes_ns.load() && pipe_ >= 0) (void)!::write(pipe_, &look, 1);
+}
+
+bool Guardian::arm(double within_s) {
+  const std::int64_t ends = boot_ns() + static_cast<std::int64_t>(within_s * 1e9);
+  const std::int64_t due = shared_->due_ns.load();
+  until(due ? due : INT64_MAX - 1);
+  while (shared_->armed.load() == 0 && boot_ns() < ends) {
+    pollfd gone{pipe_, 0, 0};
+    if (::poll(&gone, 1, 5) > 0) break;
+  }
+  if (!due) until(0);
+  return shared_->armed.load() == 1;
 }
 
 void Guardian::dismiss() {

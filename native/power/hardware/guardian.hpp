@@ -35,6 +35,9 @@ class Guardian {
   void dismiss();
   /// From this time of CLOCK_BOOTTIME on it acts, again and again, unless another was said by then; 0: nothing is due. Any-thread, never waits.
   void until(std::int64_t boottime_ns);
+  /// Makes it act for Why::armed, and waits for that. What it keeps then is what there was before: nothing of the daemon's is needed for it. False: it
+  /// failed, is gone, or took longer.
+  bool arm(double within_s);
   /// How often it had something to set because it was late. Any-thread.
   std::uint64_t acted() const { return shared_->acted.load(); }
   /// Becomes readable in poll(2) (POLLERR) when the guardian is gone.
@@ -46,6 +49,7 @@ class Guardian {
     std::atomic<std::int64_t> due_ns{0};
     std::atomic<std::int64_t> wakes_ns{INT64_MAX};   ///< when it looks by itself
     std::atomic<std::uint64_t> acted{0};
+    std::atomic<int> armed{0};                       ///< 1: it was; -1: that failed
   };
   static_assert(std::atomic<std::int64_t>::is_always_lock_free);
   Guardian(pid_t pid, int pipe, Shared* shared) : pid_(pid), pipe_(pipe), shared_(shared) {}
