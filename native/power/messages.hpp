@@ -126,6 +126,8 @@ struct NodeTelemetry {
   std::vector<FrequencyState> frequencies;
   std::vector<SensorState> sensors;
   std::string trouble;             ///< a code and a sentence: what is wrong with the hardware; empty: nothing
+  std::int64_t cap_since_ns = 0;   ///< CLOCK_REALTIME: since when the hardware has lease.cap_w; where that is more than before, since it may have it. 0: not known.
+                                   ///< A change is told at once, beside the reports that come each period_s
 };
 
 struct JobTelemetry {
@@ -134,6 +136,8 @@ struct JobTelemetry {
   std::vector<std::string> nodes;
   double power_w = unknown, energy_j = unknown, iteration_s = unknown, progress = unknown;   ///< progress: 0 … 1
   std::string state;               ///< waiting, running, ended, failed, cancelled
+  std::vector<double> node_iteration_s;   ///< how long each node's own part of an iteration took of late, without its waiting for others, in the order of
+                                          ///< `nodes`: what policy `slack` levels. Empty: not told; NaN: not of this node
 };
 
 struct ClusterTelemetry {
@@ -143,11 +147,13 @@ struct ClusterTelemetry {
   std::string state;               ///< active, observing, stepping-back; in answers also standby
   std::string policy;
   double period_s = 0, lease_s = 0, budget_w = 0, safe_w = 0;     ///< safe: what the nodes come to together when nobody manages
-  double committed_w = unknown;    ///< what they may be at, at most
+  double committed_w = unknown;    ///< what they may be at, at most; with safe caps for `unknown_nodes`
   double power_w = unknown;        ///< of those that were heard
   std::uint32_t nodes = 0, heard = 0, leased = 0;
   double restored_w = unknown;     ///< while a part of the budget is shed: what it will be again, in shed_left_s
   double shed_left_s = 0;
+  std::uint32_t unknown_nodes = 0; ///< of a manager that took over: whose leases by an earlier one are not known yet
+  double unknown_w = 0;            ///< what these may be at beyond `committed_w`, at most: nothing is lent out of that
 };
 
 struct SystemQuery {
@@ -166,6 +172,7 @@ struct SystemCommand {
 struct NodeShare {
   std::string node;
   bool heard = false, leased = false;
+  /// committed_w: what it may be at, at most; NaN: not known yet, or its manager does not lead.
   double power_w = unknown, cap_w = unknown, committed_w = unknown, wanted_w = unknown, min_w = unknown, max_w = unknown, safe_w = unknown;
   double age_s = unknown;          ///< since it was heard
   std::string job, trouble;
@@ -265,7 +272,8 @@ template <> struct Described<power::NodeTelemetry> {
     field("power_w", &power::NodeTelemetry::power_w, "W"), field("energy_j", &power::NodeTelemetry::energy_j, "J"),
     field("lease", &power::NodeTelemetry::lease), field("domains", &power::NodeTelemetry::domains).at_most(64),
     field("frequencies", &power::NodeTelemetry::frequencies).at_most(1024), field("sensors", &power::NodeTelemetry::sensors).at_most(1024),
-    field("trouble", &power::NodeTelemetry::trouble).at_most(256)};
+    field("trouble", &power::NodeTelemetry::trouble).at_most(256),
+    field("cap_since_ns", &power::NodeTelemetry::cap_since_ns, "ns")};
 };
 template <> struct Described<power::JobTelemetry> {
   static constexpr auto name = "sonde::power::JobTelemetry";
@@ -274,7 +282,8 @@ template <> struct Described<power::JobTelemetry> {
     field("name", &power::JobTelemetry::name).at_most(256), field("at_ns", &power::JobTelemetry::at_ns, "ns"),
     field("nodes", &power::JobTelemetry::nodes).at_most(100000), field("power_w", &power::JobTelemetry::power_w, "W"),
     field("energy_j", &power::JobTelemetry::energy_j, "J"), field("iteration_s", &power::JobTelemetry::iteration_s, "s"),
-    field("progress", &power::JobTelemetry::progress), field("state", &power::JobTelemetry::state).at_most(32)};
+    field("progress", &power::JobTelemetry::progress), field("state", &power::JobTelemetry::state).at_most(32),
+    field("node_iteration_s", &power::JobTelemetry::node_iteration_s, "s").at_most(100000)};
 };
 template <> struct Described<power::ClusterTelemetry> {
   static constexpr auto name = "sonde::power::ClusterTelemetry";
@@ -287,7 +296,8 @@ template <> struct Described<power::ClusterTelemetry> {
     field("safe_w", &power::ClusterTelemetry::safe_w, "W"), field("committed_w", &power::ClusterTelemetry::committed_w, "W"),
     field("power_w", &power::ClusterTelemetry::power_w, "W"), field("nodes", &power::ClusterTelemetry::nodes),
     field("heard", &power::ClusterTelemetry::heard), field("leased", &power::ClusterTelemetry::leased),
-    field("restored_w", &power::ClusterTelemetry::restored_w, "W"), field("shed_left_s", &power::ClusterTelemetry::shed_left_s, "s")};
+    field("restored_w", &power::ClusterTelemetry::restored_w, "W"), field("shed_left_s", &power::ClusterTelemetry::shed_left_s, "s"),
+    field("unknown_nodes", &power::ClusterTelemetry::unknown_nodes), field("unknown_w", &power::ClusterTelemetry::unknown_w, "W")};
 };
 template <> struct Described<power::SystemQuery> {
   static constexpr auto name = "sonde::power::SystemQuery";

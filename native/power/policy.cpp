@@ -14,14 +14,6 @@ namespace {
 
 double known(double value, double otherwise) { return std::isfinite(value) ? value : otherwise; }
 
-/// What a node could use: its demand, else what it draws and some more where that comes near its cap, else all.
-double wants(const NodeView& n, double margin) {
-  if (std::isfinite(n.demand_w)) return std::clamp(n.demand_w, n.min_w, n.max_w);
-  if (!std::isfinite(n.power_w)) return n.max_w;
-  const bool held_back = std::isfinite(n.cap_w) && n.power_w >= n.cap_w * (1 - margin);
-  return held_back ? n.max_w : std::clamp(n.power_w * (1 + margin), n.min_w, n.max_w);
-}
-
 struct Columns {
   std::vector<double> min, max, weight, ones;
   explicit Columns(std::span<const NodeView> nodes) : ones(nodes.size(), 1) {
@@ -62,31 +54,33 @@ class Uniform final : public Policy {
 /// Above the least, in proportion to what each wants.
 class Proportional final : public Policy {
  public:
-  explicit Proportional(const PolicySettings& s) : margin_(s.margin) {}
+  explicit Proportional(const PolicySettings& s) : demands_(s.margin) {}
   std::string_view name() const override { return "proportional"; }
   void propose(double budget_w, std::span<const NodeView> nodes, std::span<double> caps) override {
     const Columns c(nodes);
     std::vector<double> weight;
-    for (const auto& n : nodes) weight.push_back(std::max(wants(n, margin_) - n.min_w, 1e-3 * std::max(n.max_w - n.min_w, 1e-9)));
+    demands_.see(nodes);
+    for (std::size_t k = 0; k < nodes.size(); ++k) weight.push_back(std::max(demands_.wants_w(k) - nodes[k].min_w, 1e-3 * std::max(nodes[k].max_w - nodes[k].min_w, 1e-9)));
     const auto levelled = level(budget_w, c.min, c.max, weight);
     std::copy(levelled.begin(), levelled.end(), caps.begin());
   }
 
  private:
-  double margin_;
+  Demands demands_;
 };
 
 /// First what is guaranteed, then by weight up to what each wants, then the rest by weight.
 class Fair final : public Policy {
  public:
-  explicit Fair(const PolicySettings& s) : margin_(s.margin) {}
+  explicit Fair(const PolicySettings& s) : demands_(s.margin) {}
   std::string_view name() const override { return "fair"; }
   void propose(double budget_w, std::span<const NodeView> nodes, std::span<double> caps) override {
     const Columns c(nodes);
     std::vector<double> guaranteed, wanted;
-    for (const auto& n : nodes) {
-      guaranteed.push_back(std::clamp(n.guaranteed_w, n.min_w, n.max_w));
-      wanted.push_back(std::max(guaranteed.back(), wants(n, margin_)));
+    demands_.see(nodes);
+    for (std::size_t k = 0; k < nodes.size(); ++k) {
+      guaranteed.push_back(std::clamp(nodes[k].guaranteed_w, nodes[k].min_w, nodes[k].max_w));
+      wanted.push_back(std::max(guaranteed.back(), demands_.wants_w(k)));
     }
     // A budget that does not hold all guarantees is shared towards them, none being left with less than its least.
     auto floor = level(budget_w, c.min, guaranteed, c.weight);
@@ -96,24 +90,27 @@ class Fair final : public Policy {
   }
 
  private:
-  double margin_;
+  Demands demands_;
 };
 
 /// Nodes keep what they use and some room; those that come against their cap are given what others leave, by weight. Idea: EAR's cluster
 /// power capping, where nodes ask for more and idle ones release.
 class Greedy final : public Policy {
  public:
-  explicit Greedy(const PolicySettings& s) : margin_(s.margin) {}
+  explicit Greedy(const PolicySettings& s) : margin_(s.margin), demands_(s.margin) {}
   std::string_view name() const override { return "greedy"; }
   void propose(double budget_w, std::span<const NodeView> nodes, std::span<double> caps) override {
     const Columns c(nodes);
     std::vector<double> keep, most;
-    for (const auto& n : nodes) {
-      const double draws = known(n.power_w, known(n.cap_w, n.max_w));
-      const double cap = known(n.cap_w, n.max_w);
-      const bool asks = !std::isfinite(n.power_w) || (n.job && n.power_w >= cap * (1 - margin_));
-      keep.push_back(std::clamp(asks ? cap : draws * (1 + margin_), n.min_w, n.max_w));
-      most.push_back(asks ? n.max_w : keep.back());
+    demands_.see(nodes);
+    for (std::size_t k = 0; k < nodes.size(); ++k) {
+      const NodeView& n = nodes[k];
+      const double cap = known(n.cap_w, n.max_w), wants = demands_.wants_w(k);
+      const bool held = !std::isfinite(n.power_w) || demands_.held_back(k);
+      const bool asks = held && (n.job || !std::isfinite(n.power_w));
+      // One without a job is not given what others may ask for, but it grows as it needs to.
+      keep.push_back(std::clamp(asks ? std::min(cap, wants) : held ? std::min(n.power_w * (1 + margin_), wants) : wants, n.min_w, n.max_w));
+      most.push_back(asks ? std::max(keep.back(), wants) : keep.back());
     }
     auto held = level(budget_w, c.min, keep, c.weight);
     const auto levelled = level(budget_w, held, most, c.weight);
@@ -122,6 +119,7 @@ class Greedy final : public Policy {
 
  private:
   double margin_;
+  Demands demands_;
 };
 
 /// Nodes of a job that are early give to those that are late, within what the job had; jobs among each other by weight. Idea: GEOPM's
@@ -166,12 +164,44 @@ class Slack final : public Policy {
   double step_;
 };
 
+/// Caps that nobody feels, until the cluster comes near its budget; then as Fair. Idea: EAR's soft cluster cap, which is set in nodes only from a share of the
+/// limit on. The sum of caps is within the budget here, too: where it does not hold all nodes at their highest, what nodes do not use is shared.
+class Soft final : public Policy {
+ public:
+  explicit Soft(const PolicySettings& s) : fair_(s), demands_(s.margin), soft_w_(s.soft_w), near_(s.near) {}
+  std::string_view name() const override { return "soft"; }
+  void propose(double budget_w, std::span<const NodeView> nodes, std::span<double> caps) override {
+    // Of both, so that either knows what the nodes want when its turn comes.
+    fair_.propose(budget_w, nodes, caps);
+    demands_.see(nodes);
+    double drawn = 0;
+    for (const auto& n : nodes)
+      if (std::isfinite(n.power_w) && n.power_w > 0) drawn += n.power_w;
+    const double from = std::fmin(soft_w_, near_ * budget_w);
+    is_near_ = drawn >= from * (is_near_ ? again : 1);
+    if (is_near_) return;
+    const Columns c(nodes);
+    std::vector<double> wanted;
+    for (std::size_t k = 0; k < nodes.size(); ++k) wanted.push_back(demands_.wants_w(k));
+    const auto used = level(budget_w, c.min, wanted, c.ones), levelled = level(budget_w, used, c.max, c.ones);
+    std::copy(levelled.begin(), levelled.end(), caps.begin());
+  }
+
+ private:
+  static constexpr double again = 0.9;   // of where it began
+  Fair fair_;
+  Demands demands_;
+  double soft_w_, near_;
+  bool is_near_ = false;
+};
+
 constexpr std::array words{
     PolicyWord{"uniform", "the same cap for all, as far as their ranges allow"},
     PolicyWord{"proportional", "above the least, in proportion to what each wants"},
     PolicyWord{"fair", "what is guaranteed first, then by weight up to what each wants, then the rest by weight"},
     PolicyWord{"greedy", "nodes keep what they use; those that come against their cap get what others leave"},
     PolicyWord{"slack", "nodes of a job that are early give to those that are late"},
+    PolicyWord{"soft", "nobody is held back until the cluster comes near its budget; then as fair"},
 };
 
 std::string watts(double w) { return format_power(w); }
@@ -179,6 +209,26 @@ std::string watts(double w) { return format_power(w); }
 }  // namespace
 
 std::span<const PolicyWord> policies() { return words; }
+
+void Demands::see(std::span<const NodeView> nodes) {
+  known_.resize(nodes.size(), unknown), wants_.resize(nodes.size()), held_.resize(nodes.size());
+  for (std::size_t k = 0; k < nodes.size(); ++k) {
+    const NodeView& n = nodes[k];
+    double& is = known_[k];
+    const double cap = known(n.power_cap_w, n.cap_w);
+    held_[k] = std::isfinite(n.power_w) && std::isfinite(cap) && n.power_w >= cap * (1 - margin_ / 2);
+    if (std::isfinite(n.demand_w)) {
+      is = n.demand_w;
+    } else if (held_[k]) {
+      // Nearer to it than a node that is content comes: (1 + margin)(1 - margin/2)(1 - margin/5) is above 1.
+      if (cap >= is * (1 - margin_ / 5)) is = unknown;
+    } else if (std::isfinite(n.power_w)) {
+      const double now = std::max(0.0, n.power_w) * (1 + margin_);
+      if (!(now <= is * (1 + margin_ / 2) && now * (1 + margin_ / 2) >= is)) is = now;
+    }
+    wants_[k] = std::clamp(known(is, n.max_w), n.min_w, n.max_w);
+  }
+}
 
 std::vector<double> level(double total, std::span<const double> low, std::span<const double> high, std::span<const double> weight) {
   const std::size_t n = low.size();
@@ -251,6 +301,7 @@ Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const PolicyS
   if (name == "fair") return std::unique_ptr<Policy>(new Fair(settings));
   if (name == "greedy") return std::unique_ptr<Policy>(new Greedy(settings));
   if (name == "slack") return std::unique_ptr<Policy>(new Slack(settings));
+  if (name == "soft") return std::unique_ptr<Policy>(new Soft(settings));
   std::vector<std::string> all;
   std::string listed;
   for (const auto& word : words) {

@@ -25,6 +25,26 @@ struct NodeView {
   double cap_w = unknown;             ///< what it has now
   double iteration_s = unknown;       ///< how long its part of the job's loop takes
   std::uint32_t job = 0;              ///< nodes of one number wait for each other; 0: idle
+  double power_cap_w = unknown;       ///< the lowest cap that it had while it drew power_w; unknown: cap_w
+};
+
+/// What nodes would draw without their caps, as far as it ever showed. A node that comes against its cap shows no more than that it wants at least so
+/// much: it is taken for what it wanted when it was last seen below its cap, and for one that wants all it can get once it uses that up, too. So that caps
+/// do not follow noise, what is known stays until it is wrong by a good part of `margin`. Nodes in the same order each time.
+class Demands {
+ public:
+  /// `margin`: room above what a node draws, as a share of its power.
+  explicit Demands(double margin = 0.05) : margin_(margin) {}
+  void see(std::span<const NodeView> nodes);
+  /// Of one that see() saw: the cap that it could use, within its range; its highest where nothing is known.
+  double wants_w(std::size_t node) const { return wants_[node]; }
+  /// It came against its cap when it was last seen.
+  bool held_back(std::size_t node) const { return held_[node]; }
+
+ private:
+  double margin_;
+  std::vector<double> known_, wants_;
+  std::vector<bool> held_;
 };
 
 class Policy {
@@ -53,6 +73,8 @@ std::vector<double> level(double total, std::span<const double> low, std::span<c
 struct PolicySettings {
   double margin = 0.05;               ///< greedy: room above what a node draws; share of its power
   double step = 0.25;                 ///< slack: how much of a difference one period mends
+  double soft_w = unknown;            ///< soft: the cluster's power from which on it shares; unknown: by `near` alone
+  double near = 0.95;                 ///< soft: and this share of the budget, where that is less
 };
 
 /// Errors: power.unknown_policy (and the nearest).

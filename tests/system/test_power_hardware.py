@@ -98,6 +98,32 @@ def test_powercap_of_a_machine_in_a_folder(tmp_path: Path):
         assert (zone / "constraint_1_power_limit_uw").read_text().strip() == "240000000"
 
 
+def test_killed_while_it_has_set_a_cap_it_leaves_what_was_there_before(tmp_path: Path):
+    with beside("powercap_machine.py", tmp_path):
+        limit = tmp_path / "class/powercap/intel-rapl:0/constraint_0_power_limit_uw"
+        words = [PROGRAM, "powercap", "--root", tmp_path, "--case", "cap: it is obeyed"]
+
+        def start() -> subprocess.Popen[str]:
+            return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+        running, end = start(), time.monotonic() + 60
+        while time.monotonic() < end:
+            if running.poll() is not None:  # it was too quick
+                running.communicate()
+                running = start()
+            running.send_signal(signal.SIGSTOP)
+            if limit.read_text().strip() not in ("", "200000000"):
+                break
+            running.send_signal(signal.SIGCONT)
+            time.sleep(0.005)
+        else:
+            running.kill()
+            pytest.fail("it never had a cap of its own")
+        running.kill()
+        assert wait_for(lambda: limit.read_text().strip() == "200000000", 20)
+        assert "was put back" in running.communicate(timeout=30)[1]  # and who did that is gone
+
+
 def test_powercap_that_cannot_be_capped_says_why(tmp_path: Path):
     with beside("powercap_machine.py", tmp_path):
         for k in range(2):

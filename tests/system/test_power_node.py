@@ -88,7 +88,9 @@ class Rapl:
 class Stack:
     """One node manager, and a client on its bus."""
 
-    def __init__(self, folder: Path, over: str, hardware: str, more: str = "") -> None:
+    def __init__(
+        self, folder: Path, over: str, hardware: str, more: str = "", telemetry: str = "200ms"
+    ) -> None:
         self.folder = folder
         self.name = f"n-{uuid.uuid4().hex[:12]}"
         self.config = folder / "power.toml"
@@ -98,7 +100,7 @@ class Stack:
         )
         self.config.write_text(
             f'[bus]\nprofile = "bus.xml"\n[[nodes]]\nhosts = "{self.name}"\nmin = 60\nmax = 190\nsafe = 80\n'
-            f'[node-manager]\nname = "{self.name}"\ntelemetry = "200ms"\nstate = "state"\n{more}\n'
+            f'[node-manager]\nname = "{self.name}"\ntelemetry = "{telemetry}"\nstate = "state"\n{more}\n'
             f"[[node-manager.hardware]]\n{hardware}"
         )
         (folder / "client.xml").write_text(_power.bus_profile(str(self.config), "test"))
@@ -214,8 +216,8 @@ def rapl(tmp_path: Path) -> Rapl:
 def made(tmp_path: Path, rapl: Rapl) -> Iterator[Callable[..., Stack]]:
     stacks: list[Stack] = []
 
-    def make(over: str = OVER[0], hardware: str = "", more: str = "") -> Stack:
-        stacks.append(Stack(tmp_path, over, hardware or rapl.toml, more))
+    def make(over: str = OVER[0], hardware: str = "", more: str = "", telemetry: str = "200ms") -> Stack:
+        stacks.append(Stack(tmp_path, over, hardware or rapl.toml, more, telemetry))
         return stacks[-1]
 
     yield make
@@ -301,6 +303,52 @@ def test_after_kill_9_the_guardian_sets_the_safe_cap_and_is_gone(made, rapl):
     stack.end(signal.SIGKILL)
     until(lambda: rapl.cap_w == 80, "the safe cap")
     until(lambda: not Path(f"/proc/{ready['guardian']}").exists(), "the guardian's end")
+
+
+def test_one_that_is_stopped_keeps_no_cap_past_its_lease_and_knows_it_when_it_goes_on(made, rapl):
+    stack = made()
+    ready = stack.start()
+    stack.order(150, lease_s=3)
+    assert rapl.cap_w == 150
+    os.kill(ready["pid"], signal.SIGSTOP)
+    try:
+        until(lambda: rapl.cap_w == 80, "the safe cap")
+        rapl.overwrite(150)  # a write of before that took its time
+        until(lambda: rapl.cap_w == 80, "the safe cap again")
+    finally:
+        os.kill(ready["pid"], signal.SIGCONT)
+    until(lambda: stack.event()["event"] == "guardian_acted", "that it knows")
+    lease = stack.ask()["lease"]
+    assert (lease["leased"], lease["cap_w"]) == (False, 80)
+    assert stack.order(140)["lease"]["cap_w"] == 140
+    assert rapl.cap_w == 140
+    assert stack.end() == 0
+    assert not Path(f"/proc/{ready['guardian']}").exists()
+
+
+def test_a_cap_that_changes_is_reported_at_once_and_since_when_it_is(made):
+    stack = made(telemetry="1h")
+    stack.start()
+
+    def samples() -> list[dict[str, Any]]:
+        taken = [s.value for s in stack.telemetry.take() if s.has_data]
+        return [dict(s) for s in taken if s["node"] == stack.name]
+
+    until(samples, "the first one")
+    before = time.time_ns()
+    stack.order(120, lease_s=600)
+    after = time.time_ns()
+    (sample,) = until(samples, "one for the change")
+    assert sample["lease"]["cap_w"] == 120
+    assert before <= sample["cap_since_ns"] <= after
+    assert sample["period_s"] == 3600  # when the next one comes that is none for a change
+    # However often it changes.
+    begin = time.monotonic()
+    for k in range(30):
+        stack.order(100 + k % 2, lease_s=600)
+    heard: list[dict[str, Any]] = []
+    until(lambda: heard.extend(samples()) or (heard and heard[-1]["lease"]["cap_w"] == 101), "the last one")
+    assert len(heard) <= (time.monotonic() - begin) / 0.1 + 1
 
 
 def test_originals_are_those_before_the_first_cap_also_after_kill_9(made, rapl):

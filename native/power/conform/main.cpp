@@ -9,6 +9,7 @@
 #include "core/number.hpp"
 #include "core/units.hpp"
 #include "power/conformance/suite.hpp"
+#include "power/hardware/guardian.hpp"
 #include "service/daemon.hpp"
 
 namespace {
@@ -19,7 +20,7 @@ using conformance::Outcome;
 
 constexpr const char* usage =
     "sonde-powerconform KIND [OPTIONS]      KIND: powercap, nvml, redfish, ipmi, simulated\n"
-    "  Sets caps within their range, and puts back what was there; --no-set only reads.\n"
+    "  Sets caps within their range, and puts back what was there, also after kill -9; --no-set only reads.\n"
     "  --root DIR         where sysfs is; of a simulated node a folder that keeps its cap\n"
     "  --url U --user U --password-file F --ca F     of a BMC\n"
     "  --domains PATTERN  of those that are there\n"
@@ -36,6 +37,35 @@ constexpr const char* usage =
     "Exit code: 0 all promises kept, 1 not all, 2 what was asked is wrong, 3 the hardware cannot be opened.\n";
 
 bool as_json = false;
+constexpr double originals_within_s = 60;
+
+/// Puts back what was there when this program is killed. It has read that itself, before anything was set.
+class PutsBack {
+ public:
+  explicit PutsBack(HardwareSpec spec) : spec_(std::move(spec)) {}
+  Guardian::Did act(Guardian::Why why) {
+    auto hardware = open_hardware(spec_);
+    if (!hardware) return told(hardware.error());
+    if (why == Guardian::Why::armed) {
+      auto all = (*hardware)->originals();
+      if (!all) return told(all.error());
+      originals_ = std::move(*all);
+      return Guardian::Did::nothing;
+    }
+    const auto done = (*hardware)->restore(originals_);
+    if (!done) return told(done.error());
+    std::fputs("sonde-powerconform was killed; what the hardware had before was put back\n", stderr);
+    return Guardian::Did::set;
+  }
+
+ private:
+  static Guardian::Did told(const Error& e) {
+    std::fprintf(stderr, "%s: %s\n", e.code.c_str(), e.what.c_str());
+    return Guardian::Did::failed;
+  }
+  HardwareSpec spec_;
+  std::vector<Original> originals_;
+};
 
 int fail(const Error& e, int code) {
   if (as_json) std::printf("%s\n", JsonLine().add("event", "error").add("code", e.code).add("what", e.what).add("hint", e.hint).text().c_str());
@@ -113,7 +143,21 @@ int main(int argc, char** argv) {
     else std::printf("%-12s %s%s%s\n", word, c.name.c_str(), c.reason.empty() ? "" : "\n             ", c.reason.c_str());
     std::fflush(stdout);
   };
+  std::unique_ptr<Guardian> guardian;
+  if (settings.set) {
+    // Before anything is opened here.
+    auto made = Guardian::start([puts_back = std::make_shared<PutsBack>(spec)](Guardian::Why why) { return puts_back->act(why); });
+    if (!made) return fail(made.error(), 3);
+    guardian = std::move(*made);
+    if (!guardian->arm(originals_within_s)) {
+      // The cases tell what is wrong with it.
+      std::fputs("what the hardware has cannot be kept: nobody will put it back if this program is killed\n", stderr);
+      guardian->dismiss();
+      guardian.reset();
+    }
+  }
   const auto all = conformance::check(settings);
+  if (guardian) guardian->dismiss();
   if (!all) return fail(all.error(), all.error().code == "power.conformance" || all.error().code == "power.bad_hardware" || all.error().code == "power.unknown_domain" ? 2 : 3);
   if (as_json) std::printf("%s\n", JsonLine().add("event", "end").add("passed", passed).add("failed", failed).add("unsupported", unsupported).text().c_str());
   else std::printf("%zu passed, %zu failed, %zu unsupported\n", passed, failed, unsupported);

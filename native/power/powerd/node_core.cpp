@@ -11,6 +11,8 @@ namespace {
 
 constexpr double least_step_w = 1;        // hardware has steps: RAPL's are of 1/8 W, those of many BMCs of 1 W
 constexpr double told_for_s = 30;         // a cap that was overwritten is told of for so long
+constexpr double slow_s = 3;              // hardware that takes longer is told of while it does
+constexpr double most_early_s = 30;       // and never more than a third of the lease
 
 std::string sentence(const Error& error) { return error.code + ": " + error.what; }
 
@@ -92,7 +94,7 @@ Result<std::unique_ptr<NodeCore>> NodeCore::open(Settings settings, NodeState& s
   const std::lock_guard hardware(core->hardware_mutex_);
   core->keep_originals();
   // Safety first: also where the originals could not be kept. Then they are lost with this process, and nothing is lent.
-  (void)core->apply(member.safe_w);
+  (void)core->apply(member.safe_w, 0);
   // A file for the fence, while there is room.
   core->fence_kept_ = seen->epoch != 0;
   core->keep_fence();
@@ -132,39 +134,109 @@ void NodeCore::keep_fence() {
   fence_trouble_ = kept ? "" : sentence(kept.error());
 }
 
+namespace {
+
+/// An exchange with the hardware, while it lasts.
+class Exchange {
+ public:
+  Exchange(const NodeCore::Clock& clock, std::atomic<std::int64_t>& since_ns, std::atomic<double>& slowest_s) : clock_(clock), since_ns_(since_ns), slowest_s_(slowest_s), began_ns_(clock()) { since_ns_ = began_ns_; }
+  ~Exchange() {
+    since_ns_ = 0;
+    // One that was slow once is forgotten after some tens of others.
+    slowest_s_ = std::max(static_cast<double>(clock_() - began_ns_) * 1e-9, slowest_s_ * 0.95);
+  }
+
+ private:
+  const NodeCore::Clock& clock_;
+  std::atomic<std::int64_t>& since_ns_;
+  std::atomic<double>& slowest_s_;
+  std::int64_t began_ns_;
+};
+
+}  // namespace
+
+/// How long before the end of a lease the safe cap is begun to be set.
+std::int64_t NodeCore::early_ns(std::int64_t lease_ns) const {
+  return std::min(static_cast<std::int64_t>(std::clamp(2 * slowest_s_, settings_.early_s, most_early_s) * 1e9), lease_ns / 3);
+}
+
 /// Under hardware_mutex_.
-Result<double> NodeCore::apply(double cap_w) {
-  const auto set = range_.settable ? node_->cap(cap_w) : Result<double>(Error{"power.read_only", range_.why_not, ""});
+void NodeCore::tell_watch(std::int64_t boottime_ns) {
+  if (watched_ns_ == boottime_ns) return;
+  watched_ns_ = boottime_ns;
+  if (settings_.watch) settings_.watch(boottime_ns);
+}
+
+void NodeCore::has_cap_locked(double cap_w, std::int64_t before_ns, std::int64_t after_ns) {
+  if (std::isfinite(cap_w_) == std::isfinite(cap_w) && !(std::abs(cap_w - cap_w_) > 1e-3)) return;
+  cap_since_ns_ = cap_w > cap_w_ ? before_ns : after_ns;
+  cap_w_ = cap_w;
+  ++cap_changes_;
+}
+
+/// Under hardware_mutex_. `lease_ends_ns`: of the lease whose cap it is.
+Result<double> NodeCore::apply(double cap_w, std::int64_t lease_ends_ns) {
+  const double safe_w = settings_.member.safe_w;
+  // Of two leases the earlier end counts until the later one's cap is in the hardware: before that it may have the former cap.
+  const std::int64_t due_ns = cap_w > safe_w ? lease_ends_ns - early_ns(lease_ns_) / 2 : 0;
+  if (due_ns && !watched_ns_) tell_watch(due_ns);
+  const std::int64_t before_ns = settings_.realtime_ns();
   double has = unknown;
   std::string trouble;
+  const auto set = [&]() -> Result<double> {
+    if (!range_.settable) return Error{"power.read_only", range_.why_not, ""};
+    const Exchange exchange(settings_.boottime_ns, waits_ns_, slowest_s_);
+    auto done = node_->cap(cap_w);
+    if (!done)
+      if (auto read = node_->capped()) has = *read;
+    return done;
+  }();
   if (set) {
     has = *set;
     if (has > cap_w + std::max(least_step_w, settings_.tolerance * cap_w))
       trouble = "power.hardware_failed: it was told " + format_power(cap_w) + " and has " + format_power(has);
   } else if (range_.settable) {
     trouble = sentence(set.error());
-    if (auto read = node_->capped()) has = *read;
   }
   wanted_w_ = cap_w;
   followed_w_ = has;
   follows_ = trouble.empty() && range_.settable;
+  if (follows_) tell_watch(due_ns);
   const std::lock_guard lock(mutex_);
-  cap_w_ = has;
+  has_cap_locked(has, before_ns, settings_.realtime_ns());
   hardware_trouble_ = std::move(trouble);
   if (!set) return set;
   if (!follows_) return Error{"power.hardware_failed", hardware_trouble_, ""};
   return has;
 }
 
+/// Under hardware_mutex_: the guardian has set the safe cap, because nobody here did in time. Whatever is believed of a lease here is void.
+bool NodeCore::was_guarded() {
+  const std::uint64_t acted = settings_.watch_acted ? settings_.watch_acted() : 0;
+  if (acted == guarded_seen_) return false;
+  guarded_seen_ = acted;
+  follows_ = false;
+  const std::int64_t now = settings_.boottime_ns();
+  const std::lock_guard lock(mutex_);
+  keeper_.drop();
+  ++guarded_;
+  guarded_ns_ = now;
+  guarded_trouble_ = "power.late: the lease had run out and this process had not set the safe cap; its guardian did (" + std::to_string(guarded_) + " times so far)";
+  return true;
+}
+
 /// Under hardware_mutex_: the hardware is to have what the lease says, by now.
 void NodeCore::settle() {
+  (void)was_guarded();
+  std::int64_t ends = 0;
   const double should = [&] {
     const std::int64_t now = settings_.boottime_ns();
     const std::lock_guard lock(mutex_);
-    if (!keeper_.leased(now)) keeper_.drop();
+    if (!keeper_.leased(now + early_locked())) keeper_.drop();
+    ends = keeper_.ends_ns();
     return keeper_.cap_w(now);
   }();
-  if (range_.settable && (!follows_ || should != wanted_w_)) (void)apply(should);
+  if (range_.settable && (!follows_ || should != wanted_w_)) (void)apply(should, ends);
 }
 
 void NodeCore::expire() {
@@ -174,11 +246,13 @@ void NodeCore::expire() {
 
 std::int64_t NodeCore::ends_ns() const {
   const std::lock_guard lock(mutex_);
-  return keeper_.ends_ns();
+  const std::int64_t ends = keeper_.ends_ns();
+  return ends ? ends - early_locked() : 0;
 }
 
 NodeCore::Reply NodeCore::obey(const NodeCommand& command) {
   const std::lock_guard hardware(hardware_mutex_);
+  if (was_guarded()) settle();
   const std::int64_t now = settings_.boottime_ns();
   const Grant grant = command.grant();
   LeaseKeeper next = [&] {
@@ -201,17 +275,26 @@ NodeCore::Reply NodeCore::obey(const NodeCommand& command) {
     if (!kept) return {static_cast<std::uint32_t>(bus::ReplyCode::failed), fence_trouble_};
   }
   Result<double> set = 0.0;
+  bool late = false;
   if (order) {
-    set = apply(grant.cap_w);
-    if (!set) next.drop();
+    {
+      const std::lock_guard lock(mutex_);
+      lease_ns_ = static_cast<std::int64_t>(grant.lease_s * 1e9);
+    }
+    set = apply(grant.cap_w, next.ends_ns());
+    // A write that took its time, or a process that stood still in it: the lease may be over before it began.
+    late = set && !next.leased(settings_.boottime_ns() + early_ns(lease_ns_));
+    if (!set || late) next.drop();
   }
   {
     const std::lock_guard lock(mutex_);
     keeper_ = next;
   }
-  if (set) return {};
-  (void)apply(next.limits().safe_w);
-  return {code_of(PowerCode::hardware_failed), set.error().code + ": " + set.error().what + "; the safe cap of " + format_power(next.limits().safe_w) + " was set instead"};
+  if (set && !late) return {};
+  (void)apply(next.limits().safe_w, 0);
+  const std::string instead = "; the safe cap of " + format_power(next.limits().safe_w) + " was set instead";
+  if (late) return {code_of(PowerCode::lease_expired), "to set " + format_power(grant.cap_w) + " took longer than the lease of " + format_duration(grant.lease_s) + " has left" + instead};
+  return {code_of(PowerCode::hardware_failed), set.error().code + ": " + set.error().what + instead};
 }
 
 void NodeCore::reopen(std::int64_t now_ns) {
@@ -233,14 +316,24 @@ void NodeCore::look() {
   settle();
   keep_originals();
   keep_fence();
-  NodeReading reading = node_->read();
+  const std::int64_t looked_before_ns = looked_ns_;
+  NodeReading reading = [&] {
+    const Exchange exchange(settings_.boottime_ns, waits_ns_, slowest_s_);
+    return node_->read();
+  }();
+  // A lease may have run out while the hardware took its time: what it told of its cap is of before.
+  const double wanted_before_w = wanted_w_;
+  const bool followed_before = follows_;
+  settle();
+  const bool settled_meanwhile = wanted_w_ != wanted_before_w || follows_ != followed_before;
   const std::int64_t now = settings_.boottime_ns();
   const bool gone = reading.trouble.starts_with("power.hardware_gone") || reading.trouble.starts_with("power.no_hardware");
   double found = unknown;
   {
     const std::lock_guard lock(mutex_);
     found = reading.cap_w;
-    if (range_.settable) cap_w_ = found;
+    looked_ns_ = settings_.realtime_ns();
+    if (!settled_meanwhile && range_.settable) has_cap_locked(found, looked_before_ns ? looked_before_ns : looked_ns_, looked_ns_);
     if (std::isfinite(reading.energy_j)) {
       const double total = energy_before_j_ + reading.energy_j;
       energy_j_ = std::isfinite(energy_j_) ? std::max(energy_j_, total) : total;
@@ -248,6 +341,7 @@ void NodeCore::look() {
     if (std::isfinite(reading.power_w)) drawn_w_ += reading.power_w, ++looks_;
     if (!reading.trouble.empty()) hardware_trouble_ = reading.trouble;
     else if (follows_ || !range_.settable) hardware_trouble_.clear();
+    if (now - guarded_ns_ > static_cast<std::int64_t>(told_for_s * 1e9)) guarded_trouble_.clear();
     if (now - overwritten_ns_ > static_cast<std::int64_t>(told_for_s * 1e9)) overwritten_trouble_.clear();
     const double above_s = !range_.settable || !follows_ ? 0 : obedience_.add(reading.power_w, wanted_w_, static_cast<double>(now) * 1e-9);
     disobedience_ = above_s > 0 && obedience_.disobeys() ? "power.disobeys: it draws " + format_power(reading.power_w) + ", above its cap of " + format_power(wanted_w_) + " for " + format_duration(above_s) : "";
@@ -257,15 +351,17 @@ void NodeCore::look() {
     reopen(now);
     return settle();
   }
-  if (!range_.settable || !follows_ || !std::isfinite(found) || !std::isfinite(followed_w_)) return;
+  if (settled_meanwhile || !range_.settable || !follows_ || !std::isfinite(found) || !std::isfinite(followed_w_)) return;
   if (std::abs(found - followed_w_) <= std::max(least_step_w, settings_.tolerance * wanted_w_)) return;
+  std::int64_t lease_ends = 0;
   {
     const std::lock_guard lock(mutex_);
+    lease_ends = keeper_.ends_ns();
     ++overwritten_;
     overwritten_ns_ = now;
     overwritten_trouble_ = "power.overwritten: the cap was found at " + format_power(found) + " instead of " + format_power(wanted_w_) + ", and set again (" + std::to_string(overwritten_) + " times so far)";
   }
-  (void)apply(wanted_w_);
+  (void)apply(wanted_w_, lease_ends);
 }
 
 Report NodeCore::report_locked(std::int64_t now_ns) const {
@@ -335,12 +431,18 @@ NodeTelemetry NodeCore::telemetry(double period_s) {
   out.frequencies = states_of<FrequencyState>(reading_.frequencies, 1024);
   for (const auto& sensor : reading_.sensors)
     if (out.sensors.size() < 1024) out.sensors.push_back({sendable(sensor.name, 256), sensor.kind, sensor.value});
+  out.cap_since_ns = cap_since_ns_;
   out.trouble = sendable(trouble_locked(), 256);
   return out;
 }
 
 std::string NodeCore::trouble_locked() const {
-  for (const auto* one : {&hardware_trouble_, &originals_trouble_, &fence_trouble_, &disobedience_, &overwritten_trouble_})
+  const std::int64_t now = settings_.boottime_ns(), waits = waits_ns_;
+  if (waits && now - waits > static_cast<std::int64_t>(slow_s * 1e9)) {
+    const std::int64_t ends = keeper_.ends_ns();
+    return "power.hardware_slow: the hardware has not answered for more than " + format_duration(slow_s) + (ends && ends <= now ? ", and the lease has run out meanwhile: the cap of before may still be in force" : "");
+  }
+  for (const auto* one : {&hardware_trouble_, &originals_trouble_, &fence_trouble_, &disobedience_, &guarded_trouble_, &overwritten_trouble_})
     if (!one->empty()) return *one;
   return {};
 }
@@ -353,7 +455,7 @@ std::string NodeCore::trouble() const {
 NodeCore::Facts NodeCore::facts() const {
   const std::lock_guard lock(mutex_);
   const auto& limits = keeper_.limits();
-  return {model_, reading_.source, limits.min_w, limits.max_w, limits.safe_w, cap_w_, range_.settable, overwritten_};
+  return {model_, reading_.source, limits.min_w, limits.max_w, limits.safe_w, cap_w_, range_.settable, overwritten_, guarded_};
 }
 
 Result<void> NodeCore::end(bool restore) {
@@ -369,20 +471,22 @@ Result<void> NodeCore::end(bool restore) {
       auto restored = node_->restore(**kept);
       if (restored) restored = state_.forget_originals();
       if (restored) {
+        tell_watch(0);
+        const std::int64_t now = settings_.realtime_ns();
         auto has = node_->capped();
         const std::lock_guard lock(mutex_);
-        cap_w_ = has ? *has : unknown;
+        has_cap_locked(has ? *has : unknown, now, now);
         return {};
       }
-      (void)apply(settings_.member.safe_w);
+      (void)apply(settings_.member.safe_w, 0);
       return restored.error();
     }
     if (!kept) {
-      (void)apply(settings_.member.safe_w);
+      (void)apply(settings_.member.safe_w, 0);
       return kept.error();
     }
   }
-  if (auto set = apply(settings_.member.safe_w); !set) return set.error();
+  if (auto set = apply(settings_.member.safe_w, 0); !set) return set.error();
   return {};
 }
 

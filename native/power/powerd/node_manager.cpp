@@ -8,14 +8,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <condition_variable>
 #include <cstring>
+#include <mutex>
 #include <thread>
 
 #include "bus/typed.hpp"
 #include "core/nearest.hpp"
 #include "core/units.hpp"
+#include "power/hardware/guardian.hpp"
 #include "power/messages.hpp"
-#include "power/powerd/guardian.hpp"
 #include "power/powerd/node_core.hpp"
 #include "power/powerd/roles.hpp"
 #include "power/powerd/tell.hpp"
@@ -28,6 +30,8 @@ namespace {
 
 constexpr double look_s = 1, look_afar_s = 5;   // a BMC has better to do than to answer each second
 constexpr int release_tries = 3;
+constexpr double least_gap_s = 0.1;             // between two reports, however often the cap changes
+constexpr double slow_told_s = 0.5;             // hardware that is waited for is looked after so often
 
 std::int64_t clock_ns(clockid_t clock) {
   timespec t{};
@@ -58,12 +62,57 @@ Result<std::unique_ptr<Node>> open_node(const NodeManagerConfig& config) {
   return Node::open({config.base_w, config.hardware});
 }
 
-/// What is left to do after a kill -9: nothing of the dead daemon's is used.
-Result<double> set_safe(const Config& config, const Member& member) {
-  auto node = open_node(config.node_manager);
-  if (!node) return node.error();
-  return (*node)->cap(member.safe_w);
-}
+/// What the guardian does, in a process of its own: nothing of the daemon's is used.
+class SafeCap {
+ public:
+  SafeCap(const Config& config, const Member& member) : config_(config), member_(member) {}
+
+  Guardian::Did act(Guardian::Why why) {
+    if (why == Guardian::Why::armed) return open() ? Guardian::Did::nothing : Guardian::Did::failed;
+    const int tries = why == Guardian::Why::gone ? release_tries : 1;
+    for (int k = 0; k < tries; ++k) {
+      if (k) std::this_thread::sleep_for(std::chrono::seconds(k));
+      const auto did = once(why);
+      if (did) return *did;
+      // Each second anew, but told once.
+      if (did.error().code + did.error().what != told_) log_error(did.error());
+      told_ = did.error().code + did.error().what;
+      node_.reset();
+      if (did.error().code == "power.read_only") break;
+    }
+    return Guardian::Did::failed;
+  }
+
+ private:
+  bool open() {
+    if (node_) return true;
+    auto node = open_node(config_.node_manager);
+    if (node) node_ = std::move(*node);
+    return static_cast<bool>(node);
+  }
+  Result<Guardian::Did> once(Guardian::Why why) {
+    if (!node_) {
+      auto node = open_node(config_.node_manager);
+      if (!node) return node.error();
+      node_ = std::move(*node);
+    }
+    if (why == Guardian::Why::late) {
+      // It comes here again and again: hardware may be told by a call of before, too, that was long on its way.
+      const auto has = node_->capped();
+      if (has && *has <= member_.safe_w + 1) return Guardian::Did::nothing;
+    }
+    const auto set = node_->cap(member_.safe_w);
+    if (!set) return set.error();
+    told_.clear();
+    log_line("the node manager of " + member_.name + (why == Guardian::Why::gone ? " is gone" : " let a lease run out") + "; the safe cap of " + format_power(member_.safe_w) + " was set");
+    return Guardian::Did::set;
+  }
+
+  const Config& config_;
+  const Member member_;
+  std::unique_ptr<Node> node_;
+  std::string told_;
+};
 
 /// What the machine or a file is to blame for is 3, what was written wrongly 2.
 int exit_of(const Error& error) {
@@ -71,6 +120,68 @@ int exit_of(const Error& error) {
     if (error.code == wrong) return 2;
   return 3;
 }
+
+/// Waits for the hardware, so that who looks after leases and reports need not. One thing at a time.
+class Hands {
+ public:
+  struct Done {
+    bool looked = false, expired = false;
+  };
+  Hands(NodeCore& core, int wake) : core_(core), wake_(wake), thread_([this] { run(); }) {}
+  ~Hands() {
+    {
+      const std::lock_guard lock(mutex_);
+      ends_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+  void look() { ask(&Done::looked); }
+  void expire() { ask(&Done::expired); }
+  /// What was done since it was asked last.
+  Done take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(done_, {});
+  }
+  bool busy() {
+    const std::lock_guard lock(mutex_);
+    return works_ || asked_.looked || asked_.expired;
+  }
+
+ private:
+  void ask(bool Done::* what) {
+    {
+      const std::lock_guard lock(mutex_);
+      asked_.*what = true;
+    }
+    changed_.notify_one();
+  }
+  void run() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return ends_ || asked_.looked || asked_.expired; });
+      if (ends_) return;
+      const Done now = std::exchange(asked_, {});
+      works_ = true;
+      lock.unlock();
+      if (now.expired) core_.expire();
+      if (now.looked) core_.look();
+      lock.lock();
+      works_ = false;
+      done_.looked |= now.looked, done_.expired |= now.expired;
+      const std::uint64_t one = 1;
+      (void)!::write(wake_, &one, sizeof one);
+    }
+  }
+
+  NodeCore& core_;
+  const int wake_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Done asked_, done_;
+  bool works_ = false, ends_ = false;
+  std::thread thread_;
+};
 
 class Daemon {
  public:
@@ -80,7 +191,7 @@ class Daemon {
 
  private:
   Result<void> serve();
-  void publish(bool at_once);
+  void publish(bool looked, bool at_once);
   void tell_trouble();
   /// Returns the signal that ended it, 0: whoever started it did.
   int loop();
@@ -99,7 +210,8 @@ class Daemon {
   int timer_ = -1, wake_ = -1;
   std::string told_, heard_;
   double look_s_ = look_s;
-  std::int64_t published_ns_ = 0;
+  std::int64_t published_ns_ = 0, regular_ns_ = 0;     ///< the last report, the last that was one in its turn
+  std::uint64_t published_changes_ = 0;
   bool publish_failed_ = false, guardian_gone_ = false;
 };
 
@@ -149,15 +261,19 @@ void Daemon::tell_trouble() {
   log_line(now.empty() ? "all is well again" : now);
 }
 
-void Daemon::publish(bool at_once) {
+void Daemon::publish(bool looked, bool at_once) {
   const std::int64_t now = clock_ns(CLOCK_BOOTTIME);
+  const double every_s = config_.node_manager.telemetry_s;
   const std::string before = told_;
   tell_trouble();
-  // Half a look early counts: looks and telemetry are to fall together.
-  if (!at_once && told_ == before && now - published_ns_ < ns_of(config_.node_manager.telemetry_s - look_s_ / 2)) return;
-  auto sample = core_->telemetry(published_ns_ ? static_cast<double>(now - published_ns_) * 1e-9 : config_.node_manager.telemetry_s);
+  const std::uint64_t changes = core_->cap_changes();
+  // Half a look early counts: looks and telemetry are to fall together, unless the hardware is waited for.
+  const bool in_turn = now - regular_ns_ >= ns_of(looked ? every_s - look_s_ / 2 : every_s + look_s_);
+  if (!in_turn && !at_once && told_ == before && !(changes != published_changes_ && now - published_ns_ >= ns_of(least_gap_s))) return;
+  auto sample = core_->telemetry(in_turn && regular_ns_ ? static_cast<double>(now - regular_ns_) * 1e-9 : every_s);
   if (sample.trouble.empty()) sample.trouble = told_.substr(0, 256);
-  published_ns_ = now;
+  published_ns_ = now, published_changes_ = changes;
+  if (in_turn) regular_ns_ = now;
   const auto sent = telemetry_->write(sample);
   if (!sent && !publish_failed_) log_error(sent.error());
   publish_failed_ = !sent;
@@ -172,27 +288,33 @@ bool Daemon::parent_ended() {
 }
 
 int Daemon::loop() {
+  Hands hands(*core_, wake_);
   std::int64_t next_look = clock_ns(CLOCK_BOOTTIME);
-  std::uint64_t overwritten = 0;
+  std::uint64_t overwritten = 0, guarded = 0;
   for (;;) {
+    const auto done = hands.take();
+    // One that hangs is killed by the unit's WatchdogSec, and its guardian acts.
+    if (done.looked) service::notify("WATCHDOG=1");
+    if (done.expired) event(JsonLine().add("event", "lease_ended").add("cap_w", core_->facts().cap_w));
+    const auto facts = core_->facts();
+    if (facts.guarded != guarded) event(JsonLine().add("event", "guardian_acted").add("times", facts.guarded).add("cap_w", facts.cap_w));
+    publish(done.looked, done.expired || facts.overwritten != overwritten || facts.guarded != guarded);
+    overwritten = facts.overwritten, guarded = facts.guarded;
+
     std::int64_t now = clock_ns(CLOCK_BOOTTIME);
-    if (const std::int64_t ends = core_->ends_ns(); ends && ends <= now) {
-      core_->expire();
-      event(JsonLine().add("event", "lease_ended").add("cap_w", core_->facts().cap_w));
-      publish(true);
-    }
-    if (now >= next_look) {
-      core_->look();
-      // One that hangs is killed by the unit's WatchdogSec, and its guardian acts.
-      service::notify("WATCHDOG=1");
-      const auto facts = core_->facts();
-      publish(facts.overwritten != overwritten);
-      overwritten = facts.overwritten;
-      next_look += ns_of(look_s_);
-      if (now = clock_ns(CLOCK_BOOTTIME); next_look <= now) next_look = now + ns_of(look_s_);
-    }
+    const bool busy = hands.busy();
     const std::int64_t ends = core_->ends_ns();
-    const std::int64_t until = ends ? std::min(ends, next_look) : next_look;
+    const bool over = ends && ends <= now;
+    if (over && !busy) hands.expire();
+    if (now >= next_look && !busy) {
+      hands.look();
+      next_look += ns_of(look_s_);
+      if (next_look <= now) next_look = now + ns_of(look_s_);
+    }
+    std::int64_t until = ends && !over ? std::min(ends, next_look) : next_look;
+    // Hardware that takes long is told of, also where it is an order that waits for it.
+    if (const std::int64_t soon = now + ns_of(slow_told_s); busy || over) until = until > now ? std::min(until, soon) : soon;
+    if (core_->cap_changes() != published_changes_) until = std::min(until, published_ns_ + ns_of(least_gap_s));
     const itimerspec when{{}, {until / 1'000'000'000, until % 1'000'000'000}};
     ::timerfd_settime(timer_, TFD_TIMER_ABSTIME, &when, nullptr);
     pollfd ready[5] = {{options_.signals, POLLIN, 0}, {timer_, POLLIN, 0}, {wake_, POLLIN, 0}, {options_.with_parent ? STDIN_FILENO : -1, POLLIN, 0},
@@ -213,19 +335,10 @@ int Daemon::loop() {
 
 int Daemon::run() {
   const auto& own = config_.node_manager;
+  const bool afar = std::any_of(own.hardware.begin(), own.hardware.end(), [](const HardwareSpec& spec) { return spec.kind == Source::redfish || spec.kind == Source::ipmi; });
+  look_s_ = std::min(afar ? look_afar_s : look_s, own.telemetry_s);
   // While this process has one thread, and nothing of the hardware open.
-  auto guardian = Guardian::start([this] {
-    for (int k = 0; k < release_tries; ++k) {
-      if (k) std::this_thread::sleep_for(std::chrono::seconds(k));
-      const auto set = set_safe(config_, member_);
-      if (set) {
-        log_line("the node manager of " + member_.name + " is gone; the safe cap of " + format_power(member_.safe_w) + " was set");
-        return;
-      }
-      log_error(set.error());
-      if (set.error().code == "power.read_only") return;
-    }
-  });
+  auto guardian = Guardian::start([safe = std::make_shared<SafeCap>(config_, member_)](Guardian::Why why) { return safe->act(why); }, afar ? look_afar_s : look_s);
   if (!guardian) return fail(guardian.error(), 3);
   guardian_ = std::move(*guardian);
 
@@ -236,15 +349,19 @@ int Daemon::run() {
     return fail(state.error(), 3);
   }
   state_ = std::move(*state);
-  auto core = NodeCore::open({member_, [this] { return open_node(config_.node_manager); }, [] { return clock_ns(CLOCK_BOOTTIME); }, [] { return clock_ns(CLOCK_REALTIME); }, random_instance()}, *state_);
+  NodeCore::Settings settings;
+  settings.member = member_, settings.instance = random_instance();
+  settings.open = [this] { return open_node(config_.node_manager); };
+  settings.boottime_ns = [] { return clock_ns(CLOCK_BOOTTIME); }, settings.realtime_ns = [] { return clock_ns(CLOCK_REALTIME); };
+  settings.watch = [this](std::int64_t boottime_ns) { guardian_->until(boottime_ns); };
+  settings.watch_acted = [this] { return guardian_->acted(); };
+  auto core = NodeCore::open(std::move(settings), *state_);
   if (!core) {
     // What is written wrongly, the guardian would read as wrongly.
     if (exit_of(core.error()) == 2) guardian_->dismiss();
     return fail(core.error(), exit_of(core.error()));
   }
   core_ = std::move(*core);
-  const bool afar = std::any_of(own.hardware.begin(), own.hardware.end(), [](const HardwareSpec& spec) { return spec.kind == Source::redfish || spec.kind == Source::ipmi; });
-  look_s_ = std::min(afar ? look_afar_s : look_s, own.telemetry_s);
   timer_ = ::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
   wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (timer_ < 0 || wake_ < 0) return fail({"power.no_descriptor", std::string("cannot make a timer: ") + std::strerror(errno), "let it have more descriptors: ulimit -n"}, 3);
@@ -257,7 +374,7 @@ int Daemon::run() {
   const auto facts = core_->facts();
   event(JsonLine().add("event", "ready").add("role", "node-manager").add("node", member_.name).add("pid", ::getpid()).add("guardian", guardian_->pid()).add("bus", bus_->implementation())
           .add("model", facts.model).add("source", name_of(facts.source)).add("settable", facts.settable).add("min_w", facts.min_w).add("max_w", facts.max_w).add("safe_w", facts.safe_w).add("cap_w", facts.cap_w));
-  publish(true);
+  publish(true, true);
   service::notify("READY=1");
 
   const int signal = loop();

@@ -18,6 +18,7 @@ constexpr double replicate_s = 1.5;                      ///< how long standbys 
 constexpr double answer_before_s = 0.25;                 ///< the caller's deadline
 constexpr double most_power_w = 1e9, most_shed_s = 30 * 86400.0;
 constexpr double soft_margin = 0.05;
+constexpr double iteration_counts_s = 30;                ///< what a node took for an iteration, if that was said in so long, or in four of it
 
 std::int64_t ns(double s) { return static_cast<std::int64_t>(s * 1e9); }
 double seconds(std::int64_t value_ns) { return static_cast<double>(value_ns) / 1e9; }
@@ -48,7 +49,9 @@ bool Manager::Effects::empty() const {
 
 Result<std::unique_ptr<Manager>> Manager::open(const Settings& settings, const std::optional<Kept>& on_disk, std::int64_t now_ns) {
   const BudgetConfig& b = settings.budget;
-  auto policy = make_policy(b.policy);
+  PolicySettings how;
+  how.soft_w = b.soft_w;
+  auto policy = make_policy(b.policy, how);
   if (!policy) return policy.error();
   auto racks = limited_racks(settings.nodes, settings.racks);
   if (!racks) return racks.error();
@@ -151,6 +154,7 @@ void Manager::node_said(const std::string& node, const Report& told, double powe
     st.power_w = power_w, st.power_ns = now_ns;
     // Power is of the time since the reading before: a cap that was lowered meanwhile does not make a liar.
     st.obedience.add(power_w, std::isfinite(st.allowed_w) ? std::max(allowed, st.allowed_w) : allowed, seconds(now_ns));
+    st.power_cap_w = std::fmin(allowed, st.allowed_w);
     st.allowed_w = allowed;
     if (st.disobeys != st.obedience.disobeys()) {
       st.disobeys = !st.disobeys;
@@ -215,6 +219,24 @@ void Manager::cluster_said(const ClusterTelemetry& t, std::int64_t now_ns) {
   if (2 * std::size_t{t.heard} <= t.nodes && 2 * here > states_.size() && !settings_.budget.without_quorum) return;
   wait_for_leader(now_ns);
   if (other) out_.events.push_back(event("following").add("leader", leader_).add("epoch", leader_epoch_));
+}
+
+void Manager::job_said(const JobTelemetry& t, std::int64_t now_ns) {
+  const auto at = std::find_if(jobs_.begin(), jobs_.end(), [&](const Job& j) { return j.ends_ns && j.name == t.job; });
+  if (at == jobs_.end()) return;
+  const auto job = static_cast<std::size_t>(at - jobs_.begin()) + 1;
+  if (!t.node_iteration_s.empty() && t.node_iteration_s.size() != t.nodes.size()) {
+    if (!counts_.implausible++) out_.events.push_back(event("implausible_iterations").add("job", t.job).add("nodes", t.nodes.size()).add("iterations", t.node_iteration_s.size()));
+    return;
+  }
+  for (std::size_t i = 0; i < t.node_iteration_s.size(); ++i) {
+    const auto node = index_.find(t.nodes[i]);
+    if (node == index_.end() || states_[node->second].job != job) continue;
+    NodeState& st = states_[node->second];
+    const double s = t.node_iteration_s[i];
+    st.iteration_s = std::isfinite(s) && s > 0 ? s : unknown;
+    st.iteration_ns = now_ns, st.iteration_job = job;
+  }
 }
 
 /// The budget of who leads, so that it outlives that one.
@@ -491,6 +513,8 @@ void Manager::set_job(Order& order, std::int64_t now_ns) {
     for (std::size_t j = 0; j < jobs_.size(); ++j)
       if (!jobs_[j].ends_ns) job = j;
     if (job == jobs_.size()) jobs_.emplace_back();
+    for (auto& st : states_)
+      if (st.iteration_job == job + 1) st.iteration_ns = -1;  // of another one that had this place
   }
   Job& to = jobs_[job];
   to = {c.job, c.user, std::isnan(c.guaranteed_w) ? 0 : c.guaranteed_w, c.demand_w > 0 ? c.demand_w : unknown, weight, now_ns + ns(c.for_s)};
@@ -601,7 +625,7 @@ std::vector<NodeView> Manager::views(double& budget_w, std::vector<bool>& fixed,
     NodeView& v = out[k];
     v.min_w = member.min_w, v.max_w = member.max_w;
     const bool fresh = st.power_ns >= 0 && now_ns - st.power_ns <= ns(std::max({3 * st.period_s, 3 * b.period_s, b.lease_s}));
-    if (fresh) v.power_w = st.power_w, drawn += st.power_w;
+    if (fresh) v.power_w = st.power_w, v.power_cap_w = st.power_cap_w, drawn += st.power_w;
     v.cap_w = ledger_ ? ledger_->confirmed_w(k, now_ns) : st.cap_w;
     if (st.job) {
       const Job& job = jobs_[st.job - 1];
@@ -609,6 +633,7 @@ std::vector<NodeView> Manager::views(double& budget_w, std::vector<bool>& fixed,
       v.guaranteed_w = std::clamp(job.guaranteed_w, member.min_w, member.max_w);
       v.demand_w = job.demand_w;
       v.weight = job.weight;
+      if (st.iteration_ns >= 0 && st.iteration_job == st.job && now_ns - st.iteration_ns <= ns(std::min(std::fmax(iteration_counts_s, 4 * st.iteration_s), 86400.0))) v.iteration_s = st.iteration_s;
     }
     bool lendable = seems_there(k, now_ns) && !st.disobeys;
     double held = member.safe_w;
@@ -621,6 +646,7 @@ std::vector<NodeView> Manager::views(double& budget_w, std::vector<bool>& fixed,
     }
     if (!lendable) fixed[k] = true, v.min_w = v.max_w = held;
   }
+  demands_.see(out);
   // From soft_w on, who does not need its cap is asked to stay at what it draws.
   if (std::isfinite(b.soft_w)) {
     const bool soft = drawn >= b.soft_w * (soft_ ? 1 - soft_margin : 1);
@@ -628,8 +654,8 @@ std::vector<NodeView> Manager::views(double& budget_w, std::vector<bool>& fixed,
     soft_ = soft;
     for (std::size_t k = 0; soft && k < states_.size(); ++k) {
       NodeView& v = out[k];
-      if (fixed[k] || !std::isfinite(v.power_w) || !std::isfinite(v.cap_w) || v.power_w >= v.cap_w * (1 - soft_margin)) continue;
-      v.max_w = std::clamp(v.power_w * (1 + soft_margin), v.min_w, v.max_w);
+      if (fixed[k] || !std::isfinite(v.power_w) || !std::isfinite(v.cap_w)) continue;
+      v.max_w = demands_.wants_w(k);
       v.guaranteed_w = std::min(v.guaranteed_w, v.max_w);
     }
   }
@@ -773,7 +799,19 @@ ClusterTelemetry Manager::telemetry(std::int64_t now_ns) const {
   t.period_s = b.period_s, t.lease_s = b.lease_s;
   t.budget_w = budget_w();
   if (shed()) t.restored_w = kept_.budget_w, t.shed_left_s = std::max(0.0, seconds(shed_ends_ns_ - now_ns));
-  if (ledger_) t.committed_w = ledger_->committed_w(now_ns);
+  if (ledger_) {
+    const bool settled = ledger_->settled(now_ns);
+    t.committed_w = 0;
+    for (std::size_t k = 0; k < states_.size(); ++k) {
+      const double most = ledger_->committed_w(k, now_ns), safe = settings_.nodes[k].member.safe_w;
+      if (settled || ledger_->known(k)) {
+        t.committed_w += most;
+        continue;
+      }
+      ++t.unknown_nodes;
+      t.committed_w += safe, t.unknown_w += most - safe;
+    }
+  }
   t.nodes = static_cast<std::uint32_t>(states_.size());
   for (std::size_t k = 0; k < states_.size(); ++k) {
     const NodeState& st = states_[k];
@@ -813,7 +851,7 @@ bus::AnswerOf<SystemAnswer> Manager::answer(const SystemQuery& query, std::int64
     s.heard = seems_there(k, now_ns), s.leased = st.leased && s.heard;
     if (s.heard) s.power_w = st.power_w;
     s.cap_w = st.cap_w;
-    if (ledger_) s.committed_w = ledger_->committed_w(k, now_ns);
+    if (ledger_ && (ledger_->known(k) || ledger_->settled(now_ns))) s.committed_w = ledger_->committed_w(k, now_ns);
     s.wanted_w = st.wanted_w;
     s.min_w = member.min_w, s.max_w = member.max_w, s.safe_w = member.safe_w;
     if (st.heard_ns >= 0) s.age_s = seconds(now_ns - st.heard_ns);

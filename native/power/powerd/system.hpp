@@ -89,6 +89,8 @@ class Manager {
   /// A node's answer with another code than ok.
   void node_refused(std::size_t node, std::uint32_t code, const std::string& message, std::int64_t now_ns);
   void cluster_said(const ClusterTelemetry& telemetry, std::int64_t now_ns);
+  /// How long nodes took for their part of an iteration: of jobs that SET_JOB has named, and of nodes that these have.
+  void job_said(const JobTelemetry& telemetry, std::int64_t now_ns);
   /// Ends in a Done of that number; not before kept() and replicated().
   void order(std::uint64_t number, const SystemCommand& command, const Caller& who, std::int64_t deadline_ns, std::int64_t now_ns);
   void kept(std::uint64_t number, const Result<void>& result, std::int64_t now_ns);
@@ -123,6 +125,9 @@ class Manager {
   struct NodeState {
     std::int64_t heard_ns = -1, power_ns = -1, asked_ns = -1;
     double power_w = unknown, period_s = 0, wanted_w = unknown, cap_w = unknown, allowed_w = unknown, logged_w = unknown;
+    double power_cap_w = unknown, iteration_s = unknown;   ///< the lowest cap while it drew power_w; of its part of its job
+    std::int64_t iteration_ns = -1;
+    std::size_t iteration_job = 0;    ///< whose it is, as `job`
     bool leased = false, disobeys = false, look = false, there = false;
     unsigned unanswered = 0;          ///< questions since it was heard
     Obedience obedience;
@@ -186,6 +191,7 @@ class Manager {
 
   Settings settings_;
   std::unique_ptr<Policy> policy_;
+  Demands demands_;
   std::vector<Rack> racks_;
   std::map<std::string, std::size_t> index_;
   State state_ = State::following;

@@ -50,7 +50,9 @@ std::string metrics_text(const SystemAnswer& answer, const Manager::Counts& coun
   gauge("sonde_power_budget_watts", "watts", "What all nodes may draw together.", c.budget_w);
   gauge("sonde_power_budget_restored_watts", "watts", "What the budget will be when a shed is over; NaN: nothing is shed.", c.restored_w);
   gauge("sonde_power_safe_watts", "watts", "What the nodes come to by themselves.", c.safe_w);
-  gauge("sonde_power_committed_watts", "watts", "What the nodes may be at together, at most; NaN: this manager does not lead.", c.committed_w);
+  gauge("sonde_power_committed_watts", "watts", "What the nodes that are known may be at together, at most; NaN: this manager does not lead.", c.committed_w);
+  gauge("sonde_power_unknown_nodes", "", "Nodes whose leases by an earlier manager are not known yet: counted at their safe caps in committed_watts.", c.unknown_nodes);
+  gauge("sonde_power_unknown_watts", "watts", "What these may be at beyond their safe caps, at most; nothing of it is lent.", c.unknown_w);
   gauge("sonde_power_drawn_watts", "watts", "Drawn by the nodes that are heard.", c.power_w);
   gauge("sonde_power_nodes", "", "Nodes of the configuration.", c.nodes);
   gauge("sonde_power_nodes_heard", "", "Nodes that are heard.", c.heard);

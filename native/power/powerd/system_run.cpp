@@ -137,6 +137,7 @@ class SystemDaemon {
   std::shared_ptr<bus::Bus> bus_;
   std::unique_ptr<bus::Subscriber<NodeTelemetry>> node_samples_;
   std::unique_ptr<bus::Subscriber<ClusterTelemetry>> cluster_samples_;
+  std::unique_ptr<bus::Subscriber<JobTelemetry>> job_samples_;
   std::unique_ptr<bus::Publisher<ClusterTelemetry>> cluster_out_;
   std::unique_ptr<bus::Waiter> waiter_;
   Calls gets_, sets_;
@@ -202,6 +203,9 @@ int SystemDaemon::start() {
     auto clusters = bus::Subscriber<ClusterTelemetry>::open(bus_, topic::cluster_telemetry);
     if (!clusters) return clusters.error();
     cluster_samples_ = std::move(*clusters);
+    auto jobs = bus::Subscriber<JobTelemetry>::open(bus_, topic::job_telemetry);
+    if (!jobs) return jobs.error();
+    job_samples_ = std::move(*jobs);
     auto out = bus::Publisher<ClusterTelemetry>::open(bus_, topic::cluster_telemetry);
     if (!out) return out.error();
     cluster_out_ = std::move(*out);
@@ -310,6 +314,10 @@ void SystemDaemon::take_samples(std::int64_t now) {
   });
   cluster_samples_->take([&](const bus::SampleInfo& info, const ClusterTelemetry& t) {
     if (info.has_data && info.state == bus::InstanceState::alive) manager_->cluster_said(t, now);
+  });
+  // Not waited for: they count at the next decision.
+  job_samples_->take([&](const bus::SampleInfo& info, const JobTelemetry& t) {
+    if (info.has_data) manager_->job_said(t, now);
   });
 }
 

@@ -77,6 +77,18 @@ def _appear(folder: Path, files: dict[str, tuple[bytes, int]], mode: int) -> Non
         raise
 
 
+def _needed() -> None:
+    """Raises EnvironmentFailure where there is no `cryptography`, before anything was made."""
+    try:
+        import cryptography.x509  # noqa: F401
+    except ImportError as error:
+        raise EnvironmentFailure(
+            "bus.no_cryptography",
+            f"keys and certificates are made by the Python package 'cryptography', which cannot be loaded: {error}",
+            "pip install 'cryptography>=42', for the Python that runs sonde",
+        ) from None
+
+
 def _pem(key: Any) -> bytes:
     from cryptography.hazmat.primitives import serialization as form
 
@@ -157,6 +169,7 @@ def _now() -> datetime:
 
 def init(folder: Path, days: int, domains: tuple[int, int], protection: str) -> datetime:
     """Makes the folder, its two authorities and its governance; until when they are valid. Raises: it is there."""
+    _needed()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(
             "bus.keys_there",
@@ -192,6 +205,7 @@ def _pem_of(certificate: Any) -> bytes:
 
 def add(folder: Path, name: str, grant: Grant, days: int, domains: tuple[int, int], again: bool) -> Identity:
     """Makes an identity. again: in place of one that is there; who uses that one goes on with it."""
+    _needed()
     check_name(name)
     home = folder / name
     if home.exists() and not again:
@@ -244,6 +258,7 @@ _RANGE = re.compile(r"<min>(\d+)</min><max>(\d+)</max>")
 
 def identities(folder: Path) -> tuple[datetime, list[Identity]]:
     """Until when the folder's authorities are valid, and its identities, by name. Raises: no such folder."""
+    _needed()
     from cryptography import x509
 
     file = folder / "identity_ca.pem"

@@ -30,6 +30,7 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
         "max_possible": told.max_possible_w,
         "max_power": told.max_power_w,
         "max_committed": told.max_committed_w,
+        "max_unknown": told.max_unknown_w,
         "over_budget": told.over_budget_s,
         "violations": float(told.violations),
         "violation": told.violation_s,
@@ -75,7 +76,8 @@ def _node(raw: xr.Dataset, row: int) -> NodeSeries:
     t = _row(raw, "node_time", row)
     there = np.isfinite(t)
     pieces = [_row(raw, f"node_{name}", row)[there] for name in ("power", "cap", "energy", "leased")]
-    return NodeSeries(t[there], *pieces)
+    since = _row(raw, "node_cap_since", row)[there] if "node_cap_since" in raw else None
+    return NodeSeries(t[there], *pieces, since)
 
 
 def _cluster(raw: xr.Dataset) -> ClusterSeries:
@@ -90,8 +92,9 @@ def _cluster(raw: xr.Dataset) -> ClusterSeries:
         for name in ("budget", "committed", "safe", "lease", "period", "epoch")
     ]
     budget, committed, safe, lease, period, epoch = numbers
+    unknown = np.asarray(raw["unknown"].values, float)[there] if "unknown" in raw else None
     return ClusterSeries(
-        t[there], budget, committed, safe, lease, period, epoch, words("manager"), words("state")
+        t[there], budget, committed, safe, lease, period, epoch, words("manager"), words("state"), unknown
     )
 
 
@@ -118,6 +121,7 @@ def _course(told: Held, nodes: Mapping[str, NodeSeries], cluster: ClusterSeries)
         "course_caps_most": told.caps_high.at(t),
         "course_budget": Step(cluster.t, cluster.budget_w).at(t),
         "course_committed": Step(cluster.t, cluster.committed_w).at(t),
+        "course_unknown": Step(cluster.t, cluster.at_most_w).at(t),
         "course_leased": leased,
     }
 

@@ -1,9 +1,11 @@
 """Whether a budget was held, from what nodes and managers reported. Pure.
 
-A report tells a cap at one instant. Between two reports of a node its cap is taken to be one or the other, so that the
-sum of all caps lies between `low` and `high`. That is sure where no cap changes twice between two reports, and else for
-what lasts: `low` above the budget for at least as long as nodes are silent between reports is a violation, if reports
-come as often as decisions; all else above it is not known. Times are those of the senders' clocks, s.
+A report tells a cap at one instant, and since when the hardware has it. Between two reports of a node its cap is taken
+to be one or the other, so that the sum of all caps lies between `low` and `high`; `high` changes when the node says that
+its cap did, where it says that: a lower one by then at the latest, a higher one from then on at the earliest. That is
+sure where no cap changes twice between two reports, and else for what lasts: `low` above the budget for at least as
+long as nodes are silent between reports is a violation, if reports come as often as decisions; all else that is above
+it by `high` is not known. Times are those of the senders' clocks, s.
 """
 
 from __future__ import annotations
@@ -23,24 +25,30 @@ EXCESS = 1e-6  # and this share of the budget
 
 @dataclass(frozen=True)
 class NodeSeries:
-    """One node's reports in the order of time. leased, epoch: as it said."""
+    """One node's reports in the order of time. leased: as it said. cap_since_s: since when it has its cap; NaN: not
+    known.
+    """
 
     t: np.ndarray
     power_w: np.ndarray
     cap_w: np.ndarray
     energy_j: np.ndarray
     leased: np.ndarray
+    cap_since_s: np.ndarray | None = None
 
     def since(self, t: float) -> NodeSeries:
         """Its reports from t on."""
         there = self.t >= t
         pieces = (self.t, self.power_w, self.cap_w, self.energy_j, self.leased)
-        return NodeSeries(*(piece[there] for piece in pieces))
+        since = None if self.cap_since_s is None else self.cap_since_s[there]
+        return NodeSeries(*(piece[there] for piece in pieces), since)
 
 
 @dataclass(frozen=True)
 class ClusterSeries:
-    """Reports of managers in the order of time."""
+    """Reports of managers in the order of time. unknown_w: what nodes that a manager did not know yet may have been at,
+    beyond committed_w.
+    """
 
     t: np.ndarray
     budget_w: np.ndarray
@@ -51,6 +59,12 @@ class ClusterSeries:
     epoch: np.ndarray
     manager: tuple[str, ...]
     state: tuple[str, ...]
+    unknown_w: np.ndarray | None = None
+
+    @property
+    def at_most_w(self) -> np.ndarray:
+        """What all nodes may have been at, also those that were not known."""
+        return self.committed_w if self.unknown_w is None else self.committed_w + self.unknown_w
 
 
 @dataclass(frozen=True)
@@ -89,7 +103,8 @@ class Held:
 
     max_sum_caps_w : the largest sum of caps that lasted from one report to the next; possible_w: that may have been.
     violations: how often it was surely above the budget, violation_s for how long; unknown_s: how long it may be.
-    over_budget_s : how long measured power was above the budget. comply_s: the longest from a lower budget until no
+    max_unknown_w : the most that nodes may have had which a manager that took over did not know yet, beyond their safe
+    caps. over_budget_s : how long measured power was above the budget. comply_s: the longest from a lower budget until no
     more was lent than it; NaN where it never fell. failovers: takeovers. expired: how often a lease of a node ended
     without another. report_s, period_s: how long a node is silent between two reports, and between two decisions.
     """
@@ -99,6 +114,7 @@ class Held:
     max_possible_w: float = NAN
     max_power_w: float = NAN
     max_committed_w: float = NAN
+    max_unknown_w: float = NAN
     over_budget_s: float = 0.0
     violations: int = 0
     violation_s: float = 0.0
@@ -131,7 +147,7 @@ def held(
     series = [one for one in nodes.values() if len(one.t)]
     limit, budgets = _limit(cluster)
     low = _sum([(one.t, _between(one.cap_w, np.fmin)) for one in series])
-    high = _sum([(one.t, _between(one.cap_w, np.fmax)) for one in series])
+    high = _sum([_at_most(one) for one in series])
     power = _sum([(one.t, one.power_w) for one in series])
     over = _above(power, limit)
     silent, period = _silent(series), _last(cluster.period_s)
@@ -148,6 +164,7 @@ def held(
         max_possible_w=_most(high.value),
         max_power_w=_most(power.value),
         max_committed_w=_most(cluster.committed_w),
+        max_unknown_w=NAN if cluster.unknown_w is None else _most(cluster.unknown_w),
         over_budget_s=over[1],
         violations=surely[0],
         violation_s=surely[1],
@@ -174,6 +191,24 @@ def _between(caps: np.ndarray, of: np.ufunc) -> np.ndarray:
     return np.asarray(of(caps, np.append(caps[1:], caps[-1:])))
 
 
+def _at_most(node: NodeSeries) -> tuple[np.ndarray, np.ndarray]:
+    """A node's highest cap from each time on: of each report and the next one the larger; where the next one tells
+    when its cap began, until then its own.
+    """
+    t, caps, since = node.t, node.cap_w, node.cap_since_s
+    high = _between(caps, np.fmax)
+    if since is None or len(t) < 2:
+        return t, high
+    began = np.fmax(since[1:], t[:-1])
+    told = np.isfinite(since[1:]) & (began <= t[1:]) & (caps[:-1] != caps[1:])
+    high[:-1][told] = caps[:-1][told]
+    times = np.concatenate([t, began[told]])
+    values = np.concatenate([high, caps[1:][told]])
+    # Of two at one time the report comes first.
+    order = np.argsort(times, kind="stable")
+    return times[order], values[order]
+
+
 def _sum(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> Step:
     """The sum of quantities that hold from report to report; who said nothing yet, or NaN, adds nothing."""
     if not parts:
@@ -192,7 +227,7 @@ def _sum(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> Step:
 def _limit(cluster: ClusterSeries) -> tuple[Step, np.ndarray]:
     """What may be lent: the budget, and after it fell what is still out, until it was given back."""
     good = np.isfinite(cluster.budget_w)
-    t, budget, committed = cluster.t[good], cluster.budget_w[good], cluster.committed_w[good]
+    t, budget, committed = cluster.t[good], cluster.budget_w[good], cluster.at_most_w[good]
     # A budget that is lower in the next report fell at some time before it.
     allowed = np.fmax(budget, np.append(budget[1:], budget[-1:]))
     falling = False
@@ -253,7 +288,7 @@ def _comply(cluster: ClusterSeries) -> float:
     for k in range(1, len(cluster.t)):
         if cluster.budget_w[k] < cluster.budget_w[k - 1] * (1 - EXCESS) and not math.isfinite(since):
             since = float(cluster.t[k])
-        if math.isfinite(since) and cluster.committed_w[k] <= cluster.budget_w[k] * (1 + EXCESS) + EXCESS_W:
+        if math.isfinite(since) and cluster.at_most_w[k] <= cluster.budget_w[k] * (1 + EXCESS) + EXCESS_W:
             took = float(cluster.t[k]) - since
             longest, since = (took if math.isnan(longest) else max(longest, took)), NAN
     return longest
@@ -308,20 +343,32 @@ def node_series(samples: Iterable[NodeSample]) -> dict[str, NodeSeries]:
     for name, said in sorted(of.items()):
         said.sort(key=lambda one: one.at_ns)
         table = np.array(
-            [(s.at_ns * 1e-9, s.power_w, s.cap_w, s.energy_j, float(s.leased)) for s in said], float
+            [
+                (s.at_ns * 1e-9, s.power_w, s.cap_w, s.energy_j, float(s.leased), since_s(s.cap_since_ns))
+                for s in said
+            ],
+            float,
         )
         made[name] = NodeSeries(*table.T)
     return made
 
 
+def since_s(cap_since_ns: int, began_ns: int = 0) -> float:
+    """Of a sample, on the clock of its time; NaN where it does not say."""
+    return (cap_since_ns - began_ns) * 1e-9 if cap_since_ns > 0 else NAN
+
+
 def cluster_series(samples: Iterable[ClusterSample]) -> ClusterSeries:
     said = sorted(samples, key=lambda one: one.at_ns)
     table = np.array(
-        [(s.at_ns * 1e-9, s.budget_w, s.committed_w, s.safe_w, s.lease_s, s.period_s, s.epoch) for s in said],
+        [
+            (s.at_ns * 1e-9, s.budget_w, s.committed_w, s.safe_w, s.lease_s, s.period_s, s.epoch, s.unknown_w)
+            for s in said
+        ],
         float,
-    ).reshape(len(said), 7)
-    t, budget, committed, safe, lease, period, epoch = table.T
+    ).reshape(len(said), 8)
+    t, budget, committed, safe, lease, period, epoch, unknown = table.T
     managers = tuple(s.manager for s in said)
     return ClusterSeries(
-        t, budget, committed, safe, lease, period, epoch, managers, tuple(s.state for s in said)
+        t, budget, committed, safe, lease, period, epoch, managers, tuple(s.state for s in said), unknown
     )

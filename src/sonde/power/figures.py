@@ -100,15 +100,33 @@ def course(summary: xr.Dataset) -> Figure | None:
         "lent at most": summary["course_committed"].values,
         "budget": summary["course_budget"].values,
     }
-    data = _lines(summary["course_time"].values, curves, ("line", "steps", "dashed", "dashed"), summary)
+    styles = ["line", "steps", "dashed", "dashed"]
     caption = (
         "Sums over all nodes. Caps are what hardware was read back to have; lent is what nodes may be at, at most, by "
-        "the manager's word, and counts at its most who it has not heard: so right after it begins to lead."
+        "the manager's word."
     )
+    unknown = _not_known(summary)
+    if unknown is not None:
+        curves["with nodes not known yet"] = unknown
+        styles.append("dashed")
+        caption += (
+            " A manager that has just taken over does not know what its nodes were lent before: until it does, "
+            "it counts them at their most, apart, and lends nothing of that."
+        )
+    data = _lines(summary["course_time"].values, curves, styles, summary)
     if verdict.simulated(summary):
         caption += "\nNodes of this run are simulated."
     axes = {"x": Axis("time since the begin", "s"), "y": Axis("power", "W")}
     return Figure("power-course", "Power and caps against the budget", caption, Kind.SCATTER, data, axes)
+
+
+def _not_known(summary: xr.Dataset) -> np.ndarray | None:
+    """What nodes may have been at while a manager did not know all of them; None where that never was."""
+    if "course_unknown" not in summary:
+        return None
+    most, lent = summary["course_unknown"].values, summary["course_committed"].values
+    there = most > lent
+    return np.where(there, most, np.nan) if there.any() else None
 
 
 def leases(summary: xr.Dataset) -> Figure | None:

@@ -100,6 +100,8 @@ def present(latest: Latest, cluster: str, now_s: float, expected: Sequence[str] 
             "epoch": told.epoch,
             "budget_w": number(told.budget_w),
             "committed_w": number(told.committed_w),
+            "unknown_nodes": told.unknown_nodes,
+            "unknown_w": number(told.unknown_w),
             "safe_w": number(told.safe_w),
             "lease_s": number(told.lease_s),
             "nodes": told.nodes,
@@ -171,7 +173,8 @@ def lines(now: Mapping[str, Any], width: int = 80, height: int = 24) -> list[str
         manager = f"manager {of['manager']} ({of['state']}, epoch {of['epoch']}), policy {of['policy']}"
         if of["lease_s"] is not None:
             manager += f", lease {format_duration(of['lease_s'])}"
-        out.append(_fit(f"{manager}; {of['leased']} of {of['nodes']} nodes leased", width))
+        unknown = f", {of['unknown_nodes']} not known yet" if of.get("unknown_nodes") else ""
+        out.append(_fit(f"{manager}; {of['leased']} of {of['nodes']} nodes leased{unknown}", width))
     if (budget := of.get("budget_w")) and of.get("power_w") is not None:
         out.append(
             _fit(

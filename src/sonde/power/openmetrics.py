@@ -135,6 +135,12 @@ def _of_cluster(family: _Maker, told: ClusterSample, age_s: float) -> None:
     family("committed_watts", "watts", "What nodes may be at, at most, by the leading manager.").add(
         told.committed_w, **of
     )
+    family("unknown_nodes", "", "Nodes whose leases a manager that took over does not know yet.").add(
+        float(told.unknown_nodes), **of
+    )
+    family(
+        "unknown_watts", "watts", "What these may be at beyond committed_watts, at most; it is not lent."
+    ).add(told.unknown_w, **of)
     family("safe_watts", "watts", "What nodes come to together when nobody manages them.").add(
         told.safe_w, **of
     )

@@ -22,6 +22,7 @@ from sonde.core.events import Progress
 from sonde.core.interrupt import signals
 from sonde.core.launch import session
 from sonde.power import run_bus
+from sonde.power.budget import since_s
 from sonde.power.config import Stack
 from sonde.power.run_monitor import Ears
 from sonde.power.schema import CLUSTER, EVENT, JOB, NAME, NODE, RECORD, SCHEMA, SOURCES, TRAFFIC
@@ -122,6 +123,7 @@ class Recorder:
                     sample.energy_j,
                 )
                 record["cap"], record["lease"], record["left"] = sample.cap_w, sample.lease_w, sample.left_s
+                record["since"] = since_s(sample.cap_since_ns, self.began_ns)
             case JobSample():
                 record["kind"], record["who"], record["whom"] = JOB, sample.job.encode(), sample.user.encode()
                 record["state"], record["energy"] = sample.state.encode()[:32], sample.energy_j
@@ -138,7 +140,7 @@ class Recorder:
                     sample.budget_w,
                     sample.safe_w,
                 )
-                record["left"] = sample.period_s
+                record["left"], record["unknown"] = sample.period_s, sample.unknown_w
                 record["nodes"], record["heard"], record["leases"] = sample.nodes, sample.heard, sample.leased
 
     def close(self) -> None:

@@ -33,6 +33,7 @@ RECORD = np.dtype(
         *(("heard", "<i4"), ("nodes", "<i4"), ("leases", "<i4"), ("t", "<f8"), ("at", "<f8")),
         *(("epoch", "<u8"), ("power", "<f8"), ("energy", "<f8"), ("cap", "<f8"), ("budget", "<f8")),
         *(("safe", "<f8"), ("lease", "<f8"), ("left", "<f8"), ("count", "<i8"), ("bytes", "<i8")),
+        *(("since", "<f8"), ("unknown", "<f8")),
         *(("who", "|S64"), ("whom", "|S64"), ("state", "|S32")),
     ]
 )
@@ -53,12 +54,16 @@ RAW: dict[str, Described] = {
     "node_power": Described(SAMPLE, "<f8", "W", "power of a node"),
     "node_energy": Described(SAMPLE, "<f8", "J", "energy of a node since its node manager began"),
     "node_cap": Described(SAMPLE, "<f8", "W", "cap that its hardware was read back to have"),
+    "node_cap_since": _of(
+        SAMPLE, "s", "since when it has that cap: at the latest if it is lower than before, else at the earliest"
+    ),
     "node_leased": Described(SAMPLE, "<f8", "1", "1: its cap is a lease, 0: its safe cap"),
     "node_left": Described(SAMPLE, "<f8", "s", "time that its lease had left"),
     "node_epoch": Described(SAMPLE, "<f8", "1", "highest epoch that the node had obeyed"),
     "time": Described(REPORT, "<f8", "s", "when a manager reported since the run began, by its clock"),
     "budget": Described(REPORT, "<f8", "W", "budget of the cluster"),
     "committed": Described(REPORT, "<f8", "W", "what nodes may be at, at most, by the manager's word"),
+    "unknown": _of(REPORT, "W", "what nodes that a new manager does not know yet may be at beyond `committed`"),
     "safe": Described(REPORT, "<f8", "W", "what nodes come to together when nobody manages them"),
     "power": Described(REPORT, "<f8", "W", "power of the nodes that the manager hears"),
     "lease": Described(REPORT, "<f8", "s", "length of a lease"),
@@ -93,10 +98,11 @@ SUMMARY: dict[str, Described] = {
     "max_possible": _of(OF_RUN, "W", "largest sum of caps that may have been there between reports"),
     "max_power": _of(OF_RUN, "W", "largest sum of power"),
     "max_committed": _of(OF_RUN, "W", "most that was lent, by the manager's word"),
+    "max_unknown": _of(OF_RUN, "W", "most that nodes may have had that a new manager did not know yet"),
     "over_budget": _of(OF_RUN, "s", "time for which power was above the budget"),
     "violations": _of(OF_RUN, "1", "times that the sum of caps was surely above the budget"),
     "violation": _of(OF_RUN, "s", "time for which it was"),
-    "unknown": _of(OF_RUN, "s", "time for which it may have been: reports do not say when a cap changed"),
+    "unknown": _of(OF_RUN, "s", "time for which it may have been: what reports do not say"),
     "lease": _of(OF_RUN, "s", "length of a lease"),
     "report": _of(OF_RUN, "s", "usual time between two reports of the node that reports most seldom"),
     "period": _of(OF_RUN, "s", "time between two decisions of the manager"),
@@ -117,6 +123,7 @@ SUMMARY: dict[str, Described] = {
     "course_caps_most": _of(COURSE, "W", "sum of caps, the higher of what reports allow"),
     "course_budget": _of(COURSE, "W", "budget"),
     "course_committed": _of(COURSE, "W", "what was lent at most, by the manager's word"),
+    "course_unknown": _of(COURSE, "W", "the same with what nodes may have that it did not know yet"),
     "course_leased": _of(COURSE, "1", "nodes whose cap is a lease"),
     "node_name": _of(("node",), "", "node", "str"),
     "node_source": _of(("node",), "", "where its power comes from", "str"),
@@ -205,6 +212,7 @@ class PowerSchema:
         for row, (name, rows) in enumerate(table.nodes.items()):
             where = (row, slice(0, len(rows)))
             of = {"time": "at", "power": "power", "energy": "energy", "cap": "cap", "leased": "leased"}
+            of |= {"cap_since": "since"}
             for what, key in {**of, "left": "left", "epoch": "epoch"}.items():
                 yield f"node_{what}", where, rows[key].astype(float)
             source = SOURCES[min(int(rows["source"][-1]), len(SOURCES) - 1)]
@@ -216,6 +224,7 @@ class PowerSchema:
             for what, key in {
                 **keys,
                 "lease": "lease",
+                "unknown": "unknown",
                 "period": "left",
                 "epoch": "epoch",
                 "heard": "heard",

@@ -69,7 +69,9 @@ def known(value: Any) -> float:
 
 @dataclass(frozen=True)
 class NodeSample:
-    """One report of a node. left_s: of its lease. sensors, frequencies, domains: as on the bus."""
+    """One report of a node. left_s: of its lease. cap_since_ns: since when it has cap_w; 0 where that is not known.
+    sensors, frequencies, domains: as on the bus.
+    """
 
     node: str
     at_ns: int
@@ -87,6 +89,7 @@ class NodeSample:
     domains: tuple[Mapping[str, Any], ...] = ()
     frequencies: tuple[Mapping[str, Any], ...] = ()
     sensors: tuple[Mapping[str, Any], ...] = ()
+    cap_since_ns: int = 0
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> NodeSample:
@@ -108,12 +111,15 @@ class NodeSample:
             tuple(said["domains"]),
             tuple(said["frequencies"]),
             tuple(said["sensors"]),
+            int(said.get("cap_since_ns", 0)),
         )
 
 
 @dataclass(frozen=True)
 class JobSample:
-    """One report of a job. progress: 0 to 1. iteration_s: how long a turn of its loop takes."""
+    """One report of a job. progress: 0 to 1. iteration_s: how long a turn of its loop takes, node_iteration_s: each
+    node's own part of it, in the order of nodes; empty where that is not told.
+    """
 
     job: str
     at_ns: int
@@ -125,6 +131,7 @@ class JobSample:
     iteration_s: float = NAN
     progress: float = NAN
     state: str = ""
+    node_iteration_s: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> JobSample:
@@ -139,6 +146,7 @@ class JobSample:
             known(said["iteration_s"]),
             known(said["progress"]),
             str(said["state"]),
+            tuple(known(s) for s in said.get("node_iteration_s", ())),
         )
 
 
@@ -148,8 +156,9 @@ ENDED = ("ended", "failed", "cancelled")  # states of a job that is over
 
 @dataclass(frozen=True)
 class ClusterSample:
-    """One report of a system manager. committed_w: what its nodes may be at, at most. restored_w: while a part of the
-    budget is shed, what it will be again, in shed_left_s.
+    """One report of a system manager. committed_w: what its nodes may be at, at most. unknown_nodes: of one that took
+    over, whose leases it does not know yet; in committed_w they are at their safe caps, and may be at unknown_w more.
+    restored_w: while a part of the budget is shed, what it will be again, in shed_left_s.
     """
 
     cluster: str
@@ -170,6 +179,8 @@ class ClusterSample:
     leased: int = 0
     restored_w: float = NAN
     shed_left_s: float = 0.0
+    unknown_nodes: int = 0
+    unknown_w: float = 0.0
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> ClusterSample:
@@ -192,6 +203,8 @@ class ClusterSample:
             int(said["leased"]),
             known(said["restored_w"]),
             known(said["shed_left_s"]),
+            int(said.get("unknown_nodes", 0)),
+            known(said.get("unknown_w", 0.0)),
         )
 
 

@@ -43,6 +43,7 @@ def held_of(summary: xr.Dataset) -> Held:
         max_possible_w=_number(summary, "max_possible"),
         max_power_w=_number(summary, "max_power"),
         max_committed_w=_number(summary, "max_committed"),
+        max_unknown_w=_number(summary, "max_unknown"),
         over_budget_s=_number(summary, "over_budget"),
         violations=_count(summary, "violations"),
         violation_s=_number(summary, "violation"),

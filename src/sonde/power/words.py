@@ -76,6 +76,8 @@ def table(of: Held) -> Table:
         ("counted at most by the manager", of.max_committed_w),
     ]
     rows = [(name, format_power(value)) for name, value in watts if math.isfinite(value)]
+    if of.max_unknown_w > 0:
+        rows.append(("not known yet after a takeover, at most", format_power(of.max_unknown_w)))
     rows.append(("caps above the budget", f"{of.violations} times, {format_duration(of.violation_s)}"))
     rows.append(("caps may have been above it", format_duration(of.unknown_s)))
     rows.append(("power above the budget", format_duration(of.over_budget_s)))

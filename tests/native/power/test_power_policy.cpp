@@ -131,6 +131,113 @@ TEST_CASE("slack gives the late nodes of a job what its early ones have too much
   CHECK(std::abs(spread) < 0.01);
 }
 
+TEST_CASE("what a node wants: as it was seen below its cap; all it can get where that was never seen, or where it uses that up") {
+  Demands demands;
+  std::vector<NodeView> one{node(50, 400)};
+  auto& n = one[0];
+  const auto wants = [&](double power_w, double cap_w, double power_cap_w = unknown) {
+    n.power_w = power_w, n.cap_w = cap_w, n.power_cap_w = power_cap_w;
+    demands.see(one);
+    return demands.wants_w(0);
+  };
+  CHECK(wants(unknown, 200) == 400);
+  CHECK(wants(200, 200) == 400);
+  CHECK(demands.held_back(0));
+  // Its cap was raised, and what it drew is of before: nothing is known yet.
+  CHECK(wants(200, 300, 200) == 400);
+  CHECK(wants(220, 300) == doctest::Approx(231));
+  CHECK_FALSE(demands.held_back(0));
+  // Exactly what it wanted: it is content. Noise changes nothing.
+  CHECK(wants(220, 231) == doctest::Approx(231));
+  for (const double noise : {0.99, 1.01, 1.0, 1.02, 0.98}) CHECK(wants(220 * noise, 240) == doctest::Approx(231));
+  // It is held below that, and is known to want it all the same.
+  CHECK(wants(150, 150) == doctest::Approx(231));
+  // With all of it it comes against its cap: it wants more.
+  CHECK(wants(231, 231) == 400);
+  CHECK(wants(250, 380) == doctest::Approx(262.5));
+  // It wants less.
+  CHECK(wants(100, 262) == doctest::Approx(105));
+  n.demand_w = 333;
+  CHECK(wants(100, 105) == 333);
+}
+
+TEST_CASE("what nodes want all the time is what they get all the time, under every policy, after a while") {
+  sonde::Random random(23);
+  for (int round = 0; round < 30; ++round) {
+    const std::size_t count = 2 + random.below(8);
+    std::vector<double> demand;
+    std::vector<NodeView> first;
+    double least = 0, most = 0;
+    for (std::size_t k = 0; k < count; ++k) {
+      NodeView n = node(40 + random.uniform() * 40, 0);
+      n.max_w = n.min_w + 100 + random.uniform() * 300;
+      n.weight = 0.5 + random.uniform(), n.job = static_cast<std::uint32_t>(random.below(3));
+      n.guaranteed_w = random.below(3) ? 0 : n.min_w + 50;
+      demand.push_back(n.min_w * 0.8 + random.uniform() * (n.max_w * 1.2 - n.min_w * 0.8));
+      n.cap_w = n.min_w;
+      least += n.min_w, most += n.max_w;
+      first.push_back(n);
+    }
+    const double budget = least + (most - least) * (0.1 + 0.9 * random.uniform());
+    for (const auto& word : policies()) {
+      CAPTURE(word.name);
+      CAPTURE(round);
+      PolicySettings settings;
+      if (round % 2) settings.soft_w = budget * 0.6;
+      auto policy = make_policy(word.name, settings);
+      REQUIRE(policy);
+      auto nodes = first;
+      std::vector<double> low(count, 1e9), high(count, 0);
+      for (int period = 0; period < 160; ++period) {
+        for (std::size_t k = 0; k < count; ++k) nodes[k].power_w = std::min(nodes[k].cap_w, demand[k] * (1 + 0.01 * (2 * random.uniform() - 1)));
+        const auto out = share(**policy, budget, nodes);
+        REQUIRE(out);
+        for (std::size_t k = 0; k < count; ++k) {
+          nodes[k].power_cap_w = std::min(nodes[k].cap_w, (*out).caps_w[k]);
+          nodes[k].cap_w = (*out).caps_w[k];
+          if (period >= 120) low[k] = std::min(low[k], nodes[k].cap_w), high[k] = std::max(high[k], nodes[k].cap_w);
+        }
+      }
+      for (std::size_t k = 0; k < count; ++k) {
+        CAPTURE(demand[k]);
+        CAPTURE(nodes[k].max_w);
+        CHECK(high[k] - low[k] < 1);
+      }
+    }
+  }
+}
+
+TEST_CASE("soft: nobody is held back while the cluster is far from its budget, near to it shares are fair, and in between it stays what it is") {
+  PolicySettings settings;
+  settings.soft_w = 800;
+  auto policy = make_policy("soft", settings), fair = make_policy("fair");
+  REQUIRE(policy);
+  std::vector<NodeView> nodes(4, node(50, 400));
+  const auto caps = [&](double each_w, double first_w) {
+    for (auto& n : nodes) n.power_w = each_w, n.cap_w = 400;
+    nodes[0].power_w = first_w;
+    nodes[0].weight = 3, nodes[0].guaranteed_w = 390;
+    const auto out = share(**policy, 1000, nodes);
+    REQUIRE(out);
+    CHECK((*out).sum_w <= 1000);
+    return (*out).caps_w;
+  };
+  // Far from it: each has what it uses and an equal part of the rest, whatever is guaranteed.
+  auto got = caps(100, 150);
+  CHECK(near(got[1], got[2]));
+  CHECK(got[0] < 350);
+  CHECK(got[1] > 200);
+  CHECK(near(got[0] + got[1] + got[2] + got[3], 1000));
+  got = caps(200, 220);
+  CHECK(got[0] >= 389.9);                                        // 820 W: near
+  CHECK(caps(180, 190)[0] >= 389.9);                             // 730 W: and still
+  CHECK(caps(150, 190)[0] < 350);                                // 640 W: no more
+  // A budget that holds all at their highest: everybody has that.
+  auto plenty = share(**policy, 1600, nodes);
+  REQUIRE(plenty);
+  for (const double w : (*plenty).caps_w) CHECK(near(w, 400));
+}
+
 TEST_CASE("whatever a policy proposes, caps are in range and their sum within the budget") {
   sonde::Random random(11);
   const double huge = std::numeric_limits<double>::max(), inf = std::numeric_limits<double>::infinity();

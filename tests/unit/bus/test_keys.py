@@ -18,8 +18,24 @@ def test_only_a_system_manager_may_set_a_node():
     ]
     assert [name for name, grant in keys.ROLES.items() if grant.may_publish("SystemPowerManager_set")] == [
         "job-scheduler",
+        "mqtt-orders",
         "everything",
     ]
+
+
+def test_a_bridge_carries_telemetry_out_and_no_more_than_was_asked_for():
+    services = ("NodeManager_get", "NodeManager_set", "SystemPowerManager_get", "SystemPowerManager_set")
+
+    def asked(*roles: str) -> list[str]:
+        grant = keys.grant_of(roles, [], [])
+        assert grant.may_subscribe("Monitor_report_node_telemetry")
+        assert not grant.may_publish("Monitor_report_node_telemetry")
+        return [s for s in services if grant.may_publish(s) and grant.may_subscribe(f"{s}_reply")]
+
+    assert keys.ROLES["mqtt-bridge"].publish == ()
+    assert asked("mqtt-bridge") == []
+    assert asked("mqtt-bridge", "mqtt-questions") == ["NodeManager_get", "SystemPowerManager_get"]
+    assert asked("mqtt-bridge", "mqtt-orders") == ["SystemPowerManager_set"]
 
 
 def test_who_asks_hears_the_replies_and_who_answers_the_requests():

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import stat
 import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -109,3 +110,18 @@ def test_an_interrupted_identity_leaves_nothing(folder, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         run_keys.add(folder, "n017", keys.ROLES["monitor"], 5, (0, 230), False)
     assert sorted(folder.rglob("*")) == before
+
+
+def test_without_the_package_that_makes_keys_it_is_said_which_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    monkeypatch.setitem(sys.modules, "cryptography.x509", None)
+    for doing in (
+        lambda: run_keys.init(tmp_path / "none", 100, (0, 230), "encrypt"),
+        lambda: run_keys.add(tmp_path, "n017", keys.ROLES["monitor"], 5, (0, 230), False),
+        lambda: run_keys.identities(tmp_path),
+    ):
+        with pytest.raises(EnvironmentFailure) as failed:
+            doing()
+        assert failed.value.code == "bus.no_cryptography"
+        assert "pip install 'cryptography" in failed.value.hint
+    assert not list(tmp_path.iterdir())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from recordings import S, recorded, report, steady
@@ -77,6 +78,38 @@ def test_figures_of_it(killed):
         assert course["mark_name"].values.tolist() == ["m2 leads"]
         assert "simulated" in section.title
         assert [fact.value for fact in section.facts][:2] == ["500 W", "400 W"]
+
+
+def test_what_a_new_manager_did_not_know_is_a_curve_of_its_own(tmp_path):
+    samples = [*steady(20), report(22 * S, manager="m2", epoch=2, unknown_nodes=1, unknown_w=300.0)]
+    samples += [report((23 + k) * S, manager="m2", epoch=2) for k in range(5)]
+    file = recorded(tmp_path, samples, [("m1", "killed")])
+    with sonde.open(file.path) as tree:
+        assert SCHEMA.validate(tree) == []
+        summary = tree["summary"].to_dataset().load()
+        course = figures.course(summary)
+    assert course is not None
+    curves = dict(zip(course.data["series"].values.tolist(), course.data["y"].values))
+    apart = curves["with nodes not known yet"]
+    assert sorted(set(apart[apart == apart].tolist())) == [800]
+    assert max(curves["lent at most"]) == 500
+    told = verdict.held_of(summary)
+    assert (told.max_committed_w, told.max_unknown_w) == (500, 300)
+    assert ("not known yet after a takeover, at most", "300 W") in verdict.tables(summary)[0].rows
+    assert "does not know" in course.caption
+
+
+def test_since_when_a_cap_is_is_recorded(tmp_path):
+    begin = 100 * S
+    samples = [
+        replace(one, cap_since_ns=begin + S // 2) if isinstance(one, NodeSample) else one
+        for one in steady(20, begin_ns=begin)
+    ]
+    file = recorded(tmp_path, samples)
+    with sonde.open(file.path) as tree:
+        series = node_series_of(tree["raw"].to_dataset().load())
+    assert series["n1"].cap_since_s is not None
+    assert series["n1"].cap_since_s.tolist() == pytest.approx([0.5] * 20)
 
 
 def test_a_broken_budget_is_found(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -56,6 +57,54 @@ def test_a_change_between_two_reports_may_have_been_in_either_order():
     assert told.unknown_s == pytest.approx(1)
     assert told.max_sum_caps_w == 500
     assert told.max_possible_w == 700
+
+
+def test_who_says_since_when_leaves_no_doubt_about_the_order():
+    # n1 falls by 200 in the middle of a second, and n2 rises by 200 a little later: both say when.
+    def told_with(fell_s: float, rose_s: float):
+        samples = with_cap(steady(caps=(300.0, 100.0), budget_w=550), "n1", [400.0] * 10 + [200.0] * 10)
+        samples = with_cap(samples, "n2", [100.0] * 10 + [300.0] * 10)
+        since = {"n1": int(fell_s * S), "n2": int(rose_s * S)}
+        return judged(
+            [
+                replace(s, cap_since_ns=since[s.node] if s.at_ns >= 10 * S else 1)
+                if isinstance(s, NodeSample)
+                else s
+                for s in samples
+            ]
+        )
+
+    told = told_with(9.4, 9.5)
+    assert (told.violations, told.unknown_s) == (0, 0)
+    assert told.max_possible_w == 500
+    # The other way about it was above for as long as that, which is less than reports are apart.
+    told = told_with(9.5, 9.4)
+    assert (told.violations, told.unknown_s) == (0, pytest.approx(0.1))
+    assert told.max_possible_w == 700
+    # A time that cannot be, of a clock that was set, is none.
+    assert told_with(12.0, 9.5).unknown_s == pytest.approx(0.5)
+
+
+def test_what_a_new_manager_does_not_know_is_told_apart_and_is_no_compliance():
+    samples = [s for s in steady() if not isinstance(s, ClusterSample)]
+    for k in range(20):
+        new = k >= 10
+        samples.append(
+            report(
+                k * S,
+                manager="m2" if new else "m1",
+                epoch=2 if new else 1,
+                budget_w=600.0 if k < 12 else 550.0,
+                committed_w=500.0,
+                unknown_nodes=1 if 10 <= k < 14 else 0,
+                unknown_w=300.0 if 10 <= k < 14 else 0.0,
+            )
+        )
+    told = judged(samples)
+    assert (told.max_committed_w, told.max_unknown_w) == (500, 300)
+    assert told.violations == 0
+    # Nobody knew that the lower budget was held before all nodes were known.
+    assert told.comply_s == pytest.approx(2)
 
 
 def test_one_report_above_it_is_not_known_and_two_are_a_violation():

@@ -495,6 +495,87 @@ TEST_CASE("jobs: what is guaranteed, wanted and weighed reaches the policy, per 
   CHECK(world.answer(world.order(0, end))->code == ReplyCode::ok);
 }
 
+TEST_CASE("nodes whose demand stays have caps that stay, under every policy, with all that comes late between them") {
+  for (const auto& word : policies())
+    for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+      CAPTURE(word.name);
+      CAPTURE(seed);
+      sonde::Random random(100 + seed);
+      Setting s = four(600 + 150 * static_cast<double>(seed));
+      s.seed = seed, s.policy = word.name, s.managers = 1;
+      if (seed % 2) s.soft_w = s.budget_w * 0.7;
+      World world(s);
+      for (auto& n : world.nodes) n.demand_w = 60 + random.uniform() * 380;
+      world.settle();
+      world.order(0, set_job("a", {"n1", "n2", "n3"}, 1000));
+      world.run_for(120);
+      std::vector<double> low(4, 1e9), high(4, 0);
+      for (int k = 0; k < 60; ++k) {
+        world.run_for(1);
+        for (std::size_t i = 0; i < 4; ++i) low[i] = std::min(low[i], world.nodes[i].hardware_w), high[i] = std::max(high[i], world.nodes[i].hardware_w);
+      }
+      for (std::size_t i = 0; i < 4; ++i) {
+        CAPTURE(world.nodes[i].demand_w);
+        CHECK(high[i] - low[i] < 1);
+      }
+    }
+}
+
+TEST_CASE("what nodes of a job take for an iteration reaches the policy, of the job's own nodes, while it is fresh") {
+  Setting s = four(800);
+  s.policy = "slack", s.managers = 1;
+  World world(s);
+  world.settle();
+  world.order(0, set_job("a", {"n1", "n2"}, 100'000));
+  const auto tell = [&](const std::string& job, std::vector<std::string> nodes, std::vector<double> times) {
+    JobTelemetry t;
+    t.job = job, t.nodes = std::move(nodes), t.node_iteration_s = std::move(times);
+    world.manager(0).job_said(t, world.clock(0));
+  };
+  // Nobody's job, another's nodes, lists that do not fit, and nothing: nothing changes.
+  world.run_for(10);
+  tell("b", {"n1", "n2"}, {1, 9});
+  tell("a", {"n3", "n4"}, {1, 9});
+  tell("a", {"n1", "n2"}, {1, 9, 9});
+  tell("a", {"n1", "n2"}, {});
+  tell("a", {"n1", "n2"}, {unknown, -1});
+  world.run_for(10);
+  for (const auto& n : world.nodes) CHECK(n.hardware_w == doctest::Approx(200));
+  CHECK(world.has_event(0, "implausible_iterations"));
+  // Their times are their work over their caps: they become level.
+  const auto time = [&](std::size_t k) { return (k ? 300.0 : 100.0) / world.nodes[k].hardware_w; };
+  for (int k = 0; k < 200; ++k) {
+    tell("a", {"n2", "n1"}, {time(1), time(0)});
+    world.run_for(2);
+  }
+  CHECK(world.nodes[0].hardware_w == doctest::Approx(100).epsilon(0.05));
+  CHECK(world.nodes[1].hardware_w == doctest::Approx(300).epsilon(0.05));
+  CHECK(world.nodes[2].hardware_w == doctest::Approx(200));
+  // It says nothing more: shares are those of nodes that are alike.
+  world.run_for(40);
+  CHECK(world.nodes[0].hardware_w == doctest::Approx(200));
+}
+
+TEST_CASE("who takes over says which nodes it does not know, and counts what they may be at apart") {
+  World world(four());
+  world.settle();
+  world.stop_node(3);
+  world.kill(0);
+  const auto before = world.chiefs[1].telemetry.size();
+  world.run_for(60);
+  bool unknown_told = false, known_told = false;
+  for (std::size_t k = before; k < world.chiefs[1].telemetry.size(); ++k) {
+    const auto& t = world.chiefs[1].telemetry[k];
+    if (t.state != "active") continue;
+    CHECK(t.committed_w <= 800 + 1e-6);   // never a figure that looks like a budget that was not held
+    CHECK((t.unknown_nodes > 0) == (t.unknown_w > 0));
+    if (t.unknown_nodes == 1) unknown_told = true, CHECK(t.unknown_w == doctest::Approx(300));
+    known_told = known_told || t.unknown_nodes == 0;
+  }
+  CHECK(unknown_told);
+  CHECK(known_told);
+}
+
 TEST_CASE("from soft_w on, nodes that do not need their caps keep what they draw and no more") {
   Setting s = four(1200);
   s.soft_w = 700;

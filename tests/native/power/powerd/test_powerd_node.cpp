@@ -26,6 +26,7 @@ struct Machine {
   int generation = 0;                 ///< who has an earlier one open has nothing any more
   int writes = 0;
   std::function<void()> before_read;  ///< what a BMC takes its time with
+  std::function<void(double)> before_write, after_write;
 };
 
 struct Stand : Node {
@@ -58,8 +59,10 @@ struct Stand : Node {
     if (!machine.settable) return Error{"power.read_only", "it is sealed", ""};
     if (!(cap_w >= 90 && cap_w <= 390)) return Error{"power.out_of_range", "no", ""};
     if (cap_w > machine.fails_above_w) return Error{"power.hardware_failed", "it says no", ""};
+    if (machine.before_write) machine.before_write(cap_w);
     ++machine.writes;
     machine.cap_w = std::isnan(machine.sticks_at_w) ? cap_w : machine.sticks_at_w;
+    if (machine.after_write) machine.after_write(cap_w);
     return machine.cap_w;
   }
   Result<double> capped() override { return there() ? Result<double>(machine.cap_w) : gone(); }
@@ -83,6 +86,8 @@ struct World {
   std::unique_ptr<NodeState> state;
   std::unique_ptr<NodeCore> core;
   std::uint64_t instance = 40;
+  std::int64_t watched_ns = 0;        ///< when the guardian would act
+  std::uint64_t guarded = 0;
   std::uint64_t sequence = 0;
 
   World() {
@@ -108,6 +113,8 @@ struct World {
     };
     settings.boottime_ns = settings.realtime_ns = [this] { return now_ns; };
     settings.instance = ++instance;
+    settings.watch = [this](std::int64_t ns) { watched_ns = ns; };
+    settings.watch_acted = [this] { return guarded; };
     auto made = NodeCore::open(settings, *state);
     if (!made) return made.error();
     core = std::move(*made);
@@ -142,11 +149,13 @@ TEST_CASE("power node: it begins at the safe cap, obeys a grant, and goes back b
   CHECK(lease.lease_w == 300);
   CHECK(lease.cap_w == 300);
   CHECK(lease.left_s == doctest::Approx(10));
-  CHECK(w.core->ends_ns() == w.now_ns + 10 * second);
-  w.pass(9.999);
+  // It begins before the end: the write takes a while.
+  CHECK(w.core->ends_ns() == w.now_ns + 10 * second - second / 20);
+  w.pass(9.949);
   w.core->expire();
   CHECK(w.machine.cap_w == 300);
-  w.pass(0.002);
+  CHECK(w.core->said().lease.leased);
+  w.pass(0.052);
   CHECK_FALSE(w.core->said().lease.leased);
   CHECK(w.core->said().lease.cap_w == 300);  // what the hardware has, not what it should have
   w.core->expire();
@@ -440,4 +449,151 @@ TEST_CASE("power node: an order that is refused while another lease runs leaves 
   CHECK(w.core->said().lease.leased);
   CHECK(w.core->said().lease.sequence == 1);
   CHECK(w.machine.cap_w == 300);
+}
+
+TEST_CASE("power node: whenever a cap above the safe one can be in the hardware, somebody is told when it has to be gone") {
+  World w;
+  std::int64_t ends = 0;              // of the earliest lease whose cap may be in the hardware
+  std::size_t looked = 0;
+  const auto look = [&](double) {
+    ++looked;
+    if (w.machine.cap_w <= 150) return;
+    CHECK(w.watched_ns > 0);
+    CHECK(w.watched_ns < ends);
+  };
+  w.begin();
+  CHECK(w.watched_ns == 0);
+  w.machine.before_write = w.machine.after_write = look;
+  ends = w.now_ns + 10 * second;
+  // Before the write: a process that is stopped right then has it in the hardware, and does nothing more.
+  w.machine.before_write = [&](double) { CHECK((w.watched_ns > 0 && w.watched_ns < ends)); };
+  REQUIRE(w.set(300, 10) == 0);
+  w.machine.before_write = look;
+  CHECK(w.watched_ns > w.core->ends_ns());   // later than when it is to be done here
+  CHECK(w.watched_ns < ends);
+  // A lower cap of a longer lease: until it is in the hardware, the time of the higher one counts.
+  w.pass(4);
+  REQUIRE(w.set(200, 20) == 0);
+  CHECK(w.watched_ns > ends);
+  ends = w.now_ns + 20 * second;
+  CHECK(w.watched_ns < ends);
+  // At or below the safe cap there is nothing to watch.
+  REQUIRE(w.set(120, 20) == 0);
+  CHECK(w.watched_ns == 0);
+  REQUIRE(w.set(250, 20) == 0);
+  CHECK(w.watched_ns > 0);
+  w.pass(20);
+  w.core->expire();
+  CHECK(w.machine.cap_w == 150);
+  CHECK(w.watched_ns == 0);
+  // Hardware that does not follow stays watched.
+  ends = w.now_ns + 20 * second;
+  REQUIRE(w.set(250, 20) == 0);
+  w.machine.sticks_at_w = 250;
+  w.pass(20);
+  w.core->expire();
+  CHECK(w.watched_ns > 0);
+  w.machine.sticks_at_w = unknown;
+  w.core->look();
+  CHECK(w.machine.cap_w == 150);
+  CHECK(w.watched_ns == 0);
+  CHECK(looked > 6);
+}
+
+TEST_CASE("power node: a write that takes longer than its lease ends at the safe cap, and is not told to be obeyed") {
+  World w;
+  w.begin();
+  w.machine.before_write = [&](double cap_w) {
+    if (cap_w > 150) w.pass(11);
+  };
+  CHECK(w.set(300, 10) == number_of(PowerCode::lease_expired));
+  CHECK(w.machine.cap_w == 150);
+  CHECK_FALSE(w.core->said().lease.leased);
+  CHECK(w.core->ends_ns() == 0);
+  CHECK(w.watched_ns == 0);
+}
+
+TEST_CASE("power node: hardware that takes its time is begun with earlier, so that the cap is gone when the lease is") {
+  World w;
+  w.begin();
+  w.machine.before_write = [&](double) { w.pass(2); };
+  REQUIRE(w.set(300, 30) == 0);
+  const std::int64_t ends = w.now_ns + static_cast<std::int64_t>(w.core->said().lease.left_s * 1e9);
+  w.now_ns = w.core->ends_ns();
+  CHECK(w.watched_ns > w.now_ns);
+  w.core->expire();
+  CHECK(w.machine.cap_w == 150);
+  CHECK(w.now_ns <= ends);
+}
+
+TEST_CASE("power node: while hardware is waited for, the lease runs out in all that is told, and the reason is") {
+  World w;
+  w.begin();
+  REQUIRE(w.set(300, 10) == 0);
+  std::promise<void> begun, go;
+  w.machine.before_read = [&] {
+    w.pass(11);
+    begun.set_value();
+    go.get_future().wait();
+  };
+  auto looking = std::async(std::launch::async, [&] { w.core->look(); });
+  begun.get_future().wait();
+  const auto told = w.core->telemetry(1);
+  CHECK_FALSE(told.lease.leased);
+  CHECK(told.lease.cap_w == 300);     // the ledger counts it with that
+  CHECK(told.trouble.find("power.hardware_slow") == 0);
+  CHECK(told.trouble.find("the lease has run out") != std::string::npos);
+  CHECK((w.core->ends_ns() > 0 && w.core->ends_ns() <= w.now_ns));
+  go.set_value();
+  looking.get();
+  w.machine.before_read = {};
+  // It did that as soon as it could.
+  CHECK(w.machine.cap_w == 150);
+  CHECK(w.core->telemetry(1).trouble == "");
+}
+
+TEST_CASE("power node: one that wakes up after its guardian acted believes in no lease, and says what was") {
+  World w;
+  w.begin();
+  REQUIRE(w.set(300, 10) == 0);
+  const auto order = w.order(350, 30);
+  // It stands still here, until long after.
+  w.pass(12);
+  w.machine.cap_w = 150, ++w.guarded;
+  w.core->look();
+  CHECK(w.machine.cap_w == 150);
+  CHECK_FALSE(w.core->said().lease.leased);
+  CHECK(w.core->facts().guarded == 1);
+  CHECK(w.core->facts().overwritten == 0);
+  CHECK(w.core->trouble().find("power.late") == 0);
+  CHECK(w.watched_ns == 0);
+  w.pass(31);
+  w.core->look();
+  CHECK(w.core->trouble() == "");
+  // One that was renewed meanwhile, by the books of this process: the hardware has the safe cap, and nothing is leased.
+  REQUIRE(w.set(320, 10) == 0);
+  w.machine.cap_w = 150, ++w.guarded;
+  w.core->look();
+  CHECK(w.machine.cap_w == 150);
+  CHECK_FALSE(w.core->said().lease.leased);
+  CHECK(w.core->obey(order).code == number_of(PowerCode::stale_sequence));
+  REQUIRE(w.set(330, 10) == 0);
+  CHECK(w.machine.cap_w == 330);
+}
+
+TEST_CASE("power node: telemetry says since when the cap is what it is, on the side that is surely so") {
+  World w;
+  w.begin();
+  w.machine.before_write = w.machine.after_write = [&](double) { w.pass(1); };
+  std::int64_t before = w.now_ns;
+  REQUIRE(w.set(300, 30) == 0);
+  CHECK(w.core->telemetry(1).cap_since_ns == before);     // it may have had it since
+  const auto changes = w.core->cap_changes();
+  REQUIRE(w.set(200, 30) == 0);
+  CHECK(w.core->telemetry(1).cap_since_ns == w.now_ns);   // it surely has it since
+  CHECK(w.core->cap_changes() == changes + 1);
+  before = w.now_ns;
+  REQUIRE(w.set(200, 30) == 0);
+  CHECK(w.core->cap_changes() == changes + 1);
+  CHECK(w.core->telemetry(1).cap_since_ns == before);
 }
