@@ -11,6 +11,7 @@
 #include "core/random.hpp"
 #include "power/ledger.hpp"
 #include "power/policy.hpp"
+#include "world_seeds.hpp"
 
 using namespace sonde::power;
 
@@ -549,15 +550,19 @@ class World {
 }  // namespace
 
 TEST_CASE("ten thousand policy steps with loss, reordering, partitions and crashes: never above the budget, at any instant") {
+  const power_world::Seeds seeds(20);
   std::size_t steps = 0, takeovers = 0, above = 0, refused = 0;
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+  double most = 0;
+  for (std::uint64_t seed = seeds.first; seed <= seeds.last; ++seed) {
     CAPTURE(seed);
     World world(seed, 1 + seed % 9, 1 + seed % 4);
     world.run(500);
-    steps += world.steps(), takeovers += world.takeovers(), above += world.above_safe(), refused += world.refused();
+    steps += world.steps(), takeovers += world.takeovers(), above += world.above_safe(), refused += world.refused(), most = std::max(most, world.most_share());
     // A budget that nobody comes near to would hold without all this.
-    CHECK(world.most_share() > 0.6);
+    if (!seeds.asked) CHECK(world.most_share() > 0.6);
   }
+  seeds.tell(sonde::JsonLine().add("worlds", seeds.last - seeds.first + 1).add("steps", steps).add("takeovers", takeovers).add("refused", refused).add("above_safe", above).add("most_share", most));
+  if (seeds.asked) return;
   CHECK(steps >= 10'000);
   CHECK(takeovers > 40);
   CHECK(refused > 100);
