@@ -1,7 +1,7 @@
 """A system manager killed by kill -9: when nodes are at their safe caps, and what the dead one's word is worth then.
 
-Four node managers over powercap trees in a folder: what counts are the limits in those trees. They are read all the time, and
-their sum is held against the budget.
+Four node managers over powercap trees in a folder: what counts are the limits in those trees. They are read all the
+time, and their sum is held against the budget.
 """
 
 from __future__ import annotations

@@ -56,7 +56,15 @@ class Daemon:
 
     def __init__(self, role: str, config: Path, name: str) -> None:
         self.name, self.log = name, config.parent / f"{name}.log"
-        words = [str(libexec() / "sonde-powerd"), role, "--config", str(config), "--name", name, "--with-parent"]
+        words = [
+            str(libexec() / "sonde-powerd"),
+            role,
+            "--config",
+            str(config),
+            "--name",
+            name,
+            "--with-parent",
+        ]
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
                 words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True

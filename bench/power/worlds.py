@@ -1,6 +1,6 @@
 """Policy steps in simulated worlds where messages are lost, repeated, late and out of order, and where all are killed.
 
-The worlds are those of the C++ tests (tests/native/power), with as many seeds as are asked for here, and others each time.
+The worlds are those of the C++ tests (tests/native/power), with more seeds than there, and others each time.
 """
 
 from __future__ import annotations
@@ -43,12 +43,18 @@ def rows() -> list[Row]:
         told = next((json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")), None)
         if ran.returncode or told is None:
             said = next((line.strip() for line in ran.stdout.splitlines() if "add up to" in line), "")
-            note = f"NOT HELD in a world of seeds {first} to {first + worlds - 1}: {said or ran.stdout[-300:]}"
+            note = (
+                f"NOT HELD in a world of seeds {first} to {first + worlds - 1}: {said or ran.stdout[-300:]}"
+            )
             out.append(row(full, bar, float("inf"), None, lambda v: v <= 1, note))
             continue
         killed = f"{told['kills']} kills" if "kills" in told else f"{told['refused']} orders refused"
-        note = f"{told['steps']} steps in {worlds} worlds (seeds from {first}), {told['takeovers']} takeovers, {killed}, "
-        note += f"{told['above_safe']} grants above safe caps; loss 2 % to 50 %, copies, delays to 40 s"
+        note = (
+            f"{told['steps']} steps in {worlds} worlds (seeds from {first}), {told['takeovers']} takeovers, "
+        )
+        note += (
+            f"{killed}, {told['above_safe']} grants above safe caps; loss 2 % to 50 %, copies, delays to 40 s"
+        )
         met = told["steps"] >= STEPS
         out.append(row(full, bar, told["most_share"], None, lambda v, met=met: met and v <= 1 + 1e-9, note))
     return out
