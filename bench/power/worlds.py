@@ -17,7 +17,7 @@ TESTS = Path("build/Release/bin/sonde-native-tests")
 STEPS = 10_000
 # What is simulated, the test's name, how many worlds.
 WORLDS = {
-    "ledgers, policies and leases": ("ten thousand policy steps with loss*", 400),
+    "ledgers, policies and leases": ("ten thousand policy steps with loss*", 1000),
     "whole system managers, disks and standbys": ("ten thousand steps of system managers*", 400),
 }
 
