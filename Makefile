@@ -1,6 +1,6 @@
 # Sonde: a thin front for deploy/setup, .venv/bin/sonde and the test runners. `make help` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help setup survey test test-all bench-net bench-noise bench-store bench-io bench-bus lint clean
+.PHONY: help setup survey test test-all bench-net bench-noise bench-store bench-io bench-bus bench-power lint clean
 SHELL := /bin/sh
 
 # Which MPI: empty for the one that is there; see deploy/setup.
@@ -63,6 +63,10 @@ bench-io: ## io: what tracing costs, and whether what it tells is right, into be
 bench-bus: ## bus: the layer, sockets, ddsperf, calls, discovery of 96, security, into bench/out/bus.json; machine left alone
 	@deploy/setup bench
 	@$(python) -m bench.bus
+
+bench-power: ## power: kill -9 of the manager, worlds, node manager's cost, noise's verdict, bridge, orders, into bench/out/power.json; machine left alone
+	@deploy/setup test bench
+	@$(use_mpi) $(python) -m bench.power
 
 lint: ## ruff and mypy
 	@deploy/setup test

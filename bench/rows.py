@@ -27,8 +27,11 @@ from rich.table import Table
 OUT = Path("bench/out")
 
 
-def main(room: str, modules: Sequence[str]) -> int:
-    """`make bench-<room>`: every module of bench/<room>, or those named as arguments; rows of the others stay."""
+def main(room: str, modules: Sequence[str], strict: bool = False) -> int:
+    """`make bench-<room>`: every module of bench/<room>, or those named as arguments; rows of the others stay.
+
+    strict: 1 is returned where a bar is missed.
+    """
     parser = argparse.ArgumentParser(
         prog=f"python -m bench.{room}",
         description=f"`make bench-{room}`: every row with its bar, printed and written to {OUT / room}.json.",
@@ -50,8 +53,9 @@ def main(room: str, modules: Sequence[str]) -> int:
         print(f"bench-{room}: {name} took {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         rows = [row for each in modules for row in known.get(each, [])]
         out.write_text(json.dumps({"rows": rows, "modules": known}, indent=1) + "\n")
-    show(f"bench-{room}", [row for name in wanted for row in known[name]])
-    return 0
+    shown = [row for name in wanted for row in known[name]]
+    show(f"bench-{room}", shown)
+    return int(strict and any(row["met"] is False for row in shown))
 
 
 def _load(row: dict) -> str:

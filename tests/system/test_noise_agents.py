@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import powercap_machine
 import pytest
 from sonde_shell import Shell
 
@@ -29,7 +30,7 @@ from sonde.noise.agents import AgentPlan, Recipe, find_recipe, plan_for
 from sonde.noise.run_agents import KeeperProcess, states
 from watching import wait_for
 
-REAL = ("node-exporter", "collectd", "pcp")
+REAL = ("node-exporter", "collectd", "pcp", "node-manager-simulated")
 PERIOD_S = 0.2
 
 
@@ -86,7 +87,9 @@ def test_what_is_left_in_shared_memory_is_told_from_what_others_use() -> None:
 def real(name: str) -> Recipe:
     recipe = find_recipe(name)
     if lacks := run_agents.missing(recipe):
-        pytest.skip(f"no {', no '.join(lacks)}: install {recipe.packages['debian']}")
+        pytest.skip(
+            f"no {', no '.join(lacks)}: {recipe.install('debian') or 'this build has no power stack'}"
+        )
     return recipe
 
 
@@ -95,16 +98,52 @@ def listening(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def worked(usage: dict[str, Any], recipe: Recipe) -> int:
-    """A number that grows as the agent works: bytes it was scraped for, or bytes it wrote."""
+class Heard:
+    """What an agent publishes on the bus in its folder."""
+
+    def __init__(self, folder: Path, topic: str) -> None:
+        from sonde.power import run_bus  # of a build without power there is no agent that publishes
+
+        self.bus = run_bus.open_bus(run_bus.load(folder / "power.toml"), "listener")
+        self.reader = run_bus.reader(self.bus, topic)
+        self.samples: list[dict[str, Any]] = []
+
+    def all(self) -> list[dict[str, Any]]:
+        time.sleep(0.1)  # what it sent before it was paused is on its way
+        self.samples += [sample.value for sample in self.reader.take() if sample.has_data]
+        return self.samples
+
+    def close(self) -> None:
+        self.reader.close()
+        self.bus.close()
+
+
+@pytest.fixture
+def heard() -> Iterator[dict[Path, Heard]]:
+    """By the agent's folder."""
+    ears: dict[Path, Heard] = {}
+    yield ears
+    for one in ears.values():
+        one.close()
+
+
+def worked(usage: dict[str, Any], recipe: Recipe, heard: dict[Path, Heard]) -> int:
+    """A number that grows as the agent works: bytes it was scraped for or wrote, samples it published."""
     if recipe.drive:
         return int(usage["drive_bytes"])
+    if recipe.topic:
+        folder = Path(usage["folder"])
+        if folder not in heard:
+            heard[folder] = Heard(folder, recipe.topic)
+        return len(heard[folder].all())
     files = [path for path in Path(usage["folder"]).glob(recipe.work) if path.is_file()]
     return sum(path.stat().st_size for path in files)
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_a_real_agent_works_is_paused_resumed_and_ended(name: str, scratch: Path) -> None:
+def test_a_real_agent_works_is_paused_resumed_and_ended(
+    name: str, scratch: Path, heard: dict[Path, Heard]
+) -> None:
     recipe = real(name)
     plan = plan_for(name, PERIOD_S if name != "collectd" else 0.5)
     with KeeperProcess(plan) as keeper:
@@ -113,23 +152,23 @@ def test_a_real_agent_works_is_paused_resumed_and_ended(name: str, scratch: Path
         assert usage["alive"]
         folder = Path(usage["folder"])
         assert folder.parent == scratch
-        first = worked(usage, recipe)
-        assert wait_for(lambda: worked(keeper.ask("usage"), recipe) > first), "it did no work"
+        first = worked(usage, recipe, heard)
+        assert wait_for(lambda: worked(keeper.ask("usage"), recipe, heard) > first), "it did no work"
 
         keeper.ask("pause")
         paused = keeper.ask("usage")
         assert paused["processes"] == len(paused["pids"]) >= 1
         assert set(states(paused["pids"])) == {"T"}
-        still = worked(paused, recipe)
+        still = worked(paused, recipe, heard)
         time.sleep(4 * plan.period_s)
         after = keeper.ask("usage")
-        assert worked(after, recipe) == still
+        assert worked(after, recipe, heard) == still
         assert after["cpu_s"] == paused["cpu_s"]
         assert after["paused_cpu_s"] == 0
         assert after["drives_done"] == paused["drives_done"]
 
         keeper.ask("resume")
-        assert wait_for(lambda: worked(keeper.ask("usage"), recipe) > still), "it did not go on"
+        assert wait_for(lambda: worked(keeper.ask("usage"), recipe, heard) > still), "it did not go on"
         end = keeper.ask("usage")
         assert end["cpu_s"] > after["cpu_s"]
         assert end["wakeups"] > after["wakeups"]
@@ -143,6 +182,31 @@ def test_a_real_agent_works_is_paused_resumed_and_ended(name: str, scratch: Path
         assert not folder.exists()
         assert not number or not listening(number)
     assert keeper.left() == []
+
+
+def test_the_node_manager_reads_the_hardware_that_is_there_and_sets_nothing(
+    scratch: Path, tmp_path: Path, heard: dict[Path, Heard]
+) -> None:
+    """With RAPL and frequencies in a folder, as on a node that has them."""
+    real("node-manager-simulated")  # the same program
+    recipe = find_recipe("node-manager")
+    powercap_machine.build(tmp_path)
+    limits = list(tmp_path.glob("class/powercap/*/constraint_0_power_limit_uw"))
+    before = [limit.read_text() for limit in limits]
+    plan = plan_for(recipe.name, PERIOD_S)
+    with KeeperProcess(
+        plan.with_changes(command=plan.command.replace("sys=/sys", f"sys={tmp_path}"))
+    ) as keeper:
+        keeper.ask("start")
+        usage = keeper.ask("usage")
+        assert wait_for(lambda: worked(usage, recipe, heard) > 1), "it told nothing"
+        (sample, *_) = heard[Path(usage["folder"])].samples
+        assert {domain["source"] for domain in sample["domains"]} == {"SOURCE_POWERCAP"}
+        assert {frequency["current_hz"] for frequency in sample["frequencies"]} == {2.1e9}
+        keeper.ask("stop")
+    assert keeper.left() == []
+    assert limits
+    assert [limit.read_text() for limit in limits] == before
 
 
 @pytest.mark.parametrize("name", REAL)

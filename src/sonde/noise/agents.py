@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Literal
 
+from sonde.core import launch
 from sonde.core.distribution import INSTALL
 from sonde.core.errors import UsageError
 
@@ -29,12 +30,14 @@ LEAST_PERIOD_S, LONGEST_PERIOD_S = 0.01, 3600.0
 class Recipe:
     """How to run one agent.
 
-    name, what: as listed. script: for /bin/sh; @PERIOD_S@, @PERIOD_MS@ and @PERIOD_US@ stand for the period.
-    programs: each a group of names of which one must be on PATH, /usr/sbin included, or be a path.
+    name, what: as listed. script: for /bin/sh; @PERIOD_S@, @PERIOD_MS@ and @PERIOD_US@ stand for the period,
+    @LIBEXEC@ for the folder of Sonde's own programs.
+    programs: each a group of names of which one must be on PATH, /usr/sbin included, be Sonde's own, or be a path.
     packages: by family of distributions ("debian", "fedora", "suse", "arch"). period_s: how often it works
     when nothing else is asked for, s. usual_s: how often it works where it is installed and left alone, s.
     drive: what makes it work; "" where it has a timer of its own. work: below the scratch folder, a pattern
-    of files that grow as it works. daemons: names of its processes where it runs as a service. tested:
+    of files that grow as it works. topic: what it publishes as it works, on the bus of bus.xml in the scratch
+    folder. daemons: names of its processes where it runs as a service. tested:
     whether Sonde's own tests run it. notes: what to know before its cost is believed.
     """
 
@@ -52,6 +55,7 @@ class Recipe:
     stop: str = ""
     grace_s: float = 5.0
     work: str = ""
+    topic: str = ""
     daemons: tuple[str, ...] = ()
     tested: bool = True
     notes: tuple[str, ...] = field(default=())
@@ -59,6 +63,7 @@ class Recipe:
     def text(self, period_s: float) -> str:
         """The script for a period, s."""
         filled = self.script.replace("@PERIOD_S@", f"{period_s:g}")
+        filled = filled.replace("@LIBEXEC@", str(launch.libexec()))
         filled = filled.replace("@PERIOD_MS@", str(max(1, round(period_s * 1e3))))
         return filled.replace("@PERIOD_US@", str(max(1, round(period_s * 1e6))))
 
@@ -251,6 +256,68 @@ exec "$program" -F -x "sock:$port:127.0.0.1" -c "$SONDE_AGENT_DIR/ldmsd.conf" -r
 """
 )
 
+# It sets nothing: read_only is said of all hardware. Its domain is its own, on the loopback, so that it meets no bus
+# of this machine. What follows writes [[node-manager.hardware]].
+_NODE_MANAGER = """
+PATH=$PATH:@LIBEXEC@
+command -v sonde-powerd >/dev/null || {
+  echo "this build of Sonde has no sonde-powerd" >&2
+  exit 127
+}
+dir=$SONDE_AGENT_DIR
+sys=/sys
+echo '<sonde-bus version="1"><profile name="power" domain="'$((1 + $$ % 230))'"/></sonde-bus>' >"$dir/bus.xml"
+cat >"$dir/power.toml" <<END
+cluster = "measured"
+[bus]
+profile = "bus.xml"
+[budget]
+power_limit = "1kW"
+[[nodes]]
+hosts = "node"
+min = "50W"
+max = "1kW"
+safe = "100W"
+[node-manager]
+name = "node"
+telemetry = "@PERIOD_S@s"
+state = "state"
+END
+"""
+
+_NODE_MANAGER_RUNS = """
+# It says on standard output that it is ready.
+(
+  n=0
+  until grep -qs '"ready"' "$dir/events" || [ "$n" -ge 600 ]; do
+    n=$((n + 1))
+    sleep 0.05
+  done
+  : >"$dir/ready"
+) &
+exec sonde-powerd node-manager --config "$dir/power.toml" >"$dir/events"
+"""
+
+_SENSORS = """
+for kind in powercap cpufreq; do
+  case $kind in
+    powercap) there=$sys/class/powercap/intel-rapl:0/energy_uj ;;
+    cpufreq) there=$sys/devices/system/cpu/cpufreq/policy0/scaling_cur_freq ;;
+  esac
+  [ -r "$there" ] || continue
+  printf '[[node-manager.hardware]]\\nkind = "%s"\\nroot = "%s"\\nread_only = true\\n' "$kind" "$sys"
+done >>"$dir/power.toml"
+"""
+
+_SIMULATED = """
+printf '[[node-manager.hardware]]\\nkind = "simulated"\\nread_only = true\\n' >>"$dir/power.toml"
+"""
+
+_NOT_HEARD = (
+    "Nobody hears its telemetry here: what sending it costs is not measured thereby. make bench-power measures its "
+    "CPU with a system manager and a listener, and without."
+)
+
 RECIPES: tuple[Recipe, ...] = (
     Recipe(
         "node-exporter",
@@ -363,6 +430,40 @@ RECIPES: tuple[Recipe, ...] = (
             "Sites choose its period, mostly 1 s to 60 s.",
             "Nobody fetches its sets here; an aggregator's fetch over RDMA costs the node next to nothing, over a "
             "socket a wake-up more.",
+        ),
+    ),
+    Recipe(
+        "node-manager",
+        "Sonde's own node manager, which reads this node's RAPL and frequencies and sets nothing",
+        _NODE_MANAGER + _SENSORS + _NODE_MANAGER_RUNS,
+        (("sonde-powerd",), ("/sys/class/powercap/intel-rapl:0/energy_uj",)),
+        {},
+        period_s=1.0,
+        usual_s=30.0,
+        ready="file:{dir}/ready",
+        topic="Monitor_report_node_telemetry",
+        daemons=("sonde-powerd",),
+        notes=(
+            "It reports each 30 s by default, and looks after its caps each second.",
+            "Without root the energy counters of most kernels cannot be read, and then it does not start.",
+            _NOT_HEARD,
+        ),
+    ),
+    Recipe(
+        "node-manager-simulated",
+        "Sonde's own node manager with simulated hardware: what it costs without reading any",
+        _NODE_MANAGER + _SIMULATED + _NODE_MANAGER_RUNS,
+        (("sonde-powerd",),),
+        {},
+        period_s=1.0,
+        usual_s=30.0,
+        ready="file:{dir}/ready",
+        topic="Monitor_report_node_telemetry",
+        daemons=("sonde-powerd",),
+        notes=(
+            "The hardware is simulated: what reading a counter costs, and where it is read, is not in it.",
+            "It reports each 30 s by default, and looks after its caps each second.",
+            _NOT_HEARD,
         ),
     ),
 )

@@ -27,16 +27,19 @@ _MARGIN_S = 60.0  # beyond the keeper's own deadlines: it always answers, unless
 _SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
-def is_program(word: str) -> bool:
-    """Whether a word can be run here: on PATH, where daemons are, or a path that is there."""
-    path = os.pathsep.join([os.environ.get("PATH", os.defpath), *_SBIN])
+def is_program(word: str, *folders: str) -> bool:
+    """Whether a word can be run here: on PATH, where daemons are, in one of these folders, or a path that is there."""
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), *_SBIN, *folders])
     return shutil.which(word, path=path) is not None or (word.startswith("/") and os.path.exists(word))
 
 
 def missing(recipe: Recipe) -> list[str]:
     """What the recipe needs and this machine lacks, each as the names that would do."""
+    own = str(launch.libexec())
     return [
-        " or ".join(group) for group in recipe.programs if not any(is_program(program) for program in group)
+        " or ".join(group)
+        for group in recipe.programs
+        if not any(is_program(program, own) for program in group)
     ]
 
 

@@ -11,6 +11,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "bus/cdr.hpp"
 #include "bus/pattern.hpp"
@@ -30,6 +31,7 @@ namespace {
 constexpr std::string_view mark = "sonde-mqtt-bridge";   ///< user data of writers whose samples came from MQTT
 constexpr std::uint32_t least_depth = 1024;              ///< that readers hold: a broker that is slow for a moment costs nothing
 constexpr std::size_t batch = 256, most_writers = 65536, most_alive = 65536;
+constexpr double held_back_s = 2e-3;                     ///< at most; a turn that is over sends at once
 constexpr double told_every_s = 10, matched_s = 3, most_blocking_s = 0.1, held_s = 5, rebirth_s = 1;
 
 std::int64_t wall_ns() {
@@ -93,6 +95,9 @@ Result<void> Bridge::topics(const Config& config) {
       bus::Qos qos = declares.writer;
       qos.user_data = std::string(mark);
       qos.max_blocking_s = std::min(qos.max_blocking_s, most_blocking_s);
+      // A packet for each sample was a third of what a message from MQTT cost. Control waits for nobody.
+      topic.holds_back = !topic.control && bus_->caps().latency_budget;
+      if (topic.holds_back && qos.latency_budget_s == 0) qos.latency_budget_s = held_back_s;
       auto writer = bus_->writer(name, topic.type, qos);
       if (!writer) return writer.error();
       topic.writer = std::move(*writer);
@@ -191,6 +196,10 @@ Result<std::unique_ptr<Bridge>> Bridge::open(const Config& config, const std::st
     b.trouble(error, "");
   };
   handlers.message = [&b](const Received& message) { b.received(message); };
+  handlers.dealt = [&b] {
+    for (Topic& topic : b.topics_)
+      if (std::exchange(topic.held_back, false)) topic.writer->flush();
+  };
   handlers.acknowledged = [&b](int number, bool taken, const std::string& why_not) {
     if (!taken) b.trouble({"bridge.not_taken", "the broker does not take a message: " + why_not, "its access lists must let this user write"}, "");
     b.counters_.acknowledged += taken;
@@ -537,6 +546,7 @@ bool Bridge::write(Topic& topic, bus::Bytes payload, bool last_try) {
   auto fine = topic.writer->write(payload);
   if (fine) {
     ++counters_.to_bus;
+    topic.held_back = topic.holds_back;
     return true;
   }
   if (fine.error().code == "bus.timed_out" && !last_try) return false;

@@ -49,6 +49,7 @@ class Bridge {
     bool control = false, keyed = false, to_mqtt = false, from_mqtt = false;
     std::unique_ptr<bus::Reader> reader;
     std::unique_ptr<bus::Writer> writer;
+    bool holds_back = false, held_back = false;   ///< its writer packs what comes in one turn; something is in it
   };
   struct WriterState {
     bool bridge = false;

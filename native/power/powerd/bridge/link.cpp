@@ -304,6 +304,7 @@ void Link::turn(int timeout_ms, int wake_fd, bool reads) {
       if (mosquitto_loop_read(mosq_, 1) != MOSQ_ERR_SUCCESS || progress_ == before) break;
     }
     reading_ = false;
+    if (handlers_.dealt) handlers_.dealt();
   }
   if (state_ == State::idle) return;
   if (mosquitto_want_write(mosq_)) {

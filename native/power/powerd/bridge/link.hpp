@@ -54,6 +54,7 @@ class Link {
     std::function<void(bool session_present)> connected;
     std::function<void(const Error&)> lost;    ///< also of an attempt that failed
     std::function<void(const Received&)> message;
+    std::function<void()> dealt;               ///< after the messages of a turn, before the broker is told that they have come
     std::function<void(int number, bool taken, const std::string& why)> acknowledged;   ///< of QoS 1 and 2
   };
   /// Errors: bridge.bad_tls (the files), bridge.mqtt.

@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "../world_seeds.hpp"
 #include "power_world.hpp"
 
 using namespace power_world;
@@ -782,8 +783,10 @@ TEST_CASE("what scrapers get is OpenMetrics, with what the cluster is at") {
 }
 
 TEST_CASE("ten thousand steps of system managers, with everything that can fail: never above the budget, nor a rack above its limit") {
+  const Seeds seeds(24);
   std::size_t steps = 0, takeovers = 0, above = 0, kills = 0, changed = 0;
-  for (std::uint64_t seed = 1; seed <= 24; ++seed) {
+  double most_share = 0;
+  for (std::uint64_t seed = seeds.first; seed <= seeds.last; ++seed) {
     CAPTURE(seed);
     sonde::Random random(seed);
     Setting s;
@@ -807,8 +810,11 @@ TEST_CASE("ten thousand steps of system managers, with everything that can fail:
     World world(s);
     world.run_for(600);
     steps += world.steps, takeovers += world.takeovers, above += world.above_safe, kills += world.kills, changed += world.changed;
-    CHECK(world.most_share > 0.5);  // a budget that nobody comes near to would hold without all this
+    most_share = std::max(most_share, world.most_share);
+    if (!seeds.asked) CHECK(world.most_share > 0.5);  // a budget that nobody comes near to would hold without all this
   }
+  seeds.tell(sonde::JsonLine().add("worlds", seeds.last - seeds.first + 1).add("steps", steps).add("takeovers", takeovers).add("kills", kills).add("above_safe", above).add("most_share", most_share));
+  if (seeds.asked) return;
   MESSAGE(steps, " steps, ", takeovers, " takeovers, ", above, " grants above safe, ", kills, " kills, ", changed, " lower budgets bound");
   CHECK(steps >= 10'000);
   CHECK(takeovers > 50);
