@@ -401,6 +401,26 @@ const std::vector<Key<QueueConfig>>& queue_keys() {
   return keys;
 }
 
+const std::vector<Key<JobManagerConfig>>& job_manager_keys() {
+  using J = JobManagerConfig;
+  static const std::vector<Key<J>> keys{
+    path<J>("state", "state", &J::state, "folder with a folder of each job: what it wrote, how it ended"),
+    texts<J>("launcher", "launcher", &J::launcher, "words that start a command on a node, {host} in them: [\"ssh\", \"{host}\", \"--\"]; none: all nodes are this host"),
+    duration<J>("grace", "grace_s", &J::grace_s, "a job that is to end, and says no time of its own, is killed after so long", 0.1, 3600),
+    duration<J>("report", "report_s", &J::report_s, "between two reports of a job, and two looks at its target", 0.1, 3600),
+    duration<J>("keep", "keep_s", &J::keep_s, "a job's folder is removed so long after its end", 0, year_s),
+    texts<J>("users", "users", &J::users, "whose jobs are started; none named: those of the daemon's own user, and where that is root of all users but root")};
+  return keys;
+}
+
+const std::vector<Key<WorkflowEngineConfig>>& workflow_engine_keys() {
+  using W = WorkflowEngineConfig;
+  static const std::vector<Key<W>> keys{
+    path<W>("state", "state", &W::state, "folder with a file of each workflow: what it is, how far it is"),
+    duration<W>("look", "look_s", &W::look_s, "between two looks at the jobs of a workflow", 0.05, 3600)};
+  return keys;
+}
+
 const std::vector<Key<MonitorConfig>>& monitor_keys() {
   using M = MonitorConfig;
   static const std::vector<Key<M>> keys{
@@ -605,8 +625,10 @@ Result<void> fill(const toml::table& top, Config& config, const Context& context
     });
     if (!fine) return fine;
   }
-  for (const char* empty : {"resource-manager", "job-manager", "workflow-engine"})
+  for (const char* empty : {"resource-manager"})
     if (auto fine = read_section(top, empty, std::vector<Key<Config>>{}, config, context); !fine) return fine;
+  if (auto fine = read_section(top, "job-manager", job_manager_keys(), config.job_manager, context); !fine) return fine;
+  if (auto fine = read_section(top, "workflow-engine", workflow_engine_keys(), config.workflow_engine, context); !fine) return fine;
   if (auto fine = read_section(top, "monitor", monitor_keys(), config.monitor, context); !fine) return fine;
   if (auto fine = read_section(top, "mqtt-bridge", bridge_keys(), config.bridge, context); !fine) return fine;
   return check(config, top, context);
@@ -678,6 +700,8 @@ const std::vector<ConfigKey>& config_keys() {
     tell(out, "system-manager", system_manager_keys());
     tell(out, "job-scheduler", scheduler_keys());
     tell(out, "job-scheduler.queues", queue_keys());
+    tell(out, "job-manager", job_manager_keys());
+    tell(out, "workflow-engine", workflow_engine_keys());
     tell(out, "monitor", monitor_keys());
     tell(out, "mqtt-bridge", bridge_keys());
     return out;
@@ -707,6 +731,8 @@ std::string to_json(const Config& config) {
   JsonLine scheduler = json(scheduler_keys(), config.scheduler);
   scheduler.raw("queues", json_of(config.scheduler.queues, [](const QueueConfig& queue) { return json(queue_keys(), queue).text(); }));
   out.raw("scheduler", scheduler.text());
+  out.raw("job_manager", json(job_manager_keys(), config.job_manager).text());
+  out.raw("workflow_engine", json(workflow_engine_keys(), config.workflow_engine).text());
   out.raw("monitor", json(monitor_keys(), config.monitor).text());
   out.raw("bridge", json(bridge_keys(), config.bridge).text());
   return out.text();

@@ -10,7 +10,7 @@
 ///   [node-manager]   telemetry = "30s"  state = "/var/lib/sonde/power-node"
 ///     [[node-manager.hardware]]  kind = "powercap"
 ///   [system-manager] audit = "/var/log/sonde/power-audit.jsonl"  takeover = "6s"
-///   [job-scheduler]  [resource-manager]  [workflow-engine]  [monitor]  [mqtt-bridge]
+///   [job-scheduler]  [resource-manager]  [job-manager]  [workflow-engine]  [monitor]  [mqtt-bridge]
 
 #include <map>
 
@@ -73,6 +73,20 @@ struct SchedulerConfig {
   std::vector<QueueConfig> queues;
 };
 
+struct JobManagerConfig {
+  std::string state = "/var/lib/sonde/power-jobs";   ///< a folder of each job
+  std::vector<std::string> launcher;   ///< words before a job's command, {host} for the node; none: this host starts it
+  double grace_s = 10;                 ///< from TERM to KILL, of a job that says none
+  double report_s = 10;                ///< between two reports of a job
+  double keep_s = 7 * 86400.0;         ///< what a job left is removed so long after its end
+  std::vector<std::string> users;      ///< whose jobs are started; none: the daemon's own user's, of root: all but root's
+};
+
+struct WorkflowEngineConfig {
+  std::string state = "/var/lib/sonde/power-workflows";
+  double look_s = 2;                   ///< between two looks at the jobs of a workflow
+};
+
 struct MonitorConfig {
   std::string listen = "127.0.0.1:9440";
   std::string token_file, tls_certificate, tls_key;
@@ -105,6 +119,8 @@ struct Config {
   NodeManagerConfig node_manager;
   SystemManagerConfig system_manager;
   SchedulerConfig scheduler;
+  JobManagerConfig job_manager;
+  WorkflowEngineConfig workflow_engine;
   MonitorConfig monitor;
   BridgeConfig bridge;
 };
