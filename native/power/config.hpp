@@ -61,16 +61,33 @@ struct SystemManagerConfig {
 struct QueueConfig {
   std::string name;
   std::int32_t priority = 0;
-  double max_time_s = 0;               ///< 0: any
-  std::vector<std::string> users;      ///< who may use it; empty: all
+  bool is_default = false;
+  std::vector<std::string> users, groups;   ///< who may use it; both empty: all
+  double default_time_s = 0, max_time_s = 0;   ///< 0: max_time_s; any
+  std::uint32_t max_nodes = 0;         ///< of one job; 0: any
+  double max_power_w = unknown;        ///< guaranteed to one job, all its nodes together
+};
+
+struct ShareConfig {
+  std::string user;
+  double share = 1;
 };
 
 struct SchedulerConfig {
   std::string kind = "auto";           ///< slurm, built-in; auto: Slurm where it answers
-  std::string socket = "/run/sonde/power-scheduler.sock";
-  std::string state = "/var/lib/sonde/power";
+  std::string state = "/var/lib/sonde/power-jobs";
+  double period_s = 1;
+  double fairness = 1;                 ///< steps of priority between who had nothing and who had all
   double fairness_half_life_s = 7 * 86400;
+  double age_s = 86400;                ///< waiting so long counts one step of priority
+  double keep_s = 7 * 86400;           ///< jobs that are over
+  std::uint32_t max_waiting = 10000;
   std::vector<QueueConfig> queues;
+  std::vector<ShareConfig> shares;
+};
+
+struct ResourceManagerConfig {
+  std::string state = "/var/lib/sonde/power-resources";
 };
 
 struct MonitorConfig {
@@ -105,6 +122,7 @@ struct Config {
   NodeManagerConfig node_manager;
   SystemManagerConfig system_manager;
   SchedulerConfig scheduler;
+  ResourceManagerConfig resource_manager;
   MonitorConfig monitor;
   BridgeConfig bridge;
 };
