@@ -443,7 +443,8 @@ def check(spec: Spec) -> None:
 
     if not JOB_ID.fullmatch(spec.job):
         refuse(
-            f"the job's id is '{spec.job[:80]}'; allowed: 1 to 64 letters, digits, '_', '.', ':', '-', the first no sign"
+            f"the job's id is '{spec.job[:80]}'; allowed: 1 to 64 letters, digits, '_', '.', ':', '-', "
+            "the first no sign"
         )
     if not spec.user or not spec.user.isprintable():
         refuse("the job names no user")

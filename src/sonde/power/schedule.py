@@ -239,7 +239,8 @@ def never(spec: Spec, empty: Resources, budget_w: float) -> str:
         good = sum(empty.fits(spec, name) for name in spec.hosts or empty.nodes)
         most = max((node.max_w for node in empty.nodes.values()), default=0.0)
         if spec.guaranteed_w > most:
-            return f"{format_power(spec.guaranteed_w)} are to be guaranteed on each node; a node draws {format_power(most)} at most"
+            asked = format_power(spec.guaranteed_w)
+            return f"{asked} are to be guaranteed on each node; a node draws {format_power(most)} at most"
         return f"{wanted} nodes are asked for, and {good} have what it asks of each"
     if found.kind == "rack":
         return "its racks can never give so much power: " + found.what
