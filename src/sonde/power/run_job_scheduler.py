@@ -153,7 +153,7 @@ class Scheduler:
         groups = groups_of(spec.user) if body["order"] == "SUBMIT_JOB" else []
         now = time.time_ns()
         with self.mutex:
-            before = dict(self.queue.entries)
+            before, dirty = dict(self.queue.entries), set(self.queue.changed)
             try:
                 match str(body["order"]):
                     case "SUBMIT_JOB":
@@ -168,8 +168,7 @@ class Scheduler:
             except Refusal as no:
                 raise run_jobs_bus.refused(no.word, no.what) from None
             except CannotKeep as error:
-                self.queue.entries = before
-                self.queue.changed.clear()
+                self.queue.entries, self.queue.changed = before, dirty
                 raise run_jobs_bus.refused("cannot_keep", f"nothing was done: {error}") from None
         self.wake.set()
         return self._answer([_shown(made)])
@@ -243,6 +242,8 @@ class Scheduler:
         if look:
             self._looked_s = now_s
         try:
+            with self.mutex:
+                self._keep()  # what the turn before could not: nobody is told what is not on disk
             known_runs = self._look_at_runs() if busy or look else False
             self._stop()
             self._clean()
@@ -391,14 +392,13 @@ class Scheduler:
             waiting = self.queue.waiting(now)
             made = schedule.plan(waiting, self.queue.busy(now), used, self._budget, now / 1e9, self._usable)
             self.queue.tell(made.reasons, made.expected_s, scores)
-            before = dict(self.queue.entries)
+            before, dirty = dict(self.queue.entries), set(self.queue.changed)
             for start in made.starts:
                 self.queue.begin(start.job, start.parts)
             try:
                 self._keep()
             except CannotKeep:
-                self.queue.entries = before
-                self.queue.changed.clear()
+                self.queue.entries, self.queue.changed = before, dirty
                 raise
 
     def _start(self) -> None:
