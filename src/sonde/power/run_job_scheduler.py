@@ -26,6 +26,7 @@ from sonde.power import jobs, run_bus, run_jobs_bus, schedule
 from sonde.power.config import Stack
 from sonde.power.jobs import RUNNING, STARTING, STOPPING, WAITING, Run, Spec, said
 from sonde.power.queue import DEFAULT, Entry, Queue, Refusal, Share, as_text, in_use
+from sonde.power.resources import Held
 from sonde.power.run_events import line, notify, until_told
 from sonde.power.run_jobs_bus import call
 from sonde.power.run_jobs_store import CannotKeep, Store
@@ -372,7 +373,8 @@ class Scheduler:
         """What starts next is `starting` afterwards, and on disk."""
         with self.mutex:
             waiting = self.queue.waiting(time.time_ns())
-        if not waiting:
+            planned = [one for one in self.queue.active() if one.state.state == STARTING and not one.asked]
+        if not waiting and not planned:
             return
         lacking = self.troubles.get("power", "") or self.troubles.get("job-manager", "")
         answer = None if lacking else self._try("resources", jobs.RESOURCES_GET, {"ask": "GET_RESOURCES"})
@@ -382,16 +384,24 @@ class Scheduler:
             with self.mutex:
                 self.queue.tell({one.spec.job: f"waits: {why}" for one in waiting}, {}, scores)
             return
+        held = self._without_strays([held_of(told) for told in answer["allocations"]])
         with self.mutex:
             now = time.time_ns()
             used = empty(self.stack, self._at_least)
-            for job in in_use(used, self.queue.active(), [held_of(told) for told in answer["allocations"]]):
+            for job in in_use(used, self.queue.active(), held):
                 if job in self.queue.entries:
                     self.queue.back(job, "waits: its nodes were given to another")
+            for one in reversed(self.queue.active()):
+                # The budget fell since these were planned.
+                if used.total_w > self._budget.now_w and one.state.state == STARTING and not one.asked:
+                    used.give_back(one.state.job)
+                    self.queue.back(one.state.job, "waits: the budget has fallen")
             self._guaranteed_w = used.total_w
             waiting = self.queue.waiting(now)
-            made = schedule.plan(waiting, self.queue.busy(now), used, self._budget, now / 1e9, self._usable)
-            self.queue.tell(made.reasons, made.expected_s, scores)
+            made = schedule.plan(
+                waiting, self.queue.busy(now), used, self._budget, now / 1e9, self._usable
+            )
+            self.queue.tell(made.reasons, made.expected_s, {one.spec.job: one.score for one in waiting})
             before, dirty = dict(self.queue.entries), set(self.queue.changed)
             for start in made.starts:
                 self.queue.begin(start.job, start.parts)
@@ -400,6 +410,20 @@ class Scheduler:
             except CannotKeep:
                 self.queue.entries, self.queue.changed = before, dirty
                 raise
+
+    def _without_strays(self, held: list[Held]) -> list[Held]:
+        """What is allocated, but not to jobs of this queue that are to have nothing: that is given back."""
+        kept = []
+        for one in held:
+            with self.mutex:
+                known_as = self.queue.entries.get(one.job)
+            if known_as is not None and not known_as.state.active:
+                with suppress(UsageError):
+                    if self._try("resources", jobs.RESOURCES_SET, {"order": "RELEASE", "job": one.job}) is None:
+                        kept.append(one)
+                continue
+            kept.append(one)
+        return kept
 
     def _start(self) -> None:
         with self.mutex:
