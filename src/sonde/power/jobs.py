@@ -84,7 +84,6 @@ class Spec:
     job: str
     command: tuple[str, ...] = ()
     user: str = ""
-    group: str = ""
     name: str = ""
     queue: str = ""
     environment: tuple[str, ...] = ()
