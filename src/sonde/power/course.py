@@ -143,7 +143,9 @@ class Course:
                 continue
             why = halt
             if not why:
-                bad = next((n for n in step.after if n in gone or (n in over and self.of[n].state != ENDED)), "")
+                bad = next(
+                    (n for n in step.after if n in gone or (n in over and self.of[n].state != ENDED)), ""
+                )
                 why = f"'{bad}' did not end well" if bad else ""
             if why:
                 out.append({"what": "skipped", "step": name, "why": why})

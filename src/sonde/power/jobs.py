@@ -174,7 +174,9 @@ class JobState:
 
 @dataclass(frozen=True)
 class Run:
-    """A job as the job manager has it. reason: why it could not be started or was lost."""
+    """A job as the job manager has it. reason: why it could not be started or was lost. demand_w: what its target
+    needs of each node, 0: nothing is known of that.
+    """
 
     job: str
     state: str = STARTING
@@ -187,6 +189,7 @@ class Run:
     energy_j: float = 0.0
     progress: float = 0.0
     target: Target = field(default_factory=Target)
+    demand_w: float = 0.0
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Run:

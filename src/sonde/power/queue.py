@@ -56,7 +56,7 @@ class Entry:
 
     sent: as it was submitted. stop: why it is stopped, "cancelled" or "time"; "": it is not. asked: the job manager
     may have been told to start it. clean: what it had was given back. charged_ns, charged_j: what its user was charged
-    for. energy_j: as the job manager told.
+    for. energy_j: as the job manager told. demand_w: what its target needs, as the job manager told; 0: not known.
     """
 
     state: JobState
@@ -68,6 +68,12 @@ class Entry:
     charged_ns: int = 0
     charged_j: float = 0.0
     energy_j: float = 0.0
+    demand_w: float = 0.0
+
+    @property
+    def wants_w(self) -> float:
+        """Of each node; 0: not known."""
+        return self.demand_w or self.spec.demand_w
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Entry:
@@ -303,6 +309,8 @@ class Queue:
         if run.energy_j > one.energy_j:
             # Not kept for itself: it comes anew each time, and with the end.
             one = self.entries[run.job] = replace(one, energy_j=run.energy_j)
+        if run.demand_w != one.demand_w:
+            one = self.entries[run.job] = replace(one, demand_w=run.demand_w)
         if run.over:
             ended = run.ended_ns or now_ns
             one = replace(one, asked=True, state=replace(one.state, signal=run.signal))
@@ -395,13 +403,13 @@ class Queue:
             if whole:
                 spec = one.spec
                 out[one.state.job] = Share(
-                    whole, spec.user, spec.guaranteed_w, spec.demand_w or math.nan, spec.weight
+                    whole, spec.user, spec.guaranteed_w, one.wants_w or math.nan, spec.weight
                 )
             for part in one.state.parts:
                 if not part.whole:
                     shared.setdefault(part.node, []).append(one)
         for node, those in shared.items():
-            demands = [one.spec.demand_w for one in those]
+            demands = [one.wants_w for one in those]
             out[f"on:{node}"[:64]] = Share(
                 (node,),
                 those[0].spec.user if len({one.spec.user for one in those}) == 1 else "",

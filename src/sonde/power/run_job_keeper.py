@@ -106,14 +106,16 @@ class Keeper:
         try:
             with self._as_user():
                 os.chdir(start["folder"])
-                output = open(start["output"], "ab")
-            with output:
+                output = os.open(
+                    start["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666
+                )
+            with os.fdopen(output, "ab") as file:
                 # A launcher's other end ends its command when this pipe does.
                 process = subprocess.Popen(
                     start["words"],
                     env=start["environment"],
                     stdin=subprocess.PIPE if start["remote"] else subprocess.DEVNULL,
-                    stdout=output,
+                    stdout=file,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                     preexec_fn=before,

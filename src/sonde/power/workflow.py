@@ -1,18 +1,18 @@
-"""Workflows: jobs that wait for each other, as a TOML file tells them. Pure; docs/reference/power-workflow.md is its manual.
+"""Workflows: jobs that wait for each other, as TOML tells them. Pure; docs/reference/power-workflow.md is its manual.
 
-    name = "study"
+name = "study"
 
-    [defaults]
-    nodes = 2
+[defaults]
+nodes = 2
 
-    [jobs.mesh]
-    command = ["./mesh", "wing.cad"]
+[jobs.mesh]
+command = ["./mesh", "wing.cad"]
 
-    [jobs.solve]
-    command = ["./solve", "--angle", "{angle}"]
-    foreach = { angle = [0, 5, 10] }
-    after = ["mesh"]
-    on_failure = "retry 2"
+[jobs.solve]
+command = ["./solve", "--angle", "{angle}"]
+foreach = { angle = [0, 5, 10] }
+after = ["mesh"]
+on_failure = "retry 2"
 """
 
 from __future__ import annotations
@@ -22,22 +22,24 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import Any
 
 from sonde.core import hostlist
 from sonde.core.config import lines_of
 from sonde.core.errors import UsageError, nearest
 from sonde.core.units import parse_duration, parse_power, parse_size
+from sonde.power.jobs import Spec, Target
 
 TOP_KEYS = ("name", "defaults", "jobs")
 WAIT_KEYS = ("after", "after_any", "foreach")  # which no default can give
 JOB_KEYS = (
-    "command", "folder", "environment", "nodes", "cores", "memory", "disks", "nics", "power", "guaranteed", "weight",
+    "command", "folder", "output", "environment", "nodes", "cores", "memory", "disks", "nics", "power", "guaranteed", "weight",
     "time", "queue", "target", "on_failure", *WAIT_KEYS,
 )  # fmt: skip
+TARGET_KEYS = ("slowdown", "iteration", "energy")
 STOP, CONTINUE = "stop", "continue"
 MOST_JOBS, MOST_RETRIES, MOST_TEXT, LONGEST = 10_000, 100, 4095, 1 << 20
-NAN = float("nan")
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}", re.ASCII)
 _PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -55,7 +57,7 @@ class OnFailure:
 
 @dataclass(frozen=True)
 class Step:
-    """A job of a workflow. Powers are of each node, W, NaN: not said. nodes: how many, where no hosts are named.
+    """A job of a workflow. Powers are of each node, W, 0: not said. nodes: how many, where no hosts are named.
 
     base: its name in the file, which all of a `foreach` share. values: its parameters.
     """
@@ -65,6 +67,7 @@ class Step:
     command: tuple[str, ...]
     values: tuple[tuple[str, str], ...] = ()
     folder: str = ""
+    output: str = ""
     environment: tuple[tuple[str, str], ...] = ()
     nodes: int = 1
     hosts: tuple[str, ...] = ()
@@ -72,12 +75,12 @@ class Step:
     memory_bytes: int = 0
     disks: int = 0
     nics: int = 0
-    demand_w: float = NAN
-    guaranteed_w: float = NAN
+    demand_w: float = 0.0
+    guaranteed_w: float = 0.0
     weight: float = 1.0
     time_s: float = 0.0
     queue: str = ""
-    target: str = ""
+    target: Target = Target()
     on_failure: OnFailure = OnFailure()
     after: tuple[str, ...] = ()
     after_any: tuple[str, ...] = ()
@@ -112,8 +115,40 @@ def read(text: str, path: str = "workflow.toml") -> Workflow:
         at = re.search(r" \(at line (\d+), column \d+\)", str(error))
         line = int(at[1]) if at else text.count("\n") + 1
         why = str(error).replace(at[0], "") if at else str(error)
-        raise UsageError("power.bad_toml", f"{path}:{line}: not TOML: {why}", "a text stands in quotes") from None
+        raise UsageError(
+            "power.bad_toml", f"{path}:{line}: not TOML: {why}", "a text stands in quotes"
+        ) from None
     return _Reader(text, path).workflow(table)
+
+
+def spec_of(step: Step, job: str, user: str, folder: str) -> Spec:
+    """The job that a step is handed in as. folder: of the workflow's file, where what it names is looked for."""
+
+    def placed(path: str) -> str:
+        return str(PurePosixPath(folder) / path) if path else ""
+
+    return Spec(
+        job,
+        step.command,
+        user,
+        step.name[:256],
+        step.queue,
+        (*(f"{name}={value}" for name, value in step.environment), f"SONDE_WORKFLOW_JOB={step.name}"),
+        placed(step.folder or "."),
+        placed(step.output),
+        step.nodes,
+        step.hosts,
+        step.cores,
+        step.memory_bytes,
+        step.disks,
+        step.nics,
+        step.time_s,
+        0.0,
+        step.guaranteed_w,
+        step.demand_w,
+        step.weight,
+        step.target,
+    )
 
 
 class _Reader:
@@ -121,8 +156,12 @@ class _Reader:
         self.text, self.path, self._lines = text, path, lines_of(text)
 
     def fail(self, code: str, place: Sequence[str], what: str, hint: str = "") -> UsageError:
-        known = next((self._lines[place[:n]] for n in range(len(place), 0, -1) if place[:n] in self._lines), 0)
-        return UsageError(f"power.{code}", f"{self.path}:{known}: {what}" if known else f"{self.path}: {what}", hint)
+        known = next(
+            (self._lines[place[:n]] for n in range(len(place), 0, -1) if place[:n] in self._lines), 0
+        )
+        return UsageError(
+            f"power.{code}", f"{self.path}:{known}: {what}" if known else f"{self.path}: {what}", hint
+        )
 
     def keys(self, table: Mapping[str, Any], place: tuple[str, ...], known: Sequence[str]) -> None:
         where = f"in [{'.'.join(place)}]" if place else "at the top"
@@ -132,7 +171,13 @@ class _Reader:
                 raise self.fail("unknown_key", (*place, key), what, f"known there: {', '.join(known)}")
 
     def bad(self, place: Sequence[str], value: Any, allowed: str) -> UsageError:
-        shown = f"'{value}'" if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else f"{value}"
+        shown = (
+            f"'{value}'"
+            if isinstance(value, str)
+            else str(value).lower()
+            if isinstance(value, bool)
+            else f"{value}"
+        )
         if len(shown) > 60:
             shown = f"{shown[:57]}..."
         table = f"[{'.'.join(place[:-1])}] " if len(place) > 1 else ""
@@ -166,7 +211,7 @@ class _Reader:
             raise self.bad(place, value, allowed)
         try:
             number = parse(value if isinstance(value, str) else repr(value))
-        except UsageError:
+        except (UsageError, ValueError):
             raise self.bad(place, value, allowed) from None
         if not number >= above:
             raise self.bad(place, value, allowed)
@@ -198,6 +243,23 @@ class _Reader:
             near = nearest(value, [STOP, CONTINUE, "retry 1"]) if isinstance(value, str) else ""
             raise self.bad(place, value, allowed + near)
         return OnFailure(self.whole(int(found[1]), place, 1, MOST_RETRIES), found[2] or STOP)
+
+    def target(self, value: Any, place: tuple[str, ...]) -> Target:
+        table = self.table(value, place)
+        self.keys(table, place, TARGET_KEYS)
+        if len(table) != 1:
+            raise self.bad(place, value, f"one of {', '.join(TARGET_KEYS)}")
+        ((key, one),) = table.items()
+        at = (*place, key)
+        if key == "slowdown":
+            allowed = 'a share above 0 and up to 100 %, such as "5%"'
+            number = float(self.quantity(one, at, _share, allowed, 1e-6))
+            if number > 1:
+                raise self.bad(at, one, allowed)
+            return Target(slowdown=number)
+        if key == "iteration":
+            return Target(iteration_s=self.quantity(one, at, parse_duration, 'a time such as "2s"', 1e-9))
+        return Target(energy_j=self.quantity(one, at, float, "a number of J", 1e-9))
 
     def environment(self, value: Any, place: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         out = []
@@ -241,7 +303,9 @@ class _Reader:
         self.keys(defaults, ("defaults",), [key for key in JOB_KEYS if key not in WAIT_KEYS])
         jobs = self.table(table.get("jobs", {}), ("jobs",))
         if not jobs:
-            raise self.fail("bad_value", ("jobs",), "there is no job", "write a table [jobs.NAME] with its command")
+            raise self.fail(
+                "bad_value", ("jobs",), "there is no job", "write a table [jobs.NAME] with its command"
+            )
         steps: dict[str, Step] = {}
         of_base: dict[str, list[Step]] = {}
         for base, said in jobs.items():
@@ -266,40 +330,43 @@ class _Reader:
             return (*(own if key in said else ("defaults",)), key)
 
         if "command" not in both:
-            raise self.fail("bad_value", own, f"[jobs.{base}] has no command", 'write command = ["./program"]')
-        step = Step(base, base, self.command(both["command"], at("command")))
+            raise self.fail(
+                "bad_value", own, f"[jobs.{base}] has no command", 'write command = ["./program"]'
+            )
+        made: dict[str, Any] = {"command": self.command(both["command"], at("command"))}
         power = 'a power above 0 of each node, such as "300W"'
         for key, value in both.items():
             match key:
-                case "folder" | "queue" | "target":
-                    step = replace(step, **{key: self.word(value, at(key))})
+                case "folder" | "output":
+                    made[key] = self.word(value, at(key))
+                case "queue":
+                    made[key] = self.word(value, at(key), 64)
                 case "environment":
-                    step = replace(step, environment=self.environment(value, at(key)))
+                    made[key] = self.environment(value, at(key))
                 case "nodes":
-                    count, hosts = self.nodes(value, at(key))
-                    step = replace(step, nodes=count, hosts=hosts)
+                    made["nodes"], made["hosts"] = self.nodes(value, at(key))
                 case "cores" | "disks" | "nics":
-                    step = replace(step, **{key: self.whole(value, at(key), 0, 1 << 20)})
+                    made[key] = self.whole(value, at(key), 0, 65536)
                 case "memory":
-                    size = self.quantity(value, at(key), parse_size, 'a size such as "4GiB"')
-                    step = replace(step, memory_bytes=size)
-                case "power":
-                    step = replace(step, demand_w=self.quantity(value, at(key), parse_power, power, 1e-3))
-                case "guaranteed":
-                    step = replace(step, guaranteed_w=self.quantity(value, at(key), parse_power, power, 1e-3))
+                    made["memory_bytes"] = self.quantity(value, at(key), parse_size, 'a size such as "4GiB"')
+                case "power" | "guaranteed":
+                    name = "demand_w" if key == "power" else "guaranteed_w"
+                    made[name] = self.quantity(value, at(key), parse_power, power, 1e-3)
                 case "weight":
-                    weight = self.quantity(value, at(key), float, "a number of 0.001 to 1000000", 1e-3)
-                    if not weight <= 1e6:
+                    made[key] = self.quantity(value, at(key), float, "a number of 0.001 to 1000000", 1e-3)
+                    if not made[key] <= 1e6:
                         raise self.bad(at(key), value, "a number of 0.001 to 1000000")
-                    step = replace(step, weight=weight)
                 case "time":
-                    time = self.quantity(value, at(key), parse_duration, 'a time above 0 such as "2h"', 1e-3)
-                    step = replace(step, time_s=time)
+                    long = 'a time above 0 such as "2h"'
+                    made["time_s"] = self.quantity(value, at(key), parse_duration, long, 1e-3)
+                case "target":
+                    made[key] = self.target(value, at(key))
                 case "on_failure":
-                    step = replace(step, on_failure=self.on_failure(value, at(key)))
+                    made[key] = self.on_failure(value, at(key))
                 case "after" | "after_any":
-                    step = replace(step, **{key: self.words(value, at(key))})
-        if step.guaranteed_w > step.demand_w:
+                    made[key] = self.words(value, at(key))
+        step = Step(base, base, **made)
+        if step.demand_w and step.guaranteed_w > step.demand_w:
             raise self.bad(at("guaranteed"), both["guaranteed"], f"up to its power, {both['power']}")
         loops = self.foreach(said.get("foreach", {}), (*own, "foreach"))
         if not loops:
@@ -318,7 +385,9 @@ class _Reader:
                 if found[1] is None:
                     return found[0][0]
                 if found[1] not in values:
-                    what = f"[jobs.{step.base}] {key} has '{{{found[1]}}}', and its 'foreach' no such parameter"
+                    what = (
+                        f"[jobs.{step.base}] {key} has '{{{found[1]}}}', and its 'foreach' no such parameter"
+                    )
                     what += nearest(found[1], list(values))
                     hint = f"there are: {', '.join(values)}; a brace is written {{{{"
                     raise self.fail("unknown_parameter", ("jobs", step.base, key), what, hint)
@@ -333,6 +402,7 @@ class _Reader:
             values=tuple(values.items()),
             command=tuple(put(word, "command") for word in step.command),
             folder=put(step.folder, "folder"),
+            output=put(step.output, "output"),
             environment=tuple((name, put(value, "environment")) for name, value in step.environment),
         )
 
@@ -342,13 +412,15 @@ class _Reader:
         if both:
             what = f"[jobs.{step.base}] names '{min(both)}' in 'after' and in 'after_any'"
             raise self.fail("bad_value", ("jobs", step.base, "after"), what, "'after' alone says more")
-        waits: dict[str, tuple[str, ...]] = {}
+        waits = dict[str, tuple[str, ...]]()
         for key in ("after", "after_any"):
             found: dict[str, None] = {}
             for base in getattr(step, key):
                 if base not in of_base:
                     what = f"[jobs.{step.base}] {key} names '{base}', which is no job{nearest(base, list(of_base))}"
-                    raise self.fail("unknown_job", ("jobs", step.base, key), what, f"there are: {_few(of_base)}")
+                    raise self.fail(
+                        "unknown_job", ("jobs", step.base, key), what, f"there are: {_few(of_base)}"
+                    )
                 own = dict(step.values)
                 fitting = [
                     other.name
@@ -385,7 +457,17 @@ class _Reader:
         if behind:
             what += f"; never reached behind it: {_few(behind)}"
         base = steps[circle[0]].base
-        raise self.fail("cycle", ("jobs", base, "after"), what, "take one of these names out of 'after' or 'after_any'")
+        raise self.fail(
+            "cycle", ("jobs", base, "after"), what, "take one of these names out of 'after' or 'after_any'"
+        )
+
+
+def _share(text: str) -> float:
+    """Raises UsageError for what is none."""
+    try:
+        return float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        raise UsageError("power.bad_share", f"'{text}' is no share") from None
 
 
 def _circle(steps: Mapping[str, Step], stuck: Sequence[str]) -> list[str]:
