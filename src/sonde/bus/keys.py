@@ -76,7 +76,10 @@ ROLES: dict[str, Grant] = {
     "job-manager": answers("JobManager_get", "JobManager_set")
     | asks("SystemPowerManager_get", "NodeManager_get")
     | Grant((_REPORTS[0],), _REPORTS),
-    "submitter": asks("JobScheduler_get", "JobScheduler_set"),
+    "workflow-engine": answers("WorkflowEngine_get", "WorkflowEngine_set")
+    | asks("JobScheduler_get", "JobScheduler_set", "JobManager_get"),
+    "submitter": asks("JobScheduler_get", "JobScheduler_set", "WorkflowEngine_get", "WorkflowEngine_set"),
+    "slurm": asks("SystemPowerManager_set"),  # its prolog and epilog
     "monitor": asks("SystemPowerManager_get", "NodeManager_get") | Grant((), _REPORTS),
     "mqtt-bridge": Grant((), _REPORTS),
     "everything": Grant(("*",), ("*",)),

@@ -34,10 +34,11 @@ from sonde.power.jobs import Spec, Target
 TOP_KEYS = ("name", "defaults", "jobs")
 WAIT_KEYS = ("after", "after_any", "foreach")  # which no default can give
 JOB_KEYS = (
-    "command", "folder", "output", "environment", "nodes", "cores", "memory", "disks", "nics", "power", "guaranteed", "weight",
-    "time", "queue", "target", "on_failure", *WAIT_KEYS,
+    "command", "folder", "output", "environment", "nodes", "cores", "memory", "disks", "nics", "power", "guaranteed",
+    "weight", "time", "queue", "target", "on_failure", *WAIT_KEYS,
 )  # fmt: skip
 TARGET_KEYS = ("slowdown", "iteration", "energy")
+NO_TARGET = Target()
 STOP, CONTINUE = "stop", "continue"
 MOST_JOBS, MOST_RETRIES, MOST_TEXT, LONGEST = 10_000, 100, 4095, 1 << 20
 
@@ -80,7 +81,7 @@ class Step:
     weight: float = 1.0
     time_s: float = 0.0
     queue: str = ""
-    target: Target = Target()
+    target: Target = NO_TARGET
     on_failure: OnFailure = OnFailure()
     after: tuple[str, ...] = ()
     after_any: tuple[str, ...] = ()
@@ -156,12 +157,9 @@ class _Reader:
         self.text, self.path, self._lines = text, path, lines_of(text)
 
     def fail(self, code: str, place: Sequence[str], what: str, hint: str = "") -> UsageError:
-        known = next(
-            (self._lines[place[:n]] for n in range(len(place), 0, -1) if place[:n] in self._lines), 0
-        )
-        return UsageError(
-            f"power.{code}", f"{self.path}:{known}: {what}" if known else f"{self.path}: {what}", hint
-        )
+        heads: list[tuple[str, ...]] = [tuple(place[:n]) for n in range(len(place), 0, -1)]
+        at = next((f"{self._lines[head]}:" for head in heads if head in self._lines), "")
+        return UsageError(f"power.{code}", f"{self.path}:{at} {what}", hint)
 
     def keys(self, table: Mapping[str, Any], place: tuple[str, ...], known: Sequence[str]) -> None:
         where = f"in [{'.'.join(place)}]" if place else "at the top"
