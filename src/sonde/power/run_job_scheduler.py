@@ -26,7 +26,7 @@ from sonde.power import jobs, run_bus, run_jobs_bus, schedule
 from sonde.power.config import Stack
 from sonde.power.jobs import RUNNING, STARTING, STOPPING, WAITING, Run, Spec, said
 from sonde.power.queue import DEFAULT, Entry, Queue, Refusal, Share, as_text, in_use
-from sonde.power.resources import Held
+from sonde.power.resources import Held, Resources
 from sonde.power.run_events import line, notify, until_told
 from sonde.power.run_jobs_bus import call
 from sonde.power.run_jobs_store import CannotKeep, Store
@@ -140,6 +140,8 @@ class Scheduler:
         self._at_least: dict[str, float] = {}
         self._committed_w = self._guaranteed_w = NAN
         self._manager = ""
+        self._deferred: set[str] = set()
+        self._known_runs: set[str] = set()
         self._shares: dict[str, tuple[Share, float]] = {}
         self._looked_s = self._charged_s = -math.inf
         self._states: dict[str, str] = {job: one.state.state for job, one in self.queue.entries.items()}
@@ -245,7 +247,7 @@ class Scheduler:
         try:
             with self.mutex:
                 self._keep()  # what the turn before could not: nobody is told what is not on disk
-            known_runs = self._look_at_runs() if busy or look else False
+            known_runs = self._look_at_runs() if busy or waits or look else False
             self._stop()
             self._clean()
             self._charge(now_s)
@@ -279,6 +281,7 @@ class Scheduler:
         if answer is None:
             return False
         runs = {str(told["job"]): Run.of(told) for told in answer["runs"]}
+        self._known_runs = set(runs)
         strays = []
         with self.mutex:
             now = time.time_ns()
@@ -373,8 +376,9 @@ class Scheduler:
         """What starts next is `starting` afterwards, and on disk."""
         with self.mutex:
             waiting = self.queue.waiting(time.time_ns())
-            planned = [one for one in self.queue.active() if one.state.state == STARTING and not one.asked]
-        if not waiting and not planned:
+            starting = {one.state.job for one in self.queue.active() if one.state.state == STARTING}
+        self._deferred = starting  # until the budget was looked at
+        if not waiting and not starting:
             return
         lacking = self.troubles.get("power", "") or self.troubles.get("job-manager", "")
         answer = None if lacking else self._try("resources", jobs.RESOURCES_GET, {"ask": "GET_RESOURCES"})
@@ -391,11 +395,7 @@ class Scheduler:
             for job in in_use(used, self.queue.active(), held):
                 if job in self.queue.entries:
                     self.queue.back(job, "waits: its nodes were given to another")
-            for one in reversed(self.queue.active()):
-                # The budget fell since these were planned.
-                if used.total_w > self._budget.now_w and one.state.state == STARTING and not one.asked:
-                    used.give_back(one.state.job)
-                    self.queue.back(one.state.job, "waits: the budget has fallen")
+            self._deferred = self._beyond(used)
             self._guaranteed_w = used.total_w
             waiting = self.queue.waiting(now)
             made = schedule.plan(
@@ -410,6 +410,27 @@ class Scheduler:
             except CannotKeep:
                 self.queue.entries, self.queue.changed = before, dirty
                 raise
+
+    def _beyond(self, used: Resources) -> set[str]:
+        """Jobs that were to start, and since then the budget has fallen: the last ones wait again; one of them that the
+        job manager may have been told of keeps what it has, and is not told again until it fits.
+        """
+        deferred = []
+        for one in reversed(self.queue.active()):
+            job, before = one.state.job, used.total_w
+            if one.state.state != STARTING or job in self._known_runs or not before > self._budget.now_w:
+                continue
+            used.give_back(job)
+            if used.total_w < before and not one.asked:
+                self.queue.back(job, "waits: the budget has fallen")
+                continue
+            if used.total_w < before:
+                deferred.append(one)
+            else:
+                used.take(job, one.state.parts, one.spec.guaranteed_w)
+        for one in deferred:
+            used.take(one.state.job, one.state.parts, one.spec.guaranteed_w)
+        return {one.state.job for one in deferred}
 
     def _without_strays(self, held: list[Held]) -> list[Held]:
         """What is allocated, but not to jobs of this queue that are to have nothing: that is given back."""
@@ -430,6 +451,8 @@ class Scheduler:
             those = [one for one in self.queue.active() if one.state.state == STARTING]
         for one in those:
             job = one.state.job
+            if job in self._deferred or job in self._known_runs:
+                continue
             if not one.asked and not self._allocate(one):
                 continue
             with self.mutex:
