@@ -142,7 +142,7 @@ class Scheduler:
         self._manager = ""
         self._deferred: set[str] = set()
         self._known_runs: set[str] = set()
-        self._shares: dict[str, tuple[Share, float]] = {}
+        self._shares: dict[str, tuple[Share | None, float]] = {}  # as it was answered; None: not known
         self._looked_s = self._charged_s = -math.inf
         self._states: dict[str, str] = {job: one.state.state for job, one in self.queue.entries.items()}
         self._events: list[bytes] = []
@@ -253,6 +253,7 @@ class Scheduler:
             self._charge(now_s)
             if waits or busy or look:
                 self._look_at_power()
+            self._end_shares()
             self._plan()
             if known_runs:
                 self._start()
@@ -398,13 +399,12 @@ class Scheduler:
             self._deferred = self._beyond(used)
             self._guaranteed_w = used.total_w
             waiting = self.queue.waiting(now)
-            made = schedule.plan(
-                waiting, self.queue.busy(now), used, self._budget, now / 1e9, self._usable
-            )
-            self.queue.tell(made.reasons, made.expected_s, {one.spec.job: one.score for one in waiting})
+            made = schedule.plan(waiting, self.queue.busy(now), used, self._budget, now / 1e9, self._usable)
+            scores = {one.spec.job: one.score for one in waiting}
+            self.queue.tell(made.reasons, made.expected_s, scores)
             before, dirty = dict(self.queue.entries), set(self.queue.changed)
             for start in made.starts:
-                self.queue.begin(start.job, start.parts)
+                self.queue.begin(start.job, start.parts, scores[start.job])
             try:
                 self._keep()
             except CannotKeep:
@@ -440,7 +440,10 @@ class Scheduler:
                 known_as = self.queue.entries.get(one.job)
             if known_as is not None and not known_as.state.active:
                 with suppress(UsageError):
-                    if self._try("resources", jobs.RESOURCES_SET, {"order": "RELEASE", "job": one.job}) is None:
+                    if (
+                        self._try("resources", jobs.RESOURCES_SET, {"order": "RELEASE", "job": one.job})
+                        is None
+                    ):
                         kept.append(one)
                 continue
             kept.append(one)
@@ -449,7 +452,7 @@ class Scheduler:
     def _start(self) -> None:
         with self.mutex:
             those = [one for one in self.queue.active() if one.state.state == STARTING]
-        for one in those:
+        for one in sorted(those, key=lambda one: (-one.state.priority, one.number)):
             job = one.state.job
             if job in self._deferred or job in self._known_runs:
                 continue
@@ -536,6 +539,7 @@ class Scheduler:
             "weight": share.weight,
             "for_s": COUNTS_S,
         }
+        self._shares[name] = None, -math.inf  # until it is answered nobody knows what it took
         try:
             self._others.system("SystemPowerManager_set", body)
         except SondeError as error:
@@ -545,11 +549,12 @@ class Scheduler:
         self._shares[name] = share, time.monotonic()
         return True
 
-    def _say_shares(self, now_s: float) -> None:
-        """All others: what changed, what is to be said again, and what is over."""
+    def _end_shares(self) -> None:
+        """Jobs that are over have no guarantee any more."""
         with self.mutex:
             wanted = self.queue.shares()
         for name in [name for name in self._shares if name not in wanted]:
+            self._shares[name] = None, -math.inf
             try:
                 self._others.system("SystemPowerManager_set", {"order": "END_JOB", "job": name})
             except Refused:
@@ -557,6 +562,11 @@ class Scheduler:
             except SondeError:
                 return
             del self._shares[name]
+
+    def _say_shares(self, now_s: float) -> None:
+        """What changed of running jobs, and what is to be said again."""
+        with self.mutex:
+            wanted = self.queue.shares()
         for name, share in wanted.items():
             told = self._shares.get(name)
             stale = told is None or told[0] != share or now_s - told[1] >= SAY_AGAIN_S
