@@ -9,6 +9,7 @@ from __future__ import annotations
 import getpass
 import grp
 import math
+import os
 import pwd
 import shutil
 import subprocess
@@ -79,8 +80,6 @@ def slurm_answers() -> bool:
 
 def groups_of(user: str) -> list[str]:
     """A user's groups as this host knows them; [] of one that it does not know."""
-    import os
-
     try:
         known_as = pwd.getpwnam(user)
         numbers = os.getgrouplist(user, known_as.pw_gid)
@@ -420,17 +419,19 @@ class Scheduler:
             job, before = one.state.job, used.total_w
             if one.state.state != STARTING or job in self._known_runs or not before > self._budget.now_w:
                 continue
+            had = used.held.get(job)  # by the resource manager, whose answer may have been lost
+            if had is None:
+                continue
             used.give_back(job)
             if used.total_w < before and not one.asked:
                 self.queue.back(job, "waits: the budget has fallen")
-                continue
-            if used.total_w < before:
-                deferred.append(one)
+            elif used.total_w < before:
+                deferred.append(had)
             else:
-                used.take(job, one.state.parts, one.spec.guaranteed_w)
-        for one in deferred:
-            used.take(one.state.job, one.state.parts, one.spec.guaranteed_w)
-        return {one.state.job for one in deferred}
+                used.take(job, had.parts, had.guaranteed_w)
+        for had in deferred:
+            used.take(had.job, had.parts, had.guaranteed_w)
+        return {had.job for had in deferred}
 
     def _without_strays(self, held: list[Held]) -> list[Held]:
         """What is allocated, but not to jobs of this queue that are to have nothing: that is given back."""
