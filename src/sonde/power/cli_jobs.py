@@ -68,7 +68,7 @@ def submit(
     Of the environment HOME, LANG, LOGNAME, PATH, SHELL, TERM and USER are passed on, and what --env names.
 
     \b
-    sonde power submit --config power.toml --nodes 2 --power 250W --time 1h -- ./solver input.dat
+    sonde power submit --config power.toml --nodes 2 --power 250W -- ./solver x.dat
     """
     import getpass
     import secrets

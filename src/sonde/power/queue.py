@@ -282,10 +282,10 @@ class Queue:
 
     # ---- what happens to jobs
 
-    def begin(self, job: str, parts: tuple[Part, ...]) -> Entry:
+    def begin(self, job: str, parts: tuple[Part, ...], priority: float = 0.0) -> Entry:
         """It is to start on these."""
         one = self.entries[job]
-        return self._become(one, STARTING, "", parts=parts, expected_ns=0)
+        return self._become(one, STARTING, "", parts=parts, priority=priority, expected_ns=0)
 
     def given(self, job: str, parts: tuple[Part, ...]) -> Entry:
         """The resource manager gave it these. It is about to be started: from here on nobody but the job manager knows

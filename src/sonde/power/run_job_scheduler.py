@@ -9,6 +9,7 @@ from __future__ import annotations
 import getpass
 import grp
 import math
+import os
 import pwd
 import shutil
 import subprocess
@@ -26,7 +27,7 @@ from sonde.power import jobs, run_bus, run_jobs_bus, schedule
 from sonde.power.config import Stack
 from sonde.power.jobs import RUNNING, STARTING, STOPPING, WAITING, Run, Spec, said
 from sonde.power.queue import DEFAULT, Entry, Queue, Refusal, Share, as_text, in_use
-from sonde.power.resources import Held
+from sonde.power.resources import Held, Resources
 from sonde.power.run_events import line, notify, until_told
 from sonde.power.run_jobs_bus import call
 from sonde.power.run_jobs_store import CannotKeep, Store
@@ -79,8 +80,6 @@ def slurm_answers() -> bool:
 
 def groups_of(user: str) -> list[str]:
     """A user's groups as this host knows them; [] of one that it does not know."""
-    import os
-
     try:
         known_as = pwd.getpwnam(user)
         numbers = os.getgrouplist(user, known_as.pw_gid)
@@ -140,7 +139,9 @@ class Scheduler:
         self._at_least: dict[str, float] = {}
         self._committed_w = self._guaranteed_w = NAN
         self._manager = ""
-        self._shares: dict[str, tuple[Share, float]] = {}
+        self._deferred: set[str] = set()
+        self._known_runs: set[str] = set()
+        self._shares: dict[str, tuple[Share | None, float]] = {}  # as it was answered; None: not known
         self._looked_s = self._charged_s = -math.inf
         self._states: dict[str, str] = {job: one.state.state for job, one in self.queue.entries.items()}
         self._events: list[bytes] = []
@@ -245,12 +246,13 @@ class Scheduler:
         try:
             with self.mutex:
                 self._keep()  # what the turn before could not: nobody is told what is not on disk
-            known_runs = self._look_at_runs() if busy or look else False
+            known_runs = self._look_at_runs() if busy or waits or look else False
             self._stop()
             self._clean()
             self._charge(now_s)
             if waits or busy or look:
                 self._look_at_power()
+            self._end_shares()
             self._plan()
             if known_runs:
                 self._start()
@@ -279,6 +281,7 @@ class Scheduler:
         if answer is None:
             return False
         runs = {str(told["job"]): Run.of(told) for told in answer["runs"]}
+        self._known_runs = set(runs)
         strays = []
         with self.mutex:
             now = time.time_ns()
@@ -373,8 +376,9 @@ class Scheduler:
         """What starts next is `starting` afterwards, and on disk."""
         with self.mutex:
             waiting = self.queue.waiting(time.time_ns())
-            planned = [one for one in self.queue.active() if one.state.state == STARTING and not one.asked]
-        if not waiting and not planned:
+            starting = {one.state.job for one in self.queue.active() if one.state.state == STARTING}
+        self._deferred = starting  # until the budget was looked at
+        if not waiting and not starting:
             return
         lacking = self.troubles.get("power", "") or self.troubles.get("job-manager", "")
         answer = None if lacking else self._try("resources", jobs.RESOURCES_GET, {"ask": "GET_RESOURCES"})
@@ -391,25 +395,43 @@ class Scheduler:
             for job in in_use(used, self.queue.active(), held):
                 if job in self.queue.entries:
                     self.queue.back(job, "waits: its nodes were given to another")
-            for one in reversed(self.queue.active()):
-                # The budget fell since these were planned.
-                if used.total_w > self._budget.now_w and one.state.state == STARTING and not one.asked:
-                    used.give_back(one.state.job)
-                    self.queue.back(one.state.job, "waits: the budget has fallen")
+            self._deferred = self._beyond(used)
             self._guaranteed_w = used.total_w
             waiting = self.queue.waiting(now)
-            made = schedule.plan(
-                waiting, self.queue.busy(now), used, self._budget, now / 1e9, self._usable
-            )
-            self.queue.tell(made.reasons, made.expected_s, {one.spec.job: one.score for one in waiting})
+            made = schedule.plan(waiting, self.queue.busy(now), used, self._budget, now / 1e9, self._usable)
+            scores = {one.spec.job: one.score for one in waiting}
+            self.queue.tell(made.reasons, made.expected_s, scores)
             before, dirty = dict(self.queue.entries), set(self.queue.changed)
             for start in made.starts:
-                self.queue.begin(start.job, start.parts)
+                self.queue.begin(start.job, start.parts, scores[start.job])
             try:
                 self._keep()
             except CannotKeep:
                 self.queue.entries, self.queue.changed = before, dirty
                 raise
+
+    def _beyond(self, used: Resources) -> set[str]:
+        """Jobs that were to start, and since then the budget has fallen: the last ones wait again; one of them that the
+        job manager may have been told of keeps what it has, and is not told again until it fits.
+        """
+        deferred = []
+        for one in reversed(self.queue.active()):
+            job, before = one.state.job, used.total_w
+            if one.state.state != STARTING or job in self._known_runs or not before > self._budget.now_w:
+                continue
+            had = used.held.get(job)  # by the resource manager, whose answer may have been lost
+            if had is None:
+                continue
+            used.give_back(job)
+            if used.total_w < before and not one.asked:
+                self.queue.back(job, "waits: the budget has fallen")
+            elif used.total_w < before:
+                deferred.append(had)
+            else:
+                used.take(job, had.parts, had.guaranteed_w)
+        for had in deferred:
+            used.take(had.job, had.parts, had.guaranteed_w)
+        return {had.job for had in deferred}
 
     def _without_strays(self, held: list[Held]) -> list[Held]:
         """What is allocated, but not to jobs of this queue that are to have nothing: that is given back."""
@@ -419,7 +441,10 @@ class Scheduler:
                 known_as = self.queue.entries.get(one.job)
             if known_as is not None and not known_as.state.active:
                 with suppress(UsageError):
-                    if self._try("resources", jobs.RESOURCES_SET, {"order": "RELEASE", "job": one.job}) is None:
+                    if (
+                        self._try("resources", jobs.RESOURCES_SET, {"order": "RELEASE", "job": one.job})
+                        is None
+                    ):
                         kept.append(one)
                 continue
             kept.append(one)
@@ -428,8 +453,10 @@ class Scheduler:
     def _start(self) -> None:
         with self.mutex:
             those = [one for one in self.queue.active() if one.state.state == STARTING]
-        for one in those:
+        for one in sorted(those, key=lambda one: (-one.state.priority, one.number)):
             job = one.state.job
+            if job in self._deferred or job in self._known_runs:
+                continue
             if not one.asked and not self._allocate(one):
                 continue
             with self.mutex:
@@ -513,6 +540,7 @@ class Scheduler:
             "weight": share.weight,
             "for_s": COUNTS_S,
         }
+        self._shares[name] = None, -math.inf  # until it is answered nobody knows what it took
         try:
             self._others.system("SystemPowerManager_set", body)
         except SondeError as error:
@@ -522,11 +550,12 @@ class Scheduler:
         self._shares[name] = share, time.monotonic()
         return True
 
-    def _say_shares(self, now_s: float) -> None:
-        """All others: what changed, what is to be said again, and what is over."""
+    def _end_shares(self) -> None:
+        """Jobs that are over have no guarantee any more."""
         with self.mutex:
             wanted = self.queue.shares()
         for name in [name for name in self._shares if name not in wanted]:
+            self._shares[name] = None, -math.inf
             try:
                 self._others.system("SystemPowerManager_set", {"order": "END_JOB", "job": name})
             except Refused:
@@ -534,6 +563,11 @@ class Scheduler:
             except SondeError:
                 return
             del self._shares[name]
+
+    def _say_shares(self, now_s: float) -> None:
+        """What changed of running jobs, and what is to be said again."""
+        with self.mutex:
+            wanted = self.queue.shares()
         for name, share in wanted.items():
             told = self._shares.get(name)
             stale = told is None or told[0] != share or now_s - told[1] >= SAY_AGAIN_S

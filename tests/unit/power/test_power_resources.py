@@ -57,7 +57,12 @@ def test_cores_memory_disks_and_nics_are_had_once():
     for asked in (Spec("b", cores=3), Spec("b", cores=1, memory_bytes=6 * GIB), Spec("b", cores=1, nics=2)):
         assert lack(here.find(asked)).kind == "nodes"
     assert isinstance(here.find(Spec("b")), Lack)  # the whole node: somebody is there
-    for stolen in (Part("n0", False, (1,)), Part("n0", False, (7,)), Part("n0", False, (), 6 * GIB), Part("n0")):
+    for stolen in (
+        Part("n0", False, (1,)),
+        Part("n0", False, (7,)),
+        Part("n0", False, (), 6 * GIB),
+        Part("n0"),
+    ):
         with pytest.raises(Conflict):
             here.take("b", (stolen,))
 

@@ -94,9 +94,7 @@ def test_a_long_job_starts_where_it_leaves_the_blocked_one_its_nodes():
 def test_a_long_job_starts_where_it_leaves_the_blocked_one_its_power():
     here = cluster()
     busy = running(here, (spec("r", guaranteed_w=300), ("n0",), 50))
-    waiting = candidates(
-        spec("big", 1, 100, 400), spec("hungry", 1, 1000, 200), spec("modest", 1, 1000, 100)
-    )
+    waiting = candidates(spec("big", 1, 100, 400), spec("hungry", 1, 1000, 200), spec("modest", 1, 1000, 100))
     made = plan(waiting, busy, here, Budget(700), 0)
     assert started(made) == ["modest"]
     assert made.reasons["big"].startswith("waits for power")
