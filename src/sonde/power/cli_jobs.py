@@ -68,7 +68,7 @@ def submit(
     Of the environment HOME, LANG, LOGNAME, PATH, SHELL, TERM and USER are passed on, and what --env names.
 
     \b
-    sonde power submit --config power.toml --nodes 2 --power 250W -- ./solver x.dat
+    sonde power submit --config power.toml --power 250W -- ./solver x.dat
     """
     import getpass
     import secrets
@@ -157,7 +157,7 @@ def queue(job: str, config_path: Path, user: str, of_queue: str, over: bool) -> 
     if job:
         verdict = f"{job} is {states[0].state}"
     elif budget is not None and guaranteed is not None:
-        verdict += f"; {format_power(guaranteed)} of {format_power(budget)} are guaranteed"
+        verdict += f"; guarantees and safe caps come to {format_power(guaranteed)} of {format_power(budget)}"
     told = [_values(state) for state in states]
     outcome = Outcome(
         "power", "queue", verdict, values={**numbers, "trouble": str(body["trouble"]), "jobs": told}
