@@ -21,8 +21,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.:-]+", re.ASCII)
 # The command has a group of its own; $1: how long it has between TERM and KILL, s.
 REMOTE = (
     'g=$1; shift; exec 3<&0; setsid "$@" </dev/null 3<&- & p=$!; '
-    '{ cat <&3; kill -TERM -- "-$p" && sleep "$g" && kill -KILL -- "-$p"; } >/dev/null 2>&1 & w=$!; '
-    'exec 3<&-; wait "$p"; s=$?; kill -KILL -- "-$p" 2>/dev/null; kill "$w" 2>/dev/null; exit "$s"'
+    '{ cat <&3; kill -TERM "-$p" && sleep "$g" && kill -KILL "-$p"; } >/dev/null 2>&1 & w=$!; '
+    'exec 3<&-; wait "$p"; s=$?; kill -KILL "-$p" 2>/dev/null; kill "$w" 2>/dev/null; exit "$s"'
 )
 
 
