@@ -385,9 +385,13 @@ const std::vector<Key<SchedulerConfig>>& scheduler_keys() {
   using S = SchedulerConfig;
   static const std::vector<Key<S>> keys{
     word<S>("kind", "kind", &S::kind, "auto: Slurm where it answers, else the built-in one", {"auto", "slurm", "built-in"}),
-    path<S>("socket", "socket", &S::socket, "where jobs are handed in"),
     path<S>("state", "state", &S::state, "folder of the queue and of what users had"),
-    duration<S>("fairness_half_life", "fairness_half_life_s", &S::fairness_half_life_s, "after so long what a user had counts half", 60, year_s)};
+    duration<S>("period", "period_s", &S::period_s, "between two looks at what runs and what may start; a submission is looked at at once", 0.05, 60),
+    number<S>("fairness", "fairness", &S::fairness, "a user who had nothing is so many steps of priority before one who had all; 0: what users had does not count", 0, 1000000),
+    duration<S>("fairness_half_life", "fairness_half_life_s", &S::fairness_half_life_s, "after so long what a user had counts half", 60, year_s),
+    duration<S>("age", "age_s", &S::age_s, "a job that has waited so long is one step of priority higher", 1, year_s),
+    duration<S>("keep", "keep_s", &S::keep_s, "jobs that are over are known for so long; a submission that is sent again later is a new job", 60, year_s),
+    integer<S>("max_waiting", "max_waiting", &S::max_waiting, "so many jobs wait at most", 1, 100000)};
   return keys;
 }
 
@@ -396,8 +400,47 @@ const std::vector<Key<QueueConfig>>& queue_keys() {
   static const std::vector<Key<Q>> keys{
     text<Q>("name", "name", &Q::name, "of the queue; must be said", 64),
     integer<Q>("priority", "priority", &Q::priority, "jobs of a higher one start first", -1000000, 1000000),
+    flag<Q>("default", "is_default", &Q::is_default, "jobs that name no queue come here; one at most. Without any: the first"),
+    texts<Q>("users", "users", &Q::users, "who may use it, beside `groups`; none of both named: all"),
+    texts<Q>("groups", "groups", &Q::groups, "whose members may use it, as the scheduler's host knows them"),
+    duration<Q>("default_time", "default_time_s", &Q::default_time_s, "of jobs that ask for none; 0: `max_time`", 0, year_s),
     duration<Q>("max_time", "max_time_s", &Q::max_time_s, "the longest that a job may ask for; 0: any", 0, year_s),
-    texts<Q>("users", "users", &Q::users, "who may use it; none named: all")};
+    integer<Q>("max_nodes", "max_nodes", &Q::max_nodes, "the most nodes that a job may ask for; 0: any", 0, 100000),
+    power<Q>("max_power", "max_power_w", &Q::max_power_w, "the most that may be guaranteed to a job, all its nodes together")};
+  return keys;
+}
+
+const std::vector<Key<ShareConfig>>& share_keys() {
+  using H = ShareConfig;
+  static const std::vector<Key<H>> keys{
+    text<H>("user", "user", &H::user, "whose it is; must be said", 64),
+    number<H>("share", "share", &H::share, "of the cluster that is theirs, against others' shares; who is not named has 1", 1e-6, 1e6)};
+  return keys;
+}
+
+const std::vector<Key<ResourceManagerConfig>>& resource_manager_keys() {
+  using R = ResourceManagerConfig;
+  static const std::vector<Key<R>> keys{path<R>("state", "state", &R::state, "folder of what was allocated")};
+  return keys;
+}
+
+const std::vector<Key<JobManagerConfig>>& job_manager_keys() {
+  using J = JobManagerConfig;
+  static const std::vector<Key<J>> keys{
+    path<J>("state", "state", &J::state, "folder with a folder of each job: what it wrote, how it ended"),
+    texts<J>("launcher", "launcher", &J::launcher, "words that start a command on a node, {host} in them: [\"ssh\", \"{host}\", \"--\"]; none: all nodes are this host"),
+    duration<J>("grace", "grace_s", &J::grace_s, "a job that is to end, and says no time of its own, is killed after so long", 0.1, 3600),
+    duration<J>("report", "report_s", &J::report_s, "between two reports of a job, and two looks at its target", 0.1, 3600),
+    duration<J>("keep", "keep_s", &J::keep_s, "a job's folder is removed so long after its end", 0, year_s),
+    texts<J>("users", "users", &J::users, "whose jobs are started; none named: those of the daemon's own user, and where that is root of all users but root")};
+  return keys;
+}
+
+const std::vector<Key<WorkflowEngineConfig>>& workflow_engine_keys() {
+  using W = WorkflowEngineConfig;
+  static const std::vector<Key<W>> keys{
+    path<W>("state", "state", &W::state, "folder with a file of each workflow: what it is, how far it is"),
+    duration<W>("look", "look_s", &W::look_s, "between two looks at the jobs of a workflow", 0.05, 3600)};
   return keys;
 }
 
@@ -596,7 +639,7 @@ Result<void> fill(const toml::table& top, Config& config, const Context& context
     if (!fine) return fine;
   }
   if (auto fine = read_section(top, "system-manager", system_manager_keys(), config.system_manager, context); !fine) return fine;
-  if (auto fine = read_section(top, "job-scheduler", scheduler_keys(), config.scheduler, context, {"queues"}); !fine) return fine;
+  if (auto fine = read_section(top, "job-scheduler", scheduler_keys(), config.scheduler, context, {"queues", "shares"}); !fine) return fine;
   if (const auto* scheduler = top.get_as<toml::table>("job-scheduler")) {
     const auto fine = read_tables(scheduler->get("queues"), "job-scheduler.queues", context, [&](const toml::table& table) -> Result<void> {
       QueueConfig queue;
@@ -604,13 +647,30 @@ Result<void> fill(const toml::table& top, Config& config, const Context& context
       if (auto fine = needed(table, "job-scheduler.queues", {"name"}, context); !fine) return fine;
       for (const auto& other : config.scheduler.queues)
         if (other.name == queue.name) return bad_value(context, table.source(), "job-scheduler.queues", "name", "'" + queue.name + "' is given twice");
+      if (queue.name.empty()) return bad_value(context, table.source(), "job-scheduler.queues", "name", "is empty; allowed: 1 to 64 characters");
+      for (const auto& other : config.scheduler.queues)
+        if (other.is_default && queue.is_default)
+          return bad_value(context, table.source(), "job-scheduler.queues", "default", "is said of '" + queue.name + "' and of '" + other.name + "'; allowed: one queue");
+      if (queue.max_time_s > 0 && queue.default_time_s > queue.max_time_s)
+        return bad_value(context, table.source(), "job-scheduler.queues", "default_time", "of '" + queue.name + "' is " + format_duration(queue.default_time_s) + ", above its max_time (" + format_duration(queue.max_time_s) + ")");
       config.scheduler.queues.push_back(std::move(queue));
       return {};
     });
     if (!fine) return fine;
+    const auto read = read_tables(scheduler->get("shares"), "job-scheduler.shares", context, [&](const toml::table& table) -> Result<void> {
+      ShareConfig share;
+      if (auto fine = read_keys(table, "job-scheduler.shares", share_keys(), share, context); !fine) return fine;
+      if (auto fine = needed(table, "job-scheduler.shares", {"user"}, context); !fine) return fine;
+      for (const auto& other : config.scheduler.shares)
+        if (other.user == share.user) return bad_value(context, table.source(), "job-scheduler.shares", "user", "'" + share.user + "' is given twice");
+      config.scheduler.shares.push_back(std::move(share));
+      return {};
+    });
+    if (!read) return read;
   }
-  for (const char* empty : {"resource-manager", "job-manager", "workflow-engine"})
-    if (auto fine = read_section(top, empty, std::vector<Key<Config>>{}, config, context); !fine) return fine;
+  if (auto fine = read_section(top, "resource-manager", resource_manager_keys(), config.resource_manager, context); !fine) return fine;
+  if (auto fine = read_section(top, "job-manager", job_manager_keys(), config.job_manager, context); !fine) return fine;
+  if (auto fine = read_section(top, "workflow-engine", workflow_engine_keys(), config.workflow_engine, context); !fine) return fine;
   if (auto fine = read_section(top, "monitor", monitor_keys(), config.monitor, context); !fine) return fine;
   if (auto fine = read_section(top, "mqtt-bridge", bridge_keys(), config.bridge, context); !fine) return fine;
   return check(config, top, context);
@@ -682,6 +742,10 @@ const std::vector<ConfigKey>& config_keys() {
     tell(out, "system-manager", system_manager_keys());
     tell(out, "job-scheduler", scheduler_keys());
     tell(out, "job-scheduler.queues", queue_keys());
+    tell(out, "job-scheduler.shares", share_keys());
+    tell(out, "resource-manager", resource_manager_keys());
+    tell(out, "job-manager", job_manager_keys());
+    tell(out, "workflow-engine", workflow_engine_keys());
     tell(out, "monitor", monitor_keys());
     tell(out, "mqtt-bridge", bridge_keys());
     return out;
@@ -710,7 +774,11 @@ std::string to_json(const Config& config) {
   out.raw("system_manager", json(system_manager_keys(), config.system_manager).text());
   JsonLine scheduler = json(scheduler_keys(), config.scheduler);
   scheduler.raw("queues", json_of(config.scheduler.queues, [](const QueueConfig& queue) { return json(queue_keys(), queue).text(); }));
+  scheduler.raw("shares", json_of(config.scheduler.shares, [](const ShareConfig& share) { return json(share_keys(), share).text(); }));
   out.raw("scheduler", scheduler.text());
+  out.raw("resource_manager", json(resource_manager_keys(), config.resource_manager).text());
+  out.raw("job_manager", json(job_manager_keys(), config.job_manager).text());
+  out.raw("workflow_engine", json(workflow_engine_keys(), config.workflow_engine).text());
   out.raw("monitor", json(monitor_keys(), config.monitor).text());
   out.raw("bridge", json(bridge_keys(), config.bridge).text());
   return out.text();

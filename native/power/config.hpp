@@ -10,7 +10,7 @@
 ///   [node-manager]   telemetry = "30s"  state = "/var/lib/sonde/power-node"
 ///     [[node-manager.hardware]]  kind = "powercap"
 ///   [system-manager] audit = "/var/log/sonde/power-audit.jsonl"  takeover = "6s"
-///   [job-scheduler]  [resource-manager]  [workflow-engine]  [monitor]  [mqtt-bridge]
+///   [job-scheduler]  [resource-manager]  [job-manager]  [workflow-engine]  [monitor]  [mqtt-bridge]
 
 #include <map>
 
@@ -61,16 +61,47 @@ struct SystemManagerConfig {
 struct QueueConfig {
   std::string name;
   std::int32_t priority = 0;
-  double max_time_s = 0;               ///< 0: any
-  std::vector<std::string> users;      ///< who may use it; empty: all
+  bool is_default = false;
+  std::vector<std::string> users, groups;   ///< who may use it; both empty: all
+  double default_time_s = 0, max_time_s = 0;   ///< 0: max_time_s; any
+  std::uint32_t max_nodes = 0;         ///< of one job; 0: any
+  double max_power_w = unknown;        ///< guaranteed to one job, all its nodes together
+};
+
+struct ShareConfig {
+  std::string user;
+  double share = 1;
 };
 
 struct SchedulerConfig {
   std::string kind = "auto";           ///< slurm, built-in; auto: Slurm where it answers
-  std::string socket = "/run/sonde/power-scheduler.sock";
-  std::string state = "/var/lib/sonde/power";
+  std::string state = "/var/lib/sonde/power-jobs";
+  double period_s = 1;
+  double fairness = 1;                 ///< steps of priority between who had nothing and who had all
   double fairness_half_life_s = 7 * 86400;
+  double age_s = 86400;                ///< waiting so long counts one step of priority
+  double keep_s = 7 * 86400;           ///< jobs that are over
+  std::uint32_t max_waiting = 10000;
   std::vector<QueueConfig> queues;
+  std::vector<ShareConfig> shares;
+};
+
+struct ResourceManagerConfig {
+  std::string state = "/var/lib/sonde/power-resources";
+};
+
+struct JobManagerConfig {
+  std::string state = "/var/lib/sonde/power-runs";   ///< a folder of each job
+  std::vector<std::string> launcher;   ///< words before a job's command, {host} for the node; none: this host starts it
+  double grace_s = 10;                 ///< from TERM to KILL, of a job that says none
+  double report_s = 10;                ///< between two reports of a job
+  double keep_s = 7 * 86400.0;         ///< what a job left is removed so long after its end
+  std::vector<std::string> users;      ///< whose jobs are started; none: the daemon's own user's, of root: all but root's
+};
+
+struct WorkflowEngineConfig {
+  std::string state = "/var/lib/sonde/power-workflows";
+  double look_s = 2;                   ///< between two looks at the jobs of a workflow
 };
 
 struct MonitorConfig {
@@ -105,6 +136,9 @@ struct Config {
   NodeManagerConfig node_manager;
   SystemManagerConfig system_manager;
   SchedulerConfig scheduler;
+  ResourceManagerConfig resource_manager;
+  JobManagerConfig job_manager;
+  WorkflowEngineConfig workflow_engine;
   MonitorConfig monitor;
   BridgeConfig bridge;
 };

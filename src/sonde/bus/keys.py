@@ -61,16 +61,26 @@ _REPORTS = (
     "Monitor_report_cluster_telemetry",
 )
 
-# Who may do what on a power stack's bus. Only a system manager sets a node, and only a scheduler the system; a bridge carries
-# telemetry out, and what else it may is asked for by a role of its own: who reaches the broker may do that then.
+# Who may do what on a power stack's bus. Only a system manager sets a node, only a scheduler the system, allocates nodes and
+# starts jobs. A submitter may hand in, cancel and hold jobs, in any user's name. A bridge carries telemetry out, and what
+# else it may is asked for by a role of its own: who reaches the broker may do that then.
 ROLES: dict[str, Grant] = {
     "node-manager": answers("NodeManager_get", "NodeManager_set") | Grant((_REPORTS[1],)),
     "system-manager": answers("SystemPowerManager_get", "SystemPowerManager_set")
     | asks("NodeManager_get", "NodeManager_set", "SystemPowerManager_get")  # of its standbys: what they have
     | Grant((_REPORTS[2],), _REPORTS),
-    "job-scheduler": asks("SystemPowerManager_get", "SystemPowerManager_set", "NodeManager_get")
+    "job-scheduler": answers("JobScheduler_get", "JobScheduler_set")
+    | asks("SystemPowerManager_get", "SystemPowerManager_set", "NodeManager_get")
+    | asks("ResourceManager_get", "ResourceManager_set", "JobManager_get", "JobManager_set")
     | Grant((), _REPORTS),
-    "job-manager": asks("SystemPowerManager_get", "NodeManager_get") | Grant((_REPORTS[0],), _REPORTS),
+    "resource-manager": answers("ResourceManager_get", "ResourceManager_set"),
+    "job-manager": answers("JobManager_get", "JobManager_set")
+    | asks("SystemPowerManager_get", "NodeManager_get")
+    | Grant((_REPORTS[0],), _REPORTS),
+    "workflow-engine": answers("WorkflowEngine_get", "WorkflowEngine_set")
+    | asks("JobScheduler_get", "JobScheduler_set", "JobManager_get"),
+    "submitter": asks("JobScheduler_get", "JobScheduler_set", "WorkflowEngine_get", "WorkflowEngine_set"),
+    "slurm": asks("SystemPowerManager_set"),  # its prolog and epilog
     "monitor": asks("SystemPowerManager_get", "NodeManager_get") | Grant((), _REPORTS),
     "mqtt-bridge": Grant((), _REPORTS),
     "mqtt-questions": asks("SystemPowerManager_get", "NodeManager_get"),

@@ -66,7 +66,7 @@ def read(path: Path) -> Config:
         raise UsageError("core.bad_config", f"{path} is larger than {LONGEST} bytes, so it is no config file")
     try:
         text = raw.decode()
-        return Config(path, tomllib.loads(text), _lines(text))
+        return Config(path, tomllib.loads(text), lines_of(text))
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise UsageError("core.bad_config", f"{path}:{line}: not UTF-8", "save it as UTF-8") from None
@@ -229,7 +229,7 @@ _KEY = rf"\s*({_PART}(?:\s*\.\s*{_PART})*)\s*="
 _TABLE = rf"\s*\[\[?\s*({_PART}(?:\s*\.\s*{_PART})*)\s*\]\]?\s*(?:#.*)?$"
 
 
-def _lines(text: str) -> dict[tuple[str, ...], int]:
+def lines_of(text: str) -> dict[tuple[str, ...], int]:
     """Where each key and table stands, which tomllib does not tell. A line inside a long text may mislead."""
     found: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ import click
 from sonde.core.errors import EnvironmentFailure
 from sonde.core.options import common
 from sonde.core.outcome import Outcome
-from sonde.power import cli_live, cli_run, cli_whatif
+from sonde.power import cli_jobs, cli_live, cli_run, cli_slurm, cli_whatif, cli_workflow
 from sonde.power.cli_options import CONFIG
 from sonde.power.roles import NATIVE, ROLES, check, module_of
 
@@ -86,5 +86,6 @@ def serve(
     return Outcome("power", "serve", stream=module.serve(stack, name, with_parent), meant=True)
 
 
-for command in (*cli_live.COMMANDS, *cli_run.COMMANDS, *cli_whatif.COMMANDS):
-    group.add_command(command)
+for module in (cli_jobs, cli_live, cli_run, cli_slurm, cli_whatif, cli_workflow):
+    for command in module.COMMANDS:
+        group.add_command(command)

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sonde.core.errors import UsageError
@@ -23,6 +24,10 @@ class NodeLimits:
     max_w: float
     safe_w: float
     rack: str = ""
+    cores: int = 0
+    memory_bytes: int = 0
+    disks: int = 0
+    nics: int = 0
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,42 @@ class Listen:
 
 
 @dataclass(frozen=True)
+class Jobs:
+    """[job-scheduler] and [resource-manager]. queues, shares: as load_config told them."""
+
+    kind: str = "auto"
+    state: str = ""
+    resources_state: str = ""
+    period_s: float = 1.0
+    fairness: float = 1.0
+    half_life_s: float = 7 * 86400.0
+    age_s: float = 86400.0
+    keep_s: float = 7 * 86400.0
+    max_waiting: int = 10_000
+    queues: tuple[Mapping[str, Any], ...] = ()
+    shares: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Jobs:
+        said = told.get("scheduler", {})
+        if "period_s" not in said:
+            return cls()
+        return cls(
+            kind=str(said["kind"]),
+            state=str(said["state"]),
+            resources_state=str(told["resource_manager"]["state"]),
+            period_s=known(said["period_s"]),
+            fairness=known(said["fairness"]),
+            half_life_s=known(said["fairness_half_life_s"]),
+            age_s=known(said["age_s"]),
+            keep_s=known(said["keep_s"]),
+            max_waiting=int(said["max_waiting"]),
+            queues=tuple(said["queues"]),
+            shares={str(one["user"]): known(one["share"]) for one in said["shares"]},
+        )
+
+
+@dataclass(frozen=True)
 class Stack:
     """One power.toml, as far as this part of the room asks."""
 
@@ -62,6 +103,8 @@ class Stack:
     history: str
     keep_s: float
     telemetry_s: float
+    racks: Mapping[str, float] = field(default_factory=dict)
+    jobs: Jobs = field(default_factory=Jobs)
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Stack:
@@ -88,6 +131,7 @@ class Stack:
                     known(node["max_w"]),
                     known(node["safe_w"]),
                     str(node.get("rack", "")),
+                    *(int(node.get(key, 0)) for key in ("cores", "memory_bytes", "disks", "nics")),
                 )
                 for node in told["nodes"]
             ),
@@ -95,6 +139,12 @@ class Stack:
             history=str(monitor["history"]),
             keep_s=known(monitor["keep_s"]),
             telemetry_s=known(told["node_manager"]["telemetry_s"]),
+            racks={
+                name: min(limits, default=math.inf)
+                for name, rack in told.get("racks", {}).items()
+                for limits in [[v for v in map(known, (rack["power_limit_w"], rack["cooling_w"])) if v == v]]
+            },
+            jobs=Jobs.of(told),
         )
 
 

@@ -121,6 +121,11 @@ TEST_CASE("power config: a bad value is told with its line and what is allowed")
   bad("[monitor]\ntls_key = \"k\"\n", "1", "tls_certificate");
   bad(nodes + "rack = \"r2\"\n[racks.r1]\n", "1", "(nearest: r1)");
   bad("[[job-scheduler.queues]]\nname = \"a\"\n[[job-scheduler.queues]]\nname = \"a\"\n", "3", "twice");
+  bad("[[job-scheduler.queues]]\nname = \"\"\n", "1", "1 to 64");
+  bad("[[job-scheduler.queues]]\nname = \"a\"\ndefault = true\n[[job-scheduler.queues]]\nname = \"b\"\ndefault = true\n", "4", "one queue");
+  bad("[[job-scheduler.queues]]\nname = \"a\"\nmax_time = 60\ndefault_time = 61\n", "1", "above its max_time");
+  bad("[[job-scheduler.shares]]\nshare = 2\n", "1", "'user'");
+  bad("[[job-scheduler.shares]]\nuser = \"a\"\n[[job-scheduler.shares]]\nuser = \"a\"\n", "3", "twice");
 }
 
 TEST_CASE("power config: nodes that cannot be, and safe caps above the budget") {
@@ -157,7 +162,8 @@ TEST_CASE("power config: keys are told once each, and a file of all defaults cha
     CHECK_MESSAGE(seen.insert(key.section + "." + key.key).second, key.section, " ", key.key);
     CHECK(!key.what.empty());
     // What has no default is left out; lists and tables of tables as well.
-    const bool table = key.section == "nodes" || key.section == "racks.NAME" || key.section == "node-manager.hardware" || key.section == "job-scheduler.queues";
+    const bool table = key.section == "nodes" || key.section == "racks.NAME" || key.section == "node-manager.hardware" || key.section == "job-scheduler.queues" ||
+                       key.section == "job-scheduler.shares";
     if (key.default_value.empty() || table) continue;
     const bool bare = key.type == "integer" || key.type == "number" || key.type == "true or false";
     sections[key.section] += key.key + " = " + (bare ? key.default_value : '"' + key.default_value + '"') + "\n";

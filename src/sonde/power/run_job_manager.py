@@ -1,0 +1,665 @@
+"""The job manager: starts jobs on their nodes, sees them end, meters what they draw, and steers them to their targets.
+
+A job lives by its keeper (run_job_keeper.py), a process of its own: the job manager may be killed, and finds it again
+by its number and the time it began. Of each job there is on disk, in a folder of its own: start.json and job.json
+before its keeper begins; keeper.json before the keeper is told to start anything; `begun` and exit.json by the keeper.
+So each instant tells whether it runs, ran, or never did.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import getpass
+import json
+import math
+import os
+import pwd
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sonde.bus.errors import Refused
+from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
+from sonde.power import job_start, jobs, run_bus, run_jobs_bus
+from sonde.power.config import Stack
+from sonde.power.job_target import Meter, Steering, Turns, asks_for_something, of_job, shares
+from sonde.power.jobs import ENDED, FAILED, RUNNING, STOPPING, Part, Run, Spec, Target, said
+from sonde.power.run_events import Ending, line, notify, until_told
+from sonde.power.run_job_keeper import kept
+from sonde.power.telemetry import JOB, NAN, NODE, known
+
+if TYPE_CHECKING:
+    from sonde.bus.client import Bus, Client, Reader, Writer
+
+NAME = "job-manager"
+KEEPER = Path(__file__).with_name("run_job_keeper.py")
+NODE_S = 1.0  # to ask a node
+ASKING = 8  # nodes at a time
+MOST_TURNS = 1 << 20  # bytes of a progress file that are read at a look
+SWEEP_S = 600.0
+
+
+class Settings:
+    """[job-manager] of the configuration."""
+
+    def __init__(self, path: str) -> None:
+        told = run_bus._power.load_config(path)["job_manager"]
+        self.state = Path(told["state"])
+        self.launcher = tuple(str(word) for word in told["launcher"])
+        self.grace_s, self.report_s = float(told["grace_s"]), float(told["report_s"])
+        self.keep_s = float(told["keep_s"])
+        self.users = tuple(str(user) for user in told["users"])
+
+
+def boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def began(pid: int) -> int:
+    """When a process began, in ticks since boot; 0: there is none. Source: proc_pid_stat(5), starttime."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0
+    fields = text.rpartition(")")[2].split()
+    return 0 if fields[0] in "ZX" else int(fields[19])
+
+
+def _end_orphans(folder: Path) -> None:
+    """Ends what is left of a job whose keeper was killed: its commands ended with that, but not what they had begun."""
+    mark = f"\0SONDE_JOB_PROGRESS={folder}/progress.".encode()
+
+    def marked(pid: int) -> bool:
+        try:
+            return mark in b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            return False
+
+    for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
+        if not marked(pid):
+            continue
+        with suppress(OSError):
+            held = os.pidfd_open(pid)
+            try:
+                if marked(pid):  # looked at after it is held: no other has its number now
+                    signal.pidfd_send_signal(held, signal.SIGKILL)
+            finally:
+                os.close(held)
+
+
+class Job:
+    """One job of this manager."""
+
+    def __init__(self, folder: Path, spec: Spec, parts: tuple[Part, ...]) -> None:
+        self.folder, self.spec, self.parts = folder, spec, parts
+        self.target = spec.target
+        self.state, self.reason = jobs.STARTING, ""
+        self.started_ns = self.ended_ns = 0
+        self.exit_status, self.signal = jobs.NO_STATUS, 0
+        self.pid, self.pidfd = 0, -1
+        self.process: subprocess.Popen[bytes] | None = None
+        self.meter = Meter()
+        self.turns = [Turns() for _ in parts]
+        self.offsets = [0] * len(parts)
+        self.steering: Steering | None = None
+        self.told = ""  # the state that telemetry told last
+        self.forgotten = False
+
+    @property
+    def over(self) -> bool:
+        return self.state in jobs.OVER
+
+    @property
+    def nodes(self) -> list[str]:
+        return [part.node for part in self.parts]
+
+    def run(self) -> Run:
+        _, progress = of_job(self.turns)
+        power = self.meter.power(self.nodes)
+        return Run(
+            self.spec.job,
+            self.state,
+            self.reason[:1000],
+            self.started_ns,
+            self.ended_ns,
+            self.exit_status,
+            self.signal,
+            0.0 if self.over or math.isnan(power) else power,
+            self.meter.energy_j,
+            0.0 if math.isnan(progress) else progress,
+            self.target,
+            self.steering.demand_w if self.steering and not self.over else 0.0,
+        )
+
+
+class JobManager:
+    """Jobs, for requests in threads of the bus and for one thread that looks after them."""
+
+    def __init__(self, stack: Stack, settings: Settings) -> None:
+        self.stack, self.settings = stack, settings
+        self.mutex = threading.RLock()
+        self.jobs: dict[str, Job] = {}
+        self.limits = {node.name: node for node in stack.nodes}
+        self._events: list[bytes] = []
+        self._poll = select.poll()
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._poll.register(self._wake, select.POLLIN)
+        self._swept_s = -math.inf
+        try:
+            settings.state.mkdir(parents=True, exist_ok=True, mode=0o711)
+            self._lock = os.open(settings.state / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise EnvironmentFailure(
+                "power.cannot_keep",
+                f"{error.filename or settings.state}: {error.strerror}",
+                "name a folder that can be written: 'state' of [job-manager]",
+            ) from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise EnvironmentFailure(
+                "power.already_running",
+                f"another {NAME} has {settings.state}",
+                "end that one first, or give this one another 'state'",
+            ) from None
+        for folder in sorted(settings.state.iterdir()):
+            if (folder / "job.json").is_file():
+                self._find(folder)
+
+    # ---- what is asked
+
+    def told(self, body: dict[str, Any]) -> dict[str, Any]:
+        job = str(body["job"])
+        with self.mutex:
+            if not job:
+                return {"runs": [said(one.run()) for one in self.jobs.values() if not one.forgotten]}
+            return self._answer(self._job(job))
+
+    def order(self, body: dict[str, Any]) -> dict[str, Any]:
+        job = str(body["job"]) or str(body["spec"]["job"])
+        with self.mutex:
+            try:
+                if body["order"] == "START_JOB":
+                    return self._answer(self._start(body))
+                one = self._job(job)
+                match body["order"]:
+                    case "STOP_JOB":
+                        self._stop(one, known(body["grace_s"]), str(body["reason"]))
+                    case "SET_TARGET":
+                        one.target = Target.of(body["target"])
+                        kept(one.folder / "target.json", json.dumps(asdict(one.target)))
+                        self._aim(one)
+                    case _:
+                        if not one.over:
+                            raise run_jobs_bus.refused(
+                                "wrong_state", f"job '{job}' is {one.state}: it is not over"
+                            )
+                        one.forgotten = True
+                        kept(one.folder / "forgotten", f"{time.time_ns()}\n")
+                return self._answer(one)
+            except UsageError as error:
+                raise run_jobs_bus.refused(error.code.removeprefix("power."), error.what) from None
+            except OSError as error:
+                where = error.filename or self.settings.state
+                raise run_jobs_bus.refused("cannot_keep", f"{where}: {error.strerror}") from None
+
+    def _job(self, name: str) -> Job:
+        if name not in self.jobs:
+            raise run_jobs_bus.refused("no_job", f"no job is called '{name}'")
+        return self.jobs[name]
+
+    @staticmethod
+    def _answer(job: Job) -> dict[str, Any]:
+        return {"runs": [said(job.run())]}
+
+    # ---- starting
+
+    def _start(self, body: dict[str, Any]) -> Job:
+        spec = Spec.of(body["spec"])
+        parts = tuple(Part.of(part) for part in body["parts"])
+        before = self.jobs.get(spec.job)
+        if before is not None:
+            if before.spec.command != spec.command or before.spec.user != spec.user:
+                raise run_jobs_bus.refused(
+                    "other_job", f"job '{spec.job}' is another one: its command or user differs"
+                )
+            return before
+        job_start.check(spec, parts, list(self.limits))
+        who = self._user(spec.user)
+        grace = spec.grace_s if spec.grace_s > 0 else self.settings.grace_s
+        folder = self.settings.state / spec.job
+        shutil.rmtree(folder, ignore_errors=True)  # what began nothing
+        folder.mkdir(mode=0o755)
+        job = Job(folder, spec, parts)
+        begins = job_start.starts(spec, parts, self.settings.launcher, os.environ, str(folder), grace)
+        own: dict[str, Any] = {"uid": None}
+        if who is not None:
+            for begin in begins:  # what the job writes into a folder that is ours
+                for path in (Path(begin.output), Path(f"{folder}/progress.{begins.index(begin)}")):
+                    if path.parent == folder:
+                        path.touch()
+                        os.chown(path, who.pw_uid, who.pw_gid)
+            groups = os.getgrouplist(who.pw_name, who.pw_gid)
+            own = {"uid": who.pw_uid, "gid": who.pw_gid, "groups": groups}
+        plan = {**own, "limit_s": spec.limit_s, "grace_s": grace, "starts": [asdict(one) for one in begins]}
+        kept(folder / "start.json", json.dumps(plan))
+        os.chmod(folder / "start.json", 0o600)  # an environment may have secrets in it
+        kept(folder / "job.json", json.dumps({"spec": said(spec), "parts": said(parts)}))
+        os.chmod(folder / "job.json", 0o600)
+        with (folder / "keeper.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-I", str(KEEPER), str(folder)],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        assert process.stdin is not None
+        try:
+            mark: dict[str, Any] = {
+                "pid": process.pid,
+                "began": began(process.pid),
+                "boot": boot(),
+                "at_ns": time.time_ns(),
+            }
+            kept(folder / "keeper.json", json.dumps(mark))
+            # From here on it counts as begun: whatever happens to us, it is looked for by this number.
+            process.stdin.write(b"g")
+            process.stdin.close()
+        except OSError:
+            process.kill()
+            process.wait()
+            raise
+        job.process, job.pid = process, process.pid
+        self._hold(job)
+        job.state, job.started_ns = RUNNING, int(mark["at_ns"])
+        self.jobs[spec.job] = job
+        self._aim(job)
+        self._say(job)
+        self.wake()
+        return job
+
+    def _user(self, user: str) -> pwd.struct_passwd | None:
+        """Whose rights a job gets; None: ours. Raises UsageError  power.not_allowed."""
+        own, root = getpass.getuser(), os.geteuid() == 0
+        allowed = self.settings.users
+        fine = user in allowed if allowed else (user != "root" if root else user == own)
+        if not user or not fine:
+            whose = ", ".join(allowed) if allowed else "all users but root" if root else own
+            raise UsageError(
+                "power.not_allowed", f"jobs of user '{user}' are not started; jobs are of: {whose}"
+            )
+        if user == own:
+            return None
+        try:
+            found = pwd.getpwnam(user)
+        except KeyError:
+            raise UsageError("power.not_allowed", f"this host knows no user '{user}'") from None
+        if not root:
+            raise UsageError("power.not_allowed", f"{NAME} runs as '{own}', and cannot become '{user}'")
+        return found
+
+    def _hold(self, job: Job) -> None:
+        """So that its end wakes us. A keeper that is gone by now is found at the next look."""
+        with suppress(OSError):
+            job.pidfd = os.pidfd_open(job.pid)
+            self._poll.register(job.pidfd, select.POLLIN)
+
+    def _aim(self, job: Job) -> None:
+        if not asks_for_something(job.target):
+            job.steering = None
+            return
+        limits = [self.limits[node] for node in job.nodes]
+        most = job.spec.demand_w or min(one.max_w for one in limits)
+        least = min(most, max([job.spec.guaranteed_w, *(one.min_w for one in limits)]))
+        job.steering = Steering(least, most)
+
+    # ---- after a restart
+
+    def _find(self, folder: Path) -> None:
+        def read(name: str) -> dict[str, Any]:
+            try:
+                return dict(json.loads((folder / name).read_text("utf-8")))
+            except (OSError, ValueError):
+                return {}
+
+        told = read("job.json")
+        try:
+            job = Job(folder, Spec.of(told["spec"]), tuple(Part.of(part) for part in told["parts"]))
+        except (KeyError, TypeError, ValueError):
+            self._events.append(
+                line("trouble", code="power.damaged", what=f"{folder}/job.json is not what was written")
+            )
+            return
+        keeper = read("keeper.json")
+        if not keeper:
+            shutil.rmtree(
+                folder, ignore_errors=True
+            )  # nothing of it was begun, and nobody was told that it was
+            return
+        job.forgotten = (folder / "forgotten").exists()
+        job.started_ns = int(keeper["at_ns"])
+        job.target = Target.of(read("target.json") or said(job.spec.target))
+        meter = read("meter.json")
+        job.meter.energy_j = float(meter.get("energy_j", 0.0))
+        job.meter.at_j = {str(node): float(value) for node, value in meter.get("at_j", {}).items()}
+        self.jobs[job.spec.job] = job
+        job.pid = int(keeper["pid"])
+        alive = keeper["boot"] == boot() and began(job.pid) == keeper["began"]
+        if alive:
+            self._hold(job)
+        if alive and job.pidfd >= 0 and began(job.pid) == keeper["began"]:
+            job.state = STOPPING if (folder / "stop.json").exists() else RUNNING
+            self._aim(job)
+            self._events.append(
+                line("job", job=job.spec.job, state=job.state, user=job.spec.user, why="found again")
+            )
+            return
+        self._let_go(job)
+        job.told = "known" if job.forgotten else ""
+        self._settle(job)
+
+    # ---- the end
+
+    def _stop(self, job: Job, grace_s: float, reason: str) -> None:
+        if job.over or job.state == STOPPING:
+            return
+        grace = (
+            grace_s if grace_s > 0 else job.spec.grace_s if job.spec.grace_s > 0 else self.settings.grace_s
+        )
+        kept(job.folder / "stop.json", json.dumps({"grace_s": grace, "reason": reason}))
+        job.state = STOPPING
+        with suppress(OSError):
+            signal.pidfd_send_signal(job.pidfd, signal.SIGTERM)
+        self._say(job)
+
+    def _let_go(self, job: Job) -> None:
+        if job.pidfd >= 0:
+            with suppress(KeyError):
+                self._poll.unregister(job.pidfd)
+            os.close(job.pidfd)
+            job.pidfd = -1
+
+    def _settle(self, job: Job) -> None:
+        """Its keeper is gone: how it ended, as the keeper wrote it."""
+        job.steering = None
+        try:
+            lost = job.folder / "lost.json"
+            told = json.loads((lost if lost.exists() else job.folder / "exit.json").read_text("utf-8"))
+            job.ended_ns, job.exit_status = int(told["ended_ns"]), int(told["exit_status"])
+            job.signal, job.reason = int(told["signal"]), str(told["why"])
+            job.state = FAILED if lost.exists() else ENDED
+            if told["left"]:
+                job.reason += f"; {told['left']} of its processes could not be ended"
+        except (OSError, ValueError, KeyError):
+            job.ended_ns, job.state = time.time_ns(), FAILED
+            begun = (job.folder / "begun").exists()
+            job.reason = (
+                "its keeper was killed, or the machine stopped: how it ended is not known"
+                if begun
+                else "its keeper was killed before it started anything"
+            )
+            _end_orphans(job.folder)
+            told = {"ended_ns": job.ended_ns, "exit_status": -1, "signal": 0, "why": job.reason, "left": 0}
+            with suppress(OSError):
+                kept(job.folder / "lost.json", json.dumps(told))
+        self._say(job)
+
+    def _say(self, job: Job) -> None:
+        if job.told not in (job.state, "known"):
+            job.told = job.state
+            why = {"why": job.reason} if job.reason else {}
+            status = {"exit_status": job.exit_status, "signal": job.signal} if job.over else {}
+            self._events.append(
+                line("job", job=job.spec.job, state=job.state, user=job.spec.user, **status, **why)
+            )
+
+    # ---- looking after them
+
+    def wake(self) -> None:
+        os.eventfd_write(self._wake, 1)
+
+    def wait(self, seconds: float) -> None:
+        """Until a keeper is gone, somebody called wake(), or the time is over."""
+        self._poll.poll(max(0.0, seconds) * 1000)
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._wake)
+
+    def look(self) -> tuple[list[bytes], list[Job]]:
+        """Events, and jobs that are over since the last look."""
+        over = []
+        with self.mutex:
+            for job in self.jobs.values():
+                if job.over:
+                    continue
+                if job.process is not None:
+                    gone = job.process.poll() is not None
+                else:
+                    gone = job.pidfd < 0 or bool(select.select([job.pidfd], [], [], 0)[0])
+                if gone:
+                    self._let_go(job)
+                    over.append(job)
+            events, self._events = self._events, []
+        return events, over
+
+    def settle(self, job: Job) -> None:
+        with self.mutex:
+            self._settle(job)
+            self._keep_meter(job)
+
+    def meter(self, node: str, counter_j: float, power_w: float) -> None:
+        """What a node told."""
+        with self.mutex:
+            there = [job for job in self.jobs.values() if not job.over and node in job.nodes]
+            if not there:
+                return
+            cores = {
+                job.spec.job: 0 if part.whole else len(part.cores)
+                for job in there
+                for part in job.parts
+                if part.node == node
+            }
+            share = shares({node: cores})[node]
+            for job in there:
+                job.meter.take(node, counter_j, power_w, share[job.spec.job])
+
+    def _keep_meter(self, job: Job) -> None:
+        with suppress(OSError):  # the next one may do
+            part = job.folder / "meter.json.part"
+            part.write_text(json.dumps({"energy_j": job.meter.energy_j, "at_j": job.meter.at_j}), "utf-8")
+            part.replace(job.folder / "meter.json")
+
+    def report(self) -> list[tuple[Job, dict[str, Any]]]:
+        """Telemetry of jobs that run, and where their targets lead."""
+        out = []
+        with self.mutex:
+            for job in self.jobs.values():
+                if job.over:
+                    continue
+                self._read_turns(job)
+                self._keep_meter(job)
+                iteration, progress = of_job(job.turns)
+                if job.steering is not None:
+                    before = job.steering.demand_w
+                    energy = job.meter.energy_j if job.meter.known else NAN
+                    now = job.steering.look(job.target, iteration, energy, progress)
+                    if now != before:
+                        told = line("target", job=job.spec.job, demand_w=now, iteration_s=iteration)
+                        self._events.append(told.replace(b"NaN", b"null"))
+                out.append((job, self.sample(job)))
+        return out
+
+    def sample(self, job: Job) -> dict[str, Any]:
+        """JobTelemetry."""
+        iteration, progress = of_job(job.turns)
+        state = FAILED if job.state == ENDED and (job.exit_status or job.signal) else job.state
+        return {
+            "job": job.spec.job,
+            "user": job.spec.user,
+            "name": job.spec.name or job.spec.job,
+            "at_ns": time.time_ns(),
+            "nodes": job.nodes,
+            "power_w": 0.0 if job.over else job.meter.power(job.nodes),
+            "energy_j": job.meter.energy_j if job.meter.known else NAN,
+            "iteration_s": iteration,
+            "progress": progress,
+            "state": state,
+        }
+
+    def _read_turns(self, job: Job) -> None:
+        for k, turns in enumerate(job.turns):
+            try:
+                # It is the job's file: what it made of it, a link or a pipe, is not to hold us up.
+                fd = os.open(
+                    job.folder / f"progress.{k}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+                )
+            except OSError:
+                continue
+            try:
+                added = os.pread(fd, MOST_TURNS, job.offsets[k])
+                written = os.fstat(fd).st_mtime_ns / 1e9
+            except OSError:
+                continue
+            finally:
+                os.close(fd)
+            job.offsets[k] += len(added)
+            if added:
+                turns.take(added, written)
+
+    def sweep(self) -> None:
+        """Removes what forgotten jobs left, when it was kept long enough."""
+        now = time.monotonic()
+        if now - self._swept_s < SWEEP_S:
+            return
+        self._swept_s = now
+        with self.mutex:
+            for name, job in list(self.jobs.items()):
+                if job.forgotten and job.over and time.time_ns() - job.ended_ns > self.settings.keep_s * 1e9:
+                    shutil.rmtree(job.folder, ignore_errors=True)
+                    del self.jobs[name]
+
+
+class Nodes:
+    """What nodes tell: telemetry as it comes, and by asking."""
+
+    def __init__(self, bus: Bus, manager: JobManager, open_ones: ExitStack) -> None:
+        self._manager = manager
+        self._reader: Reader = open_ones.enter_context(run_bus.reader(bus, NODE))
+        self._client: Client = open_ones.enter_context(run_bus.client(bus, "NodeManager_get"))
+        self._ended = threading.Event()
+        self._pool = ThreadPoolExecutor(ASKING)
+        self._thread = threading.Thread(target=self._hear, daemon=True)
+        self._thread.start()
+        open_ones.callback(self.close)
+
+    def _hear(self) -> None:
+        while not self._ended.is_set():
+            with suppress(SondeError):
+                for sample in self._reader.samples(0.5):
+                    if self._ended.is_set():
+                        return
+                    if sample.has_data and sample.state == "alive":
+                        value = sample.value
+                        self._manager.meter(
+                            str(value["node"]), known(value["energy_j"]), known(value["power_w"])
+                        )
+
+    def _ask(self, node: str, what: str) -> dict[str, Any]:
+        with suppress(SondeError, RuntimeError):
+            return dict(self._client.call({"ask": what}, node, NODE_S).body)
+        return {}
+
+    def meter(self, nodes: list[str]) -> None:
+        """Asks for counters at an instant that counts: telemetry comes when it comes."""
+        for node, told in zip(nodes, self._pool.map(lambda node: self._ask(node, "GET_POWER_NODE"), nodes)):
+            if told:
+                self._manager.meter(node, known(told["energy_j"]), known(told["power_w"]))
+
+    def caps(self, nodes: list[str]) -> dict[str, Any]:
+        """Caps and frequencies of a job's nodes now."""
+        caps = list(self._pool.map(lambda node: self._ask(node, "GET_POWERCAP_NODE"), nodes))
+        freqs = list(self._pool.map(lambda node: self._ask(node, "GET_FREQ_NODE"), nodes))
+        found = [known(told["lease"]["cap_w"]) for told in caps if told]
+        hertz = [known(one["current_hz"]) for told in freqs if told for one in told["frequencies"]]
+        out: dict[str, Any] = {"nodes": len(nodes), "answered": len(found)}
+        for key, values in (("cap_w", found), ("frequency_hz", hertz)):
+            there = [value for value in values if math.isfinite(value)]
+            if there:
+                out[key] = {"least": min(there), "most": max(there)}
+        return out
+
+    def close(self) -> None:
+        self._ended.set()
+        self._thread.join(2)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def serve(stack: Stack, name: str = "", with_parent: bool = False) -> Iterator[bytes]:
+    """Runs until told to end; gives events, "ready" first, as JSON lines. Jobs that run go on without it.
+
+    Raises
+    ------
+    UsageError: the profile. EnvironmentFailure  power.cannot_keep, power.already_running, bus.open.
+    """
+    called = name or NAME
+    settings = Settings(stack.path)
+    with ExitStack() as open_ones, until_told(with_parent) as ending:
+        manager = JobManager(stack, settings)
+        bus = open_ones.enter_context(run_jobs_bus.open_bus(stack, called))
+        nodes = Nodes(bus, manager, open_ones)
+        writer: Writer = open_ones.enter_context(run_bus.writer(bus, JOB))
+        open_ones.enter_context(run_jobs_bus.serve(bus, jobs.JOB_GET, manager.told, called))
+        open_ones.enter_context(run_jobs_bus.serve(bus, jobs.JOB_SET, manager.order, called))
+        running = sum(not job.over for job in manager.jobs.values())
+        yield line("ready", role=NAME, name=called, state=str(settings.state), running=running)
+        notify("READY=1")
+        # A signal ends a wait by this: poll() itself goes on after it.
+        threading.Thread(target=_wake_when, args=(ending, manager), daemon=True).start()
+        yield from _look_after(manager, nodes, writer, ending)
+        notify("STOPPING=1")
+        running = sum(not job.over for job in manager.jobs.values())
+        yield line("end", role=NAME, why=ending.why, running=running)
+
+
+def _wake_when(ending: Ending, manager: JobManager) -> None:
+    while not ending.wait(3600):
+        pass
+    manager.wake()
+
+
+def _look_after(manager: JobManager, nodes: Nodes, writer: Writer, ending: Ending) -> Iterator[bytes]:
+    next_s = time.monotonic()
+    seen: set[str] = set()
+    while not ending.asked:
+        events, over = manager.look()
+        for job in over:
+            nodes.meter(job.nodes)  # before it is over: what it drew until now is its own
+            manager.settle(job)
+            with suppress(SondeError, Refused):
+                writer.write(manager.sample(job))
+        yield from events
+        fresh = [job for name, job in list(manager.jobs.items()) if name not in seen and not job.over]
+        seen |= {job.spec.job for job in fresh}
+        for job in fresh:
+            nodes.meter(job.nodes)
+        if fresh or time.monotonic() >= next_s:
+            next_s = time.monotonic() + manager.settings.report_s
+            for job, sample in manager.report():
+                with suppress(SondeError, Refused):
+                    writer.write(sample)
+                yield line("nodes", job=job.spec.job, **nodes.caps(job.nodes))
+            manager.sweep()
+            seen &= set(manager.jobs)
+        if over or fresh:
+            continue
+        manager.wait(next_s - time.monotonic())

@@ -1,0 +1,119 @@
+"""What a role of jobs has to know again after a crash: JSON by name, in SQLite, on the disk before save() returns."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from sonde.core.errors import DataError, EnvironmentFailure
+
+VERSION = 1
+
+
+class CannotKeep(Exception):
+    """The disk took nothing: what was to be kept is not."""
+
+
+class Store:
+    """One file and its lock, for one process. Any-thread.
+
+    Raises
+    ------
+    EnvironmentFailure  power.cannot_keep, power.already_running. DataError  power.not_a_store.
+    """
+
+    def __init__(self, folder: str | Path, role: str) -> None:
+        self.path = Path(folder) / f"{role}.sqlite"
+        self._mutex = threading.Lock()
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self.path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise EnvironmentFailure(
+                "power.cannot_keep",
+                f"{error.filename or folder}: {error.strerror}",
+                f"name a folder that can be written: 'state' of [{role}]",
+            ) from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            raise EnvironmentFailure(
+                "power.already_running",
+                f"another {role} has {self.path.parent}",
+                "end that one first, or give this one another 'state'",
+            ) from None
+        try:
+            self._open()
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def _open(self) -> None:
+        wrong = f"{self.path} is not what was left there"
+        try:
+            with suppress(FileExistsError):  # it has commands and environments in it
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=10)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")  # a commit is on the disk when it returns
+            found = int(self._db.execute("PRAGMA user_version").fetchone()[0])
+            if found not in (0, VERSION):
+                raise DataError(
+                    "power.not_a_store", f"{self.path} is of version {found}", "use a newer Sonde"
+                )
+            self._db.execute("CREATE TABLE IF NOT EXISTS kept (name TEXT PRIMARY KEY, text TEXT NOT NULL)")
+            self._db.execute(f"PRAGMA user_version={VERSION}")
+        except sqlite3.DatabaseError as error:
+            kind = EnvironmentFailure if isinstance(error, sqlite3.OperationalError) else DataError
+            raise kind(
+                "power.cannot_keep" if kind is EnvironmentFailure else "power.not_a_store",
+                f"{wrong}: {error}" if kind is DataError else f"{self.path}: {error}",
+                "move it away to begin anew; jobs in it are lost then"
+                if kind is DataError
+                else "is there room?",
+            ) from None
+        except OSError as error:
+            raise EnvironmentFailure(
+                "power.cannot_keep", f"{self.path}: {error.strerror}", "is there room?"
+            ) from None
+
+    def load(self) -> dict[str, Any]:
+        """Raises DataError  power.not_a_store."""
+        try:
+            rows = self._db.execute("SELECT name, text FROM kept").fetchall()
+            return {str(name): json.loads(text) for name, text in rows}
+        except (sqlite3.DatabaseError, ValueError) as error:
+            raise DataError(
+                "power.not_a_store",
+                f"{self.path} is damaged: {error}",
+                "move it away to begin anew; jobs in it are lost then",
+            ) from None
+
+    def save(self, changed: Mapping[str, Any], gone: Iterable[str] = ()) -> None:
+        """All of it, or nothing. Raises CannotKeep."""
+        rows = [
+            (name, json.dumps(value, separators=(",", ":"), default=str)) for name, value in changed.items()
+        ]
+        with self._mutex:
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                self._db.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?)", rows)
+                self._db.executemany("DELETE FROM kept WHERE name = ?", [(name,) for name in gone])
+                self._db.execute("COMMIT")
+            except sqlite3.Error as error:
+                with suppress(sqlite3.Error):
+                    self._db.execute("ROLLBACK")
+                raise CannotKeep(f"{self.path}: {error}") from None
+
+    def close(self) -> None:
+        with self._mutex, suppress(sqlite3.Error):
+            self._db.close()
+        os.close(self._lock)

@@ -1,0 +1,387 @@
+"""The workflow engine: hands the jobs of workflows to the job scheduler, each when what it waits for is over.
+
+Of each workflow there is a file with its text and, line by line, what was done: what a line says is on the disk before
+it is done (course.py), so that after a crash at any instant it goes on where it was.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
+from sonde.power import jobs, run_bus, run_jobs_bus, run_workflow_bus, workflow
+from sonde.power.config import Stack
+from sonde.power.course import Conductor, Course, Declined, Note, Told, Unanswered
+from sonde.power.jobs import JobState, Run
+from sonde.power.run_events import Ending, line, notify, until_told
+from sonde.power.telemetry import NAN
+from sonde.power.workflow import Step
+
+if TYPE_CHECKING:
+    from sonde.bus.client import Bus, Client
+
+NAME = "workflow-engine"
+RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}", re.ASCII)
+CALL_S = 3.0
+KEEP_S = 30 * 86400.0  # a workflow's file, when it is over
+
+
+class Journal:
+    """A workflow's file. head: its first line.
+
+    Raises
+    ------
+    OSError. ValueError: not such a file.
+    """
+
+    def __init__(self, path: Path, head: Mapping[str, Any] | None = None) -> None:
+        self.path = path
+        if head is not None:
+            part = path.with_suffix(".part")
+            with part.open("w", encoding="utf-8") as file:
+                file.write(json.dumps(head) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+            self._sync_folder()
+        data = path.read_bytes()
+        self.length = data.rfind(b"\n") + 1  # a line that was being written counts for nothing
+        lines = [json.loads(one) for one in data[: self.length].splitlines()]
+        if not lines or not isinstance(lines[0], dict) or lines[0].get("what") != "workflow":
+            raise ValueError("its first line is not a workflow's")
+        self.head: dict[str, Any] = lines[0]
+        self.notes: list[Note] = lines[1:]
+
+    def _sync_folder(self) -> None:
+        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def note(self, note: Note) -> None:
+        """Raises OSError: then it is not kept."""
+        text = json.dumps(note).encode() + b"\n"
+        file = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.ftruncate(file, self.length)
+            if os.pwrite(file, text, self.length) < len(text):
+                raise OSError(28, "no space is left there", str(self.path))
+            os.fsync(file)
+        finally:
+            os.close(file)
+        self.length += len(text)
+
+
+class Scheduler:
+    """The job scheduler over the bus, for the jobs of one user; and the job manager, for what they drew."""
+
+    def __init__(self, engine: Engine, user: str, folder: str) -> None:
+        self._engine, self._user, self._folder = engine, user, folder
+
+    def submit(self, id: str, step: Step) -> None:
+        spec = workflow.spec_of(step, id, self._user, self._folder)
+        body = {"order": "SUBMIT_JOB", "job": id, "user": self._user, "spec": jobs.said(spec)}
+        try:
+            self._engine.ask(jobs.SCHEDULER_SET, body)
+        except UsageError as no:
+            raise Declined(no.what) from None
+
+    def look(self, id: str) -> Told | None:
+        there = self._engine.listed.get(id)
+        if there is not None:
+            return Told(there)
+        try:
+            answer = self._engine.ask(jobs.SCHEDULER_GET, {"ask": "GET_JOB", "job": id})
+        except UsageError as no:
+            if no.code == "power.no_job":
+                return None
+            raise Unanswered(no.what) from None
+        state = JobState.of(answer["jobs"][0])
+        if not state.over:
+            return Told(state.state)
+        seconds = (state.ended_ns - state.started_ns) / 1e9 if state.started_ns else 0.0
+        return Told(state.state, self._energy(id) if state.started_ns else 0.0, seconds, state.reason)
+
+    def _energy(self, id: str) -> float:
+        """NaN where nobody tells: a job is not kept from being over by that."""
+        with suppress(Unanswered, SondeError):
+            told = self._engine.ask(jobs.JOB_GET, {"ask": "GET_RUN", "job": id})["runs"]
+            run = Run.of(told[0])
+            if run.over:
+                return run.energy_j
+        return NAN
+
+    def cancel(self, id: str) -> None:
+        with suppress(UsageError):  # it is over by now
+            body = {
+                "order": "CANCEL_JOB",
+                "job": id,
+                "user": self._user,
+                "reason": "its workflow was cancelled",
+            }
+            self._engine.ask(jobs.SCHEDULER_SET, body)
+
+
+class Workflow:
+    """One run of a workflow, with its file."""
+
+    def __init__(self, engine: Engine, journal: Journal) -> None:
+        head = journal.head
+        self.run, self.user, self.path = str(head["run"]), str(head["user"]), str(head["path"])
+        self.text, self.began_ns = str(head["text"]), int(head["at_ns"])
+        self.journal = journal
+        self.course = Course(workflow.read(self.text, self.path), self.run)
+        for note in journal.notes:
+            self.course.take(note)
+        folder = str(Path(self.path).parent) if self.path.startswith("/") else "/"
+        self.conductor = Conductor(self.course, Scheduler(engine, self.user, folder), journal)
+        self.trouble = ""
+
+    def shown(self, whole: bool) -> dict[str, Any]:
+        course = self.course
+        listed = [
+            {
+                "name": name[:512],
+                "state": status.state,
+                "told": status.told,
+                "attempt": status.attempt,
+                "job": course.id(name) if status.attempt else "",
+                "energy_j": status.energy_j,
+                "seconds": status.seconds,
+                "why": status.why[:500],
+            }
+            for name, status in course.of.items()
+        ]
+        return {
+            "run": self.run,
+            "name": course.workflow.name,
+            "user": self.user,
+            "path": self.path,
+            "state": course.state,
+            "trouble": self.trouble[:500],
+            "began_ns": self.began_ns,
+            "energy_j": course.energy_j,
+            "total": len(listed),
+            "over": sum(status.over for status in course.of.values()),
+            "jobs": listed if whole else [],
+        }
+
+
+class Engine:
+    """All workflows of a folder. Requests come in threads; look() is one thread's.
+
+    Raises
+    ------
+    EnvironmentFailure  power.cannot_keep, power.already_running.
+    """
+
+    def __init__(self, state: str) -> None:
+        self.state = Path(state)
+        self.mutex = threading.RLock()
+        self.wake = threading.Event()
+        self.listed: dict[str, str] = {}  # jobs that are not over, at the scheduler: their states
+        self.workflows: dict[str, Workflow] = {}
+        self._events: list[bytes] = []
+        self._clients: dict[str, Client] = {}
+        self._bus: Bus | None = None
+        self._states: dict[str, dict[str, tuple[str, int]]] = {}
+        try:
+            self.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock = os.open(self.state / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise EnvironmentFailure(
+                "power.cannot_keep",
+                f"{error.filename or state}: {error.strerror}",
+                "name a folder that can be written: 'state' of [workflow-engine]",
+            ) from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise EnvironmentFailure(
+                "power.already_running",
+                f"another {NAME} has {state}",
+                "end that one first, or give this one another 'state'",
+            ) from None
+        for path in sorted(self.state.glob("*.jsonl")):
+            self._load(path)
+
+    def _load(self, path: Path) -> None:
+        try:
+            one = Workflow(self, Journal(path))
+        except (OSError, ValueError, KeyError, TypeError, SondeError) as error:
+            what = f"{path} is not what was left there: {getattr(error, 'what', error)}"
+            self._events.append(line("trouble", code="power.damaged", what=what))
+            return
+        if one.course.over and time.time() - path.stat().st_mtime > KEEP_S:
+            path.unlink(missing_ok=True)
+            return
+        self.workflows[one.run] = one
+
+    def join(self, bus: Bus, open_ones: ExitStack) -> None:
+        self._bus = bus
+        for service in (jobs.SCHEDULER_GET, jobs.SCHEDULER_SET, jobs.JOB_GET):
+            self._clients[service] = open_ones.enter_context(run_jobs_bus.client(bus, service))
+
+    def ask(self, service: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Raises UsageError; Unanswered."""
+        try:
+            return dict(run_jobs_bus.call(self._clients[service], service, body, CALL_S).body)
+        except UsageError:
+            raise
+        except SondeError as error:
+            raise Unanswered(error.what) from None
+
+    # ---- what is asked, in threads of the bus
+
+    def told(self, body: dict[str, Any]) -> dict[str, Any]:
+        run = str(body["run"])
+        with self.mutex:
+            if run:
+                return {"workflows": [self._find(run).shown(True)]}
+            return {"workflows": [one.shown(False) for one in self.workflows.values()]}
+
+    def order(self, body: dict[str, Any]) -> dict[str, Any]:
+        run = str(body["run"])
+        with self.mutex:
+            try:
+                one = self._begin(body) if body["order"] == "RUN_WORKFLOW" else self._cancel(body)
+            except UsageError as error:
+                raise run_workflow_bus.refused("bad_workflow", error.what) from None
+            except OSError as error:
+                what = f"{self.state}: {error.strerror}"
+                raise run_workflow_bus.refused("cannot_keep", f"nothing was done: {what}") from None
+            self.wake.set()
+            return {"workflows": [one.shown(len(run) > 0)]}
+
+    def _find(self, run: str) -> Workflow:
+        if run not in self.workflows:
+            raise run_workflow_bus.refused("no_workflow", f"no workflow is called '{run}'")
+        return self.workflows[run]
+
+    def _begin(self, body: dict[str, Any]) -> Workflow:
+        run, text, path, user = (str(body[key]) for key in ("run", "text", "path", "user"))
+        if not RUN.fullmatch(run):
+            raise UsageError(
+                "power.bad_run", f"'{run}' is no id of a run; allowed: 1 to 40 letters, digits, '_', '.', '-'"
+            )
+        if run in self.workflows:
+            before = self.workflows[run]
+            if (before.text, before.user) != (text, user):
+                raise run_workflow_bus.refused(
+                    "other_workflow", f"'{run}' is another workflow, or another user's"
+                )
+            return before
+        if not user:
+            raise UsageError("power.bad_user", "whose workflow it is was not said")
+        workflow.read(text, path)
+        file = self.state / f"{run}.jsonl"
+        if file.exists():
+            raise run_workflow_bus.refused(
+                "other_workflow", f"'{run}' was a workflow before: {file} is damaged"
+            )
+        head = {"what": "workflow", "version": 1, "run": run, "user": user, "path": path, "text": text}
+        journal = Journal(file, {**head, "at_ns": time.time_ns()})
+        one = self.workflows[run] = Workflow(self, journal)
+        self._events.append(
+            line("workflow", run=run, name=one.course.workflow.name, user=user, state="running")
+        )
+        return one
+
+    def _cancel(self, body: dict[str, Any]) -> Workflow:
+        one = self._find(str(body["run"]))
+        user = str(body["user"])
+        if user not in (one.user, "root"):
+            raise run_workflow_bus.refused(
+                "not_allowed", f"'{one.run}' is a workflow of {one.user}, not of {user}"
+            )
+        if one.course.over:
+            raise run_workflow_bus.refused("workflow_over", f"'{one.run}' is over: {one.course.state}")
+        one.conductor.cancel(f"cancelled by {user}" + (f": {body['reason']}" if body["reason"] else ""))
+        return one
+
+    # ---- a look
+
+    def look(self) -> list[bytes]:
+        """Takes each workflow as far as it goes now. Returns events."""
+        with self.mutex:
+            going = [one for one in self.workflows.values() if not one.course.over]
+        if going:
+            try:
+                told = self.ask(jobs.SCHEDULER_GET, {"ask": "GET_QUEUE"})["jobs"]
+                self.listed = {str(one["spec"]["job"]): str(one["state"]) for one in told}
+                lacking = ""
+            except (Unanswered, UsageError) as why:
+                lacking = getattr(why, "what", str(why))
+            for one in going:
+                with self.mutex:
+                    self._take_further(one, lacking)
+        with self.mutex:
+            events, self._events = self._events, []
+        return events
+
+    def _take_further(self, one: Workflow, lacking: str) -> None:
+        trouble = lacking
+        if not lacking:
+            try:
+                one.conductor.look()
+                trouble = one.conductor.trouble
+            except OSError as error:
+                trouble = f"{one.journal.path}: {error.strerror}; nothing is begun until it can be written"
+        if trouble != one.trouble:
+            one.trouble = trouble
+            self._events.append(line("trouble" if trouble else "mended", run=one.run, what=trouble))
+        states = {name: (status.state, status.attempt) for name, status in one.course.of.items()}
+        before = self._states.get(one.run, {})
+        for name, (state, attempt) in states.items():
+            if before.get(name) != (state, attempt) and state != "waiting":
+                why = {"why": one.course.of[name].why} if one.course.of[name].why else {}
+                self._events.append(line("job", run=one.run, name=name, state=state, attempt=attempt, **why))
+        self._states[one.run] = states
+        if one.course.over:
+            energy = one.course.energy_j
+            told = {"energy_j": energy if math.isfinite(energy) else None}
+            self._events.append(line("workflow", run=one.run, state=one.course.state, **told))
+
+
+def _wake_when(ending: Ending, engine: Engine) -> None:
+    while not ending.wait(3600):
+        pass
+    engine.wake.set()
+
+
+def serve(stack: Stack, name: str = "", with_parent: bool = False) -> Iterator[bytes]:
+    """Runs until told to end; gives events, "ready" first, as JSON lines. Jobs that were handed in go on without it.
+
+    Raises
+    ------
+    UsageError: the profile. EnvironmentFailure  power.cannot_keep, power.already_running, bus.open.
+    """
+    called = name or NAME
+    told = run_bus._power.load_config(stack.path)["workflow_engine"]
+    with ExitStack() as open_ones, until_told(with_parent) as ending:
+        engine = Engine(str(told["state"]))
+        bus = open_ones.enter_context(run_workflow_bus.open_bus(stack, called))
+        engine.join(bus, open_ones)
+        open_ones.enter_context(run_workflow_bus.serve(bus, run_workflow_bus.GET, engine.told, called))
+        open_ones.enter_context(run_workflow_bus.serve(bus, run_workflow_bus.SET, engine.order, called))
+        running = sum(not one.course.over for one in engine.workflows.values())
+        yield line("ready", role=NAME, name=called, state=str(engine.state), running=running)
+        notify("READY=1")
+        threading.Thread(target=_wake_when, args=(ending, engine), daemon=True).start()
+        while not ending.asked:
+            yield from engine.look()
+            engine.wake.wait(float(told["look_s"]))
+            engine.wake.clear()
+        notify("STOPPING=1")
+        yield line("end", role=NAME, why=ending.why)

@@ -1,0 +1,113 @@
+"""What a job's commands are started with."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+from sonde.core.errors import UsageError
+from sonde.power.job_start import check, environment, starts
+from sonde.power.jobs import Part, Spec
+
+SPEC = Spec("j1", ("./solve", "a b", "$HOME"), "ada", "lbm", environment=("X=1=2",), demand_w=250.0)
+PARTS = (Part("n1", True, (0, 1)), Part("n2", True, (0, 1)))
+OWN = {"PATH": "/bin:/usr/bin", "SECRET": "of the daemon", "LANG": "C"}
+
+
+def test_a_command_knows_its_job_and_nothing_of_the_daemon():
+    told = environment(SPEC, PARTS, 1, OWN, "/f/progress.1")
+    assert told == {
+        "PATH": "/bin:/usr/bin",
+        "LANG": "C",
+        "X": "1=2",
+        "SONDE_JOB_ID": "j1",
+        "SONDE_JOB_NAME": "lbm",
+        "SONDE_JOB_NODES": "n[1-2]",
+        "SONDE_JOB_NODE": "n2",
+        "SONDE_JOB_INDEX": "1",
+        "SONDE_JOB_COUNT": "2",
+        "SONDE_JOB_POWER_W": "500",
+        "SONDE_JOB_CORES": "0,1",
+        "SONDE_JOB_PROGRESS": "/f/progress.1",
+    }
+
+
+def test_a_job_cannot_say_that_it_is_another():
+    assert environment(replace(SPEC, environment=("SONDE_JOB_ID=x",)), PARTS, 0, {}, "")["SONDE_JOB_ID"] == "j1"
+
+
+def test_without_a_launcher_commands_are_started_here_one_a_node():
+    made = starts(SPEC, PARTS, (), OWN, "/runs/j1", 5.0)
+    assert [(one.node, one.words, one.remote) for one in made] == [
+        ("n1", SPEC.command, False),
+        ("n2", SPEC.command, False),
+    ]
+    assert [one.output for one in made] == ["/runs/j1/output.n1", "/runs/j1/output.n2"]
+    assert starts(SPEC, PARTS[:1], (), OWN, "/runs/j1", 5.0)[0].output == "/runs/j1/output"
+
+
+def test_a_launcher_gets_the_host_and_quotes_only_where_a_shell_reads_it():
+    (srun,) = starts(SPEC, PARTS[:1], ("srun", "-w", "{host}"), OWN, "/r", 5.0)
+    assert srun.words[:3] == ("srun", "-w", "n1")
+    assert "a b" in srun.words
+    (ssh,) = starts(SPEC, PARTS[:1], ("/usr/bin/ssh", "{host}", "--"), OWN, "/r", 5.0)
+    assert ssh.words[:3] == ("/usr/bin/ssh", "n1", "--")
+    assert "'a b'" in ssh.words
+    assert "'$HOME'" in ssh.words
+    assert "SECRET" not in ssh.environment
+
+
+def through_a_shell(command: str, folder: str, close_after_s: float | None = None) -> subprocess.CompletedProcess[str]:
+    """Words for a node as a shell at the other end of ssh reads them."""
+    spec = replace(SPEC, command=("/bin/sh", "-c", command), folder=folder)
+    (start,) = starts(spec, PARTS[:1], ("ssh", "{host}", "--"), OWN, folder, 0.3)
+    line = ["/bin/sh", "-c", " ".join(start.words[3:])]
+    process = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        if close_after_s is not None:
+            assert process.stdout is not None
+            process.stdout.readline()  # it runs
+            assert process.stdin is not None
+            process.stdin.close()
+            process.stdin = None
+            process.wait(60)
+            return subprocess.CompletedProcess(line, process.returncode, "", "")
+        assert process.stdout is not None
+        out = process.stdout.read()
+        return subprocess.CompletedProcess(line, process.wait(60), out, "")
+    finally:
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+def test_at_the_other_end_a_command_has_its_folder_its_environment_and_its_exit_status(tmp_path):
+    ran = through_a_shell('pwd; echo "$SONDE_JOB_ID $X"; exit 7', str(tmp_path))
+    assert (ran.stdout, ran.returncode) == (f"{tmp_path}\nj1 1=2\n", 7)
+
+
+@pytest.mark.parametrize("command", ["echo on; sleep 300", "trap '' TERM; echo on; sleep 300 & sleep 300; sleep 300"])
+def test_at_the_other_end_it_ends_when_its_input_does(tmp_path, command):
+    assert through_a_shell(command, str(tmp_path), close_after_s=0).returncode > 128
+
+
+@pytest.mark.parametrize(
+    ("spec", "parts", "code", "what"),
+    [
+        (replace(SPEC, job="../x"), PARTS, "power.bad_job", "its id"),
+        (replace(SPEC, command=()), PARTS, "power.bad_job", "no command"),
+        (SPEC, (), "power.bad_job", "no nodes"),
+        (replace(SPEC, environment=("A B=1",)), PARTS, "power.bad_job", "'A B=1'"),
+        (replace(SPEC, folder="here"), PARTS, "power.bad_job", "'here'"),
+        (replace(SPEC, output="x\0"), PARTS, "power.bad_job", "zero byte"),
+        (SPEC, (Part("n9"),), "power.unknown_node", "'n9'"),
+        (SPEC, (PARTS[0], PARTS[0]), "power.bad_job", "twice"),
+    ],
+)
+def test_what_cannot_be_started_is_refused(spec, parts, code, what):
+    with pytest.raises(UsageError) as error:
+        check(spec, parts, ["n1", "n2"])
+    assert error.value.code == code
+    assert what in error.value.what
