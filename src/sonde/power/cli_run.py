@@ -103,8 +103,9 @@ def told_by(path: Path, verb: str) -> Outcome:
 def demo(output: Path | None, budget_s: float | None) -> Outcome:
     """Bring up four simulated nodes under a budget, kill their manager, and show that the budget was held.
 
-    Node managers, a system manager and its standby, the monitor, and the MQTT bridge with mosquitto where they are
-    there: real processes on a bus of their own on loopback. Nothing of this machine's hardware is touched, and all is
+    A workflow of four jobs runs meanwhile. Node managers, a system manager and its standby, resource manager, job
+    scheduler, job manager, workflow engine, the monitor, and the MQTT bridge with mosquitto where they are there:
+    real processes on a bus of their own on loopback. Nothing of this machine's hardware is touched, and all is
     stopped in the end. --budget is the time it takes, 40 s by default.
 
     \b

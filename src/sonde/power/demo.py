@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,33 @@ BUDGET_W, MIN_W, MAX_W, SAFE_W = 1000.0, 100.0, 400.0, 150.0
 LEADER, STANDBY = "m1", "m2"
 LEAST_S, LONGEST_LEASE_S = 2.0, 3.0
 
-LOADS = (  # of each node, by stretch: what the two jobs of the demo make of it
+IDLE = 0.05
+WORKFLOW = "demo"
+# Jobs of its workflow: name, load of their nodes, part of the demo's length, nodes, guarantee of each, after which.
+STEPS = (
+    ("mesh", 0.5, 0.08, 1, 0.0, ()),
+    ("lbm", 0.95, 0.35, 2, 200.0, ("mesh",)),
+    ("fft", 0.7, 0.2, 2, 160.0, ("mesh",)),
+    ("render", 0.6, 0.06, 1, 0.0, ("lbm", "fft")),
+)
+STEP_S = 0.2
+WORK = f"""#!/bin/sh
+# work LOAD STEPS: what a job makes of its simulated node.
+load="load-$SONDE_JOB_NODE"
+tell() {{ echo "$1" > "$load.job" && mv "$load.job" "$load"; }}
+trap 'tell {IDLE}; exit 143' TERM
+tell "$1"
+step=0
+while [ "$step" -lt "$2" ]; do
+  sleep {STEP_S}
+  echo {STEP_S} >> "$SONDE_JOB_PROGRESS"
+  step=$((step + 1))
+done
+tell {IDLE}
+"""
+"""Program of the demo's jobs, in its folder: simulated nodes read their load from a file."""
+
+LOADS = (  # of each node, by stretch, in a demo without a workflow: what its two jobs make of it
     (0.05, 0.05, 0.05, 0.05),
     (1.0, 0.9, 0.3, 0.1),
     (1.0, 0.9, 0.3, 0.1),
@@ -64,9 +91,12 @@ def timing(length_s: float) -> Timing:
 
 
 def configuration(
-    name: str, timing: Timing, loads: Sequence[str] = (), node: int = -1, broker: str = "", monitor: str = ""
+    name: str, timing: Timing, loads: Sequence[str] = (), node: int = -1, broker: str = "", user: str = ""
 ) -> str:
-    """One daemon's power.toml. All of them say the same but for what is a daemon's own: its state, its load."""
+    """One daemon's power.toml. All of them say the same but for what is a daemon's own: its state, its load.
+
+    user: whose jobs are started; "": there is nobody who starts any.
+    """
 
     def seconds(value: float) -> str:
         return f'"{value * 1000:.0f}ms"'
@@ -111,9 +141,26 @@ def configuration(
         f"takeover = {seconds(timing.takeover_s)}",
         f"priority = {0 if name != STANDBY else 1}",
         "[monitor]",
-        f'listen = "{monitor or "127.0.0.1:0"}"',
+        'listen = "127.0.0.1:0"',
         'history = "history.sqlite"',
     ]
+    if user:
+        lines += [
+            "[job-scheduler]",
+            'kind = "built-in"',
+            'state = "queue"',
+            'period = "250ms"',
+            "[resource-manager]",
+            'state = "resources"',
+            "[job-manager]",
+            'state = "runs"',
+            'report = "250ms"',
+            'grace = "1s"',
+            f"users = [{json.dumps(user)}]",
+            "[workflow-engine]",
+            'state = "workflows"',
+            'look = "250ms"',
+        ]
     if broker:
         lines += [
             "[mqtt-bridge]",
@@ -123,10 +170,23 @@ def configuration(
     return "\n".join(lines) + "\n"
 
 
+def workflow(timing: Timing) -> str:
+    """The demo's workflow, as a file of its own says it."""
+    lines = [f'name = "{WORKFLOW}"']
+    for name, load, part, nodes, guaranteed, after in STEPS:
+        steps = max(1, round(part * timing.length_s / STEP_S))
+        lines += [f"[jobs.{name}]", f'command = ["./work", "{load}", "{steps}"]', f"nodes = {nodes}"]
+        if guaranteed:
+            lines.append(f'guaranteed = "{guaranteed:g}W"')
+        if after:
+            lines.append(f"after = {json.dumps(after)}")
+    return "\n".join(lines) + "\n"
+
+
 def job_power(power_w: Sequence[float]) -> float:
     """What a job's nodes draw together; NaN where one of them is not known."""
     return math.fsum(power_w) if power_w and all(map(math.isfinite, power_w)) else float("nan")
 
 
 JOBS = (("lbm", ("n1", "n2"), 1, 3), ("fft", ("n3", "n4"), 3, 4))
-"""The demo's jobs: name, nodes, and the stretches of LOADS at whose begin it starts and ends."""
+"""Jobs of a demo without a workflow: name, nodes, and the stretches of LOADS at whose begin it starts and ends."""

@@ -6,6 +6,7 @@ sample says so. Daemons end with this process, however it ends: their standard i
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import secrets
@@ -16,15 +17,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from sonde.core.errors import EnvironmentFailure, Warning
 from sonde.core.events import Progress
 from sonde.core.launch import libexec, session
-from sonde.power import demo, run_bus
+from sonde.power import demo, run_bus, run_workflow_bus
 from sonde.power.config import Stack
 from sonde.power.run_record import Recorder, Request, measure
 from sonde.power.telemetry import JOB, NODE, Latest, NodeSample
@@ -34,6 +36,7 @@ RESERVE_S, QUICK_RESERVE_S = 4.0, 2.5  # for starting and stopping daemons, and 
 # Their ports are above those that programs are given when they connect; a run of the bus' measurements has 1 to 100.
 FIRST_DOMAIN, LAST_DOMAIN = 215, 231
 NATIVE_ROLES = ("node-manager", "system-manager")
+JOB_ROLES = ("resource-manager", "job-manager", "job-scheduler", "workflow-engine")
 
 
 def program() -> Path:
@@ -144,7 +147,7 @@ def run(
 ) -> session.Measured:
     """The whole demo, within length_s of `began` (time.monotonic), or little more.
 
-    quick: the managers and the nodes alone, without monitor and bridge.
+    quick: the managers and the nodes alone, without monitor, bridge and workflow.
 
     Raises
     ------
@@ -193,13 +196,18 @@ class Show:
         self._port = _free_port() if self.with_bridge else 0
         self._loads = [folder / f"load-{name}" for name in demo.NODES]
         self._set_loads(demo.LOADS[0])
+        if not quick:
+            (folder / "work").write_text(demo.WORK, "utf-8")
+            (folder / "work").chmod(0o755)
+            (folder / "demo.toml").write_text(demo.workflow(timing), "utf-8")
         self._write("power.toml", "monitor")
         (folder / "bus.xml").write_text(_profile(_free_domain(folder)), "utf-8")
         self.stack: Stack = run_bus.load(folder / "power.toml")
 
     def _write(self, file: str, name: str, node: int = -1) -> Path:
         broker = f"127.0.0.1:{self._port}" if self.with_bridge else ""
-        text = demo.configuration(name, self.timing, [str(path) for path in self._loads], node, broker)
+        user = "" if self.quick else getpass.getuser()
+        text = demo.configuration(name, self.timing, [str(path) for path in self._loads], node, broker, user)
         path = self.folder / file
         path.write_text(text, "utf-8")
         return path
@@ -239,9 +247,9 @@ class Show:
                 for name in (demo.LEADER,)
             }
             others = []
-            if not self.quick:
-                words = ["power", "serve", "monitor", "--config", "power.toml", "--with-parent"]
-                others.append(start("monitor", [*_sonde(), *words]))
+            for role in () if self.quick else ("monitor", *JOB_ROLES):
+                words = ["power", "serve", role, "--config", "power.toml", "--with-parent"]
+                others.append(start(role, [*_sonde(), *words]))
             if self.with_bridge:
                 others.append(powerd("mqtt-bridge", "bridge", self.folder / "power.toml"))
             for daemon in (*nodes, *managers.values(), *others):
@@ -251,9 +259,35 @@ class Show:
                 "system-manager", demo.STANDBY, self._write(f"{demo.STANDBY}.toml", demo.STANDBY)
             )
             managers[demo.STANDBY].wait_ready(READY_S)
-            self._happen(recorder, ended, managers[demo.LEADER])
+            with nullcontext() if self.quick else self._workflow(recorder):
+                self._happen(recorder, ended, managers[demo.LEADER])
             for daemon in (*managers.values(), *nodes, *others):
                 daemon.ask_to_end()
+
+    @contextmanager
+    def _workflow(self, recorder: Recorder) -> Iterator[None]:
+        """The demo's workflow runs meanwhile; what is left of it in the end is cancelled."""
+        called = {"run": demo.WORKFLOW}
+        mine = {**called, "user": getpass.getuser()[:64]}
+        path = self.folder / "demo.toml"
+        begin = {"order": "RUN_WORKFLOW", **mine, "path": str(path), "text": path.read_text("utf-8")}
+        question = {"ask": "GET_WORKFLOW", **called}
+        with run_workflow_bus.open_bus(self.stack, "demo workflow") as bus:
+            ask = partial(run_workflow_bus.ask, bus, timeout_s=READY_S)
+            ask(run_workflow_bus.SET, begin)
+            recorder.event(demo.WORKFLOW, "workflow begins")
+            try:
+                yield
+            finally:
+                end = time.monotonic() + END_S
+                (state,) = ask(run_workflow_bus.GET, question)
+                well = sum(job["state"] == "ended" for job in state["jobs"])
+                recorder.event(demo.WORKFLOW, f"{well} of {state['total']} jobs ended")
+                if state["state"] == "running":
+                    ask(run_workflow_bus.SET, {"order": "CANCEL_WORKFLOW", **mine, "reason": "the demo is over"})
+                while state["state"] == "running" and time.monotonic() < end:
+                    time.sleep(0.2)
+                    (state,) = ask(run_workflow_bus.GET, question)
 
     def _happen(self, recorder: Recorder, ended: threading.Event, leader: Daemon) -> None:
         begin, stretch, killed = time.monotonic(), 0, False
@@ -268,11 +302,14 @@ class Show:
                     return
                 while stretch + 1 < len(self.timing.at_s) and at >= self.timing.at_s[stretch + 1]:
                     stretch += 1
-                    self._set_loads(demo.LOADS[stretch])
+                    if self.quick:
+                        self._set_loads(demo.LOADS[stretch])
                 if not killed and at >= self.timing.kill_s:
                     killed = True
                     leader.kill()
                     recorder.event(leader.name, "killed")
+                if not self.quick:
+                    continue
                 for sample in reader.take():
                     if sample.has_data:
                         latest.take(NodeSample.of(sample.value), now)
