@@ -62,7 +62,7 @@ def survey(
         except SondeError as error:
             cannot[room] = error
     results: list[RoomResult] = []
-    visited = False
+    visited: list[str] = []
     for k, room in enumerate(ROOMS):
         since = time.monotonic() if visited else began
         left_s = began + budget_s - since
@@ -73,12 +73,12 @@ def survey(
         elif room in cannot:
             results.append(RoomResult(room, skipped=cannot[room].what, hint=cannot[room].hint))
         elif left_s <= 0:
-            taken = f"{' and '.join(ROOMS[:k])} took all of the {budget_s:g} s"
+            taken = f"{' and '.join(visited) or 'getting ready'} took all of the {budget_s:g} s"
             results.append(RoomResult(room, skipped=taken, hint="give more with --budget"))
         elif (share_s := shares[room]) is None:
             results.append(_too_short(room, needs, budget_s, left_s))
         else:
-            visited = True
+            visited.append(room)
             call = Call(room, folder, launcher, hosts, ntasks, number, command, share_s, since, bar)
             results.append(_visit(call, results))
     return results
@@ -226,7 +226,7 @@ def write_report(folder: Path, results: Sequence[RoomResult], title: str) -> Pat
 
 
 def summary(results: Sequence[RoomResult]) -> list[str]:
-    """At most ten lines for the terminal."""
+    """At most ten lines for the terminal, which tells findings and warnings besides."""
     lines = []
     for result in results:
         if result.skipped:
@@ -234,6 +234,4 @@ def summary(results: Sequence[RoomResult]) -> list[str]:
             if result.hint:
                 lines.append(f"  {result.hint}")
         lines += [f"{result.room} {line}" for line in result.lines]
-        lines += [f"  finding: {finding.text}" for finding in result.findings]
-        lines += [f"  warning: {warning.evidence}" for warning in result.warnings]
     return lines if len(lines) <= 9 else [*lines[:8], f"… and {len(lines) - 8} more, in the report"]

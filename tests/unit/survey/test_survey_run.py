@@ -184,12 +184,12 @@ class TestShares:
         assert second.hint == "give more with --budget"
 
     def test_where_no_time_is_left_the_rest_is_skipped_and_said(self, visits, survey):
-        net, noise = Room("net"), Room("noise")
-        visits(net, noise)
-        net.ends = lambda: time.sleep(0.05)
-        first, second = survey(budget_s=0.02)
+        net, noise, io = Room("net"), Room("noise"), Room("io")
+        visits(net, noise, io)
+        net.ends = lambda: time.sleep(1)
+        first, second, third = survey(budget_s=0.8)
         assert first.skipped == ""
-        assert second.skipped == "net took all of the 0.02 s"
+        assert second.skipped == third.skipped == "net took all of the 0.8 s"  # and not noise, which was not visited
         assert "--budget" in second.hint
         assert noise.calls == []
 
@@ -225,7 +225,8 @@ class TestVisits:
         first, second = survey()
         assert (first.skipped, first.hint, first.datasets) == ("there is no MPI", "install one", [])
         assert second.skipped == ""
-        assert run.summary([first])[:2] == ["net: skipped: there is no MPI", "  install one"]
+        assert run.summary([first]) == ["net: skipped: there is no MPI", "  install one"]
+        assert run.summary([second]) == ["noise 1 µs in noise.nc"]  # its finding and its warning are told by themselves
 
     def test_what_was_measured_before_an_error_counts(self, visits, survey):
         net = Room("net")
