@@ -156,6 +156,11 @@ class TestShares:
         assert run.share([(1.0, 4.0), (1.0, 4.0)], 3.0) == [None, None]
         assert run.share([(1.0, 0.0)], -4.0) == [None]
 
+    def test_where_rooms_overran_those_after_them_are_content_with_less(self):
+        assert run.share([(3.0, 4.0), (1.0, 6.0)], 7.0, 0.6) == pytest.approx([2.8, 4.2])
+        assert run.share([(3.0, 4.0), (1.0, 6.0)], 5.0, 0.6) == [5.0, None]
+        assert run.share([(3.0, 4.0), (1.0, 6.0)], 20.0, 0.6) == [11.5, 8.5]
+
     def test_a_room_that_does_not_fit_says_what_it_takes_and_which_budget_has_time(self, visits, survey):
         net, noise, io = (
             Room("net", least_s=200.0),
@@ -174,12 +179,12 @@ class TestShares:
         assert (noise.calls, first.skipped, third.skipped) == ([], "", "")
 
     def test_a_room_to_which_others_left_too_little_says_so(self, visits, survey):
-        net, noise = Room("net", least_s=1.0), Room("noise", least_s=500.0)
+        net, noise = Room("net", least_s=1.0), Room("noise", least_s=900.0)
         visits(net, noise)
         first, second = survey(began=time.monotonic() - 600)  # as if another had taken them
         assert first.skipped == ""
         assert re.fullmatch(
-            r"it takes 500\.0 s or more, and [34]\d\d\.\d of the 1000 s are left", second.skipped
+            r"it takes 900\.0 s or more, and [34]\d\d\.\d of the 1000 s are left", second.skipped
         )
         assert second.hint == "give more with --budget"
 
