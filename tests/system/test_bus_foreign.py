@@ -373,7 +373,6 @@ def test_a_foreign_peers_key_hash_is_that_of_the_bus(sonde, implementation):
                     assert writer.wait_acknowledged(30)
                     # One sample of each instance: of two, if both peers' hashes are the same.
                     alike[name] = sorted(sample["value"] for sample in last.take())
-                    print(name, alike[name], last.status(), writer.status(), last.native.counts() if hasattr(last,"native") else "")
     finally:
         code = peer.close()
     assert code == 0

@@ -38,7 +38,7 @@ try:
                     seen += [sample["cap_w"] for sample in end.take()]
         print(json.dumps({"matched": matched, "seen": len(seen)}))
 except Exception as error:
-    print(json.dumps({"refused": getattr(error, "code", ""), "said": str(error)}))
+    print(json.dumps({"refused": getattr(error, "code", ""), "said": str(error), "hint": getattr(error, "hint", "")}))
 """
 
 
@@ -90,7 +90,9 @@ class TestSecured:
     def test_a_node_that_would_set_another_is_refused(self, sonde, profile, implementation):
         domain = free_domain()
         wrote, read = together(sonde, implementation, profile(domain, "node"), profile(domain, "node"))
-        assert "refused" in wrote
+        assert wrote["refused"] == "bus.open"
+        assert "permissions of this participant's subject" in wrote["hint"]
+        assert wrote["said"].count("NodeManager_set") == 1  # and not what its own log says besides
         assert read == {"matched": False, "seen": 0}
 
     def test_who_has_no_key_matches_nothing(self, sonde, profile, implementation):

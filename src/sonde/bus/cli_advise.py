@@ -111,6 +111,10 @@ def _verdict(best: Advice, need: Need, path: Path, hosts: str) -> str:
 def _table(found: list[Advice]) -> Table:
     from sonde.core.units import format_duration
 
+    # What holds of all is told once, and what of some by a letter.
+    said = list(dict.fromkeys(text for advice in found for text in advice.outside))
+    of_all = [text for text in said if all(text in advice.outside for advice in found)]
+    letters = {text: chr(ord("a") + k) for k, text in enumerate(text for text in said if text not in of_all)}
     rows = []
     for k, advice in enumerate(found, 1):
         discovery = advice.discovery
@@ -123,12 +127,16 @@ def _table(found: list[Advice]) -> Table:
                 discovery.kind if discovery else "–",
                 f"{discovery.datagrams:.0f}" if discovery else "–",
                 format_duration(discovery.match_s) if discovery and math.isfinite(discovery.match_s) else "–",
-                "; ".join(advice.outside),
+                ", ".join(letters[text] for text in advice.outside if text in letters),
             )
         )
     head = ("", "variant", "latency", "publish", "discovery", "datagrams", "to match", "but")
-    note = "latency: until the last subscriber has it. publish: how long a writer is busy with each message."
-    return Table("Advice, the best first", head, rows, (0, 2, 3, 5, 6), note)
+    if not letters:
+        head, rows = head[:-1], [row[:-1] for row in rows]
+    notes = ["latency: until the last subscriber has it. publish: how long a writer is busy with each message."]
+    notes += [f"of all: {text}" for text in of_all]
+    notes += [f"{letter}: {text}" for text, letter in letters.items()]
+    return Table("Advice, the best first", head, rows, (0, 2, 3, 5, 6), "\n".join(notes))
 
 
 def _as_json(advice: Advice) -> dict[str, Any]:

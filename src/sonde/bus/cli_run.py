@@ -311,7 +311,7 @@ def told_of(path: Path, verb: str) -> Outcome:
     """What a dataset says of itself."""
     import sonde
     from sonde.bus import verdict
-    from sonde.bus.values import between
+    from sonde.bus.values import Values, between
     from sonde.core import dataset
 
     with sonde.open(path) as tree:
@@ -333,7 +333,10 @@ def told_of(path: Path, verb: str) -> Outcome:
             values=values,
             tables=verdict.tables(summary),
             # The first is in the sentence.
-            lines=[verdict.capitalised(f"{lesson['text']}.") for lesson in values["lessons"][1:]],
+            lines=[
+                verdict.capitalised(f"{lesson['text']}.")
+                for lesson in verdict.told_together(verdict.lessons(Values(summary))[1:])
+            ],
             sound=verdict.sound(summary),
         )
 

@@ -44,6 +44,8 @@ WORDS = {
 }
 
 
+MEDIANS = "Medians with 95 % intervals, from six epochs on"
+
 # What a lesson is about.
 LESSONS = {
     "latency": "round trip",
@@ -84,7 +86,7 @@ def section(tree: xr.DataTree, dataset: str = "FILE") -> Section:
     if lessons := verdict.lessons(told):
         lines: list[tuple[str, str]] = []
         about = ""
-        for lesson in lessons:
+        for lesson in verdict.told_together(lessons):
             before, about = about, LESSONS[str(lesson["code"]).removeprefix("bus.")]
             text = verdict.capitalised(f"{lesson['text']}.")
             lines.append(("" if about == before else about, text))
@@ -143,10 +145,9 @@ def facts(told: Values) -> list[Fact]:
         if cells:
             value = cells[0]
             ends = "no interval"
-            if math.isfinite(value.low):
-                ends = (
-                    f"{verdict.text_of(value.low, value.unit)} to {verdict.text_of(value.high, value.unit)}"
-                )
+            low, high = value.ends
+            if math.isfinite(low):
+                ends = f"{verdict.text_of(low, value.unit)} to {verdict.text_of(high, value.unit)}"
             name = f"{value.case.title}, {value.way.name}"
             out.append(Fact(name, verdict.text_of(value.median, value.unit), ends))
     counted = status_counts(told.statuses())
@@ -240,7 +241,7 @@ def _lines(
     for k, values in enumerate(groups.values()):
         for value in values:
             where = (names.index(series_of(value)), numbers.index(number(value.case)), k)
-            y[where], low[where], high[where] = value.median, value.low, value.high
+            y[where], (low[where], high[where]) = value.median, value.ends
     raw = {series_of(v): v.way.raw for values in groups.values() for v in values}
     tone = np.array([int(raw[name]) for name in names])
     hue = np.arange(len(names))
@@ -322,7 +323,9 @@ def _by_quantity(
 def _paragraphs(told: Values, caption: str, *codes: str) -> str:
     """A caption, and the lessons that the figure is about, a paragraph each."""
     texts = [
-        lesson["text"] for lesson in verdict.lessons(told) if lesson["code"].removeprefix("bus.") in codes
+        lesson["text"]
+        for lesson in verdict.told_together(verdict.lessons(told))
+        if lesson["code"].removeprefix("bus.") in codes
     ]
     return "\n".join([caption, *(f"{text[0].upper()}{text[1:]}." for text in texts)])
 
@@ -332,7 +335,7 @@ def latency_by_size(told: Values) -> Figure | None:
     groups = _by_quantity(told, "latency", ("rtt", "one_way", "publish"))
     data = _lines(groups, lambda case: case.size, lambda value: value.way.name, QUANTITY)
     caption = (
-        "Medians with 95 % intervals. The pale lines are bare sockets and shared memory, which is the limit."
+        f"{MEDIANS}. The pale lines are bare sockets and shared memory, which is the limit."
     )
     return _scatter(
         "bus-size",
@@ -472,7 +475,7 @@ def _bars(
 
 
 def _numbers(value: Value) -> tuple[float, float, float]:
-    return value.median, value.low, value.high
+    return value.median, *value.ends
 
 
 def cycles(told: Values) -> Figure | None:
@@ -485,7 +488,7 @@ def cycles(told: Values) -> Figure | None:
     if not cells:
         return None
     counted = any(name == "instructions" for group in cells.values() for _, name in group)
-    caption = "Ticks of the processor's counter during the call that writes, with 95 % intervals"
+    caption = "Ticks of the processor's counter during the call that writes, with 95 % intervals, from six epochs on"
     caption += (
         ", and instructions of the thread." if counted else ". Instructions were not counted on this machine."
     )
@@ -509,7 +512,7 @@ def fanout(told: Values) -> Figure | None:
         ).items():
             groups[f"{name}, {format_size(size, exact=True)}"] = values
     data = _lines(groups, lambda case: case.subscribers, lambda value: value.way.name, QUANTITY)
-    caption = "Medians with 95 % intervals. A line that rises straight pays for each subscriber; a level one does not."
+    caption = f"{MEDIANS}. A line that rises straight pays for each subscriber; a level one does not."
     return _scatter(
         "bus-fanout",
         "Several subscribers",
@@ -750,7 +753,7 @@ def first_message(told: Values) -> Figure | None:
     return Figure(
         "bus-first",
         "The first message, and what is done about it",
-        _paragraphs(told, "Medians with 95 % intervals; steady is a message among others.", "first_message"),
+        _paragraphs(told, f"{MEDIANS}; steady is a message among others.", "first_message"),
         Kind.BAR,
         _bars(cells),
         {"bar": Axis("Message"), "y": Axis("round trip", "s", log=True)},

@@ -171,10 +171,11 @@ def sentence(found: Breakdown) -> str:
     """What came of one, from its numbers alone."""
     from sonde.core.units import format_duration
 
-    what = "the first message" if found.slow == FIRST else "a message after a pause"
+    what = _what(found)
     times = f"{format_duration(found.slow_s)} against {format_duration(found.usual_s)} of one among others"
     if not math.isfinite(found.excess[1]):
-        return f"over {found.way.name} {what} took {times}; {found.pairs} epochs are too few to say why"
+        few = "1 epoch is" if found.pairs == 1 else f"{found.pairs} epochs are"
+        return f"over {found.way.name} {what} took {times}; {few} too few to say why"
     if not found.real:
         return f"over {found.way.name} {what} costs no more beyond doubt: {times}"
     text = f"over {found.way.name} {what} takes {found.ratio[0]:.3g} times as long ({times})"
@@ -196,6 +197,20 @@ def sentence(found: Breakdown) -> str:
     if nothing:
         text += f"; not {_listed(nothing, 'or')}"
     return text
+
+
+def brief(found: Breakdown) -> tuple[str, str, str] | None:
+    """Where nothing can be said of it: how a sentence on several such begins, what it says of this one, how it ends."""
+    from sonde.core.units import format_duration
+
+    if math.isfinite(found.excess[1]):
+        return None
+    times = f"{found.way.name} {format_duration(found.slow_s)} against {format_duration(found.usual_s)}"
+    return f"{_what(found)} took, against one among others", times, "; too few epochs to say why"
+
+
+def _what(found: Breakdown) -> str:
+    return "the first message" if found.slow == FIRST else "a message after a pause"
 
 
 def _percent(part: Part) -> str:

@@ -14,7 +14,7 @@ from sonde.bus.growth import Law, Told, power_law, told_of
 from sonde.bus.plan import NULL, WITHIN_HOST
 from sonde.bus.values import Value, Values, Way
 from sonde.core.errors import DataError
-from sonde.core.units import format_duration, format_size
+from sonde.core.units import format_duration, format_share, format_size
 
 ALIKE = 0.10  # latencies nearer than this share are alike, and the load on the publisher decides
 SIMPLER = (
@@ -181,6 +181,8 @@ def _fanout(values: Values, way: Way, quantity: str, need: Need) -> tuple[Told |
 
 def _rate(values: Values, way: Way, need: Need) -> tuple[float, str]:
     """The loss at full speed of the case that is nearest to what is needed, and what it did there."""
+    from sonde.bus.verdict import rate_text
+
     own = values.find("throughput", way=way)
     if not own:
         return NAN, ""
@@ -192,9 +194,9 @@ def _rate(values: Values, way: Way, need: Need) -> tuple[float, str]:
     nearest = min(own, key=far)
     lost = values.lost(nearest)
     many = f"{nearest.case.subscribers} subscriber{'s' * (nearest.case.subscribers != 1)}"
-    text = f"at most {nearest.median:.3g} messages a second to each of {many} at "
+    text = f"at most {rate_text(nearest.median, 'messages/s')} to each of {many} at "
     text += f"{format_size(nearest.case.size, exact=True)}, {nearest.case.treatment or 'reliable'}"
-    text += f", with {lost:.2%} lost" if math.isfinite(lost) else ", loss not counted"
+    text += f", with {format_share(lost)} lost" if math.isfinite(lost) else ", loss not counted"
     return lost, text
 
 

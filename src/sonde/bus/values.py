@@ -25,6 +25,7 @@ from sonde.bus.plan import (
 from sonde.core.status import DRIFT, NOT_MEASURED
 
 NAN = float("nan")
+LEAST_EPOCHS = 6  # of an interval that says something
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,11 @@ class Value:
     @property
     def drifted(self) -> bool:
         return self.status == DRIFT
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Of the interval as people see it: fewer epochs than LEAST_EPOCHS tell none, and would stretch every axis."""
+        return (self.low, self.high) if self.epochs >= LEAST_EPOCHS else (math.nan, math.nan)
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,14 @@ from sonde.bus import first
 from sonde.bus.growth import SOURCE_SQUARE, Law, Line, crossing, slope_of
 from sonde.bus.model import discoveries, law_of
 from sonde.bus.plan import EACH, STAR, TESTS, Case
-from sonde.bus.values import Value, Values, Way
+from sonde.bus.values import LEAST_EPOCHS, Value, Values, Way
 from sonde.core import stats
 from sonde.core.errors import Warning
 from sonde.core.outcome import Table
 from sonde.core.status import DRIFT, status_counts
 from sonde.core.units import format_duration, format_share, format_size
+
+Brief = tuple[str, str, str]  # how a sentence on several variants begins, its part on one, how it ends
 
 MATTERS = 0.05  # a ratio nearer to 1 is no difference
 LOSS_MATTERS = 0.001  # a share of messages lost above which a rate is not called one without loss
@@ -52,7 +54,7 @@ def values(summary: xr.Dataset) -> dict[str, Any]:
     told = Values(summary)
     return {
         **status_counts(told.statuses()),
-        "lessons": lessons(told),
+        "lessons": [{name: lesson[name] for name in ("code", "text", "evidence")} for lesson in lessons(told)],
         "laws": [_law_json(way, law) for way, law in laws(told)],
         "results": rows(told),
     }
@@ -145,8 +147,22 @@ def lessons(told: Values) -> list[dict[str, Any]]:
     return out
 
 
-def _lesson(code: str, text: str, evidence: Any) -> dict[str, Any]:
-    return {"code": f"bus.{code}", "text": text, "evidence": evidence}
+def _lesson(code: str, text: str, evidence: Any, brief: Brief | None = None) -> dict[str, Any]:
+    return {"code": f"bus.{code}", "text": text, "evidence": evidence, "brief": brief}
+
+
+def told_together(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lessons as people read them: what says no more of one variant than of the next is one sentence."""
+    out: list[dict[str, Any]] = []
+    for lesson in found:
+        brief, last = lesson["brief"], out[-1] if out else None
+        if brief is None or last is None or last["brief"] is None or last["brief"][::2] != brief[::2]:
+            out.append(lesson)
+            continue
+        begins, parts, ends = last["brief"]
+        together = (begins, f"{parts}; {brief[1]}", ends)
+        out[-1] = last | {"text": f"{begins}: {together[1]}{ends}", "brief": together}
+    return out
 
 
 def compared(a: Value, b: Value) -> tuple[float, float, float]:
@@ -399,16 +415,22 @@ def _divisions(told: Values) -> list[dict[str, Any]]:
         there = {value.case.treatment: value for value in own if value.case.entities == most}
         if "topic" not in there:
             continue
-        parts, evidence = [], []
+        parts, evidence, about = [], [], []
         for division, value in there.items():
             if division == "topic":
                 continue
             ratio, low, high = compared(value, there["topic"])
             parts.append(f"{division}s {_against(ratio, low, high)}")
             evidence.append({"division": division, "ratio_to_topic": _number(ratio), "ci": _pair(low, high)})
+            if math.isfinite(ratio) and not math.isfinite(low):
+                about.append(f"{division}s about {_short(ratio)} times")
         if parts:
-            text = f"a publish over {way.name} with {most} groups, against topics: {'; '.join(parts)}"
-            out.append(_lesson("divisions", text, {"variant": way.name, "groups": most, "ratios": evidence}))
+            groups = f"with {most} group{'s' * (most != 1)}, against topics"
+            text = f"a publish over {way.name} {groups}: {'; '.join(parts)}"
+            few = len(about) == len(parts)
+            brief = (f"a publish {groups}", f"{way.name} {_listed(about)}", " (too few epochs to say)") if few else None
+            told_of = {"variant": way.name, "groups": most, "ratios": evidence}
+            out.append(_lesson("divisions", text, told_of, brief))
     return out
 
 
@@ -482,7 +504,7 @@ def _first(told: Values) -> list[dict[str, Any]]:
                 for part in found.parts
             ],
         }
-        out.append(_lesson("first_message", first.sentence(found), evidence))
+        out.append(_lesson("first_message", first.sentence(found), evidence, first.brief(found)))
     return out
 
 
@@ -538,7 +560,7 @@ def capitalised(text: str) -> str:
 def sound(summary: xr.Dataset) -> bool:
     """Whether enough is known for the verdict to mean much: most cells have an interval."""
     cells = Values(summary).cells()
-    known = [value for value in cells if math.isfinite(value.low) and value.epochs >= 6]
+    known = [value for value in cells if math.isfinite(value.low) and value.epochs >= LEAST_EPOCHS]
     return bool(cells) and len(known) >= ENOUGH * len(cells)
 
 
@@ -672,8 +694,8 @@ def _cell(told: Values, value: Value | None, quantity: str, intervals: bool) -> 
     text = text_of(value.median, value.unit)
     if quantity in RATES and told.lost(value) > LOSS_MATTERS:
         text = f"{LOSSY}{text}"
-    if intervals and math.isfinite(value.low):
-        text += f" ({_between(value.low, value.high, value.unit)})"
+    if intervals and math.isfinite(value.ends[0]):
+        text += f" ({_between(*value.ends, value.unit)})"
     return text
 
 
@@ -781,7 +803,7 @@ def _quantity_table(told: Values, case: Case, quantity: str) -> Table:
         (
             value.way.name,
             text_of(value.median, value.unit),
-            _between(value.low, value.high, value.unit),
+            _between(*value.ends, value.unit),
             text_of(value.p99, value.unit),
             _short(value.ratio[0]),
             _short(value.ratio_to_raw[0]),
@@ -790,7 +812,7 @@ def _quantity_table(told: Values, case: Case, quantity: str) -> Table:
         for value in found
     ]
     head = ("variant", "median", "95 %", "99 %", "ratio", "× raw", "n")
-    kept = [k for k in range(len(head)) if k not in (4, 5) or any(row[k] != "–" for row in rows)]
+    kept = [k for k in range(len(head)) if k not in (2, 4, 5) or any(row[k] not in ("–", "") for row in rows)]
     table = [tuple(row[k] for k in kept) for row in rows]
     note = _bases(told, found) if 4 in kept else ""
     return Table(title, [head[k] for k in kept], table, tuple(range(1, len(kept))), note)

@@ -15,6 +15,7 @@ from sonde.core.errors import EnvironmentFailure, Finding, Interrupted, SondeErr
 from sonde.survey.rooms import ROOMS, Bar, Call, RoomResult, visit
 
 LATE_S = 0.5  # by which rooms may overrun
+LATE = 0.6  # of what they need, that rooms are content with where those before them did
 
 
 def here() -> str:
@@ -61,37 +62,45 @@ def survey(
             needs[room] = visit(room).needs_s(call)
         except SondeError as error:
             cannot[room] = error
+    planned = share([(visit(room).weight, needs[room]) for room in needs], budget_s)
+    fits = [room for room, share_s in zip(needs, planned) if share_s is not None]
     results: list[RoomResult] = []
-    visited = False
+    visited: list[str] = []
     for k, room in enumerate(ROOMS):
         since = time.monotonic() if visited else began
         left_s = began + budget_s - since
-        ahead = [name for name in ROOMS[k:] if name in needs]
-        shares = dict(zip(ahead, share([(visit(name).weight, needs[name]) for name in ahead], left_s)))
+        ahead = [name for name in ROOMS[k:] if name in fits]
+        shares = dict(zip(ahead, share([(visit(name).weight, needs[name]) for name in ahead], left_s, LATE)))
         if any(result.interrupted for result in results):
             results.append(RoomResult(room, skipped="the survey was interrupted", hint="run it again"))
         elif room in cannot:
             results.append(RoomResult(room, skipped=cannot[room].what, hint=cannot[room].hint))
         elif left_s <= 0:
-            taken = f"{' and '.join(ROOMS[:k])} took all of the {budget_s:g} s"
+            taken = f"{' and '.join(visited) or 'getting ready'} took all of the {budget_s:g} s"
             results.append(RoomResult(room, skipped=taken, hint="give more with --budget"))
-        elif (share_s := shares[room]) is None:
+        elif (share_s := shares.get(room)) is None:
             results.append(_too_short(room, needs, budget_s, left_s))
         else:
-            visited = True
+            visited.append(room)
             call = Call(room, folder, launcher, hosts, ntasks, number, command, share_s, since, bar)
             results.append(_visit(call, results))
     return results
 
 
-def share(rooms: Sequence[tuple[float, float]], left_s: float) -> list[float | None]:
-    """The time of each room, s; None: there is none for it. rooms: weight of each, and what it needs, s."""
+def share(rooms: Sequence[tuple[float, float]], left_s: float, least: float = 1.0) -> list[float | None]:
+    """The time of each room, s; None: there is none for it. rooms: weight of each, and what it needs, s.
+
+    least: of what they need, with which rooms are visited all the same.
+    """
     fits = list(range(len(rooms)))
-    while fits and sum(rooms[k][1] for k in fits) > left_s:
+    while fits and (least * sum(rooms[k][1] for k in fits) > left_s or left_s < 0):
         fits.remove(max(fits, key=lambda k: (rooms[k][1], k)))
-    beyond_s = left_s - sum(rooms[k][1] for k in fits)
+    need_s = sum(rooms[k][1] for k in fits)
     weights = sum(rooms[k][0] for k in fits)
-    return [rooms[k][1] + beyond_s * rooms[k][0] / weights if k in fits else None for k in range(len(rooms))]
+    cut, beyond_s = min(1.0, left_s / need_s) if need_s else 1.0, max(0.0, left_s - need_s)
+    return [
+        rooms[k][1] * cut + beyond_s * rooms[k][0] / weights if k in fits else None for k in range(len(rooms))
+    ]
 
 
 def needed_s(room: str, needs: Mapping[str, float]) -> int:
@@ -226,7 +235,7 @@ def write_report(folder: Path, results: Sequence[RoomResult], title: str) -> Pat
 
 
 def summary(results: Sequence[RoomResult]) -> list[str]:
-    """At most ten lines for the terminal."""
+    """At most ten lines for the terminal, which tells findings and warnings besides."""
     lines = []
     for result in results:
         if result.skipped:
@@ -234,6 +243,4 @@ def summary(results: Sequence[RoomResult]) -> list[str]:
             if result.hint:
                 lines.append(f"  {result.hint}")
         lines += [f"{result.room} {line}" for line in result.lines]
-        lines += [f"  finding: {finding.text}" for finding in result.findings]
-        lines += [f"  warning: {warning.evidence}" for warning in result.warnings]
     return lines if len(lines) <= 9 else [*lines[:8], f"… and {len(lines) - 8} more, in the report"]

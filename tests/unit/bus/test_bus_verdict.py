@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import ClassVar
 
 import numpy as np
@@ -207,6 +208,40 @@ class TestDivisions:
         assert "domains 0.8" in text
         assert "partitions no difference beyond doubt" in text
         assert "with 32 groups" in text
+
+
+    def test_too_few_epochs_are_told_of_all_variants_in_one_sentence(self, tmp_path):
+        cases = [Case("partitions", 64, entities=1, treatment=t) for t in ("topic", "partition", "wildcard")]
+
+        def level(variant, case, epoch, rng):
+            return {"publish": near(rng, 1e-5 * (2 if case.treatment == "wildcard" else 1), 1)}
+
+        told = values_of(tmp_path, planned(cases, CYCLONE, MULTICAST), level, epochs=2)
+        found = [one for one in verdict.lessons(told) if one["code"] == "bus.divisions"]
+        assert [one["evidence"]["variant"] for one in found] == ["cyclonedds/udp4", "cyclonedds/multicast"]
+        (together,) = verdict.told_together(found)
+        text = together["text"]
+        assert text.startswith("a publish with 1 group, against topics: cyclonedds/udp4 partitions about 1")
+        assert "wildcards about 2" in text
+        assert "; cyclonedds/multicast partitions about 1" in text
+        assert text.count("too few epochs to say") == 1
+        other = {"code": "bus.loss", "text": "x", "evidence": {}, "brief": None}
+        assert [one["text"] for one in verdict.told_together([found[0], other, found[1]])] == [
+            found[0]["text"],
+            "x",
+            found[1]["text"],
+        ]
+        assert all(set(one) == {"code", "text", "evidence"} for one in verdict.values(told.summary)["lessons"])
+
+
+@pytest.mark.parametrize(("epochs", "shown"), [(2, False), (6, True)])
+def test_an_interval_of_few_epochs_is_not_shown(tmp_path, epochs, shown):
+    plan = planned([Case("latency", 64)], CYCLONE)
+    told = values_of(tmp_path, plan, lambda variant, case, epoch, rng: {"rtt": near(rng, 30e-6)}, epochs=epochs)
+    (value,) = told.find("latency")
+    assert (math.isfinite(value.low), math.isfinite(value.ends[0])) == (True, shown)
+    assert ("95 %" in verdict.case_tables(told.summary, "latency")[0].columns) == shown
+    assert ("(" in verdict.tables(told.summary, intervals=True)[0].rows[0][1]) == shown
 
 
 class TestThroughput:

@@ -104,7 +104,10 @@ class TestBreakdown:
         found = broken_down(tmp_path, TRUTH, epochs=4)["first-ever"]
         assert found.cause is None
         assert {part.judged for part in found.parts} == {"unclear"}
-        assert "too few" in first.sentence(found)
+        assert first.sentence(found).endswith("; 4 epochs are too few to say why")
+        assert first.brief(found)[2] == "; too few epochs to say why"
+        whole = broken_down(tmp_path, TRUTH)["first-ever"]
+        assert first.brief(whole) is None
 
     def test_nothing_that_was_tried_helps(self, tmp_path):
         levels = {"steady": USUAL, "first-ever": 350e-6, "prefaulted": 350e-6, "after-lookup": 349e-6}

@@ -171,4 +171,19 @@ class TestDiscovery:
     def test_loss_at_full_speed_is_told_beside_the_rate(self, told):
         best = advise(told, Need(1, 1, 64, local=True))[0]
         assert best.lost == pytest.approx(0.02)
-        assert any("2.00% lost" in line for line in best.because)
+        assert any("2.0 % lost" in line for line in best.because)
+
+
+def test_what_holds_of_all_advice_is_told_once_and_of_some_by_a_letter(told):
+    from sonde.bus.cli_advise import _table
+
+    inside = _table(advise(told, Need(1, 8, 64, local=True)))
+    assert "but" not in inside.columns
+    beyond = advise(told, Need(1, 200, 64, local=True))
+    of_all, *_ = (text for text in beyond[0].outside if "200 subscribers" in text)
+    beyond[1].outside.append("it was raining")
+    table = _table(beyond)
+    assert f"of all: {of_all}" in table.note.splitlines()
+    assert "a: it was raining" in table.note.splitlines()
+    assert table.columns[-1] == "but"
+    assert [row[-1] for row in table.rows[:3]] == ["", "a", ""]

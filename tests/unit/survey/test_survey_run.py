@@ -156,6 +156,11 @@ class TestShares:
         assert run.share([(1.0, 4.0), (1.0, 4.0)], 3.0) == [None, None]
         assert run.share([(1.0, 0.0)], -4.0) == [None]
 
+    def test_where_rooms_overran_those_after_them_are_content_with_less(self):
+        assert run.share([(3.0, 4.0), (1.0, 6.0)], 7.0, 0.6) == pytest.approx([2.8, 4.2])
+        assert run.share([(3.0, 4.0), (1.0, 6.0)], 5.0, 0.6) == [5.0, None]
+        assert run.share([(3.0, 4.0), (1.0, 6.0)], 20.0, 0.6) == [11.5, 8.5]
+
     def test_a_room_that_does_not_fit_says_what_it_takes_and_which_budget_has_time(self, visits, survey):
         net, noise, io = (
             Room("net", least_s=200.0),
@@ -174,22 +179,22 @@ class TestShares:
         assert (noise.calls, first.skipped, third.skipped) == ([], "", "")
 
     def test_a_room_to_which_others_left_too_little_says_so(self, visits, survey):
-        net, noise = Room("net", least_s=1.0), Room("noise", least_s=500.0)
+        net, noise = Room("net", least_s=1.0), Room("noise", least_s=900.0)
         visits(net, noise)
         first, second = survey(began=time.monotonic() - 600)  # as if another had taken them
         assert first.skipped == ""
         assert re.fullmatch(
-            r"it takes 500\.0 s or more, and [34]\d\d\.\d of the 1000 s are left", second.skipped
+            r"it takes 900\.0 s or more, and [34]\d\d\.\d of the 1000 s are left", second.skipped
         )
         assert second.hint == "give more with --budget"
 
     def test_where_no_time_is_left_the_rest_is_skipped_and_said(self, visits, survey):
-        net, noise = Room("net"), Room("noise")
-        visits(net, noise)
-        net.ends = lambda: time.sleep(0.05)
-        first, second = survey(budget_s=0.02)
+        net, noise, io = Room("net"), Room("noise"), Room("io")
+        visits(net, noise, io)
+        net.ends = lambda: time.sleep(1)
+        first, second, third = survey(budget_s=0.8)
         assert first.skipped == ""
-        assert second.skipped == "net took all of the 0.02 s"
+        assert second.skipped == third.skipped == "net took all of the 0.8 s"  # and not noise, which was not visited
         assert "--budget" in second.hint
         assert noise.calls == []
 
@@ -225,7 +230,8 @@ class TestVisits:
         first, second = survey()
         assert (first.skipped, first.hint, first.datasets) == ("there is no MPI", "install one", [])
         assert second.skipped == ""
-        assert run.summary([first])[:2] == ["net: skipped: there is no MPI", "  install one"]
+        assert run.summary([first]) == ["net: skipped: there is no MPI", "  install one"]
+        assert run.summary([second]) == ["noise 1 µs in noise.nc"]  # its finding and its warning are told by themselves
 
     def test_what_was_measured_before_an_error_counts(self, visits, survey):
         net = Room("net")

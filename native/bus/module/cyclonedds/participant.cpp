@@ -825,7 +825,7 @@ class ParticipantOf final : public ParticipantPort {
 
  private:
   static std::string denied_hint(dds_return_t rc) {
-    return rc == DDS_RETCODE_NOT_ALLOWED_BY_SECURITY ? "the permissions of this participant's subject do not allow it" : "";
+    return rc == DDS_RETCODE_NOT_ALLOWED_BY_SECURITY ? "the permissions of this participant's subject do not allow it: 'sonde bus keys show' says what they do" : "";
   }
 
   /// `made` is what the topic uses, which may be another's of the same type.

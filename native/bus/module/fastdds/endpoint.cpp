@@ -24,6 +24,9 @@ namespace {
 
 Error refused(const char* what, const std::string& topic) {
   const std::string said = last_words();
+  if (said.find("not found in allow rule") != std::string::npos || said.find("denied by deny rule") != std::string::npos)
+    return {"bus.open", std::string(what) + " of the topic " + topic + " could not be made: Fast DDS says that no rule of the permissions allows it",
+            "the permissions of this participant's subject do not allow it: 'sonde bus keys show' says what they do"};
   return {"bus.open", std::string(what) + " of the topic " + topic + " could not be made" + (said.empty() ? "" : ": " + said), "'sonde doctor' looks at the machine"};
 }
 
