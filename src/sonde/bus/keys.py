@@ -62,7 +62,7 @@ _REPORTS = (
 )
 
 # Who may do what on a power stack's bus. Only a system manager sets a node, and only a scheduler the system; a bridge
-# carries telemetry out, and what else it may is asked for by a role of its own: who reaches the broker may do that then.
+# carries telemetry out; what else it may is asked for by a role of its own: who reaches the broker may do that then.
 ROLES: dict[str, Grant] = {
     "node-manager": answers("NodeManager_get", "NodeManager_set") | Grant((_REPORTS[1],)),
     "system-manager": answers("SystemPowerManager_get", "SystemPowerManager_set")
