@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -334,7 +335,10 @@ def test_a_cap_that_changes_is_reported_at_once_and_since_when_it_is(made):
         taken = [s.value for s in stack.telemetry.take() if s.has_data]
         return [dict(s) for s in taken if s["node"] == stack.name]
 
-    until(samples, "the first one")
+    caps = itertools.cycle((110.0, 111.0))
+    until(lambda: stack.order(next(caps), lease_s=600) and samples(), "that it is heard")
+    time.sleep(0.3)
+    samples()
     before = time.time_ns()
     stack.order(120, lease_s=600)
     after = time.time_ns()

@@ -1,9 +1,9 @@
 """Whether a budget was held, from what nodes and managers reported. Pure.
 
 A report tells a cap at one instant, and since when the hardware has it. Between two reports of a node its cap is taken
-to be one or the other, so that the sum of all caps lies between `low` and `high`; `high` changes when the node says that
-its cap did, where it says that: a lower one by then at the latest, a higher one from then on at the earliest. That is
-sure where no cap changes twice between two reports, and else for what lasts: `low` above the budget for at least as
+to be one or the other, so that the sum of all caps lies between `low` and `high`; `high` changes when the node says
+that its cap did, where it says that: a lower one by then at the latest, a higher one from then on at the earliest. That
+is sure where no cap changes twice between two reports, and else for what lasts: `low` above the budget for at least as
 long as nodes are silent between reports is a violation, if reports come as often as decisions; all else that is above
 it by `high` is not known. Times are those of the senders' clocks, s.
 """
@@ -41,7 +41,8 @@ class NodeSeries:
         there = self.t >= t
         pieces = (self.t, self.power_w, self.cap_w, self.energy_j, self.leased)
         since = None if self.cap_since_s is None else self.cap_since_s[there]
-        return NodeSeries(*(piece[there] for piece in pieces), since)
+        t_, power, cap, energy, leased = (piece[there] for piece in pieces)
+        return NodeSeries(t_, power, cap, energy, leased, since)
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,8 @@ class Held:
     max_sum_caps_w : the largest sum of caps that lasted from one report to the next; possible_w: that may have been.
     violations: how often it was surely above the budget, violation_s for how long; unknown_s: how long it may be.
     max_unknown_w : the most that nodes may have had which a manager that took over did not know yet, beyond their safe
-    caps. over_budget_s : how long measured power was above the budget. comply_s: the longest from a lower budget until no
-    more was lent than it; NaN where it never fell. failovers: takeovers. expired: how often a lease of a node ended
+    caps. over_budget_s : how long measured power was above the budget. comply_s: the longest from a lower budget until
+    no more was lent than it; NaN where it never fell. failovers: takeovers. expired: how often a lease of a node ended
     without another. report_s, period_s: how long a node is silent between two reports, and between two decisions.
     """
 

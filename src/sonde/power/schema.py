@@ -55,7 +55,9 @@ RAW: dict[str, Described] = {
     "node_energy": Described(SAMPLE, "<f8", "J", "energy of a node since its node manager began"),
     "node_cap": Described(SAMPLE, "<f8", "W", "cap that its hardware was read back to have"),
     "node_cap_since": _of(
-        SAMPLE, "s", "since when it has that cap: at the latest if it is lower than before, else at the earliest"
+        SAMPLE,
+        "s",
+        "since when it has that cap: at the latest if it is lower than before, else at the earliest",
     ),
     "node_leased": Described(SAMPLE, "<f8", "1", "1: its cap is a lease, 0: its safe cap"),
     "node_left": Described(SAMPLE, "<f8", "s", "time that its lease had left"),
@@ -63,7 +65,9 @@ RAW: dict[str, Described] = {
     "time": Described(REPORT, "<f8", "s", "when a manager reported since the run began, by its clock"),
     "budget": Described(REPORT, "<f8", "W", "budget of the cluster"),
     "committed": Described(REPORT, "<f8", "W", "what nodes may be at, at most, by the manager's word"),
-    "unknown": _of(REPORT, "W", "what nodes that a new manager does not know yet may be at beyond `committed`"),
+    "unknown": _of(
+        REPORT, "W", "what nodes that a new manager does not know yet may be at beyond `committed`"
+    ),
     "safe": Described(REPORT, "<f8", "W", "what nodes come to together when nobody manages them"),
     "power": Described(REPORT, "<f8", "W", "power of the nodes that the manager hears"),
     "lease": Described(REPORT, "<f8", "s", "length of a lease"),

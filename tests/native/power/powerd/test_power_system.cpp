@@ -570,7 +570,10 @@ TEST_CASE("who takes over says which nodes it does not know, and counts what the
     if (t.state != "active") continue;
     CHECK(t.committed_w <= 800 + 1e-6);   // never a figure that looks like a budget that was not held
     CHECK((t.unknown_nodes > 0) == (t.unknown_w > 0));
-    if (t.unknown_nodes == 1) unknown_told = true, CHECK(t.unknown_w == doctest::Approx(300));
+    if (t.unknown_nodes == 1) {
+      unknown_told = true;
+      CHECK(t.unknown_w == doctest::Approx(300));
+    }
     known_told = known_told || t.unknown_nodes == 0;
   }
   CHECK(unknown_told);
