@@ -23,7 +23,7 @@ NODES = (4, 64, 256)
 ROUNDS = 3
 WAIT_S = 20.0
 PER_NODE_BYTES = 24e6  # of a node manager and its guardian, measured with 64
-UP_S = {4: 30.0, 64: 60.0, 256: 100.0}
+UP_S = {4: 30.0, 64: 60.0, 256: 80.0}
 TIMES = Times(lease=15.0, renew=5.0, period=1.0, takeover=3.0, telemetry=5.0)
 
 

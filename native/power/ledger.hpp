@@ -66,9 +66,6 @@ class Ledger {
   double committed_w(std::int64_t now_ns) const;
   /// Whether more than half of the nodes answered within the last lease, as obeying this ledger.
   bool quorum(std::int64_t now_ns) const;
-  /// Whether more than half of the nodes obeyed this ledger's fence when they were asked at `since_ns` or later. Until then another manager may
-  /// have taken over unheard, and committed_w() is not what the nodes have.
-  bool obeyed_since(std::int64_t since_ns) const;
   /// Whether no lease of an earlier manager can run any more that this one does not know.
   bool settled(std::int64_t now_ns) const;
   /// What one may be at, at most.

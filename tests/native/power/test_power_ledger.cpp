@@ -356,8 +356,13 @@ class World {
     std::vector<double> caps;
     std::uint64_t epoch = 0;            ///< the highest that it knows of
     std::int64_t heard_ns = 0;
+    std::map<std::size_t, std::int64_t> asked_ns;   ///< of the last answer of each node that obeys it
   };
 
+  /// Whether more than half of the nodes obeyed it when they were asked after the budget was changed.
+  bool obeyed(const Manager& manager) const {
+    return 2 * static_cast<std::size_t>(std::count_if(manager.asked_ns.begin(), manager.asked_ns.end(), [&](const auto& a) { return a.second >= budget_ns_; })) > nodes_.size();
+  }
   std::int64_t clock(const Node& node) const { return node.offset + static_cast<std::int64_t>(static_cast<double>(now_) * node.rate); }
 
   /// Time goes on, and leases run out on the way: each change of a cap is looked at.
@@ -394,6 +399,7 @@ class World {
     REQUIRE(book);
     manager.book = std::make_shared<Ledger>(std::move(*book));
     manager.caps.assign(members_.size(), unknown);
+    manager.asked_ns.clear();
     new_policy(manager);
     ++takeovers_;
   }
@@ -419,6 +425,7 @@ class World {
       Manager& manager = managers_[m];
       if (!of || manager.book != of || broken(m, k)) return;
       manager.book->heard(k, told, asked, now_);
+      if (told.seen == manager.book->fence()) manager.asked_ns[k] = std::max(manager.asked_ns[k], asked);
       manager.epoch = std::max(manager.epoch, manager.book->higher().epoch);
       if (manager.book->higher() > manager.book->fence()) manager.book.reset(), manager.heard_ns = now_;
     });
@@ -478,8 +485,8 @@ class World {
           managers_[other].heard_ns = now_;
           managers_[other].epoch = std::max(managers_[other].epoch, epoch);
         });
-    // A lower budget binds from when the manager says that it holds: one that nodes obeyed since they were asked after it was set.
-    if (book->obeyed_since(budget_ns_) && book->settings().budget_w == budget_ && book->settled(now_) && book->quorum(now_) && book->committed_w(now_) <= budget_ + 1e-6 && allowed_ > budget_) allowed_ = budget_;
+    // A lower budget binds from when the manager says that it holds, and is no former one that does not know it yet.
+    if (obeyed(manager) && book->settings().budget_w == budget_ && book->settled(now_) && book->quorum(now_) && book->committed_w(now_) <= budget_ + 1e-6 && allowed_ > budget_) allowed_ = budget_;
   }
 
   void something() {
