@@ -190,6 +190,16 @@ def test_a_job_that_fails_says_how(run, why):
     assert why in queue.entries["j"].state.reason
 
 
+def test_what_others_say_fits_its_field():
+    queue = made()
+    submit(queue, job())
+    queue.tell({"j": "ü" * 5000}, {}, {})
+    assert 900 < len(queue.entries["j"].state.reason.encode()) <= 1024
+    run_it(queue)
+    queue.take_run(Run("j", FAILED, "ü" * 5000), 20 * S)
+    assert 900 < len(queue.entries["j"].state.reason.encode()) <= 1024
+
+
 def test_a_job_is_cancelled_at_once_unless_it_may_run():
     queue = made()
     submit(queue, job("a"))
