@@ -5,6 +5,7 @@ and the scheduler, all as processes on one bus. A stand-in starts the jobs' comm
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -228,3 +229,31 @@ def test_jobs_start_in_order_under_the_budget_and_outlive_their_scheduler(cluste
     said = {line["job"]: line["guaranteed_w"] for line in audit if line["what"] == "SET_JOB"}
     assert (said["first"], said["urgent"]) == (250, 250)
     assert {"first", "urgent", "one"} <= {line["job"] for line in audit if line["what"] == "job_ends"}
+
+
+def test_where_slurm_schedules_no_jobs_are_taken_in(cluster: Cluster):
+    """Slurm is a program here that says what scontrol does of a controller that is up, or that is down."""
+    scontrol = cluster.folder / "scontrol"
+    scontrol.write_text("#!/bin/sh\necho 'Slurmctld(primary) at here is UP'\n")
+    scontrol.chmod(0o755)
+    config = cluster.config("m1")
+    config.write_text(config.read_text().replace('kind = "built-in"', 'kind = "slurm"'))
+    words = [*SONDE, "power", "serve", "job-scheduler", "--config", str(config), "--with-parent"]
+    beside = {**os.environ, "PATH": f"{cluster.folder}:{os.environ['PATH']}"}
+    with_it = cluster.start("job-scheduler", ["/usr/bin/env", f"PATH={beside['PATH']}", *words])
+    assert with_it.said("ready")["kind"] == "slurm"
+    done = subprocess.run(
+        [*SONDE, "power", "submit", "--json", "--config", str(config), "--", "true"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (3, "power.unsupported")
+    assert "sbatch" in json.loads(done.stdout)["error"]["what"]
+    assert with_it.end() == 0
+    scontrol.write_text("#!/bin/sh\necho 'Slurmctld(primary) at here is DOWN'\nexit 1\n")
+    done = subprocess.run(
+        words, env=beside, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 3
+    assert "power.no_slurm" in done.stdout + done.stderr or "no Slurm controller answers" in done.stderr

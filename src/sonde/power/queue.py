@@ -274,7 +274,7 @@ class Queue:
             if one is not None and one.state.state == WAITING:
                 state = replace(
                     one.state,
-                    reason=reason,
+                    reason=_short(reason),
                     expected_ns=int(expected_s.get(job, 0.0) * 1e9),
                     priority=scores.get(job, 0.0),
                 )
@@ -429,7 +429,7 @@ class Queue:
         return entry
 
     def _become(self, one: Entry, state: str, reason: str, **more: Any) -> Entry:
-        return self._put(replace(one, state=replace(one.state, state=state, reason=reason, **more)))
+        return self._put(replace(one, state=replace(one.state, state=state, reason=_short(reason), **more)))
 
     def _over(self, one: Entry, state: str, reason: str, at_ns: int) -> Entry:
         clean = not one.asked and not one.state.parts  # it never had anything
@@ -437,6 +437,11 @@ class Queue:
 
     def _stop(self, one: Entry, why: str, reason: str) -> Entry:
         return self._become(replace(one, stop=why), STOPPING, reason)
+
+
+def _short(reason: str) -> str:
+    """So that it fits its field of jobs.idl, whatever others said."""
+    return reason.encode()[:1000].decode(errors="ignore")
 
 
 def _how(run: Run) -> str:

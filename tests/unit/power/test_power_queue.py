@@ -169,8 +169,10 @@ def test_a_job_runs_and_ends():
     assert [one.state.job for one in queue.to_clean()] == ["j"]
     queue.cleaned("j")
     assert not queue.to_clean()
-    queue.take_run(Run("j", RUNNING), 40 * S)
-    assert state(queue) == ENDED  # what comes late changes nothing
+    over = queue.entries["j"]
+    for late in (Run("j", RUNNING), Run("j", ENDED, ended_ns=40 * S, exit_status=9)):
+        queue.take_run(late, 40 * S)
+        assert queue.entries["j"] == over
 
 
 @pytest.mark.parametrize(
@@ -188,6 +190,16 @@ def test_a_job_that_fails_says_how(run, why):
     queue.take_run(run, 20 * S)
     assert state(queue) == FAILED
     assert why in queue.entries["j"].state.reason
+
+
+def test_what_others_say_fits_its_field():
+    queue = made()
+    submit(queue, job())
+    queue.tell({"j": "ü" * 5000}, {}, {})
+    assert 900 < len(queue.entries["j"].state.reason.encode()) <= 1024
+    run_it(queue)
+    queue.take_run(Run("j", FAILED, "ü" * 5000), 20 * S)
+    assert 900 < len(queue.entries["j"].state.reason.encode()) <= 1024
 
 
 def test_a_job_is_cancelled_at_once_unless_it_may_run():
