@@ -17,10 +17,9 @@ import pytest
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 from test_power_jobs_run import DAEMON, Daemon, pytestmark, until
-from test_slurm import asked, config
+from test_slurm import asked, cluster
 
 pytestmark = [*pytestmark, pytest.mark.root]
-__all__ = ["config"]
 SLURM = Path(__file__).parents[2] / "deploy" / "slurm"
 HOST = socket.gethostname().split(".")[0]
 
@@ -69,14 +68,15 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
     made.end()
 
 
-def hooks(stack: Stack, config: Path) -> None:
-    """Slurm gives its hooks no environment of ours: two scripts do."""
+def hooks(stack: Stack) -> str:
+    """Lines of slurm.conf. Slurm gives its hooks no environment of ours: two scripts do."""
     lines = ""
     for hook in ("prolog", "epilog"):
         script = stack.folder / f"{hook}.sh"
         sonde = stack.folder / "sonde"
         sonde.write_text(
-            f'#!/bin/sh\nexec {sys.executable} -c "import sys; from sonde.cli.entry import main; sys.exit(main())" "$@"\n'
+            f"#!/bin/sh\nexec {sys.executable} -c "
+            "'import sys; from sonde.cli.entry import main; sys.exit(main())' \"$@\"\n"
         )
         script.write_text(
             f"#!/bin/sh\nexec 2>>{stack.folder}/{hook}.said\n"
@@ -85,16 +85,17 @@ def hooks(stack: Stack, config: Path) -> None:
         for made in (script, sonde):
             made.chmod(0o755)
         lines += f"{hook.capitalize()}Slurmctld={script}\n"
-    with config.open("a") as file:
-        file.write(lines)
-    subprocess.run(
-        ["scontrol", "reconfigure"], env=os.environ | {"SLURM_CONF": str(config)}, check=True, timeout=30
-    )
+    return lines
+
+
+@pytest.fixture
+def config(stack: Stack) -> Iterator[Path]:
+    with cluster(hooks(stack)) as path:
+        yield path
 
 
 @pytest.mark.timeout(300)
 def test_a_job_of_slurm_sets_its_power_and_ends_it_and_runs_without_the_stack_too(stack: Stack, config: Path):
-    hooks(stack, config)
     environment = os.environ | {"SLURM_CONF": str(config)}
     gate = stack.folder / "gate"
     line = f"while ! [ -e {gate} ]; do sleep 0.05; done"
@@ -127,4 +128,6 @@ def test_a_job_of_slurm_sets_its_power_and_ends_it_and_runs_without_the_stack_to
     assert "the job goes on without" in log.read_text()
     assert "no system manager answered within 5 s" in log.read_text()
     until(lambda: asked(config, "squeue", "--noheader") == "", "no job is left")
-    until(lambda: "the job goes on without" in (stack.folder / "epilog.said").read_text(), "the epilog is done")
+    until(
+        lambda: "the job goes on without" in (stack.folder / "epilog.said").read_text(), "the epilog is done"
+    )

@@ -64,7 +64,10 @@ def test_before_a_node_was_heard_first_it_drew_what_it_draws_then():
 
 
 def test_a_node_is_split_by_cores():
-    assert shares({"n1": {"a": 3, "b": 1}, "n2": {"a": 0}}) == {"n1": {"a": 0.75, "b": 0.25}, "n2": {"a": 1.0}}
+    assert shares({"n1": {"a": 3, "b": 1}, "n2": {"a": 0}}) == {
+        "n1": {"a": 0.75, "b": 0.25},
+        "n2": {"a": 1.0},
+    }
     for node in shares({"n": {"a": 5, "b": 2, "c": 1}}).values():
         assert sum(node.values()) == pytest.approx(1.0)
 
