@@ -160,6 +160,8 @@ class World:
             return {"runs": [said(run) for run in self.runs.values()]}
         if service == jobs.JOB_SET:
             return self._job(body)
+        if body.get("order") == "ALLOCATE":
+            assert json.loads(self.disk.rows[body["job"]])["state"]["state"] == STARTING, "it is not on disk"
         try:
             return self.resources.told(body) if service == jobs.RESOURCES_GET else self.resources.order(body)
         except Refused as no:
@@ -185,6 +187,8 @@ class World:
     def _begin(self, spec: Spec, parts: Any) -> None:
         self.begun[spec.job] = self.begun.get(spec.job, 0) + 1
         assert self.begun[spec.job] == 1, f"{spec.job} was started twice"
+        kept = json.loads(self.disk.rows[spec.job])
+        assert (kept["asked"], kept["state"]["state"]) == (True, STARTING), "it is not on disk"
         used = self.in_use()
         used.take(spec.job, parts, spec.guaranteed_w)  # raises where somebody is there
         assert len(parts) == (len(spec.hosts) or spec.nodes)
@@ -393,6 +397,27 @@ def test_a_job_that_the_job_manager_lost_has_failed_and_is_not_started_again(wor
         world.step()
     assert world.begun == {"a": 1}
     assert not world.resources.told({})["allocations"]
+
+
+def test_a_start_that_arrives_after_its_job_was_cancelled_is_stopped(world):
+    submit(world, "a")
+    until(world, lambda: state(world, "a") == RUNNING)
+    run, had = world.runs.pop("a"), world.held.pop("a")
+    world.step()
+    assert state(world, "a") == "failed"  # the job manager did not know it
+    world.runs["a"], world.held["a"] = run, had
+    until(world, lambda: not world.held and not world.runs, 15)
+    assert state(world, "a") == "failed"
+
+
+def test_what_was_given_to_a_job_that_waits_is_given_back(world):
+    submit(world, "big", nodes=6)
+    assert world.order({"order": "HOLD_JOB", "job": "big", "user": "ada"})
+    spec = said(Spec("big", nodes=6))
+    world.resources.order({"order": "ALLOCATE", "job": "big", "spec": spec})
+    submit(world, "a")
+    until(world, lambda: state(world, "a") in OVER, 60)
+    assert state(world, "big") == "held"
 
 
 def test_a_full_disk_refuses_orders_and_begins_nothing(world):
