@@ -21,6 +21,8 @@ pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 from test_power_jobs_run import DAEMON, SONDE, Cluster, Daemon, pytestmark, until
 
+from sonde.power.run_job_manager import began
+
 NODES = ("n1", "n2", "n3")
 assert pytestmark
 
@@ -64,6 +66,14 @@ class Whole(Cluster):
     def again(self, role: str) -> Daemon:
         assert self.daemons[role].end(signal.SIGKILL) == -signal.SIGKILL
         return self.role(role)
+
+    def close(self) -> None:
+        super().close()
+        for mark in self.folder.glob("runs/*/keeper.json"):  # jobs outlive who started them: not this test
+            told = json.loads(mark.read_text())
+            if began(told["pid"]) == told["began"]:
+                os.kill(told["pid"], signal.SIGTERM)
+                until(lambda told=told: began(told["pid"]) != told["began"], "the job ends")
 
     def marks(self) -> Counter[str]:
         path = self.folder / "marks"
