@@ -1,4 +1,4 @@
-"""Workflows as they are run: every role of the stack as a process, simulated nodes, and commands that leave their marks.
+"""Workflows as they are run: every role of the stack as a process, simulated nodes, commands that leave their marks.
 
 Workflow engine and job manager are killed while jobs run.
 """
@@ -9,6 +9,7 @@ import getpass
 import json
 import os
 import signal
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,9 @@ import pytest
 
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
-from test_power_jobs_run import DAEMON, Cluster, Daemon, pytestmark, until
+from test_power_jobs_run import DAEMON, SONDE, Cluster, Daemon, pytestmark, until
+
+from sonde.power.run_job_manager import began
 
 NODES = ("n1", "n2", "n3")
 assert pytestmark
@@ -51,10 +54,6 @@ class Whole(Cluster):
         return self.sonde_of("workflow", *words)
 
     def sonde_of(self, *words: str) -> tuple[int, dict[str, Any]]:
-        import subprocess
-
-        from test_power_jobs_run import SONDE
-
         done = subprocess.run(
             [*SONDE, "power", *words, "--json", "--config", str(self.config("m1"))],
             capture_output=True,
@@ -67,6 +66,14 @@ class Whole(Cluster):
     def again(self, role: str) -> Daemon:
         assert self.daemons[role].end(signal.SIGKILL) == -signal.SIGKILL
         return self.role(role)
+
+    def close(self) -> None:
+        super().close()
+        for mark in self.folder.glob("runs/*/keeper.json"):  # jobs outlive who started them: not this test
+            told = json.loads(mark.read_text())
+            if began(told["pid"]) == told["began"]:
+                os.kill(told["pid"], signal.SIGTERM)
+                until(lambda told=told: began(told["pid"]) != told["began"], "the job ends")
 
     def marks(self) -> Counter[str]:
         path = self.folder / "marks"
@@ -140,7 +147,10 @@ def test_a_workflow_goes_to_its_end_though_engine_and_job_manager_are_killed(who
     assert whole.workflow("run", str(file), "--id", "w1", "--detach")[1]["state"] == "running"
     other = whole.folder / "other.toml"
     other.write_text('[jobs.a]\ncommand = ["true"]\n')
-    assert whole.workflow("run", str(other), "--id", "w1", "--detach")[1]["error"]["code"] == "power.other_workflow"
+    assert (
+        whole.workflow("run", str(other), "--id", "w1", "--detach")[1]["error"]["code"]
+        == "power.other_workflow"
+    )
 
     # Turns that are far below the target's: power is given back, and the system manager is told so.
     whole.daemons["job-manager"].said("target", job="w1.2.1")

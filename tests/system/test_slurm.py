@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -66,14 +66,14 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@pytest.fixture(scope="module")
-def config() -> Iterator[Path]:
-    """slurm.conf of a running cluster; its daemons are ended by the ids they wrote."""
+@contextmanager
+def cluster(more: str = "") -> Iterator[Path]:
+    """slurm.conf of a running cluster; its daemons are ended by the ids they wrote. more: further lines of it."""
     programs = {name: tool(name) for name in NEEDED}
     folder = Path(tempfile.mkdtemp(prefix="slurm-"))  # short: a socket's path may have 107 characters
     path = folder / "slurm.conf"
     host = socket.gethostname().split(".")[0]
-    path.write_text(CONFIG.format(host=host, folder=folder, ctld=free_port(), slurmd=free_port()))
+    path.write_text(CONFIG.format(host=host, folder=folder, ctld=free_port(), slurmd=free_port()) + more)
     for name in ("state", "spool"):
         (folder / name).mkdir()
     key = folder / "munge.key"
@@ -108,6 +108,12 @@ def config() -> Iterator[Path]:
         started("slurmd", "-f", str(path), "-N", host)
         idle = ["sinfo", "--noheader", "--states=idle", "--format=%n"]
         assert wait_for(lambda: host in asked(path, *idle), 60), (folder / "slurmctld.log").read_text()
+        yield path
+
+
+@pytest.fixture(scope="module")
+def config() -> Iterator[Path]:
+    with cluster() as path:
         yield path
 
 

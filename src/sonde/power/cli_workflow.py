@@ -85,9 +85,19 @@ def _values(told: Workflow) -> dict[str, Any]:
 
 
 def _steps(steps: Sequence[Step]) -> Table:
+    of_base: dict[str, set[str]] = {}
+    for step in steps:
+        of_base.setdefault(step.base, set()).add(step.name)
+    base_of = {step.name: step.base for step in steps}
+
+    def folded(names: Sequence[str], how: str) -> list[str]:
+        """All jobs of a loop by the loop's name."""
+        whole = {base_of[name] for name in names if of_base[base_of[name]] <= set(names)}
+        shown = dict.fromkeys(base_of[name] if base_of[name] in whole else name for name in names)
+        return [f"{name}{how}" for name in shown]
+
     def waits(step: Step) -> str:
-        any_of = [f"{name} (however it ends)" for name in step.after_any]
-        names = [*step.after, *any_of]
+        names = [*folded(step.after, ""), *folded(step.after_any, " (any end)")]
         return (
             ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "") if names else "–"
         )

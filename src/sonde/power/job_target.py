@@ -64,9 +64,14 @@ class Meter:
     at_j: dict[str, float] = field(default_factory=dict)
     power_w: dict[str, float] = field(default_factory=dict)
 
-    def take(self, node: str, counter_j: float, power_w: float, share: float) -> None:
-        """counter_j: of the node, NaN: it has none. One that went back began anew: what it lost is not known."""
+    def take(self, node: str, counter_j: float, power_w: float, share: float, after_s: float = 0.0) -> None:
+        """counter_j: of the node, NaN: it has none. One that went back began anew: what it lost is not known.
+
+        after_s: since the job began. Until a node is heard first it drew what it draws then: short jobs are over soon.
+        """
         self.power_w[node] = power_w * share
+        if node not in self.at_j and math.isfinite(power_w):
+            self.energy_j += self.power_w[node] * after_s
         if math.isnan(counter_j):
             return
         before = self.at_j.get(node, counter_j)

@@ -20,7 +20,7 @@ PYTHON = {
     "monitor": "hears all telemetry: history, metrics, live page",
     "job-scheduler": "queues jobs, and starts them under the budget",
     "resource-manager": "gives jobs nodes, cores, memory; limits of racks",
-    "job-manager": "what a job's nodes are to have",
+    "job-manager": "starts jobs, meters them, steers them to targets",
     "workflow-engine": "jobs that wait for each other",
 }
 ROLES = {**NATIVE, **PYTHON}

@@ -471,7 +471,8 @@ class JobManager:
             }
             share = shares({node: cores})[node]
             for job in there:
-                job.meter.take(node, counter_j, power_w, share[job.spec.job])
+                after_s = max(0.0, (time.time_ns() - job.started_ns) / 1e9)
+                job.meter.take(node, counter_j, power_w, share[job.spec.job], after_s)
 
     def _keep_meter(self, job: Job) -> None:
         with suppress(OSError):  # the next one may do

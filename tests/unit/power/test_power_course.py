@@ -7,8 +7,19 @@ import random
 import pytest
 
 from sonde.power.course import (
-    ACCEPTED, CANCELLED, ENDED, FAILED, LOST, SKIPPED, Conductor, Course, Declined, Told, Unanswered, id_of,
-)  # fmt: skip
+    ACCEPTED,
+    CANCELLED,
+    ENDED,
+    FAILED,
+    LOST,
+    SKIPPED,
+    Conductor,
+    Course,
+    Declined,
+    Told,
+    Unanswered,
+    id_of,
+)
 from sonde.power.workflow import Step, Workflow, read
 
 
@@ -37,7 +48,9 @@ class Slots:
 
     def __init__(self, dice: random.Random, workflow: Workflow, run: str = "r") -> None:
         self.dice, self.workflow = dice, workflow
-        self.of = {id_of(run, n, a): (name, a) for n, name in enumerate(workflow.steps, 1) for a in range(1, 20)}
+        self.of = {
+            id_of(run, n, a): (name, a) for n, name in enumerate(workflow.steps, 1) for a in range(1, 20)
+        }
         self.jobs: dict[str, Told] = {}
         self.left: dict[str, int] = {}
         self.began: list[tuple[str, int]] = []
@@ -69,7 +82,11 @@ class Slots:
         """Steps that cannot run any more, as far as jobs tell."""
         gone: set[str] = set()
         for name, step in self.workflow.steps.items():
-            bad = [other for other in step.after if other in gone or (other in self.over and other not in self.good)]
+            bad = [
+                other
+                for other in step.after
+                if other in gone or (other in self.over and other not in self.good)
+            ]
             if bad and name not in self.over:
                 gone.add(name)
         return gone
@@ -108,7 +125,8 @@ def workflow_of(dice: random.Random) -> Workflow:
         names = dice.sample(before, min(len(before), dice.randrange(0, 4)))
         cut = dice.randrange(0, len(names) + 1)
         how = dice.choice(["stop", "continue", "continue", "retry 2", "retry 1, continue"])
-        text += f'[jobs.j{k}]\ncommand = ["true"]\nafter = {names[:cut]}\nafter_any = {names[cut:]}\non_failure = "{how}"\n'
+        text += f'[jobs.j{k}]\ncommand = ["true"]\non_failure = "{how}"\n'
+        text += f"after = {names[:cut]}\nafter_any = {names[cut:]}\n"
     return read(text)
 
 
@@ -162,7 +180,9 @@ def test_every_job_comes_after_those_it_waits_for_and_none_twice_whatever_is_kil
         again = Course(course.workflow, "r")
         for note in disk.notes:
             again.take(note)
-        assert [(s.state, s.attempt) for s in again.of.values()] == [(s.state, s.attempt) for s in course.of.values()]
+        assert [(s.state, s.attempt) for s in again.of.values()] == [
+            (s.state, s.attempt) for s in course.of.values()
+        ]
 
 
 def course_of(text: str) -> tuple[Course, Conductor, Slots, Disk]:

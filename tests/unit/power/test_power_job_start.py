@@ -35,7 +35,9 @@ def test_a_command_knows_its_job_and_nothing_of_the_daemon():
 
 
 def test_a_job_cannot_say_that_it_is_another():
-    assert environment(replace(SPEC, environment=("SONDE_JOB_ID=x",)), PARTS, 0, {}, "")["SONDE_JOB_ID"] == "j1"
+    assert (
+        environment(replace(SPEC, environment=("SONDE_JOB_ID=x",)), PARTS, 0, {}, "")["SONDE_JOB_ID"] == "j1"
+    )
 
 
 def test_without_a_launcher_commands_are_started_here_one_a_node():
@@ -59,12 +61,16 @@ def test_a_launcher_gets_the_host_and_quotes_only_where_a_shell_reads_it():
     assert "SECRET" not in ssh.environment
 
 
-def through_a_shell(command: str, folder: str, close_after_s: float | None = None) -> subprocess.CompletedProcess[str]:
+def through_a_shell(
+    command: str, folder: str, close_after_s: float | None = None
+) -> subprocess.CompletedProcess[str]:
     """Words for a node as a shell at the other end of ssh reads them."""
     spec = replace(SPEC, command=("/bin/sh", "-c", command), folder=folder)
     (start,) = starts(spec, PARTS[:1], ("ssh", "{host}", "--"), OWN, folder, 0.3)
     line = ["/bin/sh", "-c", " ".join(start.words[3:])]
-    process = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     try:
         if close_after_s is not None:
             assert process.stdout is not None
@@ -88,7 +94,9 @@ def test_at_the_other_end_a_command_has_its_folder_its_environment_and_its_exit_
     assert (ran.stdout, ran.returncode) == (f"{tmp_path}\nj1 1=2\n", 7)
 
 
-@pytest.mark.parametrize("command", ["echo on; sleep 300", "trap '' TERM; echo on; sleep 300 & sleep 300; sleep 300"])
+@pytest.mark.parametrize(
+    "command", ["echo on; sleep 300", "trap '' TERM; echo on; sleep 300 & sleep 300; sleep 300"]
+)
 def test_at_the_other_end_it_ends_when_its_input_does(tmp_path, command):
     assert through_a_shell(command, str(tmp_path), close_after_s=0).returncode > 128
 

@@ -55,8 +55,19 @@ def test_energy_is_what_counters_grew_by_and_a_counter_that_began_anew_takes_not
     assert meter.power(["n1", "n2"]) == 140.0
 
 
+def test_before_a_node_was_heard_first_it_drew_what_it_draws_then():
+    meter = Meter()
+    meter.take("n1", 5000.0, 100.0, 0.5, 2.0)
+    assert meter.energy_j == 100.0
+    meter.take("n1", 5100.0, 100.0, 0.5, 3.0)
+    assert meter.energy_j == 150.0
+
+
 def test_a_node_is_split_by_cores():
-    assert shares({"n1": {"a": 3, "b": 1}, "n2": {"a": 0}}) == {"n1": {"a": 0.75, "b": 0.25}, "n2": {"a": 1.0}}
+    assert shares({"n1": {"a": 3, "b": 1}, "n2": {"a": 0}}) == {
+        "n1": {"a": 0.75, "b": 0.25},
+        "n2": {"a": 1.0},
+    }
     for node in shares({"n": {"a": 5, "b": 2, "c": 1}}).values():
         assert sum(node.values()) == pytest.approx(1.0)
 

@@ -11,6 +11,10 @@ from sonde.power.workflow import JOB_KEYS, OnFailure, read, spec_of
 HEAD = 'name = "w"\n'
 
 
+BAD, UNKNOWN, PARAMETER = "power.bad_value", "power.unknown_key", "power.unknown_parameter"
+TOO_MANY = ", ".join(f"p{k} = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]" for k in range(5))
+
+
 def job(name: str, *lines: str) -> str:
     return f"[jobs.{name}]\n" + "\n".join(('command = ["true"]', *lines)) + "\n"
 
@@ -37,7 +41,12 @@ def test_a_file_is_read():
     spec = spec_of(solve, "r.2.1", "ada", "/home/ada/study")
     assert (spec.job, spec.user, spec.name, spec.folder) == ("r.2.1", "ada", "solve", "/home/ada/study/runs")
     assert spec.environment == ("OMP_NUM_THREADS=8", "SONDE_WORKFLOW_JOB=solve")
-    assert (spec.memory_bytes, spec.demand_w, spec.guaranteed_w, spec.target) == (4 << 30, 300, 200, solve.target)
+    assert (spec.memory_bytes, spec.demand_w, spec.guaranteed_w, spec.target) == (
+        4 << 30,
+        300,
+        200,
+        solve.target,
+    )
 
 
 def test_jobs_stand_behind_what_they_wait_for_wherever_they_are_in_the_file():
@@ -58,7 +67,10 @@ def test_a_loop_makes_a_job_of_each_combination():
 
 
 def test_without_a_loop_braces_are_what_they_are():
-    assert read(HEAD + '[jobs.a]\ncommand = ["awk", "{print $1}"]\n').steps["a"].command == ("awk", "{print $1}")
+    assert read(HEAD + '[jobs.a]\ncommand = ["awk", "{print $1}"]\n').steps["a"].command == (
+        "awk",
+        "{print $1}",
+    )
 
 
 def test_a_loop_waits_for_its_own_values_and_else_for_all():
@@ -82,35 +94,63 @@ def refused(text: str) -> UsageError:
     ("text", "code", "what"),
     [
         ("x = ", "power.bad_toml", "w.toml:1"),
-        (HEAD + 'nmae = "x"\n' + job("a"), "power.unknown_key", "w.toml:2: unknown key 'nmae' at the top (nearest: name)"),
-        (HEAD, "power.bad_value", "no job"),
-        (HEAD + "[jobs.a]\nnodes = 1\n", "power.bad_value", "w.toml:2: [jobs.a] has no command"),
-        (HEAD + job("a", 'afer = ["b"]'), "power.unknown_key", "w.toml:4: unknown key 'afer' in [jobs.a] (nearest: after)"),
-        (HEAD + "[defaults]\nafter = []\n" + job("a"), "power.unknown_key", "unknown key 'after' in [defaults]"),
-        (HEAD + job("mesh") + job("b", 'after = ["msh"]'), "power.unknown_job", "'msh', which is no job (nearest: mesh)"),
+        (
+            HEAD + 'nmae = "x"\n' + job("a"),
+            UNKNOWN,
+            "w.toml:2: unknown key 'nmae' at the top (nearest: name)",
+        ),
+        (HEAD, BAD, "no job"),
+        (HEAD + "[jobs.a]\nnodes = 1\n", BAD, "w.toml:2: [jobs.a] has no command"),
+        (
+            HEAD + job("a", 'afer = ["b"]'),
+            UNKNOWN,
+            "w.toml:4: unknown key 'afer' in [jobs.a] (nearest: after)",
+        ),
+        (
+            HEAD + "[defaults]\nafter = []\n" + job("a"),
+            UNKNOWN,
+            "unknown key 'after' in [defaults]",
+        ),
+        (
+            HEAD + job("mesh") + job("b", 'after = ["msh"]'),
+            "power.unknown_job",
+            "'msh', which is no job (nearest: mesh)",
+        ),
         (HEAD + job("a", 'after = ["a"]'), "power.cycle", "a <- a"),
-        (HEAD + job("a", "nodes = 0"), "power.bad_value", "w.toml:4: [jobs.a] nodes is 0; allowed: a whole number of 1"),
-        (HEAD + job("a", "nodes = true"), "power.bad_value", "nodes is true"),
-        (HEAD + job("a", 'power = "300V"'), "power.bad_value", "power is '300V'; allowed: a power"),
-        (HEAD + job("a", 'time = "0s"'), "power.bad_value", "allowed: a time above 0"),
-        (HEAD + job("a", 'power = "1W"', 'guaranteed = "2W"'), "power.bad_value", "up to its power, 1W"),
-        (HEAD + job("a", 'on_failure = "contnue"'), "power.bad_value", "(nearest: continue)"),
-        (HEAD + job("a", 'on_failure = "retry 0"'), "power.bad_value", "1 to 100"),
-        (HEAD + job("a", 'target = { slowdwn = "5%" }'), "power.unknown_key", "(nearest: slowdown)"),
-        (HEAD + job("a", 'target = { slowdown = "500%" }'), "power.bad_value", "up to 100 %"),
-        (HEAD + job("a", "foreach = { n = [] }"), "power.bad_value", "with one in it"),
-        (HEAD + job("a", "foreach = { n = [1, 1] }"), "power.bad_value", "each value once"),
-        (HEAD + job("a", "foreach = { n = ['a,b'] }"), "power.bad_value", "values without , = [ ]"),
-        (HEAD + "[jobs.a]\ncommand = ['{siez}']\nforeach = { size = [1] }\n", "power.unknown_parameter", "(nearest: size)"),
+        (
+            HEAD + job("a", "nodes = 0"),
+            BAD,
+            "w.toml:4: [jobs.a] nodes is 0; allowed: a whole number of 1",
+        ),
+        (HEAD + job("a", "nodes = true"), BAD, "nodes is true"),
+        (HEAD + job("a", 'power = "300V"'), BAD, "power is '300V'; allowed: a power"),
+        (HEAD + job("a", 'time = "0s"'), BAD, "allowed: a time above 0"),
+        (HEAD + job("a", 'power = "1W"', 'guaranteed = "2W"'), BAD, "up to its power, 1W"),
+        (HEAD + job("a", 'on_failure = "contnue"'), BAD, "(nearest: continue)"),
+        (HEAD + job("a", 'on_failure = "retry 0"'), BAD, "1 to 100"),
+        (HEAD + job("a", 'target = { slowdwn = "5%" }'), UNKNOWN, "(nearest: slowdown)"),
+        (HEAD + job("a", 'target = { slowdown = "500%" }'), BAD, "up to 100 %"),
+        (HEAD + job("a", "foreach = { n = [] }"), BAD, "with one in it"),
+        (HEAD + job("a", "foreach = { n = [1, 1] }"), BAD, "each value once"),
+        (HEAD + job("a", "foreach = { n = ['a,b'] }"), BAD, "values without , = [ ]"),
+        (
+            HEAD + "[jobs.a]\ncommand = ['{siez}']\nforeach = { size = [1] }\n",
+            PARAMETER,
+            "(nearest: size)",
+        ),
         (
             HEAD + job("a", "foreach = { n = [1] }") + job("b", "foreach = { n = [1, 2] }", 'after = ["a"]'),
             "power.unreachable",
             "'b[n=2]' can never start",
         ),
-        (HEAD + job("a") + job("b", 'after = ["a"]', 'after_any = ["a"]'), "power.bad_value", "in 'after' and in 'after_any'"),
-        (HEAD + job("a", *(f"foreach = {{ {', '.join(f'p{k} = [1,2,3,4,5,6,7,8,9,10]' for k in range(5))} }}",)), "power.bad_value", "more than 10000"),
+        (
+            HEAD + job("a") + job("b", 'after = ["a"]', 'after_any = ["a"]'),
+            BAD,
+            "in 'after' and in 'after_any'",
+        ),
+        (HEAD + job("a", f"foreach = {{ {TOO_MANY} }}"), BAD, "more than 10000"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_is_refused_with_its_line_and_the_nearest_word(text, code, what):
     error = refused(text)
     assert error.code == code

@@ -1,0 +1,262 @@
+"""Jobs, their keepers, and what a job manager finds when it is there again. Real processes, without a bus."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("sonde._power", reason="the power stack is not built")
+
+from sonde.bus.errors import Refused
+from sonde.core.errors import EnvironmentFailure
+from sonde.power import run_bus
+from sonde.power.jobs import Part, Spec, Target, said
+from sonde.power.run_job_manager import JobManager, Settings, began
+
+USER = getpass.getuser()
+SPEC = Spec("j1", ("/bin/sh", "-c", "echo $SONDE_JOB_NODE"), USER, "a job", demand_w=250.0, grace_s=1.0)
+
+
+def until(true: Callable[[], Any], timeout_s: float = 60) -> Any:
+    end = time.monotonic() + timeout_s
+    while not (value := true()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return value
+
+
+class Managers:
+    """Job managers of one folder, one after another."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.now: JobManager | None = None
+        self.keepers: list[tuple[int, int]] = []
+
+    def begin(self, users: str = f'users = ["{USER}"]') -> JobManager:
+        """Another one, as after a kill -9 of the one before: its lock is gone, its keepers are not."""
+        if self.now is not None:
+            os.close(self.now._lock)
+            for job in self.now.jobs.values():
+                job.process, job.pidfd = None, -1
+        config = self.folder / "power.toml"
+        config.write_text(
+            '[budget]\npower_limit = 1000\n[[nodes]]\nhosts = "n[1-2]"\nmin = 50\nmax = 300\nsafe = 100\n'
+            f'[job-manager]\nstate = "runs"\ngrace = "1s"\n{users}\n'
+        )
+        self.now = JobManager(run_bus.load(config), Settings(str(config)))
+        return self.now
+
+    def start(self, spec: Spec = SPEC, nodes: tuple[str, ...] = ("n1",), **more: Any) -> dict[str, Any]:
+        assert self.now is not None
+        body = {
+            "order": "START_JOB",
+            "job": spec.job,
+            "spec": said(spec),
+            "parts": said([Part(n) for n in nodes]),
+        }
+        told = self.now.order({**body, **more})["runs"][0]
+        mark = json.loads((self.folder / "runs" / spec.job / "keeper.json").read_text())
+        self.keepers.append((mark["pid"], mark["began"]))
+        return dict(told)
+
+    def run(self, job: str = "j1") -> dict[str, Any]:
+        assert self.now is not None
+        for one in self.now.look()[1]:
+            self.now.settle(one)
+        return dict(self.now.told({"job": job})["runs"][0])
+
+    def over(self, job: str = "j1") -> dict[str, Any]:
+        return dict(
+            until(lambda: (told := self.run(job)) if self.run(job)["state"] in ("ended", "failed") else None)
+        )
+
+    def refused(self, word: str, **body: Any) -> str:
+        assert self.now is not None
+        with pytest.raises(Refused) as error:
+            self.now.order({"job": "", "spec": said(SPEC), "parts": said([Part("n1")]), **body})
+        assert error.value.reply == word
+        return str(error.value.what)
+
+
+@pytest.fixture
+def managers(tmp_path: Path) -> Iterator[Managers]:
+    made = Managers(tmp_path)
+    yield made
+    for pid, start in made.keepers:
+        if began(pid) == start:
+            os.kill(pid, signal.SIGKILL)
+    if made.now is not None:
+        os.close(made.now._lock)
+
+
+def test_a_job_runs_once_on_each_node_and_tells_how_it_ended(managers):
+    managers.begin()
+    assert managers.start(nodes=("n1", "n2"))["state"] == "running"
+    told = managers.over()
+    assert (told["state"], told["exit_status"], told["signal"]) == ("ended", 0, 0)
+    assert [(managers.folder / f"runs/j1/output.{n}").read_text() for n in ("n1", "n2")] == ["n1\n", "n2\n"]
+
+
+def test_started_again_it_is_the_same_and_another_one_is_refused(managers):
+    managers.begin()
+    marks = managers.folder / "marks"
+    spec = replace(SPEC, command=("/bin/sh", "-c", f"echo x >> {marks}; exit 4"))
+    managers.start(spec)
+    managers.start(spec)
+    assert managers.over()["exit_status"] == 4
+    assert managers.start(spec)["state"] == "ended"
+    assert managers.begin() is not None
+    assert managers.start(spec)["exit_status"] == 4
+    managers.now.order({"order": "FORGET_JOB", "job": "j1"})
+    assert managers.now.told({"job": ""})["runs"] == []
+    assert managers.start(spec)["exit_status"] == 4  # forgotten by who asked, not here
+    assert marks.read_text() == "x\n"
+    assert "another one" in managers.refused(
+        "other_job", order="START_JOB", spec=said(replace(spec, command=("y",)))
+    )
+
+
+def test_who_comes_after_a_killed_one_finds_what_runs_and_what_ended_meanwhile(managers):
+    managers.begin()
+    gate = managers.folder / "gate"
+    wait = f"while ! [ -e {gate} ]; do sleep 0.01; done; exit 5"
+    managers.start(replace(SPEC, command=("/bin/sh", "-c", wait), target=Target(slowdown=0.1)))
+    managers.begin()
+    told = managers.run()
+    assert (told["state"], told["demand_w"]) == ("running", 250.0)
+    with pytest.raises(EnvironmentFailure) as error:
+        JobManager(managers.now.stack, managers.now.settings)
+    assert error.value.code == "power.already_running"
+    gate.touch()
+    until((managers.folder / "runs/j1/exit.json").exists)
+    until(lambda: began(managers.keepers[0][0]) != managers.keepers[0][1])
+    managers.begin()
+    assert (managers.run()["state"], managers.run()["exit_status"]) == ("ended", 5)
+
+
+def test_what_was_killed_before_its_keeper_was_known_never_began(managers):
+    managers.begin()
+    managers.start()
+    managers.over()
+    folder = managers.folder / "runs/j1"
+    for name in ("keeper.json", "begun", "exit.json"):
+        (folder / name).unlink()
+    managers.begin()
+    with pytest.raises(Refused) as error:
+        managers.run()
+    assert error.value.reply == "no_job"
+    assert managers.start()["state"] == "running"  # so that it may begin
+
+
+def test_a_job_whose_keeper_was_killed_is_lost_and_nothing_is_left_of_it(managers):
+    managers.begin()
+    pids = managers.folder / "pids"
+    line = f"(setsid sleep 300 & echo $! >> {pids}); echo $$ >> {pids}; sleep 300"
+    managers.start(replace(SPEC, command=("/bin/sh", "-c", line)))
+    until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+    os.kill(managers.keepers[0][0], signal.SIGKILL)
+    told = managers.over()
+    assert told["state"] == "failed"
+    assert "keeper was killed" in told["reason"]
+    until(lambda: not any(began(int(pid)) for pid in pids.read_text().split()))
+    managers.begin()
+    assert managers.run()["ended_ns"] == told["ended_ns"]  # it stays what it was
+
+
+def test_stopping_is_term_then_kill_and_its_reason_is_told(managers):
+    managers.begin()
+    ready = managers.folder / "ready"
+    line = f"trap '' TERM; touch {ready}; while :; do sleep 0.05; done"
+    managers.start(replace(SPEC, command=("/bin/sh", "-c", line)))
+    until(ready.exists)
+    order = {"order": "STOP_JOB", "job": "j1", "grace_s": 0.2, "reason": "its time is over"}
+    assert managers.now.order(order)["runs"][0]["state"] == "stopping"
+    told = managers.over()
+    assert (told["state"], told["signal"], told["reason"]) == ("ended", signal.SIGKILL, "its time is over")
+
+
+def test_a_time_limit_is_held_by_the_keeper_alone(managers):
+    managers.begin()
+    managers.start(replace(SPEC, command=("sleep", "300"), limit_s=0.2))
+    told = managers.over()
+    assert (told["signal"], told["reason"]) == (signal.SIGTERM, "its time limit of 0.2 s is over")
+
+
+def test_what_cannot_be_started_says_why(managers):
+    managers.begin()
+    managers.start(replace(SPEC, command=("/no/such/program",)))
+    told = managers.over()
+    assert (told["state"], told["exit_status"]) == ("ended", 127)
+    assert "/no/such/program" in told["reason"]
+    other = {"order": "START_JOB", "spec": said(replace(SPEC, job="j2"))}
+    assert "no node is called 'n9'" in managers.refused("unknown_node", **other, parts=said([Part("n9")]))
+    managers.refused("no_job", order="STOP_JOB", job="other", grace_s=0.0, reason="")
+
+
+def test_jobs_are_of_those_users_that_are_named(managers):
+    managers.begin('users = ["nobody-here"]')
+    assert "jobs are of: nobody-here" in managers.refused("not_allowed", order="START_JOB")
+    managers.begin("")
+    other = replace(SPEC, user="root" if USER == "root" else "somebody")
+    assert "not started" in managers.refused("not_allowed", order="START_JOB", spec=said(other))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_daemon_of_root_gives_up_its_rights_for_the_user(managers):
+    # pytest's folders are closed to others.
+    managers.folder = Path(tempfile.mkdtemp(prefix="sonde-jobs-"))
+    try:
+        _as_nobody(managers)
+    finally:
+        shutil.rmtree(managers.folder)
+
+
+def _as_nobody(managers: Managers) -> None:
+    managers.folder.chmod(0o755)
+    managers.begin('users = ["nobody"]')
+    assert managers.now is not None
+    line = "id -un; head -c1 /proc/self/status; cat start.json; echo 0.5 >> $SONDE_JOB_PROGRESS && echo told"
+    managers.start(replace(SPEC, user="nobody", command=("/bin/sh", "-c", line)))
+    assert managers.over()["exit_status"] == 0
+    said_so = (managers.folder / "runs/j1/output").read_text().splitlines()
+    assert said_so[0] == "nobody"
+    assert said_so[-1] == "told"
+    assert any("Permission denied" in one for one in said_so)
+    secret = managers.folder / "secret"
+    secret.touch(0o600)
+    managers.start(replace(SPEC, job="j2", user="nobody", output=str(secret)))
+    assert "secret" in managers.over("j2")["reason"]
+
+
+def test_turns_and_a_target_lead_to_a_demand(managers):
+    managers.begin()
+    gate = managers.folder / "gate"
+    line = f"while ! [ -e {gate} ]; do echo 0.5 >> $SONDE_JOB_PROGRESS; sleep 0.02; done"
+    managers.start(replace(SPEC, command=("/bin/sh", "-c", line)))
+    managers.now.order({"order": "SET_TARGET", "job": "j1", "target": said(Target(iteration_s=30.0))})
+
+    def demand() -> float:
+        managers.now.report()
+        return float(managers.run()["demand_w"])
+
+    until(lambda: 0 < demand() < 250.0)
+    managers.now.meter("n1", 100.0, 200.0)
+    managers.now.meter("n1", 150.0, 200.0)
+    ((_, sample),) = managers.now.report()
+    assert (sample["state"], sample["progress"], sample["power_w"]) == ("running", 0.5, 200.0)
+    assert sample["energy_j"] >= 50.0
+    assert 0 < sample["iteration_s"] < 30
+    gate.touch()
+    assert managers.over()["demand_w"] == 0.0
