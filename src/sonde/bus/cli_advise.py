@@ -131,12 +131,12 @@ def _table(found: list[Advice]) -> Table:
             )
         )
     head = ("", "variant", "latency", "publish", "discovery", "datagrams", "to match", "but")
-    if not letters:
-        head, rows = head[:-1], [row[:-1] for row in rows]
+    shown = len(head) - (not letters)
     notes = ["latency: until the last subscriber has it. publish: how long a writer is busy with each message."]
     notes += [f"of all: {text}" for text in of_all]
     notes += [f"{letter}: {text}" for text, letter in letters.items()]
-    return Table("Advice, the best first", head, rows, (0, 2, 3, 5, 6), "\n".join(notes))
+    lines = [row[:shown] for row in rows]
+    return Table("Advice, the best first", head[:shown], lines, (0, 2, 3, 5, 6), "\n".join(notes))
 
 
 def _as_json(advice: Advice) -> dict[str, Any]:
