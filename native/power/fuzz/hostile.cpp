@@ -59,6 +59,7 @@ bool sparkplug(std::string_view in, bool metric) {
     std::uint64_t tag, n;
     if (!varint(in, tag)) return false;
     const std::uint64_t field = tag >> 3, kind = tag & 7;
+    if (field == 0 || field > 0x1fffffff) return false;   // protobuf has no such field
     if (kind == 0) {
       if (!varint(in, n)) return false;
       continue;

@@ -1,5 +1,6 @@
 #include "power/powerd/bridge/naming.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -34,6 +35,7 @@ std::string text_of(const Leaf& leaf) {
 
 /// Seconds with as many digits as are needed, of whole ns.
 void append_seconds(std::int64_t ns, std::string& out) {
+  ns = std::max<std::int64_t>(ns, 0);   // what claims to be from before 1970 is of no clock
   std::array<char, 48> text;
   const int n = std::snprintf(text.data(), text.size(), "%lld.%06lld", static_cast<long long>(ns / 1'000'000'000), static_cast<long long>(ns % 1'000'000'000 / 1000));
   out.append(text.data(), static_cast<std::size_t>(n));
