@@ -75,9 +75,10 @@ def _row(raw: xr.Dataset, name: str, row: int) -> np.ndarray:
 def _node(raw: xr.Dataset, row: int) -> NodeSeries:
     t = _row(raw, "node_time", row)
     there = np.isfinite(t)
-    pieces = [_row(raw, f"node_{name}", row)[there] for name in ("power", "cap", "energy", "leased")]
+    names = ("power", "cap", "energy", "leased")
+    power, cap, energy, leased = (_row(raw, f"node_{name}", row)[there] for name in names)
     since = _row(raw, "node_cap_since", row)[there] if "node_cap_since" in raw else None
-    return NodeSeries(t[there], *pieces, since)
+    return NodeSeries(t[there], power, cap, energy, leased, since)
 
 
 def _cluster(raw: xr.Dataset) -> ClusterSeries:
