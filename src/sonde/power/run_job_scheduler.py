@@ -244,8 +244,6 @@ class Scheduler:
         if look:
             self._looked_s = now_s
         try:
-            with self.mutex:
-                self._keep()  # what the turn before could not: nobody is told what is not on disk
             known_runs = self._look_at_runs() if busy or waits or look else False
             self._stop()
             self._clean()

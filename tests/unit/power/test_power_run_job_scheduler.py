@@ -406,8 +406,30 @@ def test_a_start_that_arrives_after_its_job_was_cancelled_is_stopped(world):
     world.step()
     assert state(world, "a") == "failed"  # the job manager did not know it
     world.runs["a"], world.held["a"] = run, had
-    until(world, lambda: not world.held and not world.runs, 15)
+    until(world, lambda: not world.held and not world.runs, 60)  # it looks each 10 s
     assert state(world, "a") == "failed"
+
+
+def test_a_guarantee_whose_answer_was_lost_is_said_again(world):
+    for job, power in (("a", 80.0), ("b", 50.0)):
+        submit(world, job, hosts=("n0",), cores=1, guaranteed_w=power, limit_s=60.0)
+    until(world, lambda: {state(world, job) for job in "ab"} == {RUNNING})
+    system = world.system
+
+    def lossy(service: str, body: dict[str, Any]) -> dict[str, Any]:
+        answer = system(service, body)
+        if body.get("order") == "SET_JOB":
+            raise EnvironmentFailure("power.no_answer", "the answer was lost")
+        return answer
+
+    world.system = lossy  # type: ignore[method-assign]
+    world._end("b")
+    world.step()
+    assert world.guaranteed["on:n0"]["guaranteed_w"] == 80
+    world.system = system  # type: ignore[method-assign]
+    submit(world, "c", hosts=("n0",), cores=1, guaranteed_w=50.0)
+    until(world, lambda: "c" in world.begun, 3)
+    assert world.guaranteed["on:n0"]["guaranteed_w"] == 130
 
 
 def test_what_was_given_to_a_job_that_waits_is_given_back(world):
