@@ -123,3 +123,32 @@ def test_the_shell_has_no_complaint(script):
     words = ["shellcheck", "-x"] if shutil.which("shellcheck") else ["bash", "-n"]
     ran = subprocess.run([*words, SLURM / script], capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("hook", ["prolog", "epilog"])
+@pytest.mark.parametrize("status", [0, 2, 3, 5, 137])
+def test_no_job_fails_by_a_hook_of_the_power_stack(answering, tmp_path, hook, status):
+    ran = answering(
+        f"power-{hook}", "it is said\n", status, SONDE_POWER_JOB="300W", SONDE_SLURM_DEFAULTS="/none"
+    )
+    assert ran.returncode == 0
+    asked = (tmp_path / "asked").read_text()
+    assert asked.startswith(f"power slurm {hook} --config /etc/sonde/power.toml")
+    assert ("--power 300W" in asked) == (hook == "prolog")
+    logged = (tmp_path / "logger").read_text()
+    assert "it is said" in logged
+    assert ("the job goes on without" in logged) == (status != 0)
+
+
+def test_a_hook_without_sonde_is_no_failure_either(answering, tmp_path):
+    ran = answering("power-prolog", SONDE=str(tmp_path / "none"), PATH="/usr/bin:/bin")
+    assert ran.returncode == 0
+    assert "set SONDE" in ran.stderr
+
+
+def test_what_differs_from_the_defaults_stands_in_a_file(answering, tmp_path):
+    (tmp_path / "defaults").write_text("SONDE_POWER_JOB=222W\nSONDE_POWER_CONFIG=/srv/power.toml\n")
+    assert answering("power-prolog", SONDE_SLURM_DEFAULTS=str(tmp_path / "defaults")).returncode == 0
+    asked = (tmp_path / "asked").read_text()
+    assert "--config /srv/power.toml" in asked
+    assert "--power 222W" in asked

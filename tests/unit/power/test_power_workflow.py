@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from sonde.core.errors import UsageError
@@ -179,3 +182,18 @@ def test_each_key_of_a_job_is_one_that_is_read():
         line = "" if key == "command" else 'command = ["true"]\n'
         told = read(HEAD + job("o") + f"[jobs.a]\n{line}{key} = {value}\n")
         assert next(step for step in told.steps.values() if step.base == "a") != plain, key
+
+
+PAGE = (Path(__file__).parents[3] / "docs/reference/power-workflow.md").read_text()
+
+
+def test_the_example_of_the_page_is_one():
+    (example,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.M | re.S)
+    told = read(example)
+    assert list(told.steps) == ["mesh", *(f"solve[angle={n}]" for n in (0, 5, 10)), "plot"]
+
+
+def test_the_page_has_every_key_of_a_job_and_no_other():
+    table = PAGE.partition("| key | type | what |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| (`.+?`) \|", table, re.M)
+    assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(JOB_KEYS)
