@@ -61,9 +61,9 @@ _REPORTS = (
     "Monitor_report_cluster_telemetry",
 )
 
-# Who may do what on a power stack's bus. Only a system manager sets a node, only a scheduler the system, allocates nodes
-# and starts jobs. A submitter may hand in, cancel and hold jobs, in any user's name. A bridge carries telemetry out, and
-# what else it may is asked for by a role of its own: who reaches the broker may do that then.
+# Who may do what on a power stack's bus. Only a system manager sets a node, only a scheduler the system, allocates
+# nodes and starts jobs. A submitter may hand in, cancel and hold jobs, in any user's name. A bridge carries telemetry
+# out, and what else it may is asked for by a role of its own: who reaches the broker may do that then.
 ROLES: dict[str, Grant] = {
     "node-manager": answers("NodeManager_get", "NodeManager_set") | Grant((_REPORTS[1],)),
     "system-manager": answers("SystemPowerManager_get", "SystemPowerManager_set")

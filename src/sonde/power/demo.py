@@ -33,8 +33,8 @@ tell "$1"
 step=0
 while [ "$step" -lt "$2" ]; do
   sleep {STEP_S}
-  echo {STEP_S} >> "$SONDE_JOB_PROGRESS"
   step=$((step + 1))
+  printf '%d.%02d\\n' $((step / $2)) $((step % $2 * 100 / $2)) >> "$SONDE_JOB_PROGRESS"
 done
 tell {IDLE}
 """

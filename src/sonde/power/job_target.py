@@ -19,13 +19,15 @@ FULL_LOOKS = 3  # so many looks at full power make the best time
 class Turns:
     """The turns of a job's loop on one node, from the file that it writes a line into at the end of each.
 
-    A line may hold how much of the job is done, 0 to 1.
+    A line may hold how much of the job is done, 0 to 1, and behind that how many seconds of the turn this node worked
+    and did not wait for others.
     """
 
     lines: int = 0
     at_s: float = NAN  # when the last known line was written
     progress: float = NAN
     iteration_s: float = NAN  # mean of the turns since the look before
+    own_s: float = NAN  # mean of what nodes said of those turns
     _rest: bytes = b""
 
     def take(self, added: bytes, written_s: float) -> None:
@@ -35,13 +37,20 @@ class Turns:
             self._rest = self._rest[-256:]
             return
         new = whole.split(b"\n")
+        own = []
         for line in new:
+            words = line.split()
+            if not words or len(words) > 2:
+                continue
             try:
-                value = float(line) if line.strip() else NAN
+                value, *worked = map(float, words)
             except ValueError:
                 continue
             if 0 <= value <= 1:
                 self.progress = value
+            own += [seconds for seconds in worked if 0 <= seconds < math.inf]
+        if own:
+            self.own_s = math.fsum(own) / len(own)
         # Between the first line and nothing there is no turn whose beginning is known.
         if self.lines and written_s > self.at_s:
             self.iteration_s = (written_s - self.at_s) / len(new)

@@ -504,6 +504,7 @@ class JobManager:
         """JobTelemetry."""
         iteration, progress = of_job(job.turns)
         state = FAILED if job.state == ENDED and (job.exit_status or job.signal) else job.state
+        own = [] if job.over else [turns.own_s for turns in job.turns]
         return {
             "job": job.spec.job,
             "user": job.spec.user,
@@ -515,6 +516,7 @@ class JobManager:
             "iteration_s": iteration,
             "progress": progress,
             "state": state,
+            "node_iteration_s": own if any(map(math.isfinite, own)) else [],
         }
 
     def _read_turns(self, job: Job) -> None:

@@ -23,6 +23,16 @@ def test_turns_are_counted_and_timed_from_line_to_line():
     assert (turns.lines, turns.iteration_s, turns.progress) == (4, 2.0, 0.75)
 
 
+def test_a_node_may_say_how_long_it_worked_in_a_turn():
+    turns = Turns()
+    turns.take(b"0.1 1.5\n0.2 2.5\n", 100.0)
+    assert (turns.progress, turns.own_s) == (0.2, 2.0)
+    turns.take(b"0.3\n0.4 -1\n0.5 inf\n0.6 x\n0.7 1 1\n", 101.0)  # not said, or no time
+    assert (turns.lines, turns.progress, turns.own_s) == (7, 0.5, 2.0)
+    turns.take(b"0.9 4\n", 102.0)
+    assert turns.own_s == 4.0
+
+
 def test_what_is_no_share_is_a_turn_all_the_same():
     turns = Turns()
     turns.take(b"turn 1 done\n7\n-1\nnan\n", 1.0)
