@@ -26,7 +26,7 @@ WITH_TIME_S = 30.0  # a share from which on several subscribers and throughput a
 class BusVisit:
     """Visits bus."""
 
-    weight = 0.4
+    weight = 0.6
 
     def needs_s(self, call: Call) -> float:
         from sonde.bus import run_probe as probe

@@ -23,7 +23,7 @@ LEAST_S = 1.0  # below, not even one run fits: starting two ranks and making a t
 class IoVisit:
     """Visits io."""
 
-    weight = 0.4
+    weight = 0.6
 
     def needs_s(self, call: Call) -> float:
         from sonde.io import run_study, run_trace

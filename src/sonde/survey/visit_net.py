@@ -20,7 +20,7 @@ MODES = "one_to_one,all_to_all"
 class NetVisit:
     """Visits net."""
 
-    weight = 4.0
+    weight = 2.5
 
     def needs_s(self, call: Call) -> float:
         call.start("sonde-net")

@@ -22,7 +22,7 @@ CLIENTS = ("object", "striped", "item", "kv")  # tables and HDF5 are compared in
 class StoreVisit:
     """Visits store."""
 
-    weight = 0.4
+    weight = 0.6
 
     def needs_s(self, call: Call) -> float:
         from sonde.store.run import program
