@@ -168,3 +168,15 @@ def test_energies_in_words():
     ]
     assert words.joules(math.nan) == "–"
     assert words.values(None)["violations"] is None
+
+
+@pytest.mark.parametrize(("drawn_w", "codes"), [(305.0, []), (310.0, ["power.drawn_above_budget"])])
+def test_power_above_the_budget_is_found_where_a_meter_can_tell(tmp_path, drawn_w, codes):
+    samples = [
+        replace(one, power_w=drawn_w) if isinstance(one, NodeSample) else one for one in steady(20)
+    ]  # of a budget of 600 W
+    file = recorded(tmp_path, samples)
+    with sonde.open(file.path) as tree:
+        summary = tree["summary"].to_dataset().load()
+    assert [one.code for one in verdict.findings(summary)] == codes
+    assert verdict.held_of(summary).over_budget_s > 10
