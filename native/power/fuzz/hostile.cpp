@@ -266,7 +266,7 @@ std::vector<Input> seeds() {
       const std::string empty = "\"" + field.name + "\":[]";
       if (const auto at = text.find(empty); at != text.npos && field.type->element) {
         const bus::Kind kind = field.type->element->kind;
-        const char* one = kind == bus::Kind::structure ? "[{},{}]" : kind == bus::Kind::string ? "[\"a\",\"\xc3\xa9\\n\"]" : kind == bus::Kind::boolean ? "[true,false]" : "[[],[]]";
+        const char* one = kind == bus::Kind::structure ? "[{},{}]" : kind == bus::Kind::string ? "[\"a\",\"\xc3\xa9\\n\"]" : kind == bus::Kind::boolean ? "[true,false]" : kind == bus::Kind::float64 ? "[1.5,null]" : "[[],[]]";
         text.replace(at + empty.size() - 2, 2, one);
       }
     }
