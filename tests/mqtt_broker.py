@@ -87,6 +87,13 @@ class Broker:
 
         until(answers, "mosquitto listens")
 
+    def save_each_change(self) -> None:
+        """As docs/howto/power-mqtt.md has it: else a broker that is killed forgets who has subscribed, too."""
+        self.stop()
+        with (self.folder / "conf").open("a") as conf:
+            conf.write("autosave_on_changes true\nautosave_interval 1\n")
+        self.start()
+
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         assert self.process
         end(self.process, how)

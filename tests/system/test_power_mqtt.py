@@ -146,6 +146,8 @@ def test_two_bridges_that_carry_the_same_bring_it_once(broker, site):
 
 @pytest.mark.parametrize("how", ["the broker restarts", "the broker and the sender are killed"])
 def test_no_control_message_is_lost_and_none_comes_twice(broker, site, how):
+    if how != "the broker restarts":
+        broker.save_each_change()
     here, there = site("alpha"), site("beta")
     sender = here.bridge(broker.address, 'to_mqtt = ["Orders"]')
     receiver = there.bridge(broker.address, 'from_mqtt = ["Orders"]')
