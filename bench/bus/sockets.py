@@ -25,7 +25,8 @@ def rows() -> list[dict[str, Any]]:
             note += "; a thread that waits sleeps at once, as those of the socket do" * (variant == "sleeps")
         out.append(
             row(
-                f"{variant} through the bus against {raw}, 64 B, RTT",
+                f"{'cyclonedds/udp4, spin=never,' if variant == 'sleeps' else variant} through the bus "
+                f"against {raw}, 64 B, RTT",
                 "<= 4x" if barred else "(reported)",
                 own["ratio_to_raw"] if own else None,
                 own["ratio_to_raw_ci"] if own else None,

@@ -377,7 +377,7 @@ Result<Talk> Agent::check(const Talk& told) {
     if (!place) return place.error();
     const EndOptions trial{.topic = "sonde_probe_trial", .partitions = {}};
     const auto refused = [&](const Error& why) {
-      if (!profile->security || why.code != "bus.open") return why;
+      if (!profile->security || why.hint.find("permissions") == why.hint.npos) return why;
       const std::string who = variant->security.empty() ? "the profile's identity" : "the identity " + variant->identity + " of " + variant->security;
       return Error{why.code, who + " may not write and read the topics of a measurement, sonde_probe_*", "make one that may: sonde bus keys add FOLDER probe --publish '*' --subscribe '*'"};
     };
