@@ -121,12 +121,15 @@ def course(summary: xr.Dataset) -> Figure | None:
 
 
 def _not_known(summary: xr.Dataset) -> np.ndarray | None:
-    """What nodes may have been at while a manager did not know all of them; None where that never was."""
+    """What nodes may have been at while a manager did not know all of them, and else what was lent: a line has no gaps.
+
+    None where all were known all the time.
+    """
     if "course_unknown" not in summary:
         return None
     most, lent = summary["course_unknown"].values, summary["course_committed"].values
     there = most > lent
-    return np.where(there, most, np.nan) if there.any() else None
+    return np.where(there, most, lent) if there.any() else None
 
 
 def leases(summary: xr.Dataset) -> Figure | None:
