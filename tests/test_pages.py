@@ -291,7 +291,7 @@ def test_every_key_of_a_model_is_on_its_page():
 
 def test_the_rooms_are_those_of_the_architecture():
     rooms = [row[0] for row in table(TEXT["ARCHITECTURE.md"], "## Rooms")]
-    assert [row[0] for row in table(TEXT["README.md"], "## What will be there")[:6]] == rooms
+    assert [row[0] for row in table(TEXT["README.md"], "## The rooms")[:6]] == rooms
     states = {row[0].strip("`"): row[-1] for row in table(TEXT["ARCHITECTURE.md"], "## Rooms")}
     for room, state in states.items():
         assert (state == "here") == (ROOT / "src/sonde" / room).is_dir(), room
