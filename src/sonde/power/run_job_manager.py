@@ -8,7 +8,6 @@ So each instant tells whether it runs, ran, or never did.
 
 from __future__ import annotations
 
-import fcntl
 import getpass
 import json
 import math
@@ -29,8 +28,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sonde.bus.errors import Refused
-from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
-from sonde.power import job_start, jobs, run_bus, run_jobs_bus
+from sonde.core.errors import SondeError, UsageError
+from sonde.power import job_start, jobs, run_bus, run_jobs_bus, run_state
 from sonde.power.config import Stack
 from sonde.power.job_target import Meter, Steering, Turns, asks_for_something, of_job, shares
 from sonde.power.jobs import ENDED, FAILED, RUNNING, STOPPING, Part, Run, Spec, Target, said
@@ -155,23 +154,7 @@ class JobManager:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poll.register(self._wake, select.POLLIN)
         self._swept_s = -math.inf
-        try:
-            settings.state.mkdir(parents=True, exist_ok=True, mode=0o711)
-            self._lock = os.open(settings.state / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise EnvironmentFailure(
-                "power.cannot_keep",
-                f"{error.filename or settings.state}: {error.strerror}",
-                "name a folder that can be written: 'state' of [job-manager]",
-            ) from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise EnvironmentFailure(
-                "power.already_running",
-                f"another {NAME} has {settings.state}",
-                "end that one first, or give this one another 'state'",
-            ) from None
+        self._lock = run_state.held(settings.state, NAME, 0o711)
         for folder in sorted(settings.state.iterdir()):
             if (folder / "job.json").is_file():
                 self._find(folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import sqlite3
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sonde.core.errors import DataError, EnvironmentFailure
+from sonde.power import run_state
 
 VERSION = 1
 
@@ -32,24 +32,7 @@ class Store:
     def __init__(self, folder: str | Path, role: str) -> None:
         self.path = Path(folder) / f"{role}.sqlite"
         self._mutex = threading.Lock()
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self.path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise EnvironmentFailure(
-                "power.cannot_keep",
-                f"{error.filename or folder}: {error.strerror}",
-                f"name a folder that can be written: 'state' of [{role}]",
-            ) from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._lock)
-            raise EnvironmentFailure(
-                "power.already_running",
-                f"another {role} has {self.path.parent}",
-                "end that one first, or give this one another 'state'",
-            ) from None
+        self._lock = run_state.held(self.path.parent, role, lock=f"{role}.lock")
         try:
             self._open()
         except BaseException:

@@ -6,7 +6,6 @@ it is done (course.py), so that after a crash at any instant it goes on where it
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
@@ -18,8 +17,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
-from sonde.power import jobs, run_bus, run_jobs_bus, run_workflow_bus, workflow
+from sonde.core.errors import SondeError, UsageError
+from sonde.power import jobs, run_bus, run_jobs_bus, run_state, run_workflow_bus, workflow
 from sonde.power.config import Stack
 from sonde.power.course import Conductor, Course, Declined, Note, Told, Unanswered
 from sonde.power.jobs import JobState, Run
@@ -196,23 +195,7 @@ class Engine:
         self._clients: dict[str, Client] = {}
         self._bus: Bus | None = None
         self._states: dict[str, dict[str, tuple[str, int]]] = {}
-        try:
-            self.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = os.open(self.state / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise EnvironmentFailure(
-                "power.cannot_keep",
-                f"{error.filename or state}: {error.strerror}",
-                "name a folder that can be written: 'state' of [workflow-engine]",
-            ) from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise EnvironmentFailure(
-                "power.already_running",
-                f"another {NAME} has {state}",
-                "end that one first, or give this one another 'state'",
-            ) from None
+        self._lock = run_state.held(self.state, NAME, 0o700)
         for path in sorted(self.state.glob("*.jsonl")):
             self._load(path)
 

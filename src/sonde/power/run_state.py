@@ -1,0 +1,39 @@
+"""The folder in which a role keeps what has to outlive it, for one process at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from sonde.core.errors import EnvironmentFailure
+
+
+def held(folder: Path, role: str, mode: int = 0o777, lock: str = "lock") -> int:
+    """The descriptor by which this process has the folder, which is made where it is not there, until it is closed.
+
+    mode: of a folder that is made. lock: the file in it that is locked.
+
+    Raises
+    ------
+    EnvironmentFailure  power.cannot_keep, power.already_running.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=mode)
+        descriptor = os.open(folder / lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise EnvironmentFailure(
+            "power.cannot_keep",
+            f"{error.filename or folder}: {error.strerror}",
+            f"name a folder that can be written: 'state' of [{role}]",
+        ) from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise EnvironmentFailure(
+            "power.already_running",
+            f"another {role} has {folder}",
+            "end that one first, or give this one another 'state'",
+        ) from None
+    return descriptor
