@@ -18,13 +18,29 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 OUT = Path("bench/out")
+
+Row = dict[str, Any]
+
+
+def row(
+    what: str,
+    bar: str,
+    value: float | None,
+    ci: list[float] | None,
+    met: Callable[[float], bool] | None,
+    note: str,
+) -> Row:
+    """A row of the bench; without a value it is neither met nor missed."""
+    judged = None if value is None or met is None else bool(met(value))
+    return {"what": what, "bar": bar, "value": value, "ci": ci, "met": judged, "note": note}
 
 
 def main(room: str, modules: Sequence[str], strict: bool = False) -> int:

@@ -12,7 +12,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from bench.bus.programs import CYCLONE, Pair, domain, in_turn, ratio, row, workshop
+from bench.bus.programs import CYCLONE, Pair, domain, in_turn, ratio, workshop
+from bench.rows import row
 
 ROUNDS = 7
 SIZES = (64, 1024, 16384)

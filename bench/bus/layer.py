@@ -8,7 +8,8 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from bench.bus.programs import Pair, domain, in_turn, ratio, row, workshop
+from bench.bus.programs import Pair, domain, in_turn, ratio, workshop
+from bench.rows import row
 
 ROUNDS = 11
 STREAMS = 5

@@ -134,16 +134,3 @@ def found(told: Mapping[str, Any], variant: str, quantity: str, **at: Any) -> di
     """The result of a variant; None where there is none."""
     wanted = {"variant": variant, "quantity": quantity, **at}
     return next((r for r in told["results"] if wanted.items() <= r.items()), None)
-
-
-def row(
-    what: str,
-    bar: str,
-    value: float | None,
-    ci: list[float] | None,
-    met: Callable[[float], bool] | None,
-    note: str,
-) -> dict[str, Any]:
-    """A row of the bench; without a value it is neither met nor missed."""
-    judged = None if value is None or met is None else bool(met(value))
-    return {"what": what, "bar": bar, "value": value, "ci": ci, "met": judged, "note": note}

@@ -9,7 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench.bus.programs import SONDE, domain, found, row, run
+from bench.bus.programs import SONDE, domain, found, run
+from bench.rows import row
 
 TOPIC = "NodeManager_set"
 TRY_S = 8.0

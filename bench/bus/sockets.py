@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.bus.programs import found, row, run
+from bench.bus.programs import found, run
+from bench.rows import row
 
 
 def rows() -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench.power.stack import Row, row
+from bench.rows import Row, row
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 

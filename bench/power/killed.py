@@ -16,7 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.power.stack import SAFE_W, Row, Stack, Times, row, until
+from bench.power.stack import SAFE_W, Stack, Times, until
+from bench.rows import Row, row
 from sonde.power import run_bus
 
 NODES = ("n1", "n2", "n3", "n4")

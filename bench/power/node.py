@@ -8,7 +8,8 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench.power.stack import Listener, Row, Stack, Times, row, scheduled
+from bench.power.stack import Listener, Stack, Times, scheduled
+from bench.rows import Row, row
 
 SECONDS = 60.0
 BAR = 0.1  # % of a core

@@ -15,7 +15,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from bench.power.stack import ACTIVE, SAFE_W, Row, Stack, Times, row
+from bench.power.stack import ACTIVE, SAFE_W, Stack, Times
+from bench.rows import Row, row
 from sonde.bus.errors import BusError
 from sonde.power import run_bus
 

@@ -20,20 +20,6 @@ from sonde.power import run_bus
 from sonde.power.telemetry import ACTIVE, NODE
 
 SAFE_W, MIN_W, MAX_W = 80.0, 60.0, 190.0
-Row = dict[str, Any]
-
-
-def row(
-    what: str,
-    bar: str,
-    value: float | None,
-    ci: list[float] | None,
-    met: Callable[[float], bool] | None,
-    note: str,
-) -> Row:
-    """A row of the bench; without a value it is neither met nor missed."""
-    judged = None if value is None or met is None else bool(met(value))
-    return {"what": what, "bar": bar, "value": value, "ci": ci, "met": judged, "note": note}
 
 
 def until(true: Callable[[], Any], what: str, timeout_s: float = 60, each_s: float = 0.02) -> Any:
@@ -228,4 +214,4 @@ def scheduled(pids: Sequence[int]) -> tuple[float, int]:
     return cpu_ns / 1e9, slices
 
 
-__all__ = ["ACTIVE", "Daemon", "Listener", "Row", "Stack", "Times", "row", "scheduled", "until"]
+__all__ = ["ACTIVE", "Daemon", "Listener", "Stack", "Times", "scheduled", "until"]

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.power.stack import Row, row
+from bench.rows import Row, row
 from sonde.noise.agents import find_recipe
 from sonde.noise.run_agents import missing
 

@@ -11,7 +11,7 @@ import random
 import subprocess
 from pathlib import Path
 
-from bench.power.stack import Row, row
+from bench.rows import Row, row
 
 TESTS = Path("build/Release/bin/sonde-native-tests")
 STEPS = 10_000

@@ -8,7 +8,8 @@ epochs are slow, two that are alike differ by as much.
 
 from __future__ import annotations
 
-from bench.store.runs import Result, cell, row, run, shown
+from bench.rows import row
+from bench.store.runs import Result, cell, run, shown
 
 SIZES = (4096, 65536, 262144, 1 << 20, 4 << 20)
 NEVER = 1 << 60

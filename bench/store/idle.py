@@ -7,7 +7,7 @@ import os
 import subprocess
 import time
 
-from bench.store.runs import row
+from bench.rows import row
 
 SECONDS = 10
 

@@ -10,7 +10,8 @@ import subprocess
 import tempfile
 import time
 
-from bench.store.runs import cell, row, run, shown
+from bench.rows import row
+from bench.store.runs import cell, run, shown
 
 ROUNDS = 5
 # JULEA 2026, posix and leveldb without fsync, loopback, a machine of two cores: operations/s.

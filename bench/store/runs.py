@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,25 +59,6 @@ def cell(
         ),
         None,
     )
-
-
-def row(
-    what: str,
-    bar: str,
-    value: float | None,
-    ci: list[float] | None,
-    met: Callable[[float], bool] | None,
-    note: str,
-) -> dict:
-    """A row of the bench; without a value it is neither met nor missed."""
-    return {
-        "what": what,
-        "bar": bar,
-        "value": value,
-        "ci": ci,
-        "met": None if value is None or met is None else bool(met(value)),
-        "note": note,
-    }
 
 
 def shown(size: int, batch: int) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bench.store.runs import cell, row, run, shown
+from bench.rows import row
+from bench.store.runs import cell, run, shown
 
 OPS = ("object.write", "object.read")
 SINGLE = [(64, 1), (4096, 1), (65536, 1), (4 << 20, 1)]

@@ -12,7 +12,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from bench.store.runs import cell, row, run
+from bench.rows import row
+from bench.store.runs import cell, run
 
 ROUNDS = 5
 SIZE = 4096
