@@ -155,7 +155,7 @@ class Site:
         self.folder.mkdir()
         (self.folder / "site.idl").write_text(TYPES)
         (self.folder / "bus.xml").write_text(
-            f'<sonde-bus version="1"><profile name="power" domain="{random.randint(1, 230)}" implementation="{over}">'
+            f'<sonde-bus version="1"><profile name="power" domain="{random.randint(1, 100)}" implementation="{over}">'
             '<types idl="site.idl"/><topic name="Orders" type="site::Order" history="keep-all"/>'
             '<topic name="Monitor_report_reading" type="site::Reading" history="keep-all"/>'
             '<topic name="Monitor_report_blob" type="site::Order" depth="4096"/>'

@@ -110,7 +110,7 @@ class Stack:
         self.daemons: dict[str, Daemon] = {}
         folder.mkdir(exist_ok=True)
         (folder / "bus.xml").write_text(
-            f'<sonde-bus version="1"><profile name="power" domain="{random.randint(1, 230)}"/></sonde-bus>'
+            f'<sonde-bus version="1"><profile name="power" domain="{random.randint(1, 100)}"/></sonde-bus>'
         )
         if hardware == "tree":
             for node in nodes:

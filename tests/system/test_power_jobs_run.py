@@ -85,7 +85,7 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "bus.xml").write_text(
-            f'<sonde-bus version="1"><profile name="power" domain="{random.randint(1, 230)}"'
+            f'<sonde-bus version="1"><profile name="power" domain="{random.randint(1, 100)}"'
             ' implementation="cyclonedds"/></sonde-bus>'
         )
         self.daemons: dict[str, Daemon] = {}

@@ -96,7 +96,7 @@ class Stack:
         self.name = f"n-{uuid.uuid4().hex[:12]}"
         self.config = folder / "power.toml"
         (folder / "bus.xml").write_text(
-            f'<sonde-bus version="1"><profile name="power" domain="{random.randint(1, 230)}"'
+            f'<sonde-bus version="1"><profile name="power" domain="{random.randint(1, 100)}"'
             f' implementation="{over}"/></sonde-bus>'
         )
         self.config.write_text(

@@ -30,7 +30,7 @@ class Stack:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "bus.xml").write_text(
-            f'<sonde-bus version="1"><profile name="power" domain="{random.randint(1, 230)}"'
+            f'<sonde-bus version="1"><profile name="power" domain="{random.randint(1, 100)}"'
             ' implementation="cyclonedds"/></sonde-bus>'
         )
         self.config = folder / "power.toml"

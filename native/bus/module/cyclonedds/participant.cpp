@@ -144,34 +144,46 @@ class Known {
     if (!reader_) reader_ = Entity(dds_create_reader(participant, topic_, nullptr, nullptr));
     if (!reader_) return;
     forget();
-    for (std::uint32_t most = takes_at_once;; most *= 2) {
-      std::vector<void*> samples(most);
-      std::vector<dds_sample_info_t> infos(most);
-      const dds_return_t n = dds_read_mask(*reader_, samples.data(), infos.data(), most, most, DDS_ANY_SAMPLE_STATE | DDS_ANY_VIEW_STATE | DDS_ALIVE_INSTANCE_STATE);
-      if (n <= 0) return;
-      if (static_cast<std::uint32_t>(n) < most)
-        for (dds_return_t k = 0; k < n; ++k)
-          if (infos[k].valid_data) with(*static_cast<const T*>(samples[k]));
-      dds_return_loan(*reader_, samples.data(), n);
-      if (static_cast<std::uint32_t>(n) < most) return;
+    for (;; room_ *= 2) {
+      const Loan loan = borrow(dds_read_mask, DDS_ALIVE_INSTANCE_STATE);
+      if (loan.samples.size() == room_) continue;  // there may be more
+      for (std::size_t k = 0; k < loan.samples.size(); ++k)
+        if (loan.infos[k].valid_data) with(*static_cast<const T*>(loan.samples[k]));
+      return;
     }
   }
 
  private:
+  /// Samples that Cyclone holds, until this ends.
+  struct Loan {
+    Loan(decltype(&dds_read_mask) call, dds_entity_t from, std::uint32_t room, std::uint32_t mask) : reader(from), samples(room), infos(room) {
+      const dds_return_t n = call(from, samples.data(), infos.data(), room, room, mask);
+      samples.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+    }
+    Loan(const Loan&) = delete;
+    Loan& operator=(const Loan&) = delete;
+    ~Loan() {
+      if (!samples.empty()) dds_return_loan(reader, samples.data(), static_cast<std::int32_t>(samples.size()));
+    }
+    dds_entity_t reader;
+    std::vector<void*> samples;
+    std::vector<dds_sample_info_t> infos;
+  };
+  /// As many as there is room for. A reader keeps the largest loan it gave, and then tells of all of its samples' places whatever number is asked
+  /// for (Cyclone 0.10.2, dds_read.c): to ask for less than once before writes past the end of the places, so the room never gets smaller.
+  Loan borrow(decltype(&dds_read_mask) call, std::uint32_t instances) {
+    return Loan(call, *reader_, room_, DDS_ANY_SAMPLE_STATE | DDS_ANY_VIEW_STATE | instances);
+  }
   /// Those that have gone.
   void forget() {
-    dds_return_t n = takes_at_once;
-    while (n == takes_at_once) {
-      void* samples[takes_at_once] = {};
-      dds_sample_info_t infos[takes_at_once];
-      n = dds_take_mask(*reader_, samples, infos, takes_at_once, takes_at_once, DDS_ANY_SAMPLE_STATE | DDS_ANY_VIEW_STATE | DDS_NOT_ALIVE_DISPOSED_INSTANCE_STATE | DDS_NOT_ALIVE_NO_WRITERS_INSTANCE_STATE);
-      if (n > 0) dds_return_loan(*reader_, samples, n);
+    while (borrow(dds_take_mask, DDS_NOT_ALIVE_DISPOSED_INSTANCE_STATE | DDS_NOT_ALIVE_NO_WRITERS_INSTANCE_STATE).samples.size() == room_) {
     }
   }
 
   dds_entity_t topic_;
   std::mutex mutex_;
   Entity reader_;
+  std::uint32_t room_ = takes_at_once;
 };
 
 /// A string that Cyclone allocated.
