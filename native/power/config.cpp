@@ -337,6 +337,7 @@ const std::vector<Key<NodeManagerConfig>>& node_manager_keys() {
   static const std::vector<Key<N>> keys{
     text<N>("name", "name", &N::name, "of this node, as [[nodes]] has it; without it: the host's name", 64),
     duration<N>("telemetry", "telemetry_s", &N::telemetry_s, "between two reports", 0.1, 86400),
+    flag<N>("in_step", "in_step", &N::in_step, "looks at the hardware and reports are at full intervals by the time of day, on all nodes at once, which costs jobs of many nodes least; otherwise from the node manager's begin on"),
     path<N>("state", "state", &N::state, "folder of what has to outlive a crash: the hardware's original settings, the fence"),
     power<N>("base", "base_w", &N::base_w, "what the node draws besides what can be capped (fans, boards, memory); it is part of the node's cap"),
     flag<N>("restore", "restore", &N::restore, "when it ends in order, put back what the hardware had before the first cap; otherwise the safe cap stays, on which the budget counts")};

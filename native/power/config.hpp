@@ -41,6 +41,7 @@ struct BudgetConfig {
 struct NodeManagerConfig {
   std::string name;                    ///< empty: this host's name, as [[nodes]] has it
   double telemetry_s = 30;
+  bool in_step = true;                 ///< looks and reports at multiples of their intervals by the time of day
   std::string state = "/var/lib/sonde/power-node";
   double base_w = 0;
   bool restore = false;                ///< at an orderly end: what the hardware had before the first cap, instead of the safe cap

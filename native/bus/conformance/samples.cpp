@@ -663,7 +663,7 @@ void others(Scene& scene) {
 }
 
 /// More than an implementation reads at once, asked for again and again: whatever it keeps from one look to the next has to grow with them.
-void many_others(Scene& scene) {
+void crowd(Scene& scene) {
   constexpr std::size_t many = 150;
   const auto a = scene.open(), b = scene.open();
   const auto topic = [&](std::size_t k) { return scene.topic("many" + std::to_string(k % 10)); };
@@ -872,7 +872,7 @@ std::vector<Entry> sample_cases() {
       {"waiter: no sample of 1000 rounds wakes nobody", true, false, 180, nullptr, wakes},
       {"waiter: deadlines, wakes, what was there before, what was detached", false, false, 120, nullptr, waiting},
       {"others: peers and endpoints as they announced themselves, with user data", true, false, 120, nullptr, others},
-      {"others: 150 of them, asked for again and again, as they come and go", true, false, 120, nullptr, many_others},
+      {"crowd: 150 writers of another are told of, asked for again and again, as they come and go", true, false, 120, nullptr, crowd},
       {"max_blocking: a reliable writer without place waits, says so, and goes on", false, false, 180, nullptr, back_pressure},
       {"threads: eight write, read, come and go at once", false, false, 150, nullptr, threads},
       {"threads: four share a writer without place, and lose nothing", false, false, 180, nullptr, [](Scene& scene) { one_writer(scene, false); }},

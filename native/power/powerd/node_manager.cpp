@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "bus/typed.hpp"
@@ -19,6 +20,7 @@
 #include "power/hardware/guardian.hpp"
 #include "power/messages.hpp"
 #include "power/powerd/node_core.hpp"
+#include "power/powerd/pace.hpp"
 #include "power/powerd/roles.hpp"
 #include "power/powerd/tell.hpp"
 #include "power/powerd/wiring.hpp"
@@ -40,6 +42,8 @@ std::int64_t clock_ns(clockid_t clock) {
 }
 
 std::int64_t ns_of(double s) { return static_cast<std::int64_t>(s * 1e9); }
+
+Pace::Now clocks() { return {clock_ns(CLOCK_BOOTTIME), clock_ns(CLOCK_REALTIME)}; }
 
 std::uint64_t random_instance() {
   std::uint64_t out = 0;
@@ -209,8 +213,8 @@ class Daemon {
   std::unique_ptr<bus::Server> get_, set_;
   int timer_ = -1, wake_ = -1;
   std::string told_, heard_;
-  double look_s_ = look_s;
-  std::int64_t published_ns_ = 0, regular_ns_ = 0;     ///< the last report, the last that was one in its turn
+  std::optional<Pace> pace_;
+  std::int64_t published_ns_ = 0;      ///< the last report
   std::uint64_t published_changes_ = 0;
   bool publish_failed_ = false, guardian_gone_ = false;
 };
@@ -262,18 +266,17 @@ void Daemon::tell_trouble() {
 }
 
 void Daemon::publish(bool looked, bool at_once) {
-  const std::int64_t now = clock_ns(CLOCK_BOOTTIME);
-  const double every_s = config_.node_manager.telemetry_s;
+  const Pace::Now at = clocks();
+  const std::int64_t now = at.boottime_ns;
   const std::string before = told_;
   tell_trouble();
   const std::uint64_t changes = core_->cap_changes();
-  // Half a look early counts: looks and telemetry are to fall together, unless the hardware is waited for.
-  const bool in_turn = now - regular_ns_ >= ns_of(looked ? every_s - look_s_ / 2 : every_s + look_s_);
+  const bool in_turn = pace_->due(at, looked);
   if (!in_turn && !at_once && told_ == before && !(changes != published_changes_ && now - published_ns_ >= ns_of(least_gap_s))) return;
-  auto sample = core_->telemetry(in_turn && regular_ns_ ? static_cast<double>(now - regular_ns_) * 1e-9 : every_s);
+  const double since_s = in_turn ? pace_->reported(at) : 0;
+  auto sample = core_->telemetry(since_s > 0 ? since_s : config_.node_manager.telemetry_s);
   if (sample.trouble.empty()) sample.trouble = told_.substr(0, 256);
   published_ns_ = now, published_changes_ = changes;
-  if (in_turn) regular_ns_ = now;
   const auto sent = telemetry_->write(sample);
   if (!sent && !publish_failed_) log_error(sent.error());
   publish_failed_ = !sent;
@@ -289,7 +292,6 @@ bool Daemon::parent_ended() {
 
 int Daemon::loop() {
   Hands hands(*core_, wake_);
-  std::int64_t next_look = clock_ns(CLOCK_BOOTTIME);
   std::uint64_t overwritten = 0, guarded = 0;
   for (;;) {
     const auto done = hands.take();
@@ -301,17 +303,17 @@ int Daemon::loop() {
     publish(done.looked, done.expired || facts.overwritten != overwritten || facts.guarded != guarded);
     overwritten = facts.overwritten, guarded = facts.guarded;
 
-    std::int64_t now = clock_ns(CLOCK_BOOTTIME);
+    const Pace::Now at = clocks();
+    const std::int64_t now = at.boottime_ns;
     const bool busy = hands.busy();
     const std::int64_t ends = core_->ends_ns();
     const bool over = ends && ends <= now;
     if (over && !busy) hands.expire();
-    if (now >= next_look && !busy) {
+    if (now >= pace_->next_ns() && !busy) {
       hands.look();
-      next_look += ns_of(look_s_);
-      if (next_look <= now) next_look = now + ns_of(look_s_);
+      pace_->looks(at);
     }
-    std::int64_t until = ends && !over ? std::min(ends, next_look) : next_look;
+    std::int64_t until = ends && !over ? std::min(ends, pace_->next_ns()) : pace_->next_ns();
     // Hardware that takes long is told of, also where it is an order that waits for it.
     if (const std::int64_t soon = now + ns_of(slow_told_s); busy || over) until = until > now ? std::min(until, soon) : soon;
     if (core_->cap_changes() != published_changes_) until = std::min(until, published_ns_ + ns_of(least_gap_s));
@@ -336,7 +338,6 @@ int Daemon::loop() {
 int Daemon::run() {
   const auto& own = config_.node_manager;
   const bool afar = std::any_of(own.hardware.begin(), own.hardware.end(), [](const HardwareSpec& spec) { return spec.kind == Source::redfish || spec.kind == Source::ipmi; });
-  look_s_ = std::min(afar ? look_afar_s : look_s, own.telemetry_s);
   // While this process has one thread, and nothing of the hardware open.
   auto guardian = Guardian::start([safe = std::make_shared<SafeCap>(config_, member_)](Guardian::Why why) { return safe->act(why); }, afar ? look_afar_s : look_s);
   if (!guardian) return fail(guardian.error(), 3);
@@ -365,6 +366,7 @@ int Daemon::run() {
   timer_ = ::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
   wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (timer_ < 0 || wake_ < 0) return fail({"power.no_descriptor", std::string("cannot make a timer: ") + std::strerror(errno), "let it have more descriptors: ulimit -n"}, 3);
+  pace_.emplace(ns_of(std::min(afar ? look_afar_s : look_s, own.telemetry_s)), ns_of(own.telemetry_s), own.in_step, clock_ns(CLOCK_BOOTTIME));
   core_->look();
   // From here on the safe cap is set: whatever follows can end in order.
   if (auto served = serve(); !served) {
