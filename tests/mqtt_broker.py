@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 import os
 import queue
-import random
 import shutil
 import signal
 import socket
 import subprocess
 import threading
-import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import sonde.bus.client as bus
-from sonde.core.launch import libexec
+from power_daemons import a_domain, powerd, until
 
 BROKER = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
 TYPES = """module site {
@@ -27,15 +25,6 @@ TYPES = """module site {
   struct Plain { long long number; };
 };
 """
-
-
-def until(true: Callable[[], Any], what: str, timeout_s: float = 20) -> Any:
-    """Its value, when that is true. A failure after timeout_s, which is no measure of anything."""
-    end = time.monotonic() + timeout_s
-    while not (value := true()):
-        assert time.monotonic() < end, f"not within {timeout_s} s: {what}"
-        time.sleep(0.02)
-    return value
 
 
 def free_port() -> int:
@@ -155,7 +144,7 @@ class Site:
         self.folder.mkdir()
         (self.folder / "site.idl").write_text(TYPES)
         (self.folder / "bus.xml").write_text(
-            f'<sonde-bus version="1"><profile name="power" domain="{random.randint(1, 100)}" implementation="{over}">'
+            f'<sonde-bus version="1"><profile name="power" domain="{a_domain()}" implementation="{over}">'
             '<types idl="site.idl"/><topic name="Orders" type="site::Order" history="keep-all"/>'
             '<topic name="Monitor_report_reading" type="site::Reading" history="keep-all"/>'
             '<topic name="Monitor_report_blob" type="site::Order" depth="4096"/>'
@@ -194,7 +183,7 @@ class Bridge:
         self.events: list[dict[str, Any]] = []
         with (self.site.folder / "log").open("a") as log:
             self.process = subprocess.Popen(
-                [libexec() / "sonde-powerd", "mqtt-bridge", "--config", self.config, "--with-parent"],
+                powerd("mqtt-bridge", self.config),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

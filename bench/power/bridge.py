@@ -11,7 +11,6 @@ import json
 import signal
 import statistics
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -21,9 +20,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench.rows import Row, row
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-
 from mqtt_broker import Broker, Site, end
 
 MESSAGES, ROUNDS, BAR = 60_000, 3, 20_000.0

@@ -2,90 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
-import random
 import signal
-import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sonde.core.launch import libexec
+from power_daemons import Daemon, Rapl, make_bus, powerd, until
 from sonde.power import run_bus
 from sonde.power.telemetry import ACTIVE, NODE
 
 SAFE_W, MIN_W, MAX_W = 80.0, 60.0, 190.0
-
-
-def until(true: Callable[[], Any], what: str, timeout_s: float = 60, each_s: float = 0.02) -> Any:
-    """Its value, when that is true.
-
-    Raises
-    ------
-    TimeoutError  it was not within timeout_s.
-    """
-    end = time.monotonic() + timeout_s
-    while not (value := true()):
-        if time.monotonic() > end:
-            raise TimeoutError(f"not within {timeout_s:g} s: {what}")
-        time.sleep(each_s)
-    return value
-
-
-class Daemon:
-    """One process of sonde-powerd, and the events that it told."""
-
-    def __init__(self, role: str, config: Path, name: str) -> None:
-        self.name, self.log = name, config.parent / f"{name}.log"
-        words = [
-            str(libexec() / "sonde-powerd"),
-            role,
-            "--config",
-            str(config),
-            "--name",
-            name,
-            "--with-parent",
-        ]
-        with self.log.open("a") as log:
-            self.process = subprocess.Popen(
-                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-            )
-        self.events: list[dict[str, Any]] = []
-        self.thread = threading.Thread(target=self._read, daemon=True)
-        self.thread.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout
-        with suppress(ValueError):  # it was closed
-            for line in self.process.stdout:
-                self.events.append(json.loads(line))
-
-    def said(self, event: str, timeout_s: float = 60) -> dict[str, Any]:
-        """The first event of that kind, when it was told."""
-
-        def told() -> dict[str, Any] | None:
-            if self.process.poll() is not None:
-                raise SystemExit(f"{self.name} ended: {self.log.read_text()[-2000:]}")
-            return next((e for e in self.events if e["event"] == event), None)
-
-        return dict(until(told, f"{self.name} says {event}", timeout_s))
-
-    def end(self, how: signal.Signals = signal.SIGTERM) -> None:
-        with suppress(OSError):
-            self.process.send_signal(how)
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            assert pipe
-            pipe.close()
 
 
 @dataclass(frozen=True)
@@ -109,27 +39,8 @@ class Stack:
         self.hardware = hardware
         self.daemons: dict[str, Daemon] = {}
         folder.mkdir(exist_ok=True)
-        (folder / "bus.xml").write_text(
-            f'<sonde-bus version="1"><profile name="power" domain="{random.randint(1, 100)}"/></sonde-bus>'
-        )
-        if hardware == "tree":
-            for node in nodes:
-                self._tree(node)
-
-    def _tree(self, node: str) -> None:
-        zone = self.folder / node / "class/powercap/intel-rapl:0"
-        zone.mkdir(parents=True)
-        for name, text in {
-            "name": "package-0",
-            "enabled": "1",
-            "energy_uj": "1000000",
-            "max_energy_range_uj": "262143328850",
-            "constraint_0_name": "long_term",
-            "constraint_0_max_power_uw": "200000000",
-            "constraint_0_power_limit_uw": "180000000",
-            "constraint_0_time_window_us": "999424",
-        }.items():
-            (zone / name).write_text(text + "\n")
+        make_bus(folder)
+        self.trees = [Rapl(folder / node) for node in nodes] if hardware == "tree" else []
 
     def config(self, name: str, takeover_s: float | None = None) -> Path:
         """The file of one daemon: its hardware and its folder are its own."""
@@ -150,7 +61,8 @@ class Stack:
         return path
 
     def start(self, role: str, name: str, takeover_s: float | None = None, wait: bool = True) -> Daemon:
-        made = self.daemons[name] = Daemon(role, self.config(name, takeover_s), name)
+        words = powerd(role, self.config(name, takeover_s), "--name", name)
+        made = self.daemons[name] = Daemon(words, self.folder / f"{name}.log")
         if wait:
             made.said("ready")
         return made
@@ -160,14 +72,8 @@ class Stack:
         self.daemons.pop(name).end(signal.SIGKILL)
 
     def caps_w(self) -> list[float]:
-        """The limits in the trees. A file that is being written is read again."""
-        caps = []
-        for node in self.nodes:
-            limit = self.folder / node / "class/powercap/intel-rapl:0/constraint_0_power_limit_uw"
-            while not (text := limit.read_text().strip()):
-                pass
-            caps.append(int(text) / 1e6)
-        return caps
+        """The limits in the trees."""
+        return [tree.cap_w for tree in self.trees]
 
     @contextmanager
     def joined(self) -> Iterator[Any]:

@@ -6,14 +6,11 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +19,8 @@ import pytest
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 import sonde.bus.client as bus
-from sonde.core.launch import libexec
+from power_daemons import DAEMON, Daemon, make_bus, powerd, until
 
-DAEMON = libexec() / "sonde-powerd"
 ROLES = json.loads(subprocess.run([DAEMON, "--list"], capture_output=True).stdout)["roles"]
 SONDE = [sys.executable, "-c", "import sys; from sonde.cli.entry import main; sys.exit(main())"]
 STAND_IN = Path(__file__).parents[1] / "power_job_stand_in.py"
@@ -37,57 +33,10 @@ pytestmark = [
 ]
 
 
-def until(true: Callable[[], Any], what: str, timeout_s: float = 90) -> Any:
-    """Its value, when that is true. A failure after timeout_s, which is no measure of anything."""
-    end = time.monotonic() + timeout_s
-    while not (value := true()):
-        assert time.monotonic() < end, f"not within {timeout_s} s: {what}"
-        time.sleep(0.05)
-    return value
-
-
-class Daemon:
-    def __init__(self, folder: Path, name: str, words: list[str]) -> None:
-        with (folder / f"{name}.log").open("a") as log:
-            self.process = subprocess.Popen(
-                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-            )
-        self.events: list[dict[str, Any]] = []
-        self.reader = threading.Thread(target=self.read, daemon=True)
-        self.reader.start()
-
-    def read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.events.append(json.loads(line))
-
-    def said(self, event: str, **values: Any) -> dict[str, Any]:
-        def there() -> dict[str, Any] | None:
-            assert self.process.poll() is None or not self.reader.is_alive()
-            return next(
-                (e for e in list(self.events) if e["event"] == event and values.items() <= e.items()), None
-            )
-
-        return dict(until(there, f"{event} {values}"))
-
-    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
-        if self.process.poll() is None:
-            self.process.send_signal(how)
-        code = self.process.wait(60)
-        self.reader.join()
-        for pipe in (self.process.stdin, self.process.stdout):
-            assert pipe is not None
-            pipe.close()
-        return code
-
-
 class Cluster:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "bus.xml").write_text(
-            f'<sonde-bus version="1"><profile name="power" domain="{random.randint(1, 100)}"'
-            ' implementation="cyclonedds"/></sonde-bus>'
-        )
+        make_bus(folder)
         self.daemons: dict[str, Daemon] = {}
 
     def config(self, name: str) -> Path:
@@ -107,8 +56,8 @@ class Cluster:
         )
         return path
 
-    def start(self, name: str, words: list[str]) -> Daemon:
-        self.daemons[name] = Daemon(self.folder, name, words)
+    def start(self, name: str, words: Sequence[str | Path]) -> Daemon:
+        self.daemons[name] = Daemon(words, self.folder / f"{name}.log")
         return self.daemons[name]
 
     def role(self, role: str) -> Daemon:
@@ -143,17 +92,8 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.mark.timeout(300)
 def test_jobs_start_in_order_under_the_budget_and_outlive_their_scheduler(cluster: Cluster):
-    everybody = [
-        cluster.start(
-            name, [str(DAEMON), "node-manager", "--config", str(cluster.config(name)), "--with-parent"]
-        )
-        for name in NODES
-    ]
-    everybody.append(
-        cluster.start(
-            "m1", [str(DAEMON), "system-manager", "--config", str(cluster.config("m1")), "--with-parent"]
-        )
-    )
+    everybody = [cluster.start(name, powerd("node-manager", cluster.config(name))) for name in NODES]
+    everybody.append(cluster.start("m1", powerd("system-manager", cluster.config("m1"))))
     config = str(cluster.config("m1"))
     everybody.append(cluster.start("jobs", [sys.executable, str(STAND_IN), config, str(cluster.folder)]))
     everybody.append(cluster.role("resource-manager"))

@@ -6,14 +6,12 @@ What counts are the limits in those trees. They are added up all the time, whate
 from __future__ import annotations
 
 import json
-import random
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,9 +20,8 @@ pytest.importorskip("sonde._power", reason="the power stack is not built")
 import sonde._power as _power
 
 import sonde.bus.client as bus
-from sonde.core.launch import libexec
+from power_daemons import DAEMON, Daemon, Rapl, make_bus, powerd, until
 
-DAEMON = libexec() / "sonde-powerd"
 ROLES = json.loads(subprocess.run([DAEMON, "--list"], capture_output=True).stdout)["roles"]
 pytestmark = [
     pytest.mark.skipif("cyclonedds" not in bus.implementations(), reason="no Cyclone DDS is here"),
@@ -36,69 +33,11 @@ NODES = ("n1", "n2", "n3", "n4")
 SAFE_W, BUDGET_W, LEASE_S = 80.0, 500.0, 2.0
 
 
-def until(true: Callable[[], Any], what: str, timeout_s: float = 60) -> Any:
-    """Its value, when that is true. A failure after timeout_s, which is no measure of anything."""
-    end = time.monotonic() + timeout_s
-    while not (value := true()):
-        assert time.monotonic() < end, f"not within {timeout_s} s: {what}"
-        time.sleep(0.02)
-    return value
-
-
-class Daemon:
-    def __init__(self, folder: Path, role: str, config: Path) -> None:
-        self.log = folder / f"{config.stem}.log"
-        with self.log.open("a") as log:
-            self.process = subprocess.Popen(
-                [DAEMON, role, "--config", config, "--with-parent"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        self.events: list[dict[str, Any]] = []
-        self.reader = threading.Thread(target=self.read, daemon=True)
-        self.reader.start()
-
-    def read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.events.append(json.loads(line))
-
-    def said(self, event: str) -> dict[str, Any]:
-        return dict(until(lambda: next((e for e in self.events if e["event"] == event), None), event))
-
-    def end(self, how: signal.Signals) -> int:
-        self.process.send_signal(how)
-        code = self.process.wait(60)
-        self.reader.join()
-        for pipe in (self.process.stdin, self.process.stdout):
-            assert pipe is not None
-            pipe.close()
-        return code
-
-
 class Cluster:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "bus.xml").write_text(
-            f'<sonde-bus version="1"><profile name="power" domain="{random.randint(1, 100)}"'
-            ' implementation="cyclonedds"/></sonde-bus>'
-        )
-        for node in NODES:
-            zone = folder / node / "class/powercap/intel-rapl:0"
-            zone.mkdir(parents=True)
-            for name, text in {
-                "name": "package-0",
-                "enabled": "1",
-                "energy_uj": "1000000",
-                "max_energy_range_uj": "262143328850",
-                "constraint_0_name": "long_term",
-                "constraint_0_max_power_uw": "200000000",
-                "constraint_0_power_limit_uw": "180000000",
-                "constraint_0_time_window_us": "999424",
-            }.items():
-                (zone / name).write_text(text + "\n")
+        make_bus(folder)
+        self.trees = {node: Rapl(folder / node) for node in NODES}
         self.daemons: dict[str, Daemon] = {}
         self.most_w = 0.0
         self.watching = threading.Event()
@@ -117,7 +56,7 @@ class Cluster:
         return path
 
     def start(self, role: str, name: str, takeover: str = "1500ms") -> Daemon:
-        made = Daemon(self.folder, role, self.config(name, takeover))
+        made = Daemon(powerd(role, self.config(name, takeover)), self.folder / f"{name}.log")
         self.daemons[name] = made
         made.said("ready")
         return made
@@ -126,14 +65,8 @@ class Cluster:
         assert self.daemons.pop(name).end(signal.SIGKILL) == -signal.SIGKILL
 
     def caps_w(self) -> list[float]:
-        """The limits in the trees. A file that is being written is read again."""
-        caps = []
-        for node in NODES:
-            limit = self.folder / node / "class/powercap/intel-rapl:0/constraint_0_power_limit_uw"
-            while not (text := limit.read_text().strip()):
-                pass
-            caps.append(int(text) / 1e6)
-        return caps
+        """The limits in the trees."""
+        return [tree.cap_w for tree in self.trees.values()]
 
     def watch(self) -> None:
         while not self.watching.is_set():

@@ -22,23 +22,11 @@ pytest.importorskip("sonde._power", reason="the power stack is not built")
 from sonde_shell import PROGRAM
 
 import power_stand_in as stand_in
+from power_daemons import a_domain, until
 from sonde.power import run_history
 
 PATIENCE_S = 60  # a shared machine; nothing is timed
 SONDE = [PROGRAM]
-
-
-def domain_of(name: str) -> int:
-    """Of this test and this process: others run theirs on the same loopback."""
-    return 100 + (sum(name.encode()) * 31 + os.getpid()) % 100
-
-
-def until(what, why):
-    end = time.monotonic() + PATIENCE_S
-    while not (got := what()):
-        assert time.monotonic() < end, why
-        time.sleep(0.1)
-    return got
 
 
 class Running:
@@ -80,7 +68,7 @@ def monitor(config):
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
     """A monitor that hears four nodes, a job and a manager; and what the nodes draw."""
-    config = stand_in.folder_of(tmp_path_factory.mktemp("monitor"), domain_of("running"))
+    config = stand_in.folder_of(tmp_path_factory.mktemp("monitor"), a_domain())
     with stand_in.publishing(config) as draws, monitor(config) as it:
         it.draws, it.config = draws, config
         until(
@@ -199,7 +187,7 @@ def test_top_and_status_show_the_same(running, sonde):
 
 
 def test_a_strange_time_and_a_strange_name_change_nothing_of_others(tmp_path):
-    config = stand_in.folder_of(tmp_path, domain_of("strange"))
+    config = stand_in.folder_of(tmp_path, a_domain())
     strange = [
         stand_in.node("n1", (1 << 62)),
         stand_in.node('<script>alert("x")</script>', 0, power_w=float("inf")),
@@ -218,7 +206,7 @@ def test_a_strange_time_and_a_strange_name_change_nothing_of_others(tmp_path):
 def test_a_token_is_asked_for(tmp_path):
     (tmp_path / "token").write_text("0123456789abcdef0123\n")
     (tmp_path / "token").chmod(0o600)
-    config = stand_in.folder_of(tmp_path, domain_of("token"), 'token_file = "token"')
+    config = stand_in.folder_of(tmp_path, a_domain(), 'token_file = "token"')
     with monitor(config) as it:
         assert it.ready["token"]
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Cookie": "sonde_power=wrong"}):
@@ -244,7 +232,7 @@ def test_nobody_listens_beyond_loopback_without_a_token(tmp_path, sonde):
 
 
 def test_its_history_outlives_kill_9(tmp_path):
-    config = stand_in.folder_of(tmp_path, domain_of("kill"))
+    config = stand_in.folder_of(tmp_path, a_domain())
     path = tmp_path / "history.sqlite"
     with stand_in.publishing(config):
         with monitor(config) as it:
@@ -294,7 +282,7 @@ def test_orders_reach_who_leads_and_say_how_long_it_took(tmp_path, sonde):
     from sonde.power.run_bus import load, open_bus
     from sonde.power.telemetry import SERVICES
 
-    config = stand_in.folder_of(tmp_path, domain_of("orders"))
+    config = stand_in.folder_of(tmp_path, a_domain())
     asked = []
 
     def answer(body):
@@ -414,7 +402,7 @@ def test_the_page_fits_a_telephone(running, driver):
 
 @pytest.mark.browser
 def test_the_page_says_when_nobody_tells_it_more(tmp_path, driver):
-    config = stand_in.folder_of(tmp_path, domain_of("silent"))
+    config = stand_in.folder_of(tmp_path, a_domain())
     with monitor(config) as it:
         look(driver, it.address)
         assert "never heard" in driver.execute_script("return document.querySelector('#nodes').innerText")

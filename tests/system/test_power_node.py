@@ -25,10 +25,9 @@ import sonde._power as _power
 from sonde._bus import caps
 
 import sonde.bus.client as bus
+from power_daemons import DAEMON, Rapl, make_bus, powerd, until
 from sonde.bus.errors import BusError, Refused
-from sonde.core.launch import libexec
 
-DAEMON = libexec() / "sonde-powerd"
 OVER = [name for name in ("cyclonedds", "fastdds") if name in bus.implementations()]
 ANSWERED_S = 20.0  # at most; it is no measure of anything
 pytestmark = [
@@ -41,51 +40,6 @@ pytestmark = [
 ]
 
 
-def until(true: Callable[[], Any], what: str, timeout_s: float = 20) -> Any:
-    """Its value, when that is true. A failure after timeout_s, which is no measure of anything."""
-    end = time.monotonic() + timeout_s
-    while not (value := true()):
-        assert time.monotonic() < end, f"not within {timeout_s} s: {what}"
-        time.sleep(0.02)
-    return value
-
-
-class Rapl:
-    """A powercap tree with one package, 200 W at most, 180 W set."""
-
-    def __init__(self, root: Path) -> None:
-        self.root, self.zone = root, root / "class/powercap/intel-rapl:0"
-        self.make()
-
-    def make(self) -> None:
-        self.zone.mkdir(parents=True)
-        for name, text in {
-            "name": "package-0",
-            "enabled": "1",
-            "energy_uj": "1000000",
-            "max_energy_range_uj": "262143328850",
-            "constraint_0_name": "long_term",
-            "constraint_0_max_power_uw": "200000000",
-            "constraint_0_power_limit_uw": "180000000",
-            "constraint_0_time_window_us": "999424",
-        }.items():
-            (self.zone / name).write_text(text + "\n")
-
-    @property
-    def cap_w(self) -> float:
-        # Unlike sysfs a file is empty for a moment while it is written.
-        text = until((self.zone / "constraint_0_power_limit_uw").read_text, "a limit")
-        return int(text) / 1e6
-
-    def overwrite(self, cap_w: float) -> None:
-        (self.root / "next").write_text(f"{int(cap_w * 1e6)}\n")
-        (self.root / "next").replace(self.zone / "constraint_0_power_limit_uw")
-
-    @property
-    def toml(self) -> str:
-        return f'kind = "powercap"\nroot = "{self.root}"\n'
-
-
 class Stack:
     """One node manager, and a client on its bus."""
 
@@ -95,10 +49,7 @@ class Stack:
         self.folder = folder
         self.name = f"n-{uuid.uuid4().hex[:12]}"
         self.config = folder / "power.toml"
-        (folder / "bus.xml").write_text(
-            f'<sonde-bus version="1"><profile name="power" domain="{random.randint(1, 100)}"'
-            f' implementation="{over}"/></sonde-bus>'
-        )
+        make_bus(folder, over)
         self.config.write_text(
             f'[bus]\nprofile = "bus.xml"\n[[nodes]]\nhosts = "{self.name}"\nmin = 60\nmax = 190\nsafe = 80\n'
             f'[node-manager]\nname = "{self.name}"\ntelemetry = "{telemetry}"\nstate = "state"\n{more}\n'
@@ -117,7 +68,7 @@ class Stack:
     def start(self, *words: str, **options: Any) -> dict[str, Any]:
         self.log = (self.folder / "log").open("a")
         self.daemon = subprocess.Popen(
-            [DAEMON, "node-manager", "--config", self.config, "--with-parent", *words],
+            powerd("node-manager", self.config, *words),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import socket
 import subprocess
 import sys
@@ -16,8 +15,10 @@ import pytest
 
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
-from test_power_jobs_run import DAEMON, Daemon, pytestmark, until
+from test_power_jobs_run import pytestmark
 from test_slurm import asked, cluster
+
+from power_daemons import Daemon, make_bus, powerd, until
 
 pytestmark = [*pytestmark, pytest.mark.root]
 SLURM = Path(__file__).parents[2] / "deploy" / "slurm"
@@ -29,10 +30,7 @@ class Stack:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "bus.xml").write_text(
-            f'<sonde-bus version="1"><profile name="power" domain="{random.randint(1, 100)}"'
-            ' implementation="cyclonedds"/></sonde-bus>'
-        )
+        make_bus(folder)
         self.config = folder / "power.toml"
         self.config.write_text(
             'cluster = "t"\n[bus]\nprofile = "bus.xml"\n'
@@ -43,7 +41,7 @@ class Stack:
             '[system-manager]\nname = "m1"\nstate = "system"\naudit = "audit.jsonl"\ntakeover = "1s"\n'
         )
         self.daemons = [
-            Daemon(folder, role, [str(DAEMON), role, "--config", str(self.config), "--with-parent"])
+            Daemon(powerd(role, self.config), folder / f"{role}.log")
             for role in ("node-manager", "system-manager")
         ]
 

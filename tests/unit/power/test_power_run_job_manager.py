@@ -8,8 +8,7 @@ import os
 import shutil
 import signal
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pytest
 
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
+from power_daemons import until
 from sonde.bus.errors import Refused
 from sonde.core.errors import EnvironmentFailure
 from sonde.power import run_bus
@@ -26,14 +26,6 @@ from sonde.power.run_job_manager import JobManager, Settings, began
 
 USER = getpass.getuser()
 SPEC = Spec("j1", ("/bin/sh", "-c", "echo $SONDE_JOB_NODE"), USER, "a job", demand_w=250.0, grace_s=1.0)
-
-
-def until(true: Callable[[], Any], timeout_s: float = 60) -> Any:
-    end = time.monotonic() + timeout_s
-    while not (value := true()):
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    return value
 
 
 class Managers:
