@@ -17,17 +17,18 @@ from typing import Any
 from sonde.core.errors import DataError, EnvironmentFailure
 from sonde.power.telemetry import NAN, ClusterSample, JobSample, NodeSample
 
-VERSION = 1
+VERSION = 2  # 1 lacks what is in _LATER: it is read as it is, and gets that when something is added
 MOST_WAITING = 20_000  # samples; some 10 MB
 SWEEP_ROWS = 20_000  # that are removed at once: a sweep must not keep readers waiting
 _VACUUM_PAGES = 2_000
 
 NODE_COLUMNS = (
     *("node", "at_ns", "source", "period_s", "power_w", "energy_j", "cap_w", "lease_w", "left_s"),
-    *("leased", "epoch", "manager", "trouble"),
+    *("leased", "epoch", "manager", "trouble", "cap_since_ns"),
 )
 JOB_COLUMNS = (
     *("job", "at_ns", "user", "name", "nodes", "power_w", "energy_j", "iteration_s", "progress", "state"),
+    "node_iteration_s",
 )
 CLUSTER_COLUMNS = (
     *("cluster", "at_ns", "manager", "epoch", "budget_version", "state", "policy", "period_s", "lease_s"),
@@ -41,23 +42,28 @@ CLUSTER_COLUMNS = (
         "leased",
         "restored_w",
         "shed_left_s",
+        "unknown_nodes",
+        "unknown_w",
     ),
 )
 _TEXT = {"node", "job", "cluster", "source", "manager", "trouble", "user", "name", "nodes", "state", "policy"}
-_WHOLE = {"at_ns", "leased", "epoch", "budget_version", "heard"}
+_TEXT |= {"node_iteration_s"}
+_WHOLE = {"at_ns", "leased", "epoch", "budget_version", "heard", "cap_since_ns", "unknown_nodes"}
+_LATER = {"cap_since_ns", "node_iteration_s", "unknown_nodes", "unknown_w"}  # that a row of version 1 lacks
 _TABLES = {"node": NODE_COLUMNS, "job": JOB_COLUMNS, "cluster": CLUSTER_COLUMNS}
 
 Sample = NodeSample | JobSample | ClusterSample
 
 
-def _table(name: str, columns: Sequence[str]) -> str:
+def _column(table: str, column: str) -> str:
     # Of a cluster `nodes` is their number, of a job their names.
-    def kind(column: str) -> str:
-        if column in _WHOLE or (name, column) == ("cluster", "nodes"):
-            return "INTEGER"
-        return "TEXT" if column in _TEXT else "REAL"
+    if column in _WHOLE or (table, column) == ("cluster", "nodes"):
+        return f"{column} INTEGER"
+    return f"{column} {'TEXT' if column in _TEXT else 'REAL'}"
 
-    told = ", ".join(f"{column} {kind(column)}" for column in columns)
+
+def _table(name: str, columns: Sequence[str]) -> str:
+    told = ", ".join(_column(name, column) for column in columns)
     return f"CREATE TABLE IF NOT EXISTS {name} ({told}, PRIMARY KEY ({columns[0]}, at_ns)) WITHOUT ROWID"
 
 
@@ -98,6 +104,9 @@ class History:
                 raise _newer(self.path, version)
             for statement in _SCHEMA:
                 self._db.execute(statement)
+            for table, columns in _TABLES.items():
+                for column in columns[len(_columns_of(self._db, table)) :]:
+                    self._db.execute(f"ALTER TABLE {table} ADD COLUMN {_column(table, column)}")
             self._db.execute(f"PRAGMA user_version={VERSION}")
         except sqlite3.DatabaseError as error:
             raise _unreadable(self.path, error) from None
@@ -160,6 +169,11 @@ class History:
         return _Transaction(self._db)
 
 
+def _columns_of(db: sqlite3.Connection, table: str) -> tuple[str, ...]:
+    """Those that a file's table has; newer versions have more, at the end."""
+    return tuple(row[1] for row in db.execute(f"PRAGMA table_info({table})"))
+
+
 class _Transaction:
     """All of it, or nothing: also where a disk is full, whose error sqlite rolls back by itself."""
 
@@ -197,7 +211,7 @@ def _row(sample: Sample) -> tuple[str, tuple[Any, ...]]:
     for column in _TABLES[table]:
         value = getattr(sample, column)
         if isinstance(value, tuple):
-            value = json.dumps(value)
+            value = json.dumps([None if one != one else one for one in value])  # JSON has no NaN
         elif column in ("epoch", "budget_version"):
             value = value if value < 1 << 63 else value - (1 << 64)  # SQLite's integers have a sign
         values.append(value)
@@ -224,7 +238,9 @@ def read(
         version = int(db.execute("PRAGMA user_version").fetchone()[0])
         if version > VERSION:
             raise _newer(path, version)
-        columns = _TABLES[kind]
+        columns = tuple(column for column in _columns_of(db, kind) if column in _TABLES[kind])
+        if not columns:
+            raise sqlite3.DatabaseError(f"it has no table {kind}")
         which = f"WHERE at_ns BETWEEN ? AND ?{f' AND {columns[0]} = ?' if name else ''}"
         rows = db.execute(
             f"SELECT {', '.join(columns)} FROM {kind} {which} ORDER BY at_ns",
@@ -240,8 +256,10 @@ def read(
 
 
 def _sample(kind: str, told: dict[str, Any]) -> Sample:
-    for column, value in told.items():
-        if value is None:  # NaN
+    for column, value in list(told.items()):
+        if value is None and column in _LATER:  # of before it was kept
+            del told[column]
+        elif value is None:  # NaN
             told[column] = NAN
         elif column in ("epoch", "budget_version") and value < 0:
             told[column] = value + (1 << 64)
@@ -249,7 +267,10 @@ def _sample(kind: str, told: dict[str, Any]) -> Sample:
         case "node":
             return NodeSample(**{**told, "leased": bool(told["leased"])})
         case "job":
-            return JobSample(**{**told, "nodes": tuple(json.loads(told["nodes"]))})
+            times = (NAN if s is None else float(s) for s in json.loads(told.pop("node_iteration_s", "[]")))
+            return JobSample(
+                **{**told, "nodes": tuple(json.loads(told["nodes"])), "node_iteration_s": tuple(times)}
+            )
         case _:
             return ClusterSample(**told)
 

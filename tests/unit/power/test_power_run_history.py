@@ -38,6 +38,63 @@ def test_what_is_added_comes_back(tmp_path):
     history.close()
 
 
+def test_nothing_that_a_monitor_hears_of_jobs_and_clusters_is_left_out(tmp_path):
+    job = JobSample("17", S, "ada", "lbm", ("n1", "n2"), 1.0, 2.0, 0.5, 0.25, "running", (0.25, math.nan))
+    cluster = ClusterSample(
+        *("demo", S, "m1", 3, 1, "active", "fair", 1.0, 3.0, 1000.0, 320.0, 900.0, 800.0, 4, 3, 2),
+        *(1200.0, 60.0, 1, 150.0),
+    )
+    with_cap = NodeSample("n1", S, cap_since_ns=S - 7)
+    history = History(tmp_path / "h.sqlite", 60)
+    assert history.add([job, cluster, with_cap])
+    history.close()
+    (back,) = read(tmp_path / "h.sqlite", "job")
+    assert isinstance(back, JobSample)
+    assert back.node_iteration_s[0] == 0.25
+    assert math.isnan(back.node_iteration_s[1])
+    assert repr(back) == repr(job)
+    assert list(read(tmp_path / "h.sqlite", "cluster")) == [cluster]
+    (node,) = read(tmp_path / "h.sqlite", "node")
+    assert repr(node) == repr(with_cap)
+
+
+def test_a_history_of_version_1_is_read_and_added_to(tmp_path):
+    path = tmp_path / "h.sqlite"
+    History(path, 60).close()
+    with sqlite3.connect(path) as db:
+        for table, column in (
+            ("node", "cap_since_ns"),
+            ("job", "node_iteration_s"),
+            ("cluster", "unknown_nodes"),
+            ("cluster", "unknown_w"),
+        ):
+            db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        db.execute("PRAGMA user_version=1")
+        db.execute(
+            "INSERT INTO job VALUES ('17', 1, 'ada', 'lbm', '[\"n1\"]', 1.0, 2.0, 0.5, 0.25, 'running')"
+        )
+        db.execute("INSERT INTO cluster (cluster, at_ns, nodes, heard, leased) VALUES ('demo', 1, 4, 4, 4)")
+    db.close()
+
+    def old() -> list[object]:
+        (job, *_), (cluster, *_) = read(path, "job"), read(path, "cluster")
+        assert isinstance(cluster, ClusterSample)
+        assert (cluster.unknown_nodes, cluster.unknown_w) == (0, 0.0)
+        return [job, repr(cluster)]
+
+    was = old()
+    assert was[0] == JobSample("17", 1, "ada", "lbm", ("n1",), 1.0, 2.0, 0.5, 0.25, "running")
+    history = History(path, 60)
+    assert old() == was
+    assert history.add(
+        [JobSample("18", 2, node_iteration_s=(0.5,)), ClusterSample("demo", 2, unknown_nodes=2)]
+    )
+    history.close()
+    assert old() == was
+    assert [s.node_iteration_s for s in read(path, "job") if isinstance(s, JobSample)] == [(), (0.5,)]
+    assert [s.unknown_nodes for s in read(path, "cluster") if isinstance(s, ClusterSample)] == [0, 2]
+
+
 def test_it_is_bounded_by_time_and_gives_room_back(tmp_path):
     path = tmp_path / "h.sqlite"
     history = History(path, keep_s=100)
