@@ -275,6 +275,7 @@ def test_a_recording_is_judged_shown_and_replayed(running, sonde):
         .json
     )
     assert jobs["jobs"][0]["signature"]["mean_w"] == pytest.approx(180)
+    assert (jobs["jobs"][0]["job"], jobs["jobs"][0]["name"]) == ("17", "lbm")
     assert sonde.left() == []
 
 

@@ -173,6 +173,7 @@ def jobs(history: Path, head_s: float) -> Outcome:
         values["jobs"].append(
             {
                 "job": one.job,
+                "name": one.name,
                 "user": one.user,
                 "state": one.state,
                 "signature": told.as_json() if told else None,
@@ -182,7 +183,7 @@ def jobs(history: Path, head_s: float) -> Outcome:
         period = format_duration(told.period_s) if told and math.isfinite(told.period_s) else "–"
         rows.append(
             (
-                one.job,
+                f"{one.job} ({one.name[:16]})" if one.name not in ("", one.job) else one.job,
                 one.user,
                 one.state,
                 str(len(one.nodes)),
