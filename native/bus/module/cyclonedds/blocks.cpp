@@ -1,6 +1,8 @@
 #include "bus/module/cyclonedds/blocks.hpp"
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdlib>
 #include <mutex>
 #include <utility>
@@ -16,25 +18,36 @@ constexpr bool pooled = false;
 constexpr bool pooled = true;
 #endif
 
+constexpr std::size_t most_blocks = 64, most_packs = 64;
+constexpr std::size_t pack_bytes = 96 << 10, depot_bytes = 2 << 20;
+
+constexpr std::size_t bytes_of(std::size_t which) { return least_block_bytes << which; }
+constexpr std::size_t class_of(std::size_t bytes) { return bytes <= least_block_bytes ? 0 : std::bit_width((bytes - 1) / least_block_bytes); }
+/// How many are in a full pack.
+constexpr std::size_t blocks_of(std::size_t which) { return std::clamp<std::size_t>(pack_bytes / bytes_of(which), 2, most_blocks); }
+constexpr std::size_t packs_of(std::size_t which) { return std::min(depot_bytes / (blocks_of(which) * bytes_of(which)), most_packs); }
+
+static_assert(class_of(least_block_bytes) == 0 && class_of(least_block_bytes + 1) == 1 && class_of(2 * least_block_bytes) == 1);
+static_assert(class_of(most_block_bytes) == block_classes - 1 && class_of(most_block_bytes + 1) == block_classes);
+
 struct Pack {
-  std::array<void*, 64> blocks;
+  std::array<void*, most_blocks> blocks;
   std::size_t n = 0;
 
-  bool full() const { return n == blocks.size(); }
   void drop() {
     while (n) std::free(blocks[--n]);
   }
 };
 
-/// Full packs that nobody has. Never ends: threads of Cyclone's may outlive it.
+/// Full packs of one class that nobody has. Never ends: threads of Cyclone's may outlive it.
 struct Depot {
   std::mutex mutex;
-  std::array<Pack, 64> packs;    // 1.5 MiB at most
+  std::array<Pack, most_packs> packs;
   std::size_t n = 0;
 
-  bool put(Pack& pack) {
+  bool put(Pack& pack, std::size_t most) {
     const std::lock_guard lock(mutex);
-    if (n == packs.size()) return false;
+    if (n == most) return false;
     packs[n++] = pack;
     pack.n = 0;
     return true;
@@ -48,17 +61,22 @@ struct Depot {
   }
 };
 
-Depot& depot() {
-  static Depot* const one = new Depot;
-  return *one;
+Depot& depot(std::size_t which) {
+  static auto* const all = new std::array<Depot, block_classes>;
+  return (*all)[which];
 }
 
-/// Two packs, so that who takes and gives by turns at a pack's end does not go to the depot each time.
+/// Two packs of each class, so that who takes and gives by turns at a pack's end does not go to the depot each time.
 struct Own {
-  Pack now, other;
+  struct Two {
+    Pack now, other;
+  };
+  std::array<Two, block_classes> of;
   ~Own() {
-    now.drop();
-    other.drop();
+    for (Two& two : of) {
+      two.now.drop();
+      two.other.drop();
+    }
   }
 };
 
@@ -70,23 +88,25 @@ Own& own() {
 }  // namespace
 
 void* take_block(std::size_t bytes) noexcept {
-  if (!pooled || bytes > block_bytes) return std::malloc(bytes);
-  Own& mine = own();
-  if (!mine.now.n) {
-    if (mine.other.n) std::swap(mine.now, mine.other);
-    else if (!depot().get(mine.now)) return std::malloc(block_bytes);
+  const std::size_t which = class_of(bytes);
+  if (!pooled || which >= block_classes) return std::malloc(bytes);
+  auto& [now, other] = own().of[which];
+  if (!now.n) {
+    if (other.n) std::swap(now, other);
+    else if (!depot(which).get(now)) return std::malloc(bytes_of(which));
   }
-  return mine.now.blocks[--mine.now.n];
+  return now.blocks[--now.n];
 }
 
 void give_block(void* block, std::size_t bytes) noexcept {
-  if (!pooled || bytes > block_bytes) return std::free(block);
-  Own& mine = own();
-  if (mine.now.full()) {
-    if (mine.other.full() && !depot().put(mine.other)) return std::free(block);
-    std::swap(mine.now, mine.other);
+  const std::size_t which = class_of(bytes);
+  if (!pooled || which >= block_classes) return std::free(block);
+  auto& [now, other] = own().of[which];
+  if (now.n == blocks_of(which)) {
+    if (other.n == blocks_of(which) && !depot(which).put(other, packs_of(which))) return std::free(block);
+    std::swap(now, other);
   }
-  mine.now.blocks[mine.now.n++] = block;
+  now.blocks[now.n++] = block;
 }
 
 }  // namespace sonde::bus::cyclonedds
