@@ -988,6 +988,8 @@ Result<void> check(const Profile& profile) {
   if (auto ok = check_transport(profile.transport); !ok) return ok;
   if (auto ok = check_discovery(profile.discovery); !ok) return ok;
   if (auto ok = check_text(profile.discovery.backup, "the backup file"); !ok) return ok;
+  if (profile.security && profile.domain > 230)
+    return bad_profile("domain " + std::to_string(profile.domain) + " cannot be secured: DDS Security's documents name domains 0 to 230", "take one of these");
   if (profile.security)
     for (const auto& file : security_files) {
       const std::string& path = (*profile.security).*file.member;

@@ -46,7 +46,7 @@ def free_domain() -> int:
     from sonde.bus import client as bus
 
     domain = 0
-    for domain in random.sample(range(215, 232), 8):
+    for domain in random.sample(range(215, 231), 8):
         with bus.open_text(f'<sonde-bus version="1"><profile name="default" domain="{domain}"/></sonde-bus>') as here:
             time.sleep(0.3)
             if not here.peers():

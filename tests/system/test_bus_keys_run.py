@@ -32,7 +32,7 @@ def keys(sonde: Shell) -> Shell:
     sonde("bus", "keys", "init", "keys").expect(0)
     sonde("bus", "keys", "add", "keys", "probe", "--publish", "*", "--subscribe", "*").expect(0)
     sonde("bus", "keys", "add", "keys", "node", "--role", "node-manager").expect(0)
-    (sonde.cwd / "bus.xml").write_text(PROFILES.format(*random.sample(range(215, 232), 3)))
+    (sonde.cwd / "bus.xml").write_text(PROFILES.format(*random.sample(range(215, 231), 3)))
     return sonde
 
 

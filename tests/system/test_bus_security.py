@@ -83,7 +83,7 @@ class TestSecured:
     def test_a_manager_sets_a_node(self, sonde, profile, implementation):
         domain = free_domain()
         wrote, read = together(sonde, implementation, profile(domain, "manager"), profile(domain, "node"), 15)
-        assert wrote["matched"]
+        assert wrote.get("matched"), wrote
         assert read["matched"]
         assert read["seen"] > 0
 

@@ -194,6 +194,7 @@ TEST_CASE("security is six files, or a folder and who in it") {
   refuses(around(R"(<security certificate="c"/>)"), "bus.bad_profile", "<security> lacks identity-ca");
   refuses(around(R"(<security folder="/k" identity="../root"/>)"), "bus.bad_profile", "is no identity");
   refuses(around(R"(<security folder="/k" identity=".."/>)"), "bus.bad_profile", "is no identity");
+  refuses(around(R"(<security folder="/k" identity="i"/>)", "domain=\"231\""), "bus.bad_profile", "domain 231 cannot be secured", "0 to 230");
 }
 
 TEST_CASE("what is not known is named, with its line, what is near and what there is") {
