@@ -214,6 +214,18 @@ def test_telemetry_says_its_source_and_carries_the_ticket(made, over):
     assert sample["trouble"] == ""
 
 
+def test_who_begins_to_look_is_told_the_last_report_and_need_not_wait_for_the_next(made, over):
+    stack = made(over, 'kind = "simulated"\n', telemetry="1h")
+    stack.start()
+    stack.ask()
+    with (
+        bus.open(stack.folder / "client.xml") as late,
+        late.reader("Monitor_report_node_telemetry") as reader,
+    ):
+        (node,) = until(lambda: {s.value["node"] for s in reader.take() if s.has_data}, "its first report")
+    assert node == stack.name
+
+
 def test_what_is_refused_has_its_code(made, rapl):
     stack = made()
     stack.start()

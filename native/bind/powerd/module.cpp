@@ -47,7 +47,7 @@ nb::list hardware_kinds() {
 
 std::string bus_profile(const std::string& path, const std::string& participant) {
   const auto config = sonde::value_or_raise(power::load_config(path));
-  return sonde::bus::to_xml(sonde::value_or_raise(power::bus_profile(config, participant)));
+  return sonde::bus::to_xml(sonde::value_or_raise(power::bus_profile(config, participant, true)));
 }
 
 }  // namespace

@@ -145,6 +145,7 @@ void Manager::node_said(const std::string& node, const Report& told, double powe
   }
   st.heard_ns = now_ns;
   st.unanswered = 0;
+  if (!st.refusal.empty() && now_ns - st.refused_ns > ns(settings_.budget.lease_s)) st.refusal.clear();
   if (period_s > 0 && std::isfinite(period_s)) st.period_s = std::min(period_s, 86400.0);
   st.leased = report.leased;
   st.cap_w = report.cap_w;
@@ -170,8 +171,21 @@ void Manager::node_said(const std::string& node, const Report& told, double powe
   if (ledger_->heard(k, report, asked_ns, now_ns)) st.look = false;
 }
 
+void Manager::node_ranges(const std::string& node, double least_w, double most_w) {
+  const auto at = index_.find(node);
+  if (at == index_.end()) return;
+  const Member& member = settings_.nodes[at->second].member;
+  NodeState& st = states_[at->second];
+  // The safe cap is always in it: the ledger counts on that. What a node says of more than it was configured for moves nothing.
+  const double least = std::isfinite(least_w) ? std::clamp(least_w, member.min_w, member.safe_w) : member.min_w;
+  const double most = std::isfinite(most_w) ? std::clamp(most_w, member.safe_w, member.max_w) : member.max_w;
+  if (least == st.least_w && most == st.most_w) return;
+  const bool narrower = least > member.min_w || most < member.max_w;
+  st.least_w = least, st.most_w = most;
+  if (narrower) out_.events.push_back(event("node_range").add("node", node).add("min_w", least).add("max_w", most));
+}
+
 void Manager::node_refused(std::size_t node, std::uint32_t refused, const std::string& message, std::int64_t now_ns) {
-  (void)now_ns;
   if (node >= states_.size()) return;
   ++counts_.refused;
   NodeState& st = states_[node];
@@ -183,8 +197,12 @@ void Manager::node_refused(std::size_t node, std::uint32_t refused, const std::s
     case PowerCode::lease_expired: return;
     default: break;
   }
+  st.refused_ns = now_ns;
   if (st.refusal == message) return;
   st.refusal = message;
+  Line l = line("node_refuses");
+  l.json.add("node", settings_.nodes[node].member.name).add("code", refused).add("why", message);
+  out_.audit.push_back(std::move(l));
   out_.events.push_back(event("node_refuses").add("node", settings_.nodes[node].member.name).add("code", refused).add("what", message));
 }
 
@@ -623,14 +641,14 @@ std::vector<NodeView> Manager::views(double& budget_w, std::vector<bool>& fixed,
     const NodeState& st = states_[k];
     const Member& member = settings_.nodes[k].member;
     NodeView& v = out[k];
-    v.min_w = member.min_w, v.max_w = member.max_w;
+    v.min_w = std::isnan(st.least_w) ? member.min_w : st.least_w, v.max_w = std::isnan(st.most_w) ? member.max_w : st.most_w;
     const bool fresh = st.power_ns >= 0 && now_ns - st.power_ns <= ns(std::max({3 * st.period_s, 3 * b.period_s, b.lease_s}));
     if (fresh) v.power_w = st.power_w, v.power_cap_w = st.power_cap_w, drawn += st.power_w;
     v.cap_w = ledger_ ? ledger_->confirmed_w(k, now_ns) : st.cap_w;
     if (st.job) {
       const Job& job = jobs_[st.job - 1];
       v.job = static_cast<std::uint32_t>(st.job);
-      v.guaranteed_w = std::clamp(job.guaranteed_w, member.min_w, member.max_w);
+      v.guaranteed_w = std::clamp(job.guaranteed_w, v.min_w, v.max_w);
       v.demand_w = job.demand_w;
       v.weight = job.weight;
       if (st.iteration_ns >= 0 && st.iteration_job == st.job && now_ns - st.iteration_ns <= ns(std::min(std::fmax(iteration_counts_s, 4 * st.iteration_s), 86400.0))) v.iteration_s = st.iteration_s;
@@ -853,7 +871,7 @@ bus::AnswerOf<SystemAnswer> Manager::answer(const SystemQuery& query, std::int64
     s.cap_w = st.cap_w;
     if (ledger_ && (ledger_->known(k) || ledger_->settled(now_ns))) s.committed_w = ledger_->committed_w(k, now_ns);
     s.wanted_w = st.wanted_w;
-    s.min_w = member.min_w, s.max_w = member.max_w, s.safe_w = member.safe_w;
+    s.min_w = std::isnan(st.least_w) ? member.min_w : st.least_w, s.max_w = std::isnan(st.most_w) ? member.max_w : st.most_w, s.safe_w = member.safe_w;
     if (st.heard_ns >= 0) s.age_s = seconds(now_ns - st.heard_ns);
     if (st.job) s.job = jobs_[st.job - 1].name;
     s.trouble = trouble_of(k).substr(0, 256);

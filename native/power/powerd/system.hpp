@@ -86,6 +86,8 @@ class Manager {
 
   /// What arrived. `asked_ns`: when the question was sent; 0: telemetry. `power_w` NaN: it was not told.
   void node_said(const std::string& node, const Report& report, double power_w, double period_s, const std::string& trouble, std::int64_t asked_ns, std::int64_t now_ns);
+  /// What an answer said its hardware can be set to, W; NaN: not told.
+  void node_ranges(const std::string& node, double least_w, double most_w);
   /// A node's answer with another code than ok.
   void node_refused(std::size_t node, std::uint32_t code, const std::string& message, std::int64_t now_ns);
   void cluster_said(const ClusterTelemetry& telemetry, std::int64_t now_ns);
@@ -123,8 +125,9 @@ class Manager {
 
  private:
   struct NodeState {
-    std::int64_t heard_ns = -1, power_ns = -1, asked_ns = -1;
+    std::int64_t heard_ns = -1, power_ns = -1, asked_ns = -1, refused_ns = -1;
     double power_w = unknown, period_s = 0, wanted_w = unknown, cap_w = unknown, allowed_w = unknown, logged_w = unknown;
+    double least_w = unknown, most_w = unknown;   ///< what its hardware can be set to, within its configuration
     double power_cap_w = unknown, iteration_s = unknown;   ///< the lowest cap while it drew power_w; of its part of its job
     std::int64_t iteration_ns = -1;
     std::size_t iteration_job = 0;    ///< whose it is, as `job`

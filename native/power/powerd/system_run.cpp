@@ -389,7 +389,10 @@ void SystemDaemon::answered(std::size_t node, std::int64_t asked_ns, Result<bus:
       ++bus_failed_;
       return;
     }
-    post([this, told = std::move(*told), asked_ns](std::int64_t now) { manager_->node_said(told.node, told.lease.report(), told.power_w, 0, {}, asked_ns, now); });
+    post([this, told = std::move(*told), asked_ns](std::int64_t now) {
+      manager_->node_ranges(told.node, told.min_w, told.max_w);
+      manager_->node_said(told.node, told.lease.report(), told.power_w, 0, {}, asked_ns, now);
+    });
     return;
   }
   if (answer->code == bus::ReplyCode::closing || answer->code == bus::ReplyCode::busy) return;

@@ -10,10 +10,10 @@ namespace sonde::power {
 
 namespace {
 
-/// Telemetry is worth nothing once there is newer; a few samples are kept for readers that come late for one.
-bus::Qos telemetry_qos() {
+/// Telemetry is worth nothing once there is newer; a few samples are kept for readers that are late for one.
+bus::Qos telemetry_qos(std::uint32_t depth = 8) {
   bus::Qos qos;
-  qos.depth = 8;
+  qos.depth = depth;
   qos.max_blocking_s = 0.1;  // who writes has leases to look after
   return qos;
 }
@@ -38,7 +38,7 @@ std::string idl() {
   return text;
 }
 
-Result<bus::Profile> bus_profile(const Config& config, const std::string& participant) {
+Result<bus::Profile> bus_profile(const Config& config, const std::string& participant, bool past) {
   bus::Profile profile;
   if (!config.bus_profile.empty()) {
     auto loaded = bus::load_profile(config.bus_profile, config.bus_name);
@@ -48,7 +48,11 @@ Result<bus::Profile> bus_profile(const Config& config, const std::string& partic
   if (profile.participant.empty()) profile.participant = participant;
   for (const auto& type : message_types()) profile.types.emplace(type->name, type);
   const auto add = [&, qos = telemetry_qos()](const char* name, const bus::TypePtr& type) { profile.topics.emplace(name, bus::TopicProfile{name, type->name, qos, qos}); };
-  add(topic::node_telemetry, bus::type_of<NodeTelemetry>());
+  // Who begins to look must not wait for each node's turn, which may be minutes away: its last reports are kept for those that ask for the past.
+  bus::Qos kept = telemetry_qos(2), reader = telemetry_qos();
+  kept.durability = bus::Durability::transient_local;
+  if (past) reader.durability = bus::Durability::transient_local;
+  profile.topics.emplace(topic::node_telemetry, bus::TopicProfile{topic::node_telemetry, bus::type_of<NodeTelemetry>()->name, kept, reader});
   add(topic::job_telemetry, bus::type_of<JobTelemetry>());
   add(topic::cluster_telemetry, bus::type_of<ClusterTelemetry>());
   return profile;

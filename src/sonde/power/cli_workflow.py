@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sonde.core.errors import Exit, UsageError
-from sonde.core.options import FILE, common
+from sonde.core.options import common
 from sonde.core.outcome import Outcome, Table
 from sonde.core.units import format_duration, format_power
 from sonde.power.cli_options import CONFIG
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.5
 LOST_S = 60.0  # without an answer: then what is followed is not followed any more
+WORKFLOW = click.argument("file", metavar="FILE.toml", type=click.Path(path_type=Path))
 
 
 @click.group()
@@ -48,7 +49,7 @@ def _read(file: Path) -> Workflow:
 
 @workflow.command()
 @common()
-@FILE
+@WORKFLOW
 def check(file: Path) -> Outcome:
     """Say whether a file is a workflow, and what would be run.
 
@@ -119,7 +120,7 @@ def _steps(steps: Sequence[Step]) -> Table:
 
 @workflow.command()
 @common(own_config=True)
-@FILE
+@WORKFLOW
 @CONFIG
 @click.option(
     "--id", "run_id", default="", metavar="ID", help="What this run is called; sent twice it is one run."

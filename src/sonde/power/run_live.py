@@ -18,6 +18,7 @@ from sonde.power.run_monitor import Ears
 from sonde.power.telemetry import ClusterSample, Latest, NodeSample
 
 POLL_S = 0.1
+FIRST_S = 5.0
 PAST_S = 3600.0
 
 
@@ -35,15 +36,23 @@ def listening(stack: Stack) -> Iterator[tuple[Any, Ears]]:
 def look(ears: Ears, stack: Stack, seconds: float) -> tuple[dict[str, Any], bool]:
     """The present, and whether all nodes and a manager were heard; not longer than it takes to hear them."""
     latest, end = Latest(), time.monotonic() + seconds
-    expected = [node.name for node in stack.nodes]
     while True:
-        now = time.monotonic()
-        for sample in ears.take():
-            latest.take(sample, now)
-        whole = set(expected) <= set(latest.nodes) and live.leading(latest, stack.cluster) is not None
+        now, whole = _hear(ears, latest, stack)
         if whole or now >= end:
-            return live.present(latest, stack.cluster, now, expected), whole
+            return live.present(latest, stack.cluster, now, _expected(stack)), whole
         time.sleep(POLL_S)
+
+
+def _expected(stack: Stack) -> list[str]:
+    return [node.name for node in stack.nodes]
+
+
+def _hear(ears: Ears, latest: Latest, stack: Stack) -> tuple[float, bool]:
+    """Takes what has come. Returns when, by a steady clock, and whether all nodes and a manager were heard by then."""
+    now = time.monotonic()
+    for sample in ears.take():
+        latest.take(sample, now)
+    return now, set(_expected(stack)) <= set(latest.nodes) and live.leading(latest, stack.cluster) is not None
 
 
 def past(stack: Stack, seconds: float = PAST_S) -> Held | None:
@@ -64,17 +73,20 @@ def past(stack: Stack, seconds: float = PAST_S) -> Held | None:
 def follow(
     stack: Stack, screen: Callable[[Sequence[str]], None], period_s: float, turns: int | None
 ) -> dict[str, Any]:
-    """Shows the present until told to end, or for so many turns; returns the last."""
+    """Shows the present until told to end, or for so many turns; returns the last. The first is shown when all were
+    heard: what it takes to hear them is no news of them; after FIRST_S it is.
+    """
     latest, shown = Latest(), 0
-    expected = [node.name for node in stack.nodes]
     present: dict[str, Any] = {}
     with listening(stack) as (_, ears), until_told(False) as ending:
+        end = time.monotonic() + FIRST_S
+        while not ending.asked and not (_hear(ears, latest, stack)[1] or time.monotonic() > end):
+            ending.wait(POLL_S)
         while True:
-            ending.wait(period_s)
-            now = time.monotonic()
-            for sample in ears.take():
-                latest.take(sample, now)
-            present = live.present(latest, stack.cluster, now, expected)
+            if shown:
+                ending.wait(period_s)
+            now, _ = _hear(ears, latest, stack)
+            present = live.present(latest, stack.cluster, now, _expected(stack))
             size = shutil.get_terminal_size((80, 24))
             screen(live.lines(present, max(60, size.columns), size.lines))
             shown += 1

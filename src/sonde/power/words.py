@@ -44,6 +44,8 @@ def sentence(of: Held) -> str:
         text = f"Caps were above {budget} {times}, for {format_duration(of.violation_s)} together: up to "
         text += format_power(of.max_sum_caps_w)
     else:
+        if of.max_sum_caps_w > of.budget_w:  # it was within what the budget was then
+            budget = f"the budget, {format_power(of.budget_w)} in the end"
         text = f"The sum of caps stayed within {budget}: at most {format_power(of.max_sum_caps_w)}"
     if math.isfinite(of.max_power_w):
         text += f"; at most {format_power(of.max_power_w)} drawn"

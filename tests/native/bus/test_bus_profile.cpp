@@ -194,7 +194,7 @@ TEST_CASE("security is six files, or a folder and who in it") {
   refuses(around(R"(<security certificate="c"/>)"), "bus.bad_profile", "<security> lacks identity-ca");
   refuses(around(R"(<security folder="/k" identity="../root"/>)"), "bus.bad_profile", "is no identity");
   refuses(around(R"(<security folder="/k" identity=".."/>)"), "bus.bad_profile", "is no identity");
-  refuses(around(R"(<security folder="/k" identity="i"/>)", "domain=\"231\""), "bus.bad_profile", "domain 231 cannot be secured", "0 to 230");
+  refuses(around(R"(<security folder="/k" identity="i"/>)", "domain=\"231\""), "bus.bad_profile", "domain 231 cannot be secured: DDS Security's documents name domains 0 to 230", "take one of these");
 }
 
 TEST_CASE("what is not known is named, with its line, what is near and what there is") {

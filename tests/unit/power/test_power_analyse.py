@@ -13,6 +13,7 @@ from sonde.core.blocks import BlockFile
 from sonde.core.errors import DataError
 from sonde.power import figures, verdict, words
 from sonde.power.analyse import analyse, node_series_of
+from sonde.power.budget import Held
 from sonde.power.schema import RAW, SCHEMA, SUMMARY
 from sonde.power.telemetry import NodeSample
 
@@ -183,3 +184,12 @@ def test_power_above_the_budget_is_found_where_a_meter_can_tell(tmp_path, drawn_
         summary = tree["summary"].to_dataset().load()
     assert [one.code for one in verdict.findings(summary)] == codes
     assert verdict.held_of(summary).over_budget_s > 10
+
+
+def test_words_on_a_budget_that_was_higher_before():
+    said = words.sentence(Held(budget_w=640, max_sum_caps_w=900, max_power_w=800, reports=9, nodes=1))
+    assert (
+        said
+        == "The sum of caps stayed within the budget, 640 W in the end: at most 900 W; at most 800 W drawn"
+    )
+    assert "above" in words.sentence(Held(budget_w=640, max_sum_caps_w=900, violations=1, violation_s=1))

@@ -46,6 +46,7 @@ class World {
     std::unique_ptr<LeaseKeeper> keeper;
     Fence kept;
     double rate = 1, hardware_w = 0, demand_w = 1e9, asked_w = 0;
+    double least_w = 0, most_w = 1e9;   ///< what its hardware can be set to, from its next start on
     std::int64_t offset = 0, telemetry_ns = 0;
     bool silent = false;              ///< sends no telemetry by itself
   };
@@ -143,7 +144,8 @@ class World {
   void start_node(std::size_t k) {
     Node& node = nodes[k];
     const auto& m = setting_.nodes[k].member;
-    node.keeper = std::make_unique<LeaseKeeper>(LeaseKeeper::Limits{m.min_w, m.max_w, m.safe_w, 600}, random_.next(), node.kept);
+    if (setting_.hostile && !random_.below(4)) node.most_w = m.safe_w + random_.uniform() * (m.max_w - m.safe_w);
+    node.keeper = std::make_unique<LeaseKeeper>(LeaseKeeper::Limits{std::max(m.min_w, node.least_w), std::min(m.max_w, node.most_w), m.safe_w, 600}, random_.next(), node.kept);
     node.alive = true, node.off = false;
     node.hardware_w = m.safe_w;
     node.telemetry_ns = now_ + in(random_.uniform());
@@ -351,8 +353,9 @@ class World {
   }
   double draws(const Node& node) const { return node.lies ? node.demand_w : std::min(node.hardware_w, node.demand_w); }
   void tell(std::size_t m, std::size_t k, std::int64_t asked, std::uint64_t life) {
-    send({m, k}, [this, m, k, asked, life, told = report(nodes[k]), power = draws(nodes[k])] {
+    send({m, k}, [this, m, k, asked, life, told = report(nodes[k]), power = draws(nodes[k]), limits = nodes[k].keeper->limits()] {
       if (!chiefs[m].manager || chiefs[m].life != life) return;
+      chiefs[m].manager->node_ranges(setting_.nodes[k].member.name, limits.min_w, limits.max_w);
       chiefs[m].manager->node_said(setting_.nodes[k].member.name, told, power, 0, {}, asked, clock(m));
       pump(m);
     });

@@ -147,6 +147,48 @@ TEST_CASE("one that lost its disk is told by nodes that another epoch was there,
   CHECK(world.sum_w() == doctest::Approx(800));
 }
 
+TEST_CASE("a node whose hardware can be set to less than its configuration says is lent no more, and others get the rest") {
+  World world(four());
+  for (auto& n : world.nodes) n.least_w = 60;
+  world.nodes[0].most_w = world.nodes[1].most_w = 180;
+  for (std::size_t k = 0; k < 4; ++k) world.stop_node(k), world.start_node(k);
+  world.settle();
+  CHECK(world.sum_w() == doctest::Approx(800));
+  CHECK(world.nodes[0].hardware_w == doctest::Approx(180));
+  CHECK(world.nodes[2].hardware_w == doctest::Approx(220));
+  // What is left free goes to who can take it; nobody is offered what it refuses, and so nobody's lease ends.
+  world.stop_node(3);
+  const auto refused = world.manager(0).counts().refused;
+  world.run_for(60);
+  CHECK(world.manager(0).counts().refused == refused);
+  CHECK(world.nodes[0].hardware_w == doctest::Approx(180));
+  CHECK(world.nodes[1].hardware_w == doctest::Approx(180));
+  CHECK(world.nodes[2].hardware_w == doctest::Approx(340));
+  const auto told = world.manager(0).answer({SystemAsk::GET_POWER}, world.clock(0)).body.nodes;
+  CHECK(told[0].min_w == 60);
+  CHECK(told[0].max_w == 180);
+  CHECK(told[2].max_w == 400);
+  for (const auto& node : told) CHECK(node.trouble.starts_with(node.node == "n4" ? "power.lost" : ""));
+}
+
+TEST_CASE("what a node says of its range moves nothing beyond its configuration, nor its safe cap out of it") {
+  World world(four());
+  world.settle();
+  Manager& manager = world.manager(0);
+  const double unlike[][2] = {{-1e9, 1e9}, {unknown, unknown}, {1e300, -1e300}, {0, 0}, {399, 401}};
+  for (const auto& [least, most] : unlike) {
+    manager.node_ranges("n1", least, most);
+    const auto told = manager.answer({SystemAsk::GET_POWER}, world.clock(0)).body.nodes.at(0);
+    CHECK(told.min_w >= 50);
+    CHECK(told.min_w <= 100);
+    CHECK(told.max_w >= 100);
+    CHECK(told.max_w <= 400);
+  }
+  manager.node_ranges("nobody", 1, 2);
+  world.settle();
+  CHECK(world.sum_w() == doctest::Approx(800));
+}
+
 TEST_CASE("two managers of one name are not one") {
   Setting s = four();
   s.managers = 1;

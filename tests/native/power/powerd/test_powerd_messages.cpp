@@ -52,6 +52,10 @@ TEST_CASE("power messages: a profile has the stack's topics unless it declares t
   CHECK((*profile).participant == "me");
   CHECK((*profile).topics.at(topic::node_telemetry).type == "sonde::power::NodeTelemetry");
   CHECK((*profile).types.contains("sonde::power::NodeCommand"));
+  // A manager counts from when it hears a node; who only looks is told the past, too. A writer keeps it for both.
+  CHECK((*profile).topics.at(topic::node_telemetry).writer.durability == bus::Durability::transient_local);
+  CHECK((*profile).topics.at(topic::node_telemetry).reader.durability == bus::Durability::volatile_);
+  CHECK((*bus_profile(*config, "me", true)).topics.at(topic::node_telemetry).reader.durability == bus::Durability::transient_local);
   const auto again = bus::parse_profile(bus::to_xml(*profile));
   REQUIRE_MESSAGE(again, (again ? "" : again.error().what));
   CHECK((*again).topics.at(topic::cluster_telemetry).writer == (*profile).topics.at(topic::cluster_telemetry).writer);
