@@ -142,3 +142,9 @@ def test_whoever_is_killed_the_limits_in_the_hardware_stay_within_the_budget(clu
     audit = [json.loads(line) for line in (cluster.folder / "m1.jsonl").read_text().splitlines()]
     assert {"takeover", "SET_POWER", "SET_JOB", "cap", "complied"} <= {line["what"] for line in audit}
     assert next(line for line in audit if line["what"] == "SET_POWER")["who"]["pid"] > 0
+
+
+def test_an_order_where_no_manager_runs_is_not_waited_for(sonde, cluster: Cluster):
+    told = sonde("power", "set-budget", "450W", "--config", cluster.config("m1"), "--json").expect(3).json
+    assert told["error"]["code"] == "power.no_answer"
+    assert "no system manager was found" in told["error"]["what"]

@@ -26,6 +26,9 @@ except ImportError as error:
     ) from None
 
 
+FOUND_S = 10.0  # a server that is there was found long before
+
+
 def load(path: str | Path) -> Stack:
     """A configuration from its file.
 
@@ -68,11 +71,17 @@ def ask(bus: Bus, service: str, body: dict[str, Any], target: str = ACTIVE, time
     ------
     UsageError  power.<code> where the body is what it refuses; EnvironmentFailure  power.<code>, power.no_answer.
     """
+    who = "system manager" if service.startswith("System") else f"node manager '{target}'"
     with client(bus, service) as asking:
+        if not asking.wait_for_server(min(timeout_s, FOUND_S)):
+            raise EnvironmentFailure(
+                "power.no_answer",
+                f"no {who} was found within {min(timeout_s, FOUND_S):g} s",
+                "is one running, and on this bus? 'sonde power status' shows who is heard",
+            )
         try:
             return asking.call(body, target, timeout_s)
         except TimedOut:
-            who = "system manager" if service.startswith("System") else f"node manager '{target}'"
             raise EnvironmentFailure(
                 "power.no_answer",
                 f"no {who} answered within {timeout_s:g} s",
