@@ -10,12 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 from sonde.core.launch import libexec
 
 DAEMON = libexec() / "sonde-powerd"
+_DOMAINS = cycle(random.sample(range(1, 101), 100))
 
 
 def until(true: Callable[[], Any], what: str = "so", timeout_s: float = 90) -> Any:
@@ -28,8 +30,9 @@ def until(true: Callable[[], Any], what: str = "so", timeout_s: float = 90) -> A
 
 
 def a_domain() -> int:
-    """Of a bus: one whose ports no program is given when it connects, which may have any of 101 to 214."""
-    return random.randint(1, 100)
+    """Of a bus: none that this process had before, and one whose ports no program is given when it connects, which may
+    have any of 101 to 214."""
+    return next(_DOMAINS)
 
 
 def make_bus(folder: Path, over: str = "cyclonedds") -> None:

@@ -201,7 +201,7 @@ void Manager::node_refused(std::size_t node, std::uint32_t refused, const std::s
   if (st.refusal == message) return;
   st.refusal = message;
   Line l = line("node_refuses");
-  l.json.add("node", settings_.nodes[node].member.name).add("code", refused).add("why", message);
+  l.json.add("node", settings_.nodes[node].member.name).add("code", refused).add("why", message.substr(0, 256));
   out_.audit.push_back(std::move(l));
   out_.events.push_back(event("node_refuses").add("node", settings_.nodes[node].member.name).add("code", refused).add("what", message));
 }
