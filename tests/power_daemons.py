@@ -20,12 +20,12 @@ DAEMON = libexec() / "sonde-powerd"
 _DOMAINS = cycle(random.sample(range(1, 101), 100))
 
 
-def until(true: Callable[[], Any], what: str = "so", timeout_s: float = 90) -> Any:
+def until(true: Callable[[], Any], what: str = "so", timeout_s: float = 90, each_s: float = 0.02) -> Any:
     """Its value, when that is true. A failure after timeout_s, which is no measure of anything."""
     end = time.monotonic() + timeout_s
     while not (value := true()):
         assert time.monotonic() < end, f"not within {timeout_s:g} s: {what}"
-        time.sleep(0.02)
+        time.sleep(each_s)
     return value
 
 
@@ -66,8 +66,7 @@ class Rapl:
     @property
     def cap_w(self) -> float:
         # Unlike sysfs a file is empty for a moment while it is written.
-        while not (text := (self.zone / "constraint_0_power_limit_uw").read_text().strip()):
-            pass
+        text = until((self.zone / "constraint_0_power_limit_uw").read_text, "a limit", each_s=0)
         return int(text) / 1e6
 
     def overwrite(self, cap_w: float) -> None:
