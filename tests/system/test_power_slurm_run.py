@@ -124,7 +124,7 @@ def test_a_job_of_slurm_sets_its_power_and_ends_it_and_runs_without_the_stack_to
     assert subprocess.run(["srun", "true"], env=environment, timeout=100).returncode == 0
     log = stack.folder / "prolog.said"
     assert "the job goes on without" in log.read_text()
-    assert "no system manager answered within 5 s" in log.read_text()
+    assert "no system manager was found within 5 s" in log.read_text()
     until(lambda: asked(config, "squeue", "--noheader") == "", "no job is left")
     until(
         lambda: "the job goes on without" in (stack.folder / "epilog.said").read_text(), "the epilog is done"
