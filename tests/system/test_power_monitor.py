@@ -269,6 +269,10 @@ def test_a_recording_is_judged_shown_and_replayed(running, sonde):
     assert [one["policy"] for one in what["policies"]] == ["as it was", "fair", "uniform"]
     assert all(one["max_sum_caps_w"] <= 1000 * (1 + 1e-9) for one in what["policies"])
     assert what["policies"][0]["max_sum_caps_w"] == 920
+    refused = sonde(*words, "--power-limit", "40W").expect(2).json["error"]
+    assert refused["code"] == "power.budget_too_small"
+    least = refused["hint"].split("--power-limit ")[1].split(" ")[0]
+    sonde(*words, "--policy", "fair", "--power-limit", least).expect(0)
     jobs = (
         sonde("power", "jobs", "--history", running.config.with_name("history.sqlite"), "--json")
         .expect(0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sonde.core.errors import DataError
+from sonde.core.errors import DataError, UsageError
 from sonde.core.options import DURATION, common
 from sonde.core.outcome import Outcome, Table
 from sonde.core.units import format_duration, format_power, format_share
@@ -59,6 +59,13 @@ def whatif(
     stack = load(config_path)
     nodes = series_of(history, last_s)
     budget = stack.budget_w if power_limit is None else power_limit
+    safe = sum(one.safe_w for one in stack.nodes)
+    if budget < safe:
+        raise UsageError(
+            "power.budget_too_small",
+            f"the limit is {format_power(budget)}, and the safe caps of the nodes come to {format_power(safe)}",
+            f"no manager would take it either; give --power-limit {math.ceil(safe)}W or more",
+        )
     period = stack.period_s if period_s is None else period_s
     names = ["", *(policies or live_policies.policies())]
     found = [replay(nodes, stack.nodes, budget, period, name) for name in names]

@@ -10,11 +10,12 @@ import os
 import sqlite3
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from sonde.core.errors import DataError, EnvironmentFailure
+from sonde.power import run_state
 from sonde.power.telemetry import NAN, ClusterSample, JobSample, NodeSample
 
 VERSION = 2  # 1 lacks what is in _LATER: it is read as it is, and gets that when something is added
@@ -82,7 +83,8 @@ class History:
 
     Raises
     ------
-    DataError  power.not_a_history, power.newer_history. EnvironmentFailure  power.cannot_keep.
+    DataError  power.not_a_history, power.newer_history. EnvironmentFailure  power.cannot_keep, power.already_running:
+    another monitor keeps it.
     """
 
     def __init__(self, path: str | Path, keep_s: float) -> None:
@@ -92,30 +94,39 @@ class History:
         try:
             # Beside the daemon only its group may read who ran what.
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640))
-            self._db = sqlite3.connect(self.path, timeout=5, isolation_level=None)
-            self._db.execute("PRAGMA auto_vacuum=INCREMENTAL")
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute(
-                "PRAGMA synchronous=NORMAL"
-            )  # in WAL whole after a crash; the last commits may be gone
-            self._db.execute("PRAGMA journal_size_limit=8388608")
-            version = int(self._db.execute("PRAGMA user_version").fetchone()[0])
-            if version > VERSION:
-                raise _newer(self.path, version)
-            for statement in _SCHEMA:
-                self._db.execute(statement)
-            for table, columns in _TABLES.items():
-                for column in columns[len(_columns_of(self._db, table)) :]:
-                    self._db.execute(f"ALTER TABLE {table} ADD COLUMN {_column(table, column)}")
-            self._db.execute(f"PRAGMA user_version={VERSION}")
-        except sqlite3.DatabaseError as error:
-            raise _unreadable(self.path, error) from None
         except OSError as error:
             raise EnvironmentFailure(
                 "power.cannot_keep",
                 f"the history {self.path} cannot be kept: {error.strerror}",
                 "make its folder, or name another by [monitor] history",
             ) from None
+        with ExitStack() as undo:
+            self._lock = run_state.held(
+                self.path.parent, "monitor", lock=f"{self.path.name}.lock", key="history"
+            )
+            undo.callback(os.close, self._lock)
+            try:
+                self._db = self._opened()
+            except sqlite3.DatabaseError as error:
+                raise _unreadable(self.path, error) from None
+            undo.pop_all()
+
+    def _opened(self) -> sqlite3.Connection:
+        db = sqlite3.connect(self.path, timeout=5, isolation_level=None)
+        db.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=NORMAL")  # in WAL whole after a crash; the last commits may be gone
+        db.execute("PRAGMA journal_size_limit=8388608")
+        version = int(db.execute("PRAGMA user_version").fetchone()[0])
+        if version > VERSION:
+            raise _newer(self.path, version)
+        for statement in _SCHEMA:
+            db.execute(statement)
+        for table, columns in _TABLES.items():
+            for column in columns[len(_columns_of(db, table)) :]:
+                db.execute(f"ALTER TABLE {table} ADD COLUMN {_column(table, column)}")
+        db.execute(f"PRAGMA user_version={VERSION}")
+        return db
 
     def add(self, samples: Iterable[Sample]) -> bool:
         """Writes samples, those that waited first. False: they wait, and `trouble` says why. It never raises."""
@@ -164,6 +175,7 @@ class History:
     def close(self) -> None:
         self.add(())
         self._db.close()
+        os.close(self._lock)
 
     def _transaction(self) -> _Transaction:
         return _Transaction(self._db)

@@ -9,10 +9,10 @@ from pathlib import Path
 from sonde.core.errors import EnvironmentFailure
 
 
-def held(folder: Path, role: str, mode: int = 0o777, lock: str = "lock") -> int:
+def held(folder: Path, role: str, mode: int = 0o777, lock: str = "lock", key: str = "state") -> int:
     """The descriptor by which this process has the folder, which is made where it is not there, until it is closed.
 
-    mode: of a folder that is made. lock: the file in it that is locked.
+    mode: of a folder that is made. lock: the file in it that is locked. key: what names it in the role's table.
 
     Raises
     ------
@@ -25,7 +25,7 @@ def held(folder: Path, role: str, mode: int = 0o777, lock: str = "lock") -> int:
         raise EnvironmentFailure(
             "power.cannot_keep",
             f"{error.filename or folder}: {error.strerror}",
-            f"name a folder that can be written: 'state' of [{role}]",
+            f"name one that can be written: '{key}' of [{role}]",
         ) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -34,6 +34,6 @@ def held(folder: Path, role: str, mode: int = 0o777, lock: str = "lock") -> int:
         raise EnvironmentFailure(
             "power.already_running",
             f"another {role} has {folder}",
-            "end that one first, or give this one another 'state'",
+            f"end that one first, or give this one another '{key}'",
         ) from None
     return descriptor

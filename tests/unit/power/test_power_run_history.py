@@ -142,6 +142,26 @@ def test_what_is_no_history(tmp_path):
     assert told.value.code == "power.newer_history"
 
 
+def test_one_monitor_at_a_time_keeps_it(tmp_path):
+    history = History(tmp_path / "h.sqlite", 60)
+    other = History(tmp_path / "other.sqlite", 60)
+    with pytest.raises(EnvironmentFailure) as told:
+        History(tmp_path / "h.sqlite", 60)
+    assert told.value.code == "power.already_running"
+    assert "'history'" in told.value.hint
+    history.close()
+    other.close()
+    History(tmp_path / "h.sqlite", 60).close()
+
+
+def test_what_was_refused_is_not_kept_from_others(tmp_path):
+    (tmp_path / "h.sqlite").write_text("no database, and long enough to be seen as none" * 9)
+    with pytest.raises(DataError):
+        History(tmp_path / "h.sqlite", 60)
+    (tmp_path / "h.sqlite").unlink()
+    History(tmp_path / "h.sqlite", 60).close()
+
+
 def test_others_cannot_read_it(tmp_path):
     History(tmp_path / "h.sqlite", 60).close()
     assert (tmp_path / "h.sqlite").stat().st_mode & 0o007 == 0
