@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -17,7 +18,16 @@ from typing import Any
 from sonde.core.launch import libexec
 
 DAEMON = libexec() / "sonde-powerd"
-_DOMAINS = cycle(random.sample(range(1, 101), 100))
+
+
+def share_of(numbers: range) -> list[int]:
+    """In any order, those that no other process of these tests draws: pytest-xdist runs them in several."""
+    own = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    mine = numbers[own :: int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]
+    return random.sample(mine, len(mine))
+
+
+_DOMAINS = cycle(share_of(range(1, 101)))
 
 
 def until(true: Callable[[], Any], what: str = "so", timeout_s: float = 90, each_s: float = 0.02) -> Any:

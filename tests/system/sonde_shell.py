@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -20,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from power_daemons import share_of
 from sonde.core.launch.mpirun import Mpi
 from watching import wait_for
 
@@ -46,7 +46,7 @@ def free_domain() -> int:
     from sonde.bus import client as bus
 
     domain = 0
-    for domain in random.sample(range(215, 231), 8):
+    for domain in share_of(range(215, 231)):
         with bus.open_text(f'<sonde-bus version="1"><profile name="default" domain="{domain}"/></sonde-bus>') as here:
             time.sleep(0.3)
             if not here.peers():
