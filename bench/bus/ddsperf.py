@@ -1,11 +1,12 @@
 """Against ddsperf, Cyclone DDS's own program, over the same library and loopback: reliable, one key, waitsets; a ping
-and its answer keep-last 1, a stream keep-all and batched, as ddsperf's is."""
+and its answer keep-last 1, a stream keep-all, of which no datagram goes before it is full, as ddsperf's is."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import resource
 import shutil
 import statistics
 import subprocess
@@ -54,6 +55,12 @@ def _both(at: str, first: list[str], second: list[str]) -> tuple[str, str]:
         one.wait()
 
 
+def _cpu_s() -> float:
+    """Of all programs that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def _latency(folder: Path, size: int) -> list[dict[str, Any]]:
     def perf(trigger: str) -> dict[str, float]:
         said = _both(domain(), ["pong", trigger], ["ping", "size", str(size), trigger])[1]
@@ -73,8 +80,13 @@ def _latency(folder: Path, size: int) -> list[dict[str, Any]]:
             return dict(pair.talk(*ends)[0]["rtt_us"])
 
         ways = {"bus": bus, "waitset": lambda: perf("waitset"), "listener": lambda: perf("listener")}
-        got = in_turn(ROUNDS, ways | {"looks": lambda: bus("spin")})
+        more = {"looks": lambda: bus("spin"), "again": lambda: perf("waitset")}
+        got = in_turn(ROUNDS, ways | more)
     out = []
+    for key in ("median", "p99"):
+        value, between = ratio(*([each[key] for each in got[name]] for name in ("waitset", "again")))
+        what = f"{size} B, RTT {key}: ddsperf, waitset, against itself in the same rounds"
+        out.append(row(what, "(reported)", value, between, None, "what rounds of one program differ by"))
     for key in ("median", "p99"):
         own, theirs = ([each[key] for each in got[name]] for name in ("looks", "waitset"))
         value, between = ratio(theirs, own)
@@ -98,6 +110,7 @@ def _latency(folder: Path, size: int) -> list[dict[str, Any]]:
 
 def _streams(folder: Path, size: int) -> list[dict[str, Any]]:
     def perf() -> dict[str, float]:
+        before = _cpu_s()
         said = _both(
             domain(), ["-1", "-k", "all", "sub", "waitset"], ["-k", "all", "pub", "size", str(size)]
         )[0]
@@ -105,12 +118,13 @@ def _streams(folder: Path, size: int) -> list[dict[str, Any]]:
         return {
             "per_s": statistics.median(float(s[2]) * 1e3 for s in seconds[1:-1]),
             "lost": float(seconds[-1][1]),
+            "cpu_ns": 1e9 * (_cpu_s() - before) / float(seconds[-1][0]),
         }
 
     with Pair() as pair:
 
         def bus() -> dict[str, float]:
-            at = domain()
+            at, before = domain(), _cpu_s()
             ends = [
                 [
                     str(folder / "through_bus"),
@@ -126,9 +140,10 @@ def _streams(folder: Path, size: int) -> list[dict[str, Any]]:
             ]
             sent, drain = pair.talk(*ends)
             read = json.loads(drain.communicate(timeout=30)[0])
-            return {"per_s": read["per_s"], "lost": sent["sent"] - read["got"]}
+            cpu_ns = 1e9 * (_cpu_s() - before) / read["got"]
+            return {"per_s": read["per_s"], "lost": sent["sent"] - read["got"], "cpu_ns": cpu_ns}
 
-        got = in_turn(ROUNDS, {"bus": bus, "ddsperf": perf})
+        got = in_turn(ROUNDS, {"bus": bus, "ddsperf": perf, "again": perf})
     rates = {name: [each["per_s"] for each in got[name]] for name in got}
     lost = {name: sum(each["lost"] for each in got[name]) for name in got}
     value, between = ratio(rates["bus"], rates["ddsperf"])
@@ -137,4 +152,12 @@ def _streams(folder: Path, size: int) -> list[dict[str, Any]]:
         f"{statistics.median(rates['ddsperf']) / 1e3:.0f} k/s, {lost['ddsperf']:.0f} lost; {ROUNDS} rounds in turn"
     )
     what = f"{size} B, samples/s received: the bus against ddsperf"
-    return [row(what, ">= 0.9x", value, between, lambda v: v >= 0.9, note)]
+    out = [row(what, ">= 0.9x", value, between, lambda v: v >= 0.9, note)]
+    value, between = ratio(rates["again"], rates["ddsperf"])
+    what = f"{size} B, samples/s received: ddsperf against itself in the same rounds"
+    out.append(row(what, "(reported)", value, between, None, "what rounds of one program differ by"))
+    cpu = {name: [each["cpu_ns"] for each in got[name]] for name in got}
+    value, between = ratio(cpu["bus"], cpu["ddsperf"])
+    note = f"{statistics.median(cpu['bus']):.0f} ns a sample against {statistics.median(cpu['ddsperf']):.0f} ns"
+    note += "; of both programs, with their start and end"
+    return [*out, row(f"{size} B, CPU a sample: the bus against ddsperf", "(reported)", value, between, None, note)]

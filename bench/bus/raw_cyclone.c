@@ -11,7 +11,7 @@
 
 #include "raw.h"
 
-enum { takes_at_once = 64 };
+enum { takes_at_once = 64, per_look = 16 };  // per_look: samples that are written between two looks at the clock
 
 static int64_t now_ns(void) {
   struct timespec t;
@@ -110,7 +110,7 @@ int main(int argc, char** argv) {
     }
   } else if (floods) {
     const int64_t begin = now_ns();
-    while ((double)(now_ns() - begin) < amount * 1e9) {
+    while (sample.n % per_look || (double)(now_ns() - begin) < amount * 1e9) {
       must(dds_write(writer, &sample), "write");
       ++sample.n;
     }
@@ -124,15 +124,15 @@ int main(int argc, char** argv) {
     int64_t first = 0, last = 0;
     while (must(dds_waitset_wait(waitset, &woke, 1, got ? DDS_SECS(1) : DDS_SECS(15)), "wait") > 0) {
       const dds_return_t n = must(dds_take(reader, taken, infos, takes_at_once, takes_at_once), "take");
+      const uint64_t before = got;
       for (dds_return_t i = 0; i < n; ++i)
         if (infos[i].valid_data) {
           const raw_Blob* blob = taken[i];
           if (got) lost += blob->n - next;
           next = blob->n + 1;
-          ++got;
-          last = now_ns();
-          if (!first) first = last;
+          if (!got++) first = now_ns();
         }
+      if (got > before) last = now_ns();
       if (n > 0) dds_return_loan(reader, taken, n);
     }
     const double s = (double)(last - first) / 1e9;

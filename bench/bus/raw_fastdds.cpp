@@ -37,6 +37,8 @@ using Code = eprosima::fastrtps::types::ReturnCode_t;
 
 namespace {
 
+constexpr std::uint64_t per_look = 16;  ///< samples that are written between two looks at the clock
+
 std::int64_t now_ns() {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -185,10 +187,12 @@ int main(int argc, char** argv) {
         if (info.valid_data) must(writer->write(&taken), "write");
   } else if (mode == "flood") {
     const std::int64_t begin = now_ns();
-    while (static_cast<double>(now_ns() - begin) < amount * 1e9) {
+    while (sample.n % per_look || static_cast<double>(now_ns() - begin) < amount * 1e9) {
       // Refused at once where an acknowledgement made so much place that Fast DDS finds nothing left to remove.
-      const std::int64_t until = now_ns() + 1'000'000'000;
-      while (!writer->write(&sample)) must(now_ns() < until, "write");
+      for (std::int64_t until = 0; !writer->write(&sample);) {
+        if (!until) until = now_ns() + 1'000'000'000;
+        must(now_ns() < until, "write");
+      }
       ++sample.n;
     }
     writer->wait_for_acknowledgments({5, 0});
@@ -199,15 +203,16 @@ int main(int argc, char** argv) {
   } else {
     std::uint64_t got = 0, lost = 0, next = 0;
     std::int64_t first = 0, last = 0;
-    while (waitset.wait(active, {got ? 1 : 15, 0}) == Code::RETCODE_OK)
+    while (waitset.wait(active, {got ? 1 : 15, 0}) == Code::RETCODE_OK) {
+      const std::uint64_t before = got;
       while (reader->take_next_sample(&taken, &info) == Code::RETCODE_OK) {
         if (!info.valid_data) continue;
         if (got) lost += taken.n - next;
         next = taken.n + 1;
-        ++got;
-        last = now_ns();
-        if (!first) first = last;
+        if (!got++) first = now_ns();
       }
+      if (got > before) last = now_ns();
+    }
     const double s = static_cast<double>(last - first) / 1e9;
     std::printf("{\"bytes\": %u, \"got\": %llu, \"lost\": %llu, \"per_s\": %.0f, \"MB_per_s\": %.1f}\n", bytes, static_cast<unsigned long long>(got),
                 static_cast<unsigned long long>(lost), s > 0 ? static_cast<double>(got) / s : 0, s > 0 ? static_cast<double>(got) * bytes / s / 1e6 : 0);

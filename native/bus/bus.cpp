@@ -99,7 +99,7 @@ struct Writer::Body {
   std::shared_ptr<Bus> bus;
   std::string topic;
   Checker checker;
-  bool keyed = false;
+  KeyMaker keys;
   std::atomic<std::uint64_t> samples{0}, bytes{0};
   Guid guid;
   std::unique_ptr<WriterPort> port;  // the first to go
@@ -109,7 +109,7 @@ struct Writer::Body {
     bus->own_writers_.erase(guid);
   }
 
-  explicit Body(TypePtr of) : checker(std::move(of)), keyed(has_key(*checker.type())) {}
+  explicit Body(TypePtr of) : checker(of), keys(std::move(of)) {}
 
   template <typename Send>
   Result<void> send(Bytes payload, const Send& send) {
@@ -121,9 +121,9 @@ struct Writer::Body {
                    "encode it by typed.hpp or value.hpp from that type"};
     }
     auto sent = guarded(bus->implementation(), [&] {
-      if (!keyed) return send(payload, Bytes{});
+      if (!keys.keyed()) return send(payload, Bytes{});
       thread_local std::vector<std::byte> key;
-      serialised_key(*checker.type(), payload, key);
+      keys.make(payload, key);
       return send(payload, Bytes(key));
     });
     if (sent) {

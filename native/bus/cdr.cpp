@@ -556,6 +556,63 @@ std::vector<std::byte> serialised_key(const Type& type, Bytes payload) {
   return key;
 }
 
+KeyMaker::KeyMaker(TypePtr type) : type_(std::move(type)), keyed_(has_key(*type_)) {
+  std::size_t from = encapsulation_bytes, to = 0;
+  const auto last = std::find_if(type_->fields.rbegin(), type_->fields.rend(), [](const Field& field) { return field.key; }).base();
+  for (auto field = type_->fields.begin(); field != last; ++field)
+    if (!place(*field->type, field->key, from, to)) {
+      parts_.clear();
+      return;
+    }
+  needs_ = from;
+  bytes_ = to;
+}
+
+/// False: it has no fixed place or size, may be other than its bytes say, or has too many parts.
+bool KeyMaker::place(const Type& type, bool key, std::size_t& from, std::size_t& to) {
+  constexpr std::size_t most_parts = 16, most_bytes = std::size_t{1} << 24;
+  const auto up = [](std::size_t at, std::size_t each) { return (at + each - 1) & ~(each - 1); };
+  const auto plain = [&](std::size_t each, std::size_t n) {
+    from = up(from - encapsulation_bytes, each) + encapsulation_bytes;
+    if (key) {
+      if (parts_.size() + n > most_parts) return false;
+      to = up(to, each);
+      for (std::size_t k = 0; k < n; ++k)
+        parts_.push_back({static_cast<std::uint32_t>(from + k * each), static_cast<std::uint32_t>(to + k * each), static_cast<std::uint32_t>(each)});
+      to += n * each;
+    }
+    from += n * each;
+    return from < most_bytes;
+  };
+  switch (type.kind) {
+    case Kind::boolean: case Kind::string: case Kind::sequence: return false;
+    case Kind::enumeration: return plain(4, 1);
+    case Kind::array: {
+      if (const std::size_t each = plain_bytes(type.element->kind)) return plain(each, type.bound);
+      for (std::uint32_t k = 0; k < type.bound; ++k)
+        if (!place(*type.element, key, from, to)) return false;
+      return true;
+    }
+    case Kind::structure: {
+      const bool some = has_key(type);
+      return std::all_of(type.fields.begin(), type.fields.end(),
+                         [&](const Field& field) { return place(*field.type, key && (field.key || !some), from, to); });
+    }
+    default: return plain(plain_bytes(type.kind), 1);
+  }
+}
+
+void KeyMaker::make(Bytes payload, std::vector<std::byte>& into) const {
+  if (parts_.empty() || payload.size() < needs_ || payload[0] != std::byte{0} || payload[1] > std::byte{1}) return serialised_key(*type_, payload, into);
+  const bool little = payload[1] == std::byte{1};
+  into.assign(bytes_, std::byte{0});
+  for (const Part& part : parts_) {
+    const std::byte* const from = payload.data() + part.from;
+    if (little) std::reverse_copy(from, from + part.bytes, into.data() + part.to);
+    else std::copy(from, from + part.bytes, into.data() + part.to);
+  }
+}
+
 std::size_t most_key_bytes(const Type& type) { return has_key(type) ? key_end(type, 0) : 0; }
 
 std::vector<std::byte> payload_of_key(const Type& type, Bytes serialised_key) {

@@ -145,6 +145,25 @@ void put_default(const Type& type, CdrWriter& out);
 std::vector<std::byte> serialised_key(const Type& type, Bytes payload);
 /// Into what is there, whose memory is used again.
 void serialised_key(const Type& type, Bytes payload, std::vector<std::byte>& into);
+/// serialised_key() for many payloads of one type: where the key fields have fixed places, they are copied from there.
+class KeyMaker {
+ public:
+  explicit KeyMaker(TypePtr type);
+  bool keyed() const { return keyed_; }
+  /// As serialised_key().
+  void make(Bytes payload, std::vector<std::byte>& into) const;
+
+ private:
+  struct Part {
+    std::uint32_t from, to, bytes;  ///< in the payload, in the key
+  };
+  bool place(const Type& type, bool key, std::size_t& from, std::size_t& to);
+
+  TypePtr type_;
+  bool keyed_;
+  std::vector<Part> parts_;  ///< empty: they have none
+  std::size_t needs_ = 0, bytes_ = 0;
+};
 /// Most bytes that serialised_key() can have; SIZE_MAX: unbounded.
 std::size_t most_key_bytes(const Type& type);
 /// A payload that has these key fields, zeros, empty strings and first enumerators elsewhere: what a disposal without data is shown as.

@@ -452,7 +452,7 @@ const std::vector<Key<MonitorConfig>>& monitor_keys() {
     path<M>("token_file", "token_file", &M::token_file, "what who looks must send; needed where others can reach the address"),
     path<M>("tls_certificate", "tls_certificate", &M::tls_certificate, "with `tls_key`: the page over TLS"),
     path<M>("tls_key", "tls_key", &M::tls_key, "the certificate's private key"),
-    path<M>("history", "history", &M::history, "database of what was heard"),
+    path<M>("history", "history", &M::history, "database of what was heard; one monitor at a time keeps it, by a lock beside it (`power.already_running`)"),
     duration<M>("keep", "keep_s", &M::keep_s, "older history is removed", 60, 100 * year_s)};
   return keys;
 }

@@ -587,6 +587,7 @@ def test_without_libfabric_there_is_tcp(tree, monkeypatch):
 
 def answers(**changed: Answer) -> dict[str, Answer]:
     works = Answer("fine", GOOD, {"works": True, "built": True, "version": "4.1.4"})
+    diagnosis.load()
     return {name: changed.get(name, works) for name in diagnosis.CHECKS}
 
 

@@ -23,6 +23,7 @@ from sonde.net.analyse import analyse
 from sonde.net.synthetic import Network
 from sonde.report import collect, publish
 from sonde.report.page import Report
+from watching import wait_for
 
 pytestmark = pytest.mark.browser
 
@@ -809,8 +810,12 @@ def test_without_scripts_everything_but_the_figures_is_there(browser, pages):
     do("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
         browser.driver.get(pages[32].as_uri())
-        text = do("Runtime.evaluate", {"expression": "document.body.innerText"})["result"]["value"]
-        assert "scripts are off" in text
+
+        def shown() -> str:  # the page may not have come yet: the driver waits for it by a script
+            return do("Runtime.evaluate", {"expression": "document.body.innerText"})["result"].get("value", "")
+
+        assert wait_for(lambda: "scripts are off" in shown())
+        text = shown()
         # A number keeps to its unit: the blank between them does not break.
         assert demo.report(32).verdict in text.replace("\u00a0", " ").replace("\u202f", " ")
         assert "net.slow_link" in text

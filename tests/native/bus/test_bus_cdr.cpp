@@ -267,6 +267,38 @@ TEST_CASE("bus: of a structure within the key its own keys count, or all of it w
   CHECK(serialised_key(*type, payload_of_key(*type, key)) == key);
 }
 
+TEST_CASE("bus: keys at fixed places are those that are read, in either byte order, with and without what lies before them") {
+  const auto all = structure("All", {field("a", of(Kind::uint8)), field("b", of(Kind::uint16))});
+  const auto some = structure("Some", {field("skipped", array_of(of(Kind::uint16), 3)), field("id", of(Kind::uint64), true)});
+  const std::vector<TypePtr> types = {
+      structure("S", {field("x", of(Kind::uint32)), field("k", of(Kind::uint64), true), field("rest", sequence_of(of(Kind::octet)))}),
+      structure("S", {field("m", mode, true), field("x", some), field("k", some, true), field("all", all, true), field("text", string_type())}),
+      structure("S", {field("k", array_of(of(Kind::uint16), 5), true), field("pair", array_of(some, 2), true), field("end", of(Kind::uint8))}),
+      structure("S", {field("yes", of(Kind::boolean), true), field("k", of(Kind::uint32), true)}),
+      structure("S", {field("text", string_type(), true), field("k", of(Kind::uint32), true)}),
+      structure("S", {field("many", array_of(of(Kind::octet), 40), true)}),
+      structure("S", {field("x", of(Kind::uint32))}),
+  };
+  for (const auto& type : types) {
+    Payload little;
+    CdrWriter out(little);
+    put_default(*type, out);
+    little.resize(little.size() + 64);
+    for (std::size_t k = 4; k < little.size(); ++k) little[k] = static_cast<std::byte>(k * 37 + 11);
+    Payload big = little;
+    big[1] = std::byte{0};
+    const KeyMaker keys(type);
+    CHECK(keys.keyed() == has_key(*type));
+    for (const Payload& payload : {little, big})
+      for (std::size_t n = 0; n <= payload.size(); ++n) {
+        const Payload cut(payload.begin(), payload.begin() + static_cast<std::ptrdiff_t>(n));
+        Payload made = {std::byte{7}};
+        keys.make(cut, made);
+        CHECK_MESSAGE(hex(made) == hex(serialised_key(*type, cut)), to_idl(*type) << " of " << n << " bytes");
+      }
+  }
+}
+
 TEST_CASE("bus: a key that is none of the type gives no payload; one filled up to 16 bytes is one") {
   const auto type = structure("S", {field("mode", mode, true), field("data", sequence_of(of(Kind::octet)))});
   CHECK(payload_of_key(*type, from_hex("00000007")).size() == 12);

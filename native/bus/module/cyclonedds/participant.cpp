@@ -281,7 +281,8 @@ class ManualWriters {
   std::vector<Writer*> writers_;
 };
 
-/// Sends what writers with a latency budget hold back, when the budget is spent. Its thread begins with the first such writer.
+/// Sends what writers with a latency budget hold back, before the budget is spent. Its thread begins with the first such writer. A writer that
+/// goes on writing does not wake it, and sends by itself when it is told to: both would want Cyclone's lock of the writer, over and over.
 class Flusher {
  public:
   ~Flusher() {
@@ -301,8 +302,9 @@ class Flusher {
     const std::lock_guard lock(mutex_);
     std::erase(writers_, writer);
   }
-  /// A writer holds something back that it did not before.
-  void look() {
+  /// A writer holds something back that it did not before, and has to be looked at then, by now_ns().
+  void look(std::int64_t at_ns) {
+    if (const std::int64_t next = next_ns_.load(); next && next <= at_ns) return;
     {
       const std::lock_guard lock(mutex_);
       looks_ = true;
@@ -317,6 +319,7 @@ class Flusher {
   std::condition_variable changed_;
   std::vector<Writer*> writers_;
   std::thread thread_;
+  std::atomic<std::int64_t> next_ns_{0};  ///< when the thread looks by itself; 0: it is looking, or does not
   bool ends_ = false, looks_ = false;
 };
 
@@ -355,7 +358,8 @@ class Writer final : public WriterPort {
 
   void flush() override {
     if (!flusher_) return;
-    held_since_ns_.store(0, std::memory_order_relaxed);
+    hurries_.store(false, std::memory_order_relaxed);
+    held_since_ns_.store(0);
     dds_write_flush(*writer_);
   }
 
@@ -416,9 +420,14 @@ class Writer final : public WriterPort {
 
   /// When what is held back has to go, by now_ns(); 0: nothing is held back.
   std::int64_t due_ns() const {
-    const std::int64_t since = held_since_ns_.load(std::memory_order_relaxed);
+    const std::int64_t since = held_since_ns_.load();
     return since ? since + budget_ns_ : 0;
   }
+  std::int64_t budget_ns() const { return budget_ns_; }
+  /// How long before that it is told.
+  std::int64_t notice_ns() const { return budget_ns_ / 8; }
+  /// Whoever writes next sends what is held back.
+  void hurry() { hurries_.store(true, std::memory_order_relaxed); }
 
  private:
   Error no_memory(std::size_t bytes) const {
@@ -428,9 +437,11 @@ class Writer final : public WriterPort {
   Result<void> sent(dds_return_t rc, const char* what) {
     if (rc == DDS_RETCODE_OK) {
       if (flusher_ && !held_since_ns_.load(std::memory_order_relaxed)) {
-        held_since_ns_.store(now_ns(), std::memory_order_relaxed);
-        flusher_->look();
+        const std::int64_t now = now_ns();
+        held_since_ns_.store(now);
+        flusher_->look(now + budget_ns_ - notice_ns());
       }
+      if (hurries_.load(std::memory_order_relaxed) && hurries_.exchange(false)) flush();
       return {};
     }
     if (rc == DDS_RETCODE_TIMEOUT)
@@ -453,25 +464,40 @@ class Writer final : public WriterPort {
   ManualWriters* manual_;
   std::atomic<std::uint32_t> lapses_{0};
   std::atomic<std::int64_t> held_since_ns_{0};
+  std::atomic<bool> hurries_{false};
 };
 
 void Flusher::run() {
   std::unique_lock lock(mutex_);
+  std::vector<Writer*> due;
   while (!ends_) {
     looks_ = false;
+    // Who holds something back before this is seen here; who does so after it calls, or reads when the next look is: one or the other, since
+    // all of these loads and stores have one order.
+    next_ns_.store(0);
     std::int64_t next = 0;
+    const auto by = [&next](std::int64_t at) { next = next ? std::min(next, at) : at; };
     const std::int64_t now = now_ns();
+    due.clear();
     for (Writer* writer : writers_) {
-      const std::int64_t due = writer->due_ns();
-      if (!due) continue;
-      if (due <= now)
-        writer->flush();
-      else
-        next = next ? std::min(next, due) : due;
+      const std::int64_t at = writer->due_ns();
+      if (!at) continue;
+      const std::int64_t soon = at - writer->notice_ns();
+      if (at <= now) {
+        by(now + writer->budget_ns());
+        due.push_back(writer);
+      } else if (soon <= now) {
+        by(at);
+        writer->hurry();
+      } else {
+        by(soon);
+      }
     }
+    next_ns_.store(next);
+    for (Writer* writer : due) writer->flush();
     const auto called = [this] { return ends_ || looks_; };
     if (next)
-      changed_.wait_for(lock, std::chrono::nanoseconds(next - now), called);
+      changed_.wait_for(lock, std::chrono::nanoseconds(next - now_ns()), called);
     else
       changed_.wait(lock, called);
   }
@@ -504,7 +530,8 @@ class Reader final : public ReaderPort {
   std::size_t take(std::size_t most, const Taker& taker) override {
     pending_.store(false);
     std::size_t taken = hand_on_endings(most, taker);
-    std::vector<Taken> batch;
+    std::vector<Taken> batch = std::move(batch_);  // a taker may throw
+    batch.clear();
     while (taken < most) {
       ddsi_serdata* samples[takes_at_once];
       dds_sample_info_t infos[takes_at_once];
@@ -528,6 +555,8 @@ class Reader final : public ReaderPort {
     // Cyclone gives samples instance by instance.
     std::sort(batch.begin(), batch.end(), [](const Taken& a, const Taken& b) { return a.sample->order < b.sample->order; });
     for (const Taken& one : batch) hand_on(one, taker);
+    batch.clear();
+    batch_ = std::move(batch);
     return taken + hand_on_endings(most - taken, taker);
   }
 
@@ -695,8 +724,9 @@ class Reader final : public ReaderPort {
   Guid guid_;
   std::atomic<bool> pending_{true};  ///< waiters were told, and nobody has looked since
   std::atomic<bool> shared_{false};  ///< by several waiters
-  std::map<dds_instance_handle_t, std::pair<Guid, std::string>> announced_;  ///< of the thread that takes, as the three below
+  std::map<dds_instance_handle_t, std::pair<Guid, std::string>> announced_;  ///< of the thread that takes, as those below
   std::map<dds_instance_handle_t, Known> writers_;
+  std::vector<Taken> batch_;  ///< empty: memory that take() uses again
   dds_instance_handle_t last_handle_ = 0;
   Known* last_writer_ = nullptr;
   std::deque<Ending> endings_;

@@ -134,7 +134,7 @@ Sample* with_key(const SampleType& type, ddsi_serdata_kind kind, Sample* sample)
       if (kind == SDK_KEY) {
         if (const auto whole = payload_of_key_alone(*type.type, sample->payload()); !whole.empty()) key = serialised_key(*type.type, whole);
       } else if (type.checker->verify(sample->payload())) {
-        serialised_key(*type.type, sample->payload(), key);
+        type.keys->make(sample->payload(), key);
         if (type.hashes && sample->writer_known && tells_hashes_alone(sample->writer)) type.hashes->saw(key);
       }
     } catch (...) {  // no memory for what has come: it is dropped, as a sample without place
@@ -305,7 +305,7 @@ void get_keyhash(const ddsi_serdata* serdata, ddsi_keyhash* into, bool force_md5
   const Sample& sample = ours(serdata);
   const Bytes key = sample.key();
   const auto* type = static_cast<const SampleType*>(sample.type);
-  if (force_md5 || key.size() > hash_bytes || (type && type->key_type && most_key_bytes(*type->type) > hash_bytes)) {
+  if (force_md5 || key.size() > hash_bytes || (type && type->long_keys)) {
     const auto hash = md5_of(key);
     std::memcpy(into->value, hash.data(), hash.size());
   } else {
@@ -372,9 +372,14 @@ const ddsi_sertype_ops type_ops = {
 
 std::uint64_t Arrivals::missing(const Guid& writer, std::uint64_t sequence) {
   const std::lock_guard lock(mutex_);
-  if (writers_.size() > most_writers) writers_.clear();
-  const auto [at, first] = writers_.try_emplace(writer);
-  Seen& seen = at->second;
+  bool first = false;
+  if (!last_ || last_->first != writer) {
+    if (writers_.size() > most_writers) writers_.clear();
+    const auto [at, made] = writers_.try_emplace(writer);
+    last_ = &*at;
+    first = made;
+  }
+  Seen& seen = last_->second;
   if (!first && sequence > seen.last + 1) seen.missing += sequence - seen.last - 1;
   seen.last = std::max(seen.last, sequence);  // a reader that comes late is sent the past again
   return seen.missing;
@@ -406,9 +411,11 @@ SampleType* make_sample_type(const TypePtr& type) {
   made->allowed_data_representation = DDS_DATA_REPRESENTATION_FLAG_XCDR1;
   made->type = type;
   made->checker = std::make_unique<Checker>(type);
+  made->keys = std::make_unique<KeyMaker>(type);
   if (has_key(*type)) {
     made->key_type = key_part(*type);
-    if (most_key_bytes(*type) > hash_bytes) made->hashes = std::make_unique<KeysByHash>();
+    made->long_keys = most_key_bytes(*type) > hash_bytes;
+    if (made->long_keys) made->hashes = std::make_unique<KeysByHash>();
   }
   made->fingerprint = fingerprint(*type);
   return made;

@@ -33,6 +33,7 @@ class Arrivals {
   };
   std::mutex mutex_;
   std::map<Guid, Seen> writers_;
+  std::pair<const Guid, Seen>* last_ = nullptr;  ///< the one asked for last: most samples of a datagram are of one writer
 };
 
 /// Keys that are too long for a hash to be the key itself, by their hash. Any-thread.
@@ -52,7 +53,9 @@ class KeysByHash {
 struct SampleType : ddsi_sertype {
   TypePtr type;
   std::unique_ptr<Checker> checker;
+  std::unique_ptr<KeyMaker> keys;
   TypePtr key_type;          ///< its key fields alone, as disposals carry them; null: no key
+  bool long_keys = false;    ///< a key may have more bytes than its hash
   std::string fingerprint;
   std::unique_ptr<KeysByHash> hashes;  ///< of received samples whose writers will say no more; null: not needed
   mutable Arrivals arrivals;

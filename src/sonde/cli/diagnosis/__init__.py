@@ -149,10 +149,15 @@ def check(
     return register
 
 
-def ask_all(here: Here) -> dict[str, Answer]:
-    """Asks every check, each in a thread of its own, and waits for none longer than its limit."""
+def load() -> None:
+    """Fills the registry."""
     for module in MODULES:
         import_module(f"{__name__}.{module}")
+
+
+def ask_all(here: Here) -> dict[str, Answer]:
+    """Asks every check, each in a thread of its own, and waits for none longer than its limit."""
+    load()
     _ = here.machine  # once, before the threads that want it
     return ask(list(CHECKS.values()), here)
 
