@@ -23,7 +23,9 @@ DAEMON = libexec() / "sonde-powerd"
 def share_of(numbers: range) -> list[int]:
     """In any order, those that no other process of these tests draws: pytest-xdist runs them in several."""
     own = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    mine = numbers[own :: int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]
+    several = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    mine = numbers[own % several :: several]
+    assert mine, f"{several} processes are more than there are bus domains for: fewer JOBS"
     return random.sample(mine, len(mine))
 
 

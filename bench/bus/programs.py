@@ -90,10 +90,12 @@ class Pair:
 
 
 def in_turn(rounds: int, ways: Mapping[str, Callable[[], Any]]) -> dict[str, list[Any]]:
-    """What each way gives in so many rounds, each round in the other order."""
+    """What each way gives in so many rounds. Each round begins with another way, every other goes backwards."""
     found: dict[str, list[Any]] = {name: [] for name in ways}
+    names = list(ways)
     for k in range(rounds):
-        for name in list(ways)[:: -1 if k % 2 else 1]:
+        first = k // 2 % len(names)
+        for name in (names[first:] + names[:first])[:: -1 if k % 2 else 1]:
             found[name].append(ways[name]())
     return found
 

@@ -11,7 +11,7 @@
 
 #include "raw.h"
 
-enum { takes_at_once = 64, per_look = 16 };  // per_look: samples that are written between two looks at the clock
+enum { takes_at_once = 64 };
 
 static int64_t now_ns(void) {
   struct timespec t;
@@ -109,6 +109,7 @@ int main(int argc, char** argv) {
       if (n > 0) dds_return_loan(reader, taken, n);
     }
   } else if (floods) {
+    const uint32_t per_look = bytes < 256 ? 10 : 1;  // samples between two looks at the clock
     const int64_t begin = now_ns();
     while (sample.n % per_look || (double)(now_ns() - begin) < amount * 1e9) {
       must(dds_write(writer, &sample), "write");

@@ -37,8 +37,6 @@ using Code = eprosima::fastrtps::types::ReturnCode_t;
 
 namespace {
 
-constexpr std::uint64_t per_look = 16;  ///< samples that are written between two looks at the clock
-
 std::int64_t now_ns() {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -186,6 +184,7 @@ int main(int argc, char** argv) {
       while (reader->take_next_sample(&taken, &info) == Code::RETCODE_OK)
         if (info.valid_data) must(writer->write(&taken), "write");
   } else if (mode == "flood") {
+    const std::uint64_t per_look = bytes < 256 ? 10 : 1;
     const std::int64_t begin = now_ns();
     while (sample.n % per_look || static_cast<double>(now_ns() - begin) < amount * 1e9) {
       // Refused at once where an acknowledgement made so much place that Fast DDS finds nothing left to remove.

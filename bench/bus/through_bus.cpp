@@ -19,8 +19,6 @@ using sonde::now_ns;
 
 namespace {
 
-constexpr std::uint64_t per_look = 16;  ///< samples that are written between two looks at the clock, which takes as long as part of a small one
-
 struct Blob {
   std::uint64_t n = 0;
   std::vector<std::byte> data;
@@ -102,6 +100,7 @@ void go(const std::shared_ptr<Bus>& bus, const std::string& mode, std::size_t by
     while (waited(3)) reader->take([&](const SampleInfo& info, const T& taken) { if (info.has_data) must(writer->write(taken)); });
   } else if (floods) {
     std::uint64_t sent = 0;
+    const std::uint64_t per_look = bytes < 256 ? 10 : 1;  // samples between two looks at the clock, as ddsperf does
     const std::int64_t begin = now_ns();
     for (; sent % per_look || static_cast<double>(now_ns() - begin) < amount * 1e9; ++sent) {
       sample.n = static_cast<decltype(sample.n)>(sent);

@@ -59,11 +59,12 @@ def whatif(
     stack = load(config_path)
     nodes = series_of(history, last_s)
     budget = stack.budget_w if power_limit is None else power_limit
-    safe = sum(one.safe_w for one in stack.nodes)
+    there = [one for one in stack.nodes if one.name in nodes and len(nodes[one.name].t)]
+    safe = sum(one.safe_w for one in there)
     if budget < safe:
         raise UsageError(
             "power.budget_too_small",
-            f"the limit is {format_power(budget)}, and the safe caps of the nodes come to {format_power(safe)}",
+            f"the limit is {format_power(budget)}, and safe caps of {len(there)} nodes come to {format_power(safe)}",
             f"no manager would take it either; give --power-limit {math.ceil(safe)}W or more",
         )
     period = stack.period_s if period_s is None else period_s

@@ -101,9 +101,8 @@ class History:
                 "make its folder, or name another by [monitor] history",
             ) from None
         with ExitStack() as undo:
-            self._lock = run_state.held(
-                self.path.parent, "monitor", lock=f"{self.path.name}.lock", key="history"
-            )
+            real = self.path.resolve()  # not of a name for it: of the database
+            self._lock = run_state.held(real.parent, "monitor", lock=f"{real.name}.lock", key="history")
             undo.callback(os.close, self._lock)
             try:
                 self._db = self._opened()
@@ -173,9 +172,14 @@ class History:
         return removed
 
     def close(self) -> None:
-        self.add(())
-        self._db.close()
-        os.close(self._lock)
+        if self._lock < 0:
+            return
+        lock, self._lock = self._lock, -1
+        try:
+            self.add(())
+            self._db.close()
+        finally:
+            os.close(lock)
 
     def _transaction(self) -> _Transaction:
         return _Transaction(self._db)

@@ -29,11 +29,18 @@ def held(folder: Path, role: str, mode: int = 0o777, lock: str = "lock", key: st
         ) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         os.close(descriptor)
         raise EnvironmentFailure(
             "power.already_running",
-            f"another {role} has {folder}",
+            f"another {role} has {folder / lock}",
             f"end that one first, or give this one another '{key}'",
+        ) from None
+    except OSError as error:
+        os.close(descriptor)
+        raise EnvironmentFailure(
+            "power.cannot_keep",
+            f"{folder / lock} cannot be locked: {error.strerror}",
+            f"name one on a file system with locks: '{key}' of [{role}]",
         ) from None
     return descriptor

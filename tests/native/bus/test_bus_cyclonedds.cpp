@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <map>
@@ -424,6 +425,48 @@ TEST_CASE("writers of Cyclone DDS with latency budgets of different lengths have
     REQUIRE(take_until(*waiter, *reader, [&](const SampleInfo& info, Bytes) { came += info.has_data; }, [&] { return came == sent; }));
   }
   REQUIRE(take_until(*waiter, *reader, [&](const SampleInfo& info, Bytes) { came += info.has_data; }, [&] { return came == sent; }));
+}
+
+TEST_CASE("a writer of Cyclone DDS that waits for a reader keeps no other writer from sending what it held back") {
+  if (!is_there()) return;
+  const Profile profile = profile_of();
+  const PeerProcess peer("echo", profile);
+  const auto bus = open_bus(profile);
+  Qos slow = all_qos(), few = all_qos(), quick = all_qos();
+  slow.latency_budget_s = 0.001;
+  slow.max_blocking_s = patience_s;
+  few.max_samples = 1;
+  quick.latency_budget_s = 0.002;
+  auto full = made(bus->reader("full", blob, few));
+  auto waits = made(bus->writer("full", blob, slow));
+  auto writer = made(bus->writer("to", blob, quick));
+  auto reader = made(bus->reader("from", blob, all_qos()));
+  auto waiter = made(bus->waiter());
+  REQUIRE(waiter->attach(*reader, 1));
+  REQUIRE(waits->wait_matched(1, Deadline::in_s(patience_s)));
+  REQUIRE(writer->wait_matched(1, Deadline::in_s(patience_s)));
+  REQUIRE(reader->wait_matched(1, Deadline::in_s(patience_s)));
+  std::atomic<int> written{0};
+  std::atomic<bool> failed{false};
+  std::thread blocked([&] {
+    for (std::uint64_t n = 0; n < 3; ++n, ++written)
+      if (!waits->write(blob_payload(n, 16))) failed = true;
+  });
+  const auto until = Deadline::in_s(patience_s);
+  while (written < 1 && until.left_ms() != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // what is held back has long been due, and the reader is full
+  CHECK(written < 3);
+  for (std::uint64_t n = 0; n < 20; ++n) {
+    REQUIRE(writer->write(blob_payload(n, 16)));
+    std::size_t came = 0;
+    CHECK(take_until(*waiter, *reader, [&](const SampleInfo& info, Bytes) { came += info.has_data; }, [&] { return came == 1; }));
+  }
+  CHECK(written < 3);
+  std::size_t taken = 0;
+  while (taken < 3 && until.left_ms() != 0) taken += full->take([](const SampleInfo&, Bytes) {});
+  blocked.join();
+  CHECK(taken == 3);
+  CHECK(!failed);
 }
 
 TEST_CASE("a security file of Cyclone DDS that cannot be read is named") {

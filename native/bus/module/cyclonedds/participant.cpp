@@ -295,12 +295,15 @@ class Flusher {
   }
   void add(Writer* writer) {
     const std::lock_guard lock(mutex_);
+    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });  // first, as it may throw
     writers_.push_back(writer);
-    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   }
+  /// Afterwards nothing of it is touched any more.
   void remove(Writer* writer) {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     std::erase(writers_, writer);
+    std::erase(due_, writer);
+    changed_.wait(lock, [&] { return flushed_ != writer; });
   }
   /// A writer holds something back that it did not before, and has to be looked at then, by now_ns().
   void look(std::int64_t at_ns) {
@@ -309,7 +312,7 @@ class Flusher {
       const std::lock_guard lock(mutex_);
       looks_ = true;
     }
-    changed_.notify_one();
+    changed_.notify_all();
   }
 
  private:
@@ -317,7 +320,8 @@ class Flusher {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Writer*> writers_;
+  std::vector<Writer*> writers_, due_;
+  Writer* flushed_ = nullptr;  ///< at this moment, without the mutex: to send may take as long as a writer may be kept waiting
   std::thread thread_;
   std::atomic<std::int64_t> next_ns_{0};  ///< when the thread looks by itself; 0: it is looking, or does not
   bool ends_ = false, looks_ = false;
@@ -331,7 +335,13 @@ class Writer final : public WriterPort {
         topic_(topic), max_blocking_s_(qos.max_blocking_s), liveliness_(qos.liveliness),
         budget_ns_(static_cast<std::int64_t>(std::min(qos.latency_budget_s, 1e6) * 1e9)), flusher_(flusher), manual_(manual) {
     if (flusher_) flusher_->add(this);
-    if (liveliness_ == Liveliness::manual_by_participant) manual_->add(this);
+    if (liveliness_ != Liveliness::manual_by_participant) return;
+    try {
+      manual_->add(this);
+    } catch (...) {
+      if (flusher_) flusher_->remove(this);
+      throw;
+    }
   }
   ~Writer() override {
     manual_->remove(this);
@@ -345,6 +355,7 @@ class Writer final : public WriterPort {
   Result<void> write(Bytes payload, Bytes key) override {
     Sample* sample = make_sample(*type_, SDK_DATA, guid_, payload, key);
     if (!sample) return no_memory(payload.size());
+    const Writing writing(*this);
     return sent(dds_writecdr(*writer_, sample), "written");
   }
 
@@ -353,6 +364,7 @@ class Writer final : public WriterPort {
     if (!sample) return no_memory(key.size());
     sample->statusinfo = NN_STATUSINFO_DISPOSE;
     sample->timestamp.v = dds_time();
+    const Writing writing(*this);
     return sent(dds_forwardcdr(*writer_, sample), "disposed of");
   }
 
@@ -428,22 +440,35 @@ class Writer final : public WriterPort {
   std::int64_t notice_ns() const { return budget_ns_ / 8; }
   /// Whoever writes next sends what is held back.
   void hurry() { hurries_.store(true, std::memory_order_relaxed); }
+  bool writes() const { return writing_.load(std::memory_order_relaxed) > 0; }
 
  private:
   Error no_memory(std::size_t bytes) const {
     return {"bus.no_memory", "topic " + topic_ + ": no memory for a sample of " + std::to_string(bytes) + " B", {}};
   }
 
+  /// While a thread is within Cyclone's write: its lock of the writer is held as long as that waits for readers.
+  class Writing {
+   public:
+    explicit Writing(Writer& writer) : of_(writer) { of_.writing_.fetch_add(1, std::memory_order_relaxed); }
+    ~Writing() { of_.writing_.fetch_sub(1, std::memory_order_relaxed); }
+    Writing(const Writing&) = delete;
+    Writing& operator=(const Writing&) = delete;
+
+   private:
+    Writer& of_;
+  };
+
   Result<void> sent(dds_return_t rc, const char* what) {
-    if (rc == DDS_RETCODE_OK) {
-      if (flusher_ && !held_since_ns_.load(std::memory_order_relaxed)) {
+    // A sample for which one reader had no place may be held back for others.
+    if (flusher_ && (rc == DDS_RETCODE_OK || rc == DDS_RETCODE_TIMEOUT)) {
+      if (!held_since_ns_.load(std::memory_order_relaxed)) {
         const std::int64_t now = now_ns();
-        held_since_ns_.store(now);
-        flusher_->look(now + budget_ns_ - notice_ns());
+        if (std::int64_t none = 0; held_since_ns_.compare_exchange_strong(none, now)) flusher_->look(now + budget_ns_ - notice_ns());
       }
       if (hurries_.load(std::memory_order_relaxed) && hurries_.exchange(false)) flush();
-      return {};
     }
+    if (rc == DDS_RETCODE_OK) return {};
     if (rc == DDS_RETCODE_TIMEOUT)
       return Error{"bus.timed_out", "topic " + topic_ + ": a reader had no place for a sample within " + std::to_string(max_blocking_s_) + " s",
                    "take samples faster, allow more of them (max-samples), or write with reliability=\"best-effort\""};
@@ -465,11 +490,12 @@ class Writer final : public WriterPort {
   std::atomic<std::uint32_t> lapses_{0};
   std::atomic<std::int64_t> held_since_ns_{0};
   std::atomic<bool> hurries_{false};
+  std::atomic<int> writing_{0};
 };
 
 void Flusher::run() {
+  constexpr std::int64_t least_wait_ns = 50'000;
   std::unique_lock lock(mutex_);
-  std::vector<Writer*> due;
   while (!ends_) {
     looks_ = false;
     // Who holds something back before this is seen here; who does so after it calls, or reads when the next look is: one or the other, since
@@ -478,23 +504,35 @@ void Flusher::run() {
     std::int64_t next = 0;
     const auto by = [&next](std::int64_t at) { next = next ? std::min(next, at) : at; };
     const std::int64_t now = now_ns();
-    due.clear();
+    due_.clear();
     for (Writer* writer : writers_) {
       const std::int64_t at = writer->due_ns();
       if (!at) continue;
-      const std::int64_t soon = at - writer->notice_ns();
-      if (at <= now) {
-        by(now + writer->budget_ns());
-        due.push_back(writer);
-      } else if (soon <= now) {
-        by(at);
-        writer->hurry();
+      const std::int64_t notice = writer->notice_ns(), tells = at - notice, sends = at - notice / 2;
+      if (tells > now) {
+        by(tells);
+        continue;
+      }
+      writer->hurry();
+      if (sends > now) {
+        by(sends);
+      } else if (writer->writes()) {
+        by(now + std::max(notice, least_wait_ns));
       } else {
-        by(soon);
+        by(now + writer->budget_ns());
+        due_.push_back(writer);
       }
     }
     next_ns_.store(next);
-    for (Writer* writer : due) writer->flush();
+    while (!due_.empty()) {
+      flushed_ = due_.back();
+      due_.pop_back();
+      lock.unlock();
+      flushed_->flush();
+      lock.lock();
+      flushed_ = nullptr;
+      changed_.notify_all();
+    }
     const auto called = [this] { return ends_ || looks_; };
     if (next)
       changed_.wait_for(lock, std::chrono::nanoseconds(next - now_ns()), called);
