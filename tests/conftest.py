@@ -1,6 +1,6 @@
 """What tests need from the machine: skipped with the reason, or failed in CI (SONDE_TEST_REQUIRE=all).
 
-Markers (pyproject.toml): mpi, browser, root, slow. `hardware(reason)` marks what no set-up can bring, and may
+Markers (pyproject.toml): mpi, browser, root, slow; alone, which those of ALONE have. `hardware(reason)` marks what no set-up can bring, and may
 skip in CI too. A test that takes the fixture `mpi` runs once for each MPI that SONDE_TEST_MPI asks for: a
 flavour, `both`, or `other` for those that are not the default. Default: the default MPI.
 """
@@ -23,6 +23,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 REQUIRE_ALL = os.environ.get("SONDE_TEST_REQUIRE") == "all"
+# What tests beside these take from the processors changes what these find.
+ALONE = (
+    "test_net_retest.py",
+    "test_noise_agents.py",
+    "test_noise_host.py",
+    "test_noise_run.py",
+    "test_noise_source.py",
+    "test_noise_studies.py",
+)
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -58,6 +67,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "mpi" in getattr(item, "fixturenames", ()):
             item.add_marker("mpi")
+        if item.path.name in ALONE:
+            item.add_marker("alone")
         for marker, reason in reasons.items():
             if reason and item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))

@@ -167,9 +167,9 @@ def test_an_agent_that_somebody_lets_go_is_told(sonde_mpi):
     )
     assert wait_for(told.exists)
     pid = int(told.read_text())
-    while process.poll() is None and blocks_written(sonde_mpi.cwd) < 20:
+    while process.poll() is None and blocks_written(sonde_mpi.cwd) < 40:
         os.kill(pid, signal.SIGCONT)
-        time.sleep(0.2)
+        time.sleep(0.05)
     with suppress(ProcessLookupError):
         process.send_signal(signal.SIGINT)
     said = finish(process).json

@@ -267,9 +267,10 @@ class Attacker {
   }
   ~Attacker() { ::close(socket_), ::close(group_); }
 
-  /// Learns who is there, joins as one more participant, and collects what it is told, for so long.
+  /// Learns who is there, joins as one more participant, and collects what it is told, for so long; longer where that is little.
   void learn(const std::vector<std::uint16_t>& ports, double seconds) {
-    for (const Deadline deadline = Deadline::in_s(seconds); !deadline.passed();) {
+    const auto enough = [this] { return others_.size() >= 2 && seeds_.size() >= 10; };
+    for (const Deadline deadline = Deadline::in_s(seconds), patience = Deadline::in_s(60); !(deadline.passed() && (enough() || patience.passed()));) {
       pollfd wait[2]{{group_, POLLIN, 0}, {socket_, POLLIN, 0}};
       ::poll(wait, 2, 50);
       for (int k = 0; k < 2; ++k) {
