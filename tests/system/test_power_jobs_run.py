@@ -40,8 +40,14 @@ class Cluster:
         self.daemons: dict[str, Daemon] = {}
 
     def config(self, name: str) -> Path:
+        """Written once: a daemon may be reading it."""
         path = self.folder / f"{name}.toml"
-        path.write_text(
+        if not path.exists():
+            path.write_text(self.settings(name))
+        return path
+
+    def settings(self, name: str) -> str:
+        return (
             f'cluster = "t"\n[bus]\nprofile = "bus.xml"\n'
             '[budget]\npower_limit = 600\npolicy = "fair"\nlease = "3s"\nrenew = "1s"\nperiod = "300ms"\n'
             '[[nodes]]\nhosts = "n[1-3]"\nmin = 60\nmax = 300\nsafe = 100\ncores = 4\n'
@@ -54,7 +60,6 @@ class Cluster:
             '[[job-scheduler.queues]]\nname = "closed"\nusers = ["nobody-here"]\n'
             '[resource-manager]\nstate = "resource-state"\n'
         )
-        return path
 
     def start(self, name: str, words: Sequence[str | Path]) -> Daemon:
         self.daemons[name] = Daemon(words, self.folder / f"{name}.log")

@@ -102,7 +102,7 @@ def test_whoever_is_killed_the_limits_in_the_hardware_stay_within_the_budget(clu
         until(lambda: sum(cluster.caps_w()) > BUDGET_W - 0.1, "the budget is lent")
 
         profile = cluster.folder / "client.xml"
-        profile.write_text(_power.bus_profile(str(cluster.config("m1")), "test"))
+        profile.write_text(_power.bus_profile(str(cluster.folder / "m1.toml"), "test"))
         with bus.open(profile) as client:
             types = "sonde::power::NodeQuery", "sonde::power::NodeAnswer"
             nodes = client.client("NodeManager_get", *types)

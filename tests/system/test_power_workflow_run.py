@@ -30,14 +30,12 @@ assert pytestmark
 class Whole(Cluster):
     """With a job manager and a workflow engine."""
 
-    def config(self, name: str) -> Path:
-        path = super().config(name)
-        with path.open("a") as file:
-            file.write(
-                f'[job-manager]\nstate = "runs"\nreport = "300ms"\ngrace = "2s"\nusers = ["{getpass.getuser()}"]\n'
-                '[workflow-engine]\nstate = "workflows"\nlook = "200ms"\n'
-            )
-        return path
+    def settings(self, name: str) -> str:
+        return (
+            super().settings(name)
+            + f'[job-manager]\nstate = "runs"\nreport = "300ms"\ngrace = "2s"\nusers = ["{getpass.getuser()}"]\n'
+            + '[workflow-engine]\nstate = "workflows"\nlook = "200ms"\n'
+        )
 
     def up(self) -> None:
         for name in NODES:
