@@ -305,12 +305,13 @@ constexpr SecurityFile security_files[] = {
     {"private-key", &Security::private_key, true, "key.pem"},          {"permissions-ca", &Security::permissions_ca, false, "permissions_ca.pem"},
     {"governance", &Security::governance, false, "governance.p7s"},    {"permissions", &Security::permissions, true, "permissions.p7s"}};
 
+constexpr const char* allowed_identity = "allowed: 1 to 64 letters, digits, '_', '-', '.', no '.' first";
+bool is_identity(std::string_view text) { return is_name(text, "-.", 64) && !text.starts_with('.'); }
+
 const std::vector<Attribute<SecurityDraft>> security_attributes = [] {
   std::vector<Attribute<SecurityDraft>> all{text_value("folder", &SecurityDraft::folder, 4095),
                                             {"identity", [](SecurityDraft& into, std::string_view text) -> Wrong {
-                                               if (!is_name(text, "-.", 64) || text.starts_with('.'))
-                                                 return {shown(text) + " is no identity",
-                                                         "allowed: 1 to 64 letters, digits, '_', '-', '.', no '.' first"};
+                                               if (!is_identity(text)) return {shown(text) + " is no identity", allowed_identity};
                                                into.identity = text;
                                                return {};
                                              }}};
@@ -727,6 +728,12 @@ Result<Security> Document::read_security(pugi::xml_node node) const {
   SecurityDraft draft;
   if (auto ok = check_children(node); !ok) return ok.error();
   if (auto ok = read(node, security_attributes, draft); !ok) return ok.error();
+  // Programs with keys of their own share one profile: who each is, its environment says.
+  if (const char* own = std::getenv("SONDE_BUS_IDENTITY"); own && *own && !draft.folder.empty()) {
+    if (!is_identity(own))
+      return bad("SONDE_BUS_IDENTITY: ", shown(own) + " is no identity", allowed_identity);
+    draft.identity = own;
+  }
   if (draft.folder.empty() != draft.identity.empty())
     return bad(where(node),
                std::string("<security> has ") + (draft.folder.empty() ? "an identity without its folder" : "a folder without an identity in it"),

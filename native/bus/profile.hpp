@@ -11,6 +11,8 @@
 ///       <topic name="Monitor_report_node_telemetry" type="regale::NodeTelemetry" reliability="best-effort" depth="1"/>
 ///     </profile>
 ///   </sonde-bus>
+///
+/// SONDE_BUS_IDENTITY in the environment counts instead of `identity`: programs with keys of their own share one profile.
 
 #include <map>
 #include <optional>
@@ -41,7 +43,7 @@ struct Discovery {
   std::vector<std::string> peers;        ///< of peers: hosts or addresses, ":participants" after each where more than 1 may run there
   std::vector<std::string> servers;      ///< of server: "address:port"; the first that answers serves
   bool serve = false;                    ///< of server: this participant is the (first of the) servers, listening at servers[0]
-  std::string backup;                    ///< of a server: file from which it goes on after a crash; empty: none
+  std::string backup;                    ///< of a server: folder from which it goes on after a crash; empty: none
   double announce_s = 0;                 ///< between announcements; 0: the implementation's
   double lease_s = 10;                   ///< a participant that was not heard of for so long is gone
 

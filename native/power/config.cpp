@@ -297,14 +297,14 @@ const std::vector<Key<Config>>& bus_keys() {
 const std::vector<Key<BudgetConfig>>& budget_keys() {
   using B = BudgetConfig;
   static const std::vector<Key<B>> keys{
-    power<B>("power_limit", "power_limit_w", &B::power_limit_w, "what all nodes together may draw; at least the sum of safe caps. `SET_POWER` changes it, and what was set stays after a restart"),
+    power<B>("power_limit", "power_limit_w", &B::power_limit_w, "what all nodes together may draw; at least the sum of safe caps. The system manager does not start without it. `SET_POWER` changes it, and what was set stays after a restart"),
     word<B>("policy", "policy", &B::policy, "how it is shared: see below", policy_names()),
     duration<B>("lease", "lease_s", &B::lease_s, "how long a node keeps a cap without hearing from the system manager", 0.1, 600),
     duration<B>("renew", "renew_s", &B::renew_s, "leases are renewed when so much of them has gone; below `lease`", 0.05, 600),
     duration<B>("period", "period_s", &B::period_s, "between two decisions", 0.05, 600),
     number<B>("clock_error", "clock_error", &B::clock_error, "how much slower a node's clock may run than the system manager's, as a share", 0, 0.5),
     power<B>("soft", "soft_w", &B::soft_w, "from this power of the cluster on, jobs that may draw less are asked to, before caps are lowered"),
-    flag<B>("observe", "observe", &B::observe, "tell what would be set, and set nothing"),
+    flag<B>("observe", "observe", &B::observe, "tell what would be set, and set nothing: the system manager lends nothing, and node managers leave their hardware as they find it"),
     flag<B>("without_quorum", "without_quorum", &B::without_quorum, "lend although fewer than half of the nodes answer: for one system manager without a standby only")};
   return keys;
 }
@@ -354,7 +354,7 @@ const std::vector<Key<HardwareSpec>>& hardware_keys() {
     path<H>("password_file", "password_file", &H::password_file, "redfish, ipmi: a file that only its owner can read"),
     path<H>("ca", "ca", &H::ca, "redfish: the authority that the BMC's certificate is checked against; without it the system's"),
     text<H>("domains", "domains", &H::domains, "which of the domains that are there, a pattern with * and ?; without it all packages, GPUs, the node"),
-    duration<H>("timeout", "timeout_s", &H::timeout_s, "of one exchange with a BMC", 0.05, 600),
+    duration<H>("timeout", "timeout_s", &H::timeout_s, "of one exchange with a BMC; over IPMI all of an order have four times that together", 0.05, 600),
     power<H>("min", "min_w", &H::min_w, "no cap below it: narrower than the hardware's own; needed where that tells none"),
     power<H>("max", "max_w", &H::max_w, "no cap above it"),
     flag<H>("read_only", "read_only", &H::read_only, "never set anything"),

@@ -108,7 +108,7 @@ struct WorkflowEngineConfig {
 struct MonitorConfig {
   std::string listen = "127.0.0.1:9440";
   std::string token_file, tls_certificate, tls_key;
-  std::string history = "/var/lib/sonde/power/history.sqlite";
+  std::string history = "/var/lib/sonde/power-monitor/history.sqlite";
   double keep_s = 30 * 86400.0;
 };
 

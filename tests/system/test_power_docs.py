@@ -14,6 +14,7 @@ pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 import sonde._power as _power
 
+from sonde.bus.keys import ROLES
 from sonde.core.errors import UsageError
 from sonde.core.launch import libexec
 from sonde.power.policy import policies
@@ -88,6 +89,34 @@ def test_hardware_that_can_be_had_is_told():
     kinds = {kind["kind"]: kind["missing"] for kind in _power.hardware_kinds()}
     assert kinds.keys() >= {"powercap", "nvml", "redfish", "ipmi", "simulated"}
     assert kinds["simulated"] == ""
+
+
+def test_units_have_users_that_are_made_folders_of_their_own_and_keys_of_their_role():
+    every = [*UNITS, ROOT / "deploy/systemd/sonde-stored.service"]
+    said = {
+        unit.stem: dict(re.findall(r"^(User|StateDirectory|Environment)=(.+)$", unit.read_text(), re.M))
+        for unit in every
+    }
+    folders = [Path(one["StateDirectory"]) for one in said.values()]
+    # systemd gives a folder to its unit's user with all that is in it: none may be another's, or be above it.
+    assert not [(a, b) for a in folders for b in folders if a is not b and a in (b, *b.parents)]
+    page = ROOT / "deploy/systemd/sonde.sysusers"
+    made = re.findall(r"^u (\S+) ", page.read_text(), re.M)
+    assert {one["User"] for one in said.values()} == {*made, "root"}
+    for unit in UNITS:
+        role = unit.stem.removeprefix("sonde-power-")
+        assert said[unit.stem]["Environment"] == f"SONDE_BUS_IDENTITY={role}"
+        assert role in ROLES
+    if shutil.which("systemd-sysusers"):
+        words = ["systemd-sysusers", "--dry-run", page]
+        told = subprocess.run(words, capture_output=True, text=True)
+        assert told.returncode == 0, told.stderr
+        there = [
+            user
+            for user in made
+            if subprocess.run(["getent", "passwd", user], capture_output=True).returncode == 0
+        ]
+        assert {*re.findall(r"^Creating user '(\S+)'", told.stdout + told.stderr, re.M), *there} == set(made)
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)

@@ -39,7 +39,8 @@ roles
 options
   --config FILE     the power stack's configuration
   --name NAME       instead of the role's name in the file
-  --observe         system-manager: tell what would be set, and set nothing
+  --observe         system-manager: tell what would be set, and set nothing;
+                    node-manager: leave the hardware as it is
   --restore         node-manager, release: put back what the hardware had before the first cap
   --with-parent     end when standard input ends
   --list            what this build has, as JSON
@@ -136,10 +137,13 @@ int main(int argc, char** argv) {
     return fail(bad_usage(role.empty() ? "no role was given" : "there is no role '" + role + "'" + nearest(role, roles)), 2);
   }
   if (options.config_path.empty()) return fail(bad_usage(role + " needs --config FILE"), 2);
-  if (options.observe && role != "system-manager") return fail(bad_usage("--observe is of the system-manager"), 2);
+  if (options.observe && role != "system-manager" && role != "node-manager") return fail(bad_usage("--observe is of the system-manager, and of node-managers"), 2);
   if (options.restore && role != "node-manager" && role != "release") return fail(bad_usage("--restore is of the node-manager, and of release"), 2);
   auto config = load_config(options.config_path);
   if (!config) return fail(config.error(), 2);
+  // Who only looks sets no safe cap either: a cluster that is looked at must not be slowed down by it. To put back is an order of its own.
+  if ((options.observe || config->budget.observe) && !options.restore)
+    for (auto& hardware : config->node_manager.hardware) hardware.read_only = true;
   // Before any thread; and a file over the limit of this process is an operation's answer, not the end of all.
   options.signals = service::claim_signals();
   std::signal(SIGXFSZ, SIG_IGN);

@@ -12,7 +12,7 @@ struct Options {
   std::string config_path;
   std::string name;                   ///< instead of the role's in the file
   bool with_parent = false;           ///< end when standard input ends
-  bool observe = false;               ///< system-manager: tell what would be set, set nothing
+  bool observe = false;               ///< system-manager: tell what would be set, set nothing. Of a node manager main.cpp makes the hardware read-only
   bool restore = false;               ///< node-manager: at its end, the values from before the first cap instead of the safe cap
   int signals = -1;                   ///< of service::claim_signals()
 };

@@ -67,6 +67,7 @@ Result<std::unique_ptr<Manager>> Manager::open(const Settings& settings, const s
   std::vector<Member> members;
   for (const auto& node : settings.nodes) members.push_back(node.member);
   if (members.empty()) return Error{"power.bad_node", "there are no nodes", "name them in [[nodes]]"};
+  if (std::isnan(made->budget_w())) return Error{"power.no_budget", "what all nodes together may draw is not said", "set power_limit in [budget]"};
   if (auto tried = Ledger::open(s, std::move(members), {1, "try"}); !tried) return tried.error();
   return made;
 }
@@ -462,6 +463,9 @@ void Manager::begin(Order& order, std::int64_t now_ns) {
   if (c.order == SystemOrder::END_JOB) {
     for (std::size_t j = 0; j < jobs_.size(); ++j) {
       if (!jobs_[j].ends_ns || jobs_[j].name != c.job) continue;
+      Line l = line("END_JOB");
+      l.json.raw("who", who_text(order.who, c.user)).add("job", c.job).add("reason", c.reason).add("result", "ok");
+      out_.audit.push_back(std::move(l));
       end_job(j, "END_JOB");
       next_period_ns_ = now_ns;
       return finish(order, code(bus::ReplyCode::ok), "", unknown, now_ns);

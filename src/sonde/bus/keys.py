@@ -61,9 +61,10 @@ _REPORTS = (
     "Monitor_report_cluster_telemetry",
 )
 
-# Who may do what on a power stack's bus. Only a system manager sets a node, only a scheduler the system, allocates
-# nodes and starts jobs. A submitter may hand in, cancel and hold jobs, in any user's name. A bridge carries telemetry
-# out, and what else it may is asked for by a role of its own: who reaches the broker may do that then.
+# Who may do what on a power stack's bus. Only a system manager sets a node, only a scheduler allocates nodes and starts
+# jobs; it, Slurm's hooks and an operator set the system. A submitter may hand in, cancel and hold jobs, in any user's
+# name. A bridge carries telemetry out, and what else it may is asked for by a role of its own: who reaches the broker
+# may do that then.
 ROLES: dict[str, Grant] = {
     "node-manager": answers("NodeManager_get", "NodeManager_set") | Grant((_REPORTS[1],)),
     "system-manager": answers("SystemPowerManager_get", "SystemPowerManager_set")
@@ -82,6 +83,9 @@ ROLES: dict[str, Grant] = {
     "submitter": asks("JobScheduler_get", "JobScheduler_set", "WorkflowEngine_get", "WorkflowEngine_set"),
     "slurm": asks("SystemPowerManager_set"),  # its prolog and epilog
     "monitor": asks("SystemPowerManager_get", "NodeManager_get") | Grant((), _REPORTS),
+    "operator": asks("SystemPowerManager_get", "SystemPowerManager_set", "NodeManager_get", "JobManager_get")
+    | asks("JobScheduler_get", "JobScheduler_set", "WorkflowEngine_get", "WorkflowEngine_set")
+    | Grant((), _REPORTS),  # who types `sonde power ...`
     "mqtt-bridge": Grant((), _REPORTS),
     "mqtt-questions": asks("SystemPowerManager_get", "NodeManager_get"),
     "mqtt-orders": asks("SystemPowerManager_set"),

@@ -26,7 +26,11 @@ def group() -> None:
 @click.argument("role", metavar="ROLE")
 @CONFIG
 @click.option("--name", default="", metavar="NAME", help="Instead of the role's name in the file.")
-@click.option("--observe", is_flag=True, help="system-manager: say what would be set, and set nothing.")
+@click.option(
+    "--observe",
+    is_flag=True,
+    help="Set nothing: a system-manager says what it would set, a node-manager leaves its hardware as it is.",
+)
 @click.option("--restore", is_flag=True, help="node-manager: in the end set what was there before it.")
 @click.option("--with-parent", is_flag=True, help="End when standard input ends.")
 def serve(

@@ -142,7 +142,7 @@ def jobs(history: Path, head_s: float) -> Outcome:
     """Signatures of the jobs of a history, and what running ones will draw, judged by those that are over.
 
     \b
-    sonde power jobs --history /var/lib/sonde/power/history.sqlite
+    sonde power jobs --history /var/lib/sonde/power-monitor/history.sqlite
     """
     from sonde.power.estimate import learn
     from sonde.power.telemetry import ENDED

@@ -52,7 +52,7 @@ class Listen:
 
 @dataclass(frozen=True)
 class Jobs:
-    """[job-scheduler] and [resource-manager]. queues, shares: as load_config told them."""
+    """[job-scheduler], [resource-manager], grace of [job-manager]. queues, shares: as load_config told them."""
 
     kind: str = "auto"
     state: str = ""
@@ -63,6 +63,7 @@ class Jobs:
     age_s: float = 86400.0
     keep_s: float = 7 * 86400.0
     max_waiting: int = 10_000
+    grace_s: float = 10.0
     queues: tuple[Mapping[str, Any], ...] = ()
     shares: Mapping[str, float] = field(default_factory=dict)
 
@@ -81,6 +82,7 @@ class Jobs:
             age_s=known(said["age_s"]),
             keep_s=known(said["keep_s"]),
             max_waiting=int(said["max_waiting"]),
+            grace_s=known(told["job_manager"]["grace_s"]),
             queues=tuple(said["queues"]),
             shares={str(one["user"]): known(one["share"]) for one in said["shares"]},
         )

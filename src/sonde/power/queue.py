@@ -34,7 +34,6 @@ from sonde.power.jobs import (
 from sonde.power.resources import Conflict, Held, Resources
 from sonde.power.schedule import Busy, Candidate, Order, QueueRules, Usage, ends_s, never, score
 
-GRACE_S = 30.0
 LONGEST_S = 366 * 86400.0
 LARGEST = 1 << 20  # bytes of command and environment together
 PAST = 5  # jobs of a name whose power tells what the next will draw
@@ -99,13 +98,18 @@ class Share:
 
 @dataclass
 class Queue:
-    """All jobs. users: who may cancel and hold any job, besides its own user."""
+    """All jobs.
+
+    operators: who may cancel and hold any job, besides its own user.
+    grace_s: from TERM to KILL, of a job that says none.
+    """
 
     rules: Sequence[QueueRules] = (DEFAULT,)
     order: Order = field(default_factory=Order)
     usage: Usage = field(default_factory=lambda: Usage(7 * 86400.0))
     operators: Collection[str] = ("root",)
     max_waiting: int = 10_000
+    grace_s: float = 10.0
     entries: dict[str, Entry] = field(default_factory=dict)
     next_number: int = 1
     changed: set[str] = field(default_factory=set)
@@ -147,7 +151,7 @@ class Queue:
             queue=rules.name,
             nodes=len(spec.hosts) or spec.nodes,
             limit_s=spec.limit_s or rules.default_time_s or rules.max_time_s,
-            grace_s=spec.grace_s or GRACE_S,
+            grace_s=spec.grace_s or self.grace_s,
             demand_w=spec.demand_w or self.foretold_w(spec),
         )
         _within(full, rules)

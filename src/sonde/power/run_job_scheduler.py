@@ -130,6 +130,7 @@ class Scheduler:
             ),
             {"root", getpass.getuser()},
             said_of.max_waiting,
+            said_of.grace_s,
             {name: Entry.of(told) for name, told in kept.items()},
         )
         self._empty = empty(stack)

@@ -33,6 +33,7 @@ NAME = "workflow-engine"
 RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}", re.ASCII)
 CALL_S = 3.0
 KEEP_S = 30 * 86400.0  # a workflow's file, when it is over
+SWEEP_S = 600.0
 
 
 class Journal:
@@ -198,6 +199,8 @@ class Engine:
         self._lock = run_state.held(self.state, NAME, 0o700)
         for path in sorted(self.state.glob("*.jsonl")):
             self._load(path)
+        self._sweep_s = 0.0
+        self._sweep()
 
     def _load(self, path: Path) -> None:
         try:
@@ -206,10 +209,18 @@ class Engine:
             what = f"{path} is not what was left there: {getattr(error, 'what', error)}"
             self._events.append(line("trouble", code="power.damaged", what=what))
             return
-        if one.course.over and time.time() - path.stat().st_mtime > KEEP_S:
-            path.unlink(missing_ok=True)
-            return
         self.workflows[one.run] = one
+
+    def _sweep(self) -> None:
+        """Workflows that have been over for long are forgotten, now and then."""
+        if time.monotonic() < self._sweep_s:
+            return
+        self._sweep_s = time.monotonic() + SWEEP_S
+        for run, one in list(self.workflows.items()):
+            with suppress(OSError):
+                if one.course.over and time.time() - one.journal.path.stat().st_mtime > KEEP_S:
+                    one.journal.path.unlink()
+                    del self.workflows[run]
 
     def join(self, bus: Bus, open_ones: ExitStack) -> None:
         self._bus = bus
@@ -298,6 +309,7 @@ class Engine:
     def look(self) -> list[bytes]:
         """Takes each workflow as far as it goes now. Returns events."""
         with self.mutex:
+            self._sweep()
             going = [one for one in self.workflows.values() if not one.course.over]
         if going:
             try:

@@ -177,6 +177,26 @@ TEST_CASE("what is left out is as the headers say") {
   CHECK(q.topics.at("a").reader == Qos{});
 }
 
+TEST_CASE("who a program is, its environment may say") {
+  const auto certificate = [](const char* security) {
+    ::setenv("SONDE_BUS_IDENTITY", "operator", 1);
+    const Profile p = parsed(around(security));
+    ::unsetenv("SONDE_BUS_IDENTITY");
+    REQUIRE(p.security);
+    return p.security->certificate;
+  };
+  CHECK(certificate(R"(<security folder="/etc/keys" identity="node-manager"/>)") == "/etc/keys/operator/cert.pem");
+  CHECK(certificate(R"(<security folder="/etc/keys"/>)") == "/etc/keys/operator/cert.pem");
+  CHECK(certificate(R"(<security folder="/etc/keys" identity="node-manager" certificate="/own.pem"/>)") == "/own.pem");
+  for (const char* bad : {"../x", ".x", "a b"}) {
+    ::setenv("SONDE_BUS_IDENTITY", bad, 1);
+    const Error why = refused(around(R"(<security folder="/etc/keys" identity="node-manager"/>)"));
+    ::unsetenv("SONDE_BUS_IDENTITY");
+    CHECK(why.code == "bus.bad_profile");
+    CHECK(why.what.find("SONDE_BUS_IDENTITY") != std::string::npos);
+  }
+}
+
 TEST_CASE("security is six files, or a folder and who in it") {
   const Profile p = parsed(around(R"(<security folder="/etc/keys" identity="node-manager" private-key="/root/key.pem"/>)"));
   REQUIRE(p.security);

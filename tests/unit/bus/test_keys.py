@@ -19,6 +19,7 @@ def test_only_a_system_manager_may_set_a_node():
     assert [name for name, grant in keys.ROLES.items() if grant.may_publish("SystemPowerManager_set")] == [
         "job-scheduler",
         "slurm",
+        "operator",
         "mqtt-orders",
         "everything",
     ]

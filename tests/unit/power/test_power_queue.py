@@ -76,7 +76,8 @@ def test_a_job_that_is_sent_twice_is_one():
 def test_a_queue_gives_what_is_not_said():
     full = submit(made(), job()).spec
     assert (full.queue, full.limit_s, full.nodes) == ("normal", 3600, 1)
-    assert full.grace_s > 0
+    assert full.grace_s == 10
+    assert submit(made(grace_s=3.0), job()).spec.grace_s == 3
     assert submit(made(), job(queue="short")).spec.limit_s == 600
     assert submit(made(), job(hosts=("n0", "n1"))).spec.nodes == 2
 

@@ -535,7 +535,9 @@ TEST_CASE("jobs: what is guaranteed, wanted and weighed reaches the policy, per 
   end.job = "b";
   world.run_for(5);
   CHECK(world.nodes[2].hardware_w > world.nodes[0].hardware_w);
+  CHECK(world.audited(0, "\"what\":\"END_JOB\"") == 1);  // the one that was refused
   CHECK(world.answer(world.order(0, end))->code == ReplyCode::ok);
+  CHECK(world.audited(0, "\"what\":\"END_JOB\"") == 2);
 }
 
 TEST_CASE("nodes whose demand stays have caps that stay, under every policy, with all that comes late between them") {
@@ -813,6 +815,8 @@ TEST_CASE("what cannot be a system manager is not one") {
   Kept kept;
   kept.budget_w = 300, kept.configured_w = 800;  // nodes were added since
   CHECK(Manager::open(settings, kept, 0).error().code == "power.safe_above_budget");
+  settings.budget.power_limit_w = unknown;
+  CHECK(Manager::open(settings, kept, 0).error().code == "power.no_budget");
 }
 
 TEST_CASE("what scrapers get is OpenMetrics, with what the cluster is at") {
