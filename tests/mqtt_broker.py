@@ -74,7 +74,11 @@ class Broker:
             with socket.socket() as s:
                 return s.connect_ex(("127.0.0.1", self.port)) == 0
 
-        until(answers, "mosquitto listens")
+        try:
+            until(answers, "mosquitto listens")
+        except BaseException:
+            end(self.process, signal.SIGKILL)
+            raise
 
     def save_each_change(self) -> None:
         """As docs/howto/power-mqtt.md has it: else a broker that is killed forgets who has subscribed, too."""
@@ -113,11 +117,15 @@ class Heard:
     """What one mosquitto_sub hears, as JSON with properties."""
 
     def __init__(self, broker: Broker, *filters: str) -> None:
-        words = [word for one in filters for word in ("-t", one)]
+        # What is retained under the last filter comes when the broker has all of them.
+        self.here = f"here/{uuid.uuid4().hex}"
+        broker.publish(self.here, "here", "-r")
+        words = [word for one in (*filters, self.here) for word in ("-t", one)]
         self.process = broker.client("mosquitto_sub", "-V", "5", "-q", "1", "-F", "%j", *words)
         self.messages: list[dict[str, Any]] = []
         self.lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         threading.Thread(target=self._read, daemon=True).start()
+        until(lambda: self.under(self.here), "it is subscribed")
 
     def _read(self) -> None:
         assert self.process.stdout
@@ -127,13 +135,16 @@ class Heard:
         except ValueError:
             pass  # it was closed
 
-    def all(self) -> list[dict[str, Any]]:
+    def _come(self) -> list[dict[str, Any]]:
         while not self.lines.empty():
             self.messages.append(json.loads(self.lines.get()))
         return self.messages
 
+    def all(self) -> list[dict[str, Any]]:
+        return [message for message in self._come() if message["topic"] != self.here]
+
     def under(self, topic: str) -> list[dict[str, Any]]:
-        return [message for message in self.all() if message["topic"] == topic]
+        return [message for message in self._come() if message["topic"] == topic]
 
 
 class Site:

@@ -82,6 +82,7 @@ class StandIn:
 def main(config: str, folder: str) -> None:
     stack = run_bus.load(config)
     here = StandIn(Path(folder))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # else nobody ends the jobs
     try:
         with (
             run_jobs_bus.open_bus(stack, "job-manager") as bus,

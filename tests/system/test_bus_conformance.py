@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from sonde_shell import Shell, finish
 
+from power_daemons import share_of
 from watching import wait_for
 
 pytest.importorskip("sonde._bus", reason="the bus is not built")
@@ -52,8 +53,10 @@ def test_some_cases_of_a_dds(sonde: Shell, dds: str):
 
 @pytest.mark.parametrize("dds", OVER)
 def test_on_the_profile_that_is_named(sonde: Shell, dds: str):
+    one, other = share_of(range(215, 231))[:2]
     (sonde.cwd / "bus.xml").write_text(
-        '<sonde-bus version="1"><profile name="a" domain="141"/><profile name="mine" domain="142"/></sonde-bus>'
+        f'<sonde-bus version="1"><profile name="a" domain="{one}"/>'
+        f'<profile name="mine" domain="{other}"/></sonde-bus>'
     )
     line = ("bus", "conformance", dds, "--case", "matching*")
     told = sonde(*line, "--profile", "bus.xml#mine", "--json").expect(0).json

@@ -190,7 +190,8 @@ Result<std::unique_ptr<Bridge>> Bridge::open(const Config& config, const std::st
       retain = true;
     }
   };
-  handlers.connected = [&b](bool present) { b.connected(present); };
+  handlers.connected = [&b](bool) { b.connected(); };
+  handlers.subscribed = [&b](bool present) { b.subscribed(present); };
   handlers.lost = [&b](const Error& error) {
     if (b.online_.exchange(false)) event(JsonLine().add("event", "disconnected").add("code", error.code).add("what", error.what));
     b.trouble(error, "");
@@ -306,7 +307,7 @@ std::string Bridge::status(bool online) const {
   return JsonLine().add("state", online ? "online" : "offline").add("bridge", name_).add("cluster", cluster_).add("naming", config_.naming).text();
 }
 
-void Bridge::connected(bool session_present) {
+void Bridge::connected() {
   for (const auto& [mqtt, index] : by_mqtt_)
     if (auto fine = link_->subscribe(mqtt + "/#", topics_[index].control ? 1 : std::min(config_.qos, 1)); !fine) trouble(fine.error(), mqtt);
   if (requests_)
@@ -321,8 +322,12 @@ void Bridge::connected(bool session_present) {
   }
   // libmosquitto sends again what was under way, when this returns; what is in the store alone follows.
   published_ = 0;
-  online_ = true;
   reconnects_ = link_->reconnects();
+}
+
+/// Told only now: what is sent to it before would be lost.
+void Bridge::subscribed(bool session_present) {
+  online_ = true;
   event(JsonLine().add("event", "connected").add("broker", config_.broker).add("session", session_present).add("tls", !config_.ca.empty()));
 }
 

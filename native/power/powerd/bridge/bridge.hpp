@@ -63,7 +63,8 @@ class Bridge {
   void run_mqtt();
   void wake();
   WriterState& writer(const bus::Guid& guid);
-  void connected(bool session_present);
+  void connected();
+  void subscribed(bool session_present);
   bool forward(const Entry& entry, bus::Bytes payload);
   void publish(const std::string& topic, std::string_view payload, int qos, bool retain, const std::string* origin, std::uint64_t stored);
   void publish_stored(std::uint64_t number);

@@ -86,7 +86,10 @@ struct Link::Calls {
     link.state_ = State::connected;
     link.backoff_s_ = 0;
     ++link.connects_;
-    if (link.handlers_.connected) link.handlers_.connected(flags & 1);
+    link.subscribing_ = 0;
+    link.session_present_ = flags & 1;
+    if (link.handlers_.connected) link.handlers_.connected(link.session_present_);
+    if (!link.subscribing_ && link.handlers_.subscribed) link.handlers_.subscribed(link.session_present_);
   }
   static void disconnected(mosquitto*, void* self, int rc, const mosquitto_property*) {
     auto& link = *static_cast<Link*>(self);
@@ -155,6 +158,7 @@ struct Link::Calls {
     for (int k = 0; k < n; ++k)
       if (granted[k] >= 0x80 && link.handlers_.lost)
         link.handlers_.lost({"bridge.not_subscribed", std::string("the broker refuses a subscription: ") + mosquitto_reason_string(granted[k]), "its access lists must let this user read"});
+    if (link.subscribing_ && !--link.subscribing_ && link.handlers_.subscribed) link.handlers_.subscribed(link.session_present_);
   }
 };
 
@@ -361,6 +365,7 @@ Result<void> Link::subscribe(const std::string& filter, int qos) {
   // What we publish does not come back, and what was retained before we came is not news.
   const int rc = mosquitto_subscribe_v5(mosq_, nullptr, filter.c_str(), qos, MQTT_SUB_OPT_NO_LOCAL | MQTT_SUB_OPT_SEND_RETAIN_NEVER, nullptr);
   if (rc) return mqtt_error("bridge.not_subscribed", rc);
+  ++subscribing_;
   return {};
 }
 

@@ -52,6 +52,7 @@ class Link {
     /// Before each connection: topic, payload, QoS, retained; an empty topic: none.
     std::function<void(std::string& topic, std::string& payload, int& qos, bool& retain)> will;
     std::function<void(bool session_present)> connected;
+    std::function<void(bool session_present)> subscribed;   ///< the broker has answered all that `connected` asked for; at once if that is nothing
     std::function<void(const Error&)> lost;    ///< also of an attempt that failed
     std::function<void(const Received&)> message;
     std::function<void()> dealt;               ///< after the messages of a turn, before the broker is told that they have come
@@ -96,6 +97,8 @@ class Link {
   std::int64_t next_try_ns_ = 0, handshake_until_ns_ = 0;
   double backoff_s_ = 0;
   std::uint64_t connects_ = 0, progress_ = 0;
+  std::size_t subscribing_ = 0;        ///< of this connection, that the broker has not answered
+  bool session_present_ = false;
   struct Waiting {
     int number;
     std::uint64_t published;           ///< how many had been when it was
