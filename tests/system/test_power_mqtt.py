@@ -12,6 +12,7 @@ import struct
 import subprocess
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -22,10 +23,11 @@ import pytest
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 import sonde.bus.client as bus
-from mqtt_broker import BROKER, Bridge, Broker, Heard, Site, until
+from mqtt_broker import BROKER, Bridge, Broker, Heard, Site, free_port, until
 from sonde.core.launch import libexec
 
 OVER = "cyclonedds"
+DYNAMIC_SECURITY = sorted(Path("/usr").glob("lib*/*/mosquitto_dynamic_security.so"))
 pytestmark = [
     pytest.mark.skipif(OVER not in bus.implementations(), reason="no Cyclone DDS is here"),
     pytest.mark.skipif(
@@ -273,7 +275,7 @@ def test_a_hostile_message_is_counted_named_and_holds_up_nobody(hostile, topic, 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, Any, Any]]:
     folder = tmp_path_factory.mktemp("hostile")
-    port = free_metrics_port()
+    port = free_port()
 
     class Counting:
         def refused(self, code: str) -> int:
@@ -297,12 +299,6 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, 
             assert orders.wait_matched(1, 20)
             yield broker, Counting(), orders
         assert bridge.process.poll() is None
-
-
-def free_metrics_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
 
 
 def certificates(folder: Path) -> None:
@@ -389,6 +385,65 @@ def test_over_tls_with_a_password_and_a_certificate_and_not_without(tmp_path, si
                 == 3
             )
         assert bridge.told("connected")[0]["tls"]
+    finally:
+        broker.close()
+
+
+def access(folder: Path, *readable: str) -> Path:
+    """Access lists of mosquitto's dynamic security: all may write, these filters may be subscribed to."""
+    acls = [{"acltype": "subscribePattern", "topic": one, "priority": 0, "allow": True} for one in readable]
+    lists = {
+        "defaultACLAccess": {
+            "publishClientSend": True,
+            "publishClientReceive": True,
+            "subscribe": False,
+            "unsubscribe": True,
+        },
+        "clients": [],
+        "groups": [{"groupname": "all", "roles": [{"rolename": "reads"}], "clients": []}],
+        "roles": [{"rolename": "reads", "acls": acls}],
+        "anonymousGroup": "all",
+    }
+    file = folder / "access.json"
+    file.write_text(json.dumps(lists))
+    return file
+
+
+@pytest.mark.skipif(not DYNAMIC_SECURITY, reason="mosquitto's dynamic security is not here")
+def test_a_topic_that_the_broker_does_not_let_it_read_is_named_and_the_others_come_in(tmp_path, site):
+    lists = access(tmp_path, "sonde/Orders/#", "here/#")
+    broker = Broker(
+        tmp_path, f"allow_anonymous true\nplugin {DYNAMIC_SECURITY[0]}\nplugin_opt_config_file {lists}\n"
+    )
+    try:
+        here = site()
+        with here.bus.reader("Orders") as orders, here.bus.reader("Plain") as plain:
+            one = here.bridge(
+                broker.address,
+                'to_mqtt = ["Monitor_report_reading"]\nfrom_mqtt = ["Orders", "Plain"]\n'
+                f'metrics = "127.0.0.1:{(port := free_port())}"',
+            )
+            assert one.told("connected")[-1]["not_subscribed"] == ["sonde/Plain/#"]
+            trouble = one.told("trouble")[-1]
+            assert trouble["code"] == "bridge.not_subscribed"
+            assert "sonde/Plain/#: Not authorized" in trouble["what"]
+            assert not one.told("disconnected")
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+                metrics = answer.read().decode().splitlines()
+            assert "sonde_power_bridge_not_subscribed 1" in metrics
+            assert "sonde_power_bridge_connected 1" in metrics
+            broker.publish("sonde/Plain", '{"number": 1}')
+            broker.publish("sonde/Orders/n", '{"node": "n", "number": 2}')
+            assert [one["number"] for one in until(lambda: taken(orders, []), "what may be read")] == [2]
+            assert taken(plain, []) == []
+
+            broker.stop()
+            access(tmp_path, "sonde/#", "here/#")
+            broker.start()
+            assert one.wait_for("connected", 2)["not_subscribed"] == []
+            broker.publish("sonde/Plain", '{"number": 3}')
+            assert [one["number"] for one in until(lambda: taken(plain, []), "what may be read now")] == [3]
+            assert one.end()["not_subscribed"] == 0
     finally:
         broker.close()
 

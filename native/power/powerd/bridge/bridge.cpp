@@ -191,6 +191,7 @@ Result<std::unique_ptr<Bridge>> Bridge::open(const Config& config, const std::st
     }
   };
   handlers.connected = [&b](bool) { b.connected(); };
+  handlers.refused = [&b](const std::string& filter, const Error& error) { b.not_subscribed(filter, error); };
   handlers.subscribed = [&b](bool present) { b.subscribed(present); };
   handlers.lost = [&b](const Error& error) {
     if (b.online_.exchange(false)) event(JsonLine().add("event", "disconnected").add("code", error.code).add("what", error.what));
@@ -308,13 +309,15 @@ std::string Bridge::status(bool online) const {
 }
 
 void Bridge::connected() {
-  for (const auto& [mqtt, index] : by_mqtt_)
-    if (auto fine = link_->subscribe(mqtt + "/#", topics_[index].control ? 1 : std::min(config_.qos, 1)); !fine) trouble(fine.error(), mqtt);
+  const auto subscribe = [this](const std::string& filter, int qos) {
+    if (auto fine = link_->subscribe(filter, qos); !fine) not_subscribed(filter, fine.error());
+  };
+  not_subscribed_.clear();
+  for (const auto& [mqtt, index] : by_mqtt_) subscribe(mqtt + "/#", topics_[index].control ? 1 : std::min(config_.qos, 1));
   if (requests_)
-    for (const auto& filter : requests_->filters())
-      if (auto fine = link_->subscribe(filter, 1); !fine) trouble(fine.error(), filter);
+    for (const auto& filter : requests_->filters()) subscribe(filter, 1);
   if (sparkplug_) {
-    if (auto fine = link_->subscribe(sparkplug_->command_filter(), 1); !fine) trouble(fine.error(), "NCMD");
+    subscribe(sparkplug_->command_filter(), 1);
     sparkplug_->birth(bd_seq_, wall_ns() / 1'000'000, sparkplug_send());
   } else {
     publish(status_topic_, status(true), 1, true, nullptr, 0);
@@ -325,10 +328,17 @@ void Bridge::connected() {
   reconnects_ = link_->reconnects();
 }
 
+/// Nothing comes in under it; the rest goes on. Trouble is told once in a while for all of them, so `connected` has the list.
+void Bridge::not_subscribed(const std::string& filter, const Error& error) {
+  not_subscribed_.push_back(filter);
+  trouble(error, filter);
+}
+
 /// Told only now: what is sent to it before would be lost.
 void Bridge::subscribed(bool session_present) {
   online_ = true;
-  event(JsonLine().add("event", "connected").add("broker", config_.broker).add("session", session_present).add("tls", !config_.ca.empty()));
+  unread_ = not_subscribed_.size();
+  event(JsonLine().add("event", "connected").add("broker", config_.broker).add("session", session_present).add("tls", !config_.ca.empty()).add("not_subscribed", not_subscribed_));
 }
 
 Sparkplug::Send Bridge::sparkplug_send() {
@@ -609,7 +619,7 @@ std::string Bridge::ready() const {
 
 std::string Bridge::counts(const char* name) const {
   JsonLine line;
-  line.add("event", name).add("connected", online_.load()).add("reconnects", reconnects_.load());
+  line.add("event", name).add("connected", online_.load()).add("not_subscribed", unread_.load()).add("reconnects", reconnects_.load());
   line.add("from_bus", counters_.from_bus.load()).add("to_mqtt", counters_.to_mqtt.load()).add("acknowledged", counters_.acknowledged.load());
   line.add("from_mqtt", counters_.from_mqtt.load()).add("to_bus", counters_.to_bus.load());
   line.add("telemetry_dropped", telemetry_.dropped()).add("control_lost", counters_.control_lost.load()).add("control_waiting", waiting_.load()).add("stored_bytes", store_bytes_.load());
@@ -641,6 +651,7 @@ std::string Bridge::metrics() const {
     out += "# TYPE " + full + " gauge\n# HELP " + full + " " + help + "\n" + full + " " + std::to_string(value) + "\n";
   };
   gauge("connected", "1: there is a connection to the broker.", online_);
+  gauge("not_subscribed", "Topics that the broker does not let this bridge read, as of the last connection.", unread_);
   counter("reconnects", "Connections to the broker after the first.", reconnects_);
   counter("from_bus", "Samples taken from the bus.", counters_.from_bus);
   counter("to_mqtt", "Messages handed to the broker.", counters_.to_mqtt);

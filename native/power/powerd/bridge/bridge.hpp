@@ -64,6 +64,7 @@ class Bridge {
   void wake();
   WriterState& writer(const bus::Guid& guid);
   void connected();
+  void not_subscribed(const std::string& filter, const Error& error);
   void subscribed(bool session_present);
   bool forward(const Entry& entry, bus::Bytes payload);
   void publish(const std::string& topic, std::string_view payload, int qos, bool retain, const std::string* origin, std::uint64_t stored);
@@ -100,6 +101,7 @@ class Bridge {
   std::unordered_map<int, std::uint64_t> stored_;      ///< number at the broker -> in the store
   std::set<std::uint64_t> sent_;                       ///< of the store, in this process: libmosquitto sends those again itself
   std::unordered_set<std::string> alive_;
+  std::vector<std::string> not_subscribed_;            ///< filters that the broker refused on this connection
   struct Held {
     std::size_t topic;
     std::int64_t until_ns;
@@ -117,7 +119,7 @@ class Bridge {
   mutable std::mutex troubles_mutex_;
   std::map<std::string, Told> troubles_;
   std::atomic<bool> stopping_{false}, draining_{false}, online_{false}, sleeping_{false}, ended_{false};
-  std::atomic<std::uint64_t> reconnects_{0}, waiting_{0}, store_bytes_{0};
+  std::atomic<std::uint64_t> reconnects_{0}, waiting_{0}, store_bytes_{0}, unread_{0};
   std::int64_t drain_until_ns_ = 0;
   int wake_fd_ = -1;
   std::thread bus_thread_, mqtt_thread_;

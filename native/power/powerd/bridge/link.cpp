@@ -86,10 +86,10 @@ struct Link::Calls {
     link.state_ = State::connected;
     link.backoff_s_ = 0;
     ++link.connects_;
-    link.subscribing_ = 0;
+    link.subscribing_.clear();
     link.session_present_ = flags & 1;
     if (link.handlers_.connected) link.handlers_.connected(link.session_present_);
-    if (!link.subscribing_ && link.handlers_.subscribed) link.handlers_.subscribed(link.session_present_);
+    if (link.subscribing_.empty() && link.handlers_.subscribed) link.handlers_.subscribed(link.session_present_);
   }
   static void disconnected(mosquitto*, void* self, int rc, const mosquitto_property*) {
     auto& link = *static_cast<Link*>(self);
@@ -152,13 +152,15 @@ struct Link::Calls {
     const bool taken = reason < 0x80;
     if (link.handlers_.acknowledged) link.handlers_.acknowledged(mid, taken, taken ? "" : mosquitto_reason_string(reason));
   }
-  static void subscribed(mosquitto*, void* self, int, int n, const int* granted, const mosquitto_property*) {
+  static void subscribed(mosquitto*, void* self, int mid, int n, const int* granted, const mosquitto_property*) {
     auto& link = *static_cast<Link*>(self);
     ++link.progress_;
+    const auto asked = link.subscribing_.extract(mid);
+    if (asked.empty()) return;
     for (int k = 0; k < n; ++k)
-      if (granted[k] >= 0x80 && link.handlers_.lost)
-        link.handlers_.lost({"bridge.not_subscribed", std::string("the broker refuses a subscription: ") + mosquitto_reason_string(granted[k]), "its access lists must let this user read"});
-    if (link.subscribing_ && !--link.subscribing_ && link.handlers_.subscribed) link.handlers_.subscribed(link.session_present_);
+      if (granted[k] >= 0x80 && link.handlers_.refused)
+        link.handlers_.refused(asked.mapped(), {"bridge.not_subscribed", "the broker refuses to subscribe to " + asked.mapped().substr(0, 200) + ": " + mosquitto_reason_string(granted[k]), "its access lists must let this user read that"});
+    if (link.subscribing_.empty() && link.handlers_.subscribed) link.handlers_.subscribed(link.session_present_);
   }
 };
 
@@ -363,9 +365,10 @@ Result<int> Link::publish(const Outgoing& message) {
 
 Result<void> Link::subscribe(const std::string& filter, int qos) {
   // What we publish does not come back, and what was retained before we came is not news.
-  const int rc = mosquitto_subscribe_v5(mosq_, nullptr, filter.c_str(), qos, MQTT_SUB_OPT_NO_LOCAL | MQTT_SUB_OPT_SEND_RETAIN_NEVER, nullptr);
+  int mid = 0;
+  const int rc = mosquitto_subscribe_v5(mosq_, &mid, filter.c_str(), qos, MQTT_SUB_OPT_NO_LOCAL | MQTT_SUB_OPT_SEND_RETAIN_NEVER, nullptr);
   if (rc) return mqtt_error("bridge.not_subscribed", rc);
-  ++subscribing_;
+  subscribing_[mid] = filter;
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -52,6 +53,7 @@ class Link {
     /// Before each connection: topic, payload, QoS, retained; an empty topic: none.
     std::function<void(std::string& topic, std::string& payload, int& qos, bool& retain)> will;
     std::function<void(bool session_present)> connected;
+    std::function<void(const std::string& filter, const Error&)> refused;   ///< the broker does not grant a subscription; the others stand
     std::function<void(bool session_present)> subscribed;   ///< the broker has answered all that `connected` asked for; at once if that is nothing
     std::function<void(const Error&)> lost;    ///< also of an attempt that failed
     std::function<void(const Received&)> message;
@@ -97,7 +99,7 @@ class Link {
   std::int64_t next_try_ns_ = 0, handshake_until_ns_ = 0;
   double backoff_s_ = 0;
   std::uint64_t connects_ = 0, progress_ = 0;
-  std::size_t subscribing_ = 0;        ///< of this connection, that the broker has not answered
+  std::map<int, std::string> subscribing_;   ///< filters of this connection that the broker has not answered, by the message's number
   bool session_present_ = false;
   struct Waiting {
     int number;
