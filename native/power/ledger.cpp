@@ -96,11 +96,12 @@ bool Ledger::heard(std::size_t node, const Report& report, std::int64_t asked_ns
   return true;
 }
 
-bool Ledger::quorum(std::int64_t now_ns) const {
+bool Ledger::quorum(std::int64_t now_ns) const { return quorum_since(now_ns - static_cast<std::int64_t>(settings_.lease_s * 1e9)); }
+
+bool Ledger::quorum_since(std::int64_t since_ns) const {
   if (settings_.without_quorum) return true;
-  const auto window = static_cast<std::int64_t>(settings_.lease_s * 1e9);
   std::size_t with_us = 0;
-  for (const auto& book : books_) with_us += book.known && book.asked_ns && now_ns - book.asked_ns <= window;
+  for (const auto& book : books_) with_us += book.known && book.asked_ns && book.asked_ns >= since_ns;
   return 2 * with_us > books_.size();
 }
 

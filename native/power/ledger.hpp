@@ -66,6 +66,8 @@ class Ledger {
   double committed_w(std::int64_t now_ns) const;
   /// Whether more than half of the nodes answered within the last lease, as obeying this ledger.
   bool quorum(std::int64_t now_ns) const;
+  /// The same of questions that were sent at `since_ns` or later: then no other manager had their majority at that time.
+  bool quorum_since(std::int64_t since_ns) const;
   /// Whether no lease of an earlier manager can run any more that this one does not know.
   bool settled(std::int64_t now_ns) const;
   /// What one may be at, at most.

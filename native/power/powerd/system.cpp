@@ -329,12 +329,15 @@ void Manager::kept(std::uint64_t number, const Result<void>& result, std::int64_
     return;
   }
   order.version = kept_.budget_version;
+  order.kept_ns = now_ns;
   order.step = Step::replicates;
   order.until_ns = now_ns + ns(replicate_s);
   out_.events.push_back(event("budget").add("budget_w", budget_w()).add("version", kept_.budget_version).add("by", name_of(order.command.order)));
   out_.telemetry.push_back(telemetry(now_ns));
   out_.replicate.push_back(order.version);
   next_period_ns_ = now_ns;  // shared anew at once
+  for (auto& st : states_)
+    if (st.unanswered < 3) st.asked_ns = -1;  // comply() waits for their word
 }
 
 void Manager::replicated(std::uint64_t version, std::size_t have, std::size_t of, std::int64_t now_ns) {
@@ -407,7 +410,8 @@ void Manager::step_back(const std::string& why, std::int64_t now_ns) {
 }
 
 void Manager::refuse_all(std::uint32_t why, const std::string& message, std::int64_t now_ns) {
-  for (auto& order : orders_) finish(order, why, message, unknown, now_ns);
+  for (auto& order : orders_)
+    finish(order, why, order.step == Step::replicates ? message + "; what was ordered is on its disk, and would hold if it led again: give the order to who leads now" : message, unknown, now_ns);
   orders_.clear();
   for (auto& order : complying_)
     if (!order.answered) finish(order, code(bus::ReplyCode::ok), "this manager leads no more: whether the nodes hold to it is not known here", unknown, now_ns);
@@ -607,7 +611,8 @@ void Manager::goes_on(Order order, std::int64_t now_ns) {
 
 void Manager::comply(std::int64_t now_ns) {
   std::erase_if(complying_, [&](Order& order) {
-    const bool complied = ledger_ && ledger_->committed_w(now_ns) <= order.to_w + 1e-6;
+    // Who was replaced and does not know it yet would say so of an order that its successor never heard of: more than half of the nodes are asked after it was kept.
+    const bool complied = ledger_ && ledger_->committed_w(now_ns) <= order.to_w + 1e-6 && ledger_->quorum_since(order.kept_ns);
     const double after_s = seconds(now_ns - order.begun_ns);
     if (complied) {
       finish(order, code(bus::ReplyCode::ok), order.message, after_s, now_ns);
@@ -746,6 +751,7 @@ void Manager::lend(std::int64_t now_ns) {
       out_.audit.push_back(std::move(l));
       st.logged_w = grant.cap_w;
     }
+    st.lent_ns = now_ns;
     out_.grants.emplace_back(k, std::move(grant));
   }
 }
@@ -768,7 +774,7 @@ void Manager::ask(std::int64_t now_ns) {
     if (st.asked_ns >= 0 && now_ns - st.asked_ns < ns(every_s)) continue;
     st.asked_ns = now_ns;
     ++st.unanswered;
-    out_.asks.push_back({k, fence, missing});
+    if (st.lent_ns != now_ns) out_.asks.push_back({k, fence, missing});  // what it answers to a grant says as much
   }
 }
 

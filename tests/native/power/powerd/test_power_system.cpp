@@ -337,6 +337,57 @@ TEST_CASE("who sets a budget that the standby did not confirm is told so") {
   CHECK(world.answer(number)->message.find("0 of 1 standbys") != std::string::npos);
 }
 
+TEST_CASE("one that was replaced and does not know it says of no order that the nodes hold to it") {
+  Setting s = four();
+  World world(s);
+  world.settle();
+  REQUIRE(world.leader() == 0);
+  // It stands still, and goes on with its leases and its majority not over yet: nobody was there to tell it of the other one.
+  world.cut_managers(0, 1);
+  for (std::size_t k = 0; k < 4; ++k) world.cut(0, k);
+  world.run_for(9);
+  REQUIRE(world.leaders() == 2);
+  REQUIRE(world.manager(0).ledger()->quorum(world.clock(0)));
+  world.heal(), world.cut_managers(0, 1);
+  const auto early = world.order(0, set_power(900, 20)), number = world.order(0, set_power(1000, 20));
+  // As far as it knows no standby is there.
+  world.manager(0).replicated(world.manager(0).budget_version(), 0, 0, world.clock(0));
+  world.pump(0);
+  CHECK(world.answer(early) == nullptr);
+  world.run_for(3);
+  REQUIRE(world.answer(early));
+  CHECK(world.answer(early)->message.find("whether the nodes hold to it is not known") != std::string::npos);
+  CHECK(std::isnan(world.answer(early)->body.comply_s));
+  REQUIRE(world.answer(number));
+  CHECK(world.answer(number)->code == reply(PowerCode::not_active));
+  CHECK(world.answer(number)->message.find("m0 leads no more: node managers obey") == 0);
+  CHECK(world.answer(number)->message.find("would hold if it led again") != std::string::npos);
+  CHECK(std::isnan(world.answer(number)->body.comply_s));
+  CHECK(!world.has_event(0, "complied"));
+  CHECK(world.manager(1).budget_w() == 800);
+  CHECK(world.leaders() == 1);
+}
+
+TEST_CASE("that nodes hold to a budget is said when more than half of them answered after it was kept, also where nothing has to change") {
+  World world(four());
+  world.settle();
+  REQUIRE(world.leader() == 0);
+  world.cut(0, 0), world.cut(0, 1);
+  const auto number = world.order(0, set_power(1000, 3));
+  world.run_for(2.9);
+  CHECK(world.answer(number) == nullptr);
+  CHECK(!world.has_event(0, "complied"));
+  world.run_for(0.2);
+  REQUIRE(world.answer(number));
+  CHECK(world.answer(number)->code == ReplyCode::ok);
+  CHECK(std::isnan(world.answer(number)->body.comply_s));
+  // With one of the two back it is more than half.
+  world.heal(), world.cut(0, 1);
+  const auto now = world.now();
+  while (!world.has_event(0, "complied") && world.now() < now + 12 * second) world.run_for(0.1);
+  CHECK(world.has_event(0, "complied"));
+}
+
 TEST_CASE("a SHED is over by itself, also when another manager leads by then, and a SET_POWER ends it") {
   World world(four());
   world.settle();
