@@ -14,21 +14,35 @@ from sonde.power.jobs import JOB_ID, Part, Spec
 KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
 """Of the job manager's own environment, what a job has as well."""
 DEFAULT_GRACE_S = 10.0
+NOTHING_CAME = 125
+"""Exit status of a launcher's other end that was told no environment."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _PLAIN = re.compile(r"[A-Za-z0-9_.:-]+", re.ASCII)
 
-# What starts a command at a launcher's other end: ssh ends no command that it began, but its standard input ends.
-# The command has a group of its own; $1: how long it has between TERM and KILL, s.
+# What starts a command at a launcher's other end. Its standard input says the environment, a variable a line, and then
+# nothing until it ends: with it ends the command, for ssh ends none that it began. The environment is in no list of
+# arguments, which everybody can read. The command has a group of its own; what left that is known by a variable.
+# $1: how long it has between TERM and KILL, s. $2: the file in which this command tells its turns.
 REMOTE = (
-    'g=$1; shift; exec 3<&0; setsid "$@" </dev/null 3<&- & p=$!; '
+    "g=$1; m=SONDE_JOB_PROGRESS=$2; shift 2; d=$(command -v setsid); e=; "
+    "sonde_line=$(printf '\\n.'); sonde_line=${sonde_line%.}; "
+    # `command`: a name that this shell lets nobody set is left out, and does not end it.
+    'while IFS= read -r l && [ "$l" != . ]; do e="$e command export $l 2>/dev/null;"; done; '
+    '[ "$l" = . ] || { echo "no environment came: does the launcher pass on standard input?" >&2; '
+    f"exit {NOTHING_CAME}; }}; "
+    'exec 3<&0; ( eval "$e"; exec "$d" "$@" ) </dev/null 3<&- & p=$!; '
     '{ cat <&3; kill -TERM "-$p" && sleep "$g" && kill -KILL "-$p"; } >/dev/null 2>&1 & w=$!; '
-    'exec 3<&-; wait "$p"; s=$?; kill -KILL "-$p" 2>/dev/null; kill "$w" 2>/dev/null; exit "$s"'
+    # What a shell says of who was killed would kill it, where nobody reads that any more.
+    'exec 3<&- 2>/dev/null; wait "$p"; s=$?; kill -KILL "-$p" 2>/dev/null; kill "$w" 2>/dev/null; '
+    'for f in $(grep -lzxFe "$m" /proc/[0-9]*/environ 2>/dev/null); do '
+    'f=${f#/proc/}; kill -KILL "${f%/environ}" 2>/dev/null; done; '
+    'exit "$s"'
 )
 
 
 @dataclass(frozen=True)
 class Start:
-    """A command on a node. remote: words run elsewhere, and end there when their standard input does."""
+    """A command on a node. remote: words run elsewhere, which read `told` from their input, and end with it."""
 
     node: str
     words: tuple[str, ...]
@@ -36,6 +50,7 @@ class Start:
     folder: str
     output: str
     remote: bool
+    told: str = ""
 
 
 def check(spec: Spec, parts: Sequence[Part], nodes: Sequence[str]) -> None:
@@ -108,16 +123,25 @@ def starts(
         if not launcher:
             out.append(Start(part.node, spec.command, told, folder, output, False))
             continue
-        # The other end has none of our environment, and another folder.
-        pairs = [f"{name}={value}" for name, value in told.items() if name not in own or own[name] != value]
+        # The other end has another folder, and an environment of its own: what of ours nobody asked for is not for it.
+        asked = {text.partition("=")[0] for text in spec.environment}
+        pairs = {name: value for name, value in told.items() if name not in KEPT or name in asked}
         cd = ["/bin/sh", "-c", 'cd -- "$1" && shift && exec "$@"', "sh", folder]
-        words = ["/bin/sh", "-c", REMOTE, "sh", f"{grace_s:g}", *cd, "env", *pairs, *spec.command]
+        head_words = [f"{grace_s:g}", f"{home}/progress.{index}"]
+        words = ["/bin/sh", "-c", REMOTE, "sh", *head_words, *cd, *spec.command]
         head = [word.replace("{host}", part.node) for word in launcher]
         if _by_shell(head[0]):
             words = [shlex.quote(word) for word in words]
         plain = {name: own[name] for name in (*KEPT, "HOME", "USER", "SSH_AUTH_SOCK") if name in own}
-        out.append(Start(part.node, (*head, *words), plain, home, output, True))
+        out.append(Start(part.node, (*head, *words), plain, home, output, True, _lines(pairs)))
     return out
+
+
+def _lines(pairs: Mapping[str, str]) -> str:
+    """For REMOTE: words of `export`, one variable a line whatever is in it."""
+    line = '"$sonde_line"'
+    out = [f"{name}={line.join(map(shlex.quote, value.split(chr(10))))}" for name, value in pairs.items()]
+    return "\n".join([*out, ".", ""])
 
 
 def _by_shell(program: str) -> bool:

@@ -11,6 +11,7 @@ loses its parent becomes a child of the keeper's. Standard library alone: it sta
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import os
 import signal
@@ -25,12 +26,15 @@ from typing import Any
 _SUBREAPER, _DIE_WITH_PARENT = 36, 1  # prctl(2): PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG
 _HELD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 _AFTER_KILL_S = 5.0  # then a process that cannot be killed is told instead of waited for
+_PIPE = 1 << 20  # of a launcher's standard input, B: an environment is written at once or not at all
 
 
 def kept(path: Path, text: str) -> None:
-    """A file that is there as a whole, and on the disk, or not at all."""
+    """A file that is there as a whole, and on the disk, or not at all. Ours alone: it may have secrets in it."""
     part = path.with_name(f"{path.name}.part")
-    with part.open("w", encoding="utf-8") as file:
+    part.unlink(missing_ok=True)  # never one that somebody else has open
+    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
@@ -51,6 +55,18 @@ def _below(pid: int) -> list[int]:
                 for child in file.read().split():
                     found += [int(child), *_below(int(child))]
     return found
+
+
+def _write(fd: int, text: str) -> bool:
+    """Into an empty pipe, without a wait: who does not read is not to hold up the others."""
+    data = os.fsencode(text)
+    with suppress(OSError):
+        fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE)
+    os.set_blocking(fd, False)
+    try:
+        return os.write(fd, data) == len(data)
+    except OSError:
+        return False
 
 
 class Keeper:
@@ -110,7 +126,7 @@ class Keeper:
                     start["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666
                 )
             with os.fdopen(output, "ab") as file:
-                # A launcher's other end ends its command when this pipe does.
+                # A launcher's other end reads its environment here, and ends its command when this pipe ends.
                 process = subprocess.Popen(
                     start["words"],
                     env=start["environment"],
@@ -128,10 +144,15 @@ class Keeper:
             self.first = self.first or (start["node"], 127 << 8)
             return False
         self.processes.append(process)  # one that is collected waits for its process itself
-        if process.stdin is not None:
-            self.pipes.append(process.stdin)
         self.running[process.pid] = start["node"]
-        return True
+        if process.stdin is None:
+            return True
+        self.pipes.append(process.stdin)
+        if _write(process.stdin.fileno(), start["told"]):
+            return True
+        self.why = f"on {start['node']} '{start['words'][0]}' took nothing, or its environment is too long"
+        self.first = self.first or (start["node"], 127 << 8)
+        return False
 
     def _reap(self) -> None:
         with suppress(ChildProcessError):

@@ -20,8 +20,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -44,6 +44,7 @@ NAME = "job-manager"
 KEEPER = Path(__file__).with_name("run_job_keeper.py")
 NODE_S = 1.0  # to ask a node
 ASKING = 8  # nodes at a time
+SILENT_S = 30.0  # a node that gave no answer is not asked again for so long, unless it is heard
 MOST_TURNS = 1 << 20  # bytes of a progress file that are read at a look
 SWEEP_S = 600.0
 
@@ -72,6 +73,12 @@ def began(pid: int) -> int:
         return 0
     fields = text.rpartition(")")[2].split()
     return 0 if fields[0] in "ZX" else int(fields[19])
+
+
+def _readable(fd: int) -> bool:
+    one = select.poll()  # select() takes no descriptor above 1023
+    one.register(fd, select.POLLIN)
+    return bool(one.poll(0))
 
 
 def _end_orphans(folder: Path) -> None:
@@ -154,7 +161,8 @@ class JobManager:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poll.register(self._wake, select.POLLIN)
         self._swept_s = -math.inf
-        self._lock = run_state.held(settings.state, NAME, 0o711)
+        # Not a name that a job can have: each has a folder beside it.
+        self._lock = run_state.held(settings.state, NAME, 0o711, lock=".lock")
         for folder in sorted(settings.state.iterdir()):
             if (folder / "job.json").is_file():
                 self._find(folder)
@@ -222,31 +230,36 @@ class JobManager:
         grace = spec.grace_s if spec.grace_s > 0 else self.settings.grace_s
         folder = self.settings.state / spec.job
         shutil.rmtree(folder, ignore_errors=True)  # what began nothing
-        folder.mkdir(mode=0o755)
+        folder.mkdir(mode=0o711)  # its user goes through to the files that are its own
         job = Job(folder, spec, parts)
         begins = job_start.starts(spec, parts, self.settings.launcher, os.environ, str(folder), grace)
         own: dict[str, Any] = {"uid": None}
         if who is not None:
-            for begin in begins:  # what the job writes into a folder that is ours
-                for path in (Path(begin.output), Path(f"{folder}/progress.{begins.index(begin)}")):
-                    if path.parent == folder:
-                        path.touch()
-                        os.chown(path, who.pw_uid, who.pw_gid)
+            # What the job writes into a folder that is ours. Nothing of a name that it chose: it could be one of ours.
+            made = [f"{folder}/progress.{index}" for index in range(len(parts))]
+            made += [] if spec.output else [begin.output for begin in begins]
+            for path in made:
+                fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+                os.fchown(fd, who.pw_uid, who.pw_gid)
+                os.close(fd)
             groups = os.getgrouplist(who.pw_name, who.pw_gid)
             own = {"uid": who.pw_uid, "gid": who.pw_gid, "groups": groups}
         plan = {**own, "limit_s": spec.limit_s, "grace_s": grace, "starts": [asdict(one) for one in begins]}
         kept(folder / "start.json", json.dumps(plan))
-        os.chmod(folder / "start.json", 0o600)  # an environment may have secrets in it
         kept(folder / "job.json", json.dumps({"spec": said(spec), "parts": said(parts)}))
-        os.chmod(folder / "job.json", 0o600)
-        with (folder / "keeper.log").open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-I", str(KEEPER), str(folder)],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        # A word to stop that comes before the keeper listens waits for it.
+        masked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        try:
+            with (folder / "keeper.log").open("ab") as log:
+                process = subprocess.Popen(
+                    [sys.executable, "-I", str(KEEPER), str(folder)],
+                    stdin=subprocess.PIPE,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, masked)
         assert process.stdin is not None
         try:
             mark: dict[str, Any] = {
@@ -302,7 +315,10 @@ class JobManager:
         if not asks_for_something(job.target):
             job.steering = None
             return
-        limits = [self.limits[node] for node in job.nodes]
+        limits = [self.limits[node] for node in job.nodes if node in self.limits]
+        if not limits:  # all of them were taken out of the configuration since
+            job.steering = None
+            return
         most = job.spec.demand_w or min(one.max_w for one in limits)
         least = min(most, max([job.spec.guaranteed_w, *(one.min_w for one in limits)]))
         job.steering = Steering(least, most)
@@ -343,6 +359,8 @@ class JobManager:
             self._hold(job)
         if alive and job.pidfd >= 0 and began(job.pid) == keeper["began"]:
             job.state = STOPPING if (folder / "stop.json").exists() else RUNNING
+            if job.state == STOPPING:
+                self._signal(job)  # who wrote that may have been killed before it said so; twice does no harm
             self._aim(job)
             self._events.append(
                 line("job", job=job.spec.job, state=job.state, user=job.spec.user, why="found again")
@@ -362,9 +380,13 @@ class JobManager:
         )
         kept(job.folder / "stop.json", json.dumps({"grace_s": grace, "reason": reason}))
         job.state = STOPPING
+        self._signal(job)
+        self._say(job)
+
+    @staticmethod
+    def _signal(job: Job) -> None:
         with suppress(OSError):
             signal.pidfd_send_signal(job.pidfd, signal.SIGTERM)
-        self._say(job)
 
     def _let_go(self, job: Job) -> None:
         if job.pidfd >= 0:
@@ -418,6 +440,10 @@ class JobManager:
         with suppress(BlockingIOError):
             os.eventfd_read(self._wake)
 
+    def tell(self, event: bytes) -> None:
+        with self.mutex:
+            self._events.append(event)
+
     def look(self) -> tuple[list[bytes], list[Job]]:
         """Events, and jobs that are over since the last look."""
         over = []
@@ -428,7 +454,7 @@ class JobManager:
                 if job.process is not None:
                     gone = job.process.poll() is not None
                 else:
-                    gone = job.pidfd < 0 or bool(select.select([job.pidfd], [], [], 0)[0])
+                    gone = job.pidfd < 0 or _readable(job.pidfd)
                 if gone:
                     self._let_go(job)
                     over.append(job)
@@ -544,6 +570,9 @@ class Nodes:
         self._client: Client = open_ones.enter_context(run_bus.client(bus, "NodeManager_get"))
         self._ended = threading.Event()
         self._pool = ThreadPoolExecutor(ASKING)
+        self._looker = ThreadPoolExecutor(1)
+        self._looking: Future[None] | None = None
+        self._silent: dict[str, float] = {}  # nodes that gave no answer: until when they are not asked again
         self._thread = threading.Thread(target=self._hear, daemon=True)
         self._thread.start()
         open_ones.callback(self.close)
@@ -556,38 +585,64 @@ class Nodes:
                         return
                     if sample.has_data and sample.state == "alive":
                         value = sample.value
+                        self._silent.pop(str(value["node"]), None)
                         self._manager.meter(
                             str(value["node"]), known(value["energy_j"]), known(value["power_w"])
                         )
 
     def _ask(self, node: str, what: str) -> dict[str, Any]:
+        if time.monotonic() < self._silent.get(node, 0.0):
+            return {}
         with suppress(SondeError, RuntimeError):
-            return dict(self._client.call({"ask": what}, node, NODE_S).body)
+            try:
+                told = dict(self._client.call({"ask": what}, node, NODE_S).body)
+            except (SondeError, RuntimeError):
+                self._silent[node] = time.monotonic() + SILENT_S
+                raise
+            self._silent.pop(node, None)
+            return told
         return {}
 
-    def meter(self, nodes: list[str]) -> None:
+    def _ask_all(self, nodes: Sequence[str], what: str) -> dict[str, dict[str, Any]]:
+        return dict(zip(nodes, self._pool.map(lambda node: self._ask(node, what), nodes)))
+
+    def meter(self, nodes: Iterable[str]) -> None:
         """Asks for counters at an instant that counts: telemetry comes when it comes."""
-        for node, told in zip(nodes, self._pool.map(lambda node: self._ask(node, "GET_POWER_NODE"), nodes)):
+        for node, told in self._ask_all(sorted(set(nodes)), "GET_POWER_NODE").items():
             if told:
                 self._manager.meter(node, known(told["energy_j"]), known(told["power_w"]))
 
-    def caps(self, nodes: list[str]) -> dict[str, Any]:
-        """Caps and frequencies of a job's nodes now."""
-        caps = list(self._pool.map(lambda node: self._ask(node, "GET_POWERCAP_NODE"), nodes))
-        freqs = list(self._pool.map(lambda node: self._ask(node, "GET_FREQ_NODE"), nodes))
-        found = [known(told["lease"]["cap_w"]) for told in caps if told]
-        hertz = [known(one["current_hz"]) for told in freqs if told for one in told["frequencies"]]
-        out: dict[str, Any] = {"nodes": len(nodes), "answered": len(found)}
-        for key, values in (("cap_w", found), ("frequency_hz", hertz)):
-            there = [value for value in values if math.isfinite(value)]
-            if there:
-                out[key] = {"least": min(there), "most": max(there)}
-        return out
+    def look(self, nodes_of: Mapping[str, Sequence[str]]) -> None:
+        """Caps and frequencies of jobs' nodes, told as events. Who does not answer holds up the next look alone."""
+        if nodes_of and (self._looking is None or self._looking.done()):
+            with suppress(RuntimeError):
+                self._looking = self._looker.submit(self._look, nodes_of)
+
+    def _look(self, nodes_of: Mapping[str, Sequence[str]]) -> None:
+        every = sorted({node for nodes in nodes_of.values() for node in nodes})
+        with suppress(RuntimeError):  # it ends
+            caps, freqs = self._ask_all(every, "GET_POWERCAP_NODE"), self._ask_all(every, "GET_FREQ_NODE")
+            for job, nodes in nodes_of.items():
+                found = [known(caps[node]["lease"]["cap_w"]) for node in nodes if caps[node]]
+                hertz = [
+                    known(one["current_hz"])
+                    for node in nodes
+                    if freqs[node]
+                    for one in freqs[node]["frequencies"]
+                ]
+                out: dict[str, Any] = {"nodes": len(nodes), "answered": len(found)}
+                for key, values in (("cap_w", found), ("frequency_hz", hertz)):
+                    there = [value for value in values if math.isfinite(value)]
+                    if there:
+                        out[key] = {"least": min(there), "most": max(there)}
+                self._manager.tell(line("nodes", job=job, **out))
+            self._manager.wake()
 
     def close(self) -> None:
         self._ended.set()
         self._thread.join(2)
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._looker, self._pool):
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def serve(stack: Stack, name: str = "", with_parent: bool = False) -> Iterator[bytes]:
@@ -628,22 +683,26 @@ def _look_after(manager: JobManager, nodes: Nodes, writer: Writer, ending: Endin
     seen: set[str] = set()
     while not ending.asked:
         events, over = manager.look()
+        if over:
+            nodes.meter(
+                node for job in over for node in job.nodes
+            )  # before they are over: what was drawn until now is theirs
         for job in over:
-            nodes.meter(job.nodes)  # before it is over: what it drew until now is its own
             manager.settle(job)
             with suppress(SondeError, Refused):
                 writer.write(manager.sample(job))
         yield from events
         fresh = [job for name, job in list(manager.jobs.items()) if name not in seen and not job.over]
         seen |= {job.spec.job for job in fresh}
-        for job in fresh:
-            nodes.meter(job.nodes)
+        if fresh:
+            nodes.meter(node for job in fresh for node in job.nodes)
         if fresh or time.monotonic() >= next_s:
             next_s = time.monotonic() + manager.settings.report_s
-            for job, sample in manager.report():
+            reports = manager.report()
+            for _, sample in reports:
                 with suppress(SondeError, Refused):
                     writer.write(sample)
-                yield line("nodes", job=job.spec.job, **nodes.caps(job.nodes))
+            nodes.look({job.spec.job: job.nodes for job, _ in reports})
             manager.sweep()
             seen &= set(manager.jobs)
         if over or fresh:

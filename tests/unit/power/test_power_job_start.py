@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from power_daemons import until
 from sonde.core.errors import UsageError
-from sonde.power.job_start import check, environment, starts
+from sonde.power.job_start import NOTHING_CAME, check, environment, starts
 from sonde.power.jobs import Part, Spec
 
 SPEC = Spec("j1", ("./solve", "a b", "$HOME"), "ada", "lbm", environment=("X=1=2",), demand_w=250.0)
@@ -61,17 +62,42 @@ def test_a_launcher_gets_the_host_and_quotes_only_where_a_shell_reads_it():
     assert "SECRET" not in ssh.environment
 
 
+def test_an_environment_is_in_no_list_of_arguments_which_everybody_can_read():
+    (ssh,) = starts(SPEC, PARTS[:1], ("ssh", "{host}", "--"), OWN, "/r", 5.0)
+    assert not any("1=2" in word for word in ssh.words)
+    assert "X=1=2\n" in ssh.told
+    assert ssh.told.endswith("\n.\n")
+
+
+def test_what_a_job_says_is_passed_on_also_where_the_daemon_has_the_same():
+    spec = replace(SPEC, environment=("PATH=/bin:/usr/bin", "N=8"))
+    (ssh,) = starts(spec, PARTS[:1], ("ssh", "{host}", "--"), {**OWN, "N": "8"}, "/r", 5.0)
+    assert "PATH=/bin:/usr/bin\n" in ssh.told
+    assert "N=8\n" in ssh.told
+    assert "LANG=" not in ssh.told  # of the daemon, and asked for by nobody
+
+
 def through_a_shell(
-    command: str, folder: str, close_after_s: float | None = None
+    command: str,
+    folder: str,
+    close_after_s: float | None = None,
+    environment: tuple[str, ...] = SPEC.environment,
+    told: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Words for a node as a shell at the other end of ssh reads them."""
-    spec = replace(SPEC, command=("/bin/sh", "-c", command), folder=folder)
+    spec = replace(SPEC, command=("/bin/sh", "-c", command), folder=folder, environment=environment)
     (start,) = starts(spec, PARTS[:1], ("ssh", "{host}", "--"), OWN, folder, 0.3)
     line = ["/bin/sh", "-c", " ".join(start.words[3:])]
     process = subprocess.Popen(
         line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
+        assert process.stdin is not None
+        process.stdin.write(start.told if told is None else told)
+        process.stdin.flush()
+        if told is not None:
+            process.stdin.close()
+            process.stdin = None
         if close_after_s is not None:
             assert process.stdout is not None
             process.stdout.readline()  # it runs
@@ -92,6 +118,31 @@ def through_a_shell(
 def test_at_the_other_end_a_command_has_its_folder_its_environment_and_its_exit_status(tmp_path):
     ran = through_a_shell('pwd; echo "$SONDE_JOB_ID $X"; exit 7', str(tmp_path))
     assert (ran.stdout, ran.returncode) == (f"{tmp_path}\nj1 1=2\n", 7)
+
+
+def test_at_the_other_end_a_value_is_what_it_was_whatever_is_in_it(tmp_path):
+    value = "a  b\n.\n'\"$HOME`id`\\ ä\n"
+    mine = (f"X={value}", "g=1", "e=2", "l=3", "p=4", "PPID=1", "PATH=/nowhere")
+    ran = through_a_shell('printf "%s|" "$X" $g $e $l $p "$PATH"', str(tmp_path), environment=mine)
+    assert ran.stdout == f"{value}|1|2|3|4|/nowhere|"
+    assert ran.returncode == 0
+
+
+def test_at_the_other_end_what_has_a_session_of_its_own_ends_with_the_command(tmp_path):
+    pytest.importorskip("sonde._power", reason="the power stack is not built")
+    from sonde.power.run_job_manager import began
+
+    left = tmp_path / "left"
+    command = f"setsid sh -c 'echo $$ > {left}.part; mv {left}.part {left}; exec sleep 300' & "
+    ran = through_a_shell(f"{command} while [ ! -e {left} ]; do sleep .01; done; exit 5", str(tmp_path))
+    assert ran.returncode == 5
+    until(lambda: not began(int(left.read_text())), "it is gone")
+
+
+def test_at_the_other_end_nothing_is_started_without_its_environment(tmp_path):
+    ran = through_a_shell(f"touch {tmp_path}/begun", str(tmp_path), told="X=1\n")
+    assert ran.returncode == NOTHING_CAME
+    assert not (tmp_path / "begun").exists()
 
 
 @pytest.mark.parametrize(

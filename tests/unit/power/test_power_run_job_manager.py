@@ -36,7 +36,7 @@ class Managers:
         self.now: JobManager | None = None
         self.keepers: list[tuple[int, int]] = []
 
-    def begin(self, users: str = f'users = ["{USER}"]') -> JobManager:
+    def begin(self, users: str = f'users = ["{USER}"]', hosts: str = "n[1-2]") -> JobManager:
         """Another one, as after a kill -9 of the one before: its lock is gone, its keepers are not."""
         if self.now is not None:
             os.close(self.now._lock)
@@ -44,7 +44,7 @@ class Managers:
                 job.process, job.pidfd = None, -1
         config = self.folder / "power.toml"
         config.write_text(
-            '[budget]\npower_limit = 1000\n[[nodes]]\nhosts = "n[1-2]"\nmin = 50\nmax = 300\nsafe = 100\n'
+            f'[budget]\npower_limit = 1000\n[[nodes]]\nhosts = "{hosts}"\nmin = 50\nmax = 300\nsafe = 100\n'
             f'[job-manager]\nstate = "runs"\ngrace = "1s"\n{users}\n'
         )
         self.now = JobManager(run_bus.load(config), Settings(str(config)))
@@ -179,6 +179,34 @@ def test_stopping_is_term_then_kill_and_its_reason_is_told(managers):
     assert (told["state"], told["signal"], told["reason"]) == ("ended", signal.SIGKILL, "its time is over")
 
 
+def test_who_was_killed_between_its_note_and_its_word_says_that_word_when_it_is_there_again(managers):
+    managers.begin()
+    managers.start(replace(SPEC, command=("sleep", "300")))
+    (managers.folder / "runs/j1/stop.json").write_text('{"grace_s": 1.0, "reason": "it is not needed"}')
+    managers.begin()
+    assert managers.now.told({"job": "j1"})["runs"][0]["state"] == "stopping"
+    told = managers.over()
+    assert (told["signal"], told["reason"]) == (signal.SIGTERM, "it is not needed")
+
+
+def test_no_name_of_a_job_is_in_the_way_of_what_is_kept(managers):
+    managers.begin()
+    for job in ("lock", "state", "j1.part", "forgotten"):
+        assert managers.start(replace(SPEC, job=job))["state"] == "running"
+        assert managers.over(job)["exit_status"] == 0
+    managers.begin()
+    assert len(managers.now.told({"job": ""})["runs"]) == 4
+
+
+def test_a_job_goes_on_whose_node_was_taken_out_of_the_configuration(managers):
+    managers.begin()
+    managers.start(replace(SPEC, command=("sleep", "300"), target=Target(slowdown=0.1)), nodes=("n2",))
+    managers.begin(hosts="n1")
+    assert managers.run()["state"] == "running"
+    managers.now.order({"order": "STOP_JOB", "job": "j1", "grace_s": 0.2, "reason": "enough"})
+    assert managers.over()["reason"] == "enough"
+
+
 def test_a_time_limit_is_held_by_the_keeper_alone(managers):
     managers.begin()
     managers.start(replace(SPEC, command=("sleep", "300"), limit_s=0.2))
@@ -230,6 +258,18 @@ def _as_nobody(managers: Managers) -> None:
     secret.touch(0o600)
     managers.start(replace(SPEC, job="j2", user="nobody", output=str(secret)))
     assert "secret" in managers.over("j2")["reason"]
+    # What is ours in a job's folder stays ours, by whatever name it calls its output.
+    for k, name in enumerate(("start.json.part", "keeper.json.part", "exit.json", "lost.json", "other")):
+        job = f"hostile-{k}"
+        output = str(managers.folder / "runs" / job / name)
+        managers.start(replace(SPEC, job=job, user="nobody", output=output))
+        assert f"{name}' cannot be used: Permission denied" in managers.over(job)["reason"]
+    for folder in (managers.folder / "runs").iterdir():
+        if folder.is_dir():
+            owned = {one.name for one in folder.iterdir() if one.stat().st_uid != 0}
+            assert owned <= {"progress.0", "output"}
+            assert all(one.stat().st_mode & 0o077 == 0 for one in folder.iterdir() if one.name in owned)
+            assert all((folder / name).stat().st_mode & 0o077 == 0 for name in ("start.json", "job.json"))
 
 
 def test_turns_and_a_target_lead_to_a_demand(managers):
