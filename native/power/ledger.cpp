@@ -69,6 +69,8 @@ bool Ledger::heard(std::size_t node, const Report& report, std::int64_t asked_ns
     book.sent.clear();
     book.lent_w = 0, book.lent_ends_ns = 0;
   } else if (book.heard && report.ticket.at_ns <= book.ticket.at_ns) {
+    // Its telemetry was here before its answer, which still says that it obeyed when it was asked.
+    if (book.known && asked_ns && report.seen == fence_) book.asked_ns = std::max(book.asked_ns, asked_ns);
     return book.known;
   }
   book.heard = true;

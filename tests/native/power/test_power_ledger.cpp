@@ -152,6 +152,23 @@ TEST_CASE("what a node that is heard no more may have is lent to others only whe
   CHECK(exact.committed_w(in(16.016)) == 100);
 }
 
+TEST_CASE("an answer that the node's telemetry overtook still says that it obeyed when it was asked") {
+  auto book = ledger(600, {{"n1", 50, 400, 100}});
+  LeaseKeeper node(limits(), 1);
+  REQUIRE(node.fence(book.fence()) == Refusal::none);
+  const Report answer = report(node, 2 * second), late = report(node, 3 * second);
+  book.heard(0, report(node, 2 * second + 1), 0, 2 * second + 2);
+  CHECK(!book.quorum_since(1));
+  book.heard(0, answer, second, 2 * second + 3);
+  CHECK(book.quorum_since(second));
+  CHECK(!book.quorum_since(second + 1));
+  // But not where it obeys another by now.
+  REQUIRE(node.fence({2, "b"}) == Refusal::none);
+  book.heard(0, report(node, 4 * second), 0, 4 * second);
+  book.heard(0, late, 3 * second, 5 * second);
+  CHECK(!book.quorum_since(1));
+}
+
 TEST_CASE("a late word of a node manager that was replaced is not taken for a new one's") {
   auto book = ledger(600, {{"n1", 50, 400, 100}});
   std::vector<LeaseKeeper> earlier{{limits(), 1}}, later{{limits(), 2}};
