@@ -33,13 +33,19 @@ class Stack:
     """Daemons of one power.toml. hardware: "tree", a powercap tree a node, or "simulated"."""
 
     def __init__(
-        self, folder: Path, nodes: Sequence[str], budget_w: float, times: Times, hardware: str = "tree"
+        self,
+        folder: Path,
+        nodes: Sequence[str],
+        budget_w: float,
+        times: Times,
+        hardware: str = "tree",
+        first: int = 0,
     ) -> None:
         self.folder, self.nodes, self.budget_w, self.times = folder, list(nodes), budget_w, times
         self.hardware = hardware
         self.daemons: dict[str, Daemon] = {}
         folder.mkdir(exist_ok=True)
-        make_bus(folder)
+        make_bus(folder, first=first)
         self.trees = [Rapl(folder / node) for node in nodes] if hardware == "tree" else []
 
     def config(self, name: str, takeover_s: float | None = None) -> Path:

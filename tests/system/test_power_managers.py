@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -34,9 +35,9 @@ SAFE_W, BUDGET_W, LEASE_S = 80.0, 500.0, 2.0
 
 
 class Cluster:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, first: int = 0) -> None:
         self.folder = folder
-        make_bus(folder)
+        make_bus(folder, first=first)
         self.trees = {node: Rapl(folder / node) for node in NODES}
         self.daemons: dict[str, Daemon] = {}
         self.most_w = 0.0
@@ -85,6 +86,18 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     made = Cluster(tmp_path)
     yield made
     made.close()
+
+
+RUN = {"capture_output": True, "check": True, "text": True, "timeout": 120}
+LATE = """
+import json, sys, time
+import sonde.bus.client as bus
+with bus.open(sys.argv[1]) as here:
+    while len(here.peers()) < 3:
+        time.sleep(0.05)
+    time.sleep(1)
+    print(json.dumps([peer["name"] for peer in here.peers()]))
+"""
 
 
 # It waits for leases: two managers and a node are killed, and each time a lease has to run out.
@@ -148,3 +161,25 @@ def test_an_order_where_no_manager_runs_is_not_waited_for(sonde, cluster: Cluste
     told = sonde("power", "set-budget", "450W", "--config", cluster.config("m1"), "--json").expect(3).json
     assert told["error"]["code"] == "power.no_answer"
     assert "no system manager was found" in told["error"]["what"]
+
+
+@pytest.mark.timeout(300)
+def test_nodes_that_meet_the_managers_and_not_each_other_are_lent_the_budget_by_both(tmp_path):
+    cluster = Cluster(tmp_path, first=3)
+    try:
+        with bus.open(tmp_path / "bus.xml") as client:
+            cluster.start("system-manager", "m1").said("leading")
+            cluster.start("system-manager", "m2").said("following")
+            for node in NODES:
+                cluster.start("node-manager", node)
+            until(lambda: sum(cluster.caps_w()) > BUDGET_W - 0.1, "the budget is lent")
+            assert len(client.peers()) == 6
+            # Who comes after the first three, as a node does, meets those and no node.
+            met = json.loads(subprocess.run([sys.executable, "-c", LATE, tmp_path / "bus.xml"], **RUN).stdout)
+            assert len(met) == 3
+            assert not [name for name in met if "node-manager" in name]
+            cluster.kill("m1")
+            cluster.daemons["m2"].said("leading")
+            until(lambda: sum(cluster.caps_w()) > BUDGET_W - 0.1, "the other one has lent it")
+    finally:
+        cluster.close()
