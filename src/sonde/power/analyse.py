@@ -10,7 +10,7 @@ import xarray as xr
 
 from sonde.power.budget import ClusterSeries, Held, NodeSeries, Step, gained, held
 from sonde.power.schema import SUMMARY
-from sonde.power.telemetry import NAN, SIMULATED
+from sonde.power.telemetry import ENDED, NAN, SIMULATED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -156,19 +156,23 @@ def _nodes(raw: xr.Dataset) -> dict[str, Any]:
 def _jobs(raw: xr.Dataset) -> dict[str, Any]:
     if "job_name" not in raw:
         return {}
-    energy = []
+    energy, mean = [], []
     for k in range(raw.sizes["job"]):
         known = _row(raw, "job_energy", k)
         known = known[np.isfinite(known)]
         energy.append(float(known.max()) if len(known) else NAN)
+        t, power = _row(raw, "job_time", k), _row(raw, "job_power", k)
+        if str(raw["job_state"].values[k]) in ENDED and (power > 0).any():
+            # It is told of for a while when it is over, with no power: that is not its mean.
+            drew = np.flatnonzero(power > 0)[-1] + 1
+            t, power = t[:drew], power[:drew]
+        mean.append(_mean(t, power))
     return {
         "job_name": [str(name) for name in raw["job_name"].values],
         "job_user": [str(name) for name in raw["job_user"].values],
         "job_state": [str(name) for name in raw["job_state"].values],
         "job_energy": energy,
-        "job_mean": [
-            _mean(_row(raw, "job_time", k), _row(raw, "job_power", k)) for k in range(raw.sizes["job"])
-        ],
+        "job_mean": mean,
         "job_nodes": np.asarray(raw["job_nodes"].values, float),
     }
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sonde.power.telemetry import NAN, ClusterSample, NodeSample
+from sonde.power.telemetry import NAN, ClusterSample, NodeSample, total
 
 EXCESS_W = 0.01  # below it a sum of rounded numbers is no excess
 EXCESS = 1e-6  # and this share of the budget
@@ -176,7 +176,7 @@ def held(
         comply_s=_comply(cluster),
         failovers=failovers(cluster, ended_s or {}),
         expired=sum(int(((one.leased[:-1] > 0) & (one.leased[1:] == 0)).sum()) for one in series),
-        energy_j=math.fsum(e for e in energies if math.isfinite(e)) if energies else NAN,
+        energy_j=total(energies),
         seconds=float(times.max() - times.min()) if len(times) else 0.0,
         nodes=len(series),
         reports=sum(len(one.t) for one in series),
@@ -255,6 +255,8 @@ def _lasting(quantity: Step, span_s: float) -> float:
     best, last = -math.inf, 0
     inside: deque[int] = deque()  # of the window that begins at t[k], in rising order of values
     for k in range(len(t)):
+        if k and t[-1] < t[k] + span_s:  # what the end cuts off did not last
+            break
         while last < len(t) and (last <= k or t[last] < t[k] + span_s):
             while inside and value[inside[-1]] >= value[last]:
                 inside.pop()
@@ -263,8 +265,6 @@ def _lasting(quantity: Step, span_s: float) -> float:
         while inside[0] < k:
             inside.popleft()
         best = max(best, float(value[inside[0]]))
-        if t[-1] < t[k] + span_s:  # what the end cuts off did not last
-            break
     return best
 
 
@@ -314,12 +314,16 @@ def failovers(cluster: ClusterSeries, ended_s: Mapping[str, float]) -> tuple[Fai
 
 
 def gained(counter: np.ndarray) -> float:
-    """What a counter gained; it begins again where it falls, as a node manager's does."""
+    """What a counter gained; it begins again where it falls to less than half, as a node manager's does.
+
+    A smaller fall is that of reports out of order, as after a clock that was set back: it is taken off again, or each
+    would count all that the counter ever gained.
+    """
     known = counter[np.isfinite(counter)]
     if len(known) < 2:
         return NAN
-    steps = np.diff(known)
-    return float(np.where(steps >= 0, steps, known[1:]).sum())
+    again = known[1:] < known[:-1] / 2
+    return float(np.where(again, known[1:], np.diff(known)).sum())
 
 
 def _most(values: np.ndarray) -> float:

@@ -41,7 +41,10 @@ def _nodes_of(state: JobState) -> str:
 @click.option("--queue", default="", metavar="NAME", help="Which queue; else the default one.")
 @click.option("--name", default="", metavar="NAME", help="What it is called; else its command.")
 @click.option(
-    "--job-output", default="", metavar="FILE", help="Where what it prints goes; several nodes append to one file."
+    "--job-output",
+    default="",
+    metavar="FILE",
+    help="Where what it prints goes; several nodes append to one file.",
 )
 @click.option("--env", "env", multiple=True, metavar="NAME[=VALUE]", help="Passed on besides; many times.")
 @click.option("--id", "job", default="", metavar="ID", help="Its id; sent twice it is one job.")

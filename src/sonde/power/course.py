@@ -13,7 +13,8 @@ again is where it was: that is all that a restart needs.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -136,7 +137,7 @@ class Course:
         out: list[dict[str, Any]] = []
         gone = {name for name, status in self.of.items() if status.state == SKIPPED}
         over = {name for name, status in self.of.items() if status.over}
-        halt = self.cancelled or (f"'{self.stopped}' did not end well" if self.stopped else "")
+        halt = self.halted
         for name, step in self.workflow.steps.items():  # those that it waits for come before it
             status = self.of[name]
             if status.state != WAITING:
@@ -154,6 +155,11 @@ class Course:
             elif all(other in over for other in step.waits_for):
                 out.append({"what": "submit", "step": name, "attempt": status.attempt + 1})
         return out
+
+    @property
+    def halted(self) -> str:
+        """Why nothing more is handed in; "" where that is not so."""
+        return self.cancelled or (f"'{self.stopped}' did not end well" if self.stopped else "")
 
     @property
     def underway(self) -> list[str]:
@@ -194,32 +200,54 @@ class Conductor:
 
     A job is noted before it is handed in, so that after a restart it is asked for under the same id, and not handed in
     under another.
+
+    mutex: held while the course changes, and not while the scheduler is asked: who holds it sees a course that stands
+    still, and may cancel it in the middle of a look.
     """
 
-    def __init__(self, course: Course, scheduler: Scheduler, journal: Journal) -> None:
+    def __init__(
+        self,
+        course: Course,
+        scheduler: Scheduler,
+        journal: Journal,
+        mutex: AbstractContextManager[Any] | None = None,
+    ) -> None:
         self.course, self.scheduler, self.journal = course, scheduler, journal
+        self.mutex = nullcontext() if mutex is None else mutex
         self.trouble = ""  # of the last look
         self._asked_to_end: set[str] = set()
 
-    def look(self) -> None:
-        """Raises what the journal does."""
+    def look(self, may_go_on: Callable[[], bool] = lambda: True) -> bool:
+        """False: something was left, as may_go_on(), which is asked before each step, said no. Raises what the journal
+        does.
+        """
         self.trouble = ""
         try:
             for name in self.course.underway:
+                if not may_go_on():
+                    return False
                 self._look_at(name)
             # What is skipped may let others begin that wait for it to be over.
             while notes := self.course.next():
+                halted = self.course.halted
                 for note in notes:
-                    self._note(note)
+                    if not may_go_on():
+                        return False
+                    with self.mutex:
+                        if self.course.halted != halted:
+                            break  # cancelled or stopped since: of the rest nothing is handed in
+                        self._note(note)
                     if note["what"] == "submit":
                         self._hand_in(str(note["step"]))
         except Unanswered as why:
             self.trouble = str(why)
+        return True
 
     def cancel(self, why: str) -> None:
         """Nothing more is handed in, and what the scheduler has is to end."""
-        if not self.course.cancelled and not self.course.over:
-            self._note({"what": "cancel", "why": why})
+        with self.mutex:
+            if not self.course.cancelled and not self.course.over:
+                self._note({"what": "cancel", "why": why})
 
     def _look_at(self, name: str) -> None:
         status, id = self.course.of[name], self.course.id(name)
@@ -258,5 +286,6 @@ class Conductor:
         self._note(note)
 
     def _note(self, note: Note) -> None:
-        self.journal.note(note)
-        self.course.take(note)
+        with self.mutex:
+            self.journal.note(note)
+            self.course.take(note)

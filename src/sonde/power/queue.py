@@ -37,6 +37,7 @@ from sonde.power.schedule import Busy, Candidate, Order, QueueRules, Usage, ends
 LONGEST_S = 366 * 86400.0
 LARGEST = 1 << 20  # bytes of command and environment together
 PAST = 5  # jobs of a name whose power tells what the next will draw
+MARGIN_S = 5.0  # a job's keeper ends it when its time is over; that long after it the scheduler does
 DEFAULT = QueueRules("default", is_default=True)
 """The queue of a configuration that has none."""
 
@@ -305,6 +306,13 @@ class Queue:
             return one
         return self._become(one, WAITING, why, parts=())
 
+    def refused(self, job: str, why: str) -> Entry:
+        """Who starts jobs refused to start it, and does not have it: it waits again."""
+        one = self.entries[job]
+        if one.state.state != STARTING:
+            return one
+        return self._become(replace(one, asked=False), WAITING, why, parts=())
+
     def take_run(self, run: Run, now_ns: int) -> Entry | None:
         """What the job manager says of a job."""
         one = self.entries.get(run.job)
@@ -344,14 +352,18 @@ class Queue:
             return self._over(one, CANCELLED, one.state.reason, now_ns)
         return self._over(one, FAILED, "the job manager no longer knows it", now_ns)
 
-    def over_time(self, now_ns: int) -> list[Entry]:
-        """Those whose time is over are to be stopped."""
+    def over_time(self, now_ns: int, ran_s: Mapping[str, float]) -> list[Entry]:
+        """Those whose time is over are to be stopped.
+
+        ran_s: how long each was seen to run, by a clock that nobody sets: one that was set is not to end jobs.
+        """
         return [
             self._stop(one, "time", f"its time was over: {format_duration(one.spec.limit_s)}")
             for one in self.active()
             if one.state.state == RUNNING
             and one.spec.limit_s > 0
             and now_ns - one.state.started_ns >= one.spec.limit_s * 1e9
+            and ran_s.get(one.state.job, 0.0) >= one.spec.limit_s + MARGIN_S
         ]
 
     def cleaned(self, job: str) -> Entry:
@@ -361,15 +373,22 @@ class Queue:
     def to_clean(self) -> list[Entry]:
         return [one for one in self.entries.values() if one.state.over and not one.clean]
 
+    def set_back(self, now_ns: int) -> None:
+        """Where the clock was set back, nobody is charged already for what is to come."""
+        self.usage.to(now_ns / 1e9)
+        for one in self.active():
+            if (one.charged_ns or one.state.started_ns) > now_ns:
+                self._put(replace(one, charged_ns=now_ns))
+
     def charge(self, now_ns: int, nodes: Mapping[str, int]) -> None:
         """Charges users for what their jobs had since the last time. nodes: cores of each; a part counts as a part."""
-        self.usage.to(now_ns / 1e9)
+        self.set_back(now_ns)
         for one in list(self.entries.values()):
             state = one.state
             if not state.started_ns or (state.over and one.charged_ns >= state.ended_ns):
                 continue
-            since = max(one.charged_ns, state.started_ns)
-            until = min(now_ns, state.ended_ns) if state.over else now_ns
+            since = one.charged_ns or state.started_ns
+            until = state.ended_ns if state.over else now_ns
             if until <= since and not (state.over and one.energy_j > one.charged_j):
                 continue
             seconds = max(0, until - since) / 1e9
@@ -527,19 +546,21 @@ def as_text(entry: Entry) -> dict[str, Any]:
 def in_use(empty: Resources, entries: Iterable[Entry], held: Iterable[Held]) -> list[str]:
     """Puts what jobs have into `empty`: what the resource manager told, and what own jobs are to get besides.
 
-    Returns own jobs whose parts are somebody else's.
+    Of nodes that were taken out of the configuration nothing counts; what jobs have besides them does. Returns own jobs
+    whose parts are somebody else's; of one that is still to get its parts also where a node is gone.
     """
     conflicts = []
     for one in held:
         try:
-            empty.take(one.job, one.parts, one.guaranteed_w)
+            empty.take(one.job, empty.there(one.parts), one.guaranteed_w)
         except Conflict:
             conflicts.append(one.job)
     for entry in entries:
         state = entry.state
         if state.active and state.parts and state.job not in empty.held:
+            parts = empty.there(state.parts) if entry.asked else state.parts
             try:
-                empty.take(state.job, state.parts, entry.spec.guaranteed_w)
+                empty.take(state.job, parts, entry.spec.guaranteed_w)
             except Conflict:
                 conflicts.append(state.job)
     return conflicts

@@ -2,7 +2,8 @@
 
 The policies are those that run live (`sonde.power.policy`). What a node would have drawn is known where it drew clearly
 less than its cap; where it was at its cap it wanted at least that, and how much more nobody knows: such node-time is
-counted apart, and never as enough.
+counted apart, and never as enough. A node that was not heard, as before it came and after it went, wanted nothing, and
+that time is none of its.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from sonde.core.errors import DataError
 from sonde.power.budget import NodeSeries, Step
 from sonde.power.config import NodeLimits
 from sonde.power.policy import UNKNOWN, Node, Policy
-from sonde.power.telemetry import NAN
+from sonde.power.telemetry import NAN, STALE_S
 
 AT_CAP = 0.95  # of its cap, from which on a node may have been held by it
 
@@ -66,21 +67,25 @@ def replay(
             "give the configuration of the cluster that it was recorded on",
         )
     step = step_s if math.isfinite(step_s) else period_s
-    begin = max(float(series.t[0]) for _, series in chosen)
+    begin = min(float(series.t[0]) for _, series in chosen)
     end = max(float(series.t[-1]) for _, series in chosen)
     if end - begin < step:
         raise DataError(
             "power.nothing_to_replay",
-            f"the history has {max(0.0, end - begin):.3g} s of all nodes, and a decision is taken every {period_s:g} s",
+            f"the history is {end - begin:.3g} s long, and a decision is taken every {period_s:g} s",
             "record for longer, or give a shorter --period",
         )
     times = np.arange(begin, end, step)
+    there = np.stack([_heard(series.t, times) for _, series in chosen])
     power = np.stack([Step(series.t, series.power_w).at(times) for _, series in chosen])
     had = np.stack([Step(series.t, series.cap_w).at(times) for _, series in chosen])
+    power, had = np.where(there, power, NAN), np.where(there, had, NAN)
     held = power >= AT_CAP * had
-    caps = (
-        had if not policy else _caps(Policy(policy), [one for one, _ in chosen], budget_w, power, had, held)
-    )
+    caps = had
+    if policy:
+        chosen_limits = [one for one, _ in chosen]
+        # To a policy who is not there is idle: by "not known" it would be lent what it has no use for.
+        caps = _caps(Policy(policy), chosen_limits, budget_w, np.where(there, power, 0.0), had, held)
     wanted = np.where(held, NAN, power)
     lacking = np.fmax(wanted - caps, 0.0)
     short = lacking > 1e-6 * np.fmax(wanted, 1.0)
@@ -100,6 +105,13 @@ def replay(
         float(unsure.sum() * step),
         float(np.isfinite(power).sum() * step),
     )
+
+
+def _heard(t: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Whether a node's last report was not too long ago, at each time."""
+    usual = float(np.median(np.diff(t))) if len(t) > 1 else 0.0
+    place = np.searchsorted(t, times, side="right") - 1
+    return (place >= 0) & (times - t[np.maximum(place, 0)] <= max(STALE_S, 3 * usual))
 
 
 def _caps(

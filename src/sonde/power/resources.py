@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sonde.core.errors import nearest
 from sonde.core.units import format_power, format_size
@@ -232,6 +232,25 @@ class Resources:
             lowest(spec.disks, has.disks, use.disks),
             lowest(spec.nics, has.nics, use.nics),
         )
+
+    def there(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        """What a configuration still has of what a job has, which may have been given under another one."""
+        left = []
+        for part in parts:
+            has, use = self.nodes.get(part.node), self._use.get(part.node)
+            if has is None:
+                continue
+            free = has.memory_bytes - (use.memory_bytes if use else 0)
+            left.append(
+                replace(
+                    part,
+                    cores=tuple(k for k in part.cores if k < has.cores),
+                    memory_bytes=max(0, min(part.memory_bytes, free)),
+                    disks=tuple(k for k in part.disks if k < has.disks),
+                    nics=tuple(k for k in part.nics if k < has.nics),
+                )
+            )
+        return tuple(left)
 
     def take(self, job: str, parts: tuple[Part, ...], guaranteed_w: float = 0.0) -> None:
         """Gives a job these parts. Power is not looked at: find() does.

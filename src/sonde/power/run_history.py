@@ -1,6 +1,6 @@
 """What a monitor has heard, in SQLite: bounded, whole after kill -9, and no reason to stop where a disk is full.
 
-A sample that cannot be written waits in memory, the oldest MOST_WAITING at most; what falls out is counted.
+A sample that cannot be written waits in memory, the latest MOST_WAITING at most; what falls out is counted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sonde.power.telemetry import NAN, ClusterSample, JobSample, NodeSample
 VERSION = 2  # 1 lacks what is in _LATER: it is read as it is, and gets that when something is added
 MOST_WAITING = 20_000  # samples; some 10 MB
 SWEEP_ROWS = 20_000  # that are removed at once: a sweep must not keep readers waiting
-_VACUUM_PAGES = 2_000
+_VACUUM_PAGES = 2_000  # that a sweep gives back at least, where so many are free
 
 NODE_COLUMNS = (
     *("node", "at_ns", "source", "period_s", "power_w", "energy_j", "cap_w", "lease_w", "left_s"),
@@ -80,6 +80,7 @@ class History:
     Attributes
     ----------
     trouble : why samples wait, "" where they do not. lost : samples that fell out. written : that are in the file.
+    behind : the last sweep left some that are too old.
 
     Raises
     ------
@@ -90,6 +91,7 @@ class History:
     def __init__(self, path: str | Path, keep_s: float) -> None:
         self.path, self.keep_s = Path(path), keep_s
         self.trouble, self.lost, self.written = "", 0, 0
+        self.behind = False
         self._waiting: deque[Sample] = deque()
         try:
             # Beside the daemon only its group may read who ran what.
@@ -130,9 +132,6 @@ class History:
     def add(self, samples: Iterable[Sample]) -> bool:
         """Writes samples, those that waited first. False: they wait, and `trouble` says why. It never raises."""
         self._waiting.extend(samples)
-        while len(self._waiting) > MOST_WAITING:
-            self._waiting.popleft()
-            self.lost += 1
         if not self._waiting:
             return not self.trouble
         try:
@@ -143,6 +142,9 @@ class History:
                     self._db.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
         except (sqlite3.Error, OverflowError, ValueError) as error:
             self.trouble = f"the history {self.path} cannot be written: {error}"
+            while len(self._waiting) > MOST_WAITING:
+                self._waiting.popleft()
+                self.lost += 1
             return False
         self.written += len(self._waiting)
         self._waiting.clear()
@@ -154,22 +156,33 @@ class History:
         return len(self._waiting)
 
     def sweep(self, now_ns: int) -> int:
-        """Removes what is older than keep_s, some at a time, and gives its place back. Returns rows removed."""
+        """Removes what is older than keep_s, some at a time, and gives its place back. Returns rows removed.
+
+        It is `behind` where there may be more: then sweep again soon.
+        """
         before = now_ns - int(self.keep_s * 1e9)
-        removed = 0
+        removed, self.behind = 0, False
         with suppress(sqlite3.Error):  # a full disk: what is too old goes when there is room to say so
+            free = self._free_pages()
             for table, columns in _TABLES.items():
                 who = columns[0]
                 with self._transaction():
-                    removed += self._db.execute(
+                    gone = self._db.execute(
                         f"DELETE FROM {table} WHERE ({who}, at_ns) IN"
                         f" (SELECT {who}, at_ns FROM {table} WHERE at_ns < ? LIMIT {SWEEP_ROWS})",
                         (before,),
                     ).rowcount
+                removed += gone
+                self.behind = self.behind or gone >= SWEEP_ROWS
             if removed:
-                # A page a step: execute() would take one step alone.
-                self._db.executescript(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")
+                # All that this sweep freed, or the file grows by the rest. A page a step: execute() would take one
+                # step alone.
+                pages = max(_VACUUM_PAGES, self._free_pages() - free)
+                self._db.executescript(f"PRAGMA incremental_vacuum({pages})")
         return removed
+
+    def _free_pages(self) -> int:
+        return int(self._db.execute("PRAGMA freelist_count").fetchone()[0])
 
     def close(self) -> None:
         if self._lock < 0:

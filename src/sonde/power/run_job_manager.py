@@ -275,6 +275,10 @@ class JobManager:
         except OSError:
             process.kill()
             process.wait()
+            if not (folder / "begun").exists():
+                shutil.rmtree(
+                    folder, ignore_errors=True
+                )  # else it would be found again, as a run that failed
             raise
         job.process, job.pid = process, process.pid
         self._hold(job)

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ from sonde.power.run_events import line, notify, until_told
 from sonde.power.run_jobs_bus import call
 from sonde.power.run_jobs_store import CannotKeep, Store
 from sonde.power.run_resource_manager import empty, held_of
-from sonde.power.schedule import Budget, Order, QueueRules, Usage
+from sonde.power.schedule import Budget, Candidate, Order, QueueRules, Usage
 from sonde.power.telemetry import ACTIVE, NAN, known
 
 if TYPE_CHECKING:
@@ -45,6 +45,11 @@ SAY_AGAIN_S, COUNTS_S = (
 )  # orders to the system manager: how often they are said, how long each counts
 LOOK_S, CHARGE_S = 10.0, 60.0
 CALL_S = 3.0
+# A start that was refused: after how long it is tried again, which doubles, up to how long; and from when on it is no
+# more, if another was started since the last try: then it is this job that cannot be, and not that a disk is full.
+AGAIN_S, LONGEST_S, GIVE_UP_S = 10.0, 600.0, 3600.0
+NOT_TAKEN = "the system manager does not take a job's guarantee"
+USAGE = "#usage"  # beside jobs: no job has such an id
 MOST_TOLD = 1000  # jobs that are over, in one answer
 
 
@@ -92,6 +97,28 @@ def groups_of(user: str) -> list[str]:
     return names
 
 
+def unanswered(error: SondeError) -> bool:
+    """Whether an actor of jobs said nothing, as against that it refused."""
+    return error.code == "power.no_answer" or not error.code.startswith("power.")
+
+
+@dataclass
+class NotStarted:
+    """A start that was refused, and those of the same job before it. Times as time.monotonic().
+
+    first_s, at_s: the first refusal, and this one. others: whether another was started since the one before.
+    looked: whether the job manager was asked since then if it has the job nevertheless. again_s: until then it waits.
+    """
+
+    why: str
+    first_s: float
+    at_s: float
+    pause_s: float = AGAIN_S
+    others: bool = False
+    looked: bool = False
+    again_s: float = math.inf
+
+
 class Others:
     """The other actors, asked over the bus. What cannot be asked is a SondeError."""
 
@@ -120,7 +147,11 @@ class Scheduler:
         self.mutex = threading.RLock()
         self.wake = threading.Event()
         kept = store.load()
-        usage = kept.pop("usage", {"at_s": 0.0, "had": {}})
+        usage = kept.pop(USAGE, None)
+        if "had" in kept.get("usage", {}):  # where it was before, among the jobs' ids
+            old = kept.pop("usage")
+            usage = usage or old
+        usage = usage or {"at_s": 0.0, "had": {}}
         said_of = stack.jobs
         self.queue = Queue(
             rules(stack),
@@ -133,15 +164,21 @@ class Scheduler:
             said_of.grace_s,
             {name: Entry.of(told) for name, told in kept.items()},
         )
+        self.queue.set_back(time.time_ns())
         self._empty = empty(stack)
         self._cores = {node.name: node.cores for node in stack.nodes}
         self._budget = Budget(NAN)
+        self._observes = False
         self._usable: set[str] = set()
         self._at_least: dict[str, float] = {}
         self._committed_w = self._guaranteed_w = NAN
         self._manager = ""
         self._deferred: set[str] = set()
         self._known_runs: set[str] = set()
+        self._running: dict[str, float] = {}  # since when each was seen to, as time.monotonic()
+        self._not_started: dict[str, NotStarted] = {}
+        self._taken_s = -math.inf  # when the job manager took a start
+        self._managed: set[str] | None = None  # nodes that the system manager has; None: not known
         self._shares: dict[str, tuple[Share | None, float]] = {}  # as it was answered; None: not known
         self._looked_s = self._charged_s = -math.inf
         self._states: dict[str, str] = {job: one.state.state for job, one in self.queue.entries.items()}
@@ -167,6 +204,8 @@ class Scheduler:
                         made = self.queue.hold(job, user)
                     case _:
                         made = self.queue.release(job, user)
+                        if job in self._not_started:
+                            self._not_started[job].again_s = -math.inf
                 self._keep()
             except Refusal as no:
                 raise run_jobs_bus.refused(no.word, no.what) from None
@@ -262,18 +301,35 @@ class Scheduler:
         events, self._events = self._events, []
         return events
 
-    def _try(self, about: str, service: str, body: dict[str, Any]) -> dict[str, Any] | None:
-        """None: not answered, which is a trouble until it is."""
+    def _ask(self, about: str, service: str, body: dict[str, Any]) -> dict[str, Any] | None:
+        """None: not answered, which is a trouble until it is. Raises SondeError: it was, by a refusal."""
         try:
             answer = self._others.ask(service, body)
-        except UsageError:
+        except SondeError as error:
+            if unanswered(error) and not isinstance(error, UsageError):
+                self.troubles[about] = error.what
+                return None
             self.troubles.pop(about, None)
+            raise
+        self.troubles.pop(about, None)
+        return answer
+
+    def _try(self, about: str, service: str, body: dict[str, Any]) -> dict[str, Any] | None:
+        """None: not answered, or refused, which is a trouble until it is not. Raises UsageError."""
+        try:
+            return self._ask(about, service, body)
+        except UsageError:
             raise
         except SondeError as error:
             self.troubles[about] = error.what
             return None
-        self.troubles.pop(about, None)
-        return answer
+
+    def _note(self, about: str, what: str) -> None:
+        """what: what does not work; "": nothing."""
+        if what:
+            self.troubles[about] = what
+        else:
+            self.troubles.pop(about, None)
 
     def _look_at_runs(self) -> bool:
         answer = self._try("job-manager", jobs.JOB_GET, {"ask": "GET_RUN"})
@@ -283,7 +339,8 @@ class Scheduler:
         self._known_runs = set(runs)
         strays = []
         with self.mutex:
-            now = time.time_ns()
+            now, now_s = time.time_ns(), time.monotonic()
+            self.queue.set_back(now)
             for job, run in runs.items():
                 entry = self.queue.take_run(run, now)
                 if entry is not None and entry.state.over and not (run.over and not entry.clean):
@@ -292,43 +349,77 @@ class Scheduler:
             for entry in self.queue.active():
                 if entry.asked and entry.state.state != STARTING and entry.state.job not in runs:
                     self.queue.lost(entry.state.job, now)
-            self.queue.over_time(now)
+            self._running = {
+                one.state.job: self._running.get(one.state.job, now_s)
+                for one in self.queue.active()
+                if one.state.state == RUNNING
+            }
+            self.queue.over_time(now, {job: now_s - since for job, since in self._running.items()})
+            self._take_back(now, now_s)
             self._keep()
         for job, over in strays:
-            self._tell_job(job, "FORGET_JOB" if over else "STOP_JOB")
+            with suppress(EnvironmentFailure):
+                self._tell_job(job, "FORGET_JOB" if over else "STOP_JOB")
         return True
 
+    def _take_back(self, now_ns: int, now_s: float) -> None:
+        """Jobs whose start was refused, and that the job manager does not have: they wait again, and what they had is
+        for others meanwhile.
+        """
+        for job, no in list(self._not_started.items()):
+            one = self.queue.entries.get(job)
+            if one is None or one.state.state not in (STARTING, WAITING):
+                del self._not_started[job]
+            elif one.state.state == STARTING and not no.looked and job not in self._known_runs:
+                no.looked = True
+                if no.others and now_s - no.first_s >= GIVE_UP_S:
+                    self.queue.take_run(Run(job, jobs.FAILED, no.why[:1024]), now_ns)
+                    del self._not_started[job]
+                else:
+                    no.again_s = now_s + no.pause_s
+                    self.queue.refused(job, f"waits to be tried again: {no.why}")
+        self._note("starts", next((f"{job}: {no.why}" for job, no in self._not_started.items()), ""))
+
     def _tell_job(self, job: str, order: str, **more: Any) -> bool:
-        """False: not answered. That it does not know the job is an answer."""
+        """False: not answered. That it does not know the job is an answer. Raises EnvironmentFailure: it refused."""
         try:
-            return self._try("job-manager", jobs.JOB_SET, {"order": order, "job": job, **more}) is not None
+            return self._ask("job-manager", jobs.JOB_SET, {"order": order, "job": job, **more}) is not None
         except UsageError:
             return True
 
     def _stop(self) -> None:
         with self.mutex:
             those = [one for one in self.queue.active() if one.state.state == STOPPING]
+        refused = ""
         for one in those:
-            if not self._tell_job(
-                one.state.job, "STOP_JOB", grace_s=one.spec.grace_s, reason=one.state.reason[:256]
-            ):
-                return
+            try:
+                if not self._tell_job(
+                    one.state.job, "STOP_JOB", grace_s=one.spec.grace_s, reason=one.state.reason[:256]
+                ):
+                    return
+            except EnvironmentFailure as no:
+                refused = refused or f"the job manager does not stop {one.state.job}: {no.what}"
+        self._note("stops", refused)
 
     def _clean(self) -> None:
         with self.mutex:
             those = self.queue.to_clean()
+        refused = ""
         for one in those:
             job = one.state.job
             try:
-                if self._try("resources", jobs.RESOURCES_SET, {"order": "RELEASE", "job": job}) is None:
+                with suppress(UsageError):  # it has nothing there
+                    if self._ask("resources", jobs.RESOURCES_SET, {"order": "RELEASE", "job": job}) is None:
+                        return
+                if one.asked and not self._tell_job(job, "FORGET_JOB"):
                     return
-            except UsageError:
-                pass  # it has nothing there
-            if one.asked and not self._tell_job(job, "FORGET_JOB"):
-                return
+            except EnvironmentFailure as no:
+                refused = refused or f"what {job} had is not given back: {no.what}"
+                continue
             with self.mutex:
                 self.queue.cleaned(job)
                 self._keep()
+        self._note("ends", refused)
 
     def _charge(self, now_s: float) -> None:
         over = False
@@ -359,10 +450,12 @@ class Scheduler:
         later = time.time() + left if math.isfinite(restored) and left > 0 else math.inf
         self._budget = Budget(known(cluster["budget_w"]), restored, later)
         self._committed_w = known(cluster["committed_w"])
-        manager = f"{cluster['manager']}#{cluster['epoch']}"
+        manager = f"{cluster['manager']}#{cluster['epoch']}#{cluster['state']}"
         if manager != self._manager:
             self._manager = manager
             self._shares.clear()  # who took over was told nothing yet
+        self._observes = cluster["state"] == "observing"
+        self._managed = {str(node["node"]) for node in told["nodes"]}
         self._usable = {str(node["node"]) for node in told["nodes"] if node["heard"]}
         # One that draws more than it is lent, or is not heard, counts at what it may be at.
         self._at_least = {
@@ -374,10 +467,10 @@ class Scheduler:
     def _plan(self) -> None:
         """What starts next is `starting` afterwards, and on disk."""
         with self.mutex:
-            waiting = self.queue.waiting(time.time_ns())
+            waiting = self._candidates(time.time_ns())
             starting = {one.state.job for one in self.queue.active() if one.state.state == STARTING}
         self._deferred = starting  # until the budget was looked at
-        if not waiting and not starting:
+        if not waiting and not starting and not self._not_started:  # what those had is given back below
             return
         lacking = self.troubles.get("power", "") or self.troubles.get("job-manager", "")
         answer = None if lacking else self._try("resources", jobs.RESOURCES_GET, {"ask": "GET_RESOURCES"})
@@ -393,10 +486,11 @@ class Scheduler:
             used = empty(self.stack, self._at_least)
             for job in in_use(used, self.queue.active(), held):
                 if job in self.queue.entries:
-                    self.queue.back(job, "waits: its nodes were given to another")
+                    self.queue.back(job, "waits: its nodes were given to another, or are gone")
             self._deferred = self._beyond(used)
             self._guaranteed_w = used.total_w
-            waiting = self.queue.waiting(now)
+            # What one of those had is still to be given back, where that was not answered.
+            waiting = [one for one in self._candidates(now) if one.spec.job not in used.held]
             made = schedule.plan(waiting, self.queue.busy(now), used, self._budget, now / 1e9, self._usable)
             scores = {one.spec.job: one.score for one in waiting}
             self.queue.tell(made.reasons, made.expected_s, scores)
@@ -408,6 +502,12 @@ class Scheduler:
             except CannotKeep:
                 self.queue.entries, self.queue.changed = before, dirty
                 raise
+
+    def _candidates(self, now_ns: int) -> list[Candidate]:
+        """Jobs that may start now. Who was refused lately holds up nobody."""
+        now_s = time.monotonic()
+        late = {job for job, no in self._not_started.items() if no.again_s > now_s}
+        return [one for one in self.queue.waiting(now_ns) if one.spec.job not in late]
 
     def _beyond(self, used: Resources) -> set[str]:
         """Jobs that were to start, and since then the budget has fallen: the last ones wait again; one of them that the
@@ -462,8 +562,11 @@ class Scheduler:
                 one = self.queue.entries[job]
                 if one.state.state != STARTING or not one.asked:
                     continue
-                wanted = self.queue.shares()
-            if not self._say(wanted, one):
+            try:
+                if not self._say(one):
+                    continue
+            except Refused as no:
+                self._refuses(job, f"the system manager does not take its guarantee: {no.what}")
                 continue
             body = {
                 "order": "START_JOB",
@@ -474,17 +577,30 @@ class Scheduler:
                 "grace_s": one.spec.grace_s,
             }
             try:
-                answer = self._try("job-manager", jobs.JOB_SET, body)
+                answer = self._ask("job-manager", jobs.JOB_SET, body)
             except UsageError as no:
                 runs = [Run(job, jobs.FAILED, f"the job manager refuses it: {no.what}"[:1024])]
+            except SondeError as no:
+                self._refuses(job, f"the job manager does not start it: {no.what}")
+                continue
             else:
                 if answer is None:
                     return
+                self._taken_s = time.monotonic()
                 runs = [Run.of(told) for told in answer["runs"] if told["job"] == job]
             with self.mutex:
                 for run in runs:
                     self.queue.take_run(run, time.time_ns())
                 self._keep()
+
+    def _refuses(self, job: str, why: str) -> None:
+        """Nobody knows yet whether the job manager has it: that is looked at before others get what it has."""
+        before, now_s = self._not_started.get(job), time.monotonic()
+        if before is None:
+            self._not_started[job] = NotStarted(why, now_s, now_s)
+            return
+        pause_s, others = min(2 * before.pause_s, LONGEST_S), self._taken_s > before.at_s
+        self._not_started[job] = NotStarted(why, before.first_s, now_s, pause_s, others)
 
     def _allocate(self, one: Entry) -> bool:
         """The resource manager gives it what was planned. True: it has it, and that is on disk."""
@@ -516,19 +632,47 @@ class Scheduler:
 
     # ---- what the system manager is told
 
-    def _say(self, wanted: dict[str, Share], of: Entry) -> bool:
-        """That nodes of a job are guaranteed what it asks for, before it starts."""
+    def _wanted(self) -> dict[str, Share]:
+        """What it is to know, of nodes that there are: for one that is not it refuses all that is said of a job."""
+        with self.mutex:
+            shares = self.queue.shares()
+        out = {}
+        for name, share in shares.items():
+            nodes = tuple(node for node in share.nodes if self._is_there(node))
+            if nodes:
+                out[name] = replace(share, nodes=nodes)
+        return out
+
+    def _is_there(self, node: str) -> bool:
+        return node in self._cores and (self._managed is None or node in self._managed)
+
+    def _say(self, of: Entry) -> bool:
+        """That nodes of a job are guaranteed what it asks for, before it starts. False: not answered.
+
+        Raises
+        ------
+        Refused.
+        """
         nodes = {part.node for part in of.state.parts}
-        for name, share in wanted.items():
+        gone = next((node for node in sorted(nodes) if not self._is_there(node)), "")
+        if gone:
+            raise Refused("bus.not_found", f"no node is called '{gone}'")
+        for name, share in self._wanted().items():
             if nodes & set(share.nodes):
                 told = self._shares.get(name)
                 if told is not None and told[0] == share:
                     continue
-                if not self._say_one(name, share):
+                try:
+                    self._say_one(name, share)
+                except Refused:
+                    raise
+                except SondeError as error:
+                    self.troubles["orders"] = f"{NOT_TAKEN}: {error.what}"
                     return False
         return True
 
-    def _say_one(self, name: str, share: Share) -> bool:
+    def _say_one(self, name: str, share: Share) -> None:
+        """Raises SondeError: not answered; Refused: it was."""
         body = {
             "order": "SET_JOB",
             "job": name,
@@ -540,19 +684,15 @@ class Scheduler:
             "for_s": COUNTS_S,
         }
         self._shares[name] = None, -math.inf  # until it is answered nobody knows what it took
-        try:
+        if (
+            not self._observes
+        ):  # one that sets nothing takes no guarantee either, and jobs are to run meanwhile
             self._others.system("SystemPowerManager_set", body)
-        except SondeError as error:
-            self.troubles["orders"] = f"the system manager does not take a job's guarantee: {error.what}"
-            return False
-        self.troubles.pop("orders", None)
         self._shares[name] = share, time.monotonic()
-        return True
 
     def _end_shares(self) -> None:
         """Jobs that are over have no guarantee any more."""
-        with self.mutex:
-            wanted = self.queue.shares()
+        wanted = self._wanted()
         for name in [name for name in self._shares if name not in wanted]:
             self._shares[name] = None, -math.inf
             try:
@@ -565,13 +705,20 @@ class Scheduler:
 
     def _say_shares(self, now_s: float) -> None:
         """What changed of running jobs, and what is to be said again."""
-        with self.mutex:
-            wanted = self.queue.shares()
-        for name, share in wanted.items():
+        refused = ""
+        for name, share in self._wanted().items():
             told = self._shares.get(name)
-            stale = told is None or told[0] != share or now_s - told[1] >= SAY_AGAIN_S
-            if stale and not self._say_one(name, share):
+            if told is not None and told[0] == share and now_s - told[1] < SAY_AGAIN_S:
+                continue
+            try:
+                self._say_one(name, share)
+            except Refused as no:
+                # Guarantees of the others are not to lapse with it.
+                refused = refused or f"{NOT_TAKEN}: {no.what}"
+            except SondeError as error:
+                self.troubles["orders"] = f"{NOT_TAKEN}: {error.what}"
                 return
+        self._note("orders", refused)
 
     # ---- what is kept
 
@@ -581,7 +728,7 @@ class Scheduler:
         if not queue.changed and not gone:
             return
         rows: dict[str, Any] = {job: as_text(queue.entries[job]) for job in queue.changed}
-        rows["usage"] = {"at_s": queue.usage.at_s, "had": queue.usage.had}
+        rows[USAGE] = {"at_s": queue.usage.at_s, "had": queue.usage.had}
         self._store.save(rows, gone or ())
         for job in sorted(queue.changed, key=lambda job: queue.entries[job].number):
             state = queue.entries[job].state

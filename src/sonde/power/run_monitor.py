@@ -133,10 +133,16 @@ class Monitor:
         if self.history is None:
             return ""
         self.history.add(samples)
-        if now - self._swept_s > SWEEP_S:
+        if self.history.behind or now - self._swept_s > SWEEP_S:
             self._swept_s = now
-            self.history.sweep(time.time_ns())
+            self._sweep(self.history, len(samples))
         return self.history.trouble
+
+    def _sweep(self, history: History, added: int) -> None:
+        """More is removed than came, so that it catches up; then what came meanwhile is written before more goes."""
+        removed = history.sweep(time.time_ns())
+        while history.behind and removed < 2 * added:
+            removed += history.sweep(time.time_ns())
 
     def _room_for(self, sample: AnySample) -> bool:
         match sample:

@@ -38,14 +38,18 @@ class Allocations:
     def __init__(self, stack: Stack, store: Store) -> None:
         self._mutex = threading.Lock()
         self._store, self._empty, self._now = store, empty(stack), empty(stack)
-        self.left_out: list[str] = []
-        """Jobs whose parts the configuration no longer has."""
+        self.left_out: dict[str, Held] = {}
+        """Jobs of which the configuration no longer has all parts, with what they were given."""
         for name, told in store.load().items():
             held = held_of(told)
+            left = self._now.there(held.parts)
+            if left != held.parts:
+                self.left_out[name] = held
             try:
-                self._now.take(held.job, held.parts, held.guaranteed_w)
+                if left:
+                    self._now.take(held.job, left, held.guaranteed_w)
             except Conflict:
-                self.left_out.append(name)
+                self.left_out[name] = held
 
     def order(self, body: dict[str, Any]) -> dict[str, Any]:
         with self._mutex:
@@ -61,6 +65,10 @@ class Allocations:
             raise run_jobs_bus.refused("bad_job", f"guaranteed are {spec.guaranteed_w} W; allowed: from 0 W")
         before = self._now.held.get(job)
         if before is not None:
+            if job in self.left_out:
+                raise run_jobs_bus.refused(
+                    "unknown_node", f"not all that the job {job} has is there any more"
+                )
             return {"allocations": [said(before)]}
         spec = replace(spec, job=job, nodes=len(spec.hosts) or spec.nodes)
         found = self._now.find(spec) if spec.nodes else Lack("nodes", "nodes: none is asked for")
@@ -72,14 +80,17 @@ class Allocations:
         held = Held(job, found, spec.guaranteed_w)
         self._keep({job: said(held)})
         self._now.take(job, found, spec.guaranteed_w)
+        self.left_out.pop(job, None)
         return {"allocations": [said(held)]}
 
     def _release(self, job: str) -> dict[str, Any]:
-        held = self._now.held.get(job)
+        # Also what is left out: a node that comes back is not to be a dead job's.
+        held = self._now.held.get(job) or self.left_out.get(job)
         if held is None:
             raise run_jobs_bus.refused("no_job", f"the job {job} has nothing")
         self._keep({}, (job,))
         self._now.give_back(job)
+        self.left_out.pop(job, None)
         return {"allocations": [said(held)]}
 
     def _keep(self, changed: dict[str, Any], gone: tuple[str, ...] = ()) -> None:

@@ -12,7 +12,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,9 @@ RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}", re.ASCII)
 CALL_S = 3.0
 KEEP_S = 30 * 86400.0  # a workflow's file, when it is over
 SWEEP_S = 600.0
+TURN_S = (
+    1.0  # of a workflow in a look: the others, and who ends this, do not wait for all that one has to hand in
+)
 
 
 class Journal:
@@ -145,7 +148,8 @@ class Workflow:
         for note in journal.notes:
             self.course.take(note)
         folder = str(Path(self.path).parent) if self.path.startswith("/") else "/"
-        self.conductor = Conductor(self.course, Scheduler(engine, self.user, folder), journal)
+        scheduler = Scheduler(engine, self.user, folder)
+        self.conductor = Conductor(self.course, scheduler, journal, engine.mutex)
         self.trouble = ""
 
     def shown(self, whole: bool) -> dict[str, Any]:
@@ -179,7 +183,8 @@ class Workflow:
 
 
 class Engine:
-    """All workflows of a folder. Requests come in threads; look() is one thread's.
+    """All workflows of a folder. Requests come in threads; look() is one thread's, and holds the mutex for a note at a
+    time.
 
     Raises
     ------
@@ -306,8 +311,11 @@ class Engine:
 
     # ---- a look
 
-    def look(self) -> list[bytes]:
-        """Takes each workflow as far as it goes now. Returns events."""
+    def look(self, ended: Callable[[], bool] = lambda: False) -> list[bytes]:
+        """Takes each workflow as far as it goes in its turn; where something is left it wakes itself. Returns events.
+
+        ended: asked between any two steps, whether to leave the rest.
+        """
         with self.mutex:
             self._sweep()
             going = [one for one in self.workflows.values() if not one.course.over]
@@ -319,20 +327,28 @@ class Engine:
             except (Unanswered, UsageError) as why:
                 lacking = getattr(why, "what", str(why))
             for one in going:
-                with self.mutex:
-                    self._take_further(one, lacking)
+                if ended():
+                    break
+                self._take_further(one, lacking, ended)
         with self.mutex:
             events, self._events = self._events, []
         return events
 
-    def _take_further(self, one: Workflow, lacking: str) -> None:
+    def _take_further(self, one: Workflow, lacking: str, ended: Callable[[], bool]) -> None:
         trouble = lacking
         if not lacking:
+            end_s = time.monotonic() + TURN_S
             try:
-                one.conductor.look()
+                if not one.conductor.look(lambda: time.monotonic() < end_s and not ended()):
+                    self.wake.set()
                 trouble = one.conductor.trouble
             except OSError as error:
                 trouble = f"{one.journal.path}: {error.strerror}; nothing is begun until it can be written"
+        with self.mutex:
+            self._tell(one, trouble)
+
+    def _tell(self, one: Workflow, trouble: str) -> None:
+        """Events of what a turn changed."""
         if trouble != one.trouble:
             one.trouble = trouble
             self._events.append(line("trouble" if trouble else "mended", run=one.run, what=trouble))
@@ -375,7 +391,7 @@ def serve(stack: Stack, name: str = "", with_parent: bool = False) -> Iterator[b
         notify("READY=1")
         threading.Thread(target=_wake_when, args=(ending, engine), daemon=True).start()
         while not ending.asked:
-            yield from engine.look()
+            yield from engine.look(lambda: ending.asked)
             engine.wake.wait(float(told["look_s"]))
             engine.wake.clear()
         notify("STOPPING=1")

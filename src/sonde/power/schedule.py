@@ -61,8 +61,9 @@ class Usage:
         self.had = dict(had or {})
 
     def to(self, at_s: float) -> None:
-        """Lets time go on; it does not go back."""
+        """Lets time go on. Of a clock that was set back it goes on from there, and what was forgotten stays so."""
         if at_s <= self.at_s:
+            self.at_s = at_s
             return
         left = 0.5 ** ((at_s - self.at_s) / self.half_life_s)
         self.had = {

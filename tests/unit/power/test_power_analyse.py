@@ -15,7 +15,7 @@ from sonde.power import figures, verdict, words
 from sonde.power.analyse import analyse, node_series_of
 from sonde.power.budget import Held
 from sonde.power.schema import RAW, SCHEMA, SUMMARY
-from sonde.power.telemetry import NodeSample
+from sonde.power.telemetry import JobSample, NodeSample
 
 
 @pytest.fixture
@@ -193,3 +193,15 @@ def test_words_on_a_budget_that_was_higher_before():
         == "The sum of caps stayed within the budget, 640 W in the end: at most 900 W; at most 800 W drawn"
     )
     assert "above" in words.sentence(Held(budget_w=640, max_sum_caps_w=900, violations=1, violation_s=1))
+
+
+def test_the_mean_of_a_job_is_that_of_its_time(tmp_path):
+    """It is told of for a while after it, with no power."""
+    job = [one for one in steady(20) if isinstance(one, JobSample)]
+    over = [replace(job[-1], at_ns=(20 + k) * S, power_w=0.0, state="ended") for k in range(20)]
+    paused = [replace(one, job="18", power_w=0.0 if k > 9 else 200.0) for k, one in enumerate(job)]
+    with sonde.open(recorded(tmp_path, [*job, *over, *paused]).path) as tree:
+        summary = tree["summary"].to_dataset().load()
+    assert summary["job_mean"].values[0] == pytest.approx(200)
+    assert summary["job_energy"].values[0] == pytest.approx(200 * 19)
+    assert summary["job_mean"].values[1] == pytest.approx(100)  # it runs yet

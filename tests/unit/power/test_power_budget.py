@@ -181,3 +181,28 @@ def test_steps():
     step = Step(np.array([1.0, 2.0]), np.array([10.0, 20.0]))
     assert step.at(np.array([0.5, 1.0, 1.9, 5.0])).tolist()[1:] == [10, 10, 20]
     assert math.isnan(step.at(np.array([0.5]))[0])
+
+
+def test_a_clock_that_was_set_back_adds_no_energy():
+    samples = [
+        replace(s, at_ns=s.at_ns - 5 * S) if isinstance(s, NodeSample) and s.at_ns >= 12 * S else s
+        for s in steady()
+    ]
+    assert judged(samples).energy_j == pytest.approx(400 * 19)
+    assert gained(np.array([1e9, 1e9 + 3, 1e9 + 1, 1e9 + 4])) == 4
+    assert gained(np.array([1e9, 1e9 + 3, 5.0, 9.0])) == 12
+
+
+@pytest.mark.parametrize(
+    "of", [steady(1), [replace(s, energy_j=math.nan) for s in steady() if isinstance(s, NodeSample)]]
+)
+def test_energy_that_nobody_told_is_not_known_and_not_none(of):
+    assert math.isnan(judged(of).energy_j)
+
+
+def test_a_cap_that_only_the_last_report_tells_lasted_for_no_time():
+    samples = [s for s in steady() if not isinstance(s, NodeSample) or s.node == "n1"]
+    samples = with_cap(samples, "n1", [250.0] * 19 + [700.0])
+    told = judged(samples)
+    assert (told.violations, told.max_sum_caps_w, told.max_possible_w) == (0, 250, 700)
+    assert judged(samples[-3:]).max_sum_caps_w == 700  # of one report alone it is what there is

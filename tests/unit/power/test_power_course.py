@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 
 import pytest
 
@@ -139,6 +140,7 @@ def goes(seed: int) -> tuple[Course, Slots, Disk]:
     slots.lose, slots.kill, slots.fail = dice.choice([0, 0.2]), dice.choice([0, 0.1]), dice.choice([0, 0.3])
     disk.kill_before = disk.kill_after = dice.choice([0, 0.1])
     cancels_at = dice.choice([-1, -1, dice.randrange(0, 20)])
+    leave = dice.choice([0, 0.3])  # a look before all of it is done
     course = conductor = None
     for turn in range(3000):
         if conductor is None:  # a new engine, from what is on disk
@@ -149,7 +151,7 @@ def goes(seed: int) -> tuple[Course, Slots, Disk]:
         try:
             if turn == cancels_at:
                 conductor.cancel("nobody wants it any more")
-            conductor.look()
+            conductor.look(lambda: dice.random() >= leave)
         except Killed:
             conductor = None
             continue
@@ -271,6 +273,81 @@ def test_cancelling_ends_what_runs_and_hands_in_nothing_more():
     conductor.look()
     assert [s.state for s in course.of.values()] == [CANCELLED, SKIPPED]
     assert (course.state, slots.jobs["r.1.1"].state) == ("cancelled", CANCELLED)
+
+
+MANY = f'[jobs.many]\ncommand = ["true"]\nforeach = {{ n = {list(range(300))} }}\non_failure = "stop"\n'
+
+
+def test_a_look_leaves_the_rest_when_told_and_the_next_one_goes_on_there():
+    _, conductor, slots, disk = course_of(MANY)
+    for most, whole in ((120, False), (240, False), (400, True)):
+        assert conductor.look(lambda most=most: len(slots.began) < most) == whole
+        assert len(slots.began) == min(most, 300)
+        assert len([note for note in disk.notes if note["what"] == "accepted"]) == min(most, 300)
+    assert len(set(slots.began)) == 300
+
+
+def test_a_cancel_in_the_middle_of_a_look_is_heard_before_more_is_handed_in():
+    course, conductor, slots, _ = course_of(MANY)
+    take = slots.submit
+
+    def submit(id, step):
+        take(id, step)
+        if len(slots.began) == 7:
+            conductor.cancel("enough")
+
+    slots.submit = submit
+    assert conductor.look()
+    assert conductor.look()
+    assert conductor.look()
+    assert len(slots.began) == 7
+    assert course.counts() == {CANCELLED: 7, SKIPPED: 293}
+
+
+def test_what_stops_a_workflow_in_the_middle_of_a_look_keeps_the_rest_from_being_handed_in():
+    course, conductor, slots, _ = course_of(MANY)
+
+    def declined(id, step):
+        slots.began.append((step.name, 1))
+        raise Declined("there is no such queue")
+
+    slots.submit = declined
+    conductor.look()
+    assert len(slots.began) == 1
+    assert course.counts() == {FAILED: 1, SKIPPED: 299}
+
+
+def test_who_holds_the_mutex_never_waits_for_the_scheduler():
+    workflow = read(MANY)
+    mutex = threading.Lock()
+    disk, notes, asked = Disk(), [], []
+
+    class Free(Slots):
+        def _world(self) -> None:
+            asked.append(mutex.locked())
+
+    class Reentrant:
+        """A mutex that its holder may take again, as an RLock, but that tells."""
+
+        depth = 0
+
+        def __enter__(self) -> None:
+            if not self.depth:
+                mutex.acquire()
+            self.depth += 1
+
+        def __exit__(self, *_: object) -> None:
+            self.depth -= 1
+            if not self.depth:
+                mutex.release()
+
+    disk.note = lambda note: notes.append(mutex.locked())  # type: ignore[method-assign]
+    conductor = Conductor(Course(workflow, "r"), Free(random.Random(1), workflow), disk, Reentrant())
+    conductor.look()
+    conductor.look()
+    assert not any(asked)
+    assert all(notes)
+    assert len(asked) >= 600
 
 
 def test_a_note_of_another_workflow_is_refused():

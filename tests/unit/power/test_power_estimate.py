@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sonde.core.errors import DataError
-from sonde.power.estimate import LEAST, METHODS, Estimator, learn
+from sonde.power.estimate import LEAST, METHODS, MOST_TESTED, Estimator, learn
 from sonde.power.signature import JobRecord, signature
 
 
@@ -94,3 +94,22 @@ def test_it_foretells_what_was_really_measured():
     tested = learn(known, 5.0).tested()
     assert tested.method in METHODS
     assert tested.error < tested.baseline
+
+
+def test_a_job_that_drew_nothing_yet_is_not_foretold():
+    rng = np.random.default_rng(10)
+    estimator = learn([job(rng, k) for k in range(12)], 60.0)
+    idle = signature(range(10), [0.0] * 10, 1)
+    assert idle is not None
+    assert estimator.estimate(idle) is None
+
+
+def test_of_many_jobs_intervals_are_tested_on_some(monkeypatch):
+    rng = np.random.default_rng(11)
+    estimator = learn([job(rng, k, seconds=120) for k in range(60)], 60.0)
+    asked, interval = [], estimator._interval
+    monkeypatch.setattr(estimator, "_interval", lambda *of: asked.append(of) or interval(*of))
+    told = estimator.tested()
+    assert len(asked) == MOST_TESTED
+    assert told.jobs == 60
+    assert told.coverage >= 0.8

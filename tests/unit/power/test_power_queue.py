@@ -21,7 +21,7 @@ from sonde.power.jobs import (
     Run,
     Spec,
 )
-from sonde.power.queue import LARGEST, Entry, Queue, Refusal, as_text, check, in_use
+from sonde.power.queue import LARGEST, MARGIN_S, Entry, Queue, Refusal, as_text, check, in_use
 from sonde.power.resources import Held, Node, Resources
 from sonde.power.schedule import Order, QueueRules, Usage
 
@@ -227,9 +227,12 @@ def test_a_job_whose_time_is_over_is_stopped_and_has_failed():
     queue = made()
     submit(queue, job(limit_s=5))
     run_it(queue, at_ns=10 * S)
-    assert not queue.over_time(15 * S - 1)
-    assert [one.state.job for one in queue.over_time(15 * S)] == ["j"]
-    assert not queue.over_time(16 * S)
+    late = 5 + MARGIN_S
+    assert not queue.over_time(15 * S - 1, {"j": late})  # a clock that was set back
+    assert not queue.over_time(3600 * S, {"j": late - 0.1})  # and one that was set forward
+    assert not queue.over_time(3600 * S, {})
+    assert [one.state.job for one in queue.over_time(15 * S, {"j": late})] == ["j"]
+    assert not queue.over_time(16 * S, {"j": late + 1})
     queue.take_run(Run("j", ENDED, signal=15), 17 * S)
     assert state(queue) == FAILED
     assert "time was over" in queue.entries["j"].state.reason
@@ -304,6 +307,44 @@ def test_users_are_charged_once_for_what_they_had():
     assert part.usage.had["ada"][0] == pytest.approx(2)
 
 
+def test_a_clock_that_was_set_back_leaves_nobody_uncharged():
+    queue = made()
+    submit(queue, job())
+    run_it(queue, at_ns=1000 * S)
+    queue.charge(1010 * S, {})
+    queue.charge(400 * S, {})  # set back by 610 s, and nothing is charged twice
+    assert (queue.usage.had["ada"][0], queue.usage.at_s) == (pytest.approx(10), 400)
+    queue.charge(420 * S, {})
+    assert queue.usage.had["ada"][0] == pytest.approx(30, rel=0.02)
+    queue.take_run(Run("j", ENDED, ended_ns=430 * S, exit_status=0), 430 * S)
+    queue.charge(430 * S, {})
+    queue.charge(2000 * S, {})
+    assert queue.usage.had["ada"][0] == pytest.approx(40 * 0.5**1.57, rel=0.02)
+    late = made()  # set back before it was charged for the first time
+    submit(late, job())
+    run_it(late, at_ns=1000 * S)
+    late.set_back(400 * S)
+    late.charge(425 * S, {})
+    assert late.usage.had["ada"][0] == pytest.approx(25)
+
+
+def test_a_start_that_was_refused_waits_again_and_has_nothing():
+    queue = made()
+    submit(queue, job())
+    assert queue.refused("j", "why").state.state == WAITING
+    queue.begin("j", (Part("n0"),))
+    queue.given("j", (Part("n0"),))
+    one = queue.refused("j", "the disk is full")
+    assert (one.state.state, one.state.reason, one.state.parts, one.asked) == (
+        WAITING,
+        "the disk is full",
+        (),
+        False,
+    )
+    run_it(queue)
+    assert queue.refused("j", "late").state.state == RUNNING
+
+
 def test_what_a_name_drew_before_is_foretold_and_no_guarantee():
     queue = made()
     for number, energy in enumerate((1000.0, 3000.0)):
@@ -367,6 +408,21 @@ def test_what_others_have_is_not_ours():
     used = EMPTY.copy()
     assert in_use(used, queue.active(), []) == []
     assert used.jobs_of("n0") == ["a"]
+
+
+def test_what_runs_on_a_node_that_was_taken_out_keeps_its_other_nodes():
+    fewer = Resources([Node("n0", 100, 400, cores=4), Node("n2", 100, 400, cores=2)])
+    both = (Part("n0"), Part("n1"))
+    queue = made()
+    submit(queue, job("ours", nodes=2, guaranteed_w=250.0))
+    queue.begin("ours", both)
+    used = fewer.copy()
+    assert in_use(used, queue.active(), []) == ["ours"]  # not given yet: it is planned anew
+    queue.given("ours", both)
+    for held in ([], [Held("ours", both, 250.0)]):
+        used = fewer.copy()
+        assert in_use(used, queue.active(), held) == []
+        assert (used.jobs_of("n0"), used.jobs_of("n2"), used.total_w) == (["ours"], [], 350)
 
 
 def test_states_are_those_of_the_face():

@@ -10,6 +10,7 @@ from sonde.power.budget import NodeSeries
 from sonde.power.config import NodeLimits
 from sonde.power.policy import policies
 from sonde.power.replay import replay
+from sonde.power.telemetry import STALE_S
 
 LIMITS = [NodeLimits("n1", 100, 400, 150), NodeLimits("n2", 100, 400, 150)]
 
@@ -54,3 +55,32 @@ def test_what_cannot_be_replayed():
         replay({"n1": series(1, 1, seconds=2)}, LIMITS, 500.0, 5.0, "fair")
     with pytest.raises(UsageError):
         replay({"n1": series(300, 400)}, LIMITS, 500.0, 1.0, "generous")
+
+
+def part(of: NodeSeries, begin: int, end: int) -> NodeSeries:
+    return NodeSeries(*(piece[begin:end] for piece in (of.t, of.power_w, of.cap_w, of.energy_j, of.leased)))
+
+
+def test_a_node_that_went_wants_nothing_any_more():
+    nodes = {"n1": series(300, 400, 1000), "n2": part(series(300, 400, 1000), 0, 100)}
+    told = replay(nodes, LIMITS, 500.0, 1.0, "fair")
+    assert told.node_s == pytest.approx(999 + 100, abs=STALE_S + 1)
+    assert 0 < told.short_s < 2 * (100 + STALE_S + 10)  # 250 W each, while both want 300
+    assert told.max_sum_caps_w <= 500 * (1 + 1e-9)
+
+
+def test_a_node_that_came_late_does_not_hide_what_was_before():
+    nodes = {"n1": series(300, 400, 1000), "n2": part(series(300, 400, 1000), 900, 1000)}
+    told = replay(nodes, LIMITS, 500.0, 1.0, "fair")
+    assert told.node_s == pytest.approx(999 + 99)
+    assert told.short_s == pytest.approx(2 * 99, abs=10)
+    was = replay(nodes, LIMITS, 500.0, 1.0)
+    assert was.mean_lent_w == pytest.approx(440, abs=1)
+
+
+def test_rare_reports_are_no_silence():
+    rare = {
+        name: NodeSeries(*(piece[::300] for piece in (s.t, s.power_w, s.cap_w, s.energy_j, s.leased)))
+        for name, s in (("n1", series(300, 400, 3000)), ("n2", series(110, 400, 3000)))
+    }
+    assert replay(rare, LIMITS, 500.0, 10.0, "fair").node_s == pytest.approx(2 * 2700)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+from types import SimpleNamespace
 
 import pytest
 
@@ -106,6 +107,64 @@ def test_it_is_bounded_by_time_and_gives_room_back(tmp_path):
     assert len(list(read(path, "node"))) == 4 * 100
     history.close()
     assert path.stat().st_size < full / 3
+
+
+def test_a_sweep_that_left_some_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_history, "SWEEP_ROWS", 100)
+    history = History(tmp_path / "h.sqlite", keep_s=100)
+    history.add(NodeSample("n1", k * S) for k in range(350))
+    left = []
+    while not left or history.behind:
+        assert history.sweep(350 * S) <= 100
+        left.append(len(list(read(tmp_path / "h.sqlite", "node"))))
+    assert left == [250, 150, 100]
+    assert history.sweep(350 * S) == 0
+    history.close()
+
+
+def test_a_sweep_gives_back_all_that_it_freed(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_history, "_VACUUM_PAGES", 1)
+    path = tmp_path / "h.sqlite"
+    history = History(path, keep_s=100)
+    history.add(NodeSample("n1", k * S, trouble="t" * 1000) for k in range(2000))
+    history._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    full = path.stat().st_size
+    history.sweep(2000 * S)
+    assert history._db.execute("PRAGMA freelist_count").fetchone()[0] == 0
+    history.close()
+    assert path.stat().st_size < full / 10
+
+
+def test_many_samples_at_once_are_not_lost_where_they_can_be_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_history, "MOST_WAITING", 100)
+    history = History(tmp_path / "h.sqlite", 1e9)
+    assert history.add(NodeSample("n1", k * S) for k in range(350))
+    assert (history.lost, history.written, history.waiting) == (0, 350, 0)
+    history.close()
+
+
+def test_a_monitor_removes_as_fast_as_nodes_report(tmp_path, monkeypatch):
+    """Where a tick brings more than a sweep removes: what is too old stays bounded, and nothing that is not goes."""
+    pytest.importorskip("sonde._power", reason="the power stack is not built")
+    from sonde.power import run_monitor
+
+    now_s = 1e6
+    clock = SimpleNamespace(
+        time=lambda: now_s, monotonic=lambda: now_s, time_ns=lambda: int(now_s) * S, sleep=None
+    )
+    monkeypatch.setattr(run_monitor, "time", clock)
+    monkeypatch.setattr(run_history, "SWEEP_ROWS", 20)
+    ears = SimpleNamespace(take=lambda: [NodeSample(f"n{n}", int(now_s) * S, 1.0) for n in range(50)])
+    history = History(tmp_path / "h.sqlite", keep_s=10)
+    stack = SimpleNamespace(cluster="demo", nodes=())
+    monitor = run_monitor.Monitor(stack, ears, history)  # type: ignore[arg-type]
+    for _ in range(250):
+        now_s += 1
+        monitor.tick()
+        newest = len(list(read(history.path, "node", since_ns=(int(now_s) - 9) * S)))
+        assert newest == 50 * min(10, now_s - 1e6)
+    assert len(list(read(history.path, "node"))) <= 50 * (10 + run_monitor.SWEEP_S + 2)
+    history.close()
 
 
 def test_a_full_disk_makes_samples_wait(tmp_path, monkeypatch):

@@ -38,15 +38,16 @@ class Clock:
 
     def __init__(self) -> None:
         self.now_s = 1e6
+        self.set_s = 0.0  # by how much somebody set the one that can be
 
     def time(self) -> float:
-        return self.now_s
+        return self.now_s + self.set_s
 
     def monotonic(self) -> float:
         return self.now_s
 
     def time_ns(self) -> int:
-        return int(self.now_s * 1e9)
+        return int(self.time() * 1e9)
 
 
 class Disk:
@@ -114,9 +115,15 @@ class World:
         self.stack = stack()
         self.resources = Allocations(self.stack, Disk())  # type: ignore[arg-type]
         self.disk = Disk(self)
-        self.kill_at, self.lose = 0.0, 0.0
+        self.kill_at, self.lose, self.refuse = 0.0, 0.0, 0.0
+        self.refused: dict[str, str] = {}  # jobs that the job manager does not start, and why
+        self.unguaranteed: set[str] = set()  # jobs of which the system manager takes nothing
+        self.disk_is_full = False  # the job manager's
+        self.tries: list[str] = []
+        self.managed = {node.name for node in self.stack.nodes}
         self.budget_w, self.shed_until = BUDGET_W, 0.0
         self.silent: set[str] = set()
+        self.observes = False
         self.runs: dict[str, Run] = {}
         self.held: dict[str, tuple[Spec, Any, float]] = {}  # spec, parts, ends
         self.begun: dict[str, int] = {}
@@ -172,11 +179,18 @@ class World:
     def _job(self, body: dict[str, Any]) -> dict[str, Any]:
         job = body["job"]
         if body["order"] == "START_JOB":
+            self.tries.append(job)
+            word = "cannot_keep" if self.disk_is_full or self.chance.random() < self.refuse else ""
+            word = self.refused.get(job, word)
+            if word and job not in self.runs:
+                raise EnvironmentFailure(f"power.{word}", f"nothing was done: {word}")
             if job not in self.runs:
                 self._begin(Spec.of(body["spec"]), tuple(jobs.Part.of(part) for part in body["parts"]))
         elif job not in self.runs:
             raise UsageError("power.no_job", "unknown")
         elif body["order"] == "STOP_JOB":
+            if job in self.refused:
+                raise EnvironmentFailure("power.cannot_keep", "it cannot be stopped")
             if not self.runs[job].over:
                 self._end(job, signal=15)
         else:
@@ -194,8 +208,8 @@ class World:
         assert len(parts) == (len(spec.hosts) or spec.nodes)
         for part in parts:
             told = [one for one in self.guaranteed.values() if part.node in one["nodes"]]
-            assert len(told) == 1, "the system manager was not told of it"
-            assert told[0]["guaranteed_w"] >= used.guaranteed_w(part.node) - 1e-9
+            assert len(told) == (0 if self.observes else 1), "the system manager was not told of it"
+            assert all(one["guaranteed_w"] >= used.guaranteed_w(part.node) - 1e-9 for one in told)
         for rack, limit in self.stack.racks.items():
             assert used.rack_w(rack) <= limit + 1e-6
         self.started_w.append(used.total_w)
@@ -234,6 +248,7 @@ class World:
                     "committed_w": 600.0,
                     "manager": "m",
                     "epoch": 1,
+                    "state": "observing" if self.observes else "active",
                 },
                 "nodes": [
                     {
@@ -243,12 +258,18 @@ class World:
                         "committed_w": SAFE_W,
                     }
                     for node in self.stack.nodes
+                    if node.name in self.managed
                 ],
             }
+        if self.observes:
+            raise Refused("bus.unsupported", "m only observes: it sets nothing", "", "unsupported", "", 7)
         if body["order"] == "END_JOB":
             if self.guaranteed.pop(body["job"], None) is None:
                 raise Refused("bus.not_found", "unknown", "", "not_found", "", 3)
             return {}
+        for node in body["nodes"]:
+            if node not in self.managed or body["job"] in self.unguaranteed:
+                raise Refused("bus.not_found", f"no node is called '{node}'", "", "not_found", "", 3)
         self.guaranteed[body["job"]] = body
         for name, other in list(self.guaranteed.items()):
             if name != body["job"]:
@@ -432,6 +453,203 @@ def test_a_guarantee_whose_answer_was_lost_is_said_again(world):
     assert world.guaranteed["on:n0"]["guaranteed_w"] == 130
 
 
+def test_a_job_that_is_refused_holds_up_nobody_and_fails_at_last(world):
+    world.refused["bad"] = "cannot_keep"
+    submit(world, "bad", queue="high", nodes=6)
+    submit(world, "good")
+    until(world, lambda: state(world, "good") in OVER, 60)
+    assert state(world, "bad") in ("waiting", STARTING)
+    until(world, lambda: state(world, "bad") == "waiting", 5)
+    reason = world.scheduler.queue.entries["bad"].state.reason
+    assert "the job manager does not start it: nothing was done: cannot_keep" in reason
+    assert "bad: the job manager does not start it" in world.scheduler.told({"ask": "GET_QUEUES"})["trouble"]
+    until(world, lambda: not world.resources.told({})["allocations"], 10)
+    assert not world.guaranteed
+    # Its user may have it tried at once.
+    world.scheduler._not_started["bad"].again_s = math.inf
+    tried = len(world.tries)
+    assert world.order({"order": "RELEASE_JOB", "job": "bad", "user": "ada"})
+    until(world, lambda: len(world.tries) > tried, 5)
+    # Others start all the while: it is this job that cannot.
+    for k in range(6000):
+        if state(world, "bad") in OVER:
+            break
+        if k % 20 == 0:
+            submit(world, f"more{k}", limit_s=3.0)
+        world.step()
+    assert state(world, "bad") == "failed"
+    assert "the job manager does not start it" in world.scheduler.queue.entries["bad"].state.reason
+    assert world.tries.count("bad") < 20
+    until(world, lambda: not world.runs and not world.resources.told({})["allocations"])
+    assert "starts" not in world.scheduler.troubles
+
+
+def test_a_full_disk_of_the_job_manager_fails_no_job(world):
+    world.disk_is_full = True
+    for k in range(9):
+        submit(world, f"j{k}")
+    start_s = world.clock.now_s
+    while world.clock.now_s < start_s + 3 * run_job_scheduler.GIVE_UP_S:
+        world.step()
+    assert not world.begun
+    assert {state(world, f"j{k}") for k in range(9)} <= {"waiting", STARTING}
+    world.disk_is_full = False
+    until(world, lambda: all(state(world, f"j{k}") in OVER for k in range(9)), 2000)
+    assert set(world.begun.values()) == {1}
+    assert len(world.begun) == 9
+
+
+def test_a_start_that_is_refused_and_was_made_is_no_other_start(world):
+    """The job manager failed after it had begun: whether it has the job is seen, not guessed."""
+    submit(world, "a")
+    begin = world._begin
+
+    def fails(spec: Spec, parts: Any) -> None:
+        begin(spec, parts)
+        raise EnvironmentFailure("power.failed", "an error of its own")
+
+    world._begin = fails  # type: ignore[method-assign]
+    until(world, lambda: state(world, "a") in OVER)
+    assert world.begun == {"a": 1}
+    assert "starts" not in world.scheduler.troubles
+
+
+def test_a_job_that_cannot_be_stopped_holds_up_no_other(world):
+    for job in ("a", "b"):
+        submit(world, job, limit_s=60.0)
+    world.chance.uniform = lambda low, high: 1.0  # type: ignore[method-assign]
+    until(world, lambda: {state(world, job) for job in "ab"} == {RUNNING})
+    world.refused["a"] = "cannot_keep"
+    for job in ("a", "b"):
+        assert world.order({"order": "CANCEL_JOB", "job": job, "user": "ada"})
+    submit(world, "d")
+    until(world, lambda: state(world, "b") in OVER and "d" in world.begun, 3)
+    assert state(world, "a") == "stopping"
+    assert world.scheduler.troubles["stops"] == "the job manager does not stop a: it cannot be stopped"
+    del world.refused["a"]
+    until(world, lambda: state(world, "a") in OVER, 3)
+    assert "stops" not in world.scheduler.troubles
+
+
+def test_a_job_called_usage_is_a_job(world):
+    submit(world, "usage")
+    submit(world, "a")
+    world.kill()
+    assert set(world.scheduler.queue.entries) == {"usage", "a"}
+    until(world, lambda: {state(world, job) for job in ("usage", "a")} <= set(OVER))
+    until(world, lambda: world.scheduler.queue.usage.had, 5)
+    had = world.scheduler.queue.usage.had["ada"][0]
+    world.kill()
+    assert set(world.scheduler.queue.entries) == {"usage", "a"}
+    assert world.scheduler.queue.usage.had["ada"][0] == pytest.approx(had, rel=0.01)
+
+
+def test_what_users_had_is_read_from_where_it_was_kept_before(world):
+    world.disk.rows["usage"] = json.dumps({"at_s": world.clock.now_s, "had": {"ada": [40.0, 5.0]}})
+    world.kill()
+    assert world.scheduler.queue.usage.had == {"ada": (40.0, 5.0)}
+    assert not world.scheduler.queue.entries
+    submit(world, "usage")
+    world.kill()
+    assert world.scheduler.queue.usage.had["ada"][0] == pytest.approx(40, rel=0.01)
+    assert set(world.scheduler.queue.entries) == {"usage"}
+
+
+def without(world: World, node: str) -> None:
+    """An operator takes a node out of the configuration, and starts all roles anew."""
+    left = tuple(one for one in world.stack.nodes if one.name != node)
+    world.stack = replace(world.stack, nodes=left)
+    world.managed.discard(node)
+    world.guaranteed.clear()
+    world.resources = Allocations(world.stack, world.resources._store)
+    world.scheduler = world.anew()
+
+
+def test_a_node_that_is_taken_out_takes_nothing_else_from_its_jobs(world):
+    world.chance.uniform = lambda low, high: 1.0 if high == 2.0 else 99.0  # type: ignore[method-assign]
+    submit(world, "wide", hosts=("n1", "n2"), guaranteed_w=300.0, limit_s=60.0)
+    until(world, lambda: state(world, "wide") == RUNNING)
+    submit(world, "beside", hosts=("n3",), guaranteed_w=150.0, limit_s=60.0)
+    until(world, lambda: state(world, "beside") == RUNNING)
+    without(world, "n2")
+    submit(world, "next", hosts=("n1",), limit_s=10.0)
+    for _ in range(5):
+        world.step()
+    assert state(world, "wide") == RUNNING
+    assert state(world, "next") == "waiting"  # n1 is in use
+    told = {job: (one["nodes"], one["guaranteed_w"]) for job, one in world.guaranteed.items()}
+    assert told == {"wide": (["n1"], 300.0), "beside": (["n3"], 150.0)}
+    assert "orders" not in world.scheduler.troubles
+    assert world.scheduler._guaranteed_w == 300 + 150 + 3 * SAFE_W
+    assert world.order({"order": "CANCEL_JOB", "job": "wide", "user": "ada"})
+    until(world, lambda: "next" in world.begun, 5)
+    assert "wide" not in json.dumps(world.resources._store.load())
+
+
+def test_a_guarantee_that_is_refused_does_not_keep_others_from_theirs(world):
+    for k in range(3):
+        submit(world, f"j{k}", guaranteed_w=150.0, limit_s=60.0)
+    until(world, lambda: {state(world, f"j{k}") for k in range(3)} == {RUNNING})
+    world.unguaranteed.add("j0")
+    world.guaranteed.clear()
+    world.clock.now_s += run_job_scheduler.SAY_AGAIN_S
+    world.scheduler.turn()
+    assert set(world.guaranteed) == {"j1", "j2"}
+    assert "no node is called" in world.scheduler.troubles["orders"]
+    world.unguaranteed.clear()
+    world.scheduler.turn()
+    assert set(world.guaranteed) == {"j0", "j1", "j2"}
+    assert "orders" not in world.scheduler.troubles
+
+
+def test_a_job_whose_guarantee_is_refused_is_not_started_and_holds_nothing(world):
+    """A node that the scheduler's configuration has and the system manager's has not."""
+    world.unguaranteed.add("a")
+    submit(world, "a", hosts=("n0",), guaranteed_w=150.0)
+    submit(world, "b", hosts=("n0",))
+    until(world, lambda: state(world, "b") in OVER, 80)
+    assert "a" not in world.begun
+    until(world, lambda: state(world, "a") == "waiting", 5)
+    reason = world.scheduler.queue.entries["a"].state.reason
+    assert "the system manager does not take its guarantee" in reason
+    world.unguaranteed.clear()
+    until(world, lambda: state(world, "a") in OVER)
+
+
+def test_under_a_manager_that_only_observes_jobs_run_and_nothing_is_guaranteed(world):
+    world.observes = True
+    submit(world, "a", guaranteed_w=150.0, limit_s=60.0)
+    until(world, lambda: state(world, "a") == RUNNING)
+    assert not world.guaranteed
+    assert "orders" not in world.scheduler.troubles
+    world.observes = False
+    until(world, lambda: "a" in world.guaranteed, 5)
+
+
+def test_a_clock_that_is_set_forward_ends_no_job(world):
+    world.chance.uniform = lambda low, high: 1.0 if high == 2.0 else 99.0  # type: ignore[method-assign]
+    submit(world, "a", limit_s=30.0)
+    until(world, lambda: state(world, "a") == RUNNING)
+    world.clock.set_s = 86400.0
+    for _ in range(25):
+        world.step()
+    assert state(world, "a") == RUNNING
+    until(world, lambda: state(world, "a") in OVER, 15)  # its time, and what its keeper is given besides
+    assert "time was over: 30.0 s" in world.scheduler.queue.entries["a"].state.reason
+
+
+def test_a_clock_that_is_set_back_charges_from_there(world):
+    world.chance.uniform = lambda low, high: 1.0  # type: ignore[method-assign]
+    submit(world, "a", limit_s=0.0, demand_w=100.0)
+    until(world, lambda: state(world, "a") == RUNNING)
+    world.clock.set_s = -86400.0
+    world.kill()  # and what was kept is of the future
+    assert world.scheduler.queue.usage.at_s <= world.clock.time()
+    until(world, lambda: state(world, "a") in OVER, 100)
+    until(world, lambda: not world.runs, 3)
+    assert world.scheduler.queue.usage.had["ada"][0] > 15
+
+
 def test_what_was_given_to_a_job_that_waits_is_given_back(world):
     submit(world, "big", nodes=6)
     assert world.order({"order": "HOLD_JOB", "job": "big", "user": "ada"})
@@ -508,6 +726,7 @@ def test_whatever_is_lost_and_killed_no_job_is_lost_or_started_twice(seed, monke
         wild = step < 600
         world.kill_at = 0.01 if wild else 0.0
         world.lose = 0.08 if wild else 0.0
+        world.refuse = 0.2 if wild else 0.0
         world.disk.full = wild and world.chance.random() < 0.05
         if world.chance.random() < 0.02 and wild:
             world.shed_until = world.clock.now_s + world.chance.uniform(5, 60)

@@ -100,5 +100,41 @@ def test_nodes_that_are_gone_are_told_and_no_others_lost(here):
     here.allocate("a", hosts=("n2",))
     here.allocate("b", hosts=("n0",))
     here.restart(nodes=2)
-    assert here.now.left_out == ["a"]
+    assert list(here.now.left_out) == ["a"]
     assert [one["job"] for one in here.now.told({})["allocations"]] == ["b"]
+
+
+def test_of_a_job_on_a_node_that_is_gone_the_rest_is_its_own(here):
+    here.allocate("a", hosts=("n1", "n2"), guaranteed_w=250.0)
+    here.restart(nodes=2)
+    assert list(here.now.left_out) == ["a"]
+    told = here.now.told({})
+    assert [(node["node"], node["jobs"]) for node in told["nodes"]] == [("n0", []), ("n1", ["a"])]
+    assert told["racks"][0]["guaranteed_w"] == 350
+    assert here.refused("b", hosts=("n1",)) == "no_room"
+    assert here.refused("a", nodes=2) == "unknown_node"  # it would start on one node of two
+    here.restart()  # the node is there again, and so is what it has of it
+    assert not here.now.left_out
+    assert here.refused("b", hosts=("n2",)) == "no_room"
+
+
+@pytest.mark.parametrize("hosts", [("n2",), ("n1", "n2")])
+def test_what_is_released_while_its_node_is_gone_is_not_back_with_the_node(here, hosts):
+    here.allocate("a", hosts=hosts)
+    here.restart(nodes=2)
+    order = {"order": "RELEASE", "job": "a", "spec": said(Spec(""))}
+    here.now.order(order)
+    with pytest.raises(Refused):
+        here.now.order(order)
+    here.restart()
+    assert not here.now.left_out
+    assert here.allocate("b", nodes=3) == ["n0", "n1", "n2"]
+
+
+def test_a_job_whose_nodes_are_all_gone_can_be_given_others(here):
+    here.allocate("a", hosts=("n2",))
+    here.restart(nodes=2)
+    assert here.allocate("a") == ["n0"]
+    assert not here.now.left_out
+    here.restart()
+    assert [part["node"] for part in here.now.told({})["allocations"][0]["parts"]] == ["n0"]

@@ -1,9 +1,11 @@
-"""Workflows that are over are forgotten in time, and their files with them."""
+"""Workflows that are over are forgotten in time, with their files; a large one does not make the engine deaf."""
 
 from __future__ import annotations
 
 import os
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 from sonde.core.errors import UsageError
 from sonde.power import run_workflow_engine
-from sonde.power.run_workflow_engine import KEEP_S, Engine
+from sonde.power.run_workflow_engine import KEEP_S, TURN_S, Engine
 
 TEXT = 'name = "w"\n[jobs.a]\ncommand = ["true"]\n'
 
@@ -49,3 +51,95 @@ def test_what_has_been_over_for_long_is_forgotten_while_the_engine_runs(
     assert (old.exists(), fresh.exists(), going.exists()) == (False, True, True)
     with pytest.raises(Exception, match="no workflow is called 'old'"):
         engine.told({"run": "old"})
+
+
+MANY = f'name = "w"\n[jobs.a]\ncommand = ["true"]\nforeach = {{ n = {list(range(200))} }}\n'
+
+
+class Taking:
+    """A scheduler that takes every job; meanwhile() is called when the asked-for job comes, in a thread of its own."""
+
+    def __init__(self, at: int = 0, meanwhile: Callable[[], object] | None = None) -> None:
+        self.at, self.meanwhile = at, meanwhile
+        self.jobs: dict[str, str] = {}
+        self.answered = False
+
+    def __call__(self, service: str, body: dict[str, Any]) -> dict[str, Any]:
+        if body.get("ask") == "GET_QUEUE":
+            return {"jobs": [{"spec": {"job": job}, "state": state} for job, state in self.jobs.items()]}
+        if body.get("order") == "CANCEL_JOB":
+            self.jobs[body["job"]] = "cancelling"
+            return {}
+        assert body["order"] == "SUBMIT_JOB"
+        self.jobs[body["job"]] = "queued"
+        if self.meanwhile is not None and len(self.jobs) == self.at:
+            asking = threading.Thread(target=self.meanwhile, daemon=True)
+            asking.start()
+            asking.join(5)
+            self.answered = not asking.is_alive()
+        return {}
+
+
+def test_who_asks_while_a_large_workflow_is_handed_in_is_answered(tmp_path: Path):
+    engine = Engine(str(tmp_path))
+    begun_at(engine, "many")
+    told: list[Any] = []
+    scheduler = Taking(5, lambda: told.append(engine.told({"run": "many"})))
+    engine.ask = scheduler  # type: ignore[method-assign]
+    engine.look()
+    assert scheduler.answered
+    states = [job["state"] for job in told[0]["workflows"][0]["jobs"]]
+    assert (states.count("accepted"), states.count("submitting"), states.count("waiting")) == (4, 1, 195)
+
+
+def test_a_cancel_while_a_large_workflow_is_handed_in_comes_before_the_rest(tmp_path: Path):
+    engine = Engine(str(tmp_path))
+    begun_at(engine, "many")
+    order = {"order": "CANCEL_WORKFLOW", "run": "many", "user": "ada", "reason": ""}
+    scheduler = Taking(5, lambda: engine.order(order))
+    engine.ask = scheduler  # type: ignore[method-assign]
+    engine.look()
+    engine.look()
+    assert scheduler.answered
+    assert list(scheduler.jobs.values()) == ["cancelling"] * 5
+
+
+def test_what_a_turn_leaves_is_done_in_the_next_and_others_have_theirs_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    engine = Engine(str(tmp_path))
+    begun_at(engine, "many")
+    begun(engine, "small")
+    scheduler = Taking()
+    now_s = 0.0
+
+    def ask(service: str, body: dict[str, Any]) -> dict[str, Any]:
+        nonlocal now_s
+        now_s += TURN_S / 10
+        return scheduler(service, body)
+
+    monkeypatch.setattr(engine, "ask", ask)
+    monkeypatch.setattr(run_workflow_engine.time, "monotonic", lambda: now_s)
+    engine.wake.clear()
+    engine.look()
+    assert 8 <= len(scheduler.jobs) <= 12
+    assert "small.1.1" in scheduler.jobs
+    assert engine.wake.is_set()
+    while engine.wake.is_set():
+        engine.wake.clear()
+        engine.look()
+    assert len(scheduler.jobs) == 201
+
+
+def test_who_is_to_end_leaves_the_rest(tmp_path: Path):
+    engine = Engine(str(tmp_path))
+    begun_at(engine, "many")
+    begun_at(engine, "more")
+    scheduler = Taking()
+    engine.ask = scheduler  # type: ignore[method-assign]
+    engine.look(lambda: len(scheduler.jobs) >= 3)
+    assert list(scheduler.jobs) == ["many.1.1", "many.2.1", "many.3.1"]
+
+
+def begun_at(engine: Engine, run: str) -> None:
+    engine.order({"order": "RUN_WORKFLOW", "run": run, "text": MANY, "path": "w.toml", "user": "ada"})

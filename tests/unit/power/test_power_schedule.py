@@ -169,8 +169,10 @@ def test_who_had_more_of_either_comes_later_and_it_is_forgotten_by_half():
     assert usage.factor("ada", {"ada": 10.0}) > factors["ada"]
     usage.to(1000)
     assert usage.had["ada"] == (50, 500)
-    usage.to(500)  # a clock that was set back changes nothing
+    usage.to(500)  # a clock that was set back changes nothing, and time goes on from there
     assert usage.had["ada"] == (50, 500)
+    usage.to(1500)
+    assert usage.had["ada"] == (25, 250)
     usage.to(1e6)
     assert not usage.had
 
