@@ -170,6 +170,12 @@ void add(std::atomic<std::uint64_t>& count, std::uint64_t n) { count.store(count
 
 }  // namespace
 
+/// A waiter's port. A port knows its readers by their addresses: as long as it ends, none of them may.
+struct Waiter::Listening {
+  std::mutex ending;
+  std::unique_ptr<WaiterPort> port;
+};
+
 struct Reader::Body {
   std::shared_ptr<Bus> bus;
   std::string topic;
@@ -190,14 +196,17 @@ struct Reader::Body {
   std::atomic<std::uint64_t> samples{0}, bytes{0}, malformed{0}, other_type{0}, oversized{0};
   mutable std::mutex mutex;
   std::string last_error;
-  std::vector<std::weak_ptr<WaiterPort>> waiters;
+  std::vector<std::weak_ptr<Waiter::Listening>> waiters;
 
   std::unique_ptr<ReaderPort> port;  // the first to go
 
   explicit Body(TypePtr of) : checker(std::move(of)), fingerprint(bus::fingerprint(*checker.type())) {}
   ~Body() {
     for (const auto& weak : waiters)
-      if (const auto waiter = weak.lock()) waiter->detach(*port);
+      if (const auto waiter = weak.lock()) {
+        const std::lock_guard lock(waiter->ending);
+        if (waiter->port) waiter->port->detach(*port);
+      }
   }
 
   void note(std::atomic<std::uint64_t>& count, std::string why) {
@@ -343,30 +352,35 @@ const TypePtr& Reader::type() const { return body_->checker.type(); }
 
 // ---- Waiter
 
-Waiter::Waiter(std::shared_ptr<Bus> bus, std::shared_ptr<WaiterPort> port) : bus_(std::move(bus)), port_(std::move(port)) {}
-Waiter::~Waiter() = default;
+Waiter::Waiter(std::shared_ptr<Bus> bus, std::unique_ptr<WaiterPort> port) : bus_(std::move(bus)), listening_(std::make_shared<Listening>()) {
+  listening_->port = std::move(port);
+}
+Waiter::~Waiter() {
+  const std::lock_guard lock(listening_->ending);
+  listening_->port.reset();
+}
 
 Result<void> Waiter::attach(Reader& reader, std::uint64_t tag) {
   if (reader.body_->bus != bus_)
     return Error{"bus.other_bus", "the reader of " + reader.topic() + " is of another bus than the waiter", "make both from the same Bus"};
-  auto attached = guarded(bus_->implementation(), [&] { return port_->attach(*reader.body_->port, tag); });
+  auto attached = guarded(bus_->implementation(), [&] { return listening_->port->attach(*reader.body_->port, tag); });
   if (!attached) return attached;
   const std::lock_guard lock(reader.body_->mutex);
   std::erase_if(reader.body_->waiters, [](const auto& weak) { return weak.expired(); });
-  reader.body_->waiters.push_back(port_);
+  reader.body_->waiters.push_back(listening_);
   return {};
 }
 
 void Waiter::detach(Reader& reader) {
   {
     const std::lock_guard lock(reader.body_->mutex);
-    const auto of_this = [this](const auto& weak) { return weak.lock() == port_; };
+    const auto of_this = [this](const auto& weak) { return weak.lock() == listening_; };
     if (std::erase_if(reader.body_->waiters, of_this) == 0) return;
   }
-  port_->detach(*reader.body_->port);
+  listening_->port->detach(*reader.body_->port);
 }
-std::vector<std::uint64_t> Waiter::wait(Deadline deadline) { return port_->wait(deadline); }
-void Waiter::wake() { port_->wake(); }
+std::vector<std::uint64_t> Waiter::wait(Deadline deadline) { return listening_->port->wait(deadline); }
+void Waiter::wake() { listening_->port->wake(); }
 
 // ---- Bus
 
@@ -479,7 +493,7 @@ Result<std::unique_ptr<Waiter>> Bus::waiter() {
   auto port = guarded(implementation_, [&] { return port_->waiter(); });
   if (!port) return port.error();
   if (!*port) return gave_nothing(implementation_);
-  return std::unique_ptr<Waiter>(new Waiter(shared_from_this(), std::shared_ptr<WaiterPort>(std::move(*port))));
+  return std::unique_ptr<Waiter>(new Waiter(shared_from_this(), std::move(*port)));
 }
 
 std::string Bus::version() const { return entry_->version(); }

@@ -104,9 +104,11 @@ class Waiter {
 
  private:
   friend class Bus;
-  Waiter(std::shared_ptr<Bus> bus, std::shared_ptr<WaiterPort> port);
+  friend class Reader;
+  struct Listening;
+  Waiter(std::shared_ptr<Bus> bus, std::unique_ptr<WaiterPort> port);
   std::shared_ptr<Bus> bus_;
-  std::shared_ptr<WaiterPort> port_;  // readers hold it weakly: one that goes first detaches itself
+  std::shared_ptr<Listening> listening_;  // readers hold it weakly: one that goes first detaches itself
 };
 
 class Bus : public std::enable_shared_from_this<Bus> {

@@ -26,7 +26,8 @@ namespace sonde::bus {
 namespace {
 
 constexpr std::uint32_t request_depth = 1024;       ///< samples that either end of the request topic holds
-constexpr std::uint32_t reply_depth = 256;          ///< of a server for one participant of clients, and of that
+constexpr std::uint32_t reply_depth = 256;          ///< of a server for one participant of clients
+constexpr std::uint32_t replies_depth = 65536;      ///< of such a participant, for all servers' replies: to a DDS they are one instance
 constexpr std::size_t in_flight_of_hub = reply_depth;  ///< calls that were sent and are not answered: replies to all have their place
 constexpr std::size_t in_flight_of_client = 64;     ///< as many as a server remembers by default
 constexpr std::size_t most_waiting = 65536;         ///< calls of a hub that wait for their turn
@@ -39,7 +40,7 @@ constexpr double way_back_s = 1;                    ///< a server that hears req
 constexpr double linger_s = 0.25;                   ///< a thread that had work looks for new timers so long without being woken
 constexpr std::size_t most_participants = 1024;     ///< of clients, that a server remembers
 constexpr std::size_t most_clients = 1024;          ///< of one participant
-constexpr std::size_t most_remembered_bytes = 256u << 20;
+constexpr std::size_t most_remembered_bytes = 256u << 20;  ///< without what the DDS keeps of each participant's last reply_depth
 constexpr double grace_s = 5;                       ///< a participant without a reader of replies is forgotten after that
 constexpr std::uint32_t most_partition = 64, most_name = 255, most_message = 4096;
 constexpr std::size_t most_body = limit::sample_bytes - 8192;   ///< the header has its place besides
@@ -303,7 +304,9 @@ void leave_hub(std::shared_ptr<Hub> hub) {
 Result<void> Hub::open() {
   auto w = bus->writer(service, request_type(), request_qos(qos, false));
   if (!w) return w.error();
-  auto r = bus->reader(service + "_reply", reply_type(), reply_qos(qos, bus->guid(), bus->caps()));
+  Qos replies = reply_qos(qos, bus->guid(), bus->caps());
+  replies.depth = replies_depth;
+  auto r = bus->reader(service + "_reply", reply_type(), replies);
   if (!r) return r.error();
   auto wait = bus->waiter();
   if (!wait) return wait.error();

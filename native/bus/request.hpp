@@ -83,7 +83,7 @@ struct ServerOptions {
   std::string name;                          ///< what targets are compared with
   unsigned threads = 1;                      ///< that call the handler
   std::size_t queue = 1024;                  ///< requests that wait for a thread; beyond: ReplyCode::busy
-  std::size_t remembered = 64;               ///< replies kept for each client
+  std::size_t remembered = 64;               ///< replies kept for each client, 256 MiB of all. The DDS keeps the last 256 of each participant besides
 };
 
 struct ServeCounts {

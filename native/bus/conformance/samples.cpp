@@ -235,6 +235,16 @@ void instances(Scene& scene) {
   got = take(*reader, 2);
   expect(got.size() == 2 && got[0].name == names[1] && got[1].name == names[0] && got[1].number == 10, "after disposals samples are other ones");
   expect(got[0].info.state == InstanceState::alive && got[1].info.state == InstanceState::alive && got[1].info.has_data, "an instance that is written again is not alive");
+  // More than an implementation may hand over at once, and fewer.
+  constexpr std::uint32_t samples = 70;
+  for (std::uint32_t k = 0; k < samples; ++k) need(writer->write(keyed(names[2], k)), "write");
+  need(writer->dispose(keyed(names[2], 0)), "dispose");
+  expect(writer->wait_acknowledged(Deadline::in_s(patience_s)), "not acknowledged");
+  std::uint32_t data = 0, ends = 0, early = 0;
+  const auto one = [&](const SampleInfo& info, Bytes) { info.has_data ? (++data, early += ends) : ++ends; };
+  expect(until([&] { return reader->take(one, 1), data == samples && ends; }), std::to_string(data) + " of " + std::to_string(samples) + " samples and " + std::to_string(ends) + " disposals were told, one at a time");
+  while (reader->take(one, 1)) {}
+  expect(ends == 1 && !early, "a disposal was told " + std::to_string(ends) + " times, and " + std::to_string(early) + " samples behind it");
 }
 
 void partitions(Scene& scene, bool wild) {

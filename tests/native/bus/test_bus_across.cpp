@@ -139,5 +139,7 @@ TEST_CASE("bus: instances are the same for Cyclone DDS and Fast DDS, and so is t
       REQUIRE((*writer)->write(sample(*keys.type, 0, keys.text)));
       CHECK(soon([&] { return take(), !seen.empty(); }, 5));
       if (!seen.empty()) CHECK(seen[0].info.state == InstanceState::alive);
+      // Disposals leave no gaps, whatever they are known by.
+      CHECK((*reader)->status().lost == 0);
     }
 }

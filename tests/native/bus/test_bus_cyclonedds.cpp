@@ -469,6 +469,77 @@ TEST_CASE("a writer of Cyclone DDS that waits for a reader keeps no other writer
   CHECK(!failed);
 }
 
+TEST_CASE("a writer of Cyclone DDS that waits for a reader keeps no other of its participant from saying that it lives") {
+  if (!is_there()) return;
+  const auto bus = open_bus(profile_of());
+  Qos manual = all_qos(), few = all_qos();
+  manual.liveliness = Liveliness::manual_by_participant;
+  manual.lease_s = 0.5;
+  few.max_samples = 1;
+  auto full = made(bus->reader("full", blob, few));
+  auto reader = made(bus->reader("other", blob, all_qos()));
+  auto waits = made(bus->writer("full", blob, manual));
+  auto writer = made(bus->writer("other", blob, manual));
+  REQUIRE(waits->wait_matched(1, Deadline::in_s(patience_s)));
+  REQUIRE(writer->wait_matched(1, Deadline::in_s(patience_s)));
+  std::atomic<int> written{0};
+  std::atomic<bool> failed{false};
+  std::thread blocked([&] {
+    for (std::uint64_t n = 0; n < 3; ++n, ++written)
+      if (!waits->write(blob_payload(n, 16))) failed = true;
+  });
+  CHECK(until([&] { return written >= 1; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::vector<std::unique_ptr<Writer>> more;  // Cyclone ends none while a thread is in the midst of a write
+  // Once while all live, and once after all have lapsed.
+  for (const bool lapsed : {false, true}) {
+    if (lapsed) CHECK(until([&] { return writer->status().liveliness_lost > 0; }));
+    writer->assert_liveliness();
+    CHECK(written < 3);
+    if (lapsed) CHECK(until([&] { return reader->status().alive == 1; }));
+    more.push_back(made(bus->writer("more", blob, manual)));
+    CHECK(written < 3);
+  }
+  std::size_t taken = 0;
+  CHECK(until([&] { return (taken += full->take([](const SampleInfo&, Bytes) {})) == 3; }));
+  blocked.join();
+  CHECK(!failed);
+  // The one that waited as it lapsed is held for dead, until it writes or says something again.
+  writer->assert_liveliness();
+  CHECK(until([&] { return full->status().alive == 1; }));
+}
+
+TEST_CASE("the end of an instance of Cyclone DDS is told once and behind its samples, however few are taken at a time") {
+  if (!is_there()) return;
+  const auto bus = open_bus(profile_of());
+  auto writer = made(bus->writer("keyed", keyed, all_qos()));
+  auto reader = made(bus->reader("keyed", keyed, all_qos()));
+  REQUIRE(writer->wait_matched(1, Deadline::in_s(patience_s)));
+  REQUIRE(reader->wait_matched(1, Deadline::in_s(patience_s)));
+  auto waiter = made(bus->waiter());
+  REQUIRE(waiter->attach(*reader, 1));
+  for (const std::size_t most : {std::size_t{1}, std::size_t{2}, std::size_t{63}, std::size_t{64}, std::size_t{65}, SIZE_MAX})
+    for (const int samples : {1, 2, 63, 64, 65, 128, 256, 300}) {
+      CAPTURE(most);
+      CAPTURE(samples);
+      for (int k = 0; k < samples; ++k) REQUIRE(writer->write(keyed_payload("ends", 0, k)));
+      REQUIRE(writer->write(keyed_payload("stays", 0, 0)));
+      REQUIRE(writer->dispose(keyed_payload("ends", 0, 0)));
+      int data = 0, ends = 0, early = 0, others = 0;
+      const auto look = [&](const SampleInfo& info, Bytes payload) {
+        if (measured(payload).node != "ends") ++others;
+        else if (info.has_data) ++data, early += ends;
+        else ++ends;
+      };
+      // Whoever waits is told as long as something is left, and not afterwards.
+      while (!waiter->wait(Deadline::in_s(data < samples || !ends || !others ? patience_s : 0.001)).empty()) reader->take(look, most);
+      CHECK(data == samples);
+      CHECK(others == 1);
+      CHECK(ends == 1);
+      CHECK(early == 0);
+    }
+}
+
 TEST_CASE("a security file of Cyclone DDS that cannot be read is named") {
   if (!is_there()) return;
   Profile profile = profile_of();

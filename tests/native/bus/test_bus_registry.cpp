@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <regex>
+#include <thread>
 
 #include "bus/bus.hpp"
 #include "bus/null.hpp"
@@ -238,6 +239,27 @@ TEST_CASE("alone: a module throws" * doctest::skip()) {
   CHECK((*writer)->counts().samples == 0);
   CHECK(has((*bus)->reader("a", type).error().what, "no reader today"));
   CHECK(has((*bus)->waiter().error().what, "gave nothing"));
+}
+
+TEST_CASE("registry: a reader and a waiter may go at once: no reader does while a waiter that knows it ends") { run_alone("alone: both go", SONDE_TEST_BUS_MODULES); }
+TEST_CASE("alone: both go" * doctest::skip()) {
+  auto bus = Bus::open(on_domain(4), "mock");
+  REQUIRE(bus);
+  const auto type = structure("t", {{"x", primitive(Kind::octet), false, ""}});
+  auto writer = (*bus)->writer("a", type);
+  auto reader = (*bus)->reader("a", type);
+  auto waiter = (*bus)->waiter();
+  REQUIRE(writer);
+  REQUIRE(reader);
+  REQUIRE(waiter);
+  REQUIRE((*waiter)->attach(**reader, 1));
+  std::thread ends([&] { waiter->reset(); });
+  const Deadline deadline = Deadline::in_s(20);
+  while (!(*writer)->status().alive && !deadline.passed()) std::this_thread::yield();
+  CHECK((*writer)->status().alive);
+  reader->reset();
+  ends.join();
+  CHECK((*writer)->status().lost == 0);
 }
 
 TEST_CASE("registry: an interface that others reach is refused as the bus is opened, and so are files that are not there") { run_alone("alone: exposed", SONDE_TEST_BUS_MODULES); }

@@ -556,6 +556,44 @@ TEST_CASE("request: answers that nobody asked for are counted and harm no call")
   CHECK(text(answer->body) == "2");
 }
 
+TEST_CASE("request: a call to all gets the answers of more servers than one of them may have calls under way, even if all come at once") {
+  constexpr std::size_t servers = 300;
+  const auto bus = open_bus(), far = open_bus();
+  Qos qos;
+  qos.partitions = {"reply/" + far->guid().text()};
+  qos.durability = Durability::transient_local;
+  auto requests = std::move(*bus->reader("many", request_type()));
+  std::vector<std::unique_ptr<Writer>> replies;
+  for (std::size_t k = 0; k < servers; ++k) replies.push_back(std::move(*bus->writer("many_reply", reply_type(), qos)));
+  auto client = client_of(far, "many");
+  CHECK(client->wait_for_server(Deadline::in_s(10)));
+  // The thread that takes replies stands still until all are there.
+  Gate gate;
+  std::atomic<bool> stands{false};
+  client->start({}, within(1e-3, 0), [&](const Result<Answer>&) {
+    stands = true;
+    gate.pass();
+  });
+  CHECK(until([&] { return stands.load(); }));
+  auto answers = std::async(std::launch::async, [&] { return client->call_all(bytes("all"), within(30, 0), servers); });
+  std::uint32_t client_number = 0;
+  std::uint64_t number = 0;
+  CHECK(until([&] {
+    requests->take([&](const SampleInfo&, Bytes payload) {
+      CdrReader in(payload);
+      in.get_bytes(16);
+      number = in.get<std::uint64_t>();
+      client_number = in.get<std::uint32_t>();
+    });
+    return number == 2;
+  }));
+  for (const auto& writer : replies) send_reply(*writer, far->guid(), client_number, number, "here");
+  gate.unlock();
+  auto came = answers.get();
+  REQUIRE(came);
+  CHECK(came->size() == servers);
+}
+
 TEST_CASE("request: names of codes and services") {
   CHECK(name_of(ReplyCode::closing) == "closing");
   CHECK(name_of(static_cast<ReplyCode>(77)) == "unknown");

@@ -266,19 +266,19 @@ class ManualWriters {
     const std::lock_guard lock(mutex_);
     writers_.push_back(writer);
   }
+  /// Afterwards nothing of it is touched any more.
   void remove(Writer* writer) {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     std::erase(writers_, writer);
+    changed_.wait(lock, [&] { return std::find(revived_.begin(), revived_.end(), writer) == revived_.end(); });
   }
-  template <typename Do>
-  void for_each(const Do& act) {
-    const std::lock_guard lock(mutex_);
-    for (Writer* writer : writers_) act(*writer);
-  }
+  void revive();
 
  private:
   std::mutex mutex_;
+  std::condition_variable changed_;
   std::vector<Writer*> writers_;
+  std::vector<Writer*> revived_;  ///< at this moment, without the mutex: each may take as long as a writer may be kept waiting
 };
 
 /// Sends what writers with a latency budget hold back, before the budget is spent. Its thread begins with the first such writer. A writer that
@@ -334,6 +334,15 @@ class Writer final : public WriterPort {
       : publisher_(std::move(publisher)), writer_(std::move(writer)), type_(std::move(type)), guid_(guid_of(*writer_)), participant_(participant),
         topic_(topic), max_blocking_s_(qos.max_blocking_s), liveliness_(qos.liveliness),
         budget_ns_(static_cast<std::int64_t>(std::min(qos.latency_budget_s, 1e6) * 1e9)), flusher_(flusher), manual_(manual) {
+    if (liveliness_ != Liveliness::automatic) {
+      // Cyclone's own count of lapses is behind the lock that a write holds as long as it waits for readers.
+      dds_listener_t* listener = dds_create_listener(this);
+      dds_lset_liveliness_lost(listener, [](dds_entity_t, const dds_liveliness_lost_status_t, void* self) { static_cast<Writer*>(self)->lapses_.fetch_add(1); });
+      dds_set_listener(*writer_, listener);
+      dds_delete_listener(listener);
+      dds_liveliness_lost_status_t before{};
+      if (dds_get_liveliness_lost_status(*writer_, &before) == DDS_RETCODE_OK && before.total_count) lapses_.fetch_add(1);
+    }
     if (flusher_) flusher_->add(this);
     if (liveliness_ != Liveliness::manual_by_participant) return;
     try {
@@ -345,9 +354,11 @@ class Writer final : public WriterPort {
   }
   ~Writer() override {
     manual_->remove(this);
-    if (!flusher_) return;
-    flusher_->remove(this);
-    dds_write_flush(*writer_);
+    if (flusher_) {
+      flusher_->remove(this);
+      dds_write_flush(*writer_);
+    }
+    writer_ = Entity();  // calls the listener, which uses the rest
   }
 
   Guid guid() const override { return guid_; }
@@ -389,18 +400,19 @@ class Writer final : public WriterPort {
   void assert_liveliness() override {
     if (liveliness_ == Liveliness::manual_by_participant) {
       dds_assert_liveliness(participant_);
-      manual_->for_each([](Writer& writer) { writer.revive(); });
+      manual_->revive();
     } else {
       dds_assert_liveliness(*writer_);
-      revive();
+      if (lapsed()) revive();
     }
   }
 
-  /// Cyclone 0.10 holds a writer whose lease ran out for dead until it writes, whatever it asserts.
+  /// Cyclone 0.10 holds a writer whose lease ran out for dead until it writes, whatever it asserts. One that writes at this moment is not waited
+  /// for: it was revived as it began, or is the next time.
+  bool lapsed() const { return lapses_.load() != revived_.load() && !writes(); }
   void revive() {
-    if (liveliness_ == Liveliness::automatic) return;
-    dds_liveliness_lost_status_t lost{};
-    if (dds_get_liveliness_lost_status(*writer_, &lost) != DDS_RETCODE_OK || lost.total_count == lapses_.exchange(lost.total_count)) return;
+    const std::uint32_t lapses = lapses_.load();
+    if (revived_.exchange(lapses) == lapses) return;
     Sample* sample = make_sign_of_life(*type_, guid_);
     if (!sample) return;
     sample->statusinfo = NN_STATUSINFO_UNREGISTER;
@@ -450,7 +462,11 @@ class Writer final : public WriterPort {
   /// While a thread is within Cyclone's write: its lock of the writer is held as long as that waits for readers.
   class Writing {
    public:
-    explicit Writing(Writer& writer) : of_(writer) { of_.writing_.fetch_add(1, std::memory_order_relaxed); }
+    explicit Writing(Writer& writer) : of_(writer) {
+      of_.writing_.fetch_add(1, std::memory_order_relaxed);
+      // Cyclone revives a writer before it waits for readers.
+      if (const std::uint32_t lapses = of_.lapses_.load(std::memory_order_relaxed); lapses != of_.revived_.load(std::memory_order_relaxed)) of_.revived_.store(lapses);
+    }
     ~Writing() { of_.writing_.fetch_sub(1, std::memory_order_relaxed); }
     Writing(const Writing&) = delete;
     Writing& operator=(const Writing&) = delete;
@@ -487,11 +503,30 @@ class Writer final : public WriterPort {
   std::int64_t budget_ns_;
   Flusher* flusher_;
   ManualWriters* manual_;
-  std::atomic<std::uint32_t> lapses_{0};
+  std::atomic<std::uint32_t> lapses_{0}, revived_{0};  ///< how often its lease ran out; and of those, after how many it was revived
   std::atomic<std::int64_t> held_since_ns_{0};
   std::atomic<bool> hurries_{false};
   std::atomic<int> writing_{0};
 };
+
+void ManualWriters::revive() {
+  std::unique_lock lock(mutex_);
+  std::vector<Writer*> lapsed;
+  for (Writer* writer : writers_)
+    if (writer->lapsed()) lapsed.push_back(writer);
+  while (!lapsed.empty()) {
+    Writer* const writer = lapsed.back();
+    lapsed.pop_back();
+    // It may have gone, or have begun to write, while another was revived.
+    if (std::find(writers_.begin(), writers_.end(), writer) == writers_.end() || !writer->lapsed()) continue;
+    revived_.push_back(writer);
+    lock.unlock();
+    writer->revive();
+    lock.lock();
+    revived_.erase(std::find(revived_.begin(), revived_.end(), writer));
+    changed_.notify_all();
+  }
+}
 
 void Flusher::run() {
   constexpr std::int64_t least_wait_ns = 50'000;
@@ -525,8 +560,14 @@ void Flusher::run() {
     }
     next_ns_.store(next);
     while (!due_.empty()) {
-      flushed_ = due_.back();
+      Writer* const writer = due_.back();
       due_.pop_back();
+      if (writer->writes()) {  // since it was looked at: another took its time
+        by(now_ns() + std::max(writer->notice_ns(), least_wait_ns));
+        next_ns_.store(next);
+        continue;
+      }
+      flushed_ = writer;
       lock.unlock();
       flushed_->flush();
       lock.lock();
@@ -577,9 +618,14 @@ class Reader final : public ReaderPort {
       const dds_return_t n = dds_takecdr(*reader_, samples, want, infos, DDS_ANY_STATE);
       SampleRef held[takes_at_once];  // a taker may throw
       for (dds_return_t k = 0; k < n; ++k) held[k].reset(static_cast<Sample*>(samples[k]));
+      if (cut_.handle) settle_cut(n > 0 ? infos[0].instance_handle : 0);
+      const bool full = n == static_cast<dds_return_t>(want);
       for (dds_return_t k = 0; k < n; ++k) {
         Taken one{std::move(held[k]), infos[k]};
-        if (ends_instance(one.info)) endings_.push_back(ending_of(one));
+        if (ends_instance(one.info)) {
+          if (full && k == n - 1) cut_ = {one.info.instance_handle, ending_of(one)};
+          else endings_.push_back(ending_of(one));
+        }
         if (!one.info.valid_data) continue;
         ++taken;
         if (type_->key_type)
@@ -587,7 +633,7 @@ class Reader final : public ReaderPort {
         else
           hand_on(one, taker);
       }
-      if (n < static_cast<dds_return_t>(want)) break;
+      if (!full) break;
     }
     if (taken >= most) on_data();  // there may be more
     // Cyclone gives samples instance by instance.
@@ -716,6 +762,12 @@ class Reader final : public ReaderPort {
     return ending;
   }
 
+  /// Cyclone goes on with the instance that it did not come to the end of, and says of what is left once more how it ends.
+  void settle_cut(dds_instance_handle_t goes_on_with) {
+    if (goes_on_with != cut_.handle) endings_.push_back(std::move(cut_.ending));
+    cut_ = {};
+  }
+
   std::size_t hand_on_endings(std::size_t most, const Taker& taker) {
     std::size_t n = 0;
     for (; n < most && !endings_.empty(); ++n) {
@@ -723,8 +775,9 @@ class Reader final : public ReaderPort {
       endings_.pop_front();
       taker(ending.info, ending.payload);
     }
-    has_endings_.store(!endings_.empty());
-    if (!endings_.empty()) on_data();
+    const bool left = !endings_.empty() || cut_.handle;
+    has_endings_.store(left);
+    if (left) on_data();
     return n;
   }
 
@@ -768,6 +821,11 @@ class Reader final : public ReaderPort {
   dds_instance_handle_t last_handle_ = 0;
   Known* last_writer_ = nullptr;
   std::deque<Ending> endings_;
+  /// The ending of the instance of a full take's last sample: there may be more samples of it. Handle 0: none.
+  struct {
+    dds_instance_handle_t handle = 0;
+    Ending ending;
+  } cut_;
   std::atomic<bool> has_endings_{false};
   std::atomic<std::uint64_t> missing_{0};
   std::atomic<std::int64_t> lapses_{0};

@@ -174,7 +174,7 @@ ddsi_serdata* from_ser(const ddsi_sertype* sertype, ddsi_serdata_kind kind, cons
   if (const std::size_t submessage = NN_RDATA_SUBMSG_OFF(chain)) {
     sample->writer = sender_of(message, message + submessage);
     sample->writer_known = true;
-    sample->missing = ours(sertype).arrivals.missing(sample->writer, sequence_of(message + submessage));
+    sample->missing = ours(sertype).arrivals.missing(sample->writer, sequence_of(message + submessage), !tells_hashes_alone(sample->writer));
   }
   // Fragments are in order and may overlap.
   std::size_t have = 0;
@@ -250,6 +250,7 @@ void put_unlikely(const Type& type, CdrWriter& into) {
 /// A disposal that says its instance by the hash alone: that is the key itself, or one of a key that was seen.
 ddsi_serdata* from_keyhash(const ddsi_sertype* sertype, const ddsi_keyhash* hash) {
   const SampleType& type = ours(sertype);
+  type.arrivals.came_without_number();
   if (!type.key_type) return make_sample(type, SDK_KEY, {}, {}, {});
   try {
     const Bytes bytes(reinterpret_cast<const std::byte*>(hash->value), hash_bytes);
@@ -370,7 +371,7 @@ const ddsi_sertype_ops type_ops = {
 
 }  // namespace
 
-std::uint64_t Arrivals::missing(const Guid& writer, std::uint64_t sequence) {
+std::uint64_t Arrivals::missing(const Guid& writer, std::uint64_t sequence, bool tells_all) {
   const std::lock_guard lock(mutex_);
   bool first = false;
   if (!last_ || last_->first != writer) {
@@ -380,9 +381,18 @@ std::uint64_t Arrivals::missing(const Guid& writer, std::uint64_t sequence) {
     first = made;
   }
   Seen& seen = last_->second;
-  if (!first && sequence > seen.last + 1) seen.missing += sequence - seen.last - 1;
+  if (!first && sequence > seen.last + 1) {
+    const std::uint64_t gap = sequence - seen.last - 1, came = tells_all ? 0 : std::min(gap, without_number_);
+    without_number_ -= came;
+    seen.missing += gap - came;
+  }
   seen.last = std::max(seen.last, sequence);  // a reader that comes late is sent the past again
   return seen.missing;
+}
+
+void Arrivals::came_without_number() {
+  const std::lock_guard lock(mutex_);
+  ++without_number_;
 }
 
 void KeysByHash::saw(Bytes key) {

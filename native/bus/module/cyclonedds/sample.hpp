@@ -24,8 +24,10 @@ namespace sonde::bus::cyclonedds {
 /// What is missing of each writer's samples, by their sequence numbers: Cyclone 0.10 knows it, but tells nobody. Any-thread.
 class Arrivals {
  public:
-  /// How many samples of this writer were missing before this one, since its first that came.
-  std::uint64_t missing(const Guid& writer, std::uint64_t sequence);
+  /// How many samples of this writer were missing before this one, since its first that came. `tells_all`: no disposal of it comes without number.
+  std::uint64_t missing(const Guid& writer, std::uint64_t sequence, bool tells_all);
+  /// A disposal came of which Cyclone tells neither writer nor number: as much is not missing where some writer's next sample seems to show it.
+  void came_without_number();
 
  private:
   struct Seen {
@@ -33,6 +35,7 @@ class Arrivals {
   };
   std::mutex mutex_;
   std::map<Guid, Seen> writers_;
+  std::uint64_t without_number_ = 0;
   std::pair<const Guid, Seen>* last_ = nullptr;  ///< the one asked for last: most samples of a datagram are of one writer
 };
 

@@ -208,7 +208,12 @@ Status Writer::status() {
   return out;
 }
 
-std::vector<Guid> Writer::matched() { return matches_.list(known_); }
+std::vector<Guid> Writer::matched() {
+  // Its own count is down before it tells the listener.
+  dds::PublicationMatchedStatus matched;
+  if (writer_->get_publication_matched_status(matched) == Code::RETCODE_OK && matched.current_count == 0) return {};
+  return matches_.list(known_);
+}
 
 void Writer::on_publication_matched(dds::DataWriter*, const dds::PublicationMatchedStatus& status) {
   try {
@@ -406,7 +411,11 @@ Status Reader::status() {
   return out;
 }
 
-std::vector<Guid> Reader::matched() { return matches_.list(known_); }
+std::vector<Guid> Reader::matched() {
+  dds::SubscriptionMatchedStatus matched;
+  if (reader_->get_subscription_matched_status(matched) == Code::RETCODE_OK && matched.current_count == 0) return {};
+  return matches_.list(known_);
+}
 
 // ---- Waiter
 
