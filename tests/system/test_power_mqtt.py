@@ -10,6 +10,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -23,7 +24,7 @@ import pytest
 pytest.importorskip("sonde._power", reason="the power stack is not built")
 
 import sonde.bus.client as bus
-from mqtt_broker import BROKER, Bridge, Broker, Heard, Site, free_port, until
+from mqtt_broker import BROKER, Bridge, Broker, Heard, Site, end, free_port, until
 from sonde.core.launch import libexec
 
 OVER = "cyclonedds"
@@ -237,6 +238,109 @@ def test_telemetry_drops_the_oldest_while_the_broker_is_away_and_counts(broker, 
     assert dropped >= 16
     assert numbers == list(range(60 - len(numbers), 60))
     assert len(numbers) <= 60 - dropped
+
+
+READS = """
+import sys
+import sonde.bus.client as bus
+with bus.open(sys.argv[1]) as here, here.reader("Orders") as orders:
+    assert orders.wait_matched(1, 60)
+    print("matched", flush=True)
+    for sample in orders.samples():
+        if sample.has_data:
+            print(sample["number"], flush=True)
+"""
+
+
+@pytest.fixture
+def jammed(broker, site):
+    """A bridge that holds a message for which the bus has no place; which; who publishes; the stopped reader."""
+    here = site()
+    port = free_port()
+    one = here.bridge(broker.address, f'from_mqtt = ["Orders"]\nmetrics = "127.0.0.1:{port}"')
+    words = [sys.executable, "-c", READS, here.folder / "bus.xml"]
+    reader = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+
+    def counted() -> tuple[int, int]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            lines = [line.split() for line in answer.read().decode().splitlines() if "{" not in line]
+        count = {name.removeprefix("sonde_power_bridge_"): int(n) for name, n, *_ in lines if name != "#"}
+        return count["from_mqtt_total"], count["to_bus_total"] + count["bus_failed_total"]
+
+    def waits() -> int | None:
+        """The number of the oldest one that does."""
+        before = counted()
+        time.sleep(0.3)
+        return before[1] if before == counted() and before[0] > before[1] else None
+
+    def publish(number: int) -> None:
+        # A writer holds some hundred kB for a reader that acknowledges nothing.
+        payload = json.dumps({"node": "n", "number": number, "text": "x" * 200_000})
+        origin = ("-D", "publish", "user-property", "sonde-origin", f"beta w {number} 0")
+        broker.publish("sonde/Orders/n", payload, *origin)
+
+    try:
+        assert reader.stdout.readline() == "matched\n"
+        publish(0)
+        assert reader.stdout.readline() == "0\n"
+        reader.send_signal(signal.SIGSTOP)
+        for number in range(1, 13):
+            publish(number)
+        yield one, until(waits, "one that waits"), publish, reader
+    finally:
+        end(reader, signal.SIGKILL)
+
+
+def test_what_waited_for_place_on_the_bus_is_no_duplicate_for_the_next_bridge(jammed):
+    bridge, held, publish, reader = jammed
+    bridge.kill()
+    reader.send_signal(signal.SIGCONT)
+    bridge.start()
+    publish(held)  # as a second bridge that carries the same would
+    publish(99)
+    came = list(itertools.takewhile(lambda number: number != 99, map(int, reader.stdout)))
+    assert came.count(held) == 1, (held, came)
+
+
+def test_what_still_waits_for_place_on_the_bus_at_the_end_is_counted(jammed):
+    told = jammed[0].end()
+    assert told["bus_failed"] >= 1
+    assert told["from_mqtt"] == told["to_bus"] + told["bus_failed"]
+    assert "bus.timed_out" in told["troubles"]
+
+
+@pytest.mark.parametrize("naming", ["examon", "sparkplug"])
+def test_control_that_goes_out_as_metrics_waits_in_memory_while_the_broker_is_away(broker, site, naming):
+    here = site()
+    bridge = here.bridge(broker.address, f'to_mqtt = ["Orders"]\nqos = 0\nnaming = "{naming}"')
+    with here.bus.writer("Orders") as order:
+        assert order.wait_matched(1, 20)
+        broker.stop()
+        bridge.wait_for("disconnected")
+        for number in range(1, 51):
+            order.write(node="n", number=number)
+        until(lambda: any(c["from_bus"] == 50 for c in bridge.told("counts")), "the bridge has them")
+        bridge.process.send_signal(signal.SIGSTOP)  # else it may be there before who is to hear it
+        broker.start()
+        broker.publish("here", "here", "-r")
+        words = ("-V", "5", "-q", "1", "-F", "%t %x", "-t", "org/#", "-t", "spBv1.0/#", "-t", "here")
+        listener = broker.client("mosquitto_sub", *words)
+        assert listener.stdout.readline().startswith("here ")
+        bridge.process.send_signal(signal.SIGCONT)
+        numbers: list[int] = []
+        alias = None
+        while len(numbers) < 50:
+            topic, payload = listener.stdout.readline().split()
+            raw = bytes.fromhex(payload)
+            if topic.endswith("/data/number"):
+                numbers.append(int(raw.split(b";")[0]))
+            elif "/DBIRTH/" in topic or "/DDATA/" in topic:
+                metrics = [dict(protobuf(value)) for field, value in protobuf(raw) if field == 2]
+                alias = next((m[2] for m in metrics if m.get(1) == b"Orders/number"), alias)
+                numbers += [m[11] for m in metrics if m[2] == alias]
+    assert numbers == list(range(1, 51))
+    end = bridge.end()
+    assert (end["telemetry_dropped"], end["control_lost"], end["control_waiting"]) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -491,6 +595,41 @@ def test_it_ends_in_order_also_while_nobody_answers(site):
     until(lambda: "bridge.unreachable" in bridge.troubles(), "it says so")
     bridge.process.stdin.close()  # who started it is gone
     assert bridge.process.wait(20) == 0
+
+
+NO_NAME_SERVER = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <netdb.h>
+#include <string.h>
+#include <unistd.h>
+
+int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **found) {
+  typedef int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+  while (node && !strcmp(node, "broker.example") && !(hints && hints->ai_flags & AI_NUMERICHOST)) pause();
+  return ((real)dlsym(RTLD_NEXT, "getaddrinfo"))(node, service, hints, found);
+}
+"""
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler is here")
+def test_it_ends_and_keeps_control_also_while_no_name_server_answers(site, monkeypatch):
+    here = site()
+    (here.folder / "no_name_server.c").write_text(NO_NAME_SERVER)
+    words = ["cc", "-w", "-shared", "-fPIC", "-o", "no_name_server.so", "no_name_server.c", "-ldl"]
+    subprocess.run(words, cwd=here.folder, check=True)
+    with here.bus.writer("Orders") as order:
+        with monkeypatch.context() as patched:
+            patched.setenv("LD_PRELOAD", str(here.folder / "no_name_server.so"))
+            bridge = here.bridge("broker.example:1883", 'to_mqtt = ["Orders"]', wait=False)
+        until(lambda: "bridge.unreachable" in bridge.troubles(), "it says so")
+        assert "name servers do not answer" in bridge.told("trouble")[0]["what"]
+        assert order.wait_matched(1, 20)
+        order.write(node="n", number=4711)
+        store = here.folder / "state" / "mqtt-b.store"
+        until(lambda: b'"number":4711' in store.read_bytes(), "it is on disk")
+        end = bridge.end()
+    assert (end["connected"], end["control_waiting"]) == (False, 1)
 
 
 def power_bus(here: Site, bridge: Bridge) -> Any:

@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -34,9 +35,10 @@ Value value_of(nb::handle object, unsigned depth = 0);
 nb::object to_python(const Value& value);
 
 /// Waits in slices without the GIL until `step` says it is over or the time is up, so that Ctrl-C is heard. step(Deadline) -> bool.
+/// `still` is called after each slice, with the GIL, and raises where another thread has closed what is waited for.
 /// timeout_s below 0: without end. False: the time was up.
-template <typename Step>
-bool wait_for(double timeout_s, Step&& step) {
+template <typename Step, typename Still>
+bool wait_for(double timeout_s, Step&& step, Still&& still) {
   const Deadline end = timeout_s < 0 ? Deadline{} : Deadline::in_s(timeout_s);
   for (;;) {
     bool over = false;
@@ -48,19 +50,65 @@ bool wait_for(double timeout_s, Step&& step) {
     }
     if (over) return true;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    still();
     if (end.passed()) return false;
   }
 }
+
+/// Calls into the bus without the GIL, and ends there what the call has captured. A DDS may hold a lock as long as a writer waits for readers, and
+/// those may be threads of Python.
+template <typename Call>
+auto without_gil(Call call) {
+  const nb::gil_scoped_release release;
+  Call own = std::move(call);
+  return own();
+}
+
+/// Something of the bus that any thread may close while others are in the midst of it: each of them has a share, taken with the GIL, and whoever
+/// is the last ends it. That goes without the GIL: a DDS's own threads may have to end first.
+template <typename T>
+class Shared {
+ public:
+  Shared(const char* what, const char* hint) : what_(what), hint_(hint) {}
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
+  void hold(std::unique_ptr<T> object) {
+    object_ = std::shared_ptr<T>(object.release(), [](T* last) {
+      if (!PyGILState_Check()) {
+        delete last;
+        return;
+      }
+      const nb::gil_scoped_release release;
+      delete last;
+    });
+  }
+  /// Error: bus.closed.
+  std::shared_ptr<T> get() const {
+    if (!object_) raise({"bus.closed", std::string("this ") + what_ + " is closed", hint_});
+    return object_;
+  }
+  /// What was held, for whoever closes it; null: it was closed.
+  std::shared_ptr<T> close() { return std::exchange(object_, nullptr); }
+
+ private:
+  const char *what_, *hint_;
+  std::shared_ptr<T> object_;
+};
 
 /// The bus of one open() in Python; closed, it says so instead of working on.
 class BusHolder {
  public:
   explicit BusHolder(std::shared_ptr<Bus> bus) : bus_(std::move(bus)) {}
-  const std::shared_ptr<Bus>& bus() const {
+  BusHolder(BusHolder&&) = default;
+  ~BusHolder() { close(); }
+  /// A share: another thread may close it meanwhile.
+  std::shared_ptr<Bus> bus() const {
     if (!bus_) raise({"bus.closed", "this bus is closed", "open it again"});
     return bus_;
   }
-  void close() { bus_.reset(); }
+  void close() {
+    if (bus_) without_gil([last = std::move(bus_)] {});
+  }
   bool closed() const { return !bus_; }
 
  private:

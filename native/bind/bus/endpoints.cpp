@@ -2,6 +2,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <deque>
+#include <mutex>
+
 #include "bind/bus/bus.hpp"
 
 namespace sonde::bus::py {
@@ -34,124 +37,131 @@ std::vector<std::string> guids(const std::vector<Guid>& all) {
   return made;
 }
 
-/// Goes without the GIL: a DDS's own threads may have to end first.
-template <typename T>
-void let_go(std::unique_ptr<T>& object) {
-  const nb::gil_scoped_release release;
-  object.reset();
-}
-
 class PyWriter {
  public:
-  PyWriter(const BusHolder& bus, const std::string& topic, const std::string& type) {
-    const auto& b = bus.bus();
-    const TypePtr known = type.empty() ? nullptr : type_named(*b, type);
-    auto made = [&] {
-      const nb::gil_scoped_release release;
-      return known ? b->writer(topic, known) : b->writer(topic);
-    }();
-    writer_ = taken(std::move(made));
+  PyWriter(const BusHolder& holder, const std::string& topic, const std::string& type) {
+    auto bus = holder.bus();
+    TypePtr known = type.empty() ? nullptr : type_named(*bus, type);
+    writer_.hold(taken(without_gil([&, bus = std::move(bus)] { return known ? bus->writer(topic, known) : bus->writer(topic); })));
   }
-  ~PyWriter() {
-    if (writer_) let_go(writer_);
-  }
-  Writer& get() {
-    if (!writer_) raise({"bus.closed", "this writer is closed", "make another with Bus.writer()"});
-    return *writer_;
-  }
-  void write(nb::handle value) {
-    Writer& writer = get();
-    std::vector<std::byte> payload;
-    held_good(encode(*writer.type(), value_of(value), payload));
-    send(payload, &Writer::write);
-  }
-  void dispose(nb::handle value) {
-    Writer& writer = get();
-    std::vector<std::byte> payload;
-    held_good(encode(*writer.type(), value_of(value), payload));
-    send(payload, &Writer::dispose);
-  }
-  void close() {
-    if (writer_) let_go(writer_);
-  }
+  std::shared_ptr<Writer> get() const { return writer_.get(); }
+  void write(nb::handle value) { send(value, &Writer::write); }
+  void dispose(nb::handle value) { send(value, &Writer::dispose); }
+  void close() { writer_.close(); }
 
  private:
-  void send(const std::vector<std::byte>& payload, Result<void> (Writer::*how)(Bytes)) {
-    Result<void> done;
-    {
-      const nb::gil_scoped_release release;
-      done = (writer_.get()->*how)(payload);
-    }
-    held_good(done);
+  void send(nb::handle value, Result<void> (Writer::*how)(Bytes)) {
+    const auto writer = get();
+    std::vector<std::byte> payload;
+    held_good(encode(*writer->type(), value_of(value), payload));
+    held_good(without_gil([&] { return ((*writer).*how)(payload); }));
   }
-  std::unique_ptr<Writer> writer_;
+  Shared<Writer> writer_{"writer", "make another with Bus.writer()"};
+};
+
+/// A reader, what it is waited for with, and what was taken from it and is not handed on yet.
+struct WaitedReader {
+  struct One {
+    SampleInfo info;
+    std::vector<std::byte> payload;
+  };
+  std::unique_ptr<Reader> reader;
+  std::unique_ptr<Waiter> waiter;
+  std::mutex taking;       ///< of threads that have not the GIL: two that take would take from each other's hands
+  std::deque<One> rest;    ///< with the GIL
+
+  ~WaitedReader() {
+    if (waiter && reader) waiter->detach(*reader);
+  }
+  const Guid& guid() const { return reader->guid(); }
+  const std::string& topic() const { return reader->topic(); }
+  bool wait_matched(std::size_t n, Deadline deadline) { return reader->wait_matched(n, deadline); }
+  std::vector<Guid> matched() const { return reader->matched(); }
+  Status status() const { return reader->status(); }
+  Counts counts() const { return reader->counts(); }
 };
 
 class PyReader {
  public:
-  PyReader(const BusHolder& bus, const std::string& topic, const std::string& type) {
-    const auto& b = bus.bus();
-    const TypePtr known = type.empty() ? nullptr : type_named(*b, type);
-    Result<void> ready;
-    auto made = [&] {
-      const nb::gil_scoped_release release;
-      return known ? b->reader(topic, known) : b->reader(topic);
-    }();
-    reader_ = taken(std::move(made));
-    waiter_ = taken(b->waiter());
-    held_good(waiter_->attach(*reader_, 1));
+  PyReader(const BusHolder& holder, const std::string& topic, const std::string& type) {
+    auto bus = holder.bus();
+    TypePtr known = type.empty() ? nullptr : type_named(*bus, type);
+    reader_.hold(taken(without_gil([&, bus = std::move(bus)]() -> Result<std::unique_ptr<WaitedReader>> {
+      auto made = std::make_unique<WaitedReader>();
+      auto reader = known ? bus->reader(topic, known) : bus->reader(topic);
+      if (!reader) return reader.error();
+      made->reader = std::move(*reader);
+      auto waiter = bus->waiter();
+      if (!waiter) return waiter.error();
+      made->waiter = std::move(*waiter);
+      if (auto fine = made->waiter->attach(*made->reader, 1); !fine) return fine.error();
+      return made;
+    })));
   }
   ~PyReader() { close(); }
-  Reader& get() {
-    if (!reader_) raise({"bus.closed", "this reader is closed", "make another with Bus.reader()"});
-    return *reader_;
-  }
+  std::shared_ptr<WaitedReader> get() const { return reader_.get(); }
   /// [(value or None, {writer, source_ns, received_ns, state})]
   nb::list take(std::size_t most) {
-    Reader& reader = get();
-    nb::list all;
+    using One = WaitedReader::One;
+    const auto reader = get();
+    auto& rest = reader->rest;
     // Conversion needs the GIL, and a taker must not throw: payloads are copied out first.
-    struct One {
-      SampleInfo info;
-      std::vector<std::byte> payload;
-    };
-    std::vector<One> taken_samples;
-    {
-      const nb::gil_scoped_release release;
-      reader.take([&](const SampleInfo& info, Bytes payload) { taken_samples.push_back({info, {payload.begin(), payload.end()}}); }, most);
-    }
-    for (const auto& one : taken_samples) {
-      nb::dict info;
-      info["writer"] = one.info.writer.text();
-      info["source_ns"] = one.info.source_ns;
-      info["received_ns"] = one.info.received_ns;
-      info["state"] = one.info.state == InstanceState::alive ? "alive" : one.info.state == InstanceState::disposed ? "disposed" : "no_writers";
-      info["has_data"] = one.info.has_data;
-      all.append(nb::make_tuple(to_python(taken(decode(*reader.type(), one.payload))), info));
+    std::vector<One> fresh;
+    if (rest.size() < most)
+      without_gil([&, wanted = most - rest.size()] {
+        const std::lock_guard lock(reader->taking);
+        reader->reader->take([&](const SampleInfo& info, Bytes payload) { fresh.push_back({info, {payload.begin(), payload.end()}}); }, wanted);
+      });
+    std::move(fresh.begin(), fresh.end(), std::back_inserter(rest));
+    nb::list all;
+    while (!rest.empty() && nb::len(all) < most) {
+      One one = std::move(rest.front());
+      rest.pop_front();
+      try {
+        nb::dict info;
+        info["writer"] = one.info.writer.text();
+        info["source_ns"] = one.info.source_ns;
+        info["received_ns"] = one.info.received_ns;
+        info["state"] = one.info.state == InstanceState::alive ? "alive" : one.info.state == InstanceState::disposed ? "disposed" : "no_writers";
+        info["has_data"] = one.info.has_data;
+        all.append(nb::make_tuple(to_python(taken(decode(*reader->reader->type(), one.payload))), info));
+      } catch (...) {
+        // It is told by itself, and nothing else is lost for it: those before it first, those behind it afterwards.
+        if (nb::len(all) == 0) throw;
+        rest.push_front(std::move(one));
+        break;
+      }
     }
     return all;
   }
   bool wait(double timeout_s) {
-    get();
-    return wait_for(timeout_s, [this](Deadline slice) { return !waiter_->wait(slice).empty(); });
+    const auto reader = get();
+    if (!reader->rest.empty()) return true;
+    return wait_for(timeout_s, [&](Deadline slice) { return !reader->waiter->wait(slice).empty(); }, [&] { get(); });
   }
   void close() {
-    if (!reader_) return;
-    const nb::gil_scoped_release release;
-    waiter_->detach(*reader_);
-    waiter_.reset();
-    reader_.reset();
+    if (const auto last = reader_.close()) last->waiter->wake();
   }
 
  private:
-  std::unique_ptr<Reader> reader_;
-  std::unique_ptr<Waiter> waiter_;
+  Shared<WaitedReader> reader_{"reader", "make another with Bus.reader()"};
 };
 
 template <typename T>
 bool wait_matched(T& self, std::size_t n, double timeout_s) {
-  auto& endpoint = self.get();
-  return wait_for(timeout_s, [&](Deadline slice) { return endpoint.wait_matched(n, slice); });
+  const auto endpoint = self.get();
+  return wait_for(timeout_s, [&](Deadline slice) { return endpoint->wait_matched(n, slice); }, [&] { self.get(); });
+}
+template <typename T>
+std::vector<std::string> matched(T& self) {
+  const auto endpoint = self.get();
+  return guids(without_gil([&] { return endpoint->matched(); }));
+}
+template <typename T>
+nb::dict status(T& self) {
+  const auto endpoint = self.get();
+  const auto [status, counts] = without_gil([&] { return std::pair(endpoint->status(), endpoint->counts()); });
+  return numbers(status, counts);
 }
 
 }  // namespace
@@ -163,23 +173,26 @@ void bind_endpoints(nb::module_& m) {
       .def("dispose", &PyWriter::dispose, nb::arg("value"))
       .def("flush",
            [](PyWriter& self) {
-             Writer& writer = self.get();
-             const nb::gil_scoped_release release;
-             writer.flush();
+             const auto writer = self.get();
+             without_gil([&] { writer->flush(); });
            })
-      .def("assert_liveliness", [](PyWriter& self) { self.get().assert_liveliness(); })
+      .def("assert_liveliness",
+           [](PyWriter& self) {
+             const auto writer = self.get();
+             without_gil([&] { writer->assert_liveliness(); });
+           })
       .def("wait_matched", &wait_matched<PyWriter>, nb::arg("n") = 1, nb::arg("timeout_s") = -1.0)
       .def(
           "wait_acknowledged",
           [](PyWriter& self, double timeout_s) {
-            Writer& writer = self.get();
-            return wait_for(timeout_s, [&](Deadline slice) { return writer.wait_acknowledged(slice); });
+            const auto writer = self.get();
+            return wait_for(timeout_s, [&](Deadline slice) { return writer->wait_acknowledged(slice); }, [&] { self.get(); });
           },
           nb::arg("timeout_s") = -1.0)
-      .def("matched", [](PyWriter& self) { return guids(self.get().matched()); })
-      .def("status", [](PyWriter& self) { return numbers(self.get().status(), self.get().counts()); })
-      .def_prop_ro("topic", [](PyWriter& self) { return self.get().topic(); })
-      .def_prop_ro("guid", [](PyWriter& self) { return self.get().guid().text(); })
+      .def("matched", &matched<PyWriter>)
+      .def("status", &status<PyWriter>)
+      .def_prop_ro("topic", [](PyWriter& self) { return self.get()->topic(); })
+      .def_prop_ro("guid", [](PyWriter& self) { return self.get()->guid().text(); })
       .def("close", &PyWriter::close);
 
   nb::class_<PyReader>(m, "Reader")
@@ -187,10 +200,10 @@ void bind_endpoints(nb::module_& m) {
       .def("take", &PyReader::take, nb::arg("most") = 4096)
       .def("wait", &PyReader::wait, nb::arg("timeout_s") = -1.0)
       .def("wait_matched", &wait_matched<PyReader>, nb::arg("n") = 1, nb::arg("timeout_s") = -1.0)
-      .def("matched", [](PyReader& self) { return guids(self.get().matched()); })
-      .def("status", [](PyReader& self) { return numbers(self.get().status(), self.get().counts()); })
-      .def_prop_ro("topic", [](PyReader& self) { return self.get().topic(); })
-      .def_prop_ro("guid", [](PyReader& self) { return self.get().guid().text(); })
+      .def("matched", &matched<PyReader>)
+      .def("status", &status<PyReader>)
+      .def_prop_ro("topic", [](PyReader& self) { return self.get()->topic(); })
+      .def_prop_ro("guid", [](PyReader& self) { return self.get()->guid().text(); })
       .def("close", &PyReader::close);
 }
 

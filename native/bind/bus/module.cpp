@@ -38,16 +38,12 @@ nb::dict caps_of(const Caps& c) {
 
 /// Opening talks to the machine: without the GIL, and what was opened goes the same way.
 BusHolder opened(const Profile& profile, const std::string& implementation) {
-  Result<std::shared_ptr<Bus>> bus = [&] {
-    const nb::gil_scoped_release release;
-    return Bus::open(profile, implementation);
-  }();
-  return BusHolder(taken(std::move(bus)));
+  return BusHolder(taken(without_gil([&] { return Bus::open(profile, implementation); })));
 }
 
 nb::list participants(const BusHolder& self) {
   nb::list all;
-  for (const auto& p : self.bus()->peers()) {
+  for (const auto& p : without_gil([bus = self.bus()] { return bus->peers(); })) {
     nb::dict d;
     d["guid"] = p.guid.text();
     d["name"] = text(p.name);
@@ -60,7 +56,7 @@ nb::list participants(const BusHolder& self) {
 
 nb::list endpoints(const BusHolder& self) {
   nb::list all;
-  for (const auto& e : self.bus()->endpoints()) {
+  for (const auto& e : without_gil([bus = self.bus()] { return bus->endpoints(); })) {
     nb::dict d;
     d["guid"] = e.guid.text();
     d["participant"] = e.participant.text();
@@ -106,7 +102,7 @@ NB_MODULE(_bus, m) {
       "clean",
       [](const std::string& name) {
         const auto* entry = taken(find_implementation(name));
-        return entry->clean ? entry->clean() : std::size_t{0};
+        return entry->clean ? without_gil([&] { return entry->clean(); }) : std::size_t{0};
       },
       nb::arg("name"), "Removes what killed participants left on this machine. How many.");
 
@@ -122,13 +118,15 @@ NB_MODULE(_bus, m) {
       .def("topics",
            [](const BusHolder& self) {
              std::vector<std::string> names;
-             for (const auto& [name, topic] : self.bus()->profile().topics) names.push_back(name);
+             const auto bus = self.bus();
+             for (const auto& [name, topic] : bus->profile().topics) names.push_back(name);
              return names;
            })
       .def("types",
            [](const BusHolder& self) {
              nb::dict d;
-             for (const auto& [name, type] : self.bus()->profile().types) d[text(name)] = text(to_idl(*type));
+             const auto bus = self.bus();
+             for (const auto& [name, type] : bus->profile().types) d[text(name)] = text(to_idl(*type));
              return d;
            })
       .def("peers", &participants)

@@ -49,25 +49,11 @@ class PyClient {
  public:
   PyClient(const BusHolder& holder, const std::string& service, const std::string& request, const std::string& reply)
       : types_(types_of(*holder.bus(), request, reply)) {
-    const auto bus = holder.bus();
-    auto made = [&] {
-      const nb::gil_scoped_release release;
-      return Client::open(bus, service, types_);
-    }();
-    client_ = taken(std::move(made));
+    client_.hold(taken(without_gil([&, bus = holder.bus()] { return Client::open(bus, service, types_); })));
   }
-  ~PyClient() { close(); }
-  void close() {
-    if (!client_) return;
-    const nb::gil_scoped_release release;
-    client_.reset();
-  }
-  Client& get() {
-    if (!client_) raise({"bus.closed", "this client is closed", "make another with Bus.client()"});
-    return *client_;
-  }
+  void close() { client_.close(); }
   nb::object call(nb::handle value, const std::string& target, double deadline_s, double retry_s) {
-    Client& client = get();
+    auto client = client_.get();
     const auto body = body_of(types_.request, value);
     // In slices, so that Ctrl-C is heard: the answer may come after this call was left.
     struct Place {
@@ -76,36 +62,40 @@ class PyClient {
       std::optional<Result<Answer>> answer;
     };
     const auto place = std::make_shared<Place>();
-    client.start(body, {target, deadline_s, retry_s}, [place](Result<Answer> answer) {
-      const std::lock_guard lock(place->mutex);
-      place->answer = std::move(answer);
-      place->came.notify_all();
+    // The share ends here: whoever closes the client ends the call as well, with bus.closed.
+    without_gil([&, client = std::move(client)] {
+      client->start(body, {target, deadline_s, retry_s}, [place](Result<Answer> answer) {
+        const std::lock_guard lock(place->mutex);
+        place->answer = std::move(answer);
+        place->came.notify_all();
+      });
     });
     // The client's own deadline ends it; the two seconds are for a client that another thread is closing.
-    const bool over = wait_for(deadline_s + 2, [&](Deadline slice) {
-      std::unique_lock lock(place->mutex);
-      return place->came.wait_for(lock, std::chrono::milliseconds(std::max(slice.left_ms(), 1)), [&] { return place->answer.has_value(); });
-    });
+    const bool over = wait_for(
+        deadline_s + 2,
+        [&](Deadline slice) {
+          std::unique_lock lock(place->mutex);
+          return place->came.wait_for(lock, std::chrono::milliseconds(std::max(slice.left_ms(), 1)), [&] { return place->answer.has_value(); });
+        },
+        [] {});
     if (!over) raise({"bus.timed_out", "no answer within " + std::to_string(deadline_s) + " s", "see whether a server is there"});
     return answer_to_python(types_.reply, taken(std::move(*place->answer)));
   }
+  /// Its share lasts until the deadline: what answers until then is given also where another thread has closed the client.
   nb::list call_all(nb::handle value, const std::string& target, double deadline_s, std::size_t most) {
-    Client& client = get();
+    auto client = client_.get();
     const auto body = body_of(types_.request, value);
-    auto answers = [&] {
-      const nb::gil_scoped_release release;
-      return client.call_all(body, {target, deadline_s, 0}, most);
-    }();
+    auto answers = without_gil([&, client = std::move(client)] { return client->call_all(body, {target, deadline_s, 0}, most); });
     nb::list all;
     for (const auto& answer : taken(std::move(answers))) all.append(answer_to_python(types_.reply, answer));
     return all;
   }
   bool wait_for_server(double timeout_s) {
-    Client& client = get();
-    return wait_for(timeout_s, [&](Deadline slice) { return client.wait_for_server(slice); });
+    const auto client = client_.get();
+    return wait_for(timeout_s, [&](Deadline slice) { return client->wait_for_server(slice); }, [&] { client_.get(); });
   }
   nb::dict counts() {
-    const CallCounts c = get().counts();
+    const CallCounts c = without_gil([client = client_.get()] { return client->counts(); });
     nb::dict d;
     d["calls"] = c.calls, d["answered"] = c.answered, d["timed_out"] = c.timed_out, d["retried"] = c.retried;
     d["late"] = c.late, d["duplicate"] = c.duplicate, d["unasked"] = c.unasked, d["malformed"] = c.malformed;
@@ -114,7 +104,7 @@ class PyClient {
 
  private:
   ServiceTypes types_;
-  std::unique_ptr<Client> client_;
+  Shared<Client> client_{"client", "make another with Bus.client()"};
 };
 
 class PyServer {
@@ -122,23 +112,20 @@ class PyServer {
   PyServer(const BusHolder& holder, const std::string& service, nb::object handler, const std::string& name, const std::string& request, const std::string& reply,
            unsigned threads)
       : handler_(std::move(handler)) {
-    const auto bus = holder.bus();
+    auto bus = holder.bus();
     const ServiceTypes types = types_of(*bus, request, reply);
     ServerOptions options;
     options.name = name;
     options.threads = threads;
-    auto made = [&] {
-      const nb::gil_scoped_release release;
-      return Server::open(bus, service, types, [this, types](const Incoming& in) { return answered(in, types); }, options);
-    }();
-    server_ = taken(std::move(made));
+    server_ = taken(without_gil(
+        [&, bus = std::move(bus)] { return Server::open(bus, service, types, [this, types](const Incoming& in) { return answered(in, types); }, options); }));
   }
   ~PyServer() { close(); }
+  /// Without the GIL, which handlers that run need to end.
   void close() {
-    if (!server_) return;
-    const nb::gil_scoped_release release;  // handlers that run need the GIL to end
-    server_.reset();
+    if (server_) without_gil([last = std::move(server_)] {});
   }
+  /// With the GIL: so nobody closes it meanwhile, and then no handler runs any more when close() returns.
   nb::dict counts() {
     if (!server_) raise({"bus.closed", "this server is closed", "make another with Bus.serve()"});
     const ServeCounts c = server_->counts();

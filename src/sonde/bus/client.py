@@ -14,7 +14,8 @@
 Samples are dicts by the names of IDL: structures are dicts, sequences and arrays lists (numpy arrays are taken as
 well), octets bytes, enumerations their names. What a sample leaves out is zero or empty.
 SONDE_BUS=cyclonedds|fastdds|null chooses the implementation unless `implementation` or the profile does. Any-thread;
-one thread at a time takes from a reader.
+one thread at a time takes from a reader. close() may come beside another thread's call: that ends with bus.closed, or
+as it would have.
 """
 
 from __future__ import annotations
@@ -134,13 +135,22 @@ class Reader(_Endpoint):
         self._native = native
 
     def take(self, most: int = 4096) -> list[Sample]:
-        """What is there now, oldest first; it does not wait."""
+        """What is there now, oldest first; it does not wait.
+
+        Raises UsageError (bus.too_large) for a sample of too many values, and for that one alone: what came before it
+        is given first, what came behind it by the next call.
+        """
         return [Sample(value, **info) for value, info in self._native.take(most)]
 
     def samples(self, timeout_s: float | None = None) -> Iterator[Sample]:
-        """Samples as they come; ends when none came for timeout_s."""
-        while self._native.wait(-1.0 if timeout_s is None else timeout_s):
-            yield from self.take()
+        """Samples as they come; ends when none came for timeout_s, or the reader is closed meanwhile."""
+        self._native.wait(0.0)  # of one that is closed already it is an error
+        try:
+            while self._native.wait(-1.0 if timeout_s is None else timeout_s):
+                yield from self.take()
+        except UsageError as error:
+            if error.code != "bus.closed":
+                raise
 
 
 class Client(_Closing):

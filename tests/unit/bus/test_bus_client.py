@@ -28,6 +28,8 @@ module site {
     Core first;
     unsigned long long total;
   };
+  struct Flags { boolean of[16777217]; };
+  struct Wide { long number; sequence<Flags> flags; };
   struct Question { string what; };
   struct Number { double value; };
 };
@@ -109,6 +111,21 @@ def test_an_instance_that_is_disposed_is_told(power):
     power.writer.write(name="n1", power_w=5)
     power.writer.dispose(name="n1")
     assert [sample.state for sample in power.reader.samples(timeout_s=0.5)][-1] == "disposed"
+
+
+def test_a_sample_with_too_many_values_costs_none_of_the_others(here):
+    with here.reader("Wide", type="site::Wide") as reader, here.writer("Wide", type="site::Wide") as writer:
+        assert writer.wait_matched(1, 5)
+        came = []
+        for number, flags in enumerate([[], [], [{}], [], [{}], [{}], [], []]):
+            writer.write(number=number, flags=flags)
+        for _ in range(3):
+            with pytest.raises(UsageError, match="more than 16777216 values") as told:
+                came.extend(sample["number"] for sample in reader.samples(timeout_s=0))
+            assert told.value.code == "bus.too_large"
+        came += [sample["number"] for sample in reader.take(1)]
+        assert came == [0, 1, 3, 6]
+        assert [sample["number"] for sample in reader.samples(timeout_s=0)] == [7]
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -83,6 +84,8 @@ Result<void> Bridge::topics(const Config& config) {
     topic.mqtt = config_.prefix + "/" + name;
     topic.keyed = bus::has_key(*topic.type);
     topic.control = declares.reader.reliability == bus::Reliability::reliable && !bus::fits("Monitor_report_*", name);
+    // What the other two make of a sample is metrics, without an origin by which one that comes again could be known.
+    topic.kept = topic.control && naming_ == Naming::sonde;
     if (topic.to_mqtt) {
       bus::Qos qos = declares.reader;
       if (qos.history == bus::History::keep_last) qos.depth = std::max(qos.depth, least_depth);
@@ -288,7 +291,7 @@ void Bridge::run_bus() {
           from.last_ns = info.source_ns;
           entry.tie = from.tie;
           ++counters_.from_bus;
-          if (!(topic.control ? control_ : telemetry_).put(entry, payload, was_empty) && topic.control) ++counters_.control_lost;
+          if (!(topic.kept ? control_ : telemetry_).put(entry, payload, was_empty) && topic.kept) ++counters_.control_lost;
           fresh = fresh || was_empty;
         }
         if (gone && topic.keyed) {
@@ -420,7 +423,7 @@ bool Bridge::forward(const Entry& entry, bus::Bytes payload) {
   origin_text_ += ' ';
   origin_text_ += std::to_string(entry.tie);
   std::uint64_t stored = 0;
-  if (topic.control) {
+  if (topic.kept) {
     if (auto fine = store_->put({topic_text_, origin_text_, json_text_}, stored); !fine) {
       trouble(fine.error(), topic_text_);
       if (!stored) {
@@ -493,8 +496,9 @@ void Bridge::run_mqtt() {
     store_bytes_ = store_->bytes();
     if (!draining_) continue;
     const bool done = !more && held_.empty() && telemetry_.empty() && control_.empty() && link_->unacknowledged() == 0 && store_->waiting().empty();
-    if (done || now_ns() >= drain_until_ns_ || (!link_->connected() && control_.empty())) break;
+    if (done || now_ns() >= drain_until_ns_ || (!link_->connected() && control_.empty() && held_.empty())) break;
   }
+  give_up_held();
   if (link_->connected()) {
     if (sparkplug_) publish(sparkplug_->death_topic(), sparkplug_->death(bd_seq_, wall_ns() / 1'000'000), 1, false, nullptr, 0);
     else publish(status_topic_, status(false), 1, true, nullptr, 0);
@@ -539,27 +543,38 @@ void Bridge::received(const Received& message) {
       return;
     }
   }
-  if (auto fine = payload_of_json(*topic.type, message.payload, payload_); !fine) return trouble(fine.error(), message.topic);
+  if (auto fine = payload_of_json(*topic.type, message.payload, incoming_.payload); !fine) return trouble(fine.error(), message.topic);
   key_text_ = topic.mqtt;
   if (topic.keyed) {
     key_text_ += '/';
-    append_key(*topic.type, payload_, key_text_);
+    append_key(*topic.type, incoming_.payload, key_text_);
   }
   if (key_text_ != message.topic)
     return trouble({"bridge.wrong_key", "the sample belongs under " + shown(key_text_, 200), "who may write under one key must not write for another"}, message.topic);
-  if (!message.origin.empty() && !seen_->first(message.origin, message.topic)) {
-    ++counters_.duplicates;
-    return;
+  incoming_.topic = found->second;
+  incoming_.origin = message.origin;
+  incoming_.under = message.topic;
+  if (!message.origin.empty()) {
+    const auto same = [&](const Held& held) { return held.origin == message.origin && held.under == message.topic; };
+    if (seen_->known(message.origin, message.topic) || std::any_of(held_.begin(), held_.end(), same)) {
+      ++counters_.duplicates;
+      return;
+    }
   }
   // In order, behind what is waiting.
-  if (!held_.empty() || !write(topic, payload_, false))
-    held_.push_back({found->second, now_ns() + static_cast<std::int64_t>(held_s * 1e9), payload_});
+  if (!held_.empty() || !write(incoming_, false)) {
+    incoming_.until_ns = now_ns() + static_cast<std::int64_t>(held_s * 1e9);
+    held_.push_back(incoming_);
+  }
 }
 
 /// False: there was no place on the bus, and it may be tried again.
-bool Bridge::write(Topic& topic, bus::Bytes payload, bool last_try) {
-  auto fine = topic.writer->write(payload);
+bool Bridge::write(const Held& message, bool last_try) {
+  Topic& topic = topics_[message.topic];
+  auto fine = topic.writer->write(message.payload);
   if (fine) {
+    // Not before: a bridge that is killed in between would leave a next one that takes for a duplicate what the bus never had.
+    if (!message.origin.empty()) seen_->remember(message.origin, message.under);
     ++counters_.to_bus;
     topic.held_back = topic.holds_back;
     return true;
@@ -574,10 +589,18 @@ bool Bridge::write(Topic& topic, bus::Bytes payload, bool last_try) {
 bool Bridge::write_held() {
   while (!held_.empty()) {
     const Held& oldest = held_.front();
-    if (!write(topics_[oldest.topic], oldest.payload, now_ns() > oldest.until_ns)) return false;
+    if (!write(oldest, now_ns() > oldest.until_ns)) return false;
     held_.pop_front();
   }
   return true;
+}
+
+/// At the end. The broker holds them for delivered.
+void Bridge::give_up_held() {
+  if (held_.empty()) return;
+  counters_.bus_failed += held_.size();
+  trouble({"bus.timed_out", std::to_string(held_.size()) + " messages from MQTT found no place on the bus before the bridge ended", "let its readers take"}, topics_[held_.front().topic].mqtt);
+  held_.clear();
 }
 
 // ---- what it says

@@ -47,6 +47,7 @@ class Bridge {
     std::string name, mqtt;             ///< mqtt: PREFIX/NAME
     bus::TypePtr type;
     bool control = false, keyed = false, to_mqtt = false, from_mqtt = false;
+    bool kept = false;                  ///< what goes out is on disk until the broker has it; else control is carried as telemetry is
     std::unique_ptr<bus::Reader> reader;
     std::unique_ptr<bus::Writer> writer;
     bool holds_back = false, held_back = false;   ///< its writer packs what comes in one turn; something is in it
@@ -72,8 +73,10 @@ class Bridge {
   void alive(const Topic& topic, const std::string& where, bool yes);
   std::string status(bool online) const;
   void received(const Received& message);
-  bool write(Topic& topic, bus::Bytes payload, bool last_try);
+  struct Held;
+  bool write(const Held& message, bool last_try);
   bool write_held();
+  void give_up_held();
   void trouble(const Error& error, std::string_view about);
   Sparkplug::Send sparkplug_send();
   bool drain(std::vector<std::byte>& batch, std::size_t& head, Outbox& outbox, std::size_t most);
@@ -96,18 +99,21 @@ class Bridge {
   // Of the bus thread.
   std::map<bus::Guid, WriterState> writers_;
   // Of the MQTT thread.
-  std::vector<std::byte> telemetry_batch_, control_batch_, payload_;
+  std::vector<std::byte> telemetry_batch_, control_batch_;
   std::size_t telemetry_head_ = 0, control_head_ = 0;
   std::unordered_map<int, std::uint64_t> stored_;      ///< number at the broker -> in the store
   std::set<std::uint64_t> sent_;                       ///< of the store, in this process: libmosquitto sends those again itself
   std::unordered_set<std::string> alive_;
   std::vector<std::string> not_subscribed_;            ///< filters that the broker refused on this connection
   struct Held {
-    std::size_t topic;
-    std::int64_t until_ns;
+    std::size_t topic = 0;
+    std::int64_t until_ns = 0;
+    std::string origin, under;                         ///< by which it is known when it comes again
     std::vector<std::byte> payload;
   };
-  std::deque<Held> held_;                              ///< from MQTT, for which the bus has no place yet
+  /// From MQTT, for which the bus has no place yet. libmosquitto acknowledges it after its turn all the same: it has no call to do so later.
+  std::deque<Held> held_;
+  Held incoming_;
   std::string topic_text_, json_text_, origin_text_, key_text_;
   std::uint64_t bd_seq_ = 0, published_ = 0;           ///< published_: of the store, up to there
   std::int64_t last_rebirth_ns_ = 0;

@@ -12,13 +12,17 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <mutex>
+#include <system_error>
+#include <vector>
 
 #include "core/clock.hpp"
+#include "core/deadline.hpp"
 
 namespace sonde::power::bridge {
 
@@ -208,30 +212,88 @@ void Link::failed(Error error) {
   if (handlers_.lost) handlers_.lost(error);
 }
 
-/// libmosquitto connects either without MQTT 5's properties or without an end to its wait; so whether anybody listens is tried before.
-bool Link::reachable(std::string& why, int wake_fd) {
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  const int rc = ::getaddrinfo(options_.host.c_str(), std::to_string(options_.port).c_str(), &hints, &found);
-  if (rc) {
-    why = ::gai_strerror(rc);
-    return false;
+/// getaddrinfo() waits for name servers as long as it likes, whatever signals come: in a thread that nobody waits for. One at a time.
+struct Link::Lookup {
+  struct Address {
+    sockaddr_storage at{};
+    socklen_t bytes = 0;
+  };
+  std::mutex mutex;
+  std::condition_variable answered;
+  bool over = false;
+  int rc = 0;
+  std::vector<Address> found;
+
+  void run(const std::string& host, std::uint16_t port, int flags) {
+    addrinfo hints{}, *all = nullptr;
+    hints.ai_family = AF_UNSPEC;
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = flags;
+    const int result = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &all);
+    std::vector<Address> made;
+    for (const addrinfo* a = result ? nullptr : all; a; a = a->ai_next) {
+      Address one;
+      if (a->ai_addrlen > sizeof one.at) continue;
+      std::memcpy(&one.at, a->ai_addr, a->ai_addrlen);
+      one.bytes = a->ai_addrlen;
+      made.push_back(one);
+    }
+    if (!result) ::freeaddrinfo(all);
+    const std::lock_guard lock(mutex);
+    over = true;
+    rc = result;
+    found = std::move(made);
+    answered.notify_all();
   }
+};
+
+/// False: there is no answer, or not yet; the next attempt asks after the same one again.
+bool Link::look_up(std::string& why) {
+  if (!lookup_) {
+    lookup_ = std::make_shared<Lookup>();
+    lookup_->run(options_.host, options_.port, AI_NUMERICHOST);   // an address needs no name server
+    if (lookup_->rc) {
+      lookup_ = std::make_shared<Lookup>();
+      try {
+        std::thread([lookup = lookup_, host = options_.host, port = options_.port] { lookup->run(host, port, 0); }).detach();
+      } catch (const std::system_error& error) {
+        lookup_.reset();
+        why = std::string("no thread could be made: ") + error.what();
+        return false;
+      }
+    }
+  }
+  const Deadline until = Deadline::in_s(connect_s);
+  std::unique_lock lock(lookup_->mutex);
+  while (!lookup_->over && !stopping_ && !until.passed()) lookup_->answered.wait_for(lock, std::chrono::milliseconds(100));
+  if (lookup_->over && !lookup_->rc) return true;
+  why = lookup_->over ? ::gai_strerror(lookup_->rc) : "name servers do not answer within " + std::to_string(static_cast<int>(connect_s)) + " s";
+  const bool over = lookup_->over;
+  lock.unlock();
+  if (over) lookup_.reset();
+  return false;
+}
+
+/// libmosquitto connects either without MQTT 5's properties or without an end to its wait; so whether anybody listens is tried before.
+/// `address`: of who does, in figures.
+bool Link::reachable(std::string& why, std::string& address) {
+  if (!look_up(why)) return false;
+  const auto known = std::exchange(lookup_, nullptr);   // it is looked up anew for each attempt
   bool fine = false;
   const std::int64_t until = now_ns() + static_cast<std::int64_t>(connect_s * 1e9);
-  for (const addrinfo* a = found; a && !fine; a = a->ai_next) {
-    const int fd = ::socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  for (std::size_t k = 0; k < known->found.size() && !fine; ++k) {
+    const auto* at = reinterpret_cast<const sockaddr*>(&known->found[k].at);
+    const int fd = ::socket(at->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) continue;
-    if (::connect(fd, a->ai_addr, a->ai_addrlen) == 0) {
+    if (::connect(fd, at, known->found[k].bytes) == 0) {
       fine = true;
     } else if (errno == EINPROGRESS) {
       why = "no answer within " + std::to_string(static_cast<int>(connect_s)) + " s";
       while (!stopping_) {
-        pollfd ready[2] = {{fd, POLLOUT, 0}, {wake_fd, 0, 0}};
+        pollfd ready{fd, POLLOUT, 0};
         const auto left = std::min<std::int64_t>(100, (until - now_ns()) / 1'000'000);
         if (left <= 0) break;
-        if (::poll(ready, 1, static_cast<int>(left)) <= 0) continue;
+        if (::poll(&ready, 1, static_cast<int>(left)) <= 0) continue;
         int error = 0;
         socklen_t n = sizeof error;
         ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n);
@@ -243,16 +305,19 @@ bool Link::reachable(std::string& why, int wake_fd) {
       why = std::strerror(errno);
     }
     ::close(fd);
+    char figures[NI_MAXHOST];
+    if (fine && ::getnameinfo(at, known->found[k].bytes, figures, sizeof figures, nullptr, 0, NI_NUMERICHOST) == 0) address = figures;
   }
-  ::freeaddrinfo(found);
   return fine;
 }
 
-void Link::connect(int wake_fd) {
-  std::string why;
+void Link::connect() {
+  std::string why, address = options_.host;
   const std::string where = options_.host + ":" + std::to_string(options_.port);
-  if (!reachable(why, wake_fd)) return failed({"bridge.unreachable", "the broker at " + where + " cannot be reached: " + why, "[mqtt-bridge] broker names it; is it running?"});
+  if (!reachable(why, address)) return failed({"bridge.unreachable", "the broker at " + where + " cannot be reached: " + why, "[mqtt-bridge] broker names it; is it running?"});
   if (stopping_) return;
+  // With TLS the certificate is compared with what libmosquitto is given.
+  if (!options_.ca.empty()) address = options_.host;
   std::string topic, payload;
   int qos = 0;
   bool retain = false;
@@ -269,7 +334,7 @@ void Link::connect(int wake_fd) {
     const Alarm alarm(connect_s);
     connecting_ = true;
     if (!stopping_)
-      rc = mosquitto_connect_bind_v5(mosq_, options_.host.c_str(), options_.port, keepalive_s, nullptr, properties.list);
+      rc = mosquitto_connect_bind_v5(mosq_, address.c_str(), options_.port, keepalive_s, nullptr, properties.list);
     connecting_ = false;
   }
   if (stopping_ && rc != MOSQ_ERR_SUCCESS) return;
@@ -285,7 +350,7 @@ void Link::connect(int wake_fd) {
 
 void Link::turn(int timeout_ms, int wake_fd, bool reads) {
   const std::int64_t now = now_ns();
-  if (state_ == State::idle && !closing_ && !stopping_ && now >= next_try_ns_) connect(wake_fd);
+  if (state_ == State::idle && !closing_ && !stopping_ && now >= next_try_ns_) connect();
   if (state_ == State::idle) timeout_ms = std::min<int>(timeout_ms, static_cast<int>(std::clamp<std::int64_t>((next_try_ns_ - now) / 1'000'000 + 1, 0, 1000)));
   const int fd = state_ == State::idle ? -1 : mosquitto_socket(mosq_);
   // libmosquitto closes its socket when the TLS handshake fails, and calls nobody.

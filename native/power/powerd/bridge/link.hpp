@@ -1,6 +1,7 @@
 #pragma once
 /// A connection to an MQTT 5 broker that comes back by itself: libmosquitto (used under its EDL, the BSD licence) driven from one thread, with
-/// TCP_NODELAY, several messages a segment, and no wait that an end cannot cut short. Owner-thread; stop() from any.
+/// TCP_NODELAY, several messages a segment, and no wait that an end cannot cut short, but that of libmosquitto for the resolver where TLS is spoken:
+/// it looks the name up once more by itself. Owner-thread; stop() from any.
 
 #include <atomic>
 #include <cstdint>
@@ -86,9 +87,11 @@ class Link {
  private:
   enum class State { idle, handshake, connected };
   struct Calls;
+  struct Lookup;
   Link(const LinkOptions& options, Handlers handlers) : options_(options), handlers_(std::move(handlers)) {}
-  bool reachable(std::string& why, int wake_fd);
-  void connect(int wake_fd);
+  bool look_up(std::string& why);
+  bool reachable(std::string& why, std::string& address);
+  void connect();
   void failed(Error error);
 
   LinkOptions options_;
@@ -110,6 +113,7 @@ class Link {
   std::uint64_t published_ = 0;
   bool closing_ = false, corked_ = false, reading_ = false;
   Error last_;
+  std::shared_ptr<Lookup> lookup_;     ///< of the broker's name: under way, or what came of it for the attempt that is being made
   std::atomic<bool> stopping_{false}, connecting_{false};
 };
 

@@ -191,7 +191,7 @@ std::unique_ptr<Seen> Seen::open(const std::string& path, std::string& why) {
     file.magic = seen_magic;
   }
   for (std::size_t k = 0; k < places; ++k)
-    if (file.ring[k].a || file.ring[k].b) seen->remember(k);
+    if (file.ring[k].a || file.ring[k].b) seen->enter(k);
   return seen;
 }
 
@@ -200,7 +200,7 @@ Seen::~Seen() {
   else delete file_;
 }
 
-void Seen::remember(std::size_t place) {
+void Seen::enter(std::size_t place) {
   for (std::size_t at = file_->ring[place].a % slots;; at = (at + 1) % slots) {
     if (slots_[at]) continue;
     slots_[at] = static_cast<std::uint32_t>(place + 1);
@@ -225,16 +225,26 @@ void Seen::forget(std::size_t place) {
   }
 }
 
-bool Seen::first(std::string_view origin, std::string_view topic) {
-  const Hash is{hash(topic, hash(origin, 0xcbf29ce484222325u)), hash(topic, hash(origin, 0x9e3779b97f4a7c15u)) | 1};
+Seen::Hash Seen::hash_of(std::string_view origin, std::string_view topic) {
+  return {hash(topic, hash(origin, 0xcbf29ce484222325u)), hash(topic, hash(origin, 0x9e3779b97f4a7c15u)) | 1};
+}
+
+bool Seen::known(const Hash& is) const {
   for (std::size_t at = is.a % slots; slots_[at]; at = (at + 1) % slots)
-    if (file_->ring[slots_[at] - 1] == is) return false;
+    if (file_->ring[slots_[at] - 1] == is) return true;
+  return false;
+}
+
+bool Seen::known(std::string_view origin, std::string_view topic) const { return known(hash_of(origin, topic)); }
+
+void Seen::remember(std::string_view origin, std::string_view topic) {
+  const Hash is = hash_of(origin, topic);
+  if (known(is)) return;
   const std::size_t place = file_->next % places;
   if (file_->ring[place].b) forget(place);
   file_->ring[place] = is;
   file_->next = (place + 1) % places;
-  remember(place);
-  return true;
+  enter(place);
 }
 
 }  // namespace sonde::power::bridge

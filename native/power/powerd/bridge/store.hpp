@@ -53,8 +53,10 @@ class Seen {
   /// In memory alone where the file cannot be had: `why` then says so.
   static std::unique_ptr<Seen> open(const std::string& path, std::string& why);
   ~Seen();
-  /// False: it has come before.
-  bool first(std::string_view origin, std::string_view topic);
+  /// Whether it has been remembered.
+  bool known(std::string_view origin, std::string_view topic) const;
+  /// When it has been dealt with, and not before: what is remembered is dropped if it comes again, also by the next process.
+  void remember(std::string_view origin, std::string_view topic);
 
  private:
   struct Hash {
@@ -67,7 +69,9 @@ class Seen {
     Hash ring[places];
   };
   Seen() : slots_(slots) {}
-  void remember(std::size_t place);
+  static Hash hash_of(std::string_view origin, std::string_view topic);
+  bool known(const Hash& is) const;
+  void enter(std::size_t place);
   void forget(std::size_t place);
 
   File* file_ = nullptr;

@@ -226,19 +226,29 @@ TEST_CASE("bridge: what has come before is known, also by the next process, and 
   {
     auto seen = Seen::open(path, why);
     CHECK(why.empty());
-    CHECK(seen->first("alpha w 1 0", "t"));
-    CHECK_FALSE(seen->first("alpha w 1 0", "t"));
-    CHECK(seen->first("alpha w 1 0", "u"));
-    CHECK(seen->first("alpha w 1 1", "t"));
+    CHECK_FALSE(seen->known("alpha w 1 0", "t"));
+    CHECK_FALSE(seen->known("alpha w 1 0", "t"));   // to ask is not to have dealt with it
+    seen->remember("alpha w 1 0", "t");
+    CHECK(seen->known("alpha w 1 0", "t"));
+    CHECK_FALSE(seen->known("alpha w 1 0", "u"));
+    CHECK_FALSE(seen->known("alpha w 1 1", "t"));
   }
   auto seen = Seen::open(path, why);
-  CHECK_FALSE(seen->first("alpha w 1 0", "t"));
+  CHECK(seen->known("alpha w 1 0", "t"));
+  for (int k = 0; k < 3; ++k) seen->remember("alpha w 1 0", "t");   // takes one place
   int wrong = 0;
-  for (int k = 0; k < (1 << 18) + 1000; ++k) wrong += !seen->first("beta " + std::to_string(k), "t");
+  for (int k = 0; k < (1 << 18) - 1; ++k) {
+    const std::string origin = "beta " + std::to_string(k);
+    wrong += seen->known(origin, "t");
+    seen->remember(origin, "t");
+  }
   CHECK(wrong == 0);
-  for (int k = (1 << 18) - 1000; k < (1 << 18) + 1000; ++k) wrong += seen->first("beta " + std::to_string(k), "t");
+  CHECK(seen->known("alpha w 1 0", "t"));
+  for (int k = (1 << 18) - 1; k < (1 << 18) + 1000; ++k) seen->remember("beta " + std::to_string(k), "t");
+  for (int k = 1000; k < (1 << 18) + 1000; ++k) wrong += !seen->known("beta " + std::to_string(k), "t");
   CHECK(wrong == 0);
-  CHECK(seen->first("alpha w 1 0", "t"));   // it is long ago
+  CHECK_FALSE(seen->known("beta 999", "t"));
+  CHECK_FALSE(seen->known("alpha w 1 0", "t"));   // it is long ago
 }
 
 TEST_CASE("bridge: of telemetry the oldest makes place, of control the newest is refused, and both are counted") {
