@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +33,18 @@ try:
                     seen += len(list(end.take()))
     print(json.dumps({"matched": matched, "seen": seen}))
 except Exception as error:
-    print(json.dumps({"refused": getattr(error, "code", repr(error)), "matched": matched, "seen": seen}))
+    said = f"{getattr(error, 'code', type(error).__name__)}: {error} {getattr(error, 'hint', '')}"
+    print(json.dumps({"refused": said, "matched": matched, "seen": seen}))
 """
+# What an end says that its own permissions do not allow.
+NOT_ALLOWED = "permissions of this participant's subject do not allow it"
+ROLE = "a node-manager"  # whose own permissions keep it from writing
 # Who writes, whether samples may come.
 CASES = {
     "a system-manager": True,
     "nobody's credential": False,
     "another site's manager": False,
-    "a node-manager": False,
+    ROLE: False,
 }
 
 
@@ -85,7 +90,7 @@ def _try(folder: Path, implementation: str, who: str, may: bool) -> dict[str, An
         "a system-manager": ("manager", "keys"),
         "nobody's credential": ("", "keys"),
         "another site's manager": ("manager", "other"),
-        "a node-manager": ("node", "keys"),
+        ROLE: ("node", "keys"),
     }[who]
     at = domain()
     ends = {}
@@ -100,11 +105,29 @@ def _try(folder: Path, implementation: str, who: str, may: bool) -> dict[str, An
         (folder / "t.idl").write_text("module t { struct Cap { @key string node; double cap_w; }; };")
         words = [sys.executable, "-c", END, str(path), what, str(TRY_S)]
         ends[what] = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-    told = {what: json.loads(end.communicate(timeout=60)[0].splitlines()[-1]) for what, end in ends.items()}
-    seen = told["read"]["seen"]
-    refused = f"; the writer was refused: {told['write']['refused']}" if "refused" in told["write"] else ""
-    note = f"in {TRY_S:g} s; matched: {told['write']['matched'] and told['read']['matched']}{refused}"
-    what = f"{implementation}: a node that {who} would set, samples that it took"
+    told = {what: _said(end.communicate(timeout=60)[0]) for what, end in ends.items()}
+    return judged(f"{implementation}: a node that {who} would set, samples that it took", who, may, told)
+
+
+def _said(text: str) -> dict[str, Any]:
+    """What an end printed last; one that died without a word was refused."""
+    lines = text.splitlines()
+    if not lines:
+        return {"refused": "it said nothing", "matched": False, "seen": 0}
+    last: dict[str, Any] = json.loads(lines[-1])
+    return last
+
+
+def judged(what: str, who: str, may: bool, told: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The row of a try. told: what either end said. One that could not begin saw nothing for a reason that has nothing
+    to do with keys: then nothing was measured, unless a node-manager's own permissions kept it from writing.
+    """
+    refused = {end: str(said["refused"]) for end, said in told.items() if "refused" in said}
+    note = f"in {TRY_S:g} s; matched: {told['write']['matched'] and told['read']['matched']}"
+    names = {"write": "writer", "read": "reader"}
+    note += "".join(f"; the {names[end]} was refused: {why}" for end, why in refused.items())
+    foreign = {end for end, why in refused.items() if (end, who) != ("write", ROLE) or NOT_ALLOWED not in why}
+    seen = None if foreign else told["read"]["seen"]
     if may:
         return row(what, "> 0", seen, None, lambda v: v > 0, note)
     return row(what, "0, no match", seen, None, lambda v: v == 0 and not told["read"]["matched"], note)

@@ -128,3 +128,33 @@ def test_what_is_wrong_with_keys_or_a_profile_is_told_before_anything_is_measure
 def test_null_has_no_keys(keys: Shell):
     ran = keys("bus", "run", "latency", *variants("x=null,security=keys,identity=probe")).expect(2)
     assert "null cannot do what is asked for: security" in ran.said
+
+
+def test_an_identity_is_made_anew_as_it_was(keys: Shell):
+    def node() -> dict[str, object]:
+        (found,) = (
+            one
+            for one in keys("bus", "keys", "show", "keys", "--json").json["identities"]
+            if one["name"] == "n017"
+        )
+        return {name: found[name] for name in ("domains", "publish", "subscribe")}
+
+    keys("bus", "keys", "add", "keys", "n017", "--role", "node-manager", "--domains", "5").expect(0)
+    before, key = node(), (keys.cwd / "keys/n017/key.pem").read_bytes()
+    assert before["domains"] == [5, 5]
+    keys("bus", "keys", "add", "keys", "n017", "--renew").expect(0)
+    assert node() == before
+    assert (keys.cwd / "keys/n017/key.pem").read_bytes() != key
+    keys("bus", "keys", "add", "keys", "n017", "--role", "node-manager", "--renew").expect(0)
+    assert node() == before
+    keys("bus", "keys", "add", "keys", "n017", "--renew", "--domains", "0:9").expect(0)
+    assert node() == before | {"domains": [0, 9]}
+    keys("bus", "keys", "add", "keys", "n018", "--renew").expect(2)
+
+
+def test_days_beyond_the_calendar_are_a_mistake_and_no_crash(keys: Shell):
+    assert "--days" in keys("bus", "keys", "init", "more", "--days", "10000000").expect(2).said
+    said = (
+        keys("bus", "keys", "add", "keys", "n017", "--role", "monitor", "--days", "10000000").expect(2).said
+    )
+    assert "allowed: 1 to 36500" in " ".join(said.split())

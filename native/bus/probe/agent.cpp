@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "bus/network.hpp"
+#include "bus/probe/drawn.hpp"
 #include "core/thrown.hpp"
 #include "core/ticks.hpp"
 
@@ -540,7 +541,7 @@ Result<Talk> Agent::fan(const Talk& told) {
   const double burst_s = told.number<double>("burst_s", 1);
   Message message(told.number<std::size_t>("size", least_sample_bytes));
   const auto burst = message.head().burst = told.number<std::uint32_t>("burst");
-  std::vector<double> publish, cycles, first, last, offset, counts, lost(subscribers, 0);
+  std::vector<double> publish, cycles, first, last, offset, counts, one_way, one_way_offset, lost(subscribers, 0);
   std::uint32_t index = 0, lost_together = 0;
   const auto once = [&](bool record, bool count, std::int64_t t0_ns) -> Result<void> {
     message.head().index = index;
@@ -560,6 +561,8 @@ Result<Talk> Agent::fan(const Talk& told) {
     std::int64_t least = INT64_MAX, most = 0;
     for (std::uint32_t k = 0; k < subscribers; ++k) {
       const std::int64_t at = board_->arrived_ns(k);
+      one_way.push_back(at ? seconds(at - began_ns) : nan);
+      one_way_offset.push_back(seconds(began_ns - t0_ns));
       if (at == 0) {
         lost[k] += 1;
         continue;
@@ -585,8 +588,12 @@ Result<Talk> Agent::fan(const Talk& told) {
     for (std::uint32_t k = 0; k < std::min(n, counted_extra); ++k)
       if (auto ok = once(false, true, t0_ns); !ok) return ok.error();
   for (auto& share : lost) share = publish.empty() ? nan : share / static_cast<double>(publish.size());
+  Random chance(burst);
+  const auto told_of = drawn(one_way.size(), told_at_most, chance);
+  keep_only(one_way, told_of);
+  keep_only(one_way_offset, told_of);
   return Talk::ok().with("t0_ns", t0_ns).with("publish", publish).with("cycles", cycles).with("first", first).with("last", last).with("offset", offset)
-      .with("instructions", counts).with("lost", lost);
+      .with("one_way", one_way).with("one_way_offset", one_way_offset).with("instructions", counts).with("lost", lost);
 }
 
 Result<Talk> Agent::flood(const Talk& told) {

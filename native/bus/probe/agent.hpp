@@ -15,8 +15,9 @@
 ///   fan       to subscribers size n burst_s burst         what a message to all costs
 ///   flood     to size burst_s burst                       as fast as it goes: sent, refused, began_ns, ended_ns
 ///   count     ids burst                                   of collectors: received, first_s, last_s
-///   join      variant domain topic entities first n treatment within_s at_ns [wait peers servers]     makes participants; waits until all match
-///   serve     id at service         call  at service clients calls size      requests
+///   join      variant domain topic entities first n treatment within_s [at_ns after_s wait peers servers]     makes participants, at_ns by this
+///             host's clock and after_s later; waits until all match
+///   serve     id at service         call  at service clients first calls size [keep seed]     requests; tells `keep` of each client's
 ///   usage · traffic · lock · awake on · port · close ids
 /// open, join and check take addresses and interfaces, too: PlaceOptions.
 /// Each is answered by "ok …" or "error code what hint".

@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "bus/probe/agent.hpp"
+#include "bus/probe/drawn.hpp"
 #include "bus/request.hpp"
 
 namespace sonde::bus::probe {
@@ -10,7 +11,6 @@ namespace sonde::bus::probe {
 namespace {
 
 constexpr double patience_s = 5;
-constexpr std::size_t told_at_most = 100'000;
 
 class Serving final : public Worker {
  public:
@@ -85,7 +85,12 @@ Result<Talk> Agent::call(const Talk& told) {
   for (auto& t : threads) t.join();
   const double took_s = static_cast<double>(now_ns() - began_ns) * 1e-9;
   Called all;
-  for (const auto& one : called) {
+  // Of each client as many as of any other: what all tell travels as text.
+  Random chance(told.number<std::uint64_t>("seed") + first);
+  for (auto& one : called) {
+    const auto kept = drawn(one.rtt.size(), told.number<std::size_t>("keep", calls), chance);
+    keep_only(one.rtt, kept);
+    keep_only(one.offset, kept);
     all.rtt.insert(all.rtt.end(), one.rtt.begin(), one.rtt.end());
     all.offset.insert(all.offset.end(), one.offset.begin(), one.offset.end());
     all.lost += one.lost;
@@ -93,7 +98,6 @@ Result<Talk> Agent::call(const Talk& told) {
     all.retried += one.retried;
     if (all.why.empty()) all.why = one.why;
   }
-  if (all.rtt.size() > told_at_most) all.rtt.resize(told_at_most), all.offset.resize(told_at_most);
   return Talk::ok().with("t0_ns", began_ns).with("rtt", all.rtt).with("offset", all.offset).with("asked", clients * calls).with("lost", all.lost).with("mismatched", all.mismatched)
       .with("retried", all.retried).with("took", took_s).with("why", all.why);
 }

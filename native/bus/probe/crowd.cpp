@@ -8,6 +8,8 @@ namespace sonde::bus::probe {
 
 namespace {
 
+constexpr double most_ahead_s = 60;   ///< to a common beginning: what is later is by another machine's clock
+
 struct Member {
   std::shared_ptr<Bus> bus;
   std::unique_ptr<Writer> writer;   ///< null: it only reads
@@ -44,7 +46,10 @@ Result<Talk> Agent::join(const Talk& told) {
   if (!variant) return variant.error();
   const auto entities = told.number<std::size_t>("entities", 1), first = told.number<std::size_t>("first"), n = told.number<std::size_t>("n", 1);
   const bool star = told.text("treatment") == "star";
-  if (const auto at_ns = told.number<std::int64_t>("at_ns"); at_ns) sleep_until(static_cast<double>(at_ns) * 1e-9);
+  if (const double at_s = static_cast<double>(told.number<std::int64_t>("at_ns")) * 1e-9; at_s > now_s() + most_ahead_s)
+    return Error{"bus.internal", "a program was told to begin in " + std::to_string(static_cast<std::int64_t>(at_s - now_s())) + " s", "were its clock and that of who told it the same?"};
+  else if (at_s > 0) sleep_until(at_s);
+  if (const double after_s = told.number<double>("after_s"); after_s > 0) sleep_until(now_s() + after_s);
   const std::int64_t began_ns = now_ns();
   const Deadline deadline = Deadline::in_s(told.number<double>("within_s", 30));
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "bus/probe/drawn.hpp"
 #include "core/clock.hpp"
 
 namespace sonde::bus::probe {
@@ -152,14 +153,23 @@ class First final : public PairExperiment {
   Result<void> visit(Results& r) override {
     const std::uint32_t length = rig_->options().epoch_length;
     const bool steady = what_.has("steady"), pause = what_.has("pause"), fresh = what_.has("warm-same-participant-new-writer");
-    const std::uint32_t n = steady ? length : pause ? std::min(length, paused) : 1;
-    Talk told = ping({fresh ? "new.ask" : "l.ask"}, {"l.told"}, n, steady ? rig_->options().burst_s : 600);
+    const std::uint32_t n = steady || what_.early() ? length : pause ? std::min(length, paused) : 1;
+    Talk told = ping({fresh ? "new.ask" : "l.ask"}, {"l.told"}, n, steady || what_.early() ? rig_->options().burst_s : 600);
     told.with("audit", true).with("spin", what_.has("spinning-subscriber")).with("pause_s", pause ? what_.pause_s : 0.0);
     if (steady || pause || fresh || what_.has("warm-other-topic")) {
       const std::string warm = what_.has("warm-other-topic") ? "w" : "l";
       told.with("warm_to", std::vector<std::string>{warm + ".ask"}).with("warm_from", std::vector<std::string>{warm + ".told"}).with("warm_n", warm_n);
     }
-    return take(told, r, 20 + n * (what_.pause_s + 1));
+    if (auto ok = take(told, r, 20 + n * (what_.pause_s + 1)); !ok || !what_.early()) return ok;
+    // All of it is of the first message, but this.
+    const Samples all = r.of[Q::rtt];
+    for (auto& [quantity, samples] : r.of) {
+      samples.value.resize(1);
+      samples.offset.resize(1);
+    }
+    r.add(Q::lost, std::isnan(all.value.front()) ? 1.0 : 0.0);
+    r.of[Q::early] = all;
+    return {};
   }
 
  private:
@@ -227,6 +237,7 @@ class Fanout final : public ManyExperiment {
     const auto offset = answer->numbers("offset");
     r.add(Q::publish, answer->numbers("publish"), offset);
     r.add(Q::cycles, answer->numbers("cycles"), offset);
+    r.add(Q::one_way, answer->numbers("one_way"), answer->numbers("one_way_offset"));
     r.add(Q::first, answer->numbers("first"), offset);
     r.add(Q::last, answer->numbers("last"), offset);
     r.add(Q::instructions, answer->numbers("instructions"));
@@ -342,7 +353,7 @@ class DiscoveryExperiment final : public Experiment {
 
   Result<void> visit(Results& r) override {
     auto& foreman = rig_->foreman();
-    const bool one_host = rig_->same_host();
+    const bool same_clock = rig_->same_clock();
     if (!whole_host_.code.empty()) r.warnings.push_back(whole_host_);
     std::vector<Foreman::Order> orders, usage;
     for (const auto& p : rig_->programs())
@@ -376,8 +387,8 @@ class DiscoveryExperiment final : public Experiment {
     const std::int64_t at_ns = now_ns() + static_cast<std::int64_t>((0.05 + 1e-3 * many) * 1e9);
     for (std::uint32_t k = 0, first = 0; k < many; ++k) {
       const std::uint32_t n = what_.entities / many + (k < what_.entities % many), there = star && k == 0;
-      Talk talk = join(*programs_[k], first + there, n - there).with("within_s", within_s);
-      if (one_host) talk.with("at_ns", at_ns + static_cast<std::int64_t>(what_.stagger_s * k * 1e9));
+      Talk talk = join(*programs_[k], first + there, n - there).with("within_s", within_s).with("after_s", what_.stagger_s * k);
+      if (same_clock) talk.with("at_ns", at_ns);
       orders.push_back({programs_[k], talk});
       first += n;
     }
@@ -390,12 +401,16 @@ class DiscoveryExperiment final : public Experiment {
     const double wanted = star ? 2.0 * (what_.entities - 1) : 2.0 * what_.entities * what_.entities;
     double have = 0, last_s = 0;
     bool all = true;
+    std::int64_t first_ns = INT64_MAX;
+    for (const auto& one : *joined)
+      if (one) first_ns = std::min(first_ns, one->number<std::int64_t>("began_ns"));
     for (const auto& one : *joined) {
       all = all && one && one->number<std::int64_t>("done_ns");
       if (!one) continue;
       made(*one);
       have += one->number<double>("have");
-      last_s = std::max(last_s, static_cast<double>(one->number<std::int64_t>("done_ns") - (one_host ? at_ns : one->number<std::int64_t>("began_ns"))) * 1e-9);
+      const std::int64_t began_ns = same_clock ? at_ns : rig_->same_host() ? first_ns : one->number<std::int64_t>("began_ns");
+      last_s = std::max(last_s, static_cast<double>(one->number<std::int64_t>("done_ns") - began_ns) * 1e-9);
     }
     const double sent = after->datagrams - before->datagrams;
     r.add(Q::matched, wanted > 0 ? have / wanted : 1);
@@ -460,21 +475,23 @@ class Calls final : public Experiment {
   Result<void> visit(Results& r) override {
     std::vector<Foreman::Order> orders;
     const auto processes = static_cast<std::uint32_t>(clients_.size());
+    const std::size_t keep = std::max<std::size_t>(1, told_at_most / ((what_.clients + processes - 1) / processes));
+    const std::uint64_t seed = rig_->options().seed + (std::uint64_t{rig_->next_burst()} << 32);
     for (std::uint32_t k = 0, first = 0; k < processes; ++k) {
       const std::uint32_t n = what_.clients / processes + (k < what_.clients % processes);
-      orders.push_back({clients_[k].program, Talk("call").with("at", clients_[k].place).with("service", rig_->topic()).with("clients", n).with("first", first).with("calls", what_.calls).with("size", what_.size)});
+      orders.push_back({clients_[k].program, Talk("call").with("at", clients_[k].place).with("service", rig_->topic()).with("clients", n).with("first", first).with("calls", what_.calls).with("size", what_.size)
+                                                .with("keep", keep).with("seed", seed)});
       first += n;
     }
     auto answers = rig_->foreman().ask(orders, 60 + 0.05 * what_.calls * what_.clients);
     if (!answers) return answers.error();
-    std::vector<double> rtt, offset;
+    std::vector<std::pair<double, double>> told;   // offset, rtt
     double asked = 0, lost = 0, mismatched = 0, retried = 0, rate = 0;
     r.t0_ns = (*answers)[0].number<std::int64_t>("t0_ns");
     for (const auto& one : *answers) {
       const auto more_rtt = one.numbers("rtt"), more_offset = one.numbers("offset");
       const double shift_s = rig_->same_host() ? static_cast<double>(one.number<std::int64_t>("t0_ns") - r.t0_ns) * 1e-9 : 0;
-      rtt.insert(rtt.end(), more_rtt.begin(), more_rtt.end());
-      for (const double o : more_offset) offset.push_back(o + shift_s);
+      for (std::size_t k = 0; k < std::min(more_rtt.size(), more_offset.size()); ++k) told.emplace_back(more_offset[k] + shift_s, more_rtt[k]);
       asked += one.number<double>("asked");
       lost += one.number<double>("lost");
       mismatched += one.number<double>("mismatched");
@@ -482,6 +499,10 @@ class Calls final : public Experiment {
       rate += (one.number<double>("asked") - one.number<double>("lost")) / one.number<double>("took");
       if (!one.text("why").empty()) r.warnings.push_back({"bus.case_failed", "a request was not answered: " + one.text("why"), ""});
     }
+    // In the order of time, not client by client: what is kept of it is of all clients, and of all of the visit.
+    std::stable_sort(told.begin(), told.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<double> rtt, offset;
+    for (const auto& [o, t] : told) offset.push_back(o), rtt.push_back(t);
     r.add(Q::rtt, rtt, offset);
     r.add(Q::lost, asked > 0 ? lost / asked : nan);
     r.add(Q::mismatched, asked > 0 ? mismatched / asked : nan);

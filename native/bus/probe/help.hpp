@@ -39,8 +39,8 @@ Of `run`:
                    warm-same-participant-new-writer; and, alone (then it is first-ever) or with one of these: prefaulted, after-lookup,
                    spinning-subscriber, awake-cores
       calls        clients=1 calls=100 size=64 processes=P     requests and replies
-      processes: subscribers and clients are spread over so many programs, each subscriber and client with a participant of its own.
-      Default: as many as there are, at most 8; discovery: one program for each participant
+      processes: subscribers, participants and clients are spread over so many programs. Each subscriber is a participant of its own; clients
+      are threads, and those of a program share its participant. Default: as many as there are, at most 8; discovery: one for each participant
   --rule SPEC           stopping rule, core/rule.hpp (default ci:2%)
   --epochs N            visits to a case on a variant at most (default 100000)
   --epoch-length N      samples a visit (default 50)

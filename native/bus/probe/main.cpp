@@ -16,6 +16,7 @@
 #include <set>
 
 #include "bus/probe/agent.hpp"
+#include "bus/probe/drawn.hpp"
 #include "bus/probe/experiment.hpp"
 #include "bus/probe/help.hpp"
 #include "core/block.hpp"
@@ -63,7 +64,7 @@ std::uint32_t programs_by_memory() {
 class BusProbe final : public Probe {
  public:
   BusProbe(const Options& options, Control& control)
-      : options_(options), foreman_(control), domains_(options.domain_first, options.domain_last, static_cast<std::uint32_t>(::getpid()) * 37u),
+      : options_(options), foreman_(control), domains_(options.domain_first, options.domain_last, static_cast<std::uint32_t>(::getpid()) * 37u), chance_(options.seed),
         alive_most_(options.alive ? options.alive : programs_by_memory()) {}
 
   Result<void> open() {
@@ -75,6 +76,8 @@ class BusProbe final : public Probe {
       for (std::size_t c = 0; c < options_.cases.size(); ++c) {
         auto why = options_.variants[v].excludes(options_.cases[c], options_.across());
         if (why.empty() && options_.across() && !known_[v].across) why = "it does not leave a process";
+        // Of a profile nobody knew before it was tried.
+        if (why.empty() && options_.across() && known_[v].transport == "shared-memory") why = "shared memory does not leave a host";
         if (!why.empty()) {
           warn("bus.case_left_out", options_.variants[v].name, options_.variants[v].name + ", " + options_.cases[c].text + ": not measured, " + why, "");
           continue;
@@ -174,8 +177,8 @@ class BusProbe final : public Probe {
     std::string fields = "[";
     for (const char* name : {"kind", "variant", "case", "quantity", "epoch", "n", "code", "zero"}) fields += "[\"" + std::string(name) + "\",\"<u4\",[]],";
     fields += R"(["t0","<f8",[]],["value","<f8",[)" + k + R"(]],["offset","<f4",[)" + k + "]]]";
-    std::vector<std::string> names, implementations, versions, transports, options, details, cases, tests, treatments, quantity_names, units;
-    std::vector<std::int64_t> sizes, subscribers, entities;
+    std::vector<std::string> names, implementations, versions, transports, discoveries, options, details, cases, tests, treatments, quantity_names, units;
+    std::vector<std::int64_t> sizes, subscribers, entities, processes;
     std::string present = "[", deciding = "[";
     for (std::size_t v = 0; v < options_.variants.size(); ++v) {
       const auto& variant = options_.variants[v];
@@ -184,6 +187,7 @@ class BusProbe final : public Probe {
       implementations.push_back(variant.raw() ? "raw" : variant.implementation);
       versions.push_back(known_[v].version);
       transports.push_back(known_[v].transport);
+      discoveries.emplace_back(variant.raw() ? "" : name_of(known_[v].discovery));
       options.push_back(variant.options);
       details.push_back(known_[v].detail);
     }
@@ -194,6 +198,7 @@ class BusProbe final : public Probe {
       sizes.push_back(what.shown_size());
       subscribers.push_back(what.shown_subscribers());
       entities.push_back(what.shown_entities());
+      processes.push_back(what.shown_processes());
       treatments.push_back(what.shown_treatment());
       for (const Q q : what.deciding()) deciding += (deciding.size() > 1 ? ",[" : "[") + std::to_string(c) + "," + std::to_string(static_cast<std::uint32_t>(q)) + "]";
     }
@@ -203,8 +208,8 @@ class BusProbe final : public Probe {
     }
     JsonLine header;
     header.raw("fields", fields).add("schema", "bus/1").add("rank", 0).add("ranks", 1).add("epoch_length", options_.epoch_length).add("record_length", length_);
-    header.add("variants", names).add("implementations", implementations).add("versions", versions).add("transports", transports).add("options", options).add("details", details);
-    header.raw("present", present + "]").add("cases", cases).add("tests", tests).add("sizes", sizes).add("subscribers", subscribers).add("entities", entities).add("treatments", treatments);
+    header.add("variants", names).add("implementations", implementations).add("versions", versions).add("transports", transports).add("discoveries", discoveries).add("options", options).add("details", details);
+    header.raw("present", present + "]").add("cases", cases).add("tests", tests).add("sizes", sizes).add("subscribers", subscribers).add("entities", entities).add("processes", processes).add("treatments", treatments);
     header.add("quantities", quantity_names).add("units", units).raw("deciding", deciding + "]");
     header.add("cycles_per_s", cycles_per_s).add("cycles_by", to_string(tick_kind)).add("instructions", instructions).add("load", load_average()).add("cores", cores());
     return {header.text(), record_bytes(length_)};
@@ -245,7 +250,8 @@ class BusProbe final : public Probe {
         if (answer.error().code == "bus.interrupted") return {};
         const std::string where = options_.hosts.empty() ? "" : ", on " + options_.hosts[k].name;
         warn("bus.variant_absent", v.name, v.name + where + ": " + answer.error().what, answer.error().hint, answer.error().code);
-        known.transport = v.transport_name();
+        known.transport = v.profile.empty() ? v.transport_name() : "";
+        known.discovery = v.discovery.kind;
         return {};
       }
       if (other && answer->text("version") != version)
@@ -254,7 +260,7 @@ class BusProbe final : public Probe {
     known.present = true;
     known.across = answer->number<int>("across") != 0;
     known.version = answer->text("version");
-    known.transport = v.raw() ? std::string(v.transport_name()) : known.across ? answer->text("transport") : "";
+    known.transport = v.raw() ? v.transport_name() : known.across ? answer->text("transport") : "in-process";
     known.discovery = static_cast<DiscoveryKind>(answer->number<int>("discovery"));
     known.domain = answer->number<std::uint32_t>("domain");
     if (!v.profile.empty()) domains_.keep(known.domain);
@@ -345,16 +351,12 @@ class BusProbe final : public Probe {
     return active > 0 && cell.spent_s > 4 * spent_s / static_cast<double>(active) + 4 * options_.burst_s;
   }
 
-  /// No more than a record holds: evenly chosen.
-  void thin(Samples& s) const {
-    const std::size_t n = s.value.size();
-    if (n <= length_) return;
-    for (std::size_t k = 0; k < length_; ++k) {
-      s.value[k] = s.value[k * n / length_];
-      s.offset[k] = s.offset[k * n / length_];
-    }
-    s.value.resize(length_);
-    s.offset.resize(length_);
+  /// No more than a record holds.
+  void thin(Samples& s) {
+    if (s.value.size() <= length_) return;
+    const auto positions = drawn(s.value.size(), length_, chance_);
+    keep_only(s.value, positions);
+    keep_only(s.offset, positions);
   }
 
   void failed(const Cell& cell, const Error& e) const {
@@ -373,6 +375,7 @@ class BusProbe final : public Probe {
   std::vector<Series> series_;
   std::set<std::string> told_;
   Results results_;
+  Random chance_;
   std::uint32_t length_ = 0;
   std::size_t alive_most_;
   double began_s_ = 0;

@@ -85,10 +85,20 @@ std::string take_all(const std::vector<std::string>& words, const std::map<std::
 
 std::string_view name_of(Test test) { return tests[static_cast<std::size_t>(test)]; }
 
-std::string_view Variant::transport_name() const {
+std::string_view name_of(DiscoveryKind kind) {
+  switch (kind) {
+    case DiscoveryKind::simple: return "simple";
+    case DiscoveryKind::peers: return "peers";
+    case DiscoveryKind::server: return "server";
+  }
+  return "";
+}
+
+std::string Variant::transport_name() const {
+  const std::string many = transport.multicast == Multicast::all ? "-multicast" : "";
   switch (transport.kind) {
-    case TransportKind::udp4: return "udp4";
-    case TransportKind::udp6: return "udp6";
+    case TransportKind::udp4: return "udp4" + many;
+    case TransportKind::udp6: return "udp6" + many;
     case TransportKind::tcp4: return "tcp4";
     case TransportKind::shared_memory: return "shared-memory";
   }
@@ -189,6 +199,10 @@ std::int64_t Case::shown_entities() const {
   }
 }
 
+std::int64_t Case::shown_processes() const {
+  return test == Test::latency || test == Test::partitions || test == Test::first ? -1 : std::int64_t{processes};
+}
+
 std::string Case::shown_treatment() const {
   std::string shown;
   for (const auto& word : treatment) shown += (shown.empty() ? "" : "+") + word + (word == "pause" && pause != Case{}.pause ? "=" + pause : "");
@@ -201,12 +215,14 @@ std::string Case::shown_treatment() const {
 std::vector<Q> Case::gives() const {
   switch (test) {
     case Test::latency: return {Q::rtt, Q::publish, Q::one_way, Q::cycles, Q::instructions, Q::lost};
-    case Test::fanout: return {Q::publish, Q::cycles, Q::instructions, Q::first, Q::last, Q::lost};
+    case Test::fanout: return {Q::publish, Q::one_way, Q::cycles, Q::instructions, Q::first, Q::last, Q::lost};
     case Test::throughput: return {Q::message_rate, Q::byte_rate, Q::publish_rate, Q::lost, Q::refused, Q::overflowed, Q::cpu};
     case Test::partitions: return {Q::rtt, Q::publish, Q::one_way, Q::cycles, Q::instructions, Q::lost};
     case Test::discovery:
       return {Q::datagrams, Q::wire_bytes, Q::cpu, Q::time_to_match, Q::matched, Q::steady_datagrams, Q::make, Q::make_cycles, Q::make_instructions, Q::overflowed, Q::datagrams_unmatched};
-    case Test::first: return {Q::rtt, Q::publish, Q::one_way, Q::cycles, Q::instructions, Q::page_faults, Q::context_switches, Q::lost};
+    case Test::first:
+      if (early()) return {Q::rtt, Q::publish, Q::one_way, Q::cycles, Q::instructions, Q::page_faults, Q::context_switches, Q::lost, Q::early};
+      return {Q::rtt, Q::publish, Q::one_way, Q::cycles, Q::instructions, Q::page_faults, Q::context_switches, Q::lost};
     case Test::calls: return {Q::rtt, Q::lost, Q::mismatched, Q::retried, Q::call_rate};
   }
   return {};

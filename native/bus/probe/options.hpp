@@ -14,6 +14,7 @@ namespace sonde::bus::probe {
 
 enum class Test : std::uint8_t { latency, fanout, throughput, partitions, discovery, first, calls };
 std::string_view name_of(Test test);
+std::string_view name_of(DiscoveryKind kind);
 
 /// One that programs are spread over.
 struct Host {
@@ -37,7 +38,7 @@ struct Variant {
   bool raw() const { return implementation.starts_with("raw-"); }
   /// Whether what the user made, keys or a profile, has to be right before it can be measured.
   bool brought() const { return !security.empty() || !profile.empty(); }
-  std::string_view transport_name() const;
+  std::string transport_name() const;         ///< "udp4-multicast" where samples go by multicast
   /// Why the case is not measured on it; empty: it is. across: its programs are on several hosts.
   std::string excludes(const struct Case& what, bool across = false) const;
   /// Errors: bus.bad_variant.
@@ -55,8 +56,10 @@ struct Case {
   std::string text;                           ///< as written
 
   bool has(std::string_view word) const;
+  /// Whether what follows a program's first message is told, too.
+  bool early() const { return test == Test::first && treatment.size() == 1 && has("first-ever"); }
   /// As the dataset has them; -1, "": no meaning in this test.
-  std::int64_t shown_size() const, shown_subscribers() const, shown_entities() const;
+  std::int64_t shown_size() const, shown_subscribers() const, shown_entities() const, shown_processes() const;
   std::string shown_treatment() const;
   /// What it gives, and which of those the stopping rule waits for.
   std::vector<Q> gives() const, deciding() const;

@@ -14,11 +14,13 @@
 ///
 /// Header, besides `fields`, `schema` ("bus/1"), `rank` 0, `ranks` 1:
 ///   epoch_length  samples asked for a visit              record_length  K, at least that
-///   variants, implementations, versions, transports, options, details: lists of text, one entry a variant. A raw limit is
-///     implementation "raw", transport "udp4", "tcp4" or "shared-memory", version "". options: what followed the implementation, as
-///     given. details: what a person should know of it, or ""
+///   variants, implementations, versions, transports, discoveries, options, details: lists of text, one entry a variant. A raw limit is
+///     implementation "raw", transport "udp4", "tcp4" or "shared-memory", version and discovery "". transports, discoveries: as they were
+///     where it was tried, a profile's own, too; "in-process", "udp4-multicast"; "" of a profile that could not be. options: what followed
+///     the implementation, as given. details: what a person should know of it, or ""
 ///   present       list of booleans: whether the variant could be measured at all
-///   cases, tests, sizes, subscribers, entities, treatments: one entry a case. cases: as given. sizes in B, -1 and "": means nothing there
+///   cases, tests, sizes, subscribers, entities, processes, treatments: one entry a case. cases: as given. sizes in B, -1 and "": means
+///     nothing there. processes: over how many programs its subscribers, participants or clients are spread, where the way leaves a process
 ///   quantities, units: one entry a quantity, those of `quantities` below, in its order
 ///   deciding      list of [case, quantity]: the rule's answer about these ends the measuring; others are recorded alongside
 ///   cycles_per_s  of `cycles`           cycles_by "tsc", "cntvct", or "clock": then cycles are nanoseconds
@@ -40,7 +42,7 @@ struct Quantity {
 inline constexpr std::array quantities{
     Quantity{"rtt", "s", "from before the write to when the answer is in the writer's hands"},
     Quantity{"publish", "s", "duration of the call that writes"},
-    Quantity{"one_way", "s", "from before the write to when the reader's program has it; of one host only"},
+    Quantity{"one_way", "s", "from before the write to when the reader's program has it; of one host only; of fanout a sample a subscriber"},
     Quantity{"cycles", "1", "counter's ticks during the call that writes"},
     Quantity{"instructions", "1", "executed by the calling thread during the call that writes"},
     Quantity{"first", "s", "from before the write until the first subscriber has it"},
@@ -66,14 +68,15 @@ inline constexpr std::array quantities{
     Quantity{"call_rate", "1/s", "answered requests a second, all clients together"},
     Quantity{"overflowed", "1", "UDP datagrams that found no place in a socket's buffer meanwhile (namespace or host)"},
     Quantity{"datagrams_unmatched", "1", "those of a visit whose time was over before all had matched; its `datagrams` is NaN"},
+    Quantity{"early", "s", "rtt of the first messages of programs made anew, in their order: nothing was sent before the first of a visit"},
 };
 
 enum class Q : std::uint32_t {
   rtt, publish, one_way, cycles, instructions, first, last, lost, message_rate, byte_rate, publish_rate, refused, datagrams, wire_bytes, cpu,
   time_to_match, matched, steady_datagrams, make, make_cycles, make_instructions, page_faults, context_switches, mismatched, retried, call_rate,
-  overflowed, datagrams_unmatched
+  overflowed, datagrams_unmatched, early
 };
-static_assert(static_cast<std::size_t>(Q::datagrams_unmatched) + 1 == quantities.size());
+static_assert(static_cast<std::size_t>(Q::early) + 1 == quantities.size());
 
 /// The part of a record before value[K], offset[K].
 struct RecordHead {

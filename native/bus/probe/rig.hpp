@@ -82,6 +82,8 @@ class Rig {
   const Options& options() const { return options_; }
   const Programs& programs() const { return programs_; }
   bool same_host() const { return !options_.across(); }
+  /// Whether the programs' clock is this one's, too. Where it is not and they are on one host, it is at least the same for all of them.
+  bool same_clock() const { return same_host() && (options_.hosts.empty() || options_.hosts.front().start.empty()); }
   const std::string& topic() const { return topic_; }
   std::uint32_t domain() const { return domains_used_.front(); }
   std::uint32_t next_burst() { return ++burst_; }

@@ -16,6 +16,7 @@ import xarray as xr
 from sonde.bus.plan import RAW as RAW_IMPLEMENTATION
 from sonde.bus.plan import raw_like, secured, without_keys
 from sonde.bus.schema import FACTS, SERIES, SUMMARY
+from sonde.bus.values import SHARES as TOLD_BY_MEAN
 from sonde.core import stats
 from sonde.core.status import NOT_MEASURED, UNDECIDED
 
@@ -40,7 +41,8 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
     Dataset over series, variables as in `schema.SUMMARY`. A series without data has NaN, and counts of 0.
     """
     facts = {name: raw[name].values for name in FACTS}
-    count, units = raw.sizes["series"], [str(unit) for unit in facts["quantity_unit"]]
+    count = raw.sizes["series"]
+    units, quantities = ([str(text) for text in facts[name]] for name in ("quantity_unit", "quantity_name"))
     out = {
         name: np.full(count, np.nan) if what.dtype == "<f8" else np.zeros(count, what.dtype.strip("<|"))
         for name, what in SUMMARY.items()
@@ -57,18 +59,20 @@ def analyse(raw: xr.Dataset) -> xr.Dataset:
     for k in np.flatnonzero(n > 0):
         x, epoch = read.series(int(k), int(n[k]))
         out["absent"][k] = int(np.isnan(x).sum())
+        early[k] = _early(x, epoch)
         x, epoch = x[np.isfinite(x)], epoch[np.isfinite(x)]
         if not len(x):
             continue
-        counted = units[int(facts["series_quantity"][k])] in COUNTED
+        quantity = int(facts["series_quantity"][k])
+        counted = units[quantity] in COUNTED
         for name, value in _of_series(x, epoch, counted).items():
             out[name][k] = value
         quantile[k] = np.quantile(x, SHARES)
         there = epoch >= 0
         if there.any():
             stretch = of_epoch(epoch[there])
-            block[k, np.unique(stretch)] = stats.epoch_medians(x[there], stretch)
-        early[k] = _early(x, epoch)
+            middles = stats.epoch_means if quantities[quantity] in TOLD_BY_MEAN else stats.epoch_medians
+            block[k, np.unique(stretch)] = middles(x[there], stretch)
     base, raws = _bases(facts)
     out["base"][:] = base
     for name, other in (("ratio", base), ("ratio_to_raw", raws)):
@@ -150,8 +154,8 @@ def _of_series(x: np.ndarray, epoch: np.ndarray, counted: bool) -> Mapping[str, 
 
 
 def _early(x: np.ndarray, epoch: np.ndarray) -> np.ndarray:
-    """Median over bursts of the first, second, … sample of a burst; NaN where fewer than half of the bursts have
-    it.
+    """Median over bursts of the first, second, … sample of a burst, what never came left out; NaN where fewer than half
+    of the bursts have it.
     """
     out = np.full(PLACES, np.nan)
     starts = np.flatnonzero(np.r_[True, epoch[1:] != epoch[:-1]])
@@ -160,7 +164,10 @@ def _early(x: np.ndarray, epoch: np.ndarray) -> np.ndarray:
         has = starts[ends - starts > place]
         if 2 * len(has) < len(starts):
             break
-        out[place] = np.median(x[has + place])
+        came = x[has + place]
+        came = came[np.isfinite(came)]
+        if 2 * len(came) >= len(starts):
+            out[place] = np.median(came)
     return out
 
 

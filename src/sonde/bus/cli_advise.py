@@ -132,7 +132,9 @@ def _table(found: list[Advice]) -> Table:
         )
     head = ("", "variant", "latency", "publish", "discovery", "datagrams", "to match", "but")
     shown = len(head) - (not letters)
-    notes = ["latency: until the last subscriber has it. publish: how long a writer is busy with each message."]
+    notes = [
+        "latency: until the last subscriber has it. publish: how long a writer is busy with each message."
+    ]
     notes += [f"of all: {text}" for text in of_all]
     notes += [f"{letter}: {text}" for text, letter in letters.items()]
     lines = [row[:shown] for row in rows]

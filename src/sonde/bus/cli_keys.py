@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sonde.bus.keys import PROTECTIONS, ROLES, check_domains, grant_of
+from sonde.bus.keys import MOST_DAYS, PROTECTIONS, ROLES, check_domains, grant_of
 from sonde.core.errors import UsageError
 from sonde.core.options import Whole, common
 from sonde.core.outcome import Outcome, Table
@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from sonde.bus.run_keys import Identity
 
 _FOLDER = click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER")
-_DOMAINS = click.option(
-    "--domains", default="0:230", show_default=True, metavar="FIRST:LAST", help="Which domains it is for."
-)
+_MOST = f"Valid for so many days, at most {MOST_DAYS}."
 
 
 def _domains(text: str) -> tuple[int, int]:
@@ -40,10 +38,10 @@ def keys() -> None:
 @keys.command()
 @common()
 @_FOLDER
+@click.option("--days", type=Whole(1), default="3650", show_default=True, metavar="N", help=_MOST)
 @click.option(
-    "--days", type=Whole(1), default="3650", show_default=True, metavar="N", help="Valid for so many days."
+    "--domains", default="0:230", show_default=True, metavar="FIRST:LAST", help="Which domains it is for."
 )
-@_DOMAINS
 @click.option(
     "--protect",
     type=click.Choice(PROTECTIONS),
@@ -95,11 +93,17 @@ def init(folder: Path, days: int, domains: str, protect: str) -> Outcome:
 @click.option(
     "--subscribe", multiple=True, metavar="TOPIC", help="A topic that it may subscribe to. May be repeated."
 )
+@click.option("--days", type=Whole(1), default="365", show_default=True, metavar="N", help=_MOST)
 @click.option(
-    "--days", type=Whole(1), default="365", show_default=True, metavar="N", help="Valid for so many days."
+    "--domains",
+    metavar="FIRST:LAST",
+    help="Which domains it is for: 0:230, all; with --renew those that it had.",
 )
-@_DOMAINS
-@click.option("--renew", is_flag=True, help="In place of the one that is there.")
+@click.option(
+    "--renew",
+    is_flag=True,
+    help="In place of the one that is there; it may what that one may, or what is said here.",
+)
 def add(
     folder: Path,
     name: str,
@@ -107,7 +111,7 @@ def add(
     publish: tuple[str, ...],
     subscribe: tuple[str, ...],
     days: int,
-    domains: str,
+    domains: str | None,
     renew: bool,
 ) -> Outcome:
     """Make an identity: a key, its certificate, and what it may do.
@@ -115,10 +119,13 @@ def add(
     \b
     sonde bus keys add keys n017 --role node-manager
     sonde bus keys add keys weather --publish 'Weather_*' --subscribe Alarm
+    sonde bus keys add keys n017 --renew
     """
     from sonde.bus import run_keys
 
-    made = run_keys.add(folder, name, grant_of(roles, publish, subscribe), days, _domains(domains), renew)
+    as_before = renew and not (roles or publish or subscribe)
+    grant = None if as_before else grant_of(roles, publish, subscribe)
+    made = run_keys.add(folder, name, grant, days, _domains(domains) if domains is not None else None, renew)
     return Outcome(
         "bus",
         "keys add",

@@ -55,6 +55,7 @@ LESSONS = {
     "fanout_last": "subscribers",
     "discovery_growth": "discovery",
     "discovery_kinds": "discovery",
+    "discovery_unmatched": "discovery",
     "divisions": "dividing a bus",
     "message_rate": "throughput",
     "byte_rate": "throughput",
@@ -331,12 +332,25 @@ def _paragraphs(told: Values, caption: str, *codes: str) -> str:
 
 
 def latency_by_size(told: Values) -> Figure | None:
-    """Round trip, publish and one way over the size of a sample."""
+    """Round trip, publish and one way over the size of a sample; of one size alone by variant."""
     groups = _by_quantity(told, "latency", ("rtt", "one_way", "publish"))
+    sizes = {value.case.size for values in groups.values() for value in values}
+    if len(sizes) == 1:
+        size = format_size(sizes.pop(), exact=True)
+        cells = {name: {(v.way.name, size): _numbers(v) for v in values} for name, values in groups.items()}
+        return Figure(
+            "bus-size",
+            f"Latency of {size}",
+            _paragraphs(
+                told, f"{MEDIANS}. Bare sockets and shared memory are the limit.", "latency", "above_raw"
+            ),
+            Kind.BAR,
+            _bars(cells),
+            {"bar": Axis("Variant"), "y": Axis("time", "s", log=True)},
+            (Slider("position", QUANTITY),),
+        )
     data = _lines(groups, lambda case: case.size, lambda value: value.way.name, QUANTITY)
-    caption = (
-        f"{MEDIANS}. The pale lines are bare sockets and shared memory, which is the limit."
-    )
+    caption = f"{MEDIANS}. The pale lines are bare sockets and shared memory, which is the limit."
     return _scatter(
         "bus-size",
         "Latency by size",
@@ -525,8 +539,8 @@ def fanout(told: Values) -> Figure | None:
 
 
 def early(told: Values, summary: xr.Dataset) -> Figure | None:
-    """The first messages of a burst, by their place in it."""
-    found = [value for value in told.find("latency") if "early" in summary]
+    """The first messages of programs that were made for them, by their place."""
+    found = [value for value in told.find("first-message", "early") if "early" in summary]
     if not found:
         return None
     ways = list(dict.fromkeys(value.way for value in found))
@@ -541,9 +555,9 @@ def early(told: Values, summary: xr.Dataset) -> Figure | None:
     x = np.tile(np.arange(1, there + 1, dtype=float), (len(ways), 1))
     return Figure(
         "bus-early",
-        "The first messages of a burst",
-        "Median over bursts of the first, second, … message. What follows a pause is slower than what follows a "
-        "message; the very first of a program is another matter, and has figures of its own.",
+        "The first messages of a program",
+        "Median over pairs of programs that were made anew of their first, second, … message: nothing was sent before "
+        "the first. Why that one is slow has figures of its own.",
         Kind.SCATTER,
         xr.Dataset(
             {
@@ -555,7 +569,7 @@ def early(told: Values, summary: xr.Dataset) -> Figure | None:
             },
             coords={"series": [way.name for way in ways], "position": [case.title for case in cases]},
         ),
-        {"x": Axis("place in the burst"), "y": Axis("round trip", "s", log=True)},
+        {"x": Axis("which message"), "y": Axis("round trip", "s", log=True)},
         (Slider("position", "case"),),
     )
 

@@ -19,6 +19,9 @@ TOPIC = re.compile(r"[A-Za-z0-9_:/*?.-]{1,255}", re.ASCII)
 # The last domains' ports lie beyond 65535; an implementation refuses documents that name them.
 DOMAINS = (0, 230)
 PROTECTIONS = ("sign", "encrypt")
+MOST_DAYS = 36500  # a hundred years: dates of certificates end with the year 9999
+# What is in a folder of keys beside its identities.
+SHARED = ("identity_ca.pem", "permissions_ca.pem", "governance.p7s", "private")
 _SCHEMA = (
     'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" '
     'xsi:noNamespaceSchemaLocation="https://www.omg.org/spec/DDS-SECURITY/20170901/omg_shared_ca'
@@ -95,7 +98,13 @@ ROLES: dict[str, Grant] = {
 
 def check_name(name: str) -> str:
     """The name of an identity. Raises UsageError."""
-    if not NAME.fullmatch(name) or name == "private":
+    if name in SHARED:
+        raise UsageError(
+            "bus.bad_identity",
+            f"the identity is called '{name}', which is a part of the folder itself",
+            "name it after a role or a host, like node-manager or n017",
+        )
+    if not NAME.fullmatch(name):
         raise UsageError(
             "bus.bad_identity",
             f"the identity is called '{name}'; allowed: 1 to 63 letters, digits, '_', '.', '-', the first no sign",
@@ -129,6 +138,17 @@ def grant_of(roles: Sequence[str], publish: Sequence[str], subscribe: Sequence[s
             "give --role, or --publish and --subscribe",
         )
     return grant
+
+
+def check_days(days: int) -> int:
+    """Raises UsageError."""
+    if not 1 <= days <= MOST_DAYS:
+        raise UsageError(
+            "bus.bad_days",
+            f"--days: {days} is not allowed; allowed: 1 to {MOST_DAYS}",
+            f"--days {MOST_DAYS} is a hundred years",
+        )
+    return days
 
 
 def check_domains(first: int, last: int) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """Holding a run against an earlier one. Pure: summaries in, findings out.
 
-When two medians differ is `core.comparison`'s; the errors of their logarithms come from the 95 % intervals.
+When two medians differ is `core.comparison`'s; the errors of their logarithms come from the 95 % intervals. Loss is
+held against loss by the means, burst by burst: most bursts may lose nothing.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
+from scipy import stats as sps
 
 from sonde.bus.plan import Case
 from sonde.bus.values import Value, Values
 from sonde.bus.verdict import RATES, text_of
 from sonde.core.comparison import (
     LEAST_ERROR,
+    LEVEL,
     MATTERS,
     Cells,
     Difference,
@@ -33,6 +36,7 @@ MACHINE = ("sonde_version", "instructions", "cycles_by", "counters_of")  # may e
 # What is held against what: costs, and rates, of which less is worse. What the machine counts beside them is not.
 JUDGED = ("rtt", "one_way", "publish", "first", "last", "datagrams", "time_to_match", "cpu", *RATES)
 MORE_LOST = 0.001  # a share of messages that B loses beyond A's
+PERMUTATIONS, SEED = 9999, 1  # the same two runs have the same findings
 
 
 def diff(
@@ -142,14 +146,22 @@ def _log_error(value: Value) -> float:
 
 
 def _losses(before: Values, after: Values, names: tuple[str, str], partner: dict[str, str]) -> list[Finding]:
-    """Cases in which B lost messages beyond what A did, and its interval excludes A's share."""
+    """Cases in which B lost messages beyond what A did, beyond doubt over all cases in which either lost any."""
     there = {(v.way.name, v.case): v for v in after.all if v.quantity == "lost"}
+    pairs = [
+        (value, other)
+        for value in before.all
+        if value.quantity == "lost"
+        and (other := there.get((partner.get(value.way.name, ""), value.case))) is not None
+        and max(value.most, other.most) > 0
+    ]
+    if not pairs:
+        return []
+    more = np.array([other.mean > value.mean + MORE_LOST for value, other in pairs])
+    p = [_p_more(value, other) if told else 1.0 for (value, other), told in zip(pairs, more)]
+    beyond_doubt = more & (sps.false_discovery_control(p) <= LEVEL)
     found = []
-    for value in before.all:
-        key = partner.get(value.way.name, ""), value.case
-        other = there.get(key) if value.quantity == "lost" else None
-        if other is None or other.mean <= value.mean + MORE_LOST or not other.low > value.mean:
-            continue
+    for value, other in (pairs[k] for k in np.flatnonzero(beyond_doubt)):
         found.append(
             Finding(
                 "bus.more_lost",
@@ -165,6 +177,43 @@ def _losses(before: Values, after: Values, names: tuple[str, str], partner: dict
             )
         )
     return found
+
+
+def _p_more(value: Value, other: Value) -> float:
+    """How likely so much more loss in `other` would be if stretches of time had been dealt out to the two at random.
+
+    With one stretch in either the p of its rank.
+
+    Source: permutation test of the difference of means, Fisher 1935; p never 0 after Phipson and Smyth 2010.
+    """
+    longest = max(_epochs_each(value), _epochs_each(other))
+    x, y = _stretches(value, longest), _stretches(other, longest)
+    both = np.concatenate([x, y])
+    if len(x) == 1:
+        return float(np.mean(both <= x[0]))
+    if len(y) == 1:
+        return float(np.mean(both >= y[0]))
+    test = sps.permutation_test(
+        (y, x),
+        lambda y, x, axis: y.mean(axis=axis) - x.mean(axis=axis),
+        vectorized=True,
+        n_resamples=PERMUTATIONS,
+        alternative="greater",
+        random_state=SEED,
+    )
+    return float(test.pvalue)
+
+
+def _epochs_each(value: Value) -> float:
+    return value.epochs / int(np.isfinite(value.blocks).sum())
+
+
+def _stretches(value: Value, epochs: float) -> np.ndarray:
+    """Its means over stretches of about so many epochs: those of a long run are longer, and so nearer to each other."""
+    blocks = value.blocks[np.isfinite(value.blocks)]
+    together = max(1, round(epochs / _epochs_each(value)))
+    parts = np.array_split(blocks, max(1, len(blocks) // together))
+    return np.array([part.mean() for part in parts])
 
 
 def _warnings(before: Values, after: Values, names: tuple[str, str]) -> list[Warning]:

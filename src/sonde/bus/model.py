@@ -37,9 +37,13 @@ class Need:
 
 @dataclass(frozen=True)
 class Discovery:
-    """A way to find each other for so many participants. datagrams, match_s: until all have; NaN: not known."""
+    """A way to find each other for so many participants.
+
+    datagrams, match_s: until all have; NaN: not known. way: the variant that this was measured on.
+    """
 
     kind: str
+    way: Way
     datagrams: float
     match_s: float
     law: Law | None
@@ -99,8 +103,8 @@ def _ranked(found: list[Advice]) -> list[Advice]:
     out: list[Advice] = []
     while found:
         first = found[0].latency_s
-        alike = [advice for advice in found if not advice.latency_s > first * (1 + ALIKE)]
-        alike = alike if math.isfinite(first) else found
+        alike = [advice for advice in found if advice.latency_s <= first * (1 + ALIKE)]
+        alike = alike or found  # those of which it is not known
         out += sorted(alike, key=lambda a: a.publish_s if math.isfinite(a.publish_s) else math.inf)
         found = [advice for advice in found if advice not in alike]
     return out
@@ -116,7 +120,9 @@ def _advice(values: Values, way: Way, need: Need, between: str) -> Advice | None
         half, what = 1.0, "to one subscriber"
     if one is None:
         return None
+    publish = _by(values.find("latency", "publish", way), "size", need.size)
     latency, ends = one.value * half, (one.low * half, one.high * half)
+    publish_s = publish.value if publish else NAN
     sizes = " and ".join(format_size(int(size), exact=True) for size in one.measured)
     because = [
         f"{what} {format_duration(latency)}, measured at {sizes}" + (f" between {between}" if between else "")
@@ -124,28 +130,36 @@ def _advice(values: Values, way: Way, need: Need, between: str) -> Advice | None
     outside = []
     if one.beyond:
         outside.append(f"{format_size(need.size)} is outside what was measured ({sizes})")
+    if need.subscribers > 1:
+        last, writing = (_fanout(values, way, quantity, need) for quantity in ("last", "publish"))
+        if last is None:
+            latency, ends = NAN, (NAN, NAN)
+            outside.append("it was not measured with several subscribers")
+        elif last.whole:
+            latency, ends = last.told.value, (last.told.low, last.told.high)
+            because = [
+                f"the last of {need.subscribers} has it after {format_duration(latency)}, {last.measured}"
+            ]
+            outside = []
+            if last.size != need.size:
+                outside.append(f"several subscribers were measured with {format_size(last.size)} alone")
+        else:
+            more = last.told
+            latency, ends = latency + more.value, (ends[0] + more.low, ends[1] + more.high)
+            because.append(
+                f"the last of {need.subscribers} has it {format_duration(more.value)} later than one alone, "
+                f"{last.measured}"
+            )
+        if last is not None and last.told.beyond:
+            outside.append(f"{need.subscribers} subscribers are outside what was measured ({last.counts})")
+        if writing is None:
+            publish_s = NAN
+        else:
+            publish_s = writing.told.value + (0.0 if writing.whole else publish_s)
     if not need.local and not between:
         outside.append("it was measured within one host: a network adds its own delay")
     if need.local and between:
         outside.append(f"it was measured between {between}, and not within one host")
-    publish = _by(values.find("latency", "publish", way), "size", need.size)
-    publish_s = publish.value if publish else NAN
-    if need.subscribers > 1:
-        last, more = _fanout(values, way, "last", need)
-        if last is None:
-            outside.append("it was not measured with several subscribers")
-            latency, ends = NAN, (NAN, NAN)
-        else:
-            latency, ends = latency + last.value, (ends[0] + last.low, ends[1] + last.high)
-            counts = " and ".join(f"{n:.0f}" for n in last.measured)
-            because.append(
-                f"the last of {need.subscribers} has it {format_duration(last.value)} later than one alone, "
-                f"measured at {counts} subscribers of {format_size(more, exact=True)}"
-            )
-            if last.beyond:
-                outside.append(f"{need.subscribers} subscribers are outside what was measured ({counts})")
-        writing, _ = _fanout(values, way, "publish", need)
-        publish_s = publish_s + writing.value if writing else NAN
     lost, told = _rate(values, way, need)
     because += [told] if told else []
     discovery = best_discovery(values, way, need.entities)
@@ -156,6 +170,9 @@ def _advice(values: Values, way: Way, need: Need, between: str) -> Advice | None
             because.append(discovery.because)
             if discovery.beyond:
                 outside.append(f"{need.entities} participants are outside what was measured")
+            if discovery.way.secured != way.secured:
+                keys = "without keys" if way.secured else "with keys"
+                outside.append(f"discovery was measured {keys}, over {discovery.way.name}")
     return Advice(way, latency, ends, publish_s, lost, discovery, because, outside)
 
 
@@ -165,18 +182,45 @@ def _by(found: list[Value], by: str, at: float) -> Told | None:
     return told_of(numbers, [(value.median, value.low, value.high) for value in found], at)
 
 
-def _fanout(values: Values, way: Way, quantity: str, need: Need) -> tuple[Told | None, int]:
-    """How much more something is with so many subscribers than with one, and of which size that was measured."""
+@dataclass(frozen=True)
+class _Fanout:
+    """What fan-out adds to one subscriber alone; whole: what it takes altogether, where one alone was not measured.
+
+    size: of the samples that it was measured with, B.
+    """
+
+    told: Told
+    size: int
+    whole: bool
+
+    @property
+    def counts(self) -> str:
+        return " and ".join(f"{n:.0f}" for n in self.told.measured)
+
+    @property
+    def measured(self) -> str:
+        return f"measured at {self.counts} subscribers of {format_size(self.size, exact=True)}"
+
+
+def _fanout(values: Values, way: Way, quantity: str, need: Need) -> _Fanout | None:
+    """What is told of so many subscribers, at the size that is nearest to what is needed; None: nothing."""
     own = values.find("fanout", quantity, way)
     if not own:
-        return None, 0
+        return None
     size = min({value.case.size for value in own}, key=lambda size: (abs(size - need.size), size))
     own = [value for value in own if value.case.size == size]
     told, alone = _by(own, "subscribers", need.subscribers), _by(own, "subscribers", 1)
     if told is None or alone is None:
-        return None, size
-    more = [max(0.0, value - alone.value) for value in (told.value, told.low, told.high)]
-    return Told(more[0], more[1], more[2], told.measured, told.beyond), size
+        return None
+    if alone.beyond:
+        return _Fanout(told, size, True)
+    value, low, high = (_above(one - alone.value) for one in (told.value, told.low, told.high))
+    return _Fanout(Told(value, low, high, told.measured, told.beyond), size, False)
+
+
+def _above(value: float) -> float:
+    """Not below 0; NaN stays what it is, which max() would not see to."""
+    return 0.0 if value < 0 else value
 
 
 def _rate(values: Values, way: Way, need: Need) -> tuple[float, str]:
@@ -200,13 +244,31 @@ def _rate(values: Values, way: Way, need: Need) -> tuple[float, str]:
     return lost, text
 
 
-def discoveries(values: Values, implementation: str) -> dict[str, Way]:
-    """By kind of discovery the variant of an implementation that it was measured on."""
+def discoveries(values: Values, way: Way) -> dict[str, Way]:
+    """By kind of discovery the variant whose numbers tell of a way, of those of its implementation.
+
+    Itself; else one with keys where it has them, and without where it has none, of the same transport first. What was
+    measured otherwise stands in only where no kind was measured so: datagrams with keys are many times those without,
+    and one kind with them held against another without says nothing of the two.
+    """
+    found = values.find("discovery", treatment=values.shape)
+    there = dict.fromkeys(value.way for value in found if value.way.implementation == way.implementation)
     out: dict[str, Way] = {}
-    for value in values.find("discovery"):
-        if value.way.implementation == implementation:
-            out.setdefault(value.way.discovery, value.way)
-    return out
+    for one in sorted(there, key=lambda one: _apart(one, way)):
+        out.setdefault(one.discovery, one)
+    return {kind: one for kind, one in out.items() if one.secured == way.secured} or out
+
+
+def _apart(one: Way, way: Way) -> tuple[bool, bool, bool, bool, int]:
+    """How far a variant's discovery is from another's of its implementation."""
+    other = _besides(one) != _besides(way)
+    return one != way, one.secured != way.secured, one.transport != way.transport, other, one.row
+
+
+def _besides(way: Way) -> set[str]:
+    """What a variant's options say besides transport, kind of discovery and keys."""
+    told = ("transport=", "multicast=", "discovery=")
+    return {word for word in way.kind[2].split(",") if word and not word.startswith(told)}
 
 
 def law_of(values: Values, way: Way, quantity: str = "datagrams") -> Law | None:
@@ -216,22 +278,22 @@ def law_of(values: Values, way: Way, quantity: str = "datagrams") -> Law | None:
 
 
 def best_discovery(values: Values, way: Way, entities: int) -> Discovery | None:
-    """How participants of a way's implementation find each other best; None: it was not measured."""
+    """How participants of a way find each other best, or of one like it (`discoveries`); None: it was not measured."""
     found = []
-    for kind, own in discoveries(values, way.implementation).items():
+    for kind, own in discoveries(values, way).items():
         datagrams = _discovery_told(values, own, "datagrams", entities)
         match = _discovery_told(values, own, "time_to_match", entities)
         if datagrams is None:
             continue
         law = law_of(values, own)
         count, beyond = datagrams.value, datagrams.beyond
-        because = f"{kind} discovery of {entities} participants {datagrams.value:.0f} datagrams"
+        by = ""
         if beyond and law is not None:
-            count = law.at(entities)
-            because = f"{kind} discovery of {entities} participants {count:.0f} datagrams by the law that was fitted"
+            count, by = law.at(entities), " by the law that was fitted"
+        because = f"{kind} discovery of {entities} participants {count:.0f} datagrams{by}"
         because += f" and {format_duration(match.value)}" if match else ""
-        because += f", measured at {' and '.join(f'{n:.0f}' for n in datagrams.measured)}"
-        found.append(Discovery(kind, count, match.value if match else NAN, law, beyond, because))
+        because += f", measured at {' and '.join(f'{n:.0f}' for n in datagrams.measured)} over {own.name}"
+        found.append(Discovery(kind, own, count, match.value if match else NAN, law, beyond, because))
     if not found:
         return None
     least = min(found, key=lambda one: one.datagrams)

@@ -117,7 +117,7 @@ LEAST_SIZE, MOST_SIZE, MOST_DATAGRAM = (
 # A host has ports for so many participants of a domain before the next domain's begin (DDSI-RTPS 2.3, 9.6.2.4: 250
 # ports a domain, two a participant, the first ten for others).
 MOST_PARTICIPANTS = 119
-MOST_CALLS, MOST_GROUPS = 100_000, 1024
+MOST_CALLS, MOST_GROUPS, MOST_CLIENTS = 100_000, 1024, 1000
 
 EPOCHS = 8  # that a plan should have time for: six give an interval of a ratio
 SELDOM = {"discovery": 2}  # what takes long is visited less often
@@ -199,7 +199,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Variant:
-    """A way over the bus. name: unique. implementation: as results tell it. transport: likewise, "udp4-multicast".
+    """A way over the bus. name: unique. implementation: as results tell it. transport: likewise, "udp4-multicast"; ""
+    of a profile: the probe tells it.
 
     probe: what the probe calls the implementation, "raw-udp". options: "discovery=server". tests: those that are
     measured on it. asked: the user named it.
@@ -272,9 +273,15 @@ def _option(options: str, name: str) -> str:
     return next((value for key, _, value in words if key == name), "")
 
 
+def transports(ways: Iterable[tuple[str, str]]) -> str:
+    """The root attribute `transport` of variants, each an implementation and a transport."""
+    return ", ".join(dict.fromkeys(transport for name, transport in ways if name != RAW and transport))
+
+
 def raw_like(transport: str) -> str:
     """The machine's own way that a transport is held against."""
-    return {"udp4-multicast": "udp4", "udp6": "udp4", "in-process": "shared-memory"}.get(transport, transport)
+    like = {"udp4-multicast": "udp4", "udp6": "udp4", "udp6-multicast": "udp4", "in-process": "shared-memory"}
+    return like.get(transport, transport)
 
 
 MESSAGES: tuple[str, ...] = ("latency", "fanout", "partitions", "throughput", "first-message", "calls")
@@ -393,6 +400,8 @@ def _whole_variant(text: str, name: str, rest: str) -> Variant:
         tests = tuple(test for test in tests if test in RAW_TESTS)
     elif implementation == NULL:
         transport = "in-process"
+    elif _option(",".join(kept), "profile"):
+        transport = ""
     else:
         transport = _option(",".join(kept), "transport") or "udp4"
         if _option(",".join(kept), "multicast") == "all":
@@ -570,11 +579,12 @@ class Wanted:
         return any(numbers) or self.calls > 0
 
     def check(self) -> None:
-        """UsageError  bus.too_many_participants, bus.bad_size, bus.too_many_calls, bus.too_many_groups."""
+        """UsageError  bus.too_many_participants, bus.bad_size, bus.too_many_clients, bus.too_many_calls,
+        bus.too_many_groups.
+        """
         for option, numbers, beside in (
             ("--participants", self.participants, 0),
             ("--subscribers", self.subscribers, 1),
-            ("--clients", self.clients, 1),
         ):
             if (most := max(numbers, default=0)) + beside > MOST_PARTICIPANTS:
                 raise UsageError(
@@ -591,6 +601,12 @@ class Wanted:
                     f"message takes, to {format_size(MOST_SIZE)}",
                     "write it like 64,16KiB",
                 )
+        if max(self.clients, default=0) > MOST_CLIENTS:
+            raise UsageError(
+                "bus.too_many_clients",
+                f"--clients {max(self.clients)} is too many: each is a thread, and at most {MOST_CLIENTS} are measured",
+                f"ask for {MOST_CLIENTS} at most",
+            )
         if self.calls > MOST_CALLS:
             raise UsageError(
                 "bus.too_many_calls",
@@ -809,9 +825,7 @@ class Plan:
             "rule": self.rule,
             "epoch_length": self.epoch_length,
             "tests": ", ".join(self.tests),
-            "transport": ", ".join(
-                dict.fromkeys(v.transport for v in self.variants if v.implementation != RAW)
-            ),
+            "transport": transports((v.implementation, v.transport) for v in self.variants),
         }
 
     def warnings(self) -> list[Warning]:

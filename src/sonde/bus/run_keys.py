@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sonde.bus.keys import Grant, check_name, governance, permissions
+from sonde.bus.keys import DOMAINS, Grant, check_days, check_name, governance, grant_of, permissions
 from sonde.core.errors import EnvironmentFailure, UsageError
 
 AUTHORITIES = ("identity_ca", "permissions_ca")
@@ -170,6 +170,7 @@ def _now() -> datetime:
 def init(folder: Path, days: int, domains: tuple[int, int], protection: str) -> datetime:
     """Makes the folder, its two authorities and its governance; until when they are valid. Raises: it is there."""
     _needed()
+    check_days(days)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(
             "bus.keys_there",
@@ -203,17 +204,33 @@ def _pem_of(certificate: Any) -> bytes:
     return pem
 
 
-def add(folder: Path, name: str, grant: Grant, days: int, domains: tuple[int, int], again: bool) -> Identity:
-    """Makes an identity. again: in place of one that is there; who uses that one goes on with it."""
+def add(
+    folder: Path, name: str, grant: Grant | None, days: int, domains: tuple[int, int] | None, again: bool
+) -> Identity:
+    """Makes an identity. again: in place of one that is there; who uses that one goes on with it.
+
+    grant, domains: None: what the one that is there has; without one there is no grant, and all domains.
+    """
     _needed()
     check_name(name)
+    check_days(days)
     home = folder / name
+    if home.exists() and not (home / "cert.pem").is_file():
+        raise UsageError(
+            "bus.no_identity",
+            f"{home} is there, and is no identity: it has no cert.pem",
+            "take another name, or move it away",
+        )
     if home.exists() and not again:
         raise UsageError(
             "bus.identity_there",
             f"{folder} has an identity '{name}' already",
             "give --renew to replace it, or another name",
         )
+    if home.exists() and (grant is None or domains is None):
+        before = _as_before(home)
+        grant, domains = grant or before.grant, domains or before.domains
+    grant, domains = grant or grant_of((), (), ()), domains or DOMAINS
     identity_ca, identity_key = _load(folder, "identity_ca")
     permissions_ca, permissions_key = _load(folder, "permissions_ca")
     begin = _now() - EARLIER
@@ -250,6 +267,42 @@ def add(folder: Path, name: str, grant: Grant, days: int, domains: tuple[int, in
     return Identity(name, end, grant, domains)
 
 
+def _identity(home: Path) -> Identity:
+    """The one of a folder. Topics and domains that are not written as Sonde writes them are not seen: (), (-1, -1)."""
+    from cryptography import x509
+
+    try:
+        certificate = x509.load_pem_x509_certificate((home / "cert.pem").read_bytes())
+        text = (home / "permissions.p7s").read_text()
+    except (OSError, ValueError) as error:
+        raise _unreadable(home, error) from None
+    topics = {
+        word: tuple(re.findall(r"<topic>([^<]*)</topic>", match[1]))
+        if (match := pattern.search(text))
+        else ()
+        for word, pattern in _TOPICS.items()
+    }
+    bounds = _RANGE.search(text)
+    domains = (int(bounds[1]), int(bounds[2])) if bounds else (-1, -1)
+    grant = Grant(topics["publish"], topics["subscribe"])
+    return Identity(home.name, certificate.not_valid_after_utc, grant, domains)
+
+
+def _as_before(home: Path) -> Identity:
+    """The one of a folder, to be made anew. Raises UsageError: its permissions are not of Sonde's making."""
+    found = _identity(home)
+    text = (home / "permissions.p7s").read_text()
+    ours = permissions(found.name, found.grant, found.domains, _now(), _now())
+    if _TAG.findall(text) != _TAG.findall(ours):
+        raise UsageError(
+            "bus.other_permissions",
+            f"{home}/permissions.p7s says other things than Sonde writes: it cannot be made anew as it is",
+            "say it all: --role, or --publish and --subscribe; and --domains",
+        )
+    return found
+
+
+_TAG = re.compile(r"</?\w+")
 _TOPICS = {
     word: re.compile(rf"<{word}><topics>(.*?)</topics>", re.DOTALL) for word in ("publish", "subscribe")
 }
@@ -277,27 +330,4 @@ def identities(folder: Path) -> tuple[datetime, list[Identity]]:
         ) from None
     except ValueError as error:
         raise _unreadable(file, error) from None
-    found = []
-    for home in homes:
-        try:
-            certificate = x509.load_pem_x509_certificate((home / "cert.pem").read_bytes())
-            text = (home / "permissions.p7s").read_text()
-        except (OSError, ValueError) as error:
-            raise _unreadable(home, error) from None
-        topics = {
-            word: tuple(re.findall(r"<topic>([^<]*)</topic>", match[1]))
-            if (match := pattern.search(text))
-            else ()
-            for word, pattern in _TOPICS.items()
-        }
-        bounds = _RANGE.search(text)
-        domains = (int(bounds[1]), int(bounds[2])) if bounds else (-1, -1)
-        found.append(
-            Identity(
-                home.name,
-                certificate.not_valid_after_utc,
-                Grant(topics["publish"], topics["subscribe"]),
-                domains,
-            )
-        )
-    return until, found
+    return until, [_identity(home) for home in homes]

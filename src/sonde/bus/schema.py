@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sonde.bus.plan import TESTS
+from sonde.bus.plan import RAW as RAW_IMPLEMENTATION
+from sonde.bus.plan import TESTS, discovery_of, transports
 from sonde.core import described
 from sonde.core.described import Described
 from sonde.core.described import optional as _of
@@ -43,7 +44,7 @@ OF_VARIANT: dict[str, Described] = {
         ("variant",), "str", "", "implementation; raw: the machine's own sockets and memory"
     ),
     "version": Described(("variant",), "str", "", "version of the implementation"),
-    "transport": Described(("variant",), "str", "", "transport"),
+    "transport": Described(("variant",), "str", "", "transport; of a profile what it says"),
     "options": Described(
         ("variant",), "str", "", "how the variant differs from its implementation's default"
     ),
@@ -101,7 +102,7 @@ SUMMARY: dict[str, Described] = {
     "pairs_raw": _of(SERIES, "1", "stretches of time in which both were measured", "<i4"),
     "quantile": _of(("series", "share"), MIXED, "quantiles of the values"),
     "block": _of(
-        ("series", "stretch"), MIXED, "median of each stretch of neighbouring epochs, the same for all series"
+        ("series", "stretch"), MIXED, "median of each stretch (of shares, as lost and matched: the mean) of neighbouring epochs, the same for all series"
     ),
     "early": _of(
         ("series", "place"), MIXED, "typical value of the first samples of a burst, by their place in it"
@@ -182,6 +183,7 @@ class BusSchema:
             [decided.get(key, other) or UNDECIDED for key, other in zip(keys, of_case)], np.int8
         )
         longest = max(1, int(n.max(initial=0)))
+        facts = _facts(plan, header, kept, keys)
         layout = BusLayout(
             dims={
                 "series": len(keys),
@@ -192,12 +194,12 @@ class BusSchema:
             },
             coords={},
             variables={name: _variable(name, what, longest) for name, what in RAW.items()},
-            attrs=_attrs(header),
+            attrs=_attrs(header) | {"transport": transports(zip(facts["implementation"], facts["transport"]))},
             rows={key: row for row, key in enumerate(keys)},
             n=n,
             status=status,
             kept=kept,
-            facts=_facts(plan, header, kept, keys),
+            facts=facts,
         )
         if bad:
             layout.warnings.append(
@@ -311,7 +313,9 @@ def _variable(name: str, what: Described, samples: int) -> Any:
 
 
 def _attrs(header: Mapping[str, Any]) -> dict[str, Any]:
-    """Root attributes that the probe tells: of the counters, and of what else went on."""
+    """Root attributes that the probe tells: of the counters, of what else went on, and over how many programs the
+    subscribers, participants or clients of each case were spread; -1: means nothing there.
+    """
     out: dict[str, Any] = {
         "cycles_per_s": float(header.get("cycles_per_s", float("nan"))),
         "cycles_by": str(header.get("cycles_by", "")),
@@ -319,17 +323,34 @@ def _attrs(header: Mapping[str, Any]) -> dict[str, Any]:
     }
     if load := header.get("load"):
         out["load"] = [float(value) for value in load]
+    if processes := header.get("processes"):
+        out["processes"] = [int(value) for value in processes]
     return out
+
+
+def _way(planned: Mapping[str, Any], transport: str, discovery: str) -> tuple[str, str]:
+    """Transport and options of a variant, as the probe found them: a plan does not know what a profile says."""
+    options = str(planned["options"])
+    if planned["implementation"] != RAW_IMPLEMENTATION and discovery not in ("", discovery_of(options)):
+        options = ",".join(filter(None, (options, f"discovery={discovery}")))
+    return transport or str(planned["transport"]), options
 
 
 def _facts(
     plan: Mapping[str, Any], header: Mapping[str, Any], kept: Sequence[int], keys: Sequence[Key]
 ) -> dict[str, np.ndarray]:
     variants, cases = [plan["variants"][v] for v in kept], plan["cases"]
-    versions = list(header.get("versions") or [""] * len(plan["variants"]))
+    unknown = [""] * len(plan["variants"])
+    versions = list(header.get("versions") or unknown)
+    # A probe that tells no discovery has other words for transports.
+    discoveries = list(header.get("discoveries") or unknown)
+    told = list(header["transports"]) if header.get("discoveries") else unknown
+    ways = [_way(plan["variants"][v], str(told[v]), str(discoveries[v])) for v in kept]
     text = {
         "variant_name": [v["name"] for v in variants],
-        **{name: [v[name] for v in variants] for name in ("implementation", "transport", "options")},
+        "implementation": [v["implementation"] for v in variants],
+        "transport": [transport for transport, _ in ways],
+        "options": [options for _, options in ways],
         "version": [versions[v] for v in kept],
         **{name: [case[name] for case in cases] for name in ("test", "treatment")},
         "quantity_name": header["quantities"],

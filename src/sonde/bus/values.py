@@ -26,6 +26,8 @@ from sonde.core.status import DRIFT, NOT_MEASURED
 
 NAN = float("nan")
 LEAST_EPOCHS = 6  # of an interval that says something
+# Quantities told by their mean: of bursts most of which lose nothing the median says that none is ever lost.
+SHARES = ("lost", "mismatched", "refused", "matched")
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ class Value:
     none.
 
     ratio: over that of the variant `base`, for one with keys the same without; ratio_to_raw: over the machine's own
-    way. Both with their intervals. blocks: its median in each stretch of time, the same stretches for all series.
+    way. Both with their intervals. blocks: its median in each stretch of time, of one of SHARES its mean; the same
+    stretches for all series.
     """
 
     row: int
@@ -210,10 +213,7 @@ class Values:
         return list(out.values())
 
     def lost(self, value: Value) -> float:
-        """Share of the messages of a value's case that never came, 0 to 1; NaN: not counted.
-
-        A mean: of bursts most of which lose nothing the median says that none is ever lost.
-        """
+        """Share of the messages of a value's case that never came, 0 to 1, a mean; NaN: not counted."""
         if value.case.test == "discovery":
             return NAN  # what is absent there is a number that nobody got to
         counted = self.of(value.way, value.case, "lost")

@@ -13,7 +13,7 @@ from sonde.bus import first
 from sonde.bus.growth import SOURCE_SQUARE, Law, Line, crossing, slope_of
 from sonde.bus.model import discoveries, law_of
 from sonde.bus.plan import EACH, STAR, TESTS, Case
-from sonde.bus.values import LEAST_EPOCHS, Value, Values, Way
+from sonde.bus.values import LEAST_EPOCHS, SHARES, Value, Values, Way
 from sonde.core import stats
 from sonde.core.errors import Warning
 from sonde.core.outcome import Table
@@ -43,7 +43,6 @@ SHOWN = {
     "first-message": (("rtt", "round trip"),),
     "calls": (("rtt", "request and reply"), ("call_rate", "calls a second")),
 }
-SHARES = ("lost", "mismatched", "refused", "matched")  # told by their mean
 # Who matches whom in discovery, in words.
 SHAPES = {STAR: "one with a writer and the others with a reader each", EACH: "each to match all"}
 RATES = ("message_rate", "byte_rate", "publish_rate", "call_rate", "matched")  # more of them is better
@@ -341,16 +340,11 @@ def _discovery(told: Values) -> list[dict[str, Any]]:
         text += f" (the source's drawing has {SOURCE_SQUARE:g}·N², which it calls exponential)"
         out.append(_lesson("discovery_growth", text, _law_json(way, law)))
     by_way = dict((way.row, law) for way, law in laws(told))
-    for implementation in dict.fromkeys(way.implementation for way in told.ways):
-        kinds = discoveries(told, implementation)
-        if "simple" not in kinds:
-            continue
-        for kind in ("peers", "server"):
-            if kind not in kinds:
-                continue
-            lesson = _against_simple(told, kinds["simple"], kinds[kind], by_way)
-            if lesson is not None:
-                out.append(lesson)
+    for way in told.ways:
+        simple = discoveries(told, way).get("simple") if way.discovery in ("peers", "server") else None
+        lesson = _against_simple(told, simple, way, by_way) if simple is not None else None
+        if lesson is not None:
+            out.append(lesson)
     return out + _unmatched(told)
 
 
@@ -387,9 +381,9 @@ def _against_simple(told: Values, simple: Way, other: Way, by_way: dict[int, Law
         return None
     most = max(common)
     a, b = common[most]
-    who = f"{other.discovery} discovery over {other.implementation}"
-    text = f"with {most} participants, {SHAPES[told.shape]}, {who} needs {b:.0f} datagrams, "
-    text += f"1/{_short(a / b)} of the {a:.0f} of simple" if b < a else f"no fewer than the {a:.0f} of simple"
+    text = f"with {most} participants, {SHAPES[told.shape]}, {other.discovery} discovery over {other.name} needs "
+    text += f"{b:.0f} datagrams, " + (f"1/{_short(a / b)} of" if b < a else "no fewer than")
+    text += f" the {a:.0f} of simple over {simple.name}"
     # From there on it is fewer at every number that was measured.
     more = [n for n, (x, y) in common.items() if not y < x]
     fewer = [n for n in sorted(common) if n > max(more, default=0)]
@@ -400,7 +394,14 @@ def _against_simple(told: Values, simple: Way, other: Way, by_way: dict[int, Law
             text += f" (by the fitted laws from about {where:.0f})"
     elif not fewer and where is not None and where > most:
         text += f"; by the fitted laws it would need fewer from about {where:.0f}"
-    evidence = {"variant": other.name, "participants": most, "datagrams": b, "simple": a, "crossing": where}
+    evidence = {
+        "variant": other.name,
+        "against": simple.name,
+        "participants": most,
+        "datagrams": b,
+        "simple": a,
+        "crossing": where,
+    }
     return _lesson("discovery_kinds", text, evidence)
 
 

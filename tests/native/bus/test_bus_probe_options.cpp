@@ -47,7 +47,7 @@ TEST_CASE("bus probe options: a variant is a name with an implementation and wha
   CHECK(v.discovery.announce_s == doctest::Approx(0.5));
   CHECK(v.batch_s == doctest::Approx(50e-6));
   CHECK(v.unprotected);
-  CHECK(v.transport_name() == "udp6");
+  CHECK(v.transport_name() == "udp6-multicast");
 
   const auto bare = variant("fastdds");
   CHECK(bare.name == "fastdds");
@@ -100,6 +100,13 @@ TEST_CASE("bus probe options: cases have their tests' numbers and no others") {
   CHECK(what("first:treatment=pause").shown_treatment() == "pause");
   CHECK(what("partitions:count=4").shown_treatment() == "topic");
   CHECK(what("calls:clients=100,calls=1000").shown_entities() == 100);
+  CHECK(what("calls:clients=100").shown_processes() == 8);
+  CHECK(what("discovery:entities=96").shown_processes() == 96);
+  CHECK(what("latency").shown_processes() == -1);
+  CHECK(what("first").early());
+  CHECK(what("first:reliability=best-effort").early());
+  CHECK_FALSE(what("first:treatment=prefaulted").early());
+  CHECK_FALSE(what("latency").early());
 
   CHECK(has(refused(Case::parse("latancy")), "latency"));
   CHECK(has(refused(Case::parse("latency:subscribers=2")), "not known"));
@@ -141,6 +148,9 @@ TEST_CASE("bus probe options: every test gives something that a rule can wait fo
   }
   CHECK(variant("c=cyclonedds").excludes(what("fanout"), true) != "");
   CHECK(variant("c=cyclonedds").excludes(what("throughput"), true) == "");
+  CHECK(variant("m=cyclonedds,multicast=all").transport_name() == "udp4-multicast");
+  CHECK(variant("m=cyclonedds").transport_name() == "udp4");
+  CHECK(variant("s=fastdds,transport=shared-memory").transport_name() == "shared-memory");
   CHECK(variant("u=raw-udp,unprotected=yes").unprotected);
   CHECK(variant("a=cyclonedds").spin_s < 0);
   CHECK(variant("a=cyclonedds,spin=never").spin_s == 0);

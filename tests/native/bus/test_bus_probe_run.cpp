@@ -16,6 +16,7 @@
 #include <set>
 
 #include "bus/implementation.hpp"
+#include "bus/probe/agent.hpp"
 #include "bus/probe/options.hpp"
 #include "core/deadline.hpp"
 
@@ -109,7 +110,7 @@ struct Recorded {
   std::string header;
   std::size_t length = 0;
   struct Series {
-    std::vector<double> value;
+    std::vector<double> value, offset;
     std::set<std::uint32_t> epochs;
     int decided = -1;
   };
@@ -146,6 +147,9 @@ Recorded read(const std::string& folder) {
       const std::size_t old = s.value.size();
       s.value.resize(old + head.n);
       std::memcpy(s.value.data() + old, all.data() + at + sizeof head, head.n * sizeof(double));
+      std::vector<float> offset(head.n);
+      std::memcpy(offset.data(), all.data() + at + sizeof head + r.length * sizeof(double), head.n * sizeof(float));
+      s.offset.insert(s.offset.end(), offset.begin(), offset.end());
       s.epochs.insert(head.epoch);
     }
   }
@@ -235,6 +239,109 @@ TEST_CASE("bus probe run: every test gives every quantity of the bus and of the 
   REQUIRE(one_way.value.size() == rtt.value.size());
   for (std::size_t k = 0; k < rtt.value.size(); ++k) CHECK(one_way.value[k] < rtt.value[k]);
   CHECK(r.series(0, 0, Q::rtt).decided == 1);   // fixed:15, of 20
+}
+
+TEST_CASE("bus probe run: what is kept of many calls is of all the visit and not each client's first") {
+  const Folder folder;
+  Probe probe({"run", "--dir", folder.path, "--variant", "none=null", "--case", "calls:clients=20,calls=500,processes=1", "--epochs", "1", "--epoch-length", "20", "--rule", "fixed:20"});
+  CHECK(probe.end() == 0);
+  auto r = read(folder.path);
+  const auto& rtt = r.series(0, 0, Q::rtt);
+  REQUIRE(rtt.value.size() == 20);
+  CHECK(std::is_sorted(rtt.offset.begin(), rtt.offset.end()));
+  const double took_s = 20 * 500 / r.series(0, 0, Q::call_rate).value.at(0);
+  CHECK(rtt.offset.back() > took_s / 2);
+}
+
+TEST_CASE("bus probe run: of several subscribers each one's way is told and the last is no shorter") {
+  const Folder folder;
+  Probe probe({"run", "--dir", folder.path, "--variant", "bus=" + some_bus(), "--case", "fanout:subscribers=3", "--epochs", "1", "--epoch-length", "30", "--burst-s", "5", "--rule", "fixed:30"});
+  CHECK(probe.end() == 0);
+  auto r = read(folder.path);
+  const auto &one = r.series(0, 0, Q::one_way), &last = r.series(0, 0, Q::last), &first = r.series(0, 0, Q::first);
+  REQUIRE(last.value.size() == 30);
+  REQUIRE(one.value.size() == 30);   // of 90
+  for (std::size_t k = 0; k < 30; ++k) {
+    if (std::isnan(one.value[k]) || std::isnan(last.value[k])) continue;
+    // One of three subscribers of the k-th message.
+    CHECK(one.offset[k] == last.offset[k]);
+    CHECK(one.value[k] >= first.value[k]);
+    CHECK(one.value[k] <= last.value[k]);
+  }
+}
+
+TEST_CASE("bus probe run: a program's first messages are told in their order and its first one alone as such") {
+  const Folder folder;
+  Probe probe({"run", "--dir", folder.path, "--variant", "shm=raw-shm", "--case", "first", "--case", "first:treatment=steady", "--epochs", "3", "--epoch-length", "12", "--burst-s", "5",
+               "--rule", "fixed:3"});
+  CHECK(probe.end() == 0);
+  auto r = read(folder.path);
+  const auto &rtt = r.series(0, 0, Q::rtt), &early = r.series(0, 0, Q::early);
+  REQUIRE(rtt.value.size() == 3);
+  REQUIRE(early.value.size() == 3 * 12);
+  for (std::size_t k = 0; k < 3; ++k) CHECK(early.value[12 * k] == rtt.value[k]);
+  for (const Q q : {Q::publish, Q::one_way, Q::page_faults, Q::lost}) CHECK(r.series(0, 0, q).value.size() == 3);
+  CHECK(r.series(0, 1, Q::early).value.empty());
+}
+
+TEST_CASE("bus probe run: where programs have another machine's clock discovery takes as long as it does") {
+  // A name space of its own for time is another clock, as another host has.
+  const std::vector<std::string> elsewhere{"unshare", "--time", "--monotonic", "100000", "--fork", "--kill-child"};
+  if (std::system("unshare --time --monotonic 100000 --fork --kill-child true 2>/dev/null") != 0) {
+    MESSAGE("skipped: no name space for time here");
+    return;
+  }
+  const Folder folder;
+  std::vector<std::string> args{"run", "--dir", folder.path, "--variant", "bus=" + some_bus(), "--case", "discovery:entities=3,steady=0", "--epochs", "1", "--rule", "fixed:1", "--host", "localhost"};
+  for (const auto& word : elsewhere) args.insert(args.end(), {"--start", word});
+  Probe probe(args);
+  CHECK(probe.end() == 0);
+  CHECK(probe.said.find("bus.case_failed") == std::string::npos);
+  auto r = read(folder.path);
+  const auto& took = r.series(0, 0, Q::time_to_match);
+  REQUIRE(took.value.size() == 1);
+  CHECK(took.value[0] >= 0);
+  CHECK(took.value[0] < 100);
+}
+
+TEST_CASE("bus probe run: a beginning far ahead is another machine's and is not waited for") {
+  Agent agent("");
+  const auto told = agent.answer(Talk("join").with("variant", "none=null").with("at_ns", now_ns() + std::int64_t{1'000'000} * 1'000'000'000));
+  const auto error = told.error();
+  REQUIRE(error);
+  CHECK(error->code == "bus.internal");
+  CHECK(error->what.find("told to begin") != std::string::npos);
+}
+
+TEST_CASE("bus probe run: what a profile says is recorded and what stays on a host is not measured between hosts") {
+  const auto fastdds = find_implementation("fastdds");
+  if (!fastdds || !*fastdds) {
+    MESSAGE("skipped: no Fast DDS in this build");
+    return;
+  }
+  const Folder folder;
+  const std::string domain = std::to_string(10 + static_cast<std::uint32_t>(::getpid()) % 90);
+  const auto profile = [&](const std::string& name, const std::string& what) {
+    return "<profile name=\"" + name + "\" domain=\"" + domain + "\" unprotected=\"yes\">" + what + "</profile>";
+  };
+  std::ofstream(folder.path + "/bus.xml") << "<sonde-bus version=\"1\">" + profile("shm", "<transport kind=\"shared-memory\"/>") +
+                                                 profile("many", "<transport kind=\"udp4\" multicast=\"all\"/><discovery kind=\"peers\" peers=\"127.0.0.1:4\"/>") + "</sonde-bus>";
+  const std::string at = "fastdds,profile=" + folder.path + "/bus.xml#";
+  std::vector<std::string> args{"run", "--dir", folder.path, "--variant", "mine=" + at + "shm", "--variant", "ours=" + at + "many", "--variant", "none=null", "--case", "latency",
+                                "--epochs", "1", "--epoch-length", "5", "--rule", "fixed:5"};
+  Probe within(args);
+  CHECK(within.end() == 0);
+  auto r = read(folder.path);
+  CHECK(r.header.find(R"("transports":["shared-memory","udp4-multicast","in-process"],"discoveries":["simple","peers","simple"])") != std::string::npos);
+  CHECK(all_positive(r.series(0, 0, Q::rtt).value));
+
+  args.insert(args.end(), {"--host", "localhost", "--host", "127.0.0.1", "--start", "env", "--variant", "udp=raw-udp"});
+  const Folder other;
+  args[2] = other.path;
+  Probe between(args);
+  CHECK(between.end() == 0);
+  CHECK(between.says("mine, latency: not measured, shared memory does not leave a host"));
+  CHECK(read(other.path).series(0, 0, Q::rtt).value.empty());
 }
 
 TEST_CASE("bus probe run: two names of this machine are hosts that reach each other by its loopback") {

@@ -91,6 +91,15 @@ class TestLoss:
         assert told.lost(rate) == pytest.approx(0.1)
         (lost,) = told.find("throughput", "lost")
         assert lost.median == 0
+        assert lost.blocks.tolist() == pytest.approx([0.4, 0, 0, 0] * 3)
+
+    def test_a_stretch_of_epochs_has_the_mean_of_what_few_of_them_lose(self, tmp_path):
+        def level(variant, case, epoch, rng):
+            return {"message_rate": near(rng, 1e5, 2), "lost": [0.0, 0.4 * (epoch % 4 == 0)]}
+
+        told = values_of(tmp_path, planned([self.CASE], CYCLONE), level, epochs=4 * MOST_STRETCHES)
+        (lost,) = told.find("throughput", "lost")
+        assert lost.blocks == pytest.approx(np.full(MOST_STRETCHES, 0.05))
 
     def test_no_loss_at_all_is_known_to_be_none(self, tmp_path):
         def level(variant, case, epoch, rng):
@@ -123,6 +132,21 @@ def test_the_first_samples_of_a_burst_are_told_by_their_place(tmp_path):
     assert early[0] == pytest.approx(9e-5, rel=0.01)
     assert early[1:8] == pytest.approx([1e-5] * 7, rel=0.01)
     assert np.isnan(early[8:]).all()
+
+
+def test_a_first_sample_that_never_came_does_not_make_the_second_the_first(tmp_path):
+    def level(variant, case, epoch, rng):
+        values = near(rng, 1e-5)
+        values[0] *= 9
+        values[:2] = (np.nan, values[1]) if epoch % 3 == 0 else values[:2]
+        values[5] = np.nan if epoch % 3 else values[5]
+        return {"rtt": values}
+
+    plan = planned([LATENCY], CYCLONE)
+    early = summary_of(tmp_path, plan, made(plan, level))["early"].values[0]
+    assert early[0] == pytest.approx(9e-5, rel=0.01)
+    assert early[[1, 2, 3, 4, 6, 7]] == pytest.approx([1e-5] * 6, rel=0.01)
+    assert np.isnan(early[5])  # most bursts have none
 
 
 def test_an_interval_holds_its_median_whatever_is_counted(tmp_path):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from probe_runs import made, near, planned, sealed
 from whole_run import PLAN, dataset
 
 import sonde
 from sonde.bus.limits import diff
-from sonde.bus.plan import Plan
+from sonde.bus.plan import Case, Plan, variant_of
 from sonde.core.errors import DataError, UsageError
 
 
@@ -65,7 +67,8 @@ def test_more_loss_is_a_finding_of_its_own(base, tmp_path):
 
 def test_one_variant_is_held_against_another(base):
     found = diff(base, base, ("a.nc", "a.nc"), variants=("cyclonedds/udp4", "fastdds/udp4"))
-    assert {f.evidence["against"] for f in found.findings} == {"cyclonedds/udp4"}
+    told = [f for f in found.findings if "more" not in f.evidence]
+    assert {f.evidence["against"] for f in told} == {"cyclonedds/udp4"}
     assert found.median_ratio == pytest.approx(1.8, rel=0.02)
     assert "rtt of fastdds/udp4, against cyclonedds/udp4, is 80% higher" in " ".join(
         f.text for f in found.findings
@@ -82,3 +85,52 @@ def test_runs_of_other_things_are_not_compared(base, tmp_path):
     with pytest.raises(DataError) as caught:
         diff(base, *summaries(dataset(tmp_path, "c", plan=other)))
     assert caught.value.code == "bus.not_comparable"
+
+
+BURSTS = planned([Case("throughput", 64, 4, treatment="reliable")], variant_of("cyclonedds", "udp4"))
+
+
+def losing(folder, name, epochs, share, seed=1, lost=0.3):
+    """A run in which so many bursts lose some of their messages, to one subscriber of four."""
+    hit = np.random.default_rng(seed).permutation(epochs) < round(share * epochs)
+
+    def level(variant, case, epoch, rng):
+        return {"message_rate": near(rng, 1e5, 4), "lost": [lost * hit[epoch], 0, 0, 0]}
+
+    return sealed(folder, BURSTS, made(BURSTS, level, epochs), name).path
+
+
+def found_of(*paths):
+    return [(f.code, f.evidence["lost"]) for f in diff(*summaries(*paths)).findings]
+
+
+@pytest.mark.parametrize(("epochs", "share"), [(24, 0.4), (60, 0.2), (300, 0.1)])
+def test_loss_that_most_bursts_do_not_have_is_found(tmp_path, epochs, share):
+    before, after = losing(tmp_path, "a", epochs, 0), losing(tmp_path, "b", epochs, share)
+    assert found_of(before, after) == [("bus.more_lost", pytest.approx(share * 0.3 / 4, rel=0.1))]
+    assert found_of(after, before) == []
+
+
+def test_loss_of_one_subscriber_in_every_burst_is_found(tmp_path):
+    assert len(found_of(losing(tmp_path, "a", 12, 0), losing(tmp_path, "b", 12, 1))) == 1
+
+
+def test_a_burst_more_or_less_is_no_finding(tmp_path):
+    before = losing(tmp_path, "a", 24, 4 / 24)
+    assert found_of(before, losing(tmp_path, "b", 24, 5 / 24, seed=2)) == []
+    assert found_of(before, losing(tmp_path, "c", 24, 4 / 24, seed=3)) == []
+
+
+def test_the_same_loss_is_none_more_in_a_run_of_more_epochs(tmp_path):
+    # Ten bursts of which one in twenty loses some mostly lose nothing; stretches of a hundred times as many all do.
+    assert found_of(losing(tmp_path, "a", 10, 0), losing(tmp_path, "b", 1000, 0.05)) == []
+    assert len(found_of(losing(tmp_path, "a", 10, 0), losing(tmp_path, "c", 1000, 0.9))) == 1
+
+
+def test_loss_is_seldom_found_where_there_is_none_more(tmp_path):
+    base = losing(tmp_path, "a", 30, 0.2)
+    alarms = [
+        found_of(base, losing(tmp_path, f"b{k}", 30, share, seed=k))
+        for k, share in enumerate((0.1, 0.2, 0.25, 0.3))
+    ]
+    assert alarms == [[]] * 4

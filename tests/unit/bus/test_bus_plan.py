@@ -12,6 +12,7 @@ from sonde.bus.figures import WORDS
 from sonde.bus.plan import (
     EPOCHS,
     LEAST_SIZE,
+    MOST_CLIENTS,
     MOST_PARTICIPANTS,
     MOST_SIZE,
     RAW,
@@ -97,7 +98,7 @@ class TestCases:
         [
             (Wanted(participants=(MOST_PARTICIPANTS + 1,)), "bus.too_many_participants"),
             (Wanted(subscribers=(MOST_PARTICIPANTS,)), "bus.too_many_participants"),
-            (Wanted(clients=(4, 500)), "bus.too_many_participants"),
+            (Wanted(clients=(4, MOST_CLIENTS + 1)), "bus.too_many_clients"),
             (Wanted(sizes=(LEAST_SIZE - 1,)), "bus.bad_size"),
             (Wanted(sizes=(64, MOST_SIZE + 1)), "bus.bad_size"),
             (Wanted(calls=10**6), "bus.too_many_calls"),
@@ -116,6 +117,9 @@ class TestCases:
             cases_of(("latency",), Wanted(sizes=(LEAST_SIZE - 1,)))
         assert f"{LEAST_SIZE} B" in caught.value.what
         assert "32 MiB" in caught.value.what
+
+    def test_clients_are_threads_and_need_no_ports(self):
+        assert len(cases_of(("calls",), Wanted(clients=(500, MOST_CLIENTS)))) == 2
 
     def test_as_many_participants_as_there_are_ports_are_allowed(self):
         assert len(cases_of(("discovery",), Wanted(participants=(MOST_PARTICIPANTS,)))) == 1

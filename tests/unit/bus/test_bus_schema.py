@@ -9,8 +9,10 @@ import pytest
 from probe_runs import K, decision, made, near, planned, sealed, visit, write
 
 import sonde
-from sonde.bus.plan import MOST_DATAGRAM, Case, variant_of
-from sonde.bus.schema import SCHEMA, validate
+from sonde.bus.analyse import _bases, analyse
+from sonde.bus.plan import MOST_DATAGRAM, Case, read_variant, variant_of
+from sonde.bus.schema import FACTS, SCHEMA, validate
+from sonde.bus.values import Values
 from sonde.core import dataset, seal
 from sonde.core.errors import DataError
 from sonde.core.status import CONVERGED, UNDECIDED
@@ -66,6 +68,42 @@ class TestSealing:
             assert tree.attrs["cycles_per_s"] == 2.5e9
             assert "no counters" in tree.attrs["instructions"]
             assert list(tree.attrs["load"]) == [0.5, 0.4, 0.3]
+
+    def test_over_how_many_programs_a_case_was_spread_is_told(self, tmp_path):
+        with sonde.open(sealed(tmp_path, PLAN, made(PLAN, level, 2)).path) as tree:
+            assert list(tree.attrs["processes"]) == [-1, 8]
+
+    def test_a_profile_is_what_the_probe_found_it_to_be(self, tmp_path):
+        mine = read_variant("mine=fastdds,profile=bus.xml#shm")
+        assert mine.transport == ""
+        plan = planned(CASES, CYCLONE, mine, RAW_UDP, variant_of("raw", "shm"))
+        file = sealed(
+            tmp_path,
+            plan,
+            made(plan, lambda variant, case, epoch, rng: level(CYCLONE, case, epoch, rng), 6),
+            transports=["udp4", "shared-memory", "udp4", "shared-memory"],
+            discoveries=["simple", "server", "", ""],
+        )
+        with sonde.open(file.path) as tree:
+            raw = tree["raw"].to_dataset().load()
+            assert tree.attrs["transport"] == "udp4, shared-memory"
+        told = Values(analyse(raw))
+        _, way, *_ = told.ways
+        assert (way.transport, way.discovery) == ("shared-memory", "server")
+        assert way.options == "profile=bus.xml#shm,discovery=server"
+        assert [other.discovery for other in told.ways[:1]] == ["simple"]
+        # It is held against bare shared memory, as the other against bare UDP.
+        _, raws = _bases({name: raw[name].values for name in FACTS})
+        mine_rows = raw["series_variant"].values == 1
+        assert set(raws[mine_rows]) == {3}
+        assert set(raws[raw["series_variant"].values == 0]) == {2}
+
+    def test_of_an_older_probe_the_plan_knows_the_transport(self, tmp_path):
+        plan = planned(CASES, variant_of("cyclonedds", "multicast"))
+        records = made(plan, lambda variant, case, epoch, rng: level(CYCLONE, case, epoch, rng), 2)
+        file = sealed(tmp_path, plan, records, transports=["udp4"], discoveries=[])
+        with sonde.open(file.path) as tree:
+            assert list(tree["raw/transport"].values) == ["udp4-multicast"]
 
     def test_what_is_recorded_alongside_has_the_status_of_what_decides(self, tmp_path):
         with sonde.open(sealed(tmp_path, PLAN, made(PLAN, level, 2)).path) as tree:

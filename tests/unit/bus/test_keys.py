@@ -101,6 +101,18 @@ def test_names_that_are_no_identity(name):
         keys.check_name(name)
 
 
+@pytest.mark.parametrize("name", keys.SHARED)
+def test_the_folder_s_own_files_are_no_names(name):
+    with pytest.raises(UsageError, match="a part of the folder itself"):
+        keys.check_name(name)
+
+
+@pytest.mark.parametrize("days", [0, keys.MOST_DAYS + 1, 10_000_000])
+def test_days_that_no_calendar_has_are_refused(days):
+    with pytest.raises(UsageError, match=f"--days: {days} is not allowed; allowed: 1 to 36500"):
+        keys.check_days(days)
+
+
 @pytest.mark.parametrize("domains", [(0, 231), (5, 3), (-1, 3)])
 def test_domains_beyond_the_last_port_are_refused(domains):
     with pytest.raises(UsageError, match="the domains are"):

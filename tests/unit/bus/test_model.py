@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from probe_runs import near, planned, values_of
 
+from sonde.bus import model, verdict
 from sonde.bus.model import Need, advise, best_discovery
-from sonde.bus.plan import Case, variant_of
+from sonde.bus.plan import Case, read_variant, variant_of
 from sonde.core.errors import DataError
 
 CYCLONE, MULTICAST, SHM = (
@@ -109,6 +112,64 @@ class TestRanking:
         values = values_of(tmp_path, planned(CASES[:1], CYCLONE, FAST), alike)
         assert ways(advise(values, Need(1, 1, 64, True))) == ["fastdds/udp4", "cyclonedds/udp4"]
 
+    def test_what_is_not_known_stands_at_the_end_however_little_it_keeps_a_writer_busy(self, tmp_path):
+        def some(variant, case, epoch, rng):
+            if case.test == "fanout" and variant == CYCLONE:
+                return {}
+            found = level(variant, case, epoch, rng)
+            return found | {"publish": near(rng, 1e-9)} if variant == CYCLONE else found
+
+        values = values_of(tmp_path, planned(CASES[:5], CYCLONE, FAST, SHM), some)
+        found = advise(values, Need(1, 8, 64, True))
+        assert ways(found) == ["fastdds/shm", "fastdds/udp4", "cyclonedds/udp4"]
+        assert math.isnan(found[-1].latency_s)
+        # Where fan-out takes nothing more of a writer, the one that is not known would have been the first.
+        unknown = found[-1].__class__(found[-1].way, math.nan, (math.nan, math.nan), 1e-9, math.nan, None)
+        assert model._ranked([unknown, found[0]])[0] is found[0]
+
+
+class TestFanoutOfManyAlone:
+    """One subscriber alone was not measured: what was is taken as it is, and not as if it cost nothing more."""
+
+    LAST = {CYCLONE: 400e-6, FAST: 90e-6}  # noqa: RUF012
+
+    def told(self, tmp_path, *many, size=64):
+        def level(variant, case, epoch, rng):
+            if case.test == "latency":
+                one = ONE_WAY[variant]
+                return {"one_way": near(rng, one), "publish": near(rng, one / 4)}
+            last = self.LAST[variant] * case.subscribers / 8
+            return {"last": near(rng, last, 3), "publish": near(rng, last / 2, 3)}
+
+        cases = [Case("latency", 64), Case("latency", 16384), *(Case("fanout", size, n) for n in many)]
+        return values_of(tmp_path, planned(cases, CYCLONE, FAST), level)
+
+    def test_the_number_that_was_measured(self, tmp_path):
+        best, other = advise(self.told(tmp_path, 8), Need(1, 8, 64, True))
+        assert (best.way.name, other.way.name) == ("fastdds/udp4", "cyclonedds/udp4")
+        assert best.latency_s == pytest.approx(90e-6, rel=0.01)
+        assert other.latency_s == pytest.approx(400e-6, rel=0.01)
+        assert other.latency_ends[0] < other.latency_s < other.latency_ends[1] < 410e-6
+        assert best.publish_s == pytest.approx(45e-6, rel=0.01)
+        assert best.because[0].startswith("the last of 8 has it after 90")
+        assert not best.outside
+
+    def test_one_between_two(self, tmp_path):
+        best = advise(self.told(tmp_path, 4, 8), Need(1, 6, 64, True))[0]
+        assert best.latency_s == pytest.approx(90e-6 * 6 / 8, rel=0.01)
+        assert math.isfinite(best.latency_ends[1])
+
+    @pytest.mark.parametrize("many", [(8,), (4, 8), (1, 8)])
+    def test_beyond_them_there_is_no_interval(self, tmp_path, many):
+        best = advise(self.told(tmp_path, *many), Need(1, 32, 64, True))[0]
+        assert "32 subscribers are outside what was measured" in " ".join(best.outside)
+        assert best.latency_s > 80e-6
+        assert all(math.isnan(end) for end in best.latency_ends)
+
+    def test_of_another_size_that_is_said(self, tmp_path):
+        best = advise(self.told(tmp_path, 8), Need(1, 8, 16384, True))[0]
+        assert best.outside == ["several subscribers were measured with 64 B alone"]
+
 
 class TestOutside:
     def test_a_size_that_was_not_measured(self, told):
@@ -172,6 +233,64 @@ class TestDiscovery:
         best = advise(told, Need(1, 1, 64, local=True))[0]
         assert best.lost == pytest.approx(0.02)
         assert any("2.0 % lost" in line for line in best.because)
+
+
+class TestDiscoveryOfAnother:
+    """Keys make ten times as many datagrams: whose numbers they are is said, and the nearest are taken."""
+
+    KEYS = read_variant("secured=cyclonedds,security=keys,identity=probe")
+    DATAGRAMS = {"cyclonedds/udp4": 3195, "secured": 32000, "cyclonedds/udp4/peers": 3000}  # noqa: RUF012
+
+    def told(self, tmp_path, *variants, without=()):
+        def level(variant, case, epoch, rng):
+            if case.test == "latency":
+                return {"one_way": near(rng, 20e-6)}
+            if variant.name in without or variant.name not in self.DATAGRAMS:
+                return {}
+            return {"datagrams": near(rng, self.DATAGRAMS[variant.name] * case.entities / 32, 1)}
+
+        cases = [Case("latency", 64), *(Case("discovery", entities=n, treatment="star") for n in (16, 32))]
+        return values_of(tmp_path, planned(cases, *variants), level)
+
+    def advice(self, told, name):
+        return next(one for one in advise(told, Need(32, 1, 64, True)) if one.way.name == name)
+
+    @pytest.mark.parametrize("turned", [False, True])
+    def test_with_keys_and_without_each_has_its_own(self, tmp_path, turned):
+        both = [CYCLONE, self.KEYS][:: -1 if turned else 1]
+        told = self.told(tmp_path, *both, variant_of("cyclonedds", "udp4", "peers"))
+        for name in ("cyclonedds/udp4", "secured"):
+            found = self.advice(told, name)
+            assert found.discovery.datagrams == pytest.approx(self.DATAGRAMS[name], rel=0.02)
+            assert found.discovery.way.name == name
+            assert found.because[-1].endswith(f"measured at 32 over {name}")
+            assert not found.outside
+
+    def test_where_keys_were_not_measured_the_bare_one_is_named(self, tmp_path):
+        found = self.advice(self.told(tmp_path, CYCLONE, self.KEYS, without=["secured"]), "secured")
+        assert found.discovery.way.name == "cyclonedds/udp4"
+        assert found.outside == ["discovery was measured without keys, over cyclonedds/udp4"]
+
+    def test_another_transport_is_named(self, tmp_path):
+        found = self.advice(self.told(tmp_path, CYCLONE, MULTICAST), "cyclonedds/multicast")
+        assert found.because[-1].endswith("over cyclonedds/udp4")
+        assert not found.outside
+
+    def test_a_lesson_holds_like_against_like(self, tmp_path):
+        told = self.told(tmp_path, self.KEYS, CYCLONE, variant_of("cyclonedds", "udp4", "peers"))
+        (kinds,) = (one for one in verdict.lessons(told) if one["code"] == "bus.discovery_kinds")
+        assert kinds["evidence"]["against"] == "cyclonedds/udp4"
+        assert kinds["evidence"]["simple"] == pytest.approx(3195, rel=0.02)
+        assert "peers discovery over cyclonedds/udp4/peers" in kinds["text"]
+        assert "of simple over cyclonedds/udp4" in kinds["text"]
+
+    def test_a_kind_with_keys_is_not_held_against_one_without(self, tmp_path):
+        keyed = read_variant("listed=cyclonedds,security=keys,identity=probe,discovery=peers")
+        self.DATAGRAMS["listed"] = 30000
+        told = self.told(tmp_path, CYCLONE, keyed)
+        assert not [one for one in verdict.lessons(told) if one["code"] == "bus.discovery_kinds"]
+        assert self.advice(told, "cyclonedds/udp4").discovery.kind == "simple"
+        assert self.advice(told, "listed").discovery.kind == "peers"
 
 
 def test_what_holds_of_all_advice_is_told_once_and_of_some_by_a_letter(told):

@@ -74,6 +74,74 @@ def test_an_identity_is_replaced_only_when_asked(folder):
     ]  # fmt: skip
 
 
+def test_what_is_renewed_may_what_it_might_before(folder):
+    made = run_keys.add(folder, "n017", keys.Grant(("A", "B_*"), ("C?",)), 5, (5, 7), False)
+    again = run_keys.add(folder, "n017", None, 50, None, True)
+    assert (again.grant, again.domains) == (made.grant, made.domains)
+    assert again.until > made.until
+    assert run_keys.identities(folder)[1] == [again]
+
+
+def test_what_is_renewed_may_what_is_said(folder):
+    run_keys.add(folder, "n017", keys.ROLES["monitor"], 5, (5, 5), False)
+    again = run_keys.add(folder, "n017", keys.ROLES["slurm"], 5, None, True)
+    assert (again.grant, again.domains) == (keys.ROLES["slurm"], (5, 5))
+    again = run_keys.add(folder, "n017", None, 5, (0, 3), True)
+    assert (again.grant, again.domains) == (keys.ROLES["slurm"], (0, 3))
+
+
+def test_what_is_not_there_has_nothing_to_renew(folder):
+    with pytest.raises(UsageError, match="may do nothing"):
+        run_keys.add(folder, "n017", None, 5, None, True)
+    assert run_keys.add(folder, "n017", keys.ROLES["slurm"], 5, None, True).domains == keys.DOMAINS
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [("</allow_rule>", "</allow_rule><deny_rule></deny_rule>"), ("<publish><topics>", "<publish> <topics>")],
+)
+def test_permissions_of_others_are_not_cut_down_to_what_is_understood(folder, ours, theirs):
+    run_keys.add(folder, "n017", keys.ROLES["monitor"], 5, (5, 5), False)
+    file = folder / "n017/permissions.p7s"
+    file.write_text(file.read_text().replace(ours, theirs, 1))
+    before = file.read_bytes()
+    with pytest.raises(UsageError, match="says other things than Sonde writes") as told:
+        run_keys.add(folder, "n017", None, 5, None, True)
+    assert "--domains" in told.value.hint
+    assert file.read_bytes() == before
+    run_keys.add(folder, "n017", keys.ROLES["monitor"], 5, (5, 5), True)
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("name", ["identity_ca.pem", "permissions_ca.pem", "governance.p7s", "private"])
+def test_the_folder_s_own_files_stay(folder, name, again):
+    before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    with pytest.raises(UsageError, match="a part of the folder itself"):
+        run_keys.add(folder, name, keys.ROLES["monitor"], 5, (0, 230), again)
+    assert before == {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_is_no_identity_is_not_replaced(folder, again):
+    (folder / "notes").mkdir()
+    (folder / "notes/mine").write_text("kept")
+    (folder / "list").write_text("kept")
+    for name in ("notes", "list"):
+        with pytest.raises(UsageError, match="is there, and is no identity"):
+            run_keys.add(folder, name, keys.ROLES["monitor"], 5, (0, 230), again)
+    assert (folder / "notes/mine").read_text() == (folder / "list").read_text() == "kept"
+
+
+def test_days_beyond_the_calendar_are_refused_before_anything_is_made(folder, tmp_path):
+    with pytest.raises(UsageError, match="--days: 10000000"):
+        run_keys.init(tmp_path / "more", 10_000_000, (0, 230), "encrypt")
+    with pytest.raises(UsageError, match="--days: 10000000"):
+        run_keys.add(folder, "n017", keys.ROLES["monitor"], 10_000_000, (0, 230), False)
+    assert not (tmp_path / "more").exists()
+    assert not (folder / "n017").exists()
+    assert run_keys.init(tmp_path / "long", keys.MOST_DAYS, (0, 230), "encrypt").year > 2100
+
+
 def test_a_folder_is_not_made_over_another(folder):
     before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
     with pytest.raises(UsageError, match="is there already"):

@@ -35,7 +35,7 @@ FIRST = {"steady": 36e-6, "first-ever": 350e-6, "pause": 340e-6, "prefaulted": 3
 
 
 def level(variant, case, epoch, rng):
-    f, rtt = FACTOR[variant.name], 40e-6
+    f, rtt = FACTOR.get(variant.name, 1.0), 40e-6
     match case.test:
         case "latency":
             one = f * rtt * (1 + case.size / 32768)
@@ -47,6 +47,7 @@ def level(variant, case, epoch, rng):
                 "last": near(rng, 2e-5 + one, 3),
                 "first": near(rng, 2e-5, 3),
                 "publish": near(rng, 5e-6 + one, 3),
+                "one_way": near(rng, 2e-5 + one / 2, 6),
             }
         case "discovery":
             n = case.entities
@@ -59,7 +60,7 @@ def level(variant, case, epoch, rng):
                 "make_cycles": near(rng, 1e6 * n, 4),
             }
         case "partitions":
-            cost = {"topic": 1.0, "partition": 1.0, "domain": 0.8}[case.treatment]
+            cost = {"topic": 1.0, "partition": 1.0, "wildcard": 1.2, "domain": 0.8}[case.treatment]
             return {"publish": near(rng, f * cost * 1e-5), "cycles": near(rng, f * cost * 2e4)}
         case "throughput":
             lossy = case.treatment == "best-effort"
@@ -68,11 +69,16 @@ def level(variant, case, epoch, rng):
             return {
                 "message_rate": near(rng, rate, case.subscribers),
                 "byte_rate": near(rng, 64 * rate, case.subscribers),
+                "publish_rate": near(rng, rate, 1),
                 "lost": lost,
             }
         case "first-message":
             n = 8 if case.treatment == "steady" else 1
-            return {"rtt": near(rng, f * FIRST[case.treatment], n, 0.02)}
+            some = {"rtt": near(rng, f * FIRST.get(case.treatment, 349e-6), n, 0.02)}
+            if case.treatment == "first-ever":
+                others = near(rng, f * FIRST["steady"], 7, 0.02)
+                some["early"] = np.concatenate([near(rng, f * FIRST["first-ever"], 1, 0.02), others])
+            return some
         case "calls":
             return {
                 "rtt": near(rng, f * 5e-5 * case.entities),
