@@ -182,6 +182,13 @@ TEST_CASE("the child of a Cyclone DDS test" * doctest::skip()) {
     REQUIRE(writer->wait_matched(1, Deadline::in_s(patience_s)));
     for (std::uint64_t n = 0;; ++n) REQUIRE(writer->write(blob_payload(n, 8000)));
   }
+  if (role == "fill") {
+    Qos qos = all_qos();
+    qos.max_samples = 4;
+    qos.max_blocking_s = 0.1;
+    auto writer = made(bus->writer("fill", blob, qos));
+    for (std::uint64_t n = 0;; ++n) (void)writer->write(blob_payload(n, 200'000));
+  }
   if (role == "idle") {
     auto writer = made(bus->writer("idle", keyed));
     ::pause();
@@ -232,6 +239,28 @@ TEST_CASE("Cyclone DDS brings payloads of any size to another process and back, 
                        [&] { return came == sent.size(); }));
     CHECK(reader->status().lost == 0);
     CHECK(writer->wait_acknowledged(Deadline::in_s(patience_s)));
+  }
+}
+
+TEST_CASE("a reader that is full is closed while others still write to it, and who comes after it is given what they write") {
+  if (!is_there()) return;
+  const Profile profile = profile_of();
+  const auto bus = open_bus(profile);
+  Qos qos = all_qos();
+  qos.max_samples = 1;
+  auto reader = made(bus->reader("fill", blob, qos));
+  const PeerProcess peer("fill", profile);
+  // Where this fails, it stands still: the test's own end is what tells.
+  for (int round = 0; round < 3; ++round) {
+    CAPTURE(round);
+    REQUIRE(until([&] { return reader->status().rejected > 0; }));
+    reader.reset();
+    reader = made(bus->reader("fill", blob, qos));
+    std::uint64_t came = 0;
+    REQUIRE(until([&] {
+      reader->take([&](const SampleInfo& info, Bytes payload) { came += info.has_data && payload.size() > 200'000; }, 1);
+      return came >= 3;
+    }));
   }
 }
 

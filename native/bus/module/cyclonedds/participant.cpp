@@ -586,8 +586,8 @@ class Waiter;
 
 class Reader final : public ReaderPort {
  public:
-  Reader(Entity subscriber, Entity reader, TypeRef type)
-      : subscriber_(std::move(subscriber)), reader_(std::move(reader)), has_some_(dds_create_readcondition(*reader_, DDS_ANY_STATE)),
+  Reader(Entity subscriber, Entity reader, TypeRef type, const Qos& qos)
+      : bounded_(qos.history == History::keep_all && qos.max_samples), subscriber_(std::move(subscriber)), reader_(std::move(reader)), has_some_(dds_create_readcondition(*reader_, DDS_ANY_STATE)),
         type_(std::move(type)), guid_(guid_of(*reader_)) {
     dds_listener_t* listener = dds_create_listener(this);
     dds_lset_data_available(listener, [](dds_entity_t, void* self) { static_cast<Reader*>(self)->on_data(); });
@@ -601,7 +601,25 @@ class Reader final : public ReaderPort {
   /// First of all what calls the listener: it uses the rest.
   ~Reader() override {
     has_some_ = Entity();
+    if (bounded_) end_bounded();
     reader_ = Entity();
+  }
+
+  /// Cyclone's thread that receives waits for place in the midst of a message, and the end of a reader waits for that thread: what is in the
+  /// way is taken while nothing more comes in. What others miss in these milliseconds is sent to them again, or was best effort.
+  void end_bounded() {
+    dds_domain_set_deafmute(*subscriber_, true, false, DDS_SECS(1));  // over by itself, whatever happens
+    const std::int64_t end = now_ns() + 500'000'000;
+    for (std::int64_t now = now_ns(), last = now; now - last < 5'000'000 && now < end; now = now_ns()) {
+      ddsi_serdata* samples[takes_at_once];
+      dds_sample_info_t infos[takes_at_once];
+      const dds_return_t n = dds_takecdr(*reader_, samples, takes_at_once, infos, DDS_ANY_STATE);
+      for (dds_return_t k = 0; k < n; ++k) SampleRef(static_cast<Sample*>(samples[k]));
+      if (n > 0) last = now;
+      else std::this_thread::sleep_for(std::chrono::microseconds(500));  // it looks again each millisecond
+    }
+    reader_ = Entity();
+    dds_domain_set_deafmute(*subscriber_, false, false, 0);
   }
 
   Guid guid() const override { return guid_; }
@@ -810,6 +828,7 @@ class Reader final : public ReaderPort {
     return writer;
   }
 
+  const bool bounded_;               ///< it may be full, so that those who write to it wait
   Entity subscriber_, reader_, has_some_;
   TypeRef type_;
   Guid guid_;
@@ -929,7 +948,7 @@ class ParticipantOf final : public ParticipantPort {
     if (!subscriber) return failed("a subscriber for topic " + topic + " could not be made", *subscriber);
     Entity reader(dds_create_reader(*subscriber, **topic_entity, common_qos(qos).get(), nullptr));
     if (!reader) return failed("a reader of topic " + topic + " could not be made", *reader, denied_hint(*reader));
-    return std::unique_ptr<ReaderPort>(new Reader(std::move(subscriber), std::move(reader), std::move(made)));
+    return std::unique_ptr<ReaderPort>(new Reader(std::move(subscriber), std::move(reader), std::move(made), qos));
   }
 
   Result<std::unique_ptr<WaiterPort>> waiter() override { return std::unique_ptr<WaiterPort>(new Waiter(spin_s_)); }
