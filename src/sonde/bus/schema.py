@@ -102,7 +102,9 @@ SUMMARY: dict[str, Described] = {
     "pairs_raw": _of(SERIES, "1", "stretches of time in which both were measured", "<i4"),
     "quantile": _of(("series", "share"), MIXED, "quantiles of the values"),
     "block": _of(
-        ("series", "stretch"), MIXED, "median of each stretch (of shares, as lost and matched: the mean) of neighbouring epochs, the same for all series"
+        ("series", "stretch"),
+        MIXED,
+        "median of each stretch of neighbouring epochs, of shares (lost, matched) the mean; the same for all series",
     ),
     "early": _of(
         ("series", "place"), MIXED, "typical value of the first samples of a burst, by their place in it"
@@ -194,7 +196,8 @@ class BusSchema:
             },
             coords={},
             variables={name: _variable(name, what, longest) for name, what in RAW.items()},
-            attrs=_attrs(header) | {"transport": transports(zip(facts["implementation"], facts["transport"]))},
+            attrs=_attrs(header)
+            | {"transport": transports(zip(facts["implementation"], facts["transport"]))},
             rows={key: row for row, key in enumerate(keys)},
             n=n,
             status=status,
