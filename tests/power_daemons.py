@@ -49,11 +49,9 @@ def a_domain() -> int:
 
 def make_bus(folder: Path, over: str = "cyclonedds", first: int = 0) -> None:
     """bus.xml of a bus of its own. first: all meet so many, who open it first, and no others; 0: all meet all."""
-    inside = f'<discovery kind="peers" peers="127.0.0.1:{first}"/>' if first else ""
-    (folder / "bus.xml").write_text(
-        f'<sonde-bus version="1"><profile name="power" domain="{a_domain()}" implementation="{over}">{inside}'
-        "</profile></sonde-bus>"
-    )
+    head = f'<sonde-bus version="1"><profile name="power" domain="{a_domain()}" implementation="{over}"'
+    peers = f'><discovery kind="peers" peers="127.0.0.1:{first}"/></profile>' if first else "/>"
+    (folder / "bus.xml").write_text(f"{head}{peers}</sonde-bus>")
 
 
 class Rapl:

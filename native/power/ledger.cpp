@@ -109,9 +109,14 @@ bool Ledger::quorum_since(std::int64_t since_ns) const {
 
 bool Ledger::settled(std::int64_t now_ns) const {
   if (std::all_of(books_.begin(), books_.end(), [](const Book& b) { return b.known; })) return true;
+  return alone(now_ns);
+}
+
+bool Ledger::alone(std::int64_t now_ns) const {
   if (!majority_ns_) return false;
-  // Another manager may have lent until a lease after our majority, and that lease runs as long again.
-  return now_ns > majority_ns_ + static_cast<std::int64_t>(settings_.lease_s * 1e9) + longest(settings_.lease_s);
+  // Another manager may have lent until a lease of its own after our majority, and that lease runs as long again.
+  const double lease_s = std::max(settings_.lease_s, settings_.others_lease_s);
+  return now_ns > majority_ns_ + static_cast<std::int64_t>(lease_s * 1e9) + longest(lease_s);
 }
 
 double Ledger::committed_w(std::size_t node, std::int64_t now_ns) const {

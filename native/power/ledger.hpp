@@ -9,6 +9,7 @@
 /// Of two managers only one can lend: grants above safe caps need that more than half of the nodes obeyed the manager's fence within the last
 /// lease, and a node obeys one. One that takes over counts nodes that it does not hear at their most until no lease of another can run.
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -39,6 +40,7 @@ class Ledger {
   struct Settings {
     double budget_w = 0;
     double lease_s = 15;
+    double others_lease_s = 0;        ///< the longest for which another manager may have lent, as far as that is known
     double renew_s = 5;               ///< a lease is renewed when so much of it has gone; below lease_s
     double resend_s = 1;              ///< a grant that nobody confirmed is sent again
     double clock_error = 1e-3;        ///< how much slower a node's clock may run than the manager's, as a share: leases are counted longer by it
@@ -58,6 +60,9 @@ class Ledger {
   /// it takes to lower the caps: until then committed_w() is above it, and nothing is lent beyond what each node may have anyway.
   Result<void> set_budget(double budget_w);
 
+  /// Another manager lends, or lent, for so long.
+  void others_lease(double lease_s) { settings_.others_lease_s = std::max(settings_.others_lease_s, lease_s); }
+
   /// What to send now, so that the nodes come nearer to `caps_w` (one for each member, within its range; NaN: as it is): decreases at once,
   /// increases as far as the budget has room, renewals. What is returned counts as sent. Nodes that did not say a ticket yet get nothing.
   std::vector<std::pair<std::size_t, Grant>> due(const std::vector<double>& caps_w, std::int64_t now_ns);
@@ -70,6 +75,8 @@ class Ledger {
   bool quorum_since(std::int64_t since_ns) const;
   /// Whether no lease of an earlier manager can run any more that this one does not know.
   bool settled(std::int64_t now_ns) const;
+  /// Whether no lease of an earlier manager can run any more at all.
+  bool alone(std::int64_t now_ns) const;
   /// What one may be at, at most.
   double committed_w(std::size_t node, std::int64_t now_ns) const;
   /// What a node said last, as it is now: its safe cap once its lease has run out.

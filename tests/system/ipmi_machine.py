@@ -1,4 +1,8 @@
-"""A BMC that speaks IPMI over loopback: Debian's ipmi_sim, with DCMI's power commands from ipmi_dcmi.c; for tests."""
+"""A BMC that speaks IPMI over loopback: Debian's ipmi_sim, with DCMI's power commands from ipmi_dcmi.c; for tests.
+
+Its manner: `usual`; `fresh`, without a limit and taking none of 0 W, as OpenBMC comes; `bare`, which answers 80h and
+nothing else where no limit is active; `short`, which ends that answer after DCMI's byte.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ USER, PASSWORD = "sonde", "secret"
 
 LAN = """\
 name "sonde"
-loadlib "{module}" "{seen}"
+loadlib "{module}" "{manner} {seen}"
 startlan 1
   addr 127.0.0.1 {port}
   priv_limit admin
@@ -73,7 +77,7 @@ class Bmc:
         ]
 
     def asked(self) -> list[list[int]]:
-        """DCMI's commands that came, with their bytes."""
+        """DCMI's commands that came, with their bytes; [0xff]: it switched the node off."""
         seen = self.folder / "seen"
         return (
             [[int(b, 16) for b in line.split()] for line in seen.read_text().splitlines()]
@@ -89,7 +93,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def ipmi_machine(folder: Path) -> Iterator[Bmc]:
+def ipmi_machine(folder: Path, manner: str = "usual") -> Iterator[Bmc]:
     module = folder / "dcmi.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(module), str(MODULE)], check=True)
     (folder / "state").mkdir()
@@ -98,7 +102,14 @@ def ipmi_machine(folder: Path) -> Iterator[Bmc]:
     password.chmod(0o600)
     port = free_port()
     (folder / "lan.conf").write_text(
-        LAN.format(module=module, seen=folder / "seen", port=port, user=USER, password=PASSWORD)
+        LAN.format(
+            module=module,
+            manner=manner,
+            seen=folder / "seen",
+            port=port,
+            user=USER,
+            password=PASSWORD,
+        )
     )
     (folder / "controller").write_text(CONTROLLER)
     words = ["ipmi_sim", "-n", "-c", "lan.conf", "-f", "controller", "-s", "state"]

@@ -1,8 +1,12 @@
 """A BMC's Redfish service over TLS, for tests: a chassis that draws what its cap lets it, in old and newer schemas.
 
-    python redfish_service.py FOLDER --schema old|new|controls [--manner anything|slow|nonsense|stale|deaf] [--load W]
+    python redfish_service.py FOLDER --schema old|new|controls [--load W]
+        [--manner anything|slow|nonsense|stale|deaf|headstrong]
+        [--exception HardPowerOff] [--lag S] [--unset] [--chassis N] [--delay S]
 
 FOLDER has cert.pem and key.pem. The first line of standard output is the port; ends when standard input ends.
+`headstrong` keeps its LimitException. For `--lag` after a change it shows what was before; `--unset`: no limit is kept;
+`--chassis`: so many with power; each answer takes `--delay`. Paths that were asked for are in FOLDER/asked.
 """
 
 from __future__ import annotations
@@ -31,6 +35,10 @@ class Machine:
         self.load = load
         self.cap: float | None = None
         self.mode = "Automatic"
+        self.exception: str | None = None
+        self.lag = 0.0
+        self.shown: tuple[float | None, str, str | None] | None = None  # until the lag is over
+        self.shown_until = 0.0
         self.now = load
         self.at = time.monotonic()
         self.changes = 0
@@ -41,6 +49,14 @@ class Machine:
         target = min(self.load, cap)
         self.now = target + (self.now - target) * math.exp(-(now - self.at) / LAG_S)
         self.at = now
+
+    def told(self) -> tuple[float | None, str, str | None]:
+        """Cap, mode, exception as they are shown."""
+        now = (self.cap, self.mode, self.exception)
+        return self.shown if self.shown and time.monotonic() < self.shown_until else now
+
+    def about_to_change(self) -> None:
+        self.shown, self.shown_until = self.told(), time.monotonic() + self.lag
 
     def etag(self) -> str:
         return f'W/"{self.changes}"'
@@ -55,6 +71,8 @@ class Handler(BaseHTTPRequestHandler):
     folder: Path
     lock = threading.Lock()
     stale = 0
+    chassis = 1
+    delay = 0.0
 
     def log_message(self, *words: Any) -> None:
         pass
@@ -75,6 +93,7 @@ class Handler(BaseHTTPRequestHandler):
     def welcome(self) -> bool:
         if self.manner == "slow":
             time.sleep(5)
+        time.sleep(self.delay)
         expected = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
         if self.headers.get("Authorization") == expected or self.path == "/redfish/v1/":
             return True
@@ -82,30 +101,38 @@ class Handler(BaseHTTPRequestHandler):
         return False
 
     def limit(self) -> dict[str, Any]:
-        m = self.machine
+        cap, mode, _ = self.machine.told()
         return {
-            "SetPoint": m.cap,
+            "SetPoint": cap,
             "AllowableMin": LEAST,
             "AllowableMax": MOST,
-            "ControlMode": m.mode,
+            "ControlMode": mode,
         }
 
     def resources(self) -> dict[str, dict[str, Any]]:
         m = self.machine
         m.pass_time()
-        chassis: dict[str, Any] = {"Id": "Self", "Manufacturer": "Sonde", "Model": "Test BMC"}
-        at = "/redfish/v1/Chassis/Self"
+        names = ["Self", *(f"Sled{k}" for k in range(1, self.chassis))]
         out: dict[str, dict[str, Any]] = {
             "/redfish/v1/": {"Chassis": {"@odata.id": "/redfish/v1/Chassis"}},
             "/redfish/v1/Chassis": {
                 "Members": [
-                    {"@odata.id": at},
+                    *({"@odata.id": f"/redfish/v1/Chassis/{name}"} for name in names),
                     {"@odata.id": "/redfish/v1/Chassis/Gone"},
                     {"@odata.id": "https://elsewhere.example/redfish/v1/x"},
                 ]
             },
-            at: chassis,
         }
+        for name in names:
+            out |= self.one(name)
+        return out
+
+    def one(self, name: str) -> dict[str, dict[str, Any]]:
+        m = self.machine
+        cap, _, exception = m.told()
+        chassis: dict[str, Any] = {"Id": name, "Manufacturer": "Sonde", "Model": "Test BMC"}
+        at = f"/redfish/v1/Chassis/{name}"
+        out: dict[str, dict[str, Any]] = {at: chassis}
         if self.schema == "old":
             chassis["Power"] = {"@odata.id": f"{at}/Power"}
             chassis["Thermal"] = {"@odata.id": f"{at}/Thermal"}
@@ -116,7 +143,10 @@ class Handler(BaseHTTPRequestHandler):
                         "MemberId": "0",
                         "PowerConsumedWatts": m.now,
                         "PowerCapacityWatts": MOST,
-                        "PowerLimit": {"LimitInWatts": m.cap},
+                        "PowerLimit": {
+                            "LimitInWatts": cap,
+                            **({"LimitException": exception} if exception else {}),
+                        },
                     }
                 ],
                 "Voltages": [{"Name": "P12V", "ReadingVolts": 12.1}],
@@ -140,7 +170,13 @@ class Handler(BaseHTTPRequestHandler):
             else:
                 chassis["Controls"] = {"@odata.id": f"{at}/Controls"}
                 out[f"{at}/Controls"] = {
-                    "Members": [{"@odata.id": f"{at}/Controls/Fan"}, {"@odata.id": f"{at}/Controls/Power"}]
+                    "Members": [{"@odata.id": f"{at}/Controls/{what}"} for what in ("Fan", "Off", "Power")]
+                }
+                out[f"{at}/Controls/Off"] = {
+                    "ControlType": "Power",
+                    "SetPointUnits": "W",
+                    "Enabled": False,
+                    **self.limit(),
                 }
                 out[f"{at}/Controls/Fan"] = {"ControlType": "Percent", "SetPoint": 40, "SetPointUnits": "%"}
                 out[f"{at}/Controls/Power"] = {"ControlType": "Power", "SetPointUnits": "W", **self.limit()}
@@ -150,6 +186,8 @@ class Handler(BaseHTTPRequestHandler):
         if not self.welcome():
             return
         with self.lock:
+            with (self.folder / "asked").open("a") as log:
+                log.write(self.path + "\n")
             found = self.resources().get(self.path)
             etag = self.machine.etag()
         nonsense = self.folder / "nonsense"
@@ -180,6 +218,8 @@ class Handler(BaseHTTPRequestHandler):
             if self.schema == "old" and at == "Power":
                 part = body["PowerControl"][0]["PowerLimit"]
                 given = {"SetPoint": part["LimitInWatts"]} if "LimitInWatts" in part else {}
+                if "LimitException" in part:
+                    given["LimitException"] = part["LimitException"]
             elif self.schema == "new" and at == "EnvironmentMetrics":
                 given = body["PowerLimitWatts"]
             elif self.schema == "controls" and self.path.endswith("/Controls/Power"):
@@ -188,12 +228,18 @@ class Handler(BaseHTTPRequestHandler):
                 self.refuse(405, "this cannot be changed")
                 return
             cap = given.get("SetPoint", m.cap)
+            if cap is None and "SetPoint" in given and self.schema != "old":
+                self.refuse(400, "a SetPoint is a number")
+                return
             if self.manner != "anything" and cap is not None and not LEAST <= cap <= MOST:
                 self.refuse(400, f"{cap} W is not between {LEAST} and {MOST}")
                 return
             with (self.folder / "patches").open("a") as log:
                 log.write(json.dumps(body) + "\n")
             if self.manner != "deaf":
+                m.about_to_change()
+                if self.manner != "headstrong":
+                    m.exception = given.get("LimitException", m.exception)
                 m.cap = cap
                 m.mode = given.get("ControlMode", m.mode)
             m.changes += 1
@@ -215,13 +261,22 @@ def main() -> None:
     parser.add_argument("--schema", choices=("old", "new", "controls"), default="old")
     parser.add_argument("--manner", default="good")
     parser.add_argument("--load", type=float, default=400)
+    parser.add_argument("--exception")
+    parser.add_argument("--lag", type=float, default=0)
+    parser.add_argument("--unset", action="store_true")
+    parser.add_argument("--chassis", type=int, default=1)
+    parser.add_argument("--delay", type=float, default=0)
     given = parser.parse_args()
     Handler.machine = Machine(given.load)
+    Handler.machine.exception, Handler.machine.lag = given.exception, given.lag
+    Handler.chassis, Handler.delay = given.chassis, given.delay
     Handler.schema, Handler.manner, Handler.folder = given.schema, given.manner, given.folder
     if given.schema == "new":
         Handler.machine.cap, Handler.machine.mode = 500, "Disabled"
     elif given.schema == "controls":
         Handler.machine.cap = 500
+    if given.unset:
+        Handler.machine.cap = None
     server = Server(("127.0.0.1", 0), Handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(given.folder / "cert.pem", given.folder / "key.pem")

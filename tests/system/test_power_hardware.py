@@ -262,6 +262,77 @@ def test_redfish_restores_that_the_limit_was_off(bmc: Bmc, tmp_path: Path):
 
 
 @needs_redfish
+@pytest.mark.parametrize("kept", [500, None])
+def test_redfish_restores_what_was_kept_while_it_was_off(bmc: Bmc, tmp_path: Path, kept: int | None):
+    # Strict as BMCs are, it takes no SetPoint of null.
+    words = bmc("--schema", "new", *([] if kept else ["--unset"]))
+    told = conform("redfish", *words, "--case", "cap: what is set*")
+    assert told.code == 0, told.words
+    sent = [json.loads(line)["PowerLimitWatts"] for line in (tmp_path / "patches").read_text().splitlines()]
+    off = {"ControlMode": "Disabled"}
+    assert sent[-2:] == [off, {"SetPoint": 500}] if kept else sent[-1] == off
+
+
+@needs_redfish
+def test_redfish_that_would_switch_the_node_off_is_told_to_log_first(bmc: Bmc, tmp_path: Path):
+    told = conform("redfish", *bmc("--exception", "HardPowerOff"), *RANGE, "--case", "cap: it is obeyed")
+    assert told.code == 0, told.words
+    sent = [
+        json.loads(line)["PowerControl"][0]["PowerLimit"]
+        for line in (tmp_path / "patches").read_text().splitlines()
+    ]
+    assert sent == [
+        {"LimitException": "LogEventOnly"},
+        {"LimitInWatts": 150},
+        {"LimitInWatts": None},
+        {"LimitException": "HardPowerOff"},
+    ]
+
+
+@needs_redfish
+def test_redfish_that_would_switch_the_node_off_whatever_it_is_told_is_not_capped(bmc: Bmc, tmp_path: Path):
+    words = bmc("--exception", "HardPowerOff", "--manner", "headstrong")
+    told = conform("redfish", *words, *RANGE, "--timeout", "1", "--case", "cap: it is obeyed")
+    assert "keeps LimitException" in told.words
+    assert not [
+        w for line in (tmp_path / "patches").read_text().splitlines() for w in numbers(json.loads(line))
+    ]
+
+
+@needs_redfish
+@pytest.mark.parametrize("schema", ["old", "new", "controls"])
+def test_redfish_that_shows_the_old_limit_for_a_moment_is_not_taken_for_disobedient(bmc: Bmc, schema: str):
+    words = bmc("--schema", schema, "--lag", "0.5", "--exception", "HardPowerOff")
+    told = conform("redfish", *words, *RANGE, "--case", "cap: what is set*")
+    assert told.code == 0, told.words
+
+
+@needs_redfish
+def test_redfish_has_a_time_for_each_chassis(bmc: Bmc):
+    # Each of 20 takes four answers of 0.1 s; one has 4 x 0.5 s.
+    words = bmc("--chassis", "20", "--delay", "0.1")
+    told = conform("redfish", *words, "--timeout", "0.5", "--no-set", "--case", "domains: each has*")
+    assert told.code == 0, told.words
+
+
+@needs_redfish
+def test_redfish_asks_those_chassis_alone_that_are_meant(bmc: Bmc, tmp_path: Path):
+    words = bmc("--chassis", "4")
+    told = conform("redfish", *words, "--domains", "Sled[12]", "--no-set", "--case", "domains: each has*")
+    assert told.code == 0, told.words
+    asked = {
+        line.split("/")[4] for line in (tmp_path / "asked").read_text().splitlines() if line.count("/") > 3
+    }
+    assert asked == {"Sled1", "Sled2"}
+
+
+@needs_redfish
+def test_redfish_leaves_a_control_alone_that_is_switched_off(bmc: Bmc, tmp_path: Path):
+    assert conform("redfish", *bmc("--schema", "controls"), "--case", "cap: what is set*").code == 0
+    assert "/redfish/v1/Chassis/Self/Controls/Power" in (tmp_path / "asked").read_text()
+
+
+@needs_redfish
 def test_redfish_tries_again_when_somebody_was_quicker(bmc: Bmc):
     keeps = conform("redfish", *bmc("--manner", "stale"), *RANGE, "--case", "cap: what is set*")
     assert keeps.outcomes("failed") == {}
@@ -382,6 +453,41 @@ def test_ipmi_keeps_its_promises(ipmi: ipmi_machine.Bmc):
     assert limits[-1][5] == 0x01
     assert all(150 <= one[6] + 256 * one[7] <= 450 for one in limits[1:-2])
     assert limits[-1][6] + 256 * limits[-1][7] == 500
+    assert [one for one in asked if one[0] == 5][-1][2] == 0
+
+
+@contextmanager
+def ipmi_of(folder: Path, manner: str) -> Iterator[ipmi_machine.Bmc]:
+    if what := ipmi_machine.missing():
+        pytest.skip(f"{what} is not installed")
+    with ipmi_machine.ipmi_machine(folder, manner) as bmc:
+        yield bmc
+
+
+def test_ipmi_puts_back_that_the_node_is_switched_off_above_its_limit_only_when_none_is_active(
+    tmp_path: Path,
+):
+    with ipmi_of(tmp_path, "fresh") as bmc:
+        told = conform("ipmi", *bmc.words, "--min", "150", "--max", "450", "--case", "cap: it is obeyed")
+        assert told.code == 0, told.words
+        asked = bmc.asked()
+    assert [0xFF] not in asked  # it was not switched off
+    assert [0x05, 0xDC, 0x00, 0x00, 0x00] in asked
+    # At the end as at the beginning; no limit of 0 W is asked for, which it would refuse.
+    limits = [one for one in asked if one[0] == 4]
+    assert limits[-1][5] == 0x01
+    assert all(one[6] + 256 * one[7] for one in limits)
+
+
+@pytest.mark.parametrize("manner", ["bare", "short"])
+def test_ipmi_that_tells_no_limit_where_none_is_active_is_capped(tmp_path: Path, manner: str):
+    with ipmi_of(tmp_path, manner) as bmc:
+        keeps_everything(conform("ipmi", *bmc.words, "--min", "150", "--max", "450"))
+        asked = bmc.asked()
+    assert [0xFF] not in asked
+    limits = [one for one in asked if one[0] == 4]
+    # Log it, in 1000 ms and 1 s, which nobody told it.
+    assert all(one[5] == 0x11 and one[8:12] == [0xE8, 0x03, 0, 0] and one[14] == 1 for one in limits)
     assert [one for one in asked if one[0] == 5][-1][2] == 0
 
 

@@ -9,8 +9,10 @@ import os
 import random
 import resource
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -352,10 +354,15 @@ def test_release_sets_the_safe_cap_or_puts_back_what_was_there(made, rapl):
     assert rapl.cap_w == 180
 
 
-@pytest.mark.parametrize("words", [(), ("--observe",)], ids=["configured", "typed"])
+@pytest.mark.parametrize(
+    "words",
+    [(), ("--observe",), ("--restore",), ("--observe", "--restore")],
+    ids=["configured", "typed", "configured, and restores", "typed, and restores"],
+)
 def test_one_that_observes_leaves_the_hardware_as_it_is(made, rapl, words):
     stack = made()
-    if not words:
+    configured = "--observe" not in words
+    if configured:
         stack.config.write_text(stack.config.read_text() + "[budget]\nobserve = true\n")
     ready = stack.start(*words)
     assert (ready["settable"], rapl.cap_w) == (False, 180)
@@ -366,7 +373,7 @@ def test_one_that_observes_leaves_the_hardware_as_it_is(made, rapl, words):
     until(lambda: began(ready["guardian"]) == 0, "the guardian's end")
     assert rapl.cap_w == 180
     release = [DAEMON, "release", "--config", stack.config]
-    if not words:
+    if configured:
         subprocess.run(release, capture_output=True, check=True)
         assert rapl.cap_w == 180
     stack.start(*words)
@@ -431,6 +438,64 @@ def test_what_firmware_overwrites_is_set_again_and_told(made, rapl):
         ],
         "telemetry that tells it",
     )
+
+
+# A BMC of words: `hangs` beside it makes it one that does not answer.
+IPMITOOL = """#!/bin/sh
+cd {folder}
+echo "$*" >> asked
+[ -e hangs ] && exec sleep 60
+case "$*" in
+  *"power reading"*) printf ' Instantaneous power reading: 120 Watts\\n Power reading state is: activated\\n' ;;
+  *"get_limit"*) printf ' Current Limit State: Power Limit Active\\n Exception actions: Log Event to SEL\\n'
+    printf ' Power Limit: %s Watts\\n Correction time: 1000 milliseconds\\n' "$(cat limit)"
+    printf ' Sampling period: 1 seconds\\n' ;;
+  *"set_limit limit"*) for last; do :; done; echo "$last" > limit ;;
+esac
+"""
+
+
+def test_a_bmc_that_hangs_does_not_make_the_watchdog_kill_it_and_renewals_write_nothing(
+    made, tmp_path, monkeypatch
+):
+    tool = tmp_path / "ipmitool"
+    tool.write_text(IPMITOOL.format(folder=tmp_path))
+    tool.chmod(0o755)
+    (tmp_path / "limit").write_text("180\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(30)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        told: list[float] = []
+
+        def hear() -> None:
+            with contextlib.suppress(OSError):
+                while word := systemd.recv(4096):
+                    if word == b"WATCHDOG=1":
+                        told.append(time.monotonic())
+
+        hearing = threading.Thread(target=hear)
+        hearing.start()
+        stack = made(hardware='kind = "ipmi"\ntimeout = "8s"\nmin = 60\nmax = 190\n')
+        stack.start()
+        writes = lambda: (tmp_path / "asked").read_text().count("set_limit limit")  # noqa: E731
+        stack.order(150, lease_s=60)
+        before = writes()
+        for _ in range(3):
+            assert stack.order(150, lease_s=60)["lease"]["cap_w"] == 150
+        assert writes() == before
+        (tmp_path / "hangs").touch()
+        # It is in a look then, which takes 5 s more.
+        until(lambda: stack.event().get("code") == "power.hardware_slow", "that it hangs", 30)
+        begun = time.monotonic()
+        time.sleep(4.5)
+        assert len([at for at in told if at > begun]) >= 3
+        (tmp_path / "hangs").unlink()
+        stack.end(signal.SIGKILL)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as nothing:
+            nothing.sendto(b"", str(tmp_path / "notify"))
+        hearing.join()
 
 
 def test_files_that_vanish_are_trouble_and_it_goes_on_when_they_are_back(made, rapl):

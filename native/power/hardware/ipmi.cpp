@@ -26,7 +26,7 @@ namespace sonde::power::kinds {
 namespace {
 
 constexpr std::size_t most_said = 256u << 10;
-constexpr double most_w = 1e6;
+constexpr double most_w = 1e6, longest_correction_ms = 600e3;
 
 struct Said {
   int status = 0;                     // exit code; 128 + signal
@@ -172,6 +172,7 @@ struct Limit {
   double kept_w = unknown;            // what it would be if it were active
   bool active = false;
   std::string action;                 // in ipmitool's words, of set_limit
+  std::uint32_t correction_ms = 1000, sample_s = 1;   // where it does not tell them, what most BMCs have
 };
 
 class Dcmi final : public Hardware {
@@ -271,11 +272,15 @@ class Dcmi final : public Hardware {
     // DCMI counts in watts: down, so that the sum stays below the budget.
     const double whole = std::floor(cap_w) >= range_.min_w ? std::floor(cap_w) : std::ceil(cap_w);
     // Many BMCs come with the order to switch a node off that is above its limit for a second.
-    if (before->action != "no_action" && before->action != "sel_logging")
-      if (const auto mild = ask({"dcmi", "power", "set_limit", "action", "sel_logging"}, deadline); !mild) return mild.error();
-    if (const auto set = set_limit(whole, deadline); !set) return set.error();
-    if (!before->active)
-      if (const auto on = ask({"dcmi", "power", "activate"}, deadline); !on) return on.error();
+    const bool mild = before->action == "no_action" || before->action == "sel_logging";
+    if (before->active) {
+      if (!mild)
+        if (const auto made = set_action("sel_logging", deadline); !made) return made.error();
+      if (const auto set = set_limit(whole, deadline); !set) return set.error();
+    } else {
+      if (const auto set = set_all(mild ? before->action : "sel_logging", whole, *before, deadline); !set) return set.error();
+      if (const auto on = switched(true, deadline); !on) return on.error();
+    }
     auto back = limit_now(deadline);
     if (!back) return back.error();
     if (std::isnan(back->set_w)) return Error{"power.hardware_failed", "the BMC took a cap and has none that is active", "its power management may be switched off, or need a licence"};
@@ -314,24 +319,25 @@ class Dcmi final : public Hardware {
   Result<void> restore(const std::vector<Original>& originals) override {
     const Deadline deadline = Deadline::in_s(4 * spec_.timeout_s);
     std::optional<Error> first;
+    std::optional<std::uint32_t> limit;
+    std::optional<bool> active;
+    std::string action;
     for (const auto& one : originals) {
-      Result<void> done;
+      std::optional<Error> wrong;
       std::uint32_t watts = 0;
-      const auto put = [&](const std::vector<std::string>& words) {
-        if (auto said = ask(words, deadline); !said) done = said.error();
-      };
       if (one.domain != names_[0])
-        done = Error{"power.unknown_domain", one.domain + " is not there any more", ""};
+        wrong = Error{"power.unknown_domain", one.domain + " is not there any more", ""};
       else if (one.setting == "limit" && number(one.value, watts) && watts <= 65535)
-        done = set_limit(watts, deadline);
+        limit = watts;
       else if (one.setting == "action" && (one.value == "no_action" || one.value == "power_off" || one.value == "sel_logging"))
-        put({"dcmi", "power", "set_limit", "action", one.value});
+        action = one.value;
       else if (one.setting == "active" && (one.value == "0" || one.value == "1"))
-        put({"dcmi", "power", one.value == "1" ? "activate" : "deactivate"});
+        active = one.value == "1";
       else
-        done = Error{"power.bad_original", one.domain + " has no setting " + shown(one.setting) + " that could be " + shown(one.value), ""};
-      if (!done && !first) first = done.error();
+        wrong = Error{"power.bad_original", one.domain + " has no setting " + shown(one.setting) + " that could be " + shown(one.value), ""};
+      if (wrong && !first) first = wrong;
     }
+    if (const auto done = put_back(limit, action, active, deadline); !done) return done.error();
     if (first) return *first;
     return {};
   }
@@ -366,19 +372,63 @@ class Dcmi final : public Hardware {
     return Error{"power.hardware_failed", what, ""};
   }
 
-  Result<void> set_limit(double watts, const Deadline& deadline) const {
-    auto said = ask({"dcmi", "power", "set_limit", "limit", std::to_string(std::llround(watts))}, deadline);
+  Result<void> order(const std::vector<std::string>& words, const Deadline& deadline) const {
+    auto said = ask(words, deadline);
     if (!said) return said.error();
+    return {};
+  }
+  // Each asks the BMC for what it has first, and sends that back but for the one value.
+  Result<void> set_limit(double watts, const Deadline& deadline) const { return order({"dcmi", "power", "set_limit", "limit", std::to_string(std::llround(watts))}, deadline); }
+  Result<void> set_action(const std::string& action, const Deadline& deadline) const { return order({"dcmi", "power", "set_limit", "action", action}, deadline); }
+  /// So ipmitool calls an answer of the code 80h, "no limit is active", without more. In brackets it has 80 or, over the network, any number.
+  /// Who does not know the command answers another code, which it tells.
+  static bool tells_none(const Error& error) { return error.what.find("A valid DCMI command was not returned") != std::string::npos; }
+  /// In one request that needs no answer before it: some BMCs tell no limit that is not active.
+  Result<void> set_all(const std::string& action, double watts, const Limit& now, const Deadline& deadline) const {
+    const auto done = order({"dcmi", "power", "set_limit", "action", action, "limit", std::to_string(std::llround(watts)), "correction", std::to_string(now.correction_ms), "sample",
+                             std::to_string(now.sample_s)}, deadline);
+    // It asks for the limit after it has set it.
+    if (!done && !tells_none(done.error())) return done;
+    return {};
+  }
+  Result<void> switched(bool on, const Deadline& deadline) const { return order({"dcmi", "power", on ? "activate" : "deactivate"}, deadline); }
+
+  /// The order to switch the node off never stands beside a cap of ours that is active: it comes last, and not where what is before it failed.
+  Result<void> put_back(const std::optional<std::uint32_t>& limit, const std::string& action, const std::optional<bool>& active, const Deadline& deadline) const {
+    const bool off = active && !*active;
+    if (off)
+      if (const auto done = switched(false, deadline); !done) return done;
+    // 0: it had none, and BMCs refuse to be given that. Nobody misses it where no limit is active.
+    const bool has_limit = limit && !(off && *limit == 0);
+    bool both = false;
+    if (has_limit && active && *active) {
+      auto now = limit_now(deadline);
+      if (!now) return now.error();
+      both = std::isnan(now->kept_w);
+      if (both)
+        if (const auto done = set_all(action.empty() ? "sel_logging" : action, *limit, *now, deadline); !done) return done;
+    }
+    if (has_limit && !both)
+      if (const auto done = set_limit(*limit, deadline); !done) return done;
+    if (!action.empty() && !both)
+      if (const auto done = set_action(action, deadline); !done) return done;
+    if (active && *active) return switched(true, deadline);
     return {};
   }
 
   Result<Limit> limit_now(const Deadline& deadline) const {
     auto said = ask({"dcmi", "power", "get_limit"}, deadline);
+    if (!said && tells_none(said.error())) return Limit{};
     if (!said) return said.error();
     Limit out;
     const std::string state = after(*said, "Current Limit State");
-    out.kept_w = first_number(after(*said, "Power Limit"));
     out.active = state == "Power Limit Active";
+    // Of an answer that ends after its code it tells what is in its memory behind it, at times a time that nobody has set.
+    const double correction_ms = first_number(after(*said, "Correction time")), sample_s = first_number(after(*said, "Sampling period"));
+    if (!state.empty() && !out.active && !(correction_ms <= longest_correction_ms)) return Limit{};
+    if (correction_ms <= longest_correction_ms) out.correction_ms = static_cast<std::uint32_t>(correction_ms);
+    if (sample_s <= 65535) out.sample_s = static_cast<std::uint32_t>(sample_s);
+    out.kept_w = first_number(after(*said, "Power Limit"));
     if (out.active) out.set_w = out.kept_w;
     const std::string action = after(*said, "Exception actions");
     // A maker's own action has no word to be set again by.

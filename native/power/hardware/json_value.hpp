@@ -20,6 +20,8 @@ class JsonValue {
   static Result<JsonValue> parse(std::string_view text);
 
   bool is_null() const { return kind_ == Kind::null; }
+  /// The word false; null is not.
+  bool is_false() const { return kind_ == Kind::truth && number_ == 0; }
   /// Of an object; null where there is none of that name, or this is no object.
   const JsonValue& operator[](std::string_view key) const;
   /// Of a list.

@@ -129,7 +129,11 @@ class Gpus final : public Hardware {
         if (!first) first = e;
       }
       one.energy_j = gpu.energy_j;
-      if (gpu.limited && nvml_.limit(gpu.device, &limit) == ok) one.cap_w = limit * 1e-3;
+      if (gpu.limited) {
+        // No cap without trouble would be one that was switched off.
+        if (const int is = nvml_.limit(gpu.device, &limit); is == ok) one.cap_w = limit * 1e-3;
+        else if (one.trouble.empty()) one.trouble = told(failed(names_[k], is));
+      }
       out.push_back(std::move(one));
     }
     if (!any && first) return *first;
@@ -192,7 +196,7 @@ class Gpus final : public Hardware {
     Nvml::Device device = nullptr;
     Range range;
     bool limited = false;
-    bool begun = false;
+    bool begun = false, counted = false;   // one sample is there; the last had the counter
     unsigned long long last_mj = 0;
     std::int64_t last_ns = 0;
     double last_w = 0, energy_j = 0;
@@ -218,10 +222,11 @@ class Gpus final : public Hardware {
     const bool counted = nvml_.energy && nvml_.energy(gpu.device, &mj) == ok;
     if (gpu.begun) {
       // The counter begins anew when the driver is loaded again.
-      if (counted) gpu.energy_j += static_cast<double>(mj >= gpu.last_mj ? mj - gpu.last_mj : mj) * 1e-3;
+      if (counted && gpu.counted) gpu.energy_j += static_cast<double>(mj >= gpu.last_mj ? mj - gpu.last_mj : mj) * 1e-3;
       else gpu.energy_j += (gpu.last_w + power_w) / 2 * static_cast<double>(now - gpu.last_ns) * 1e-9;
     }
     gpu.begun = true;
+    gpu.counted = counted;
     gpu.last_mj = mj;
     gpu.last_ns = now;
     gpu.last_w = power_w;

@@ -166,12 +166,14 @@ class Powercap final : public Hardware {
       if (zone == zones_.end()) {
         done = Error{"power.unknown_domain", one.domain + " is not there any more", ""};
       } else {
-        // What is kept on disk may be damaged: only settings that there are, and numbers, are written.
-        const auto known = settings_of(*zone);
-        if (std::find(known.begin(), known.end(), one.setting) == known.end() || !number(one.value, value))
+        // What is kept on disk may be damaged: only settings that there are, and numbers, are written. One that could not be written has
+        // what it had.
+        const bool known = one.setting == "enabled" || std::any_of(zone->limits.begin(), zone->limits.end(), [&](const Constraint& c) { return c.file == one.setting; });
+        if (!known || !number(one.value, value)) {
           done = Error{"power.bad_original", one.domain + " has no setting " + one.setting + " that could be " + one.value, ""};
-        else
+        } else if (const auto now = read_text(zone->folder + "/" + one.setting); !now || *now != one.value) {
           done = write_text(zone->folder + "/" + one.setting, one.value);
+        }
       }
       if (!done && !first) first = done.error();
     }

@@ -21,9 +21,11 @@ namespace sonde::power::kinds {
 
 namespace {
 
-constexpr std::size_t most_answer = 1u << 20, most_chassis = 64, most_controls = 256;
+constexpr std::size_t most_answer = 1u << 20, most_chassis = 64, most_members = 1024, most_controls = 256;
 /// No node draws more: a BMC that says so talks nonsense.
 constexpr double most_w = 1e6;
+/// Between two looks at what a BMC has not taken over yet.
+constexpr double look_again_s = 0.2;
 
 struct Answer {
   JsonValue body;
@@ -195,8 +197,10 @@ struct Chassis {
 
 /// What holds a cap as the BMC has it now.
 struct Limit {
-  double set_w = unknown;
+  double set_w = unknown;                         // NaN: none is in force
+  double kept_w = unknown;                        // what it would be if it were
   std::string mode;                               // of the newer schema
+  std::string exception;                          // of the older: what is done above the limit
   Range range;
   std::string etag;
 };
@@ -206,7 +210,7 @@ class Redfish final : public Hardware {
   Redfish(const HardwareSpec& spec, std::unique_ptr<Bmc> bmc) : spec_(spec), bmc_(std::move(bmc)) {}
 
   Result<void> find() {
-    const Deadline deadline = Deadline::in_s(4 * spec_.timeout_s);  // some six exchanges
+    const Deadline deadline = Deadline::in_s(4 * spec_.timeout_s);
     auto root = bmc_->get("/redfish/v1/", deadline);
     if (!root) return root.error();
     const auto none = [&](const std::string& what) { return Error{"power.no_hardware", bmc_->base() + what, "look what it has: curl " + bmc_->base() + "/redfish/v1/Chassis"}; };
@@ -215,34 +219,27 @@ class Redfish final : public Hardware {
     auto members = bmc_->get(collection, deadline);
     if (!members) return members.error();
     const auto& list = members->body["Members"];
-    std::vector<Chassis> found;
-    for (std::size_t k = 0; k < std::min(list.size(), most_chassis); ++k) {
+    std::vector<std::string> paths, ends;
+    for (std::size_t k = 0; k < std::min(list.size(), most_members); ++k) {
       const std::string path = link(list[k]);
       if (path.empty()) continue;
-      auto body = bmc_->get(path, deadline);
-      if (!body && body.error().code == "power.hardware_gone") continue;
-      if (!body) return body.error();
-      auto one = look(body->body, deadline);
-      if (!one) return one.error();
-      if (one->metrics.empty() && one->power.empty()) continue;
-      one->name = body->body["Id"].text();
-      if (one->name.empty()) one->name = path.substr(path.rfind('/') + 1);
-      const std::string model = body->body["Manufacturer"].text() + " " + body->body["Model"].text();
-      if (model_.empty()) model_ = model == " " ? "Redfish" : shown(model, 90).substr(1, shown(model, 90).size() - 2);
-      found.push_back(std::move(*one));
+      paths.push_back(path);
+      ends.push_back(end_of(path));
     }
-    if (found.empty()) return none(" has no chassis that tells its power");
+    // By its path most often, and only those that are meant are asked. Else by the Id, which a chassis has to be asked for.
+    if (auto meant = chosen(spec_.domains, ends, [](const std::string&) { return true; }); meant && meant->size() < paths.size()) {
+      std::vector<std::string> some;
+      for (const auto k : *meant) some.push_back(paths[k]);
+      auto found = look_at(some);
+      if (!found) return found.error();
+      if (take(std::move(*found))) return {};
+    }
+    auto found = look_at(paths);
+    if (!found) return found.error();
+    if (found->empty()) return none(" has no chassis that tells its power");
     // One chassis with power is the node; of several each is a part of what the BMC serves.
-    std::vector<std::string> names;
-    if (found.size() == 1) found.front().name = "node";
-    for (const auto& one : found) names.push_back(one.name);
-    auto taken = chosen(spec_.domains, names, [](const std::string&) { return true; });
-    if (!taken) return taken.error();
-    for (const auto k : *taken) {
-      chassis_.push_back(found[k]);
-      names_.push_back(names[k]);
-    }
-    return {};
+    if (found->size() == 1) found->front().name = "node";
+    return take(std::move(*found));
   }
 
   Source source() const override { return Source::redfish; }
@@ -278,9 +275,23 @@ class Redfish final : public Hardware {
     if (const auto may = may_set(range(domain), one.name, cap_w); !may) return may.error();
     // BMCs take whole watts, many nothing else; down, so that the sum stays below the budget.
     const double whole = std::floor(cap_w) >= range(domain).min_w ? std::floor(cap_w) : cap_w;
-    const Deadline deadline = Deadline::in_s(spec_.timeout_s);
-    if (const auto put = set(one, exact(whole), true, deadline); !put) return put.error();
-    auto back = limit_of(one, deadline);
+    Deadline deadline = Deadline::in_s(spec_.timeout_s);
+    auto before = limit_of(one, deadline);
+    if (!before) return before.error();
+    if (!mild(before->exception)) {
+      // As for IPMI, and before there is a limit: who takes that for done and does nothing is not given one.
+      if (const auto made = patch(one, "\"LimitException\":\"LogEventOnly\"", deadline); !made) return made.error();
+      auto now = settled(one, [](const Limit& l) { return mild(l.exception); });
+      if (!now) return now.error();
+      if (!mild(now->exception)) return Error{"power.hardware_failed", one.name + ": the BMC keeps LimitException " + shown(now->exception) + ": no cap is set", "set it to LogEventOnly in the BMC"};
+      before = std::move(now);
+      deadline = Deadline::in_s(spec_.timeout_s);
+    }
+    const bool switched_off = before->mode == "Disabled";
+    if (const auto put = patch(one, json_quote(setting_of(one)) + ":" + exact(whole) + (switched_off ? ",\"ControlMode\":\"Automatic\"" : ""), deadline, before->etag); !put)
+      return put.error();
+    // Something else than before is what it made of the cap.
+    auto back = settled(one, [&](const Limit& now) { return std::abs(now.set_w - whole) < 1 || (std::isfinite(now.set_w) && now.set_w != before->set_w && now.set_w != before->kept_w); });
     if (!back) return back.error();
     if (std::isnan(back->set_w)) return Error{"power.hardware_failed", one.name + ": the BMC took a cap and has none", "its power management may be switched off, or need a licence"};
     return back->set_w;
@@ -332,7 +343,9 @@ class Redfish final : public Hardware {
       auto now = limit_of(chassis_[k], deadline);
       if (!now) return now.error();
       if (!now->mode.empty()) out.push_back({names_[k], "ControlMode", now->mode});
-      out.push_back({names_[k], setting_of(chassis_[k]), std::isnan(now->set_w) ? "null" : exact(now->set_w)});
+      out.push_back({names_[k], setting_of(chassis_[k]), std::isnan(now->kept_w) ? "null" : exact(now->kept_w)});
+      // After the limit, so that it is put back after it.
+      if (!mild(now->exception)) out.push_back({names_[k], "LimitException", now->exception});
     }
     return out;
   }
@@ -340,18 +353,29 @@ class Redfish final : public Hardware {
   Result<void> restore(const std::vector<Original>& originals) override {
     const Deadline deadline = Deadline::in_s(2 * spec_.timeout_s);
     std::optional<Error> first;
+    std::vector<std::string> off, capped;         // where no limit was in force; where ours still is
+    for (const auto& one : originals)
+      if (one.setting == "ControlMode" && one.value == "Disabled") off.push_back(one.domain);
+    const auto among = [](const std::vector<std::string>& all, const std::string& name) { return std::find(all.begin(), all.end(), name) != all.end(); };
     for (const auto& one : originals) {
       Result<void> done;
       double value = 0;
       const auto at = static_cast<std::size_t>(std::find(names_.begin(), names_.end(), one.domain) - names_.begin());
-      if (at == names_.size())
+      if (at == names_.size()) {
         done = Error{"power.unknown_domain", one.domain + " is not there any more", ""};
-      else if (one.setting == "ControlMode" && (one.value == "Automatic" || one.value == "Override" || one.value == "Manual" || one.value == "Disabled"))
+      } else if (one.setting == "ControlMode" && (one.value == "Automatic" || one.value == "Override" || one.value == "Manual" || one.value == "Disabled")) {
         done = set_mode(chassis_[at], one.value, deadline);
-      else if (one.setting == setting_of(chassis_[at]) && (one.value == "null" || (number(one.value, value) && value >= 0 && value <= most_w)))
-        done = set(chassis_[at], one.value, false, deadline);
-      else
+      } else if (one.setting == setting_of(chassis_[at]) && (one.value == "null" || (number(one.value, value) && value >= 0 && value <= most_w))) {
+        // None, which BMCs refuse to be given; nobody misses it where none is in force.
+        if (value > 0 || !among(off, one.domain)) done = patch(chassis_[at], json_quote(one.setting) + ":" + one.value, deadline);
+        if (!done) capped.push_back(one.domain);
+      } else if (one.setting == "LimitException" && chassis_[at].way == Way::power_control &&
+                 (one.value == "NoAction" || one.value == "HardPowerOff" || one.value == "LogEventOnly" || one.value == "Oem")) {
+        // Not beside a cap of ours.
+        if (!among(capped, one.domain)) done = patch(chassis_[at], "\"LimitException\":" + json_quote(one.value), deadline);
+      } else {
         done = Error{"power.bad_original", one.domain + " has no setting " + shown(one.setting) + " that could be " + shown(one.value), ""};
+      }
       if (!done && !first) first = done.error();
     }
     if (first) return *first;
@@ -359,6 +383,43 @@ class Redfish final : public Hardware {
   }
 
  private:
+  static std::string end_of(std::string path) {
+    while (path.ends_with('/')) path.pop_back();
+    return path.substr(path.rfind('/') + 1);
+  }
+
+  /// Those that tell their power. Each has its time: there may be many.
+  Result<std::vector<Chassis>> look_at(const std::vector<std::string>& paths) {
+    std::vector<Chassis> found;
+    for (std::size_t k = 0; k < std::min(paths.size(), most_chassis); ++k) {
+      const Deadline deadline = Deadline::in_s(4 * spec_.timeout_s);  // some four exchanges
+      auto body = bmc_->get(paths[k], deadline);
+      if (!body && body.error().code == "power.hardware_gone") continue;
+      if (!body) return body.error();
+      auto one = look(body->body, deadline);
+      if (!one) return one.error();
+      if (one->metrics.empty() && one->power.empty()) continue;
+      one->name = body->body["Id"].text();
+      if (one->name.empty()) one->name = end_of(paths[k]);
+      const std::string model = body->body["Manufacturer"].text() + " " + body->body["Model"].text();
+      if (model_.empty()) model_ = model == " " ? "Redfish" : shown(model, 90).substr(1, shown(model, 90).size() - 2);
+      found.push_back(std::move(*one));
+    }
+    return found;
+  }
+
+  Result<void> take(std::vector<Chassis> found) {
+    std::vector<std::string> names;
+    for (const auto& one : found) names.push_back(one.name);
+    auto taken = chosen(spec_.domains, names, [](const std::string&) { return true; });
+    if (!taken) return taken.error();
+    for (const auto k : *taken) {
+      chassis_.push_back(std::move(found[k]));
+      names_.push_back(names[k]);
+    }
+    return {};
+  }
+
   /// What a chassis tells its power by, and how it is held.
   Result<Chassis> look(const JsonValue& body, const Deadline& deadline) {
     Chassis out;
@@ -391,7 +452,7 @@ class Redfish final : public Hardware {
           if (!control) return control.error();
           const bool of_all = *control && (*control)->body["ControlType"].text() == "Power" && (*control)->body["SetPointUnits"].text() == "W" &&
                               ((*control)->body["PhysicalContext"].is_null() || (*control)->body["PhysicalContext"].text() == "Chassis");
-          if (!of_all) continue;
+          if (!of_all || (*control)->body["Enabled"].is_false()) continue;
           out.way = Way::control;
           out.control = path;
         }
@@ -425,13 +486,15 @@ class Redfish final : public Hardware {
     out.range.settable = true;
     if (one.way == Way::power_control) {
       const auto& control = answer.body["PowerControl"][one.index];
-      out.set_w = sane(control["PowerLimit"]["LimitInWatts"].number(), most_w);
+      out.set_w = out.kept_w = sane(control["PowerLimit"]["LimitInWatts"].number(), most_w);
+      out.exception = control["PowerLimit"]["LimitException"].text().substr(0, 32);
       const double capacity = sane(control["PowerCapacityWatts"].number(), most_w);
       if (capacity > 0) out.range.max_w = capacity;
     } else {
       const auto& limit = one.way == Way::metrics ? answer.body["PowerLimitWatts"] : answer.body;
       out.mode = limit["ControlMode"].text().substr(0, 32);
-      if (out.mode != "Disabled") out.set_w = sane(limit["SetPoint"].number(), most_w);
+      out.kept_w = sane(limit["SetPoint"].number(), most_w);
+      if (out.mode != "Disabled") out.set_w = out.kept_w;
       out.range.min_w = sane(limit["AllowableMin"].number(), most_w);
       out.range.max_w = sane(limit["AllowableMax"].number(), most_w);
     }
@@ -444,6 +507,24 @@ class Redfish final : public Hardware {
     return limit_in(one, *answer);
   }
 
+  /// "": it tells none.
+  static bool mild(const std::string& exception) { return exception.empty() || exception == "NoAction" || exception == "LogEventOnly"; }
+
+  /// What the BMC has as soon as `good` holds of it, or what it still has after the time of an exchange: some show what was for a moment.
+  template <typename Good>
+  Result<Limit> settled(const Chassis& one, const Good& good) {
+    const Deadline deadline = Deadline::in_s(spec_.timeout_s);
+    std::optional<Limit> last;
+    for (;;) {
+      auto now = limit_of(one, deadline);
+      if (!now && last && now.error().code == "power.bmc_timeout") return *last;
+      if (!now || good(*now)) return now;
+      last = std::move(*now);
+      if (deadline.left_ms() <= look_again_s * 1e3) return *last;
+      sleep_until(now_s() + look_again_s);
+    }
+  }
+
   static std::string around(const Chassis& one, const std::string& fields) {
     if (one.way == Way::metrics) return "{\"PowerLimitWatts\":{" + fields + "}}";
     if (one.way == Way::control) return "{" + fields + "}";
@@ -452,24 +533,19 @@ class Redfish final : public Hardware {
     return out + "{\"PowerLimit\":{" + fields + "}}]}";
   }
 
-  Result<void> patch(const Chassis& one, const std::string& fields, const Deadline& deadline) {
+  /// `etag`: of what was just read; without, it is asked for.
+  Result<void> patch(const Chassis& one, const std::string& fields, const Deadline& deadline, std::string etag = "") {
     for (int turn = 0;; ++turn) {
-      auto now = bmc_->get(path_of(one), deadline);
-      if (!now) return now.error();
-      const auto done = bmc_->patch(path_of(one), around(one, fields), now->etag, deadline);
+      if (turn > 0 || etag.empty()) {
+        auto now = bmc_->get(path_of(one), deadline);
+        if (!now) return now.error();
+        etag = now->etag;
+      }
+      const auto done = bmc_->patch(path_of(one), around(one, fields), etag, deadline);
       if (done) return {};
       if (done.error().code != "power.bmc_changed") return done.error();
       if (turn == 3) return Error{"power.hardware_failed", done.error().what + ", four times", ""};
     }
-  }
-  Result<void> set(const Chassis& one, const std::string& value, bool switch_on, const Deadline& deadline) {
-    std::string fields = json_quote(setting_of(one)) + ":" + value;
-    if (switch_on && one.way != Way::power_control) {
-      auto now = limit_of(one, deadline);
-      if (!now) return now.error();
-      if (now->mode == "Disabled") fields += ",\"ControlMode\":\"Automatic\"";
-    }
-    return patch(one, fields, deadline);
   }
   Result<void> set_mode(const Chassis& one, const std::string& mode, const Deadline& deadline) {
     if (one.way == Way::power_control) return Error{"power.bad_original", one.name + " has no ControlMode", ""};

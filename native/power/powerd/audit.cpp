@@ -22,7 +22,7 @@ std::string rfc3339(std::int64_t realtime_ns) {
   return text;
 }
 
-Audit::Audit(std::string path, std::uint64_t most_bytes) : path_(std::move(path)), most_bytes_(most_bytes) { (void)open(); }
+Audit::Audit(std::string path, std::uint64_t most_bytes, int (*sync)(int)) : path_(std::move(path)), sync_(sync ? sync : ::fdatasync), most_bytes_(most_bytes) { (void)open(); }
 
 Audit::~Audit() {
   if (fd_ >= 0) ::close(fd_);
@@ -70,8 +70,12 @@ Result<void> Audit::append(const std::string& text, bool sync) {
     }
     done += static_cast<std::size_t>(n);
   }
+  if (sync && sync_(fd_) != 0 && errno != EINVAL && errno != EROFS) {
+    const int number = errno;
+    if (::ftruncate(fd_, static_cast<off_t>(bytes_)) != 0) bytes_ += text.size();  // who is told that it failed is not to find it there
+    return failed("brought to the disk", number);
+  }
   bytes_ += text.size();
-  if (sync && ::fdatasync(fd_) != 0 && errno != EINVAL && errno != EROFS) return failed("brought to the disk", errno);
   works_ = true;
   return {};
 }

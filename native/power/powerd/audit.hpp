@@ -19,12 +19,14 @@ class Audit {
  public:
   /// Makes the folder where it is missing, and ends a line that a crash left half. `most_bytes`: the file is then renamed to `path`.1, in the place of
   /// the one before. Errors: power.audit (what, where); the object is there all the same, and tries again with each line.
-  Audit(std::string path, std::uint64_t most_bytes);
+  /// `sync`: fdatasync(2), but for tests.
+  Audit(std::string path, std::uint64_t most_bytes, int (*sync)(int) = nullptr);
   ~Audit();
   Audit(const Audit&) = delete;
   Audit& operator=(const Audit&) = delete;
 
-  /// A line, with the time of the day before it. `sync`: it is on the disk when this returns. Errors: power.audit; nothing of the line is in the file.
+  /// A line, with the time of the day before it. `sync`: it is on the disk when this returns. Errors: power.audit; nothing of the line is in the file, as
+  /// far as what failed lets it be taken out again.
   Result<void> write(const JsonLine& line, bool sync);
   /// Whether the last line could be written; of one that was never written to, whether it could be opened.
   bool works() const { return works_; }
@@ -37,6 +39,7 @@ class Audit {
   Error failed(const char* doing, int number);
 
   std::string path_;
+  int (*sync_)(int);
   std::uint64_t most_bytes_, bytes_ = 0, lost_ = 0, lost_ever_ = 0;
   int fd_ = -1;
   bool works_ = true;

@@ -1,5 +1,5 @@
 #pragma once
-/// What a system manager has on its disk: the epoch that it used last, the budget and its version, a SHED that lasts. Written to a new file, synced, and
+/// What a system manager has on its disk: the epoch that it used last, the budget and its version, a SHED that lasts, the longest lease. Written to a new file, synced, and
 /// renamed: after a crash there is the old one or the new one. Any-thread.
 
 #include <cstdint>
@@ -17,6 +17,7 @@ struct Kept {
   double budget_w = unknown;          ///< what it is when nothing is shed
   double configured_w = unknown;      ///< what the configuration said then: another one there is a change by hand
   double shed_w = unknown;            ///< what is left of the budget while a SHED lasts; NaN: none does
+  double lease_s = 0;                 ///< the longest that may run, whoever lent it, as far as is known; 0: of a file of before that was kept
   double shed_left_s = 0;             ///< as it is now; on the disk it is the time of the day when it ends
 };
 

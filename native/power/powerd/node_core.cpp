@@ -139,16 +139,21 @@ namespace {
 /// An exchange with the hardware, while it lasts.
 class Exchange {
  public:
-  Exchange(const NodeCore::Clock& clock, std::atomic<std::int64_t>& since_ns, std::atomic<double>& slowest_s) : clock_(clock), since_ns_(since_ns), slowest_s_(slowest_s), began_ns_(clock()) { since_ns_ = began_ns_; }
+  Exchange(const NodeCore::Clock& clock, std::atomic<std::int64_t>& since_ns, std::atomic<std::int64_t>& moved_ns, std::atomic<double>& slowest_s)
+      : clock_(clock), since_ns_(since_ns), moved_ns_(moved_ns), slowest_s_(slowest_s), began_ns_(clock()) {
+    since_ns_ = moved_ns_ = began_ns_;
+  }
   ~Exchange() {
-    since_ns_ = 0;
+    const std::int64_t now_ns = clock_();
+    since_ns_ = 0, moved_ns_ = now_ns;
     // One that was slow once is forgotten after some tens of others.
-    slowest_s_ = std::max(static_cast<double>(clock_() - began_ns_) * 1e-9, slowest_s_ * 0.95);
+    slowest_s_ = std::max(static_cast<double>(now_ns - began_ns_) * 1e-9, slowest_s_ * 0.95);
   }
 
  private:
   const NodeCore::Clock& clock_;
   std::atomic<std::int64_t>& since_ns_;
+  std::atomic<std::int64_t>& moved_ns_;
   std::atomic<double>& slowest_s_;
   std::int64_t began_ns_;
 };
@@ -159,6 +164,9 @@ class Exchange {
 std::int64_t NodeCore::early_ns(std::int64_t lease_ns) const {
   return std::min(static_cast<std::int64_t>(std::clamp(2 * slowest_s_, settings_.early_s, most_early_s) * 1e9), lease_ns / 3);
 }
+
+/// When somebody else has to set the safe cap in place of that of a lease; 0: it is none above it.
+std::int64_t NodeCore::due_ns(double cap_w, std::int64_t lease_ends_ns) const { return cap_w > settings_.member.safe_w ? lease_ends_ns - early_ns(lease_ns_) / 2 : 0; }
 
 /// Under hardware_mutex_.
 void NodeCore::tell_watch(std::int64_t boottime_ns) {
@@ -176,16 +184,15 @@ void NodeCore::has_cap_locked(double cap_w, std::int64_t before_ns, std::int64_t
 
 /// Under hardware_mutex_. `lease_ends_ns`: of the lease whose cap it is.
 Result<double> NodeCore::apply(double cap_w, std::int64_t lease_ends_ns) {
-  const double safe_w = settings_.member.safe_w;
   // Of two leases the earlier end counts until the later one's cap is in the hardware: before that it may have the former cap.
-  const std::int64_t due_ns = cap_w > safe_w ? lease_ends_ns - early_ns(lease_ns_) / 2 : 0;
-  if (due_ns && !watched_ns_) tell_watch(due_ns);
+  const std::int64_t due = due_ns(cap_w, lease_ends_ns);
+  if (due && (!watched_ns_ || due < watched_ns_)) tell_watch(due);
   const std::int64_t before_ns = settings_.realtime_ns();
   double has = unknown;
   std::string trouble;
   const auto set = [&]() -> Result<double> {
     if (!range_.settable) return Error{"power.read_only", range_.why_not, ""};
-    const Exchange exchange(settings_.boottime_ns, waits_ns_, slowest_s_);
+    const Exchange exchange(settings_.boottime_ns, waits_ns_, moved_ns_, slowest_s_);
     auto done = node_->cap(cap_w);
     if (!done)
       if (auto read = node_->capped()) has = *read;
@@ -201,7 +208,8 @@ Result<double> NodeCore::apply(double cap_w, std::int64_t lease_ends_ns) {
   wanted_w_ = cap_w;
   followed_w_ = has;
   follows_ = trouble.empty() && range_.settable;
-  if (follows_) tell_watch(due_ns);
+  agrees_ = follows_ && std::isfinite(has);
+  if (follows_) tell_watch(due);
   const std::lock_guard lock(mutex_);
   has_cap_locked(has, before_ns, settings_.realtime_ns());
   hardware_trouble_ = std::move(trouble);
@@ -281,7 +289,8 @@ NodeCore::Reply NodeCore::obey(const NodeCommand& command) {
       const std::lock_guard lock(mutex_);
       lease_ns_ = static_cast<std::int64_t>(grant.lease_s * 1e9);
     }
-    set = apply(grant.cap_w, next.ends_ns());
+    if (follows_ && agrees_ && grant.cap_w == wanted_w_) tell_watch(due_ns(grant.cap_w, next.ends_ns()));
+    else set = apply(grant.cap_w, next.ends_ns());
     // A write that took its time, or a process that stood still in it: the lease may be over before it began.
     late = set && !next.leased(settings_.boottime_ns() + early_ns(lease_ns_));
     if (!set || late) next.drop();
@@ -318,7 +327,7 @@ void NodeCore::look() {
   keep_fence();
   const std::int64_t looked_before_ns = looked_ns_;
   NodeReading reading = [&] {
-    const Exchange exchange(settings_.boottime_ns, waits_ns_, slowest_s_);
+    const Exchange exchange(settings_.boottime_ns, waits_ns_, moved_ns_, slowest_s_);
     return node_->read();
   }();
   // A lease may have run out while the hardware took its time: what it told of its cap is of before.
@@ -327,6 +336,7 @@ void NodeCore::look() {
   settle();
   const bool settled_meanwhile = wanted_w_ != wanted_before_w || follows_ != followed_before;
   const std::int64_t now = settings_.boottime_ns();
+  const bool failed = !reading.trouble.empty();
   const bool gone = reading.trouble.starts_with("power.hardware_gone") || reading.trouble.starts_with("power.no_hardware");
   double found = unknown;
   {
@@ -348,18 +358,23 @@ void NodeCore::look() {
     reading_ = std::move(reading);
   }
   if (gone) {
+    agrees_ = false;
     reopen(now);
     return settle();
   }
-  if (settled_meanwhile || !range_.settable || !follows_ || !std::isfinite(found) || !std::isfinite(followed_w_)) return;
-  if (std::abs(found - followed_w_) <= std::max(least_step_w, settings_.tolerance * wanted_w_)) return;
+  if (settled_meanwhile || !range_.settable || !follows_ || !std::isfinite(followed_w_)) return;
+  agrees_ = std::abs(found - followed_w_) <= std::max(least_step_w, settings_.tolerance * wanted_w_);
+  if (agrees_) return;
+  // No cap where nothing failed: it was switched off, as by a BMC that began anew. Where something failed nothing is known of it.
+  const bool off = !std::isfinite(found);
+  if (off && failed) return;
   std::int64_t lease_ends = 0;
   {
     const std::lock_guard lock(mutex_);
     lease_ends = keeper_.ends_ns();
     ++overwritten_;
     overwritten_ns_ = now;
-    overwritten_trouble_ = "power.overwritten: the cap was found at " + format_power(found) + " instead of " + format_power(wanted_w_) + ", and set again (" + std::to_string(overwritten_) + " times so far)";
+    overwritten_trouble_ = "power.overwritten: the cap was found " + (off ? "switched off" : "at " + format_power(found)) + " instead of " + format_power(wanted_w_) + ", and set again (" + std::to_string(overwritten_) + " times so far)";
   }
   (void)apply(wanted_w_, lease_ends);
 }

@@ -46,7 +46,8 @@ class NodeCore {
     std::uint32_t code = 0;           ///< bus::ReplyCode or PowerCode
     std::string message;
   };
-  /// FENCE_NODE and SET_POWER_NODE. What it answers with code 0 is on disk and in the hardware.
+  /// FENCE_NODE and SET_POWER_NODE. What it answers with code 0 is on disk and in the hardware. A cap that the hardware was last read to have is not
+  /// written again: settings of BMCs wear out, and a slow one would be kept busy by renewals. look() sees to it that it stays.
   Reply obey(const NodeCommand& command);
   NodeAnswer answer(NodeAsk ask) const;
   /// Of an order: the lease, and what may be set.
@@ -59,6 +60,8 @@ class NodeCore {
   void expire();
   /// On CLOCK_BOOTTIME, when expire() is to be called: that early before the lease ends; 0: never.
   std::int64_t ends_ns() const;
+  /// On CLOCK_BOOTTIME, when an exchange with the hardware began or ended last.
+  std::int64_t moved_ns() const { return moved_ns_; }
   /// Of orders and of readings: grows when the hardware's cap is another one.
   std::uint64_t cap_changes() const { return cap_changes_; }
 
@@ -86,6 +89,7 @@ class NodeCore {
   void settle();
   std::int64_t early_ns(std::int64_t lease_ns) const;
   std::int64_t early_locked() const { return early_ns(lease_ns_); }
+  std::int64_t due_ns(double cap_w, std::int64_t lease_ends_ns) const;
   void tell_watch(std::int64_t boottime_ns);
   bool was_guarded();
   void has_cap_locked(double cap_w, std::int64_t before_ns, std::int64_t after_ns);
@@ -101,6 +105,7 @@ class NodeCore {
   double wanted_w_ = unknown;         ///< what was set last
   double followed_w_ = unknown;       ///< and what was read back then
   bool follows_ = false;
+  bool agrees_ = false;               ///< what was read back last, after that or by a look, is still that
   std::int64_t reopened_ns_ = 0;
   bool kept_ = false, fence_kept_ = false;   ///< on disk: the originals, the fence
   Obedience obedience_;
@@ -109,6 +114,7 @@ class NodeCore {
   std::int64_t looked_ns_ = 0;        ///< realtime of the last reading
   std::atomic<double> slowest_s_ = 0; ///< of the exchanges with the hardware of late
   std::atomic<std::int64_t> waits_ns_ = 0;   ///< since when one is under way; 0: none is
+  std::atomic<std::int64_t> moved_ns_ = 0;
   std::atomic<std::uint64_t> cap_changes_ = 0;
 
   mutable std::mutex mutex_;          ///< of what follows: never held while hardware or disk is waited for

@@ -34,11 +34,22 @@ constexpr double look_s = 1, look_afar_s = 5;   // a BMC has better to do than t
 constexpr int release_tries = 3;
 constexpr double least_gap_s = 0.1;             // between two reports, however often the cap changes
 constexpr double slow_told_s = 0.5;             // hardware that is waited for is looked after so often
+constexpr double alive_told_s = 1;              // to the unit's watchdog, at most so often
+constexpr double exchange_timeouts = 8;         // an exchange with all of the hardware has so many `timeout` of each BMC, and
+constexpr double least_exchange_s = 20;         // this for the rest
 
 std::int64_t clock_ns(clockid_t clock) {
   timespec t{};
   ::clock_gettime(clock, &t);
   return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
+/// What one exchange with the hardware may take.
+double exchange_s(const NodeManagerConfig& config) {
+  double out = least_exchange_s;
+  for (const auto& spec : config.hardware)
+    if (spec.kind == Source::redfish || spec.kind == Source::ipmi) out += exchange_timeouts * spec.timeout_s;
+  return out;
 }
 
 std::int64_t ns_of(double s) { return static_cast<std::int64_t>(s * 1e9); }
@@ -292,11 +303,11 @@ bool Daemon::parent_ended() {
 
 int Daemon::loop() {
   Hands hands(*core_, wake_);
+  const std::int64_t exchange_ns = ns_of(exchange_s(config_.node_manager));
+  std::int64_t asked_ns = 0, alive_ns = 0;
   std::uint64_t overwritten = 0, guarded = 0;
   for (;;) {
     const auto done = hands.take();
-    // One that hangs is killed by the unit's WatchdogSec, and its guardian acts.
-    if (done.looked) service::notify("WATCHDOG=1");
     if (done.expired) event(JsonLine().add("event", "lease_ended").add("cap_w", core_->facts().cap_w));
     const auto facts = core_->facts();
     if (facts.guarded != guarded) event(JsonLine().add("event", "guardian_acted").add("times", facts.guarded).add("cap_w", facts.cap_w));
@@ -306,11 +317,14 @@ int Daemon::loop() {
     const Pace::Now at = clocks();
     const std::int64_t now = at.boottime_ns;
     const bool busy = hands.busy();
+    // One that hangs is killed by the unit's WatchdogSec, and its guardian acts. A BMC that does not answer is no reason: that would answer no sooner.
+    const bool hangs = busy && now - std::max(core_->moved_ns(), asked_ns) > exchange_ns;
+    if (!hangs && (!alive_ns || now - alive_ns >= ns_of(alive_told_s))) alive_ns = now, service::notify("WATCHDOG=1");
     const std::int64_t ends = core_->ends_ns();
     const bool over = ends && ends <= now;
-    if (over && !busy) hands.expire();
+    if (over && !busy) hands.expire(), asked_ns = now;
     if (now >= pace_->next_ns() && !busy) {
-      hands.look();
+      hands.look(), asked_ns = now;
       pace_->looks(at);
     }
     std::int64_t until = ends && !over ? std::min(ends, pace_->next_ns()) : pace_->next_ns();
@@ -337,6 +351,8 @@ int Daemon::loop() {
 
 int Daemon::run() {
   const auto& own = config_.node_manager;
+  // To open it, to read what it has, to set the safe cap, to look: a start that waits for a BMC is none that hangs.
+  service::notify(("EXTEND_TIMEOUT_USEC=" + std::to_string(static_cast<std::int64_t>(4e6 * exchange_s(own)))).c_str());
   const bool afar = std::any_of(own.hardware.begin(), own.hardware.end(), [](const HardwareSpec& spec) { return spec.kind == Source::redfish || spec.kind == Source::ipmi; });
   // While this process has one thread, and nothing of the hardware open.
   auto guardian = Guardian::start([safe = std::make_shared<SafeCap>(config_, member_)](Guardian::Why why) { return safe->act(why); }, afar ? look_afar_s : look_s);

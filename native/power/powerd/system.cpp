@@ -13,6 +13,7 @@ namespace sonde::power {
 namespace {
 
 constexpr std::uint64_t most_epochs_ahead = 1'000'000;   ///< of what anybody has told: a node that tells 2^64 - 1 must not end all takeovers
+constexpr double most_lease_s = 600;                     ///< that a node obeys (LeaseKeeper::Limits): whatever is told of longer ones
 constexpr std::size_t most_orders = 256;                 ///< that wait
 constexpr double replicate_s = 1.5;                      ///< how long standbys have to say that they have a budget
 constexpr double answer_before_s = 0.25;                 ///< the caller's deadline
@@ -78,6 +79,8 @@ Manager::Manager(const Settings& settings, std::unique_ptr<Policy> policy, std::
   for (std::size_t k = 0; k < settings_.nodes.size(); ++k) index_[settings_.nodes[k].member.name] = k;
   if (shed()) shed_ends_ns_ = now_ns + ns(kept_.shed_left_s);
   if (settings_.observe) state_ = State::observing;
+  longest_lease_s_ = settings_.budget.lease_s;
+  hear_of_lease(kept_.lease_s);
   wait_for_leader(now_ns);
   next_ns_ = now_ns;
 }
@@ -149,6 +152,7 @@ void Manager::node_said(const std::string& node, const Report& told, double powe
   if (!st.refusal.empty() && now_ns - st.refused_ns > ns(settings_.budget.lease_s)) st.refusal.clear();
   if (period_s > 0 && std::isfinite(period_s)) st.period_s = std::min(period_s, 86400.0);
   st.leased = report.leased;
+  st.seen_epoch = report.seen.epoch;
   st.cap_w = report.cap_w;
   if (!asked_ns) st.trouble = trouble;  // an answer tells none
   const double allowed = std::isfinite(report.cap_w) ? report.cap_w : report.leased && std::isfinite(report.lease_w) ? report.lease_w : member.safe_w;
@@ -216,6 +220,7 @@ void Manager::cluster_said(const ClusterTelemetry& t, std::int64_t now_ns) {
     return;
   }
   seen_epoch_ = std::max(seen_epoch_, t.epoch);
+  hear_of_lease(t.lease_s);
   if (state_ == State::leading) {
     if (t.state == "active" && std::pair(t.epoch, t.manager) > std::pair(fence_.epoch, settings_.name)) {
       leader_ = t.manager, leader_epoch_ = t.epoch;
@@ -237,6 +242,7 @@ void Manager::cluster_said(const ClusterTelemetry& t, std::int64_t now_ns) {
   for (std::size_t k = 0; k < states_.size(); ++k) here += seems_there(k, now_ns);
   if (2 * std::size_t{t.heard} <= t.nodes && 2 * here > states_.size() && !settings_.budget.without_quorum) return;
   wait_for_leader(now_ns);
+  forget_leases(t, other, now_ns);
   if (other) out_.events.push_back(event("following").add("leader", leader_).add("epoch", leader_epoch_));
 }
 
@@ -258,7 +264,32 @@ void Manager::job_said(const JobTelemetry& t, std::int64_t now_ns) {
   }
 }
 
-/// The budget of who leads, so that it outlives that one.
+/// Of whoever leads or led: its leases may run when this one takes over.
+void Manager::hear_of_lease(double lease_s) {
+  if (!(lease_s > 0)) return;
+  longest_lease_s_ = std::max(longest_lease_s_, std::min(lease_s, most_lease_s));
+  if (ledger_) ledger_->others_lease(longest_lease_s_);
+}
+
+/// `heard_s`: of who leads; where nobody was heard to lend yet, nothing is kept for it.
+void Manager::keep_lease(double heard_s, std::int64_t now_ns) {
+  if (pending_.number) return;
+  // What was longer than its own leases has run out.
+  if (ledger_ && ledger_->alone(now_ns)) longest_lease_s_ = settings_.budget.lease_s;
+  if (longest_lease_s_ != kept_.lease_s && (kept_.lease_s > 0 || heard_s > 0)) commit(as_of(kept_, now_ns), {}, {}, false, now_ns);
+}
+
+/// Who stands by has no ledger: it counts from when it saw that nobody else could lend.
+void Manager::forget_leases(const ClusterTelemetry& leader, bool other, std::int64_t now_ns) {
+  const double lease_s = std::max(settings_.budget.lease_s, std::min(leader.lease_s, most_lease_s));
+  std::size_t obey = 0;
+  for (std::size_t k = 0; k < states_.size(); ++k) obey += seems_there(k, now_ns) && states_[k].seen_epoch == leader.epoch;
+  if (other || !(lease_s < longest_lease_s_) || 2 * obey <= states_.size()) shorter_since_ns_ = 0;
+  else if (!shorter_since_ns_) shorter_since_ns_ = now_ns;
+  else if (now_ns - shorter_since_ns_ > ns(2 * longest_lease_s_ * (1 + settings_.budget.clock_error))) longest_lease_s_ = lease_s;
+}
+
+/// The budget of who leads, so that it outlives that one; and its leases, so that they are counted on when they outlive it.
 void Manager::adopt(const ClusterTelemetry& t, std::int64_t now_ns) {
   if (pending_.number) return;
   const bool is_shed = std::isfinite(t.restored_w) && t.restored_w > 0 && std::isfinite(t.shed_left_s) && t.shed_left_s > 0;
@@ -266,13 +297,13 @@ void Manager::adopt(const ClusterTelemetry& t, std::int64_t now_ns) {
   const bool newer = t.budget_version > kept_.budget_version && t.budget_version < UINT64_MAX / 2;
   // Two that were configured otherwise and never changed since: the lower one holds for both.
   const bool lower = t.budget_version == kept_.budget_version && t.budget_w < budget_w() - 1e-6;
-  if (!newer && !lower && !(t.budget_version == kept_.budget_version && on_disk_version_ < t.budget_version)) return;
+  if (!newer && !lower && !(t.budget_version == kept_.budget_version && on_disk_version_ < t.budget_version)) return keep_lease(t.lease_s, now_ns);
   double safe = 0;
   for (const auto& node : settings_.nodes) safe += node.member.safe_w;
   if (!(std::isfinite(t.budget_w) && t.budget_w >= safe && base >= t.budget_w && base <= most_power_w)) {
     if (!counts_.implausible++)
       out_.events.push_back(event("implausible_budget").add("manager", t.manager).add("budget_w", t.budget_w).add("safe_w", safe).add("hint", "managers of one cluster have one configuration"));
-    return;
+    return keep_lease(t.lease_s, now_ns);
   }
   Kept next = kept_;
   next.budget_version = t.budget_version;
@@ -294,10 +325,11 @@ void Manager::commit(const Kept& kept, Pending pending, std::optional<Line> log,
   (void)now_ns;
   pending.number = ++commits_;
   pending.kept = kept;
+  pending.kept.lease_s = longest_lease_s_;
   pending_ = std::move(pending);
   Commit out;
   out.number = pending_.number;
-  out.kept = kept;
+  out.kept = pending_.kept;
   out.log = std::move(log);
   out.must_log = must_log;
   out_.commits.push_back(std::move(out));
@@ -365,6 +397,7 @@ void Manager::begin_to_lead(std::int64_t now_ns) {
   const BudgetConfig& b = settings_.budget;
   Ledger::Settings s;
   s.budget_w = budget_w(), s.lease_s = b.lease_s, s.renew_s = b.renew_s, s.clock_error = b.clock_error, s.without_quorum = b.without_quorum;
+  s.others_lease_s = longest_lease_s_;
   std::vector<Member> members;
   for (const auto& node : settings_.nodes) members.push_back(node.member);
   const Fence fence{kept_.epoch, fence_name(settings_.name, settings_.instance)};
@@ -795,6 +828,7 @@ void Manager::tick(std::int64_t now_ns) {
     return;
   }
   if (shed() && now_ns >= shed_ends_ns_ && !pending_.number && ledger_) shed_over(now_ns);
+  if (ledger_) keep_lease(0, now_ns);
   run_orders(now_ns);
   if (now_ns >= next_period_ns_) {
     for (std::size_t k = 0; k < states_.size(); ++k) {
@@ -824,7 +858,8 @@ ClusterTelemetry Manager::telemetry(std::int64_t now_ns) const {
   t.state = state_ == State::leading ? "active" : state_ == State::observing ? "observing" : "standby";
   if (state_ == State::following) t.budget_version = on_disk_version_;
   t.policy = policy_->name();
-  t.period_s = b.period_s, t.lease_s = b.lease_s;
+  // Also those of a predecessor, until they have run out: whoever takes over next counts on them.
+  t.period_s = b.period_s, t.lease_s = longest_lease_s_;
   t.budget_w = budget_w();
   if (shed()) t.restored_w = kept_.budget_w, t.shed_left_s = std::max(0.0, seconds(shed_ends_ns_ - now_ns));
   if (ledger_) {

@@ -130,6 +130,7 @@ class Manager {
     double least_w = unknown, most_w = unknown;   ///< what its hardware can be set to, within its configuration
     double power_cap_w = unknown, iteration_s = unknown;   ///< the lowest cap while it drew power_w; of its part of its job
     std::int64_t iteration_ns = -1;
+    std::uint64_t seen_epoch = 0;     ///< that it obeys
     std::size_t iteration_job = 0;    ///< whose it is, as `job`
     bool leased = false, disobeys = false, look = false, there = false;
     unsigned unanswered = 0;          ///< questions since it was heard
@@ -182,6 +183,9 @@ class Manager {
   void decide(std::int64_t now_ns);
   void lend(std::int64_t now_ns);
   void ask(std::int64_t now_ns);
+  void hear_of_lease(double lease_s);
+  void keep_lease(double heard_s, std::int64_t now_ns);
+  void forget_leases(const ClusterTelemetry& leader, bool other, std::int64_t now_ns);
   void adopt(const ClusterTelemetry& telemetry, std::int64_t now_ns);
   bool seems_there(std::size_t node, std::int64_t now_ns) const;
   bool plausible(std::uint64_t epoch) const;
@@ -202,6 +206,8 @@ class Manager {
   Fence fence_;
   std::unique_ptr<Ledger> ledger_;
   Kept kept_;                         ///< shed_left_s is not kept up: shed_ends_ns_
+  double longest_lease_s_ = 0;        ///< that may run: own ones, those that were heard of, those of the disk
+  std::int64_t shorter_since_ns_ = 0; ///< since when who leads is obeyed by more than half of the nodes and tells of none so long; 0: it is not so
   std::uint64_t on_disk_version_ = 0;
   std::int64_t shed_ends_ns_ = 0;
   std::uint64_t seen_epoch_ = 0;      ///< the highest that anybody told

@@ -75,6 +75,19 @@ TEST_CASE("nvml: what fails is named") {
   CHECK(code(hardware->read()) == "power.hardware_gone");
 }
 
+TEST_CASE("nvml: a counter that could not be read once does not count its whole life") {
+  const Fake fake;
+  const auto hardware = opened();
+  (void)hardware->read();
+  fake.gpu(0)->energy_code = 999;
+  (void)hardware->read();
+  fake.gpu(0)->energy_code = 0;
+  (void)hardware->read();
+  auto now = hardware->read();
+  REQUIRE(now);
+  CHECK((*now)[0].energy_j < 1000);   // of 5 kJ in its life
+}
+
 TEST_CASE("nvml: the suite, with and without a counter of energy") {
   for (const int code : {0, 3}) {
     const Fake fake;

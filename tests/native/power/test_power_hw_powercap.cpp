@@ -245,6 +245,28 @@ TEST_CASE("powercap: who may not write learns it from the range; who may not rea
   CHECK(WEXITSTATUS(status) == 0);
 }
 
+TEST_CASE("powercap: a limit that could not be written has what it had, and counts as put back") {
+  const std::string fixed = "/proc/sys/kernel/ngroups_max";   // a number that nobody can write
+  const auto number = kinds::read_text(fixed);
+  if (!number || kinds::write_text(fixed, *number)) return;
+  const PowerTree tree;
+  tree.zone("intel-rapl:0", "package-0");
+  tree.put(zone_0 + "constraint_1_power_limit_uw", *number);
+  const auto hardware = opened(tree);
+  auto saved = hardware->originals();
+  REQUIRE(saved);
+  tree.gone(zone_0 + "constraint_1_power_limit_uw");
+  std::filesystem::create_symlink(fixed, tree.root + "/" + zone_0 + "constraint_1_power_limit_uw");
+  REQUIRE(hardware->cap(0, 120));
+  const auto done = hardware->restore(*saved);
+  CHECK_MESSAGE(done, (done ? "" : done.error().what));
+  CHECK(tree.get(zone_0 + "constraint_0_power_limit_uw") == "200000000");
+  // One that has something else by now is told.
+  const auto other = hardware->restore({{"package-0", "constraint_1_power_limit_uw", "1"}});
+  REQUIRE(!other);
+  CHECK(other.error().code != "power.bad_original");
+}
+
 TEST_CASE("powercap: originals that are damaged write nothing else, and do not keep the rest from being put back") {
   const PowerTree tree;
   tree.zone("intel-rapl:0", "package-0");

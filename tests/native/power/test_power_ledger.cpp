@@ -264,6 +264,25 @@ TEST_CASE("one that takes over counts who it does not hear at the most, until no
   CHECK(third.committed_w(2 * second) == 600);
 }
 
+TEST_CASE("one that takes over waits for the longest lease that another may have lent, not for its own") {
+  Ledger::Settings s;
+  s.budget_w = 600, s.lease_s = 10;
+  auto book = *Ledger::open(s, {{"n1", 50, 400, 100}, {"n2", 50, 400, 100}, {"n3", 50, 400, 100}}, {2, "b"});
+  book.others_lease(30);
+  book.others_lease(60);
+  book.others_lease(20);
+  std::vector<LeaseKeeper> nodes{{limits(), 1}, {limits(), 2}};
+  for (std::size_t k = 0; k < 2; ++k) {
+    REQUIRE(nodes[k].fence(book.fence()) == Refusal::none);
+    book.heard(k, report(nodes[k], 2 * second), 2 * second, 2 * second);
+  }
+  CHECK(!book.settled(in(2 + 60 + 60.059)));
+  CHECK(book.settled(in(2 + 60 + 60.061)));
+  // Its own majority is of its own lease.
+  CHECK(book.quorum(in(12)));
+  CHECK(!book.quorum(in(12.1)));
+}
+
 TEST_CASE("a manager that hears of a higher fence lends no more") {
   auto book = ledger(600, {{"n1", 50, 400, 100}});
   std::vector<LeaseKeeper> nodes{{limits(), 1}};

@@ -30,6 +30,7 @@ struct Setting {
   std::string policy = "uniform";
   bool hostile = false;               ///< anything happens at any time
   bool without_quorum = false;
+  std::vector<double> lease_s;        ///< of each manager; of those beyond 15 s
 };
 
 inline NodeConfig node(const std::string& name, double min_w = 50, double max_w = 400, double safe_w = 100, const std::string& rack = "") {
@@ -132,6 +133,7 @@ class World {
     Manager::Settings s;
     s.cluster = "c", s.name = "m" + std::to_string(m), s.instance = random_.next();
     s.budget.power_limit_w = setting_.budget_w, s.budget.policy = setting_.policy, s.budget.soft_w = setting_.soft_w, s.budget.without_quorum = setting_.without_quorum;
+    if (m < setting_.lease_s.size()) s.budget.lease_s = setting_.lease_s[m];
     s.nodes = setting_.nodes, s.racks = setting_.racks, s.priority = static_cast<std::uint32_t>(m);
     auto made = Manager::open(s, chief.disk.kept ? std::optional<Kept>(chief.disk.now(now_)) : std::nullopt, clock(m));
     REQUIRE(made);
@@ -140,6 +142,7 @@ class World {
     chief.manager->audit_works(!chief.disk.audit_fails, "full");
     pump(m);
   }
+  void lease(std::size_t m, double lease_s) { setting_.lease_s[m] = lease_s; }   ///< from its next start on
   void stop_node(std::size_t k) { nodes[k].alive = false, nodes[k].hardware_w = setting_.nodes[k].member.safe_w; }
   void start_node(std::size_t k) {
     Node& node = nodes[k];

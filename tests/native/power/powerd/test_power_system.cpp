@@ -122,6 +122,64 @@ TEST_CASE("who takes over while a node is dead lets the others be at their safe 
   CHECK(world.sum_w() == doctest::Approx(800));
 }
 
+TEST_CASE("leases that were made shorter: who takes over waits for the longer ones of before, by what it heard or by its disk, and forgets them when they are over") {
+  for (const bool heard : {true, false}) {
+    CAPTURE(heard);
+    Setting s = four();
+    s.lease_s = {60, 60};
+    World world(s);
+    world.settle();
+    REQUIRE(world.leader() == 0);
+    CHECK(world.chiefs[1].disk.kept->lease_s == 60);
+    world.cut(1, 3);
+    world.lease(0, 10), world.lease(1, 10);
+    world.kill(1);
+    if (heard) {
+      world.chiefs[1].disk.kept->lease_s = 0;   // as of a file of before
+      world.start(1);
+      world.run_for(3);
+      CHECK(world.chiefs[1].disk.kept->lease_s == 60);
+      world.kill(0);
+    } else {
+      world.kill(0);
+      world.start(1);
+    }
+    // What it lent lasts: to those that are heard nothing of it is given.
+    world.run_for(50);
+    REQUIRE(world.leader() == 1);
+    CHECK(world.nodes[3].hardware_w == doctest::Approx(200));
+    CHECK(world.sum_w() <= 800 + 1e-6);
+    CHECK(world.chiefs[1].telemetry.back().lease_s == 60);
+    world.run_for(30);
+    CHECK(world.nodes[3].hardware_w == 100);
+    world.run_for(60);
+    CHECK(world.sum_w() == doctest::Approx(800));
+    CHECK(world.chiefs[1].telemetry.back().lease_s == 10);
+    CHECK(world.chiefs[1].disk.kept->lease_s == 10);
+    // Who comes back heard of them while they ran, and forgets them as well.
+    world.start(0);
+    world.run_for(10);
+    CHECK(world.chiefs[0].disk.kept->lease_s == 60);
+    world.run_for(130);
+    CHECK(world.leader() == 1);
+    CHECK(world.chiefs[0].disk.kept->lease_s == 10);
+  }
+}
+
+TEST_CASE("a lease that nobody could lend is counted as the longest that a node obeys") {
+  for (const double told_s : {1e9, double(INFINITY), double(NAN), -5.0}) {
+    CAPTURE(told_s);
+    World world(four());
+    world.settle();
+    ClusterTelemetry t = world.chiefs[0].telemetry.back();
+    t.epoch += 1, t.manager = "x", t.lease_s = told_s;
+    world.manager(1).cluster_said(t, world.clock(1));
+    world.pump(1);
+    world.run_for(1);
+    CHECK(world.chiefs[1].disk.kept->lease_s == (told_s > 0 ? 600 : 15));
+  }
+}
+
 TEST_CASE("one that lost its disk is told by nodes that another epoch was there, and takes a higher one") {
   Setting s = four();
   s.managers = 1;
@@ -250,10 +308,10 @@ TEST_CASE("who asks to wait no time is answered at once, and told that it is not
   REQUIRE(world.answer(number));
   CHECK(world.answer(number)->code == ReplyCode::ok);
   CHECK(std::isnan(world.answer(number)->body.comply_s));
-  // Nodes that are not reached hold to it when their leases are over.
+  // Nodes that are not reached go to their safe caps when their leases are over; who reaches none of them does not say what they hold to.
   world.run_for(16);
   CHECK(world.sum_w() == 400);
-  CHECK(world.has_event(0, "complied"));
+  CHECK(!world.has_event(0, "complied"));
   // One that waits, but not longer than its caller.
   world.heal();
   world.settle();

@@ -12,8 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -385,7 +387,7 @@ TEST_CASE("what a system manager keeps is there again, or it says that it is dam
   REQUIRE(none);
   CHECK(!(*none).has_value());
   Kept kept;
-  kept.epoch = 7, kept.budget_version = 9, kept.budget_w = 812.25, kept.configured_w = 1000, kept.shed_w = 600.1, kept.shed_left_s = 50;
+  kept.epoch = 7, kept.budget_version = 9, kept.budget_w = 812.25, kept.configured_w = 1000, kept.shed_w = 600.1, kept.shed_left_s = 50, kept.lease_s = 60.5;
   REQUIRE(save(path, kept, 1'000'000'000'000));
   auto again = load_kept(path, 1'020'000'000'000);
   REQUIRE(again);
@@ -397,6 +399,14 @@ TEST_CASE("what a system manager keeps is there again, or it says that it is dam
   CHECK(k.configured_w == 1000);
   CHECK(k.shed_w == 600.1);
   CHECK(k.shed_left_s == doctest::Approx(30));
+  CHECK(k.lease_s == 60.5);
+  // Of before leases were kept: as such a version wrote it.
+  std::ofstream(path) << "sonde-system-manager 1\nepoch 3\nbudget_version 5\nbudget_w 800\nconfigured_w 1000\nshed_w nan\nshed_ends_ns 0\nsum 11929192651325873968\n";
+  again = load_kept(path, 0);
+  REQUIRE(again);
+  CHECK((**again).budget_w == 800);
+  CHECK((**again).lease_s == 0);
+  REQUIRE(save(path, kept, 1'000'000'000'000));
   again = load_kept(path, 1'060'000'000'000);
   REQUIRE(again);
   CHECK(std::isnan((**again).shed_w));
@@ -453,6 +463,25 @@ TEST_CASE("the audit log: whole lines, a new file when it is large, and a full d
   CHECK(!nowhere.works());
   CHECK(!nowhere.write(JsonLine().add("what", "z"), true));
   CHECK(rfc3339(1'795'000'000'123'456'789) == "2026-11-18T11:06:40.123Z");
+}
+
+TEST_CASE("the audit log: a line that the disk did not take is not in the file, and is told to be missing") {
+  const Folder folder;
+  const std::string path = folder.path + "/a.jsonl";
+  static bool fails_to_sync = false;
+  Audit audit(path, 4000, [](int fd) { return fails_to_sync ? (errno = EIO, -1) : ::fdatasync(fd); });
+  REQUIRE(audit.write(JsonLine().add("what", "one"), true));
+  fails_to_sync = true;
+  const auto written = audit.write(JsonLine().add("what", "two"), true);
+  fails_to_sync = false;
+  REQUIRE(!written);
+  CHECK(written.error().code == "power.audit");
+  CHECK(audit.lost() == 1);
+  REQUIRE(audit.write(JsonLine().add("what", "three"), true));
+  const std::string text = folder.read("a.jsonl");
+  CHECK(text.find("two") == std::string::npos);
+  CHECK(text.find("\"what\":\"audit_gap\",\"lost\":1}") != std::string::npos);
+  CHECK(std::count(text.begin(), text.end(), '\n') == 3);
 }
 
 TEST_CASE("an audit log that had no room has it again: the gap is told") {

@@ -25,6 +25,7 @@ struct Machine {
   double fails_above_w = INFINITY;
   int generation = 0;                 ///< who has an earlier one open has nothing any more
   int writes = 0;
+  std::string trouble;                ///< with which reading fails
   std::function<void()> before_read;  ///< what a BMC takes its time with
   std::function<void(double)> before_write, after_write;
 };
@@ -45,6 +46,10 @@ struct Stand : Node {
     out.source = Source::powercap;
     if (!there()) {
       out.trouble = "power.hardware_gone: it is not there";
+      return out;
+    }
+    if (!machine.trouble.empty()) {
+      out.trouble = machine.trouble;
       return out;
     }
     out.power_w = machine.power_w, out.energy_j = machine.energy_j - energy_at_open_j, out.cap_w = machine.cap_w;
@@ -596,4 +601,99 @@ TEST_CASE("power node: telemetry says since when the cap is what it is, on the s
   REQUIRE(w.set(200, 30) == 0);
   CHECK(w.core->cap_changes() == changes + 1);
   CHECK(w.core->telemetry(1).cap_since_ns == before);
+}
+
+TEST_CASE("power node: a cap that was switched off is set again and told; of a reading that failed nothing is concluded") {
+  World w;
+  w.begin();
+  REQUIRE(w.set(300, 600) == 0);
+  w.core->look();
+  int writes = w.machine.writes;
+  w.machine.cap_w = unknown;          // as of a BMC that began anew: it has no cap in force
+  w.pass(1);
+  w.core->look();
+  CHECK(w.machine.cap_w == 300);
+  CHECK(w.machine.writes == writes + 1);
+  CHECK(w.core->facts().overwritten == 1);
+  CHECK(w.core->trouble().starts_with("power.overwritten: the cap was found switched off instead of 300 W"));
+  CHECK(w.core->said().lease.leased);
+  w.pass(60);
+  writes = w.machine.writes;
+  w.machine.trouble = "power.bmc_timeout: it did not answer";
+  w.core->look();
+  CHECK(w.machine.writes == writes);
+  CHECK(w.core->facts().overwritten == 1);
+  CHECK(w.core->trouble().starts_with("power.bmc_timeout"));
+}
+
+TEST_CASE("power node: a lease that is renewed writes no cap that is there already, and all else is as if it had") {
+  World w;
+  w.begin();
+  REQUIRE(w.set(300, 10) == 0);
+  const int writes = w.machine.writes;
+  std::int64_t ends = 0;
+  for (int k = 0; k < 5; ++k) {
+    w.pass(4);
+    w.core->look();
+    REQUIRE(w.set(300, 10) == 0);
+    ends = w.now_ns + 10 * second;
+    CHECK(w.core->said().lease.left_s == doctest::Approx(10));
+    CHECK(w.core->said().lease.sequence == w.sequence);
+    CHECK(w.core->said().lease.cap_w == 300);
+    CHECK((w.watched_ns > w.core->ends_ns() && w.watched_ns < ends));
+  }
+  CHECK(w.machine.writes == writes);
+  // A shorter one: who watches is told so as well.
+  REQUIRE(w.set(300, 5) == 0);
+  CHECK(w.machine.writes == writes);
+  CHECK(w.watched_ns < w.now_ns + 5 * second);
+  // What was overwritten meanwhile is put right by the next look, as before.
+  w.machine.cap_w = 390;
+  REQUIRE(w.set(300, 10) == 0);
+  w.core->look();
+  CHECK(w.machine.cap_w == 300);
+  CHECK(w.core->facts().overwritten == 1);
+  CHECK(w.machine.writes == writes + 1);
+  // And it ends.
+  w.pass(10);
+  w.core->expire();
+  CHECK(w.machine.cap_w == 150);
+  CHECK(w.watched_ns == 0);
+}
+
+TEST_CASE("power node: a renewal writes where it is not known that the hardware has the cap") {
+  World w;
+  w.begin();
+  REQUIRE(w.set(300, 60) == 0);
+  int writes = w.machine.writes;
+  // A reading that failed.
+  w.machine.trouble = "power.bmc_timeout: it did not answer";
+  w.core->look();
+  REQUIRE(w.set(300, 60) == 0);
+  CHECK(w.machine.writes == ++writes);
+  // The guardian acted.
+  w.machine.trouble.clear();
+  w.core->look();
+  w.machine.cap_w = 150, ++w.guarded;
+  REQUIRE(w.set(300, 60) == 0);
+  CHECK(w.machine.cap_w == 300);
+  // It is gone.
+  w.machine.there = false;
+  w.core->look();
+  CHECK(w.core->obey(w.order(300)).code == number_of(PowerCode::hardware_failed));
+}
+
+TEST_CASE("power node: a lease that ends earlier than the one before is watched from before its write on") {
+  World w;
+  w.begin();
+  REQUIRE(w.set(300, 600) == 0);
+  const std::int64_t ends = w.now_ns + 10 * second;
+  int looked = 0;
+  w.machine.before_write = [&](double) {
+    ++looked;
+    CHECK((w.watched_ns > 0 && w.watched_ns < ends));
+  };
+  REQUIRE(w.set(350, 10) == 0);
+  CHECK(looked == 1);
+  CHECK(w.watched_ns < ends);
 }
