@@ -24,8 +24,10 @@ from sonde.power.run_job_manager import JobManager, Settings, began
 
 SERVER = shutil.which("dropbear", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or not (SERVER and shutil.which("dropbearkey") and shutil.which("ssh")),
-    reason="needs root, ssh and dropbear",
+    os.geteuid() != 0
+    or not (SERVER and all(map(shutil.which, ("dropbearkey", "ssh", "ssh-keygen"))))
+    or subprocess.run(["unshare", "-m", "true"]).returncode != 0,
+    reason="needs root, a mount namespace, ssh and dropbear",
 )
 SPEC = Spec("j1", ("/bin/sh", "-c", "echo $SONDE_JOB_NODE"), "root", "a job", grace_s=0.5)
 
@@ -164,9 +166,8 @@ def test_however_it_ends_nothing_of_it_is_left_at_the_other_end(site, how):
     elif how == "keeper killed":
         os.kill(site.keeper(), signal.SIGKILL)
     else:
-        (ssh,) = (
-            pid for pid in running("HostName=127.0.0.1") if Path(f"/proc/{pid}/comm").read_text() == "ssh\n"
-        )
+        keeper = site.keeper()
+        (ssh,) = map(int, Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split())
         os.kill(ssh, signal.SIGKILL)
     told = site.over()
     assert told["state"] == ("failed" if how == "keeper killed" else "ended")

@@ -129,7 +129,7 @@ class Gpus final : public Hardware {
         if (!first) first = e;
       }
       one.energy_j = gpu.energy_j;
-      if (gpu.limited) {
+      if (gpu.limited || gpu.range.settable) {
         // No cap without trouble would be one that was switched off.
         if (const int is = nvml_.limit(gpu.device, &limit); is == ok) one.cap_w = limit * 1e-3;
         else if (one.trouble.empty()) one.trouble = told(failed(names_[k], is));

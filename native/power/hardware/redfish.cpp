@@ -26,6 +26,7 @@ constexpr std::size_t most_answer = 1u << 20, most_chassis = 64, most_members = 
 constexpr double most_w = 1e6;
 /// Between two looks at what a BMC has not taken over yet.
 constexpr double look_again_s = 0.2;
+constexpr double coarse_after_s = 1;     ///< who still shows the former cap then, and that is near, takes no finer steps
 
 struct Answer {
   JsonValue body;
@@ -290,8 +291,12 @@ class Redfish final : public Hardware {
     const bool switched_off = before->mode == "Disabled";
     if (const auto put = patch(one, json_quote(setting_of(one)) + ":" + exact(whole) + (switched_off ? ",\"ControlMode\":\"Automatic\"" : ""), deadline, before->etag); !put)
       return put.error();
-    // Something else than before is what it made of the cap.
-    auto back = settled(one, [&](const Limit& now) { return std::abs(now.set_w - whole) < 1 || (std::isfinite(now.set_w) && now.set_w != before->set_w && now.set_w != before->kept_w); });
+    // Something else than before is what it made of the cap; also what was there before, where that is the cap in coarse steps.
+    const double steps_s = now_s() + coarse_after_s;
+    auto back = settled(one, [&](const Limit& now) {
+      if (std::abs(now.set_w - whole) < 1 || (std::isfinite(now.set_w) && now.set_w != before->set_w && now.set_w != before->kept_w)) return true;
+      return now_s() >= steps_s && now.set_w <= whole && whole - now.set_w <= std::max(10.0, 0.05 * whole);
+    });
     if (!back) return back.error();
     if (std::isnan(back->set_w)) return Error{"power.hardware_failed", one.name + ": the BMC took a cap and has none", "its power management may be switched off, or need a licence"};
     return back->set_w;

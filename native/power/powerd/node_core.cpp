@@ -208,7 +208,7 @@ Result<double> NodeCore::apply(double cap_w, std::int64_t lease_ends_ns) {
   wanted_w_ = cap_w;
   followed_w_ = has;
   follows_ = trouble.empty() && range_.settable;
-  agrees_ = follows_ && std::isfinite(has);
+  agrees_ = follows_ && std::abs(has - cap_w) <= std::max(least_step_w, settings_.tolerance * cap_w);
   if (follows_) tell_watch(due);
   const std::lock_guard lock(mutex_);
   has_cap_locked(has, before_ns, settings_.realtime_ns());
@@ -363,8 +363,9 @@ void NodeCore::look() {
     return settle();
   }
   if (settled_meanwhile || !range_.settable || !follows_ || !std::isfinite(followed_w_)) return;
-  agrees_ = std::abs(found - followed_w_) <= std::max(least_step_w, settings_.tolerance * wanted_w_);
-  if (agrees_) return;
+  const double step_w = std::max(least_step_w, settings_.tolerance * wanted_w_);
+  agrees_ = std::abs(found - wanted_w_) <= step_w;
+  if (std::abs(found - followed_w_) <= step_w) return;
   // No cap where nothing failed: it was switched off, as by a BMC that began anew. Where something failed nothing is known of it.
   const bool off = !std::isfinite(found);
   if (off && failed) return;

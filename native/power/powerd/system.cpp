@@ -784,7 +784,6 @@ void Manager::lend(std::int64_t now_ns) {
       out_.audit.push_back(std::move(l));
       st.logged_w = grant.cap_w;
     }
-    st.lent_ns = now_ns;
     out_.grants.emplace_back(k, std::move(grant));
   }
 }
@@ -807,7 +806,7 @@ void Manager::ask(std::int64_t now_ns) {
     if (st.asked_ns >= 0 && now_ns - st.asked_ns < ns(every_s)) continue;
     st.asked_ns = now_ns;
     ++st.unanswered;
-    if (st.lent_ns != now_ns) out_.asks.push_back({k, fence, missing});  // what it answers to a grant says as much
+    out_.asks.push_back({k, fence, missing});
   }
 }
 

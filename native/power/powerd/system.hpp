@@ -125,7 +125,7 @@ class Manager {
 
  private:
   struct NodeState {
-    std::int64_t heard_ns = -1, power_ns = -1, asked_ns = -1, lent_ns = -1, refused_ns = -1;
+    std::int64_t heard_ns = -1, power_ns = -1, asked_ns = -1, refused_ns = -1;
     double power_w = unknown, period_s = 0, wanted_w = unknown, cap_w = unknown, allowed_w = unknown, logged_w = unknown;
     double least_w = unknown, most_w = unknown;   ///< what its hardware can be set to, within its configuration
     double power_cap_w = unknown, iteration_s = unknown;   ///< the lowest cap while it drew power_w; of its part of its job

@@ -1,7 +1,7 @@
 """Keys, certificates and signed documents of a bus, in a folder.
 
     FOLDER/identity_ca.pem permissions_ca.pem governance.p7s      for everyone
-    FOLDER/private/                                               what signs: stays where identities are made
+    FOLDER/private/                                               what signs, what was signed: stays where they are made
     FOLDER/<identity>/cert.pem key.pem permissions.p7s            for who is that identity
 
 Made with `cryptography` (Apache-2.0 or BSD). ECDSA on P-256: DDS Security 1.1, section 9.3.
@@ -264,6 +264,12 @@ def add(
             old.rename(home)
         raise
     shutil.rmtree(old, ignore_errors=True)
+    part = _copy(home).with_suffix(f".{secrets.token_hex(4)}.part")
+    try:
+        _write(part, files["permissions.p7s"][0], 0o600)
+        part.rename(_copy(home))
+    except OSError as error:
+        raise _failed(_copy(home), error) from None
     return Identity(name, end, grant, domains)
 
 
@@ -288,21 +294,26 @@ def _identity(home: Path) -> Identity:
     return Identity(home.name, certificate.not_valid_after_utc, grant, domains)
 
 
+def _copy(home: Path) -> Path:
+    """What its permissions were when they were signed, where only those who sign can write."""
+    return home.parent / PRIVATE / f"{home.name}.p7s"
+
+
 def _as_before(home: Path) -> Identity:
-    """The one of a folder, to be made anew. Raises UsageError: its permissions are not of Sonde's making."""
-    found = _identity(home)
-    text = (home / "permissions.p7s").read_text()
-    ours = permissions(found.name, found.grant, found.domains, _now(), _now())
-    if _TAG.findall(text) != _TAG.findall(ours):
+    """The one of a folder, to be made anew. Raises UsageError: its permissions are not those that were signed here."""
+    try:
+        same = _copy(home).read_bytes() == (home / "permissions.p7s").read_bytes()
+    except OSError:
+        same = False
+    if not same:
         raise UsageError(
             "bus.other_permissions",
-            f"{home}/permissions.p7s says other things than Sonde writes: it cannot be made anew as it is",
+            f"{home}/permissions.p7s says other things than were signed here: it is not made anew as it is",
             "say it all: --role, or --publish and --subscribe; and --domains",
         )
-    return found
+    return _identity(home)
 
 
-_TAG = re.compile(r"</?\w+")
 _TOPICS = {
     word: re.compile(rf"<{word}><topics>(.*?)</topics>", re.DOTALL) for word in ("publish", "subscribe")
 }

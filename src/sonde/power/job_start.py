@@ -24,14 +24,15 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.:-]+", re.ASCII)
 # arguments, which everybody can read. The command has a group of its own; what left that is known by a variable.
 # $1: how long it has between TERM and KILL, s. $2: the file in which this command tells its turns.
 REMOTE = (
-    "g=$1; m=SONDE_JOB_PROGRESS=$2; shift 2; d=$(command -v setsid); e=; "
+    'g=$1; m=SONDE_JOB_PROGRESS=$2; shift 2; set -- "$(command -v setsid)" "$@"; e=; '
     "sonde_line=$(printf '\\n.'); sonde_line=${sonde_line%.}; "
     # `command`: a name that this shell lets nobody set is left out, and does not end it.
     'while IFS= read -r l && [ "$l" != . ]; do e="$e command export $l 2>/dev/null;"; done; '
     '[ "$l" = . ] || { echo "no environment came: does the launcher pass on standard input?" >&2; '
     f"exit {NOTHING_CAME}; }}; "
-    'exec 3<&0; ( eval "$e"; exec "$d" "$@" ) </dev/null 3<&- & p=$!; '
-    '{ cat <&3; kill -TERM "-$p" && sleep "$g" && kill -KILL "-$p"; } >/dev/null 2>&1 & w=$!; '
+    'exec 3<&0; ( eval "$e"; exec "$@" ) </dev/null 3<&- & p=$!; '
+    # Before its group is there, it is itself.
+    '{ cat <&3; { kill -TERM "-$p" || kill -TERM "$p"; } && sleep "$g" && kill -KILL "-$p"; } >/dev/null 2>&1 & w=$!; '
     # What a shell says of who was killed would kill it, where nobody reads that any more.
     'exec 3<&- 2>/dev/null; wait "$p"; s=$?; kill -KILL "-$p" 2>/dev/null; kill "$w" 2>/dev/null; '
     'for f in $(grep -lzxFe "$m" /proc/[0-9]*/environ 2>/dev/null); do '
@@ -140,7 +141,10 @@ def starts(
 def _lines(pairs: Mapping[str, str]) -> str:
     """For REMOTE: words of `export`, one variable a line whatever is in it."""
     line = '"$sonde_line"'
-    out = [f"{name}={line.join(map(shlex.quote, value.split(chr(10))))}" for name, value in pairs.items()]
+    last = sorted(
+        pairs.items(), key=lambda pair: pair[0] == "sonde_line"
+    )  # it is what the others are made with
+    out = [f"{name}={line.join(map(shlex.quote, value.split(chr(10))))}" for name, value in last]
     return "\n".join([*out, ".", ""])
 
 

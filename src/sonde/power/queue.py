@@ -373,16 +373,19 @@ class Queue:
     def to_clean(self) -> list[Entry]:
         return [one for one in self.entries.values() if one.state.over and not one.clean]
 
-    def set_back(self, now_ns: int) -> None:
-        """Where the clock was set back, nobody is charged already for what is to come."""
-        self.usage.to(now_ns / 1e9)
+    def set_back(self, now_ns: int, most_s: float = math.inf) -> None:
+        """Where the clock was set back, nobody is charged already for what is to come.
+
+        most_s: no more time went by since the last time, by a clock that nobody sets.
+        """
+        self.usage.to(now_ns / 1e9, most_s)
         for one in self.active():
             if (one.charged_ns or one.state.started_ns) > now_ns:
                 self._put(replace(one, charged_ns=now_ns))
 
-    def charge(self, now_ns: int, nodes: Mapping[str, int]) -> None:
+    def charge(self, now_ns: int, nodes: Mapping[str, int], most_s: float = math.inf) -> None:
         """Charges users for what their jobs had since the last time. nodes: cores of each; a part counts as a part."""
-        self.set_back(now_ns)
+        self.set_back(now_ns, most_s)
         for one in list(self.entries.values()):
             state = one.state
             if not state.started_ns or (state.over and one.charged_ns >= state.ended_ns):
@@ -391,7 +394,7 @@ class Queue:
             until = state.ended_ns if state.over else now_ns
             if until <= since and not (state.over and one.energy_j > one.charged_j):
                 continue
-            seconds = max(0, until - since) / 1e9
+            seconds = min(max(0, until - since) / 1e9, most_s)
             had = math.fsum(
                 1.0 if part.whole or not nodes.get(part.node) else len(part.cores) / nodes[part.node]
                 for part in state.parts

@@ -61,7 +61,10 @@ def _write(fd: int, text: str) -> bool:
     """Into an empty pipe, without a wait: who does not read is not to hold up the others."""
     data = os.fsencode(text)
     with suppress(OSError):
-        fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE)
+        if len(data) > fcntl.fcntl(
+            fd, fcntl.F_GETPIPE_SZ
+        ):  # no more than is needed: a user has so many pages of pipes
+            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, min(len(data), _PIPE))
     os.set_blocking(fd, False)
     try:
         return os.write(fd, data) == len(data)

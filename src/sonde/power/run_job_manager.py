@@ -234,14 +234,15 @@ class JobManager:
         job = Job(folder, spec, parts)
         begins = job_start.starts(spec, parts, self.settings.launcher, os.environ, str(folder), grace)
         own: dict[str, Any] = {"uid": None}
-        if who is not None:
-            # What the job writes into a folder that is ours. Nothing of a name that it chose: it could be one of ours.
-            made = [f"{folder}/progress.{index}" for index in range(len(parts))]
-            made += [] if spec.output else [begin.output for begin in begins]
-            for path in made:
-                fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        # What the job writes into a folder that is ours. Nothing of a name that it chose: it could be one of ours.
+        made = [f"{folder}/progress.{index}" for index in range(len(parts))]
+        made += [] if spec.output else [begin.output for begin in begins]
+        for path in made:
+            fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            if who is not None:
                 os.fchown(fd, who.pw_uid, who.pw_gid)
-                os.close(fd)
+            os.close(fd)
+        if who is not None:
             groups = os.getgrouplist(who.pw_name, who.pw_gid)
             own = {"uid": who.pw_uid, "gid": who.pw_gid, "groups": groups}
         plan = {**own, "limit_s": spec.limit_s, "grace_s": grace, "starts": [asdict(one) for one in begins]}

@@ -25,7 +25,7 @@ from sonde.bus.errors import Refused
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
 from sonde.power import jobs, run_bus, run_jobs_bus, schedule
 from sonde.power.config import Stack
-from sonde.power.jobs import RUNNING, STARTING, STOPPING, WAITING, Run, Spec, said
+from sonde.power.jobs import HELD, RUNNING, STARTING, STOPPING, WAITING, Run, Spec, said
 from sonde.power.queue import DEFAULT, Entry, Queue, Refusal, Share, as_text, in_use
 from sonde.power.resources import Held, Resources
 from sonde.power.run_events import line, notify, until_told
@@ -340,10 +340,14 @@ class Scheduler:
         strays = []
         with self.mutex:
             now, now_s = time.time_ns(), time.monotonic()
-            self.queue.set_back(now)
+            self.queue.set_back(now, now_s - self._charged_s + CHARGE_S)
             for job, run in runs.items():
                 entry = self.queue.take_run(run, now)
-                if entry is not None and entry.state.over and not (run.over and not entry.clean):
+                late = entry is not None and entry.state.state in (
+                    WAITING,
+                    HELD,
+                )  # what it had went to others
+                if late or (entry is not None and entry.state.over and not (run.over and not entry.clean)):
                     # Told to stop, or to forget, and it was not heard.
                     strays.append((job, run.over))
             for entry in self.queue.active():
@@ -430,9 +434,11 @@ class Scheduler:
             )
             if not over and now_s - self._charged_s < CHARGE_S:
                 return
+            # The first time nobody knows how long it was: nothing ran here to see it.
+            most_s = now_s - self._charged_s + CHARGE_S
             self._charged_s = now_s
             now = time.time_ns()
-            self.queue.charge(now, self._cores)
+            self.queue.charge(now, self._cores, most_s)
             gone = self.queue.forget(now - int(self.stack.jobs.keep_s * 1e9))
             self._keep(gone)
 
@@ -507,6 +513,7 @@ class Scheduler:
         """Jobs that may start now. Who was refused lately holds up nobody."""
         now_s = time.monotonic()
         late = {job for job, no in self._not_started.items() if no.again_s > now_s}
+        late |= self._known_runs  # a start that came after it was given up: it ends first
         return [one for one in self.queue.waiting(now_ns) if one.spec.job not in late]
 
     def _beyond(self, used: Resources) -> set[str]:

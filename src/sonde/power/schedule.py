@@ -60,12 +60,12 @@ class Usage:
         self.half_life_s, self.at_s = half_life_s, at_s
         self.had = dict(had or {})
 
-    def to(self, at_s: float) -> None:
-        """Lets time go on. Of a clock that was set back it goes on from there, and what was forgotten stays so."""
+    def to(self, at_s: float, most_s: float = math.inf) -> None:
+        """Lets time go on, by most_s at most; of a clock that was set back from there. What was forgotten stays so."""
         if at_s <= self.at_s:
             self.at_s = at_s
             return
-        left = 0.5 ** ((at_s - self.at_s) / self.half_life_s)
+        left = 0.5 ** (min(at_s - self.at_s, most_s) / self.half_life_s)
         self.had = {
             user: (nodes * left, energy * left)
             for user, (nodes, energy) in self.had.items()

@@ -42,7 +42,7 @@ def test_what_is_signed_is_believed_and_changes_are_noticed(folder, file):
 def test_keys_are_for_their_owner_alone(folder):
     run_keys.add(folder, "n017", keys.ROLES["node-manager"], 10, (0, 230), False)
     private = [folder / "n017/key.pem", *(folder / "private").iterdir()]
-    assert [stat.S_IMODE(file.stat().st_mode) for file in private] == [0o600] * 3
+    assert [stat.S_IMODE(file.stat().st_mode) for file in private] == [0o600] * 4
     assert stat.S_IMODE((folder / "private").stat().st_mode) == 0o700
 
 
@@ -98,14 +98,18 @@ def test_what_is_not_there_has_nothing_to_renew(folder):
 
 @pytest.mark.parametrize(
     ("ours", "theirs"),
-    [("</allow_rule>", "</allow_rule><deny_rule></deny_rule>"), ("<publish><topics>", "<publish> <topics>")],
+    [
+        ("</allow_rule>", "</allow_rule><deny_rule></deny_rule>"),
+        ("<publish><topics>", "<publish> <topics>"),
+        ("<min>5</min>", "<min>0</min>"),
+    ],
 )
 def test_permissions_of_others_are_not_cut_down_to_what_is_understood(folder, ours, theirs):
     run_keys.add(folder, "n017", keys.ROLES["monitor"], 5, (5, 5), False)
     file = folder / "n017/permissions.p7s"
     file.write_text(file.read_text().replace(ours, theirs, 1))
     before = file.read_bytes()
-    with pytest.raises(UsageError, match="says other things than Sonde writes") as told:
+    with pytest.raises(UsageError, match="says other things than were signed here") as told:
         run_keys.add(folder, "n017", None, 5, None, True)
     assert "--domains" in told.value.hint
     assert file.read_bytes() == before

@@ -83,6 +83,7 @@ def through_a_shell(
     close_after_s: float | None = None,
     environment: tuple[str, ...] = SPEC.environment,
     told: str | None = None,
+    reads: bool = True,
 ) -> subprocess.CompletedProcess[str]:
     """Words for a node as a shell at the other end of ssh reads them."""
     spec = replace(SPEC, command=("/bin/sh", "-c", command), folder=folder, environment=environment)
@@ -100,7 +101,8 @@ def through_a_shell(
             process.stdin = None
         if close_after_s is not None:
             assert process.stdout is not None
-            process.stdout.readline()  # it runs
+            if reads:
+                process.stdout.readline()  # it runs
             assert process.stdin is not None
             process.stdin.close()
             process.stdin = None
@@ -122,9 +124,11 @@ def test_at_the_other_end_a_command_has_its_folder_its_environment_and_its_exit_
 
 def test_at_the_other_end_a_value_is_what_it_was_whatever_is_in_it(tmp_path):
     value = "a  b\n.\n'\"$HOME`id`\\ ä\n"
-    mine = (f"X={value}", "g=1", "e=2", "l=3", "p=4", "PPID=1", "PATH=/nowhere")
-    ran = through_a_shell('printf "%s|" "$X" $g $e $l $p "$PATH"', str(tmp_path), environment=mine)
-    assert ran.stdout == f"{value}|1|2|3|4|/nowhere|"
+    mine = (f"X={value}", "g=1", "e=2", "l=3", "p=4", "d=5", "sonde_line=6", "PPID=1", "PATH=/nowhere")
+    mine = (mine[-2], *mine, f"Y={value}")
+    words = 'printf "%s|" "$X" $g $e $l $p $d $sonde_line "$Y" "$PATH"'
+    ran = through_a_shell(words, str(tmp_path), environment=mine)
+    assert ran.stdout == f"{value}|1|2|3|4|5|6|{value}|/nowhere|"
     assert ran.returncode == 0
 
 
@@ -137,6 +141,13 @@ def test_at_the_other_end_what_has_a_session_of_its_own_ends_with_the_command(tm
     ran = through_a_shell(f"{command} while [ ! -e {left} ]; do sleep .01; done; exit 5", str(tmp_path))
     assert ran.returncode == 5
     until(lambda: not began(int(left.read_text())), "it is gone")
+
+
+def test_at_the_other_end_one_that_is_to_end_at_once_ends(tmp_path):
+    pid = tmp_path / "pid"
+    for _ in range(40):
+        ran = through_a_shell(f"echo $$ > {pid}; exec sleep 300", str(tmp_path), close_after_s=0, reads=False)
+        assert ran.returncode > 128
 
 
 def test_at_the_other_end_nothing_is_started_without_its_environment(tmp_path):

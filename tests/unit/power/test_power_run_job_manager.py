@@ -98,7 +98,9 @@ def test_a_job_runs_once_on_each_node_and_tells_how_it_ended(managers):
     assert managers.start(nodes=("n1", "n2"))["state"] == "running"
     told = managers.over()
     assert (told["state"], told["exit_status"], told["signal"]) == ("ended", 0, 0)
-    assert [(managers.folder / f"runs/j1/output.{n}").read_text() for n in ("n1", "n2")] == ["n1\n", "n2\n"]
+    outputs = [managers.folder / f"runs/j1/output.{n}" for n in ("n1", "n2")]
+    assert [one.read_text() for one in outputs] == ["n1\n", "n2\n"]
+    assert all(one.stat().st_mode & 0o077 == 0 for one in outputs)
 
 
 def test_started_again_it_is_the_same_and_another_one_is_refused(managers):

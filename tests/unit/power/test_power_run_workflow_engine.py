@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -80,7 +81,13 @@ class Taking:
         return {}
 
 
-def test_who_asks_while_a_large_workflow_is_handed_in_is_answered(tmp_path: Path):
+@pytest.fixture
+def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look may take as long as a slow disk makes it."""
+    monkeypatch.setattr(run_workflow_engine, "TURN_S", math.inf)
+
+
+def test_who_asks_while_a_large_workflow_is_handed_in_is_answered(tmp_path: Path, no_hurry: None):
     engine = Engine(str(tmp_path))
     begun_at(engine, "many")
     told: list[Any] = []
@@ -92,7 +99,7 @@ def test_who_asks_while_a_large_workflow_is_handed_in_is_answered(tmp_path: Path
     assert (states.count("accepted"), states.count("submitting"), states.count("waiting")) == (4, 1, 195)
 
 
-def test_a_cancel_while_a_large_workflow_is_handed_in_comes_before_the_rest(tmp_path: Path):
+def test_a_cancel_while_a_large_workflow_is_handed_in_comes_before_the_rest(tmp_path: Path, no_hurry: None):
     engine = Engine(str(tmp_path))
     begun_at(engine, "many")
     order = {"order": "CANCEL_WORKFLOW", "run": "many", "user": "ada", "reason": ""}
@@ -131,7 +138,7 @@ def test_what_a_turn_leaves_is_done_in_the_next_and_others_have_theirs_between(
     assert len(scheduler.jobs) == 201
 
 
-def test_who_is_to_end_leaves_the_rest(tmp_path: Path):
+def test_who_is_to_end_leaves_the_rest(tmp_path: Path, no_hurry: None):
     engine = Engine(str(tmp_path))
     begun_at(engine, "many")
     begun_at(engine, "more")

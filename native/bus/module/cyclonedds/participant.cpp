@@ -11,6 +11,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "bus/bell.hpp"
@@ -606,10 +607,16 @@ class Reader final : public ReaderPort {
   }
 
   /// Cyclone's thread that receives waits for place in the midst of a message, and the end of a reader waits for that thread: what is in the
-  /// way is taken while nothing more comes in. What others miss in these milliseconds is sent to them again, or was best effort.
+  /// way is taken while nothing more comes in. What others miss in these milliseconds is sent to them again, or was best effort. Where the thread
+  /// waits for another full reader, whose owner takes nothing, it goes on when the writer's lease is over: an end, if a late one.
   void end_bounded() {
-    dds_domain_set_deafmute(*subscriber_, true, false, DDS_SECS(1));  // over by itself, whatever happens
-    const std::int64_t end = now_ns() + 500'000'000;
+    dds_subscription_matched_status_t matched{};
+    if (dds_get_subscription_matched_status(*reader_, &matched) == DDS_RETCODE_OK && !matched.total_count) return;  // nobody ever wrote to it
+    // One at a time: it is the domain that is deaf. For how long is not given: a time that was given goes on after the call that ends it.
+    static std::mutex one_at_a_time;
+    const std::lock_guard lock(one_at_a_time);
+    dds_domain_set_deafmute(*subscriber_, true, false, DDS_INFINITY);
+    const std::int64_t end = now_ns() + 100'000'000;  // another full reader of the topic has this one be given the same again and again
     for (std::int64_t now = now_ns(), last = now; now - last < 5'000'000 && now < end; now = now_ns()) {
       ddsi_serdata* samples[takes_at_once];
       dds_sample_info_t infos[takes_at_once];
@@ -619,7 +626,7 @@ class Reader final : public ReaderPort {
       else std::this_thread::sleep_for(std::chrono::microseconds(500));  // it looks again each millisecond
     }
     reader_ = Entity();
-    dds_domain_set_deafmute(*subscriber_, false, false, 0);
+    dds_domain_set_deafmute(*subscriber_, false, false, DDS_INFINITY);
   }
 
   Guid guid() const override { return guid_; }
@@ -632,11 +639,16 @@ class Reader final : public ReaderPort {
     while (taken < most) {
       ddsi_serdata* samples[takes_at_once];
       dds_sample_info_t infos[takes_at_once];
-      const auto want = static_cast<std::uint32_t>(std::min<std::size_t>(takes_at_once, most - taken));
+      // An end that the take before held back goes before what it may be followed by: a place is kept for it.
+      const bool first = cut_.handle && batch.empty() && most - taken > 1;
+      const auto want = static_cast<std::uint32_t>(std::min<std::size_t>(takes_at_once, most - taken - first));
       const dds_return_t n = dds_takecdr(*reader_, samples, want, infos, DDS_ANY_STATE);
       SampleRef held[takes_at_once];  // a taker may throw
       for (dds_return_t k = 0; k < n; ++k) held[k].reset(static_cast<Sample*>(samples[k]));
-      if (cut_.handle) settle_cut(n > 0 ? infos[0].instance_handle : 0);
+      if (auto ending = settle_cut(n > 0 ? infos[0].instance_handle : 0)) {
+        if (first) taker(ending->info, ending->payload), ++taken;
+        else endings_.push_back(std::move(*ending));
+      }
       const bool full = n == static_cast<dds_return_t>(want);
       for (dds_return_t k = 0; k < n; ++k) {
         Taken one{std::move(held[k]), infos[k]};
@@ -781,9 +793,11 @@ class Reader final : public ReaderPort {
   }
 
   /// Cyclone goes on with the instance that it did not come to the end of, and says of what is left once more how it ends.
-  void settle_cut(dds_instance_handle_t goes_on_with) {
-    if (goes_on_with != cut_.handle) endings_.push_back(std::move(cut_.ending));
+  std::optional<Ending> settle_cut(dds_instance_handle_t goes_on_with) {
+    std::optional<Ending> ending;
+    if (cut_.handle && goes_on_with != cut_.handle) ending = std::move(cut_.ending);
     cut_ = {};
+    return ending;
   }
 
   std::size_t hand_on_endings(std::size_t most, const Taker& taker) {

@@ -29,6 +29,8 @@ constexpr std::size_t key_room = 64;
 constexpr std::size_t prefix_at = 8, prefix_words = 3, writer_entity_at = 12, sequence_at = 16;
 /// Writers that are remembered for what is missing: more are a sign that somebody makes and ends them without end.
 constexpr std::size_t most_writers = 4096;
+/// Disposals that no gap was seen of yet. Those of writers that write no more stay: what is lost of others may be so many more.
+constexpr std::uint64_t most_without_number = 64;
 constexpr std::size_t most_remembered = 1 << 16;  ///< keys that are known by their hash
 /// Fast DDS takes the payload of a disposal for the key hash, encapsulation and all, where it has no more than 16 bytes.
 constexpr std::size_t least_disposal = encapsulation_bytes + hash_bytes;
@@ -392,7 +394,7 @@ std::uint64_t Arrivals::missing(const Guid& writer, std::uint64_t sequence, bool
 
 void Arrivals::came_without_number() {
   const std::lock_guard lock(mutex_);
-  ++without_number_;
+  without_number_ = std::min(without_number_ + 1, most_without_number);
 }
 
 void KeysByHash::saw(Bytes key) {
