@@ -61,7 +61,7 @@ def layers(path: PurePosixPath, text: str) -> list[str]:
 INCLUDES = {
     "core": ("core",),
     "mpi": ("core", "mpi"),
-    "bind": ("core", "bind", *ROOMS),
+    "bind": ("core", "service", "bind", *ROOMS),
     "service": ("core", "service"),
     **{room: ("core", "mpi", "service", room, *UPON.get(room, ())) for room in ROOMS},
 }

@@ -445,6 +445,14 @@ const std::vector<Key<WorkflowEngineConfig>>& workflow_engine_keys() {
   return keys;
 }
 
+const std::vector<Key<UsersConfig>>& users_keys() {
+  using U = UsersConfig;
+  static const std::vector<Key<U>> keys{
+    word<U>("proof", "proof", &U::proof, "none: a user is who the sender says; munge: each order has a credential of MUNGE", {"none", "munge"}),
+    texts<U>("may_speak_for_others", "may_speak_for_others", &U::may_speak_for_others, "users whose credential counts for orders in any name, beside root and who the role runs as")};
+  return keys;
+}
+
 const std::vector<Key<MonitorConfig>>& monitor_keys() {
   using M = MonitorConfig;
   static const std::vector<Key<M>> keys{
@@ -609,7 +617,7 @@ Result<void> check(const Config& config, const toml::table& top, const Context& 
   return {};
 }
 
-const std::vector<std::string> sections{"bus", "budget", "nodes", "racks", "node-manager", "system-manager", "job-scheduler", "resource-manager", "job-manager", "workflow-engine", "monitor", "mqtt-bridge"};
+const std::vector<std::string> sections{"bus", "budget", "nodes", "racks", "node-manager", "system-manager", "job-scheduler", "resource-manager", "job-manager", "workflow-engine", "users", "monitor", "mqtt-bridge"};
 
 Result<void> fill(const toml::table& top, Config& config, const Context& context) {
   if (auto fine = read_keys(top, "", top_keys(), config, context, sections); !fine) return fine;
@@ -672,6 +680,7 @@ Result<void> fill(const toml::table& top, Config& config, const Context& context
   if (auto fine = read_section(top, "resource-manager", resource_manager_keys(), config.resource_manager, context); !fine) return fine;
   if (auto fine = read_section(top, "job-manager", job_manager_keys(), config.job_manager, context); !fine) return fine;
   if (auto fine = read_section(top, "workflow-engine", workflow_engine_keys(), config.workflow_engine, context); !fine) return fine;
+  if (auto fine = read_section(top, "users", users_keys(), config.users, context); !fine) return fine;
   if (auto fine = read_section(top, "monitor", monitor_keys(), config.monitor, context); !fine) return fine;
   if (auto fine = read_section(top, "mqtt-bridge", bridge_keys(), config.bridge, context); !fine) return fine;
   return check(config, top, context);
@@ -747,6 +756,7 @@ const std::vector<ConfigKey>& config_keys() {
     tell(out, "resource-manager", resource_manager_keys());
     tell(out, "job-manager", job_manager_keys());
     tell(out, "workflow-engine", workflow_engine_keys());
+    tell(out, "users", users_keys());
     tell(out, "monitor", monitor_keys());
     tell(out, "mqtt-bridge", bridge_keys());
     return out;
@@ -780,6 +790,7 @@ std::string to_json(const Config& config) {
   out.raw("resource_manager", json(resource_manager_keys(), config.resource_manager).text());
   out.raw("job_manager", json(job_manager_keys(), config.job_manager).text());
   out.raw("workflow_engine", json(workflow_engine_keys(), config.workflow_engine).text());
+  out.raw("users", json(users_keys(), config.users).text());
   out.raw("monitor", json(monitor_keys(), config.monitor).text());
   out.raw("bridge", json(bridge_keys(), config.bridge).text());
   return out.text();

@@ -10,7 +10,7 @@
 ///   [node-manager]   telemetry = "30s"  state = "/var/lib/sonde/power-node"
 ///     [[node-manager.hardware]]  kind = "powercap"
 ///   [system-manager] audit = "/var/log/sonde/power-audit.jsonl"  takeover = "6s"
-///   [job-scheduler]  [resource-manager]  [job-manager]  [workflow-engine]  [monitor]  [mqtt-bridge]
+///   [job-scheduler]  [resource-manager]  [job-manager]  [workflow-engine]  [users]  [monitor]  [mqtt-bridge]
 
 #include <map>
 
@@ -105,6 +105,12 @@ struct WorkflowEngineConfig {
   double look_s = 2;                   ///< between two looks at the jobs of a workflow
 };
 
+/// How it is known who orders something about jobs and workflows.
+struct UsersConfig {
+  std::string proof = "none";          ///< none: who sends it says it; munge: a credential of MUNGE
+  std::vector<std::string> may_speak_for_others{"sonde-workflow-engine"};   ///< beside root and the role's own user
+};
+
 struct MonitorConfig {
   std::string listen = "127.0.0.1:9440";
   std::string token_file, tls_certificate, tls_key;
@@ -140,6 +146,7 @@ struct Config {
   ResourceManagerConfig resource_manager;
   JobManagerConfig job_manager;
   WorkflowEngineConfig workflow_engine;
+  UsersConfig users;
   MonitorConfig monitor;
   BridgeConfig bridge;
 };

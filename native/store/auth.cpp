@@ -8,13 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#ifdef SONDE_HAVE_MUNGE
-#include <munge.h>
-#endif
-
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
+
+#include "service/munge.hpp"
 
 namespace sonde::store::auth {
 
@@ -33,11 +30,8 @@ std::string hex(const unsigned char* bytes, std::size_t n) {
 }  // namespace
 
 std::vector<std::string> methods() {
-#ifdef SONDE_HAVE_MUNGE
-  return {"none", "token", "munge"};
-#else
+  if (munge::built()) return {"none", "token", "munge"};
   return {"none", "token"};
-#endif
 }
 
 Result<std::string> read_token(const std::string& path, bool server) {
@@ -83,59 +77,16 @@ std::string token_proof(const std::string& token, std::string_view who, std::str
 
 bool equal(std::string_view a, std::string_view b) { return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0; }
 
-#ifdef SONDE_HAVE_MUNGE
-
-namespace {
-
-/// Where munged listens, if SONDE_MUNGE_SOCKET says that it is not where libmunge was built to look.
-struct MungeContext {
-  munge_ctx_t ctx = nullptr;
-  MungeContext() {
-    if (const char* socket = std::getenv("SONDE_MUNGE_SOCKET"); socket && *socket) {
-      ctx = ::munge_ctx_create();
-      ::munge_ctx_set(ctx, MUNGE_OPT_SOCKET, socket);
-    }
-  }
-  ~MungeContext() {
-    if (ctx) ::munge_ctx_destroy(ctx);
-  }
-};
-
-}  // namespace
-
 Result<std::string> munge_credential(std::string_view server_nonce) {
-  const MungeContext where;
-  char* credential = nullptr;
-  const munge_err_t why = ::munge_encode(&credential, where.ctx, server_nonce.data(), static_cast<int>(server_nonce.size()));
-  std::string text = credential ? credential : "";
-  std::free(credential);
-  if (why != EMUNGE_SUCCESS)
-    return Error{"store.no_munge", std::string("MUNGE gave no credential: ") + ::munge_strerror(why), "is munged running on this host? or use another --auth"};
-  return text;
+  auto made = munge::credential(server_nonce);
+  if (made) return made;
+  return Error{"store.no_munge", made.error().what, made.error().hint + (munge::built() ? " or use another --auth" : ", or use --auth token")};
 }
 
 Result<unsigned> munge_user(const std::string& credential, std::string_view server_nonce) {
-  void* payload = nullptr;
-  int size = 0;
-  uid_t user = 0;
-  gid_t group = 0;
-  const MungeContext where;
-  const munge_err_t why = ::munge_decode(credential.c_str(), where.ctx, &payload, &size, &user, &group);
-  const std::string made_for(static_cast<const char*>(payload ? payload : ""), payload ? static_cast<std::size_t>(size) : 0);
-  std::free(payload);
-  if (why != EMUNGE_SUCCESS)
-    return Error{"store.denied", std::string("the MUNGE credential was refused: ") + ::munge_strerror(why), "do both hosts have the same MUNGE key and clocks within minutes?"};
-  if (!equal(made_for, server_nonce)) return Error{"store.denied", "the MUNGE credential was made for another connection", "try again"};
-  return static_cast<unsigned>(user);
+  auto user = munge::user(credential, server_nonce);
+  if (user) return user;
+  return Error{user.error().code == "munge.silent" ? "store.no_munge" : "store.denied", user.error().what, user.error().hint};
 }
-
-#else
-
-Result<std::string> munge_credential(std::string_view) {
-  return Error{"store.no_munge", "this build has no MUNGE", "install libmunge-dev and build again, or use --auth token"};
-}
-Result<unsigned> munge_user(const std::string&, std::string_view) { return munge_credential({}).error(); }
-
-#endif
 
 }  // namespace sonde::store::auth

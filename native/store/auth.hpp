@@ -5,7 +5,7 @@
 ///   token   both sides prove that they know a shared secret: HMAC-SHA256 over both sides' fresh nonces. The secret itself
 ///           is never sent
 ///   munge   the client sends a MUNGE credential made for this connection's nonce; the server takes its own user, root and
-///           the users it was told of. SONDE_MUNGE_SOCKET names the daemon's socket where it is not the usual one
+///           the users it was told of: service/munge.hpp
 /// What follows is not encrypted: on a network that others can write to, use a tunnel. Any-thread.
 
 #include <string>
@@ -34,7 +34,7 @@ bool equal(std::string_view a, std::string_view b);
 
 /// A credential for the server's nonce. Error: store.no_munge.
 Result<std::string> munge_credential(std::string_view server_nonce);
-/// The user who made it. Errors: store.denied (not valid, expired, replayed, made for another nonce).
+/// The user who made it. Errors: store.no_munge; store.denied (not valid, expired, replayed, made for another nonce).
 Result<unsigned> munge_user(const std::string& credential, std::string_view server_nonce);
 
 }  // namespace sonde::store::auth

@@ -316,6 +316,16 @@ def test_redfish_has_a_time_for_each_chassis(bmc: Bmc):
 
 
 @needs_redfish
+def test_redfish_has_a_time_for_each_setting_that_is_put_back(bmc: Bmc, tmp_path: Path):
+    # To put back four limits and what is done above each takes sixteen answers of 0.2 s; each setting has 2 x 1 s.
+    words = bmc("--chassis", "4", "--delay", "0.2", "--exception", "HardPowerOff")
+    told = conform("redfish", *words, *RANGE, "--timeout", "1", "--case", "cap: what is set*")
+    assert told.code == 0, told.words
+    sent = (tmp_path / "patches").read_text().splitlines()
+    assert sum('"HardPowerOff"' in line for line in sent) == 4, sent
+
+
+@needs_redfish
 def test_redfish_asks_those_chassis_alone_that_are_meant(bmc: Bmc, tmp_path: Path):
     words = bmc("--chassis", "4")
     told = conform("redfish", *words, "--domains", "Sled[12]", "--no-set", "--case", "domains: each has*")

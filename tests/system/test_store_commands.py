@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import re
-import secrets
 import shutil
 import signal
 import subprocess
@@ -488,35 +487,6 @@ def test_a_token_lets_in_who_has_it(sonde):
         assert "copy the server's token file" in missing.said
     serve = ("store", "serve", "--memory", "--auth", "token", "--token-file", "nofile")
     assert "sonde store token nofile" in sonde(*serve).expect(3).said
-
-
-@pytest.fixture
-def munge(tmp_path):
-    """MUNGE's daemon with a key of its own; yields its socket."""
-    daemon = shutil.which("munged", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
-    if daemon is None:
-        pytest.skip("munged is not installed")
-    folder = Path("/tmp") / f"sonde-munge-{secrets.token_hex(4)}"  # a socket's path must be short
-    folder.mkdir(mode=0o755)
-    (folder / "key").write_bytes(secrets.token_bytes(64))
-    (folder / "key").chmod(0o400)
-    names = {"socket": "s", "key-file": "key", "log-file": "log", "pid-file": "pid", "seed-file": "seed"}
-    options = [f"--{option}={folder / name}" for option, name in names.items()]
-    child = subprocess.Popen(
-        [daemon, "--foreground", "--force", *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        if (
-            not wait_for(lambda: (folder / "s").exists() or child.poll() is not None)
-            or child.poll() is not None
-        ):
-            log = (folder / "log").read_text() if (folder / "log").exists() else ""
-            pytest.skip(f"munged does not start here: {log}")
-        yield folder / "s"
-    finally:
-        child.terminate()
-        child.wait(10)
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_munge_lets_in_its_own_user(sonde, munge):

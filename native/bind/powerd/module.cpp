@@ -5,6 +5,7 @@
 #include "bind/raise.hpp"
 #include "power/config.hpp"
 #include "power/powerd/wiring.hpp"
+#include "service/munge.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -50,6 +51,24 @@ std::string bus_profile(const std::string& path, const std::string& participant)
   return sonde::bus::to_xml(sonde::value_or_raise(power::bus_profile(config, participant, true)));
 }
 
+/// What `what` gives, while others run: a daemon that hangs is waited for.
+template <typename What>
+auto without_gil(const What& what) {
+  auto out = [&] {
+    const nb::gil_scoped_release released;
+    return what();
+  }();
+  return sonde::value_or_raise(std::move(out), "EnvironmentFailure");
+}
+
+std::string munge_credential(const std::string& payload) {
+  return without_gil([&] { return sonde::munge::credential(payload); });
+}
+
+unsigned munge_user(const std::string& credential, const std::string& payload) {
+  return without_gil([&] { return sonde::munge::user(credential, payload); });
+}
+
 }  // namespace
 
 NB_MODULE(_power, m) {
@@ -61,6 +80,10 @@ NB_MODULE(_power, m) {
   m.def("config_keys", &config_keys, "Every key: section, key, type, default, what.");
   m.def("hardware_kinds", &hardware_kinds, "What this build can read and cap: kind, what, missing (what to install; empty: it is there).");
   m.def("idl", &power::idl, "The messages as IDL.");
+  m.def("munge_credential", &munge_credential, "payload"_a, "A MUNGE credential of this process. Raises EnvironmentFailure (munge.silent).");
+  m.def("munge_user", &munge_user, "credential"_a, "payload"_a,
+        "The uid that made it for this payload. Raises EnvironmentFailure (munge.silent, munge.refused).");
+  m.def("munge_built", &sonde::munge::built, "Whether this build has MUNGE.");
   m.def("bus_profile", &bus_profile, "path"_a, "participant"_a = "",
         "The bus of a configuration as a profile's XML, with the stack's types and topics in it: what every role opens.");
 }

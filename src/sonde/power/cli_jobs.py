@@ -112,10 +112,11 @@ def submit(
 
 
 def _ordered(stack: Any, body: dict[str, Any]) -> JobState:
-    from sonde.power import jobs, run_jobs_bus
+    from sonde.power import jobs, run_jobs_bus, run_proof
 
+    proven = run_proof.proven(stack.users, jobs.SCHEDULER_SET, body)
     with run_jobs_bus.open_bus(stack, "sonde") as bus:
-        reply = run_jobs_bus.ask(bus, jobs.SCHEDULER_SET, body)
+        reply = run_jobs_bus.ask(bus, jobs.SCHEDULER_SET, proven)
     return jobs.JobState.of(reply.body["jobs"][0])
 
 

@@ -138,7 +138,7 @@ def run(file: Path, config_path: Path, run_id: str, detach: bool) -> Outcome:
     import getpass
     import secrets
 
-    from sonde.power import run_bus, run_workflow_bus
+    from sonde.power import run_bus, run_proof, run_workflow_bus
 
     told = _read(file)
     name = re.sub(r"^[^A-Za-z0-9]+", "", told.name)[:30] or "run"
@@ -150,8 +150,11 @@ def run(file: Path, config_path: Path, run_id: str, detach: bool) -> Outcome:
         "path": str(file.absolute()),
         "text": told.text,
     }
-    with run_workflow_bus.open_bus(run_bus.load(config_path), "sonde") as bus:
-        (state,) = run_workflow_bus.ask(bus, run_workflow_bus.SET, body)
+    stack = run_bus.load(config_path)
+    with run_workflow_bus.open_bus(stack, "sonde") as bus:
+        (state,) = run_workflow_bus.ask(
+            bus, run_workflow_bus.SET, run_proof.proven(stack.users, run_workflow_bus.SET, body)
+        )
         if detach:
             outcome = _outcome("run", state)
             outcome.verdict = f"{called} runs: {len(told.steps)} jobs"
@@ -241,11 +244,14 @@ def cancel(run_id: str, config_path: Path, reason: str) -> Outcome:
     """
     import getpass
 
-    from sonde.power import run_bus, run_workflow_bus
+    from sonde.power import run_bus, run_proof, run_workflow_bus
 
     body = {"order": "CANCEL_WORKFLOW", "run": run_id, "user": getpass.getuser()[:64], "reason": reason[:256]}
-    with run_workflow_bus.open_bus(run_bus.load(config_path), "sonde") as bus:
-        (state,) = run_workflow_bus.ask(bus, run_workflow_bus.SET, body)
+    stack = run_bus.load(config_path)
+    with run_workflow_bus.open_bus(stack, "sonde") as bus:
+        (state,) = run_workflow_bus.ask(
+            bus, run_workflow_bus.SET, run_proof.proven(stack.users, run_workflow_bus.SET, body)
+        )
     outcome = _outcome("cancel", state)
     outcome.verdict = f"{run_id} is cancelled: {state['over']} of {state['total']} jobs are over"
     outcome.exit = Exit.DONE

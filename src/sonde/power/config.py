@@ -89,6 +89,22 @@ class Jobs:
 
 
 @dataclass(frozen=True)
+class Users:
+    """[users]: how it is known who orders."""
+
+    proof: str = "none"
+    may_speak_for_others: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Users:
+        said = told.get("users", {})
+        if "proof" not in said:
+            return cls()
+        others = tuple(str(one) for one in said["may_speak_for_others"])
+        return cls(str(said["proof"]), others)
+
+
+@dataclass(frozen=True)
 class Stack:
     """One power.toml, as far as this part of the room asks."""
 
@@ -107,6 +123,7 @@ class Stack:
     telemetry_s: float
     racks: Mapping[str, float] = field(default_factory=dict)
     jobs: Jobs = field(default_factory=Jobs)
+    users: Users = field(default_factory=Users)
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Stack:
@@ -147,6 +164,7 @@ class Stack:
                 for limits in [[v for v in map(known, (rack["power_limit_w"], rack["cooling_w"])) if v == v]]
             },
             jobs=Jobs.of(told),
+            users=Users.of(told),
         )
 
 

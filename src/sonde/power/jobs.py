@@ -40,6 +40,8 @@ CODES = {
     1108: "cannot_keep",  # the disk takes nothing: nothing was done
     1109: "unknown_node",
     1110: "queue_full",
+    1111: "not_proven",  # no credential, or not that of the user in whose name the order is
+    1112: "cannot_prove",  # MUNGE does not answer here
 }
 """Codes of replies beyond those of the bus and of telemetry.CODES."""
 NUMBERS = {word: number for number, word in CODES.items()}

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.bus.errors import Refused
 from sonde.core.errors import EnvironmentFailure, SondeError, UsageError
-from sonde.power import jobs, run_bus, run_jobs_bus, schedule
+from sonde.power import jobs, run_bus, run_jobs_bus, run_proof, schedule
 from sonde.power.config import Stack
 from sonde.power.jobs import HELD, RUNNING, STARTING, STOPPING, WAITING, Run, Spec, said
 from sonde.power.queue import DEFAULT, Entry, Queue, Refusal, Share, as_text, in_use
@@ -189,6 +189,10 @@ class Scheduler:
     # ---- what is asked, in threads of the bus
 
     def order(self, body: dict[str, Any]) -> dict[str, Any]:
+        try:
+            run_proof.check(self.stack.users, jobs.SCHEDULER_SET, body)
+        except run_proof.NotProven as no:
+            raise run_jobs_bus.refused("cannot_prove" if no.cannot else "not_proven", no.what) from None
         spec, job, user = Spec.of(body["spec"]), str(body["job"]), str(body["user"])
         groups = groups_of(spec.user) if body["order"] == "SUBMIT_JOB" else []
         now = time.time_ns()
@@ -763,8 +767,8 @@ def serve(stack: Stack, name: str = "", with_parent: bool = False) -> Iterator[b
 
     Raises
     ------
-    UsageError: the profile. EnvironmentFailure  power.cannot_keep, power.already_running, power.no_slurm, bus.open.
-    DataError  power.not_a_store.
+    UsageError: the profile. EnvironmentFailure  power.cannot_keep, power.already_running, power.no_slurm,
+    power.cannot_prove, bus.open. DataError  power.not_a_store.
     """
     called = name or NAME
     kind = stack.jobs.kind
@@ -779,6 +783,7 @@ def serve(stack: Stack, name: str = "", with_parent: bool = False) -> Iterator[b
         if slurm:
             yield from _beside_slurm(stack, called, open_ones, ending)
             return
+        run_proof.trial(stack.users)
         store = Store(stack.jobs.state, NAME)
         open_ones.callback(store.close)
         bus = open_ones.enter_context(run_jobs_bus.open_bus(stack, called))

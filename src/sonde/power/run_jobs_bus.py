@@ -25,6 +25,7 @@ _USAGE = (
     "no_queue",
     "no_job",
     "not_allowed",
+    "not_proven",
     "above_limit",
     "bad_job",
     "other_job",

@@ -29,6 +29,8 @@ CODES = {
     1203: "workflow_over",
     1204: "cannot_keep",
     1205: "not_allowed",
+    1206: "not_proven",
+    1207: "cannot_prove",
 }
 """Codes of replies beyond those of the bus and of jobs.CODES."""
 _NUMBERS = {word: number for number, word in CODES.items()}
@@ -76,5 +78,7 @@ def ask(bus: Bus, service: str, body: dict[str, Any], timeout_s: float = 5.0) ->
             ) from None
         except Refused as no:
             word = CODES.get(no.number, no.reply)
-            kind: type[SondeError] = EnvironmentFailure if word in ("cannot_keep", "failed") else UsageError
+            kind: type[SondeError] = (
+                EnvironmentFailure if word in ("cannot_keep", "cannot_prove", "failed") else UsageError
+            )
             raise kind(f"power.{word}", no.what.partition(" refused: ")[2] or no.what, no.hint) from None

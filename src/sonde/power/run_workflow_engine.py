@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sonde.core.errors import SondeError, UsageError
-from sonde.power import jobs, run_bus, run_jobs_bus, run_state, run_workflow_bus, workflow
-from sonde.power.config import Stack
+from sonde.power import jobs, run_bus, run_jobs_bus, run_proof, run_state, run_workflow_bus, workflow
+from sonde.power.config import Stack, Users
 from sonde.power.course import Conductor, Course, Declined, Note, Told, Unanswered
 from sonde.power.jobs import JobState, Run
 from sonde.power.run_events import Ending, line, notify, until_told
@@ -191,8 +191,8 @@ class Engine:
     EnvironmentFailure  power.cannot_keep, power.already_running.
     """
 
-    def __init__(self, state: str) -> None:
-        self.state = Path(state)
+    def __init__(self, state: str, users: Users | None = None) -> None:
+        self.state, self._users = Path(state), users or Users()
         self.mutex = threading.RLock()
         self.wake = threading.Event()
         self.listed: dict[str, str] = {}  # jobs that are not over, at the scheduler: their states
@@ -235,8 +235,12 @@ class Engine:
     def ask(self, service: str, body: dict[str, Any]) -> dict[str, Any]:
         """Raises UsageError; Unanswered."""
         try:
+            if service == jobs.SCHEDULER_SET:
+                body = run_proof.proven(self._users, service, body)
             return dict(run_jobs_bus.call(self._clients[service], service, body, CALL_S).body)
-        except UsageError:
+        except UsageError as no:
+            if no.code == "power.not_proven":  # that may be mended, and is no fault of the job
+                raise Unanswered(no.what) from None
             raise
         except SondeError as error:
             raise Unanswered(error.what) from None
@@ -252,6 +256,10 @@ class Engine:
 
     def order(self, body: dict[str, Any]) -> dict[str, Any]:
         run = str(body["run"])
+        try:
+            run_proof.check(self._users, run_workflow_bus.SET, body)
+        except run_proof.NotProven as no:
+            raise run_workflow_bus.refused("cannot_prove" if no.cannot else "not_proven", no.what) from None
         with self.mutex:
             try:
                 one = self._begin(body) if body["order"] == "RUN_WORKFLOW" else self._cancel(body)
@@ -376,12 +384,13 @@ def serve(stack: Stack, name: str = "", with_parent: bool = False) -> Iterator[b
 
     Raises
     ------
-    UsageError: the profile. EnvironmentFailure  power.cannot_keep, power.already_running, bus.open.
+    UsageError: the profile. EnvironmentFailure  power.cannot_keep, power.already_running, power.cannot_prove, bus.open.
     """
     called = name or NAME
+    run_proof.trial(stack.users)
     told = run_bus._power.load_config(stack.path)["workflow_engine"]
     with ExitStack() as open_ones, until_told(with_parent) as ending:
-        engine = Engine(str(told["state"]))
+        engine = Engine(str(told["state"]), stack.users)
         bus = open_ones.enter_context(run_workflow_bus.open_bus(stack, called))
         engine.join(bus, open_ones)
         open_ones.enter_context(run_workflow_bus.serve(bus, run_workflow_bus.GET, engine.told, called))

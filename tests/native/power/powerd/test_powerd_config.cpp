@@ -161,12 +161,13 @@ TEST_CASE("power config: keys are told once each, and a file of all defaults cha
   for (const auto& key : config_keys()) {
     CHECK_MESSAGE(seen.insert(key.section + "." + key.key).second, key.section, " ", key.key);
     CHECK(!key.what.empty());
-    // What has no default is left out; lists and tables of tables as well.
+    // What has no default is left out; tables of tables as well.
     const bool table = key.section == "nodes" || key.section == "racks.NAME" || key.section == "node-manager.hardware" || key.section == "job-scheduler.queues" ||
                        key.section == "job-scheduler.shares";
     if (key.default_value.empty() || table) continue;
     const bool bare = key.type == "integer" || key.type == "number" || key.type == "true or false";
-    sections[key.section] += key.key + " = " + (bare ? key.default_value : '"' + key.default_value + '"') + "\n";
+    const std::string quoted = '"' + key.default_value + '"';
+    sections[key.section] += key.key + " = " + (bare ? key.default_value : key.type == "list of texts" ? "[" + quoted + "]" : quoted) + "\n";
   }
   std::string toml = sections[""];
   for (const auto& [name, keys] : sections)

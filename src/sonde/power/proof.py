@@ -1,0 +1,44 @@
+"""Which order a user's credential is for. Pure: run_proof.py makes credentials and checks them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from sonde.power import jobs
+
+_FIELDS = {
+    jobs.SCHEDULER_SET: ("order", "job", "user", "reason"),
+    "WorkflowEngine_set": ("order", "run", "user", "path", "text", "reason"),
+}
+
+
+def claimed(service: str, body: Mapping[str, Any]) -> str:
+    """In whose name an order is: of a job that is handed in its own user's, else that of who orders."""
+    if service == jobs.SCHEDULER_SET and body["order"] == "SUBMIT_JOB":
+        return str(body["spec"]["user"])
+    return str(body["user"])
+
+
+def digest(service: str, body: Mapping[str, Any]) -> str:
+    """SHA-256, in hexadecimal, of all that an order says: the same before it is sent and after, another for any other.
+
+    What a sender leaves out counts as what the bus puts in its place.
+    """
+    said: dict[str, Any] = {name: body.get(name, "") for name in _FIELDS[service]}
+    if body["order"] == "SUBMIT_JOB":
+        said["spec"] = jobs.said(jobs.Spec.of(body["spec"]))
+    return hashlib.sha256(json.dumps([service, _plain(said)]).encode("utf-8")).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """Numbers as the bus sends them: a whole one may come back as a float."""
+    if isinstance(value, Mapping):
+        return {name: _plain(value[name]) for name in sorted(value)}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value.hex()
+    return value

@@ -1,0 +1,82 @@
+"""Proves who orders, by MUNGE, and checks it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sonde.core.errors import EnvironmentFailure
+from sonde.power import proof
+from sonde.power.run_bus import _power
+
+if TYPE_CHECKING:
+    from sonde.power.config import Users
+
+
+class NotProven(Exception):
+    """Why an order is not taken. cannot: nothing can be checked here, whoever sent it."""
+
+    def __init__(self, what: str, cannot: bool = False) -> None:
+        super().__init__(what)
+        self.what, self.cannot = what, cannot
+
+
+def proven(users: Users, service: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """An order with a credential of the user that this process has, where the configuration asks for one.
+
+    Raises
+    ------
+    EnvironmentFailure  power.cannot_prove: MUNGE's daemon makes none.
+    """
+    if users.proof == "none":
+        return dict(body)
+    return {**body, "credential": _credential(proof.digest(service, body))}
+
+
+def trial(users: Users) -> None:
+    """Where nobody could prove anything is told when a role starts, and not to each who asks.
+
+    Raises
+    ------
+    EnvironmentFailure  power.cannot_prove.
+    """
+    if users.proof != "none":
+        _credential("sonde power serve")
+
+
+def _credential(payload: str) -> str:
+    try:
+        return str(_power.munge_credential(payload))
+    except EnvironmentFailure as error:
+        hint = f"{error.hint} [users] proof of power.toml asks for a credential"
+        raise EnvironmentFailure("power.cannot_prove", error.what, hint) from None
+
+
+def check(users: Users, service: str, body: Mapping[str, Any]) -> None:
+    """Whether who sent an order is who it names, or may speak for others.
+
+    Raises
+    ------
+    NotProven
+    """
+    if users.proof == "none":
+        return
+    claimed, credential = proof.claimed(service, body), str(body["credential"])
+    if not credential:
+        raise NotProven(
+            "the order has no credential: here [users] proof asks for one, and who sent it was not asked"
+        )
+    try:
+        uid = int(_power.munge_user(credential, proof.digest(service, body)))
+    except EnvironmentFailure as error:
+        raise NotProven(f"{error.what}: {error.hint}", error.code == "munge.silent") from None
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        name = ""
+    if uid in (0, os.geteuid()) or (name and name in (claimed, *users.may_speak_for_others)):
+        return
+    who = f"'{name}'" if name else f"user {uid}, whom this host does not know,"
+    raise NotProven(f"the credential is of {who} and the order in the name of '{claimed}'")
