@@ -65,7 +65,7 @@ bench-io: ## io: what tracing costs, and whether what it tells is right, into be
 	@deploy/setup bench
 	@$(python) -m bench.io
 
-bench-bus: ## bus: the layer, sockets, ddsperf, calls, discovery of 96, security, into bench/out/bus.json; machine left alone
+bench-bus: ## bus: the layer, sockets, ddsperf, calls, discovery of 96, security, into bench/out/bus.json; about 40 minutes, machine left alone
 	@deploy/setup bench
 	@$(python) -m bench.bus
 
